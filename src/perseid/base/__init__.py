@@ -1,0 +1,1 @@
+"""What every layer stands on: the machine contract, errors, configuration."""
