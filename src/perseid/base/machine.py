@@ -6,7 +6,7 @@ driver of the real world, `perseid.sim` the one of virtual time. Both run the ve
 
 The duties of a driver:
 
-1. Events of one node are handled one at a time; `now` never goes back while the node lives. `now` is
+1. The first event is `Start`. Events of one node are handled one at a time; `now` never goes back while the node lives. `now` is
    milliseconds since the Unix epoch, anchored once at the start and advanced by a monotonic clock.
 2. When `now` reaches `next_deadline()`, the driver sends `Tick()`.
 3. Effects are carried out in the order in which they were returned. Writes to one connection arrive in
@@ -34,6 +34,16 @@ Buffer: TypeAlias = bytes | bytearray | memoryview
 
 
 # ---- events: what happened ----
+
+
+@dataclass(slots=True)
+class Start:
+    """The first event of a node's life: load what is on disk, register, begin."""
+
+
+@dataclass(slots=True)
+class Shutdown:
+    """End cleanly: make everything durable, say good-bye to peers, then answer `Stop("")`."""
 
 
 @dataclass(slots=True)
@@ -164,9 +174,10 @@ class Note:
 
 @dataclass(slots=True)
 class Stop:
-    """An invariant broke or the disk failed: the process ends with `reason` and a non-zero code."""
+    """The node has ended: cleanly after a `Shutdown` (`reason` is empty), or because an invariant broke or
+    the disk failed; then the process ends with `reason` and a non-zero code."""
 
-    reason: str
+    reason: str = ""
 
 
 Effect: TypeAlias = Write | Close | Connect | Flush | SaveState | Feed | Note | Stop
