@@ -1,0 +1,136 @@
+"""Clusters of real Java parts and of ours, and the stock clients: started once, when a test asks."""
+
+from __future__ import annotations
+
+import itertools
+import sys
+from collections.abc import Callable, Iterator
+from pathlib import Path
+
+import pytest
+
+sys.path.insert(0, str(Path(__file__).resolve().parent))
+
+import rig
+
+TEST_SECONDS = 150
+KINDS = {
+    "java": ("java", "java"),
+    "perseid": ("perseid", "perseid"),
+    "java-broker": ("perseid", "java"),
+    "perseid-broker": ("java", "perseid"),
+}
+"""Cluster → who is the name server, who is the broker."""
+
+
+def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
+    for item in items:
+        if item.path.parent == Path(__file__).parent and not item.get_closest_marker("timeout"):
+            item.add_marker(pytest.mark.timeout(TEST_SECONDS, func_only=True))
+
+
+@pytest.hookimpl(hookwrapper=True)
+def pytest_runtest_makereport(item: pytest.Item, call: pytest.CallInfo[None]) -> Iterator[None]:
+    """A failure shows the end of each server's log and where the whole of it is."""
+    outcome = yield
+    report = outcome.get_result()
+    if report.failed and isinstance(item, pytest.Function):
+        clusters = [v for v in item.funcargs.values() if isinstance(v, rig.Cluster)]
+        for cluster in clusters:
+            for process in (cluster.namesrv_process, cluster.broker_process):
+                report.sections.append((f"{process.folder.name}: {process.log}", process.tail()))
+
+
+@pytest.fixture(scope="session")
+def workshop(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """Folders of all processes; pytest keeps those of the last three runs."""
+    return tmp_path_factory.mktemp("interop")
+
+
+@pytest.fixture(scope="session")
+def java_agent(workshop: Path) -> Iterator[rig.Agent]:
+    """The stock Java clients, for all clusters."""
+    agent = rig.java_agent(workshop / "agent-java")
+    yield agent
+    agent.stop()
+
+
+@pytest.fixture(scope="session")
+def go_agent(workshop: Path) -> Iterator[rig.Agent]:
+    """The stock Go clients, for all clusters."""
+    agent = rig.Agent([str(rig.go_agent())], workshop / "agent-go")
+    yield agent
+    agent.stop()
+
+
+@pytest.fixture(scope="session")
+def clusters(workshop: Path) -> Iterator[Callable[[str], rig.Cluster]]:
+    """Each kind of cluster, started when first asked for."""
+    running: dict[str, rig.Cluster] = {}
+
+    def get(kind: str) -> rig.Cluster:
+        if kind not in running:
+            running[kind] = rig.cluster(kind, *KINDS[kind], workshop)
+        return running[kind]
+
+    yield get
+    failures = []
+    for cluster in running.values():
+        try:
+            cluster.stop()
+        except rig.RigError as e:
+            failures.append(str(e))
+    assert not failures, failures
+
+
+@pytest.fixture(scope="session")
+def java_cluster(clusters: Callable[[str], rig.Cluster]) -> rig.Cluster:
+    """Name server and broker of Java RocketMQ 5.5.0."""
+    return clusters("java")
+
+
+@pytest.fixture(scope="session")
+def perseid_cluster(clusters: Callable[[str], rig.Cluster]) -> rig.Cluster:
+    """Our name server and broker."""
+    return clusters("perseid")
+
+
+@pytest.fixture(params=["java", "perseid"])
+def cluster(request: pytest.FixtureRequest, clusters: Callable[[str], rig.Cluster]) -> rig.Cluster:
+    """The real thing, then ours: what a test says holds for both."""
+    return clusters(request.param)
+
+
+@pytest.fixture
+def java(cluster: rig.Cluster, java_agent: rig.Agent) -> Iterator[rig.Client]:
+    """The stock Java clients on the test's cluster."""
+    client = rig.Client(java_agent, cluster)
+    yield client
+    client.close()
+
+
+@pytest.fixture
+def go(cluster: rig.Cluster, go_agent: rig.Agent) -> Iterator[rig.Client]:
+    """The stock Go clients on the test's cluster."""
+    client = rig.Client(go_agent, cluster)
+    yield client
+    client.close()
+
+
+_numbers = itertools.count(1)
+
+
+@pytest.fixture
+def name(request: pytest.FixtureRequest) -> str:
+    """A name for topics and groups that no other test uses."""
+    word = request.function.__name__.removeprefix("test_")[:40]
+    return f"{word}_{next(_numbers)}"
+
+
+@pytest.fixture
+def topic(cluster: rig.Cluster, java: rig.Client, name: str) -> str:
+    """A topic of four queues, ready at the name server."""
+    topic = f"t_{name}"
+    java.admin("createTopic", "TBW102", topic, 4, {})
+    rig.until(f"route of {topic}", lambda: rig.call(cluster.namesrv, 105, {"topic": topic}).code == 0)
+    return topic

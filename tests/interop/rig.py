@@ -1,0 +1,532 @@
+"""Real RocketMQ parts and ours as processes, and the stock clients that talk to them.
+
+What a new machine lacks is fetched once into `$PERSEID_CACHE` (default `~/.cache/perseid`): the jars by
+Maven (java/pom.xml), the Go client by Go itself (go/go.mod). Whatever is missing stops the suite with a
+line that says what to install; nothing is skipped.
+"""
+
+from __future__ import annotations
+
+import fcntl
+import hashlib
+import json
+import os
+import queue
+import random
+import shutil
+import signal
+import socket
+import struct
+import subprocess
+import sys
+import threading
+import time
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import contextmanager
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any
+
+HERE = Path(__file__).resolve().parent
+SRC = HERE.parents[1] / "src"
+VERSION = "5.5.0"
+START_SECONDS = 90.0
+STOP_SECONDS = 40.0
+INSTALL_SECONDS = 900.0
+ANSWER_SECONDS = 60.0
+LOG_TAIL_BYTES = 3000
+
+MAINS = {
+    "namesrv": "org.apache.rocketmq.namesrv.NamesrvStartup",
+    "broker": "org.apache.rocketmq.broker.BrokerStartup",
+}
+JVM = [
+    "-XX:+UseSerialGC",
+    "-XX:TieredStopAtLevel=1",
+    "-XX:MaxDirectMemorySize=512m",
+    *(f"--add-opens=java.base/{p}=ALL-UNNAMED" for p in ("java.lang", "java.util", "java.nio", "sun.nio.ch")),
+]
+SMALL_STORE = {
+    "mappedFileSizeCommitLog": 16 << 20,
+    "mappedFileSizeConsumeQueue": 20 * 3000,
+    "maxHashSlotNum": 10_000,
+    "maxIndexNum": 40_000,
+}
+REFUSALS = {"rejectTransactionMessage": "true", "timerWheelEnable": "false"}
+"""Makes a Java broker refuse what ours refuses always, so that both give the same answers."""
+
+
+class RigError(RuntimeError):
+    """A part of the rig is missing, didn't start, or didn't answer in time."""
+
+
+def until(what: str, condition: Callable[[], Any], seconds: float = 30.0) -> Any:
+    """The first true value of `condition`, asked again and again; AssertionError when time is over."""
+    end = time.monotonic() + seconds
+    pause = threading.Event()
+    last: Any = None
+    while time.monotonic() < end:
+        try:
+            last = condition()
+            if last:
+                return last
+        except (OSError, AgentError) as e:
+            last = e
+        pause.wait(0.05)
+    raise AssertionError(f"{what}: not within {seconds} s; last: {last!r}")
+
+
+# ---- what has to be installed ----
+
+
+def tool(name: str, package: str) -> str:
+    path = shutil.which(name) or shutil.which(name, path="/usr/local/go/bin:/usr/lib/go/bin")
+    if not path:
+        raise RigError(f"`{name}` is not installed, and make interop needs it: apt-get install {package}")
+    return path
+
+
+def cache() -> Path:
+    path = Path(os.environ.get("PERSEID_CACHE") or Path.home() / ".cache" / "perseid").expanduser()
+    path.mkdir(parents=True, exist_ok=True)
+    return path
+
+
+@contextmanager
+def _locked(name: str) -> Iterator[None]:
+    """One process at a time installs a thing."""
+    with open(cache() / f"{name}.lock", "w") as lock:
+        fcntl.flock(lock, fcntl.LOCK_EX)
+        yield
+
+
+def _digest(files: Sequence[Path]) -> str:
+    return hashlib.sha256(b"\0".join(f.read_bytes() for f in files)).hexdigest()[:12]
+
+
+def _install(command: list[str], cwd: Path) -> None:
+    done = subprocess.run(
+        command, cwd=cwd, capture_output=True, text=True, timeout=INSTALL_SECONDS, check=False
+    )
+    if done.returncode:
+        raise RigError(
+            f"{' '.join(command)}: exit code {done.returncode}\n{done.stdout[-LOG_TAIL_BYTES:]}{done.stderr}"
+        )
+
+
+def classpath() -> str:
+    """The jars of RocketMQ 5.5.0, and our agent's classes built from java/src."""
+    tool("java", "openjdk-17-jdk-headless")
+    with _locked("java"):
+        pom = HERE / "java" / "pom.xml"
+        lib = cache() / f"java-{VERSION}-{_digest([pom])}"
+        if not lib.exists():
+            fresh = lib.with_suffix(".part")
+            shutil.rmtree(fresh, ignore_errors=True)
+            _install(
+                [
+                    tool("mvn", "maven"),
+                    "-q",
+                    "-B",
+                    "-f",
+                    str(pom),
+                    "dependency:copy-dependencies",
+                    f"-DoutputDirectory={fresh}",
+                    "-DincludeScope=runtime",
+                ],
+                HERE,
+            )
+            fresh.rename(lib)
+        sources = sorted((HERE / "java" / "src").rglob("*.java"))
+        classes = cache() / f"agent-java-{_digest([pom, *sources])}"
+        if not classes.exists():
+            fresh = classes.with_suffix(".part")
+            shutil.rmtree(fresh, ignore_errors=True)
+            _install(
+                [
+                    tool("javac", "openjdk-17-jdk-headless"),
+                    "-nowarn",
+                    "-d",
+                    str(fresh),
+                    "-cp",
+                    f"{lib}/*",
+                    *map(str, sources),
+                ],
+                HERE,
+            )
+            fresh.rename(classes)
+    return f"{classes}:{lib}/*"
+
+
+def go_agent() -> Path:
+    """The Go agent's binary."""
+    go = tool("go", "golang-go")
+    with _locked("go"):
+        sources = sorted((HERE / "go").glob("*.*"))
+        binary = cache() / f"agent-go-{_digest(sources)}"
+        if not binary.exists():
+            fresh = binary.with_suffix(".part")
+            _install([go, "build", "-buildvcs=false", "-o", str(fresh), "."], HERE / "go")
+            fresh.rename(binary)
+    return binary
+
+
+# ---- processes ----
+
+
+def free_port(span: Sequence[int] = (0,)) -> int:
+    """A port p with p + s free for all s of `span`, below the ports that the system hands out to clients."""
+    top = int(Path("/proc/sys/net/ipv4/ip_local_port_range").read_text().split()[0])
+    draw = random.Random(os.urandom(8))
+    for _ in range(200):
+        port = draw.randrange(10_010, max(top, 20_000) - 10)
+        try:
+            for s in span:
+                with socket.socket() as probe:
+                    probe.bind(("127.0.0.1", port + s))
+        except OSError:
+            continue
+        return port
+    raise RigError("no free port found")
+
+
+class Process:
+    """A server process with its folder, its properties file and its log."""
+
+    def __init__(self, role: str, impl: str, folder: Path, properties: Mapping[str, object]) -> None:
+        self.role, self.impl, self.folder = role, impl, folder
+        self.properties = dict(properties)
+        self.port = int(str(properties["listenPort"]))
+        self.log = folder / "out.log"
+        self._child: subprocess.Popen[bytes] | None = None
+
+    @property
+    def address(self) -> str:
+        return f"127.0.0.1:{self.port}"
+
+    @property
+    def running(self) -> bool:
+        return self._child is not None and self._child.poll() is None
+
+    def start(self) -> Process:
+        """Start it and wait until its port answers."""
+        assert not self.running, f"{self.folder.name} runs"
+        self.folder.mkdir(parents=True, exist_ok=True)
+        conf = self.folder / f"{self.role}.conf"
+        conf.write_text("".join(f"{k}={v}\n" for k, v in self.properties.items()))
+        if self.impl == "java":
+            command = [
+                tool("java", "openjdk-17-jdk-headless"),
+                "-Xms128m",
+                "-Xmx512m",
+                *JVM,
+                f"-Duser.home={self.folder}",
+                f"-Drocketmq.home.dir={self.folder}",
+                "-cp",
+                classpath(),
+                MAINS[self.role],
+                "-c",
+                str(conf),
+            ]
+        else:
+            command = [sys.executable, "-m", "perseid.cli.main", self.role, "-c", str(conf)]
+        paths = [str(SRC), *filter(None, [os.environ.get("PYTHONPATH")])]
+        env = {**os.environ, "ROCKETMQ_HOME": str(self.folder), "PYTHONPATH": os.pathsep.join(paths)}
+        with open(self.log, "ab") as log:
+            self._child = subprocess.Popen(
+                command,
+                cwd=self.folder,
+                env=env,
+                stdin=subprocess.DEVNULL,
+                stdout=log,
+                stderr=subprocess.STDOUT,
+                start_new_session=True,
+            )
+        try:
+            until(f"{self.folder.name} listens on {self.address}", self._answers, START_SECONDS)
+        except BaseException:
+            self.kill()
+            raise
+        return self
+
+    def _answers(self) -> bool:
+        if not self.running:
+            raise RigError(f"{self.folder.name} ({self.impl} {self.role}) ended by itself:\n{self.tail()}")
+        socket.create_connection(("127.0.0.1", self.port), 0.5).close()
+        return True
+
+    def tail(self) -> str:
+        return self.log.read_bytes()[-LOG_TAIL_BYTES:].decode(errors="replace") if self.log.exists() else ""
+
+    def stop(self) -> int:
+        """End it with SIGTERM; the exit code. RigError when it had to be killed."""
+        return self._end(signal.SIGTERM)
+
+    def kill(self) -> int:
+        return self._end(signal.SIGKILL)
+
+    def _end(self, sig: signal.Signals) -> int:
+        if self._child is None:
+            return 0
+        child, self._child = self._child, None
+        if child.poll() is None:
+            child.send_signal(sig)
+        try:
+            return child.wait(STOP_SECONDS)
+        except subprocess.TimeoutExpired:
+            child.kill()
+            child.wait(STOP_SECONDS)
+            raise RigError(f"{self.folder.name} ran on after {sig.name}:\n{self.tail()}") from None
+
+
+def namesrv(impl: str, folder: Path, **properties: object) -> Process:
+    base = {
+        "listenPort": free_port(),
+        "kvConfigPath": folder / "kvConfig.json",
+        "configStorePath": folder / "namesrv.properties",
+    }
+    return Process("namesrv", impl, folder, {**base, **properties})
+
+
+def broker(impl: str, folder: Path, namesrv_address: str, **properties: object) -> Process:
+    store = properties.pop("store", folder / "store")
+    base = {
+        "brokerClusterName": "InteropCluster",
+        "brokerName": folder.name,
+        "brokerId": 0,
+        "brokerIP1": "127.0.0.1",
+        "listenPort": free_port((0, -2, 1)),
+        "namesrvAddr": namesrv_address,
+        "brokerRole": "ASYNC_MASTER",
+        "flushDiskType": "ASYNC_FLUSH",
+        "storePathRootDir": store,
+        "storePathCommitLog": f"{store}/commitlog",
+        **SMALL_STORE,
+        **(REFUSALS if impl == "java" else {}),
+    }
+    return Process("broker", impl, folder, {**base, **properties})
+
+
+# ---- the least remoting client: probes, and what no stock client can be made to send ----
+
+
+@dataclass
+class Answer:
+    code: int
+    remark: str | None
+    ext: dict[str, str]
+    body: bytes
+
+
+def call(
+    address: str, code: int, ext: Mapping[str, object] | None = None, body: bytes = b"", timeout: float = 10.0
+) -> Answer:
+    """One request over a connection of its own, JSON header."""
+    host, port = address.rsplit(":", 1)
+    head = json.dumps(
+        {
+            "code": code,
+            "language": "PYTHON",
+            "version": 513,
+            "opaque": 1,
+            "flag": 0,
+            "serializeTypeCurrentRPC": "JSON",
+            "extFields": {k: str(v) for k, v in (ext or {}).items()},
+        }
+    ).encode()
+    with socket.create_connection((host, int(port)), timeout) as sock, sock.makefile("rb") as stream:
+        sock.sendall(struct.pack(">II", 4 + len(head) + len(body), len(head)) + head + body)
+        while True:
+            prefix = stream.read(4)
+            if len(prefix) < 4:
+                raise ConnectionError(f"{address} closed the connection on request {code}")
+            frame = stream.read(struct.unpack(">I", prefix)[0])
+            size = struct.unpack(">I", frame[:4])[0] & 0xFFFFFF
+            answer = json.loads(frame[4 : 4 + size])
+            if answer["opaque"] == 1 and answer["flag"] & 1:
+                ext_fields = answer.get("extFields") or {}
+                return Answer(answer["code"], answer.get("remark"), ext_fields, frame[4 + size :])
+
+
+# ---- clusters ----
+
+
+@dataclass
+class Cluster:
+    """A name server and a broker: addresses first, the processes behind them for who needs more."""
+
+    name: str
+    namesrv: str
+    broker: str
+    broker_name: str
+    store: Path
+    namesrv_process: Process
+    broker_process: Process
+    cluster_name: str = "InteropCluster"
+
+    def stop(self) -> None:
+        try:
+            self.broker_process.stop()
+        finally:
+            self.namesrv_process.stop()
+
+
+def await_registered(namesrv_address: str, broker_name: str) -> None:
+    """Wait until the name server knows the broker."""
+
+    def known() -> bool:
+        return f'"{broker_name}"'.encode() in call(namesrv_address, 106).body
+
+    until(f"{broker_name} registers at {namesrv_address}", known, START_SECONDS)
+
+
+def cluster(name: str, namesrv_impl: str, broker_impl: str, folder: Path) -> Cluster:
+    ns = namesrv(namesrv_impl, folder / f"{name}-namesrv").start()
+    try:
+        b = broker(broker_impl, folder / name, ns.address)
+        b.start()
+        await_registered(ns.address, name)
+        until("run-time info", lambda: call(b.address, 28).code == 0, START_SECONDS)
+    except BaseException:
+        ns.kill()
+        raise
+    return Cluster(name, ns.address, b.address, name, folder / name / "store", ns, b)
+
+
+# ---- agents: the stock clients ----
+
+
+class AgentError(Exception):
+    """The stock client raised: `type` is the exception's class, `code` the response code behind it."""
+
+    def __init__(self, op: str, error: dict[str, Any]) -> None:
+        self.type: str = error["type"]
+        self.code: int = error["code"]
+        self.message: str = error["message"]
+        super().__init__(f"{op}: {self.type} {self.code}: {self.message}")
+
+
+class Agent:
+    """A process that runs stock clients on command: a line of JSON in, a line of JSON out."""
+
+    def __init__(self, command: list[str], folder: Path) -> None:
+        folder.mkdir(parents=True, exist_ok=True)
+        self.log = folder / "agent.log"
+        with open(self.log, "ab") as log:
+            self._child = subprocess.Popen(
+                command,
+                cwd=folder,
+                stdin=subprocess.PIPE,
+                stdout=subprocess.PIPE,
+                stderr=log,
+                start_new_session=True,
+            )
+        self._answers: dict[int, queue.SimpleQueue[dict[str, Any]]] = {}
+        self._next = 0
+        self._lock = threading.Lock()
+        self._reader = threading.Thread(target=self._read, daemon=True)
+        self._reader.start()
+
+    def _read(self) -> None:
+        assert self._child.stdout
+        for line in self._child.stdout:
+            answer = json.loads(line)
+            with self._lock:
+                box = self._answers.pop(answer["id"], None)
+            if box:
+                box.put(answer)
+
+    def __call__(self, op: str, *, wait: float = ANSWER_SECONDS, **args: Any) -> Any:
+        """What the operation answers; AgentError when the client raised, RigError when it didn't answer."""
+        assert self._child.stdin
+        box: queue.SimpleQueue[dict[str, Any]] = queue.SimpleQueue()
+        with self._lock:
+            self._next += 1
+            self._answers[self._next] = box
+            line = json.dumps({"id": self._next, "op": op, **args}) + "\n"
+            self._child.stdin.write(line.encode())
+            self._child.stdin.flush()
+        try:
+            answer = box.get(timeout=wait)
+        except queue.Empty:
+            raise RigError(f"no answer to {op} within {wait} s; log: {self.log}") from None
+        if "error" in answer:
+            raise AgentError(op, answer["error"])
+        return answer.get("ok")
+
+    def stop(self) -> None:
+        assert self._child.stdin
+        try:
+            self._child.stdin.close()
+            self._child.wait(10)
+        except (OSError, subprocess.TimeoutExpired):
+            self._child.kill()
+            self._child.wait(10)
+
+
+def java_agent(folder: Path) -> Agent:
+    (folder / "conf").mkdir(parents=True, exist_ok=True)
+    (folder / "conf" / "tools.yml").touch()
+    return Agent(
+        [
+            tool("java", "openjdk-17-jdk-headless"),
+            "-Xmx512m",
+            *JVM,
+            f"-Duser.home={folder}",
+            f"-Drocketmq.home.dir={folder}",
+            "-cp",
+            classpath(),
+            "interop.Agent",
+        ],
+        folder,
+    )
+
+
+@dataclass
+class Client:
+    """An agent's operations on one cluster; what a test starts is stopped with the test."""
+
+    agent: Agent
+    cluster: Cluster
+    opened: list[tuple[str, str]] = field(default_factory=list)
+
+    def __call__(self, op: str, **args: Any) -> Any:
+        answer = self.agent(op, **{"namesrv": self.cluster.namesrv, **args})
+        if op.endswith(".start") and isinstance(answer, str):
+            self.opened.append((op.removesuffix(".start") + ".stop", answer))
+        return answer
+
+    def send(self, topic: str, bodies: Sequence[str], **more: Any) -> list[dict[str, Any]]:
+        """Send plain messages one by one; all must be stored."""
+        results = self("send", messages=[{"topic": topic, "body": b, **more} for b in bodies])
+        for result in results:
+            assert result.get("status") == "SEND_OK", result
+        return list(results)
+
+    def collect(self, handle: str, count: int, seconds: float = 30.0) -> list[dict[str, Any]]:
+        """What a push consumer has been given, once there are `count` messages."""
+        got = self("push.await", handle=handle, count=count, timeoutMs=int(seconds * 1000), wait=seconds + 30)
+        bodies = [m["body"] for m in got]
+        assert len(got) >= count, f"{len(got)} of {count} messages within {seconds} s: {bodies}"
+        return list(got)
+
+    def consume(
+        self, topic: str, group: str, count: int, seconds: float = 30.0, **more: Any
+    ) -> list[dict[str, Any]]:
+        """Start a push consumer, wait for `count` messages, stop it; all that it was given."""
+        handle = self("push.start", topic=topic, group=group, **more)
+        self.collect(handle, count, seconds)
+        return list(self("push.stop", handle=handle))
+
+    def admin(self, method: str, *args: Any) -> Any:
+        """A method of the stock admin client."""
+        return self("admin", call=method, args=list(args))
+
+    def mqadmin(self, *args: str) -> str:
+        """What `mqadmin` prints."""
+        return str(self("mqadmin", args=[*args, "-n", self.cluster.namesrv]))
+
+    def close(self) -> None:
+        for op, handle in reversed(self.opened):
+            self.agent(op, handle=handle)
+        self.opened.clear()
