@@ -1,0 +1,64 @@
+"""Answers that wait until their message is as durable as the mode promises.
+
+States of a waiting answer: waiting → released (the log is flushed up to its end offset) or → late (its
+deadline passed first: the original's FLUSH_DISK_TIMEOUT, the message stays stored). Each answer leaves once.
+
+Invariant: end offsets and deadlines never fall along the queue, so both ends of the wait are a prefix.
+"""
+
+from __future__ import annotations
+
+from collections import deque
+from dataclasses import dataclass
+
+from perseid.base.machine import Millis
+from perseid.broker.request import Reply, Request
+
+
+@dataclass(slots=True)
+class Waiting:
+    """One answer, and the log offset that has to be durable before it may leave."""
+
+    end_offset: int
+    deadline: Millis
+    request: Request
+    reply: Reply
+
+
+class Acks:
+    """The table of waiting acknowledgements of one broker."""
+
+    def __init__(self) -> None:
+        self._waiting: deque[Waiting] = deque()
+
+    def __len__(self) -> int:
+        return len(self._waiting)
+
+    def wait(self, end_offset: int, deadline: Millis, request: Request, reply: Reply) -> None:
+        """Hold `reply` back until the log is durable up to `end_offset`."""
+        if self._waiting:
+            last = self._waiting[-1]
+            assert end_offset >= last.end_offset, "acknowledgements are asked for in log order"
+            deadline = max(deadline, last.deadline)
+        self._waiting.append(Waiting(end_offset, deadline, request, reply))
+
+    def release(self, flushed: int) -> list[Waiting]:
+        """All whose message is durable, now that the log is flushed up to `flushed`."""
+        done = []
+        while self._waiting and self._waiting[0].end_offset <= flushed:
+            done.append(self._waiting.popleft())
+        return done
+
+    def expire(self, now: Millis) -> list[Waiting]:
+        """All whose deadline has passed."""
+        late = []
+        while self._waiting and self._waiting[0].deadline <= now:
+            late.append(self._waiting.popleft())
+        return late
+
+    def next_deadline(self) -> Millis | None:
+        return self._waiting[0].deadline if self._waiting else None
+
+    def validate(self, flushed: int) -> None:
+        if self._waiting:
+            assert self._waiting[0].end_offset > flushed, "an acknowledgement was left behind"

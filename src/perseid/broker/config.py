@@ -1,0 +1,79 @@
+"""What a broker can be told. Names are the original's keys in snake_case, defaults are the original's.
+
+`perseid.base.config` reads RocketMQ's own `.conf` files into these dataclasses; a field whose key does not
+follow from its name carries it in its metadata.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class BrokerConfig:
+    """Identity, ports, limits and switches of one broker. Times are milliseconds, sizes bytes."""
+
+    broker_cluster_name: str = "DefaultCluster"
+    broker_name: str = "perseid"
+    broker_id: int = 0
+    broker_ip1: str = field(default="127.0.0.1", metadata={"key": "brokerIP1"})
+    broker_ip2: str = field(default="", metadata={"key": "brokerIP2"})
+    listen_port: int = 10911
+    namesrv_addr: str = ""
+    broker_role: str = "ASYNC_MASTER"
+    broker_permission: int = 6
+
+    # topics and groups
+    default_topic_queue_nums: int = 8
+    auto_create_topic_enable: bool = True
+    auto_create_subscription_group: bool = True
+    cluster_topic_enable: bool = True
+    broker_topic_enable: bool = True
+    trace_topic_enable: bool = False
+    msg_trace_topic_name: str = "RMQ_SYS_TRACE_TOPIC"
+    enable_mixed_message_type: bool = False
+
+    # sends
+    region_id: str = "DefaultRegion"
+    trace_on: bool = True
+    sync_flush_timeout: int = 5_000
+    start_accept_send_request_time_stamp: int = 0
+
+    # pulls
+    long_polling_enable: bool = True
+    short_polling_time_mills: int = 1000
+    lite_pull_message_enable: bool = True
+    slave_read_enable: bool = False
+    access_message_in_memory_max_ratio: int = 40
+    max_transfer_bytes_on_message_in_memory: int = 262_144
+    max_transfer_count_on_message_in_memory: int = 32
+    max_transfer_bytes_on_message_in_disk: int = 65_536
+    max_transfer_count_on_message_in_disk: int = 8
+    max_msgs_num_batch: int = 64
+    default_query_max_num: int = 32
+
+    # consumers
+    notify_consumer_ids_changed_enable: bool = True
+    use_server_side_reset_offset: bool = True
+    subscription_expired_timeout: int = 600_000
+    channel_expired_timeout: int = 120_000
+    consumer_offset_update_version_step: int = 500
+    delay_offset_update_version_step: int = 200
+
+    # timers
+    register_name_server_period: int = 30_000
+    register_broker_timeout_mills: int = 24_000
+    force_register: bool = True
+    compressed_register: bool = False
+    flush_consumer_offset_interval: int = 5_000
+    flush_delay_offset_interval: int = 10_000
+
+    @property
+    def address(self) -> str:
+        """`host:port` under which clients reach this broker, as it stands in the route."""
+        return f"{self.broker_ip1}:{self.listen_port}"
+
+    @property
+    def ha_address(self) -> str:
+        """`host:port` of the HA service; in the route for slaves."""
+        return f"{self.broker_ip2 or self.broker_ip1}:{self.listen_port + 1}"

@@ -1,0 +1,170 @@
+"""PULL_MESSAGE (11) and LITE_PULL_MESSAGE (361), with long polling: broker.md §6."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import TYPE_CHECKING
+
+from perseid.base.errors import RequestRefused
+from perseid.broker import filter as subscription_filter
+from perseid.broker.groups import SubscriptionGroupConfig
+from perseid.broker.handlers.send import FAQ
+from perseid.broker.request import Reply, Request
+from perseid.broker.topics import TopicConfig
+from perseid.store.store import ReadStatus
+from perseid.wire.codes import RequestCode, ResponseCode
+from perseid.wire.headers.pull import PullMessageRequest, PullMessageResponse
+
+if TYPE_CHECKING:
+    from perseid.broker.node import Broker
+
+COMMIT_OFFSET = 1
+SUSPEND = 2
+SUBSCRIPTION = 4
+
+PERM_READ = 4
+PERM_WRITE = 2
+MAX_MESSAGES = 1024
+"""Of one answer, whatever a client asks for."""
+
+_CODES = {
+    ReadStatus.FOUND: ResponseCode.SUCCESS,
+    ReadStatus.NO_MATCHED_MESSAGE: ResponseCode.PULL_RETRY_IMMEDIATELY,
+    ReadStatus.MESSAGE_WAS_REMOVING: ResponseCode.PULL_RETRY_IMMEDIATELY,
+    ReadStatus.NO_MESSAGE_IN_QUEUE: ResponseCode.PULL_OFFSET_MOVED,
+    ReadStatus.NO_MATCHED_LOGIC_QUEUE: ResponseCode.PULL_OFFSET_MOVED,
+    ReadStatus.OFFSET_OVERFLOW_ONE: ResponseCode.PULL_NOT_FOUND,
+    ReadStatus.OFFSET_FOUND_NULL: ResponseCode.PULL_NOT_FOUND,
+    ReadStatus.OFFSET_OVERFLOW_BADLY: ResponseCode.PULL_OFFSET_MOVED,
+    ReadStatus.OFFSET_TOO_SMALL: ResponseCode.PULL_OFFSET_MOVED,
+}
+_EMPTY_QUEUE = (ReadStatus.NO_MESSAGE_IN_QUEUE, ReadStatus.NO_MATCHED_LOGIC_QUEUE)
+
+
+def pull_message(broker: Broker, request: Request) -> Reply | None:
+    """The messages of a queue from an offset on; None while a pull waits for one to arrive."""
+    header: PullMessageRequest = request.header
+    group, topic = _check(broker, request, header)
+    wanted = _wanted(broker, header)
+    if request.may_hold and header.sys_flag & COMMIT_OFFSET:
+        broker.offsets.commit(
+            header.consumer_group, header.topic, header.queue_id, header.commit_offset, broker.now
+        )
+    pending = broker.offsets.take_reset(header.consumer_group, header.topic, header.queue_id)
+    if pending is not None:
+        return Reply(
+            ResponseCode.PULL_OFFSET_MOVED, _answer(broker, header, group, topic, pending), remark="OFFSET_RESET"
+        )
+    offset = header.queue_offset
+    count, size = _limits(broker, header, offset)
+    found = broker.store.read(header.topic, header.queue_id, offset, count, size, wanted)
+    code = _CODES[found.status]
+    if found.status in _EMPTY_QUEUE and offset == 0:
+        code = ResponseCode.PULL_NOT_FOUND
+    if code == ResponseCode.PULL_NOT_FOUND and request.may_hold and _hold(broker, request, header, wanted):
+        return None
+    if code == ResponseCode.SUCCESS:
+        broker.stats.got(header.topic, header.consumer_group, found.count, sum(map(len, found.buffers)))
+    answer = PullMessageResponse(
+        suggest_which_broker_id=0,
+        next_begin_offset=found.next_offset,
+        min_offset=found.min_offset,
+        max_offset=found.max_offset,
+        topic_sys_flag=topic.topic_sys_flag,
+        group_sys_flag=group.group_sys_flag,
+    )
+    return Reply(code, answer, remark=found.status.name, buffers=found.buffers)
+
+
+def _check(
+    broker: Broker, request: Request, header: PullMessageRequest
+) -> tuple[SubscriptionGroupConfig, TopicConfig]:
+    """The rules of broker.md §6.1 up to the queue."""
+    config = broker.config
+    if not config.broker_permission & PERM_READ:
+        raise RequestRefused(
+            ResponseCode.NO_PERMISSION, f"the broker[{config.broker_ip1}] pulling message is forbidden"
+        )
+    if request.command.code == RequestCode.LITE_PULL_MESSAGE and not config.lite_pull_message_enable:
+        raise RequestRefused(
+            ResponseCode.NO_PERMISSION, f"the broker[{config.broker_ip1}] for lite pull consumer is forbidden"
+        )
+    group = broker.groups.find(header.consumer_group, broker.now)
+    if group is None:
+        raise RequestRefused(
+            ResponseCode.SUBSCRIPTION_GROUP_NOT_EXIST,
+            f"subscription group [{header.consumer_group}] does not exist, {FAQ}",
+        )
+    if not group.consume_enable:
+        raise RequestRefused(
+            ResponseCode.NO_PERMISSION, f"subscription group no permission, {header.consumer_group}"
+        )
+    topic = broker.topics.get(header.topic)
+    if topic is None:
+        raise RequestRefused(
+            ResponseCode.TOPIC_NOT_EXIST, f"topic[{header.topic}] not exist, apply first please!{FAQ}"
+        )
+    if not topic.perm & PERM_READ:
+        raise RequestRefused(ResponseCode.NO_PERMISSION, f"the topic[{header.topic}] pulling message is forbidden")
+    if not 0 <= header.queue_id < topic.read_queue_nums:
+        raise RequestRefused(
+            ResponseCode.INVALID_PARAMETER,
+            f"queueId[{header.queue_id}] is illegal, topic:[{header.topic}] topicConfig.readQueueNums:"
+            f"[{topic.read_queue_nums}] consumer:[{request.conn.peer}]",
+        )
+    return group, topic
+
+
+def _wanted(broker: Broker, header: PullMessageRequest) -> Callable[[int], bool] | None:
+    """The filter of this pull: its own subscription, or the one that its group's heartbeats told."""
+    expression, kind = header.subscription, header.expression_type
+    if not header.sys_flag & SUBSCRIPTION:
+        known = broker.consumers.subscription_for_pull(broker.groups, header)
+        expression, kind = known.sub_string, known.expression_type
+    if not subscription_filter.is_tag_type(kind):
+        raise RequestRefused(
+            ResponseCode.SYSTEM_ERROR, f"The broker does not support consumer to filter message by {kind}"
+        )
+    return subscription_filter.wanted(expression)
+
+
+def _limits(broker: Broker, header: PullMessageRequest, offset: int) -> tuple[int, int]:
+    """How many messages and bytes one answer may carry: fewer when they may have to come from the disk."""
+    config, store = broker.config, broker.store
+    count, size = config.max_transfer_count_on_message_in_memory, config.max_transfer_bytes_on_message_in_memory
+    in_memory = broker.memory_bytes * config.access_message_in_memory_max_ratio // 100
+    if store.end - store.start > in_memory:
+        unit = store.unit(header.topic, header.queue_id, offset)
+        if unit is not None and store.end - unit.physical_offset > in_memory:
+            count, size = config.max_transfer_count_on_message_in_disk, config.max_transfer_bytes_on_message_in_disk
+    if header.max_msg_bytes is not None and header.max_msg_bytes > 0:
+        size = min(size, header.max_msg_bytes)
+    return max(1, min(count, header.max_msg_nums, MAX_MESSAGES)), size
+
+
+def _hold(
+    broker: Broker, request: Request, header: PullMessageRequest, wanted: Callable[[int], bool] | None
+) -> bool:
+    """Let a pull wait for a message, if it wants to and may."""
+    if not header.sys_flag & SUSPEND or header.suspend_timeout_millis <= 0:
+        return False
+    wait_ms = header.suspend_timeout_millis
+    if not broker.config.long_polling_enable:
+        wait_ms = broker.config.short_polling_time_mills
+    return broker.holds.hold(
+        request, (header.topic, header.queue_id), header.queue_offset, wanted, broker.now + wait_ms
+    )
+
+
+def _answer(
+    broker: Broker, header: PullMessageRequest, group: SubscriptionGroupConfig, topic: TopicConfig, next_offset: int
+) -> PullMessageResponse:
+    store = broker.store
+    return PullMessageResponse(
+        suggest_which_broker_id=0,
+        next_begin_offset=next_offset,
+        min_offset=store.min_offset(header.topic, header.queue_id),
+        max_offset=store.max_offset(header.topic, header.queue_id),
+        topic_sys_flag=topic.topic_sys_flag,
+        group_sys_flag=group.group_sys_flag,
+    )

@@ -1,0 +1,45 @@
+"""QUERY_MESSAGE (12) by key, VIEW_MESSAGE_BY_ID (33) by physical offset."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from perseid.base.errors import RequestRefused
+from perseid.broker.request import Reply, Request
+from perseid.wire.codes import ResponseCode
+from perseid.wire.headers.query import QueryMessageRequest, QueryMessageResponse, ViewMessageRequest
+
+if TYPE_CHECKING:
+    from perseid.broker.node import Broker
+
+UNIQUE_KEY_QUERY = "_UNIQUE_KEY_QUERY"
+
+
+def query_message(broker: Broker, request: Request) -> Reply:
+    """The messages of a topic that carry a key, by the index; the caller compares the keys themselves."""
+    header: QueryMessageRequest = request.header
+    most = header.max_num
+    if request.command.ext.get(UNIQUE_KEY_QUERY) == "true":
+        most = broker.config.default_query_max_num
+    most = min(most, broker.config.max_msgs_num_batch)
+    found = broker.store.query(header.topic, header.key, most, header.begin_timestamp, header.end_timestamp)
+    answer = QueryMessageResponse(
+        index_last_update_timestamp=found.last_update_timestamp,
+        index_last_update_phyoffset=found.last_update_offset,
+    )
+    if not found.buffers:
+        return Reply(
+            ResponseCode.QUERY_NOT_FOUND, answer, remark="can not find message, maybe time range not correct"
+        )
+    return Reply(header=answer, buffers=found.buffers)
+
+
+def view_message(broker: Broker, request: Request) -> Reply:
+    """One message by its physical offset, as it stands in an offset message id."""
+    header: ViewMessageRequest = request.header
+    view = broker.store.record_at(header.offset)
+    if view is None:
+        raise RequestRefused(
+            ResponseCode.SYSTEM_ERROR, f"can not find message by the offset, {header.offset}"
+        )
+    return Reply(buffers=[view])

@@ -1,0 +1,122 @@
+"""Long polling: pulls that found nothing wait here until a message arrives or their time is up.
+
+A held pull is *waiting*, then *ready* (a message that it wants arrived), then handled again, once, with
+the answer given whatever it is. It leaves early when its connection closes.
+
+The original looks at every held pull each 5 s, because its arrivals are noticed by another thread; here an
+append and its notice are one step, so that only arrivals and deadlines wake.
+"""
+
+from __future__ import annotations
+
+import heapq
+from collections.abc import Callable
+from dataclasses import dataclass, field
+
+from perseid.base.machine import ConnId, Millis
+from perseid.broker.request import Request
+
+MAX_HELD = 200_000
+"""Pulls held at once; the next one is answered at once, as if long polling were off."""
+
+MAX_STALE = 1024
+"""Deadlines of pulls that are no longer held, before they are swept out."""
+
+Wanted = Callable[[int], bool]
+"""Does the subscription want a message with this tag code?"""
+
+QueueKey = tuple[str, int]
+
+
+@dataclass(slots=True, order=True)
+class Held:
+    """One waiting pull. Ordered by its deadline, then by its age."""
+
+    deadline: Millis
+    number: int
+    request: Request = field(compare=False)
+    key: QueueKey = field(compare=False)
+    offset: int = field(compare=False)
+    wanted: Wanted | None = field(compare=False)
+    waiting: bool = field(compare=False, default=True)
+
+
+class Holds:
+    """All pulls held by one broker, by (topic, queue id)."""
+
+    def __init__(self) -> None:
+        self._by_queue: dict[QueueKey, dict[int, Held]] = {}
+        self._by_conn: dict[ConnId, dict[int, Held]] = {}
+        self._deadlines: list[Held] = []
+        self._ready: list[Held] = []
+        self._numbers = 0
+        self._count = 0
+
+    def __len__(self) -> int:
+        return self._count
+
+    def hold(self, request: Request, key: QueueKey, offset: int, wanted: Wanted | None, deadline: Millis) -> bool:
+        """Keep a pull waiting until `deadline`; False when the table is full."""
+        if self._count >= MAX_HELD:
+            return False
+        self._numbers += 1
+        held = Held(deadline, self._numbers, request, key, offset, wanted)
+        self._by_queue.setdefault(key, {})[held.number] = held
+        self._by_conn.setdefault(request.conn.id, {})[held.number] = held
+        heapq.heappush(self._deadlines, held)
+        self._count += 1
+        if len(self._deadlines) > 2 * self._count + MAX_STALE:
+            self._deadlines = [held for held in self._deadlines if held.waiting]
+            heapq.heapify(self._deadlines)
+        return True
+
+    def arrived(self, topic: str, queue_id: int, queue_offset: int, tag_code: int) -> None:
+        """A message came to a queue: those that want it are ready."""
+        queue = self._by_queue.get((topic, queue_id))
+        if not queue:
+            return
+        for held in list(queue.values()):
+            if queue_offset >= held.offset and (held.wanted is None or held.wanted(tag_code)):
+                self._leave(held)
+                self._ready.append(held)
+
+    def take_ready(self, now: Millis) -> list[Request]:
+        """The pulls to be handled again: a message arrived for them, or their time is up."""
+        while self._deadlines and (self._deadlines[0].deadline <= now or not self._deadlines[0].waiting):
+            held = heapq.heappop(self._deadlines)
+            if held.waiting:
+                self._leave(held)
+                self._ready.append(held)
+        if not self._ready:
+            return []
+        ready, self._ready = self._ready, []
+        for held in ready:
+            held.request.may_hold = False
+        return [held.request for held in ready]
+
+    def connection_closed(self, conn: ConnId) -> None:
+        for held in list(self._by_conn.get(conn, {}).values()):
+            self._leave(held)
+        self._ready = [held for held in self._ready if held.request.conn.id != conn]
+
+    def next_deadline(self) -> Millis | None:
+        while self._deadlines and not self._deadlines[0].waiting:
+            heapq.heappop(self._deadlines)
+        return self._deadlines[0].deadline if self._deadlines else None
+
+    def validate(self) -> None:
+        assert self._count == sum(len(held) for held in self._by_queue.values()), "held pulls are counted"
+        assert self._count == sum(len(held) for held in self._by_conn.values()), "each held pull has a connection"
+        assert not self._ready, "a ready pull was not answered"
+
+    def _leave(self, held: Held) -> None:
+        held.waiting = False
+        self._count -= 1
+        queue = self._by_queue[held.key]
+        del queue[held.number]
+        if not queue:
+            del self._by_queue[held.key]
+        conn = self._by_conn[held.request.conn.id]
+        del conn[held.number]
+        if not conn:
+            del self._by_conn[held.request.conn.id]

@@ -1,0 +1,90 @@
+"""Putting a message into the store: the checks and changes that every way in shares (broker.md §4.1, §7)."""
+
+from __future__ import annotations
+
+import re
+from typing import TYPE_CHECKING
+
+from perseid.base.errors import RequestRefused
+from perseid.broker import messages
+from perseid.broker.request import Reply, Request
+from perseid.store.store import Appended, AppendRefused, PutStatus
+from perseid.wire import properties as props
+from perseid.wire.codes import ResponseCode
+from perseid.wire.record import Message
+
+if TYPE_CHECKING:
+    from perseid.broker.node import Broker
+
+UNUSUAL = re.compile(
+    rb"(?:^|\x02)(?:POP_CK|MSG_REGION|TRACE_ON|CLUSTER|DELAY|TIMER_DELAY_SEC|TIMER_DELAY_MS|TIMER_DELIVER_MS"
+    rb"|TRAN_MSG|INNER_NUM)\x01"
+)
+"""Properties that change what is stored; a message without them is stored as it came."""
+
+TIMER_REQUESTS = (props.TIMER_DELAY_SEC, props.TIMER_DELAY_MS, props.TIMER_DELIVER_MS)
+
+ILLEGAL = (
+    "the message is illegal, maybe msg body or properties length not matched. "
+    "msg body length limit {body}B, msg properties length limit 32KB."
+)
+UNAVAILABLE = (
+    "service not available now. It may be caused by one of the following reasons: the broker's disk is full [{why}], "
+    "messages are put to the slave, message store has been shut down, etc."
+)
+
+
+def refusal(broker: Broker, refused: AppendRefused) -> RequestRefused:
+    """The code and remark for a status of the store (broker.md §4.2)."""
+    status = refused.status
+    if status in (PutStatus.MESSAGE_ILLEGAL, PutStatus.PROPERTIES_SIZE_EXCEEDED):
+        text = ILLEGAL.format(body=broker.store.config.max_message_size)
+        return RequestRefused(ResponseCode.MESSAGE_ILLEGAL, f"{text} {refused}")
+    if status == PutStatus.SERVICE_NOT_AVAILABLE:
+        return RequestRefused(
+            ResponseCode.SERVICE_NOT_AVAILABLE, UNAVAILABLE.format(why=broker.store.why_not_writable)
+        )
+    if status == PutStatus.CREATE_MAPPED_FILE_FAILED:
+        return RequestRefused(
+            ResponseCode.SYSTEM_ERROR, f"create mapped file failed, server is busy or broken. {refused}"
+        )
+    return RequestRefused(ResponseCode.SYSTEM_ERROR, f"{status.name} {refused}")
+
+
+def transform(broker: Broker, message: Message, properties: dict[str, str]) -> None:
+    """Apply what the properties of a message ask for, and put them into the message.
+
+    Refused: transactions (16) and timers (1), which a later version brings, and inner batches (13).
+    """
+    properties.pop(props.POP_CK, None)
+    if properties.get(props.TRAN_MSG, "").lower() == "true":
+        raise RequestRefused(
+            ResponseCode.NO_PERMISSION, f"the broker[{broker.config.broker_ip1}] sending transaction message is forbidden"
+        )
+    if props.INNER_NUM in properties:
+        raise RequestRefused(ResponseCode.MESSAGE_ILLEGAL, "inner batches need a BatchCQ topic, which this broker lacks")
+    level = properties.get(props.DELAY, "")
+    if level.isdecimal() and int(level) > 0:
+        messages.redirect_delayed(message, properties, int(level))
+    elif any(name in properties for name in TIMER_REQUESTS):
+        raise RequestRefused(
+            ResponseCode.SYSTEM_ERROR, "accurate timer message is not enabled, timerWheelEnable is false"
+        )
+    properties[props.CLUSTER] = broker.config.broker_cluster_name
+    messages.seal(message, properties)
+
+
+def append(broker: Broker, message: Message) -> Appended:
+    """Store one message whose properties are final; RequestRefused when the store can't take it."""
+    try:
+        return broker.store.append(message, broker.now)
+    except AppendRefused as refused:
+        raise refusal(broker, refused) from None
+
+
+def acknowledge(broker: Broker, request: Request, reply: Reply, end_offset: int, wait: bool) -> Reply | None:
+    """The reply to a stored message: now, or (None) once the message is as durable as the mode promises."""
+    if not broker.sync_flush or not wait:
+        return reply
+    broker.acks.wait(end_offset, broker.now + broker.config.sync_flush_timeout, request, reply)
+    return None

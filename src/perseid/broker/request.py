@@ -1,0 +1,53 @@
+"""What a handler is given and what it gives back."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
+from typing import Any
+
+from perseid.base.machine import Buffer, ConnId
+from perseid.wire.command import Command
+
+MAIN_LISTENER = "main"
+VIP_LISTENER = "vip"
+"""listenPort − 2: the same requests, but for those that may take long (broker.md §3)."""
+
+
+@dataclass(slots=True)
+class Connection:
+    """A client's, broker's or name server's connection to this node."""
+
+    id: ConnId
+    peer: str
+    local: str
+    listener: str = MAIN_LISTENER
+    dialled: str = ""
+    born_host: tuple[bytes, int] = (b"\0\0\0\0", 0)
+
+
+@dataclass(slots=True)
+class Request:
+    """One request on its way through a handler. `header` is an instance of its route's header class."""
+
+    conn: Connection
+    command: Command
+    header: Any
+    may_hold: bool = True
+    """False when a held pull is looked at again: the answer is given now, whatever it is."""
+
+    @property
+    def body(self) -> Buffer:
+        return self.command.body
+
+
+@dataclass(slots=True)
+class Reply:
+    """An answer: code 0 is success. `header` is a header class's instance or a plain mapping."""
+
+    code: int = 0
+    header: Any | Mapping[str, str] | None = None
+    body: Buffer = b""
+    remark: str | None = None
+    buffers: Sequence[Buffer] = field(default=())
+    """The body in pieces that are sent as they are, without a copy; used in place of `body`."""
