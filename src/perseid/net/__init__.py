@@ -1,0 +1,1 @@
+"""The real world for nodes: sockets, timers and the I/O thread. `driver.Driver` runs one node."""

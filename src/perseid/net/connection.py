@@ -1,0 +1,204 @@
+"""One TCP connection, accepted or dialled: whole frames up, coalesced writes down, bounds held.
+
+A read that is nothing but whole frames (the usual one) goes up as it came. Only an unfinished frame is
+kept. Writes are collected and leave together at the end of the event loop's turn.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import socket
+from collections.abc import Callable, Sequence
+from typing import TYPE_CHECKING, cast
+
+from perseid.base.errors import RemoteProtocolError
+from perseid.base.machine import Buffer, ConnId, Frames, Millis, Opened
+from perseid.net.limits import GATHER_BYTES
+
+if TYPE_CHECKING:
+    from perseid.net.driver import Driver
+
+
+class Connection(asyncio.Protocol):
+    """States: new, open (in `driver.connections`), closing (nothing goes up any more), lost."""
+
+    __slots__ = (
+        "_complete",
+        "_dialled",
+        "_driver",
+        "_listener",
+        "_out",
+        "_partial",
+        "_paused",
+        "_transport",
+        "closing",
+        "closing_since",
+        "id",
+        "last_used",
+        "partial_since",
+    )
+
+    _transport: asyncio.Transport
+
+    def __init__(
+        self, driver: Driver, conn: ConnId, complete: Callable[[Buffer], int], listener: str, dialled: str
+    ) -> None:
+        self.id = conn
+        self.closing: str | None = None
+        self.closing_since: Millis = 0
+        self.last_used: Millis = 0
+        self.partial_since: Millis | None = None
+        self._driver = driver
+        self._complete = complete
+        self._listener = listener
+        self._dialled = dialled
+        self._partial: bytearray | None = None
+        self._paused = False
+        self._out: list[Buffer] = []
+
+    # ---- called by the event loop ----
+
+    def connection_made(self, transport: asyncio.BaseTransport) -> None:
+        self._transport = cast(asyncio.Transport, transport)
+        if not self._driver.admit(self, dialled=bool(self._dialled)):
+            self.closing = "refused"
+            self._transport.abort()
+            return
+        raw = transport.get_extra_info("socket")
+        if raw is not None:
+            raw.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
+        self._transport.set_write_buffer_limits(high=self._driver.limits.pause_reading_above)
+        self.last_used = self._driver.now()
+        peer = _address(transport.get_extra_info("peername"))
+        local = _address(transport.get_extra_info("sockname"))
+        self._driver.take(Opened(self.id, peer, local, self._listener, self._dialled))
+
+    def data_received(self, data: bytes) -> None:
+        if self.closing is not None:
+            return
+        self.last_used = self._driver.now()
+        try:
+            frames = self._whole(data)
+        except RemoteProtocolError as error:
+            self._driver.refuse(self, f"{error}; it was closed")
+            return
+        if frames:
+            self._driver.take(Frames(self.id, frames))
+
+    def pause_writing(self) -> None:
+        self._paused = True
+        self._transport.pause_reading()
+
+    def resume_writing(self) -> None:
+        self._paused = False
+        if self.closing is None:
+            if self.partial_since is not None:
+                self.partial_since = self._driver.now()
+            self._transport.resume_reading()
+
+    def connection_lost(self, exc: Exception | None) -> None:
+        why = "closed by the peer" if exc is None else f"lost: {exc}"
+        self._keep(None)
+        self._out.clear()
+        self._driver.gone(self, self.closing or why)
+
+    # ---- called by the driver ----
+
+    def write(self, data: Buffer | Sequence[Buffer]) -> bool:
+        """Put data behind what waits for the end of the turn; True when it is the first to wait."""
+        out = self._out
+        first = not out
+        if isinstance(data, (bytes, bytearray, memoryview)):
+            out.append(data)
+        else:
+            out.extend(data)
+        return first
+
+    def flush(self) -> None:
+        """Hand all that waits to the transport, in one write."""
+        out = self._out
+        if not out:
+            return
+        self.last_used = self._driver.now()
+        if len(out) == 1:
+            self._transport.write(out[0])
+        elif sum(map(len, out)) <= GATHER_BYTES:
+            self._transport.write(b"".join(out))
+        else:
+            self._transport.writelines(out)
+        self._out = []
+        if self._paused and self._transport.get_write_buffer_size() > self._driver.limits.write_buffer:
+            self._driver.refuse(self, "too much waits for a peer that doesn't read")
+
+    def close(self, reason: str) -> None:
+        """Close after all that was written has left."""
+        if self.closing is None:
+            self.flush()
+            self.closing = reason
+            self.closing_since = self._driver.now()
+            self._transport.close()
+
+    def abort(self, reason: str) -> None:
+        """Close now; what waits is dropped."""
+        self.closing = self.closing or reason
+        self._out.clear()
+        self._transport.abort()
+
+    def overdue(self, now: Millis) -> str | None:
+        """Why this connection has to end now, if it has to."""
+        limits = self._driver.limits
+        if self.closing is not None:
+            return self.closing if now - self.closing_since > limits.linger_ms else None
+        if now - self.last_used > limits.idle_ms:
+            return f"idle for {limits.idle_ms} ms"
+        since = self.partial_since
+        if since is not None and not self._paused and now - since > limits.partial_frame_ms:
+            return f"a frame was not whole after {limits.partial_frame_ms} ms"
+        return None
+
+    # ---- frames ----
+
+    def _whole(self, data: bytes) -> Buffer:
+        """The whole frames that this read brought or completed; the rest is kept."""
+        partial = self._partial
+        if partial is None:
+            end = self._complete(data)
+            if end == len(data):
+                return data
+            self._keep(bytearray(memoryview(data)[end:]))
+            return data[:end]
+        partial += data
+        self._driver.partial_bytes += len(data)
+        end = self._complete(partial)
+        if end == 0:
+            self._check_partial()
+            return b""
+        if end == len(partial):
+            self._keep(None)
+            return partial
+        whole = bytes(memoryview(partial)[:end])
+        self._keep(partial[end:])
+        return whole
+
+    def _keep(self, rest: bytearray | None) -> None:
+        """`rest` takes the place of the unfinished frame, and its time begins now."""
+        driver = self._driver
+        if self._partial is not None:
+            driver.partial_bytes -= len(self._partial)
+        self._partial = rest
+        self.partial_since = None
+        if rest is not None:
+            driver.partial_bytes += len(rest)
+            self.partial_since = driver.now()
+            self._check_partial()
+
+    def _check_partial(self) -> None:
+        if self._driver.partial_bytes > self._driver.limits.partial_bytes:
+            raise RemoteProtocolError("unfinished frames take too much memory on this node")
+
+
+def _address(name: tuple[str, int] | tuple[str, int, int, int] | None) -> str:
+    if not name:
+        return ""
+    host, port = name[0], name[1]
+    return f"[{host}]:{port}" if ":" in host else f"{host}:{port}"

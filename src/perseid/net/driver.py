@@ -1,0 +1,420 @@
+"""Runs one node in the real world: asyncio (or uvloop) for sockets and timers, one thread for durability.
+
+A turn of the event loop: whatever happened goes into `machine.handle` at once, one event after the other,
+all with the same `now`; its effects are carried out in order; at the end of the turn each connection that
+was written to gets one write, and the timer is set. No task and no future is made for a request.
+
+States: new → (start) running → (Stop, a failure) ended. An exception that leaves `handle` ends the node:
+its state can't be trusted any more, so nothing that it had not yet written leaves. `stopped` tells the
+reason, `""` for a clean end.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+import socket
+import time
+from collections import deque
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass
+
+from perseid.base.errors import ConfigError, RemoteProtocolError, StoreError
+from perseid.base.machine import (
+    Buffer,
+    Close,
+    Closed,
+    Connect,
+    ConnectFailed,
+    ConnId,
+    DiskFailed,
+    Effect,
+    Event,
+    Feed,
+    Flush,
+    Frames,
+    Machine,
+    Millis,
+    Note,
+    SaveState,
+    Shutdown,
+    Start,
+    Stop,
+    Tick,
+    Write,
+)
+from perseid.disk.port import Disk
+from perseid.net.connection import Connection
+from perseid.net.iothread import Failed, IOThread
+from perseid.net.limits import Limits
+from perseid.wire.frame import complete
+
+LEVELS = {"debug": logging.DEBUG, "info": logging.INFO, "warning": logging.WARNING, "error": logging.ERROR}
+
+_CONTROLS = {code: f"\\x{code:02x}" for code in (*range(32), 127)}
+"""What a peer sent may stand in a log line, but must not make a second one."""
+
+RESOLUTION_MS = 1
+"""The least time between two ticks: a node whose deadline stays in the past can't take the whole loop."""
+
+
+@dataclass(frozen=True, slots=True)
+class Listener:
+    """Where to accept connections, and how their frames are found. A socket that is bound already will do."""
+
+    host: str = "127.0.0.1"
+    port: int = 0
+    bound: socket.socket | None = None
+    complete: Callable[[Buffer], int] = complete
+
+    def bind(self) -> socket.socket:
+        """ConfigError when the address can't be had."""
+        return self.bound if self.bound is not None else bind(self.host, self.port)
+
+
+def bind(host: str, port: int) -> socket.socket:
+    """A socket that holds an address (a free port for 0) and doesn't listen yet, or ConfigError."""
+    family = socket.AF_INET6 if ":" in host else socket.AF_INET
+    sock = socket.socket(family, socket.SOCK_STREAM)
+    try:
+        sock.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
+        sock.bind((host, port))
+    except (OSError, OverflowError) as error:
+        sock.close()
+        raise ConfigError(f"can't listen on {host}:{port}: {error}") from None
+    return sock
+
+
+class Driver:
+    """Runs `machine` with `disk` behind listeners by name."""
+
+    def __init__(
+        self,
+        machine: Machine,
+        disk: Disk,
+        listeners: Mapping[str, Listener],
+        *,
+        name: str = "node",
+        limits: Limits | None = None,
+        logger: logging.Logger | None = None,
+    ) -> None:
+        self.limits = limits or Limits()
+        self.connections: dict[ConnId, Connection] = {}
+        self.partial_bytes = 0
+        self.ports: dict[str, int] = {}
+        self._machine = machine
+        self._listeners = listeners
+        self._log = logger or logging.getLogger(f"perseid.{name}")
+        self._io = IOThread(disk, self._on_thread, name)
+        self._servers: list[asyncio.Server] = []
+        self._dials: set[asyncio.Task[None]] = set()
+        self._next_conn: ConnId = 1
+        self._accepted = 0
+        self._refused = 0
+        self._fed: deque[Event] = deque()
+        self._busy = False
+        self._ended = False
+        self._dirty: list[Connection] = []
+        self._turn_scheduled = False
+        self._now: Millis | None = None
+        self._anchor_ms = 0
+        self._anchor_ns = 0
+        self._timer: asyncio.TimerHandle | None = None
+        self._timer_at: Millis = 0
+        self._sweeper: asyncio.TimerHandle | None = None
+
+    # ---- the life of a node ----
+
+    async def start(self) -> None:
+        """Bind, hand `Start` to the node, then accept. The node may have refused: then `stopped` is done.
+
+        ConfigError when an address can't be had.
+        """
+        self._loop = asyncio.get_running_loop()
+        self.stopped: asyncio.Future[str] = self._loop.create_future()
+        self._closed_all = asyncio.Event()
+        self._io_ended = asyncio.Event()
+        self._anchor_ms = time.time_ns() // 1_000_000
+        self._anchor_ns = time.monotonic_ns()
+        try:
+            for name, listener in self._listeners.items():
+                await self._listen(name, listener)
+        except ConfigError:
+            for server in self._servers:
+                server.close()
+            raise
+        self._io.start()
+        self.take(Start())
+        if not self._ended:
+            for server in self._servers:
+                await server.start_serving()
+            self._sweep()
+
+    async def _listen(self, name: str, listener: Listener) -> None:
+        sock = listener.bind()
+        self.ports[name] = sock.getsockname()[1]
+        accept = self._acceptor(name, listener)
+        backlog = self.limits.backlog
+        server = await self._loop.create_server(accept, sock=sock, backlog=backlog, start_serving=False)
+        self._servers.append(server)
+
+    async def stop(self) -> str:
+        """End the node cleanly, when all is durable and written; why it ended, `""` if cleanly."""
+        for server in self._servers:
+            server.close()
+        if not self._ended:
+            self.take(Shutdown())
+            try:
+                await asyncio.wait_for(asyncio.shield(self.stopped), self.limits.shutdown_ms / 1000)
+            except TimeoutError:
+                self._fail(f"no end of the shutdown after {self.limits.shutdown_ms} ms")
+        await self._wind_up()
+        return self.stopped.result()
+
+    def post(self, event: Event) -> None:
+        """Give the node an event from any thread."""
+        self._loop.call_soon_threadsafe(self.take, event)
+
+    async def _wind_up(self) -> None:
+        clean = not self.stopped.result()
+        for dial in self._dials:
+            dial.cancel()
+        for connection in list(self.connections.values()):
+            if clean:
+                connection.close("the node ended")
+            else:
+                connection.abort("the node failed")
+        if self.connections:
+            try:
+                await asyncio.wait_for(self._closed_all.wait(), self.limits.linger_ms / 1000)
+            except TimeoutError:
+                for connection in list(self.connections.values()):
+                    connection.abort("the node ended")
+        self._io.close(self._on_thread_ended, abandon=not clean)
+        await self._io_ended.wait()
+        for handle in (self._timer, self._sweeper):
+            if handle is not None:
+                handle.cancel()
+
+    def _on_thread_ended(self) -> None:
+        self._loop.call_soon_threadsafe(self._io_ended.set)
+
+    def _end(self, reason: str) -> None:
+        """The node is over: nothing goes in or out any more, apart from what was written before."""
+        if self._ended:
+            return
+        self._ended = True
+        self._fed.clear()
+        if reason:
+            self._log.error("stopped: %s", reason)
+            for connection in list(self.connections.values()):
+                connection.abort("the node failed")
+        else:
+            for connection in self._dirty:
+                connection.flush()
+        self._dirty.clear()
+        if not self.stopped.done():
+            self.stopped.set_result(reason)
+
+    def _fail(self, reason: str) -> None:
+        self._end(reason or "failed")
+
+    # ---- events in ----
+
+    def now(self) -> Millis:
+        """The node's time, the same for all of one turn of the event loop."""
+        now = self._now
+        if now is None:
+            now = self._now = self._anchor_ms + (time.monotonic_ns() - self._anchor_ns) // 1_000_000
+            if not self._turn_scheduled:
+                self._turn_scheduled = True
+                self._loop.call_soon(self._end_of_turn)
+        return now
+
+    def take(self, event: Event) -> None:
+        """Hand an event to the node and carry out what it answers, and what that feeds back."""
+        if self._busy:
+            self._fed.append(event)
+            return
+        if self._ended:
+            return
+        self._busy = True
+        try:
+            self._handle(event)
+            while self._fed and not self._ended:
+                self._handle(self._fed.popleft())
+        finally:
+            self._busy = False
+
+    def _handle(self, event: Event) -> None:
+        try:
+            effects = self._machine.handle(event, self.now())
+            if effects:
+                self._carry_out(effects)
+        except RemoteProtocolError as error:
+            if not isinstance(event, Frames):
+                self._crash(event, error)
+            elif event.conn in self.connections:
+                self.refuse(self.connections[event.conn], f"{error}; it was closed")
+        except (ConfigError, StoreError, OSError) as error:
+            if isinstance(event, Start):
+                self._fail(str(error))
+            else:
+                self._crash(event, error)
+        except Exception as error:
+            self._crash(event, error)
+
+    def _crash(self, what: Event, error: Exception) -> None:
+        """An invariant of our own broke: no more of this state may leave the process."""
+        self._log.critical("broke while handling %s", type(what).__name__, exc_info=error)
+        self._fail(f"{type(error).__name__}: {error}")
+
+    # ---- effects out ----
+
+    def _carry_out(self, effects: list[Effect]) -> None:
+        connections = self.connections
+        for effect in effects:
+            if type(effect) is Write:
+                connection = connections.get(effect.conn)
+                if connection is not None and connection.closing is None and connection.write(effect.data):
+                    self._dirty.append(connection)
+            elif isinstance(effect, Flush | SaveState):
+                self._io.submit(effect)
+            elif isinstance(effect, Feed):
+                self._fed.append(effect.event)
+            elif isinstance(effect, Close):
+                connection = connections.get(effect.conn)
+                if connection is not None:
+                    connection.close(effect.reason)
+            elif isinstance(effect, Connect):
+                self._dial(effect.address)
+            elif isinstance(effect, Note):
+                self._log.log(LEVELS[effect.level], effect.text.translate(_CONTROLS))
+            elif isinstance(effect, Stop):
+                self._end(effect.reason)
+                return
+            else:
+                raise AssertionError(f"not an effect: {effect!r}")
+
+    def _end_of_turn(self) -> None:
+        dirty = self._dirty
+        if dirty:
+            self._dirty = []
+            for connection in dirty:
+                connection.flush()
+        self._set_timer()
+        self._turn_scheduled = False
+        self._now = None
+
+    def _on_thread(self, then: list[Effect], failed: list[Failed]) -> None:
+        self._loop.call_soon_threadsafe(self._durable, then, failed)
+
+    def _durable(self, then: list[Effect], failed: list[Failed]) -> None:
+        """What an fsync allowed is carried out, and what it feeds back is handled."""
+        if self._ended:
+            return
+        self.now()
+        try:
+            self._carry_out(then)
+        except Exception as error:
+            self._crash(then, error)
+        for one in failed:
+            self.take(DiskFailed(one.path, one.reason))
+        while self._fed and not self._ended:
+            self.take(self._fed.popleft())
+
+    # ---- time ----
+
+    def _deadline(self) -> Millis | None:
+        if self._ended:
+            return None
+        try:
+            return self._machine.next_deadline()
+        except Exception as error:
+            self._crash(Tick(), error)
+            return None
+
+    def _set_timer(self) -> None:
+        """A timer that is set for an earlier time stays: it will look again."""
+        deadline = self._deadline()
+        if deadline is None or (self._timer is not None and self._timer_at <= deadline):
+            return
+        if self._timer is not None:
+            self._timer.cancel()
+        delay = max(RESOLUTION_MS, deadline - self.now())
+        self._timer_at = deadline
+        self._timer = self._loop.call_later(delay / 1000, self._on_timer)
+
+    def _on_timer(self) -> None:
+        self._timer = None
+        deadline = self._deadline()
+        if deadline is not None and deadline <= self.now():
+            self.take(Tick())
+        elif deadline is not None:
+            self._set_timer()
+
+    def _sweep(self) -> None:
+        if not self._ended:
+            self._sweeper = self._loop.call_later(self.limits.sweep_ms / 1000, self._sweep)
+            now = self.now()
+            overdue = [(c, why) for c in self.connections.values() if (why := c.overdue(now)) is not None]
+            for connection, why in overdue:
+                self._log.info("connection %d: %s", connection.id, why)
+                connection.abort(why)
+
+    # ---- connections ----
+
+    def _acceptor(self, name: str, listener: Listener) -> Callable[[], Connection]:
+        return lambda: self._connection(listener.complete, name, "")
+
+    def _connection(self, complete: Callable[[Buffer], int], listener: str, dialled: str) -> Connection:
+        conn = self._next_conn
+        self._next_conn += 1
+        return Connection(self, conn, complete, listener, dialled)
+
+    def admit(self, connection: Connection, *, dialled: bool) -> bool:
+        """Whether a new connection may live; it is known from now on if so."""
+        if self._ended:
+            return False
+        if not dialled and len(self.connections) >= self.limits.connections:
+            self._refused += 1
+            if self._refused == 1:
+                self._log.warning("more than %d connections: refused one", self.limits.connections)
+            return False
+        self.connections[connection.id] = connection
+        self._closed_all.clear()
+        return True
+
+    def refuse(self, connection: Connection, why: str) -> None:
+        """A peer broke the protocol or a bound: its connection ends, nothing else suffers."""
+        self._log.warning("connection %d: %s", connection.id, why)
+        connection.abort(why)
+
+    def gone(self, connection: Connection, reason: str) -> None:
+        """The transport is closed: the node hears it, once."""
+        if self.connections.pop(connection.id, None) is not None:
+            if len(self.connections) < self.limits.connections:
+                self._refused = 0
+            if not self.connections:
+                self._closed_all.set()
+            self.take(Closed(connection.id, reason))
+
+    def _dial(self, address: str) -> None:
+        task = self._loop.create_task(self._connect(address))
+        self._dials.add(task)
+        task.add_done_callback(self._dials.discard)
+
+    async def _connect(self, address: str) -> None:
+        host, _, port = address.rpartition(":")
+        connection = self._connection(complete, "", address)
+        try:
+            dial = self._loop.create_connection(lambda: connection, host.strip("[]"), int(port))
+            await asyncio.wait_for(dial, self.limits.dial_ms / 1000)
+        except TimeoutError:
+            why = f"no connection after {self.limits.dial_ms} ms"
+        except (OSError, ValueError, OverflowError) as error:
+            why = str(error)
+        else:
+            return
+        if connection.id not in self.connections:
+            self.take(ConnectFailed(address, why))

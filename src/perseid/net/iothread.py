@@ -1,0 +1,123 @@
+"""The one thread that makes things durable, in the order in which it was asked to.
+
+It takes all that waits at once. Flushes that stand next to each other are served together: each of their
+files is synced once (group commit), and then all of them are done. A state file is saved in its turn.
+
+A file whose sync failed once has lost its pages, and a second sync would lie: later flushes of it fail
+without being tried. A state file is written anew each time, so its later saves are tried again.
+"""
+
+from __future__ import annotations
+
+from collections import deque
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass
+from itertools import groupby
+from threading import Condition, Thread
+from typing import TypeAlias
+
+from perseid.base.machine import Effect, Flush, SaveState, Syncable
+from perseid.disk.port import Disk
+
+Job: TypeAlias = Flush | SaveState
+
+
+@dataclass(frozen=True, slots=True)
+class Failed:
+    """Which file could not be made durable, and why."""
+
+    path: str
+    reason: str
+
+
+Done: TypeAlias = Callable[[list[Effect], list[Failed]], None]
+"""Called on the thread: what may now be carried out, and what failed."""
+
+
+class IOThread:
+    """`submit` jobs, and `done` hears of each, in order. `close` ends the thread when all are served."""
+
+    def __init__(self, disk: Disk, done: Done, name: str) -> None:
+        self._disk = disk
+        self._done = done
+        self._jobs: deque[Job] = deque()
+        self._wake = Condition()
+        self._closing = False
+        self._lost: set[str] = set()
+        self._thread = Thread(target=self._run, name=f"perseid-io-{name}", daemon=True)
+        self._ended: Callable[[], None] = lambda: None
+
+    def start(self) -> None:
+        self._thread.start()
+
+    def submit(self, job: Job) -> None:
+        with self._wake:
+            self._jobs.append(job)
+            self._wake.notify()
+
+    def close(self, ended: Callable[[], None], *, abandon: bool = False) -> None:
+        """Serve what waits (or drop it: `abandon`), end the thread, and call `ended` on it."""
+        with self._wake:
+            self._closing = True
+            self._ended = ended
+            if abandon:
+                self._jobs.clear()
+            self._wake.notify()
+
+    def _run(self) -> None:
+        while jobs := self._next():
+            for group in _groups(jobs):
+                self._serve(group)
+        self._ended()
+
+    def _next(self) -> list[Job]:
+        with self._wake:
+            while not self._jobs and not self._closing:
+                self._wake.wait()
+            jobs = list(self._jobs)
+            self._jobs.clear()
+            return jobs
+
+    def _serve(self, group: list[Job]) -> None:
+        first = group[0]
+        if isinstance(first, SaveState):
+            failed = self._save(first)
+        else:
+            files = {id(file): file for job in group if isinstance(job, Flush) for file in job.files}
+            failed = self._sync(list(files.values()))
+        if failed is None:
+            self._done([effect for job in group for effect in job.then], [])
+        else:
+            self._done([], [failed])
+
+    def _sync(self, files: list[Syncable]) -> Failed | None:
+        for file in files:
+            if file.path in self._lost:
+                return Failed(file.path, "an earlier sync of it failed")
+            try:
+                file.sync()
+            except (OSError, ValueError) as error:
+                self._lost.add(file.path)
+                return Failed(file.path, f"sync: {error}")
+        return None
+
+    def _save(self, job: SaveState) -> Failed | None:
+        temporary = job.path + ".tmp"
+        folder = job.path.rpartition("/")[0]
+        try:
+            self._disk.write(temporary, job.data)
+            self._disk.sync_file(temporary)
+            self._disk.rename(temporary, job.path)
+            self._disk.sync_dir(folder)
+        except OSError as error:
+            return Failed(job.path, f"save: {error}")
+        return None
+
+
+def _groups(jobs: list[Job]) -> Iterator[list[Job]]:
+    for is_flush, run in groupby(jobs, lambda job: isinstance(job, Flush)):
+        if is_flush:
+            yield list(run)
+        else:
+            for job in run:
+                yield [job]

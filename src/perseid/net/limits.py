@@ -1,0 +1,47 @@
+"""Every bound of the driver, by name. Times are milliseconds, sizes bytes."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+
+@dataclass(frozen=True, slots=True)
+class Limits:
+    """What peers may cost. The first two numbers are the original's; the others bound what it leaves open."""
+
+    idle_ms: int = 120_000
+    """A connection that neither read nor wrote for so long is closed (serverChannelMaxIdleTimeSeconds)."""
+
+    backlog: int = 1024
+    """Connections that the kernel may hold until they are accepted."""
+
+    partial_frame_ms: int = 60_000
+    """A frame that has begun must be whole after so long; a peer that drips its bytes is closed."""
+
+    partial_bytes: int = 512 * 1024 * 1024
+    """Of unfinished frames, on all connections together; the read that goes beyond closes its connection."""
+
+    pause_reading_above: int = 1024 * 1024
+    """A peer that doesn't take its answers in is not read from while more than this waits for it."""
+
+    write_buffer: int = 128 * 1024 * 1024
+    """More waiting for one peer than this closes its connection."""
+
+    connections: int = 16_384
+    """Accepted ones at a time; the next is closed at once."""
+
+    dial_ms: int = 3_000
+    """A connection that is dialled must be open after so long."""
+
+    linger_ms: int = 5_000
+    """What was written to a connection before its close may take so long to leave."""
+
+    shutdown_ms: int = 30_000
+    """A node that was told to shut down answers Stop within this."""
+
+    sweep_ms: int = 1_000
+    """How often idle, dripping and lingering connections are looked for."""
+
+
+GATHER_BYTES = 64 * 1024
+"""Parts of one write up to this size together are joined; above it, joining costs more than writing parts."""
