@@ -1,0 +1,153 @@
+"""The consumer groups of a broker: who may consume how (store.md §9).
+
+As with the topics, a change bumps the data version and sets `changed` until the broker has saved the table.
+"""
+
+from __future__ import annotations
+
+from typing import Any
+
+import msgspec
+
+from perseid.base.errors import RequestRefused
+from perseid.base.machine import Millis
+from perseid.broker.config import BrokerConfig
+from perseid.broker.topics import group_name_fault
+from perseid.wire import fastjson
+from perseid.wire.bodies import DataVersion, SubscriptionGroupConfig
+from perseid.wire.codes import ResponseCode
+
+GROUPS_PATH = "config/subscriptionGroup.json"
+
+SYSTEM_GROUP_PREFIX = "CID_RMQ_SYS_"
+"""Groups of the brokers themselves: created on first use even where others are not."""
+
+DEFAULT_GROUPS = (
+    "TOOLS_CONSUMER",
+    "FILTERSRV_CONSUMER",
+    "SELF_TEST_C_GROUP",
+    "CID_ONS-HTTP-PROXY",
+    "CID_ONSAPI_PULL",
+    "CID_ONSAPI_PERMISSION",
+    "CID_ONSAPI_OWNER",
+    "CID_RMQ_SYS_TRANS",
+)
+
+MAX_GROUPS = 1_000_000
+"""Groups of one broker; none is created beyond it."""
+
+READ_BIT = 1 << 2
+"""In the forbidden table: the group may not read the topic."""
+
+
+class SubscriptionGroupTable:
+    """All groups by name. Rows are replaced, never changed in place."""
+
+    def __init__(self, now: Millis) -> None:
+        self.version = DataVersion(counter=0, state_version=0, timestamp=now)
+        self.rows = {name: SubscriptionGroupConfig(group_name=name) for name in DEFAULT_GROUPS}
+        self.forbidden: dict[str, dict[str, int]] = {}
+        """Group → topic → bits of what the group may not do."""
+        self.changed = False
+
+    def __contains__(self, group: object) -> bool:
+        return group in self.rows
+
+    def __len__(self) -> int:
+        return len(self.rows)
+
+    def get(self, group: str) -> SubscriptionGroupConfig | None:
+        return self.rows.get(group)
+
+    def find(self, group: str, config: BrokerConfig, now: Millis) -> SubscriptionGroupConfig | None:
+        """The group, created with defaults if it is missing and may be; None: it may not (code 26)."""
+        row = self.rows.get(group)
+        if row is not None:
+            return row
+        wanted = config.auto_create_subscription_group or group.startswith(SYSTEM_GROUP_PREFIX)
+        if not wanted or group_name_fault(group) is not None or len(self.rows) >= MAX_GROUPS:
+            return None
+        row = self.rows[group] = SubscriptionGroupConfig(group_name=group)
+        self._change(now)
+        return row
+
+    def update(self, wanted: SubscriptionGroupConfig, now: Millis) -> None:
+        """Create or change a group. RequestRefused: 29 for its name, 1 for attributes (there are none)."""
+        fault = group_name_fault(wanted.group_name)
+        if fault is not None:
+            raise RequestRefused(ResponseCode.INVALID_PARAMETER, fault)
+        if wanted.attributes:
+            names = ", ".join(sorted(wanted.attributes))
+            raise RequestRefused(ResponseCode.SYSTEM_ERROR, f"groups have no attributes here: {names}")
+        old = self.rows.get(wanted.group_name)
+        if old is not None:
+            wanted = msgspec.structs.replace(wanted, attributes=old.attributes)
+        if wanted == old:
+            return
+        if old is None and len(self.rows) >= MAX_GROUPS:
+            raise RequestRefused(ResponseCode.SYSTEM_ERROR, f"the broker has {MAX_GROUPS} groups already")
+        self.rows[wanted.group_name] = wanted
+        self._change(now)
+
+    def delete(self, group: str, now: Millis) -> bool:
+        """Forget a group; False: it was not there."""
+        self.forbidden.pop(group, None)
+        if self.rows.pop(group, None) is None:
+            return False
+        self._change(now)
+        return True
+
+    def may_read(self, group: str, topic: str) -> bool:
+        """Is the group not forbidden to read the topic?"""
+        return not self.forbidden.get(group, {}).get(topic, 0) & READ_BIT
+
+    def set_may_read(self, group: str, topic: str, allowed: bool, now: Millis) -> None:
+        """Allow or forbid a group to read a topic (code 353)."""
+        topics = self.forbidden.setdefault(group, {})
+        bits = topics.get(topic, 0)
+        wanted = bits & ~READ_BIT if allowed else bits | READ_BIT
+        if wanted:
+            topics[topic] = wanted
+        else:
+            topics.pop(topic, None)
+        if not topics:
+            del self.forbidden[group]
+        if wanted != bits:
+            self._change(now)
+
+    def _change(self, now: Millis) -> None:
+        self.changed = True
+        self.version.next_version(now)
+
+    # ---- reading the whole ----
+
+    def page(self, start: int, count: int) -> dict[str, SubscriptionGroupConfig]:
+        """`count` rows from the `start`-th on, by name."""
+        names = sorted(self.rows)[start : start + count]
+        return {name: self.rows[name] for name in names}
+
+    def to_json(self) -> bytes:
+        """The text of config/subscriptionGroup.json."""
+        return fastjson.pretty(
+            {
+                "dataVersion": self.version.to_json(),
+                "forbiddenTable": self.forbidden,
+                "subscriptionGroupTable": {name: row.to_json() for name, row in self.rows.items()},
+            }
+        )
+
+    def load(self, text: bytes) -> None:
+        """Take up what config/subscriptionGroup.json says. ValueError when the text is not such a file."""
+        saved: Any = fastjson.loads(text)
+        if not isinstance(saved, dict):
+            raise ValueError(f"{GROUPS_PATH} holds no JSON object")
+        for name, row in (saved.get("subscriptionGroupTable") or {}).items():
+            self.rows[name] = SubscriptionGroupConfig.from_json(row)
+        for group, topics in (saved.get("forbiddenTable") or {}).items():
+            self.forbidden[group] = {topic: int(bits) for topic, bits in topics.items() if int(bits) > 0}
+        if saved.get("dataVersion"):
+            self.version = DataVersion.from_json(saved["dataVersion"])
+
+    def validate(self) -> None:
+        assert all(name == row.group_name for name, row in self.rows.items()), "a group stands under its name"
+        assert all(self.forbidden.values()), "a group that nothing is forbidden to is not in the table"

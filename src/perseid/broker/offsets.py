@@ -1,0 +1,210 @@
+"""How far each consumer group has read: one offset per (topic, group, queue) (broker.md §6.6, store.md §9).
+
+The offset is that of the next message to consume. A commit may go back: the client decides. Three tables:
+
+- *committed*: what clients commit; saved every `flushConsumerOffsetInterval` when `dirty`;
+- *reset*: what an operator set (code 222) and the group has not taken up yet. As long as it stands there, it is
+  what a query answers, and commits have no effect: the client still commits its old position. The next pull
+  takes it up and removes it. Not saved, as in the original; but the reset offset is committed as well;
+- *pulled*: how far a group was given messages, which may be further than it consumed. Only shown.
+
+The data version rises once per `consumerOffsetUpdateVersionStep` commits: slaves compare it.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any
+
+from perseid.base.machine import Millis
+from perseid.wire import fastjson
+from perseid.wire.bodies import DataVersion
+
+OFFSETS_PATH = "config/consumerOffset.json"
+
+MAX_OFFSETS = 10_000_000
+"""Committed offsets of one broker; a commit for another queue has no effect beyond it."""
+
+Key = tuple[str, str]
+"""Topic, group."""
+
+Table = dict[Key, dict[int, int]]
+"""(topic, group) → queue id → offset."""
+
+
+class ConsumerOffsets:
+    """The offsets of all groups. `dirty`: something changed since `to_json` was last saved."""
+
+    def __init__(self, now: Millis) -> None:
+        self.version = DataVersion(counter=0, state_version=0, timestamp=now)
+        self.dirty = False
+        self._committed: Table = {}
+        self._reset: Table = {}
+        self._pulled: Table = {}
+        self._commits = 0
+        self._count = 0
+
+    # ---- clients ----
+
+    def commit(self, topic: str, group: str, queue_id: int, offset: int, now: Millis, version_step: int) -> bool:
+        """The group has consumed up to `offset`; False when a reset is pending, which is stronger."""
+        if queue_id in self._reset.get((topic, group), ()):
+            return False
+        self._set(topic, group, queue_id, offset)
+        self._commits += 1
+        if self._commits % max(1, version_step) == 0:
+            self.version.next_version(now)
+        return True
+
+    def query(self, topic: str, group: str, queue_id: int) -> int | None:
+        """Where the group goes on: a pending reset, otherwise what it committed; None: nothing is known."""
+        reset = self._reset.get((topic, group))
+        if reset and queue_id in reset:
+            return reset[queue_id]
+        committed = self._committed.get((topic, group))
+        return None if committed is None else committed.get(queue_id)
+
+    def pulled(self, topic: str, group: str, queue_id: int, next_offset: int) -> None:
+        """The group was given the messages below `next_offset`."""
+        queues = self._pulled.get((topic, group))
+        if queues is None:
+            if len(self._pulled) >= MAX_OFFSETS:
+                return
+            queues = self._pulled[topic, group] = {}
+        queues[queue_id] = next_offset
+        self.dirty = True
+
+    def pull_offset(self, topic: str, group: str, queue_id: int) -> int | None:
+        """How far the group was given messages; the committed offset when no pull is known."""
+        offset = self._pulled.get((topic, group), {}).get(queue_id)
+        return self.query(topic, group, queue_id) if offset is None else offset
+
+    # ---- operators ----
+
+    def reset(self, topic: str, group: str, queue_id: int, offset: int) -> None:
+        """The group is to go on at `offset`, from its next pull on."""
+        if queue_id < 0 or offset < 0:
+            return
+        self._reset.setdefault((topic, group), {})[queue_id] = offset
+        self._set(topic, group, queue_id, offset)
+
+    def has_reset(self, topic: str, group: str, queue_id: int) -> bool:
+        return queue_id in self._reset.get((topic, group), ())
+
+    def take_reset(self, topic: str, group: str, queue_id: int) -> int | None:
+        """The pending reset, which the caller's answer hands over: it is pending no longer."""
+        if not self._reset:
+            return None
+        queues = self._reset.get((topic, group))
+        offset = queues.pop(queue_id, None) if queues else None
+        if queues is not None and not queues:
+            del self._reset[topic, group]
+        return offset
+
+    def clone(self, topic: str, source: str, target: str) -> None:
+        """Let the group `target` go on where `source` is (code 314)."""
+        for queue_id, offset in self._committed.get((topic, source), {}).items():
+            self._set(topic, target, queue_id, offset)
+
+    def forget_topic(self, topic: str) -> None:
+        """The topic was deleted: if it comes again, its queues start at 0."""
+        self._forget(lambda key: key[0] == topic)
+
+    def forget_group(self, group: str) -> None:
+        self._forget(lambda key: key[1] == group)
+
+    def _forget(self, wanted: Callable[[Key], bool]) -> None:
+        for table in (self._committed, self._reset, self._pulled):
+            for key in [key for key in table if wanted(key)]:
+                queues = table.pop(key)
+                if table is self._committed:
+                    self._count -= len(queues)
+                self.dirty = True
+
+    # ---- reading ----
+
+    def topics_of(self, group: str) -> set[str]:
+        """The topics that the group committed offsets of."""
+        return {topic for topic, name in self._committed if name == group}
+
+    def groups_of(self, topic: str) -> set[str]:
+        """The groups that committed offsets of the topic."""
+        return {group for name, group in self._committed if name == topic}
+
+    def queues_of(self, topic: str, group: str) -> dict[int, int]:
+        """Queue id → committed offset."""
+        return dict(self._committed.get((topic, group), {}))
+
+    def min_per_queue(
+        self, topic: str, skip_groups: frozenset[str], min_offset: Callable[[int], int]
+    ) -> dict[int, int]:
+        """Queue id → the lowest offset of all groups but some (code 308), as far as the store still has it."""
+        lowest: dict[int, int] = {}
+        for (name, group), queues in self._committed.items():
+            if name == topic and group not in skip_groups:
+                for queue_id, offset in queues.items():
+                    if offset >= min_offset(queue_id):
+                        lowest[queue_id] = min(offset, lowest.get(queue_id, offset))
+        return lowest
+
+    def _set(self, topic: str, group: str, queue_id: int, offset: int) -> None:
+        queues = self._committed.get((topic, group))
+        if queues is None:
+            if self._count >= MAX_OFFSETS:
+                return
+            queues = self._committed[topic, group] = {}
+        if queue_id not in queues:
+            if self._count >= MAX_OFFSETS:
+                return
+            self._count += 1
+        queues[queue_id] = offset
+        self.dirty = True
+
+    # ---- the file ----
+
+    def wire_tables(self) -> dict[str, Any]:
+        """The body of code 43: what a slave takes over."""
+        return {"dataVersion": self.version.to_json(), "offsetTable": _joined(self._committed)}
+
+    def to_json(self) -> bytes:
+        """The text of config/consumerOffset.json."""
+        topics: dict[str, list[str]] = {}
+        for topic, group in self._committed:
+            topics.setdefault(group, []).append(topic)
+        return fastjson.pretty(
+            {
+                "dataVersion": self.version.to_json(),
+                "groupTopicMap": topics,
+                "offsetTable": _joined(self._committed),
+                "pullOffsetTable": _joined(self._pulled),
+            }
+        )
+
+    def load(self, text: bytes) -> None:
+        """Take up what config/consumerOffset.json says. ValueError when the text is not such a file."""
+        saved: Any = fastjson.loads(text)
+        if not isinstance(saved, dict):
+            raise ValueError(f"{OFFSETS_PATH} holds no JSON object")
+        self._committed = _split(saved.get("offsetTable") or {})
+        self._pulled = _split(saved.get("pullOffsetTable") or {})
+        self._count = sum(len(queues) for queues in self._committed.values())
+        if saved.get("dataVersion"):
+            self.version = DataVersion.from_json(saved["dataVersion"])
+
+    def validate(self) -> None:
+        assert self._count == sum(map(len, self._committed.values())), "committed offsets are counted"
+        assert all(self._reset.values()), "a group without a pending reset is not in the table"
+
+
+def _joined(table: Table) -> dict[str, dict[int, int]]:
+    return {f"{topic}@{group}": dict(queues) for (topic, group), queues in table.items()}
+
+
+def _split(table: dict[str, Any]) -> Table:
+    """Names hold no `@`, so a key that has not exactly one was never written by a broker: it is left out."""
+    result: Table = {}
+    for joined, queues in table.items():
+        topic, at, group = joined.partition("@")
+        if at and topic and group and "@" not in group:
+            result[topic, group] = {int(queue_id): int(offset) for queue_id, offset in queues.items()}
+    return result

@@ -1,0 +1,323 @@
+"""The topics of a broker: how many queues, who may do what, since which version (broker.md §4.3, store.md §9).
+
+A change does three things: it bumps the data version, it puts the topic's name into `changed`, and it counts
+until the broker has taken the names (`take_changed`), saved the table and told the name servers. Name servers
+and slaves compare data versions, so nothing in the table ever changes without a new one.
+"""
+
+from __future__ import annotations
+
+import string
+from collections.abc import Iterable, Mapping
+from typing import Any
+
+import msgspec
+
+from perseid.base.errors import RequestRefused
+from perseid.base.machine import Millis
+from perseid.broker import system_topics as system
+from perseid.broker.config import BrokerConfig
+from perseid.wire import fastjson
+from perseid.wire.bodies import DataVersion, TopicConfig
+from perseid.wire.codes import ResponseCode
+
+TOPICS_PATH = "config/topics.json"
+
+MAX_TOPIC_NAME = 127
+MAX_RETRY_TOPIC_NAME = 255
+MAX_GROUP_NAME = 120
+MAX_TOPICS = 1_000_000
+"""Topics of one broker; none is created beyond it."""
+
+MAX_QUEUES = 65_536
+"""Queues of one topic, reading or writing. A limit of ours: the original has none, and asks for all it is told."""
+
+_NAME_CHARACTERS = frozenset(string.ascii_letters + string.digits + "%|-_")
+
+MESSAGE_TYPES = frozenset({"UNSPECIFIED", "NORMAL", "FIFO", "DELAY", "TRANSACTION", "MIXED"})
+FILTER_TYPES = frozenset({"SINGLE_TAG", "MULTI_TAG"})
+
+_ATTRIBUTES: Mapping[str, frozenset[str]] = {
+    "queue.type": frozenset({"SimpleCQ"}),
+    "cleanup.policy": frozenset({"DELETE"}),
+    "message.type": MESSAGE_TYPES,
+}
+"""The attributes that a topic can have here, with their values. The original also knows BatchCQ, COMPACTION and
+reserve.time: they need stores of another kind, and are refused."""
+
+_CHANGEABLE = frozenset({"message.type"})
+
+
+# ---- names ----
+
+
+def topic_name_fault(topic: str) -> str | None:
+    """What is wrong with a topic's name, in words for the client; None: nothing."""
+    fault = _characters_fault("topic", topic)
+    if fault is None:
+        retry = topic.startswith((system.RETRY_PREFIX, system.DLQ_PREFIX))
+        longest = MAX_RETRY_TOPIC_NAME if retry else MAX_TOPIC_NAME
+        if len(topic) > longest:
+            fault = f"The specified topic: {topic}, is longer than {longest} characters"
+    return fault
+
+
+def group_name_fault(group: str) -> str | None:
+    """What is wrong with a consumer group's name; None: nothing."""
+    fault = _characters_fault("group", group)
+    if fault is None and len(group) > MAX_GROUP_NAME:
+        fault = f"The specified group: {group}, is longer than {MAX_GROUP_NAME} characters"
+    return fault
+
+
+def _characters_fault(what: str, name: str) -> str | None:
+    if not name or name.isspace():
+        return f"The specified {what} is blank."
+    if not _NAME_CHARACTERS.issuperset(name):
+        return f"The specified {what}: {name}, has characters other than %|a-zA-Z0-9_-"
+    return None
+
+
+# ---- attributes ----
+
+
+def parse_attributes(text: str | None) -> dict[str, str]:
+    """The changes that a request asks for: `+key=value,-key` → {"+key": "value", "-key": ""}.
+
+    RequestRefused(1) when the text has another form.
+    """
+    changes: dict[str, str] = {}
+    for change in (text or "").split(","):
+        if not change:
+            continue
+        key, equals, value = change.partition("=")
+        if not key.startswith("+" if equals else "-"):
+            raise _attribute_refused(f"{change!r} is neither +key=value nor -key")
+        if key in changes:
+            raise _attribute_refused(f"{key!r} is changed twice")
+        changes[key] = value
+    return changes
+
+
+def alter_attributes(current: Mapping[str, str] | None, changes: Mapping[str, str]) -> dict[str, str]:
+    """The attributes after `changes`; `current` is None for a new topic, which can only be given some.
+
+    RequestRefused(1) for what is unknown, can't be changed, or isn't there.
+    """
+    result = dict(current or {})
+    touched: set[str] = set()
+    for change, value in changes.items():
+        sign, key = change[:1], change[1:]
+        if sign not in ("+", "-") or key not in _ATTRIBUTES:
+            raise _attribute_refused(f"{change!r} is not one of {', '.join(sorted(_ATTRIBUTES))}, after + or -")
+        if key in touched:
+            raise _attribute_refused(f"{key!r} is changed twice")
+        touched.add(key)
+        if current is None and sign == "-":
+            raise _attribute_refused(f"{key!r}: a new topic has none to take away")
+        if current is not None and key not in _CHANGEABLE:
+            raise _attribute_refused(f"{key!r} can only be chosen when the topic is created")
+        if sign == "-":
+            if result.pop(key, None) is None:
+                raise _attribute_refused(f"{key!r} is not there to be taken away")
+        elif value not in _ATTRIBUTES[key]:
+            allowed = ", ".join(sorted(_ATTRIBUTES[key]))
+            raise _attribute_refused(f"{key!r} can't be {value!r} on this broker; it can be {allowed}")
+        else:
+            result[key] = value
+    return result
+
+
+def _attribute_refused(why: str) -> RequestRefused:
+    return RequestRefused(ResponseCode.SYSTEM_ERROR, f"attribute {why}")
+
+
+# ---- the table ----
+
+
+class TopicTable:
+    """All topics by name. Rows are replaced, never changed in place: what was read stays what it was."""
+
+    def __init__(self, config: BrokerConfig, now: Millis) -> None:
+        self.version = DataVersion(counter=0, state_version=0, timestamp=now)
+        self.rows: dict[str, TopicConfig] = {}
+        self.changed: set[str] = set()
+        """Names that changed since the table was last saved; a deleted topic's name too."""
+        self._own_names: set[str] = set()
+        for row in system.default_rows(config):
+            self.rows[row.topic_name] = row
+            self._own_names.add(row.topic_name)
+
+    def __contains__(self, topic: object) -> bool:
+        return topic in self.rows
+
+    def __len__(self) -> int:
+        return len(self.rows)
+
+    def get(self, topic: str) -> TopicConfig | None:
+        return self.rows.get(topic)
+
+    def is_system(self, topic: str) -> bool:
+        """Is the name one of the broker's own, which no one may create, change or delete?"""
+        return topic in system.RESERVED or topic in self._own_names or topic.startswith(system.SYSTEM_PREFIX)
+
+    def is_order(self, topic: str) -> bool:
+        row = self.rows.get(topic)
+        return row is not None and row.order
+
+    def system_topics(self) -> list[str]:
+        """The names of the broker's own topics, whether they are there or only reserved."""
+        return sorted(system.RESERVED | self._own_names)
+
+    def missing(self, topic: str) -> RequestRefused:
+        """The refusal (17) of a request for a topic that is not there."""
+        return RequestRefused(ResponseCode.TOPIC_NOT_EXIST, f"topic[{topic}] not exist")
+
+    # ---- changes ----
+
+    def create_on_send(
+        self,
+        topic: str,
+        *,
+        default_topic: str,
+        queue_nums: int,
+        config: BrokerConfig,
+        now: Millis,
+        sys_flag: int = 0,
+    ) -> TopicConfig | None:
+        """The topic, made after the template that the send names if it is missing; None: it can't be made.
+
+        The template has to be inheritable; TBW102 is so only with autoCreateTopicEnable. The new topic has as
+        many queues as the client asks for, at most as many as its template.
+        """
+        row = self.rows.get(topic)
+        if row is not None:
+            return row
+        template = self.rows.get(default_topic)
+        if template is None or not template.perm & system.PERM_INHERIT:
+            return None
+        if default_topic == system.AUTO_CREATE_TOPIC and not config.auto_create_topic_enable:
+            return None
+        queues = max(0, min(queue_nums, template.write_queue_nums))
+        row = TopicConfig(
+            topic_name=topic,
+            read_queue_nums=queues,
+            write_queue_nums=queues,
+            perm=template.perm & ~system.PERM_INHERIT,
+            topic_sys_flag=sys_flag,
+            topic_filter_type=template.topic_filter_type,
+        )
+        return row if self._put(row, now) else None
+
+    def ensure(
+        self,
+        topic: str,
+        queue_nums: int,
+        now: Millis,
+        *,
+        perm: int = system.PERM_READ_WRITE,
+        order: bool = False,
+        sys_flag: int = 0,
+    ) -> TopicConfig | None:
+        """A retry, dead-letter or other topic that the broker needs; made if it is missing, its `order` set.
+
+        None: the table is full.
+        """
+        row = self.rows.get(topic)
+        if row is None:
+            row = TopicConfig(
+                topic_name=topic,
+                read_queue_nums=queue_nums,
+                write_queue_nums=queue_nums,
+                perm=perm,
+                topic_sys_flag=sys_flag,
+                order=order,
+            )
+        elif row.order == order:
+            return row
+        else:
+            row = msgspec.structs.replace(row, order=order)
+        return row if self._put(row, now) else None
+
+    def update(self, wanted: TopicConfig, now: Millis) -> bool:
+        """Create or change a topic; its `attributes` are changes (`+key` → value, `-key` → ""). False: it was so.
+
+        RequestRefused: 1 for attributes that can't be, 29 for numbers of queues that can't be.
+        """
+        old = self.rows.get(wanted.topic_name)
+        for queues in (wanted.read_queue_nums, wanted.write_queue_nums):
+            if not 0 <= queues <= MAX_QUEUES:
+                raise RequestRefused(
+                    ResponseCode.INVALID_PARAMETER, f"a topic has 0 to {MAX_QUEUES} queues, not {queues}"
+                )
+        attributes = alter_attributes(None if old is None else old.attributes, wanted.attributes)
+        row = msgspec.structs.replace(wanted, attributes=attributes)
+        if row == old:
+            return False
+        if not self._put(row, now):
+            raise RequestRefused(ResponseCode.SYSTEM_ERROR, f"the broker has {MAX_TOPICS} topics already")
+        return True
+
+    def delete(self, topic: str, now: Millis) -> bool:
+        """Forget a topic; False: it was not there."""
+        if self.rows.pop(topic, None) is None:
+            return False
+        self._change({topic}, now)
+        return True
+
+    def set_order(self, topics: Iterable[str], now: Millis) -> None:
+        """Mark topics as ordered: those that the name server's ORDER_TOPIC_CONFIG lists."""
+        changed = {name for name in topics if name in self.rows and not self.rows[name].order}
+        for name in changed:
+            self.rows[name] = msgspec.structs.replace(self.rows[name], order=True)
+        if changed:
+            self._change(changed, now)
+
+    def bump(self, now: Millis) -> None:
+        """A new data version without another change: all topics are to be registered anew."""
+        self._change(self.rows, now)
+
+    def take_changed(self) -> set[str]:
+        """The names that changed since this was last called."""
+        changed, self.changed = self.changed, set()
+        return changed
+
+    def _put(self, row: TopicConfig, now: Millis) -> bool:
+        if row.topic_name not in self.rows and len(self.rows) >= MAX_TOPICS:
+            return False
+        self.rows[row.topic_name] = row
+        self._change((row.topic_name,), now)
+        return True
+
+    def _change(self, names: Iterable[str], now: Millis) -> None:
+        self.changed.update(names)
+        self.version.next_version(now)
+
+    # ---- reading the whole ----
+
+    def page(self, start: int, count: int) -> dict[str, TopicConfig]:
+        """`count` rows from the `start`-th on, by name."""
+        names = sorted(self.rows)[start : start + count]
+        return {name: self.rows[name] for name in names}
+
+    def to_json(self) -> bytes:
+        """The text of config/topics.json."""
+        table = {name: row.to_json() for name, row in self.rows.items()}
+        return fastjson.pretty({"dataVersion": self.version.to_json(), "topicConfigTable": table})
+
+    def load(self, text: bytes) -> None:
+        """Take up what config/topics.json says; a row of the file takes the place of a default one.
+
+        ValueError when the text is not such a file.
+        """
+        saved: Any = fastjson.loads(text)
+        if not isinstance(saved, dict):
+            raise ValueError(f"{TOPICS_PATH} holds no JSON object")
+        for name, row in (saved.get("topicConfigTable") or {}).items():
+            self.rows[name] = TopicConfig.from_json(row)
+        if saved.get("dataVersion"):
+            self.version = DataVersion.from_json(saved["dataVersion"])
+
+    def validate(self) -> None:
+        assert all(name == row.topic_name for name, row in self.rows.items()), "a topic stands under its name"
+        assert len(self.rows) <= MAX_TOPICS, "the table is bounded"
