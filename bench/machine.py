@@ -1,0 +1,41 @@
+"""What the figures were measured on."""
+
+from __future__ import annotations
+
+import os
+import platform
+import subprocess
+import time
+from pathlib import Path
+
+
+def _line(path: str, start: str) -> str:
+    for line in Path(path).read_text().splitlines():
+        if line.startswith(start):
+            return line.split(":", 1)[1].strip()
+    return "unknown"
+
+
+def _output(*command: str) -> str:
+    try:
+        done = subprocess.run(command, capture_output=True, text=True, check=True, cwd=Path(__file__).parent)
+    except (OSError, subprocess.CalledProcessError):
+        return "unknown"
+    return (done.stdout or done.stderr).strip().splitlines()[0]
+
+
+def describe_machine() -> dict[str, str]:
+    """Name and value of each thing that a reader needs to compare the figures with others."""
+    memory_kib = int(_line("/proc/meminfo", "MemTotal").split()[0])
+    return {
+        "date": time.strftime("%Y-%m-%d"),
+        "CPU": _line("/proc/cpuinfo", "model name"),
+        "cores": str(len(os.sched_getaffinity(0))),
+        "memory": f"{memory_kib / 1024**2:.0f} GiB",
+        "kernel": platform.release(),
+        "Python": f"{platform.python_implementation()} {platform.python_version()}",
+        "Java": _output("java", "-version"),
+        "C compiler": _output("cc", "--version"),
+        "Perseid": _output("git", "describe", "--always", "--dirty"),
+        "load average at the end": f"{os.getloadavg()[0]:.2f}",
+    }

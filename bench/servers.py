@@ -1,0 +1,298 @@
+"""The two brokers of the benchmark as processes: the Java one out of Maven's jars, and Perseid.
+
+Both get the same `broker.conf`. A `Server` is a name server and a broker in a folder of its own, on free
+ports of loopback. It dies with this process however that ends (PR_SET_PDEATHSIG), and can be stopped
+(SIGSTOP) while the other one is measured.
+"""
+
+from __future__ import annotations
+
+import ctypes
+import json
+import os
+import shutil
+import signal
+import socket
+import struct
+import subprocess
+import sys
+import time
+from collections.abc import Callable, Mapping
+from pathlib import Path
+
+HERE = Path(__file__).resolve().parent
+ROCKETMQ_VERSION = "5.5.0"
+START_TIMEOUT_S = 90.0
+STOP_TIMEOUT_S = 40.0
+CALL_TIMEOUT_S = 10.0
+STORED_TIMEOUT_S = 60.0
+TOPIC_QUEUES = 8
+
+BROKER_CONF = {
+    "brokerClusterName": "DefaultCluster",
+    "brokerName": "broker-a",
+    "brokerId": 0,
+    "brokerIP1": "127.0.0.1",
+    "brokerRole": "ASYNC_MASTER",
+    "flushDiskType": "ASYNC_FLUSH",
+    "autoCreateTopicEnable": "true",
+    "defaultTopicQueueNums": TOPIC_QUEUES,
+    # The original refuses sends that waited 200 ms, as those of a full pipeline do: here nobody refuses.
+    "waitTimeMillsInSendQueue": 60000,
+    "osPageCacheBusyTimeOutMills": 60000,
+}
+
+_OPENED = ["lang", "util", "util.concurrent", "util.concurrent.atomic", "math", "text", "net", "io", "nio"]
+JAVA_OPTIONS = [
+    "-XX:+UseG1GC",
+    "-XX:MaxDirectMemorySize=1g",
+    "-XX:-OmitStackTraceInFastThrow",
+    *(o for p in _OPENED for o in ("--add-opens", f"java.base/java.{p}=ALL-UNNAMED")),
+    *("--add-opens", "java.base/sun.nio.ch=ALL-UNNAMED"),
+]
+
+Command = Callable[[str, Path, Path], list[str]]
+"""(role, configuration file, home folder) -> argv."""
+
+
+class BenchError(Exception):
+    """The benchmark can't go on; the text says why."""
+
+
+def cache_folder() -> Path:
+    """Where the jars, the compiled load generator and the brokers' data live ($PERSEID_CACHE)."""
+    return Path(os.environ.get("PERSEID_CACHE") or Path.home() / ".cache" / "perseid")
+
+
+def java_jars() -> Path:
+    """The folder with the jars of the Java broker; fetched by Maven once."""
+    folder = cache_folder() / f"bench-rocketmq-{ROCKETMQ_VERSION}"
+    complete = folder / ".complete"
+    if not complete.exists():
+        print(f"fetching RocketMQ {ROCKETMQ_VERSION} with Maven into {folder}", file=sys.stderr)
+        pom = ["mvn", "-q", "-B", "-f", str(HERE / "pom.xml"), f"-Drocketmq={ROCKETMQ_VERSION}"]
+        goal = ["dependency:copy-dependencies", f"-DoutputDirectory={folder}", "-DincludeScope=runtime"]
+        subprocess.run(pom + goal, check=True, stdout=sys.stderr)
+        complete.touch()
+    return folder
+
+
+def load_program() -> Path:
+    """The load generator, compiled when its source is newer."""
+    program, source = cache_folder() / "bench-load", HERE / "load.c"
+    if not program.exists() or program.stat().st_mtime < source.stat().st_mtime:
+        program.parent.mkdir(parents=True, exist_ok=True)
+        fresh = program.with_suffix(f".{os.getpid()}")
+        cc = os.environ.get("CC", "cc")
+        flags = ["-O2", "-Wall", "-Wextra", "-Werror"]
+        subprocess.run([cc, *flags, "-o", str(fresh), str(source)], check=True)
+        fresh.rename(program)
+    return program
+
+
+def data_folder() -> Path:
+    """A new folder for one run; those that killed runs left behind are removed."""
+    root = cache_folder() / "bench-data"
+    root.mkdir(parents=True, exist_ok=True)
+    for old in root.iterdir():
+        if not Path(f"/proc/{old.name}").exists():
+            shutil.rmtree(old, ignore_errors=True)
+    folder = root / str(os.getpid())
+    folder.mkdir(exist_ok=True)
+    return folder
+
+
+def java_command(heap: Mapping[str, str]) -> Command:
+    main = {"namesrv": "namesrv.NamesrvStartup", "broker": "broker.BrokerStartup"}
+    jars = java_jars()
+
+    def command(role: str, conf: Path, home: Path) -> list[str]:
+        memory = [f"-Xms{heap[role]}", f"-Xmx{heap[role]}"]
+        homes = [f"-Duser.home={home}", f"-Drocketmq.home.dir={home}"]
+        run = ["-cp", f"{jars}/*", f"org.apache.rocketmq.{main[role]}", "-c", str(conf)]
+        return ["java", *memory, *JAVA_OPTIONS, *homes, *run]
+
+    return command
+
+
+def perseid_command(role: str, conf: Path, home: Path) -> list[str]:
+    script = Path(sys.executable).with_name("perseid")
+    module = [sys.executable, "-c", "from perseid.cli.main import main; main()"]
+    return [*([str(script)] if script.exists() else module), role, "-c", str(conf)]
+
+
+def _die_with_parent() -> None:
+    ctypes.CDLL(None).prctl(1, signal.SIGKILL)
+
+
+def free_ports() -> tuple[int, int]:
+    """(name server, broker): the original's broker takes its port − 2 and + 1 too."""
+    for _ in range(200):
+        sockets = []
+        try:
+            for near in (0, -2, 1):
+                s = socket.socket()
+                sockets.append(s)
+                s.bind(("127.0.0.1", near and sockets[0].getsockname()[1] + near))
+            s = socket.socket()
+            sockets.append(s)
+            s.bind(("127.0.0.1", 0))
+            return s.getsockname()[1], sockets[0].getsockname()[1]
+        except OSError:
+            continue
+        finally:
+            for s in sockets:
+                s.close()
+    raise BenchError("no free ports")
+
+
+class Remote:
+    """A connection for set-up and checks: one call at a time, JSON headers."""
+
+    def __init__(self, port: int) -> None:
+        self.socket = socket.create_connection(("127.0.0.1", port), CALL_TIMEOUT_S)
+        self.stream = self.socket.makefile("rb")
+
+    def call(self, code: int, ext: Mapping[str, object], body: bytes = b"") -> dict[str, str]:
+        """The ext fields of the answer; BenchError when its code is not 0."""
+        fields = {k: str(v) for k, v in ext.items()}
+        command = {
+            "code": code,
+            "extFields": fields,
+            "flag": 0,
+            "language": "JAVA",
+            "opaque": 1,
+            "version": 513,
+        }
+        head = json.dumps(command).encode()
+        self.socket.sendall(struct.pack(">II", 4 + len(head) + len(body), len(head)) + head + body)
+        prefix = self.stream.read(4)
+        if len(prefix) < 4:
+            raise BenchError(f"the connection was closed while code {code} was asked")
+        data = self.stream.read(struct.unpack(">I", prefix)[0])
+        answer = json.loads(data[4 : 4 + (struct.unpack(">I", data[:4])[0] & 0xFFFFFF)])
+        if answer["code"]:
+            raise BenchError(f"request {code} was answered with {answer['code']}: {answer.get('remark')}")
+        return dict(answer.get("extFields") or {})
+
+    def close(self) -> None:
+        self.stream.close()
+        self.socket.close()
+
+
+class Server:
+    """One name server and one broker of one implementation."""
+
+    def __init__(self, name: str, command: Command, folder: Path) -> None:
+        self.name, self.command, self.folder = name, command, folder
+        self.namesrv_port, self.port = free_ports()
+        self.processes: dict[str, subprocess.Popen[bytes]] = {}
+
+    def start(self) -> None:
+        """Return when the name server and the broker listen and a send is accepted."""
+        home = self.folder
+        self._spawn("namesrv", {"listenPort": self.namesrv_port})
+        self._until("namesrv", lambda: Remote(self.namesrv_port).close())
+        paths = {"storePathRootDir": home / "store", "storePathCommitLog": home / "store" / "commitlog"}
+        address = {"listenPort": self.port, "namesrvAddr": f"127.0.0.1:{self.namesrv_port}"}
+        self._spawn("broker", {**BROKER_CONF, **address, **paths})
+        self._until("broker", lambda: self.create_topic("bench"))
+
+    def _spawn(self, role: str, conf: Mapping[str, object]) -> None:
+        self.folder.mkdir(parents=True, exist_ok=True)
+        file = self.folder / f"{role}.conf"
+        file.write_text("".join(f"{k}={v}\n" for k, v in conf.items()))
+        source = str(HERE.parent / "src")
+        path = os.pathsep.join(p for p in (source, os.environ.get("PYTHONPATH", "")) if p)
+        env = {**os.environ, "ROCKETMQ_HOME": str(self.folder), "PYTHONPATH": path}
+        with open(self.folder / f"{role}.log", "ab") as log:
+            self.processes[role] = subprocess.Popen(
+                self.command(role, file, self.folder),
+                cwd=self.folder,
+                env=env,
+                stdin=subprocess.DEVNULL,
+                stdout=log,
+                stderr=log,
+                start_new_session=True,
+                preexec_fn=_die_with_parent,
+            )
+
+    def _until(self, role: str, attempt: Callable[[], None]) -> None:
+        deadline = time.monotonic() + START_TIMEOUT_S
+        while True:
+            try:
+                return attempt()
+            except (OSError, BenchError) as error:
+                if self.processes[role].poll() is not None or time.monotonic() > deadline:
+                    log = (self.folder / f"{role}.log").read_text(errors="replace")[-2000:]
+                    raise BenchError(f"the {self.name} {role} did not start ({error}):\n{log}") from error
+            time.sleep(0.1)
+
+    def create_topic(self, topic: str) -> None:
+        """By sending to it, as producers do."""
+        header = {"a": "bench_producer", "b": topic, "c": "TBW102", "d": TOPIC_QUEUES, "e": 0, "f": 0}
+        header |= {"g": int(time.time() * 1000), "h": 0, "i": "", "j": 0, "k": "false", "m": "false"}
+        remote = Remote(self.port)
+        try:
+            remote.call(310, header, b"first")
+        finally:
+            remote.close()
+
+    def stored(self, topic: str) -> int:
+        """How many messages all queues of a topic hold."""
+        remote = Remote(self.port)
+        try:
+            asked = ({"topic": topic, "queueId": q} for q in range(TOPIC_QUEUES))
+            return sum(int(remote.call(30, ext)["offset"]) for ext in asked)
+        finally:
+            remote.close()
+
+    def check_stored(self, topic: str, expected: int) -> None:
+        """BenchError unless the topic comes to hold `expected` messages (Java's queues follow its log)."""
+        deadline = time.monotonic() + STORED_TIMEOUT_S
+        while (found := self.stored(topic)) != expected:
+            if found > expected or time.monotonic() > deadline:
+                raise BenchError(f"{self.name} acknowledged {expected} messages of {topic} and holds {found}")
+            time.sleep(0.1)
+
+    def pids(self) -> list[int]:
+        """The broker's process and its descendants."""
+        found = [self.processes["broker"].pid]
+        for pid in found:
+            for task in Path(f"/proc/{pid}/task").iterdir():
+                found += [int(p) for p in (task / "children").read_text().split()]
+        return found
+
+    def memory_mb(self) -> float:
+        """Resident memory of the broker without file pages."""
+        total = 0
+        for pid in self.pids():
+            for line in Path(f"/proc/{pid}/status").read_text().splitlines():
+                if line.startswith("RssAnon"):
+                    total += int(line.split()[1])
+        return total / 1024
+
+    def signal(self, number: int) -> None:
+        for process in self.processes.values():
+            if process.poll() is None:
+                process.send_signal(number)
+
+    def pause(self) -> None:
+        self.signal(signal.SIGSTOP)
+
+    def resume(self) -> None:
+        self.signal(signal.SIGCONT)
+
+    def stop(self) -> None:
+        """End the broker, then the name server; by force when asking does not help."""
+        self.resume()
+        for role in ("broker", "namesrv"):
+            process = self.processes.get(role)
+            if process is None:
+                continue
+            process.terminate()
+            try:
+                process.wait(STOP_TIMEOUT_S)
+            except subprocess.TimeoutExpired:
+                process.kill()
+                process.wait()
