@@ -1,0 +1,285 @@
+"""Requests that a node makes of others, without I/O: what is pending, what has to be dialled, what timed out.
+
+A call ends exactly once: `on_reply` gets the response, or a `Failure` (no connection, connection lost,
+no answer in time). What it returns is carried out like any other effects. One connection per address is
+dialled when the first call needs it and kept; after a failed dial the next one waits, twice as long each
+time up to `MAX_BACKOFF_MS`, and calls wait for it as long as their own timeout allows.
+
+The node passes on the events that concern connections and time (`handle`), and every response that it
+finds in received frames (`answered`).
+"""
+
+from __future__ import annotations
+
+from collections import deque
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, field
+from heapq import heappop, heappush
+from typing import TypeAlias
+
+from perseid.base.errors import RemoteProtocolError
+from perseid.base.machine import (
+    Buffer,
+    Close,
+    Closed,
+    Connect,
+    ConnectFailed,
+    ConnId,
+    Effect,
+    Event,
+    Millis,
+    Opened,
+    Write,
+)
+from perseid.wire.command import Command, encode_request
+from perseid.wire.headers.base import Header
+
+MIN_BACKOFF_MS = 100
+MAX_BACKOFF_MS = 5_000
+MAX_WAITING = 1_024
+"""Requests that wait for one connection to open; the next fails at once."""
+
+MAX_PENDING = 65_535
+"""Requests without an answer on all connections; the next fails at once."""
+
+_OPAQUE_MASK = 0x7FFFFFFF
+
+
+@dataclass(frozen=True, slots=True)
+class Failure:
+    """Why there is no response."""
+
+    reason: str
+
+
+OnReply: TypeAlias = Callable[[Command | Failure, Millis], list[Effect]]
+"""Takes how a call ended. A response is valid only during the call (`Command.keep`)."""
+
+
+@dataclass(slots=True)
+class _Call:
+    frame: bytes
+    deadline: Millis
+    on_reply: OnReply | None
+    conn: ConnId | None = None
+
+
+@dataclass(slots=True)
+class _Peer:
+    """A dialled address. `conn` is None until it is open; `dial_at` is None unless a dial is due."""
+
+    address: str
+    conn: ConnId | None = None
+    dialling: bool = False
+    dial_at: Millis | None = None
+    backoff_ms: Millis = 0
+    not_before: Millis = 0
+    waiting: deque[int] = field(default_factory=deque)
+
+
+class Caller:
+    """The calls of one node."""
+
+    def __init__(self, first_opaque: int = 1) -> None:
+        self._opaque = first_opaque
+        self._calls: dict[int, _Call] = {}
+        self._peers: dict[str, _Peer] = {}
+        self._by_conn: dict[ConnId, _Peer] = {}
+        self._deadlines: list[tuple[Millis, int]] = []
+
+    # ---- to call ----
+
+    def call(
+        self,
+        address: str,
+        code: int,
+        header: Header | Mapping[str, str | None] | None,
+        body: Buffer,
+        now: Millis,
+        timeout_ms: Millis,
+        on_reply: OnReply,
+    ) -> list[Effect]:
+        """Ask `address` (`host:port`), dialling it when needed."""
+        return self._submit(address, code, header, body, now, timeout_ms, on_reply)
+
+    def oneway(
+        self,
+        address: str,
+        code: int,
+        header: Header | Mapping[str, str | None] | None,
+        body: Buffer,
+        now: Millis,
+        timeout_ms: Millis,
+    ) -> list[Effect]:
+        """Tell `address` without an answer; dropped in silence when it can't be reached in time."""
+        return self._submit(address, code, header, body, now, timeout_ms, None)
+
+    def call_on(
+        self,
+        conn: ConnId,
+        code: int,
+        header: Header | Mapping[str, str | None] | None,
+        body: Buffer,
+        now: Millis,
+        timeout_ms: Millis,
+        on_reply: OnReply,
+    ) -> list[Effect]:
+        """Ask the peer of an open connection, accepted or dialled."""
+        if len(self._calls) >= MAX_PENDING:
+            return on_reply(Failure(f"{MAX_PENDING} requests are pending already"), now)
+        opaque = self._next_opaque()
+        frame = encode_request(code, opaque, header, body)
+        self._remember(opaque, _Call(frame, now + timeout_ms, on_reply, conn))
+        return [Write(conn, frame)]
+
+    def _submit(
+        self,
+        address: str,
+        code: int,
+        header: Header | Mapping[str, str | None] | None,
+        body: Buffer,
+        now: Millis,
+        timeout_ms: Millis,
+        on_reply: OnReply | None,
+    ) -> list[Effect]:
+        peer = self._peers.get(address)
+        if peer is None:
+            peer = self._peers[address] = _Peer(address)
+        if len(peer.waiting) >= MAX_WAITING or len(self._calls) >= MAX_PENDING:
+            return on_reply(Failure("too many requests are pending already"), now) if on_reply else []
+        opaque = self._next_opaque()
+        frame = encode_request(code, opaque, header, body, oneway=on_reply is None)
+        if peer.conn is not None and on_reply is None:
+            return [Write(peer.conn, frame)]
+        self._remember(opaque, _Call(frame, now + timeout_ms, on_reply, peer.conn))
+        if peer.conn is not None:
+            return [Write(peer.conn, frame)]
+        peer.waiting.append(opaque)
+        return self._dial(peer, now)
+
+    def _remember(self, opaque: int, call: _Call) -> None:
+        self._calls[opaque] = call
+        heappush(self._deadlines, (call.deadline, opaque))
+
+    def _next_opaque(self) -> int:
+        while True:
+            opaque = self._opaque
+            self._opaque = (opaque + 1) & _OPAQUE_MASK
+            if opaque not in self._calls:
+                return opaque
+
+    def _dial(self, peer: _Peer, now: Millis) -> list[Effect]:
+        if peer.dialling or peer.conn is not None:
+            return []
+        if now < peer.not_before:
+            peer.dial_at = peer.not_before
+            return []
+        peer.dialling = True
+        peer.dial_at = None
+        return [Connect(peer.address)]
+
+    # ---- what happened ----
+
+    def owns(self, conn: ConnId) -> bool:
+        """Whether this caller dialled the connection."""
+        return conn in self._by_conn
+
+    def connected(self, address: str) -> bool:
+        peer = self._peers.get(address)
+        return peer is not None and peer.conn is not None
+
+    def handle(self, event: Event, now: Millis) -> list[Effect]:
+        """Take in Opened, ConnectFailed, Closed or Tick, whatever connection it is about."""
+        if isinstance(event, Opened):
+            return self._opened(event, now) if event.dialled else []
+        if isinstance(event, ConnectFailed):
+            return self._connect_failed(event, now)
+        if isinstance(event, Closed):
+            return self._closed(event, now)
+        return self._tick(now)
+
+    def answered(self, conn: ConnId, command: Command, now: Millis) -> list[Effect]:
+        """A response came in: the effects of its call; none when nobody waits for it (any more)."""
+        call = self._calls.get(command.opaque)
+        if call is None or call.conn != conn or call.on_reply is None:
+            return []
+        del self._calls[command.opaque]
+        try:
+            return call.on_reply(command, now)
+        except RemoteProtocolError as error:
+            return [*call.on_reply(Failure(str(error)), now), Close(conn, str(error))]
+
+    def next_deadline(self) -> Millis | None:
+        """The next timeout or dial."""
+        while self._deadlines and self._deadlines[0][1] not in self._calls:
+            heappop(self._deadlines)
+        times = [peer.dial_at for peer in self._peers.values() if peer.dial_at is not None]
+        if self._deadlines:
+            times.append(self._deadlines[0][0])
+        return min(times, default=None)
+
+    def validate(self) -> None:
+        """AssertionError when what is pending and what is connected contradict one another."""
+        for conn, peer in self._by_conn.items():
+            assert peer.conn == conn and not peer.dialling and not peer.waiting, peer
+        for peer in self._peers.values():
+            waiting = [opaque for opaque in peer.waiting if opaque in self._calls]
+            assert not waiting or peer.dialling or peer.dial_at is not None, peer
+
+    def _opened(self, event: Opened, now: Millis) -> list[Effect]:
+        peer = self._peers.get(event.dialled)
+        if peer is None or not peer.dialling:
+            return []
+        peer.conn = event.conn
+        peer.dialling = False
+        peer.backoff_ms = 0
+        self._by_conn[event.conn] = peer
+        effects: list[Effect] = []
+        for opaque in peer.waiting:
+            call = self._calls.get(opaque)
+            if call is not None:
+                call.conn = event.conn
+                effects.append(Write(event.conn, call.frame))
+                if call.on_reply is None:
+                    del self._calls[opaque]
+        peer.waiting.clear()
+        return effects
+
+    def _connect_failed(self, event: ConnectFailed, now: Millis) -> list[Effect]:
+        peer = self._peers.get(event.address)
+        if peer is None or not peer.dialling:
+            return []
+        peer.dialling = False
+        peer.backoff_ms = min(MAX_BACKOFF_MS, max(MIN_BACKOFF_MS, 2 * peer.backoff_ms))
+        peer.not_before = now + peer.backoff_ms
+        failed = list(peer.waiting)
+        peer.waiting.clear()
+        return self._fail(failed, f"no connection to {event.address}: {event.reason}", now)
+
+    def _closed(self, event: Closed, now: Millis) -> list[Effect]:
+        peer = self._by_conn.pop(event.conn, None)
+        if peer is not None:
+            peer.conn = None
+        lost = [opaque for opaque, call in self._calls.items() if call.conn == event.conn]
+        return self._fail(lost, f"the connection was lost: {event.reason}", now)
+
+    def _tick(self, now: Millis) -> list[Effect]:
+        effects: list[Effect] = []
+        while self._deadlines and self._deadlines[0][0] <= now:
+            _, opaque = heappop(self._deadlines)
+            effects += self._fail([opaque], "no answer in time", now)
+        for peer in self._peers.values():
+            if peer.dial_at is not None and peer.dial_at <= now:
+                peer.dial_at = None
+                peer.waiting = deque(opaque for opaque in peer.waiting if opaque in self._calls)
+                if peer.waiting:
+                    effects += self._dial(peer, now)
+        return effects
+
+    def _fail(self, opaques: list[int], reason: str, now: Millis) -> list[Effect]:
+        effects: list[Effect] = []
+        for opaque in opaques:
+            call = self._calls.pop(opaque, None)
+            if call is not None and call.on_reply is not None:
+                effects += call.on_reply(Failure(reason), now)
+        return effects
