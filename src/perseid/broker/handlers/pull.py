@@ -7,11 +7,11 @@ from typing import TYPE_CHECKING
 
 from perseid.base.errors import RequestRefused
 from perseid.broker import filter as subscription_filter
-from perseid.broker.groups import SubscriptionGroupConfig
 from perseid.broker.handlers.send import FAQ
 from perseid.broker.request import Reply, Request
-from perseid.broker.topics import TopicConfig
+from perseid.broker.system_topics import PERM_READ
 from perseid.store.store import ReadStatus
+from perseid.wire.bodies import SubscriptionGroupConfig, TopicConfig
 from perseid.wire.codes import RequestCode, ResponseCode
 from perseid.wire.headers.pull import PullMessageRequest, PullMessageResponse
 
@@ -22,8 +22,6 @@ COMMIT_OFFSET = 1
 SUSPEND = 2
 SUBSCRIPTION = 4
 
-PERM_READ = 4
-PERM_WRITE = 2
 MAX_MESSAGES = 1024
 """Of one answer, whatever a client asks for."""
 
@@ -48,9 +46,14 @@ def pull_message(broker: Broker, request: Request) -> Reply | None:
     wanted = _wanted(broker, header)
     if request.may_hold and header.sys_flag & COMMIT_OFFSET:
         broker.offsets.commit(
-            header.consumer_group, header.topic, header.queue_id, header.commit_offset, broker.now
+            header.topic,
+            header.consumer_group,
+            header.queue_id,
+            header.commit_offset,
+            broker.now,
+            broker.config.consumer_offset_update_version_step,
         )
-    pending = broker.offsets.take_reset(header.consumer_group, header.topic, header.queue_id)
+    pending = broker.offsets.take_reset(header.topic, header.consumer_group, header.queue_id)
     if pending is not None:
         return Reply(
             ResponseCode.PULL_OFFSET_MOVED, _answer(broker, header, group, topic, pending), remark="OFFSET_RESET"
@@ -64,7 +67,10 @@ def pull_message(broker: Broker, request: Request) -> Reply | None:
     if code == ResponseCode.PULL_NOT_FOUND and request.may_hold and _hold(broker, request, header, wanted):
         return None
     if code == ResponseCode.SUCCESS:
-        broker.stats.got(header.topic, header.consumer_group, found.count, sum(map(len, found.buffers)))
+        broker.stats.got(header.consumer_group, header.topic, found.count)
+        broker.offsets.pulled(header.topic, header.consumer_group, header.queue_id, found.next_offset)
+    else:
+        broker.stats.missed()
     answer = PullMessageResponse(
         suggest_which_broker_id=0,
         next_begin_offset=found.next_offset,
@@ -89,7 +95,7 @@ def _check(
         raise RequestRefused(
             ResponseCode.NO_PERMISSION, f"the broker[{config.broker_ip1}] for lite pull consumer is forbidden"
         )
-    group = broker.groups.find(header.consumer_group, broker.now)
+    group = broker.groups.find(header.consumer_group, broker.config, broker.now)
     if group is None:
         raise RequestRefused(
             ResponseCode.SUBSCRIPTION_GROUP_NOT_EXIST,

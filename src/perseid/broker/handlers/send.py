@@ -7,11 +7,12 @@ from typing import TYPE_CHECKING
 from perseid.base.errors import RemoteProtocolError, RequestRefused
 from perseid.broker import put
 from perseid.broker.request import Reply, Request
-from perseid.broker.system_topics import NOT_SENDABLE
-from perseid.broker.topics import MULTI_TAG, TopicConfig
+from perseid.broker.system_topics import DLQ_PREFIX, NOT_SENDABLE, RETRY_PREFIX, dlq_topic
+from perseid.broker.topics import topic_name_fault
 from perseid.store.store import AppendRefused
 from perseid.wire import batch, ids
 from perseid.wire import properties as props
+from perseid.wire.bodies import TopicConfig
 from perseid.wire.codes import ResponseCode
 from perseid.wire.headers.send import SendMessageRequest
 from perseid.wire.record import SYS_MULTI_TAGS, SYS_TRANSACTION_MASK, Message
@@ -19,20 +20,18 @@ from perseid.wire.record import SYS_MULTI_TAGS, SYS_TRANSACTION_MASK, Message
 if TYPE_CHECKING:
     from perseid.broker.node import Broker
 
-RETRY_PREFIX = "%RETRY%"
-DLQ_PREFIX = "%DLQ%"
 FAQ = "\nSee https://rocketmq.apache.org/docs/bestPractice/06FAQ for further details."
-PERM_WRITE = 2
+MULTI_TAG = "MULTI_TAG"
 MAX_RANDOM_QUEUE = 99_999_999
-MAX_TOPIC_CHARS = 127
-"""Of a topic that is neither a retry nor a dead-letter topic."""
+UNIT_TOPIC = 1
+"""Bit of a topic's sysFlag: made by a client in unit mode."""
 
 
 def send_message(broker: Broker, request: Request) -> Reply | None:
     """Store one message, or a batch, and answer with its id and queue offset."""
     header: SendMessageRequest = request.header
     _check_service(broker, header)
-    topic = broker.topics.for_send(header, request.conn, broker.now)
+    topic = broker.topics.get(header.topic) or _create_topic(broker, header)
     queue_id = _queue_id(broker, header, topic)
     if header.batch:
         return _send_batch(broker, request, header, topic, queue_id)
@@ -72,6 +71,28 @@ def _check_service(broker: Broker, header: SendMessageRequest) -> None:
         raise RequestRefused(ResponseCode.SYSTEM_ERROR, f"broker unable to service, until {start}")
     if header.topic in NOT_SENDABLE:
         raise RequestRefused(ResponseCode.NO_PERMISSION, f"Sending message to topic[{header.topic}] is forbidden.")
+
+
+def _create_topic(broker: Broker, header: SendMessageRequest) -> TopicConfig:
+    """The topic of a first send, made after the template that the send names; refused with 29 or 17."""
+    fault = topic_name_fault(header.topic)
+    if fault is not None:
+        raise RequestRefused(ResponseCode.INVALID_PARAMETER, fault)
+    topic = broker.topics.create_on_send(
+        header.topic,
+        default_topic=header.default_topic,
+        queue_nums=header.default_topic_queue_nums,
+        config=broker.config,
+        now=broker.now,
+        sys_flag=UNIT_TOPIC if header.unit_mode else 0,
+    )
+    if topic is None and header.topic.startswith((RETRY_PREFIX, DLQ_PREFIX)):
+        topic = broker.topics.ensure(header.topic, 1, broker.now)
+    if topic is None:
+        raise RequestRefused(
+            ResponseCode.TOPIC_NOT_EXIST, f"topic[{header.topic}] not exist, apply first please!{FAQ}"
+        )
+    return topic
 
 
 def _queue_id(broker: Broker, header: SendMessageRequest, topic: TopicConfig) -> int:
@@ -115,7 +136,7 @@ def _redirect_retry(
 ) -> None:
     """A consumer's own send to its retry topic: dead letters after too many times (broker.md §5.2)."""
     group_name = header.topic.removeprefix(RETRY_PREFIX)
-    group = broker.groups.find(group_name, broker.now)
+    group = broker.groups.find(group_name, broker.config, broker.now)
     if group is None:
         raise RequestRefused(
             ResponseCode.SUBSCRIPTION_GROUP_NOT_EXIST, f"subscription group not exist, {group_name}{FAQ}"
@@ -123,9 +144,9 @@ def _redirect_retry(
     most = group.retry_max_times
     if header.max_reconsume_times is not None:
         most = header.max_reconsume_times
-    if message.reconsume_times > most or broker.locks.held_by_group(group_name, broker.now):
-        dead = broker.topics.dead_letter(group_name, broker.now)
-        message.topic, message.queue_id = dead.topic_name, 0
+    if message.reconsume_times > most or broker.locks.any_held(group_name, broker.now):
+        message.topic, message.queue_id = dlq_topic(group_name), 0
+        broker.topics.ensure(message.topic, 1, broker.now)
         properties[props.DELAY] = "-1"
 
 

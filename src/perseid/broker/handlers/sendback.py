@@ -6,8 +6,9 @@ from typing import TYPE_CHECKING
 
 from perseid.base.errors import RequestRefused
 from perseid.broker import messages, put
-from perseid.broker.handlers.send import FAQ, PERM_WRITE
+from perseid.broker.handlers.send import FAQ
 from perseid.broker.request import Reply, Request
+from perseid.broker.system_topics import PERM_WRITE, dlq_topic, retry_topic
 from perseid.store.store import AppendRefused
 from perseid.wire import properties as props
 from perseid.wire import record
@@ -27,7 +28,7 @@ FIRST_LEVEL = 3
 def consumer_send_back(broker: Broker, request: Request) -> Reply:
     """Store the message again: for a later retry, or among the dead letters after too many."""
     header: ConsumerSendMsgBackRequest = request.header
-    group = broker.groups.find(header.group, broker.now)
+    group = broker.groups.find(header.group, broker.config, broker.now)
     if group is None:
         raise RequestRefused(
             ResponseCode.SUBSCRIPTION_GROUP_NOT_EXIST, f"subscription group not exist, {header.group}{FAQ}"
@@ -38,7 +39,9 @@ def consumer_send_back(broker: Broker, request: Request) -> Reply:
         )
     if group.retry_queue_nums <= 0:
         return Reply()
-    retry = broker.topics.retry(header.group, group.retry_queue_nums, broker.now)
+    retry = broker.topics.ensure(retry_topic(header.group), group.retry_queue_nums, broker.now)
+    if retry is None:
+        raise RequestRefused(ResponseCode.SYSTEM_ERROR, f"topic[{retry_topic(header.group)}] not exist")
     if not retry.perm & PERM_WRITE:
         raise RequestRefused(
             ResponseCode.NO_PERMISSION, f"the topic[{retry.topic_name}] sending message is forbidden"
@@ -59,8 +62,8 @@ def consumer_send_back(broker: Broker, request: Request) -> Reply:
     if header.max_reconsume_times is not None and request.command.version >= VERSION_WITH_MAX_RECONSUME_TIMES:
         most = header.max_reconsume_times
     if old.reconsume_times >= most or header.delay_level < 0:
-        dead = broker.topics.dead_letter(header.group, broker.now)
-        message.topic, message.queue_id = dead.topic_name, 0
+        message.topic, message.queue_id = dlq_topic(header.group), 0
+        broker.topics.ensure(message.topic, 1, broker.now)
     else:
         message.topic = retry.topic_name
         message.queue_id = broker.random.randrange(group.retry_queue_nums)

@@ -1,0 +1,361 @@
+"""The broker as one node: events in, effects out.
+
+One `handle` is one turn. Frames are decoded and each request goes to its row of `ROUTES`; what the turn
+appended wakes held pulls; what it changed in the tables is saved; answers are gathered, one write a connection.
+
+What a turn promises, in this order:
+
+1. An answer that depends on the log being durable (`acks`) leaves when `Flushed` has passed its end offset.
+   One flush is under way at a time; what comes meanwhile shares the next one (group commit).
+2. An answer to a request that changed a table (topics, groups) travels in the `then` of that table's save.
+3. Consumer and delay offsets are saved behind a flush of the log, so that after a power cut they never stand
+   for messages that are gone.
+
+States: new → (`Start`: recovery) running → (`Shutdown`) ending → ended. A failed fsync ends the node: what the
+kernel dropped can't be written again, so nothing more may be acknowledged.
+"""
+
+from __future__ import annotations
+
+import traceback
+from collections.abc import Callable
+from random import Random
+from typing import Any
+
+from perseid.base.errors import RequestRefused
+from perseid.base.machine import (
+    Buffer,
+    Closed,
+    ConnectFailed,
+    ConnId,
+    DiskFailed,
+    Effect,
+    Event,
+    Feed,
+    Frames,
+    Millis,
+    Note,
+    Opened,
+    Shutdown,
+    Start,
+    Stop,
+    Tick,
+    Write,
+)
+from perseid.broker.acks import Acks
+from perseid.broker.answers import Answers
+from perseid.broker.clients import ConsumerTable, ProducerTable
+from perseid.broker.config import BrokerConfig
+from perseid.broker.delay import OFFSETS_PATH, DelayService
+from perseid.broker.groups import SubscriptionGroupTable
+from perseid.broker.hold import Holds
+from perseid.broker.locks import QueueLocks
+from perseid.broker.messages import SCHEDULE_TOPIC
+from perseid.broker.offsets import ConsumerOffsets
+from perseid.broker.registration import Registration
+from perseid.broker.request import VIP_LISTENER, Connection, Reply, Request
+from perseid.broker.routes import NOT_ON_VIP, ROUTES
+from perseid.broker.saves import Saves
+from perseid.broker.stats import BrokerStats
+from perseid.broker.topics import TopicTable
+from perseid.disk.port import Disk
+from perseid.store.config import StoreConfig
+from perseid.store.store import Flushed, MessageStore
+from perseid.wire import command as wire
+from perseid.wire.codes import ResponseCode
+from perseid.wire.host import NOWHERE, host_from
+from perseid.wire.ids import UniqueIds
+from perseid.wire.properties import encode as encode_properties
+from perseid.wire.rpc import Caller
+
+HOUSEKEEPING_MS = 10_000
+DEFAULT_MEMORY_BYTES = 8 << 30
+
+
+class _Ended:
+    """Fed back when everything that a shutdown had to save is durable."""
+
+
+class Broker:
+    """A broker on a disk. `memory_bytes` is the machine's memory: it decides what counts as in memory."""
+
+    def __init__(
+        self,
+        config: BrokerConfig,
+        store_config: StoreConfig,
+        disk: Disk,
+        random: Random,
+        *,
+        memory_bytes: int = DEFAULT_MEMORY_BYTES,
+        properties: Callable[[], dict[str, str]] | None = None,
+    ) -> None:
+        self.config = config
+        self.disk = disk
+        self.random = random
+        self.memory_bytes = memory_bytes
+        self.now: Millis = 0
+        self.store_host = host_from(config.address)
+        self.store = MessageStore(disk, store_config, self.store_host)
+        self.sync_flush = store_config.flush_disk_type == "SYNC_FLUSH"
+        self.topics = TopicTable(config, 0)
+        self.groups = SubscriptionGroupTable(0)
+        self.offsets = ConsumerOffsets(0)
+        self.producers = ProducerTable()
+        self.consumers = ConsumerTable()
+        self.locks = QueueLocks()
+        self.holds = Holds()
+        self.acks = Acks()
+        self.delay = DelayService(self)
+        self.stats = BrokerStats(0)
+        self.caller = Caller()
+        self.registration = Registration(self)
+        self.saves = Saves(self)
+        self.answers = Answers(config)
+        self.unique_ids = UniqueIds(self.store_host.ip, random.getrandbits(16), random.getrandbits(32))
+        self.connections: dict[ConnId, Connection] = {}
+        self.own_properties = encode_properties(self.answers.own_properties)
+        self._properties = properties
+        self._out: list[Effect] = []
+        self._writes: dict[ConnId, list[Buffer]] = {}
+        self._flushing = False
+        self._state = "new"
+        self._housekeeping_at: Millis = 0
+        self._events: dict[type[Any], Callable[[Any], None]] = {
+            Frames: self._on_frames,
+            Opened: self._on_opened,
+            Closed: self._on_closed,
+            ConnectFailed: self._on_connect_failed,
+            Tick: self._on_tick,
+            Flushed: self._on_flushed,
+            DiskFailed: self._on_disk_failed,
+            Start: self._on_start,
+            Shutdown: self._on_shutdown,
+            _Ended: self._on_ended,
+        }
+
+    # ---- the machine ----
+
+    def handle(self, event: Event, now: Millis) -> list[Effect]:
+        """One turn. StoreError when the store can't be opened at `Start`."""
+        self.now = now
+        out = self._out = []
+        if self._state == "ended":
+            return out
+        handler = self._events.get(type(event))
+        if handler is None:
+            raise AssertionError(f"no event of a broker: {event!r}")
+        handler(event)
+        if self._state != "ended":
+            self._settle()
+        return out
+
+    def next_deadline(self) -> Millis | None:
+        if self._state != "running":
+            return None
+        deadline = self._housekeeping_at
+        for part in (
+            self.store, self.holds, self.acks, self.delay, self.stats, self.caller, self.registration, self.saves
+        ):  # fmt: skip
+            due = part.next_deadline()
+            if due is not None and due < deadline:
+                deadline = due
+        return deadline
+
+    def validate(self) -> None:
+        if self._state != "running":
+            return
+        for part in (self.store, self.topics, self.groups, self.offsets, self.locks, self.holds):
+            part.validate()
+        self.acks.validate(self.store.flushed)
+        assert not self._writes, "an answer was not written"
+
+    # ---- for handlers ----
+
+    def emit(self, effect: Effect) -> None:
+        """Add an effect to this turn."""
+        self._out.append(effect)
+
+    def note(self, level: str, text: str) -> None:
+        self._out.append(Note(level, text))
+
+    def write(self, conn: ConnId, data: Buffer) -> None:
+        """Send bytes with this turn's answers on a connection."""
+        pieces = self._writes.get(conn)
+        if pieces is None:
+            self._writes[conn] = [data]
+        else:
+            pieces.append(data)
+
+    def reply(self, request: Request, reply: Reply) -> None:
+        """Answer a request now; a one-way request has no answer."""
+        if not request.command.is_oneway:
+            for piece in self.answers.encode(request, reply):
+                self.write(request.conn.id, piece)
+
+    def effective_properties(self) -> dict[str, str]:
+        """The configuration as properties under the original's names (code 26)."""
+        return self._properties() if self._properties is not None else {}
+
+    # ---- requests ----
+
+    def _on_frames(self, event: Frames) -> None:
+        conn = self.connections.get(event.conn)
+        if conn is None:
+            return
+        for command in wire.decode_all(event.data):
+            if command.is_response:
+                self._out.extend(self.caller.answered(conn.id, command, self.now))
+            else:
+                self._dispatch(Request(conn, command, None))
+
+    def _dispatch(self, request: Request) -> None:
+        """Hand one request to its handler, and its answer to this turn."""
+        command = request.command
+        route = ROUTES.get(command.code)
+        if route is None or (request.conn.listener == VIP_LISTENER and command.code in NOT_ON_VIP):
+            text = f" request type {command.code} not supported"
+            self.reply(request, Reply(ResponseCode.REQUEST_CODE_NOT_SUPPORTED, remark=text))
+            return
+        try:
+            if self._state == "ending":
+                raise RequestRefused(ResponseCode.SERVICE_NOT_AVAILABLE, "the broker is shutting down")
+            if route.header is not None and request.header is None:
+                request.header = command.header(route.header)
+            reply = route.handler(self, request)
+        except RequestRefused as refused:
+            reply = Reply(refused.code, remark=refused.remark)
+        except AssertionError:
+            raise
+        except Exception as error:
+            self.note("error", f"request {command.code} of {request.conn.peer}: {traceback.format_exc()}")
+            reply = Reply(ResponseCode.SYSTEM_ERROR, remark=f"{type(error).__name__}: {error}")
+        if self.topics.changed or self.groups.changed:
+            self._save_then_reply(request, reply)
+        elif reply is not None:
+            self.reply(request, reply)
+
+    def _save_then_reply(self, request: Request, reply: Reply | None) -> None:
+        """The request changed a table: its answer may leave when the table is saved."""
+        then: list[Effect] = []
+        if reply is not None and not request.command.is_oneway:
+            then.append(Write(request.conn.id, list(self.answers.encode(request, reply))))
+        self.saves.tables(then)
+
+    # ---- connections ----
+
+    def _on_opened(self, event: Opened) -> None:
+        try:
+            born_host = host_from(event.peer)
+        except Exception:
+            born_host = NOWHERE
+            self.note("warning", f"connection {event.conn} has a peer without an address: {event.peer!r}")
+        self.connections[event.conn] = Connection(
+            event.conn, event.peer, event.local, event.listener, event.dialled, born_host
+        )
+        if event.dialled:
+            self._out.extend(self.caller.opened(event.conn, event.dialled, self.now))
+
+    def _on_closed(self, event: Closed) -> None:
+        conn = self.connections.pop(event.conn, None)
+        if conn is None:
+            return
+        self.holds.connection_closed(event.conn)
+        if conn.dialled:
+            self._out.extend(self.caller.closed(event.conn, self.now))
+        self.producers.connection_closed(event.conn)
+        self.consumers.connection_closed(self, event.conn)
+
+    def _on_connect_failed(self, event: ConnectFailed) -> None:
+        self._out.extend(self.caller.connect_failed(event.address, event.reason, self.now))
+
+    # ---- time and durability ----
+
+    def _on_tick(self, event: Tick) -> None:
+        if self._state != "running":
+            return
+        now = self.now
+        for late in self.acks.expire(now):
+            late.reply.code = ResponseCode.FLUSH_DISK_TIMEOUT
+            self.reply(late.request, late.reply)
+        self.delay.tick(now)
+        self._out.extend(self.store.tick(now))
+        self._out.extend(self.caller.tick(now))
+        self.registration.tick(now)
+        self.saves.tick(now)
+        self.stats.tick(now)
+        if now >= self._housekeeping_at:
+            self._housekeeping_at = now + HOUSEKEEPING_MS
+            self.producers.expire(self, now)
+            self.consumers.expire(self, now)
+            self.locks.expire(now)
+
+    def _on_flushed(self, event: Flushed) -> None:
+        self._flushing = False
+        self._out.extend(self.store.handle(event, self.now))
+        for done in self.acks.release(self.store.flushed):
+            self.reply(done.request, done.reply)
+
+    def _on_disk_failed(self, event: DiskFailed) -> None:
+        if self.saves.failed(event):
+            return
+        self._stop(f"{event.path}: {event.reason}: what was not yet durable may be lost; restart to recover")
+
+    def _stop(self, reason: str) -> None:
+        self._state = "ended"
+        self._out.append(Stop(reason))
+
+    def _settle(self) -> None:
+        """Finish a turn: wake held pulls, ask for the flush that acknowledgements wait for, write."""
+        ready = self.holds.take_ready(self.now)
+        while ready:
+            for request in ready:
+                self._dispatch(request)
+            ready = self.holds.take_ready(self.now)
+        if self.topics.changed or self.groups.changed:
+            self.saves.tables([])
+        if len(self.acks) and not self._flushing:
+            self._flushing = True
+            self._out.append(self.store.flush())
+        if self._writes:
+            for conn, pieces in self._writes.items():
+                self._out.append(Write(conn, pieces))
+            self._writes.clear()
+
+    # ---- begin and end ----
+
+    def _on_start(self, event: Start) -> None:
+        now = self.now
+        report = self.store.load(now)
+        for note in report.notes:
+            self.note("info", note)
+        self.store.on_append = self._appended
+        self.stats = BrokerStats(now, self.topics.is_system)
+        self.saves.load(now)
+        self.delay.start(self.saves.read(OFFSETS_PATH), now)
+        self._housekeeping_at = now + HOUSEKEEPING_MS
+        self._state = "running"
+        self.saves.tables([])
+        self.registration.start(now)
+
+    def _appended(self, topic: str, queue_id: int, queue_offset: int, tag_code: int, size: int) -> None:
+        """The store took a message: called in the middle of a turn."""
+        self.stats.put(topic, 1, size)
+        if topic == SCHEDULE_TOPIC:
+            self.delay.arrived(queue_id, tag_code)
+        else:
+            self.holds.arrived(topic, queue_id, queue_offset, tag_code)
+
+    def _on_shutdown(self, event: Shutdown) -> None:
+        if self._state != "running":
+            self._stop("")
+            return
+        self._state = "ending"
+        self.registration.stop(self.now)
+        self.saves.everything([Feed(_Ended())])
+
+    def _on_ended(self, event: _Ended) -> None:
+        self.store.close(self.now)
+        for done in self.acks.release(self.store.flushed):
+            self.reply(done.request, done.reply)
+        self._settle()
+        self._stop("")

@@ -1,0 +1,113 @@
+"""When a broker's state files are saved: tables on every change, offsets now and then (store.md §9).
+
+Topics and groups are saved in the turn that changed them. Offsets are saved when their time has come, behind a
+flush of the log: a consumer's or delay level's offset never outlives the messages that it stands for. A save
+that failed (a full disk) is tried again after `RETRY_MS`.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import TYPE_CHECKING
+
+from perseid.base.machine import DiskFailed, Effect, Millis, SaveState
+from perseid.broker import delay, groups, offsets, topics
+from perseid.store import state_files
+
+if TYPE_CHECKING:
+    from perseid.broker.node import Broker
+
+RETRY_MS = 5_000
+
+
+class Saves:
+    """Loads and saves the state files of one broker."""
+
+    def __init__(self, broker: Broker) -> None:
+        self._broker = broker
+        self._offsets_at: Millis = 0
+        self._delay_at: Millis = 0
+        self._again: dict[str, Millis] = {}
+        self._texts: dict[str, Callable[[], bytes]] = {
+            topics.TOPICS_PATH: broker.topics.to_json,
+            groups.GROUPS_PATH: broker.groups.to_json,
+            offsets.OFFSETS_PATH: broker.offsets.to_json,
+            delay.OFFSETS_PATH: broker.delay.to_json,
+        }
+
+    def read(self, path: str) -> bytes | None:
+        """A state file's text; its `.bak` when the file itself is empty or can't be read as JSON."""
+        return state_files.read(self._broker.disk, path)
+
+    def load(self, now: Millis) -> None:
+        """Take up all tables; the first saves of offsets are one interval away."""
+        broker = self._broker
+        for path, load in (
+            (topics.TOPICS_PATH, broker.topics.load),
+            (groups.GROUPS_PATH, broker.groups.load),
+            (offsets.OFFSETS_PATH, broker.offsets.load),
+        ):
+            text = self.read(path)
+            if text:
+                load(text)
+        self._offsets_at = now + broker.config.flush_consumer_offset_interval
+        self._delay_at = now + broker.config.flush_delay_offset_interval
+
+    def tables(self, then: list[Effect]) -> None:
+        """Save the tables that changed, then carry out `then`."""
+        broker = self._broker
+        paths = []
+        if broker.groups.changed:
+            broker.groups.changed = False
+            paths.append(groups.GROUPS_PATH)
+        if broker.topics.changed:
+            broker.registration.topics_changed(broker.topics.take_changed(), broker.now)
+            paths.append(topics.TOPICS_PATH)
+        self._save(paths, then)
+
+    def everything(self, then: list[Effect]) -> None:
+        """Save all that there is, then carry out `then`: the end of a clean stop."""
+        broker = self._broker
+        broker.emit(broker.store.flush())
+        broker.topics.take_changed()
+        broker.groups.changed = broker.offsets.dirty = broker.delay.dirty = False
+        self._save(list(self._texts), then)
+
+    def tick(self, now: Millis) -> None:
+        broker, paths = self._broker, []
+        if now >= self._offsets_at:
+            self._offsets_at = now + broker.config.flush_consumer_offset_interval
+            if broker.offsets.dirty:
+                broker.offsets.dirty = False
+                paths.append(offsets.OFFSETS_PATH)
+        if now >= self._delay_at:
+            self._delay_at = now + broker.config.flush_delay_offset_interval
+            if broker.delay.dirty:
+                broker.delay.dirty = False
+                paths.append(delay.OFFSETS_PATH)
+        for path in [path for path, at in self._again.items() if at <= now]:
+            del self._again[path]
+            paths.append(path)
+        if paths:
+            if broker.store.flushed < broker.store.end:
+                broker.emit(broker.store.flush())
+            self._save(paths, [])
+
+    def next_deadline(self) -> Millis:
+        return min(self._offsets_at, self._delay_at, *self._again.values())
+
+    def failed(self, event: DiskFailed) -> bool:
+        """A save failed: if it was one of these files it is tried again, and True is the answer."""
+        if event.path not in self._texts:
+            return False
+        self._again[event.path] = self._broker.now + RETRY_MS
+        self._broker.note("error", f"{event.path} could not be saved: {event.reason}; again in {RETRY_MS} ms")
+        return True
+
+    def _save(self, paths: list[str], then: list[Effect]) -> None:
+        for path in paths:
+            last = then if path == paths[-1] else []
+            self._broker.emit(SaveState(path, self._texts[path](), last))
+        if not paths and then:
+            for effect in then:
+                self._broker.emit(effect)
