@@ -1,0 +1,53 @@
+# Two commands do all the set-up: `make demo` and `make test`. Needs Python 3.11 or later; nothing else.
+PYTHON ?= $(shell command -v python3.11 || command -v python3)
+VENV := .venv
+BIN := $(VENV)/bin
+RUN := $(BIN)/python
+READY := $(VENV)/.ready
+
+.PHONY: help setup demo test check sim soak interop bench fuzz wheel clean
+
+help: ## What there is
+	@grep -E '^[a-z]+:.*##' $(MAKEFILE_LIST) | sed -E 's/^([a-z]+):[^#]*## /\1\t/' | expand -t 10
+
+$(READY): pyproject.toml
+	@$(PYTHON) -c 'import sys; assert sys.version_info >= (3, 11), "Perseid needs Python 3.11 or later; set PYTHON="'
+	@test -x $(RUN) || $(PYTHON) -m venv $(VENV)
+	$(BIN)/pip install --quiet --disable-pip-version-check --retries 5 --timeout 60 --editable '.[spark,demo,dev]'
+	@touch $@
+
+setup: $(READY) ## Make .venv with everything; the command is then .venv/bin/perseid
+
+demo: $(READY) ## 336,776 flights through a broker that is killed half-way, into a Spark table
+	$(BIN)/perseid demo --out demo-out
+
+test: $(READY) ## All tests that need neither JDK, Maven nor Go
+	$(RUN) -m pytest -n 2 --dist loadgroup -m 'not interop' $(ARGS)
+
+check: $(READY) ## Lint, types, layers, tidiness
+	$(BIN)/ruff check src tests bench
+	$(BIN)/mypy
+	$(BIN)/lint-imports --config .importlinter --no-cache
+	$(RUN) -m pytest tests/tidy -p no:randomly
+
+sim: $(READY) ## Many seeds of the simulator (SEEDS=20000)
+	$(BIN)/perseid sim --seeds $(or $(SEEDS),20000) --jobs 2
+
+soak: sim ## What an issue asks for by hand, before it is resolved
+
+interop: $(READY) ## Against the real Java and Go parts (installs what they need)
+	@tests/interop/install.sh
+	$(RUN) -m pytest -m interop tests/interop $(ARGS)
+
+bench: $(READY) ## Side by side with the Java broker (ROWS=... for some)
+	@tests/interop/install.sh
+	$(RUN) bench/run.py $(if $(ROWS),--rows $(ROWS)) $(ARGS)
+
+fuzz: $(READY) ## Each decoder, a minute in all
+	$(RUN) tests/fuzz/run.py all --seconds 15
+
+wheel: $(READY) ## An sdist and a wheel in dist/
+	$(RUN) -m build
+
+clean: ## Remove what the targets made
+	rm -rf $(VENV) build dist demo-out *.egg-info src/*.egg-info
