@@ -1,0 +1,383 @@
+"""Administration: topics, groups, the cluster, and what they report."""
+
+from __future__ import annotations
+
+import asyncio
+import json
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from types import TracebackType
+from typing import Self
+
+from perseid.client.connection import Header
+from perseid.client.errors import ClientError, NoRoute, ServerRefused
+from perseid.client.model import RETRY_PREFIX, MessageQueue, ReceivedMessage, check_topic
+from perseid.client.pulling import Offsets
+from perseid.client.routes import DEFAULT_TOPIC, MASTER_ID, TopicRoute
+from perseid.client.session import Session
+from perseid.wire import properties, record
+from perseid.wire.bodies import (
+    ClusterInfo,
+    ConsumerConnection,
+    ConsumeStats,
+    KVTable,
+    SubscriptionGroupConfig,
+    TopicConfig,
+    TopicList,
+    TopicStatsTable,
+)
+from perseid.wire.codes import RequestCode, ResponseCode
+from perseid.wire.command import Command
+from perseid.wire.headers.admin import ResetOffsetRequest
+from perseid.wire.headers.query import QueryMessageRequest, ViewMessageByIdRequest
+from perseid.wire.headers.topics import (
+    CreateTopicRequest,
+    DeleteSubscriptionGroupRequest,
+    DeleteTopicRequest,
+    GetConsumerConnectionListRequest,
+    GetConsumeStatsRequest,
+    GetSubscriptionGroupConfigRequest,
+    GetTopicConfigRequest,
+    GetTopicStatsInfoRequest,
+)
+from perseid.wire.ids import parse_offset_message_id
+
+TIMEOUT_MS = 5000
+DEFAULT_QUEUES = 8
+"""As the original's admin tool gives a new topic."""
+READ_WRITE = 6
+ROUTE_DEADLINE_MS = 5000
+ROUTE_PAUSE_MS = 50
+
+
+@dataclass(frozen=True, slots=True)
+class QueueStats:
+    """One queue: the offsets that can be read are min_offset ≤ offset < max_offset."""
+
+    queue: MessageQueue
+    min_offset: int
+    max_offset: int
+    last_update_ms: int
+
+
+@dataclass(frozen=True, slots=True)
+class QueueLag:
+    """How far a group is with one queue."""
+
+    queue: MessageQueue
+    broker_offset: int
+    consumer_offset: int
+    last_ms: int
+
+    @property
+    def lag(self) -> int:
+        """Messages that the group has not committed yet."""
+        return self.broker_offset - self.consumer_offset
+
+
+class Admin:
+    """Administers a cluster: `async with Admin("host:9876") as admin: await admin.create_topic("orders")`."""
+
+    def __init__(
+        self,
+        namesrv: str | Sequence[str] = "127.0.0.1:9876",
+        *,
+        timeout_ms: int = TIMEOUT_MS,
+        session: Session | None = None,
+    ) -> None:
+        self.session = session or Session(namesrv)
+        self._timeout_ms = timeout_ms
+        self._offsets = Offsets(self.session)
+        self._started = False
+
+    async def start(self) -> None:
+        """Get ready; connections are opened when first needed."""
+        if not self._started:
+            await self.session.start()
+            self._started = True
+
+    async def stop(self) -> None:
+        """Close the connections."""
+        if self._started:
+            self._started = False
+            await self.session.stop()
+
+    async def __aenter__(self) -> Self:
+        await self.start()
+        return self
+
+    async def __aexit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        await self.stop()
+
+    # ---- topics ----
+
+    async def create_topic(
+        self,
+        topic: str,
+        queues: int = DEFAULT_QUEUES,
+        *,
+        cluster: str | None = None,
+        brokers: Sequence[str] | None = None,
+        perm: int = READ_WRITE,
+        attributes: Mapping[str, str] | None = None,
+    ) -> TopicRoute:
+        """Create a topic (or change it) with `queues` queues on each master, and wait until its route is known.
+
+        `cluster` or `brokers` (names) narrow the masters down. `attributes` are set as given.
+        """
+        check_topic(topic)
+        masters = await self.masters(cluster=cluster, brokers=brokers)
+        request = CreateTopicRequest(
+            topic=topic,
+            default_topic=DEFAULT_TOPIC,
+            read_queue_nums=queues,
+            write_queue_nums=queues,
+            perm=perm,
+            topic_filter_type="SINGLE_TAG",
+            topic_sys_flag=0,
+            order=False,
+            attributes=",".join(f"+{k}={v}" for k, v in (attributes or {}).items()) or None,
+        )
+        for address in masters.values():
+            await self._ask(address, RequestCode.UPDATE_AND_CREATE_TOPIC, request)
+        return await self._route_with(topic, set(masters), queues)
+
+    async def delete_topic(self, topic: str) -> None:
+        """Delete a topic with all its messages, on all brokers and name servers."""
+        for addresses in (await self.cluster_info()).brokers.values():
+            for address in addresses.values():
+                await self._ask(address, RequestCode.DELETE_TOPIC_IN_BROKER, DeleteTopicRequest(topic=topic))
+        for address in self.session.names.addresses:
+            await self._ask(address, RequestCode.DELETE_TOPIC_IN_NAMESRV, DeleteTopicRequest(topic=topic))
+
+    async def topic_list(self) -> list[str]:
+        """The names of all topics, the system's own ones too."""
+        self._check_started()
+        answer = await self.session.names.ask(RequestCode.GET_ALL_TOPIC_LIST_FROM_NAMESERVER)
+        return sorted(TopicList.from_json(bytes(answer.body)).topic_list or [])
+
+    async def topic_route(self, topic: str) -> TopicRoute:
+        """The brokers and queues of a topic, asked for anew; `NoRoute` when there is none."""
+        self._check_started()
+        return await self.session.routes.fetch(topic)
+
+    async def topic_config(self, topic: str, address: str) -> TopicConfig:
+        """A topic's settings on one broker."""
+        answer = await self._ask(address, RequestCode.GET_TOPIC_CONFIG, GetTopicConfigRequest(topic=topic))
+        return TopicConfig.from_json(bytes(answer.body))
+
+    async def topic_stats(self, topic: str) -> list[QueueStats]:
+        """The offsets of each queue of a topic, sorted by queue."""
+        route = await self.topic_route(topic)
+        found: list[QueueStats] = []
+        for addresses in route.brokers.values():
+            if MASTER_ID not in addresses:
+                continue
+            request = GetTopicStatsInfoRequest(topic=topic)
+            answer = await self._ask(addresses[MASTER_ID], RequestCode.GET_TOPIC_STATS_INFO, request)
+            for queue, row in TopicStatsTable.from_json(bytes(answer.body)).offset_table.items():
+                where = MessageQueue(queue.topic, queue.broker_name, queue.queue_id)
+                found.append(QueueStats(where, row.min_offset, row.max_offset, row.last_update_timestamp))
+        return sorted(found, key=lambda row: row.queue)
+
+    # ---- the cluster ----
+
+    async def cluster_info(self) -> Cluster:
+        """All clusters and brokers that the name server knows."""
+        self._check_started()
+        answer = await self.session.names.ask(RequestCode.GET_BROKER_CLUSTER_INFO)
+        info = ClusterInfo.from_json(bytes(answer.body))
+        return Cluster(
+            clusters={name: sorted(names) for name, names in sorted((info.cluster_addr_table or {}).items())},
+            brokers={
+                name: {int(i): address for i, address in sorted(data.broker_addrs.items())}
+                for name, data in sorted((info.broker_addr_table or {}).items())
+            },
+        )
+
+    async def masters(
+        self, *, cluster: str | None = None, brokers: Sequence[str] | None = None
+    ) -> dict[str, str]:
+        """Broker name → address of the masters of a cluster, of the named brokers, or of all."""
+        info = await self.cluster_info()
+        names = set(brokers if brokers is not None else info.brokers)
+        if unknown := names - info.brokers.keys():
+            raise ClientError(
+                f"no broker called {', '.join(sorted(unknown))}; known are: {', '.join(info.brokers) or 'none'}"
+            )
+        if cluster is not None:
+            if cluster not in info.clusters:
+                raise ClientError(f"no cluster called {cluster}; known are: {', '.join(info.clusters) or 'none'}")
+            names &= set(info.clusters[cluster])
+        found = {name: info.brokers[name][MASTER_ID] for name in sorted(names) if MASTER_ID in info.brokers[name]}
+        if not found:
+            raise ClientError(
+                "the name servers know no broker that is a master now: is one running, with the right namesrvAddr?"
+            )
+        return found
+
+    async def broker_runtime_info(self, address: str) -> dict[str, str]:
+        """What a broker (`host:port`) tells of itself."""
+        answer = await self._ask(address, RequestCode.GET_BROKER_RUNTIME_INFO)
+        return dict(KVTable.from_json(bytes(answer.body)).table or {})
+
+    async def broker_config(self, address: str) -> dict[str, str]:
+        """A broker's settings."""
+        answer = await self._ask(address, RequestCode.GET_BROKER_CONFIG)
+        lines = bytes(answer.body).decode().splitlines()
+        pairs = (line.split("=", 1) for line in lines if "=" in line and not line.startswith("#"))
+        return {name.strip(): value.strip() for name, value in pairs}
+
+    async def update_broker_config(self, address: str, settings: Mapping[str, str]) -> None:
+        """Change settings of a running broker."""
+        body = "".join(f"{name}={value}\n" for name, value in settings.items()).encode()
+        await self._ask(address, RequestCode.UPDATE_BROKER_CONFIG, None, body)
+
+    # ---- groups ----
+
+    async def create_group(self, config: SubscriptionGroupConfig) -> None:
+        """Create or change a consumer group on all masters."""
+        for address in (await self.masters()).values():
+            await self._ask(address, RequestCode.UPDATE_AND_CREATE_SUBSCRIPTIONGROUP, None, config.to_json())
+
+    async def delete_group(self, group: str, *, clean_offset: bool = False) -> None:
+        """Delete a consumer group's settings, and with `clean_offset` what it has committed."""
+        request = DeleteSubscriptionGroupRequest(group_name=group, clean_offset=clean_offset)
+        for address in (await self.masters()).values():
+            await self._ask(address, RequestCode.DELETE_SUBSCRIPTIONGROUP, request)
+
+    async def group_config(self, group: str, address: str) -> SubscriptionGroupConfig:
+        """A group's settings on one broker."""
+        request = GetSubscriptionGroupConfigRequest(group=group)
+        answer = await self._ask(address, RequestCode.GET_SUBSCRIPTIONGROUP_CONFIG, request)
+        return SubscriptionGroupConfig.from_json(bytes(answer.body))
+
+    async def consume_stats(self, group: str, topic: str | None = None) -> list[QueueLag]:
+        """How far a group is with each queue (of one topic, or of all it has consumed), sorted by queue."""
+        self._check_started()
+        try:
+            addresses = (await self.topic_route(topic or RETRY_PREFIX + group)).brokers.values()
+        except NoRoute:
+            addresses = (await self.cluster_info()).brokers.values()
+        found: list[QueueLag] = []
+        for ids in addresses:
+            if MASTER_ID not in ids:
+                continue
+            request = GetConsumeStatsRequest(consumer_group=group, topic=topic)
+            answer = await self._ask(ids[MASTER_ID], RequestCode.GET_CONSUME_STATS, request)
+            for queue, row in ConsumeStats.from_json(bytes(answer.body)).offset_table.items():
+                where = MessageQueue(queue.topic, queue.broker_name, queue.queue_id)
+                found.append(QueueLag(where, row.broker_offset, row.consumer_offset, row.last_timestamp))
+        return sorted(found, key=lambda row: row.queue)
+
+    async def consumer_connections(self, group: str) -> ConsumerConnection:
+        """Who consumes for a group now; `ServerRefused` with code 206 when nobody does."""
+        last: ServerRefused | None = None
+        for address in (await self.masters()).values():
+            request = GetConsumerConnectionListRequest(consumer_group=group)
+            try:
+                answer = await self._ask(address, RequestCode.GET_CONSUMER_CONNECTION_LIST, request)
+                return ConsumerConnection.from_json(bytes(answer.body))
+            except ServerRefused as error:
+                last = error
+        raise last or ClientError(f"group {group}: no broker to ask")
+
+    async def reset_offset(self, group: str, topic: str, timestamp_ms: int) -> None:
+        """Make a group go on (or back) to what was stored at a time; -1: to the end."""
+        route = await self.topic_route(topic)
+        request = ResetOffsetRequest(
+            group=group, topic=topic, queue_id=-1, offset=None, timestamp=timestamp_ms, is_force=True
+        )
+        for ids in route.brokers.values():
+            if MASTER_ID in ids:
+                await self._ask(ids[MASTER_ID], RequestCode.INVOKE_BROKER_TO_RESET_OFFSET, request)
+
+    # ---- messages ----
+
+    async def view_message(self, offset_msg_id: str, topic: str = "") -> ReceivedMessage:
+        """One message by the id that names its place (`SendResult.offset_msg_id`)."""
+        host, offset = parse_offset_message_id(offset_msg_id)
+        request = ViewMessageByIdRequest(topic=topic or None, offset=offset)
+        answer = await self._ask(str(host), RequestCode.VIEW_MESSAGE_BY_ID, request)
+        return ReceivedMessage(record.decode(answer.body), "")
+
+    async def query_messages(
+        self, topic: str, key: str, max_count: int = 32, *, begin_ms: int = 0, end_ms: int = 2**63 - 1
+    ) -> list[ReceivedMessage]:
+        """The messages of a topic with a key, by the brokers' indexes, oldest first."""
+        route = await self.topic_route(topic)
+        request = QueryMessageRequest(
+            topic=topic, key=key, max_num=max_count, begin_timestamp=begin_ms, end_timestamp=end_ms
+        )
+        found: list[ReceivedMessage] = []
+        for name, ids in route.brokers.items():
+            answer = await self.session.connections.call(
+                ids[min(ids)], RequestCode.QUERY_MESSAGE, request, timeout_ms=self._timeout_ms
+            )
+            if answer.code == ResponseCode.QUERY_NOT_FOUND:
+                continue
+            if answer.code != ResponseCode.SUCCESS:
+                raise ServerRefused(answer.code, answer.remark, ids[min(ids)])
+            for item in record.decode_all(answer.body):
+                keys = (item.props.get(properties.KEYS) or "").split()
+                if key in keys or item.props.get(properties.UNIQ_KEY) == key:
+                    found.append(ReceivedMessage(item, name))
+        return sorted(found, key=lambda message: message.store_timestamp)
+
+    # ---- offsets ----
+
+    async def min_offset(self, queue: MessageQueue) -> int:
+        """The oldest offset that can still be read."""
+        self._check_started()
+        return await self._offsets.min(queue)
+
+    async def max_offset(self, queue: MessageQueue) -> int:
+        """One more than the newest offset."""
+        self._check_started()
+        return await self._offsets.max(queue)
+
+    async def search_offset(self, queue: MessageQueue, timestamp_ms: int, *, upper: bool = False) -> int:
+        """The first offset stored at or after a time; with `upper` the last one at or before it."""
+        self._check_started()
+        return await self._offsets.at_time(queue, timestamp_ms, upper=upper)
+
+    # ---- inside ----
+
+    def _check_started(self) -> None:
+        self.session.check_running("Admin")
+
+    async def _ask(self, address: str, code: RequestCode, header: Header = None, body: bytes = b"") -> Command:
+        self._check_started()
+        return await self.session.connections.ask(address, code, header, body, self._timeout_ms)
+
+    async def _route_with(self, topic: str, brokers: set[str], queues: int) -> TopicRoute:
+        """The route once it names all of `brokers`; brokers register soon after they have answered."""
+        deadline = asyncio.get_running_loop().time() + ROUTE_DEADLINE_MS / 1000
+        while True:
+            try:
+                route = await self.session.routes.fetch(topic)
+                there = {q.broker_name for q in route.queues if q.write_queues == queues}
+                if brokers <= there:
+                    return route
+            except NoRoute:
+                pass
+            if asyncio.get_running_loop().time() > deadline:
+                raise ClientError(
+                    f"topic {topic} was created, but the name servers did not learn of it within"
+                    f" {ROUTE_DEADLINE_MS} ms: are the brokers registered at the same name servers?"
+                )
+            await asyncio.sleep(ROUTE_PAUSE_MS / 1000)
+
+
+@dataclass(frozen=True, slots=True)
+class Cluster:
+    """What the name server knows: cluster → broker names, broker name → id (0: master) → address."""
+
+    clusters: dict[str, list[str]]
+    brokers: dict[str, dict[int, str]]
+
+    def to_json(self) -> str:
+        """For scripts."""
+        return json.dumps({"clusters": self.clusters, "brokers": self.brokers})

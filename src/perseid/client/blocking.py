@@ -1,0 +1,285 @@
+"""The same clients for code that does not use asyncio: scripts, Spark workers, notebooks.
+
+Each blocking client has a thread of its own with an event loop, made at `start()` (or at the `with`) and
+ended at `stop()`. A client that was not started can be pickled and sent elsewhere: it is only its options.
+After a fork a started client must not be used in the child; it says so.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import os
+import threading
+from collections.abc import AsyncGenerator, Callable, Coroutine, Iterable, Iterator, Mapping, Sequence
+from types import TracebackType
+from typing import Any, Generic, Self, TypeVar
+
+from perseid.client.admin import Admin, Cluster, QueueLag, QueueStats
+from perseid.client.errors import NotStarted
+from perseid.client.model import Message, MessageQueue, ReceivedMessage, SendResult
+from perseid.client.producer import Producer
+from perseid.client.pull import PullConsumer
+from perseid.client.pulling import PullResult
+from perseid.client.routes import TopicRoute
+
+T = TypeVar("T")
+C = TypeVar("C", Producer, PullConsumer, Admin)
+
+START_DEADLINE_S = 10.0
+
+
+class LoopThread:
+    """An event loop in a daemon thread; `run()` waits for a coroutine's result."""
+
+    def __init__(self, name: str) -> None:
+        self._loop = new_event_loop()
+        self._pid = os.getpid()
+        self._thread = threading.Thread(target=self._main, name=name, daemon=True)
+        self._thread.start()
+
+    def run(self, coroutine: Coroutine[Any, Any, T]) -> T:
+        """The result of a coroutine that runs on the loop; what it raises is raised here."""
+        if os.getpid() != self._pid:
+            coroutine.close()
+            raise NotStarted("this client was started before the process forked: make and start one in the child")
+        future = asyncio.run_coroutine_threadsafe(coroutine, self._loop)
+        try:
+            return future.result()
+        except BaseException:
+            future.cancel()
+            raise
+
+    def stop(self) -> None:
+        """End the thread."""
+        if os.getpid() == self._pid:
+            self._loop.call_soon_threadsafe(self._loop.stop)
+            self._thread.join(START_DEADLINE_S)
+
+    def _main(self) -> None:
+        asyncio.set_event_loop(self._loop)
+        try:
+            self._loop.run_forever()
+        finally:
+            self._loop.run_until_complete(self._loop.shutdown_asyncgens())
+            self._loop.close()
+
+
+def new_event_loop() -> asyncio.AbstractEventLoop:
+    """uvloop's event loop where it is installed, else the standard one."""
+    try:
+        import uvloop
+    except ImportError:
+        return asyncio.new_event_loop()
+    loop: asyncio.AbstractEventLoop = uvloop.new_event_loop()
+    return loop
+
+
+class Blocking(Generic[C]):
+    """What the blocking clients have in common: options, a thread, life."""
+
+    _make: Callable[..., C]
+
+    def __init__(self, namesrv: str | Sequence[str] = "127.0.0.1:9876", *args: Any, **options: Any) -> None:
+        self._options = ((namesrv, *args), options)
+        self._thread: LoopThread | None = None
+        self._client: C | None = None
+
+    def __getstate__(self) -> dict[str, Any]:
+        return {"_options": self._options, "_thread": None, "_client": None}
+
+    def start(self) -> Self:
+        """Start the thread and the client; does nothing when they run."""
+        if self._client is None:
+            thread = LoopThread(type(self).__name__)
+            try:
+                self._client = thread.run(self._start())
+            except BaseException:
+                thread.stop()
+                raise
+            self._thread = thread
+        return self
+
+    def stop(self) -> None:
+        """Stop the client and its thread."""
+        client, thread = self._client, self._thread
+        self._client = self._thread = None
+        if client is not None and thread is not None:
+            try:
+                thread.run(client.stop())
+            finally:
+                thread.stop()
+
+    def __enter__(self) -> Self:
+        return self.start()
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        self.stop()
+
+    async def _start(self) -> C:
+        args, options = self._options
+        client = type(self)._make(*args, **options)
+        await client.start()
+        return client
+
+    @property
+    def _running(self) -> tuple[LoopThread, C]:
+        if self._client is None or self._thread is None:
+            name = type(self).__name__
+            raise NotStarted(f"this {name} is not running: use `with {name}(…) as …`, or call `start()` first")
+        return self._thread, self._client
+
+
+class BlockingProducer(Blocking[Producer]):
+    """`Producer` without asyncio; takes the same arguments. Safe to use from several threads."""
+
+    _make = Producer
+
+    def send(self, message: Message, **options: Any) -> SendResult:
+        """As `Producer.send`."""
+        thread, client = self._running
+        return thread.run(client.send(message, **options))
+
+    def send_batch(self, messages: Sequence[Message], **options: Any) -> list[SendResult]:
+        """As `Producer.send_batch`."""
+        thread, client = self._running
+        return thread.run(client.send_batch(messages, **options))
+
+    def send_oneway(self, message: Message, **options: Any) -> None:
+        """As `Producer.send_oneway`."""
+        thread, client = self._running
+        thread.run(client.send_oneway(message, **options))
+
+    def queues(self, topic: str) -> list[MessageQueue]:
+        """As `Producer.queues`."""
+        thread, client = self._running
+        return thread.run(client.queues(topic))
+
+
+class BlockingPullConsumer(Blocking[PullConsumer]):
+    """`PullConsumer` without asyncio; takes the same arguments."""
+
+    _make = PullConsumer
+
+    def queues(self, topic: str) -> list[MessageQueue]:
+        """As `PullConsumer.queues`."""
+        thread, client = self._running
+        return thread.run(client.queues(topic))
+
+    def assign(self, queues: Iterable[MessageQueue]) -> None:
+        """As `PullConsumer.assign`."""
+        thread, client = self._running
+        chosen = list(queues)
+        thread.run(_as_coroutine(lambda: client.assign(chosen)))
+
+    def seek(self, queue: MessageQueue, offset: int) -> None:
+        """As `PullConsumer.seek`."""
+        thread, client = self._running
+        thread.run(_as_coroutine(lambda: client.seek(queue, offset)))
+
+    def position(self, queue: MessageQueue) -> int | None:
+        """As `PullConsumer.position`."""
+        thread, client = self._running
+        return thread.run(_as_coroutine(lambda: client.position(queue)))
+
+    def poll(self, max_messages: int = 500, timeout_ms: int = 1000) -> list[ReceivedMessage]:
+        """As `PullConsumer.poll`."""
+        thread, client = self._running
+        return thread.run(client.poll(max_messages, timeout_ms))
+
+    def pull(self, queue: MessageQueue, offset: int, max_messages: int = 256, *, hold_ms: int = 0) -> PullResult:
+        """As `PullConsumer.pull`."""
+        thread, client = self._running
+        return thread.run(client.pull(queue, offset, max_messages, hold_ms=hold_ms))
+
+    def read(self, queue: MessageQueue, start: int, end: int) -> Iterator[list[ReceivedMessage]]:
+        """As `PullConsumer.read`."""
+        thread, client = self._running
+        lists = client.read(queue, start, end)
+        try:
+            while (found := thread.run(_next(lists))) is not None:
+                yield found
+        finally:
+            thread.run(lists.aclose())
+
+    def min_offset(self, queue: MessageQueue) -> int:
+        """As `PullConsumer.min_offset`."""
+        thread, client = self._running
+        return thread.run(client.min_offset(queue))
+
+    def max_offset(self, queue: MessageQueue) -> int:
+        """As `PullConsumer.max_offset`."""
+        thread, client = self._running
+        return thread.run(client.max_offset(queue))
+
+    def search_offset(self, queue: MessageQueue, timestamp_ms: int, *, upper: bool = False) -> int:
+        """As `PullConsumer.search_offset`."""
+        thread, client = self._running
+        return thread.run(client.search_offset(queue, timestamp_ms, upper=upper))
+
+    def committed(self, queue: MessageQueue) -> int | None:
+        """As `PullConsumer.committed`."""
+        thread, client = self._running
+        return thread.run(client.committed(queue))
+
+    def commit(self, queue: MessageQueue | None = None, offset: int | None = None) -> None:
+        """As `PullConsumer.commit`."""
+        thread, client = self._running
+        thread.run(client.commit(queue, offset))
+
+
+class BlockingAdmin(Blocking[Admin]):
+    """`Admin` without asyncio; takes the same arguments."""
+
+    _make = Admin
+
+    def create_topic(self, topic: str, queues: int = 8, **options: Any) -> TopicRoute:
+        """As `Admin.create_topic`."""
+        thread, client = self._running
+        return thread.run(client.create_topic(topic, queues, **options))
+
+    def delete_topic(self, topic: str) -> None:
+        """As `Admin.delete_topic`."""
+        thread, client = self._running
+        thread.run(client.delete_topic(topic))
+
+    def topic_list(self) -> list[str]:
+        """As `Admin.topic_list`."""
+        thread, client = self._running
+        return thread.run(client.topic_list())
+
+    def topic_route(self, topic: str) -> TopicRoute:
+        """As `Admin.topic_route`."""
+        thread, client = self._running
+        return thread.run(client.topic_route(topic))
+
+    def topic_stats(self, topic: str) -> list[QueueStats]:
+        """As `Admin.topic_stats`."""
+        thread, client = self._running
+        return thread.run(client.topic_stats(topic))
+
+    def cluster_info(self) -> Cluster:
+        """As `Admin.cluster_info`."""
+        thread, client = self._running
+        return thread.run(client.cluster_info())
+
+    def broker_runtime_info(self, address: str) -> Mapping[str, str]:
+        """As `Admin.broker_runtime_info`."""
+        thread, client = self._running
+        return thread.run(client.broker_runtime_info(address))
+
+    def consume_stats(self, group: str, topic: str | None = None) -> list[QueueLag]:
+        """As `Admin.consume_stats`."""
+        thread, client = self._running
+        return thread.run(client.consume_stats(group, topic))
+
+
+async def _as_coroutine(function: Callable[[], T]) -> T:
+    return function()
+
+
+async def _next(lists: AsyncGenerator[list[ReceivedMessage]]) -> list[ReceivedMessage] | None:
+    async for found in lists:
+        return found
+    return None

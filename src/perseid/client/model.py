@@ -1,0 +1,225 @@
+"""What people send and receive: messages, queues, results."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
+from enum import IntEnum
+from functools import lru_cache
+from typing import NamedTuple
+
+from perseid.client.errors import InvalidMessage
+from perseid.wire import compression, hashing
+from perseid.wire.record import Record
+
+RETRY_PREFIX = "%RETRY%"
+DLQ_PREFIX = "%DLQ%"
+MAX_BODY_BYTES = 4 * 1024 * 1024
+"""The original's default limit for a body, in the client and in the broker."""
+MAX_PROPERTIES_BYTES = 32767
+MAX_TOPIC_LENGTH = 127
+MAX_RETRY_TOPIC_LENGTH = 255
+MAX_UNPACKED_BYTES = 64 * 1024 * 1024
+"""A received body is not inflated beyond this."""
+_TOPIC_OK = re.compile(r"[%|a-zA-Z0-9_-]+").fullmatch
+_SEPARATORS = re.compile("[\x01\x02]").search
+
+_OWN_NAMES = {"TAGS": "tag=", "KEYS": "keys=", "DELAY": "delay_level=", "WAIT": "wait_stored="}
+
+
+class MessageQueue(NamedTuple):
+    """One queue of a topic: `queue_id` counts from 0 on each broker."""
+
+    topic: str
+    broker_name: str
+    queue_id: int
+
+    def __str__(self) -> str:
+        return f"{self.topic}/{self.broker_name}/{self.queue_id}"
+
+
+@dataclass(slots=True)
+class Message:
+    """A message to send.
+
+    `tag` is what consumers filter by, `keys` what an operator finds it by. `delay_level` 1 to 18 delivers
+    it later (1 s, 5 s, 10 s, 30 s, 1 to 10 min, 20 min, 30 min, 1 h, 2 h by default). `properties` are
+    yours: names and values are texts that are not empty. `flag` is a number that travels along untouched.
+    """
+
+    topic: str
+    body: bytes
+    tag: str | None = None
+    keys: str | Sequence[str] = ()
+    properties: Mapping[str, str] = field(default_factory=dict)
+    delay_level: int = 0
+    flag: int = 0
+    wait_stored: bool = True
+
+    def encode_properties(self, unique_key: str) -> str:
+        """The properties in the form of the wire; `InvalidMessage` for what could not be read back."""
+        parts = [f"UNIQ_KEY\x01{unique_key}\x02WAIT\x01{'true' if self.wait_stored else 'false'}\x02"]
+        if self.tag:
+            parts.append(f"TAGS\x01{_clean('tag', self.tag)}\x02")
+        if self.keys:
+            keys = self.keys if isinstance(self.keys, str) else " ".join(self.keys)
+            parts.append(f"KEYS\x01{_clean('keys', keys)}\x02")
+        if self.delay_level:
+            parts.append(f"DELAY\x01{self.delay_level}\x02")
+        for name, value in self.properties.items():
+            if name in _OWN_NAMES:
+                raise InvalidMessage(f"property {name} has an argument of its own: use Message({_OWN_NAMES[name]}…)")
+            if name == "UNIQ_KEY":
+                continue
+            if not name or not value or not isinstance(value, str):
+                raise InvalidMessage(f"property {name!r}={value!r}: names and values are texts that are not empty")
+            parts.append(f"{_clean('property', name)}\x01{_clean(name, value)}\x02")
+        return "".join(parts)
+
+    def check(self, max_body_bytes: int = MAX_BODY_BYTES) -> None:
+        """Raise `InvalidMessage` for what every broker refuses."""
+        check_topic(self.topic)
+        if not self.body:
+            raise InvalidMessage(f"message for {self.topic}: the body is empty; a body has at least one byte")
+        if len(self.body) > max_body_bytes:
+            raise InvalidMessage(
+                f"message for {self.topic}: the body has {len(self.body)} bytes, the limit is {max_body_bytes}"
+                " (max_body_bytes here, maxMessageSize on the broker): split it, or store it elsewhere"
+            )
+
+
+def check_topic(topic: str) -> None:
+    """Raise `InvalidMessage` unless `topic` is a name that brokers accept."""
+    limit = MAX_RETRY_TOPIC_LENGTH if topic.startswith((RETRY_PREFIX, DLQ_PREFIX)) else MAX_TOPIC_LENGTH
+    if not topic or len(topic) > limit or not _TOPIC_OK(topic):
+        raise InvalidMessage(
+            f"topic {topic!r}: a topic has 1 to {limit} characters out of letters, digits, '_', '-', '%' and '|'"
+        )
+
+
+def _clean(what: str, text: str) -> str:
+    if _SEPARATORS(text):
+        raise InvalidMessage(f"{what} {text!r} holds \\x01 or \\x02, which separate properties on the wire")
+    return text
+
+
+class SendStatus(IntEnum):
+    """How safely a message was stored; it is stored in each of these cases."""
+
+    SEND_OK = 0
+    FLUSH_DISK_TIMEOUT = 10
+    SLAVE_NOT_AVAILABLE = 11
+    FLUSH_SLAVE_TIMEOUT = 12
+
+
+@dataclass(slots=True, frozen=True)
+class SendResult:
+    """Where a message went.
+
+    `msg_id` is the id that the client gave it (kept through retries of consumers), `offset_msg_id` the
+    broker's, which names the place in its log.
+    """
+
+    status: SendStatus
+    msg_id: str
+    offset_msg_id: str
+    queue: MessageQueue
+    queue_offset: int
+    transaction_id: str = ""
+
+
+class ReceivedMessage:
+    """A message that was stored: what was sent, and where and when it was stored.
+
+    `topic` is the topic it was sent to, also when it came back through a retry queue; `queue` is where it
+    was read from, `queue_offset` its place there. Times are milliseconds since 1970.
+    """
+
+    __slots__ = ("_body", "queue", "reconsume_times", "record", "topic")
+
+    def __init__(self, record: Record, broker_name: str) -> None:
+        self.record = record
+        self.queue = MessageQueue(record.topic, broker_name, record.queue_id)
+        self.reconsume_times = record.reconsume_times
+        self.topic = record.topic
+        self._body: bytes | None = None
+        if record.topic.startswith(RETRY_PREFIX):
+            self.topic = record.props.get("RETRY_TOPIC", record.topic)
+
+    @property
+    def body(self) -> bytes:
+        """The body as it was sent; inflated when it travelled compressed."""
+        if self._body is None:
+            record = self.record
+            if record.sys_flag & COMPRESSED_FLAG:
+                self._body = compression.decompress(bytes(record.body), record.sys_flag, MAX_UNPACKED_BYTES)
+            else:
+                self._body = bytes(record.body)
+        return self._body
+
+    @property
+    def properties(self) -> dict[str, str]:
+        """All properties, the sender's and those of the brokers."""
+        return self.record.props
+
+    @property
+    def tag(self) -> str | None:
+        """The sender's tag."""
+        return self.record.props.get("TAGS")
+
+    @property
+    def keys(self) -> list[str]:
+        """The sender's keys."""
+        return self.record.props.get("KEYS", "").split()
+
+    @property
+    def msg_id(self) -> str:
+        """The id that the sender's client gave it; the same through all retries."""
+        return self.record.props.get("UNIQ_KEY") or self.record.msg_id
+
+    @property
+    def offset_msg_id(self) -> str:
+        """The id that names the place in the broker's log."""
+        return self.record.msg_id
+
+    @property
+    def queue_offset(self) -> int:
+        """The place in its queue."""
+        return self.record.queue_offset
+
+    @property
+    def physical_offset(self) -> int:
+        """The place in the broker's commit log."""
+        return self.record.physical_offset
+
+    @property
+    def born_timestamp(self) -> int:
+        """When it was sent, by the sender's clock."""
+        return self.record.born_timestamp
+
+    @property
+    def store_timestamp(self) -> int:
+        """When it was stored, by the broker's clock."""
+        return self.record.store_timestamp
+
+    @property
+    def flag(self) -> int:
+        """The sender's number."""
+        return self.record.flag
+
+    def __repr__(self) -> str:
+        return f"ReceivedMessage({self.queue}@{self.queue_offset}, msg_id={self.msg_id}, {len(self.record.body)} bytes)"
+
+
+COMPRESSED_FLAG = 0x1
+ZLIB_FLAG = 0x300
+
+
+@lru_cache(maxsize=65536)
+def key_hash(key: str) -> int:
+    """A key's number, the same in every process: modulo the number of queues it is the queue to send to.
+
+    So chooses the Java client's SelectMessageQueueByHash too: producers of both kinds agree.
+    """
+    return abs(hashing.java_hash(key))

@@ -1,0 +1,452 @@
+"""Send many messages fast and in order: messages of one key go to one queue, in the order of the calls.
+
+Each queue has a lane:
+
+    idle --first message--> in flight --stored--> idle, or in flight again with what has gathered meanwhile
+                              | no answer, no connection, a retry code
+                              v
+                           waiting (50 ms, doubling up to 1 s) --> in flight with the very same batch
+                              | `deadline_ms` over, or refused for good
+                              v
+                           all that the lane holds fails
+
+What the lanes promise:
+- One batch in flight a lane, and nothing overtakes it: the messages of a queue are first stored in the order
+  in which they were given. A batch whose answer was lost is stored twice; the copies carry the same `msg_id`.
+- When a message fails for good, what came after it in its lane fails too: what is stored is always a prefix.
+- The queues of a topic are those that it had at the first message: a key keeps its queue while the producer
+  lives, also while a broker is away or when queues are added.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+from collections import deque
+from collections.abc import Sequence
+from dataclasses import dataclass
+from functools import partial
+from types import TracebackType
+from typing import NamedTuple, Self
+
+from perseid.base.errors import PerseidError, RemoteProtocolError
+from perseid.client.errors import (
+    BufferFull,
+    ClientError,
+    ConnectFailed,
+    NotStarted,
+    SendFailed,
+    ServerRefused,
+)
+from perseid.client.model import MAX_BODY_BYTES, Message, MessageQueue, SendResult, key_hash
+from perseid.client.producer import RETRY_CODES, SEND_TIMEOUT_MS, STORED_CODES, Packed, Producer
+from perseid.client.session import Session, now_ms
+from perseid.wire.codes import RequestCode, ResponseCode
+from perseid.wire.command import Command
+
+log = logging.getLogger("perseid.client")
+
+DEADLINE_MS = 120_000
+"""How long one batch is tried before it fails."""
+RETRY_FIRST_MS = 50
+RETRY_MAX_MS = 1000
+MAX_BATCH_MESSAGES = 256
+MAX_BATCH_BYTES = 256 * 1024
+BUFFER_MESSAGES = 50_000
+BUFFER_BYTES = 64 * 1024 * 1024
+YIELD_EVERY = 512
+"""`put()` lets the event loop run after this many messages, even when there is room."""
+_ITEM_BYTES = 64
+"""Counted for each message beside its body and properties."""
+
+
+@dataclass(slots=True)
+class OrderedStats:
+    """What happened so far; times in milliseconds."""
+
+    accepted: int = 0
+    acknowledged: int = 0
+    failed: int = 0
+    batches: int = 0
+    retries: int = 0
+    outages: int = 0
+    outage_ms: int = 0
+    """Time during which at least one lane waited for its broker; of outages that are over."""
+    longest_outage_ms: int = 0
+
+
+class _Entry(NamedTuple):
+    """One message, encoded."""
+
+    flag: int
+    body: bytes
+    properties: bytes
+    unique_key: str
+    size: int
+    delayed: bool
+    future: asyncio.Future[SendResult] | None
+
+
+class _Lane:
+    """One queue."""
+
+    __slots__ = ("attempts", "deadline", "entries", "failing_since", "in_flight", "packed", "planned", "queue")
+
+    def __init__(self, queue: MessageQueue) -> None:
+        self.queue = queue
+        self.entries: deque[_Entry] = deque()
+        self.in_flight: list[_Entry] = []
+        self.packed: Packed | None = None
+        self.planned = False
+        self.attempts = 0
+        self.deadline = 0.0
+        self.failing_since: int | None = None
+
+
+class _Topic:
+    """A topic's lanes, once its route is known; before, the messages that wait for that."""
+
+    __slots__ = ("lanes", "waiting")
+
+    def __init__(self) -> None:
+        self.lanes: list[_Lane] | None = None
+        self.waiting: list[tuple[int, _Entry]] = []
+
+
+class OrderedProducer:
+    """Streams messages in order: `await producer.put(message, key)` many times, then `await producer.flush()`.
+
+    `put()` waits while the buffers are full, `send()` never waits and gives a future for the result. Times
+    are milliseconds; `deadline_ms` is how long an outage of a broker is borne.
+    """
+
+    def __init__(
+        self,
+        namesrv: str | Sequence[str] = "127.0.0.1:9876",
+        group: str = "PERSEID_PRODUCER",
+        *,
+        deadline_ms: int = DEADLINE_MS,
+        timeout_ms: int = SEND_TIMEOUT_MS,
+        max_batch_messages: int = MAX_BATCH_MESSAGES,
+        max_batch_bytes: int = MAX_BATCH_BYTES,
+        buffer_messages: int = BUFFER_MESSAGES,
+        buffer_bytes: int = BUFFER_BYTES,
+        max_body_bytes: int = MAX_BODY_BYTES,
+        default_queues: int = 4,
+        session: Session | None = None,
+    ) -> None:
+        self._producer = Producer(
+            namesrv, group, max_body_bytes=max_body_bytes, default_queues=default_queues, session=session
+        )
+        self.session = self._producer.session
+        self.group = group
+        self.stats = OrderedStats()
+        self._deadline_ms = deadline_ms
+        self._timeout_ms = timeout_ms
+        self._max_batch_messages = max_batch_messages
+        self._max_batch_bytes = min(max_batch_bytes, max_body_bytes)
+        self._buffer_messages = buffer_messages
+        self._buffer_bytes = buffer_bytes
+        self._max_body_bytes = max_body_bytes
+        self._default_queues = default_queues
+        self._topics: dict[str, _Topic] = {}
+        self._held = 0
+        self._held_bytes = 0
+        self._since_yield = 0
+        self._failing = 0
+        self._outage_began = 0
+        self._error: SendFailed | None = None
+        self._room = asyncio.Event()
+        self._empty = asyncio.Event()
+        self._empty.set()
+        self._loop: asyncio.AbstractEventLoop | None = None
+
+    # ---- life ----
+
+    async def start(self) -> None:
+        """Get ready to send; connections are opened when first needed."""
+        await self._producer.start()
+        self._loop = asyncio.get_running_loop()
+
+    async def stop(self, *, flush: bool = True) -> None:
+        """Send what is buffered (unless `flush=False`), then close; raises as `flush()` does."""
+        if self._loop is None:
+            return
+        try:
+            if flush:
+                await self.flush()
+        finally:
+            self._loop = None
+            stopped = SendFailed("the producer was stopped before this message was acknowledged", 0)
+            for topic in self._topics.values():
+                self._fail([entry for _, entry in topic.waiting], stopped)
+                topic.waiting = []
+                for lane in topic.lanes or ():
+                    self._fail_lane(lane, stopped)
+            await self._producer.stop()
+
+    async def __aenter__(self) -> Self:
+        await self.start()
+        return self
+
+    async def __aexit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        await self.stop(flush=kind is None)
+
+    # ---- sending ----
+
+    def send(self, message: Message, key: str) -> asyncio.Future[SendResult]:
+        """Take a message and give a future for its result; `BufferFull` when too much waits already."""
+        if self._full:
+            raise BufferFull(
+                f"{self._held} messages ({self._held_bytes} bytes) wait to be acknowledged: await some results,"
+                " or use `await put(…)`, which waits for room"
+            )
+        future: asyncio.Future[SendResult] = self._running().create_future()
+        self._take(message, key, future)
+        return future
+
+    async def put(self, message: Message, key: str) -> None:
+        """Take a message, after waiting for room; whether it was stored tells `flush()`."""
+        self._since_yield += 1
+        if self._since_yield >= YIELD_EVERY:
+            self._since_yield = 0
+            await asyncio.sleep(0)
+        while self._full:
+            self._room.clear()
+            await self._room.wait()
+        self._take(message, key, None)
+
+    async def flush(self) -> None:
+        """Wait until nothing is left to be acknowledged; `SendFailed` if a `put()` message failed since last time."""
+        self._running()
+        await self._empty.wait()
+        if self._error is not None:
+            error, self._error = self._error, None
+            raise error
+
+    @property
+    def held(self) -> int:
+        """Messages taken but not acknowledged yet."""
+        return self._held
+
+    # ---- taking messages in ----
+
+    @property
+    def _full(self) -> bool:
+        return self._held >= self._buffer_messages or self._held_bytes >= self._buffer_bytes
+
+    def _running(self) -> asyncio.AbstractEventLoop:
+        if self._loop is None:
+            raise NotStarted("this OrderedProducer is not running: use `async with OrderedProducer(…) as producer`")
+        return self._loop
+
+    def _take(self, message: Message, key: str, future: asyncio.Future[SendResult] | None) -> None:
+        loop = self._running()
+        body = message.body
+        topic = self._topics.get(message.topic)
+        if topic is None or not 0 < len(body) <= self._max_body_bytes:
+            message.check(self._max_body_bytes)
+        unique_key = message.properties.get("UNIQ_KEY") or self.session.unique_ids.next(now_ms())
+        properties = message.encode_properties(unique_key).encode()
+        size = len(body) + len(properties) + _ITEM_BYTES
+        entry = _Entry(message.flag, body, properties, unique_key, size, message.delay_level > 0, future)
+        number = key_hash(key)
+        self.stats.accepted += 1
+        self._held += 1
+        self._held_bytes += size
+        self._empty.clear()
+        if topic is None:
+            topic = self._topics[message.topic] = _Topic()
+            self.session.spawn(self._open(message.topic, topic), f"route of {message.topic}")
+        if topic.lanes is None:
+            topic.waiting.append((number, entry))
+            return
+        lane = topic.lanes[number % len(topic.lanes)]
+        lane.entries.append(entry)
+        if not lane.in_flight and not lane.planned:
+            lane.planned = True
+            loop.call_soon(self._dispatch, lane)
+
+    async def _open(self, name: str, topic: _Topic) -> None:
+        """Find the queues of a topic, for as long as a batch would be tried."""
+        loop = asyncio.get_running_loop()
+        deadline = loop.time() + self._deadline_ms / 1000
+        pause_ms = RETRY_FIRST_MS
+        while True:
+            try:
+                route = await self.session.routes.get_or_default(name, self._default_queues)
+                queues = route.write_queues()
+                if queues:
+                    break
+                error: PerseidError = ClientError(f"topic {name}: none of its brokers is writable at the moment")
+            except PerseidError as problem:
+                error = problem
+            if loop.time() >= deadline:
+                failure = SendFailed(f"no queue of topic {name} was found within {self._deadline_ms} ms: {error}", 0)
+                del self._topics[name]
+                self._fail([entry for _, entry in topic.waiting], failure)
+                return
+            self.stats.retries += 1
+            await asyncio.sleep(pause_ms / 1000)
+            pause_ms = min(pause_ms * 2, RETRY_MAX_MS)
+        topic.lanes = [_Lane(queue) for queue in queues]
+        waiting, topic.waiting = topic.waiting, []
+        for number, entry in waiting:
+            topic.lanes[number % len(queues)].entries.append(entry)
+        for lane in topic.lanes:
+            self._dispatch(lane)
+
+    # ---- the lanes ----
+
+    def _dispatch(self, lane: _Lane) -> None:
+        """Make the next batch of a lane that has none in flight, and send it."""
+        lane.planned = False
+        entries = lane.entries
+        if lane.in_flight or not entries or self._loop is None:
+            return
+        first = entries.popleft()
+        chosen = [first]
+        size = first.size
+        if not first.delayed:
+            while entries and len(chosen) < self._max_batch_messages:
+                entry = entries[0]
+                size += entry.size
+                if entry.delayed or size > self._max_batch_bytes:
+                    break
+                chosen.append(entries.popleft())
+        lane.in_flight = chosen
+        lane.packed = self._pack(lane.queue.topic, chosen)
+        lane.attempts = 0
+        lane.deadline = self._loop.time() + self._deadline_ms / 1000
+        self.stats.batches += 1
+        self._attempt(lane)
+
+    def _pack(self, topic: str, entries: list[_Entry]) -> Packed:
+        if len(entries) == 1:
+            only = entries[0]
+            packed = Packed(topic, only.body, only.properties.decode(), [only.unique_key], only.flag)
+            packed.code = RequestCode.SEND_MESSAGE_V2
+            return packed
+        items = [(entry.flag, entry.body, entry.properties) for entry in entries]
+        return self._producer.pack_items(topic, items, [entry.unique_key for entry in entries])
+
+    def _attempt(self, lane: _Lane) -> None:
+        packed = lane.packed
+        if packed is None or self._loop is None:
+            return
+        lane.attempts += 1
+        connections = self.session.connections
+        address = self.session.routes.address(lane.queue.broker_name)
+        connection = connections.ready(address) if address is not None else None
+        if connection is None:
+            self.session.spawn(self._connect(lane), f"connect for {lane.queue}")
+            return
+        header = packed.header(self.group, lane.queue, self._default_queues)
+        left_ms = max(1, int((lane.deadline - self._loop.time()) * 1000))
+        connection.request(
+            packed.code, header, packed.body, min(self._timeout_ms, left_ms), partial(self._answered, lane, packed)
+        )
+
+    async def _connect(self, lane: _Lane) -> None:
+        """Open the connection that a lane needs; a failure counts as a failed attempt."""
+        try:
+            address = await self.session.broker(lane.queue.broker_name, lane.queue.topic)
+            await self.session.connections.get(address)
+        except ConnectFailed as error:
+            self._failed(lane, error)
+        else:
+            lane.attempts -= 1
+            self._attempt(lane)
+
+    def _answered(self, lane: _Lane, packed: Packed, answer: Command | None, error: Exception | None) -> None:
+        if lane.packed is not packed:
+            return
+        if answer is None:
+            self._failed(lane, error or ClientError("no answer"))
+            return
+        if answer.code not in STORED_CODES:
+            address = self.session.routes.address(lane.queue.broker_name) or lane.queue.broker_name
+            if answer.code == ResponseCode.GO_AWAY:
+                self.session.connections.retire(address)
+            self._failed(lane, ServerRefused(answer.code, answer.remark, address))
+            return
+        try:
+            self._stored(lane, packed, answer)
+        except RemoteProtocolError as problem:
+            self._failed(lane, problem)
+
+    def _stored(self, lane: _Lane, packed: Packed, answer: Command) -> None:
+        entries = lane.in_flight
+        if any(entry.future is not None for entry in entries):
+            for entry, result in zip(entries, packed.result(answer, lane.queue), strict=True):
+                if entry.future is not None and not entry.future.done():
+                    entry.future.set_result(result)
+        lane.in_flight = []
+        lane.packed = None
+        self.stats.acknowledged += len(entries)
+        if lane.failing_since is not None:
+            self._recovered(lane)
+        self._settle(entries)
+        if lane.entries:
+            self._dispatch(lane)
+
+    def _failed(self, lane: _Lane, error: Exception) -> None:
+        """An attempt came to nothing: wait and try again, or give up."""
+        loop = self._loop
+        if loop is None or lane.packed is None:
+            return
+        if lane.failing_since is None:
+            lane.failing_since = now_ms()
+            self._failing += 1
+            if self._failing == 1:
+                self.stats.outages += 1
+                self._outage_began = lane.failing_since
+                log.warning("%s: %s; trying again for up to %d ms", lane.queue, error, self._deadline_ms)
+        for_good = isinstance(error, ServerRefused) and error.code not in RETRY_CODES
+        pause_ms = min(RETRY_FIRST_MS * 2 ** min(lane.attempts - 1, 10), RETRY_MAX_MS)
+        if for_good or loop.time() + pause_ms / 1000 >= lane.deadline:
+            why = "it was refused" if for_good else f"not acknowledged within {self._deadline_ms} ms"
+            failure = SendFailed(f"{lane.queue}: {why} ({lane.attempts} attempts): {error}", lane.attempts)
+            failure.__cause__ = error
+            self._fail_lane(lane, failure)
+            return
+        self.stats.retries += 1
+        self.session.spawn(self.session.routes.refresh(lane.queue.topic), f"route of {lane.queue.topic}")
+        loop.call_later(pause_ms / 1000, self._attempt, lane)
+
+    def _recovered(self, lane: _Lane) -> None:
+        lane.failing_since = None
+        self._failing -= 1
+        if self._failing == 0:
+            took = now_ms() - self._outage_began
+            self.stats.outage_ms += took
+            self.stats.longest_outage_ms = max(self.stats.longest_outage_ms, took)
+            log.info("%s: back after %d ms", lane.queue, took)
+
+    def _fail_lane(self, lane: _Lane, error: SendFailed) -> None:
+        entries = [*lane.in_flight, *lane.entries]
+        lane.in_flight = []
+        lane.packed = None
+        lane.entries.clear()
+        if lane.failing_since is not None:
+            self._recovered(lane)
+        self._fail(entries, error)
+
+    def _fail(self, entries: list[_Entry], error: SendFailed) -> None:
+        for entry in entries:
+            if entry.future is None:
+                self._error = self._error or error
+            elif not entry.future.done():
+                entry.future.set_exception(error)
+        self.stats.failed += len(entries)
+        self._settle(entries)
+
+    def _settle(self, entries: list[_Entry]) -> None:
+        self._held -= len(entries)
+        self._held_bytes -= sum(entry.size for entry in entries)
+        if not self._full:
+            self._room.set()
+        if self._held == 0:
+            self._empty.set()

@@ -1,0 +1,387 @@
+"""Send messages: one by one or in batches, to any queue or to one of your choice.
+
+A send goes to the next queue in turn. What can be tried again (no connection, no answer, and the
+original's retry codes) is tried up to `retries` times more, on another broker where there is one, within
+`timeout_ms` for all attempts together. So a message can be stored twice when an answer was lost: both
+copies carry the same `msg_id`.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+from collections.abc import Callable, Sequence
+from types import TracebackType
+from typing import Self
+
+from perseid.client.errors import (
+    ClientError,
+    ConnectFailed,
+    ConnectionLost,
+    InvalidMessage,
+    NoRoute,
+    RequestTimeout,
+    SendFailed,
+    ServerRefused,
+)
+from perseid.client.latency import QueueChooser
+from perseid.client.model import (
+    COMPRESSED_FLAG,
+    MAX_BODY_BYTES,
+    MAX_PROPERTIES_BYTES,
+    RETRY_PREFIX,
+    ZLIB_FLAG,
+    Message,
+    MessageQueue,
+    SendResult,
+    SendStatus,
+    key_hash,
+)
+from perseid.client.routes import DEFAULT_TOPIC, TopicRoute
+from perseid.client.session import Session, now_ms
+from perseid.wire import batch, compression
+from perseid.wire.bodies import ConsumerData
+from perseid.wire.codes import RequestCode, ResponseCode
+from perseid.wire.command import Command
+from perseid.wire.headers.send import SendMessageRequestV2, SendMessageResponse
+
+log = logging.getLogger("perseid.client")
+
+SEND_TIMEOUT_MS = 3000
+RETRIES = 2
+COMPRESS_ABOVE_BYTES = 4096
+COMPRESS_LEVEL = 5
+DEFAULT_QUEUES = 4
+"""Queues that a topic gets when the first send creates it."""
+MAX_BATCH_MESSAGES = 10_000
+
+RETRY_CODES = frozenset(
+    {
+        ResponseCode.SYSTEM_ERROR,
+        ResponseCode.SYSTEM_BUSY,
+        ResponseCode.SERVICE_NOT_AVAILABLE,
+        ResponseCode.NO_PERMISSION,
+        ResponseCode.TOPIC_NOT_EXIST,
+        ResponseCode.NO_BUYER_ID,
+        ResponseCode.NOT_IN_CURRENT_UNIT,
+        ResponseCode.GO_AWAY,
+    }
+)
+STORED_CODES = frozenset(int(status) for status in SendStatus)
+
+Selector = Callable[[Sequence[MessageQueue]], MessageQueue]
+
+
+class Packed:
+    """A message (or several as one) ready to be sent to any queue: the same bytes at every attempt."""
+
+    __slots__ = ("body", "code", "flag", "header_max_reconsume", "ids", "properties", "reconsume_times", "sys_flag", "topic")
+
+    def __init__(self, topic: str, body: bytes, properties: str, ids: list[str], flag: int = 0) -> None:
+        self.topic = topic
+        self.body = body
+        self.properties = properties
+        self.ids = ids
+        self.flag = flag
+        self.sys_flag = 0
+        self.code = RequestCode.SEND_MESSAGE_V2
+        self.reconsume_times = 0
+        self.header_max_reconsume: int | None = None
+
+    def header(self, group: str, queue: MessageQueue, default_queues: int) -> SendMessageRequestV2:
+        """The header of a send to `queue`."""
+        return SendMessageRequestV2(
+            producer_group=group,
+            topic=self.topic,
+            default_topic=DEFAULT_TOPIC,
+            default_topic_queue_nums=default_queues,
+            queue_id=queue.queue_id,
+            sys_flag=self.sys_flag,
+            born_timestamp=now_ms(),
+            flag=self.flag,
+            properties=self.properties,
+            reconsume_times=self.reconsume_times,
+            unit_mode=False,
+            max_reconsume_times=self.header_max_reconsume,
+            batch=self.code == RequestCode.SEND_BATCH_MESSAGE,
+            broker_name=queue.broker_name,
+        )
+
+    def result(self, answer: Command, queue: MessageQueue) -> list[SendResult]:
+        """The results, one a message, out of the answer to a send that was stored."""
+        header = answer.header(SendMessageResponse)
+        status = SendStatus(answer.code)
+        where = queue if header.queue_id == queue.queue_id else queue._replace(queue_id=header.queue_id)
+        if len(self.ids) == 1:
+            return [
+                SendResult(status, self.ids[0], header.msg_id, where, header.queue_offset, header.transaction_id or "")
+            ]
+        stored = header.msg_id.split(",")
+        stored += [""] * (len(self.ids) - len(stored))
+        return [
+            SendResult(status, own, stored[i], where, header.queue_offset + i) for i, own in enumerate(self.ids)
+        ]
+
+
+class Producer:
+    """Sends messages: `async with Producer("host:9876") as producer: await producer.send(Message(…))`.
+
+    Times are milliseconds. `session` shares connections with other clients of this process.
+    """
+
+    def __init__(
+        self,
+        namesrv: str | Sequence[str] = "127.0.0.1:9876",
+        group: str = "PERSEID_PRODUCER",
+        *,
+        timeout_ms: int = SEND_TIMEOUT_MS,
+        retries: int = RETRIES,
+        retry_when_not_stored_ok: bool = False,
+        compress_above_bytes: int = COMPRESS_ABOVE_BYTES,
+        compress_level: int = COMPRESS_LEVEL,
+        max_body_bytes: int = MAX_BODY_BYTES,
+        default_queues: int = DEFAULT_QUEUES,
+        avoid_slow_brokers: bool = False,
+        session: Session | None = None,
+    ) -> None:
+        self.session = session or Session(namesrv)
+        self.group = group
+        self._timeout_ms = timeout_ms
+        self._retries = retries
+        self._retry_when_not_stored_ok = retry_when_not_stored_ok
+        self._compress_above_bytes = compress_above_bytes
+        self._compress_level = compress_level
+        self._max_body_bytes = max_body_bytes
+        self._default_queues = default_queues
+        self._chooser = QueueChooser(self.session.random.randrange(1 << 16), avoid_slow_brokers=avoid_slow_brokers)
+        self._started = False
+        self._greeted: set[str] = set()
+
+    # ---- life ----
+
+    async def start(self) -> None:
+        """Get ready to send; connections are opened when first needed."""
+        if not self._started:
+            await self.session.start()
+            self.session.members.append(self)
+            self._started = True
+
+    async def stop(self) -> None:
+        """Leave the group and close the connections (unless the session is shared)."""
+        if self._started:
+            self._started = False
+            self.session.members.remove(self)
+            await self.session.unregister(producer_group=self.group)
+            await self.session.stop()
+
+    async def __aenter__(self) -> Self:
+        await self.start()
+        return self
+
+    async def __aexit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        await self.stop()
+
+    def producer_group(self) -> str | None:
+        """For the session's heartbeats."""
+        return self.group
+
+    def consumer_data(self) -> ConsumerData | None:
+        """For the session's heartbeats."""
+        return None
+
+    # ---- sending ----
+
+    async def send(
+        self,
+        message: Message,
+        *,
+        queue: MessageQueue | None = None,
+        key: str | None = None,
+        selector: Selector | None = None,
+        timeout_ms: int | None = None,
+    ) -> SendResult:
+        """Send one message and wait until a broker has stored it.
+
+        `queue` sends to that queue, `key` always to the same queue for the same key (as long as the
+        topic's queues stay the same), `selector` to the one it picks; such sends are tried again on the
+        same queue only by `OrderedProducer`, here not at all (as in the original).
+        """
+        self._check_started()
+        return (await self._send(self.pack(message), queue, _by_key(key) or selector, timeout_ms))[0]
+
+    async def send_batch(
+        self,
+        messages: Sequence[Message],
+        *,
+        queue: MessageQueue | None = None,
+        key: str | None = None,
+        timeout_ms: int | None = None,
+    ) -> list[SendResult]:
+        """Send several messages of one topic as one: they get consecutive places in one queue.
+
+        All together must not exceed the limit of one body; delays are not possible. Returns one result a
+        message, in order.
+        """
+        self._check_started()
+        return await self._send(self.pack_batch(messages), queue, _by_key(key), timeout_ms)
+
+    async def send_oneway(
+        self, message: Message, *, queue: MessageQueue | None = None, key: str | None = None
+    ) -> None:
+        """Send without an answer: fast, and nobody will know whether it was stored."""
+        self._check_started()
+        packed = self.pack(message)
+        chosen = queue or await self._choose(packed.topic, _by_key(key), None)
+        connection = await self.session.connections.get(await self.session.broker(chosen.broker_name, packed.topic))
+        connection.oneway(packed.code, packed.header(self.group, chosen, self._default_queues), packed.body)
+
+    async def queues(self, topic: str) -> list[MessageQueue]:
+        """The queues that a send to `topic` can go to now."""
+        self._check_started()
+        queues = (await self._route(topic)).write_queues()
+        if not queues:
+            raise NoRoute(topic, "none of its brokers is writable at the moment")
+        return queues
+
+    # ---- packing ----
+
+    def pack(self, message: Message) -> Packed:
+        """Check, compress and encode a message once, for all attempts."""
+        message.check(self._max_body_bytes)
+        unique_key = message.properties.get("UNIQ_KEY") or self.session.unique_ids.next(now_ms())
+        packed = Packed(
+            message.topic, message.body, message.encode_properties(unique_key), [unique_key], message.flag
+        )
+        if len(packed.properties) > MAX_PROPERTIES_BYTES // 3:
+            _check_properties(message.topic, len(packed.properties.encode()))
+        if len(message.body) >= self._compress_above_bytes:
+            packed.body = compression.compress(message.body, ZLIB_FLAG, self._compress_level)
+            packed.sys_flag = COMPRESSED_FLAG | ZLIB_FLAG
+        return packed
+
+    def pack_batch(self, messages: Sequence[Message]) -> Packed:
+        """Check and encode several messages as the one that carries them."""
+        if not messages:
+            raise InvalidMessage("an empty batch: give at least one message")
+        if len(messages) > MAX_BATCH_MESSAGES:
+            raise InvalidMessage(f"a batch of {len(messages)} messages; the limit is {MAX_BATCH_MESSAGES}")
+        topic = messages[0].topic
+        items: list[tuple[int, bytes, bytes]] = []
+        ids: list[str] = []
+        for message in messages:
+            message.check(self._max_body_bytes)
+            if message.topic != topic:
+                raise InvalidMessage(f"a batch for {topic} and {message.topic}: send one batch a topic")
+            if message.delay_level or topic.startswith(RETRY_PREFIX):
+                raise InvalidMessage(f"message for {topic}: delayed and retry messages can't be in a batch: send() them")
+            unique_key = message.properties.get("UNIQ_KEY") or self.session.unique_ids.next(now_ms())
+            properties = message.encode_properties(unique_key).encode()
+            _check_properties(topic, len(properties))
+            items.append((message.flag, message.body, properties))
+            ids.append(unique_key)
+        return self.pack_items(topic, items, ids)
+
+    def pack_items(self, topic: str, items: list[tuple[int, bytes, bytes]], ids: list[str]) -> Packed:
+        """Several messages that are checked and encoded already, as the one that carries them."""
+        body = batch.encode(items)
+        if len(body) > self._max_body_bytes:
+            raise InvalidMessage(
+                f"a batch of {len(items)} messages has {len(body)} bytes, the limit is {self._max_body_bytes}:"
+                " send fewer at a time"
+            )
+        packed = Packed(topic, body, "WAIT\x01true\x02", ids)
+        packed.code = RequestCode.SEND_BATCH_MESSAGE
+        return packed
+
+    # ---- inside ----
+
+    def _check_started(self) -> None:
+        if not self._started:
+            self.session.check_running("Producer")
+            raise ClientError("this Producer is not running: use `async with Producer(…)`, or `await start()` first")
+
+    async def _route(self, topic: str) -> TopicRoute:
+        return await self.session.routes.get_or_default(topic, self._default_queues)
+
+    async def _choose(self, topic: str, selector: Selector | None, failed: str | None) -> MessageQueue:
+        queues = await self.queues(topic)
+        if selector is not None:
+            return selector(queues)
+        return self._chooser.choose(topic, queues, now_ms(), failed)
+
+    async def _send(
+        self, packed: Packed, queue: MessageQueue | None, selector: Selector | None, timeout_ms: int | None
+    ) -> list[SendResult]:
+        total_ms = timeout_ms if timeout_ms is not None else self._timeout_ms
+        loop = asyncio.get_running_loop()
+        deadline = loop.time() + total_ms / 1000
+        fixed = queue is not None or selector is not None
+        attempts = 1 if fixed else 1 + self._retries
+        failed: str | None = None
+        tried: list[str] = []
+        last: ClientError | None = None
+        results: list[SendResult] | None = None
+        for _ in range(attempts):
+            left_ms = int((deadline - loop.time()) * 1000)
+            if left_ms <= 0:
+                break
+            chosen = queue or await self._choose(packed.topic, selector, failed)
+            tried.append(chosen.broker_name)
+            try:
+                results = await self.attempt(packed, chosen, left_ms)
+                if results[0].status == SendStatus.SEND_OK or not self._retry_when_not_stored_ok:
+                    return results
+            except (ConnectFailed, ConnectionLost, RequestTimeout) as error:
+                last = error
+                await self.session.routes.refresh(packed.topic)
+            except ServerRefused as error:
+                last = error
+                if error.code not in RETRY_CODES:
+                    raise
+            failed = chosen.broker_name
+        if results is not None:
+            return results
+        raise SendFailed(
+            f"message for {packed.topic} was not acknowledged after {len(tried)} attempt(s) within {total_ms} ms"
+            f" (brokers tried: {', '.join(tried) or 'none'}); the last error: {last}",
+            len(tried),
+        ) from last
+
+    async def attempt(self, packed: Packed, queue: MessageQueue, timeout_ms: int) -> list[SendResult]:
+        """One send to one queue: its results, or what went wrong."""
+        started = now_ms()
+        failed = True
+        try:
+            address = await self.session.broker(queue.broker_name, packed.topic)
+            if address not in self._greeted:
+                self._greet(address)
+            header = packed.header(self.group, queue, self._default_queues)
+            answer = await self.session.connections.call(address, packed.code, header, packed.body, timeout_ms)
+            if answer.code not in STORED_CODES:
+                raise ServerRefused(answer.code, answer.remark, address)
+            failed = False
+            return packed.result(answer, queue)
+        finally:
+            now = now_ms()
+            self._chooser.report(queue.broker_name, now - started, now, failed=failed)
+
+    def _greet(self, address: str) -> None:
+        """A broker seen for the first time gets a heartbeat soon, not only at the next turn of the 30 s."""
+        self._greeted.add(address)
+        self.session.spawn(self.session.heartbeat(), "first heartbeat")
+
+
+def _by_key(key: str | None) -> Selector | None:
+    if key is None:
+        return None
+    number = key_hash(key)
+    return lambda queues: queues[number % len(queues)]
+
+
+def _check_properties(topic: str, size: int) -> None:
+    if size > MAX_PROPERTIES_BYTES:
+        raise InvalidMessage(
+            f"message for {topic}: keys, tag and properties have {size} bytes, the limit is {MAX_PROPERTIES_BYTES}"
+        )

@@ -1,0 +1,338 @@
+"""Read queues at your own pace: assign queues, seek, poll, commit.
+
+Nothing is shared out among a group's members here: you say which queues you read. Each assigned queue is
+read ahead in the background (one pull in flight, at most `buffer_messages` and `buffer_bytes` waiting), so
+that `poll()` mostly finds messages at hand. Messages of one queue come in the order of their offsets.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+from collections import deque
+from collections.abc import AsyncGenerator, Iterable, Sequence
+from types import TracebackType
+from typing import Self
+
+from perseid.base.errors import PerseidError
+from perseid.client.errors import ClientError, NoRoute, ServerRefused
+from perseid.client.model import MessageQueue, ReceivedMessage
+from perseid.client.pulling import HOLD_MS, Offsets, Puller, PullResult, PullStatus
+from perseid.client.session import Session, now_ms
+from perseid.client.subscription import ALL, Sql, Subscription
+from perseid.wire.codes import ResponseCode
+
+log = logging.getLogger("perseid.client")
+
+BUFFER_MESSAGES = 1000
+BUFFER_BYTES = 100 * 1024 * 1024
+ERROR_PAUSE_MS = 1000
+FLOW_CONTROL_PAUSE_MS = 20
+ONE_PULL_MESSAGES = 256
+"""Asked for in one pull; brokers answer with fewer (the original's with 32)."""
+
+
+class _Assigned:
+    """One queue that is read: its buffer, and the task that fills it."""
+
+    def __init__(self, queue: MessageQueue) -> None:
+        self.queue = queue
+        self.next_fetch: int | None = None
+        self.position: int | None = None
+        self.ready: deque[ReceivedMessage] = deque()
+        self.ready_bytes = 0
+        self.room = asyncio.Event()
+        self.room.set()
+        self.task: asyncio.Task[None] | None = None
+
+    def clear(self) -> None:
+        self.ready.clear()
+        self.ready_bytes = 0
+        self.room.set()
+
+
+class PullConsumer:
+    """Reads the queues that you assign: `async with PullConsumer("host:9876", "my-group") as consumer: …`.
+
+    `expression` filters by tags (`"a || b"`) or by `Sql("price > 5")`. `from_where` says where a queue is
+    begun for which the group has committed nothing: "first" or "last".
+    """
+
+    def __init__(
+        self,
+        namesrv: str | Sequence[str] = "127.0.0.1:9876",
+        group: str = "PERSEID_PULL",
+        *,
+        expression: str | Sql = ALL,
+        from_where: str = "last",
+        buffer_messages: int = BUFFER_MESSAGES,
+        buffer_bytes: int = BUFFER_BYTES,
+        hold_ms: int = HOLD_MS,
+        session: Session | None = None,
+    ) -> None:
+        if from_where not in ("first", "last"):
+            raise ClientError(f"from_where={from_where!r}: write 'first' or 'last'")
+        self.session = session or Session(namesrv)
+        self.group = group
+        self._expression = expression
+        self._from_first = from_where == "first"
+        self._buffer_messages = buffer_messages
+        self._buffer_bytes = buffer_bytes
+        self._hold_ms = hold_ms
+        self._puller = Puller(self.session, group)
+        self._offsets = Offsets(self.session)
+        self._subscriptions: dict[str, Subscription] = {}
+        self._assigned: dict[MessageQueue, _Assigned] = {}
+        self._turn: deque[MessageQueue] = deque()
+        self._arrived = asyncio.Event()
+        self._error: Exception | None = None
+        self._started = False
+
+    # ---- life ----
+
+    async def start(self) -> None:
+        """Get ready; connections are opened when first needed."""
+        if not self._started:
+            await self.session.start()
+            self._started = True
+
+    async def stop(self) -> None:
+        """Stop reading and close the connections; commits nothing by itself."""
+        if self._started:
+            self._started = False
+            self.assign([])
+            await self.session.stop()
+
+    async def __aenter__(self) -> Self:
+        await self.start()
+        return self
+
+    async def __aexit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        await self.stop()
+
+    # ---- which queues ----
+
+    async def queues(self, topic: str) -> list[MessageQueue]:
+        """All readable queues of a topic; `NoRoute` when there is no such topic."""
+        self.session.check_running("PullConsumer")
+        queues = (await self.session.routes.get(topic)).read_queues()
+        if not queues:
+            raise NoRoute(topic, "none of its brokers is readable at the moment")
+        return queues
+
+    def assign(self, queues: Iterable[MessageQueue]) -> None:
+        """Read exactly these queues from now on; queues that stay keep their position."""
+        wanted = {MessageQueue(*queue) for queue in queues}
+        if wanted:
+            self.session.check_running("PullConsumer")
+        for queue in [q for q in self._assigned if q not in wanted]:
+            gone = self._assigned.pop(queue)
+            if gone.task is not None:
+                gone.task.cancel()
+        for queue in sorted(wanted - self._assigned.keys()):
+            self._begin(_Assigned(queue))
+        self._turn = deque(self._assigned)
+
+    def seek(self, queue: MessageQueue, offset: int) -> None:
+        """Go on at `offset` in an assigned queue; what was read ahead is dropped."""
+        assigned = self._of(queue)
+        if assigned.task is not None:
+            assigned.task.cancel()
+        assigned.clear()
+        assigned.next_fetch = assigned.position = offset
+        self._begin(assigned)
+
+    def position(self, queue: MessageQueue) -> int | None:
+        """The offset after the last message that `poll()` gave out; None before the first one is known."""
+        return self._of(queue).position
+
+    # ---- reading ----
+
+    async def poll(self, max_messages: int = 500, timeout_ms: int = 1000) -> list[ReceivedMessage]:
+        """The next messages of the assigned queues, at least one unless `timeout_ms` passes without any.
+
+        Queues take turns; messages of one queue are in order. What the broker refused for good (no such
+        group, an expression it can't read) is raised here.
+        """
+        self.session.check_running("PullConsumer")
+        if not self._assigned:
+            raise ClientError("no queue is assigned: call assign(await consumer.queues(topic)) first")
+        found = self._take(max_messages)
+        if found:
+            return found
+        try:
+            async with asyncio.timeout(max(0, timeout_ms) / 1000):
+                while not found:
+                    if self._error is not None:
+                        raise self._error
+                    self._arrived.clear()
+                    await self._arrived.wait()
+                    found = self._take(max_messages)
+        except TimeoutError:
+            pass
+        return found
+
+    async def pull(
+        self, queue: MessageQueue, offset: int, max_messages: int = ONE_PULL_MESSAGES, *, hold_ms: int = 0
+    ) -> PullResult:
+        """One pull of any queue, assigned or not, from `offset` on; nothing is buffered or remembered."""
+        self.session.check_running("PullConsumer")
+        return await self._puller.pull(
+            queue, offset, self._subscription(queue.topic), max_messages=max_messages, hold_ms=hold_ms
+        )
+
+    async def read(
+        self, queue: MessageQueue, start: int, end: int, *, max_messages: int = ONE_PULL_MESSAGES
+    ) -> AsyncGenerator[list[ReceivedMessage]]:
+        """All messages of a queue with start ≤ offset < end, in lists, in order; one pull is always under way.
+
+        Ends early when the queue ends before `end`. When the broker has already deleted the beginning, the
+        first message has a higher offset than `start`: compare with `min_offset()`.
+        """
+        at = start
+        waiting: asyncio.Task[PullResult] | None = None
+        try:
+            waiting = asyncio.ensure_future(self.pull(queue, at, max_messages)) if at < end else None
+            while waiting is not None:
+                result = await waiting
+                waiting = None
+                moved_on = result.next_offset > at
+                at = max(at, result.next_offset)
+                if at < end and moved_on and result.status is not PullStatus.NO_NEW:
+                    waiting = asyncio.ensure_future(self.pull(queue, at, max_messages))
+                wanted = [m for m in result.messages if start <= m.queue_offset < end]
+                if wanted:
+                    yield wanted
+        finally:
+            if waiting is not None:
+                waiting.cancel()
+
+    # ---- offsets ----
+
+    async def min_offset(self, queue: MessageQueue) -> int:
+        """The oldest offset that can still be read."""
+        self.session.check_running("PullConsumer")
+        return await self._offsets.min(queue)
+
+    async def max_offset(self, queue: MessageQueue) -> int:
+        """One more than the newest offset."""
+        self.session.check_running("PullConsumer")
+        return await self._offsets.max(queue)
+
+    async def search_offset(self, queue: MessageQueue, timestamp_ms: int, *, upper: bool = False) -> int:
+        """The first offset stored at or after a time; with `upper` the last one at or before it."""
+        self.session.check_running("PullConsumer")
+        return await self._offsets.at_time(queue, timestamp_ms, upper=upper)
+
+    async def committed(self, queue: MessageQueue) -> int | None:
+        """What this group has committed for a queue; None: nothing."""
+        self.session.check_running("PullConsumer")
+        return await self._offsets.committed(self.group, queue, zero_if_young=False)
+
+    async def commit(self, queue: MessageQueue | None = None, offset: int | None = None) -> None:
+        """Commit for this group: `offset` of `queue`, or what `poll()` has given out (of all assigned queues).
+
+        The offset is that of the next message to read.
+        """
+        self.session.check_running("PullConsumer")
+        if queue is not None and offset is not None:
+            await self._offsets.commit(self.group, queue, offset)
+            return
+        chosen = [self._of(queue)] if queue is not None else list(self._assigned.values())
+        for assigned in chosen:
+            if assigned.position is not None:
+                await self._offsets.commit(self.group, assigned.queue, assigned.position)
+
+    # ---- inside ----
+
+    def _of(self, queue: MessageQueue) -> _Assigned:
+        assigned = self._assigned.get(queue)
+        if assigned is None:
+            raise ClientError(f"{MessageQueue(*queue)} is not assigned: call assign() with it first")
+        return assigned
+
+    def _subscription(self, topic: str) -> Subscription:
+        found = self._subscriptions.get(topic)
+        if found is None:
+            found = self._subscriptions[topic] = Subscription.parse(topic, self._expression, now_ms())
+        return found
+
+    def _begin(self, assigned: _Assigned) -> None:
+        self._error = None
+        self._assigned[assigned.queue] = assigned
+        assigned.task = self.session.spawn(self._fill(assigned), f"read {assigned.queue}")
+
+    def _take(self, max_messages: int) -> list[ReceivedMessage]:
+        found: list[ReceivedMessage] = []
+        for _ in range(len(self._turn)):
+            assigned = self._assigned[self._turn[0]]
+            self._turn.rotate(-1)
+            ready = assigned.ready
+            while ready and len(found) < max_messages:
+                message = ready.popleft()
+                assigned.ready_bytes -= message.record.size
+                found.append(message)
+                assigned.position = message.queue_offset + 1
+            if not ready and assigned.next_fetch is not None:
+                assigned.position = assigned.next_fetch
+            if len(ready) < self._buffer_messages and assigned.ready_bytes < self._buffer_bytes:
+                assigned.room.set()
+            if len(found) >= max_messages:
+                break
+        return found
+
+    async def _start_offset(self, queue: MessageQueue) -> int:
+        committed = await self._offsets.committed(self.group, queue, zero_if_young=False)
+        if committed is not None:
+            return committed
+        return await (self._offsets.min(queue) if self._from_first else self._offsets.max(queue))
+
+    async def _fill(self, assigned: _Assigned) -> None:
+        """Read ahead until cancelled; short errors are waited out, those for good end in `poll()`."""
+        queue = assigned.queue
+        subscription = self._subscription(queue.topic)
+        while True:
+            try:
+                if assigned.next_fetch is None:
+                    assigned.next_fetch = assigned.position = await self._start_offset(queue)
+                if len(assigned.ready) >= self._buffer_messages or assigned.ready_bytes >= self._buffer_bytes:
+                    assigned.room.clear()
+                await assigned.room.wait()
+                result = await self._puller.pull(
+                    queue,
+                    assigned.next_fetch,
+                    subscription,
+                    max_messages=min(ONE_PULL_MESSAGES, self._buffer_messages),
+                    hold_ms=self._hold_ms,
+                )
+            except ServerRefused as error:
+                if error.code in _FOR_GOOD:
+                    self._error = error
+                    self._arrived.set()
+                    return
+                flow = error.code == ResponseCode.FLOW_CONTROL
+                await asyncio.sleep((FLOW_CONTROL_PAUSE_MS if flow else ERROR_PAUSE_MS) / 1000)
+                continue
+            except PerseidError as error:
+                log.warning("%s: reading goes on in %d ms: %s", queue, ERROR_PAUSE_MS, error)
+                await asyncio.sleep(ERROR_PAUSE_MS / 1000)
+                continue
+            if result.status is PullStatus.MOVED:
+                log.warning("%s: offset %d is not there any more, on to %d", queue, assigned.next_fetch, result.next_offset)
+            assigned.next_fetch = result.next_offset
+            if result.messages:
+                assigned.ready.extend(result.messages)
+                assigned.ready_bytes += sum(message.record.size for message in result.messages)
+                self._arrived.set()
+
+
+_FOR_GOOD = frozenset(
+    {
+        ResponseCode.NO_PERMISSION,
+        ResponseCode.SUBSCRIPTION_PARSE_FAILED,
+        ResponseCode.SUBSCRIPTION_GROUP_NOT_EXIST,
+        ResponseCode.INVALID_PARAMETER,
+    }
+)

@@ -1,0 +1,201 @@
+"""One pull: messages of one queue from an offset on. What both kinds of consumer are built on."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from enum import Enum
+
+from perseid.client.connection import Header
+from perseid.client.errors import ClientError, ConnectFailed, ServerRefused
+from perseid.client.model import MessageQueue, ReceivedMessage
+from perseid.client.routes import MASTER_ID
+from perseid.client.session import Session
+from perseid.client.subscription import Subscription
+from perseid.wire import record
+from perseid.wire.codes import RequestCode, ResponseCode
+from perseid.wire.headers.offsets import (
+    GetMaxOffsetRequest,
+    GetMinOffsetRequest,
+    OffsetResponse,
+    QueryConsumerOffsetRequest,
+    SearchOffsetByTimestampRequest,
+    UpdateConsumerOffsetRequest,
+)
+from perseid.wire.headers.pull import PullMessageRequest, PullMessageResponse
+
+HOLD_MS = 15_000
+"""How long a broker may hold a pull that finds nothing new."""
+GRACE_MS = 15_000
+"""How much longer than the hold the client waits for the answer (30 s in all, as the Java client)."""
+PULL_BATCH = 32
+COMMIT, SUSPEND, SUBSCRIPTION = 1, 2, 4
+
+
+class PullStatus(Enum):
+    """What a pull came to."""
+
+    FOUND = "found"
+    NO_NEW = "no new message"
+    NO_MATCH = "nothing that the subscription wants"
+    MOVED = "the offset is outside of the queue"
+
+
+_STATUS = {
+    ResponseCode.SUCCESS: PullStatus.FOUND,
+    ResponseCode.PULL_NOT_FOUND: PullStatus.NO_NEW,
+    ResponseCode.PULL_RETRY_IMMEDIATELY: PullStatus.NO_MATCH,
+    ResponseCode.PULL_OFFSET_MOVED: PullStatus.MOVED,
+}
+
+
+@dataclass(frozen=True, slots=True)
+class PullResult:
+    """The messages found (in order, wanted ones only), and where to go on."""
+
+    status: PullStatus
+    messages: list[ReceivedMessage]
+    next_offset: int
+    min_offset: int
+    max_offset: int
+
+
+class Puller:
+    """Pulls for one group; remembers which replica each queue is best read from."""
+
+    def __init__(self, session: Session, group: str) -> None:
+        self._session = session
+        self._group = group
+        self._suggested: dict[MessageQueue, int] = {}
+
+    async def pull(
+        self,
+        queue: MessageQueue,
+        offset: int,
+        subscription: Subscription,
+        *,
+        max_messages: int = PULL_BATCH,
+        max_bytes: int | None = None,
+        hold_ms: int = HOLD_MS,
+        with_subscription: bool = True,
+        commit_offset: int = 0,
+    ) -> PullResult:
+        """Pull from `offset` on; waits up to `hold_ms` at the broker when there is nothing new.
+
+        `with_subscription` sends the filter along (needed for groups that send no heartbeats);
+        `commit_offset` above 0 commits that offset on the way.
+        """
+        broker_id, address = await self._address(queue)
+        commits = commit_offset > 0 and broker_id == MASTER_ID
+        flag = (COMMIT if commits else 0) | (SUSPEND if hold_ms > 0 else 0) | (SUBSCRIPTION if with_subscription else 0)
+        request = PullMessageRequest(
+            consumer_group=self._group,
+            topic=queue.topic,
+            queue_id=queue.queue_id,
+            queue_offset=offset,
+            max_msg_nums=max_messages,
+            max_msg_bytes=max_bytes,
+            sys_flag=flag,
+            commit_offset=commit_offset,
+            suspend_timeout_millis=hold_ms,
+            subscription=subscription.text if with_subscription else None,
+            sub_version=subscription.version,
+            expression_type=subscription.kind,
+        )
+        try:
+            answer = await self._session.connections.call(
+                address, RequestCode.PULL_MESSAGE, request, timeout_ms=hold_ms + GRACE_MS
+            )
+        except ClientError:
+            self._suggested.pop(queue, None)
+            await self._session.routes.refresh(queue.topic)
+            raise
+        status = _STATUS.get(ResponseCode(answer.code)) if answer.code in _KNOWN else None
+        if status is None:
+            raise ServerRefused(answer.code, answer.remark, address)
+        header = answer.header(PullMessageResponse)
+        self._suggested[queue] = header.suggest_which_broker_id or MASTER_ID
+        messages: list[ReceivedMessage] = []
+        if status is PullStatus.FOUND:
+            for item in record.decode_all(answer.body):
+                message = ReceivedMessage(item, queue.broker_name)
+                if not subscription.tags or subscription.wants(message.tag):
+                    messages.append(message)
+        return PullResult(status, messages, header.next_begin_offset, header.min_offset, header.max_offset)
+
+    async def _address(self, queue: MessageQueue) -> tuple[int, str]:
+        routes = self._session.routes
+        broker_id = self._suggested.get(queue, MASTER_ID)
+        for again in (False, True):
+            address = routes.address(queue.broker_name, broker_id)
+            if address is not None:
+                return broker_id, address
+            address = routes.address(queue.broker_name, only_this=False)
+            if address is not None:
+                return (MASTER_ID if routes.address(queue.broker_name) else broker_id or 1), address
+            if not again:
+                await routes.refresh(queue.topic)
+        raise ConnectFailed(queue.broker_name, "the name servers know no broker of that name")
+
+
+_KNOWN = frozenset(int(code) for code in ResponseCode)
+
+
+class Offsets:
+    """The offsets that brokers keep: a queue's bounds, and what groups have committed."""
+
+    def __init__(self, session: Session) -> None:
+        self._session = session
+
+    async def min(self, queue: MessageQueue) -> int:
+        """The oldest offset that can still be read."""
+        header = GetMinOffsetRequest(topic=queue.topic, queue_id=queue.queue_id)
+        return await self._ask(queue, RequestCode.GET_MIN_OFFSET, header)
+
+    async def max(self, queue: MessageQueue) -> int:
+        """One more than the newest offset."""
+        header = GetMaxOffsetRequest(topic=queue.topic, queue_id=queue.queue_id, committed=True)
+        return await self._ask(queue, RequestCode.GET_MAX_OFFSET, header)
+
+    async def at_time(self, queue: MessageQueue, timestamp_ms: int, *, upper: bool = False) -> int:
+        """The first offset stored at or after a time; with `upper` the last one at or before it."""
+        header = SearchOffsetByTimestampRequest(
+            topic=queue.topic,
+            queue_id=queue.queue_id,
+            timestamp=timestamp_ms,
+            boundary_type="UPPER" if upper else "LOWER",
+        )
+        return await self._ask(queue, RequestCode.SEARCH_OFFSET_BY_TIMESTAMP, header)
+
+    async def committed(self, group: str, queue: MessageQueue, *, zero_if_young: bool = True) -> int | None:
+        """What a group has committed; None: nothing.
+
+        With `zero_if_young` a broker may answer 0 for a young queue although nothing was committed.
+        """
+        header = QueryConsumerOffsetRequest(
+            consumer_group=group,
+            topic=queue.topic,
+            queue_id=queue.queue_id,
+            set_zero_if_not_found=None if zero_if_young else False,
+        )
+        try:
+            return await self._ask(queue, RequestCode.QUERY_CONSUMER_OFFSET, header)
+        except ServerRefused as error:
+            if error.code == ResponseCode.QUERY_NOT_FOUND:
+                return None
+            raise
+
+    async def commit(self, group: str, queue: MessageQueue, offset: int) -> None:
+        """Commit an offset for a group and wait until the broker has it."""
+        header = UpdateConsumerOffsetRequest(
+            consumer_group=group,
+            topic=queue.topic,
+            queue_id=queue.queue_id,
+            commit_offset=offset,
+        )
+        address = await self._session.broker(queue.broker_name, queue.topic)
+        await self._session.connections.ask(address, RequestCode.UPDATE_CONSUMER_OFFSET, header)
+
+    async def _ask(self, queue: MessageQueue, code: RequestCode, header: Header) -> int:
+        address = await self._session.broker(queue.broker_name, queue.topic)
+        answer = await self._session.connections.ask(address, code, header)
+        return answer.header(OffsetResponse).offset

@@ -1,0 +1,199 @@
+"""What all clients have in common: an identity, connections, routes, heartbeats, and the server's requests.
+
+A session belongs to one producer, consumer or admin, or is shared: `Producer(..., session=consumer.session)`.
+It is started by its first user and ended by its last.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import itertools
+import logging
+import os
+import socket
+import time
+from collections.abc import Awaitable, Callable, Coroutine, Sequence
+from random import Random
+from typing import Any, Protocol, TypeVar
+
+from perseid.base.errors import PerseidError
+from perseid.client.connection import Connection, Connections
+from perseid.client.errors import ClientError, ConnectFailed, NotStarted
+from perseid.client.routes import MASTER_ID, POLL_INTERVAL_MS, NameServers, Routes
+from perseid.wire.bodies import ConsumerData, HeartbeatData, ProducerData
+from perseid.wire.codes import RequestCode, ResponseCode
+from perseid.wire.command import Command
+from perseid.wire.headers.clients import UnregisterClientRequest
+from perseid.wire.ids import UniqueIds
+
+log = logging.getLogger("perseid.client")
+
+HEARTBEAT_INTERVAL_MS = 30_000
+_counter = itertools.count(time.time_ns() & 0xFFFFFFFF)
+T = TypeVar("T")
+
+
+class Member(Protocol):
+    """A user of a session, for its heartbeats."""
+
+    def producer_group(self) -> str | None: ...
+
+    def consumer_data(self) -> ConsumerData | None: ...
+
+
+Handler = Callable[[Connection, Command], Awaitable[None] | None]
+
+
+def own_ip() -> str:
+    """The address that this machine would use towards others; no packet is sent."""
+    with socket.socket(socket.AF_INET, socket.SOCK_DGRAM) as probe:
+        try:
+            probe.connect(("192.0.2.1", 9))
+            return str(probe.getsockname()[0])
+        except OSError:
+            return "127.0.0.1"
+
+
+class Session:
+    """The connections and the identity of one client process (or of one part of it)."""
+
+    def __init__(self, namesrv: str | Sequence[str], *, client_id: str | None = None) -> None:
+        seed = next(_counter)
+        self.random = Random(seed)
+        ip = own_ip()
+        self.client_id = client_id or f"{ip}@{os.getpid()}#{time.time_ns()}{seed & 0xFFF}"
+        self.unique_ids = UniqueIds(
+            socket.inet_aton(ip), os.getpid(), salt=self.random.getrandbits(32), counter=self.random.getrandbits(16)
+        )
+        self.handlers: dict[int, Handler] = {}
+        self.members: list[Member] = []
+        self.connections = Connections(self._on_request)
+        self.names = NameServers(namesrv, self.connections, self.random)
+        self.routes = Routes(self.names)
+        self._users = 0
+        self._loops: list[asyncio.Task[None]] = []
+        self._tasks: set[asyncio.Task[Any]] = set()
+
+    # ---- life ----
+
+    @property
+    def running(self) -> bool:
+        """True between the first `start()` and the last `stop()`."""
+        return self._users > 0
+
+    async def start(self) -> None:
+        """Count one more user; the first one starts the polling and the heartbeats."""
+        self._users += 1
+        if self._users == 1:
+            self._loops = [
+                self.spawn(self.every(POLL_INTERVAL_MS, self.routes.refresh_all), "route poll"),
+                self.spawn(self.every(HEARTBEAT_INTERVAL_MS, self.heartbeat), "heartbeats"),
+            ]
+
+    async def stop(self) -> None:
+        """Count one user less; the last one closes everything."""
+        if self._users == 0:
+            return
+        self._users -= 1
+        if self._users == 0:
+            for task in list(self._tasks):
+                task.cancel()
+            await asyncio.gather(*self._tasks, return_exceptions=True)
+            await self.connections.close()
+
+    def check_running(self, what: str) -> None:
+        """Raise `NotStarted` unless the session runs."""
+        if self._users == 0:
+            raise NotStarted(f"this {what} is not running: use `async with {what}(…)`, or `await start()` first")
+
+    def spawn(self, coroutine: Coroutine[Any, Any, T], name: str) -> asyncio.Task[T]:
+        """A task that ends with the session; what it raises is logged."""
+        task = asyncio.get_running_loop().create_task(coroutine, name=name)
+        self._tasks.add(task)
+        task.add_done_callback(self._task_done)
+        return task
+
+    async def every(self, interval_ms: int, action: Callable[[], Awaitable[None]]) -> None:
+        """Run `action` each `interval_ms` until cancelled; an error of one round is logged."""
+        while True:
+            await asyncio.sleep(interval_ms / 1000)
+            try:
+                await action()
+            except PerseidError as error:
+                log.warning("%s: %s", getattr(action, "__qualname__", action), error)
+
+    # ---- brokers ----
+
+    async def broker(self, broker_name: str, topic: str | None = None) -> str:
+        """The address of a broker's master; asks for `topic`'s route when it is unknown."""
+        address = self.routes.address(broker_name)
+        if address is None and topic is not None:
+            await self.routes.refresh(topic)
+            address = self.routes.address(broker_name)
+        if address is None:
+            raise ConnectFailed(broker_name, "no master of that name is known to the name servers")
+        return address
+
+    # ---- heartbeats ----
+
+    async def heartbeat(self) -> None:
+        """Tell the brokers who we are; consumers also tell the replicas."""
+        producers = {group for member in self.members if (group := member.producer_group())}
+        consumers = [data for member in self.members if (data := member.consumer_data()) is not None]
+        if not producers and not consumers:
+            return
+        body = HeartbeatData(
+            client_id=self.client_id,
+            producer_data_set=[ProducerData(group_name=group) for group in sorted(producers)],
+            consumer_data_set=consumers,
+        ).to_json()
+        targets = [a for _, i, a in self.routes.addresses(replicas=bool(consumers)) if i == MASTER_ID or consumers]
+        await asyncio.gather(*(self._beat(address, body) for address in targets))
+
+    async def _beat(self, address: str, body: bytes) -> None:
+        try:
+            await self.connections.ask(address, RequestCode.HEART_BEAT, None, body)
+        except ClientError as error:
+            log.info("no heartbeat to %s: %s", address, error)
+
+    async def unregister(self, *, producer_group: str | None = None, consumer_group: str | None = None) -> None:
+        """Tell the brokers that a group's member leaves, so that they need not wait for its silence."""
+        header = UnregisterClientRequest(
+            client_id=self.client_id, producer_group=producer_group, consumer_group=consumer_group
+        )
+        for _, _, address in self.routes.addresses(replicas=True):
+            if self.connections.ready(address) is None:
+                continue
+            try:
+                await self.connections.ask(address, RequestCode.UNREGISTER_CLIENT, header)
+            except ClientError as error:
+                log.info("could not say good-bye to %s: %s", address, error)
+
+    # ---- requests of the server ----
+
+    def _on_request(self, connection: Connection, command: Command) -> None:
+        handler = self.handlers.get(command.code)
+        if handler is None:
+            connection.reply(
+                command, ResponseCode.REQUEST_CODE_NOT_SUPPORTED, remark=f"this client does not serve {command.code}"
+            )
+            return
+        result = handler(connection, command)
+        if result is not None:
+            self.spawn(self._finish(result, connection, command), f"request {command.code}")
+
+    async def _finish(self, result: Awaitable[None], connection: Connection, command: Command) -> None:
+        try:
+            await result
+        except PerseidError as error:
+            connection.reply(command, ResponseCode.SYSTEM_ERROR, remark=str(error))
+
+    def _task_done(self, task: asyncio.Task[Any]) -> None:
+        self._tasks.discard(task)
+        if not task.cancelled() and (error := task.exception()) is not None:
+            log.error("%s ended: %r", task.get_name(), error, exc_info=error)
+
+
+def now_ms() -> int:
+    """Milliseconds since 1970."""
+    return time.time_ns() // 1_000_000
