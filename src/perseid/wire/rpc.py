@@ -259,7 +259,7 @@ class Caller:
     def _closed(self, event: Closed, now: Millis) -> list[Effect]:
         peer = self._by_conn.pop(event.conn, None)
         if peer is not None:
-            peer.conn = None
+            del self._peers[peer.address]
         lost = [opaque for opaque, call in self._calls.items() if call.conn == event.conn]
         return self._fail(lost, f"the connection was lost: {event.reason}", now)
 

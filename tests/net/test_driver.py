@@ -1,0 +1,715 @@
+"""The driver with small nodes over real sockets: framing, coalescing, bounds, durability, failures."""
+
+import asyncio
+import logging
+import random
+import socket
+import threading
+from collections.abc import Awaitable, Callable
+from typing import Any
+
+import pytest
+
+from perseid.base.errors import ConfigError, RemoteProtocolError, StoreLocked
+from perseid.base.machine import (
+    Close,
+    Closed,
+    Connect,
+    ConnectFailed,
+    DiskFailed,
+    Effect,
+    Event,
+    Feed,
+    Flush,
+    Frames,
+    Note,
+    Opened,
+    SaveState,
+    Shutdown,
+    Start,
+    Stop,
+    Tick,
+    Write,
+)
+from perseid.net.driver import Driver, Listener, bind
+from perseid.net.limits import Limits
+from perseid.wire.command import decode_all, encode_request
+
+DEADLINE = 10.0
+FRAME = encode_request(105, 7, {"topic": "T"}, b"body")
+
+
+class Node:
+    """Remembers its events; `on` maps an event's type to a function that answers effects."""
+
+    def __init__(self, **on: Callable[[Any], list[Effect]]) -> None:
+        self.on = on
+        self.events: list[Event] = []
+        self.times: list[int] = []
+        self.deadline: int | None = None
+        self._waiting: list[tuple[Callable[[], bool], asyncio.Event]] = []
+
+    def handle(self, event: Event, now: int) -> list[Effect]:
+        if isinstance(event, Frames):
+            event = Frames(event.conn, bytes(event.data))
+        self.events.append(event)
+        self.times.append(now)
+        for ready, seen in self._waiting:
+            if ready():
+                seen.set()
+        if isinstance(event, Shutdown) and "Shutdown" not in self.on:
+            return [Stop("")]
+        answer = self.on.get(type(event).__name__)
+        return answer(event) if answer else []
+
+    def next_deadline(self) -> int | None:
+        return self.deadline
+
+    def validate(self) -> None: ...
+
+    def of(self, kind: type) -> list[Any]:
+        return [event for event in self.events if isinstance(event, kind)]
+
+    async def until(self, ready: Callable[[], bool]) -> None:
+        seen = asyncio.Event()
+        self._waiting.append((ready, seen))
+        if not ready():
+            await asyncio.wait_for(seen.wait(), DEADLINE)
+
+
+class MemoryFile:
+    """Counts its syncs; `gate` holds them back, `broken` makes them fail."""
+
+    size = 0
+
+    def __init__(self, path: str = "log") -> None:
+        self.path = path
+        self.syncs = 0
+        self.broken = False
+        self.gate: threading.Event | None = None
+        self.entered = threading.Event()
+
+    def sync(self) -> None:
+        self.entered.set()
+        if self.gate is not None:
+            assert self.gate.wait(DEADLINE)
+        self.syncs += 1
+        if self.broken:
+            raise OSError(5, "no more")
+
+
+class MemoryDisk:
+    """The calls that the driver makes, in order."""
+
+    def __init__(self) -> None:
+        self.calls: list[tuple[str, ...]] = []
+        self.full = False
+
+    def write(self, path: str, data: bytes) -> None:
+        if self.full:
+            raise OSError(28, "full")
+        self.calls.append(("write", path, data.decode()))
+
+    def rename(self, old: str, new: str) -> None:
+        self.calls.append(("rename", old, new))
+
+    def sync_file(self, path: str) -> None:
+        self.calls.append(("sync_file", path))
+
+    def sync_dir(self, folder: str) -> None:
+        self.calls.append(("sync_dir", folder))
+
+
+class Running:
+    """A driver on a free port, with streams to it."""
+
+    def __init__(self, node: Node, limits: Limits | None = None, disk: MemoryDisk | None = None) -> None:
+        self.disk = disk or MemoryDisk()
+        self.driver = Driver(node, self.disk, {"main": Listener()}, limits=limits)  # type: ignore[arg-type]
+        self.writers: list[asyncio.StreamWriter] = []
+
+    async def __aenter__(self) -> "Running":
+        await self.driver.start()
+        return self
+
+    async def __aexit__(self, *exc: object) -> None:
+        await asyncio.wait_for(self.driver.stop(), DEADLINE)
+        for writer in self.writers:
+            writer.close()
+
+    async def dial(self) -> tuple[asyncio.StreamReader, asyncio.StreamWriter]:
+        reader, writer = await asyncio.open_connection("127.0.0.1", self.driver.ports["main"])
+        self.writers.append(writer)
+        return reader, writer
+
+
+def echo(event: Frames) -> list[Effect]:
+    return [Write(event.conn, bytes(event.data))]
+
+
+def loops() -> list[Any]:
+    try:
+        import uvloop
+    except ImportError:
+        return [asyncio.new_event_loop]
+    return [asyncio.new_event_loop, uvloop.new_event_loop]
+
+
+@pytest.fixture(params=loops(), ids=lambda factory: factory.__module__.split(".")[0])
+def run(request: pytest.FixtureRequest) -> Callable[[Awaitable[None]], None]:
+    def runner(main: Awaitable[None]) -> None:
+        with asyncio.Runner(loop_factory=request.param) as loop:
+            loop.run(asyncio.wait_for(main, 3 * DEADLINE))  # type: ignore[arg-type]
+
+    return runner
+
+
+async def ended(reader: asyncio.StreamReader) -> bytes:
+    """All that still comes, until the other end closes or resets."""
+    try:
+        return await asyncio.wait_for(reader.read(-1), DEADLINE)
+    except ConnectionError:
+        return b""
+
+
+# ---- frames ----
+
+
+def test_a_read_of_whole_frames_is_one_event(run: Any) -> None:
+    async def main() -> None:
+        node = Node(Frames=echo)
+        async with Running(node) as it:
+            reader, writer = await it.dial()
+            writer.write(FRAME * 3)
+            assert await asyncio.wait_for(reader.readexactly(3 * len(FRAME)), DEADLINE) == FRAME * 3
+            assert [event.data for event in node.of(Frames)] == [FRAME * 3]
+            opened = node.of(Opened)[0]
+            assert opened.listener == "main" and opened.dialled == ""
+            assert opened.peer == ":".join(map(str, writer.get_extra_info("sockname")))
+            assert opened.local == f"127.0.0.1:{it.driver.ports['main']}"
+
+    run(main())
+
+
+@pytest.mark.parametrize("seed", range(5))
+def test_frames_that_are_cut_anywhere_arrive_whole_and_in_order(run: Any, seed: int) -> None:
+    async def main() -> None:
+        draw = random.Random(seed)
+        node = Node(Frames=echo)
+        frames = [
+            encode_request(10, n, {"a": "x" * draw.randrange(40)}, draw.randbytes(draw.randrange(300)))
+            for n in range(200)
+        ]
+        stream = b"".join(frames)
+        async with Running(node) as it:
+            reader, writer = await it.dial()
+            at = 0
+            while at < len(stream):
+                size = draw.choice((1, 2, 3, 5, 60, 700, 5000))
+                writer.write(stream[at : at + size])
+                await writer.drain()
+                at += size
+            assert await asyncio.wait_for(reader.readexactly(len(stream)), DEADLINE) == stream
+            assert it.driver.partial_bytes == 0
+        assert [c.opaque for e in node.of(Frames) for c in decode_all(e.data)] == list(range(200))
+
+    run(main())
+
+
+def test_a_large_frame_is_collected(run: Any) -> None:
+    async def main() -> None:
+        node = Node(Frames=echo)
+        frame = encode_request(10, 1, None, bytes(5_000_000))
+        async with Running(node) as it:
+            reader, writer = await it.dial()
+            writer.write(frame + FRAME[:9])
+            got = await asyncio.wait_for(reader.readexactly(len(frame)), DEADLINE)
+            assert got == frame
+            assert it.driver.partial_bytes == 9
+            writer.write(FRAME[9:])
+            assert await asyncio.wait_for(reader.readexactly(len(FRAME)), DEADLINE) == FRAME
+
+    run(main())
+
+
+LIES = {
+    "2 GB claim": b"\x7f\xff\xff\xff\0\0\0\x10",
+    "negative length": b"\xff\xff\xff\xff",
+    "too short": b"\0\0\0\x03",
+    "header beyond the frame": b"\0\0\0\x08\0\0\0\x05",
+    "unknown serializer": b"\0\0\0\x08\x07\0\0\x02",
+    "TLS": b"\x16\x03\x01\x02\0\x01\0\x01\xfc\x03\x03",
+    "HTTP": b"GET / HTTP/1.1\r\n\r\n",
+}
+
+
+@pytest.mark.parametrize("lie", LIES.values(), ids=LIES.keys())
+def test_a_lying_frame_closes_its_connection_and_no_other(run: Any, lie: bytes) -> None:
+    async def main() -> None:
+        node = Node(Frames=echo)
+        async with Running(node) as it:
+            other_reader, other_writer = await it.dial()
+            reader, writer = await it.dial()
+            writer.write(lie)
+            assert await ended(reader) == b""
+            await node.until(lambda: len(node.of(Closed)) == 1)
+            assert node.of(Closed)[0].conn == node.of(Opened)[1].conn
+            other_writer.write(FRAME)
+            assert await asyncio.wait_for(other_reader.readexactly(len(FRAME)), DEADLINE) == FRAME
+        assert len(node.of(Frames)) == 1
+
+    run(main())
+
+
+def test_a_node_that_finds_the_protocol_broken_loses_only_that_connection(run: Any) -> None:
+    def refuse(event: Frames) -> list[Effect]:
+        if b"bad" in event.data:
+            raise RemoteProtocolError("bad")
+        return echo(event)
+
+    async def main() -> None:
+        node = Node(Frames=refuse)
+        async with Running(node) as it:
+            reader, writer = await it.dial()
+            writer.write(encode_request(1, 1, None, b"bad"))
+            assert await ended(reader) == b""
+            reader, writer = await it.dial()
+            writer.write(FRAME)
+            assert await asyncio.wait_for(reader.readexactly(len(FRAME)), DEADLINE) == FRAME
+
+    run(main())
+
+
+# ---- writes ----
+
+
+def test_writes_of_one_turn_leave_as_one_write(run: Any) -> None:
+    """Two effects and what a feed adds: the connection's transport is written to once."""
+
+    async def main() -> None:
+        node = Node()
+        node.on["Frames"] = lambda e: [
+            Write(e.conn, b"1"),
+            Write(e.conn, [b"2", memoryview(b"3")]),
+            Feed("more"),
+        ]
+        node.on["str"] = lambda e: [Write(node.of(Frames)[0].conn, b"4")]
+        async with Running(node) as it:
+            reader, writer = await it.dial()
+            await node.until(lambda: bool(node.of(Opened)))
+            connection = it.driver.connections[node.of(Opened)[0].conn]
+            written: list[bytes] = []
+            real = connection._transport
+
+            class Spy:
+                def __getattr__(self, name: str) -> Any:
+                    return getattr(real, name)
+
+                def write(self, data: bytes) -> None:
+                    written.append(bytes(data))
+                    real.write(data)
+
+            connection._transport = Spy()  # type: ignore[assignment]
+            writer.write(FRAME)
+            assert await asyncio.wait_for(reader.readexactly(4), DEADLINE) == b"1234"
+            assert written == [b"1234"]
+
+    run(main())
+
+
+def test_a_write_in_many_large_parts_arrives_in_order(run: Any) -> None:
+    async def main() -> None:
+        parts = [memoryview(bytes([n]) * 70_000) for n in range(20)]
+        node = Node(Frames=lambda e: [Write(e.conn, b"head"), Write(e.conn, parts), Write(e.conn, b"tail")])
+        async with Running(node) as it:
+            reader, writer = await it.dial()
+            writer.write(FRAME)
+            wanted = b"head" + b"".join(parts) + b"tail"
+            assert await asyncio.wait_for(reader.readexactly(len(wanted)), DEADLINE) == wanted
+
+    run(main())
+
+
+def test_a_close_comes_after_what_was_written(run: Any) -> None:
+    async def main() -> None:
+        big = bytes(3_000_000)
+        node = Node(Frames=lambda e: [Write(e.conn, big), Close(e.conn, "done"), Write(e.conn, b"never")])
+        async with Running(node) as it:
+            reader, writer = await it.dial()
+            writer.write(FRAME)
+            assert len(await ended(reader)) == len(big)
+            await node.until(lambda: bool(node.of(Closed)))
+            assert node.of(Closed)[0].reason == "done"
+            assert not it.driver.connections
+
+    run(main())
+
+
+def test_a_peer_that_does_not_take_its_answers_is_not_read_from(run: Any) -> None:
+    async def main() -> None:
+        answer = bytes(200_000)
+        node = Node(Frames=lambda e: [Write(e.conn, answer)] * (len(e.data) // len(FRAME)))
+        limits = Limits(pause_reading_above=100_000, idle_ms=60_000)
+        async with Running(node, limits) as it:
+            sock = socket.create_connection(("127.0.0.1", it.driver.ports["main"]))
+            sock.setblocking(False)
+            loop = asyncio.get_running_loop()
+            asked = 0
+            # Ask, one read at a time, until the node's end stops taking requests in.
+            await node.until(lambda: bool(node.of(Opened)))
+            connection = it.driver.connections[node.of(Opened)[0].conn]
+            while not connection._paused:
+                await loop.sock_sendall(sock, FRAME)
+                asked += 1
+                heard = asked
+                await node.until(
+                    lambda heard=heard: sum(len(e.data) for e in node.of(Frames)) >= heard * len(FRAME)
+                )
+            assert not connection._transport.is_reading()
+            await loop.sock_sendall(sock, FRAME)
+            asked += 1
+            # The peer reads: everything that it asked for comes.
+            left = asked * len(answer)
+            while left:
+                left -= len(await asyncio.wait_for(loop.sock_recv(sock, 1 << 20), DEADLINE))
+            assert sum(len(e.data) for e in node.of(Frames)) == asked * len(FRAME)
+            sock.close()
+
+    run(main())
+
+
+def test_a_write_buffer_beyond_its_limit_closes_the_connection(run: Any) -> None:
+    async def main() -> None:
+        node = Node(Frames=lambda e: [Write(e.conn, bytes(30_000_000))])
+        async with Running(node, Limits(write_buffer=1_000_000)) as it:
+            _, writer = await it.dial()
+            writer.write(FRAME)
+            await writer.drain()
+            writer.transport.pause_reading()
+            await node.until(lambda: len(node.of(Frames)) == 1)
+            it.driver.post("again")
+            node.on["str"] = lambda e: [Write(node.of(Opened)[0].conn, b"x")]
+            await node.until(lambda: bool(node.of(Closed)))
+            assert "doesn't read" in node.of(Closed)[0].reason
+
+    run(main())
+
+
+# ---- bounds in time and number ----
+
+
+def test_an_idle_connection_is_closed(run: Any) -> None:
+    async def main() -> None:
+        node = Node()
+        async with Running(node, Limits(idle_ms=50, sweep_ms=10)) as it:
+            reader, _ = await it.dial()
+            assert await ended(reader) == b""
+            await node.until(lambda: bool(node.of(Closed)))
+            assert node.of(Closed)[0].reason == "idle for 50 ms"
+
+    run(main())
+
+
+def test_a_frame_that_never_ends_is_given_up(run: Any) -> None:
+    async def main() -> None:
+        node = Node(Frames=echo)
+        async with Running(node, Limits(partial_frame_ms=60, sweep_ms=10)) as it:
+            reader, writer = await it.dial()
+            writer.write(FRAME + FRAME[:20])
+            assert await ended(reader) == FRAME
+            await node.until(lambda: bool(node.of(Closed)))
+            assert "not whole" in node.of(Closed)[0].reason
+            assert it.driver.partial_bytes == 0
+
+    run(main())
+
+
+def test_unfinished_frames_have_a_bound_in_memory(run: Any) -> None:
+    async def main() -> None:
+        node = Node()
+        async with Running(node, Limits(partial_bytes=200_000)) as it:
+            reader, writer = await it.dial()
+            writer.write((1_000_000).to_bytes(4, "big") + bytes(300_000))
+            assert await ended(reader) == b""
+            await node.until(lambda: bool(node.of(Closed)))
+            assert it.driver.partial_bytes == 0
+
+    run(main())
+
+
+def test_connections_have_a_bound(run: Any) -> None:
+    async def main() -> None:
+        node = Node(Frames=echo)
+        async with Running(node, Limits(connections=2)) as it:
+            first = await it.dial()
+            await it.dial()
+            await node.until(lambda: len(node.of(Opened)) == 2)
+            third, _ = await it.dial()
+            assert await ended(third) == b""
+            assert len(node.of(Opened)) == 2
+            first[1].close()
+            await node.until(lambda: len(node.of(Closed)) == 1)
+            reader, writer = await it.dial()
+            writer.write(FRAME)
+            assert await asyncio.wait_for(reader.readexactly(len(FRAME)), DEADLINE) == FRAME
+
+    run(main())
+
+
+# ---- dialling ----
+
+
+def test_a_dialled_connection(run: Any) -> None:
+    async def main() -> None:
+        there = Node(Frames=echo)
+        async with Running(there) as it:
+            address = f"127.0.0.1:{it.driver.ports['main']}"
+            here = Node(Start=lambda e: [Connect(address)], Opened=lambda e: [Write(e.conn, FRAME)])
+            async with Running(here):
+                await here.until(lambda: bool(here.of(Frames)))
+                assert here.of(Opened)[0].dialled == address
+                assert here.of(Frames)[0].data == FRAME
+            await there.until(lambda: bool(there.of(Closed)))
+
+    run(main())
+
+
+def test_a_dial_that_fails(run: Any) -> None:
+    async def main() -> None:
+        with bind("127.0.0.1", 0) as nobody:
+            address = f"127.0.0.1:{nobody.getsockname()[1]}"
+            node = Node(Start=lambda e: [Connect(address), Connect("127.0.0.1:nonsense")])
+            async with Running(node):
+                await node.until(lambda: len(node.of(ConnectFailed)) == 2)
+                assert {event.address for event in node.of(ConnectFailed)} == {address, "127.0.0.1:nonsense"}
+
+    run(main())
+
+
+# ---- durability ----
+
+
+def test_then_is_carried_out_after_the_sync(run: Any) -> None:
+    async def main() -> None:
+        file = MemoryFile()
+        file.gate = threading.Event()
+        node = Node(
+            Frames=lambda e: [
+                Flush([file], then=[Write(e.conn, b"durable"), Feed("flushed")]),
+                Write(e.conn, b"at once, "),
+            ]
+        )
+        async with Running(node) as it:
+            reader, writer = await it.dial()
+            writer.write(FRAME)
+            assert await asyncio.wait_for(reader.readexactly(9), DEADLINE) == b"at once, "
+            assert file.syncs == 0 and "flushed" not in node.events
+            file.gate.set()
+            assert await asyncio.wait_for(reader.readexactly(7), DEADLINE) == b"durable"
+            assert file.syncs == 1 and node.events[-1] == "flushed"
+
+    run(main())
+
+
+def test_flushes_that_wait_share_one_sync(run: Any) -> None:
+    async def main() -> None:
+        file, other = MemoryFile("a"), MemoryFile("b")
+        file.gate = threading.Event()
+        node = Node(int=lambda n: [Flush([file] if n % 3 else [other, file], then=[Feed(str(n))])])
+        async with Running(node) as it:
+            it.driver.take(1)
+            assert await asyncio.to_thread(file.entered.wait, DEADLINE)
+            for n in range(2, 50):
+                it.driver.take(n)
+            file.gate.set()
+            await node.until(lambda: "49" in node.events)
+            assert [e for e in node.events if isinstance(e, str)] == [str(n) for n in range(1, 50)]
+            assert (file.syncs, other.syncs) == (2, 1)
+
+    run(main())
+
+
+def test_states_and_flushes_become_durable_in_order(run: Any) -> None:
+    async def main() -> None:
+        disk, file = MemoryDisk(), MemoryFile()
+        file.sync = lambda: disk.calls.append(("sync", "log"))  # type: ignore[method-assign]
+        node = Node(
+            Start=lambda e: [
+                SaveState("config/a.json", b"1", then=[Feed("one")]),
+                Flush([file], then=[Feed("two")]),
+                SaveState("b.json", b"2", then=[Feed("three")]),
+            ]
+        )
+        async with Running(node, disk=disk):
+            await node.until(lambda: "three" in node.events)
+        assert [e for e in node.events if isinstance(e, str)] == ["one", "two", "three"]
+        assert disk.calls == [
+            ("write", "config/a.json.tmp", "1"),
+            ("sync_file", "config/a.json.tmp"),
+            ("rename", "config/a.json.tmp", "config/a.json"),
+            ("sync_dir", "config"),
+            ("sync", "log"),
+            ("write", "b.json.tmp", "2"),
+            ("sync_file", "b.json.tmp"),
+            ("rename", "b.json.tmp", "b.json"),
+            ("sync_dir", ""),
+        ]
+
+    run(main())
+
+
+def test_a_failed_sync_is_told_and_never_tried_again(run: Any) -> None:
+    async def main() -> None:
+        file = MemoryFile()
+        file.broken = True
+        node = Node(int=lambda n: [Flush([file], then=[Feed("never")])])
+        async with Running(node) as it:
+            it.driver.take(1)
+            await node.until(lambda: len(node.of(DiskFailed)) == 1)
+            assert "no more" in node.of(DiskFailed)[0].reason
+            file.broken = False
+            it.driver.take(2)
+            await node.until(lambda: len(node.of(DiskFailed)) == 2)
+            assert file.syncs == 1 and "never" not in node.events
+
+    run(main())
+
+
+def test_a_state_that_could_not_be_saved_may_be_saved_later(run: Any) -> None:
+    async def main() -> None:
+        disk = MemoryDisk()
+        disk.full = True
+        node = Node(int=lambda n: [SaveState("x", b"1", then=[Feed("saved")])])
+        async with Running(node, disk=disk) as it:
+            it.driver.take(1)
+            await node.until(lambda: bool(node.of(DiskFailed)))
+            assert node.of(DiskFailed)[0].path == "x"
+            disk.full = False
+            it.driver.take(2)
+            await node.until(lambda: "saved" in node.events)
+
+    run(main())
+
+
+# ---- time, start, stop, failure ----
+
+
+def test_a_tick_comes_when_the_deadline_is_reached(run: Any) -> None:
+    async def main() -> None:
+        node = Node()
+
+        def start(event: Any) -> list[Effect]:
+            node.deadline = node.times[0] + 30
+            return []
+
+        def tick(event: Any) -> list[Effect]:
+            node.deadline = None
+            return []
+
+        node.on.update(Start=start, Tick=tick)
+        async with Running(node) as it:
+            await node.until(lambda: bool(node.of(Tick)))
+            ticked = node.times[node.events.index(node.of(Tick)[0])]
+            assert ticked >= node.times[0] + 30
+            node.deadline = ticked + 60_000
+            it.driver.take("later")
+            node.deadline = ticked + 40
+            it.driver.take("sooner")
+            await node.until(lambda: len(node.of(Tick)) == 2)
+            assert node.times[-1] >= ticked + 40
+
+    run(main())
+
+
+def test_start_is_first_and_shutdown_waits_for_the_disk(run: Any) -> None:
+    async def main() -> None:
+        file = MemoryFile()
+        node = Node(Shutdown=lambda e: [Flush([file], then=[Write(1, b"bye"), Stop("")])])
+        it = Running(node)
+        await it.driver.start()
+        reader, _ = await it.dial()
+        await node.until(lambda: bool(node.of(Opened)))
+        assert await asyncio.wait_for(it.driver.stop(), DEADLINE) == ""
+        assert isinstance(node.events[0], Start) and file.syncs == 1
+        assert await ended(reader) == b"bye"
+        with pytest.raises(OSError):
+            await it.dial()
+
+    run(main())
+
+
+def test_a_broken_invariant_ends_the_node_before_anything_leaves(
+    run: Any, caplog: pytest.LogCaptureFixture
+) -> None:
+    def broken(event: Any) -> list[Effect]:
+        raise AssertionError("the sum is wrong")
+
+    async def main() -> None:
+        node = Node(Frames=lambda e: [Write(e.conn, b"x"), Feed("next")], str=broken)
+        it = Running(node)
+        await it.driver.start()
+        reader, writer = await it.dial()
+        writer.write(FRAME)
+        assert "the sum is wrong" in await asyncio.wait_for(it.driver.stopped, DEADLINE)
+        assert await ended(reader) == b""
+        assert "the sum is wrong" in await it.driver.stop()
+        writer.close()
+
+    with caplog.at_level(logging.CRITICAL):
+        run(main())
+    assert "Traceback" in caplog.text and "broken" in caplog.text
+
+
+def test_a_node_that_refuses_to_start_says_why(run: Any, caplog: pytest.LogCaptureFixture) -> None:
+    def locked(event: Any) -> list[Effect]:
+        raise StoreLocked("another process holds it")
+
+    async def main() -> None:
+        it = Running(Node(Start=locked))
+        await it.driver.start()
+        assert it.driver.stopped.result() == "another process holds it"
+        await it.driver.stop()
+
+    run(main())
+    assert "Traceback" not in caplog.text
+
+
+def test_a_stop_with_a_reason_is_a_failure(run: Any) -> None:
+    async def main() -> None:
+        node = Node(str=lambda e: [Stop("the disk failed")])
+        it = Running(node)
+        await it.driver.start()
+        it.driver.post("go")
+        assert await asyncio.wait_for(it.driver.stopped, DEADLINE) == "the disk failed"
+        assert await it.driver.stop() == "the disk failed"
+
+    run(main())
+
+
+def test_a_shutdown_that_never_ends_is_cut_off(run: Any) -> None:
+    async def main() -> None:
+        it = Running(Node(Shutdown=lambda e: []), Limits(shutdown_ms=20))
+        await it.driver.start()
+        assert "no end of the shutdown" in await it.driver.stop()
+
+    run(main())
+
+
+def test_an_address_in_use_is_a_configuration_error(run: Any) -> None:
+    async def main() -> None:
+        with socket.create_server(("127.0.0.1", 0)) as taken:
+            port = taken.getsockname()[1]
+            driver = Driver(Node(), MemoryDisk(), {"main": Listener(port=port)})  # type: ignore[arg-type]
+            with pytest.raises(ConfigError, match=f"can't listen on 127.0.0.1:{port}"):
+                await driver.start()
+
+    run(main())
+
+
+def test_notes_are_logged_on_one_line(run: Any, caplog: pytest.LogCaptureFixture) -> None:
+    async def main() -> None:
+        async with Running(Node(Start=lambda e: [Note("warning", "100 % of\nwhat a peer said")])):
+            pass
+
+    run(main())
+    assert "100 % of\\x0awhat a peer said" in caplog.text
