@@ -39,7 +39,7 @@ class File(Protocol):
         """The bytes as they are now (shorter at the end of the file); read-only; not to be kept for long."""
 
     def sync(self) -> None:
-        """Make everything written so far durable. Called on the driver's I/O thread. OSError when it fails."""
+        """Make everything written so far durable. Runs on the driver's I/O thread; OSError when it fails."""
 
     def close(self) -> None:
         """Let the file go; views that are still held stay valid."""
@@ -49,9 +49,10 @@ class Disk(Protocol):
     """One folder of the machine, with everything below it. Missing paths raise FileNotFoundError, a full
     disk OSError(ENOSPC), others OSError."""
 
-    def open(self, path: str, size: int | None = None) -> File:
+    def open(self, path: str, size: int | None = None, *, sparse: bool = False) -> File:
         """Open a file. With `size` the file is created (and its folders) at exactly that size, with
-        blocks allocated, when it is missing. The size of an existing file is never changed."""
+        blocks allocated, when it is missing; `sparse` leaves the blocks to the writes, which may then
+        raise ENOSPC. The size of an existing file is never changed."""
 
     def list(self, folder: str) -> list[str]:
         """Names in a folder, sorted; empty when there is no such folder. Folders end in `/`."""

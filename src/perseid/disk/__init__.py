@@ -1,0 +1,1 @@
+"""The disk: the port that the store sees, and the real thing behind it."""

@@ -1,0 +1,238 @@
+"""The real disk: a folder of this machine. The only code that touches os and mmap.
+
+Files are mapped: a write is a copy into the page cache, a view is a window on it. A mapped page without
+a block behind it would end the process (SIGBUS) when the disk is full, so blocks are allocated before
+they are written: at creation, or piece by piece where a file is sparse (an index file, or one that Java
+wrote); either way a full disk is an OSError.
+"""
+
+from __future__ import annotations
+
+import errno
+import fcntl
+import mmap
+import os
+import shutil
+import stat
+from pathlib import PurePosixPath
+
+from perseid.base.errors import LocalProtocolError, StoreLocked
+from perseid.base.machine import Buffer
+from perseid.disk.port import Usage
+
+PIECE_BYTES = 1 << 20
+"""Sparse files get their blocks in pieces of this size."""
+
+_held_locks: set[tuple[int, int]] = set()
+"""(device, inode) of lock files held by this process: the kernel's locks don't exclude their own process."""
+
+
+class _Descriptor:
+    """A file descriptor that closes when its last user lets it go, so never under a running sync."""
+
+    __slots__ = ("number",)
+
+    def __init__(self, number: int) -> None:
+        self.number = number
+
+    def __del__(self) -> None:
+        os.close(self.number)
+
+
+class RealFile:
+    """One mapped file of a fixed size."""
+
+    __slots__ = ("_descriptor", "_map", "_missing", "_view", "path", "size")
+
+    def __init__(self, path: str, descriptor: _Descriptor, size: int, *, allocated: bool) -> None:
+        self.path = path
+        self.size = size
+        self._descriptor: _Descriptor | None = descriptor
+        self._map = memoryview(mmap.mmap(descriptor.number, size))
+        self._view = self._map.toreadonly()
+        pieces = -(-size // PIECE_BYTES)
+        self._missing: bytearray | None = None if allocated else bytearray(b"\1" * pieces)
+
+    def write(self, offset: int, data: Buffer) -> None:
+        end = offset + len(data)
+        if offset < 0 or end > self.size:
+            raise LocalProtocolError(f"{self.path}: write of [{offset}, {end}) beyond {self.size} bytes")
+        if self._missing is not None:
+            self._allocate(self._missing, offset, end)
+        self._map[offset:end] = data
+
+    def _allocate(self, missing: bytearray, offset: int, end: int) -> None:
+        for piece in range(offset // PIECE_BYTES, -(-end // PIECE_BYTES)):
+            if missing[piece]:
+                assert self._descriptor is not None, f"{self.path}: write after close"
+                start = piece * PIECE_BYTES
+                _allocate(self._descriptor.number, start, min(PIECE_BYTES, self.size - start))
+                missing[piece] = 0
+
+    def view(self, offset: int, length: int) -> memoryview:
+        return self._view[offset : offset + length]
+
+    def sync(self) -> None:
+        descriptor = self._descriptor
+        if descriptor is not None:
+            os.fdatasync(descriptor.number)
+
+    def close(self) -> None:
+        self._descriptor = None
+        self._map = memoryview(b"")
+        self._view = memoryview(b"")
+        self.size = 0
+
+
+class RealDisk:
+    """The folder `root` and everything below it."""
+
+    def __init__(self, root: str) -> None:
+        self.root = os.path.abspath(os.path.expanduser(root))
+        self._locks: dict[str, tuple[int, tuple[int, int]]] = {}
+        os.makedirs(self.root, exist_ok=True)
+
+    def _at(self, path: str) -> str:
+        parts = PurePosixPath(path).parts
+        if ".." in parts or path.startswith("/"):
+            raise LocalProtocolError(f"{path!r} leaves the folder {self.root}")
+        return os.path.join(self.root, *parts)
+
+    # ---- mapped files ----
+
+    def open(self, path: str, size: int | None = None, *, sparse: bool = False) -> RealFile:
+        full = self._at(path)
+        try:
+            descriptor = _Descriptor(os.open(full, os.O_RDWR | os.O_CLOEXEC))
+        except FileNotFoundError:
+            if size is None:
+                raise
+            return self._create(path, full, size, sparse)
+        status = os.fstat(descriptor.number)
+        if status.st_size == 0:
+            raise OSError(errno.EINVAL, "the file is empty", full)
+        return RealFile(path, descriptor, status.st_size, allocated=status.st_blocks * 512 >= status.st_size)
+
+    def _create(self, path: str, full: str, size: int, sparse: bool) -> RealFile:
+        os.makedirs(os.path.dirname(full), exist_ok=True)
+        descriptor = _Descriptor(os.open(full, os.O_RDWR | os.O_CREAT | os.O_EXCL | os.O_CLOEXEC, 0o644))
+        try:
+            os.ftruncate(descriptor.number, size)  # first: after a crash the file is empty or whole
+            if not sparse:
+                _allocate(descriptor.number, 0, size)
+            return RealFile(path, descriptor, size, allocated=not sparse)
+        except OSError:
+            os.unlink(full)
+            raise
+
+    # ---- names ----
+
+    def list(self, folder: str) -> list[str]:
+        try:
+            with os.scandir(self._at(folder)) as entries:
+                return sorted(e.name + "/" if e.is_dir() else e.name for e in entries)
+        except (FileNotFoundError, NotADirectoryError):
+            return []
+
+    def size(self, path: str) -> int | None:
+        try:
+            status = os.stat(self._at(path))
+        except (FileNotFoundError, NotADirectoryError):
+            return None
+        return status.st_size if stat.S_ISREG(status.st_mode) else None
+
+    def read(self, path: str) -> bytes | None:
+        try:
+            with open(self._at(path), "rb") as file:
+                return file.read()
+        except (FileNotFoundError, NotADirectoryError):
+            return None
+
+    def write(self, path: str, data: bytes) -> None:
+        full = self._at(path)
+        os.makedirs(os.path.dirname(full), exist_ok=True)
+        with open(full, "wb") as file:
+            file.write(data)
+
+    def rename(self, old: str, new: str) -> None:
+        os.replace(self._at(old), self._at(new))
+
+    def remove(self, path: str) -> None:
+        full = self._at(path)
+        try:
+            os.unlink(full)
+        except FileNotFoundError:
+            return
+        except (IsADirectoryError, PermissionError):  # Linux says the one, macOS the other
+            if not os.path.isdir(full):
+                raise
+            shutil.rmtree(full)
+
+    def sync_file(self, path: str) -> None:
+        _sync(self._at(path), os.O_RDWR)
+
+    def sync_dir(self, folder: str) -> None:
+        _sync(self._at(folder), os.O_RDONLY | os.O_DIRECTORY)
+
+    def modified_ms(self, path: str) -> int:
+        return os.stat(self._at(path)).st_mtime_ns // 1_000_000
+
+    def usage(self) -> Usage:
+        status = os.statvfs(self.root)
+        reserved = status.f_bfree - status.f_bavail  # root's share of the free blocks is no room for us
+        return Usage((status.f_blocks - reserved) * status.f_frsize, status.f_bavail * status.f_frsize)
+
+    # ---- locks ----
+
+    def lock(self, path: str) -> None:
+        full = self._at(path)
+        os.makedirs(os.path.dirname(full), exist_ok=True)
+        # The own table comes first, and by name: to close any descriptor of a file drops its lock.
+        if os.path.exists(full) and _identity(os.stat(full)) in _held_locks:
+            raise StoreLocked(f"{full}: this process uses the folder already; choose another")
+        number = os.open(full, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o644)
+        try:
+            fcntl.lockf(number, fcntl.LOCK_EX | fcntl.LOCK_NB, 1, 0)  # the first byte, as the original does
+        except OSError as error:
+            os.close(number)
+            if error.errno not in (errno.EACCES, errno.EAGAIN):
+                raise
+            raise StoreLocked(f"{full}: another process uses the folder; stop it or choose another") from None
+        os.pwrite(number, b"lock", 0)
+        identity = _identity(os.fstat(number))
+        _held_locks.add(identity)
+        self._locks[path] = number, identity
+
+    def unlock(self, path: str) -> None:
+        held = self._locks.pop(path, None)
+        if held is not None:
+            number, identity = held
+            os.close(number)
+            _held_locks.discard(identity)
+
+
+def _identity(status: os.stat_result) -> tuple[int, int]:
+    return status.st_dev, status.st_ino
+
+
+def _allocate(number: int, offset: int, length: int) -> None:
+    """Give a range of a file its blocks, so that no later write can find the disk full."""
+    if hasattr(os, "posix_fallocate"):
+        try:
+            os.posix_fallocate(number, offset, length)
+            return
+        except OSError as error:
+            if error.errno not in (errno.EOPNOTSUPP, errno.EINVAL, errno.ENOSYS):
+                raise
+    for at in range(offset, offset + length, PIECE_BYTES):
+        piece = min(PIECE_BYTES, offset + length - at)
+        current = os.pread(number, piece, at)
+        os.pwrite(number, current.ljust(piece, b"\0"), at)
+
+
+def _sync(full: str, flags: int) -> None:
+    number = os.open(full, flags | os.O_CLOEXEC)
+    try:
+        os.fsync(number)
+    finally:
+        os.close(number)
