@@ -1,0 +1,583 @@
+"""The JSON bodies of requests and responses, and the rows of configuration files.
+
+Sources: remoting.md §6, 7; store.md §9.
+
+`to_json()` gives the text that the Java side writes. `from_json()` takes such a text, fastjson's liberties
+included, or what `fastjson.loads` made of one; unknown members are ignored, null counts as absent.
+RequestRefused(1) when it can't be.
+"""
+
+from __future__ import annotations
+
+import zlib
+from collections.abc import Mapping
+from functools import lru_cache
+from typing import Any, ClassVar, TypeVar
+
+import msgspec
+
+from perseid.base.errors import RequestRefused
+from perseid.base.machine import Buffer
+from perseid.wire import fastjson
+from perseid.wire.fastjson import JsonError
+from perseid.wire.hashing import java_hash
+from perseid.wire.headers.base import SYSTEM_ERROR, Int, Long
+
+B = TypeVar("B", bound="Body")
+
+
+@lru_cache(maxsize=256)
+def _decoder(kind: type[Any]) -> msgspec.json.Decoder[Any]:
+    return msgspec.json.Decoder(kind, strict=False)
+
+
+def _without_nulls(value: Any) -> Any:
+    if isinstance(value, Mapping):
+        return {name: _without_nulls(item) for name, item in value.items() if item is not None}
+    if isinstance(value, list):
+        return [_without_nulls(item) for item in value if item is not None]
+    return value
+
+
+def _refused(kind: type[Any], why: str) -> RequestRefused:
+    return RequestRefused(SYSTEM_ERROR, f"the body is no {kind.__name__}: {why}")
+
+
+def _load(kind: type[Any], source: Buffer | str | Mapping[str, Any]) -> Any:
+    if not isinstance(source, Mapping):
+        try:
+            source = fastjson.loads(source)
+        except JsonError as error:
+            raise _refused(kind, str(error)) from None
+        if not isinstance(source, dict):
+            raise _refused(kind, "it is no JSON object")
+    return source
+
+
+def _convert(value: Any, kind: type[Any]) -> Any:
+    try:
+        return msgspec.convert(_without_nulls(value), kind, strict=False)
+    except (ValueError, RecursionError) as error:
+        raise _refused(kind, str(error)[:300]) from None
+
+
+class Body(msgspec.Struct, rename="camel"):
+    """The base of all body types."""
+
+    @classmethod
+    def from_json(cls: type[B], source: Buffer | str | Mapping[str, Any]) -> B:
+        if not isinstance(source, Mapping):
+            try:
+                quick: B = _decoder(cls).decode(source)
+                return quick
+            except (ValueError, RecursionError):
+                pass
+        slow: B = _convert(_load(cls, source), cls)
+        return slow
+
+    def to_json(self) -> bytes:
+        return fastjson.dumps(self)
+
+
+class MessageQueue(msgspec.Struct, rename="camel", frozen=True, order=True):
+    """Also stands as a key in maps."""
+
+    topic: str
+    broker_name: str
+    queue_id: Int
+
+    @classmethod
+    def from_json(cls, source: Buffer | str | Mapping[str, Any]) -> MessageQueue:
+        queue: MessageQueue = _convert(_load(cls, source), cls)
+        return queue
+
+    def to_json(self) -> bytes:
+        return fastjson.dumps(self)
+
+
+class _ByQueue(Body):
+    """A body whose `offsetTable` has message queues as keys. `row` is the type of its values."""
+
+    row: ClassVar[Any]
+
+    @classmethod
+    def from_json(cls: type[B], source: Buffer | str | Mapping[str, Any]) -> B:
+        members = dict(_load(cls, source))
+        table = by_queue(members.pop("offsetTable", None), cls.row, cls)  # type: ignore[attr-defined]
+        body: B = _convert(members, cls)
+        body.offset_table = table  # type: ignore[attr-defined]
+        return body
+
+
+def by_queue(table: Any, row: Any, kind: type[Any]) -> dict[MessageQueue, Any]:
+    """A map that has message queues as keys, out of one that `fastjson.loads` made."""
+    if table is None:
+        return {}
+    if not isinstance(table, Mapping):
+        raise _refused(kind, "the table is no JSON object")
+    rows = [(key, value) for key, value in table.items() if value is not None]
+    return {MessageQueue.from_json(key): _convert(value, row) for key, value in rows}
+
+
+# ---- topics and groups ----
+
+
+class DataVersion(Body):
+    """Of a table: equal versions mean equal tables."""
+
+    state_version: Long = 0
+    timestamp: Long = 0
+    counter: Long = 0
+
+    def next_version(self, now: int, state_version: int = 0) -> None:
+        """The table changes, at `now` (ms)."""
+        self.timestamp = now
+        self.state_version = state_version
+        self.counter += 1
+
+
+class TopicConfig(Body):
+    topic_name: str = ""
+    read_queue_nums: Int = 16
+    write_queue_nums: Int = 16
+    perm: Int = 6
+    topic_filter_type: str = "SINGLE_TAG"
+    topic_sys_flag: Int = 0
+    order: bool = False
+    attributes: dict[str, str] = msgspec.field(default_factory=dict)
+
+    def to_line(self) -> str:
+        """The form within a compressed registration: it can't tell `order` and `topicSysFlag`."""
+        attributes = str(fastjson.dumps(self.attributes), "utf-8")
+        return (
+            f"{self.topic_name} {self.read_queue_nums} {self.write_queue_nums} {self.perm} "
+            f"{self.topic_filter_type} {attributes}"
+        )
+
+    @classmethod
+    def from_line(cls, line: str) -> TopicConfig:
+        name, *rest = line.split(" ")
+        try:
+            read, write, perm = (int(text) for text in rest[:3])
+            kind = rest[3]
+        except (ValueError, IndexError):
+            raise _refused(cls, f"{line[:200]!r}") from None
+        members = {
+            "topicName": name,
+            "readQueueNums": read,
+            "writeQueueNums": write,
+            "perm": perm,
+            "topicFilterType": kind,
+            "attributes": _load(cls, rest[4]) if len(rest) == 5 and rest[4] else {},
+        }
+        return cls.from_json(members)
+
+
+class TopicConfigSerializeWrapper(Body):
+    """All topics of a broker (code 21, registration). The mappings of static topics are passed on as they are."""
+
+    topic_config_table: dict[str, TopicConfig] = msgspec.field(default_factory=dict)
+    data_version: DataVersion = msgspec.field(default_factory=DataVersion)
+    topic_queue_mapping_info_map: dict[str, Any] = msgspec.field(default_factory=dict)
+    topic_queue_mapping_detail_map: dict[str, Any] = msgspec.field(default_factory=dict)
+    mapping_data_version: DataVersion = msgspec.field(default_factory=DataVersion)
+
+
+class RegisterBrokerBody(Body):
+    """What a broker tells a name server about itself, plain or compressed (remoting.md §7)."""
+
+    topic_config_serialize_wrapper: TopicConfigSerializeWrapper = msgspec.field(
+        default_factory=TopicConfigSerializeWrapper
+    )
+    filter_server_list: list[str] = msgspec.field(default_factory=list)
+
+    def compress(self) -> bytes:
+        """The compressed form: it can't tell `order` and `topicSysFlag` of topics."""
+        wrapper = self.topic_config_serialize_wrapper
+        mappings = wrapper.topic_queue_mapping_info_map.values()
+        parts = [
+            _with_length(wrapper.data_version.to_json()),
+            len(wrapper.topic_config_table).to_bytes(4, "big"),
+            *(_with_length(row.to_line().encode()) for row in wrapper.topic_config_table.values()),
+            _with_length(fastjson.dumps(self.filter_server_list)),
+            len(mappings).to_bytes(4, "big"),
+            *(_with_length(fastjson.dumps(mapping)) for mapping in mappings),
+        ]
+        return zlib.compress(b"".join(parts), 9)
+
+    @classmethod
+    def decode(cls, raw: Buffer) -> RegisterBrokerBody:
+        """From a request's body. The header's `compressed` can't be trusted: the first byte tells the form."""
+        if not len(raw):
+            return cls()
+        if raw[0] != ZLIB_FIRST_BYTE:
+            return cls.from_json(raw)
+        inflate = zlib.decompressobj()
+        try:
+            plain = inflate.decompress(raw, MAX_REGISTER_BODY_BYTES)
+        except zlib.error as error:
+            raise _refused(cls, str(error)) from None
+        if not inflate.eof:
+            raise _refused(cls, f"it is cut off, or has more than {MAX_REGISTER_BODY_BYTES} bytes inflated")
+        return _Parts(plain).register_broker_body()
+
+
+ZLIB_FIRST_BYTE = 0x78
+MAX_REGISTER_BODY_BYTES = 64 * 1024 * 1024
+"""Of a compressed registration when inflated: some hundred thousand topics."""
+
+
+def _with_length(text: bytes) -> bytes:
+    return len(text).to_bytes(4, "big") + text
+
+
+class _Parts:
+    """Reads an inflated registration piece by piece."""
+
+    def __init__(self, raw: bytes) -> None:
+        self._raw = raw
+        self._at = 0
+
+    def register_broker_body(self) -> RegisterBrokerBody:
+        wrapper = TopicConfigSerializeWrapper(data_version=DataVersion.from_json(self._text()))
+        for _ in range(self._int()):
+            row = TopicConfig.from_line(self._text())
+            wrapper.topic_config_table[row.topic_name] = row
+        filters = _load_list(self._text())
+        if self._at < len(self._raw):  # brokers before 5.0 end here
+            for _ in range(self._int()):
+                mapping = _load(RegisterBrokerBody, self._text())
+                wrapper.topic_queue_mapping_info_map[str(mapping.get("topic"))] = mapping
+        return RegisterBrokerBody(wrapper, filters)
+
+    def _int(self) -> int:
+        end = self._at + 4
+        if end > len(self._raw):
+            raise _refused(RegisterBrokerBody, f"it ends at byte {self._at} of {len(self._raw)}")
+        value = int.from_bytes(self._raw[self._at : end], "big")
+        self._at = end
+        return value
+
+    def _text(self) -> str:
+        length = self._int()
+        end = self._at + length
+        if end > len(self._raw):
+            raise _refused(RegisterBrokerBody, f"a part of {length} bytes at byte {self._at} of {len(self._raw)}")
+        text = str(self._raw[self._at : end], "utf-8", "replace")
+        self._at = end
+        return text
+
+
+def _load_list(text: str) -> list[str]:
+    try:
+        filters: list[str] = _convert(fastjson.loads(text), list[str]) if text else []
+    except JsonError as error:
+        raise _refused(RegisterBrokerBody, str(error)) from None
+    return filters
+
+
+class SubscriptionGroupConfig(Body):
+    group_name: str = ""
+    consume_enable: bool = True
+    consume_from_min_enable: bool = True
+    consume_broadcast_enable: bool = True
+    consume_message_orderly: bool = False
+    retry_queue_nums: Int = 1
+    retry_max_times: Int = 16
+    group_retry_policy: dict[str, Any] = msgspec.field(default_factory=lambda: {"type": "CUSTOMIZED"})
+    broker_id: Long = 0
+    which_broker_when_consume_slowly: Long = 1
+    notify_consumer_ids_changed_enable: bool = True
+    group_sys_flag: Int = 0
+    consume_timeout_minute: Int = 15
+    subscription_data_set: list[Any] | None = None
+    attributes: dict[str, str] = msgspec.field(default_factory=dict)
+
+
+class SubscriptionGroupWrapper(Body):
+    """All groups of a broker (code 201)."""
+
+    subscription_group_table: dict[str, SubscriptionGroupConfig] = msgspec.field(default_factory=dict)
+    forbidden_table: dict[str, dict[str, Int]] = msgspec.field(default_factory=dict)
+    data_version: DataVersion = msgspec.field(default_factory=DataVersion)
+
+
+class CreateTopicListRequestBody(Body):
+    topic_config_list: list[TopicConfig] = msgspec.field(default_factory=list)
+
+
+class SubscriptionGroupList(Body):
+    group_config_list: list[SubscriptionGroupConfig] = msgspec.field(default_factory=list)
+
+
+class ConsumerOffsets(Body):
+    """Committed offsets (code 43): `topic@group` → queue id → offset."""
+
+    offset_table: dict[str, dict[Int, Long]] = msgspec.field(default_factory=dict)
+    data_version: DataVersion | None = None
+
+
+class DelayOffsets(Body):
+    """How far each delay level is delivered (code 45)."""
+
+    offset_table: dict[Int, Long] = msgspec.field(default_factory=dict)
+    data_version: DataVersion | None = None
+
+
+# ---- name server ----
+
+
+class QueueData(Body):
+    broker_name: str = ""
+    read_queue_nums: Int = 0
+    write_queue_nums: Int = 0
+    perm: Int = 0
+    topic_sys_flag: Int = 0
+
+
+class BrokerData(Body):
+    """The replicas of one broker name: id (0 is the master) → address."""
+
+    cluster: str | None = None
+    broker_name: str = ""
+    broker_addrs: dict[Long, str] = msgspec.field(default_factory=dict)
+    zone_name: str | None = None
+    enable_acting_master: bool = False
+
+
+class TopicRouteData(Body):
+    """Where a topic's queues are."""
+
+    order_topic_conf: str | None = None
+    queue_datas: list[QueueData] = msgspec.field(default_factory=list)
+    broker_datas: list[BrokerData] = msgspec.field(default_factory=list)
+    filter_server_table: dict[str, list[str]] = msgspec.field(default_factory=dict)
+    topic_queue_mapping_by_broker: dict[str, Any] | None = None
+
+    def to_json(self, *, standard: bool = False) -> bytes:
+        """`standard`: for clients from V4_9_4 on, or that ask for it; else with bare integer keys."""
+        return fastjson.dumps(self, standard=standard)
+
+
+class ClusterInfo(Body):
+    broker_addr_table: dict[str, BrokerData] = msgspec.field(default_factory=dict)
+    cluster_addr_table: dict[str, list[str]] = msgspec.field(default_factory=dict)
+
+
+class BrokerMemberGroup(Body):
+    cluster: str = ""
+    broker_name: str = ""
+    broker_addrs: dict[Long, str] = msgspec.field(default_factory=dict)
+
+
+class GetBrokerMemberGroupResponseBody(Body):
+    broker_member_group: BrokerMemberGroup | None = None
+
+
+class KVTable(Body):
+    table: dict[str, str] = msgspec.field(default_factory=dict)
+
+
+class TopicList(Body):
+    topic_list: list[str] = msgspec.field(default_factory=list)
+    broker_addr: str | None = None
+
+
+class GroupList(Body):
+    group_list: list[str] = msgspec.field(default_factory=list)
+
+
+# ---- clients ----
+
+
+class SubscriptionData(Body):
+    topic: str = ""
+    sub_string: str = ""
+    tags_set: list[str] = msgspec.field(default_factory=list)
+    code_set: list[Int] = msgspec.field(default_factory=list)
+    sub_version: Long = 0
+    expression_type: str = "TAG"
+    class_filter_mode: bool = False
+
+
+class ConsumerData(Body):
+    group_name: str
+    consume_type: str = "CONSUME_PASSIVELY"
+    message_model: str = "CLUSTERING"
+    consume_from_where: str = "CONSUME_FROM_LAST_OFFSET"
+    subscription_data_set: list[SubscriptionData] = msgspec.field(default_factory=list)
+    unit_mode: bool = False
+
+
+class ProducerData(Body):
+    group_name: str
+
+
+class HeartbeatData(Body):
+    client_id: str = msgspec.field(name="clientID")
+    producer_data_set: list[ProducerData] = msgspec.field(default_factory=list)
+    consumer_data_set: list[ConsumerData] = msgspec.field(default_factory=list)
+    heartbeat_fingerprint: Int = 0
+    without_sub: bool = False
+
+    def fingerprint(self) -> int:
+        """What a client puts into `heartbeat_fingerprint`: equal while its groups and subscriptions are equal."""
+        replace = msgspec.structs.replace
+        consumers = [
+            replace(c, subscription_data_set=[replace(s, sub_version=0) for s in c.subscription_data_set])
+            for c in self.consumer_data_set
+        ]
+        bare = replace(
+            self, client_id="", consumer_data_set=consumers, heartbeat_fingerprint=0, without_sub=False
+        )
+        return java_hash(str(bare.to_json(), "utf-8"))
+
+
+class CheckClientRequestBody(Body):
+    client_id: str = ""
+    group: str = ""
+    namespace: str | None = None
+    subscription_data: SubscriptionData | None = None
+
+
+class GetConsumerListByGroupResponseBody(Body):
+    consumer_id_list: list[str] = msgspec.field(default_factory=list)
+
+
+class LockBatchRequestBody(Body):
+    consumer_group: str = ""
+    client_id: str = ""
+    mq_set: list[MessageQueue] = msgspec.field(default_factory=list)
+    only_this_broker: bool = False
+
+
+class UnlockBatchRequestBody(LockBatchRequestBody):
+    pass
+
+
+class LockBatchResponseBody(Body):
+    lock_ok_mq_set: list[MessageQueue] = msgspec.field(default_factory=list, name="lockOKMQSet")
+
+
+class QueryAssignmentRequestBody(Body):
+    topic: str = ""
+    consumer_group: str = ""
+    client_id: str = ""
+    strategy_name: str = "AVG"
+    message_model: str = "CLUSTERING"
+
+
+class MessageQueueAssignment(Body):
+    message_queue: MessageQueue | None = None
+    mode: str = "PULL"
+    attachments: dict[str, str] | None = None
+
+
+class QueryAssignmentResponseBody(Body):
+    message_queue_assignments: list[MessageQueueAssignment] = msgspec.field(default_factory=list)
+
+
+class SetMessageRequestModeRequestBody(Body):
+    topic: str = ""
+    consumer_group: str = ""
+    mode: str = "PULL"
+    pop_share_queue_num: Int = 0
+
+
+class Connection(Body):
+    client_id: str = ""
+    client_addr: str = ""
+    language: str = "OTHER"
+    version: Int = 0
+
+
+class ConsumerConnection(Body):
+    connection_set: list[Connection] = msgspec.field(default_factory=list)
+    subscription_table: dict[str, SubscriptionData] = msgspec.field(default_factory=dict)
+    consume_type: str | None = None
+    message_model: str | None = None
+    consume_from_where: str | None = None
+
+
+class ProducerConnection(Body):
+    connection_set: list[Connection] = msgspec.field(default_factory=list)
+
+
+class ConsumeMessageDirectlyResult(Body):
+    """What a consumer made of one message that it was given by hand (code 309)."""
+
+    order: bool = False
+    auto_commit: bool = True
+    consume_result: str | None = None
+    remark: str | None = None
+    spent_time_mills: Long = 0
+
+
+# ---- offsets and statistics ----
+
+
+class TopicOffset(Body):
+    min_offset: Long = 0
+    max_offset: Long = 0
+    last_update_timestamp: Long = 0
+
+
+class TopicStatsTable(_ByQueue):
+    row: ClassVar[Any] = TopicOffset
+
+    offset_table: dict[Any, TopicOffset] = msgspec.field(default_factory=dict)
+    """By `MessageQueue`."""
+    topic_put_tps: float = 0.0
+
+
+class OffsetWrapper(Body):
+    broker_offset: Long = 0
+    consumer_offset: Long = 0
+    pull_offset: Long = 0
+    last_timestamp: Long = 0
+
+
+class ConsumeStats(_ByQueue):
+    row: ClassVar[Any] = OffsetWrapper
+
+    offset_table: dict[Any, OffsetWrapper] = msgspec.field(default_factory=dict)
+    """By `MessageQueue`."""
+    consume_tps: float = 0.0
+
+
+class ResetOffsetBody(_ByQueue):
+    row: ClassVar[Any] = Long
+
+    offset_table: dict[Any, Long] = msgspec.field(default_factory=dict)
+    """By `MessageQueue`."""
+
+
+class QueueOffset(Body):
+    broker_name: str = ""
+    offset: Long = 0
+    queue_id: Int = 0
+    topic: str = ""
+
+
+class ResetOffsetBodyForC(Body):
+    """The same for C++ clients: a list in place of a map."""
+
+    offset_table: list[QueueOffset] = msgspec.field(default_factory=list)
+
+
+class GetConsumerStatusBody(Body):
+    """The offsets that clients hold: of one client (`message_queue_table`), or by client id."""
+
+    message_queue_table: dict[Any, Long] = msgspec.field(default_factory=dict)
+    consumer_table: dict[str, dict[Any, Long]] = msgspec.field(default_factory=dict)
+
+    @classmethod
+    def from_json(cls, source: Buffer | str | Mapping[str, Any]) -> GetConsumerStatusBody:
+        members = _load(cls, source)
+        clients = members.get("consumerTable") or {}
+        if not isinstance(clients, Mapping):
+            raise _refused(cls, "the consumerTable is no JSON object")
+        return cls(
+            by_queue(members.get("messageQueueTable"), Long, cls),
+            {client: by_queue(table, Long, cls) for client, table in clients.items()},
+        )
