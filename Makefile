@@ -19,13 +19,13 @@ $(READY): pyproject.toml
 setup: $(READY) ## Make .venv with everything; the command is then .venv/bin/perseid
 
 demo: $(READY) ## 336,776 flights through a broker that is killed half-way, into a Spark table
-	$(BIN)/perseid demo --out demo-out
+	$(RUN) -m demo --out demo-out
 
 test: $(READY) ## All tests that need neither JDK, Maven nor Go
 	$(RUN) -m pytest -n 2 --dist loadgroup -m 'not interop' $(ARGS)
 
 check: $(READY) ## Lint, types, layers, tidiness
-	$(BIN)/ruff check src tests bench
+	$(BIN)/ruff check src tests bench demo
 	$(BIN)/mypy
 	$(BIN)/lint-imports --config .importlinter --no-cache
 	$(RUN) -m pytest tests/tidy -p no:randomly
