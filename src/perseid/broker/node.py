@@ -253,7 +253,7 @@ class Broker:
             event.conn, event.peer, event.local, event.listener, event.dialled, born_host
         )
         if event.dialled:
-            self._out.extend(self.caller.opened(event.conn, event.dialled, self.now))
+            self._out.extend(self.caller.handle(event, self.now))
 
     def _on_closed(self, event: Closed) -> None:
         conn = self.connections.pop(event.conn, None)
@@ -261,12 +261,13 @@ class Broker:
             return
         self.holds.connection_closed(event.conn)
         if conn.dialled:
-            self._out.extend(self.caller.closed(event.conn, self.now))
+            self._out.extend(self.caller.handle(event, self.now))
+            self.registration.connection_closed(conn.dialled, self.now)
         self.producers.connection_closed(event.conn)
         self.consumers.connection_closed(self, event.conn)
 
     def _on_connect_failed(self, event: ConnectFailed) -> None:
-        self._out.extend(self.caller.connect_failed(event.address, event.reason, self.now))
+        self._out.extend(self.caller.handle(event, self.now))
 
     # ---- time and durability ----
 
@@ -279,7 +280,7 @@ class Broker:
             self.reply(late.request, late.reply)
         self.delay.tick(now)
         self._out.extend(self.store.tick(now))
-        self._out.extend(self.caller.tick(now))
+        self._out.extend(self.caller.handle(event, now))
         self.registration.tick(now)
         self.saves.tick(now)
         self.stats.tick(now)
