@@ -174,7 +174,7 @@ class TopicConfig(Body):
 
 
 class TopicConfigSerializeWrapper(Body):
-    """All topics of a broker (code 21, registration). The mappings of static topics are passed on as they are."""
+    """All topics of a broker (code 21, registration). Mappings of static topics are passed on as they are."""
 
     topic_config_table: dict[str, TopicConfig] = msgspec.field(default_factory=dict)
     data_version: DataVersion = msgspec.field(default_factory=DataVersion)
@@ -207,7 +207,7 @@ class RegisterBrokerBody(Body):
 
     @classmethod
     def decode(cls, raw: Buffer) -> RegisterBrokerBody:
-        """From a request's body. The header's `compressed` can't be trusted: the first byte tells the form."""
+        """From a request's body. Its first byte tells the form: the header's `compressed` can't be trusted."""
         if not len(raw):
             return cls()
         if raw[0] != ZLIB_FIRST_BYTE:
@@ -262,7 +262,7 @@ class _Parts:
         length = self._int()
         end = self._at + length
         if end > len(self._raw):
-            raise _refused(RegisterBrokerBody, f"a part of {length} bytes at byte {self._at} of {len(self._raw)}")
+            raise _refused(RegisterBrokerBody, f"{length} bytes are announced at byte {self._at}")
         text = str(self._raw[self._at : end], "utf-8", "replace")
         self._at = end
         return text
@@ -421,7 +421,7 @@ class HeartbeatData(Body):
     without_sub: bool = False
 
     def fingerprint(self) -> int:
-        """What a client puts into `heartbeat_fingerprint`: equal while its groups and subscriptions are equal."""
+        """What a client puts into `heartbeat_fingerprint`: equal while its groups and topics are."""
         replace = msgspec.structs.replace
         consumers = [
             replace(c, subscription_data_set=[replace(s, sub_version=0) for s in c.subscription_data_set])

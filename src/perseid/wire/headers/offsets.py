@@ -1,0 +1,62 @@
+"""Offsets of queues and groups (remoting.md §12)."""
+
+from __future__ import annotations
+
+from perseid.wire.headers.base import Header, Int, Long
+
+
+class QueryConsumerOffsetRequest(Header):
+    consumer_group: str
+    topic: str
+    queue_id: Int
+    set_zero_if_not_found: bool | None = None
+
+
+class OffsetResponse(Header):
+    """Of codes 14, 29, 30 and 31."""
+
+    offset: Long
+
+
+class UpdateConsumerOffsetRequest(Header):
+    consumer_group: str
+    topic: str
+    queue_id: Int
+    commit_offset: Long
+
+
+class SearchOffsetByTimestampRequest(Header):
+    topic: str
+    queue_id: Int
+    timestamp: Long
+    boundary_type: str | None = None
+    """LOWER (also when absent) or UPPER, in any case."""
+    lite_topic: str | None = None
+
+
+class GetMaxOffsetRequest(Header):
+    topic: str
+    queue_id: Int
+    committed: bool = False
+
+
+class GetMinOffsetRequest(Header):
+    topic: str
+    queue_id: Int
+
+
+class GetEarliestMsgStoretimeRequest(Header):
+    topic: str
+    queue_id: Int
+
+
+class TimestampResponse(Header):
+    """Of code 32; −1: there is none."""
+
+    timestamp: Long
+
+
+class QueryCorrectionOffsetRequest(Header):
+    filter_groups: str | None = None
+    compare_group: str
+    topic: str

@@ -1,0 +1,125 @@
+"""Sending, replies, transactions (remoting.md §5, 10, 14)."""
+
+from __future__ import annotations
+
+from msgspec import field
+
+from perseid.wire.headers.base import Header, Int, Long, quote
+
+
+class SendMessageRequest(Header):
+    """Long names: codes 10 and 324."""
+
+    producer_group: str
+    topic: str
+    default_topic: str
+    default_topic_queue_nums: Int
+    queue_id: Int
+    sys_flag: Int
+    born_timestamp: Long
+    flag: Int
+    properties: str = ""
+    reconsume_times: Int = 0
+    unit_mode: bool = False
+    batch: bool = False
+    max_reconsume_times: Int | None = None
+    broker_name: str | None = field(default=None, name="bname")
+
+
+class SendMessageRequestV2(SendMessageRequest):
+    """The same fields under short names: codes 310, 320 and 325."""
+
+    producer_group: str = field(name="a")
+    topic: str = field(name="b")
+    default_topic: str = field(name="c")
+    default_topic_queue_nums: Int = field(name="d")
+    queue_id: Int = field(name="e")
+    sys_flag: Int = field(name="f")
+    born_timestamp: Long = field(name="g")
+    flag: Int = field(name="h")
+    properties: str = field(default="", name="i")
+    reconsume_times: Int = field(default=0, name="j")
+    unit_mode: bool = field(default=False, name="k")
+    max_reconsume_times: Int | None = field(default=None, name="l")
+    batch: bool = field(default=False, name="m")
+    broker_name: str | None = field(default=None, name="n")
+
+
+class SendMessageResponse(Header):
+    """Of all kinds of sends. `msg_id` is a list joined by commas after a batch."""
+
+    msg_id: str
+    queue_id: Int
+    queue_offset: Long
+    transaction_id: str | None = None
+    batch_uniq_id: str | None = None
+    recall_handle: str | None = None
+    msg_region: str | None = field(default=None, name="MSG_REGION")
+    trace_on: bool | None = field(default=None, name="TRACE_ON")
+
+    def json_ext(self) -> str:
+        """As `base.json_ext`, but quicker: this is written once for every message."""
+        text = (
+            f'{{"msgId":{quote(self.msg_id)},"queueId":"{self.queue_id}","queueOffset":"{self.queue_offset}"'
+        )
+        if self.transaction_id is not None:
+            text += f',"transactionId":{quote(self.transaction_id)}'
+        if self.batch_uniq_id is not None:
+            text += f',"batchUniqId":{quote(self.batch_uniq_id)}'
+        if self.recall_handle is not None:
+            text += f',"recallHandle":{quote(self.recall_handle)}'
+        if self.msg_region is not None:
+            text += f',"MSG_REGION":{quote(self.msg_region)}'
+        if self.trace_on is not None:
+            text += ',"TRACE_ON":"true"' if self.trace_on else ',"TRACE_ON":"false"'
+        return text + "}"
+
+
+class PushReplyMessageRequest(Header):
+    """A reply on its way to the client that asked: code 326."""
+
+    producer_group: str
+    topic: str
+    default_topic: str
+    default_topic_queue_nums: Int
+    queue_id: Int
+    sys_flag: Int
+    born_timestamp: Long
+    flag: Int
+    properties: str = ""
+    reconsume_times: Int | None = None
+    unit_mode: bool = False
+    born_host: str
+    store_host: str
+    store_timestamp: Long = 0
+
+
+class RecallMessageRequest(Header):
+    producer_group: str | None = None
+    topic: str
+    recall_handle: str
+
+
+class RecallMessageResponse(Header):
+    msg_id: str
+
+
+class EndTransactionRequest(Header):
+    topic: str | None = None
+    producer_group: str
+    tran_state_table_offset: Long
+    commit_log_offset: Long
+    commit_or_rollback: Int
+    from_transaction_check: bool = False
+    msg_id: str
+    transaction_id: str | None = None
+
+
+class CheckTransactionStateRequest(Header):
+    topic: str | None = None
+    tran_state_table_offset: Long
+    commit_log_offset: Long
+    msg_id: str | None = None
+    transaction_id: str | None = None
+    offset_msg_id: str | None = None
+    broker_name: str | None = field(default=None, name="bname")
