@@ -15,9 +15,9 @@ class ResetOffsetRequest(Header):
 
     group: str
     topic: str
+    timestamp: Long
     queue_id: Int = 0
     offset: Long | None = None
-    timestamp: Long
     is_force: bool = False
 
 

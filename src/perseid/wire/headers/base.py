@@ -34,7 +34,7 @@ MAX_NUMBER_CHARS = 40
 _NUMBER = re.compile(r"[+-]?[0-9]+", re.ASCII)
 
 
-class Header(msgspec.Struct, rename="camel", kw_only=True, gc=False):
+class Header(msgspec.Struct, rename="camel", gc=False):
     """The base of all header classes."""
 
     def json_ext(self) -> str:

@@ -57,6 +57,6 @@ class TimestampResponse(Header):
 
 
 class QueryCorrectionOffsetRequest(Header):
-    filter_groups: str | None = None
     compare_group: str
     topic: str
+    filter_groups: str | None = None

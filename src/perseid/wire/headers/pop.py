@@ -32,9 +32,9 @@ class PopMessageResponse(Header):
 
 class PeekMessageRequest(Header):
     topic: str
+    consumer_group: str
     queue_id: Int = 0
     max_msg_nums: Int = 0
-    consumer_group: str
 
 
 class AckMessageRequest(Header):

@@ -24,9 +24,9 @@ class QueryMessageResponse(Header):
 
 
 class ViewMessageByIdRequest(Header):
-    topic: str | None = None
     offset: Long
     """Physical."""
+    topic: str | None = None
 
 
 ViewMessageRequest = ViewMessageByIdRequest

@@ -86,18 +86,18 @@ class PushReplyMessageRequest(Header):
     sys_flag: Int
     born_timestamp: Long
     flag: Int
-    properties: str = ""
-    reconsume_times: Int | None = None
-    unit_mode: bool = False
     born_host: str
     store_host: str
     store_timestamp: Long = 0
+    properties: str = ""
+    reconsume_times: Int | None = None
+    unit_mode: bool = False
 
 
 class RecallMessageRequest(Header):
-    producer_group: str | None = None
     topic: str
     recall_handle: str
+    producer_group: str | None = None
 
 
 class RecallMessageResponse(Header):
@@ -105,20 +105,20 @@ class RecallMessageResponse(Header):
 
 
 class EndTransactionRequest(Header):
-    topic: str | None = None
     producer_group: str
     tran_state_table_offset: Long
     commit_log_offset: Long
     commit_or_rollback: Int
-    from_transaction_check: bool = False
     msg_id: str
+    topic: str | None = None
+    from_transaction_check: bool = False
     transaction_id: str | None = None
 
 
 class CheckTransactionStateRequest(Header):
-    topic: str | None = None
     tran_state_table_offset: Long
     commit_log_offset: Long
+    topic: str | None = None
     msg_id: str | None = None
     transaction_id: str | None = None
     offset_msg_id: str | None = None
