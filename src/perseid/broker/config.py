@@ -6,22 +6,24 @@ follow from its name carries it in its metadata.
 
 from __future__ import annotations
 
-from dataclasses import dataclass, field
+from dataclasses import dataclass
+
+from perseid.base.config import option
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class BrokerConfig:
     """Identity, ports, limits and switches of one broker. Times are milliseconds, sizes bytes."""
 
-    broker_cluster_name: str = "DefaultCluster"
-    broker_name: str = "perseid"
-    broker_id: int = 0
-    broker_ip1: str = field(default="127.0.0.1", metadata={"key": "brokerIP1"})
-    broker_ip2: str = field(default="", metadata={"key": "brokerIP2"})
-    listen_port: int = 10911
-    namesrv_addr: str = ""
-    broker_role: str = "ASYNC_MASTER"
-    broker_permission: int = 6
+    broker_cluster_name: str = option("DefaultCluster", important=True)
+    broker_name: str = option("perseid", important=True)
+    broker_id: int = option(0, low=0, high=0, important=True)
+    broker_ip1: str = option("127.0.0.1", key="brokerIP1", important=True)
+    broker_ip2: str = option("", key="brokerIP2")
+    listen_port: int = option(10911, low=0, high=65_534, important=True)
+    namesrv_addr: str = option("", important=True)
+    broker_role: str = option("ASYNC_MASTER", choices=("ASYNC_MASTER",), important=True)
+    broker_permission: int = option(6, low=0, high=7)
 
     # topics and groups
     default_topic_queue_nums: int = 8
@@ -44,11 +46,6 @@ class BrokerConfig:
     short_polling_time_mills: int = 1000
     lite_pull_message_enable: bool = True
     slave_read_enable: bool = False
-    access_message_in_memory_max_ratio: int = 40
-    max_transfer_bytes_on_message_in_memory: int = 262_144
-    max_transfer_count_on_message_in_memory: int = 32
-    max_transfer_bytes_on_message_in_disk: int = 65_536
-    max_transfer_count_on_message_in_disk: int = 8
     max_msgs_num_batch: int = 64
     default_query_max_num: int = 32
 

@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING
 
 from perseid.base.machine import Millis, Note
 from perseid.broker import messages
-from perseid.store.store import AppendRefused
+from perseid.store.results import AppendRefused
 from perseid.wire import fastjson, record
 from perseid.wire import properties as props
 from perseid.wire.bodies import DataVersion
@@ -35,7 +35,7 @@ class DelayService:
 
     def __init__(self, broker: Broker) -> None:
         self._broker = broker
-        self.version = DataVersion()
+        self.version = DataVersion(counter=0, state_version=0, timestamp=0)
         self.offsets: dict[int, int] = {}
         self.dirty = False
         self._due: dict[int, Millis] = {}

@@ -60,7 +60,8 @@ from perseid.broker.stats import BrokerStats
 from perseid.broker.topics import TopicTable
 from perseid.disk.port import Disk
 from perseid.store.config import StoreConfig
-from perseid.store.store import Flushed, MessageStore
+from perseid.store.results import Flushed, StoreEvent
+from perseid.store.store import MessageStore
 from perseid.wire import command as wire
 from perseid.wire.codes import ResponseCode
 from perseid.wire.host import NOWHERE, host_from
@@ -69,7 +70,6 @@ from perseid.wire.properties import encode as encode_properties
 from perseid.wire.rpc import Caller
 
 HOUSEKEEPING_MS = 10_000
-DEFAULT_MEMORY_BYTES = 8 << 30
 
 
 class _Ended:
@@ -77,7 +77,7 @@ class _Ended:
 
 
 class Broker:
-    """A broker on a disk. `memory_bytes` is the machine's memory: it decides what counts as in memory."""
+    """A broker on a disk. `properties` gives its configuration under the original's names (code 26)."""
 
     def __init__(
         self,
@@ -86,13 +86,11 @@ class Broker:
         disk: Disk,
         random: Random,
         *,
-        memory_bytes: int = DEFAULT_MEMORY_BYTES,
         properties: Callable[[], dict[str, str]] | None = None,
     ) -> None:
         self.config = config
         self.disk = disk
         self.random = random
-        self.memory_bytes = memory_bytes
         self.now: Millis = 0
         self.store_host = host_from(config.address)
         self.store = MessageStore(disk, store_config, self.store_host)
@@ -142,9 +140,12 @@ class Broker:
         if self._state == "ended":
             return out
         handler = self._events.get(type(event))
-        if handler is None:
+        if handler is not None:
+            handler(event)
+        elif isinstance(event, StoreEvent):
+            out.extend(self.store.handle(event, now))
+        else:
             raise AssertionError(f"no event of a broker: {event!r}")
-        handler(event)
         if self._state != "ended":
             self._settle()
         return out

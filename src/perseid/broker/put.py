@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING
 from perseid.base.errors import RequestRefused
 from perseid.broker import messages
 from perseid.broker.request import Reply, Request
-from perseid.store.store import Appended, AppendRefused, PutStatus
+from perseid.store.results import Appended, AppendRefused, PutStatus
 from perseid.wire import properties as props
 from perseid.wire.codes import ResponseCode
 from perseid.wire.record import Message

@@ -10,7 +10,7 @@ from perseid.broker import filter as subscription_filter
 from perseid.broker.handlers.send import FAQ
 from perseid.broker.request import Reply, Request
 from perseid.broker.system_topics import PERM_READ
-from perseid.store.store import ReadStatus
+from perseid.store.results import ReadStatus
 from perseid.wire.bodies import SubscriptionGroupConfig, TopicConfig
 from perseid.wire.codes import RequestCode, ResponseCode
 from perseid.wire.headers.pull import PullMessageRequest, PullMessageResponse
@@ -23,7 +23,9 @@ SUSPEND = 2
 SUBSCRIPTION = 4
 
 MAX_MESSAGES = 1024
-"""Of one answer, whatever a client asks for."""
+"""Of one answer, whatever a client asks for; the store's own limits are lower."""
+MAX_BYTES = 8 * 1024 * 1024
+"""Of one answer to a client that names no limit."""
 
 _CODES = {
     ReadStatus.FOUND: ResponseCode.SUCCESS,
@@ -59,8 +61,9 @@ def pull_message(broker: Broker, request: Request) -> Reply | None:
             ResponseCode.PULL_OFFSET_MOVED, _answer(broker, header, group, topic, pending), remark="OFFSET_RESET"
         )
     offset = header.queue_offset
-    count, size = _limits(broker, header, offset)
-    found = broker.store.read(header.topic, header.queue_id, offset, count, size, wanted)
+    most = max(1, min(header.max_msg_nums, MAX_MESSAGES))
+    size = header.max_msg_bytes if header.max_msg_bytes and header.max_msg_bytes > 0 else MAX_BYTES
+    found = broker.store.read(header.topic, header.queue_id, offset, most, size, wanted)
     code = _CODES[found.status]
     if found.status in _EMPTY_QUEUE and offset == 0:
         code = ResponseCode.PULL_NOT_FOUND
@@ -132,20 +135,6 @@ def _wanted(broker: Broker, header: PullMessageRequest) -> Callable[[int], bool]
             ResponseCode.SYSTEM_ERROR, f"The broker does not support consumer to filter message by {kind}"
         )
     return subscription_filter.wanted(expression)
-
-
-def _limits(broker: Broker, header: PullMessageRequest, offset: int) -> tuple[int, int]:
-    """How many messages and bytes one answer may carry: fewer when they may have to come from the disk."""
-    config, store = broker.config, broker.store
-    count, size = config.max_transfer_count_on_message_in_memory, config.max_transfer_bytes_on_message_in_memory
-    in_memory = broker.memory_bytes * config.access_message_in_memory_max_ratio // 100
-    if store.end - store.start > in_memory:
-        unit = store.unit(header.topic, header.queue_id, offset)
-        if unit is not None and store.end - unit.physical_offset > in_memory:
-            count, size = config.max_transfer_count_on_message_in_disk, config.max_transfer_bytes_on_message_in_disk
-    if header.max_msg_bytes is not None and header.max_msg_bytes > 0:
-        size = min(size, header.max_msg_bytes)
-    return max(1, min(count, header.max_msg_nums, MAX_MESSAGES)), size
 
 
 def _hold(

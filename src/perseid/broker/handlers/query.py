@@ -24,14 +24,14 @@ def query_message(broker: Broker, request: Request) -> Reply:
     most = min(most, broker.config.max_msgs_num_batch)
     found = broker.store.query(header.topic, header.key, most, header.begin_timestamp, header.end_timestamp)
     answer = QueryMessageResponse(
-        index_last_update_timestamp=found.last_update_timestamp,
-        index_last_update_phyoffset=found.last_update_offset,
+        index_last_update_timestamp=found.index_timestamp,
+        index_last_update_phyoffset=found.index_physical_offset,
     )
-    if not found.buffers:
+    if not found.records:
         return Reply(
             ResponseCode.QUERY_NOT_FOUND, answer, remark="can not find message, maybe time range not correct"
         )
-    return Reply(header=answer, buffers=found.buffers)
+    return Reply(header=answer, buffers=found.records)
 
 
 def view_message(broker: Broker, request: Request) -> Reply:

@@ -9,7 +9,7 @@ from perseid.broker import put
 from perseid.broker.request import Reply, Request
 from perseid.broker.system_topics import DLQ_PREFIX, NOT_SENDABLE, RETRY_PREFIX, dlq_topic
 from perseid.broker.topics import topic_name_fault
-from perseid.store.store import AppendRefused
+from perseid.store.results import AppendRefused
 from perseid.wire import batch, ids
 from perseid.wire import properties as props
 from perseid.wire.bodies import TopicConfig

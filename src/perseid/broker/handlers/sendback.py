@@ -9,7 +9,7 @@ from perseid.broker import messages, put
 from perseid.broker.handlers.send import FAQ
 from perseid.broker.request import Reply, Request
 from perseid.broker.system_topics import PERM_WRITE, dlq_topic, retry_topic
-from perseid.store.store import AppendRefused
+from perseid.store.results import AppendRefused
 from perseid.wire import properties as props
 from perseid.wire import record
 from perseid.wire.codes import ResponseCode
