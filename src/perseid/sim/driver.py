@@ -1,0 +1,410 @@
+"""Runs one node on the simulated network and disk: the duties of `base/machine.py`, in virtual time.
+
+A node *lives* from `start` until it stops by itself (`Stop`), is killed (`crash`) or its machine loses power
+(`cut_power`). One job of the disk runs at a time, in the order in which jobs were asked for; what stands in
+`then` is carried out when its job is durable, and never when the node died before. A killed node's effects
+are cut off where they stand: a call of the disk that raises `CrashPoint` leaves half a `handle` behind.
+"""
+
+from __future__ import annotations
+
+import errno
+from collections import deque
+from collections.abc import Callable, Iterable
+from dataclasses import dataclass
+from random import Random
+from typing import Any
+
+from perseid.base.errors import ConfigError, RemoteProtocolError, StoreError
+from perseid.base.machine import (
+    Close,
+    Closed,
+    Connect,
+    ConnectFailed,
+    DiskFailed,
+    Effect,
+    Event,
+    Feed,
+    Flush,
+    Frames,
+    Machine,
+    Millis,
+    Note,
+    Opened,
+    SaveState,
+    Shutdown,
+    Start,
+    Stop,
+    Tick,
+    Write,
+)
+from perseid.sim.disk import CrashPoint, SimDisk, SimFile
+from perseid.sim.net import End, Network
+from perseid.sim.scheduler import US_PER_MS, US_PER_S, Scheduler, Timer
+
+EPOCH_MS = 1_800_000_000_000
+"""The wall clock at the start of a run."""
+
+SYNC_US = (100, 4_000)
+STEP_US = (50, 500)
+SPOILT = 0xEE
+"""What the bytes of `Frames` are overwritten with after the call: a node that keeps them is found out."""
+MAX_CHAIN = 10_000
+"""Effects and fed events that one event may lead to at once; more is an endless loop of `Feed`s."""
+
+
+@dataclass(slots=True)
+class Job:
+    """A `Flush` or `SaveState` that waits for the disk, and what is to be told when it is durable."""
+
+    effect: Flush | SaveState
+    durable: Callable[[], None] | None
+
+
+@dataclass(slots=True)
+class Then:
+    """The effects that waited for a job; a stalled process carries them out when it goes on."""
+
+    effects: list[Effect]
+
+
+class NodeDriver:
+    """One machine: its disk, its clock, and the node that runs on it, if any."""
+
+    def __init__(
+        self,
+        name: str,
+        ip: str,
+        scheduler: Scheduler,
+        network: Network,
+        build: Callable[[SimDisk, Random], Machine],
+        listeners: dict[str, int],
+        count: Callable[[str], None],
+    ) -> None:
+        self.name = name
+        self.ip = ip
+        self.scheduler = scheduler
+        self.network = network
+        self.build = build
+        self.listeners = listeners
+        self.count = count
+        self.random = scheduler.stream(f"driver {name}")
+        network.machines[ip] = name
+        self.disk = SimDisk(scheduler.stream(f"disk {name}"))
+        self.machine: Machine | None = None
+        self.lives = 0
+        self.clock_ms = 0
+        """How far the wall clock is from the true time; changes only between lives."""
+        self.sync_us = SYNC_US
+        self.validate_rate = 1.0
+        self.on_job: Callable[[Flush | SaveState], Callable[[], None] | None] = lambda effect: None
+        """Called for each job asked for; what it returns is called when the job is durable."""
+        self.on_end: Callable[[str], None] = lambda reason: None
+        """Called when a node ended by itself, with the reason of its `Stop`."""
+        self.on_error: Callable[[BaseException], None] = _reraise
+        self.after_event: Callable[[], None] = lambda: None
+        self._ends: dict[int, End] = {}
+        self._inbox: deque[Event] = deque()
+        self._jobs: deque[Job] = deque()
+        self._job: Job | None = None
+        self._lost: set[str] = set()
+        """Files whose sync failed in this life: a second sync of theirs would lie."""
+        self._timer: Timer | None = None
+        self._timer_us = 0
+        self._stalled = False
+        self._handling = False
+
+    # ---- life and death ----
+
+    @property
+    def now(self) -> Millis:
+        """The node's wall clock."""
+        return EPOCH_MS + self.clock_ms + self.scheduler.now_us // US_PER_MS
+
+    def start(self) -> None:
+        """Begin a life: build the node on what the disk holds, and let it load."""
+        assert self.machine is None, f"{self.name} runs already"
+        self.lives += 1
+        self.network.silent.discard(self.name)
+        self.scheduler.note(self.name, f"starts, life {self.lives}, clock {self.clock_ms:+d} ms")
+        self.disk.now = self.now
+        self.machine = self.build(self.disk, self.scheduler.stream(f"{self.name} life {self.lives}"))
+        for listener, port in self.listeners.items():
+            self.network.listen(f"{self.ip}:{port}", self, listener)
+        self._stalled = False
+        self._lost.clear()
+        self._give(Start())
+
+    def shut_down(self) -> None:
+        """Ask the node to end cleanly."""
+        self.scheduler.note(self.name, "is asked to shut down")
+        self._give(Shutdown())
+
+    def crash(self, why: str = "killed") -> None:
+        """The process dies here and now; what it wrote is still in the page cache."""
+        self._die(why, lambda: self.random.randint(50, 2_000))
+        self.disk.kill()
+
+    def cut_power(self) -> dict[str, int]:
+        """The machine goes off: unsynced bytes meet their fate. Peers hear it late. The fates, counted."""
+        self._die("power cut", lambda: self.random.randint(10_000, 12 * US_PER_S))
+        self.network.silent.add(self.name)
+        cut = self.disk.cut_power()
+        fates = ", ".join(f"{what} {count}" for what, count in sorted(cut.counts.items()))
+        self.scheduler.note(self.name, f"lost its power: pages {cut.pages}, names {cut.names}: {fates}")
+        return cut.counts
+
+    def stall(self, stalled: bool) -> None:
+        """SIGSTOP and SIGCONT: events wait; the disk goes on with the job that it has."""
+        self._stalled = stalled
+        if not stalled:
+            self._work()
+
+    def post(self, event: Event) -> None:
+        """Give the node an event of its own."""
+        self._give(event)
+
+    # ---- the network's side ----
+
+    def opened(self, end: End, listener: str, dialled: str) -> None:
+        self._ends[end.id] = end
+        self._give(Opened(end.id, end.other.address, end.address, listener, dialled))
+
+    def connect_failed(self, address: str, reason: str) -> None:
+        if self.machine is not None:
+            self._give(ConnectFailed(address, reason))
+
+    def received(self, end: End, frames: bytearray) -> None:
+        if end.id in self._ends:
+            self._give(Frames(end.id, frames))
+
+    def closed(self, end: End, reason: str) -> None:
+        if self._ends.pop(end.id, None) is not None:
+            self._give(Closed(end.id, reason))
+
+    # ---- events ----
+
+    def _give(self, event: Event) -> None:
+        if self.machine is not None:
+            self._inbox.append(event)
+            if not self._handling and not self._stalled:
+                self._work()
+
+    def _work(self) -> None:
+        """Handle what waits, one event at a time."""
+        if self._handling:
+            return
+        self._handling = True
+        try:
+            while self._inbox and self.machine is not None and not self._stalled:
+                self._handle(self._inbox.popleft())
+        except CrashPoint as point:
+            self.count("crash within a disk call")
+            self.crash(f"killed in {point}")
+            self.on_end("crash point")
+        finally:
+            self._handling = False
+        self._set_timer()
+
+    def _handle(self, event: Event) -> None:
+        machine = self.machine
+        assert machine is not None
+        self.disk.now = now = self.now
+        try:
+            if type(event) is Then:
+                self._carry_out(event.effects)
+            else:
+                effects = machine.handle(event, now)
+                self._carry_out(effects)
+                if type(event) is Frames:
+                    event.data[:] = bytes((SPOILT,)) * len(event.data)  # type: ignore[index]
+            if self.machine is machine and self.random.random() < self.validate_rate:
+                machine.validate()
+        except RemoteProtocolError as error:
+            if type(event) is Frames:
+                self._rare(Close(event.conn, str(error)))
+            else:
+                self.on_error(error)
+        except (ConfigError, StoreError, OSError) as error:
+            if type(event) is Start:
+                self._rare(Stop(f"can't start: {error}"))
+            else:
+                self.on_error(error)
+        except Exception as error:
+            self.on_error(error)
+        self.after_event()
+
+    def _carry_out(self, effects: Iterable[Effect]) -> None:
+        writes: dict[int, list[Any]] = {}
+        for effect in effects:
+            kind = type(effect)
+            if kind is Write:
+                data = effect.data  # type: ignore[union-attr]
+                pieces = writes.setdefault(effect.conn, [])  # type: ignore[union-attr]
+                if isinstance(data, (bytes, bytearray, memoryview)):
+                    pieces.append(data)
+                else:
+                    pieces.extend(data)
+            elif kind is Flush or kind is SaveState:
+                self._jobs.append(Job(effect, self.on_job(effect)))  # type: ignore[arg-type]
+            elif kind is Feed:
+                self._inbox.append(effect.event)  # type: ignore[union-attr]
+                assert len(self._inbox) < MAX_CHAIN, f"{self.name} feeds itself without end"
+            else:
+                if kind is Stop and effect.reason:  # type: ignore[union-attr]
+                    writes.clear()
+                self._send(writes)
+                self._rare(effect)
+                if kind is Stop:
+                    return
+        self._send(writes)
+        if self._job is None and self._jobs:
+            self._next_job()
+
+    def _send(self, writes: dict[int, list[Any]]) -> None:
+        for conn, pieces in writes.items():
+            end = self._ends.get(conn)
+            if end is not None:
+                self.network.write(end, b"".join(pieces))
+        writes.clear()
+
+    def _rare(self, effect: Effect) -> None:
+        if isinstance(effect, Close):
+            end = self._ends.pop(effect.conn, None)
+            if end is not None:
+                self.scheduler.note(self.name, f"closes #{end.id}: {effect.reason}")
+                self.network.close(end, effect.reason)
+                self._inbox.append(Closed(effect.conn, effect.reason))
+        elif isinstance(effect, Connect):
+            self.network.dial(self, self.ip, effect.address)
+        elif isinstance(effect, Note):
+            self.scheduler.note(self.name, f"{effect.level}: {effect.text}")
+            if effect.level in ("warning", "error"):
+                self.count(f"note {effect.level}")
+        elif isinstance(effect, Stop):
+            self._die(f"stops: {effect.reason or 'cleanly'}", lambda: self.random.randint(50, 2_000))
+            self.disk.kill()
+            self.on_end(effect.reason)
+        else:
+            raise AssertionError(f"{self.name}: unknown effect {effect!r}")
+
+    def _set_timer(self) -> None:
+        machine = self.machine
+        if machine is None or self._stalled:
+            return
+        deadline = machine.next_deadline()
+        if deadline is None:
+            return
+        at = max((deadline - EPOCH_MS - self.clock_ms) * US_PER_MS, self.scheduler.now_us + 1)
+        if self._timer is None or at < self._timer_us:
+            Scheduler.cancel(self._timer)
+            self._timer_us = at
+            self._timer = self.scheduler.at(at, self._tick, self.lives)
+
+    def _tick(self, life: int) -> None:
+        if life != self.lives:
+            return
+        self._timer = None
+        machine = self.machine
+        if machine is None or self._stalled:
+            return
+        deadline = machine.next_deadline()
+        if deadline is not None and deadline <= self.now:
+            self._give(Tick())
+        else:
+            self._set_timer()
+
+    # ---- the disk's side ----
+
+    def _next_job(self) -> None:
+        self._job = job = self._jobs.popleft()
+        effect = job.effect
+        if isinstance(effect, Flush):
+            for file in effect.files:
+                if isinstance(file, SimFile):
+                    file.begin_sync()
+            self.scheduler.after(self.random.randint(*self.sync_us), self._step, self.lives, self._flush, job)
+        else:
+            self.scheduler.after(self.random.randint(*STEP_US), self._step, self.lives, self._save_write, job)
+
+    def _step(self, life: int, step: Callable[[Job], None], job: Job) -> None:
+        """One step of a job; the process may die within it."""
+        if life != self.lives or self.machine is None:
+            return
+        self.disk.now = self.now
+        try:
+            step(job)
+        except CrashPoint as point:
+            self.count(f"crash in a job: {'flush' if isinstance(job.effect, Flush) else 'save'}")
+            self.crash(f"killed in {point}")
+            self.on_end("crash point")
+        except OSError as error:
+            path = job.effect.path if isinstance(job.effect, SaveState) else error.filename or ""
+            self.scheduler.note(self.name, f"disk failed: {error}")
+            self._job = None
+            self._give(DiskFailed(str(path), str(error)))
+            if self._job is None and self._jobs:
+                self._next_job()
+
+    def _flush(self, job: Job) -> None:
+        assert isinstance(job.effect, Flush)
+        for file in job.effect.files:
+            if file.path in self._lost:
+                raise OSError(errno.EIO, "an earlier sync of it failed", file.path)
+            try:
+                if isinstance(file, SimFile) and file.syncing is not None:
+                    file.end_sync()
+                else:
+                    file.sync()
+            except OSError:
+                self._lost.add(file.path)
+                raise
+        self._done(job)
+
+    def _save_write(self, job: Job) -> None:
+        assert isinstance(job.effect, SaveState)
+        self.disk.write(job.effect.path + ".tmp", job.effect.data)
+        self.scheduler.after(self.random.randint(*self.sync_us), self._step, self.lives, self._save_sync, job)
+
+    def _save_sync(self, job: Job) -> None:
+        assert isinstance(job.effect, SaveState)
+        self.disk.sync_file(job.effect.path + ".tmp")
+        self.scheduler.after(self.random.randint(*STEP_US), self._step, self.lives, self._save_rename, job)
+
+    def _save_rename(self, job: Job) -> None:
+        assert isinstance(job.effect, SaveState)
+        self.disk.rename(job.effect.path + ".tmp", job.effect.path)
+        self.scheduler.after(self.random.randint(*STEP_US), self._step, self.lives, self._save_dir, job)
+
+    def _save_dir(self, job: Job) -> None:
+        assert isinstance(job.effect, SaveState)
+        self.disk.sync_dir(job.effect.path.rpartition("/")[0])
+        self._done(job)
+
+    def _done(self, job: Job) -> None:
+        """The job is durable: its `then` may leave."""
+        self._job = None
+        if job.durable is not None:
+            job.durable()
+        self._inbox.append(Then(job.effect.then))
+        if not self._handling and not self._stalled:
+            self._work()
+        if self._job is None and self._jobs:
+            self._next_job()
+
+    def _die(self, why: str, hears_us: Callable[[], int]) -> None:
+        if self.machine is None:
+            return
+        self.scheduler.note(self.name, why)
+        self.machine = None
+        self._ends.clear()
+        self._inbox.clear()
+        self._jobs.clear()
+        self._job = None
+        Scheduler.cancel(self._timer)
+        self._timer = None
+        self.network.kill(self, hears_us)
+
+
+def _reraise(error: BaseException) -> None:
+    raise error

@@ -1,0 +1,315 @@
+"""Simulated connections: ordered bytes that are delayed, cut anywhere, stalled, half-open or reset.
+
+Connections, not packets: RocketMQ rides on TCP, so bytes come in order or not at all. Frames are put together
+by `wire.frame.complete`, as in the driver of the real world, so a frame may come in pieces of one byte and
+several frames may come at once.
+
+A connection is two `End`s. What one end writes arrives at the other after a latency, in order. It waits when
+the direction is blocked (a partition) or its reader does not read (`reading`), and comes in one piece
+afterwards. An end that is closed takes in nothing any more; its owner hears of it once.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from random import Random
+from typing import Protocol
+
+from perseid.base.errors import RemoteProtocolError
+from perseid.sim.scheduler import US_PER_MS, US_PER_S, Scheduler
+from perseid.wire.frame import complete
+
+LATENCY_US = (50, 800)
+SPIKE_US = (20 * US_PER_MS, 1500 * US_PER_MS)
+SPIKE_RATE = 0.002
+CUT_RATE = 0.1
+"""Of writes that arrive in several pieces on an ordinary connection."""
+CONNECT_TIMEOUT_US = 3 * US_PER_S
+CHOPPED_BYTES = 48
+"""Of a write on a chopped connection, this many bytes arrive one by one."""
+
+
+class Peer(Protocol):
+    """Who owns an end: a node's driver or a client."""
+
+    name: str
+    """The machine; partitions are between machines."""
+
+    def opened(self, end: End, listener: str, dialled: str) -> None: ...
+
+    def connect_failed(self, address: str, reason: str) -> None: ...
+
+    def received(self, end: End, frames: bytearray) -> None:
+        """Whole frames; the bytes are spoilt after the call."""
+
+    def closed(self, end: End, reason: str) -> None:
+        """The end is closed, by whomever, but not by this peer itself."""
+
+
+class End:
+    """One side of a connection."""
+
+    __slots__ = (
+        "address",
+        "arrives_us",
+        "chopped",
+        "id",
+        "incoming",
+        "open",
+        "other",
+        "owner",
+        "reading",
+        "waiting",
+    )
+
+    def __init__(self, number: int, owner: Peer, address: str) -> None:
+        self.id = number
+        self.owner = owner
+        self.address = address
+        self.other: End = self
+        self.open = True
+        self.reading = True
+        self.chopped = False
+        self.arrives_us = 0
+        """When the last bytes on their way to this end arrive."""
+        self.incoming = bytearray()
+        self.waiting: list[bytes | Fin] = []
+
+    def __repr__(self) -> str:
+        return f"{self.owner.name}#{self.id}"
+
+
+class Fin:
+    """The end of the stream, on its way behind the last bytes."""
+
+    def __init__(self, reason: str) -> None:
+        self.reason = reason
+
+
+class Network:
+    """All connections of a run, and what stands between the machines."""
+
+    def __init__(self, scheduler: Scheduler, count: Callable[[str], None]) -> None:
+        self.scheduler = scheduler
+        self.random: Random = scheduler.stream("net")
+        self.count = count
+        self.listeners: dict[str, tuple[Peer, str]] = {}
+        self.ends: dict[int, End] = {}
+        self.machines: dict[str, str] = {}
+        """IP address → machine."""
+        self.blocked: set[tuple[str, str]] = set()
+        self.silent: set[str] = set()
+        """Machines without power: they don't even refuse."""
+        self.refusing: set[str] = set()
+        """Machines that refuse new connections though they listen (their backlog is full)."""
+        self._numbers = 0
+        self._ports = 40_000
+
+    # ---- what drivers and clients ask for ----
+
+    def listen(self, address: str, owner: Peer, listener: str) -> None:
+        self.listeners[address] = (owner, listener)
+
+    def dial(self, owner: Peer, own_ip: str, address: str) -> None:
+        """Connect: `owner` hears `opened` or `connect_failed`."""
+        out, back = self._latency(), self._latency()
+        target = self.listeners.get(address)
+        scheduler = self.scheduler
+        name = self._machine(address)
+        if name in self.silent or (owner.name, name) in self.blocked or (name, owner.name) in self.blocked:
+            self.count("connect timeout")
+            scheduler.after(CONNECT_TIMEOUT_US, owner.connect_failed, address, "timed out")
+        elif target is None or name in self.refusing:
+            self.count("connect refused")
+            scheduler.after(out + back, owner.connect_failed, address, "connection refused")
+        else:
+            self._ports += 1
+            near = self._end(owner, f"{own_ip}:{self._ports}")
+            far = self._end(target[0], address)
+            near.other, far.other = far, near
+            far.arrives_us = scheduler.now_us + out
+            near.arrives_us = far.arrives_us + back
+            scheduler.at(far.arrives_us, self._accept, far, target)
+            scheduler.at(near.arrives_us, self._established, near, address)
+
+    def write(self, end: End, data: bytes) -> None:
+        """Send bytes; dropped in silence when the end is closed."""
+        if not end.open or not data:
+            return
+        other = end.other
+        random = self.random
+        if other.chopped:
+            self._send_chopped(other, data)
+        elif len(data) > 1 and random.random() < CUT_RATE:
+            cuts = sorted(random.randrange(1, len(data)) for _ in range(random.randrange(1, 4)))
+            for start, stop in zip([0, *cuts], [*cuts, len(data)], strict=True):
+                if stop > start:
+                    self._send(other, data[start:stop])
+        else:
+            self._send(other, data)
+
+    def close(self, end: End, reason: str) -> None:
+        """Close from one side: the other hears it after the bytes that are on their way."""
+        if end.open:
+            self._forget(end)
+            self._send(end.other, Fin(reason))
+
+    # ---- faults ----
+
+    def reset(self, end: End, reason: str, hears_us: int, other_hears_us: int) -> None:
+        """Break a connection: bytes on their way are lost, each side hears it in its own time."""
+        for side, delay in ((end, hears_us), (end.other, other_hears_us)):
+            if side.open:
+                side.incoming.clear()
+                side.waiting.clear()
+                side.other = _NOBODY
+                self.scheduler.after(delay, self._break, side, reason)
+
+    def kill(self, owner: Peer, hears_us: Callable[[], int]) -> None:
+        """A process is gone: its ends close unheard, the others hear it after `hears_us()`."""
+        for end in list(self.ends.values()):
+            if end.owner is owner:
+                other = end.other
+                self._forget(end)
+                if other.open:
+                    other.other = _NOBODY
+                    self.scheduler.after(hears_us(), self._break, other, "connection reset by peer")
+        for address in [a for a, (who, _) in self.listeners.items() if who is owner]:
+            del self.listeners[address]
+
+    def block(self, source: str, target: str) -> None:
+        """Nothing passes from machine `source` to machine `target` until `heal`."""
+        self.blocked.add((source, target))
+
+    def heal(self, source: str, target: str) -> None:
+        self.blocked.discard((source, target))
+        for end in list(self.ends.values()):
+            self._catch_up(end)
+
+    def read_again(self, end: End) -> None:
+        """A slow reader reads: all that waited comes at once."""
+        end.reading = True
+        self._catch_up(end)
+
+    # ---- inside ----
+
+    def _machine(self, address: str) -> str:
+        return self.machines.get(address.rpartition(":")[0], address)
+
+    def _latency(self) -> int:
+        random = self.random
+        if random.random() < SPIKE_RATE:
+            self.count("latency spike")
+            return random.randint(*SPIKE_US)
+        return random.randint(*LATENCY_US)
+
+    def _end(self, owner: Peer, address: str) -> End:
+        self._numbers += 1
+        end = self.ends[self._numbers] = End(self._numbers, owner, address)
+        return end
+
+    def _forget(self, end: End) -> None:
+        end.open = False
+        end.incoming = bytearray()
+        end.waiting.clear()
+        self.ends.pop(end.id, None)
+
+    def _accept(self, end: End, target: tuple[Peer, str]) -> None:
+        if self.listeners.get(end.address) != target:
+            self._forget(end)
+            other, end.other = end.other, _NOBODY
+            other.other = _NOBODY
+        elif end.open:
+            end.owner.opened(end, target[1], "")
+
+    def _established(self, end: End, address: str) -> None:
+        if not end.open:
+            return
+        if end.other is _NOBODY:
+            self._forget(end)
+            end.owner.connect_failed(address, "connection reset")
+        else:
+            end.owner.opened(end, "", address)
+
+    def _send_chopped(self, other: End, data: bytes) -> None:
+        self.count("chopped write")
+        start = self.random.randrange(max(1, len(data) - CHOPPED_BYTES))
+        stop = min(len(data), start + CHOPPED_BYTES)
+        if start:
+            self._send(other, data[:start])
+        for at in range(start, stop):
+            self._send(other, data[at : at + 1])
+        if stop < len(data):
+            self._send(other, data[stop:])
+
+    def _send(self, other: End, piece: bytes | Fin) -> None:
+        if other.open:
+            other.arrives_us = max(self.scheduler.now_us + self._latency(), other.arrives_us)
+            self.scheduler.at(other.arrives_us, self._arrive, other, other.other, piece)
+
+    def _arrive(self, end: End, source: End, piece: bytes | Fin) -> None:
+        if not end.open or end.other is not source:
+            return
+        if end.waiting or not end.reading or (source.owner.name, end.owner.name) in self.blocked:
+            end.waiting.append(piece)
+        else:
+            self._take(end, piece)
+
+    def _catch_up(self, end: End) -> None:
+        if not end.waiting or not end.reading or (end.other.owner.name, end.owner.name) in self.blocked:
+            return
+        waiting, end.waiting = end.waiting, []
+        data = b"".join(piece for piece in waiting if not isinstance(piece, Fin))
+        if data:
+            self._take(end, data)
+        if isinstance(waiting[-1], Fin):
+            self._take(end, waiting[-1])
+
+    def _take(self, end: End, piece: bytes | Fin) -> None:
+        if not end.open:
+            return
+        if isinstance(piece, Fin):
+            self._break(end, piece.reason)
+            return
+        self.scheduler.trace.data(piece)
+        incoming = end.incoming
+        incoming += piece
+        try:
+            stop = complete(incoming)
+        except RemoteProtocolError as error:
+            self.count("malformed frame refused")
+            self.scheduler.note(end.owner.name, f"#{end.id} malformed frame: {error}")
+            self.close(end, str(error))
+            end.owner.closed(end, str(error))
+            return
+        if not stop:
+            return
+        if stop == len(incoming):
+            frames, end.incoming = incoming, bytearray()
+        else:
+            frames = incoming[:stop]
+            del incoming[:stop]
+        end.owner.received(end, frames)
+
+    def _break(self, end: End, reason: str) -> None:
+        if end.open:
+            self._forget(end)
+            end.owner.closed(end, reason)
+
+
+class _Nobody:
+    """The owner of the far end of a broken connection."""
+
+    name = "nobody"
+
+    def opened(self, end: End, listener: str, dialled: str) -> None: ...
+
+    def connect_failed(self, address: str, reason: str) -> None: ...
+
+    def received(self, end: End, frames: bytearray) -> None: ...
+
+    def closed(self, end: End, reason: str) -> None: ...
+
+
+_NOBODY = End(0, _Nobody(), "")
+_NOBODY.open = False
