@@ -1,0 +1,210 @@
+"""The commit log: all records of all topics, one after the other.
+
+A record never crosses a file: where it and 8 more bytes don't fit, a blank takes the rest of the file and
+the record begins the next one. What lies behind `end` is zeros, always: recovery finds the end by them, and
+a stale tail that stayed there would come back to life once the bytes before it were written again.
+
+    start ≤ flushed ≤ issued ≤ end      issued: handed out in a Flush that may still run
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+from perseid.base.errors import CorruptLog
+from perseid.base.machine import Millis
+from perseid.disk.port import Disk, File
+from perseid.store.config import StoreConfig
+from perseid.store.results import AppendRefused, PutStatus
+from perseid.store.segments import Folders, Segments
+from perseid.wire.record import (
+    BLANK_BYTES,
+    BLANK_MAGIC,
+    MAX_RECORD_BYTES,
+    MIN_RECORD_BYTES,
+    Record,
+    RecordError,
+    blank,
+    decode,
+    size_and_magic,
+)
+
+FOLDER = "commitlog"
+UNWRITTEN = "unwritten"
+PAGE_BYTES = 4096
+
+
+class CommitLog:
+    """The log's files and its end."""
+
+    def __init__(self, disk: Disk, folders: Folders, config: StoreConfig) -> None:
+        self._config = config
+        self.segments = Segments(disk, folders, FOLDER, config.commit_log_file_bytes)
+        self.end = 0
+        self.issued = 0
+        self.flushed = 0
+        self.last_timestamp: Millis = 0
+        """Store time of the last record."""
+        self._file: File | None = None
+        self._file_start = 0
+        self._file_end = 0
+        self._most_bytes = min(config.max_record_bytes, config.commit_log_file_bytes - BLANK_BYTES)
+
+    @property
+    def start(self) -> int:
+        """The first offset that is still there."""
+        return self.segments.starts[0] if self.segments.starts else self.end
+
+    # ---- loading ----
+
+    def load(self, durable_end: int) -> list[str]:
+        """Take in the files. A missing one is a CorruptLog when its bytes are known to have been durable;
+        otherwise a crash took it, and what follows it goes too."""
+        segments = self.segments
+        missing = segments.load("mappedFileSizeCommitLog")
+        if segments.starts and segments.starts[0] > durable_end >= 0:
+            missing.insert(0, durable_end - durable_end % segments.file_bytes)
+        elif not segments.starts and durable_end > 0:
+            raise CorruptLog(segments.path(0), 0, f"no file is left of a log of {durable_end} bytes")
+        if not missing:
+            return []
+        first = missing[0]
+        if durable_end < 0 or first < durable_end:
+            why = "the file is missing, and later ones are there: bring it back, or move the later ones away"
+            raise CorruptLog(segments.path(first), first, why)
+        gone = [start for start in segments.starts if start > first]
+        segments.remove_from(first)
+        return [f"{segments.path(first)}: lost in a crash, never flushed; dropped {len(gone)} later files"]
+
+    def first_timestamp(self, start: int) -> Millis:
+        """Store time of the first record of a file; 0 when there is none."""
+        try:
+            return decode(self.segments.view(start, MAX_RECORD_BYTES), check_crc=False).store_timestamp
+        except RecordError:
+            return 0
+
+    def walk(self, offset: int) -> Walk:
+        return Walk(self.segments, offset, self._config.check_crc_on_recover)
+
+    def set_end(self, end: int) -> None:
+        """Take `end` for the log's end; everything before it counts as written and not yet flushed."""
+        self.end = end
+        self.issued = self.flushed = min(self.flushed, end)
+        start = self.segments.start_of(end)
+        if start is None:
+            self._file = None
+            self._file_start = self._file_end = end
+        else:
+            self._use(start)
+
+    def _use(self, start: int) -> None:
+        self._file = self.segments.file(start)
+        self._file_start = start
+        self._file_end = start + self.segments.file_bytes
+
+    # ---- writing ----
+
+    def reserve(self, size: int) -> int:
+        """The offset of the next `size` bytes, which lie in one file; AppendRefused when there is no room."""
+        end = self.end
+        if size + BLANK_BYTES <= self._file_end - end:
+            return end
+        if size > self._most_bytes:
+            why = f"a record of {size} bytes; at most {self._most_bytes} are allowed"
+            raise AppendRefused(PutStatus.MESSAGE_ILLEGAL, why)
+        return self._roll()
+
+    def _roll(self) -> int:
+        """Begin the next file; the rest of this one becomes a blank."""
+        start = self._file_end
+        try:
+            if not self.segments.starts or start == self.segments.end:
+                self.segments.create(start)
+        except OSError as error:
+            raise AppendRefused(PutStatus.CREATE_MAPPED_FILE_FAILED, f"no new log file: {error}") from error
+        if self._file is not None and self.end < start:
+            self._file.write(self.end - self._file_start, blank(start - self.end))
+        self.end = start
+        self._use(start)
+        return start
+
+    def put(self, offset: int, data: bytearray | bytes, timestamp: Millis) -> None:
+        """Write what `reserve` gave room to."""
+        file = self._file
+        assert file is not None and offset == self.end, "put without reserve"
+        file.write(offset - self._file_start, data)
+        self.end = offset + len(data)
+        self.last_timestamp = timestamp
+
+    # ---- reading ----
+
+    def view(self, offset: int, size: int) -> memoryview | None:
+        """`size` bytes of one file, all before the end; None when the log hasn't got them."""
+        if offset < 0 or offset + size > self.end:
+            return None
+        view = self.segments.view(offset, size)
+        return view if len(view) == size else None
+
+    def record_at(self, offset: int) -> memoryview | None:
+        """The bytes of the record that begins at `offset`; None when there is none."""
+        head = self.view(offset, BLANK_BYTES)
+        if head is None:
+            return None
+        size, magic = size_and_magic(head)
+        if magic == BLANK_MAGIC or size < MIN_RECORD_BYTES:
+            return None
+        return self.view(offset, size)
+
+    def decoded(self, offset: int) -> Record | None:
+        """The record that begins at `offset`; None when there is none that says so itself."""
+        view = self.record_at(offset)
+        if view is None:
+            return None
+        try:
+            record = decode(view, check_crc=False)
+        except RecordError:
+            return None
+        return record if record.physical_offset == offset and record.size == len(view) else None
+
+
+class Walk:
+    """The records from `offset` on, until something is none: then `offset` is that place and `why` says what
+    is there."""
+
+    def __init__(self, segments: Segments, offset: int, check_crc: bool) -> None:
+        self._segments = segments
+        self._check_crc = check_crc
+        self.offset = offset
+        self.why = UNWRITTEN
+
+    def stop(self, why: str) -> None:
+        """End the walk before the record that was just handed out."""
+        self.why = why
+
+    def __iter__(self) -> Iterator[Record]:
+        segments = self._segments
+        while (start := segments.start_of(self.offset)) is not None:
+            view = segments.file(start).view(0, segments.file_bytes)
+            while (at := self.offset - start) < segments.file_bytes:
+                try:
+                    if self._passed_blank(view, at):
+                        break
+                    record = decode(view, at, check_crc=self._check_crc)
+                    if record.physical_offset != self.offset:
+                        raise RecordError(f"a record of offset {record.physical_offset}")
+                except RecordError as error:
+                    self.why = str(error) if any(view[at : at + BLANK_BYTES]) else UNWRITTEN
+                    return
+                yield record
+                if self.why is not UNWRITTEN:
+                    return
+                self.offset += record.size
+
+    def _passed_blank(self, view: memoryview, at: int) -> bool:
+        size, magic = size_and_magic(view, at)
+        if magic != BLANK_MAGIC:
+            return False
+        if size != len(view) - at:
+            raise RecordError(f"a blank of {size} bytes, {len(view) - at} from the file's end")
+        self.offset += size
+        return True

@@ -1,0 +1,79 @@
+"""What a store can be told: the original's keys and defaults. Times are milliseconds, sizes bytes."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+from perseid.base.config import option
+
+ASYNC_FLUSH = "ASYNC_FLUSH"
+SYNC_FLUSH = "SYNC_FLUSH"
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class StoreConfig:
+    """Sizes, flush rhythm, recovery and retention of one store."""
+
+    # files
+    commit_log_file_bytes: int = option(1 << 30, key="mappedFileSizeCommitLog", low=256)
+    consume_queue_file_bytes: int = option(300_000 * 20, key="mappedFileSizeConsumeQueue", low=20)
+    max_hash_slot_num: int = option(5_000_000, low=1)
+    max_index_num: int = option(20_000_000, low=2)
+    message_index_enable: bool = True
+
+    # messages
+    max_message_size: int = option(4 << 20, low=1)
+    message_delay_level: str = "1s 5s 10s 30s 1m 2m 3m 4m 5m 6m 7m 8m 9m 10m 20m 30m 1h 2h"
+
+    # flush
+    flush_disk_type: str = option(ASYNC_FLUSH, choices=(ASYNC_FLUSH, SYNC_FLUSH), important=True)
+    flush_interval_commit_log: int = option(500, low=1)
+    flush_commit_log_least_pages: int = option(4, low=0)
+    flush_commit_log_thorough_interval: int = option(10_000, low=1)
+    flush_interval_consume_queue: int = option(1_000, low=1)
+    flush_consume_queue_least_pages: int = option(2, low=0)
+    flush_consume_queue_thorough_interval: int = option(60_000, low=1)
+    checkpoint_interval_ms: int = option(1_000, low=1)
+    replay_limit_bytes: int = option(256 << 20, low=0)
+    """All queues are flushed when a crash would have more of the log than this to be read again."""
+
+    # recovery
+    check_crc_on_recover: bool = option(True, key="checkCRCOnRecover")
+    truncate_corrupt_log: bool = False
+    """Start in spite of a log that ends before what is known to be durable: what follows is given up."""
+
+    # retention
+    file_reserved_time: int = option(72, low=0)
+    delete_when: str = "04"
+    disk_max_used_space_ratio: int = option(75, low=1, high=100)
+    clean_file_forcibly_enable: bool = True
+    disk_space_clean_forcibly_ratio: int = option(85, low=1, high=100)
+    disk_space_warning_level_ratio: int = option(90, low=1, high=100)
+    delete_file_batch_max: int = option(10, low=1)
+    delete_commit_log_files_interval: int = option(100, low=0)
+    clean_resource_interval: int = option(10_000, low=1)
+    clean_resource_first_ms: int = option(60_000, low=0)
+
+    # reads
+    physical_memory_bytes: int = option(8 << 30, low=1)
+    """Of the machine: how much of the log's end is taken to be in memory depends on it."""
+    access_message_in_memory_max_ratio: int = option(40, low=0, high=100)
+    max_transfer_bytes_on_message_in_memory: int = option(262_144, low=1)
+    max_transfer_count_on_message_in_memory: int = option(32, low=1)
+    max_transfer_bytes_on_message_in_disk: int = option(65_536, low=1)
+    max_transfer_count_on_message_in_disk: int = option(8, low=1)
+    max_filter_message_size: int = option(16_000, low=20)
+    """The least bytes of a consume queue that one read looks at."""
+    max_msgs_num_batch: int = option(64, low=1)
+
+    process_id: int = option(0, key="processId")
+    """What stands in the abort file; set by the process, not by a file."""
+
+    @property
+    def max_record_bytes(self) -> int:
+        return self.max_message_size + 65_536
+
+    @property
+    def in_memory_bytes(self) -> int:
+        """So much of the log's end is taken to be in the page cache."""
+        return self.physical_memory_bytes * self.access_message_in_memory_max_ratio // 100

@@ -1,0 +1,182 @@
+"""A consume queue: for each message of one topic and queue 20 bytes: physical offset, size, tag code.
+
+The unit of queue offset n stands at byte 20·n. Behind `end` are zeros. A queue whose first message has a
+later offset than its file begins with is filled up with blank units, which `min` leaves out.
+
+    min ≤ end;  units [min, end) point to records of the log in ascending order
+"""
+
+from __future__ import annotations
+
+from struct import Struct
+
+from perseid.base.machine import Millis
+from perseid.disk.port import Disk, File
+from perseid.store.results import ConsumeUnit
+from perseid.store.segments import Folders, Segments
+
+FOLDER = "consumequeue"
+UNIT_BYTES = 20
+UNIT = Struct(">qiq")
+PHYSICAL_OFFSET = Struct(">q")
+BLANK_UNIT = UNIT.pack(0, 0x7FFFFFFF, 0)
+_pack = UNIT.pack
+
+
+class ConsumeQueue:
+    """One queue of one topic."""
+
+    __slots__ = (
+        "_file",
+        "_file_first",
+        "_room",
+        "_unit_count",
+        "dirty_physical",
+        "dirty_timestamp",
+        "end",
+        "issued",
+        "min",
+        "queue_id",
+        "segments",
+        "topic",
+    )
+
+    def __init__(self, disk: Disk, folders: Folders, topic: str, queue_id: int, file_bytes: int) -> None:
+        self.topic = topic
+        self.queue_id = queue_id
+        self._unit_count = -(-file_bytes // UNIT_BYTES)
+        self.segments = Segments(disk, folders, f"{FOLDER}/{topic}/{queue_id}", self._unit_count * UNIT_BYTES)
+        self.min = 0
+        self.end = 0
+        self.issued = 0
+        """Units before it are durable, or in a Flush that runs."""
+        self.dirty_physical = -1
+        """Physical offset of the first record whose unit is not issued; -1: none."""
+        self.dirty_timestamp: Millis = 0
+        self._file: File | None = None
+        self._file_first = 0
+        self._room = 0
+
+    # ---- writing ----
+
+    def prepare(self) -> None:
+        """See to it that the next unit has a file; OSError when it can't be made."""
+        if self.end < self._room:
+            return
+        segments = self.segments
+        at = self.end * UNIT_BYTES
+        if segments.start_of(at) is None:
+            if segments.starts:
+                segments.create(segments.end)
+            else:
+                segments.create(at - at % segments.file_bytes)
+        start = segments.start_of(at)
+        assert start is not None, f"{segments.folder}: no file for unit {self.end}"
+        self._file = segments.file(start)
+        self._file_first = start // UNIT_BYTES
+        self._room = self._file_first + self._unit_count
+
+    def put(self, physical_offset: int, size: int, tag_code: int) -> None:
+        """Append a unit; `prepare` has been called."""
+        end = self.end
+        file = self._file
+        assert file is not None, "put without prepare"
+        file.write((end - self._file_first) * UNIT_BYTES, _pack(physical_offset, size, tag_code))
+        self.end = end + 1
+
+    def begin_at(self, offset: int) -> None:
+        """Make an empty queue begin with `offset`: blank units stand before it in its file."""
+        assert self.min == self.end, f"{self.segments.folder}: has units"
+        self.min = self.end = self.issued = offset
+        self._room = 0
+        self.prepare()
+        assert self._file is not None
+        self._file.write(0, BLANK_UNIT * (offset - self._file_first))
+
+    def cut(self, end: int) -> int:
+        """Take away the units from `end` on, with all that stands behind; returns its bytes."""
+        changed = self.segments.zero_from(end * UNIT_BYTES)
+        self.end = end
+        self.min = min(self.min, end)
+        self.issued = min(self.issued, end)
+        self._file = None
+        self._room = 0
+        return changed
+
+    def replace(self, physical_offset: int, size: int, tag_code: int) -> None:
+        """Like `put`, but leaves the bytes alone when they are right already."""
+        self.prepare()
+        unit = _pack(physical_offset, size, tag_code)
+        assert self._file is not None
+        at = (self.end - self._file_first) * UNIT_BYTES
+        if self._file.view(at, UNIT_BYTES) != unit:
+            self._file.write(at, unit)
+        self.end += 1
+
+    # ---- reading ----
+
+    def units(self, offset: int, count: int) -> memoryview:
+        """Up to `count` units from `offset` on, of one file; empty when no file holds it."""
+        return self.segments.view(offset * UNIT_BYTES, min(count, self.end - offset) * UNIT_BYTES)
+
+    def unit(self, offset: int) -> ConsumeUnit | None:
+        if not self.min <= offset < self.end:
+            return None
+        return self.raw(offset)
+
+    def raw(self, offset: int) -> ConsumeUnit | None:
+        """What stands at a unit's place, whether or not it counts."""
+        view = self.segments.view(offset * UNIT_BYTES, UNIT_BYTES)
+        return ConsumeUnit(*UNIT.unpack(view)) if len(view) == UNIT_BYTES else None
+
+    # ---- loading ----
+
+    @property
+    def first(self) -> int:
+        """The first unit that has a file."""
+        return self.segments.starts[0] // UNIT_BYTES if self.segments.starts else self.end
+
+    def find_end(self) -> int:
+        """The end of a queue without holes: the last file's first unit of no size."""
+        if not self.segments.starts:
+            return 0
+        low = self.segments.starts[-1] // UNIT_BYTES
+        high = low + self._unit_count
+        while low < high:
+            middle = (low + high) // 2
+            unit = self.raw(middle)
+            if unit is not None and unit.size > 0:
+                low = middle + 1
+            else:
+                high = middle
+        return low
+
+    def last_written(self) -> int:
+        """One past the last unit with a byte that is not zero."""
+        for start in reversed(self.segments.starts):
+            content = bytes(self.segments.file(start).view(0, self.segments.file_bytes)).rstrip(b"\0")
+            if content:
+                return start // UNIT_BYTES + -(-len(content) // UNIT_BYTES)
+        return self.first
+
+    def correct_min(self, log_start: int) -> None:
+        """Let `min` be the first unit whose record the log still has; `end` when there is none."""
+        low, high = self.first, self.end
+        while low < high:
+            middle = (low + high) // 2
+            view = self.segments.view(middle * UNIT_BYTES, UNIT_BYTES)
+            if view == BLANK_UNIT or PHYSICAL_OFFSET.unpack_from(view)[0] < log_start:
+                low = middle + 1
+            else:
+                high = middle
+        self.min = low
+
+    def remove_before(self, log_start: int) -> None:
+        """Remove the files whose last unit's record the log has lost, but never the last file."""
+        segments = self.segments
+        while len(segments.starts) > 1:
+            last = self.raw(segments.starts[1] // UNIT_BYTES - 1)
+            assert last is not None
+            if last.physical_offset >= log_start:
+                return
+            segments.remove(segments.starts[0])

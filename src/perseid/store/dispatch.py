@@ -1,0 +1,79 @@
+"""What a record means to consume queues and index: its tag code, its index keys, whether it is shown at all."""
+
+from __future__ import annotations
+
+from operator import mul
+
+from perseid.base.errors import ConfigError
+from perseid.base.machine import Millis
+from perseid.wire import properties as props
+from perseid.wire.hashing import java_hash, tag_code
+from perseid.wire.record import SYS_TRANSACTION_MASK, SYS_TRANSACTION_PREPARED, SYS_TRANSACTION_ROLLBACK
+
+SCHEDULE_TOPIC = "SCHEDULE_TOPIC_XXXX"
+
+_UNIT_MS = {"s": 1_000, "m": 60_000, "h": 3_600_000, "d": 86_400_000}
+
+
+def parse_delay_levels(text: str) -> tuple[int, ...]:
+    """The waits of levels 1, 2, … in milliseconds."""
+    levels = []
+    for word in text.split():
+        if word[-1] not in _UNIT_MS or not word[:-1].isdecimal():
+            raise ConfigError(f"messageDelayLevel: {word!r} is not a number followed by s, m, h or d")
+        levels.append(int(word[:-1]) * _UNIT_MS[word[-1]])
+    return tuple(levels)
+
+
+def in_queue(sys_flag: int) -> bool:
+    """Prepared and rolled back records stand in no consume queue."""
+    kind = sys_flag & SYS_TRANSACTION_MASK
+    return kind != SYS_TRANSACTION_PREPARED and kind != SYS_TRANSACTION_ROLLBACK
+
+
+def tag_code_of(topic: str, properties: bytes, store_timestamp: Millis, levels: tuple[int, ...]) -> int:
+    """The tag code of a consume queue unit. For delayed messages it is the time of their delivery."""
+    if topic == SCHEDULE_TOPIC:
+        text = props.get(properties, props.DELAY)
+        level = int(text) if text is not None and text.isascii() and text.isdecimal() else 0
+        if level > 0:
+            wait = levels[min(level, len(levels)) - 1] if levels else 1_000
+            return store_timestamp + wait
+    return tag_code(props.get(properties, props.TAGS))
+
+
+# ---- index keys ----
+
+MAX_CACHED_HEADS = 65_536
+_HEAD_CHARS = 20
+"""Of a client's unique key, ip, pid and class loader are the same for long: their hash is kept."""
+_WRAP = 0xFFFFFFFF
+_POWERS: list[int] = [pow(31, 255 - i, 1 << 32) for i in range(256)]
+_head_hashes: dict[tuple[str, str], int] = {}
+
+
+def key_hash(topic: str, key: str) -> int:
+    """The hash of a key in the index: that of `topic#key`, never negative."""
+    head = key[:_HEAD_CHARS] if len(key) > _HEAD_CHARS else ""
+    tail = key[len(head) :]
+    n = len(tail)
+    if n > 255 or not key.isascii():
+        h = java_hash(f"{topic}#{key}")
+        return 0 if h == -0x80000000 else abs(h)
+    start = _head_hashes.get((topic, head))
+    if start is None:
+        if len(_head_hashes) >= MAX_CACHED_HEADS:
+            _head_hashes.clear()
+        start = _head_hashes[topic, head] = java_hash(f"{topic}#{head}") & _WRAP
+    h = start * _POWERS[255 - n] + sum(map(mul, tail.encode(), _POWERS[256 - n :])) & _WRAP
+    return h if h < 0x80000000 else (0x100000000 - h) & 0x7FFFFFFF
+
+
+def key_hashes(topic: str, properties: bytes) -> list[int]:
+    """The hashes under which a message is found: that of its unique key, then those of its keys."""
+    unique = props.get(properties, props.UNIQ_KEY)
+    found = [key_hash(topic, unique)] if unique else []
+    keys = props.get(properties, props.KEYS)
+    if keys:
+        found += [key_hash(topic, word) for word in keys.split(" ") if word]
+    return found

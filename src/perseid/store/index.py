@@ -1,0 +1,259 @@
+"""The index: from a key's hash to the physical offsets of the messages that carry it.
+
+A file has a header of 40 bytes, a table of slots (4 bytes each) and entries (20 bytes each). A slot holds
+the number of its newest entry, each entry that of the one before it in its slot; entry 0 is never used.
+Entries are written in the order of the log, so those of the durable part of the log are a prefix of the
+file, and after a crash everything else (header and slots) is made anew from that prefix.
+
+While a file is written, its header is kept in memory; it is written out when the index is flushed.
+"""
+
+from __future__ import annotations
+
+from array import array
+from collections.abc import Callable
+from datetime import datetime
+from struct import Struct
+from sys import byteorder
+
+from perseid.base.errors import CorruptLog
+from perseid.base.machine import Millis
+from perseid.disk.port import Disk, File
+from perseid.store.config import StoreConfig
+from perseid.store.segments import Folders, zero
+
+FOLDER = "index"
+HEADER = Struct(">qqqqii")
+ENTRY = Struct(">iqii")
+SLOT = Struct(">i")
+HEADER_BYTES = 40
+ENTRY_BYTES = 20
+SLOT_BYTES = 4
+NAME_DIGITS = 17
+MAX_DIFF_SECONDS = 0x7FFFFFFF
+CHUNK_ENTRIES = 50_000
+
+
+class IndexFile:
+    """One file of the index."""
+
+    def __init__(self, file: File, name: str, slots: int, most: int) -> None:
+        self.file = file
+        self.name = name
+        self._slots = slots
+        self._most = most
+        self._entries_at = HEADER_BYTES + SLOT_BYTES * slots
+        self.begin_timestamp: Millis
+        self.end_timestamp: Millis
+        self.begin_offset: int
+        self.end_offset: int
+        self.slot_count: int
+        header = HEADER.unpack(file.view(0, HEADER_BYTES))
+        self.begin_timestamp, self.end_timestamp, self.begin_offset, self.end_offset, self.slot_count = header[:5]
+        self.count: int = min(max(header[5], 1), most)
+        """The number of the next entry."""
+        self.dirty = False
+
+    @property
+    def full(self) -> bool:
+        return self.count >= self._most
+
+    def insert(self, key_hash: int, offset: int, timestamp: Millis) -> None:
+        """Add one entry; the file is not full."""
+        file, count = self.file, self.count
+        slot_at = HEADER_BYTES + SLOT_BYTES * (key_hash % self._slots)
+        previous: int = SLOT.unpack(file.view(slot_at, SLOT_BYTES))[0]
+        if previous <= 0 or previous >= count:
+            previous = 0
+            self.slot_count += 1
+        if count <= 1:
+            self.begin_timestamp, self.begin_offset = timestamp, offset
+        diff = 0
+        if self.begin_timestamp > 0:
+            diff = min(max((timestamp - self.begin_timestamp) // 1000, 0), MAX_DIFF_SECONDS)
+        file.write(self._entries_at + ENTRY_BYTES * count, ENTRY.pack(key_hash, offset, diff, previous))
+        file.write(slot_at, SLOT.pack(count))
+        self.count = count + 1
+        self.end_timestamp, self.end_offset = timestamp, offset
+        self.dirty = True
+
+    def write_header(self) -> None:
+        header = (self.begin_timestamp, self.end_timestamp, self.begin_offset, self.end_offset)
+        # The original stores the counter only once there is an entry.
+        self.file.write(0, HEADER.pack(*header, self.slot_count, self.count if self.count > 1 else 0))
+
+    def find(self, key_hash: int, most: int, begin: Millis, end: Millis) -> list[int]:
+        """Offsets of entries with that hash and a time in [begin, end], the newest first."""
+        found: list[int] = []
+        number: int = SLOT.unpack(self.file.view(HEADER_BYTES + SLOT_BYTES * (key_hash % self._slots), 4))[0]
+        limit = self.count
+        while 0 < number < limit and len(found) < most:
+            entry_hash, offset, diff, previous = self.entry(number)
+            time = self.begin_timestamp + diff * 1000
+            if diff < 0 or time < begin:
+                break
+            if entry_hash == key_hash and begin <= time <= end:
+                found.append(offset)
+            limit, number = number, previous  # chains only lead back: a damaged one ends
+        return found
+
+    def entry(self, number: int) -> tuple[int, int, int, int]:
+        """Hash, physical offset, seconds since the file's begin, previous entry of the slot."""
+        view = self.file.view(self._entries_at + ENTRY_BYTES * number, ENTRY_BYTES)
+        return ENTRY.unpack(view)
+
+    def repair(self, before: int, timestamp_of: Callable[[int], Millis]) -> bool:
+        """Keep the entries of records before the offset `before` and make all else anew from them. False
+        when there is none."""
+        heads = array("i", bytes(SLOT_BYTES * self._slots))
+        count, last = 1, -1
+        while count < self._most:
+            room = min(CHUNK_ENTRIES, self._most - count)
+            chunk = bytes(self.file.view(self._entries_at + ENTRY_BYTES * count, ENTRY_BYTES * room))
+            taken = 0
+            for key_hash, offset, diff, previous in ENTRY.iter_unpack(chunk):
+                number = count + taken
+                if not last <= offset < before or diff < 0 or previous >= number or key_hash < 0:
+                    break
+                if key_hash == offset == diff == previous == 0 and not any(chunk[taken * ENTRY_BYTES :]):
+                    break  # unwritten; the entry of a record at offset 0 has a key
+                if previous != heads[key_hash % self._slots]:
+                    break
+                heads[key_hash % self._slots] = number
+                last = offset
+                taken += 1
+            count += taken
+            if taken < room:
+                break
+        if count == 1:
+            return False
+        self._rewrite(heads, count, timestamp_of)
+        return True
+
+    def _rewrite(self, heads: array[int], count: int, timestamp_of: Callable[[int], Millis]) -> None:
+        self.count = count
+        self.slot_count = len(heads) - heads.count(0)
+        if byteorder == "little":
+            heads.byteswap()
+        table = heads.tobytes()
+        if self.file.view(HEADER_BYTES, len(table)) != table:
+            self.file.write(HEADER_BYTES, table)
+        if count < self._most:
+            zero(self.file, self._entries_at + ENTRY_BYTES * count)
+        _, self.begin_offset, _, _ = self.entry(1)
+        _, self.end_offset, diff, _ = self.entry(count - 1)
+        begin = timestamp_of(self.begin_offset)
+        if begin:
+            self.begin_timestamp = begin
+        self.end_timestamp = timestamp_of(self.end_offset) or self.begin_timestamp + diff * 1000
+        self.dirty = True
+
+
+class Index:
+    """The index files of a store, oldest first."""
+
+    def __init__(self, disk: Disk, folders: Folders, config: StoreConfig) -> None:
+        self._disk = disk
+        self._folders = folders
+        self._slots = config.max_hash_slot_num
+        self._most = config.max_index_num
+        self._bytes = HEADER_BYTES + SLOT_BYTES * self._slots + ENTRY_BYTES * self._most
+        self.enabled = config.message_index_enable
+        self.files: list[IndexFile] = []
+        self.broken = ""
+        """Why nothing is indexed any more: the disk was full."""
+
+    def load(self) -> list[str]:
+        """Open the files. CorruptLog when one has another size than the configured."""
+        for name in self._disk.list(FOLDER):
+            if name.endswith("/") or not (name.isascii() and name.isdigit() and len(name) == NAME_DIGITS):
+                continue
+            path = f"{FOLDER}/{name}"
+            size = self._disk.size(path)
+            if size == 0:
+                self._disk.remove(path)
+                self._folders.touch(FOLDER)
+                continue
+            if size != self._bytes:
+                why = f"the file has {size} bytes, maxHashSlotNum and maxIndexNum ask for {self._bytes}"
+                raise CorruptLog(path, min(size or 0, self._bytes), f"{why}: correct them, or remove the folder")
+            self.files.append(IndexFile(self._disk.open(path), name, self._slots, self._most))
+        if self.files:
+            self._folders.known(FOLDER)
+        return []
+
+    @property
+    def end_offset(self) -> int:
+        """Physical offset of the newest record in the index; -1 when it is empty."""
+        return self.files[-1].end_offset if self.files else -1
+
+    @property
+    def end_timestamp(self) -> Millis:
+        return self.files[-1].end_timestamp if self.files else 0
+
+    def put(self, hashes: list[int], offset: int, timestamp: Millis) -> None:
+        """Add a record's keys. A full disk ends the indexing (`broken`), never the append."""
+        if self.broken:
+            return
+        try:
+            for key_hash in hashes:
+                file = self.files[-1] if self.files else None
+                if file is None or file.full:
+                    file = self._create(timestamp)
+                file.insert(key_hash, offset, timestamp)
+        except OSError as error:
+            self.broken = f"the index can't be written: {error}"
+
+    def _create(self, now: Millis) -> IndexFile:
+        name = datetime.fromtimestamp(now / 1000).strftime("%Y%m%d%H%M%S") + f"{now % 1000:03d}"
+        last = self.files[-1] if self.files else None
+        if last is not None and name <= last.name:  # the clock went back; the order of names is that of files
+            name = f"{int(last.name) + 1:0{NAME_DIGITS}d}"
+        raw = self._disk.open(f"{FOLDER}/{name}", self._bytes, sparse=True)
+        self._folders.touch(FOLDER)
+        file = IndexFile(raw, name, self._slots, self._most)
+        if last is not None:
+            file.begin_timestamp = file.end_timestamp = last.end_timestamp
+            file.begin_offset = file.end_offset = last.end_offset
+        file.dirty = True
+        self.files.append(file)
+        return file
+
+    def take_dirty(self) -> list[File]:
+        """The files that were written since the last call, with their headers written too."""
+        taken = []
+        for file in self.files:
+            if file.dirty:
+                file.write_header()
+                file.dirty = False
+                taken.append(file.file)
+        return taken
+
+    def find(self, key_hash: int, most: int, begin: Millis, end: Millis) -> list[int]:
+        """Physical offsets of records that may carry the key, the newest first."""
+        found: list[int] = []
+        for file in reversed(self.files):
+            if file.begin_timestamp <= end and file.end_timestamp >= begin:
+                found += file.find(key_hash, most - len(found), begin, end)
+            if file.begin_timestamp < begin or len(found) >= most:
+                break
+        return found
+
+    def repair(self, before: int, timestamp_of: Callable[[int], Millis]) -> None:
+        """After a crash: keep what is about records before `before`, which is durable; drop the rest."""
+        while self.files and not self.files[-1].repair(before, timestamp_of):
+            self._remove(self.files[-1])
+
+    def remove_before(self, log_start: int) -> None:
+        """Remove the files whose newest record the log has lost."""
+        while self.files and self.files[0].end_offset < log_start:
+            self._remove(self.files[0])
+
+    def clear(self) -> None:
+        while self.files:
+            self._remove(self.files[-1])
+
+    def _remove(self, file: IndexFile) -> None:
+        self.files.remove(file)
+        self._disk.remove(f"{FOLDER}/{file.name}")
+        self._folders.touch(FOLDER)

@@ -1,0 +1,216 @@
+"""A byte sequence cut into files of one size, each named by the offset of its first byte.
+
+Invariants: the files are consecutive; all have the same size; only the last one is written to. Files are
+opened when they are touched, and older ones are let go again.
+"""
+
+from __future__ import annotations
+
+from perseid.base.errors import CorruptLog
+from perseid.disk.port import Disk, File
+
+NAME_DIGITS = 20
+MAX_OPEN_FILES = 8
+"""Of one sequence; the least recently opened one but the last is closed."""
+
+
+class FolderSync:
+    """A folder in a `Flush`: makes the creates, renames and removes in it durable."""
+
+    __slots__ = ("_disk", "path")
+
+    def __init__(self, disk: Disk, path: str) -> None:
+        self._disk = disk
+        self.path = path
+
+    def sync(self) -> None:
+        self._disk.sync_dir(self.path)
+
+
+class Folders:
+    """The folders whose entries changed since they were last handed out to be synced."""
+
+    __slots__ = ("_disk", "_known", "changed")
+
+    def __init__(self, disk: Disk) -> None:
+        self._disk = disk
+        self._known: set[str] = set()
+        self.changed: set[str] = set()
+
+    def known(self, folder: str) -> None:
+        """A folder that was there when the store was loaded."""
+        self._known.add(folder)
+
+    def touch(self, folder: str) -> None:
+        """An entry came to `folder` or left it; for a new folder, its parents have a new entry too."""
+        self.changed.add(folder)
+        while folder and folder not in self._known:
+            self._known.add(folder)
+            folder = folder.rpartition("/")[0]
+            self.changed.add(folder)
+
+    def forget(self, folder: str) -> None:
+        """A folder that was removed, with all below it."""
+        for names in (self._known, self.changed):
+            for name in [n for n in names if n == folder or n.startswith(folder + "/")]:
+                names.discard(name)
+        self.changed.add(folder.rpartition("/")[0])
+
+    def take(self, under: str | None = None) -> list[FolderSync]:
+        """What is to be synced now: all, or only a folder with its parents. Parents come last."""
+        if under is None:
+            taken = self.changed
+        else:
+            taken = {f for f in self.changed if not f or f == under or under.startswith(f + "/")}
+        self.changed = self.changed - taken
+        return [FolderSync(self._disk, f) for f in sorted(taken, key=len, reverse=True)]
+
+
+class Segments:
+    """The files of one sequence, in one folder."""
+
+    __slots__ = ("_disk", "_folders", "_open", "file_bytes", "folder", "starts")
+
+    def __init__(self, disk: Disk, folders: Folders, folder: str, file_bytes: int) -> None:
+        self._disk = disk
+        self._folders = folders
+        self._open: dict[int, File] = {}
+        self.folder = folder
+        self.file_bytes = file_bytes
+        self.starts: list[int] = []
+
+    # ---- loading ----
+
+    def load(self, key: str) -> list[int]:
+        """Take in the folder's files and return the starts that are missing between them.
+
+        Files of no length are what a crash leaves of a create: removed, as if they were not there.
+        CorruptLog for any other length than the configured one (`key` names the setting).
+        """
+        self.starts = []
+        for name in self._disk.list(self.folder):
+            if name.endswith("/") or not (name.isascii() and name.isdigit() and len(name) == NAME_DIGITS):
+                continue
+            path = f"{self.folder}/{name}"
+            size = self._disk.size(path)
+            if size == 0:
+                self._disk.remove(path)
+                self._folders.touch(self.folder)
+            elif size != self.file_bytes:
+                why = f"the file has {size} bytes, {key} says {self.file_bytes}: correct the one or the other"
+                raise CorruptLog(path, min(size or 0, self.file_bytes), why)
+            else:
+                self.starts.append(int(name))
+        if self.starts:
+            self._folders.known(self.folder)
+        step = self.file_bytes
+        return [a + step for a, b in zip(self.starts, self.starts[1:], strict=False) if b != a + step]
+
+    # ---- files ----
+
+    @property
+    def end(self) -> int:
+        """Where the next file begins; 0 when there is none."""
+        return self.starts[-1] + self.file_bytes if self.starts else 0
+
+    def path(self, start: int) -> str:
+        return f"{self.folder}/{start:0{NAME_DIGITS}d}"
+
+    def start_of(self, offset: int) -> int | None:
+        """The start of the file that holds `offset`; None when no file does."""
+        starts = self.starts
+        if not starts or offset < starts[0]:
+            return None
+        index = (offset - starts[0]) // self.file_bytes
+        return starts[index] if index < len(starts) else None
+
+    def file(self, start: int) -> File:
+        """A file of the sequence, opened if need be."""
+        file = self._open.get(start)
+        if file is None:
+            file = self._remember(start, self._disk.open(self.path(start)))
+        return file
+
+    def create(self, start: int) -> File:
+        """Append a file. OSError when it can't be made, and nothing has changed then."""
+        assert not self.starts or start == self.end, f"{self.folder}: {start} is not the end"
+        file = self._disk.open(self.path(start), self.file_bytes)
+        self._folders.touch(self.folder)
+        self.starts.append(start)
+        return self._remember(start, file)
+
+    def _remember(self, start: int, file: File) -> File:
+        self._open[start] = file
+        if len(self._open) > MAX_OPEN_FILES:
+            oldest = next(s for s in self._open if s != start and s != self.starts[-1])
+            del self._open[oldest]  # not closed: a flush may still hold it; its last user lets it go
+        return file
+
+    def remove(self, start: int) -> None:
+        """Take away the first or the last file."""
+        assert start in (self.starts[0], self.starts[-1]), f"{self.folder}: {start} is in the middle"
+        self.starts.remove(start)
+        self._open.pop(start, None)
+        self._disk.remove(self.path(start))
+        self._folders.touch(self.folder)
+
+    def remove_from(self, start: int) -> None:
+        """Take away `start` and all files after it, the last one first."""
+        while self.starts and self.starts[-1] >= start:
+            self.remove(self.starts[-1])
+
+    def remove_folder(self) -> None:
+        """Take away everything."""
+        self.starts.clear()
+        self._open.clear()
+        self._disk.remove(self.folder)
+        self._folders.forget(self.folder)
+
+    # ---- bytes ----
+
+    def view(self, offset: int, length: int) -> memoryview:
+        """Bytes of one file, fewer at its end; empty when no file holds `offset`."""
+        start = self.start_of(offset)
+        if start is None:
+            return memoryview(b"")
+        return self.file(start).view(offset - start, length)
+
+    def files_between(self, begin: int, end: int) -> list[File]:
+        """The files that hold bytes of [begin, end)."""
+        step = self.file_bytes
+        return [self.file(s) for s in self.starts if s < end and s + step > begin]
+
+    def zero_from(self, offset: int) -> int:
+        """Make all bytes from `offset` on zeros, by removing files and by writing. Returns how many were
+        in use."""
+        changed = sum(_written_bytes(self.file(start)) for start in self.starts if start > offset)
+        self.remove_from(offset + 1)
+        last = self.start_of(offset)
+        if last is not None:
+            changed += zero(self.file(last), offset - last)
+        return changed
+
+
+CHUNK_BYTES = 1 << 16
+_ZEROS = bytes(CHUNK_BYTES)
+
+
+def zero(file: File, offset: int) -> int:
+    """Write zeros from `offset` to the file's end where there is something else; returns the bytes up to the
+    last that was not zero."""
+    last = 0
+    for at in range(offset, file.size, CHUNK_BYTES):
+        chunk = bytes(file.view(at, CHUNK_BYTES))
+        if chunk != _ZEROS[: len(chunk)]:
+            file.write(at, _ZEROS[: len(chunk)])
+            last = at + len(chunk.rstrip(b"\0"))
+    return max(0, last - offset)
+
+
+def _written_bytes(file: File) -> int:
+    """How far a file was written."""
+    for at in range((file.size - 1) // CHUNK_BYTES * CHUNK_BYTES, -1, -CHUNK_BYTES):
+        used = len(bytes(file.view(at, CHUNK_BYTES)).rstrip(b"\0"))
+        if used:
+            return at + used
+    return 0
