@@ -15,15 +15,14 @@ from __future__ import annotations
 import asyncio
 import logging
 from collections.abc import Callable, Mapping
-from typing import TypeAlias
-
-import msgspec
+from typing import TypeAlias, cast
 
 from perseid.base.errors import RemoteProtocolError
 from perseid.client.errors import ConnectFailed, ConnectionLost, RequestTimeout, ServerRefused
 from perseid.wire import frame
 from perseid.wire.codes import ResponseCode
 from perseid.wire.command import Command, decode_all, encode_request, encode_response
+from perseid.wire.headers.base import Header as TypedHeader
 
 log = logging.getLogger("perseid.client")
 
@@ -36,7 +35,7 @@ WRITE_HIGH_BYTES = 4 * 1024 * 1024
 """Above this many unsent bytes `call()` waits."""
 MAX_OPAQUE = 2**31 - 1
 
-Header: TypeAlias = msgspec.Struct | Mapping[str, str] | None
+Header: TypeAlias = TypedHeader | Mapping[str, str | None] | None
 Buffer: TypeAlias = bytes | bytearray | memoryview
 OnReply: TypeAlias = Callable[[Command | None, Exception | None], None]
 OnRequest: TypeAlias = Callable[["Connection", Command], None]
@@ -137,8 +136,7 @@ class Connection(asyncio.Protocol):
     # ---- asyncio.Protocol ----
 
     def connection_made(self, transport: asyncio.BaseTransport) -> None:
-        assert isinstance(transport, asyncio.Transport) or hasattr(transport, "write")
-        self._transport = transport  # type: ignore[assignment]
+        self._transport = cast(asyncio.Transport, transport)
         self._transport.set_write_buffer_limits(high=WRITE_HIGH_BYTES)
         sockname = transport.get_extra_info("sockname")
         if sockname:

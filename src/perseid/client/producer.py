@@ -75,7 +75,9 @@ Selector = Callable[[Sequence[MessageQueue]], MessageQueue]
 class Packed:
     """A message (or several as one) ready to be sent to any queue: the same bytes at every attempt."""
 
-    __slots__ = ("body", "code", "flag", "header_max_reconsume", "ids", "properties", "reconsume_times", "sys_flag", "topic")
+    __slots__ = (
+        "body", "code", "flag", "header_max_reconsume", "ids", "properties", "reconsume_times", "sys_flag", "topic",
+    )  # fmt: skip
 
     def __init__(self, topic: str, body: bytes, properties: str, ids: list[str], flag: int = 0) -> None:
         self.topic = topic
@@ -211,6 +213,11 @@ class Producer:
         self._check_started()
         return (await self._send(self.pack(message), queue, _by_key(key) or selector, timeout_ms))[0]
 
+    async def send_packed(self, packed: Packed) -> list[SendResult]:
+        """Send what was packed before (`pack`, `pack_batch`), to any queue."""
+        self._check_started()
+        return await self._send(packed, None, None, None)
+
     async def send_batch(
         self,
         messages: Sequence[Message],
@@ -275,7 +282,7 @@ class Producer:
             if message.topic != topic:
                 raise InvalidMessage(f"a batch for {topic} and {message.topic}: send one batch a topic")
             if message.delay_level or topic.startswith(RETRY_PREFIX):
-                raise InvalidMessage(f"message for {topic}: delayed and retry messages can't be in a batch: send() them")
+                raise InvalidMessage(f"message for {topic}: delayed and retry messages can't be batched: send() them")
             unique_key = message.properties.get("UNIQ_KEY") or self.session.unique_ids.next(now_ms())
             properties = message.encode_properties(unique_key).encode()
             _check_properties(topic, len(properties))

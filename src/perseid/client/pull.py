@@ -320,7 +320,7 @@ class PullConsumer:
                 await asyncio.sleep(ERROR_PAUSE_MS / 1000)
                 continue
             if result.status is PullStatus.MOVED:
-                log.warning("%s: offset %d is not there any more, on to %d", queue, assigned.next_fetch, result.next_offset)
+                log.warning("%s: offset %d is not there; on to %d", queue, assigned.next_fetch, result.next_offset)
             assigned.next_fetch = result.next_offset
             if result.messages:
                 assigned.ready.extend(result.messages)

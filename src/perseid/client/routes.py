@@ -140,6 +140,8 @@ class Routes:
         self._asking: dict[str, asyncio.Task[TopicRoute]] = {}
         self._asked_at: dict[str, float] = {}
         self._addresses: dict[str, dict[int, str]] = {}
+        self.watched: set[str] = set()
+        """Topics that are asked for at each poll although nobody knows them yet."""
         self.on_change: list[Callable[[str], None]] = []
 
     def known(self, topic: str) -> TopicRoute | None:
@@ -177,10 +179,10 @@ class Routes:
             task.add_done_callback(lambda done: self._asked(topic, done))
         return await asyncio.shield(task)
 
-    async def refresh(self, topic: str) -> None:
+    async def refresh(self, topic: str, *, at_once: bool = False) -> None:
         """Ask again, but not more than once a second; an error leaves the old route in place."""
         now = asyncio.get_running_loop().time()
-        if now - self._asked_at.get(topic, -1e9) < MIN_REFRESH_INTERVAL_MS / 1000:
+        if not at_once and now - self._asked_at.get(topic, -1e9) < MIN_REFRESH_INTERVAL_MS / 1000:
             return
         try:
             await self.fetch(topic)
@@ -189,9 +191,11 @@ class Routes:
 
     async def refresh_all(self) -> None:
         """One round of the 30 s poll."""
-        for topic in list(self._known):
+        for topic in self._known.keys() | self.watched:
             try:
                 await self.fetch(topic)
+            except NoRoute as error:
+                log.debug("%s", error)
             except PerseidError as error:
                 log.warning("the route of %s stays as it was: %s", topic, error)
 

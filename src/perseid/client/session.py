@@ -29,6 +29,7 @@ from perseid.wire.ids import UniqueIds
 log = logging.getLogger("perseid.client")
 
 HEARTBEAT_INTERVAL_MS = 30_000
+MIN_HEARTBEAT_INTERVAL_MS = 1000
 _counter = itertools.count(time.time_ns() & 0xFFFFFFFF)
 T = TypeVar("T")
 
@@ -67,9 +68,12 @@ class Session:
         )
         self.handlers: dict[int, Handler] = {}
         self.members: list[Member] = []
+        self.consumers: dict[str, Any] = {}
+        """Push consumers by group, for the server's requests."""
         self.connections = Connections(self._on_request)
         self.names = NameServers(namesrv, self.connections, self.random)
         self.routes = Routes(self.names)
+        self._beat_at = -1e9
         self._users = 0
         self._loops: list[asyncio.Task[None]] = []
         self._tasks: set[asyncio.Task[Any]] = set()
@@ -149,6 +153,13 @@ class Session:
         ).to_json()
         targets = [a for _, i, a in self.routes.addresses(replicas=bool(consumers)) if i == MASTER_ID or consumers]
         await asyncio.gather(*(self._beat(address, body) for address in targets))
+
+    async def heartbeat_soon(self) -> None:
+        """A heartbeat outside of the 30 s, for a broker that does not know us; at most one a second."""
+        now = asyncio.get_running_loop().time()
+        if now - self._beat_at >= MIN_HEARTBEAT_INTERVAL_MS / 1000:
+            self._beat_at = now
+            await self.heartbeat()
 
     async def _beat(self, address: str, body: bytes) -> None:
         try:

@@ -1,0 +1,92 @@
+"""The messages of one queue that a consumer holds, and how far the queue may be committed.
+
+    pulled --add()--> waiting or running --done()--> gone
+
+The offset to commit is that of the lowest message that is not done; with none left it is where the next
+pull begins. So nothing that was not handled is ever committed. Pure: no I/O, no clock.
+"""
+
+from __future__ import annotations
+
+from collections import deque
+from collections.abc import Iterable
+from dataclasses import dataclass
+
+from perseid.client.model import MessageQueue, ReceivedMessage
+
+
+@dataclass(frozen=True, slots=True)
+class FlowLimits:
+    """What may wait in the client for each queue before pulling pauses (the Java client's defaults)."""
+
+    max_messages: int = 1000
+    max_bytes: int = 100 * 1024 * 1024
+    max_span: int = 2000
+    """Distance between the lowest and the highest offset held; not looked at by ordered consumers."""
+
+
+class QueueBook:
+    """What is held of one queue."""
+
+    __slots__ = ("_offsets", "bytes", "dropped", "messages", "next_offset", "queue")
+
+    def __init__(self, queue: MessageQueue, next_offset: int) -> None:
+        self.queue = queue
+        self.next_offset = next_offset
+        """Where the next pull begins."""
+        self.messages: dict[int, ReceivedMessage] = {}
+        """By offset, in order; waiting or running."""
+        self.bytes = 0
+        self.dropped = False
+        """True once the queue belongs to somebody else: its messages are not handed out any more."""
+        self._offsets: deque[int] = deque()
+
+    def add(self, messages: Iterable[ReceivedMessage], next_offset: int) -> list[ReceivedMessage]:
+        """Take in what a pull brought; gives back what was not held already, in order."""
+        fresh: list[ReceivedMessage] = []
+        last = self._offsets[-1] if self._offsets else -1
+        for message in messages:
+            offset = message.queue_offset
+            if offset <= last or offset < self.next_offset:
+                continue
+            last = offset
+            self.messages[offset] = message
+            self._offsets.append(offset)
+            self.bytes += message.record.size
+            fresh.append(message)
+        self.next_offset = max(self.next_offset, next_offset)
+        return fresh
+
+    def done(self, offset: int) -> None:
+        """A message was handled (or handed on to the retry queue)."""
+        message = self.messages.pop(offset, None)
+        if message is None:
+            return
+        self.bytes -= message.record.size
+        offsets = self._offsets
+        while offsets and offsets[0] not in self.messages:
+            offsets.popleft()
+
+    def lowest(self) -> ReceivedMessage | None:
+        """The message with the lowest offset."""
+        return self.messages[self._offsets[0]] if self._offsets else None
+
+    @property
+    def commit_offset(self) -> int:
+        """All below this is done."""
+        return self._offsets[0] if self._offsets else self.next_offset
+
+    @property
+    def span(self) -> int:
+        """How far the offsets held are apart."""
+        return self._offsets[-1] - self._offsets[0] if self._offsets else 0
+
+    def full(self, limits: FlowLimits, *, ordered: bool = False) -> str:
+        """Why pulling has to pause; empty when it need not."""
+        if len(self.messages) > limits.max_messages:
+            return f"{len(self.messages)} messages wait"
+        if self.bytes > limits.max_bytes:
+            return f"{self.bytes} bytes wait"
+        if not ordered and self.span > limits.max_span:
+            return f"the offsets that wait are {self.span} apart"
+        return ""

@@ -1,0 +1,302 @@
+"""Consume: your function is called for each message of some topics, together with the rest of your group.
+
+The queues of each topic are shared out among the group's members (clustering), or each member gets them all
+(broadcasting). Shares are worked out anew every 20 s and at once when a member comes or goes.
+
+- At least once: an offset is committed only when all messages below it are done. After a crash or a change
+  of shares some messages come again.
+- Concurrent mode: up to `concurrency` handlers run at a time, in no particular order. A message whose
+  handler fails goes to the group's retry queue and comes back after 10 s, 30 s, 1 min, …; after
+  `max_reconsume_times` (16) into the dead letters `%DLQ%group`.
+- Ordered mode: each queue is locked at its broker and its messages are handled one after the other; a
+  message whose handler fails is tried again in its place.
+- Broadcasting keeps offsets in a local file, and tries nothing again.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import inspect
+import logging
+from collections.abc import Mapping, Sequence
+from concurrent.futures import ThreadPoolExecutor
+from dataclasses import dataclass
+from pathlib import Path
+from types import TracebackType
+from typing import Self
+
+from perseid.client import serve
+from perseid.client.book import FlowLimits
+from perseid.client.errors import ClientError
+from perseid.client.held import Handler, HeldQueue
+from perseid.client.model import RETRY_PREFIX, MessageQueue, ReceivedMessage
+from perseid.client.offsets import default_folder
+from perseid.client.pulling import PULL_BATCH, Puller
+from perseid.client.retry import Retries
+from perseid.client.session import Session, now_ms
+from perseid.client.sharing import Sharing
+from perseid.client.subscription import ALL, Sql, Subscription
+from perseid.wire.bodies import ConsumerData
+
+log = logging.getLogger("perseid.client")
+
+CONCURRENCY = 20
+SUSPEND_MS = 1000
+CONSUME_TIMEOUT_MS = 15 * 60 * 1000
+RESUBMIT_MS = 5000
+STOP_PATIENCE_MS = 10_000
+MAX_TIMES_CONCURRENT = 16
+MAX_TIMES_ORDERED = 2**31 - 1
+
+
+class RetryLater(Exception):
+    """Raise it in a handler to have a message again later, without a traceback in the log.
+
+    `delay_level` (concurrent mode): 0 lets the broker choose (10 s, 30 s, 1 min, …), -1 goes straight to the
+    dead letters. `after_ms` (ordered mode): the pause before the message is tried again.
+    """
+
+    def __init__(self, text: str = "later", *, delay_level: int = 0, after_ms: int = 0) -> None:
+        super().__init__(text)
+        self.delay_level = delay_level
+        self.after_ms = after_ms
+
+
+@dataclass(slots=True)
+class ConsumerStats:
+    """What happened so far."""
+
+    pulled: int = 0
+    succeeded: int = 0
+    failed: int = 0
+    sent_back: int = 0
+    flow_controlled: int = 0
+
+
+class PushConsumer:
+    """Calls `handler` for each message: `async with PushConsumer("host:9876", "my-group", {"orders": "*"}, handle): …`.
+
+    `subscriptions` maps topics to tags (`"a || b"`, `"*"`) or `Sql("price > 5")`. A plain function runs in a
+    thread, an `async def` on the event loop. `from_where` says where a group without offsets begins: "last",
+    "first", or a time in milliseconds.
+    """
+
+    def __init__(
+        self,
+        namesrv: str | Sequence[str],
+        group: str,
+        subscriptions: Mapping[str, str | Sql],
+        handler: Handler,
+        *,
+        ordered: bool = False,
+        broadcast: bool = False,
+        from_where: str | int = "last",
+        max_reconsume_times: int = -1,
+        concurrency: int = CONCURRENCY,
+        limits: FlowLimits | None = None,
+        pull_batch: int = PULL_BATCH,
+        pull_interval_ms: int = 0,
+        suspend_ms: int = SUSPEND_MS,
+        consume_timeout_ms: int = CONSUME_TIMEOUT_MS,
+        offsets_folder: Path | None = None,
+        session: Session | None = None,
+    ) -> None:
+        if not group:
+            raise ClientError("a consumer needs the name of its group: members of one group share the messages")
+        if not subscriptions:
+            raise ClientError(f"group {group} subscribes to nothing: pass {{'topic': '*'}}")
+        if from_where not in ("last", "first") and not isinstance(from_where, int):
+            raise ClientError(f"from_where={from_where!r}: write 'last', 'first', or a time in milliseconds")
+        self.session = session or Session(namesrv)
+        self.group = group
+        self.ordered = ordered
+        self.broadcast = broadcast
+        self.needs_locks = ordered and not broadcast
+        self.max_reconsume_times = max_reconsume_times
+        self.max_times_ordered = max_reconsume_times if max_reconsume_times >= 0 else MAX_TIMES_ORDERED
+        self.limits = limits or FlowLimits()
+        self.pull_batch = pull_batch
+        self.pull_interval_ms = pull_interval_ms
+        self.suspend_ms = suspend_ms
+        self.handler = handler
+        self.concurrency = concurrency
+        self.stats = ConsumerStats()
+        self.started_ms = now_ms()
+        self.now = now_ms
+        self.from_where = from_where
+        self.subscriptions = {
+            topic: Subscription.parse(topic, text, self.started_ms) for topic, text in subscriptions.items()
+        }
+        if not broadcast:
+            self.retry_topic = RETRY_PREFIX + group
+            self.subscriptions[self.retry_topic] = Subscription.parse(self.retry_topic, ALL, self.started_ms)
+        self.puller = Puller(self.session, group)
+        self.offsets: dict[MessageQueue, int] = {}
+        self.ready: asyncio.Queue[tuple[HeldQueue, ReceivedMessage]] = asyncio.Queue()
+        self.slots = asyncio.Semaphore(concurrency)
+        self.resumed = asyncio.Event()
+        self.resumed.set()
+        self.stopping = False
+        self.retries = Retries(self.session, group)
+        self.sharing = Sharing(self, offsets_folder or default_folder())
+        self._consume_timeout_ms = consume_timeout_ms
+        self._running = 0
+        self._idle = asyncio.Event()
+        self._idle.set()
+        self._threads: ThreadPoolExecutor | None = None
+        self._is_async = inspect.iscoroutinefunction(handler) or inspect.iscoroutinefunction(
+            getattr(handler, "__call__", None)  # noqa: B004 - an object with an async __call__
+        )
+        self._workers: list[asyncio.Task[None]] = []
+        self._started = False
+
+    # ---- life ----
+
+    async def start(self) -> None:
+        """Join the group and begin to consume; a topic that does not exist yet is waited for."""
+        if self._started:
+            return
+        await self.session.start()
+        self._started, self.stopping = True, False
+        self.started_ms = now_ms()
+        try:
+            await self.retries.start()
+            serve.add(self)
+            await self.sharing.join()
+        except BaseException:
+            await self._leave()
+            raise
+        if not self._is_async:
+            self._threads = ThreadPoolExecutor(self.concurrency, thread_name_prefix=f"handle {self.group}")
+        if not self.ordered:
+            self._workers = [
+                self.session.spawn(self._work(), f"handle {self.group} {i}") for i in range(self.concurrency)
+            ]
+
+    async def stop(self, *, patience_ms: int = STOP_PATIENCE_MS) -> None:
+        """Leave the group: handlers that run may finish within `patience_ms`, then offsets are committed."""
+        if not self._started or self.stopping:
+            return
+        self.stopping = True
+        self.sharing.wind_down()
+        try:
+            async with asyncio.timeout(patience_ms / 1000):
+                await self._idle.wait()
+        except TimeoutError:
+            log.warning("group %s: %d handlers still run after %d ms and are cancelled", self.group, self._running, patience_ms)
+        for task in self._workers:
+            task.cancel()
+        await self.sharing.leave()
+        await self._leave()
+
+    async def _leave(self) -> None:
+        serve.remove(self)
+        await self.retries.stop()
+        if self._threads is not None:
+            self._threads.shutdown(wait=False, cancel_futures=True)
+            self._threads = None
+        self._started = False
+        await self.session.stop()
+
+    async def __aenter__(self) -> Self:
+        await self.start()
+        return self
+
+    async def __aexit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        await self.stop()
+
+    def pause(self) -> None:
+        """Pull nothing more until `resume()`; what is held is still handled."""
+        self.resumed.clear()
+
+    def resume(self) -> None:
+        """Go on after `pause()`."""
+        self.resumed.set()
+
+    @property
+    def queues(self) -> list[MessageQueue]:
+        """The queues that are ours now, sorted."""
+        return sorted(self.sharing.held)
+
+    # ---- for the session's heartbeats ----
+
+    def producer_group(self) -> str | None:
+        """None: a consumer is no producer."""
+        return None
+
+    def consumer_data(self) -> ConsumerData | None:
+        """What heartbeats say of this consumer."""
+        first = {"first": "CONSUME_FROM_FIRST_OFFSET", "last": "CONSUME_FROM_LAST_OFFSET"}
+        return ConsumerData(
+            group_name=self.group,
+            consume_type="CONSUME_PASSIVELY",
+            message_model="BROADCASTING" if self.broadcast else "CLUSTERING",
+            consume_from_where=first.get(str(self.from_where), "CONSUME_FROM_TIMESTAMP"),
+            subscription_data_set=[subscription.data() for subscription in self.subscriptions.values()],
+        )
+
+    # ---- handling ----
+
+    async def handle(self, message: ReceivedMessage) -> RetryLater | None:
+        """Call the handler; None when it went well."""
+        self._running += 1
+        self._idle.clear()
+        try:
+            async with asyncio.timeout(self._consume_timeout_ms / 1000):
+                result = await self._call(message)
+        except RetryLater as later:
+            log.info("%r again later: %s", message, later)
+            self.stats.failed += 1
+            return later
+        except Exception as error:  # a handler may raise anything; the message is tried again
+            log.exception("the handler of group %s failed with %r", self.group, message)
+            self.stats.failed += 1
+            return RetryLater(repr(error))
+        finally:
+            self._running -= 1
+            if not self._running:
+                self._idle.set()
+        if result is False:
+            self.stats.failed += 1
+            return RetryLater("the handler returned False")
+        self.stats.succeeded += 1
+        return None
+
+    async def _call(self, message: ReceivedMessage) -> object:
+        if not self._is_async:
+            result = await asyncio.get_running_loop().run_in_executor(self._threads, self.handler, message)
+        else:
+            result = self.handler(message)
+        return await result if inspect.isawaitable(result) else result
+
+    async def give_up(self, message: ReceivedMessage) -> bool:
+        """Ordered mode: on to the dead letters, by way of the retry topic; False when nobody took it."""
+        return await self.retries.send_to_retry_topic(message, self.max_times_ordered)
+
+    async def _work(self) -> None:
+        """One of the `concurrency` workers of the concurrent mode."""
+        while True:
+            held, message = await self.ready.get()
+            if held.book.dropped or self.stopping:
+                continue
+            failure = await self.handle(message)
+            if held.book.dropped:
+                continue
+            if failure is None:
+                held.done(message)
+            elif self.broadcast:
+                log.warning("%r is not tried again: broadcasting has no retry queue", message)
+                held.done(message)
+            else:
+                await self._try_later(held, message, failure)
+
+    async def _try_later(self, held: HeldQueue, message: ReceivedMessage, failure: RetryLater) -> None:
+        limit = self.max_reconsume_times if self.max_reconsume_times >= 0 else MAX_TIMES_CONCURRENT
+        if await self.retries.give_back(message, failure.delay_level, limit):
+            self.stats.sent_back += 1
+            held.done(message)
+            return
+        message.reconsume_times += 1
+        asyncio.get_running_loop().call_later(RESUBMIT_MS / 1000, self.ready.put_nowait, (held, message))

@@ -1,0 +1,206 @@
+"""One queue that a push consumer works on: the task that pulls, and in ordered mode the task that handles.
+
+    taken --pull--> book --handler--> done --> the offset moves on
+      |
+      +--dropped (somebody else's now, or begun anew at another offset): nothing more is handed out, and what
+         still runs changes no offset
+"""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+from collections.abc import Awaitable, Callable
+from typing import TYPE_CHECKING
+
+from perseid.base.errors import PerseidError
+from perseid.client.book import QueueBook
+from perseid.client.errors import ServerRefused
+from perseid.client.model import MessageQueue, ReceivedMessage
+from perseid.client.pulling import PullStatus
+from perseid.wire.codes import ResponseCode
+
+if TYPE_CHECKING:
+    from perseid.client.consumer import PushConsumer
+
+log = logging.getLogger("perseid.client")
+
+ERROR_PAUSE_MS = 1000
+FLOW_CONTROL_PAUSE_MS = 20
+LOCK_LIVES_MS = 30_000
+"""How long a lock is trusted after it was last confirmed; the broker keeps it for 60 s."""
+LOCK_PAUSE_MS = 1000
+DROP_PATIENCE_MS = 500
+"""How long giving an ordered queue up waits for the handler that runs; after that the next round tries."""
+_HEARTBEAT_NEEDED = frozenset({ResponseCode.SUBSCRIPTION_NOT_EXIST, ResponseCode.SUBSCRIPTION_NOT_LATEST})
+
+
+class HeldQueue:
+    """A queue, its book, and its tasks."""
+
+    def __init__(self, consumer: PushConsumer, queue: MessageQueue, offset: int) -> None:
+        self.queue = queue
+        self.book = QueueBook(queue, offset)
+        self.gone = asyncio.Event()
+        self.room = asyncio.Event()
+        self.work = asyncio.Event()
+        self.lock_until = 0.0
+        self.winding_down = False
+        self.last_pull_ms = 0
+        self.last_done_ms = 0
+        self._consumer = consumer
+        self._reader: asyncio.Task[None] | None = None
+        self._worker: asyncio.Task[None] | None = None
+
+    # ---- life ----
+
+    def start(self) -> None:
+        """Begin to pull (and, in ordered mode, to handle)."""
+        session = self._consumer.session
+        self._reader = session.spawn(self._read(), f"pull {self.queue}")
+        if self._consumer.ordered:
+            self._worker = session.spawn(self._handle_in_order(), f"handle {self.queue}")
+
+    async def drop(self) -> bool:
+        """Stop; False when an ordered handler still runs (call again later)."""
+        self.book.dropped = True
+        self.gone.set()
+        self.work.set()
+        if self._reader is not None:
+            self._reader.cancel()
+        if self._worker is not None and not self._worker.done():
+            await asyncio.wait([self._worker], timeout=DROP_PATIENCE_MS / 1000)
+            return self._worker.done()
+        return True
+
+    def wind_down(self) -> None:
+        """Pull and hand out nothing more; what runs may finish and still move the offset."""
+        self.winding_down = True
+        self.gone.set()
+        self.work.set()
+        if self._reader is not None:
+            self._reader.cancel()
+
+    def cancel(self) -> None:
+        """Stop at once, also a handler that runs."""
+        self.book.dropped = True
+        for task in (self._reader, self._worker):
+            if task is not None:
+                task.cancel()
+
+    # ---- locks (ordered clustering only) ----
+
+    @property
+    def locked(self) -> bool:
+        """True while the broker's lock can be trusted."""
+        return not self._consumer.needs_locks or asyncio.get_running_loop().time() < self.lock_until
+
+    def lock_confirmed(self) -> None:
+        """The broker has just said that the lock is ours."""
+        self.lock_until = asyncio.get_running_loop().time() + LOCK_LIVES_MS / 1000
+        self.work.set()
+
+    # ---- progress ----
+
+    def done(self, message: ReceivedMessage) -> None:
+        """A message needs no more work: the offset may move on."""
+        if self.book.dropped:
+            return
+        self.book.done(message.queue_offset)
+        self.last_done_ms = self._consumer.now()
+        self._consumer.offsets[self.queue] = self.book.commit_offset
+        self.room.set()
+
+    # ---- pulling ----
+
+    async def _read(self) -> None:
+        consumer, book = self._consumer, self.book
+        while not book.dropped:
+            await consumer.resumed.wait()
+            if book.full(consumer.limits, ordered=consumer.ordered):
+                consumer.stats.flow_controlled += 1
+                self.room.clear()
+                await self.room.wait()
+                continue
+            if not self.locked:
+                await asyncio.sleep(LOCK_PAUSE_MS / 1000)
+                continue
+            pause_ms = await self._pull_once()
+            if pause_ms:
+                await asyncio.sleep(pause_ms / 1000)
+
+    async def _pull_once(self) -> int:
+        """One pull and what follows from it; gives back how long to wait before the next."""
+        consumer, book = self._consumer, self.book
+        self.last_pull_ms = consumer.now()
+        try:
+            result = await consumer.puller.pull(
+                self.queue,
+                book.next_offset,
+                consumer.subscriptions[self.queue.topic],
+                max_messages=consumer.pull_batch,
+                with_subscription=False,
+                commit_offset=0 if consumer.broadcast else consumer.offsets.get(self.queue, 0),
+            )
+        except ServerRefused as error:
+            if error.code == ResponseCode.FLOW_CONTROL:
+                return FLOW_CONTROL_PAUSE_MS
+            if error.code in _HEARTBEAT_NEEDED:  # the broker has lost us, perhaps it was restarted
+                await consumer.session.heartbeat_soon()
+            else:
+                log.warning("%s: pulling goes on in %d ms: %s", self.queue, ERROR_PAUSE_MS, error)
+            return ERROR_PAUSE_MS
+        except PerseidError as error:
+            log.warning("%s: pulling goes on in %d ms: %s", self.queue, ERROR_PAUSE_MS, error)
+            return ERROR_PAUSE_MS
+        if book.dropped:
+            return 0
+        if result.status is PullStatus.MOVED:
+            log.warning("%s: offset %d is not there; on to %d", self.queue, book.next_offset, result.next_offset)
+            consumer.sharing.restart(self, result.next_offset)
+            return ERROR_PAUSE_MS
+        fresh = book.add(result.messages, result.next_offset)
+        consumer.stats.pulled += len(fresh)
+        if not book.messages:
+            consumer.offsets[self.queue] = book.commit_offset
+        elif consumer.ordered:
+            self.work.set()
+        else:
+            for message in fresh:
+                consumer.ready.put_nowait((self, message))
+        return consumer.pull_interval_ms
+
+    # ---- ordered handling ----
+
+    async def _handle_in_order(self) -> None:
+        consumer, book = self._consumer, self.book
+        while not (book.dropped or self.winding_down):
+            message = book.lowest()
+            if message is None or not self.locked:
+                self.work.clear()
+                await self.work.wait()
+                continue
+            async with consumer.slots:
+                if book.dropped or self.winding_down:
+                    return
+                failure = await consumer.handle(message)
+            if book.dropped:
+                return
+            at_limit = message.reconsume_times >= consumer.max_times_ordered
+            if failure is None or (at_limit and await consumer.give_up(message)):
+                self.done(message)
+            else:
+                message.reconsume_times += 1
+                await self._unless_gone(failure.after_ms or consumer.suspend_ms)
+
+    async def _unless_gone(self, pause_ms: int) -> None:
+        try:
+            async with asyncio.timeout(min(max(pause_ms, 10), 30_000) / 1000):
+                await self.gone.wait()
+        except TimeoutError:
+            pass
+
+
+Handler = Callable[[ReceivedMessage], Awaitable[object] | object]
+"""What handles a message: a function, or an async one. Returning is success; an exception or `False` means
+"again later"."""

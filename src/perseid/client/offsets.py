@@ -1,0 +1,105 @@
+"""Where a consumer's offsets are kept: at the brokers (a group shares them) or in a file (broadcasting)."""
+
+from __future__ import annotations
+
+import asyncio
+import json
+import logging
+import os
+from collections.abc import Iterable, Mapping
+from pathlib import Path
+from typing import Protocol
+
+from perseid.base.errors import PerseidError
+from perseid.client.errors import ClientError
+from perseid.client.model import MessageQueue
+from perseid.client.pulling import Offsets
+
+log = logging.getLogger("perseid.client")
+
+
+class OffsetStore(Protocol):
+    """Offsets by queue, kept somewhere that outlives the consumer."""
+
+    async def read(self, queue: MessageQueue) -> int | None:
+        """What is kept for a queue; None: nothing."""
+
+    async def save(self, offsets: Mapping[MessageQueue, int]) -> set[MessageQueue]:
+        """Keep these; gives back the queues for which that went well."""
+
+
+class BrokerOffsets:
+    """A group's offsets, each at the broker of its queue."""
+
+    def __init__(self, offsets: Offsets, group: str) -> None:
+        self._offsets = offsets
+        self._group = group
+
+    async def read(self, queue: MessageQueue) -> int | None:
+        return await self._offsets.committed(self._group, queue)
+
+    async def save(self, offsets: Mapping[MessageQueue, int]) -> set[MessageQueue]:
+        results = await asyncio.gather(*(self._save(queue, offset) for queue, offset in offsets.items()))
+        return {queue for queue in results if queue is not None}
+
+    async def _save(self, queue: MessageQueue, offset: int) -> MessageQueue | None:
+        try:
+            await self._offsets.commit(self._group, queue, offset)
+        except PerseidError as error:
+            log.warning("offset %d of %s is not committed yet: %s", offset, queue, error)
+            return None
+        return queue
+
+
+def default_folder() -> Path:
+    """Where broadcasting consumers keep their offsets unless told otherwise: `~/.perseid/offsets`."""
+    return Path.home() / ".perseid" / "offsets"
+
+
+class FileOffsets:
+    """Offsets in a small JSON file, replaced whole: a crash leaves the old or the new one."""
+
+    def __init__(self, path: Path) -> None:
+        self._path = path
+        self._known: dict[MessageQueue, int] | None = None
+
+    async def read(self, queue: MessageQueue) -> int | None:
+        if self._known is None:
+            self._known = await asyncio.to_thread(self._load)
+        return self._known.get(queue)
+
+    async def save(self, offsets: Mapping[MessageQueue, int]) -> set[MessageQueue]:
+        if self._known is None:
+            self._known = await asyncio.to_thread(self._load)
+        self._known.update(offsets)
+        await asyncio.to_thread(self._store, dict(self._known))
+        return set(offsets)
+
+    def _load(self) -> dict[MessageQueue, int]:
+        try:
+            rows = json.loads(self._path.read_bytes())["offsets"]
+            return {MessageQueue(r["topic"], r["brokerName"], int(r["queueId"])): int(r["offset"]) for r in rows}
+        except FileNotFoundError:
+            return {}
+        except (ValueError, KeyError, TypeError) as error:
+            raise ClientError(
+                f"{self._path}: not a file of offsets ({error}); delete it to begin where from_where says"
+            ) from error
+
+    def _store(self, offsets: Mapping[MessageQueue, int]) -> None:
+        rows = [
+            {"topic": queue.topic, "brokerName": queue.broker_name, "queueId": queue.queue_id, "offset": offset}
+            for queue, offset in sorted(offsets.items())
+        ]
+        self._path.parent.mkdir(parents=True, exist_ok=True)
+        fresh = self._path.with_suffix(".new")
+        with open(fresh, "w") as file:
+            json.dump({"offsets": rows}, file, indent=1)
+            file.flush()
+            os.fsync(file.fileno())
+        os.replace(fresh, self._path)
+
+
+def only(offsets: Mapping[MessageQueue, int], queues: Iterable[MessageQueue]) -> dict[MessageQueue, int]:
+    """The part of `offsets` that is about `queues`."""
+    return {queue: offsets[queue] for queue in queues if queue in offsets}

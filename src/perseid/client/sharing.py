@@ -1,0 +1,269 @@
+"""Which queues are ours: a member's part in the sharing out of its group's queues.
+
+A round compares our share (or all queues, when broadcasting) with what we hold. Queues that went to others
+are given up first: their offsets are committed, their locks released. New ones are begun where the group
+left off. Rounds come every 20 s, at once when the broker says that members changed or a route changed, and
+again after 500 ms when something could not be done yet.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+from perseid.base.errors import PerseidError
+from perseid.client.errors import ClientError, NoRoute, ServerRefused
+from perseid.client.held import HeldQueue
+from perseid.client.locks import QueueLocks
+from perseid.client.model import RETRY_PREFIX, MessageQueue
+from perseid.client.offsets import BrokerOffsets, FileOffsets, OffsetStore, only
+from perseid.client.pulling import Offsets
+from perseid.client.rebalance import allocate_averagely, changes, stable_members
+from perseid.client.routes import TopicRoute
+from perseid.wire.bodies import CheckClientRequestBody, GetConsumerListByGroupResponseBody
+from perseid.wire.codes import RequestCode
+from perseid.wire.headers.clients import GetConsumerListByGroupRequest
+
+if TYPE_CHECKING:
+    from perseid.client.consumer import PushConsumer
+
+log = logging.getLogger("perseid.client")
+
+INTERVAL_MS = 20_000
+AGAIN_MS = 500
+PERSIST_INTERVAL_MS = 5000
+LOCK_INTERVAL_MS = 20_000
+FORCED_DROP_MS = 20_000
+"""A handler that runs on for this long after its queue went to another member loses the queue all the same."""
+
+
+class Sharing:
+    """One consumer's queues."""
+
+    def __init__(self, consumer: PushConsumer, folder: Path) -> None:
+        self._consumer = consumer
+        self._session = consumer.session
+        self._group = consumer.group
+        self.held: dict[MessageQueue, HeldQueue] = {}
+        self._leaving: dict[MessageQueue, tuple[HeldQueue, int]] = {}
+        self._start_at: dict[MessageQueue, int] = {}
+        self._round = asyncio.Event()
+        self._positions = Offsets(consumer.session)
+        self._locks = QueueLocks(consumer.session, consumer.group)
+        self._store: OffsetStore
+        if consumer.broadcast:
+            ip = consumer.session.client_id.partition("@")[0]
+            self._store = FileOffsets(folder / ip / f"{consumer.group}.json")
+        else:
+            self._store = BrokerOffsets(self._positions, consumer.group)
+        self._tasks: list[asyncio.Task[None]] = []
+
+    # ---- life ----
+
+    async def join(self) -> None:
+        """Make ourselves known to the brokers, and begin."""
+        consumer, routes = self._consumer, self._session.routes
+        for topic in consumer.subscriptions:
+            routes.watched.add(topic)
+            try:
+                await routes.fetch(topic)
+            except NoRoute:
+                if not topic.startswith(RETRY_PREFIX):
+                    log.warning("group %s: topic %s does not exist yet; it is waited for", self._group, topic)
+        await self._check_expressions()
+        self._session.members.append(consumer)
+        await self._session.heartbeat()  # makes the broker create the retry topic
+        if not consumer.broadcast:
+            await routes.refresh(RETRY_PREFIX + self._group, at_once=True)
+        routes.on_change.append(self._route_changed)
+        spawn, every = self._session.spawn, self._session.every
+        self._tasks = [
+            spawn(self._rounds(), f"rebalance {self._group}"),
+            spawn(every(PERSIST_INTERVAL_MS, self.persist), f"persist {self._group}"),
+        ]
+        if consumer.needs_locks:
+            self._tasks.append(spawn(every(LOCK_INTERVAL_MS, self.renew_locks), f"locks {self._group}"))
+
+    def wind_down(self) -> None:
+        """No more rounds, pulls or new handlers."""
+        for task in self._tasks:
+            task.cancel()
+        for held in self.held.values():
+            held.wind_down()
+
+    async def leave(self) -> None:
+        """Commit, unlock, and say good-bye."""
+        for held in self.held.values():
+            held.cancel()
+        await self.persist()
+        if self._consumer.needs_locks:
+            await self._locks.release(self.held)
+        self.held.clear()
+        self._session.routes.on_change.remove(self._route_changed)
+        self._session.members.remove(self._consumer)
+        await self._session.unregister(consumer_group=self._group)
+
+    def rebalance_soon(self) -> None:
+        """Begin a round at once."""
+        self._round.set()
+
+    async def persist(self) -> None:
+        """Commit the offsets of the queues that we hold."""
+        await self._store.save(only(self._consumer.offsets, self.held))
+
+    async def renew_locks(self) -> None:
+        """Confirm the locks of all queues that we hold; a lost one stops its queue until it is ours again."""
+        ours = await self._locks.acquire(self.held)
+        for queue, held in self.held.items():
+            if queue in ours:
+                held.lock_confirmed()
+
+    def restart(self, held: HeldQueue, offset: int) -> None:
+        """Begin a queue anew at `offset`; what was held of it is forgotten."""
+        held.cancel()
+        self._start_at[held.queue] = offset
+        self._consumer.offsets[held.queue] = offset
+        if self.held.get(held.queue) is held:
+            del self.held[held.queue]
+        self._session.spawn(self._restart(held.queue, offset), f"restart {held.queue}")
+
+    async def _restart(self, queue: MessageQueue, offset: int) -> None:
+        await self._store.save({queue: offset})
+        self._round.set()
+
+    # ---- rounds ----
+
+    async def _rounds(self) -> None:
+        while True:
+            self._round.clear()
+            try:
+                settled = await self.rebalance()
+            except PerseidError as error:
+                log.warning("group %s: sharing out failed: %s", self._group, error)
+                settled = False
+            try:
+                async with asyncio.timeout((INTERVAL_MS if settled else AGAIN_MS) / 1000):
+                    await self._round.wait()
+            except TimeoutError:
+                pass
+
+    async def rebalance(self) -> bool:
+        """One round; False when something is left to be done soon."""
+        settled = True
+        for topic in self._consumer.subscriptions:
+            route = self._session.routes.known(topic)
+            if route is None:
+                continue
+            share = await self._share(route)
+            if share is None:
+                settled = False
+                continue
+            away, fresh = changes((q for q in self.held if q.topic == topic), share)
+            for queue in away:
+                settled &= await self._give_up(queue)
+            for queue in fresh:
+                settled &= await self._take(queue)
+            if away or fresh:
+                log.info("group %s: %s: %d queues are ours now", self._group, topic, len(share))
+        for queue, (held, since) in list(self._leaving.items()):
+            settled &= await self._finish(queue, held, since)
+        return settled
+
+    async def _share(self, route: TopicRoute) -> list[MessageQueue] | None:
+        """Our part of a topic's queues; None when it can't be known now (what we hold, we keep)."""
+        queues = route.read_queues()
+        if self._consumer.broadcast:
+            return queues
+        addresses = [ids[min(ids)] for ids in route.brokers.values() if ids]
+        if not addresses:
+            return None
+        address = self._session.random.choice(addresses)
+        request = GetConsumerListByGroupRequest(consumer_group=self._group)
+        try:
+            answer = await self._session.connections.ask(address, RequestCode.GET_CONSUMER_LIST_BY_GROUP, request)
+            members = stable_members(GetConsumerListByGroupResponseBody.from_json(answer.body).consumer_id_list)
+        except PerseidError as error:
+            log.info("group %s: %s names no members: %s", self._group, address, error)
+            members = []
+        if self._session.client_id not in members:
+            await self._session.heartbeat_soon()
+            return None
+        return allocate_averagely(self._session.client_id, queues, members)
+
+    async def _give_up(self, queue: MessageQueue) -> bool:
+        held = self.held.pop(queue)
+        return await self._finish(queue, held, self._consumer.now())
+
+    async def _finish(self, queue: MessageQueue, held: HeldQueue, since: int) -> bool:
+        """End the work on a queue; an ordered handler that runs is waited for, up to FORCED_DROP_MS in all."""
+        if not await held.drop() and self._consumer.now() - since < FORCED_DROP_MS:
+            self._leaving[queue] = (held, since)
+            return False
+        self._leaving.pop(queue, None)
+        held.cancel()
+        await self._store.save(only(self._consumer.offsets, [queue]))
+        self._consumer.offsets.pop(queue, None)
+        if self._consumer.needs_locks:
+            await self._locks.release([queue])
+        return True
+
+    async def _take(self, queue: MessageQueue) -> bool:
+        if queue in self._leaving:
+            return False
+        if self._consumer.needs_locks and queue not in await self._locks.acquire([queue]):
+            log.info("group %s: %s is still locked by another member", self._group, queue)
+            return False
+        try:
+            offset = await self._begin_at(queue)
+        except PerseidError as error:
+            log.warning("group %s: %s is not begun yet: %s", self._group, queue, error)
+            return False
+        held = HeldQueue(self._consumer, queue, offset)
+        if self._consumer.needs_locks:
+            held.lock_confirmed()
+        self.held[queue] = held
+        held.start()
+        return True
+
+    async def _begin_at(self, queue: MessageQueue) -> int:
+        """Where to begin: where the group left off, else where `from_where` says."""
+        if queue in self._start_at:
+            return self._start_at.pop(queue)
+        kept = await self._store.read(queue)
+        if kept is not None:
+            return kept
+        retry = queue.topic.startswith(RETRY_PREFIX)
+        where = self._consumer.from_where
+        if where == "first" or (retry and where == "last"):
+            return 0  # an offset below the lowest one is put right by the first pull
+        if where == "last" or retry:
+            return await self._positions.max(queue)
+        return await self._positions.at_time(queue, int(where))
+
+    # ---- other ----
+
+    def _route_changed(self, topic: str) -> None:
+        if topic in self._consumer.subscriptions:
+            self._session.spawn(self._greet_then_rebalance(), f"new route of {topic}")
+
+    async def _greet_then_rebalance(self) -> None:
+        await self._session.heartbeat()
+        self._round.set()
+
+    async def _check_expressions(self) -> None:
+        """Have a broker read each SQL expression before we begin, as a bad one would only fail later."""
+        for subscription in self._consumer.subscriptions.values():
+            route = self._session.routes.known(subscription.topic)
+            if subscription.kind == "TAG" or route is None:
+                continue
+            body = CheckClientRequestBody(self._session.client_id, self._group, None, subscription.data()).to_json()
+            for ids in route.brokers.values():
+                try:
+                    await self._session.connections.ask(ids[min(ids)], RequestCode.CHECK_CLIENT_CONFIG, None, body)
+                except ServerRefused as error:
+                    raise ClientError(
+                        f"topic {subscription.topic}: the broker does not take the expression"
+                        f" {subscription.text!r}: {error}"
+                    ) from error
