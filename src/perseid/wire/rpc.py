@@ -191,12 +191,12 @@ class Caller:
     def handle(self, event: Event, now: Millis) -> list[Effect]:
         """Take in Opened, ConnectFailed, Closed or Tick, whatever connection it is about."""
         if isinstance(event, Opened):
-            return self._opened(event, now) if event.dialled else []
+            return self.opened(event.conn, event.dialled, now) if event.dialled else []
         if isinstance(event, ConnectFailed):
-            return self._connect_failed(event, now)
+            return self.connect_failed(event.address, event.reason, now)
         if isinstance(event, Closed):
-            return self._closed(event, now)
-        return self._tick(now)
+            return self.closed(event.conn, now, event.reason)
+        return self.tick(now)
 
     def answered(self, conn: ConnId, command: Command, now: Millis) -> list[Effect]:
         """A response came in: the effects of its call; none when nobody waits for it (any more)."""
@@ -226,27 +226,29 @@ class Caller:
             waiting = [opaque for opaque in peer.waiting if opaque in self._calls]
             assert not waiting or peer.dialling or peer.dial_at is not None, peer
 
-    def _opened(self, event: Opened, now: Millis) -> list[Effect]:
-        peer = self._peers.get(event.dialled)
+    def opened(self, conn: ConnId, address: str, now: Millis) -> list[Effect]:
+        """A dialled connection is open: what waited for it leaves."""
+        peer = self._peers.get(address)
         if peer is None or not peer.dialling:
             return []
-        peer.conn = event.conn
+        peer.conn = conn
         peer.dialling = False
         peer.backoff_ms = 0
-        self._by_conn[event.conn] = peer
+        self._by_conn[conn] = peer
         effects: list[Effect] = []
         for opaque in peer.waiting:
             call = self._calls.get(opaque)
             if call is not None:
-                call.conn = event.conn
-                effects.append(Write(event.conn, call.frame))
+                call.conn = conn
+                effects.append(Write(conn, call.frame))
                 if call.on_reply is None:
                     del self._calls[opaque]
         peer.waiting.clear()
         return effects
 
-    def _connect_failed(self, event: ConnectFailed, now: Millis) -> list[Effect]:
-        peer = self._peers.get(event.address)
+    def connect_failed(self, address: str, reason: str, now: Millis) -> list[Effect]:
+        """A dial came to nothing: what waited for it fails."""
+        peer = self._peers.get(address)
         if peer is None or not peer.dialling:
             return []
         peer.dialling = False
@@ -254,16 +256,18 @@ class Caller:
         peer.not_before = now + peer.backoff_ms
         failed = list(peer.waiting)
         peer.waiting.clear()
-        return self._fail(failed, f"no connection to {event.address}: {event.reason}", now)
+        return self._fail(failed, f"no connection to {address}: {reason}", now)
 
-    def _closed(self, event: Closed, now: Millis) -> list[Effect]:
-        peer = self._by_conn.pop(event.conn, None)
+    def closed(self, conn: ConnId, now: Millis, reason: str = "closed") -> list[Effect]:
+        """A connection, dialled or accepted, is gone: what was asked on it fails."""
+        peer = self._by_conn.pop(conn, None)
         if peer is not None:
             del self._peers[peer.address]
-        lost = [opaque for opaque, call in self._calls.items() if call.conn == event.conn]
-        return self._fail(lost, f"the connection was lost: {event.reason}", now)
+        lost = [opaque for opaque, call in self._calls.items() if call.conn == conn]
+        return self._fail(lost, f"the connection was lost: {reason}", now)
 
-    def _tick(self, now: Millis) -> list[Effect]:
+    def tick(self, now: Millis) -> list[Effect]:
+        """Time has passed: fail what is overdue, dial what is due."""
         effects: list[Effect] = []
         while self._deadlines and self._deadlines[0][0] <= now:
             _, opaque = heappop(self._deadlines)
