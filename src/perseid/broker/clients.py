@@ -15,15 +15,19 @@ from __future__ import annotations
 
 from collections.abc import Iterable
 from dataclasses import dataclass, field
+from typing import TYPE_CHECKING
 
-from perseid.base.machine import Close, ConnId, Effect, Millis, Write
+from perseid.base.errors import RequestRefused
+from perseid.base.machine import Close, ConnId, Millis
 from perseid.wire import command
 from perseid.wire.bodies import ConsumerData, SubscriptionData
-from perseid.wire.codes import RequestCode
+from perseid.wire.codes import RequestCode, ResponseCode
 from perseid.wire.headers.clients import NotifyConsumerIdsChangedRequest
 
-SCAN_PERIOD_MS = 10_000
-"""How often the broker looks for silent clients."""
+if TYPE_CHECKING:
+    from perseid.broker.groups import SubscriptionGroupTable
+    from perseid.broker.node import Broker
+    from perseid.wire.headers.pull import PullMessageRequest
 
 MAX_GROUPS_OF_CONNECTION = 10_000
 """Groups that one connection may be a member of, as producer and as consumer; further ones are not registered."""
@@ -32,6 +36,8 @@ MAX_COMPENSATED = 100_000
 """Groups whose subscriptions are known from pulls alone."""
 
 BROADCASTING = "BROADCASTING"
+
+SILENT = "no heartbeat for too long"
 
 
 @dataclass(slots=True)
@@ -97,21 +103,16 @@ class ProducerTable(_Members):
         if not members:
             del self._groups[group]
 
-    def closed(self, conn: ConnId) -> None:
+    def connection_closed(self, conn: ConnId) -> None:
         for group in list(self._groups_of.get(conn, ())):
             self.unregister(group, conn)
 
-    def expire(self, now: Millis, timeout_ms: int) -> list[Effect]:
-        """Remove who was silent too long; the effects close their connections."""
-        silent = {
-            conn
-            for members in self._groups.values()
-            for conn, client in members.items()
-            if now - client.seen > timeout_ms
-        }
+    def expire(self, broker: Broker, now: Millis) -> None:
+        """Remove who was silent too long, and close their connections."""
+        silent = _silent(self._groups.values(), now - broker.config.channel_expired_timeout)
         for conn in silent:
-            self.closed(conn)
-        return _closes(silent)
+            self.connection_closed(conn)
+            broker.emit(Close(conn, SILENT))
 
     def any_client(self, group: str) -> Client | None:
         """A member to ask about a transaction; another one each time."""
@@ -166,22 +167,11 @@ class ConsumerGroup:
         return changed
 
 
-@dataclass(slots=True)
-class Heard:
-    """What follows from a consumer's heartbeat."""
-
-    effects: list[Effect]
-    """Notices for the members of the group."""
-    send_subscriptions: bool
-    """The client is to send its subscriptions with its next heartbeat."""
-
-
 class ConsumerTable(_Members):
-    """Consumers by group. `notify` is the broker-wide switch of the notices."""
+    """Consumers by group."""
 
-    def __init__(self, notify: bool = True) -> None:
+    def __init__(self) -> None:
         super().__init__()
-        self.notify = notify
         self._groups: dict[str, ConsumerGroup] = {}
         self._compensated: dict[str, dict[str, SubscriptionData]] = {}
         self._notices = 0
@@ -213,24 +203,60 @@ class ConsumerTable(_Members):
         """The groups whose living members subscribe to a topic."""
         return {name for name, group in self._groups.items() if topic in group.subscriptions}
 
+    def subscription_for_pull(self, groups: SubscriptionGroupTable, header: PullMessageRequest) -> SubscriptionData:
+        """What the heartbeats said that a pull without a subscription wants.
+
+        RequestRefused, in the order of broker.md §6.1 step 8': 24, 16, 16, 24, 25.
+        """
+        name, topic = header.consumer_group, header.topic
+        group = self._groups.get(name)
+        if group is None:
+            raise RequestRefused(
+                ResponseCode.SUBSCRIPTION_NOT_EXIST, f"the consumer's group info not exist, group: {name}"
+            )
+        config = groups.get(name)
+        if config and not config.consume_broadcast_enable and group.message_model == BROADCASTING:
+            raise RequestRefused(
+                ResponseCode.NO_PERMISSION, f"the consumer group[{name}] can not consume by broadcast way"
+            )
+        if not groups.may_read(name, topic):
+            raise RequestRefused(
+                ResponseCode.NO_PERMISSION, f"the consumer group[{name}] is forbidden for topic[{topic}]"
+            )
+        subscription = group.subscriptions.get(topic)
+        if subscription is None:
+            raise RequestRefused(
+                ResponseCode.SUBSCRIPTION_NOT_EXIST,
+                f"the consumer's subscription not exist, group: {name}, topic: {topic}",
+            )
+        if subscription.sub_version < header.sub_version:
+            raise RequestRefused(
+                ResponseCode.SUBSCRIPTION_NOT_LATEST,
+                f"the consumer's subscription not latest, group: {name}, topic: {topic}, "
+                f"known: {subscription.sub_version}, wanted: {header.sub_version}",
+            )
+        return subscription
+
     # ---- members come and go ----
 
     def heard(
         self,
+        broker: Broker,
         data: ConsumerData,
         client: Client,
         *,
         notify: bool,
         fingerprint: int = 0,
         without_subscriptions: bool = False,
-    ) -> Heard:
-        """A heartbeat came for one group. `notify` is the group's own switch.
+    ) -> bool:
+        """A heartbeat came for one group; True: the client is to send its subscriptions with the next one.
 
-        With `without_subscriptions` (version 2 of the heartbeats) the client says that they are as before. When
-        they are not known here, or the group's fingerprint was another one, it is asked to send them.
+        `notify` is the group's own switch of the notices. With `without_subscriptions` (version 2 of the
+        heartbeats) the client says that its subscriptions are as before: it is asked to send them when they are
+        not known here, or when the group's last fingerprint was another one.
         """
         if not self._join(client.conn, data.group_name):
-            return Heard([], False)
+            return False
         group = self._groups.setdefault(data.group_name, ConsumerGroup(data.group_name))
         ask = group.fingerprint is not None and group.fingerprint != fingerprint
         group.fingerprint = fingerprint
@@ -244,42 +270,39 @@ class ConsumerTable(_Members):
             ask |= not group.subscriptions
         elif group.subscribe(data.subscription_data_set):
             changed = True
-        return Heard(self._tell(group) if changed else [], ask)
+        if changed:
+            self._tell(broker, group)
+        return ask
 
-    def unregister(self, name: str, conn: ConnId) -> list[Effect]:
+    def unregister(self, broker: Broker, name: str, conn: ConnId) -> None:
         """A consumer says good-bye to a group; the others are told."""
         group = self._groups.get(name)
         if group is None or group.clients.pop(conn, None) is None:
-            return []
+            return
         self._leave(conn, name)
         if not group.clients:
             del self._groups[name]
-        return self._tell(group)
+        self._tell(broker, group)
 
-    def closed(self, conn: ConnId) -> list[Effect]:
+    def connection_closed(self, broker: Broker, conn: ConnId) -> None:
         """A connection is gone, and its consumers with it."""
-        effects: list[Effect] = []
         for name in list(self._groups_of.get(conn, ())):
-            effects += self.unregister(name, conn)
-        return effects
+            self.unregister(broker, name, conn)
 
-    def expire(self, now: Millis, timeout_ms: int, subscription_timeout_ms: int) -> list[Effect]:
-        """Remove who was silent too long, and old compensations; the effects close and tell."""
-        silent = {
-            conn
-            for group in self._groups.values()
-            for conn, client in group.clients.items()
-            if now - client.seen > timeout_ms
-        }
-        effects: list[Effect] = []
+    def expire(self, broker: Broker, now: Millis) -> None:
+        """Remove who was silent too long, close their connections, and forget old compensations."""
+        silent = _silent(
+            (group.clients for group in self._groups.values()), now - broker.config.channel_expired_timeout
+        )
         for conn in silent:
-            effects += self.closed(conn)
+            self.connection_closed(broker, conn)
+            broker.emit(Close(conn, SILENT))
+        oldest = now - broker.config.subscription_expired_timeout
         for name, topics in list(self._compensated.items()):
-            for topic in [t for t, s in topics.items() if now - s.sub_version > subscription_timeout_ms]:
+            for topic in [topic for topic, known in topics.items() if known.sub_version < oldest]:
                 del topics[topic]
             if not topics:
                 del self._compensated[name]
-        return effects + _closes(silent)
 
     def compensate(self, group: str, subscription: SubscriptionData) -> None:
         """Remember the subscription that came with a pull. Its `sub_version` is when it was made, in ms."""
@@ -290,27 +313,28 @@ class ConsumerTable(_Members):
             topics = self._compensated[group] = {}
         topics[subscription.topic] = subscription
 
-    def _tell(self, group: ConsumerGroup) -> list[Effect]:
-        """The notices that the group changed."""
-        if not (self.notify and group.notify) or group.message_model == BROADCASTING:
-            return []
-        effects: list[Effect] = []
+    def _tell(self, broker: Broker, group: ConsumerGroup) -> None:
+        """Notices to all members that the group changed."""
+        if not (broker.config.notify_consumer_ids_changed_enable and group.notify):
+            return
+        if group.message_model == BROADCASTING:
+            return
         header = NotifyConsumerIdsChangedRequest(consumer_group=group.name)
         for conn in group.clients:
             self._notices = (self._notices + 1) & 0x7FFFFFFF
-            frame = command.encode_request(
-                RequestCode.NOTIFY_CONSUMER_IDS_CHANGED, self._notices, header, oneway=True
+            broker.write(
+                conn,
+                command.encode_request(RequestCode.NOTIFY_CONSUMER_IDS_CHANGED, self._notices, header, oneway=True),
             )
-            effects.append(Write(conn, frame))
-        return effects
 
     def validate(self) -> None:
         _check({name: group.clients for name, group in self._groups.items()}, self._groups_of)
         assert all(name == group.name for name, group in self._groups.items()), "a group stands under its name"
 
 
-def _closes(conns: Iterable[ConnId]) -> list[Effect]:
-    return [Close(conn, "no heartbeat for too long") for conn in sorted(conns)]
+def _silent(groups: Iterable[dict[ConnId, Client]], oldest: Millis) -> list[ConnId]:
+    """The connections that no heartbeat came on since `oldest`."""
+    return sorted({conn for members in groups for conn, client in members.items() if client.seen < oldest})
 
 
 def _check(groups: dict[str, dict[ConnId, Client]], groups_of: dict[ConnId, set[str]]) -> None:

@@ -45,8 +45,6 @@ class BrokerConfig:
     long_polling_enable: bool = True
     short_polling_time_mills: int = 1000
     lite_pull_message_enable: bool = True
-    slave_read_enable: bool = False
-    max_msgs_num_batch: int = 64
     default_query_max_num: int = 32
 
     # consumers

@@ -5,13 +5,12 @@ As with the topics, a change bumps the data version and sets `changed` until the
 
 from __future__ import annotations
 
-from typing import Any
-
 import msgspec
 
 from perseid.base.errors import RequestRefused
 from perseid.base.machine import Millis
 from perseid.broker.config import BrokerConfig
+from perseid.broker.saved_table import SavedTable
 from perseid.broker.topics import group_name_fault
 from perseid.wire import fastjson
 from perseid.wire.bodies import DataVersion, SubscriptionGroupConfig
@@ -38,6 +37,13 @@ MAX_GROUPS = 1_000_000
 
 READ_BIT = 1 << 2
 """In the forbidden table: the group may not read the topic."""
+
+
+class _Saved(SavedTable):
+    """The file's form."""
+
+    subscription_group_table: dict[str, SubscriptionGroupConfig] = msgspec.field(default_factory=dict)
+    forbidden_table: dict[str, dict[str, int]] = msgspec.field(default_factory=dict)
 
 
 class SubscriptionGroupTable:
@@ -130,23 +136,21 @@ class SubscriptionGroupTable:
         """The text of config/subscriptionGroup.json."""
         return fastjson.pretty(
             {
-                "dataVersion": self.version.to_json(),
+                "dataVersion": self.version,
                 "forbiddenTable": self.forbidden,
-                "subscriptionGroupTable": {name: row.to_json() for name, row in self.rows.items()},
+                "subscriptionGroupTable": self.rows,
             }
         )
 
     def load(self, text: bytes) -> None:
-        """Take up what config/subscriptionGroup.json says. ValueError when the text is not such a file."""
-        saved: Any = fastjson.loads(text)
-        if not isinstance(saved, dict):
-            raise ValueError(f"{GROUPS_PATH} holds no JSON object")
-        for name, row in (saved.get("subscriptionGroupTable") or {}).items():
-            self.rows[name] = SubscriptionGroupConfig.from_json(row)
-        for group, topics in (saved.get("forbiddenTable") or {}).items():
-            self.forbidden[group] = {topic: int(bits) for topic, bits in topics.items() if int(bits) > 0}
-        if saved.get("dataVersion"):
-            self.version = DataVersion.from_json(saved["dataVersion"])
+        """Take up what config/subscriptionGroup.json says. StoreError when the text is not such a file."""
+        saved = _Saved.read(text, GROUPS_PATH)
+        self.rows.update(saved.subscription_group_table)
+        for group, topics in saved.forbidden_table.items():
+            forbidden = {topic: bits for topic, bits in topics.items() if bits > 0}
+            if forbidden:
+                self.forbidden[group] = forbidden
+        self.version = saved.data_version
 
     def validate(self) -> None:
         assert all(name == row.group_name for name, row in self.rows.items()), "a group stands under its name"

@@ -37,9 +37,7 @@ class QueueLocks:
     def __init__(self) -> None:
         self._groups: dict[str, dict[QueueKey, _Lock]] = {}
 
-    def lock(
-        self, group: str, queues: Iterable[MessageQueue], client: str, now: Millis
-    ) -> list[MessageQueue]:
+    def lock(self, group: str, queues: Iterable[MessageQueue], client: str, now: Millis) -> list[MessageQueue]:
         """Take or renew locks: the queues that `client` holds now, without those that another one holds."""
         held = self._groups.setdefault(group, {})
         taken = []

@@ -14,9 +14,11 @@ The data version rises once per `consumerOffsetUpdateVersionStep` commits: slave
 from __future__ import annotations
 
 from collections.abc import Callable
-from typing import Any
+
+import msgspec
 
 from perseid.base.machine import Millis
+from perseid.broker.saved_table import SavedTable
 from perseid.wire import fastjson
 from perseid.wire.bodies import DataVersion
 
@@ -30,6 +32,13 @@ Key = tuple[str, str]
 
 Table = dict[Key, dict[int, int]]
 """(topic, group) → queue id → offset."""
+
+
+class _Saved(SavedTable):
+    """The file's form."""
+
+    offset_table: dict[str, dict[int, int]] = msgspec.field(default_factory=dict)
+    pull_offset_table: dict[str, dict[int, int]] = msgspec.field(default_factory=dict)
 
 
 class ConsumerOffsets:
@@ -162,9 +171,9 @@ class ConsumerOffsets:
 
     # ---- the file ----
 
-    def wire_tables(self) -> dict[str, Any]:
+    def for_slaves(self) -> bytes:
         """The body of code 43: what a slave takes over."""
-        return {"dataVersion": self.version.to_json(), "offsetTable": _joined(self._committed)}
+        return fastjson.dumps({"dataVersion": self.version, "offsetTable": _joined(self._committed)})
 
     def to_json(self) -> bytes:
         """The text of config/consumerOffset.json."""
@@ -173,7 +182,7 @@ class ConsumerOffsets:
             topics.setdefault(group, []).append(topic)
         return fastjson.pretty(
             {
-                "dataVersion": self.version.to_json(),
+                "dataVersion": self.version,
                 "groupTopicMap": topics,
                 "offsetTable": _joined(self._committed),
                 "pullOffsetTable": _joined(self._pulled),
@@ -181,15 +190,12 @@ class ConsumerOffsets:
         )
 
     def load(self, text: bytes) -> None:
-        """Take up what config/consumerOffset.json says. ValueError when the text is not such a file."""
-        saved: Any = fastjson.loads(text)
-        if not isinstance(saved, dict):
-            raise ValueError(f"{OFFSETS_PATH} holds no JSON object")
-        self._committed = _split(saved.get("offsetTable") or {})
-        self._pulled = _split(saved.get("pullOffsetTable") or {})
+        """Take up what config/consumerOffset.json says. StoreError when the text is not such a file."""
+        saved = _Saved.read(text, OFFSETS_PATH)
+        self._committed = _split(saved.offset_table)
+        self._pulled = _split(saved.pull_offset_table)
         self._count = sum(len(queues) for queues in self._committed.values())
-        if saved.get("dataVersion"):
-            self.version = DataVersion.from_json(saved["dataVersion"])
+        self.version = saved.data_version
 
     def validate(self) -> None:
         assert self._count == sum(map(len, self._committed.values())), "committed offsets are counted"
@@ -200,11 +206,11 @@ def _joined(table: Table) -> dict[str, dict[int, int]]:
     return {f"{topic}@{group}": dict(queues) for (topic, group), queues in table.items()}
 
 
-def _split(table: dict[str, Any]) -> Table:
+def _split(table: dict[str, dict[int, int]]) -> Table:
     """Names hold no `@`, so a key that has not exactly one was never written by a broker: it is left out."""
     result: Table = {}
     for joined, queues in table.items():
         topic, at, group = joined.partition("@")
         if at and topic and group and "@" not in group:
-            result[topic, group] = {int(queue_id): int(offset) for queue_id, offset in queues.items()}
+            result[topic, group] = queues
     return result

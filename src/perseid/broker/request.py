@@ -8,6 +8,7 @@ from typing import Any
 
 from perseid.base.machine import Buffer, ConnId
 from perseid.wire.command import Command
+from perseid.wire.host import NOWHERE, Host
 
 MAIN_LISTENER = "main"
 VIP_LISTENER = "vip"
@@ -23,7 +24,7 @@ class Connection:
     local: str
     listener: str = MAIN_LISTENER
     dialled: str = ""
-    born_host: tuple[bytes, int] = (b"\0\0\0\0", 0)
+    born_host: Host = NOWHERE
 
 
 @dataclass(slots=True)
@@ -38,7 +39,8 @@ class Request:
 
     @property
     def body(self) -> Buffer:
-        return self.command.body
+        body: Buffer = self.command.body
+        return body
 
 
 @dataclass(slots=True)

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable
-from typing import TYPE_CHECKING, Any, NamedTuple
+from typing import TYPE_CHECKING, NamedTuple
 
 from perseid.broker.handlers import admin, clients, groups, locks, offsets, pull, query, send, sendback, topics
 from perseid.broker.request import Reply, Request
@@ -49,7 +49,7 @@ ROUTES: dict[int, Route] = route_table(
     Route(Code.LITE_PULL_MESSAGE, pull_headers.PullMessageRequest, pull.pull_message),
     Route(Code.CONSUMER_SEND_MSG_BACK, client_headers.ConsumerSendMsgBackRequest, sendback.consumer_send_back),
     Route(Code.QUERY_MESSAGE, query_headers.QueryMessageRequest, query.query_message),
-    Route(Code.VIEW_MESSAGE_BY_ID, query_headers.ViewMessageRequest, query.view_message),
+    Route(Code.VIEW_MESSAGE_BY_ID, query_headers.ViewMessageByIdRequest, query.view_message),
     # offsets
     Route(Code.QUERY_CONSUMER_OFFSET, offset_headers.QueryConsumerOffsetRequest, offsets.query_consumer_offset),
     Route(Code.UPDATE_CONSUMER_OFFSET, offset_headers.UpdateConsumerOffsetRequest, offsets.update_consumer_offset),
@@ -59,7 +59,9 @@ ROUTES: dict[int, Route] = route_table(
     Route(
         Code.GET_EARLIEST_MSG_STORETIME, offset_headers.GetEarliestMsgStoretimeRequest, offsets.get_earliest_store_time
     ),
-    Route(Code.INVOKE_BROKER_TO_RESET_OFFSET, offset_headers.ResetOffsetRequest, offsets.reset_offset),
+    Route(Code.INVOKE_BROKER_TO_RESET_OFFSET, admin_headers.ResetOffsetRequest, offsets.reset_offset),
+    Route(Code.QUERY_CORRECTION_OFFSET, offset_headers.QueryCorrectionOffsetRequest, offsets.query_correction_offset),
+    Route(Code.CLONE_GROUP_OFFSET, admin_headers.CloneGroupOffsetRequest, offsets.clone_group_offset),
     # clients
     Route(Code.HEART_BEAT, None, clients.heart_beat),
     Route(Code.UNREGISTER_CLIENT, client_headers.UnregisterClientRequest, clients.unregister_client),
@@ -67,9 +69,44 @@ ROUTES: dict[int, Route] = route_table(
     Route(Code.GET_CONSUMER_LIST_BY_GROUP, client_headers.GetConsumerListByGroupRequest, clients.get_consumer_list),
     Route(Code.LOCK_BATCH_MQ, None, locks.lock_batch),
     Route(Code.UNLOCK_BATCH_MQ, None, locks.unlock_batch),
+    # topics
+    Route(Code.UPDATE_AND_CREATE_TOPIC, topic_headers.CreateTopicRequest, topics.update_and_create_topic),
+    Route(Code.UPDATE_AND_CREATE_TOPIC_LIST, None, topics.update_and_create_topic_list),
+    Route(Code.DELETE_TOPIC_IN_BROKER, topic_headers.DeleteTopicRequest, topics.delete_topic),
+    Route(Code.GET_TOPIC_CONFIG, topic_headers.GetTopicConfigRequest, topics.get_topic_config),
+    Route(Code.GET_ALL_TOPIC_CONFIG, topic_headers.GetAllTopicConfigRequest, topics.get_all_topic_config),
+    Route(
+        Code.QUERY_TOPIC_CONSUME_BY_WHO, topic_headers.QueryTopicConsumeByWhoRequest, topics.query_topic_consume_by_who
+    ),
+    Route(Code.GET_SYSTEM_TOPIC_LIST_FROM_BROKER, None, topics.get_system_topics),
+    # groups
+    Route(Code.UPDATE_AND_CREATE_SUBSCRIPTIONGROUP, None, groups.update_and_create_group),
+    Route(Code.UPDATE_AND_CREATE_SUBSCRIPTIONGROUP_LIST, None, groups.update_and_create_group_list),
+    Route(Code.DELETE_SUBSCRIPTIONGROUP, topic_headers.DeleteSubscriptionGroupRequest, groups.delete_group),
+    Route(
+        Code.GET_SUBSCRIPTIONGROUP_CONFIG, topic_headers.GetSubscriptionGroupConfigRequest, groups.get_group_config
+    ),
+    Route(
+        Code.GET_ALL_SUBSCRIPTIONGROUP_CONFIG,
+        topic_headers.GetAllSubscriptionGroupConfigRequest,
+        groups.get_all_groups,
+    ),
+    Route(
+        Code.UPDATE_AND_GET_GROUP_FORBIDDEN,
+        topic_headers.UpdateAndGetGroupForbiddenRequest,
+        groups.update_and_get_forbidden,
+    ),
+    Route(Code.QUERY_TOPICS_BY_CONSUMER, topic_headers.QueryTopicsByConsumerRequest, groups.query_topics_by_consumer),
+    Route(
+        Code.QUERY_SUBSCRIPTION_BY_CONSUMER,
+        topic_headers.QuerySubscriptionByConsumerRequest,
+        groups.query_subscription_by_consumer,
+    ),
+    # administration
+    Route(Code.UPDATE_BROKER_CONFIG, None, admin.update_broker_config),
+    Route(Code.GET_BROKER_CONFIG, None, admin.get_broker_config),
+    Route(Code.GET_BROKER_RUNTIME_INFO, None, admin.get_runtime_info),
 )
 
 NOT_ON_VIP = frozenset({Code.PULL_MESSAGE, Code.LITE_PULL_MESSAGE})
 """Requests that the VIP port leaves to the main one: those that may wait (broker.md §3)."""
-
-__all__ = ["NOT_ON_VIP", "ROUTES", "Route", "admin", "admin_headers", "groups", "topic_headers", "topics", "Any"]

@@ -48,9 +48,7 @@ class Meter:
 
     def __init__(self, longest_window_s: int = WINDOWS_S[-1]) -> None:
         self.total = 0
-        self._samples: deque[tuple[Millis, int]] = deque(
-            maxlen=longest_window_s * 1000 // SAMPLE_PERIOD_MS + 1
-        )
+        self._samples: deque[tuple[Millis, int]] = deque(maxlen=longest_window_s * 1000 // SAMPLE_PERIOD_MS + 1)
 
     def sample(self, now: Millis) -> None:
         self._samples.append((now, self.total))
@@ -100,6 +98,7 @@ class BrokerStats:
         self.put_messages = Meter()
         self.get_found = Meter()
         self.get_missed = Meter()
+        self.get_all = Meter()
         self.transferred = Meter()
         self.put_total = 0
         self.get_total = 0
@@ -141,6 +140,7 @@ class BrokerStats:
     def got(self, group: str, topic: str, messages: int) -> None:
         """A pull of `group` was answered with `messages`."""
         self.get_found.total += 1
+        self.get_all.total += 1
         self.transferred.total += messages
         meter = self._group_gets.get((group, topic))
         if meter is None:
@@ -152,6 +152,7 @@ class BrokerStats:
     def missed(self) -> None:
         """A pull was answered without messages."""
         self.get_missed.total += 1
+        self.get_all.total += 1
 
     # ---- time ----
 
@@ -161,7 +162,7 @@ class BrokerStats:
     def tick(self, now: Millis) -> None:
         """Take the samples that are due, and the day's totals at midnight."""
         if now >= self._next_sample:
-            for meter in (self.put_messages, self.get_found, self.get_missed, self.transferred):
+            for meter in (self.put_messages, self.get_found, self.get_missed, self.get_all, self.transferred):
                 meter.sample(now)
             _sample_all(self._topic_puts, now)
             _sample_all(self._group_gets, now)

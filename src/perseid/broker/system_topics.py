@@ -24,7 +24,6 @@ CHECK_MAX_TIME_TOPIC = "TRANS_CHECK_MAX_TIME_TOPIC"
 CHECKPOINT_TOPIC = "CHECKPOINT_TOPIC"
 
 SYSTEM_PREFIX = "rmq_sys_"
-TIMER_TOPIC = SYSTEM_PREFIX + "wheel_timer"
 
 RETRY_PREFIX = "%RETRY%"
 DLQ_PREFIX = "%DLQ%"
@@ -103,6 +102,4 @@ def default_rows(config: BrokerConfig) -> list[TopicConfig]:
         rows.insert(1, row(AUTO_CREATE_TOPIC, config.default_topic_queue_nums, inherited(True)))
     if config.trace_topic_enable:
         rows.append(row(config.msg_trace_topic_name))
-    if config.timer_wheel_enable:
-        rows.append(row(TIMER_TOPIC))
     return rows

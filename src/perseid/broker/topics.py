@@ -9,7 +9,6 @@ from __future__ import annotations
 
 import string
 from collections.abc import Iterable, Mapping
-from typing import Any
 
 import msgspec
 
@@ -17,6 +16,7 @@ from perseid.base.errors import RequestRefused
 from perseid.base.machine import Millis
 from perseid.broker import system_topics as system
 from perseid.broker.config import BrokerConfig
+from perseid.broker.saved_table import SavedTable
 from perseid.wire import fastjson
 from perseid.wire.bodies import DataVersion, TopicConfig
 from perseid.wire.codes import ResponseCode
@@ -133,6 +133,12 @@ def _attribute_refused(why: str) -> RequestRefused:
 
 
 # ---- the table ----
+
+
+class _Saved(SavedTable):
+    """The file's form."""
+
+    topic_config_table: dict[str, TopicConfig] = msgspec.field(default_factory=dict)
 
 
 class TopicTable:
@@ -302,21 +308,16 @@ class TopicTable:
 
     def to_json(self) -> bytes:
         """The text of config/topics.json."""
-        table = {name: row.to_json() for name, row in self.rows.items()}
-        return fastjson.pretty({"dataVersion": self.version.to_json(), "topicConfigTable": table})
+        return fastjson.pretty({"dataVersion": self.version, "topicConfigTable": self.rows})
 
     def load(self, text: bytes) -> None:
         """Take up what config/topics.json says; a row of the file takes the place of a default one.
 
-        ValueError when the text is not such a file.
+        StoreError when the text is not such a file.
         """
-        saved: Any = fastjson.loads(text)
-        if not isinstance(saved, dict):
-            raise ValueError(f"{TOPICS_PATH} holds no JSON object")
-        for name, row in (saved.get("topicConfigTable") or {}).items():
-            self.rows[name] = TopicConfig.from_json(row)
-        if saved.get("dataVersion"):
-            self.version = DataVersion.from_json(saved["dataVersion"])
+        saved = _Saved.read(text, TOPICS_PATH)
+        self.rows.update(saved.topic_config_table)
+        self.version = saved.data_version
 
     def validate(self) -> None:
         assert all(name == row.topic_name for name, row in self.rows.items()), "a topic stands under its name"

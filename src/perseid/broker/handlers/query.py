@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING
 from perseid.base.errors import RequestRefused
 from perseid.broker.request import Reply, Request
 from perseid.wire.codes import ResponseCode
-from perseid.wire.headers.query import QueryMessageRequest, QueryMessageResponse, ViewMessageRequest
+from perseid.wire.headers.query import QueryMessageRequest, QueryMessageResponse, ViewMessageByIdRequest
 
 if TYPE_CHECKING:
     from perseid.broker.node import Broker
@@ -21,7 +21,7 @@ def query_message(broker: Broker, request: Request) -> Reply:
     most = header.max_num
     if request.command.ext.get(UNIQUE_KEY_QUERY) == "true":
         most = broker.config.default_query_max_num
-    most = min(most, broker.config.max_msgs_num_batch)
+    most = min(most, broker.store.config.max_msgs_num_batch)
     found = broker.store.query(header.topic, header.key, most, header.begin_timestamp, header.end_timestamp)
     answer = QueryMessageResponse(
         index_last_update_timestamp=found.index_timestamp,
@@ -36,7 +36,7 @@ def query_message(broker: Broker, request: Request) -> Reply:
 
 def view_message(broker: Broker, request: Request) -> Reply:
     """One message by its physical offset, as it stands in an offset message id."""
-    header: ViewMessageRequest = request.header
+    header: ViewMessageByIdRequest = request.header
     view = broker.store.record_at(header.offset)
     if view is None:
         raise RequestRefused(
