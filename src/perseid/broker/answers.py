@@ -10,29 +10,10 @@ from perseid.broker.config import BrokerConfig
 from perseid.broker.request import Reply, Request
 from perseid.wire import properties as props
 from perseid.wire.command import response_head
-from perseid.wire.headers.base import Header, Int, Long, quote
+from perseid.wire.headers.send import SendMessageResponse
 
 GATHER_BYTES = 64 * 1024
 """Pieces up to this size altogether are copied into one buffer; beyond it they are sent as they are."""
-
-
-class Sent(Header):
-    """The header of a send's answer: the original's, with the two fields that tracing clients look for."""
-
-    msg_id: str
-    queue_id: Int
-    queue_offset: Long
-    msg_region: str
-    trace_on: str
-    transaction_id: str | None = None
-
-    def json_ext(self) -> str:
-        """The quickest way to the text: only the client's own id has to be quoted with care."""
-        transaction = "" if self.transaction_id is None else f',"transactionId":{quote(self.transaction_id)}'
-        return (
-            f'{{"msgId":"{self.msg_id}","queueId":"{self.queue_id}","queueOffset":"{self.queue_offset}",'
-            f'"MSG_REGION":{quote(self.msg_region)},"TRACE_ON":"{self.trace_on}"{transaction}}}'
-        )
 
 
 class Answers:
@@ -40,17 +21,17 @@ class Answers:
 
     def __init__(self, config: BrokerConfig) -> None:
         self._region = config.region_id
-        self._trace_on = "true" if config.trace_on else "false"
+        self._trace_on = config.trace_on
         self.own_properties = {
             props.MSG_REGION: self._region,
-            props.TRACE_ON: self._trace_on,
+            props.TRACE_ON: "true" if self._trace_on else "false",
             props.CLUSTER: config.broker_cluster_name,
         }
         """What every stored message carries besides its sender's properties."""
 
-    def sent(self, msg_id: str, queue_id: int, queue_offset: int, unique_key: str | None) -> Sent:
+    def sent(self, msg_id: str, queue_id: int, queue_offset: int, unique_key: str | None) -> SendMessageResponse:
         """The header that answers a send."""
-        return Sent(
+        return SendMessageResponse(
             msg_id=msg_id,
             queue_id=queue_id,
             queue_offset=queue_offset,
