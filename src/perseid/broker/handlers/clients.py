@@ -1,0 +1,103 @@
+"""What clients say about themselves: HEART_BEAT (34), UNREGISTER_CLIENT (35), GET_CONSUMER_LIST_BY_GROUP (38),
+CHECK_CLIENT_CONFIG (46). Source: broker.md §9, remoting.md §13."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from perseid.base.errors import RequestRefused
+from perseid.broker import filter as subscription_filter
+from perseid.broker.clients import Client
+from perseid.broker.request import Reply, Request
+from perseid.broker.system_topics import retry_topic
+from perseid.wire.bodies import CheckClientRequestBody, ConsumerData, GetConsumerListByGroupResponseBody, HeartbeatData
+from perseid.wire.codes import ResponseCode
+from perseid.wire.headers.clients import (
+    GetConsumerListByGroupRequest,
+    HeartbeatResponse,
+    UnregisterClientRequest,
+)
+
+if TYPE_CHECKING:
+    from perseid.broker.node import Broker
+
+UNIT_SUB = 2
+"""Bit of a topic's sysFlag: consumers in unit mode read it."""
+
+
+def heart_beat(broker: Broker, request: Request) -> Reply:
+    """Note that a client lives, with its groups and subscriptions.
+
+    A consumer group gets its retry topic here, so that it is in the route before the first retry. A group that
+    may not be created is passed over in silence: its pulls will be refused.
+    """
+    data = HeartbeatData.from_json(request.body)
+    client = Client(
+        conn=request.conn.id,
+        client_id=data.client_id,
+        language=request.command.language,
+        version=request.command.version,
+        peer=request.conn.peer,
+        seen=broker.now,
+    )
+    ask = False
+    for consumer in data.consumer_data_set:
+        ask |= _consumer_heard(broker, data, consumer, client)
+    for producer in data.producer_data_set:
+        broker.producers.register(producer.group_name, client)
+    if not data.heartbeat_fingerprint:
+        ask = True  # version 1 always sends all, and the original says so
+    return Reply(header=HeartbeatResponse(is_support_heart_beat_v2=True, is_sub_change=ask))
+
+
+def _consumer_heard(broker: Broker, data: HeartbeatData, consumer: ConsumerData, client: Client) -> bool:
+    group = broker.groups.find(consumer.group_name, broker.config, broker.now)
+    if group is None:
+        return False
+    broker.topics.ensure(
+        retry_topic(consumer.group_name),
+        group.retry_queue_nums,
+        broker.now,
+        order=any(broker.topics.is_order(wanted.topic) for wanted in consumer.subscription_data_set),
+        sys_flag=UNIT_SUB if consumer.unit_mode else 0,
+    )
+    return broker.consumers.heard(
+        broker,
+        consumer,
+        client,
+        notify=group.notify_consumer_ids_changed_enable,
+        fingerprint=data.heartbeat_fingerprint,
+        without_subscriptions=data.without_sub and data.heartbeat_fingerprint != 0,
+    )
+
+
+def unregister_client(broker: Broker, request: Request) -> Reply:
+    """A producer or consumer says good-bye."""
+    header: UnregisterClientRequest = request.header
+    if header.producer_group is not None:
+        broker.producers.unregister(header.producer_group, request.conn.id)
+    if header.consumer_group is not None:
+        broker.consumers.unregister(broker, header.consumer_group, request.conn.id)
+    return Reply()
+
+
+def get_consumer_list(broker: Broker, request: Request) -> Reply:
+    """The client ids of a group's members, among which its queues are shared."""
+    header: GetConsumerListByGroupRequest = request.header
+    ids = broker.consumers.client_ids(header.consumer_group)
+    if not ids:
+        raise RequestRefused(ResponseCode.SYSTEM_ERROR, f"no consumer for this group, {header.consumer_group}")
+    return Reply(body=GetConsumerListByGroupResponseBody(consumer_id_list=ids).to_json())
+
+
+def check_client_config(broker: Broker, request: Request) -> Reply:
+    """Will this broker understand the subscription? Asked once, when a consumer starts."""
+    subscription = CheckClientRequestBody.from_json(request.body).subscription_data
+    if subscription is None:
+        return Reply()
+    if not subscription_filter.is_tag_type(subscription.expression_type):
+        raise RequestRefused(
+            ResponseCode.SYSTEM_ERROR,
+            f"The broker does not support consumer to filter message by {subscription.expression_type}",
+        )
+    return Reply()

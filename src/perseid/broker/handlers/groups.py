@@ -1,0 +1,94 @@
+"""Consumer groups: create and change (200, 225), delete (207), read (201, 352), forbid (353), their topics (343)
+and subscriptions (345). Source: store.md §9, remoting.md §15 and §16."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from perseid.base.errors import RequestRefused
+from perseid.base.machine import SaveState
+from perseid.broker.handlers.topics import page_bounds
+from perseid.broker.offsets import OFFSETS_PATH
+from perseid.broker.request import Reply, Request
+from perseid.wire import bodies, fastjson
+from perseid.wire.codes import ResponseCode
+from perseid.wire.headers import topics as headers
+
+if TYPE_CHECKING:
+    from perseid.broker.node import Broker
+
+
+def update_and_create_group(broker: Broker, request: Request) -> Reply:
+    """Create a group or change it."""
+    broker.groups.update(bodies.SubscriptionGroupConfig.from_json(request.body), broker.now)
+    return Reply()
+
+
+def update_and_create_group_list(broker: Broker, request: Request) -> Reply:
+    """The same for several groups: one that can't be is refused, and those before it are done."""
+    for wanted in bodies.SubscriptionGroupList.from_json(request.body).group_config_list:
+        broker.groups.update(wanted, broker.now)
+    return Reply()
+
+
+def delete_group(broker: Broker, request: Request) -> Reply:
+    """Forget a group and, if asked to, its offsets. Unknown groups succeed too."""
+    header: headers.DeleteSubscriptionGroupRequest = request.header
+    if header.clean_offset:
+        broker.offsets.forget_group(header.group_name)
+        if broker.offsets.dirty:
+            broker.offsets.dirty = False
+            broker.emit(SaveState(OFFSETS_PATH, broker.offsets.to_json()))
+    broker.groups.delete(header.group_name, broker.now)
+    broker.stats.forget_group(header.group_name)
+    return Reply()
+
+
+def get_group_config(broker: Broker, request: Request) -> Reply:
+    """One group's row; created with defaults where groups are created on first use, as in the original."""
+    header: headers.GetSubscriptionGroupConfigRequest = request.header
+    row = broker.groups.find(header.group, broker.config, broker.now)
+    if row is None:
+        raise RequestRefused(ResponseCode.SUBSCRIPTION_GROUP_NOT_EXIST, "No group in this broker")
+    return Reply(body=row.to_json())
+
+
+def get_all_groups(broker: Broker, request: Request) -> Reply:
+    """All groups; a part of them for a peer that asks for pages."""
+    header: headers.GetAllSubscriptionGroupConfigRequest = request.header
+    table = broker.groups
+    rows, forbidden = table.rows, table.forbidden
+    if not (header.group_seq is None and header.data_version is None and header.max_group_num is None):
+        start, count = page_bounds(header.group_seq, header.max_group_num, header.data_version, table.version)
+        rows = table.page(start, count)
+        forbidden = {group: topics for group, topics in forbidden.items() if group in rows}
+    wrapper = bodies.SubscriptionGroupWrapper(
+        data_version=table.version, forbidden_table=forbidden, subscription_group_table=rows
+    )
+    return Reply(
+        header=headers.GetAllSubscriptionGroupConfigResponse(total_group_num=len(table)), body=wrapper.to_json()
+    )
+
+
+def update_and_get_forbidden(broker: Broker, request: Request) -> Reply:
+    """Forbid or allow a group to read a topic, if the request says which; what holds now."""
+    header: headers.UpdateAndGetGroupForbiddenRequest = request.header
+    if header.readable is not None:
+        broker.groups.set_may_read(header.group, header.topic, header.readable, broker.now)
+    readable = broker.groups.may_read(header.group, header.topic)
+    return Reply(body=fastjson.dumps({"group": header.group, "readable": readable, "topic": header.topic}), remark="")
+
+
+def query_topics_by_consumer(broker: Broker, request: Request) -> Reply:
+    """The topics that a group committed offsets of."""
+    header: headers.QueryTopicsByConsumerRequest = request.header
+    topics = sorted(broker.offsets.topics_of(header.group))
+    return Reply(body=bodies.TopicList(topic_list=topics, broker_addr=broker.config.address).to_json())
+
+
+def query_subscription_by_consumer(broker: Broker, request: Request) -> Reply:
+    """What a group subscribes to in a topic; without a subscription when that is not known."""
+    header: headers.QuerySubscriptionByConsumerRequest = request.header
+    known = broker.consumers.subscription(header.group, header.topic or "")
+    body = {"group": header.group, "subscriptionData": known, "topic": header.topic}
+    return Reply(body=fastjson.dumps(body))

@@ -1,0 +1,142 @@
+"""Topics: create and change (17, 18), delete (215), read (21, 351), who consumes them (300), the broker's own
+(305). Source: broker.md §4.3, remoting.md §15 and §16."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from perseid.base.errors import RequestRefused
+from perseid.base.machine import SaveState
+from perseid.broker import system_topics
+from perseid.broker.offsets import OFFSETS_PATH
+from perseid.broker.request import Reply, Request
+from perseid.broker.topics import FILTER_TYPES, parse_attributes, topic_name_fault
+from perseid.wire import bodies
+from perseid.wire.bodies import DataVersion, TopicConfig
+from perseid.wire.codes import ResponseCode
+from perseid.wire.headers import topics as headers
+
+if TYPE_CHECKING:
+    from perseid.broker.node import Broker
+
+SPLIT_METADATA_SIZE = 2000
+"""Rows of one answer to a peer that asks for them in pages (splitMetadataSize)."""
+
+MIXED = "MIXED"
+
+
+def update_and_create_topic(broker: Broker, request: Request) -> Reply:
+    """Create a topic or change it. What is so already succeeds and changes nothing."""
+    header: headers.CreateTopicRequest = request.header
+    _update(
+        broker,
+        TopicConfig(
+            topic_name=header.topic,
+            read_queue_nums=header.read_queue_nums,
+            write_queue_nums=header.write_queue_nums,
+            perm=header.perm,
+            topic_filter_type=header.topic_filter_type,
+            topic_sys_flag=header.topic_sys_flag or 0,
+            order=header.order,
+            attributes=parse_attributes(header.attributes),
+        ),
+    )
+    return Reply()
+
+
+def update_and_create_topic_list(broker: Broker, request: Request) -> Reply:
+    """The same for several topics: one that can't be is refused, and those before it are done."""
+    for wanted in bodies.CreateTopicListRequestBody.from_json(request.body).topic_config_list:
+        _update(broker, wanted)
+    return Reply()
+
+
+def _update(broker: Broker, wanted: TopicConfig) -> None:
+    fault = topic_name_fault(wanted.topic_name)
+    if fault is not None:
+        raise RequestRefused(ResponseCode.INVALID_PARAMETER, fault)
+    _not_system(broker, wanted.topic_name)
+    if wanted.topic_filter_type not in FILTER_TYPES:
+        raise RequestRefused(
+            ResponseCode.SYSTEM_ERROR,
+            f"topicFilterType = [{wanted.topic_filter_type}] is none of {', '.join(sorted(FILTER_TYPES))}",
+        )
+    if wanted.attributes.get("+message.type") == MIXED and not broker.config.enable_mixed_message_type:
+        raise RequestRefused(ResponseCode.INVALID_PARAMETER, "MIXED message type is not supported.")
+    broker.topics.update(wanted, broker.now)
+
+
+def _not_system(broker: Broker, topic: str) -> None:
+    if broker.topics.is_system(topic):
+        raise RequestRefused(ResponseCode.INVALID_PARAMETER, f"The topic[{topic}] is conflict with system topic.")
+
+
+def delete_topic(broker: Broker, request: Request) -> Reply:
+    """Delete a topic: its row, messages and offsets, and its POP retry topics. Unknown topics succeed too.
+
+    The offsets are saved first: if they outlived the topic and it came again, its groups would begin where the
+    old one ended, and skip what is new.
+    """
+    header: headers.DeleteTopicRequest = request.header
+    topic = header.topic
+    if not topic or topic.isspace():
+        raise RequestRefused(ResponseCode.INVALID_PARAMETER, "The specified topic is blank.")
+    _not_system(broker, topic)
+    doomed = [topic]
+    for group in sorted(broker.offsets.groups_of(topic)):
+        doomed += [name for name in system_topics.pop_retry_topics(topic, group) if name in broker.topics]
+    for name in doomed:
+        broker.offsets.forget_topic(name)
+    if broker.offsets.dirty:
+        broker.offsets.dirty = False
+        broker.emit(SaveState(OFFSETS_PATH, broker.offsets.to_json()))
+    for name in doomed:
+        broker.topics.delete(name, broker.now)
+        broker.store.delete_topic(name)
+        broker.stats.forget_topic(name)
+    return Reply()
+
+
+def get_topic_config(broker: Broker, request: Request) -> Reply:
+    """One topic's row."""
+    header: headers.GetTopicConfigRequest = request.header
+    row = broker.topics.get(header.topic)
+    if row is None:
+        raise RequestRefused(ResponseCode.TOPIC_NOT_EXIST, f"No topic in this broker. topic: {header.topic}")
+    return Reply(body=row.to_json())
+
+
+def get_all_topic_config(broker: Broker, request: Request) -> Reply:
+    """All topics; a part of them for a peer that asks for pages. A changed data version starts it over."""
+    header: headers.GetAllTopicConfigRequest = request.header
+    table = broker.topics
+    rows = table.rows
+    if not (header.topic_seq is None and header.data_version is None and header.max_topic_num is None):
+        start, count = page_bounds(header.topic_seq, header.max_topic_num, header.data_version, table.version)
+        rows = table.page(start, count)
+    wrapper = bodies.TopicConfigSerializeWrapper(data_version=table.version, topic_config_table=rows)
+    return Reply(header=headers.GetAllTopicConfigResponse(total_topic_num=len(table)), body=wrapper.to_json())
+
+
+def page_bounds(
+    start: int | None, count: int | None, asked_version: str | None, version: DataVersion
+) -> tuple[int, int]:
+    """Where a page begins and how many rows it has at most; from the beginning when the version is another."""
+    most = SPLIT_METADATA_SIZE if count is None else max(0, min(count, SPLIT_METADATA_SIZE))
+    try:
+        same = bool(asked_version) and DataVersion.from_json(asked_version or "") == version
+    except RequestRefused:
+        same = False
+    return (max(0, start or 0) if same else 0), most
+
+
+def query_topic_consume_by_who(broker: Broker, request: Request) -> Reply:
+    """The groups that consume a topic: by their heartbeats, or by offsets that they committed."""
+    header: headers.QueryTopicConsumeByWhoRequest = request.header
+    groups = broker.consumers.groups_of(header.topic) | broker.offsets.groups_of(header.topic)
+    return Reply(body=bodies.GroupList(group_list=sorted(groups)).to_json())
+
+
+def get_system_topics(broker: Broker, request: Request) -> Reply:
+    """The names of the broker's own topics."""
+    return Reply(body=bodies.TopicList(topic_list=broker.topics.system_topics()).to_json())
