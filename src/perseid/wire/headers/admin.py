@@ -1,39 +1,16 @@
-"""Administration of a broker, resets of offsets, replicas' meta data (remoting.md §12, 15, 16)."""
+"""Administration of a broker, replicas' meta data (remoting.md §15, 16)."""
 
 from __future__ import annotations
 
-from perseid.wire.headers.base import Header, Int, Long
+from perseid.wire.headers.base import Header, Long
+from perseid.wire.headers.offsets import ResetOffsetRequest
+
+__all__ = ["ResetOffsetRequest"]
 
 
 class GetBrokerConfigResponse(Header):
     version: str
     """A DataVersion in JSON."""
-
-
-class ResetOffsetRequest(Header):
-    """To a broker (222), and from it to the clients (220)."""
-
-    group: str
-    topic: str
-    timestamp: Long
-    queue_id: Int = 0
-    offset: Long | None = None
-    is_force: bool = False
-
-
-class GetConsumerStatusRequest(Header):
-    """To a broker (223), and from it to the clients (221)."""
-
-    topic: str
-    group: str
-    client_addr: str | None = None
-
-
-class CloneGroupOffsetRequest(Header):
-    src_group: str
-    dest_group: str
-    topic: str | None = None
-    offline: bool = False
 
 
 class ViewBrokerStatsDataRequest(Header):

@@ -56,6 +56,32 @@ class TimestampResponse(Header):
     timestamp: Long
 
 
+class ResetOffsetRequest(Header):
+    """To a broker (222), and from it to the clients (220)."""
+
+    group: str
+    topic: str
+    timestamp: Long
+    queue_id: Int = 0
+    offset: Long | None = None
+    is_force: bool = False
+
+
+class GetConsumerStatusRequest(Header):
+    """To a broker (223), and from it to the clients (221)."""
+
+    topic: str
+    group: str
+    client_addr: str | None = None
+
+
+class CloneGroupOffsetRequest(Header):
+    src_group: str
+    dest_group: str
+    topic: str | None = None
+    offline: bool = False
+
+
 class QueryCorrectionOffsetRequest(Header):
     compare_group: str
     topic: str
