@@ -95,7 +95,7 @@ def perseid_cluster(clusters: Callable[[str], rig.Cluster]) -> rig.Cluster:
     return clusters("perseid")
 
 
-@pytest.fixture(params=["java", "perseid"])
+@pytest.fixture(params=["java", "perseid"], ids=["on_java", "on_perseid"])
 def cluster(request: pytest.FixtureRequest, clusters: Callable[[str], rig.Cluster]) -> rig.Cluster:
     """The real thing, then ours: what a test says holds for both."""
     return clusters(request.param)

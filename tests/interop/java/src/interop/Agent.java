@@ -2,6 +2,7 @@ package interop;
 
 import com.alibaba.fastjson2.JSON;
 import com.alibaba.fastjson2.JSONObject;
+import com.alibaba.fastjson2.JSONWriter;
 import java.io.BufferedReader;
 import java.io.InputStreamReader;
 import java.io.PrintStream;
@@ -44,7 +45,7 @@ public final class Agent {
         for (String line = lines.readLine(); line != null; line = lines.readLine()) {
             JSONObject command = JSON.parseObject(line);
             threads.execute(() -> {
-                String answer = JSON.toJSONString(answer(command));
+                String answer = JSON.toJSONString(answer(command), JSONWriter.Feature.WriteNulls);
                 synchronized (answers) {
                     byte[] bytes = (answer + "\n").getBytes(StandardCharsets.UTF_8);
                     answers.write(bytes, 0, bytes.length);

@@ -71,6 +71,7 @@ final class Pushes {
             consumer.setConsumeThreadMin(4);
             consumer.setConsumeThreadMax(4);
             consumer.setPersistConsumerOffsetInterval(1000);
+            consumer.setPollNameServerInterval(2000);
             consumer.setPullBatchSize(args.getIntValue("pullBatch", 32));
             if (args.containsKey("sql")) {
                 consumer.subscribe(args.getString("topic"), MessageSelector.bySql(args.getString("sql")));
