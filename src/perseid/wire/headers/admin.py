@@ -3,9 +3,9 @@
 from __future__ import annotations
 
 from perseid.wire.headers.base import Header, Long
-from perseid.wire.headers.offsets import ResetOffsetRequest
-
-__all__ = ["ResetOffsetRequest"]
+from perseid.wire.headers.offsets import CloneGroupOffsetRequest as CloneGroupOffsetRequest
+from perseid.wire.headers.offsets import GetConsumerStatusRequest as GetConsumerStatusRequest
+from perseid.wire.headers.offsets import ResetOffsetRequest as ResetOffsetRequest
 
 
 class GetBrokerConfigResponse(Header):
