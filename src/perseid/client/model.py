@@ -152,10 +152,7 @@ class ReceivedMessage:
         """The body as it was sent; inflated when it travelled compressed."""
         if self._body is None:
             record = self.record
-            if record.sys_flag & COMPRESSED_FLAG:
-                self._body = compression.decompress(bytes(record.body), record.sys_flag, MAX_UNPACKED_BYTES)
-            else:
-                self._body = bytes(record.body)
+            self._body = compression.decompress(record.body, record.sys_flag, MAX_UNPACKED_BYTES)
         return self._body
 
     @property
@@ -210,10 +207,6 @@ class ReceivedMessage:
 
     def __repr__(self) -> str:
         return f"ReceivedMessage({self.queue}@{self.queue_offset}, msg_id={self.msg_id}, {len(self.record.body)} bytes)"
-
-
-COMPRESSED_FLAG = 0x1
-ZLIB_FLAG = 0x300
 
 
 @lru_cache(maxsize=65536)

@@ -38,8 +38,8 @@ from perseid.client.errors import (
     SendFailed,
     ServerRefused,
 )
-from perseid.client.model import MAX_BODY_BYTES, Message, MessageQueue, SendResult, key_hash
-from perseid.client.producer import RETRY_CODES, SEND_TIMEOUT_MS, STORED_CODES, Packed, Producer
+from perseid.client.model import MAX_BODY_BYTES, MAX_PROPERTIES_BYTES, Message, MessageQueue, SendResult, key_hash
+from perseid.client.producer import RETRY_CODES, SEND_TIMEOUT_MS, STORED_CODES, Packed, Producer, check_properties
 from perseid.client.session import Session, now_ms
 from perseid.wire.codes import RequestCode, ResponseCode
 from perseid.wire.command import Command
@@ -250,6 +250,8 @@ class OrderedProducer:
             message.check(self._max_body_bytes)
         unique_key = message.properties.get("UNIQ_KEY") or self.session.unique_ids.next(now_ms())
         properties = message.encode_properties(unique_key).encode()
+        if len(properties) > MAX_PROPERTIES_BYTES // 3:
+            check_properties(message.topic, len(properties))
         size = len(body) + len(properties) + _ITEM_BYTES
         entry = _Entry(message.flag, body, properties, unique_key, size, message.delay_level > 0, future)
         number = key_hash(key)

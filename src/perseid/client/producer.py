@@ -26,11 +26,9 @@ from perseid.client.errors import (
 )
 from perseid.client.latency import QueueChooser
 from perseid.client.model import (
-    COMPRESSED_FLAG,
     MAX_BODY_BYTES,
     MAX_PROPERTIES_BYTES,
     RETRY_PREFIX,
-    ZLIB_FLAG,
     Message,
     MessageQueue,
     SendResult,
@@ -262,10 +260,10 @@ class Producer:
             message.topic, message.body, message.encode_properties(unique_key), [unique_key], message.flag
         )
         if len(packed.properties) > MAX_PROPERTIES_BYTES // 3:
-            _check_properties(message.topic, len(packed.properties.encode()))
+            check_properties(message.topic, len(packed.properties.encode()))
         if len(message.body) >= self._compress_above_bytes:
-            packed.body = compression.compress(message.body, ZLIB_FLAG, self._compress_level)
-            packed.sys_flag = COMPRESSED_FLAG | ZLIB_FLAG
+            packed.body = compression.compress(message.body, compression.ZLIB, self._compress_level)
+            packed.sys_flag = compression.flag_of(compression.ZLIB)
         return packed
 
     def pack_batch(self, messages: Sequence[Message]) -> Packed:
@@ -285,7 +283,7 @@ class Producer:
                 raise InvalidMessage(f"message for {topic}: delayed and retry messages can't be batched: send() them")
             unique_key = message.properties.get("UNIQ_KEY") or self.session.unique_ids.next(now_ms())
             properties = message.encode_properties(unique_key).encode()
-            _check_properties(topic, len(properties))
+            check_properties(topic, len(properties))
             items.append((message.flag, message.body, properties))
             ids.append(unique_key)
         return self.pack_items(topic, items, ids)
@@ -387,7 +385,8 @@ def _by_key(key: str | None) -> Selector | None:
     return lambda queues: queues[number % len(queues)]
 
 
-def _check_properties(topic: str, size: int) -> None:
+def check_properties(topic: str, size: int) -> None:
+    """Raise `InvalidMessage` for encoded properties that no broker takes."""
     if size > MAX_PROPERTIES_BYTES:
         raise InvalidMessage(
             f"message for {topic}: keys, tag and properties have {size} bytes, the limit is {MAX_PROPERTIES_BYTES}"
