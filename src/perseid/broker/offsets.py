@@ -183,7 +183,7 @@ class ConsumerOffsets:
         return fastjson.pretty(
             {
                 "dataVersion": self.version,
-                "groupTopicMap": topics,
+                "groupTopicMap": {group: sorted(names) for group, names in topics.items()},
                 "offsetTable": _joined(self._committed),
                 "pullOffsetTable": _joined(self._pulled),
             }
