@@ -1,6 +1,17 @@
-"""Asyncio clients: producers, consumers and administration, for Perseid's and for the original's clusters."""
+"""Asyncio clients: producers, consumers and administration, for Perseid's and for the original's clusters.
 
-from perseid.client.admin import Admin
+    async with Producer("host:9876") as producer:
+        await producer.send(Message("orders", b"…", tag="new", keys=["4711"]))
+
+    async with PushConsumer("host:9876", "billing", {"orders": "new || paid"}, handle):
+        await asyncio.Event().wait()
+
+`perseid.client.blocking` has the same for code without asyncio.
+"""
+
+from perseid.client.admin import Admin, Cluster, QueueLag, QueueStats
+from perseid.client.book import FlowLimits
+from perseid.client.consumer import PushConsumer, RetryLater
 from perseid.client.errors import (
     BufferFull,
     ClientError,
@@ -14,26 +25,44 @@ from perseid.client.errors import (
     ServerRefused,
 )
 from perseid.client.model import Message, MessageQueue, ReceivedMessage, SendResult, SendStatus
+from perseid.client.ordered import OrderedProducer, OrderedStats
 from perseid.client.producer import Producer
 from perseid.client.pull import PullConsumer
+from perseid.client.pulling import PullResult, PullStatus
+from perseid.client.routes import TopicRoute
+from perseid.client.session import Session
+from perseid.client.subscription import Sql
 
 __all__ = [
     "Admin",
     "BufferFull",
     "ClientError",
+    "Cluster",
     "ConnectFailed",
     "ConnectionLost",
+    "FlowLimits",
     "InvalidMessage",
     "Message",
     "MessageQueue",
     "NoRoute",
     "NotStarted",
+    "OrderedProducer",
+    "OrderedStats",
     "Producer",
     "PullConsumer",
+    "PullResult",
+    "PullStatus",
+    "PushConsumer",
+    "QueueLag",
+    "QueueStats",
     "ReceivedMessage",
     "RequestTimeout",
+    "RetryLater",
     "SendFailed",
     "SendResult",
     "SendStatus",
     "ServerRefused",
+    "Session",
+    "Sql",
+    "TopicRoute",
 ]

@@ -183,7 +183,7 @@ class PushConsumer:
             async with asyncio.timeout(patience_ms / 1000):
                 await self._idle.wait()
         except TimeoutError:
-            log.warning("group %s: %d handlers still run after %d ms and are cancelled", self.group, self._running, patience_ms)
+            log.warning("group %s: %d handlers still run after %d ms", self.group, self._running, patience_ms)
         for task in self._workers:
             task.cancel()
         await self.sharing.leave()
