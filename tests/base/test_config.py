@@ -65,9 +65,7 @@ def test_properties_syntax(text: str, value: str) -> None:
 
 def test_toml_in_either_spelling_with_tables_as_groups() -> None:
     text = 'brokerName = "b"\n[net]\nlisten_port = 1\n[pull]\nlongPollingEnable = false\naccess_ratio = 1\n'
-    assert built(text, "x.toml") == Sample(
-        broker_name="b", listen_port=1, long_polling_enable=False, access_ratio=1.0
-    )
+    assert built(text, "x.toml") == Sample(broker_name="b", listen_port=1, long_polling_enable=False, access_ratio=1.0)
 
 
 @pytest.mark.parametrize(

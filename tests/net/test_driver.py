@@ -362,9 +362,7 @@ def test_a_peer_that_does_not_take_its_answers_is_not_read_from(run: Any) -> Non
                 await loop.sock_sendall(sock, FRAME)
                 asked += 1
                 heard = asked
-                await node.until(
-                    lambda heard=heard: sum(len(e.data) for e in node.of(Frames)) >= heard * len(FRAME)
-                )
+                await node.until(lambda heard=heard: sum(len(e.data) for e in node.of(Frames)) >= heard * len(FRAME))
             assert not connection._transport.is_reading()
             await loop.sock_sendall(sock, FRAME)
             asked += 1
@@ -638,9 +636,7 @@ def test_start_is_first_and_shutdown_waits_for_the_disk(run: Any) -> None:
     run(main())
 
 
-def test_a_broken_invariant_ends_the_node_before_anything_leaves(
-    run: Any, caplog: pytest.LogCaptureFixture
-) -> None:
+def test_a_broken_invariant_ends_the_node_before_anything_leaves(run: Any, caplog: pytest.LogCaptureFixture) -> None:
     def broken(event: Any) -> list[Effect]:
         raise AssertionError("the sum is wrong")
 

@@ -214,9 +214,7 @@ def build(cls: type[T], settings: Mapping[str, Setting]) -> T:
 def changed(config: T, new: Mapping[str, str]) -> T:
     """A copy with those of the `new` values whose keys it has; ConfigError for a value that doesn't fit."""
     known = options(type(config))
-    values = {
-        known[key].field: _convert(known[key], value, "update") for key, value in new.items() if key in known
-    }
+    values = {known[key].field: _convert(known[key], value, "update") for key, value in new.items() if key in known}
     return dataclasses.replace(config, **values)  # type: ignore[type-var]
 
 

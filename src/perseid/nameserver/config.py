@@ -1,0 +1,43 @@
+"""What a name server can be told. Names are the original's keys in snake_case, defaults are the original's."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+from perseid.base.config import Refusal, option
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class NameServerConfig:
+    """Ports, files and switches of one name server. Times are milliseconds unless a name says otherwise."""
+
+    listen_port: int = option(9876, low=0, high=65535, important=True)
+    bind_address: str = "0.0.0.0"
+    server_channel_max_idle_time_seconds: int = option(120, low=1)
+
+    rocketmq_home: str = option("", important=True)
+    kv_config_path: str = option("", important=True)
+    """Empty: `namesrv/kvConfig.json` in the user's home, as the composition root knows it."""
+    config_store_path: str = option("", important=True)
+    """Where a changed configuration is written. Empty: the file that was read, or `namesrv.properties` in
+    the user's home."""
+    config_black_list: str = "configBlackList;configStorePath;kvConfigPath"
+
+    order_message_enable: bool = option(False, important=True)
+    return_order_topic_config_to_broker: bool = True
+    need_wait_for_service: bool = False
+    wait_seconds_for_service: int = option(45, low=0)
+    enable_all_topic_list: bool = True
+    enable_topic_list: bool = True
+
+    scan_not_active_broker_interval: int = option(5_000, low=100)
+    delete_topic_with_broker_registration: bool = False
+    support_acting_master: bool = False
+    notify_min_broker_id_changed: bool = False
+
+
+REFUSED = (
+    Refusal("clusterTest", ("false",), "Perseid has no cluster test mode"),
+    Refusal("enableControllerInNamesrv", ("false",), "Perseid has no controller yet"),
+    Refusal("tls.server.mode", ("disabled", "permissive"), "Perseid has no TLS yet"),
+)
