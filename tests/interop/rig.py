@@ -305,6 +305,7 @@ def broker(impl: str, folder: Path, namesrv_address: str, **properties: object) 
         "namesrvAddr": namesrv_address,
         "brokerRole": "ASYNC_MASTER",
         "flushDiskType": "ASYNC_FLUSH",
+        "registerNameServerPeriod": 10_000,
         "storePathRootDir": store,
         "storePathCommitLog": f"{store}/commitlog",
         **SMALL_STORE,
