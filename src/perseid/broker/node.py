@@ -143,7 +143,7 @@ class Broker:
         if handler is not None:
             handler(event)
         elif isinstance(event, StoreEvent):
-            out.extend(self.store.handle(event, now))
+            out.extend(self.store.handle(event))
         else:
             raise AssertionError(f"no event of a broker: {event!r}")
         if self._state != "ended":
@@ -293,13 +293,14 @@ class Broker:
 
     def _on_flushed(self, event: Flushed) -> None:
         self._flushing = False
-        self._out.extend(self.store.handle(event, self.now))
+        self._out.extend(self.store.handle(event))
         for done in self.acks.release(self.store.flushed):
             self.reply(done.request, done.reply)
 
     def _on_disk_failed(self, event: DiskFailed) -> None:
         if self.saves.failed(event):
             return
+        self.store.fail(f"{event.path}: {event.reason}")
         self._stop(f"{event.path}: {event.reason}: what was not yet durable may be lost; restart to recover")
 
     def _stop(self, reason: str) -> None:
@@ -317,7 +318,7 @@ class Broker:
             self.saves.tables([])
         if len(self.acks) and not self._flushing:
             self._flushing = True
-            self._out.append(self.store.flush())
+            self._out.append(self.store.flush([]))
         if self._writes:
             for conn, pieces in self._writes.items():
                 self._out.append(Write(conn, pieces))
@@ -339,7 +340,7 @@ class Broker:
         self.saves.tables([])
         self.registration.start(now)
 
-    def _appended(self, topic: str, queue_id: int, queue_offset: int, tag_code: int, size: int) -> None:
+    def _appended(self, topic: str, queue_id: int, queue_offset: int, tag_code: int, offset: int, size: int) -> None:
         """The store took a message: called in the middle of a turn."""
         self.stats.put(topic, 1, size)
         if topic == SCHEDULE_TOPIC:

@@ -68,7 +68,7 @@ class Saves:
     def everything(self, then: list[Effect]) -> None:
         """Save all that there is, then carry out `then`: the end of a clean stop."""
         broker = self._broker
-        broker.emit(broker.store.flush())
+        broker.emit(broker.store.flush([]))
         broker.topics.take_changed()
         broker.groups.changed = broker.offsets.dirty = broker.delay.dirty = False
         self._save(list(self._texts), then)
@@ -90,7 +90,7 @@ class Saves:
             paths.append(path)
         if paths:
             if broker.store.flushed < broker.store.end:
-                broker.emit(broker.store.flush())
+                broker.emit(broker.store.flush([]))
             self._save(paths, [])
 
     def next_deadline(self) -> Millis:

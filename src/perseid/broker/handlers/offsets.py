@@ -11,7 +11,7 @@ from perseid.wire import bodies, fastjson
 from perseid.wire.bodies import MessageQueue
 from perseid.wire.codes import ResponseCode
 from perseid.wire.headers import offsets as headers
-from perseid.wire.headers.admin import CloneGroupOffsetRequest, ResetOffsetRequest
+from perseid.wire.headers.admin import CloneGroupOffsetRequest
 from perseid.wire.headers.offsets import OffsetResponse, TimestampResponse
 
 if TYPE_CHECKING:
@@ -116,7 +116,7 @@ def reset_offset(broker: Broker, request: Request) -> Reply:
 
     The broker keeps the new offsets until the group's next pull takes them up.
     """
-    header: ResetOffsetRequest = request.header
+    header: headers.ResetOffsetRequest = request.header
     if not broker.config.use_server_side_reset_offset:
         raise RequestRefused(
             ResponseCode.SYSTEM_ERROR,

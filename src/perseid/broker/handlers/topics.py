@@ -92,7 +92,8 @@ def delete_topic(broker: Broker, request: Request) -> Reply:
         broker.emit(SaveState(OFFSETS_PATH, broker.offsets.to_json()))
     for name in doomed:
         broker.topics.delete(name, broker.now)
-        broker.store.delete_topic(name)
+        for effect in broker.store.delete_topic(name):
+            broker.emit(effect)
         broker.stats.forget_topic(name)
     return Reply()
 
