@@ -95,9 +95,7 @@ def report(console: Console, stacks: list[tuple[int, list[Frame]]], cpu_us: floa
 
 
 def main() -> int:
-    parser = argparse.ArgumentParser(
-        description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
-    )
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--row", choices=[r.name for r in ROWS], default="pipelined")
     parser.add_argument("--seconds", type=float, default=6.0)
     parser.add_argument("--top", type=int, default=30)

@@ -60,9 +60,7 @@ def plot(summary: dict[str, Any], machine: dict[str, str], path: Path) -> None:
             found = [[v * scale for v in row["servers"][server][key]] for row in summary.values()]
             at = [x + (i - 0.5) * 0.38 for x in range(len(found))]
             errors = [[m - low for m, low, _ in found], [high - m for m, _, high in found]]
-            bars = axis.bar(
-                at, [m for m, _, _ in found], 0.36, yerr=errors, color=colour, label=server, capsize=3
-            )
+            bars = axis.bar(at, [m for m, _, _ in found], 0.36, yerr=errors, color=colour, label=server, capsize=3)
             axis.bar_label(bars, fmt="{:,.3g}", fontsize=8, padding=2)
         axis.set_yscale("log")
         axis.set_ymargin(0.15)
@@ -70,7 +68,5 @@ def plot(summary: dict[str, Any], machine: dict[str, str], path: Path) -> None:
         axis.set_title(title, fontsize=10)
         axis.spines[["top", "right"]].set_visible(False)
         axis.legend(frameon=False, fontsize=8)
-    figure.suptitle(
-        f"Perseid beside Java RocketMQ 5.5.0, {machine['cores']} cores, {machine['date']}", fontsize=11
-    )
+    figure.suptitle(f"Perseid beside Java RocketMQ 5.5.0, {machine['cores']} cores, {machine['date']}", fontsize=11)
     figure.savefig(path, dpi=110)

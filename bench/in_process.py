@@ -1,0 +1,136 @@
+"""The broker without sockets: `python bench/in_process.py` gives reads to `Broker.handle` and times it.
+
+CPU time of the calling thread, least of several runs: so quiet that a change of a tenth of a microsecond
+shows, even on a busy machine. `--profile` prints cProfile's table (which slows small functions down).
+"""
+
+from __future__ import annotations
+
+import argparse
+import cProfile
+import os
+import pstats
+import shutil
+import struct
+import sys
+import tempfile
+import time
+from pathlib import Path
+from random import Random
+
+from servers import HERE, cache_folder
+
+sys.path.insert(0, str(HERE.parent / "src"))
+
+from perseid.base.machine import Frames, Opened, Start, Write
+from perseid.broker.config import BrokerConfig
+from perseid.broker.node import Broker
+from perseid.disk.real import RealDisk
+from perseid.store.config import StoreConfig
+
+CONN = 1
+RUNS = 7
+EXT = (
+    '"a":"bench_producer","b":"bench","c":"TBW102","d":"8","e":"{queue}","f":"0","g":"{now}","h":"0",'
+    '"i":"UNIQ_KEY\\u00017F0000010000ABCDEF01{number:012X}\\u0002WAIT\\u0001true\\u0002TAGS\\u0001TagA\\u0002",'
+    '"j":"0","k":"false","m":"false","n":"broker-a"'
+)
+PULL_EXT = (
+    '"bname":"broker-a","commitOffset":"0","consumerGroup":"bench_consumer","expressionType":"TAG",'
+    '"maxMsgNums":"32","queueId":"{queue}","queueOffset":"{offset}","subVersion":"0","subscription":"*",'
+    '"suspendTimeoutMillis":"20000","sysFlag":"4","topic":"bench"'
+)
+
+
+def frame(code: int, ext: str, opaque: int, body: bytes) -> bytes:
+    head = (
+        f'{{"code":{code},"extFields":{{{ext}}},"flag":0,"language":"JAVA","opaque":{opaque},'
+        '"serializeTypeCurrentRPC":"JSON","version":513}'
+    ).encode()
+    return struct.pack(">II", 4 + len(head) + len(body), len(head)) + head + body
+
+
+class Bench:
+    """A broker on a folder, and reads for it."""
+
+    def __init__(self, folder: Path, size: int) -> None:
+        self.now = int(time.time() * 1000)
+        store = StoreConfig(commit_log_file_bytes=256 << 20)
+        config = BrokerConfig(broker_name="broker-a")
+        self.broker = Broker(config, store, RealDisk(str(folder)), Random(1))
+        self.body = b"x" * size
+        self.number = 0
+        self.broker.handle(Start(), self.now)
+        self.broker.handle(Opened(CONN, "127.0.0.1:40000", "127.0.0.1:10911", "main", ""), self.now)
+
+    def sends(self, reads: int, messages: int) -> list[bytes]:
+        """`reads` reads of `messages` sends each."""
+        made = []
+        for _ in range(reads):
+            pieces = []
+            for _ in range(messages):
+                self.number += 1
+                ext = EXT.format(queue=self.number % 8, now=self.now, number=self.number)
+                pieces.append(frame(310, ext, 100_000_000 + self.number, self.body))
+            made.append(b"".join(pieces))
+        return made
+
+    def pulls(self, reads: int) -> list[bytes]:
+        return [
+            frame(11, PULL_EXT.format(queue=i % 8, offset=i // 8 % 20 * 32), 100_000_000 + i, b"") for i in range(reads)
+        ]
+
+    def run(self, reads: list[bytes]) -> float:
+        """Seconds of CPU that the reads took."""
+        handle, now = self.broker.handle, self.now
+        events = [Frames(CONN, data) for data in reads]
+        effects = []
+        began = time.thread_time()
+        for event in events:
+            effects.append(handle(event, now))
+        took = time.thread_time() - began
+        answered = sum(isinstance(e, Write) for found in effects for e in found)
+        assert answered == len(reads), f"{answered} writes for {len(reads)} reads"
+        return took
+
+    def flush(self) -> None:
+        """Let the store believe that time passes, so that it does not gather work without end."""
+        self.now += 1000
+
+
+def measure(bench: Bench, title: str, reads: int, messages: int) -> None:
+    times = []
+    for _ in range(RUNS):
+        work = bench.pulls(reads) if messages == 32 else bench.sends(reads, messages)
+        times.append(bench.run(work))
+        bench.flush()
+    per = min(times) / reads
+    print(f"{title:32} {per * 1e6:8.2f} µs a read {per / messages * 1e6:8.2f} µs a message")
+
+
+def main() -> int:
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("--size", type=int, default=128)
+    parser.add_argument("--profile", action="store_true", help="cProfile of reads of 64 sends")
+    args = parser.parse_args()
+    folder = Path(tempfile.mkdtemp(prefix=f"core-{os.getpid()}-", dir=cache_folder()))
+    try:
+        bench = Bench(folder, args.size)
+        bench.run(bench.sends(20, 64))
+        if args.profile:
+            work = bench.sends(300, 64)
+            profile = cProfile.Profile()
+            profile.runcall(bench.run, work)
+            pstats.Stats(profile).sort_stats("tottime").print_stats(40)
+            return 0
+        measure(bench, "sends, 64 in a read", 100, 64)
+        measure(bench, "sends, 8 in a read", 600, 8)
+        measure(bench, "sends, 1 in a read", 4000, 1)
+        measure(bench, "a pull of 32", 1000, 32)
+    finally:
+        shutil.rmtree(folder, ignore_errors=True)
+    return 0
+
+
+if __name__ == "__main__":
+    raise SystemExit(main())
