@@ -44,6 +44,8 @@ class Header(msgspec.Struct, rename="camel", gc=False):
 
 H = TypeVar("H", bound=Header)
 
+TRUE, FALSE = '"true"', '"false"'
+
 quote: Callable[[str], str] = _quote
 """A JSON string literal of a text, non-ASCII characters as they are."""
 
@@ -114,10 +116,27 @@ def from_json(header_type: type[H], raw: Any) -> H | None:
     return header
 
 
+def has_true(header: Header) -> bool:
+    """Whether a boolean that msgspec decoded is true: it takes "1" for true as well, Java does not."""
+    bools = (_PLANS.get(type(header)) or _plan(type(header))).bools
+    return bools is not None and True in bools(header)
+
+
 def from_ext(header_type: type[H], ext: Mapping[str, str]) -> H:
     """The header out of names and strings; RequestRefused(1) names the field that can't be read."""
+    plan = _PLANS.get(header_type) or _plan(header_type)
+    try:
+        header = msgspec.convert(ext, header_type, strict=False)
+        if plan.bools is None or True not in plan.bools(header):
+            return header
+    except (ValueError, RecursionError):
+        pass
+    return _from_ext_with_care(header_type, plan, ext)
+
+
+def _from_ext_with_care(header_type: type[H], plan: _Plan, ext: Mapping[str, str]) -> H:
     values: dict[str, Any] = {}
-    for field in (_PLANS.get(header_type) or _plan(header_type)).fields:
+    for field in plan.fields:
         text = ext.get(field.name)
         if text is None:
             pass
@@ -168,7 +187,7 @@ def json_ext(header: Header) -> str:
         if field.kind == "str":
             parts.append(field.json_key + quote(value))
         elif field.kind == "bool":
-            parts.append(field.json_key + ('"true"' if value else '"false"'))
+            parts.append(field.json_key + (TRUE if value else FALSE))
         else:
             parts.append(f'{field.json_key}"{value}"')
     return "{" + ",".join(parts) + "}"

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from perseid.wire.headers.base import Header, Int, Long
+from perseid.wire.headers.base import Header, Int, Long, json_ext
 
 
 class PullMessageRequest(Header):
@@ -34,18 +34,14 @@ class PullMessageResponse(Header):
     forbidden_type: Int | None = None
 
     def json_ext(self) -> str:
-        """As `base.json_ext`, but quicker."""
-        text = (
+        """As `base.json_ext`, but quicker for the usual fields."""
+        topic_flag, group_flag = self.topic_sys_flag, self.group_sys_flag
+        unusual = self.offset_delta is not None or self.forbidden_type is not None
+        if unusual or topic_flag is None or group_flag is None:
+            return json_ext(self)
+        return (
             f'{{"suggestWhichBrokerId":"{self.suggest_which_broker_id}",'
             f'"nextBeginOffset":"{self.next_begin_offset}",'
-            f'"minOffset":"{self.min_offset}","maxOffset":"{self.max_offset}"'
+            f'"minOffset":"{self.min_offset}","maxOffset":"{self.max_offset}",'
+            f'"topicSysFlag":"{topic_flag}","groupSysFlag":"{group_flag}"}}'
         )
-        if self.offset_delta is not None:
-            text += f',"offsetDelta":"{self.offset_delta}"'
-        if self.topic_sys_flag is not None:
-            text += f',"topicSysFlag":"{self.topic_sys_flag}"'
-        if self.group_sys_flag is not None:
-            text += f',"groupSysFlag":"{self.group_sys_flag}"'
-        if self.forbidden_type is not None:
-            text += f',"forbiddenType":"{self.forbidden_type}"'
-        return text + "}"

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from msgspec import field
 
-from perseid.wire.headers.base import Header, Int, Long, quote
+from perseid.wire.headers.base import FALSE, TRUE, Header, Int, Long, json_ext, quote
 
 
 class SendMessageRequest(Header):
@@ -58,21 +58,16 @@ class SendMessageResponse(Header):
     trace_on: bool | None = field(default=None, name="TRACE_ON")
 
     def json_ext(self) -> str:
-        """As `base.json_ext`, but quicker: this is written once for every message."""
-        text = (
-            f'{{"msgId":{quote(self.msg_id)},"queueId":"{self.queue_id}","queueOffset":"{self.queue_offset}"'
+        """As `base.json_ext`, but quicker for the usual fields: this is written once for every message."""
+        unique_key, region, trace_on = self.transaction_id, self.msg_region, self.trace_on
+        unusual = self.batch_uniq_id is not None or self.recall_handle is not None
+        if unusual or unique_key is None or region is None or trace_on is None:
+            return json_ext(self)
+        return (
+            f'{{"msgId":{quote(self.msg_id)},"queueId":"{self.queue_id}","queueOffset":"{self.queue_offset}",'
+            f'"transactionId":{quote(unique_key)},"MSG_REGION":{quote(region)},'
+            f'"TRACE_ON":{TRUE if trace_on else FALSE}}}'
         )
-        if self.transaction_id is not None:
-            text += f',"transactionId":{quote(self.transaction_id)}'
-        if self.batch_uniq_id is not None:
-            text += f',"batchUniqId":{quote(self.batch_uniq_id)}'
-        if self.recall_handle is not None:
-            text += f',"recallHandle":{quote(self.recall_handle)}'
-        if self.msg_region is not None:
-            text += f',"MSG_REGION":{quote(self.msg_region)}'
-        if self.trace_on is not None:
-            text += ',"TRACE_ON":"true"' if self.trace_on else ',"TRACE_ON":"false"'
-        return text + "}"
 
 
 class PushReplyMessageRequest(Header):
