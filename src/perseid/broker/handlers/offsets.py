@@ -11,7 +11,6 @@ from perseid.wire import bodies, fastjson
 from perseid.wire.bodies import MessageQueue
 from perseid.wire.codes import ResponseCode
 from perseid.wire.headers import offsets as headers
-from perseid.wire.headers.admin import CloneGroupOffsetRequest
 from perseid.wire.headers.offsets import OffsetResponse, TimestampResponse
 
 if TYPE_CHECKING:
@@ -172,7 +171,7 @@ def query_correction_offset(broker: Broker, request: Request) -> Reply:
 
 def clone_group_offset(broker: Broker, request: Request) -> Reply:
     """Let a group go on where another one is, in one topic or in all that it reads."""
-    header: CloneGroupOffsetRequest = request.header
+    header: headers.CloneGroupOffsetRequest = request.header
     source = header.src_group
     topics = {header.topic} if header.topic else broker.offsets.topics_of(source)
     for topic in topics:
