@@ -102,7 +102,7 @@ class Driver:
         self.connections: dict[ConnId, Connection] = {}
         self.partial_bytes = 0
         self.ports: dict[str, int] = {}
-        self._machine = machine
+        self.machine = machine
         self._listeners = listeners
         self._log = logger or logging.getLogger(f"perseid.{name}")
         self._io = IOThread(disk, self._on_thread, name)
@@ -122,6 +122,7 @@ class Driver:
         self._timer: asyncio.TimerHandle | None = None
         self._timer_at: Millis = 0
         self._sweeper: asyncio.TimerHandle | None = None
+        self._watchers: list[tuple[Callable[[], bool], asyncio.Future[None]]] = []
 
     # ---- the life of a node ----
 
@@ -174,6 +175,24 @@ class Driver:
     def post(self, event: Event) -> None:
         """Give the node an event from any thread."""
         self._loop.call_soon_threadsafe(self.take, event)
+
+    async def until(self, ready: Callable[[], bool]) -> None:
+        """Wait until `ready` says so; it is asked after each turn in which something happened to the node."""
+        if not ready():
+            seen: asyncio.Future[None] = self._loop.create_future()
+            self._watchers.append((ready, seen))
+            await seen
+
+    def _look(self) -> None:
+        waiting = []
+        for ready, seen in self._watchers:
+            if seen.done():
+                continue
+            if ready():
+                seen.set_result(None)
+            else:
+                waiting.append((ready, seen))
+        self._watchers = waiting
 
     async def _wind_up(self) -> None:
         clean = not self.stopped.result()
@@ -248,7 +267,7 @@ class Driver:
 
     def _handle(self, event: Event) -> None:
         try:
-            effects = self._machine.handle(event, self.now())
+            effects = self.machine.handle(event, self.now())
             if effects:
                 self._carry_out(effects)
         except RemoteProtocolError as error:
@@ -303,6 +322,8 @@ class Driver:
             for connection in dirty:
                 connection.flush()
         self._set_timer()
+        if self._watchers:
+            self._look()
         self._turn_scheduled = False
         self._now = None
 
@@ -329,7 +350,7 @@ class Driver:
         if self._ended:
             return None
         try:
-            return self._machine.next_deadline()
+            return self.machine.next_deadline()
         except Exception as error:
             self._crash(Tick(), error)
             return None

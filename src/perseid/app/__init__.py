@@ -1,0 +1,1 @@
+"""Composition roots: whole processes out of nodes, a disk, sockets and configuration."""

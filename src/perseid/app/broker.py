@@ -1,0 +1,161 @@
+"""A broker as a process."""
+
+from __future__ import annotations
+
+import os
+import socket
+from collections.abc import Mapping
+from dataclasses import dataclass, replace
+from pathlib import Path
+from random import Random
+
+from perseid.app import process
+from perseid.base import config
+from perseid.base.config import Refusal, Setting, option
+from perseid.base.errors import ConfigError
+from perseid.broker.config import BrokerConfig
+from perseid.broker.node import Broker
+from perseid.broker.request import MAIN_LISTENER, VIP_LISTENER
+from perseid.disk.real import RealDisk
+from perseid.net.driver import Driver, Listener
+from perseid.net.limits import Limits
+from perseid.store.config import StoreConfig
+
+VIP_OFFSET = -2
+"""The second port that the original opens, relative to listenPort."""
+
+NAME_SERVER_VARIABLE = "NAMESRV_ADDR"
+
+REFUSED = (
+    Refusal("authenticationEnabled", ("false",), "Perseid has no authentication yet"),
+    Refusal("authorizationEnabled", ("false",), "Perseid has no authorization yet"),
+    Refusal("aclEnable", ("false",), "Perseid has no access lists yet"),
+    Refusal("tls.server.mode", ("disabled", "permissive"), "Perseid has no TLS yet"),
+    Refusal("storeType", ("default",), "Perseid has one kind of store"),
+    Refusal("duplicationEnable", ("false",), "Perseid has no duplication"),
+    Refusal("enableDLegerCommitLog", ("false",), "Perseid has no DLedger yet"),
+    Refusal("enableControllerMode", ("false",), "Perseid has no controller yet"),
+    Refusal("controllerType", ("dledger",), "Perseid has no controller of this kind"),
+    Refusal("enableSlaveActingMaster", ("false",), "Perseid has no replicas yet"),
+    Refusal("enablePropertyFilter", ("false",), "Perseid has no SQL92 filters yet"),
+    Refusal("timerWheelEnable", ("false",), "Perseid has no timer messages yet"),
+    Refusal("rejectTransactionMessage", ("true",), "Perseid has no transactions yet"),
+    Refusal("enableLmq", ("false",), "Perseid has no light message queues"),
+)
+"""What would go wrong in silence if it were ignored."""
+
+_FIXED_PLACES = {
+    "storePathCommitLog": "commitlog",
+    "storePathConsumeQueue": "consumequeue",
+    "storePathIndex": "index",
+    "storeCheckpoint": "checkpoint",
+    "abortFile": "abort",
+}
+"""Keys that can only name their default place below storePathRootDir."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ProcessConfig:
+    """What concerns the process, not the broker in it."""
+
+    store_path_root_dir: str = option("", important=True)
+    """Empty: `store` in the user's home."""
+    bind_address: str = "0.0.0.0"
+    server_channel_max_idle_time_seconds: int = option(120, low=1)
+    rocketmq_home: str = option("", important=True)
+    store_type: str = "default"
+
+
+@dataclass(frozen=True, slots=True)
+class Loaded:
+    """All that a broker process is told."""
+
+    process: ProcessConfig
+    broker: BrokerConfig
+    store: StoreConfig
+
+    def to_text(self, *, important: bool = False) -> str:
+        return config.to_text(self.process, self.broker, self.store, important=important)
+
+
+def load(path: Path | None, namesrv: str | None = None) -> Loaded:
+    """The configuration of a file (or the defaults); `namesrv` wins over the file. ConfigError when it can't be."""
+    settings = process.read_settings(path)
+    config.refuse(settings, REFUSED)
+    own = config.build(ProcessConfig, settings)
+    root = Path(own.store_path_root_dir or process.home_folder() / "store").expanduser().absolute()
+    _check_places(settings, root)
+    fixed = {s.key: s for s in settings.values() if s.key in _FIXED_PLACES or s.key in {r.key for r in REFUSED}}
+    known = {key: setting for key, setting in settings.items() if key not in fixed}
+    process.report_unknown(known, ProcessConfig, BrokerConfig, StoreConfig)
+    broker = config.build(BrokerConfig, settings)
+    store = config.build(StoreConfig, settings)
+    addresses = namesrv or broker.namesrv_addr or os.environ.get(NAME_SERVER_VARIABLE, "")
+    _check_addresses(addresses, settings)
+    return Loaded(
+        replace(
+            own,
+            store_path_root_dir=str(root),
+            rocketmq_home=own.rocketmq_home or os.environ.get("ROCKETMQ_HOME", ""),
+        ),
+        replace(
+            broker,
+            namesrv_addr=addresses,
+            broker_ip1=broker.broker_ip1 if "brokerIP1" in settings else process.own_ip(),
+            broker_name=broker.broker_name if "brokerName" in settings else socket.gethostname(),
+        ),
+        replace(store, process_id=os.getpid(), physical_memory_bytes=memory_bytes()),
+    )
+
+
+def memory_bytes() -> int:
+    """Of this machine."""
+    return os.sysconf("SC_PAGE_SIZE") * os.sysconf("SC_PHYS_PAGES")
+
+
+def build(loaded: Loaded, listeners: Mapping[str, Listener] | None = None) -> tuple[Broker, Driver]:
+    """The broker of a configuration on its own folder, and what runs it."""
+    disk = RealDisk(loaded.process.store_path_root_dir)
+    node = Broker(
+        loaded.broker,
+        loaded.store,
+        disk,
+        Random(),
+        properties=lambda: config.to_properties(loaded.process, node.config, loaded.store),
+    )
+    if listeners is None:
+        host, port = loaded.process.bind_address, loaded.broker.listen_port
+        listeners = {MAIN_LISTENER: Listener(host, port), VIP_LISTENER: Listener(host, port + VIP_OFFSET)}
+    limits = Limits(idle_ms=loaded.process.server_channel_max_idle_time_seconds * 1000)
+    return node, Driver(node, disk, listeners, name="broker", limits=limits)
+
+
+async def serve(loaded: Loaded) -> int:
+    """Run until told to end; the exit code."""
+    broker = loaded.broker
+    _, running = build(loaded)
+
+    async def ready() -> None:
+        at = f" and name server is {broker.namesrv_addr}" if broker.namesrv_addr else ""
+        line = f"The broker[{broker.broker_name}, {broker.address}] boot success. serializeType=JSON{at}"
+        print(line, flush=True)  # noqa: T201
+
+    return await process.serve([running], ready)
+
+
+def _check_places(settings: Mapping[str, Setting], root: Path) -> None:
+    for key, name in _FIXED_PLACES.items():
+        setting = settings.get(key)
+        if setting is not None and Path(setting.value).expanduser().absolute() != root / name:
+            raise ConfigError(
+                f"{setting.where}: {key}={setting.value}: Perseid keeps it at {root / name}; "
+                f"remove the line or change storePathRootDir"
+            )
+
+
+def _check_addresses(addresses: str, settings: Mapping[str, Setting]) -> None:
+    where = settings["namesrvAddr"].where if "namesrvAddr" in settings else "name servers"
+    for address in filter(None, addresses.split(";")):
+        host, _, port = address.strip().rpartition(":")
+        if not host or not port.isdecimal() or not 0 < int(port) < 65_536:
+            raise ConfigError(f"{where}: namesrvAddr={addresses}: host:port;host:port is wanted")

@@ -1,0 +1,61 @@
+"""A name server as a process."""
+
+from __future__ import annotations
+
+import os
+from dataclasses import replace
+from pathlib import Path
+
+from perseid.app import process
+from perseid.base import config
+from perseid.disk.real import RealDisk
+from perseid.nameserver.config import REFUSED, NameServerConfig
+from perseid.nameserver.node import NameServer
+from perseid.net.driver import Driver, Listener
+from perseid.net.limits import Limits
+
+LISTENER = "main"
+
+
+def load(path: Path | None) -> NameServerConfig:
+    """The configuration of a file (or the defaults), its paths filled in; ConfigError when it can't be."""
+    settings = process.read_settings(path)
+    config.refuse(settings, REFUSED)
+    process.report_unknown(settings, NameServerConfig)
+    loaded = config.build(NameServerConfig, settings)
+    folder = process.home_folder() / "namesrv"
+    store_path = loaded.config_store_path or str(path.resolve() if path else folder / "namesrv.properties")
+    return replace(
+        loaded,
+        rocketmq_home=loaded.rocketmq_home or os.environ.get("ROCKETMQ_HOME", ""),
+        kv_config_path=loaded.kv_config_path or str(folder / "kvConfig.json"),
+        config_store_path=store_path,
+    )
+
+
+def driver(loaded: NameServerConfig, listener: Listener | None = None) -> Driver:
+    """The name server of a configuration, on its own files."""
+    kv_path = Path(loaded.kv_config_path).expanduser().resolve()
+    store_path = Path(loaded.config_store_path).expanduser().resolve()
+    root = Path(os.path.commonpath([kv_path.parent, store_path.parent]))
+    disk = RealDisk(str(root))
+    node = NameServer(
+        loaded,
+        disk,
+        kv_path=kv_path.relative_to(root).as_posix(),
+        config_path=store_path.relative_to(root).as_posix(),
+    )
+    limits = Limits(idle_ms=loaded.server_channel_max_idle_time_seconds * 1000)
+    main = listener or Listener(loaded.bind_address, loaded.listen_port)
+    return Driver(node, disk, {LISTENER: main}, name="namesrv", limits=limits)
+
+
+async def serve(loaded: NameServerConfig) -> int:
+    """Run until told to end; the exit code."""
+    running = driver(loaded)
+
+    async def ready() -> None:
+        address = f"{loaded.bind_address}:{running.ports[LISTENER]}"
+        print(f"The Name Server boot success. serializeType=JSON, address {address}", flush=True)  # noqa: T201
+
+    return await process.serve([running], ready)

@@ -1,0 +1,151 @@
+"""What all server processes share: settings from a file, logging, the event loop, signals, a clean end."""
+
+from __future__ import annotations
+
+import asyncio
+import gc
+import logging
+import os
+import resource
+import signal
+import socket
+import sys
+from collections.abc import Awaitable, Callable, Coroutine, Mapping, Sequence
+from pathlib import Path
+from typing import Any
+
+from perseid.base import config
+from perseid.base.config import Setting
+from perseid.base.errors import ConfigError
+from perseid.net.driver import Driver
+
+log = logging.getLogger("perseid")
+
+OK = 0
+FAILED = 1
+LOOP_VARIABLE = "PERSEID_LOOP"
+"""`asyncio` chooses the standard event loop where uvloop is installed too."""
+
+WANTED_FILES = 65_536
+"""Open files that a server asks for: a connection and a log segment take one each."""
+
+Ready = Callable[[], Awaitable[None]]
+
+
+# ---- settings ----
+
+
+def read_settings(path: Path | None) -> dict[str, Setting]:
+    """The settings of a file, none without one; ConfigError when it can't be read."""
+    if path is None:
+        return {}
+    try:
+        text = path.read_text(encoding="utf-8-sig")
+    except (OSError, UnicodeDecodeError) as error:
+        raise ConfigError(f"{path}: can't be read: {error}") from None
+    return config.read(text, str(path))
+
+
+def report_unknown(settings: Mapping[str, Setting], *classes: type) -> None:
+    """Name the keys that nothing here knows, in one line."""
+    strange = config.unknown(settings, *classes)
+    if strange:
+        names = ", ".join(f"{s.key} ({s.where})" for s in strange)
+        log.warning("settings without effect: %s", names)
+
+
+def home_folder() -> Path:
+    """Where the original keeps its files by default (Java's user.home)."""
+    return Path.home()
+
+
+def own_ip() -> str:
+    """An address of this machine that others can reach; 127.0.0.1 when it has none.
+
+    The route to a far address tells which interface it would leave by; nothing is sent.
+    """
+    with socket.socket(socket.AF_INET, socket.SOCK_DGRAM) as probe:
+        try:
+            probe.connect(("192.0.2.1", 9))
+            address: str = probe.getsockname()[0]
+        except OSError:
+            return "127.0.0.1"
+    return address
+
+
+# ---- running ----
+
+
+def set_up_logging(level: int = logging.INFO) -> None:
+    """Lines on stderr, with the time."""
+    logging.basicConfig(level=level, stream=sys.stderr, format="%(asctime)s %(levelname)s %(name)s: %(message)s")
+
+
+def raise_file_limit() -> None:
+    """As many open files as the system lets us have, up to `WANTED_FILES`."""
+    soft, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
+    wanted = WANTED_FILES if hard == resource.RLIM_INFINITY else min(WANTED_FILES, hard)
+    if soft != resource.RLIM_INFINITY and soft < wanted:
+        resource.setrlimit(resource.RLIMIT_NOFILE, (wanted, hard))
+
+
+def run(main: Coroutine[Any, Any, int]) -> int:
+    """Run a server's coroutine to its end on the quickest event loop there is; its exit code."""
+    raise_file_limit()
+    factory: Callable[[], asyncio.AbstractEventLoop] = asyncio.new_event_loop
+    if os.environ.get(LOOP_VARIABLE) != "asyncio":
+        try:
+            import uvloop
+        except ImportError:
+            pass
+        else:
+            factory = uvloop.new_event_loop
+    with asyncio.Runner(loop_factory=factory) as runner:
+        return runner.run(main)
+
+
+async def serve(drivers: Sequence[Driver], ready: Ready) -> int:
+    """Start nodes in order, call `ready`, run until SIGTERM or SIGINT or until one fails, end them in reverse.
+
+    0 after a clean end, 1 when a node failed. ConfigError when an address can't be had.
+    """
+    told = _told_to_end()
+    started: list[Driver] = []
+    try:
+        for driver in drivers:
+            await driver.start()
+            started.append(driver)
+            if driver.stopped.done():
+                break
+        else:
+            announce = asyncio.ensure_future(ready())
+            ends: set[asyncio.Future[Any]] = {told, *(driver.stopped for driver in started)}
+            await asyncio.wait({announce, *ends}, return_when=asyncio.FIRST_COMPLETED)
+            if announce.done():
+                announce.result()
+                gc.collect()
+                gc.freeze()
+                await asyncio.wait(ends, return_when=asyncio.FIRST_COMPLETED)
+            announce.cancel()
+    finally:
+        reasons = [await driver.stop() for driver in reversed(started)]
+    for reason in filter(None, reasons):
+        print(f"perseid: {reason}", file=sys.stderr)  # noqa: T201
+    return FAILED if any(reasons) else OK
+
+
+def _told_to_end() -> asyncio.Future[None]:
+    """Done at the first signal; a second one ends the process the hard way."""
+    loop = asyncio.get_running_loop()
+    told: asyncio.Future[None] = loop.create_future()
+
+    def tell(number: int) -> None:
+        log.info("%s: ending", signal.Signals(number).name)
+        for each in (signal.SIGTERM, signal.SIGINT):
+            loop.remove_signal_handler(each)
+        if not told.done():
+            told.set_result(None)
+
+    for each in (signal.SIGTERM, signal.SIGINT):
+        loop.add_signal_handler(each, tell, each)
+    return told

@@ -1,0 +1,85 @@
+"""A name server and a broker in one process: for trying things out, for tests, for small machines."""
+
+from __future__ import annotations
+
+import json
+import os
+from dataclasses import replace
+from pathlib import Path
+
+from perseid.app import broker as broker_app
+from perseid.app import namesrv as namesrv_app
+from perseid.app import process
+from perseid.base.errors import ConfigError
+from perseid.broker.config import BrokerConfig
+from perseid.broker.request import MAIN_LISTENER, VIP_LISTENER
+from perseid.nameserver.config import NameServerConfig
+from perseid.net.driver import Listener, bind
+from perseid.store.config import StoreConfig
+
+HOST = "127.0.0.1"
+PORT_TRIES = 100
+"""Free ports that are tried until one has the port two below it free too."""
+
+
+def broker_listeners(port: int) -> tuple[int, dict[str, Listener]]:
+    """Bound sockets for a broker on `port` (0: a free one) and for its second port; ConfigError if they are taken."""
+    for left in range(PORT_TRIES if port == 0 else 1, 0, -1):
+        main = bind(HOST, port)
+        number = main.getsockname()[1]
+        try:
+            vip = bind(HOST, number + broker_app.VIP_OFFSET)
+        except ConfigError:
+            main.close()
+            if left == 1:
+                raise
+            continue
+        return number, {MAIN_LISTENER: Listener(bound=main), VIP_LISTENER: Listener(bound=vip)}
+    raise AssertionError("the last try returns or raises")
+
+
+def ready_line(namesrv: str, broker: str, data: Path, *, as_json: bool) -> str:
+    """What the process prints, once, when sends are accepted."""
+    if as_json:
+        return json.dumps({"event": "ready", "namesrv": namesrv, "broker": broker, "data": str(data)})
+    return f"ready namesrv={namesrv} broker={broker} data={data}"
+
+
+async def serve(
+    data: Path,
+    namesrv_port: int,
+    broker_port: int,
+    *,
+    as_json: bool = False,
+    store: StoreConfig | None = None,
+    broker_config: BrokerConfig | None = None,
+) -> int:
+    """Run both on `data`, an absolute path, until told to end; the exit code."""
+    namesrv_socket = bind(HOST, namesrv_port)
+    namesrv_at = f"{HOST}:{namesrv_socket.getsockname()[1]}"
+    number, listeners = broker_listeners(broker_port)
+    names = NameServerConfig(
+        listen_port=namesrv_socket.getsockname()[1],
+        bind_address=HOST,
+        kv_config_path=str(data / "namesrv" / "kvConfig.json"),
+        config_store_path=str(data / "namesrv" / "namesrv.properties"),
+    )
+    name_server = namesrv_app.driver(names, Listener(bound=namesrv_socket))
+    chosen = replace(
+        broker_config or BrokerConfig(broker_name="broker-a"),
+        broker_ip1=HOST,
+        listen_port=number,
+        namesrv_addr=namesrv_at,
+    )
+    loaded = broker_app.Loaded(
+        broker_app.ProcessConfig(store_path_root_dir=str(data / "store"), bind_address=HOST),
+        chosen,
+        replace(store or StoreConfig(), process_id=os.getpid(), physical_memory_bytes=broker_app.memory_bytes()),
+    )
+    node, broker = broker_app.build(loaded, listeners)
+
+    async def ready() -> None:
+        await broker.until(lambda: node.registration.registered(namesrv_at))
+        print(ready_line(namesrv_at, chosen.address, data, as_json=as_json), flush=True)  # noqa: T201
+
+    return await process.serve([name_server, broker], ready)

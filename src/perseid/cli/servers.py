@@ -1,0 +1,72 @@
+"""`perseid namesrv`, `perseid broker`, `perseid up`: the servers, in the foreground."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Annotated
+
+import typer
+
+from perseid.app import broker as broker_app
+from perseid.app import namesrv as namesrv_app
+from perseid.app import process
+from perseid.app import up as up_app
+from perseid.base import config
+
+ConfigFile = Annotated[
+    Path | None,
+    typer.Option("-c", "--configFile", help="RocketMQ's own properties file, or TOML."),
+]
+PrintAll = Annotated[bool, typer.Option("-p", "--printConfigItem", help="Print all settings and exit.")]
+PrintImportant = Annotated[
+    bool, typer.Option("-m", "--printImportantConfig", help="Print the important settings and exit.")
+]
+
+
+def register(app: typer.Typer) -> None:
+    """Add the commands to the `perseid` command."""
+    app.command()(namesrv)
+    app.command()(broker)
+    app.command()(up)
+
+
+def namesrv(
+    config_file: ConfigFile = None, print_all: PrintAll = False, print_important: PrintImportant = False
+) -> None:
+    """Run a name server until SIGTERM or Ctrl-C."""
+    process.set_up_logging()
+    loaded = namesrv_app.load(config_file)
+    if print_all or print_important:
+        typer.echo(config.to_text(loaded, important=not print_all), nl=False)
+        return
+    raise typer.Exit(process.run(namesrv_app.serve(loaded)))
+
+
+def broker(
+    config_file: ConfigFile = None,
+    namesrv_addr: Annotated[
+        str | None, typer.Option("-n", "--namesrvAddr", help="Name servers, host:port;host:port.")
+    ] = None,
+    print_all: PrintAll = False,
+    print_important: PrintImportant = False,
+) -> None:
+    """Run a broker until SIGTERM or Ctrl-C."""
+    process.set_up_logging()
+    loaded = broker_app.load(config_file, namesrv_addr)
+    if print_all or print_important:
+        typer.echo(loaded.to_text(important=not print_all), nl=False)
+        return
+    raise typer.Exit(process.run(broker_app.serve(loaded)))
+
+
+def up(
+    data: Annotated[Path, typer.Option(help="Folder of everything that is stored; made when it is missing.")],
+    namesrv_port: Annotated[int, typer.Option(min=0, max=65_535, help="0: a free one.")] = 9876,
+    broker_port: Annotated[int, typer.Option(min=0, max=65_534, help="0: a free one.")] = 10911,
+    as_json: Annotated[bool, typer.Option("--json", help="Print the ready line as JSON.")] = False,
+) -> None:
+    """Run a name server and a broker in one process; prints one line when sends are accepted."""
+    process.set_up_logging()
+    raise typer.Exit(
+        process.run(up_app.serve(data.expanduser().absolute(), namesrv_port, broker_port, as_json=as_json))
+    )
