@@ -30,12 +30,10 @@ class StoreConfig:
     flush_interval_commit_log: int = option(500, low=1)
     flush_commit_log_least_pages: int = option(4, low=0)
     flush_commit_log_thorough_interval: int = option(10_000, low=1)
-    flush_interval_consume_queue: int = option(1_000, low=1)
-    flush_consume_queue_least_pages: int = option(2, low=0)
     flush_consume_queue_thorough_interval: int = option(60_000, low=1)
     checkpoint_interval_ms: int = option(1_000, low=1)
-    replay_limit_bytes: int = option(256 << 20, low=0)
-    """All queues are flushed when a crash would have more of the log than this to be read again."""
+    replay_limit_bytes: int = option(128 << 20, low=0)
+    """Queues and index are flushed early when a crash would have more of the log than this to be read again."""
 
     # recovery
     check_crc_on_recover: bool = option(True, key="checkCRCOnRecover")

@@ -10,7 +10,6 @@ from __future__ import annotations
 
 from struct import Struct
 
-from perseid.base.machine import Millis
 from perseid.disk.port import Disk, File
 from perseid.store.results import ConsumeUnit
 from perseid.store.segments import Folders, Segments
@@ -31,8 +30,7 @@ class ConsumeQueue:
         "_file_first",
         "_room",
         "_unit_count",
-        "dirty_physical",
-        "dirty_timestamp",
+        "dirty",
         "end",
         "issued",
         "min",
@@ -50,9 +48,8 @@ class ConsumeQueue:
         self.end = 0
         self.issued = 0
         """Units before it are durable, or in a Flush that runs."""
-        self.dirty_physical = -1
-        """Physical offset of the first record whose unit is not issued; -1: none."""
-        self.dirty_timestamp: Millis = 0
+        self.dirty = False
+        """Some unit is not issued."""
         self._file: File | None = None
         self._file_first = 0
         self._room = 0
@@ -75,6 +72,12 @@ class ConsumeQueue:
         self._file = segments.file(start)
         self._file_first = start // UNIT_BYTES
         self._room = self._file_first + self._unit_count
+
+    def reserve(self, count: int) -> None:
+        """See to it that the next `count` units have files; OSError when they can't be made."""
+        self.prepare()
+        while (self.end + count) * UNIT_BYTES > self.segments.end:
+            self.segments.create(self.segments.end)
 
     def put(self, physical_offset: int, size: int, tag_code: int) -> None:
         """Append a unit; `prepare` has been called."""
@@ -130,6 +133,21 @@ class ConsumeQueue:
         return ConsumeUnit(*UNIT.unpack(view)) if len(view) == UNIT_BYTES else None
 
     # ---- loading ----
+
+    def load(self, log_start: int) -> list[int]:
+        """Take in the files; returns the starts of those that are missing between others. What is left of
+        files whose records the log has lost does not count: it goes."""
+        segments = self.segments
+        missing = segments.load("mappedFileSizeConsumeQueue")
+        if missing:
+            before = max(start for start in segments.starts if start < missing[-1])
+            last = self.raw(before // UNIT_BYTES + self._unit_count - 1)
+            if last is not None and last.size > 0 and last.physical_offset < log_start:
+                while segments.starts[0] < missing[-1]:
+                    segments.remove(segments.starts[0])
+                return []
+            segments.remove_from(missing[0])
+        return missing
 
     @property
     def first(self) -> int:

@@ -58,14 +58,14 @@ def key_hash(topic: str, key: str) -> int:
     tail = key[len(head) :]
     n = len(tail)
     if n > 255 or not key.isascii():
-        h = java_hash(f"{topic}#{key}")
-        return 0 if h == -0x80000000 else abs(h)
-    start = _head_hashes.get((topic, head))
+        signed = java_hash(f"{topic}#{key}")
+        return 0 if signed == -0x80000000 else abs(signed)
+    start: int | None = _head_hashes.get((topic, head))
     if start is None:
         if len(_head_hashes) >= MAX_CACHED_HEADS:
             _head_hashes.clear()
         start = _head_hashes[topic, head] = java_hash(f"{topic}#{head}") & _WRAP
-    h = start * _POWERS[255 - n] + sum(map(mul, tail.encode(), _POWERS[256 - n :])) & _WRAP
+    h: int = start * _POWERS[255 - n] + sum(map(mul, tail.encode(), _POWERS[256 - n :])) & _WRAP
     return h if h < 0x80000000 else (0x100000000 - h) & 0x7FFFFFFF
 
 

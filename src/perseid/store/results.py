@@ -127,14 +127,10 @@ class Flushed(StoreEvent):
         self.timestamp = timestamp
 
 
-class QueuesFlushed(StoreEvent):
-    """Consume queues and index are durable for all records before `upto`."""
+class PieceFlushed(StoreEvent):
+    """A part of a round that flushes consume queues and index is durable."""
 
-    __slots__ = ("timestamp", "upto")
-
-    def __init__(self, upto: int, timestamp: Millis) -> None:
-        self.upto = upto
-        self.timestamp = timestamp
+    __slots__ = ()
 
 
 class CheckpointSaved(StoreEvent):

@@ -1,0 +1,200 @@
+"""What has to become durable, and when.
+
+The log is flushed for those who wait (`flush`) and by the clock. Consume queues and index follow from the
+log, so they only need to be durable once in a while: a *round* takes all that was written to them so far
+and hands it out in pieces, so that flushes of the log get in between. When the last piece is durable, a
+recovery need not read the log before the round's start again, and the next checkpoint says so. A checkpoint
+only ever tells what is durable already.
+"""
+
+from __future__ import annotations
+
+from perseid.base.machine import Effect, Feed, Flush, Millis, SaveState, Syncable
+from perseid.store import checkpoint as checkpoints
+from perseid.store.checkpoint import Checkpoint
+from perseid.store.commit_log import FOLDER as LOG_FOLDER
+from perseid.store.commit_log import PAGE_BYTES, CommitLog
+from perseid.store.config import SYNC_FLUSH, StoreConfig
+from perseid.store.consume_queue import UNIT_BYTES, ConsumeQueue
+from perseid.store.index import Index
+from perseid.store.results import CheckpointSaved, Flushed, PieceFlushed
+from perseid.store.segments import Folders
+
+PIECE_FILES = 16
+"""At most so many files are synced in one go, before a waiting flush of the log has its turn."""
+SYNC_FLUSH_INTERVAL_MS = 10
+"""With SYNC_FLUSH, messages that nobody waits for are flushed after this time."""
+
+
+class Flusher:
+    """Keeps the books of durability for one store."""
+
+    def __init__(
+        self, config: StoreConfig, log: CommitLog, index: Index, folders: Folders, checkpoint: Checkpoint
+    ) -> None:
+        self._config = config
+        self._log = log
+        self._index = index
+        self._folders = folders
+        self.checkpoint = checkpoint
+        """What is durable now."""
+        self.saved_replay_from = max(checkpoint.replay_from, 0)
+        self._unsaved = False
+        self.dirty: dict[ConsumeQueue, None] = {}
+        """Queues with units that no round has taken yet."""
+        self._pieces: list[list[Syncable]] = []
+        self._round: tuple[int, Millis] | None = None
+        self._log_at: Millis = 0
+        self._log_thorough_at: Millis = 0
+        self._round_at: Millis = 0
+        self._checkpoint_at: Millis = 0
+        self.hurry = False
+        """The next tick begins a round."""
+
+    def start(self, now: Millis) -> None:
+        self._log_at = self._log_thorough_at = self._round_at = self._checkpoint_at = now
+
+    # ---- the log ----
+
+    @property
+    def needs_flush(self) -> bool:
+        """Something of the log is not yet handed out to be flushed."""
+        return self._log.end > self._log.issued
+
+    def flush(self, then: list[Effect]) -> Flush:
+        """Make all that the log holds now durable, then `then`."""
+        log = self._log
+        files: list[Syncable] = []
+        if log.end > log.issued:
+            files += log.segments.files_between(log.issued, log.end)
+            files += self._folders.take(LOG_FOLDER)
+            log.issued = log.end
+        return Flush(files, [Feed(Flushed(log.end, log.last_timestamp)), *then])
+
+    def _log_due(self) -> Millis | None:
+        log, config = self._log, self._config
+        if log.end <= log.issued:
+            return None
+        if config.flush_disk_type == SYNC_FLUSH:
+            return self._log_at + SYNC_FLUSH_INTERVAL_MS
+        if log.end // PAGE_BYTES - log.issued // PAGE_BYTES >= config.flush_commit_log_least_pages:
+            return self._log_at + config.flush_interval_commit_log
+        return self._log_thorough_at + config.flush_commit_log_thorough_interval
+
+    # ---- queues and index ----
+
+    def _round_due(self) -> Millis | None:
+        if self._round is not None or self._log.end <= self.checkpoint.replay_from:
+            return None
+        if self.hurry or self._log.end - self.checkpoint.replay_from > self._config.replay_limit_bytes:
+            return 0
+        return self._round_at + self._config.flush_consume_queue_thorough_interval
+
+    def _begin_round(self, now: Millis) -> list[Effect]:
+        self._round_at = now
+        self.hurry = False
+        self._round = self._log.end, self._log.last_timestamp
+        files = self.take_dirty()
+        self._pieces = [files[i : i + PIECE_FILES] for i in range(0, len(files), PIECE_FILES)]
+        return self._next_piece()
+
+    def take_dirty(self) -> list[Syncable]:
+        """All of queues and index that no round has taken yet, folders last."""
+        files: list[Syncable] = []
+        for queue in self.dirty:
+            files += queue.segments.files_between(queue.issued * UNIT_BYTES, queue.end * UNIT_BYTES)
+            queue.issued = queue.end
+            queue.dirty = False
+        self.dirty.clear()
+        files += self._index.take_dirty()
+        files += self._folders.take()
+        return files
+
+    def _next_piece(self) -> list[Effect]:
+        if self._pieces:
+            return [Flush(self._pieces[0], [Feed(PieceFlushed())])]
+        assert self._round is not None
+        self.checkpoint.replay_from, self.checkpoint.queues_timestamp = self._round
+        self.checkpoint.index_timestamp = self.checkpoint.queues_timestamp
+        self._round = None
+        self._unsaved = True
+        return []
+
+    # ---- the checkpoint ----
+
+    def _durable(self) -> Checkpoint:
+        """What a checkpoint may say. A round can be ahead of the log's own flush: the log leads."""
+        c = self.checkpoint
+        return Checkpoint(
+            c.log_timestamp,
+            c.queues_timestamp,
+            c.index_timestamp,
+            c.master_flushed_offset,
+            c.confirm_offset,
+            log_end=self._log.flushed,
+            replay_from=min(c.replay_from, self._log.flushed),
+        )
+
+    def _save(self, now: Millis) -> list[Effect]:
+        self._checkpoint_at = now
+        self._unsaved = False
+        checkpoint = self._durable()
+        saved = Feed(CheckpointSaved(checkpoint.replay_from))
+        return [SaveState(checkpoints.PATH, checkpoints.encode(checkpoint), [saved])]
+
+    def final_checkpoint(self) -> bytes:
+        """The checkpoint of a store all of which is durable."""
+        log, c = self._log, self.checkpoint
+        log.flushed = log.issued = c.replay_from = log.end
+        c.log_timestamp = c.queues_timestamp = c.index_timestamp = log.last_timestamp
+        self.saved_replay_from = log.end
+        self._unsaved = False
+        return checkpoints.encode(self._durable())
+
+    # ---- events ----
+
+    def handle(self, event: object) -> list[Effect]:
+        """Take in that something became durable."""
+        if isinstance(event, Flushed):
+            if event.upto > self._log.flushed:
+                self._log.flushed = event.upto
+                self.checkpoint.log_timestamp = event.timestamp
+                self._unsaved = True
+        elif isinstance(event, PieceFlushed):
+            if self._round is not None:
+                del self._pieces[:1]
+                return self._next_piece()
+        elif isinstance(event, CheckpointSaved):
+            self.saved_replay_from = event.replay_from
+        return []
+
+    def tick(self, now: Millis) -> list[Effect]:
+        effects: list[Effect] = []
+        due = self._log_due()
+        if due is not None and due <= now:
+            self._log_at = now
+            if now - self._log_thorough_at >= self._config.flush_commit_log_thorough_interval:
+                self._log_thorough_at = now
+            effects.append(self.flush([]))
+        due = self._round_due()
+        if due is not None and due <= now:
+            effects += self._begin_round(now)
+        if self._unsaved and now >= self._checkpoint_at + self._config.checkpoint_interval_ms:
+            effects += self._save(now)
+        return effects
+
+    def next_deadline(self) -> Millis | None:
+        dues = [due for due in (self._log_due(), self._round_due()) if due is not None]
+        if self._unsaved:
+            dues.append(self._checkpoint_at + self._config.checkpoint_interval_ms)
+        return min(dues, default=None)
+
+    def unfinished(self) -> list[Syncable]:
+        """All that may not be durable yet, for a last sync at the stop."""
+        log = self._log
+        files: list[Syncable] = [*log.segments.files_between(log.flushed, log.end)]
+        for piece in self._pieces:
+            files += piece
+        self._pieces = []
+        self._round = None
+        return files + self.take_dirty()

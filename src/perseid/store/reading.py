@@ -1,0 +1,190 @@
+"""Reading: by queue offset, by time, by key. Changes nothing."""
+
+from __future__ import annotations
+
+from struct import Struct
+
+from perseid.base.machine import Millis
+from perseid.store.commit_log import CommitLog
+from perseid.store.config import StoreConfig
+from perseid.store.consume_queue import UNIT, UNIT_BYTES, ConsumeQueue
+from perseid.store.dispatch import key_hash
+from perseid.store.index import Index
+from perseid.store.results import QueryResult, ReadResult, ReadStatus, Wanted
+from perseid.wire.record import BORN_HOST_AT, SYS_BORN_HOST_V6, SYS_FLAG_AT
+
+QUERY_PASSES = 3
+_TIMESTAMP = Struct(">q")
+
+
+class _Gathered:
+    """The records of one answer: neighbours in the log become one buffer."""
+
+    __slots__ = ("_begin", "_end", "_log", "buffers", "count", "total")
+
+    def __init__(self, log: CommitLog) -> None:
+        self._log = log
+        self._begin = self._end = -1
+        self.buffers: list[memoryview] = []
+        self.count = 0
+        self.total = 0
+
+    def add(self, offset: int, size: int) -> bool:
+        """False when the log hasn't got the record any more."""
+        if offset == self._end:
+            joined = self._log.view(self._begin, offset + size - self._begin)
+            if joined is not None:  # None: the next one is in the next file
+                self.buffers[-1] = joined
+                return self._added(offset, size)
+        view = self._log.view(offset, size)
+        if view is None:
+            return False
+        self.buffers.append(view)
+        self._begin = offset
+        return self._added(offset, size)
+
+    def _added(self, offset: int, size: int) -> bool:
+        self._end = offset + size
+        self.count += 1
+        self.total += size
+        return True
+
+
+def read(
+    log: CommitLog,
+    queue: ConsumeQueue | None,
+    config: StoreConfig,
+    offset: int,
+    max_messages: int,
+    max_bytes: int,
+    wanted: Wanted | None,
+) -> ReadResult:
+    """Records of a queue from `offset` on whose tag code is wanted, within the limits of one answer."""
+    if queue is None:
+        return ReadResult(ReadStatus.NO_MATCHED_LOGIC_QUEUE, 0, 0, 0, [])
+    low, high = queue.min, queue.end
+    if high == 0:
+        return ReadResult(ReadStatus.NO_MESSAGE_IN_QUEUE, 0, low, high, [])
+    if offset < low:
+        return ReadResult(ReadStatus.OFFSET_TOO_SMALL, low, low, high, [])
+    if offset == high:
+        return ReadResult(ReadStatus.OFFSET_OVERFLOW_ONE, offset, low, high, [])
+    if offset > high:
+        return ReadResult(ReadStatus.OFFSET_OVERFLOW_BADLY, high, low, high, [])
+    scan_bytes = max(config.max_filter_message_size, UNIT_BYTES * max_messages)
+    units = queue.units(offset, scan_bytes // UNIT_BYTES)
+    if not units:
+        after = min((s for s in queue.segments.starts if s > offset * UNIT_BYTES), default=high * UNIT_BYTES)
+        return ReadResult(ReadStatus.OFFSET_FOUND_NULL, after // UNIT_BYTES, low, high, [])
+    return _gather(log, config, queue, offset, units, max_messages, max_bytes, wanted)
+
+
+def _gather(
+    log: CommitLog,
+    config: StoreConfig,
+    queue: ConsumeQueue,
+    offset: int,
+    units: memoryview,
+    max_messages: int,
+    max_bytes: int,
+    wanted: Wanted | None,
+) -> ReadResult:
+    status = ReadStatus.NO_MATCHED_MESSAGE
+    found = _Gathered(log)
+    next_offset, last, skip_before = offset, -1, 0
+    in_memory_from = log.end - config.in_memory_bytes
+    for physical, size, tag in UNIT.iter_unpack(units):
+        if found.count:
+            in_memory = physical >= in_memory_from
+            if in_memory:
+                most = config.max_transfer_count_on_message_in_memory
+                most_bytes = config.max_transfer_bytes_on_message_in_memory
+            else:
+                most = config.max_transfer_count_on_message_in_disk
+                most_bytes = config.max_transfer_bytes_on_message_in_disk
+            if found.count >= most or found.count >= max_messages:
+                break
+            if found.total + size > most_bytes or found.total + size > max_bytes:
+                break
+        last = physical
+        next_offset += 1
+        if physical < skip_before or (wanted is not None and not wanted(tag)):
+            continue
+        if found.add(physical, size):
+            status = ReadStatus.FOUND
+        elif not found.count:
+            status = ReadStatus.MESSAGE_WAS_REMOVING
+            skip_before = _next_file(log, physical)
+    return ReadResult(
+        status, next_offset, queue.min, queue.end, found.buffers, found.count, found.total, last
+    )
+
+
+def _next_file(log: CommitLog, offset: int) -> int:
+    step = log.segments.file_bytes
+    return offset + step - offset % step
+
+
+# ---- time ----
+
+
+def store_time(log: CommitLog, queue: ConsumeQueue | None, offset: int) -> Millis:
+    """Store time of a queue's message; -1 when the queue or the log has none there."""
+    unit = queue.unit(offset) if queue is not None else None
+    return -1 if unit is None else record_time(log, unit.physical_offset, unit.size)
+
+
+def record_time(log: CommitLog, physical_offset: int, size: int) -> Millis:
+    view = log.view(physical_offset, size)
+    if view is None:
+        return -1
+    at = BORN_HOST_AT + (20 if view[SYS_FLAG_AT + 3] & SYS_BORN_HOST_V6 else 8)
+    stamp: int = _TIMESTAMP.unpack_from(view, at)[0]
+    return stamp
+
+
+def offset_by_time(log: CommitLog, queue: ConsumeQueue | None, timestamp: Millis, upper: bool) -> int:
+    """Lower: the first offset stored at `timestamp` or later, else the end; before all messages the first
+    unit of the queue's files. Upper: the last offset stored at `timestamp` or earlier, 0 when there is none.
+    """
+    if queue is None or not queue.segments.starts:
+        return 0
+    low, high = queue.min, queue.end
+    if low == high:
+        return 0 if upper else high
+    first = low
+    while low < high:
+        middle = (low + high) // 2
+        time = store_time(log, queue, middle)  # -1, the log has lost it: counts as earlier
+        if time < timestamp or (upper and time == timestamp):
+            low = middle + 1
+        else:
+            high = middle
+    if upper:
+        return low - 1 if low > first else 0
+    return queue.first if low == first and store_time(log, queue, first) > timestamp else low
+
+
+# ---- keys ----
+
+
+def query(
+    log: CommitLog, index: Index, topic: str, key: str, max_count: int, begin: Millis, end: Millis
+) -> QueryResult:
+    """Records that may carry the key, stored in [begin, end]. Only the hash is compared: the asker filters."""
+    found: list[memoryview] = []
+    wanted_hash = key_hash(topic, key)
+    until = end
+    for _ in range(QUERY_PASSES):
+        offsets = sorted(index.find(wanted_hash, max_count, begin, until))
+        if not offsets:
+            break
+        for number, offset in enumerate(offsets):
+            view = log.record_at(offset)
+            if number == 0:
+                until = record_time(log, offset, len(view)) if view is not None else -1
+            if view is not None:
+                found.append(view)
+        if found or until < begin:
+            break
+    return QueryResult(found, index.end_timestamp, max(index.end_offset, 0))

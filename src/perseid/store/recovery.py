@@ -1,0 +1,335 @@
+"""Bringing log, consume queues and index to one state when a store is loaded (store.md §7).
+
+The log is the truth; queues and index are made to say what it says. The log is read from a place up to
+which everything is known to be durable:
+
+- after a clean stop: the last record that a queue points to;
+- after a crash: where the checkpoint says; for a checkpoint of the original, the last file whose first
+  record is older than the checkpoint's times.
+
+Reading ends at the first bytes that are no record: the log's end. Bytes behind it are overwritten with
+zeros, and that is synced before the store is used. Units before the starting place were durable, so each
+queue that is met must have the unit before the first one met; a queue that has not makes all queues be
+built anew from the whole log.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import TypeAlias
+
+from perseid.base.errors import CorruptLog
+from perseid.base.machine import Millis, Syncable
+from perseid.disk.port import Disk
+from perseid.store import checkpoint as checkpoints
+from perseid.store.checkpoint import Checkpoint
+from perseid.store.commit_log import UNWRITTEN, CommitLog, Walk
+from perseid.store.config import StoreConfig
+from perseid.store.consume_queue import BLANK_UNIT, FOLDER, UNIT, UNIT_BYTES, ConsumeQueue
+from perseid.store.dispatch import in_queue, key_hashes, parse_delay_levels, tag_code_of
+from perseid.store.index import Index
+from perseid.store.results import ConsumeUnit
+from perseid.wire.record import (
+    MIN_RECORD_BYTES,
+    SYS_TRANSACTION_MASK,
+    SYS_TRANSACTION_ROLLBACK,
+    Record,
+)
+
+QueueKey: TypeAlias = tuple[str, int]
+MAX_NOTES = 20
+
+
+def save_durably(disk: Disk, path: str, data: bytes) -> None:
+    """Replace a small file at once, as a `SaveState` does; for start and stop only."""
+    disk.write(path + ".tmp", data)
+    disk.sync_file(path + ".tmp")
+    disk.rename(path + ".tmp", path)
+    disk.sync_dir(path.rpartition("/")[0])
+
+
+class _Rebuild(Exception):
+    """A queue lacks what must have been durable: all queues have to be built anew."""
+
+
+class Recovery:
+    """One recovery; `run` does it."""
+
+    def __init__(
+        self,
+        disk: Disk,
+        config: StoreConfig,
+        log: CommitLog,
+        queues: dict[QueueKey, ConsumeQueue],
+        index: Index,
+        checkpoint: Checkpoint,
+        new_queue: Callable[[str, int], ConsumeQueue],
+    ) -> None:
+        self._disk = disk
+        self._config = config
+        self._log = log
+        self._queues = queues
+        self._index = index
+        self._checkpoint = checkpoint
+        self._new_queue = new_queue
+        self._levels = parse_delay_levels(config.message_delay_level)
+        self._met: dict[QueueKey, int] = {}
+        """Queues that had a record, and the offset of their first one."""
+        self._cut: set[QueueKey] = set()
+        self._start = 0
+        self._last_timestamp: Millis = 0
+        self._thorough = False
+        self.notes: list[str] = []
+        self.truncated_bytes = 0
+
+    def run(self, crashed: bool, gaps: list[str]) -> None:
+        """Bring everything to one state. `gaps`: files that are missing in consume queues."""
+        log = self._log
+        log.end = log.segments.end  # until the end is known, all may be looked at
+        self._check_files()
+        if not log.segments.starts:
+            self._forget_all()
+            log.set_end(0)
+            return
+        start = None if crashed or gaps else self._clean_start()
+        if start is None:
+            self._thorough = True
+            start = self._crash_start()
+            self._index.repair(start, self._timestamp_of)
+        self._start = start
+        try:
+            if gaps:
+                raise _Rebuild(f"{gaps[0]}: the file is missing")
+            walk = self._replay(start)
+        except _Rebuild as why:
+            walk = self._rebuild(str(why))
+        self._truncate(walk)
+        self._finish_queues()
+
+    def files_to_sync(self) -> list[Syncable]:
+        """What the recovery read or wrote and may not be durable, folders aside."""
+        log = self._log
+        files: list[Syncable] = [*log.segments.files_between(self._start, log.end + 1)]
+        for key, queue in self._queues.items():
+            first = self._met.get(key)
+            if first is None and key in self._cut:
+                first = max(queue.end - 1, 0)
+            if first is not None:
+                files += queue.segments.files_between(first * UNIT_BYTES, (queue.end + 1) * UNIT_BYTES)
+        return files + list(self._index.take_dirty())
+
+    def _note(self, text: str) -> None:
+        if len(self.notes) < MAX_NOTES:
+            self.notes.append(text)
+
+    def _check_files(self) -> None:
+        segments, known = self._log.segments, self._checkpoint.log_end
+        if known > segments.end and not self._config.truncate_corrupt_log:
+            why = f"the file is missing; the log was durable up to {known}. " + _ADVICE
+            raise CorruptLog(segments.path(segments.end), segments.end, why)
+
+    def _forget_all(self) -> None:
+        for queue in self._queues.values():
+            queue.segments.remove_folder()
+            self._note(f"{queue.segments.folder}: removed, there is no log to it")
+        self._queues.clear()
+        self._index.clear()
+
+    # ---- where to start ----
+
+    def _clean_start(self) -> int | None:
+        """The last record that a queue points to; None when a queue is not as a clean stop leaves it."""
+        log = self._log
+        start = log.start
+        for queue in self._queues.values():
+            queue.end = queue.find_end()
+            unit = queue.raw(queue.end - 1) if queue.end > queue.first else None
+            if unit is None or unit.physical_offset < log.start or UNIT.pack(*unit) == BLANK_UNIT:
+                continue
+            if not self._matches(queue, queue.end - 1, unit):
+                self._note(f"{queue.segments.folder}: unit {queue.end - 1} does not fit the log, checking all")
+                return None
+            start = max(start, unit.physical_offset)
+        return start
+
+    def _crash_start(self) -> int:
+        log, checkpoint = self._log, self._checkpoint
+        if checkpoint.replay_from >= 0:
+            return min(max(checkpoint.replay_from, log.start), log.segments.end)
+        for start in reversed(log.segments.starts):
+            if 0 < log.first_timestamp(start) <= checkpoint.min_timestamp:
+                return start
+        return log.start
+
+    def _matches(self, queue: ConsumeQueue, offset: int, unit: ConsumeUnit) -> bool:
+        """The log has the record that a unit points to, and it is the one of this unit."""
+        record = self._log.decoded(unit.physical_offset)
+        return (
+            record is not None
+            and record.size == unit.size
+            and record.queue_offset == offset
+            and record.queue_id == queue.queue_id
+            and record.topic == queue.topic
+        )
+
+    def _timestamp_of(self, offset: int) -> Millis:
+        record = self._log.decoded(offset)
+        return record.store_timestamp if record is not None else 0
+
+    # ---- reading the log ----
+
+    def _replay(self, start: int) -> Walk:
+        walk = self._log.walk(start)
+        known = self._checkpoint.log_end if self._thorough else -1
+        for record in walk:
+            if 0 <= known <= walk.offset:
+                why = self._doubt(record)
+                if why:
+                    walk.stop(why)
+                    continue
+            self._last_timestamp = record.store_timestamp
+            if in_queue(record.sys_flag):
+                self._put(record)
+            if record.sys_flag & SYS_TRANSACTION_MASK != SYS_TRANSACTION_ROLLBACK and self._index.enabled:
+                hashes = key_hashes(record.topic, record.properties)
+                if hashes and record.physical_offset > self._index.end_offset:
+                    self._index.put(hashes, record.physical_offset, record.store_timestamp)
+        return walk
+
+    def _doubt(self, record: Record) -> str:
+        """Why a record that was never flushed can't be whole; "" when it can. The body's checksum does not
+        cover topic, properties and queue offset, and a power cut may have taken any page."""
+        if "\0" in record.topic or not record.topic or "/" in record.topic:
+            return "a topic's name with a zero byte"
+        if b"\0" in record.properties:
+            return "properties with a zero byte"
+        try:
+            record.properties.decode()
+        except UnicodeDecodeError:
+            return "properties that are not UTF-8"
+        key = record.topic, record.queue_id
+        if in_queue(record.sys_flag) and key in self._met and record.queue_offset:
+            expected = self._queues[key].end
+            if record.queue_offset != expected:
+                return f"queue offset {record.queue_offset} where {expected} was to come"
+        return ""
+
+    def _put(self, record: Record) -> None:
+        """Write the unit of a record, in its place."""
+        key = record.topic, record.queue_id
+        queue = self._queues.get(key)
+        offset = record.queue_offset
+        if key not in self._met or queue is None:
+            queue = self._meet(key, queue, record)
+        elif offset != queue.end:
+            if offset == 0:  # the topic was deleted and made again
+                queue.cut(0)
+                self._met[key] = 0
+            elif offset < queue.end:
+                self._note(f"{queue.segments.folder}: offset {offset} again at {record.physical_offset}, left out")
+                return
+            else:
+                self._note(f"{queue.segments.folder}: offsets {queue.end} to {offset - 1} are not in the log")
+                while queue.end < offset:
+                    queue.replace(*UNIT.unpack(BLANK_UNIT))
+        tag = tag_code_of(record.topic, record.properties, record.store_timestamp, self._levels)
+        queue.replace(record.physical_offset, record.size, tag)
+
+    def _meet(self, key: QueueKey, queue: ConsumeQueue | None, record: Record) -> ConsumeQueue:
+        """The queue of the first record of it that is read, ready for that record's unit."""
+        offset = record.queue_offset
+        whole = self._start <= self._log.start  # nothing before it can be missing
+        self._met[key] = offset
+        if queue is None or offset < queue.first:
+            if offset > 0 and not whole:
+                raise _Rebuild(f"{FOLDER}/{key[0]}/{key[1]}: begins too late")
+            if queue is None:
+                queue = self._new_queue(*key)
+            else:
+                queue.cut(0)
+            queue.begin_at(offset)
+        elif offset == 0:
+            queue.end = queue.min = 0
+        else:
+            unit = queue.raw(offset - 1) if offset > queue.first else None
+            old = unit is not None and 0 <= unit.physical_offset < self._log.start
+            fits = unit is not None and (old or self._matches(queue, offset - 1, unit))
+            if not fits and (offset > queue.first or not whole):
+                raise _Rebuild(f"{queue.segments.folder}: unit {offset - 1} does not fit the log")
+            queue.end = offset
+        return queue
+
+    def _rebuild(self, why: str) -> Walk:
+        """Build all queues anew. The checkpoint forgets them first: a crash on the way has to end here again."""
+        self._note(f"{why}: all consume queues are built anew from the log")
+        c = self._checkpoint
+        c.replay_from = min(c.replay_from, self._log.start)
+        c.queues_timestamp = 0
+        save_durably(self._disk, checkpoints.PATH, checkpoints.encode(c))
+        for queue in self._queues.values():
+            queue.segments.remove_folder()
+        self._queues.clear()
+        self._met.clear()
+        self._start = self._log.start
+        return self._replay(self._start)
+
+    # ---- the end ----
+
+    def _truncate(self, walk: Walk) -> None:
+        """Let the log end where the walk did, with nothing but zeros behind."""
+        log, end, known = self._log, walk.offset, self._checkpoint.log_end
+        start = log.segments.start_of(end)
+        path, at = (log.segments.path(start), end - start) if start is not None else ("", 0)
+        if end < known:
+            if not self._config.truncate_corrupt_log:
+                raise CorruptLog(path, at, f"{walk.why}; the log was durable up to offset {known}. {_ADVICE}")
+            self._note(f"{path}: at byte {at}: {walk.why}; given up {known - end} bytes that were durable")
+            self._checkpoint.log_end = self._checkpoint.replay_from = end
+        if self._thorough or walk.why != UNWRITTEN or known < 0:
+            self.truncated_bytes = log.segments.zero_from(end)
+        else:
+            log.segments.remove_from(end + 1)
+        if self.truncated_bytes:
+            self._note(f"{path}: at byte {at}: {walk.why}; cut off {self.truncated_bytes} bytes")
+        if self._index.end_offset >= end:
+            self._index.repair(end, self._timestamp_of)
+        log.set_end(end)
+        log.last_timestamp = self._last_timestamp or self._checkpoint.log_timestamp
+
+    def _finish_queues(self) -> None:
+        """Let every queue end where the log says, with nothing but zeros behind."""
+        for key, queue in self._queues.items():
+            if key in self._met:
+                changed = queue.cut(queue.end)
+            elif self._thorough:
+                changed = queue.cut(self._last_fitting(queue))
+            else:
+                changed = 0
+            if changed:
+                self._cut.add(key)
+                self._note(f"{queue.segments.folder}: cut off {changed} bytes behind unit {queue.end}")
+            queue.correct_min(self._log.start)
+            queue.issued = queue.end
+
+    def _last_fitting(self, queue: ConsumeQueue) -> int:
+        """The end of a queue none of whose records was read: behind its last unit that fits the log."""
+        end = queue.last_written()
+        while end > queue.first:
+            unit = queue.raw(end - 1)
+            assert unit is not None
+            if UNIT.pack(*unit) == BLANK_UNIT:
+                break
+            if unit.physical_offset < self._log.start:
+                before = queue.raw(end - 2) if end - 2 >= queue.first else None
+                ascending = before is None or before.physical_offset < unit.physical_offset
+                if ascending and unit.physical_offset >= 0 and unit.size >= MIN_RECORD_BYTES:
+                    break
+            elif self._matches(queue, end - 1, unit):
+                break
+            end -= 1
+        return end
+
+
+_ADVICE = (
+    "Bring the file back from a replica or a backup, or set truncateCorruptLog=true to start with what is left"
+)

@@ -1,0 +1,469 @@
+"""The message store of one broker.
+
+An append writes the record into the log, its unit into the consume queue and its keys into the index in one
+step; readers see it at once. Nothing is durable by that: `flush` and `tick` hand out the effects that make
+it so, and a reply that promises durability travels in their `then`.
+
+Everything here is quick (page cache) but `load` and `close`, which wait for the disk.
+
+    log.start ≤ flushed ≤ log.end
+    the units of all queues together = the log's records that are shown, each once, in order
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable
+from typing import TypeAlias
+
+from perseid.base.machine import Effect, Flush, Millis, Note, Syncable
+from perseid.disk.port import Disk
+from perseid.store import checkpoint as checkpoints
+from perseid.store import reading
+from perseid.store.commit_log import CommitLog
+from perseid.store.config import StoreConfig
+from perseid.store.consume_queue import FOLDER as QUEUES_FOLDER
+from perseid.store.consume_queue import UNIT_BYTES, ConsumeQueue
+from perseid.store.dispatch import in_queue, key_hashes, parse_delay_levels, tag_code_of
+from perseid.store.flushing import Flusher
+from perseid.store.index import Index
+from perseid.store.recovery import QueueKey, Recovery, save_durably
+from perseid.store.results import (
+    Appended,
+    AppendRefused,
+    ConsumeUnit,
+    LoadReport,
+    PutStatus,
+    QueryResult,
+    ReadResult,
+    Removed,
+    StoreEvent,
+    Wanted,
+)
+from perseid.store.retention import Retention
+from perseid.store.segments import Folders
+from perseid.wire.record import (
+    MAX_PROPERTIES_BYTES,
+    MAX_RETRY_TOPIC_BYTES,
+    MAX_TOPIC_BYTES,
+    SYS_TRANSACTION_MASK,
+    SYS_TRANSACTION_ROLLBACK,
+    Host,
+    Message,
+    Record,
+    RecordError,
+    encode,
+    patch,
+)
+
+ABORT_PATH = "abort"
+LOCK_PATH = "lock"
+RETRY_PREFIX = "%RETRY%"
+
+OnAppend: TypeAlias = Callable[[str, int, int, int, int, int], None]
+"""(topic, queue id, queue offset, tag code, physical offset, size) of a record that readers see now."""
+
+
+class MessageStore:
+    """Log, queues, index and their durability. Use it from one thread; only syncs run elsewhere."""
+
+    def __init__(self, disk: Disk, config: StoreConfig, store_host: Host) -> None:
+        self._disk = disk
+        self.config = config
+        self.store_host = store_host
+        self._levels = parse_delay_levels(config.message_delay_level)
+        self._folders = Folders(disk)
+        self.log = CommitLog(disk, self._folders, config)
+        self.index = Index(disk, self._folders, config)
+        self._queues: dict[QueueKey, ConsumeQueue] = {}
+        self._flusher = Flusher(config, self.log, self.index, self._folders, checkpoints.Checkpoint())
+        self._retention = Retention(disk, config, self.log, self._folders)
+        self.on_append: OnAppend | None = None
+        self._why_not_loaded = "the store is not loaded"
+        self._failure = ""
+        self._validated = self._loaded_end = 0
+        self._deleted: set[str] = set()
+        self._reported = ""
+
+    # ---- start and stop ----
+
+    def load(self, now: Millis) -> LoadReport:
+        """Lock the folder and bring all files to one durable state.
+
+        StoreLocked when another node uses the folder; CorruptLog, with file and offset, when what was durable
+        can't be read; OSError from the disk.
+        """
+        disk = self._disk
+        disk.lock(LOCK_PATH)
+        try:
+            return self._load(now)
+        except BaseException:
+            disk.unlock(LOCK_PATH)
+            raise
+
+    def _load(self, now: Millis) -> LoadReport:
+        disk, log = self._disk, self.log
+        crashed = disk.size(ABORT_PATH) is not None
+        checkpoint = checkpoints.decode(disk.read(checkpoints.PATH))
+        notes = log.load(checkpoint.log_end)
+        log.end = log.segments.end
+        gaps = self._load_queues()
+        self.index.load()
+        recovery = Recovery(disk, self.config, log, self._queues, self.index, checkpoint, self._new_queue)
+        recovery.run(crashed, gaps)
+        for file in [*recovery.files_to_sync(), *self._folders.take()]:
+            file.sync()
+        self._flusher = Flusher(self.config, log, self.index, self._folders, checkpoint)
+        save_durably(disk, checkpoints.PATH, self._flusher.final_checkpoint())
+        disk.write(ABORT_PATH, str(self.config.process_id).encode())
+        disk.sync_file(ABORT_PATH)
+        disk.sync_dir("")
+        self._flusher.start(now)
+        self._retention.start(now)
+        self._validated, self._loaded_end = log.start, log.end
+        self._why_not_loaded = ""
+        notes += recovery.notes
+        return LoadReport(not crashed, log.start, log.end, recovery.truncated_bytes, notes)
+
+    def _load_queues(self) -> list[str]:
+        """Take in the files of all queues; returns those that are missing between others."""
+        gaps: list[str] = []
+        for topic in self._disk.list(QUEUES_FOLDER):
+            for number in self._disk.list(f"{QUEUES_FOLDER}/{topic[:-1]}") if topic.endswith("/") else []:
+                if number.endswith("/") and number[:-1].isascii() and number[:-1].isdigit():
+                    queue = self._new_queue(topic[:-1], int(number[:-1]))
+                    missing = queue.load(self.log.start)
+                    gaps += [queue.segments.path(start) for start in missing]
+                    if not queue.segments.starts:
+                        del self._queues[queue.topic, queue.queue_id]
+        return gaps
+
+    def _new_queue(self, topic: str, queue_id: int) -> ConsumeQueue:
+        queue = ConsumeQueue(
+            self._disk, self._folders, topic, queue_id, self.config.consume_queue_file_bytes
+        )
+        self._queues[topic, queue_id] = queue
+        return queue
+
+    def close(self, now: Millis) -> None:
+        """Make everything durable and leave the folder as a clean stop does. After a failure of the disk the
+        abort file stays, so that the next start checks all."""
+        self._why_not_loaded = "the store is closed"
+        try:
+            if not self._failure:
+                self._close()
+        finally:
+            self._disk.unlock(LOCK_PATH)
+
+    def _close(self) -> None:
+        disk = self._disk
+        for file in self._flusher.unfinished():
+            file.sync()
+        save_durably(disk, checkpoints.PATH, self._flusher.final_checkpoint())
+        disk.remove(ABORT_PATH)
+        disk.sync_dir("")
+
+    def fail(self, reason: str) -> None:
+        """The disk failed (`DiskFailed`): nothing may be promised any more."""
+        self._failure = self._failure or reason
+
+    # ---- state ----
+
+    @property
+    def why_not_writable(self) -> str:
+        """Why appends are refused; "" when they are not."""
+        if self._why_not_loaded or self._failure:
+            return self._why_not_loaded or self._failure
+        return "the disk is too full" if self._retention.disk_full else ""
+
+    @property
+    def writable(self) -> bool:
+        return not self.why_not_writable
+
+    @property
+    def disk_used_ratio(self) -> float:
+        """How full the disk is, from 0 to 1; -1 when it can't be told."""
+        return self._retention.used_ratio
+
+    @property
+    def start(self) -> int:
+        """The log's first offset."""
+        return self.log.start
+
+    @property
+    def end(self) -> int:
+        """The log's end."""
+        return self.log.end
+
+    @property
+    def flushed(self) -> int:
+        """The log is durable up to here."""
+        return self.log.flushed
+
+    # ---- append ----
+
+    def append(self, message: Message, now: Millis) -> Appended:
+        """Store a message. AppendRefused when it can't be, and nothing has happened then."""
+        record = self._encoded(message, now)
+        size = len(record)
+        if not in_queue(message.sys_flag):
+            return self._append_hidden(message, record, now)
+        queue = self._queue_for(message.topic, message.queue_id)
+        log = self.log
+        offset = log.reserve(size)
+        queue_offset = queue.end
+        patch(record, queue_offset, offset, now)
+        log.put(offset, record, now)
+        tag = tag_code_of(message.topic, message.properties, now, self._levels)
+        queue.put(offset, size, tag)
+        if self.index.enabled:
+            self.index.put(key_hashes(message.topic, message.properties), offset, now)
+        if self.on_append is not None:
+            self.on_append(message.topic, message.queue_id, queue_offset, tag, offset, size)
+        return Appended(offset, size, queue_offset, now)
+
+    def append_batch(self, messages: list[Message], now: Millis) -> list[Appended]:
+        """Store messages of one topic and queue next to one another in one file: all or none."""
+        if not messages:
+            raise AppendRefused(PutStatus.MESSAGE_ILLEGAL, "a batch of no messages")
+        topic, queue_id = messages[0].topic, messages[0].queue_id
+        for message in messages:
+            if message.topic != topic or message.queue_id != queue_id or not in_queue(message.sys_flag):
+                raise AppendRefused(PutStatus.MESSAGE_ILLEGAL, "a batch is of one topic and one queue")
+        records = [self._encoded(message, now) for message in messages]
+        queue = self._queue_for(topic, queue_id, len(messages))
+        log, index = self.log, self.index
+        offset = log.reserve(sum(map(len, records)))
+        placed: list[Appended] = []
+        at, queue_offset = offset, queue.end
+        for record in records:
+            patch(record, queue_offset, at, now)
+            placed.append(Appended(at, len(record), queue_offset, now))
+            at += len(record)
+            queue_offset += 1
+        log.put(offset, b"".join(records), now)
+        for message, done in zip(messages, placed, strict=True):
+            tag = tag_code_of(topic, message.properties, now, self._levels)
+            queue.prepare()
+            queue.put(done.physical_offset, done.size, tag)
+            if index.enabled:
+                index.put(key_hashes(topic, message.properties), done.physical_offset, now)
+            if self.on_append is not None:
+                self.on_append(topic, queue_id, done.queue_offset, tag, done.physical_offset, done.size)
+        return placed
+
+    def _encoded(self, message: Message, now: Millis) -> bytearray:
+        """The record of a message within all limits, its places still empty."""
+        if self._why_not_loaded or self._failure or self._retention.disk_full:
+            raise AppendRefused(PutStatus.SERVICE_NOT_AVAILABLE, self.why_not_writable)
+        if len(message.topic) > MAX_TOPIC_BYTES and (
+            len(message.topic) > MAX_RETRY_TOPIC_BYTES or not message.topic.startswith(RETRY_PREFIX)
+        ):
+            raise AppendRefused(PutStatus.MESSAGE_ILLEGAL, f"a topic of {len(message.topic)} characters")
+        if len(message.properties) > MAX_PROPERTIES_BYTES:
+            why = f"{len(message.properties)} bytes of properties; at most {MAX_PROPERTIES_BYTES} are allowed"
+            raise AppendRefused(PutStatus.PROPERTIES_SIZE_EXCEEDED, why)
+        if len(message.body) > self.config.max_message_size:
+            why = f"a body of {len(message.body)} bytes; at most {self.config.max_message_size} are allowed"
+            raise AppendRefused(PutStatus.MESSAGE_ILLEGAL, why)
+        try:
+            return encode(message)
+        except RecordError as error:
+            raise AppendRefused(PutStatus.MESSAGE_ILLEGAL, str(error)) from None
+
+    def _queue_for(self, topic: str, queue_id: int, count: int = 1) -> ConsumeQueue:
+        """The queue, with room for `count` more units, and in the books as written to."""
+        queue = self._queues.get((topic, queue_id))
+        try:
+            if queue is None:
+                if not topic or "/" in topic or "\0" in topic or topic in (".", "..") or queue_id < 0:
+                    raise AppendRefused(PutStatus.MESSAGE_ILLEGAL, f"{topic!r}, {queue_id} can't be a queue")
+                queue = ConsumeQueue(
+                    self._disk, self._folders, topic, queue_id, self.config.consume_queue_file_bytes
+                )
+                queue.reserve(count)
+                self._queues[topic, queue_id] = queue
+            elif count > 1:
+                queue.reserve(count)
+            else:
+                queue.prepare()
+        except OSError as error:
+            raise AppendRefused(PutStatus.CREATE_MAPPED_FILE_FAILED, f"no new queue file: {error}") from error
+        if not queue.dirty:
+            queue.dirty = True
+            self._flusher.dirty[queue] = None
+        return queue
+
+    def _append_hidden(self, message: Message, record: bytearray, now: Millis) -> Appended:
+        """A prepared or rolled back record stands in the log only."""
+        size = len(record)
+        offset = self.log.reserve(size)
+        patch(record, 0, offset, now)
+        self.log.put(offset, record, now)
+        if self.index.enabled and message.sys_flag & SYS_TRANSACTION_MASK != SYS_TRANSACTION_ROLLBACK:
+            self.index.put(key_hashes(message.topic, message.properties), offset, now)
+        return Appended(offset, size, 0, now)
+
+    # ---- read ----
+
+    def queues(self) -> Iterable[QueueKey]:
+        """(topic, queue id) of all queues that there are."""
+        return self._queues.keys()
+
+    def max_offset(self, topic: str, queue_id: int) -> int:
+        """The offset of the queue's next message; 0 for a queue that has had none."""
+        queue = self._queues.get((topic, queue_id))
+        return queue.end if queue is not None else 0
+
+    def min_offset(self, topic: str, queue_id: int) -> int:
+        """The offset of the first message that is still there, the max offset when none is."""
+        queue = self._queues.get((topic, queue_id))
+        return queue.min if queue is not None else 0
+
+    def read(
+        self,
+        topic: str,
+        queue_id: int,
+        offset: int,
+        max_messages: int,
+        max_bytes: int,
+        wanted: Wanted | None = None,
+    ) -> ReadResult:
+        """Records from `offset` on whose tag code is wanted (None: all), within the limits of one answer."""
+        queue = self._queues.get((topic, queue_id))
+        return reading.read(self.log, queue, self.config, offset, max_messages, max_bytes, wanted)
+
+    def unit(self, topic: str, queue_id: int, offset: int) -> ConsumeUnit | None:
+        """The consume queue's entry for an offset; None when there is none."""
+        queue = self._queues.get((topic, queue_id))
+        return queue.unit(offset) if queue is not None else None
+
+    def record_at(self, physical_offset: int) -> memoryview | None:
+        """The record that begins at an offset of the log; None when there is none. The bytes at an offset
+        that a stranger named may be anything: decode them with care."""
+        return self.log.record_at(physical_offset)
+
+    def store_time(self, topic: str, queue_id: int, offset: int) -> Millis:
+        """Store time of a queue's message; -1 when it is not there."""
+        return reading.store_time(self.log, self._queues.get((topic, queue_id)), offset)
+
+    def offset_by_time(self, topic: str, queue_id: int, timestamp: Millis, upper: bool = False) -> int:
+        """The first offset stored at `timestamp` or later; `upper`: the last one at it or earlier (0: none)."""
+        queue = self._queues.get((topic, queue_id))
+        return reading.offset_by_time(self.log, queue, timestamp, upper)
+
+    def earliest_time(self) -> Millis:
+        """Store time of the log's first record; -1 when the log is empty."""
+        return self.log.first_timestamp(self.log.start) or -1 if self.log.end > self.log.start else -1
+
+    def query(self, topic: str, key: str, max_count: int, begin: Millis, end: Millis) -> QueryResult:
+        """Records that may carry a key, the oldest first; only the hash was compared."""
+        most = min(max_count, self.config.max_msgs_num_batch)
+        return reading.query(self.log, self.index, topic, key, most, begin, end)
+
+    # ---- topics ----
+
+    def delete_topic(self, topic: str) -> list[Effect]:
+        """Forget a topic's queues. Its records stay in the log until their files go, unseen."""
+        gone = [queue for key, queue in self._queues.items() if key[0] == topic]
+        if not gone:
+            return []
+        for queue in gone:
+            del self._queues[topic, queue.queue_id]
+            self._flusher.dirty.pop(queue, None)
+        self._deleted.add(topic)
+        folder = f"{QUEUES_FOLDER}/{topic}"
+        self._disk.remove(folder)
+        self._folders.forget(folder)
+        self._flusher.hurry = True  # a crash before the next checkpoint would bring the topic back
+        files: list[Syncable] = [*self._folders.take()]
+        return [Flush(files)]
+
+    # ---- durability and time ----
+
+    @property
+    def needs_flush(self) -> bool:
+        """Something was appended that no flush was handed out for."""
+        return self._flusher.needs_flush
+
+    def flush(self, then: list[Effect]) -> Flush:
+        """Make all appended so far durable, then `then`. Costs nothing when it is in a flush already."""
+        return self._flusher.flush(then)
+
+    def handle(self, event: StoreEvent) -> list[Effect]:
+        """An event that came back from one of the store's own effects."""
+        if isinstance(event, Removed):
+            self._retention.removed()
+            self._follow_log_start()
+            return []
+        return self._flusher.handle(event)
+
+    def _follow_log_start(self) -> None:
+        start = self.log.start
+        for queue in self._queues.values():
+            queue.remove_before(start)
+            queue.correct_min(start)
+        self.index.remove_before(start)
+
+    def tick(self, now: Millis) -> list[Effect]:
+        """What is due: flushes, the checkpoint, removals."""
+        if self._why_not_loaded or self._failure:
+            return []
+        effects = self._flusher.tick(now)
+        effects += self._retention.tick(now, self._flusher.saved_replay_from)
+        if self.index.broken != self._reported:
+            self._reported = self.index.broken
+            effects.append(Note("error", self.index.broken))
+        return effects
+
+    def next_deadline(self) -> Millis | None:
+        if self._why_not_loaded or self._failure:
+            return None
+        dues = (self._flusher.next_deadline(), self._retention.next_deadline())
+        return min((due for due in dues if due is not None), default=None)
+
+    def delete_expired(self, now: Millis) -> None:
+        """Remove expired files now, whatever the hour (code 329)."""
+        self._retention.delete_now(now)
+
+    # ---- invariants ----
+
+    def validate(self) -> None:
+        """Check the whole state, records since the last call only: AssertionError when it is broken."""
+        log = self.log
+        assert log.start <= log.flushed <= log.issued <= log.end, (
+            f"log: start {log.start}, flushed {log.flushed}, issued {log.issued}, end {log.end}"
+        )
+        assert self._flusher.saved_replay_from <= log.flushed, "a checkpoint promised what is not durable"
+        if self._validated < log.end:
+            self._validate_records(max(self._validated, log.start))
+        for queue in self._queues.values():
+            assert 0 <= queue.min <= queue.end, f"{queue.segments.folder}: [{queue.min}, {queue.end})"
+            assert queue.end * UNIT_BYTES <= queue.segments.end, f"{queue.segments.folder}: units without a file"
+
+    def _validate_records(self, start: int) -> None:
+        log = self.log
+        walk = log.walk(start)
+        for record in walk:
+            if walk.offset >= log.end:
+                break
+            if in_queue(record.sys_flag):
+                self._validate_unit(record)
+        assert walk.offset >= log.end, f"log: at {walk.offset}: {walk.why}, but its end is {log.end}"
+        self._validated = log.end
+
+    def _validate_unit(self, record: Record) -> None:
+        offset, physical = record.queue_offset, record.physical_offset
+        where = f"{record.topic}/{record.queue_id}: unit {offset}"
+        queue = self._queues.get((record.topic, record.queue_id))
+        if queue is None:
+            deleted = record.topic in self._deleted or physical < self._loaded_end
+            assert deleted, f"{where} of the record at {physical} is missing with its queue"
+            return
+        first = queue.raw(0)
+        if first is not None and queue.end > 0 and first.physical_offset > physical:
+            return  # the topic was deleted and made again later
+        assert offset < queue.end, f"{where} of the record at {physical} is missing"
+        unit = queue.raw(offset)
+        assert unit is not None and (unit.physical_offset, unit.size) == (physical, record.size), (
+            f"{where} is {unit}, the log has ({physical}, {record.size})"
+        )
