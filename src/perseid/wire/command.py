@@ -25,7 +25,7 @@ import json
 from collections.abc import Callable, Mapping
 from struct import Struct
 from struct import error as struct_error
-from typing import Any, TypeVar, cast
+from typing import Any, TypeVar
 
 import msgspec
 
@@ -33,7 +33,7 @@ from perseid.base.errors import LocalProtocolError, RemoteProtocolError, Request
 from perseid.base.machine import Buffer
 from perseid.wire.codes import FLAG_ONEWAY, FLAG_RESPONSE, VERSION, Language, Serializer
 from perseid.wire.frame import MAX_FRAME_BYTES, MAX_HEADER_BYTES
-from perseid.wire.headers.base import INT_MAX, INT_MIN, Header, Int, from_ext, from_json, has_true, quote, to_ext
+from perseid.wire.headers.base import INT_MAX, INT_MIN, Header, Int, bools_of, from_ext, from_json, quote, to_ext
 from perseid.wire.headers.pull import PullMessageRequest
 from perseid.wire.headers.send import SendMessageRequest, SendMessageRequestV2
 
@@ -60,6 +60,7 @@ _HINTED = Struct(">II8xI")
 _hinted = _HINTED.unpack_from
 _BINARY_HEAD = Struct(">hBhii")
 _INT = Struct(">i")
+_int = _INT.unpack_from
 _SHORT = Struct(">h")
 
 _NO_EXT = msgspec.Raw(b"{}")
@@ -165,13 +166,14 @@ HOT: dict[bytes, type[Header]] = {
 """What follows `{"code":` in the headers that are decoded whole at once."""
 
 
-def _decoder_of(header_type: type[Header]) -> Callable[[Any], Command]:
+def _quick_decoder(header_type: type[Header]) -> tuple[Callable[[Any], Command], Callable[[Any], tuple[Any, ...]]]:
+    """A decoder of the whole JSON header, and a getter of the booleans of the typed one."""
     fields = [("_raw", header_type, msgspec.field(name="extFields"))]
     kind: Any = msgspec.defstruct(f"{header_type.__name__}Command", fields, bases=(Command,), kw_only=True)
-    return msgspec.json.Decoder(kind, strict=False).decode
+    return msgspec.json.Decoder(kind, strict=False).decode, bools_of(header_type)
 
 
-_DECODERS = {int.from_bytes(hint, "big"): _decoder_of(header_type) for hint, header_type in HOT.items()}
+_QUICK = {int.from_bytes(hint, "big"): _quick_decoder(header_type) for hint, header_type in HOT.items()}
 
 
 def decode(frame: Buffer) -> Command:
@@ -215,11 +217,11 @@ def decode_all(data: Buffer) -> list[Command]:
 
 
 def _decode_json_head(head: Buffer, hint: int) -> Command:
-    decode_typed = _DECODERS.get(hint)
-    if decode_typed is not None:
+    quick = _QUICK.get(hint)
+    if quick is not None:
         try:
-            command = decode_typed(head)
-            if not has_true(cast(Header, command._raw)):
+            command = quick[0](head)
+            if True not in quick[1](command._raw):
                 command._ext = None
                 command._head = head
                 return command
@@ -308,11 +310,11 @@ def _decode_binary_head(head: memoryview) -> Command:
     if total < 21:
         raise RemoteProtocolError(f"a binary header of {total} bytes; at least 21 are needed")
     code, language, version, opaque, flag = _BINARY_HEAD.unpack_from(head)
-    remark_bytes: int = _INT.unpack_from(head, 13)[0]
+    remark_bytes: int = _int(head, 13)[0]
     at = 17 + remark_bytes
     if remark_bytes < 0 or at + 4 > total:
         raise RemoteProtocolError(f"a remark of {remark_bytes} bytes in a binary header of {total}")
-    ext_bytes: int = _INT.unpack_from(head, at)[0]
+    ext_bytes: int = _int(head, at)[0]
     at += 4
     if ext_bytes < 0 or at + ext_bytes > total:
         raise RemoteProtocolError(f"ext fields of {ext_bytes} bytes in a binary header of {total}")
@@ -332,16 +334,16 @@ def _binary_ext(raw: bytes) -> dict[str, str]:
     at, total = 0, len(raw)
     while at < total:
         name_at = at + 2
-        value_word_at = name_at + (int.from_bytes(raw[at:name_at], "big"))
+        value_word_at = name_at + (raw[at] << 8 | raw[at + 1]) if name_at <= total else total
         value_at = value_word_at + 4
-        if name_at > total or value_at > total:
+        if value_at > total:
             raise RemoteProtocolError("an ext field of a binary header is longer than the header")
-        value_bytes: int = _INT.unpack_from(raw, value_word_at)[0]
+        value_bytes: int = _int(raw, value_word_at)[0]
         at = value_at + value_bytes
         if value_bytes < 0 or at > total:
             raise RemoteProtocolError("an ext field of a binary header is longer than the header")
         if value_bytes and value_word_at > name_at:
-            ext[str(raw[name_at:value_word_at], "utf-8")] = str(raw[value_at:at], "utf-8")
+            ext[raw[name_at:value_word_at].decode()] = raw[value_at:at].decode()
     return ext
 
 

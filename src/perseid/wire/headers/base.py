@@ -63,7 +63,7 @@ class _Field(NamedTuple):
 class _Plan(NamedTuple):
     fields: tuple[_Field, ...]
     decode: Callable[[Any], Any]
-    bools: Callable[[Any], tuple[Any, ...]] | None
+    bools: Callable[[Any], tuple[Any, ...]]
 
 
 def _plan_of(header_type: type[Header]) -> _Plan:
@@ -90,8 +90,12 @@ def _plan_of(header_type: type[Header]) -> _Plan:
     return _Plan(
         tuple(fields),
         msgspec.json.Decoder(header_type, strict=False).decode,
-        attrgetter(*bools, bools[0]) if bools else None,  # at least two names: a tuple comes back
+        attrgetter(*bools, bools[0]) if bools else _no_bools,  # at least two names: a tuple comes back
     )
+
+
+def _no_bools(_: Any) -> tuple[Any, ...]:
+    return ()
 
 
 _PLANS: dict[type[Header], _Plan] = {}
@@ -111,15 +115,14 @@ def from_json(header_type: type[H], raw: Any) -> H | None:
         header: H = plan.decode(raw)
     except (ValueError, RecursionError):
         return None
-    if plan.bools is not None and True in plan.bools(header):
+    if True in plan.bools(header):
         return None  # msgspec takes "1" for true as well, Java does not
     return header
 
 
-def has_true(header: Header) -> bool:
-    """Whether a boolean that msgspec decoded is true: it takes "1" for true as well, Java does not."""
-    bools = (_PLANS.get(type(header)) or _plan(type(header))).bools
-    return bools is not None and True in bools(header)
+def bools_of(header_type: type[Header]) -> Callable[[Any], tuple[Any, ...]]:
+    """A getter of the booleans of a header. Where msgspec made one of them true, `from_ext` has to look at it."""
+    return _plan(header_type).bools
 
 
 def from_ext(header_type: type[H], ext: Mapping[str, str]) -> H:
@@ -127,7 +130,7 @@ def from_ext(header_type: type[H], ext: Mapping[str, str]) -> H:
     plan = _PLANS.get(header_type) or _plan(header_type)
     try:
         header = msgspec.convert(ext, header_type, strict=False)
-        if plan.bools is None or True not in plan.bools(header):
+        if True not in plan.bools(header):
             return header
     except (ValueError, RecursionError):
         pass
