@@ -153,13 +153,21 @@ class SimFile:
             image[page << PAGE_BITS : (page << PAGE_BITS) + len(before)] = before
         return bytes(image)
 
-    def is_durable(self, start: int, end: int) -> bool:
-        """Do the bytes from `start` to `end` survive any power cut?"""
+    def durable_bytes(self) -> int:
+        """How many bytes from the start on survive any power cut as they are now."""
         if not self.sized:
-            return False
-        unsynced = (self.undo, self.syncing or {}, self.lost)
-        pages = range(start >> PAGE_BITS, ((end - 1) >> PAGE_BITS) + 1)
-        return not any(page in some for page in pages for some in unsynced)
+            return 0
+        for page in sorted({*self.undo, *(self.syncing or {}), *self.lost}):
+            start = page << PAGE_BITS
+            now = self._view[start : start + PAGE]
+            different = PAGE
+            for pages in (self.undo, self.syncing or {}, self.lost):
+                before = pages.get(page)
+                if before is not None and before != now:
+                    different = min(different, next(i for i in range(len(before)) if before[i] != now[i]))
+            if different < PAGE:
+                return start + different
+        return len(self.data)
 
     def cut_power(self, cut: Cut) -> None:
         """Decide what is left of the unsynced pages."""

@@ -39,6 +39,7 @@ from perseid.base.machine import (
     Write,
 )
 from perseid.sim.disk import CrashPoint, SimDisk, SimFile
+from perseid.sim.history import Violation
 from perseid.sim.net import End, Network
 from perseid.sim.scheduler import US_PER_MS, US_PER_S, Scheduler, Timer
 
@@ -99,6 +100,8 @@ class NodeDriver:
         self.validate_rate = 1.0
         self.on_job: Callable[[Flush | SaveState], Callable[[], None] | None] = lambda effect: None
         """Called for each job asked for; what it returns is called when the job is durable."""
+        self.on_started: Callable[[], None] = lambda: None
+        """Called when a node has taken its `Start`."""
         self.on_end: Callable[[str], None] = lambda reason: None
         """Called when a node ended by itself, with the reason of its `Stop`."""
         self.on_error: Callable[[BaseException], None] = _reraise
@@ -230,8 +233,12 @@ class NodeDriver:
                 self._rare(Stop(f"can't start: {error}"))
             else:
                 self.on_error(error)
+        except Violation:
+            raise
         except Exception as error:
             self.on_error(error)
+        if type(event) is Start and self.machine is machine:
+            self.on_started()
         self.after_event()
 
     def _carry_out(self, effects: Iterable[Effect]) -> None:

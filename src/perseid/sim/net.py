@@ -173,6 +173,7 @@ class Network:
                 self._forget(end)
                 if other.open:
                     other.other = _NOBODY
+                    other.waiting.clear()
                     self.scheduler.after(hears_us(), self._break, other, "connection reset by peer")
         for address in [a for a, (who, _) in self.listeners.items() if who is owner]:
             del self.listeners[address]

@@ -150,6 +150,11 @@ class Namespace:
         if path in self.now:
             self._change([(path, None)])
 
+    def is_durable(self, path: str) -> bool:
+        """Is the path sure to lead to the same file after a power cut?"""
+        below = path + "/"
+        return not any(below.startswith(name + "/") for change in self.log for name, _, _ in change)
+
     def sync(self, folder: str) -> None:
         """The changes of names in `folder` are durable."""
         folder = "" if folder.strip("/") in ("", ".") else folder.rstrip("/")

@@ -1,0 +1,236 @@
+"""Checks that look behind the scenes: into the simulated disk and the store of the running broker.
+
+- at each acknowledgement under SYNC_FLUSH: the record, and all the log before it, survives any power cut;
+- at a power cut: what may be forgotten is what was not durable; acknowledged under SYNC_FLUSH: nothing;
+- after each start: every acknowledged message that may not be forgotten is where it was said to be, with its
+  bytes; what was forgotten is a suffix of the log; no group's offset is beyond its queue;
+- what retention takes away is gone from the log's start, and only when there was a reason;
+- under ASYNC_FLUSH, what was acknowledged longer ago than the flush interval is durable when the disk was well.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import TYPE_CHECKING, Any
+
+from perseid.base.machine import Flush, SaveState
+from perseid.sim.history import LOOSE, History, Place, Sent, Stored, Violation
+from perseid.wire import fastjson
+from perseid.wire.codes import ResponseCode
+from perseid.wire.command import Command
+from perseid.wire.headers.pull import PullMessageResponse
+from perseid.wire.record import Record, decode_all
+
+if TYPE_CHECKING:
+    from perseid.sim.cluster import Cluster
+    from perseid.sim.disk import SimDisk
+
+OFFSETS_PATH = "config/consumerOffset.json"
+LOG_FOLDER = "commitlog"
+SEND_OK = (ResponseCode.SUCCESS, ResponseCode.FLUSH_DISK_TIMEOUT)
+BODY_AT = 88
+"""Of a record between IPv4 hosts."""
+FLUSH_SLACK_US = 6_000_000
+"""Beyond the flush interval, for a sync that is under way."""
+
+
+def read_answer(history: History, reply: Command, now_us: int) -> list[Record]:
+    """The records of an answer, each checked against the history."""
+    if reply.code != ResponseCode.SUCCESS or not len(reply.body):
+        return []
+    records = decode_all(reply.body)
+    for record in records:
+        history.saw(record, now_us)
+    return records
+
+
+def durable_end(disk: SimDisk) -> int:
+    """Up to which offset of the log every byte survives any power cut."""
+    end = 0
+    for name in disk.names.names_in(LOG_FOLDER):
+        file = disk.names.get(f"{LOG_FOLDER}/{name}")
+        if file is None or not name.isdigit():
+            continue
+        start = int(name)
+        if end and start != end:
+            return end
+        if not disk.names.is_durable(file.path):
+            return end or start
+        end = start + file.durable_bytes()
+        if end < start + file.size:
+            return end
+    return end
+
+
+class Checkers:
+    """The checks of one run. `doubtful`: what a power cut may have taken, until the next start tells."""
+
+    def __init__(self, cluster: Cluster) -> None:
+        self.cluster = cluster
+        self.history = cluster.history
+        self.doubtful: set[Place] = set()
+        self.doubtful_delayed: set[bytes] = set()
+        self.log_start = 0
+        self.may_delete = False
+        """Something happened that lets old files go: a full disk, a clock that jumped far."""
+        self.disk_trouble_us = -(1 << 60)
+        """When the broker's disk was last slow, failing or stalled."""
+
+    # ---- while the broker runs ----
+
+    def acknowledged(self, sent: Sent, physical: int) -> None:
+        """A message was acknowledged as fully durable, by the life that still runs."""
+        if self.cluster.sync_flush and not self._survives(physical, durable_end(self.cluster.broker.disk)):
+            raise Violation("acknowledged is durable", f"{sent} at {physical} would not survive a power cut")
+
+    def bounds(self, topic: str, queue_id: int, asked: int, header: PullMessageResponse, code: int) -> None:
+        """A pull's answer names the bounds of its queue."""
+        if header.next_begin_offset > max(header.max_offset, asked):
+            raise Violation(
+                "never past the maximum", f"{topic}/{queue_id}: next {header.next_begin_offset} of {header.max_offset}"
+            )
+        if header.min_offset > header.max_offset:
+            raise Violation("min ≤ max", f"{topic}/{queue_id}: {header.min_offset} > {header.max_offset}")
+        if code == ResponseCode.PULL_OFFSET_MOVED and header.min_offset <= asked < header.max_offset:
+            raise Violation("an offset that is there is served", f"{topic}/{queue_id}: moved from {asked}")
+
+    def job(self, effect: Flush | SaveState) -> Callable[[], None] | None:
+        """A job of the broker's disk was asked for."""
+        if isinstance(effect, SaveState) and effect.path == OFFSETS_PATH:
+            table: dict[str, Any] = fastjson.loads(effect.data).get("offsetTable") or {}
+            return lambda: self.history.saved(table)
+        return None
+
+    # ---- crashes ----
+
+    def killed(self) -> None:
+        """The broker's process is gone."""
+        self.history.life_ended()
+
+    def before_power_cut(self) -> None:
+        """Find out what may be lost, while the disk still knows what is synced."""
+        end = durable_end(self.cluster.broker.disk)
+        now = self.cluster.scheduler.now_us
+        old = now - self.cluster.flush_limit_us - FLUSH_SLACK_US
+        for place, stored in self.history.acked.items():
+            if not self._survives(stored.physical, end):
+                self._check_loss(str(place), stored, old)
+                self.doubtful.add(place)
+        for place, stored in list(self.history.read.items()):
+            if place not in self.doubtful and not self._survives(stored.physical, end):
+                self.history.forget([place])
+        for value, stored in self.history.delayed.items():
+            if not self._survives(stored.physical, end):
+                self._check_loss(f"delayed {value!r}", stored, old)
+                self.doubtful_delayed.add(value)
+        self.cluster.scheduler.note("checkers", f"log durable up to {end}, {len(self.doubtful)} acknowledged in doubt")
+
+    def _check_loss(self, what: str, stored: Stored, old: int) -> None:
+        if self.cluster.sync_flush and stored.sure:
+            raise Violation("acknowledged is durable", f"{what}: {stored.sent} at {stored.physical} may be lost")
+        if stored.at_us < old and self.disk_trouble_us < old:
+            raise Violation(
+                "flushed in time", f"{what}: {stored.sent} of {stored.at_us / 1e6:.3f} s is not yet durable"
+            )
+
+    def _survives(self, physical: int, end: int) -> bool:
+        return physical + self._size(physical) <= end
+
+    def _size(self, physical: int) -> int:
+        """The size of the record at an offset of the log; 0 when its file is gone."""
+        disk, step = self.cluster.broker.disk, self.cluster.log_file_bytes
+        file = disk.names.get(f"{LOG_FOLDER}/{physical - physical % step:020d}")
+        return int.from_bytes(file.view(physical % step, 4), "big") if file is not None else 0
+
+    # ---- starts ----
+
+    def started(self, store: Any, offsets: Any) -> None:
+        """The broker has recovered: look at everything that clients were promised."""
+        history = self.history
+        self.deleted(store)
+        lost: list[Stored] = []
+        kept_after = -1
+        gone: list[Place] = []
+        for place, stored in sorted(history.acked.items(), key=lambda item: item[1].physical):
+            problem = self._problem(store, place, stored)
+            if not problem:
+                if place in self.doubtful:
+                    kept_after = stored.physical
+            elif place in self.doubtful:
+                gone.append(place)
+                lost.append(stored)
+            else:
+                raise Violation(
+                    "nothing acknowledged is lost", f"{stored.sent} at {place}, log {stored.physical}: {problem}"
+                )
+        if lost and lost[0].physical < kept_after:
+            raise Violation("only a suffix is lost", f"{lost[0].physical} is lost, {kept_after} is not")
+        history.forget(gone)
+        if gone:
+            self.cluster.count("unflushed messages lost", len(gone))
+        for value in self.doubtful_delayed:
+            stored = history.delayed[value]
+            if store.record_at(stored.physical) is None or not self._holds(store, stored):
+                del history.delayed[value]
+        self.doubtful.clear()
+        self.doubtful_delayed.clear()
+        self._maxima(store)
+        self._group_offsets(store, offsets)
+
+    def _problem(self, store: Any, place: Place, stored: Stored) -> str:
+        """Why a message is not where it was said to be; "" when it is."""
+        unit = store.unit(place.topic, place.queue_id, place.offset)
+        if unit is None:
+            low, high = store.min_offset(*place[:2]), store.max_offset(*place[:2])
+            return f"the queue has [{low}, {high})"
+        if unit.physical_offset != stored.physical:
+            return f"the queue points to {unit.physical_offset}"
+        return "" if self._holds(store, stored) else "the log holds something else"
+
+    @staticmethod
+    def _holds(store: Any, stored: Stored) -> bool:
+        view = store.record_at(stored.physical)
+        body = stored.sent.body
+        return view is not None and bytes(view[BODY_AT : BODY_AT + len(body)]) == body
+
+    def _maxima(self, store: Any) -> None:
+        """A queue's maximum may fall by what was lost only."""
+        known: dict[tuple[str, int], int] = {}
+        for table in (self.history.acked, self.history.read):
+            for place in table:
+                key = place[:2]
+                known[key] = max(known.get(key, 0), place.offset + 1)
+        for (topic, queue_id), offset in known.items():
+            if store.max_offset(topic, queue_id) < offset:
+                raise Violation(
+                    "the maximum never falls", f"{topic}/{queue_id}: {store.max_offset(topic, queue_id)} after {offset}"
+                )
+        for key in self.history.max_offsets:
+            self.history.max_offsets[key] = known.get(key, 0)
+
+    def _group_offsets(self, store: Any, offsets: Any) -> None:
+        for (group, topic, queue_id), commits in self.history.commits.items():
+            offset = offsets.query(topic, group, queue_id)
+            self.history.committed(group, topic, queue_id, offset)
+            if offset is not None and offset > store.max_offset(topic, queue_id) and not topic.startswith(LOOSE):
+                raise Violation("no group is ahead of its queue", f"{group} in {topic}/{queue_id}: {offset}")
+            commits.acked = -1
+
+    # ---- retention ----
+
+    def deleted(self, store: Any) -> None:
+        """Old files may have gone."""
+        start = store.start
+        if start < self.log_start:
+            self.log_start = start  # a removal that was not synced came back with a power cut
+        if start == self.log_start:
+            return
+        if not self.may_delete:
+            raise Violation("files go for a reason", f"the log begins at {start}, was {self.log_start}")
+        self.log_start = start
+        old = [place for place, stored in self.history.acked.items() if stored.physical < start]
+        old += [place for place, stored in self.history.read.items() if stored.physical < start]
+        self.history.forget(old)
+        for value in [value for value, stored in self.history.delayed.items() if stored.physical < start]:
+            del self.history.delayed[value]
+        self.cluster.count("log file deleted")

@@ -1,0 +1,215 @@
+"""A simulated client: calls over simulated connections, with timeouts; producers and consumers build on it."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import TYPE_CHECKING
+
+from perseid.base.machine import Buffer
+from perseid.sim.net import End
+from perseid.sim.scheduler import US_PER_MS, Scheduler, Timer
+from perseid.wire.bodies import TopicRouteData
+from perseid.wire.codes import RequestCode, ResponseCode, Serializer
+from perseid.wire.command import Command, decode_all, encode_request
+from perseid.wire.headers.base import Header
+from perseid.wire.headers.namesrv import GetRouteInfoByTopicRequest
+
+if TYPE_CHECKING:
+    from perseid.sim.cluster import Cluster
+
+TIMEOUT_MS = 3_000
+ROUTE_AFTER_FAILURES = 2
+"""A client asks for the route again when so many connects in a row have failed."""
+
+OnReply = Callable[[Command | None], None]
+"""Takes the response; None: there is none, and whether the request took effect is unknown."""
+
+
+class Call:
+    """A request that waits for its response."""
+
+    __slots__ = ("address", "code", "on_reply", "timer")
+
+    def __init__(self, code: int, address: str, on_reply: OnReply, timer: Timer) -> None:
+        self.code = code
+        self.address = address
+        self.on_reply = on_reply
+        self.timer = timer
+
+
+class Client:
+    """One process that talks to name server and broker."""
+
+    def __init__(self, cluster: Cluster, name: str) -> None:
+        self.cluster = cluster
+        self.scheduler = cluster.scheduler
+        self.history = cluster.history
+        self.name = name
+        self.ip = cluster.client_ip(name)
+        self.random = self.scheduler.stream(name)
+        self.serializer = Serializer.ROCKETMQ if self.random.random() < 0.25 else Serializer.JSON
+        self.running = True
+        self.broker_address: str | None = None
+        self.ends: dict[str, End] = {}
+        self._waiting: dict[str, list[bytes]] = {}
+        """Frames for connections that are being opened."""
+        self._calls: dict[int, Call] = {}
+        self._opaque = 0
+        self._failures = 0
+
+    # ---- for those that build on it ----
+
+    def begin(self) -> None:
+        """Find the broker, then `work`."""
+        self._ask_route()
+
+    def work(self) -> None:
+        """The broker's address is known for the first time."""
+
+    def call(
+        self,
+        code: int,
+        header: Header | None,
+        on_reply: OnReply,
+        body: Buffer = b"",
+        *,
+        timeout_ms: int = TIMEOUT_MS,
+        address: str | None = None,
+    ) -> None:
+        """Send a request; `on_reply` is called once."""
+        address = address or self.broker_address or self.cluster.broker_address
+        self._opaque += 1
+        self.cluster.operations += 1
+        self.cluster.count(f"request {RequestCode(code).name}")
+        frame = encode_request(code, self._opaque, header, body, serializer=self._serializer(code))
+        timer = self.scheduler.after(timeout_ms * US_PER_MS, self._late, self._opaque)
+        self._calls[self._opaque] = Call(code, address, on_reply, timer)
+        self._transmit(address, frame)
+
+    def send_oneway(self, code: int, header: Header, body: Buffer = b"") -> None:
+        """Send a request that nobody answers."""
+        self._opaque += 1
+        self.cluster.operations += 1
+        self.cluster.count(f"request {RequestCode(code).name} oneway")
+        frame = encode_request(code, self._opaque, header, body, oneway=True, serializer=self._serializer(code))
+        self._transmit(self.broker_address or self.cluster.broker_address, frame)
+
+    def later(self, low_ms: float, high_ms: float, function: Callable[[], None]) -> None:
+        """Go on after a while, if the client still runs then."""
+        delay = int(self.random.uniform(low_ms, high_ms) * US_PER_MS)
+        self.scheduler.after(delay, self._if_running, function)
+
+    def stop(self) -> None:
+        """Close everything; nothing is called any more."""
+        self.running = False
+        for call in self._calls.values():
+            Scheduler.cancel(call.timer)
+        self._calls.clear()
+        for end in self.ends.values():
+            self.cluster.network.close(end, "client stops")
+        self.ends.clear()
+        self._waiting.clear()
+
+    def asked(self, command: Command) -> None:
+        """The broker sent a request of its own."""
+        self.cluster.count(f"pushed {command.code}")
+
+    # ---- the network's side ----
+
+    def opened(self, end: End, listener: str, dialled: str) -> None:
+        if not self.running:
+            self.cluster.network.close(end, "client has stopped")
+            return
+        self.ends[dialled] = end
+        self._failures = 0
+        self.cluster.network.write(end, b"".join(self._waiting.pop(dialled, [])))
+
+    def connect_failed(self, address: str, reason: str) -> None:
+        self._waiting.pop(address, None)
+        self._failures += 1
+        if address == self.broker_address and self._failures >= ROUTE_AFTER_FAILURES:
+            self._failures = 0
+            self._ask_route()
+        self._fail(address)
+
+    def received(self, end: End, frames: bytearray) -> None:
+        for command in decode_all(bytes(frames)):
+            if not command.is_response:
+                self.asked(command)
+                continue
+            call = self._calls.pop(command.opaque, None)
+            if call is not None:
+                Scheduler.cancel(call.timer)
+                self._answered(call, command)
+
+    def closed(self, end: End, reason: str) -> None:
+        for address in [address for address, known in self.ends.items() if known is end]:
+            del self.ends[address]
+            self._fail(address)
+
+    # ---- inside ----
+
+    def _serializer(self, code: int) -> Serializer:
+        return self.serializer if code < 1 << 15 else Serializer.JSON
+
+    def _transmit(self, address: str, frame: bytes) -> None:
+        end = self.ends.get(address)
+        if end is not None:
+            self.cluster.network.write(end, frame)
+        elif address in self._waiting:
+            self._waiting[address].append(frame)
+        else:
+            self._waiting[address] = [frame]
+            self.cluster.network.dial(self, self.ip, address)
+
+    def _answered(self, call: Call, command: Command) -> None:
+        try:
+            name = ResponseCode(command.code).name
+        except ValueError:
+            name = str(command.code)
+        self.cluster.count(f"answer {name}")
+        self.cluster.answered(self.name, RequestCode(call.code), name, command)
+        call.on_reply(command)
+
+    def _late(self, opaque: int) -> None:
+        call = self._calls.pop(opaque, None)
+        if call is None:
+            return
+        self.cluster.count("client timeout")
+        end = self.ends.get(call.address)
+        if end is not None and self.random.random() < 0.5:
+            del self.ends[call.address]
+            self.cluster.network.close(end, "client gave up")
+            self._fail(call.address)
+        call.on_reply(None)
+
+    def _fail(self, address: str) -> None:
+        """All calls over a connection that is gone end without an answer."""
+        for opaque in [opaque for opaque, call in self._calls.items() if call.address == address]:
+            call = self._calls.pop(opaque, None)
+            if call is not None:
+                Scheduler.cancel(call.timer)
+                call.on_reply(None)
+
+    def _if_running(self, function: Callable[[], None]) -> None:
+        if self.running:
+            function()
+
+    def _ask_route(self) -> None:
+        if self.running:
+            header = GetRouteInfoByTopicRequest(topic=self.cluster.topics[0].name)
+            self.call(RequestCode.GET_ROUTEINFO_BY_TOPIC, header, self._routed, address=self.cluster.namesrv_address)
+
+    def _routed(self, reply: Command | None) -> None:
+        first = self.broker_address is None
+        if reply is not None and reply.code == ResponseCode.SUCCESS:
+            route = TopicRouteData.from_json(reply.body)
+            for broker in route.broker_datas:
+                self.broker_address = broker.broker_addrs.get(0, self.broker_address)
+            if self.broker_address is not None:
+                self.cluster.count("route found")
+                if first:
+                    self.work()
+                return
+        if first:
+            self.later(200, 1_000, self._ask_route)

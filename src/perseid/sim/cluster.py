@@ -1,0 +1,232 @@
+"""A cluster in virtual time: one name server, one broker, clients; and what can be done to them.
+
+The store's files are tiny, so that rolls, deletions and recoveries happen all the time. A broker that ended by
+itself is started again by its supervisor; one that was killed, by the fault that killed it.
+"""
+
+from __future__ import annotations
+
+from collections import Counter
+from dataclasses import dataclass
+from random import Random
+from typing import Any
+
+from perseid.base.machine import Flush, SaveState
+from perseid.broker.config import BrokerConfig
+from perseid.broker.node import Broker
+from perseid.nameserver.config import NameServerConfig
+from perseid.nameserver.node import NameServer
+from perseid.sim.checkers import Checkers
+from perseid.sim.disk import SimDisk
+from perseid.sim.driver import EPOCH_MS, NodeDriver
+from perseid.sim.history import History, Violation
+from perseid.sim.net import Network
+from perseid.sim.scheduler import US_PER_MS, Scheduler
+from perseid.store.config import ASYNC_FLUSH, SYNC_FLUSH, StoreConfig
+from perseid.wire.codes import RequestCode
+from perseid.wire.command import Command
+
+BROKER_IP, NAMESRV_IP = "10.0.0.1", "10.0.0.2"
+BROKER_PORT, NAMESRV_PORT = 10911, 9876
+KIB = 1024
+MAX_FAILED_STARTS = 30
+"""In a row, about a second apart: a broker that still does not start, does not start at all."""
+
+
+@dataclass(frozen=True, slots=True)
+class Topic:
+    """A topic of the run that exists from beginning to end."""
+
+    name: str
+    queues: int
+
+
+class Cluster:
+    """The machines of one run, what happened to them (`counts`) and what clients know (`history`)."""
+
+    def __init__(self, seed: int) -> None:
+        self.scheduler = Scheduler(seed)
+        self.counts: Counter[str] = Counter()
+        self.history = History()
+        self.operations = 0
+        self.created: set[str] = set()
+        self.network = Network(self.scheduler, self.count)
+        random = self.scheduler.stream("cluster")
+        self.topics = [Topic("orders", random.randrange(1, 4)), Topic("events", random.randrange(1, 3))]
+        self.sync_flush = random.random() < 0.5
+        self.log_file_bytes = random.choice((16, 16, 32, 64)) * KIB
+        self.store_config = self._store_config(random)
+        self.flush_limit_us = self.store_config.flush_commit_log_thorough_interval * US_PER_MS
+        self.broker = NodeDriver(
+            "broker", BROKER_IP, self.scheduler, self.network, self._build_broker, {"main": BROKER_PORT}, self.count
+        )
+        self.namesrv = NodeDriver(
+            "namesrv", NAMESRV_IP, self.scheduler, self.network, self._build_namesrv, {"main": NAMESRV_PORT}, self.count
+        )
+        self.checkers = Checkers(self)
+        self.validate_rate = 0.05
+        self.cut_at_next_job = False
+        self.cut_after_crash_point = False
+        self.down: set[str] = set()
+        """Machines that a fault keeps down for now."""
+        self._failed_starts = 0
+        for driver in (self.broker, self.namesrv):
+            driver.validate_rate = self.validate_rate
+            driver.on_error = self._broke
+        self.broker.on_job = self._job
+        self.broker.on_started = self._started
+        self.broker.on_end = self._broker_ended
+        self.namesrv.on_end = lambda reason: self._supervise(self.namesrv, reason)
+        self._clients = 0
+
+    # ---- parts ----
+
+    @property
+    def broker_address(self) -> str:
+        return f"{BROKER_IP}:{BROKER_PORT}"
+
+    @property
+    def namesrv_address(self) -> str:
+        return f"{NAMESRV_IP}:{NAMESRV_PORT}"
+
+    @property
+    def true_ms(self) -> int:
+        """The time of a clock that nobody touches."""
+        return EPOCH_MS + self.scheduler.now_us // US_PER_MS
+
+    def client_ip(self, name: str) -> str:
+        """An address for a new client."""
+        self._clients += 1
+        ip = f"10.0.1.{self._clients}"
+        self.network.machines[ip] = name
+        return ip
+
+    def count(self, what: str, times: int = 1) -> None:
+        self.counts[what] += times
+
+    def log_start(self) -> int:
+        """Where the running broker's log begins."""
+        machine: Any = self.broker.machine
+        return machine.store.start if machine is not None else 1 << 62
+
+    def answered(self, client: str, request: RequestCode, name: str, command: Command) -> None:
+        """A client got an answer; refusals are worth a line."""
+        if command.code not in (0, 19):
+            self.count(f"refusal {request.name} {name}")
+            self.scheduler.note(client, f"{request.name} answered {name}: {command.remark}")
+
+    def _store_config(self, random: Random) -> StoreConfig:
+        return StoreConfig(
+            commit_log_file_bytes=self.log_file_bytes,
+            consume_queue_file_bytes=20 * 20,
+            max_hash_slot_num=16,
+            max_index_num=48,
+            flush_disk_type=SYNC_FLUSH if self.sync_flush else ASYNC_FLUSH,
+            flush_commit_log_thorough_interval=random.choice((1_000, 3_000, 10_000)),
+            flush_consume_queue_thorough_interval=random.choice((3_000, 20_000)),
+            replay_limit_bytes=random.choice((20, 200)) * KIB,
+            delete_when="00;01;02;03;04;05;06;07;08;09;10;11;12;13;14;15;16;17;18;19;20;21;22;23",
+            clean_resource_first_ms=3_000,
+            clean_resource_interval=2_000,
+        )
+
+    def _build_broker(self, disk: SimDisk, random: Random) -> Broker:
+        config = BrokerConfig(
+            broker_ip1=BROKER_IP, listen_port=BROKER_PORT, broker_name="sim-a", namesrv_addr=self.namesrv_address
+        )
+        return Broker(config, self.store_config, disk, random)
+
+    def _build_namesrv(self, disk: SimDisk, random: Random) -> NameServer:
+        return NameServer(NameServerConfig(), disk)
+
+    # ---- life ----
+
+    def start(self) -> None:
+        """Switch on the name server, then the broker."""
+        self.namesrv.start()
+        self.broker.start()
+
+    def kill(self, driver: NodeDriver) -> None:
+        """The process dies."""
+        if driver is self.broker:
+            self.trouble(0)
+            self.checkers.killed()
+        driver.crash()
+
+    def cut_power(self, driver: NodeDriver) -> None:
+        """The machine goes off."""
+        if driver is self.broker:
+            self.trouble(0)
+            self.checkers.killed()
+            if driver.machine is not None:
+                self.checkers.deleted(driver.machine.store)  # type: ignore[attr-defined]
+            self.checkers.before_power_cut()
+        for what, times in driver.cut_power().items():
+            self.count(f"power cut: {what}", times)
+
+    def restart(self, driver: NodeDriver) -> None:
+        """Start a machine that is off, unless something else has started it."""
+        self.down.discard(driver.name)
+        if driver.machine is None:
+            driver.start()
+
+    def restart_later(self, driver: NodeDriver, low_ms: int, high_ms: int) -> None:
+        self.down.add(driver.name)
+        delay = driver.random.randint(low_ms, high_ms) * US_PER_MS
+        self.scheduler.after(delay, self.restart, driver)
+
+    def trouble(self, duration_us: int) -> None:
+        """The broker's disk or process is not well until then."""
+        until = self.scheduler.now_us + duration_us
+        self.checkers.disk_trouble_us = max(self.checkers.disk_trouble_us, until)
+
+    def _job(self, effect: Flush | SaveState) -> Any:
+        if self.cut_at_next_job and isinstance(effect, Flush):
+            self.cut_at_next_job = False
+            self.count("fault power cut within a flush")
+            delay = self.broker.random.randint(0, self.broker.sync_us[1])
+            self.scheduler.after(delay, self._cut_and_restart)
+        return self.checkers.job(effect)
+
+    def _cut_and_restart(self) -> None:
+        if self.broker.machine is not None:
+            self.cut_power(self.broker)
+            self.restart_later(self.broker, 200, 3_000)
+
+    def _started(self) -> None:
+        machine: Any = self.broker.machine
+        self._failed_starts = 0
+        self.trouble(0)
+        self.count("broker started")
+        self.scheduler.note("checkers", f"log [{machine.store.start}, {machine.store.end})")
+        self.checkers.started(machine.store, machine.offsets)
+
+    def _broker_ended(self, reason: str) -> None:
+        self.trouble(0)
+        self.checkers.killed()
+        if reason == "crash point" and self.cut_after_crash_point:
+            self.cut_after_crash_point = False
+            self.cut_power(self.broker)
+        self._supervise(self.broker, reason)
+
+    def _supervise(self, driver: NodeDriver, reason: str) -> None:
+        """A node ended by itself: start it again, a little later."""
+        self.count(f"{driver.name} ended: {_kind(reason)}")
+        if reason.startswith("can't start"):
+            self._failed_starts += 1
+            if self._failed_starts > MAX_FAILED_STARTS or "CorruptLog" in reason or "can't be taken up" in reason:
+                raise Violation("a node starts on what a crash left", reason)
+        if driver.name not in self.down:
+            self.restart_later(driver, 300, 2_000)
+
+    def _broke(self, error: BaseException) -> None:
+        raise Violation("no unexpected exception", f"{type(error).__name__}: {error}") from error
+
+
+def _kind(reason: str) -> str:
+    """What a reason begins with, without names and numbers that differ from run to run."""
+    if not reason:
+        return "cleanly"
+    if reason.startswith("can't start"):
+        return "could not start"
+    return "crash point" if reason == "crash point" else "disk failed"

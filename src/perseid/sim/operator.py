@@ -1,0 +1,262 @@
+"""The operator's and the auditor's clients: topics, queries; and the reading of everything at the end."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from perseid.sim.checkers import read_answer
+from perseid.sim.client import Client
+from perseid.sim.history import LOOSE, Stored, Violation
+from perseid.wire.codes import RequestCode, ResponseCode
+from perseid.wire.command import Command
+from perseid.wire.headers.base import Header
+from perseid.wire.headers.offsets import (
+    GetEarliestMsgStoretimeRequest,
+    GetMaxOffsetRequest,
+    GetMinOffsetRequest,
+    OffsetResponse,
+    SearchOffsetByTimestampRequest,
+)
+from perseid.wire.headers.pull import PullMessageRequest, PullMessageResponse
+from perseid.wire.headers.query import QueryMessageRequest, ViewMessageByIdRequest
+from perseid.wire.headers.topics import CreateTopicRequest, DeleteTopicRequest, GetTopicConfigRequest
+from perseid.wire.record import Record
+
+if TYPE_CHECKING:
+    from perseid.sim.cluster import Cluster
+
+SUBSCRIPTION = 4
+FAR_MS = 1 << 42
+READ_ATTEMPTS = 40
+
+
+def create_topic(name: str, queues: int) -> CreateTopicRequest:
+    """The request that makes a topic with so many queues."""
+    return CreateTopicRequest(
+        topic=name,
+        default_topic="TBW102",
+        read_queue_nums=queues,
+        write_queue_nums=queues,
+        perm=6,
+        topic_filter_type="SINGLE_TAG",
+        topic_sys_flag=0,
+        order=False,
+    )
+
+
+class Operator(Client):
+    """Asks and changes things, one after the other."""
+
+    def __init__(self, cluster: Cluster, name: str, pause_ms: float) -> None:
+        super().__init__(cluster, name)
+        self.pause_ms = pause_ms
+        self.churned: set[str] = set()
+
+    def work(self) -> None:
+        action = self.random.choice(
+            (
+                self.bounds,
+                self.bounds,
+                self.by_time,
+                self.by_id,
+                self.by_id,
+                self.by_key,
+                self.churn,
+                self.churn,
+                self.info,
+            )
+        )
+        action()
+        self.later(0, 2 * self.pause_ms, self.work)
+
+    def prepare(self) -> None:
+        """Create the topics of this run, straight at the broker."""
+        for topic in self.cluster.topics:
+            self._create(topic.name, topic.queues)
+
+    def _create(self, name: str, queues: int) -> None:
+        def answered(reply: Command | None) -> None:
+            if reply is None or reply.code != ResponseCode.SUCCESS:
+                self.later(200, 500, lambda: self._create(name, queues))
+            else:
+                self.cluster.created.add(name)
+
+        header = create_topic(name, queues)
+        self.call(RequestCode.UPDATE_AND_CREATE_TOPIC, header, answered, address=self.cluster.broker_address)
+
+    # ---- actions ----
+
+    def bounds(self) -> None:
+        topic, queue_id = self._queue()
+        floor = self.history.known_max(topic, queue_id)
+
+        def maximum(reply: Command | None) -> None:
+            if reply is not None and reply.code == ResponseCode.SUCCESS:
+                self.history.saw_max(topic, queue_id, reply.header(OffsetResponse).offset, floor)
+
+        self.call(RequestCode.GET_MAX_OFFSET, GetMaxOffsetRequest(topic, queue_id), maximum)
+        self.call(RequestCode.GET_MIN_OFFSET, GetMinOffsetRequest(topic, queue_id), lambda reply: None)
+
+    def by_time(self) -> None:
+        topic, queue_id = self._queue()
+        timestamp = self.cluster.broker.now - self.random.randrange(-5_000, 60_000)
+        kind = self.random.choice((None, "LOWER", "UPPER"))
+        header = SearchOffsetByTimestampRequest(topic, queue_id, timestamp, kind)
+
+        def answered(reply: Command | None) -> None:
+            if reply is not None and reply.code == ResponseCode.SUCCESS:
+                offset = reply.header(OffsetResponse).offset
+                if offset < 0:
+                    raise Violation("a time has an offset", f"{topic}/{queue_id}: {offset} at {timestamp}")
+
+        self.call(RequestCode.SEARCH_OFFSET_BY_TIMESTAMP, header, answered)
+        header2 = GetEarliestMsgStoretimeRequest(topic, queue_id)
+        self.call(RequestCode.GET_EARLIEST_MSG_STORETIME, header2, lambda reply: None)
+
+    def _any_acked(self) -> Stored | None:
+        acked = self.history.acked
+        if not acked:
+            return None
+        places = list(acked)
+        return acked[places[self.random.randrange(len(places))]]
+
+    def by_id(self) -> None:
+        stored = self._any_acked()
+        if stored is None:
+            return
+        life = self.cluster.broker.lives
+
+        def answered(reply: Command | None) -> None:
+            if reply is None or life != self.cluster.broker.lives:
+                return
+            if reply.code == ResponseCode.SUCCESS:
+                records = read_answer(self.history, reply, self.scheduler.now_us)
+                if [record.physical_offset for record in records] != [stored.physical]:
+                    raise Violation("an id finds its message", f"{stored.sent} at {stored.physical}")
+            elif stored.physical >= self.cluster.log_start():
+                raise Violation("an id finds its message", f"{stored.sent} at {stored.physical}: {reply.remark}")
+
+        self.call(RequestCode.VIEW_MESSAGE_BY_ID, ViewMessageByIdRequest(stored.physical), answered)
+
+    def by_key(self) -> None:
+        stored = self._any_acked()
+        if stored is None:
+            return
+        key = stored.sent.key or "common"
+        self._query(stored if stored.sent.key else None, stored.sent.topic, key)
+
+    def _query(self, stored: Stored | None, topic: str, key: str) -> None:
+        life = self.cluster.broker.lives
+
+        def answered(reply: Command | None) -> None:
+            if reply is None or life != self.cluster.broker.lives:
+                return
+            records = read_answer(self.history, reply, self.scheduler.now_us)
+            if stored is None or stored.physical < self.cluster.log_start():
+                return
+            if stored.physical not in [record.physical_offset for record in records]:
+                raise Violation(
+                    "a key finds its message", f"{stored.sent} ({key}) at {stored.physical}: {reply.remark}"
+                )
+
+        self.call(RequestCode.QUERY_MESSAGE, QueryMessageRequest(topic, key, 64, 0, FAR_MS), answered)
+
+    def churn(self) -> None:
+        """Create, change or delete a topic that comes and goes."""
+        name = f"{LOOSE}{self.random.randrange(3)}"
+        choice = self.random.randrange(4)
+        if choice == 0:
+            self.call(RequestCode.DELETE_TOPIC_IN_BROKER, DeleteTopicRequest(name), lambda reply: None)
+        elif choice == 1:
+            self.call(RequestCode.GET_TOPIC_CONFIG, GetTopicConfigRequest(name), lambda reply: None)
+        else:
+            header: Header = create_topic(name, self.random.randrange(1, 5))
+            self.call(RequestCode.UPDATE_AND_CREATE_TOPIC, header, lambda reply: None)
+
+    def info(self) -> None:
+        self.call(RequestCode.GET_BROKER_RUNTIME_INFO, None, lambda reply: None)
+
+    def _queue(self) -> tuple[str, int]:
+        topic = self.random.choice(self.cluster.topics)
+        return topic.name, self.random.randrange(topic.queues)
+
+
+class Auditor(Client):
+    """Reads all queues from their first message to their last, when all is well again."""
+
+    def __init__(self, cluster: Cluster, name: str) -> None:
+        super().__init__(cluster, name)
+        self.records: dict[tuple[str, int], list[Record]] = {}
+        self.left = sum(topic.queues for topic in cluster.topics)
+
+    def work(self) -> None:
+        for topic in self.cluster.topics:
+            for queue_id in range(topic.queues):
+                self.records[topic.name, queue_id] = []
+                self._read(topic.name, queue_id, 0, READ_ATTEMPTS)
+
+    def _read(self, topic: str, queue_id: int, offset: int, attempts: int) -> None:
+        floor = self.history.known_max(topic, queue_id)
+        header = PullMessageRequest("auditors", topic, queue_id, offset, 32, SUBSCRIPTION, 0, 0, 0, subscription="*")
+
+        def answered(reply: Command | None) -> None:
+            if reply is None or reply.code not in (0, 19, 20, 21):
+                if not attempts:
+                    why = "no answer" if reply is None else f"{reply.code} {reply.remark}"
+                    raise Violation("everything can be read", f"{topic}/{queue_id} at {offset}: {why}")
+                self.later(50, 200, lambda: self._read(topic, queue_id, offset, attempts - 1))
+                return
+            answer = reply.header(PullMessageResponse)
+            records = read_answer(self.history, reply, self.scheduler.now_us)
+            self.history.pulled(topic, queue_id, offset, records, answer.next_begin_offset, all_tags=True)
+            self.history.saw_max(topic, queue_id, answer.max_offset, floor)
+            self.records[topic, queue_id] += records
+            if answer.next_begin_offset >= answer.max_offset:
+                self.left -= 1
+            elif answer.next_begin_offset == offset:
+                raise Violation(
+                    "everything can be read", f"{topic}/{queue_id}: {reply.code} at {offset} of {answer.max_offset}"
+                )
+            else:
+                self._read(topic, queue_id, answer.next_begin_offset, READ_ATTEMPTS)
+
+        self.call(RequestCode.PULL_MESSAGE, header, answered)
+
+    # ---- what all of it says ----
+
+    def check(self) -> None:
+        """Compare what was read with the history."""
+        self._acknowledged()
+        for (topic, queue_id), records in self.records.items():
+            self._order(topic, queue_id, records)
+        self._delayed()
+
+    def _acknowledged(self) -> None:
+        seen = {
+            (topic, queue_id, record.queue_offset): record.physical_offset
+            for (topic, queue_id), records in self.records.items()
+            for record in records
+        }
+        for place, stored in self.history.acked.items():
+            if seen.get((place.topic, place.queue_id, place.offset)) != stored.physical:
+                raise Violation("nothing acknowledged is lost", f"{stored.sent} at {place} was not read at the end")
+
+    def _order(self, topic: str, queue_id: int, records: list[Record]) -> None:
+        """The first appearances of what an ordered producer sent to a queue are in its order."""
+        last: dict[str, int] = {}
+        seen: set[bytes] = set()
+        for record in records:
+            sent = self.history.sent[bytes(record.body[:8])]
+            if sent.producer.startswith("ordered") and sent.value not in seen:
+                seen.add(sent.value)
+                if sent.ordinal < last.get(sent.producer, 0):
+                    raise Violation(
+                        "one producer's order", f"{topic}/{queue_id}: {sent} comes after {last[sent.producer]}"
+                    )
+                last[sent.producer] = sent.ordinal
+
+    def _delayed(self) -> None:
+        seen = {bytes(record.body[:8]) for records in self.records.values() for record in records}
+        for value, stored in self.history.delayed.items():
+            if value not in seen:
+                raise Violation("delayed messages arrive", f"{stored.sent}, log {stored.physical}")

@@ -1,0 +1,166 @@
+"""One seed, from the first start to the last check; and what many seeds say together."""
+
+from __future__ import annotations
+
+import traceback
+from collections import Counter
+from collections.abc import Callable, Iterable
+from dataclasses import dataclass, field
+
+from perseid.sim.cluster import Cluster
+from perseid.sim.faults import KINDS, MIN_FAULTS, Faults
+from perseid.sim.history import Violation
+from perseid.sim.operator import Auditor, Operator
+from perseid.sim.scheduler import US_PER_S
+from perseid.sim.workload import (
+    BatchProducer,
+    Consumer,
+    DelayProducer,
+    Hostile,
+    OnewayProducer,
+    OrderedProducer,
+    Producer,
+)
+
+FAULTS_US = 60 * US_PER_S
+"""Of virtual time that a run lasts under faults."""
+MIN_OPERATIONS = 300
+MAX_FAULTS_US = 180 * US_PER_S
+"""A run that has not done its operations by then has found a broker that does not serve."""
+PREPARE_US = 30 * US_PER_S
+LIVENESS_US = 20 * US_PER_S
+"""After all faults have healed, each queue takes a message within this."""
+SETTLE_US = 15 * US_PER_S
+"""So long delayed messages may take to come, after that."""
+AUDIT_US = 30 * US_PER_S
+
+
+@dataclass(slots=True)
+class Result:
+    """How a seed went. `story`: its trace as lines, when it was asked for or the seed failed."""
+
+    seed: int
+    failure: str = ""
+    digest: str = ""
+    operations: int = 0
+    faults: int = 0
+    virtual_s: float = 0.0
+    counts: Counter[str] = field(default_factory=Counter)
+    story: list[str] = field(default_factory=list)
+
+
+class Run:
+    """The course of one seed."""
+
+    def __init__(self, seed: int) -> None:
+        self.cluster = cluster = Cluster(seed)
+        self.operator = Operator(cluster, "operator", 1_500)
+        self.producers: list[Producer] = [
+            Producer(cluster, "single1", 600),
+            Producer(cluster, "single2", 900),
+            BatchProducer(cluster, "batch1", 1_500),
+            OrderedProducer(cluster, "ordered1", 300),
+            OnewayProducer(cluster, "oneway1", 2_000),
+            DelayProducer(cluster, "delayed1", 4_000),
+        ]
+        self.consumers = [
+            Consumer(cluster, "consumer1", "readers", None, 800),
+            Consumer(cluster, "consumer2", "tagged", "TagA", 1_500),
+        ]
+        clients = [self.operator, *self.producers, *self.consumers]
+        self.clients = clients
+        self.faults = Faults(cluster, Hostile(cluster), [client.name for client in clients])
+
+    def play(self) -> None:
+        """All of it. Violation, or another exception, when something is wrong."""
+        cluster, scheduler = self.cluster, self.cluster.scheduler
+        cluster.start()
+        self.operator.prepare()
+        wanted = {topic.name for topic in cluster.topics}
+        if not scheduler.run(PREPARE_US, lambda: cluster.created >= wanted):
+            raise Violation("a fresh cluster serves", f"topics {sorted(wanted - cluster.created)} were not made")
+        for client in self.clients:
+            client.begin()
+        start = scheduler.now_us
+        self.faults.plan(start + US_PER_S, start + FAULTS_US)
+        scheduler.run(start + FAULTS_US)
+        while cluster.operations < MIN_OPERATIONS and scheduler.now_us < start + MAX_FAULTS_US:
+            scheduler.run(scheduler.now_us + 5 * US_PER_S)
+        if cluster.operations < MIN_OPERATIONS:
+            raise Violation("the cluster serves", f"{cluster.operations} operations in {MAX_FAULTS_US // US_PER_S} s")
+        self.finish()
+
+    def finish(self) -> None:
+        """Heal everything; then sends succeed again, and all that was promised can be read."""
+        cluster, scheduler = self.cluster, self.cluster.scheduler
+        self.faults.heal()
+        for client in self.clients:
+            client.stop()
+        probe = Probe(cluster, "probe")
+        probe.begin()
+        if not scheduler.run(scheduler.now_us + LIVENESS_US, lambda: not probe.left):
+            raise Violation(
+                "sends succeed after faults heal", f"not within {LIVENESS_US // US_PER_S} s in {sorted(probe.left)}"
+            )
+        scheduler.run(scheduler.now_us + SETTLE_US)
+        if cluster.broker.machine is not None:
+            cluster.checkers.deleted(cluster.broker.machine.store)  # type: ignore[attr-defined]
+        auditor = Auditor(cluster, "auditor")
+        auditor.begin()
+        if not scheduler.run(scheduler.now_us + AUDIT_US, lambda: not auditor.left):
+            raise Violation("everything can be read", f"not within {AUDIT_US // US_PER_S} s")
+        auditor.check()
+
+
+class Probe(Producer):
+    """Sends one message to each queue, again and again until each is acknowledged."""
+
+    def __init__(self, cluster: Cluster, name: str) -> None:
+        super().__init__(cluster, name, 0)
+        self.left = {(topic.name, q) for topic in cluster.topics for q in range(topic.queues)}
+
+    def work(self) -> None:
+        for topic, queue_id in sorted(self.left):
+            self.transmit([self.message(topic, queue_id)], retries=-1)
+
+    def done(self, sents: list) -> None:  # type: ignore[type-arg]
+        self.left.discard((sents[0].topic, sents[0].queue_id))
+
+
+def run(seed: int, *, story: bool = False) -> Result:
+    """Play one seed; never raises for what the cluster did wrong."""
+    course = Run(seed)
+    cluster = course.cluster
+    result = Result(seed)
+    try:
+        course.play()
+    except Violation as violation:
+        result.failure = str(violation)
+        if violation.__cause__ is not None:
+            result.failure += "\n" + "".join(traceback.format_exception(violation.__cause__))
+    except Exception as error:
+        result.failure = "".join(traceback.format_exception(error))
+    scheduler = cluster.scheduler
+    result.operations, result.faults = cluster.operations, course.faults.begun
+    if not result.failure and result.faults < MIN_FAULTS:
+        result.failure = f"only {result.faults} faults began"
+    result.virtual_s = scheduler.now_us / US_PER_S
+    result.counts = cluster.counts
+    result.digest = scheduler.trace.digest()
+    if story or result.failure:
+        result.story = scheduler.trace.story()
+    return result
+
+
+def run_many(seeds: Iterable[int], report: Callable[[Result], None]) -> Counter[str]:
+    """Play seeds one after the other; the sum of their counts."""
+    total: Counter[str] = Counter()
+    for seed in seeds:
+        result = run(seed)
+        total += result.counts
+        report(result)
+    return total
+
+
+EXPECTED = (*(f"fault {name}" for name in ()),)
+__all__ = ["EXPECTED", "KINDS", "Result", "run", "run_many"]
