@@ -137,6 +137,8 @@ class DataVersion(Body):
 
 
 class TopicConfig(Body):
+    """One topic of one broker."""
+
     topic_name: str = ""
     read_queue_nums: Int = 16
     write_queue_nums: Int = 16
@@ -277,6 +279,8 @@ def _load_list(text: str) -> list[str]:
 
 
 class SubscriptionGroupConfig(Body):
+    """One consumer group of one broker."""
+
     group_name: str = ""
     consume_enable: bool = True
     consume_from_min_enable: bool = True
@@ -303,10 +307,14 @@ class SubscriptionGroupWrapper(Body):
 
 
 class CreateTopicListRequestBody(Body):
+    """Several topics to create or change (code 18)."""
+
     topic_config_list: list[TopicConfig] = msgspec.field(default_factory=list)
 
 
 class SubscriptionGroupList(Body):
+    """Several groups to create or change (code 225)."""
+
     group_config_list: list[SubscriptionGroupConfig] = msgspec.field(default_factory=list)
 
 
@@ -328,6 +336,8 @@ class DelayOffsets(Body):
 
 
 class QueueData(Body):
+    """The queues of a topic on one broker."""
+
     broker_name: str = ""
     read_queue_nums: Int = 0
     write_queue_nums: Int = 0
@@ -360,30 +370,42 @@ class TopicRouteData(Body):
 
 
 class ClusterInfo(Body):
+    """All brokers and clusters (code 106)."""
+
     broker_addr_table: dict[str, BrokerData] = msgspec.field(default_factory=dict)
     cluster_addr_table: dict[str, list[str]] = msgspec.field(default_factory=dict)
 
 
 class BrokerMemberGroup(Body):
+    """The replicas of one broker name."""
+
     cluster: str = ""
     broker_name: str = ""
     broker_addrs: dict[Long, str] = msgspec.field(default_factory=dict)
 
 
 class GetBrokerMemberGroupResponseBody(Body):
+    """Of code 901."""
+
     broker_member_group: BrokerMemberGroup | None = None
 
 
 class KVTable(Body):
+    """Names and values."""
+
     table: dict[str, str] = msgspec.field(default_factory=dict)
 
 
 class TopicList(Body):
+    """Names of topics."""
+
     topic_list: list[str] = msgspec.field(default_factory=list)
     broker_addr: str | None = None
 
 
 class GroupList(Body):
+    """Names of groups."""
+
     group_list: list[str] = msgspec.field(default_factory=list)
 
 
@@ -391,6 +413,8 @@ class GroupList(Body):
 
 
 class SubscriptionData(Body):
+    """What a group wants of a topic."""
+
     topic: str = ""
     sub_string: str = ""
     tags_set: list[str] = msgspec.field(default_factory=list)
@@ -401,6 +425,8 @@ class SubscriptionData(Body):
 
 
 class ConsumerData(Body):
+    """A consumer group within a heartbeat."""
+
     group_name: str
     consume_type: str = "CONSUME_PASSIVELY"
     message_model: str = "CLUSTERING"
@@ -410,10 +436,14 @@ class ConsumerData(Body):
 
 
 class ProducerData(Body):
+    """A producer group within a heartbeat."""
+
     group_name: str
 
 
 class HeartbeatData(Body):
+    """Who a client is and what it wants (code 34)."""
+
     client_id: str = msgspec.field(name="clientID")
     producer_data_set: list[ProducerData] = msgspec.field(default_factory=list)
     consumer_data_set: list[ConsumerData] = msgspec.field(default_factory=list)
@@ -434,6 +464,8 @@ class HeartbeatData(Body):
 
 
 class CheckClientRequestBody(Body):
+    """Is this subscription possible? (code 46)"""
+
     client_id: str = ""
     group: str = ""
     namespace: str | None = None
@@ -441,10 +473,14 @@ class CheckClientRequestBody(Body):
 
 
 class GetConsumerListByGroupResponseBody(Body):
+    """The client ids of a group (code 38)."""
+
     consumer_id_list: list[str] = msgspec.field(default_factory=list)
 
 
 class LockBatchRequestBody(Body):
+    """Queues that a client wants for itself (code 41)."""
+
     consumer_group: str = ""
     client_id: str = ""
     mq_set: list[MessageQueue] = msgspec.field(default_factory=list)
@@ -452,14 +488,18 @@ class LockBatchRequestBody(Body):
 
 
 class UnlockBatchRequestBody(LockBatchRequestBody):
-    pass
+    """Queues that a client gives back (code 42)."""
 
 
 class LockBatchResponseBody(Body):
+    """Queues that the client has now."""
+
     lock_ok_mq_set: list[MessageQueue] = msgspec.field(default_factory=list, name="lockOKMQSet")
 
 
 class QueryAssignmentRequestBody(Body):
+    """Which queues are a client's? (code 400)"""
+
     topic: str = ""
     consumer_group: str = ""
     client_id: str = ""
@@ -468,16 +508,22 @@ class QueryAssignmentRequestBody(Body):
 
 
 class MessageQueueAssignment(Body):
+    """A queue that is a client's, and how it consumes it: PULL or POP."""
+
     message_queue: MessageQueue | None = None
     mode: str = "PULL"
     attachments: dict[str, str] | None = None
 
 
 class QueryAssignmentResponseBody(Body):
+    """Of code 400."""
+
     message_queue_assignments: list[MessageQueueAssignment] = msgspec.field(default_factory=list)
 
 
 class SetMessageRequestModeRequestBody(Body):
+    """How a group is to consume a topic (code 401)."""
+
     topic: str = ""
     consumer_group: str = ""
     mode: str = "PULL"
@@ -485,6 +531,8 @@ class SetMessageRequestModeRequestBody(Body):
 
 
 class Connection(Body):
+    """A client's connection, for administrators."""
+
     client_id: str = ""
     client_addr: str = ""
     language: str = "OTHER"
@@ -492,6 +540,8 @@ class Connection(Body):
 
 
 class ConsumerConnection(Body):
+    """Who consumes for a group (code 203)."""
+
     connection_set: list[Connection] = msgspec.field(default_factory=list)
     subscription_table: dict[str, SubscriptionData] = msgspec.field(default_factory=dict)
     consume_type: str | None = None
@@ -500,6 +550,8 @@ class ConsumerConnection(Body):
 
 
 class ProducerConnection(Body):
+    """Who produces for a group (code 204)."""
+
     connection_set: list[Connection] = msgspec.field(default_factory=list)
 
 
@@ -517,12 +569,16 @@ class ConsumeMessageDirectlyResult(Body):
 
 
 class TopicOffset(Body):
+    """Of one queue, in a TopicStatsTable."""
+
     min_offset: Long = 0
     max_offset: Long = 0
     last_update_timestamp: Long = 0
 
 
 class TopicStatsTable(_ByQueue):
+    """The offsets of a topic's queues (code 202)."""
+
     row: ClassVar[Any] = TopicOffset
 
     offset_table: dict[Any, TopicOffset] = msgspec.field(default_factory=dict)
@@ -531,6 +587,8 @@ class TopicStatsTable(_ByQueue):
 
 
 class OffsetWrapper(Body):
+    """Of one queue, in a ConsumeStats."""
+
     broker_offset: Long = 0
     consumer_offset: Long = 0
     pull_offset: Long = 0
@@ -538,6 +596,8 @@ class OffsetWrapper(Body):
 
 
 class ConsumeStats(_ByQueue):
+    """How far a group is (code 208)."""
+
     row: ClassVar[Any] = OffsetWrapper
 
     offset_table: dict[Any, OffsetWrapper] = msgspec.field(default_factory=dict)
@@ -546,6 +606,8 @@ class ConsumeStats(_ByQueue):
 
 
 class ResetOffsetBody(_ByQueue):
+    """New offsets of queues (codes 220, 222)."""
+
     row: ClassVar[Any] = Long
 
     offset_table: dict[Any, Long] = msgspec.field(default_factory=dict)
@@ -553,6 +615,8 @@ class ResetOffsetBody(_ByQueue):
 
 
 class QueueOffset(Body):
+    """An offset of a queue, in a ResetOffsetBodyForC."""
+
     broker_name: str = ""
     offset: Long = 0
     queue_id: Int = 0

@@ -141,6 +141,12 @@ class Command(msgspec.Struct):
                 raise RemoteProtocolError(f"a response that can't be understood: {refused.remark}") from None
             raise
 
+    @property
+    def quick_header(self) -> Header | None:
+        """The typed header, where it was decoded together with the command (`HOT`); None: ask `header`."""
+        raw: Any = self._raw
+        return raw if isinstance(raw, Header) else None
+
     def keep(self) -> Command:
         """Copy what points into received bytes, so that the command may outlive the call; returns itself."""
         if type(self._raw) is not msgspec.Raw:

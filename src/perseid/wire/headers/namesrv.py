@@ -8,30 +8,42 @@ from perseid.wire.headers.base import Header, Int, Long
 
 
 class PutKvConfigRequest(Header):
+    """100: set a value."""
+
     namespace: str
     key: str
     value: str
 
 
 class GetKvConfigRequest(Header):
+    """101: read a value."""
+
     namespace: str
     key: str
 
 
 class GetKvConfigResponse(Header):
+    """The value of 101."""
+
     value: str | None = None
 
 
 class DeleteKvConfigRequest(Header):
+    """102: remove a value."""
+
     namespace: str
     key: str
 
 
 class GetKvListByNamespaceRequest(Header):
+    """219: all values of a namespace; answered by a KVTable."""
+
     namespace: str
 
 
 class RegisterBrokerRequest(Header):
+    """103: a broker and its topics; the body is a RegisterBrokerBody."""
+
     broker_name: str
     broker_addr: str
     cluster_name: str
@@ -55,6 +67,8 @@ class RegisterBrokerResponse(Header):
 
 
 class UnregisterBrokerRequest(Header):
+    """104: a broker leaves."""
+
     broker_name: str
     broker_addr: str
     cluster_name: str
@@ -62,40 +76,58 @@ class UnregisterBrokerRequest(Header):
 
 
 class GetRouteInfoByTopicRequest(Header):
+    """105: where a topic's queues are; answered by a TopicRouteData."""
+
     topic: str
     accept_standard_json_only: bool | None = None
 
 
 class DeleteTopicInNamesrvRequest(Header):
+    """216: forget a topic, in one cluster only when that is named."""
+
     topic: str
     cluster_name: str | None = None
 
 
 class RegisterTopicInNamesrvRequest(Header):
+    """217: a single topic; the body is a TopicRouteData."""
+
     topic: str
 
 
 class WipeWritePermOfBrokerRequest(Header):
+    """205: no more writes to a broker."""
+
     broker_name: str
 
 
 class WipeWritePermOfBrokerResponse(Header):
+    """How many topics 205 changed."""
+
     wipe_topic_count: Int
 
 
 class AddWritePermOfBrokerRequest(Header):
+    """327: writes to a broker again."""
+
     broker_name: str
 
 
 class AddWritePermOfBrokerResponse(Header):
+    """How many topics 327 changed."""
+
     add_topic_count: Int
 
 
 class GetTopicsByClusterRequest(Header):
+    """224: answered by a TopicList."""
+
     cluster: str
 
 
 class QueryDataVersionRequest(Header):
+    """322: has a broker's topic table changed? The body is its DataVersion."""
+
     broker_name: str
     broker_addr: str
     cluster_name: str
@@ -103,15 +135,21 @@ class QueryDataVersionRequest(Header):
 
 
 class QueryDataVersionResponse(Header):
+    """Whether it has; the body is the DataVersion that the name server knows."""
+
     changed: bool
 
 
 class GetBrokerMemberGroupRequest(Header):
+    """901: the replicas of a broker name."""
+
     cluster_name: str
     broker_name: str
 
 
 class BrokerHeartbeatRequest(Header):
+    """904: a broker is alive."""
+
     cluster_name: str
     broker_addr: str
     broker_name: str
@@ -124,6 +162,8 @@ class BrokerHeartbeatRequest(Header):
 
 
 class NotifyMinBrokerIdChangeRequest(Header):
+    """905: the lowest id of a broker name has changed."""
+
     min_broker_id: Long | None = None
     broker_name: str | None = None
     min_broker_addr: str | None = None

@@ -6,6 +6,8 @@ from perseid.wire.headers.base import Header, Int, Long
 
 
 class QueryConsumerOffsetRequest(Header):
+    """14: what a group has committed."""
+
     consumer_group: str
     topic: str
     queue_id: Int
@@ -19,6 +21,8 @@ class OffsetResponse(Header):
 
 
 class UpdateConsumerOffsetRequest(Header):
+    """15: commit an offset."""
+
     consumer_group: str
     topic: str
     queue_id: Int
@@ -26,6 +30,8 @@ class UpdateConsumerOffsetRequest(Header):
 
 
 class SearchOffsetByTimestampRequest(Header):
+    """29: the offset at a time."""
+
     topic: str
     queue_id: Int
     timestamp: Long
@@ -35,17 +41,23 @@ class SearchOffsetByTimestampRequest(Header):
 
 
 class GetMaxOffsetRequest(Header):
+    """30: one more than the last offset."""
+
     topic: str
     queue_id: Int
     committed: bool = False
 
 
 class GetMinOffsetRequest(Header):
+    """31: the first offset that is still there."""
+
     topic: str
     queue_id: Int
 
 
 class GetEarliestMsgStoretimeRequest(Header):
+    """32: when the first message that is still there was stored."""
+
     topic: str
     queue_id: Int
 
@@ -76,6 +88,8 @@ class GetConsumerStatusRequest(Header):
 
 
 class CloneGroupOffsetRequest(Header):
+    """314: copy a group's offsets to another group."""
+
     src_group: str
     dest_group: str
     topic: str | None = None
@@ -83,6 +97,8 @@ class CloneGroupOffsetRequest(Header):
 
 
 class QueryCorrectionOffsetRequest(Header):
+    """308: the offsets of other groups that are behind one group."""
+
     compare_group: str
     topic: str
     filter_groups: str | None = None

@@ -6,6 +6,8 @@ from perseid.wire.headers.base import Header, Int, Long
 
 
 class PopMessageRequest(Header):
+    """200050: messages that are invisible to others until they are acknowledged."""
+
     consumer_group: str
     topic: str
     queue_id: Int = 0
@@ -21,6 +23,8 @@ class PopMessageRequest(Header):
 
 
 class PopMessageResponse(Header):
+    """Of 200050 and 200052; the records are the body."""
+
     pop_time: Long = 0
     invisible_time: Long = 0
     revive_qid: Int = 0
@@ -31,6 +35,8 @@ class PopMessageResponse(Header):
 
 
 class PeekMessageRequest(Header):
+    """200052: look without taking."""
+
     topic: str
     consumer_group: str
     queue_id: Int = 0
@@ -38,6 +44,8 @@ class PeekMessageRequest(Header):
 
 
 class AckMessageRequest(Header):
+    """200051: a popped message is consumed."""
+
     consumer_group: str
     topic: str
     queue_id: Int
@@ -47,6 +55,8 @@ class AckMessageRequest(Header):
 
 
 class ChangeInvisibleTimeRequest(Header):
+    """200053: more time for a popped message."""
+
     consumer_group: str
     topic: str
     queue_id: Int
@@ -58,12 +68,16 @@ class ChangeInvisibleTimeRequest(Header):
 
 
 class ChangeInvisibleTimeResponse(Header):
+    """Parts of the new handle."""
+
     pop_time: Long = 0
     invisible_time: Long = 0
     revive_qid: Int = 0
 
 
 class NotificationRequest(Header):
+    """200054: waits until there is something to pop."""
+
     consumer_group: str
     topic: str
     queue_id: Int = 0
@@ -76,15 +90,21 @@ class NotificationRequest(Header):
 
 
 class NotificationResponse(Header):
+    """Of 200054."""
+
     has_msg: bool = False
     polling_full: bool = False
 
 
 class PollingInfoRequest(Header):
+    """200055: how many wait."""
+
     consumer_group: str
     topic: str
     queue_id: Int = 0
 
 
 class PollingInfoResponse(Header):
+    """Of 200055."""
+
     polling_num: Int

@@ -6,6 +6,8 @@ from perseid.wire.headers.base import Header, Int, Long, json_ext
 
 
 class PullMessageRequest(Header):
+    """Wants the messages of one queue from `queue_offset` on."""
+
     consumer_group: str
     topic: str
     queue_id: Int
@@ -24,6 +26,8 @@ class PullMessageRequest(Header):
 
 
 class PullMessageResponse(Header):
+    """Where to go on; the records are the body."""
+
     suggest_which_broker_id: Long
     next_begin_offset: Long
     min_offset: Long

@@ -9,6 +9,8 @@ UNIQUE_KEY_QUERY = "_UNIQUE_KEY_QUERY"
 
 
 class QueryMessageRequest(Header):
+    """12: the messages of a topic with a key."""
+
     topic: str
     key: str
     max_num: Int
@@ -19,11 +21,15 @@ class QueryMessageRequest(Header):
 
 
 class QueryMessageResponse(Header):
+    """How far the index is; the records are the body."""
+
     index_last_update_timestamp: Long
     index_last_update_phyoffset: Long
 
 
 class ViewMessageByIdRequest(Header):
+    """33: one message by its place in the commit log."""
+
     offset: Long
     """Physical."""
     topic: str | None = None
@@ -33,6 +39,8 @@ ViewMessageRequest = ViewMessageByIdRequest
 
 
 class QueryConsumeQueueRequest(Header):
+    """321: units of a consume queue."""
+
     topic: str | None = None
     queue_id: Int = 0
     index: Long = 0

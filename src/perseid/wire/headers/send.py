@@ -90,16 +90,22 @@ class PushReplyMessageRequest(Header):
 
 
 class RecallMessageRequest(Header):
+    """370: take a timed message back."""
+
     topic: str
     recall_handle: str
     producer_group: str | None = None
 
 
 class RecallMessageResponse(Header):
+    """The id of what 370 took back."""
+
     msg_id: str
 
 
 class EndTransactionRequest(Header):
+    """37: commit (8) or roll back (12) a half message."""
+
     producer_group: str
     tran_state_table_offset: Long
     commit_log_offset: Long
@@ -111,6 +117,8 @@ class EndTransactionRequest(Header):
 
 
 class CheckTransactionStateRequest(Header):
+    """39: asks a producer what became of a transaction; the body is the message."""
+
     tran_state_table_offset: Long
     commit_log_offset: Long
     topic: str | None = None

@@ -21,14 +21,20 @@ class CreateTopicRequest(Header):
 
 
 class DeleteTopicRequest(Header):
+    """215 at a broker; 216 at a name server, in all clusters."""
+
     topic: str
 
 
 class GetTopicConfigRequest(Header):
+    """351: answered by a TopicConfig."""
+
     topic: str
 
 
 class GetTopicStatsInfoRequest(Header):
+    """202: answered by a TopicStatsTable."""
+
     topic: str
 
 
@@ -42,6 +48,8 @@ class GetAllTopicConfigRequest(Header):
 
 
 class GetAllTopicConfigResponse(Header):
+    """Of 21."""
+
     total_topic_num: Int | None = None
 
 
@@ -54,33 +62,47 @@ class GetAllSubscriptionGroupConfigRequest(Header):
 
 
 class GetAllSubscriptionGroupConfigResponse(Header):
+    """Of 201."""
+
     total_group_num: Int | None = None
 
 
 class DeleteSubscriptionGroupRequest(Header):
+    """207."""
+
     group_name: str
     clean_offset: bool = False
 
 
 class GetSubscriptionGroupConfigRequest(Header):
+    """352: answered by a SubscriptionGroupConfig."""
+
     group: str
 
 
 class UpdateAndGetGroupForbiddenRequest(Header):
+    """353: may a group read a topic?"""
+
     group: str
     topic: str
     readable: bool | None = None
 
 
 class GetConsumerConnectionListRequest(Header):
+    """203: answered by a ConsumerConnection."""
+
     consumer_group: str
 
 
 class GetProducerConnectionListRequest(Header):
+    """204: answered by a ProducerConnection."""
+
     producer_group: str
 
 
 class GetConsumeStatsRequest(Header):
+    """208: answered by a ConsumeStats."""
+
     consumer_group: str
     topic: str | None = None
     topic_list: str | None = None
@@ -88,18 +110,26 @@ class GetConsumeStatsRequest(Header):
 
 
 class QueryTopicConsumeByWhoRequest(Header):
+    """300: answered by a GroupList."""
+
     topic: str
 
 
 class QueryTopicsByConsumerRequest(Header):
+    """343: answered by a TopicList."""
+
     group: str
 
 
 class QuerySubscriptionByConsumerRequest(Header):
+    """345."""
+
     group: str
     topic: str | None = None
 
 
 class QueryConsumeTimeSpanRequest(Header):
+    """303."""
+
     topic: str
     group: str
