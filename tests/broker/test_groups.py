@@ -58,9 +58,7 @@ def test_update_and_delete(table: SubscriptionGroupTable) -> None:
         (SubscriptionGroupConfig("g", attributes={"+x": "y"}), 1),
     ],
 )
-def test_groups_that_can_not_be(
-    table: SubscriptionGroupTable, group: SubscriptionGroupConfig, code: int
-) -> None:
+def test_groups_that_can_not_be(table: SubscriptionGroupTable, group: SubscriptionGroupConfig, code: int) -> None:
     with pytest.raises(RequestRefused) as refused:
         table.update(group, NOW)
     assert refused.value.code == code and not table.changed

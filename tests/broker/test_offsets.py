@@ -100,9 +100,7 @@ def test_lowest_offsets_of_all_groups(offsets: ConsumerOffsets) -> None:
     assert lowest == {0: 5}
 
 
-def test_the_number_of_offsets_is_bounded(
-    offsets: ConsumerOffsets, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_the_number_of_offsets_is_bounded(offsets: ConsumerOffsets, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(module, "MAX_OFFSETS", 2)
     for queue_id in range(5):
         commit(offsets, 1, queue_id=queue_id)

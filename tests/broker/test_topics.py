@@ -27,9 +27,7 @@ def table() -> TopicTable:
 
 
 def create(table: TopicTable, topic: str, queue_nums: int = 4, template: str = "TBW102") -> TopicConfig | None:
-    return table.create_on_send(
-        topic, default_topic=template, queue_nums=queue_nums, config=CONFIG, now=NOW + 1
-    )
+    return table.create_on_send(topic, default_topic=template, queue_nums=queue_nums, config=CONFIG, now=NOW + 1)
 
 
 # ---- names ----
@@ -75,9 +73,7 @@ def test_no_template_no_topic(table: TopicTable) -> None:
 def test_no_topic_without_auto_creation() -> None:
     config = BrokerConfig(auto_create_topic_enable=False)
     table = TopicTable(CONFIG, NOW)  # a saved table may still hold the template
-    assert (
-        table.create_on_send("T", default_topic="TBW102", queue_nums=1, config=config, now=NOW) is None
-    )
+    assert table.create_on_send("T", default_topic="TBW102", queue_nums=1, config=config, now=NOW) is None
     row = table.create_on_send("T", default_topic="C", queue_nums=1, config=config, now=NOW)
     assert row is not None and row.perm == 6
 

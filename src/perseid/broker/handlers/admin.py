@@ -10,7 +10,7 @@ from perseid.base.errors import ConfigError, RequestRefused
 from perseid.broker.clients import Client
 from perseid.broker.messages import SCHEDULE_TOPIC
 from perseid.broker.request import Reply, Request
-from perseid.wire import bodies, fastjson, record
+from perseid.wire import bodies, fastjson
 from perseid.wire.bodies import DataVersion, MessageQueue
 from perseid.wire.codes import VERSION, Language, ResponseCode
 from perseid.wire.headers import topics as headers
@@ -129,7 +129,7 @@ _IDLE = {
 def _store_info(broker: Broker) -> dict[str, str]:
     stats, store = broker.stats, broker.store
     usage = broker.disk.usage()
-    used = str(1 - usage.free / usage.total if usage.total else -1.0)
+    used = str(store.disk_used_ratio)
     stored = stats.put_messages.total
     return {
         "bootTimestamp": str(stats.started),
@@ -155,7 +155,7 @@ def _store_info(broker: Broker) -> dict[str, str]:
         "commitLogMaxOffset": str(store.end),
         "commitLogDirCapacity": f"Total : {human_bytes(usage.total)}, Free : {human_bytes(usage.free)}.",
         "remainHowManyDataToFlush": human_bytes(store.end - store.flushed),
-        "earliestMessageTimeStamp": str(_earliest_store_time(broker)),
+        "earliestMessageTimeStamp": str(store.earliest_time()),
     }
 
 
@@ -179,13 +179,6 @@ def _totals(broker: Broker) -> dict[str, str]:
         "msgGetTotalTodayNow": str(stats.get_total),
         "startAcceptSendRequestTimeStamp": str(config.start_accept_send_request_time_stamp),
     }
-
-
-def _earliest_store_time(broker: Broker) -> int:
-    """When the oldest record of the log was stored; -1: there is none."""
-    store = broker.store
-    view = store.record_at(store.start) if store.start < store.end else None
-    return -1 if view is None else record.decode(view, check_crc=False).store_timestamp
 
 
 def human_bytes(count: int) -> str:

@@ -1,5 +1,5 @@
 """Positions in queues: what groups have read (14, 15), what queues hold (29 to 32), and what operators change
-(222, 308, 314). Source: broker.md §6.6 and §9, remoting.md §12."""
+(222, 308, 314) or slaves copy (43). Source: broker.md §6.6 and §9, remoting.md §12."""
 
 from __future__ import annotations
 
@@ -167,6 +167,11 @@ def query_correction_offset(broker: Broker, request: Request) -> Reply:
         if lowest.get(queue_id, 0) > offset:
             lowest[queue_id] = (1 << 63) - 1
     return Reply(body=fastjson.dumps({"correctionOffsets": lowest}))
+
+
+def get_all_consumer_offset(broker: Broker, request: Request) -> Reply:
+    """All committed offsets, for a slave."""
+    return Reply(body=broker.offsets.for_slaves())
 
 
 def clone_group_offset(broker: Broker, request: Request) -> Reply:

@@ -1,0 +1,180 @@
+"""A whole broker on a folder of this machine, asked frame by frame; its effects are carried out here at once."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from pathlib import Path
+from random import Random
+from typing import Any, TypeVar
+
+from perseid.base.config import to_properties
+from perseid.base.machine import (
+    Close,
+    Closed,
+    Effect,
+    Event,
+    Feed,
+    Flush,
+    Frames,
+    Note,
+    Opened,
+    SaveState,
+    Shutdown,
+    Start,
+    Stop,
+    Tick,
+    Write,
+)
+from perseid.broker.config import BrokerConfig
+from perseid.broker.node import Broker
+from perseid.broker.request import Reply, Request
+from perseid.disk.real import RealDisk
+from perseid.store.config import StoreConfig
+from perseid.wire import command
+from perseid.wire.command import Command
+from perseid.wire.headers.base import Header
+from perseid.wire.headers.send import SendMessageRequest, SendMessageResponse
+
+H = TypeVar("H", bound=Header)
+
+NOW = 1_700_000_000_000
+SMALL = StoreConfig(
+    commit_log_file_bytes=1 << 20,
+    consume_queue_file_bytes=2_000,
+    max_hash_slot_num=100,
+    max_index_num=1_000,
+)
+
+
+class Rig:
+    """One broker, and clients 1, 2, … that are connected to it when they first ask."""
+
+    def __init__(self, root: Path, now: int = NOW, **settings: Any) -> None:
+        self.config = BrokerConfig(broker_name="b", broker_cluster_name="C", **settings)
+        self.disk = RealDisk(str(root))
+        self.broker = Broker(
+            self.config,
+            SMALL,
+            self.disk,
+            Random(1),
+            properties=lambda: to_properties(self.broker.config, SMALL),
+        )
+        self.now = now
+        self.sent: dict[int, list[Command]] = {}
+        self.closed: list[int] = []
+        self.notes: list[Note] = []
+        self.saved: list[str] = []
+        self.stopped: str | None = None
+        self._opaque = 100
+        self.handle(Start())
+
+    def handle(self, event: Event) -> None:
+        self._carry_out(self.broker.handle(event, self.now))
+        self.broker.validate()
+
+    def _carry_out(self, effects: list[Effect]) -> None:
+        for effect in effects:
+            if isinstance(effect, Write):
+                data = effect.data if isinstance(effect.data, bytes | bytearray | memoryview) else b"".join(effect.data)
+                self.sent.setdefault(effect.conn, []).extend(c.keep() for c in command.decode_all(bytes(data)))
+            elif isinstance(effect, SaveState):
+                self.saved.append(effect.path)
+                self.disk.write(effect.path, effect.data)
+                self._carry_out(effect.then)
+            elif isinstance(effect, Flush):
+                for file in effect.files:
+                    file.sync()
+                self._carry_out(effect.then)
+            elif isinstance(effect, Feed):
+                self.handle(effect.event)
+            elif isinstance(effect, Close):
+                self.closed.append(effect.conn)
+                self.handle(Closed(effect.conn, effect.reason))
+            elif isinstance(effect, Note):
+                self.notes.append(effect)
+            elif isinstance(effect, Stop):
+                self.stopped = effect.reason
+
+    # ---- time and life ----
+
+    def until(self, now: int) -> None:
+        """Let time pass, with all the ticks that the broker asks for."""
+        while (due := self.broker.next_deadline()) is not None and due <= now:
+            self.now = max(self.now, due)
+            self.handle(Tick())
+        self.now = now
+
+    def stop(self) -> None:
+        self.handle(Shutdown())
+        assert self.stopped == ""
+
+    # ---- clients ----
+
+    def connect(self, client: int) -> None:
+        if client not in self.broker.connections:
+            self.handle(Opened(client, f"10.0.0.{client}:5000", "10.0.0.9:10911", "main"))
+
+    def leave(self, client: int) -> None:
+        self.handle(Closed(client, "left"))
+
+    def tell(
+        self,
+        code: int,
+        header: Header | Mapping[str, str | None] | None = None,
+        body: bytes = b"",
+        *,
+        client: int = 1,
+        oneway: bool = False,
+    ) -> int:
+        """Send a request; its opaque."""
+        self.connect(client)
+        self._opaque += 1
+        frame = command.encode_request(code, self._opaque, header, body, oneway=oneway)
+        self.handle(Frames(client, frame))
+        return self._opaque
+
+    def ask(
+        self,
+        code: int,
+        header: Header | Mapping[str, str | None] | None = None,
+        body: bytes = b"",
+        *,
+        client: int = 1,
+    ) -> Command:
+        """Send a request; its answer, which has to be there at once."""
+        opaque = self.tell(code, header, body, client=client)
+        answers = [c for c in self.sent[client] if c.is_response and c.opaque == opaque]
+        assert len(answers) == 1, f"{len(answers)} answers"
+        self.sent[client].remove(answers[0])
+        return answers[0]
+
+    def call(self, handler: Callable[[Broker, Request], Reply | None], header: Any = None, body: bytes = b"") -> Reply:
+        """The reply of a handler, whether it has a route or not; RequestRefused as it raises it."""
+        self.connect(1)
+        self.broker.now = self.now
+        reply = handler(self.broker, Request(self.broker.connections[1], Command(body=body), header))
+        assert reply is not None
+        return reply
+
+    def told(self, client: int, code: int) -> list[Command]:
+        """The requests with this code that a client got since the last look."""
+        told = [c for c in self.sent.get(client, []) if not c.is_response and c.code == code]
+        self.sent[client] = [c for c in self.sent.get(client, []) if c not in told]
+        return told
+
+    def send(self, topic: str, queue_id: int = 0, body: bytes = b"hello", properties: str = "") -> SendMessageResponse:
+        """Store one message."""
+        header = SendMessageRequest(
+            producer_group="p",
+            topic=topic,
+            default_topic="TBW102",
+            default_topic_queue_nums=4,
+            queue_id=queue_id,
+            sys_flag=0,
+            born_timestamp=self.now,
+            flag=0,
+            properties=properties,
+        )
+        answer = self.ask(10, header, body)
+        assert answer.code == 0, answer.remark
+        return answer.header(SendMessageResponse)
