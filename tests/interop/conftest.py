@@ -67,10 +67,17 @@ def go_agent(workshop: Path) -> Iterator[rig.Agent]:
 def clusters(workshop: Path) -> Iterator[Callable[[str], rig.Cluster]]:
     """Each kind of cluster, started when first asked for."""
     running: dict[str, rig.Cluster] = {}
+    failed: dict[str, BaseException] = {}
 
     def get(kind: str) -> rig.Cluster:
+        if kind in failed:
+            raise rig.RigError(f"cluster {kind} didn't start") from failed[kind]
         if kind not in running:
-            running[kind] = rig.cluster(kind, *KINDS[kind], workshop)
+            try:
+                running[kind] = rig.cluster(kind, *KINDS[kind], workshop)
+            except (rig.RigError, AssertionError) as e:
+                failed[kind] = e
+                raise
         return running[kind]
 
     yield get

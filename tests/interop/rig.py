@@ -118,7 +118,7 @@ def _install(command: list[str], cwd: Path) -> None:
 
 def classpath() -> str:
     """The jars of RocketMQ 5.5.0, and our agent's classes built from java/src."""
-    tool("java", "openjdk-17-jdk-headless")
+    tool("java", "default-jdk-headless")
     with _locked("java"):
         pom = HERE / "java" / "pom.xml"
         lib = cache() / f"java-{VERSION}-{_digest([pom])}"
@@ -146,7 +146,7 @@ def classpath() -> str:
             shutil.rmtree(fresh, ignore_errors=True)
             _install(
                 [
-                    tool("javac", "openjdk-17-jdk-headless"),
+                    tool("javac", "default-jdk-headless"),
                     "-nowarn",
                     "-d",
                     str(fresh),
@@ -218,7 +218,7 @@ class Process:
         conf.write_text("".join(f"{k}={v}\n" for k, v in self.properties.items()))
         if self.impl == "java":
             command = [
-                tool("java", "openjdk-17-jdk-headless"),
+                tool("java", "default-jdk-headless"),
                 "-Xms128m",
                 "-Xmx512m",
                 *JVM,
@@ -476,7 +476,7 @@ def java_agent(folder: Path) -> Agent:
     (folder / "conf" / "tools.yml").touch()
     return Agent(
         [
-            tool("java", "openjdk-17-jdk-headless"),
+            tool("java", "default-jdk-headless"),
             "-Xmx512m",
             *JVM,
             *QUICK_CLIENT,
