@@ -34,6 +34,7 @@ from perseid.wire.hashing import crc32
 from perseid.wire.headers.namesrv import (
     AddWritePermOfBrokerResponse,
     GetKvConfigResponse,
+    PutKvConfigRequest,
     QueryDataVersionResponse,
     RegisterBrokerResponse,
     WipeWritePermOfBrokerResponse,
@@ -53,7 +54,9 @@ ALWAYS_BLACK = {"configBlackList", "configStorePath", "kvConfigPath", "rocketmqH
 
 
 def put_kv_config(server: NameServer, request: Request) -> None:
-    header = request.header
+    if not {"namespace", "key"} <= request.command.ext.keys():
+        raise RequestRefused(ResponseCode.SYSTEM_ERROR, "namespace or key is null")
+    header = request.command.header(PutKvConfigRequest)
     server.kv.put(header.namespace, header.key, header.value)
     server.save_kv(request)
 
@@ -136,7 +139,7 @@ def unregister_broker(server: NameServer, request: Request) -> Reply:
 
 def query_data_version(server: NameServer, request: Request) -> Reply:
     key = BrokerKey(request.header.cluster_name, request.header.broker_addr)
-    changed = server.tables.changed(key, DataVersion.from_json(request.body))
+    changed = not len(request.body) or server.tables.changed(key, DataVersion.from_json(request.body))
     server.tables.heard(key, server.now)
     known = server.tables.live.get(key)
     body = known.data_version.to_json() if known is not None else b""

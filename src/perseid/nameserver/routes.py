@@ -27,7 +27,7 @@ ROUTES: dict[int, Route] = {
     route.code: route
     for route in (
         Route(Code.GET_ROUTEINFO_BY_TOPIC, headers.GetRouteInfoByTopicRequest, handlers.get_route_info_by_topic),
-        Route(Code.PUT_KV_CONFIG, headers.PutKvConfigRequest, handlers.put_kv_config),
+        Route(Code.PUT_KV_CONFIG, None, handlers.put_kv_config),
         Route(Code.GET_KV_CONFIG, headers.GetKvConfigRequest, handlers.get_kv_config),
         Route(Code.DELETE_KV_CONFIG, headers.DeleteKvConfigRequest, handlers.delete_kv_config),
         Route(Code.GET_KVLIST_BY_NAMESPACE, headers.GetKvListByNamespaceRequest, handlers.get_kv_list_by_namespace),

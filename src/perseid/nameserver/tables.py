@@ -131,6 +131,7 @@ class RouteTables:
                 self._drop_live(said.key)
                 return Registered()
         addresses[said.id] = said.key.address
+        broker.broker_addrs = addresses = dict(sorted(addresses.items()))
         self._take_topics(said, broker, first=not old_address, delete_missing=delete_missing)
         self._set_live(said, conn, now)
         change = None
@@ -309,7 +310,7 @@ class RouteTables:
             broker = self.brokers[name]
             addresses = dict(broker.broker_addrs)
             if adorn and broker.enable_acting_master and MASTER_ID not in addresses and not row.perm & PERM_WRITE:
-                addresses[MASTER_ID] = addresses.pop(min(addresses))
+                addresses = {MASTER_ID: addresses.pop(min(addresses)), **addresses}
             brokers.append(msgspec.structs.replace(broker, broker_addrs=addresses))
             for address in addresses.values() if self._filters else ():
                 known = self._filters.get(BrokerKey(broker.cluster or "", address))
