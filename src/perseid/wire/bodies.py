@@ -11,113 +11,17 @@ from __future__ import annotations
 
 import zlib
 from collections.abc import Mapping
-from functools import lru_cache
-from typing import Any, ClassVar, TypeVar
+from typing import Any, ClassVar
 
 import msgspec
 
-from perseid.base.errors import RequestRefused
 from perseid.base.machine import Buffer
 from perseid.wire import fastjson
+from perseid.wire.body import Body, ByQueue, by_queue, convert, load, refused
+from perseid.wire.body import MessageQueue as MessageQueue
 from perseid.wire.fastjson import JsonError
 from perseid.wire.hashing import java_hash
-from perseid.wire.headers.base import SYSTEM_ERROR, Int, Long
-
-B = TypeVar("B", bound="Body")
-
-
-@lru_cache(maxsize=256)
-def _decoder(kind: type[Any]) -> msgspec.json.Decoder[Any]:
-    return msgspec.json.Decoder(kind, strict=False)
-
-
-def _without_nulls(value: Any) -> Any:
-    if isinstance(value, Mapping):
-        return {name: _without_nulls(item) for name, item in value.items() if item is not None}
-    if isinstance(value, list):
-        return [_without_nulls(item) for item in value if item is not None]
-    return value
-
-
-def _refused(kind: type[Any], why: str) -> RequestRefused:
-    return RequestRefused(SYSTEM_ERROR, f"the body is no {kind.__name__}: {why}")
-
-
-def _load(kind: type[Any], source: Buffer | str | Mapping[str, Any]) -> Any:
-    if not isinstance(source, Mapping):
-        try:
-            source = fastjson.loads(source)
-        except JsonError as error:
-            raise _refused(kind, str(error)) from None
-        if not isinstance(source, dict):
-            raise _refused(kind, "it is no JSON object")
-    return source
-
-
-def _convert(value: Any, kind: type[Any]) -> Any:
-    try:
-        return msgspec.convert(_without_nulls(value), kind, strict=False)
-    except (ValueError, RecursionError) as error:
-        raise _refused(kind, str(error)[:300]) from None
-
-
-class Body(msgspec.Struct, rename="camel"):
-    """The base of all body types."""
-
-    @classmethod
-    def from_json(cls: type[B], source: Buffer | str | Mapping[str, Any]) -> B:
-        if not isinstance(source, Mapping):
-            try:
-                quick: B = _decoder(cls).decode(source)
-                return quick
-            except (ValueError, RecursionError):
-                pass
-        slow: B = _convert(_load(cls, source), cls)
-        return slow
-
-    def to_json(self) -> bytes:
-        return fastjson.dumps(self)
-
-
-class MessageQueue(msgspec.Struct, rename="camel", frozen=True, order=True):
-    """Also stands as a key in maps."""
-
-    topic: str
-    broker_name: str
-    queue_id: Int
-
-    @classmethod
-    def from_json(cls, source: Buffer | str | Mapping[str, Any]) -> MessageQueue:
-        queue: MessageQueue = _convert(_load(cls, source), cls)
-        return queue
-
-    def to_json(self) -> bytes:
-        return fastjson.dumps(self)
-
-
-class _ByQueue(Body):
-    """A body whose `offsetTable` has message queues as keys. `row` is the type of its values."""
-
-    row: ClassVar[Any]
-
-    @classmethod
-    def from_json(cls: type[B], source: Buffer | str | Mapping[str, Any]) -> B:
-        members = dict(_load(cls, source))
-        table = by_queue(members.pop("offsetTable", None), cls.row, cls)  # type: ignore[attr-defined]
-        body: B = _convert(members, cls)
-        body.offset_table = table  # type: ignore[attr-defined]
-        return body
-
-
-def by_queue(table: Any, row: Any, kind: type[Any]) -> dict[MessageQueue, Any]:
-    """A map that has message queues as keys, out of one that `fastjson.loads` made."""
-    if table is None:
-        return {}
-    if not isinstance(table, Mapping):
-        raise _refused(kind, "the table is no JSON object")
-    rows = [(key, value) for key, value in table.items() if value is not None]
-    return {MessageQueue.from_json(key): _convert(value, row) for key, value in rows}
-
+from perseid.wire.headers.base import Int, Long
 
 # ---- topics and groups ----
 
@@ -163,14 +67,14 @@ class TopicConfig(Body):
             read, write, perm = (int(text) for text in rest[:3])
             kind = rest[3]
         except (ValueError, IndexError):
-            raise _refused(cls, f"{line[:200]!r}") from None
+            raise refused(cls, f"{line[:200]!r}") from None
         members = {
             "topicName": name,
             "readQueueNums": read,
             "writeQueueNums": write,
             "perm": perm,
             "topicFilterType": kind,
-            "attributes": _load(cls, rest[4]) if len(rest) == 5 and rest[4] else {},
+            "attributes": load(cls, rest[4]) if len(rest) == 5 and rest[4] else {},
         }
         return cls.from_json(members)
 
@@ -218,9 +122,9 @@ class RegisterBrokerBody(Body):
         try:
             plain = inflate.decompress(raw, MAX_REGISTER_BODY_BYTES)
         except zlib.error as error:
-            raise _refused(cls, str(error)) from None
+            raise refused(cls, str(error)) from None
         if not inflate.eof:
-            raise _refused(cls, f"it is cut off, or has more than {MAX_REGISTER_BODY_BYTES} bytes inflated")
+            raise refused(cls, f"it is cut off, or has more than {MAX_REGISTER_BODY_BYTES} bytes inflated")
         return _Parts(plain).register_broker_body()
 
 
@@ -248,14 +152,14 @@ class _Parts:
         filters = _load_list(self._text())
         if self._at < len(self._raw):  # brokers before 5.0 end here
             for _ in range(self._int()):
-                mapping = _load(RegisterBrokerBody, self._text())
+                mapping = load(RegisterBrokerBody, self._text())
                 wrapper.topic_queue_mapping_info_map[str(mapping.get("topic"))] = mapping
         return RegisterBrokerBody(wrapper, filters)
 
     def _int(self) -> int:
         end = self._at + 4
         if end > len(self._raw):
-            raise _refused(RegisterBrokerBody, f"it ends at byte {self._at} of {len(self._raw)}")
+            raise refused(RegisterBrokerBody, f"it ends at byte {self._at} of {len(self._raw)}")
         value = int.from_bytes(self._raw[self._at : end], "big")
         self._at = end
         return value
@@ -264,7 +168,7 @@ class _Parts:
         length = self._int()
         end = self._at + length
         if end > len(self._raw):
-            raise _refused(RegisterBrokerBody, f"{length} bytes are announced at byte {self._at}")
+            raise refused(RegisterBrokerBody, f"{length} bytes are announced at byte {self._at}")
         text = str(self._raw[self._at : end], "utf-8", "replace")
         self._at = end
         return text
@@ -272,9 +176,9 @@ class _Parts:
 
 def _load_list(text: str) -> list[str]:
     try:
-        filters: list[str] = _convert(fastjson.loads(text), list[str]) if text else []
+        filters: list[str] = convert(fastjson.loads(text), list[str]) if text else []
     except JsonError as error:
-        raise _refused(RegisterBrokerBody, str(error)) from None
+        raise refused(RegisterBrokerBody, str(error)) from None
     return filters
 
 
@@ -576,7 +480,7 @@ class TopicOffset(Body):
     last_update_timestamp: Long = 0
 
 
-class TopicStatsTable(_ByQueue):
+class TopicStatsTable(ByQueue):
     """The offsets of a topic's queues (code 202)."""
 
     row: ClassVar[Any] = TopicOffset
@@ -595,7 +499,7 @@ class OffsetWrapper(Body):
     last_timestamp: Long = 0
 
 
-class ConsumeStats(_ByQueue):
+class ConsumeStats(ByQueue):
     """How far a group is (code 208)."""
 
     row: ClassVar[Any] = OffsetWrapper
@@ -605,7 +509,7 @@ class ConsumeStats(_ByQueue):
     consume_tps: float = 0.0
 
 
-class ResetOffsetBody(_ByQueue):
+class ResetOffsetBody(ByQueue):
     """New offsets of queues (codes 220, 222)."""
 
     row: ClassVar[Any] = Long
@@ -637,10 +541,10 @@ class GetConsumerStatusBody(Body):
 
     @classmethod
     def from_json(cls, source: Buffer | str | Mapping[str, Any]) -> GetConsumerStatusBody:
-        members = _load(cls, source)
+        members = load(cls, source)
         clients = members.get("consumerTable") or {}
         if not isinstance(clients, Mapping):
-            raise _refused(cls, "the consumerTable is no JSON object")
+            raise refused(cls, "the consumerTable is no JSON object")
         return cls(
             by_queue(members.get("messageQueueTable"), Long, cls),
             {client: by_queue(table, Long, cls) for client, table in clients.items()},
