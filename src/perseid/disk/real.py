@@ -20,7 +20,8 @@ from perseid.base.errors import LocalProtocolError, StoreLocked
 from perseid.base.machine import Buffer
 from perseid.disk.port import Usage
 
-PIECE_BYTES = 1 << 20
+PIECE_BITS = 20
+PIECE_BYTES = 1 << PIECE_BITS
 """Sparse files get their blocks in pieces of this size."""
 
 _held_locks: set[tuple[int, int]] = set()
@@ -57,8 +58,11 @@ class RealFile:
         end = offset + len(data)
         if offset < 0 or end > self.size:
             raise LocalProtocolError(f"{self.path}: write of [{offset}, {end}) beyond {self.size} bytes")
-        if self._missing is not None:
-            self._allocate(self._missing, offset, end)
+        missing = self._missing
+        if missing is not None and (
+            missing[offset >> PIECE_BITS] or missing[(end - 1) >> PIECE_BITS] or end - offset > PIECE_BYTES
+        ):
+            self._allocate(missing, offset, end)
         self._map[offset:end] = data
 
     def _allocate(self, missing: bytearray, offset: int, end: int) -> None:

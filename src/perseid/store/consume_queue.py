@@ -75,7 +75,6 @@ class ConsumeQueue:
 
     def reserve(self, count: int) -> None:
         """See to it that the next `count` units have files; OSError when they can't be made."""
-        self.prepare()
         while (self.end + count) * UNIT_BYTES > self.segments.end:
             self.segments.create(self.segments.end)
 

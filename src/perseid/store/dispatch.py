@@ -15,6 +15,26 @@ SCHEDULE_TOPIC = "SCHEDULE_TOPIC_XXXX"
 _UNIT_MS = {"s": 1_000, "m": 60_000, "h": 3_600_000, "d": 86_400_000}
 
 
+_TAGS = b"TAGS\x01"
+_KEYS = b"KEYS\x01"
+_UNIQ_KEY = b"UNIQ_KEY\x01"
+MAX_CACHED_TAGS = 8192
+MAX_CACHED_TAG_BYTES = 128
+_tag_codes: dict[bytes, int] = {b"": 0}
+
+
+def _value(properties: bytes, start: bytes) -> bytes:
+    """What `props.get` says, for a name with its separator, and as bytes; b"" for none. For every append."""
+    at = properties.rfind(start)
+    if at < 0:
+        return b""
+    begin = at + len(start)
+    end = properties.find(b"\2", begin)
+    if end == begin or (at > 0 and properties[at - 1] != 2):  # an empty pair, or the end of a longer name
+        return (props.get(properties, start[:-1].decode()) or "").encode()
+    return properties[begin:end] if end > 0 else properties[begin:]
+
+
 def parse_delay_levels(text: str) -> tuple[int, ...]:
     """The waits of levels 1, 2, … in milliseconds."""
     levels = []
@@ -39,7 +59,13 @@ def tag_code_of(topic: str, properties: bytes, store_timestamp: Millis, levels: 
         if level > 0:
             wait = levels[min(level, len(levels)) - 1] if levels else 1_000
             return store_timestamp + wait
-    return tag_code(props.get(properties, props.TAGS))
+    tag = _value(properties, _TAGS)
+    code = _tag_codes.get(tag)
+    if code is None:
+        code = tag_code(tag.decode("utf-8", "replace"))
+        if len(_tag_codes) < MAX_CACHED_TAGS and len(tag) <= MAX_CACHED_TAG_BYTES:
+            _tag_codes[tag] = code
+    return code
 
 
 # ---- index keys ----
@@ -71,9 +97,9 @@ def key_hash(topic: str, key: str) -> int:
 
 def key_hashes(topic: str, properties: bytes) -> list[int]:
     """The hashes under which a message is found: that of its unique key, then those of its keys."""
-    unique = props.get(properties, props.UNIQ_KEY)
-    found = [key_hash(topic, unique)] if unique else []
-    keys = props.get(properties, props.KEYS)
+    unique = _value(properties, _UNIQ_KEY)
+    found = [key_hash(topic, unique.decode("utf-8", "replace"))] if unique else []
+    keys = _value(properties, _KEYS)
     if keys:
-        found += [key_hash(topic, word) for word in keys.split(" ") if word]
+        found += [key_hash(topic, word) for word in keys.decode("utf-8", "replace").split(" ") if word]
     return found

@@ -26,6 +26,7 @@ FOLDER = "index"
 HEADER = Struct(">qqqqii")
 ENTRY = Struct(">iqii")
 SLOT = Struct(">i")
+_pack_entry = ENTRY.pack
 HEADER_BYTES = 40
 ENTRY_BYTES = 20
 SLOT_BYTES = 4
@@ -41,7 +42,7 @@ class IndexFile:
         self.file = file
         self.name = name
         self._slots = slots
-        self._most = most
+        self.most = most
         self._entries_at = HEADER_BYTES + SLOT_BYTES * slots
         self.begin_timestamp: Millis
         self.end_timestamp: Millis
@@ -54,25 +55,22 @@ class IndexFile:
         """The number of the next entry."""
         self.dirty = False
 
-    @property
-    def full(self) -> bool:
-        return self.count >= self._most
-
     def insert(self, key_hash: int, offset: int, timestamp: Millis) -> None:
         """Add one entry; the file is not full."""
         file, count = self.file, self.count
         slot_at = HEADER_BYTES + SLOT_BYTES * (key_hash % self._slots)
-        previous: int = SLOT.unpack(file.view(slot_at, SLOT_BYTES))[0]
+        previous = int.from_bytes(file.view(slot_at, SLOT_BYTES), "big")
         if previous <= 0 or previous >= count:
             previous = 0
             self.slot_count += 1
         if count <= 1:
             self.begin_timestamp, self.begin_offset = timestamp, offset
-        diff = 0
-        if self.begin_timestamp > 0:
-            diff = min(max((timestamp - self.begin_timestamp) // 1000, 0), MAX_DIFF_SECONDS)
-        file.write(self._entries_at + ENTRY_BYTES * count, ENTRY.pack(key_hash, offset, diff, previous))
-        file.write(slot_at, SLOT.pack(count))
+        begin = self.begin_timestamp
+        diff = (timestamp - begin) // 1000 if 0 < begin < timestamp else 0
+        if diff > MAX_DIFF_SECONDS:
+            diff = MAX_DIFF_SECONDS
+        file.write(self._entries_at + ENTRY_BYTES * count, _pack_entry(key_hash, offset, diff, previous))
+        file.write(slot_at, count.to_bytes(4, "big"))
         self.count = count + 1
         self.end_timestamp, self.end_offset = timestamp, offset
         self.dirty = True
@@ -107,8 +105,8 @@ class IndexFile:
         when there is none."""
         heads = array("i", bytes(SLOT_BYTES * self._slots))
         count, last = 1, -1
-        while count < self._most:
-            room = min(CHUNK_ENTRIES, self._most - count)
+        while count < self.most:
+            room = min(CHUNK_ENTRIES, self.most - count)
             chunk = bytes(self.file.view(self._entries_at + ENTRY_BYTES * count, ENTRY_BYTES * room))
             taken = 0
             for key_hash, offset, diff, previous in ENTRY.iter_unpack(chunk):
@@ -138,7 +136,7 @@ class IndexFile:
         table = heads.tobytes()
         if self.file.view(HEADER_BYTES, len(table)) != table:
             self.file.write(HEADER_BYTES, table)
-        if count < self._most:
+        if count < self.most:
             zero(self.file, self._entries_at + ENTRY_BYTES * count)
         _, self.begin_offset, _, _ = self.entry(1)
         _, self.end_offset, diff, _ = self.entry(count - 1)
@@ -198,7 +196,7 @@ class Index:
         try:
             for key_hash in hashes:
                 file = self.files[-1] if self.files else None
-                if file is None or file.full:
+                if file is None or file.count >= file.most:
                     file = self._create(timestamp)
                 file.insert(key_hash, offset, timestamp)
         except OSError as error:
