@@ -28,7 +28,7 @@ from perseid.wire.bodies import (
 )
 from perseid.wire.codes import RequestCode, ResponseCode
 from perseid.wire.command import Command
-from perseid.wire.headers.admin import ResetOffsetRequest
+from perseid.wire.headers.offsets import ResetOffsetRequest
 from perseid.wire.headers.query import QueryMessageRequest, ViewMessageByIdRequest
 from perseid.wire.headers.topics import (
     CreateTopicRequest,

@@ -66,6 +66,8 @@ class QueueBook:
         offsets = self._offsets
         while offsets and offsets[0] not in self.messages:
             offsets.popleft()
+        while offsets and offsets[-1] not in self.messages:
+            offsets.pop()
 
     def lowest(self) -> ReceivedMessage | None:
         """The message with the lowest offset."""

@@ -18,8 +18,9 @@ from __future__ import annotations
 import asyncio
 import inspect
 import logging
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
+from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
 from types import TracebackType
@@ -241,8 +242,6 @@ class PushConsumer:
 
     async def handle(self, message: ReceivedMessage) -> RetryLater | None:
         """Call the handler; None when it went well."""
-        self._running += 1
-        self._idle.clear()
         try:
             async with asyncio.timeout(self._consume_timeout_ms / 1000):
                 result = await self._call(message)
@@ -254,10 +253,6 @@ class PushConsumer:
             log.exception("the handler of group %s failed with %r", self.group, message)
             self.stats.failed += 1
             return RetryLater(repr(error))
-        finally:
-            self._running -= 1
-            if not self._running:
-                self._idle.set()
         if result is False:
             self.stats.failed += 1
             return RetryLater("the handler returned False")
@@ -279,18 +274,33 @@ class PushConsumer:
         """One of the `concurrency` workers of the concurrent mode."""
         while True:
             held, message = await self.ready.get()
-            if held.book.dropped or self.stopping:
-                continue
-            failure = await self.handle(message)
-            if held.book.dropped:
-                continue
-            if failure is None:
-                held.done(message)
-            elif self.broadcast:
-                log.warning("%r is not tried again: broadcasting has no retry queue", message)
-                held.done(message)
-            else:
-                await self._try_later(held, message, failure)
+            if not (held.book.dropped or self.stopping):
+                with self.busy():
+                    await self._handle_one(held, message)
+
+    async def _handle_one(self, held: HeldQueue, message: ReceivedMessage) -> None:
+        failure = await self.handle(message)
+        if held.book.dropped:
+            return
+        if failure is None:
+            held.done(message)
+        elif self.broadcast:
+            log.warning("%r is not tried again: broadcasting has no retry queue", message)
+            held.done(message)
+        else:
+            await self._try_later(held, message, failure)
+
+    @contextmanager
+    def busy(self) -> Iterator[None]:
+        """Around the work on one message: `stop()` waits for its end."""
+        self._running += 1
+        self._idle.clear()
+        try:
+            yield
+        finally:
+            self._running -= 1
+            if not self._running:
+                self._idle.set()
 
     async def _try_later(self, held: HeldQueue, message: ReceivedMessage, failure: RetryLater) -> None:
         limit = self.max_reconsume_times if self.max_reconsume_times >= 0 else MAX_TIMES_CONCURRENT

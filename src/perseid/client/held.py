@@ -183,15 +183,23 @@ class HeldQueue:
             async with consumer.slots:
                 if book.dropped or self.winding_down:
                     return
-                failure = await consumer.handle(message)
-            if book.dropped:
-                return
-            at_limit = message.reconsume_times >= consumer.max_times_ordered
-            if failure is None or (at_limit and await consumer.give_up(message)):
-                self.done(message)
-            else:
-                message.reconsume_times += 1
-                await self._unless_gone(failure.after_ms or consumer.suspend_ms)
+                with consumer.busy():
+                    pause_ms = await self._handle_one(message)
+            if pause_ms:
+                await self._unless_gone(pause_ms)
+
+    async def _handle_one(self, message: ReceivedMessage) -> int:
+        """Handle the lowest message; gives back how long to wait before it is tried again, 0 when it is done."""
+        consumer = self._consumer
+        failure = await consumer.handle(message)
+        if self.book.dropped:
+            return 0
+        at_limit = message.reconsume_times >= consumer.max_times_ordered
+        if failure is None or (at_limit and await consumer.give_up(message)):
+            self.done(message)
+            return 0
+        message.reconsume_times += 1
+        return failure.after_ms or consumer.suspend_ms
 
     async def _unless_gone(self, pause_ms: int) -> None:
         try:

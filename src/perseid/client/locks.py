@@ -24,6 +24,7 @@ class QueueLocks:
     def __init__(self, session: Session, group: str) -> None:
         self._session = session
         self._group = group
+        self._asked_for: set[MessageQueue] = set()
 
     async def acquire(self, queues: Iterable[MessageQueue]) -> set[MessageQueue]:
         """Lock queues, or confirm locks that we hold; gives back those that are ours now."""
@@ -32,6 +33,8 @@ class QueueLocks:
 
     async def release(self, queues: Iterable[MessageQueue]) -> None:
         """Give locks back; an error is only logged, for the broker forgets them after 60 s anyway."""
+        queues = list(queues)
+        self._asked_for.difference_update(queues)
         for name, mine in _by_broker(queues).items():
             body = bodies.UnlockBatchRequestBody(self._group, self._session.client_id, _wire(mine)).to_json()
             try:
@@ -42,10 +45,15 @@ class QueueLocks:
             except PerseidError as error:
                 log.info("queues at %s could not be unlocked: %s", name, error)
 
+    async def release_all(self) -> None:
+        """Give back all that were asked for, also those whose answer nobody has seen."""
+        await self.release(self._asked_for)
+
     async def _lock(self, broker_name: str, queues: list[MessageQueue]) -> list[MessageQueue]:
         body = bodies.LockBatchRequestBody(self._group, self._session.client_id, _wire(queues)).to_json()
         try:
             address = await self._session.broker(broker_name, queues[0].topic)
+            self._asked_for.update(queues)
             answer = await self._session.connections.ask(
                 address, RequestCode.LOCK_BATCH_MQ, None, body, timeout_ms=LOCK_TIMEOUT_MS
             )

@@ -5,7 +5,7 @@ Each queue has a lane:
     idle --first message--> in flight --stored--> idle, or in flight again with what has gathered meanwhile
                               | no answer, no connection, a retry code
                               v
-                           waiting (50 ms, doubling up to 1 s) --> in flight with the very same batch
+                           waiting (50 ms, doubling up to 250 ms) --> in flight with the very same batch
                               | `deadline_ms` over, or refused for good
                               v
                            all that the lane holds fails
@@ -49,7 +49,7 @@ log = logging.getLogger("perseid.client")
 DEADLINE_MS = 120_000
 """How long one batch is tried before it fails."""
 RETRY_FIRST_MS = 50
-RETRY_MAX_MS = 1000
+RETRY_MAX_MS = 250
 MAX_BATCH_MESSAGES = 256
 MAX_BATCH_BYTES = 256 * 1024
 BUFFER_MESSAGES = 50_000

@@ -13,12 +13,12 @@ from perseid.client.model import MessageQueue, ReceivedMessage
 from perseid.wire import bodies, fastjson, record
 from perseid.wire.codes import VERSION, RequestCode, ResponseCode
 from perseid.wire.command import Command
-from perseid.wire.headers.admin import GetConsumerStatusRequest, ResetOffsetRequest
 from perseid.wire.headers.clients import (
     ConsumeMessageDirectlyRequest,
     GetConsumerRunningInfoRequest,
     NotifyConsumerIdsChangedRequest,
 )
+from perseid.wire.headers.offsets import GetConsumerStatusRequest, ResetOffsetRequest
 
 if TYPE_CHECKING:
     from perseid.client.consumer import PushConsumer

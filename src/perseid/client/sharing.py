@@ -99,7 +99,7 @@ class Sharing:
             held.cancel()
         await self.persist()
         if self._consumer.needs_locks:
-            await self._locks.release(self.held)
+            await self._locks.release_all()
         self.held.clear()
         self._session.routes.on_change.remove(self._route_changed)
         self._session.members.remove(self._consumer)

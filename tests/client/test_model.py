@@ -1,0 +1,65 @@
+"""Messages: what is refused before it is sent, and how properties travel."""
+
+import pytest
+
+from perseid.client.errors import InvalidMessage
+from perseid.client.model import Message, ReceivedMessage, key_hash
+from perseid.wire import compression, properties, record
+
+
+def test_properties_travel_in_the_form_of_the_wire() -> None:
+    text = Message("t", b"x", tag="a", keys=["k1", "k2"], properties={"p": "v"}, delay_level=3).encode_properties("ID")
+    assert properties.decode(text) == {
+        "UNIQ_KEY": "ID", "WAIT": "true", "TAGS": "a", "KEYS": "k1 k2", "DELAY": "3", "p": "v",
+    }  # fmt: skip
+
+
+@pytest.mark.parametrize(
+    ("message", "says"),
+    [
+        (Message("t", b"x", properties={"TAGS": "a"}), "tag="),
+        (Message("t", b"x", properties={"p": ""}), "not empty"),
+        (Message("t", b"x", properties={"p": "a\x02b"}), "separate properties"),
+        (Message("t", b"x", tag="a\x01"), "separate properties"),
+    ],
+)
+def test_properties_that_could_not_be_read_back_are_refused(message: Message, says: str) -> None:
+    with pytest.raises(InvalidMessage, match=says):
+        message.encode_properties("ID")
+
+
+@pytest.mark.parametrize(
+    ("message", "says"),
+    [
+        (Message("", b"x"), "1 to 127 characters"),
+        (Message("a b", b"x"), "letters, digits"),
+        (Message("t" * 128, b"x"), "1 to 127"),
+        (Message("%RETRY%" + "t" * 249, b"x"), "1 to 255"),
+        (Message("t", b""), "the body is empty"),
+        (Message("t", b"x" * (4 * 1024 * 1024 + 1)), "the limit is 4194304"),
+    ],
+)
+def test_what_every_broker_refuses_is_not_sent(message: Message, says: str) -> None:
+    with pytest.raises(InvalidMessage, match=says):
+        message.check()
+
+
+def test_a_key_has_the_number_that_java_gives_it() -> None:
+    assert [key_hash(key) for key in ("TagA", "polygenelubricants", "消息")] == [2598919, 2147483648, 893927]
+
+
+def received(message: record.Message) -> ReceivedMessage:
+    return ReceivedMessage(record.decode(bytes(record.encode(message))), "broker-a")
+
+
+def test_a_compressed_body_is_inflated_when_asked_for() -> None:
+    packed = compression.compress(b"z" * 9000)
+    message = received(record.Message(topic="t", body=packed, sys_flag=compression.flag_of(compression.ZLIB)))
+    assert message.body == b"z" * 9000
+
+
+def test_a_retried_message_has_the_topic_it_was_sent_to() -> None:
+    raw = properties.encode({"RETRY_TOPIC": "t", "UNIQ_KEY": "U", "TAGS": "a", "KEYS": "k1 k2"})
+    message = received(record.Message(topic="%RETRY%g", body=b"x", queue_id=2, properties=raw, reconsume_times=3))
+    assert (message.topic, message.msg_id, message.tag, message.keys) == ("t", "U", "a", ["k1", "k2"])
+    assert (str(message.queue), message.reconsume_times) == ("%RETRY%g/broker-a/2", 3)
