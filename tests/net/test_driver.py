@@ -125,7 +125,7 @@ class Running:
 
     def __init__(self, node: Node, limits: Limits | None = None, disk: MemoryDisk | None = None) -> None:
         self.disk = disk or MemoryDisk()
-        self.driver = Driver(node, self.disk, {"main": Listener()}, limits=limits)  # type: ignore[arg-type]
+        self.driver = Driver(node, self.disk, {"main": Listener()}, limits=limits)
         self.writers: list[asyncio.StreamWriter] = []
 
     async def __aenter__(self) -> "Running":
@@ -159,7 +159,7 @@ def loops() -> list[Any]:
 def run(request: pytest.FixtureRequest) -> Callable[[Awaitable[None]], None]:
     def runner(main: Awaitable[None]) -> None:
         with asyncio.Runner(loop_factory=request.param) as loop:
-            loop.run(asyncio.wait_for(main, 3 * DEADLINE))  # type: ignore[arg-type]
+            loop.run(asyncio.wait_for(main, 3 * DEADLINE))
 
     return runner
 
@@ -309,7 +309,7 @@ def test_writes_of_one_turn_leave_as_one_write(run: Any) -> None:
                     written.append(bytes(data))
                     real.write(data)
 
-            connection._transport = Spy()  # type: ignore[assignment]
+            connection._transport = Spy()
             writer.write(FRAME)
             assert await asyncio.wait_for(reader.readexactly(4), DEADLINE) == b"1234"
             assert written == [b"1234"]
@@ -530,7 +530,7 @@ def test_flushes_that_wait_share_one_sync(run: Any) -> None:
 def test_states_and_flushes_become_durable_in_order(run: Any) -> None:
     async def main() -> None:
         disk, file = MemoryDisk(), MemoryFile()
-        file.sync = lambda: disk.calls.append(("sync", "log"))  # type: ignore[method-assign]
+        file.sync = lambda: disk.calls.append(("sync", "log"))
         node = Node(
             Start=lambda e: [
                 SaveState("config/a.json", b"1", then=[Feed("one")]),
@@ -695,7 +695,7 @@ def test_an_address_in_use_is_a_configuration_error(run: Any) -> None:
     async def main() -> None:
         with socket.create_server(("127.0.0.1", 0)) as taken:
             port = taken.getsockname()[1]
-            driver = Driver(Node(), MemoryDisk(), {"main": Listener(port=port)})  # type: ignore[arg-type]
+            driver = Driver(Node(), MemoryDisk(), {"main": Listener(port=port)})
             with pytest.raises(ConfigError, match=f"can't listen on 127.0.0.1:{port}"):
                 await driver.start()
 

@@ -37,7 +37,7 @@ def opened(conn: int = 5) -> Opened:
 
 
 def asked(effects: list[Effect]) -> list[Command]:
-    return [decode(e.data) for e in effects if isinstance(e, Write)]  # type: ignore[arg-type]
+    return [decode(e.data) for e in effects if isinstance(e, Write)]
 
 
 def response(opaque: int) -> Command:
@@ -139,7 +139,7 @@ def test_asking_the_peer_of_an_accepted_connection() -> None:
     effects = it.caller.call_on(9, 307, None, b"", 0, 100, lambda reply, now: [ended.append(reply)][:0])
     (command,) = asked(effects)
     it.caller.answered(9, response(command.opaque), 1)
-    assert [r.code for r in ended] == [17]  # type: ignore[attr-defined]
+    assert [r.code for r in ended] == [17]
     it.caller.call_on(9, 307, None, b"", 0, 100, lambda reply, now: [ended.append(reply)][:0])
     it.handle(Closed(9, "gone"))
     assert ended[1] == Failure("the connection was lost: gone")

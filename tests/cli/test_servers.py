@@ -1,0 +1,170 @@
+"""The servers as processes: the ready line, a clean end, refusals, a second start."""
+
+import json
+import os
+import selectors
+import signal
+import socket
+import subprocess
+import sys
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+
+from perseid.cli.main import main
+
+DEADLINE = 60.0
+SMALL = "mappedFileSizeCommitLog=1048576\nmappedFileSizeConsumeQueue=6000\nmaxHashSlotNum=1000\nmaxIndexNum=4000\n"
+
+
+class Process:
+    """One `perseid` process."""
+
+    def __init__(self, *args: str, home: Path) -> None:
+        code = "from perseid.cli.main import main; main()"
+        env = {**os.environ, "HOME": str(home)}
+        self.process = subprocess.Popen(
+            [sys.executable, "-c", code, *args],
+            stdout=subprocess.PIPE,
+            stderr=(home / "stderr").open("wb"),
+            text=True,
+            env=env,
+        )
+        self.stderr = home / "stderr"
+
+    def line(self) -> str:
+        """The next line of its output."""
+        assert self.process.stdout is not None
+        with selectors.DefaultSelector() as selector:
+            selector.register(self.process.stdout, selectors.EVENT_READ)
+            assert selector.select(DEADLINE), self.stderr.read_text()
+        line = self.process.stdout.readline()
+        assert line, self.stderr.read_text()
+        return line.rstrip("\n")
+
+    def end(self, number: int = signal.SIGTERM) -> tuple[int, str]:
+        """Send a signal: exit code, and what it still printed."""
+        self.process.send_signal(number)
+        rest, _ = self.process.communicate(timeout=DEADLINE)
+        return self.process.returncode, rest
+
+
+@pytest.fixture
+def start(tmp_path: Path) -> Iterator[object]:
+    running: list[Process] = []
+
+    def starter(*args: str) -> Process:
+        running.append(Process(*args, home=tmp_path))
+        return running[-1]
+
+    yield starter
+    for one in running:
+        if one.process.poll() is None:
+            one.process.kill()
+            one.process.communicate()
+
+
+def free_port() -> int:
+    """A port that is free, with the one two below it."""
+    while True:
+        with socket.socket() as main_port, socket.socket() as vip:
+            main_port.bind(("127.0.0.1", 0))
+            port: int = main_port.getsockname()[1]
+            try:
+                vip.bind(("127.0.0.1", port - 2))
+            except OSError:
+                continue
+            return port
+
+
+@pytest.mark.parametrize("number", [signal.SIGTERM, signal.SIGINT])
+def test_up_says_once_that_it_is_ready_and_ends_cleanly(start, tmp_path: Path, number: int) -> None:
+    data = tmp_path / "data"
+    up = start("up", "--data", str(data), "--namesrv-port", "0", "--broker-port", "0")
+    words = up.line().split(" ")
+    assert words[0] == "ready" and words[3] == f"data={data}"
+    for word in words[1:3]:
+        host, _, port = word.partition("=")[2].rpartition(":")
+        socket.create_connection((host, int(port)), DEADLINE).close()
+    assert [word.partition("=")[0] for word in words[1:]] == ["namesrv", "broker", "data"]
+    assert up.end(number) == (0, "")
+    assert not (data / "store" / "abort").exists()
+
+
+def test_up_in_json_and_again_on_the_same_data(start, tmp_path: Path) -> None:
+    data = tmp_path / "data"
+    for _ in range(2):
+        up = start("up", "--data", str(data), "--namesrv-port", "0", "--broker-port", "0", "--json")
+        said = json.loads(up.line())
+        assert said.keys() == {"event", "namesrv", "broker", "data"}
+        assert (said["event"], said["data"]) == ("ready", str(data))
+        assert up.end() == (0, "")
+
+
+def test_a_second_broker_on_the_same_folder_is_refused(start, tmp_path: Path) -> None:
+    data = str(tmp_path / "data")
+    first = start("up", "--data", data, "--namesrv-port", "0", "--broker-port", "0")
+    first.line()
+    second = start("up", "--data", data, "--namesrv-port", "0", "--broker-port", "0")
+    out, _ = second.process.communicate(timeout=DEADLINE)
+    assert second.process.returncode == 1 and out == ""
+    assert "Traceback" not in second.stderr.read_text()
+    assert first.end() == (0, "")
+
+
+def test_a_name_server_and_a_broker_apart(start, tmp_path: Path) -> None:
+    ns_port, port = free_port(), free_port()
+    (tmp_path / "ns.conf").write_text(f"listenPort={ns_port}\nbindAddress=127.0.0.1\n")
+    (tmp_path / "b.conf").write_text(
+        f"brokerName=b\nbrokerIP1=127.0.0.1\nlistenPort={port}\nbindAddress=127.0.0.1\n{SMALL}"
+    )
+    namesrv = start("namesrv", "-c", str(tmp_path / "ns.conf"))
+    assert namesrv.line() == f"The Name Server boot success. serializeType=JSON, address 127.0.0.1:{ns_port}"
+    broker = start("broker", "-c", str(tmp_path / "b.conf"), "-n", f"127.0.0.1:{ns_port}")
+    assert broker.line() == (
+        f"The broker[b, 127.0.0.1:{port}] boot success. serializeType=JSON and name server is 127.0.0.1:{ns_port}"
+    )
+    assert broker.end() == (0, "")
+    assert namesrv.end() == (0, "")
+    assert (tmp_path / "store" / "config" / "topics.json").exists()
+
+
+def call(monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str], *args: str) -> tuple[object, str, str]:
+    """Run the command in this process: exit code, output, errors."""
+    monkeypatch.setattr(sys, "argv", ["perseid", *args])
+    with pytest.raises(SystemExit) as ended:
+        main()
+    out, err = capsys.readouterr()
+    return ended.value.code, out, err
+
+
+def test_what_cannot_be_had_is_one_line_and_an_exit_code(monkeypatch, capsys, tmp_path: Path) -> None:
+    path = tmp_path / "b.conf"
+    path.write_text("enableControllerMode=true\n")
+    code, out, err = call(monkeypatch, capsys, "broker", "-c", str(path))
+    assert (code, out) == (1, "")
+    assert err == (
+        f"perseid: {path}:1: enableControllerMode=true: Perseid has no controller yet; "
+        "remove the line or set enableControllerMode=false\n"
+    )
+
+
+def test_a_port_in_use_is_one_line(monkeypatch, capsys, tmp_path: Path) -> None:
+    with socket.create_server(("127.0.0.1", 0)) as taken:
+        port = taken.getsockname()[1]
+        code, out, err = call(monkeypatch, capsys, "up", "--data", str(tmp_path), "--namesrv-port", str(port))
+    assert (code, out) == (1, "")
+    assert err.startswith(f"perseid: can't listen on 127.0.0.1:{port}: ") and err.count("\n") == 1
+
+
+def test_the_settings_are_printed(monkeypatch, capsys, tmp_path: Path) -> None:
+    path = tmp_path / "b.conf"
+    path.write_text("brokerName=x\n")
+    code, everything, _ = call(monkeypatch, capsys, "broker", "-p", "-c", str(path))
+    assert code == 0 and "brokerName=x\n" in everything and "longPollingEnable=true\n" in everything
+    code, important, _ = call(monkeypatch, capsys, "broker", "-m", "-c", str(path), "-n", "n:1")
+    assert code == 0 and "brokerName=x\n" in important and "namesrvAddr=n:1\n" in important
+    assert "longPollingEnable" not in important
+    code, out, _ = call(monkeypatch, capsys, "namesrv", "-p")
+    assert code == 0 and "listenPort=9876\n" in out
