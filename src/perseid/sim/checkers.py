@@ -14,7 +14,7 @@ from collections.abc import Callable
 from typing import TYPE_CHECKING, Any
 
 from perseid.base.machine import Flush, SaveState
-from perseid.sim.history import LOOSE, History, Place, Sent, Stored, Violation
+from perseid.sim.history import History, Place, Sent, Stored, Violation
 from perseid.wire import fastjson
 from perseid.wire.codes import ResponseCode
 from perseid.wire.command import Command
@@ -144,9 +144,13 @@ class Checkers:
 
     # ---- starts ----
 
-    def started(self, store: Any, offsets: Any) -> None:
+    def started(self, broker: Any) -> None:
         """The broker has recovered: look at everything that clients were promised."""
-        history = self.history
+        history, store = self.history, broker.store
+        for topic in self.cluster.topics:
+            row = broker.topics.get(topic.name)
+            if topic.name in self.cluster.created and (row is None or row.write_queue_nums != topic.queues):
+                raise Violation("a topic that was made stays", f"{topic.name} with {topic.queues} queues is {row}")
         self.deleted(store)
         lost: list[Stored] = []
         kept_after = -1
@@ -175,7 +179,7 @@ class Checkers:
         self.doubtful.clear()
         self.doubtful_delayed.clear()
         self._maxima(store)
-        self._group_offsets(store, offsets)
+        self._group_offsets(store, broker.offsets)
 
     def _problem(self, store: Any, place: Place, stored: Stored) -> str:
         """Why a message is not where it was said to be; "" when it is."""
@@ -212,8 +216,11 @@ class Checkers:
         for (group, topic, queue_id), commits in self.history.commits.items():
             offset = offsets.query(topic, group, queue_id)
             self.history.committed(group, topic, queue_id, offset)
-            if offset is not None and offset > store.max_offset(topic, queue_id) and not topic.startswith(LOOSE):
-                raise Violation("no group is ahead of its queue", f"{group} in {topic}/{queue_id}: {offset}")
+            end = store.max_offset(topic, queue_id)
+            if offset is not None and offset > end and offset not in commits.ahead:
+                raise Violation(
+                    "no group is ahead of its queue", f"{group} in {topic}/{queue_id}: {offset} of {end}"
+                )
             commits.acked = -1
 
     # ---- retention ----

@@ -212,4 +212,4 @@ class Client:
                     self.work()
                 return
         if first:
-            self.later(200, 1_000, self._ask_route)
+            self.later(500, 2_000, self._ask_route)

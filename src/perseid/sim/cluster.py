@@ -199,7 +199,7 @@ class Cluster:
         self.trouble(0)
         self.count("broker started")
         self.scheduler.note("checkers", f"log [{machine.store.start}, {machine.store.end})")
-        self.checkers.started(machine.store, machine.offsets)
+        self.checkers.started(machine)
 
     def _broker_ended(self, reason: str) -> None:
         self.trouble(0)

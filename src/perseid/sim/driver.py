@@ -11,7 +11,7 @@ from __future__ import annotations
 import errno
 from collections import deque
 from collections.abc import Callable, Iterable
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from random import Random
 from typing import Any
 
@@ -41,6 +41,7 @@ from perseid.base.machine import (
 from perseid.sim.disk import CrashPoint, SimDisk, SimFile
 from perseid.sim.history import Violation
 from perseid.sim.net import End, Network
+from perseid.sim.powercut import parent
 from perseid.sim.scheduler import US_PER_MS, US_PER_S, Scheduler, Timer
 
 EPOCH_MS = 1_800_000_000_000
@@ -60,6 +61,8 @@ class Job:
 
     effect: Flush | SaveState
     durable: Callable[[], None] | None
+    new_folders: list[str] = field(default_factory=list)
+    """Those that a save had to make; their entries have to be durable too."""
 
 
 @dataclass(slots=True)
@@ -286,8 +289,8 @@ class NodeDriver:
             self.network.dial(self, self.ip, effect.address)
         elif isinstance(effect, Note):
             self.scheduler.note(self.name, f"{effect.level}: {effect.text}")
-            if effect.level in ("warning", "error"):
-                self.count(f"note {effect.level}")
+            if effect.level == "error" and "Traceback" in effect.text:
+                raise Violation("no unexpected exception", effect.text)
         elif isinstance(effect, Stop):
             self._die(f"stops: {effect.reason or 'cleanly'}", lambda: self.random.randint(50, 2_000))
             self.disk.kill()
@@ -370,6 +373,7 @@ class NodeDriver:
 
     def _save_write(self, job: Job) -> None:
         assert isinstance(job.effect, SaveState)
+        job.new_folders = self.disk.names.missing_folders(job.effect.path)
         self.disk.write(job.effect.path + ".tmp", job.effect.data)
         self.scheduler.after(self.random.randint(*self.sync_us), self._step, self.lives, self._save_sync, job)
 
@@ -385,15 +389,22 @@ class NodeDriver:
 
     def _save_dir(self, job: Job) -> None:
         assert isinstance(job.effect, SaveState)
-        self.disk.sync_dir(job.effect.path.rpartition("/")[0])
+        self.disk.sync_dir(parent(job.effect.path))
+        for folder in reversed(job.new_folders):
+            self.disk.sync_dir(parent(folder))
         self._done(job)
 
     def _done(self, job: Job) -> None:
         """The job is durable: its `then` may leave."""
         self._job = None
+        effect = job.effect
+        if isinstance(effect, SaveState):
+            self.scheduler.note(self.name, f"saved {effect.path}")
+        elif effect.files:
+            self.scheduler.note(self.name, f"synced {', '.join(file.path or '/' for file in effect.files)}")
         if job.durable is not None:
             job.durable()
-        self._inbox.append(Then(job.effect.then))
+        self._inbox.append(Then(effect.then))
         if not self._handling and not self._stalled:
             self._work()
         if self._job is None and self._jobs:

@@ -91,6 +91,8 @@ class Commits:
     """The last attempt that was answered in the broker's present life."""
     durable: int = -1
     """The last attempt that a completed save holds."""
+    ahead: set[int] = field(default_factory=set)
+    """Offsets that the client itself took from before a loss, and so beyond its queue's end."""
 
     def may_be(self, offset: int) -> bool:
         floor = max(self.acked, self.durable)
@@ -203,6 +205,8 @@ class History:
         commits = self.commits.setdefault((group, topic, queue_id), Commits())
         commits.attempts.append(offset)
         commits.times_us.append(now_us)
+        if offset > self.known_max(topic, queue_id):
+            commits.ahead.add(offset)
         number = len(commits.attempts) - 1
         commits.unanswered.add(number)
         return commits, number

@@ -133,7 +133,7 @@ class Operator(Client):
                 records = read_answer(self.history, reply, self.scheduler.now_us)
                 if [record.physical_offset for record in records] != [stored.physical]:
                     raise Violation("an id finds its message", f"{stored.sent} at {stored.physical}")
-            elif stored.physical >= self.cluster.log_start():
+            elif reply.code == ResponseCode.SYSTEM_ERROR and stored.physical >= self.cluster.log_start():
                 raise Violation("an id finds its message", f"{stored.sent} at {stored.physical}: {reply.remark}")
 
         self.call(RequestCode.VIEW_MESSAGE_BY_ID, ViewMessageByIdRequest(stored.physical), answered)
@@ -149,7 +149,7 @@ class Operator(Client):
         life = self.cluster.broker.lives
 
         def answered(reply: Command | None) -> None:
-            if reply is None or life != self.cluster.broker.lives:
+            if reply is None or life != self.cluster.broker.lives or reply.code not in (0, 22):
                 return
             records = read_answer(self.history, reply, self.scheduler.now_us)
             if stored is None or stored.physical < self.cluster.log_start():

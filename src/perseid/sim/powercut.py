@@ -130,13 +130,15 @@ class Namespace:
                 names.append(path[len(prefix) :] + ("/" if isinstance(entry, Folder) else ""))
         return sorted(names)
 
+    def missing_folders(self, path: str) -> Names:
+        """The folders that a file at `path` needs and that are not there, outermost first."""
+        ends = [at for at, letter in enumerate(path) if letter == "/"]
+        return [path[:at] for at in ends if path[:at] not in self.now]
+
     def link(self, path: str, file: SimFile) -> None:
         """Create a file, and its folders."""
-        at = path.find("/")
-        while at >= 0:
-            if path[:at] not in self.now:
-                self._change([(path[:at], FOLDER)])
-            at = path.find("/", at + 1)
+        for folder in self.missing_folders(path):
+            self._change([(folder, FOLDER)])
         self._change([(path, file)])
 
     def rename(self, old: str, new: str, file: SimFile) -> None:

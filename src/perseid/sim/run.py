@@ -54,18 +54,18 @@ class Run:
 
     def __init__(self, seed: int) -> None:
         self.cluster = cluster = Cluster(seed)
-        self.operator = Operator(cluster, "operator", 1_500)
+        self.operator = Operator(cluster, "operator", 2_500)
         self.producers: list[Producer] = [
-            Producer(cluster, "single1", 600),
-            Producer(cluster, "single2", 900),
-            BatchProducer(cluster, "batch1", 1_500),
-            OrderedProducer(cluster, "ordered1", 300),
-            OnewayProducer(cluster, "oneway1", 2_000),
-            DelayProducer(cluster, "delayed1", 4_000),
+            Producer(cluster, "single1", 1_200),
+            Producer(cluster, "single2", 1_800),
+            BatchProducer(cluster, "batch1", 3_500),
+            OrderedProducer(cluster, "ordered1", 700),
+            OnewayProducer(cluster, "oneway1", 4_000),
+            DelayProducer(cluster, "delayed1", 6_000),
         ]
         self.consumers = [
-            Consumer(cluster, "consumer1", "readers", None, 800),
-            Consumer(cluster, "consumer2", "tagged", "TagA", 1_500),
+            Consumer(cluster, "consumer1", "readers", None, 2_500),
+            Consumer(cluster, "consumer2", "tagged", "TagA", 4_000),
         ]
         clients = [self.operator, *self.producers, *self.consumers]
         self.clients = clients

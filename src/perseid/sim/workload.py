@@ -131,7 +131,7 @@ class Producer(Client):
             elif reply is not None and reply.code in (ResponseCode.MESSAGE_ILLEGAL, ResponseCode.INVALID_PARAMETER):
                 self.done(sents)
             elif retries:
-                self.later(50, 400, lambda: self.transmit(sents, retries - 1))
+                self.later(200, 900, lambda: self.transmit(sents, retries - 1))
             else:
                 self.done(sents)
 
@@ -247,7 +247,7 @@ class Consumer(Client):
 
         def answered(reply: Command | None) -> None:
             if reply is None or reply.code not in (ResponseCode.SUCCESS, ResponseCode.QUERY_NOT_FOUND):
-                self.later(100, 1_000, lambda: self.resume(topic, queue_id))
+                self.later(500, 2_000, lambda: self.resume(topic, queue_id))
                 return
             offset = reply.header(OffsetResponse).offset if reply.code == ResponseCode.SUCCESS else None
             self.history.committed(self.group, topic, queue_id, offset)
@@ -292,9 +292,9 @@ class Consumer(Client):
         again = lambda: self.pull(topic, queue_id)  # noqa: E731
         if reply is None or reply.code not in PULL_ANSWERS:
             if self.random.random() < 0.2:
-                self.later(100, 1_000, lambda: self.resume(topic, queue_id))
+                self.later(500, 2_000, lambda: self.resume(topic, queue_id))
             else:
-                self.later(100, 1_000, again)
+                self.later(500, 2_000, again)
             return
         header = reply.header(PullMessageResponse)
         records = read_answer(self.history, reply, self.scheduler.now_us)
@@ -309,7 +309,7 @@ class Consumer(Client):
         if reply.code == ResponseCode.PULL_NOT_FOUND:
             again()
         else:
-            self.later(0, self.pause_ms, again)
+            self.later(0, self.pause_ms * (0.2 if len(records) > 3 else 1), again)
 
     def commit(self, topic: str, queue_id: int) -> None:
         offset = self.positions[topic, queue_id]
