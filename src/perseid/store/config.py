@@ -32,7 +32,7 @@ class StoreConfig:
     flush_commit_log_thorough_interval: int = option(10_000, low=1)
     flush_consume_queue_thorough_interval: int = option(60_000, low=1)
     checkpoint_interval_ms: int = option(1_000, low=1)
-    replay_limit_bytes: int = option(128 << 20, low=0)
+    replay_limit_bytes: int = option(64 << 20, low=0)
     """Queues and index are flushed early when a crash would have more of the log than this to be read again."""
 
     # recovery

@@ -56,6 +56,11 @@ class ConsumeQueue:
 
     # ---- writing ----
 
+    @property
+    def ready(self) -> bool:
+        """Has the next unit a file, and is the queue in the books as written to?"""
+        return self.dirty and self.end < self._room
+
     def prepare(self) -> None:
         """See to it that the next unit has a file; OSError when it can't be made."""
         if self.end < self._room:
@@ -104,16 +109,6 @@ class ConsumeQueue:
         self._file = None
         self._room = 0
         return changed
-
-    def replace(self, physical_offset: int, size: int, tag_code: int) -> None:
-        """Like `put`, but leaves the bytes alone when they are right already."""
-        self.prepare()
-        unit = _pack(physical_offset, size, tag_code)
-        assert self._file is not None
-        at = (self.end - self._file_first) * UNIT_BYTES
-        if self._file.view(at, UNIT_BYTES) != unit:
-            self._file.write(at, unit)
-        self.end += 1
 
     # ---- reading ----
 

@@ -8,9 +8,11 @@ which everything is known to be durable:
   record is older than the checkpoint's times.
 
 Reading ends at the first bytes that are no record: the log's end. Bytes behind it are overwritten with
-zeros, and that is synced before the store is used. Units before the starting place were durable, so each
-queue that is met must have the unit before the first one met; a queue that has not makes all queues be
-built anew from the whole log.
+zeros, and that is synced before the store is used. What may not be durable is written again before it is
+synced: the crash may have been the end of a node whose sync had failed.
+
+Units before the starting place were durable, so each queue that is met must have the unit before the first
+one met; a queue that has not makes all queues be built anew from the whole log.
 """
 
 from __future__ import annotations
@@ -29,6 +31,7 @@ from perseid.store.consume_queue import BLANK_UNIT, FOLDER, UNIT, UNIT_BYTES, Co
 from perseid.store.dispatch import in_queue, key_hashes, parse_delay_levels, tag_code_of
 from perseid.store.index import Index
 from perseid.store.results import ConsumeUnit
+from perseid.store.segments import write_again
 from perseid.wire.record import (
     MIN_RECORD_BYTES,
     SYS_TRANSACTION_MASK,
@@ -231,9 +234,11 @@ class Recovery:
             else:
                 self._note(f"{queue.segments.folder}: offsets {queue.end} to {offset - 1} are not in the log")
                 while queue.end < offset:
-                    queue.replace(*UNIT.unpack(BLANK_UNIT))
+                    queue.prepare()
+                    queue.put(*UNIT.unpack(BLANK_UNIT))
         tag = tag_code_of(record.topic, record.properties, record.store_timestamp, self._levels)
-        queue.replace(record.physical_offset, record.size, tag)
+        queue.prepare()
+        queue.put(record.physical_offset, record.size, tag)
 
     def _meet(self, key: QueueKey, queue: ConsumeQueue | None, record: Record) -> ConsumeQueue:
         """The queue of the first record of it that is read, ready for that record's unit."""
@@ -293,8 +298,17 @@ class Recovery:
             self._note(f"{path}: at byte {at}: {walk.why}; cut off {self.truncated_bytes} bytes")
         if self._index.end_offset >= end:
             self._index.repair(end, self._timestamp_of)
+        if self._thorough:
+            self._write_log_again(max(known, self._start), end)
         log.set_end(end)
         log.last_timestamp = self._last_timestamp or self._checkpoint.log_timestamp
+
+    def _write_log_again(self, begin: int, end: int) -> None:
+        segments = self._log.segments
+        for start in segments.starts:
+            low, high = max(begin, start), min(end, start + segments.file_bytes)
+            if low < high:
+                write_again(segments.file(start), low - start, high - start)
 
     def _finish_queues(self) -> None:
         """Let every queue end where the log says, with nothing but zeros behind."""

@@ -97,11 +97,14 @@ class Retention:
             return []
         first, second = segments.starts[:2]
         path = segments.path(first)
-        age = now - self._disk.modified_ms(path)
-        expired = age > self._config.file_reserved_time * HOUR_MS
-        if second > replay_from or not (expired or self._by_force):
-            return []
-        segments.remove(first)
+        try:
+            age = now - self._disk.modified_ms(path)
+            expired = age > self._config.file_reserved_time * HOUR_MS
+            if second > replay_from or not (expired or self._by_force):
+                return []
+            segments.remove(first)
+        except OSError as error:
+            return [Note("error", f"{path}: can't be removed, tried again later: {error}")]
         self._left -= 1
         self._removing = True
         self._remove_at = now + self._config.delete_commit_log_files_interval

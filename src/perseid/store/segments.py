@@ -6,7 +6,7 @@ opened when they are touched, and older ones are let go again.
 
 from __future__ import annotations
 
-from perseid.base.errors import CorruptLog
+from perseid.base.errors import CorruptLog, StoreError
 from perseid.disk.port import Disk, File
 
 NAME_DIGITS = 20
@@ -24,7 +24,10 @@ class FolderSync:
         self.path = path
 
     def sync(self) -> None:
-        self._disk.sync_dir(self.path)
+        try:
+            self._disk.sync_dir(self.path)
+        except FileNotFoundError:
+            pass  # removed meanwhile, with its topic: its parent is what has to be synced now
 
 
 class Folders:
@@ -44,6 +47,16 @@ class Folders:
     def touch(self, folder: str) -> None:
         """An entry came to `folder` or left it; for a new folder, its parents have a new entry too."""
         self.changed.add(folder)
+        self._touch_parents(folder)
+
+    def distrust(self) -> None:
+        """All folders that are known may hold entries of an earlier life that were never synced."""
+        for folder in self._known | {""}:
+            while folder not in self.changed:
+                self.changed.add(folder)
+                folder = folder.rpartition("/")[0]
+
+    def _touch_parents(self, folder: str) -> None:
         while folder and folder not in self._known:
             self._known.add(folder)
             folder = folder.rpartition("/")[0]
@@ -125,10 +138,14 @@ class Segments:
         return starts[index] if index < len(starts) else None
 
     def file(self, start: int) -> File:
-        """A file of the sequence, opened if need be."""
+        """A file of the sequence, opened if need be; StoreError when it can't be."""
         file = self._open.get(start)
         if file is None:
-            file = self._remember(start, self._disk.open(self.path(start)))
+            path = self.path(start)
+            try:
+                file = self._remember(start, self._disk.open(path))
+            except OSError as error:
+                raise StoreError(f"{path}: can't be opened: {error}") from error
         return file
 
     def create(self, start: int) -> File:
@@ -147,11 +164,11 @@ class Segments:
         return file
 
     def remove(self, start: int) -> None:
-        """Take away the first or the last file."""
+        """Take away the first or the last file; OSError when it can't be, and nothing has changed then."""
         assert start in (self.starts[0], self.starts[-1]), f"{self.folder}: {start} is in the middle"
+        self._disk.remove(self.path(start))
         self.starts.remove(start)
         self._open.pop(start, None)
-        self._disk.remove(self.path(start))
         self._folders.touch(self.folder)
 
     def remove_from(self, start: int) -> None:
@@ -161,9 +178,9 @@ class Segments:
 
     def remove_folder(self) -> None:
         """Take away everything."""
+        self._disk.remove(self.folder)
         self.starts.clear()
         self._open.clear()
-        self._disk.remove(self.folder)
         self._folders.forget(self.folder)
 
     # ---- bytes ----
@@ -181,8 +198,11 @@ class Segments:
         return [self.file(s) for s in self.starts if s < end and s + step > begin]
 
     def zero_from(self, offset: int) -> int:
-        """Make all bytes from `offset` on zeros, by removing files and by writing. Returns how many were
-        in use."""
+        """Make all bytes from `offset` on zeros, by removing files and by writing. Returns how many were in use.
+
+        The next bytes are written even when they are zeros: an earlier life's sync of them may have failed,
+        and then only what is written again reaches the disk.
+        """
         changed = sum(_written_bytes(self.file(start)) for start in self.starts if start > offset)
         self.remove_from(offset + 1)
         last = self.start_of(offset)
@@ -196,15 +216,25 @@ _ZEROS = bytes(CHUNK_BYTES)
 
 
 def zero(file: File, offset: int) -> int:
-    """Write zeros from `offset` to the file's end where there is something else; returns the bytes up to the
-    last that was not zero."""
-    last = 0
+    """Write zeros from `offset` to the file's end, at first always and then where there is something else;
+    returns the bytes up to the last that was not zero."""
+    last = offset
     for at in range(offset, file.size, CHUNK_BYTES):
         chunk = bytes(file.view(at, CHUNK_BYTES))
-        if chunk != _ZEROS[: len(chunk)]:
-            file.write(at, _ZEROS[: len(chunk)])
+        zeros = _ZEROS if len(chunk) == CHUNK_BYTES else _ZEROS[: len(chunk)]
+        if chunk != zeros:
             last = at + len(chunk.rstrip(b"\0"))
-    return max(0, last - offset)
+        elif at > offset:
+            continue
+        file.write(at, zeros)
+    return last - offset
+
+
+def write_again(file: File, begin: int, end: int) -> None:
+    """Write bytes that are there already: a sync that failed takes its pages for clean, so a later sync would
+    promise what it does not do."""
+    for at in range(begin, end, CHUNK_BYTES):
+        file.write(at, bytes(file.view(at, min(CHUNK_BYTES, end - at))))
 
 
 def _written_bytes(file: File) -> int:
