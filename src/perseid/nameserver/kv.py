@@ -8,7 +8,7 @@ import msgspec
 
 from perseid.base.errors import ConfigError, RemoteProtocolError, RequestRefused
 from perseid.wire import fastjson
-from perseid.wire.bodies import Body
+from perseid.wire.body import Body
 
 ORDER_TOPIC_CONFIG = "ORDER_TOPIC_CONFIG"
 """The namespace of order topics: topic → `broker:queues;…`."""
