@@ -47,6 +47,7 @@ from perseid.broker.answers import Answers
 from perseid.broker.clients import ConsumerTable, ProducerTable
 from perseid.broker.config import BrokerConfig
 from perseid.broker.delay import OFFSETS_PATH, DelayService
+from perseid.broker.fast import PlainSends
 from perseid.broker.groups import SubscriptionGroupTable
 from perseid.broker.hold import Holds
 from perseid.broker.locks import QueueLocks
@@ -60,6 +61,7 @@ from perseid.broker.stats import BrokerStats
 from perseid.broker.topics import TopicTable
 from perseid.disk.port import Disk
 from perseid.store.config import StoreConfig
+from perseid.store.plain import packed_host
 from perseid.store.results import Flushed, StoreEvent
 from perseid.store.store import MessageStore
 from perseid.wire import command as wire
@@ -70,6 +72,8 @@ from perseid.wire.properties import encode as encode_properties
 from perseid.wire.rpc import Caller
 
 HOUSEKEEPING_MS = 10_000
+SOON_MS = 50
+"""After a turn of plain sends only, deadlines are not worked out anew until this has passed."""
 
 
 class _Ended:
@@ -112,12 +116,15 @@ class Broker:
         self.unique_ids = UniqueIds(self.store_host.ip, random.getrandbits(16), random.getrandbits(32))
         self.connections: dict[ConnId, Connection] = {}
         self.own_properties = encode_properties(self.answers.own_properties)
+        self.plain_sends = PlainSends(self)
         self._properties = properties
         self._out: list[Effect] = []
         self._writes: dict[ConnId, list[Buffer]] = {}
         self._flushing = False
         self._state = "new"
         self._housekeeping_at: Millis = 0
+        self._deadline: Millis = 0
+        self._only_plain = False
         self._events: dict[type[Any], Callable[[Any], None]] = {
             Frames: self._on_frames,
             Opened: self._on_opened,
@@ -136,6 +143,7 @@ class Broker:
     def handle(self, event: Event, now: Millis) -> list[Effect]:
         """One turn. StoreError when the store can't be opened at `Start`."""
         self.now = now
+        self._only_plain = type(event) is Frames
         out = self._out = []
         if self._state == "ended":
             return out
@@ -153,6 +161,8 @@ class Broker:
     def next_deadline(self) -> Millis | None:
         if self._state != "running":
             return None
+        if self._only_plain:  # only the store may have something to do sooner than before: look again soon
+            return min(self._deadline, self.now + SOON_MS)
         deadline = self._housekeeping_at
         for part in (
             self.store, self.holds, self.acks, self.delay, self.stats, self.caller, self.registration, self.saves
@@ -160,6 +170,7 @@ class Broker:
             due = part.next_deadline()
             if due is not None and due < deadline:
                 deadline = due
+        self._deadline = deadline
         return deadline
 
     def validate(self) -> None:
@@ -203,11 +214,22 @@ class Broker:
         conn = self.connections.get(event.conn)
         if conn is None:
             return
+        plain = self.plain_sends.send if self.plain_sends.enabled and self._state == "running" else None
+        answers: list[Buffer] = []
         for command in wire.decode_all(event.data):
+            answer = plain(conn, command) if plain is not None else None
+            if answer is not None:
+                answers.append(answer)
+                continue
+            self._only_plain = False
+            self.plain_sends.settle()
             if command.is_response:
                 self._out.extend(self.caller.answered(conn.id, command, self.now))
             else:
                 self._dispatch(Request(conn, command, None))
+        self.plain_sends.settle()
+        if answers:
+            self._writes.setdefault(conn.id, []).extend(answers)
 
     def _dispatch(self, request: Request) -> None:
         """Hand one request to its handler, and its answer to this turn."""
@@ -251,7 +273,7 @@ class Broker:
             born_host = NOWHERE
             self.note("warning", f"connection {event.conn} has a peer without an address: {event.peer!r}")
         self.connections[event.conn] = Connection(
-            event.conn, event.peer, event.local, event.listener, event.dialled, born_host
+            event.conn, event.peer, event.local, event.listener, event.dialled, born_host, packed_host(born_host)
         )
         if event.dialled:
             self._out.extend(self.caller.handle(event, self.now))

@@ -86,5 +86,6 @@ def acknowledge(broker: Broker, request: Request, reply: Reply, end_offset: int,
     """The reply to a stored message: now, or (None) once the message is as durable as the mode promises."""
     if not broker.sync_flush or not wait:
         return reply
+    request.command.body = b""  # it is stored: the answer needs it no more
     broker.acks.wait(end_offset, broker.now + broker.config.sync_flush_timeout, request, reply)
     return None

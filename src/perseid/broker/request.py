@@ -25,6 +25,8 @@ class Connection:
     listener: str = MAIN_LISTENER
     dialled: str = ""
     born_host: Host = NOWHERE
+    packed_host: bytes = b""
+    """The born host as a record carries it; 8 bytes for IPv4."""
 
 
 @dataclass(slots=True)

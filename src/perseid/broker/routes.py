@@ -103,6 +103,20 @@ ROUTES: dict[int, Route] = route_table(
         groups.query_subscription_by_consumer,
     ),
     # administration
+    Route(Code.GET_TOPIC_STATS_INFO, topic_headers.GetTopicStatsInfoRequest, admin.get_topic_stats),
+    Route(
+        Code.GET_CONSUMER_CONNECTION_LIST,
+        topic_headers.GetConsumerConnectionListRequest,
+        admin.get_consumer_connections,
+    ),
+    Route(
+        Code.GET_PRODUCER_CONNECTION_LIST,
+        topic_headers.GetProducerConnectionListRequest,
+        admin.get_producer_connections,
+    ),
+    Route(Code.GET_CONSUME_STATS, topic_headers.GetConsumeStatsRequest, admin.get_consume_stats),
+    Route(Code.QUERY_CONSUME_TIME_SPAN, topic_headers.QueryConsumeTimeSpanRequest, admin.query_consume_time_span),
+    Route(Code.GET_ALL_PRODUCER_INFO, None, admin.get_all_producers),
     Route(Code.UPDATE_BROKER_CONFIG, None, admin.update_broker_config),
     Route(Code.GET_BROKER_CONFIG, None, admin.get_broker_config),
     Route(Code.GET_BROKER_RUNTIME_INFO, None, admin.get_runtime_info),

@@ -71,27 +71,26 @@ def tag_code_of(topic: str, properties: bytes, store_timestamp: Millis, levels: 
 # ---- index keys ----
 
 MAX_CACHED_HEADS = 65_536
-_HEAD_CHARS = 20
-"""Of a client's unique key, ip, pid and class loader are the same for long: their hash is kept."""
+_TAIL_CHARS = 8
+"""Of a client's unique key all but the last characters stay the same for a minute: their hash is kept."""
 _WRAP = 0xFFFFFFFF
-_POWERS: list[int] = [pow(31, 255 - i, 1 << 32) for i in range(256)]
+_TAIL_POWERS = tuple(31**i for i in reversed(range(_TAIL_CHARS)))
+_HEAD_POWER: int = 31**_TAIL_CHARS
 _head_hashes: dict[tuple[str, str], int] = {}
 
 
 def key_hash(topic: str, key: str) -> int:
     """The hash of a key in the index: that of `topic#key`, never negative."""
-    head = key[:_HEAD_CHARS] if len(key) > _HEAD_CHARS else ""
-    tail = key[len(head) :]
-    n = len(tail)
-    if n > 255 or not key.isascii():
+    head, tail = key[:-_TAIL_CHARS], key[-_TAIL_CHARS:]
+    if not head or not key.isascii():
         signed = java_hash(f"{topic}#{key}")
         return 0 if signed == -0x80000000 else abs(signed)
     start: int | None = _head_hashes.get((topic, head))
     if start is None:
         if len(_head_hashes) >= MAX_CACHED_HEADS:
             _head_hashes.clear()
-        start = _head_hashes[topic, head] = java_hash(f"{topic}#{head}") & _WRAP
-    h: int = start * _POWERS[255 - n] + sum(map(mul, tail.encode(), _POWERS[256 - n :])) & _WRAP
+        start = _head_hashes[topic, head] = (java_hash(f"{topic}#{head}") & _WRAP) * _HEAD_POWER
+    h: int = start + sum(map(mul, tail.encode(), _TAIL_POWERS)) & _WRAP
     return h if h < 0x80000000 else (0x100000000 - h) & 0x7FFFFFFF
 
 

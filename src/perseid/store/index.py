@@ -191,14 +191,18 @@ class Index:
 
     def put(self, hashes: list[int], offset: int, timestamp: Millis) -> None:
         """Add a record's keys. A full disk ends the indexing (`broken`), never the append."""
+        for key_hash in hashes:
+            self.put_one(key_hash, offset, timestamp)
+
+    def put_one(self, key_hash: int, offset: int, timestamp: Millis) -> None:
+        """Add one key of a record."""
         if self.broken:
             return
         try:
-            for key_hash in hashes:
-                file = self.files[-1] if self.files else None
-                if file is None or file.count >= file.most:
-                    file = self._create(timestamp)
-                file.insert(key_hash, offset, timestamp)
+            file = self.files[-1] if self.files else None
+            if file is None or file.count >= file.most:
+                file = self._create(timestamp)
+            file.insert(key_hash, offset, timestamp)
         except OSError as error:
             self.broken = f"the index can't be written: {error}"
 

@@ -26,6 +26,7 @@ from perseid.store.consume_queue import UNIT_BYTES, ConsumeQueue
 from perseid.store.dispatch import in_queue, key_hashes, parse_delay_levels, tag_code_of
 from perseid.store.flushing import Flusher
 from perseid.store.index import Index
+from perseid.store.plain import PlainQueue
 from perseid.store.recovery import QueueKey, Recovery, save_durably
 from perseid.store.results import (
     Appended,
@@ -82,6 +83,7 @@ class MessageStore:
         self._failure = ""
         self._validated = self._loaded_end = 0
         self._deleted: set[str] = set()
+        self._leftovers: set[str] = set()
         self._reported = ""
 
     # ---- start and stop ----
@@ -103,6 +105,9 @@ class MessageStore:
     def _load(self, now: Millis) -> LoadReport:
         disk, log = self._disk, self.log
         crashed = disk.size(ABORT_PATH) is not None
+        disk.write(ABORT_PATH, str(self.config.process_id).encode())
+        disk.sync_file(ABORT_PATH)
+        disk.sync_dir("")  # before anything changes: a load that is cut short leaves the store to be checked
         checkpoint = checkpoints.decode(disk.read(checkpoints.PATH))
         notes = log.load(checkpoint.log_end)
         log.end = log.segments.end
@@ -110,13 +115,12 @@ class MessageStore:
         self.index.load()
         recovery = Recovery(disk, self.config, log, self._queues, self.index, checkpoint, self._new_queue)
         recovery.run(crashed, gaps)
+        if crashed:
+            self._folders.distrust()
         for file in [*recovery.files_to_sync(), *self._folders.take()]:
             file.sync()
         self._flusher = Flusher(self.config, log, self.index, self._folders, checkpoint)
         save_durably(disk, checkpoints.PATH, self._flusher.final_checkpoint())
-        disk.write(ABORT_PATH, str(self.config.process_id).encode())
-        disk.sync_file(ABORT_PATH)
-        disk.sync_dir("")
         self._flusher.start(now)
         self._retention.start(now)
         self._validated, self._loaded_end = log.start, log.end
@@ -273,25 +277,45 @@ class MessageStore:
     def _queue_for(self, topic: str, queue_id: int, count: int = 1) -> ConsumeQueue:
         """The queue, with room for `count` more units, and in the books as written to."""
         queue = self._queues.get((topic, queue_id))
+        if queue is not None:
+            self.prepare(queue, count)
+            return queue
+        if not topic or "/" in topic or "\0" in topic or topic in (".", "..") or queue_id < 0:
+            raise AppendRefused(PutStatus.MESSAGE_ILLEGAL, f"{topic!r}, {queue_id} can't be a queue")
+        folder = f"{QUEUES_FOLDER}/{topic}"
+        if folder in self._leftovers:
+            try:
+                self._remove_leftover(folder)
+            except OSError as error:
+                why = f"{folder}: what a deleted topic left can't be removed: {error}"
+                raise AppendRefused(PutStatus.CREATE_MAPPED_FILE_FAILED, why) from error
+        queue = ConsumeQueue(self._disk, self._folders, topic, queue_id, self.config.consume_queue_file_bytes)
+        self.prepare(queue, count)
+        self._queues[topic, queue_id] = queue
+        return queue
+
+    def prepare(self, queue: ConsumeQueue, count: int = 1) -> None:
+        """Give a queue room for `count` more units, and note that it is written to. AppendRefused: there is none."""
         try:
-            if queue is None:
-                if not topic or "/" in topic or "\0" in topic or topic in (".", "..") or queue_id < 0:
-                    raise AppendRefused(PutStatus.MESSAGE_ILLEGAL, f"{topic!r}, {queue_id} can't be a queue")
-                queue = ConsumeQueue(
-                    self._disk, self._folders, topic, queue_id, self.config.consume_queue_file_bytes
-                )
+            queue.prepare()
+            if count > 1:
                 queue.reserve(count)
-                self._queues[topic, queue_id] = queue
-            elif count > 1:
-                queue.reserve(count)
-            else:
-                queue.prepare()
         except OSError as error:
             raise AppendRefused(PutStatus.CREATE_MAPPED_FILE_FAILED, f"no new queue file: {error}") from error
         if not queue.dirty:
             queue.dirty = True
             self._flusher.dirty[queue] = None
-        return queue
+
+    def queue_of(self, topic: str, queue_id: int) -> ConsumeQueue | None:
+        """The queue itself; None when it has had no message."""
+        return self._queues.get((topic, queue_id))
+
+    def plain_queue(self, topic: str, queue_id: int) -> PlainQueue | None:
+        """A quick way to append plain messages to a queue that is there; None when there is none."""
+        queue = self._queues.get((topic, queue_id))
+        if queue is None or len(topic.encode()) > MAX_TOPIC_BYTES or len(self.store_host.ip) != 4:
+            return None
+        return PlainQueue(self, topic, queue)
 
     def _append_hidden(self, message: Message, record: bytearray, now: Millis) -> Appended:
         """A prepared or rolled back record stands in the log only."""
@@ -372,11 +396,20 @@ class MessageStore:
             self._flusher.dirty.pop(queue, None)
         self._deleted.add(topic)
         folder = f"{QUEUES_FOLDER}/{topic}"
-        self._disk.remove(folder)
-        self._folders.forget(folder)
+        self._leftovers.add(folder)
         self._flusher.hurry = True  # a crash before the next checkpoint would bring the topic back
+        try:
+            self._remove_leftover(folder)
+        except OSError as error:
+            return [Note("error", f"{folder}: can't be removed, tried again when the topic is used: {error}")]
         files: list[Syncable] = [*self._folders.take()]
         return [Flush(files)]
+
+    def _remove_leftover(self, folder: str) -> None:
+        """Remove a deleted topic's folder, whose old units must not come back with a new topic of the name."""
+        self._disk.remove(folder)
+        self._folders.forget(folder)
+        self._leftovers.discard(folder)
 
     # ---- durability and time ----
 
@@ -393,16 +426,23 @@ class MessageStore:
         """An event that came back from one of the store's own effects."""
         if isinstance(event, Removed):
             self._retention.removed()
-            self._follow_log_start()
-            return []
+            return self._follow_log_start()
         return self._flusher.handle(event)
 
-    def _follow_log_start(self) -> None:
+    def _follow_log_start(self) -> list[Effect]:
         start = self.log.start
+        failed: list[Effect] = []
         for queue in self._queues.values():
-            queue.remove_before(start)
+            try:
+                queue.remove_before(start)
+            except OSError as error:
+                failed = [Note("error", f"{queue.segments.folder}: old files can't be removed: {error}")]
             queue.correct_min(start)
-        self.index.remove_before(start)
+        try:
+            self.index.remove_before(start)
+        except OSError as error:
+            failed.append(Note("error", f"old files of the index can't be removed: {error}"))
+        return failed
 
     def tick(self, now: Millis) -> list[Effect]:
         """What is due: flushes, the checkpoint, removals."""

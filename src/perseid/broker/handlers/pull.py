@@ -146,6 +146,7 @@ def _hold(
     wait_ms = header.suspend_timeout_millis
     if not broker.config.long_polling_enable:
         wait_ms = broker.config.short_polling_time_mills
+    request.command.keep()
     return broker.holds.hold(
         request, (header.topic, header.queue_id), header.queue_offset, wanted, broker.now + wait_ms
     )
