@@ -218,9 +218,7 @@ class Checkers:
             self.history.committed(group, topic, queue_id, offset)
             end = store.max_offset(topic, queue_id)
             if offset is not None and offset > end and offset not in commits.ahead:
-                raise Violation(
-                    "no group is ahead of its queue", f"{group} in {topic}/{queue_id}: {offset} of {end}"
-                )
+                raise Violation("no group is ahead of its queue", f"{group} in {topic}/{queue_id}: {offset} of {end}")
             commits.acked = -1
 
     # ---- retention ----

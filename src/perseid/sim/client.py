@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from typing import TYPE_CHECKING
 
 from perseid.base.machine import Buffer
@@ -69,7 +69,7 @@ class Client:
     def call(
         self,
         code: int,
-        header: Header | None,
+        header: Header | Mapping[str, str] | None,
         on_reply: OnReply,
         body: Buffer = b"",
         *,

@@ -32,6 +32,14 @@ KIB = 1024
 MAX_FAILED_STARTS = 30
 """In a row, about a second apart: a broker that still does not start, does not start at all."""
 
+NOTES = {
+    "cut off": "recovery cut off a tail",
+    "registered with name server": "broker registered",
+    "its connection closed": "name server dropped the broker",
+    "could not be saved": "a save failed and is tried again",
+}
+"""Words of a log line, and what they are counted as."""
+
 
 @dataclass(frozen=True, slots=True)
 class Topic:
@@ -70,9 +78,11 @@ class Cluster:
         self.down: set[str] = set()
         """Machines that a fault keeps down for now."""
         self._failed_starts = 0
+        self._last_file = 0
         for driver in (self.broker, self.namesrv):
             driver.validate_rate = self.validate_rate
             driver.on_error = self._broke
+            driver.on_note = self._noted
         self.broker.on_job = self._job
         self.broker.on_started = self._started
         self.broker.on_end = self._broker_ended
@@ -104,6 +114,13 @@ class Cluster:
     def count(self, what: str, times: int = 1) -> None:
         self.counts[what] += times
 
+    def saw_log_file(self, physical: int) -> None:
+        """A message was stored there: perhaps the first one of a new file."""
+        number = physical // self.log_file_bytes
+        if number > self._last_file:
+            self._last_file = number
+            self.count("log file rolled")
+
     def log_start(self) -> int:
         """Where the running broker's log begins."""
         machine: Any = self.broker.machine
@@ -130,7 +147,14 @@ class Cluster:
             clean_resource_interval=2_000,
         )
 
+    def _noted(self, text: str) -> None:
+        """Lines of the nodes' logs that tell of a state."""
+        for words, what in NOTES.items():
+            if words in text:
+                self.count(what)
+
     def _build_broker(self, disk: SimDisk, random: Random) -> Broker:
+        self.count("start after a crash" if disk.size("abort") is not None else "start after a clean stop")
         config = BrokerConfig(
             broker_ip1=BROKER_IP, listen_port=BROKER_PORT, broker_name="sim-a", namesrv_addr=self.namesrv_address
         )

@@ -105,6 +105,7 @@ class NodeDriver:
         """Called for each job asked for; what it returns is called when the job is durable."""
         self.on_started: Callable[[], None] = lambda: None
         """Called when a node has taken its `Start`."""
+        self.on_note: Callable[[str], None] = lambda text: None
         self.on_end: Callable[[str], None] = lambda reason: None
         """Called when a node ended by itself, with the reason of its `Stop`."""
         self.on_error: Callable[[BaseException], None] = _reraise
@@ -289,6 +290,7 @@ class NodeDriver:
             self.network.dial(self, self.ip, effect.address)
         elif isinstance(effect, Note):
             self.scheduler.note(self.name, f"{effect.level}: {effect.text}")
+            self.on_note(effect.text)
             if effect.level == "error" and "Traceback" in effect.text:
                 raise Violation("no unexpected exception", effect.text)
         elif isinstance(effect, Stop):

@@ -185,7 +185,11 @@ class Faults:
     def _fail(self, kind: str, name: str) -> None:
         self.took_hold(name)
         self.broker.disk.failing[kind] = self.random.choice((1, 1, 2, 5))
-        took = self._after(200, 8_000, lambda: self.broker.disk.failing.pop(kind, None) and None)
+
+        def heal() -> None:
+            self.broker.disk.failing.pop(kind, None)
+
+        took = self._after(200, 8_000, heal)
         self.cluster.trouble(took)
 
     def slow_sync(self) -> None:

@@ -27,6 +27,8 @@ if TYPE_CHECKING:
 
 SUBSCRIPTION = 4
 FAR_MS = 1 << 42
+UNAVAILABLE = (ResponseCode.SERVICE_NOT_AVAILABLE, ResponseCode.SYSTEM_ERROR)
+"""Answers of a broker that can't serve now."""
 READ_ATTEMPTS = 40
 
 
@@ -172,6 +174,29 @@ class Operator(Client):
         else:
             header: Header = create_topic(name, self.random.randrange(1, 5))
             self.call(RequestCode.UPDATE_AND_CREATE_TOPIC, header, lambda reply: None)
+
+    def refused(self) -> None:
+        """Ask for what has to be refused."""
+        topic = self.cluster.topics[0].name
+        header = {"a": "g", "b": topic, "c": "TBW102", "d": "4", "e": "0", "f": "0", "g": "0", "h": "0"}
+        choice = self.random.randrange(4)
+        if choice == 0:
+            body = bytes(self.cluster.log_file_bytes)
+            self._refused(RequestCode.SEND_MESSAGE_V2, header, ResponseCode.MESSAGE_ILLEGAL, body)
+        elif choice == 1:
+            self._refused(RequestCode.SEND_MESSAGE_V2, {**header, "e": "99"}, ResponseCode.INVALID_PARAMETER)
+        elif choice == 2:
+            wrong = {**header, "b": "SCHEDULE_TOPIC_XXXX"}
+            self._refused(RequestCode.SEND_MESSAGE_V2, wrong, ResponseCode.NO_PERMISSION)
+        else:
+            self._refused(RequestCode.QUERY_BROKER_OFFSET, {}, ResponseCode.REQUEST_CODE_NOT_SUPPORTED)
+
+    def _refused(self, code: RequestCode, header: dict[str, str], expected: int, body: bytes = b"x") -> None:
+        def answered(reply: Command | None) -> None:
+            if reply is not None and reply.code not in (expected, *UNAVAILABLE):
+                raise Violation("what is wrong is refused", f"{code.name} {header}: {reply.code} {reply.remark}")
+
+        self.call(code, header, answered, body)
 
     def info(self) -> None:
         self.call(RequestCode.GET_BROKER_RUNTIME_INFO, None, lambda reply: None)

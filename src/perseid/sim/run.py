@@ -4,11 +4,10 @@ from __future__ import annotations
 
 import traceback
 from collections import Counter
-from collections.abc import Callable, Iterable
 from dataclasses import dataclass, field
 
 from perseid.sim.cluster import Cluster
-from perseid.sim.faults import KINDS, MIN_FAULTS, Faults
+from perseid.sim.faults import MIN_FAULTS, Faults
 from perseid.sim.history import Violation
 from perseid.sim.operator import Auditor, Operator
 from perseid.sim.scheduler import US_PER_S
@@ -150,17 +149,3 @@ def run(seed: int, *, story: bool = False) -> Result:
     if story or result.failure:
         result.story = scheduler.trace.story()
     return result
-
-
-def run_many(seeds: Iterable[int], report: Callable[[Result], None]) -> Counter[str]:
-    """Play seeds one after the other; the sum of their counts."""
-    total: Counter[str] = Counter()
-    for seed in seeds:
-        result = run(seed)
-        total += result.counts
-        report(result)
-    return total
-
-
-EXPECTED = (*(f"fault {name}" for name in ()),)
-__all__ = ["EXPECTED", "KINDS", "Result", "run", "run_many"]

@@ -35,6 +35,8 @@ LARGE_BODY = 9_000
 """More than half of the smallest log file, so that such a message often begins a new one."""
 DEFAULT_TOPIC = "TBW102"
 COMMIT_OFFSET, SUSPEND, SUBSCRIPTION = 1, 2, 4
+HELD_US = 100_000
+"""A pull that is answered later than this was held."""
 
 
 class Producer(Client):
@@ -135,7 +137,7 @@ class Producer(Client):
             else:
                 self.done(sents)
 
-        self.call(code, header, answered, body)
+        self.call(code, header, answered, body, timeout_ms=self.random.choice((3_000, 3_000, 8_000)))
 
     def acknowledged(self, sents: list[Sent], reply: Command, *, wait: bool, life: int) -> None:
         """Take an acknowledgement into the history, place by place."""
@@ -144,6 +146,7 @@ class Producer(Client):
         sure = wait and reply.code == ResponseCode.SUCCESS
         for at, (sent, msg_id) in enumerate(zip(sents, header.msg_id.split(","), strict=True)):
             physical = parse_offset_message_id(msg_id)[1]
+            self.cluster.saw_log_file(physical)
             place = Place(sent.topic, header.queue_id, header.queue_offset + at)
             self.scheduler.note(self.name, f"acknowledged {sent.value.decode()} at {place}, log {physical}")
             self.history.acknowledged(sent, place, physical, now, sure=sure)
@@ -277,8 +280,12 @@ class Consumer(Client):
         )
         life = self.cluster.broker.lives
         floor = self.history.known_max(topic, queue_id)
+        asked_us = self.scheduler.now_us
 
         def answered(reply: Command | None) -> None:
+            if reply is not None and self.scheduler.now_us - asked_us > HELD_US:
+                found = reply.code == ResponseCode.SUCCESS
+                self.cluster.count("held pull woken by a message" if found else "held pull ended empty")
             if committing is not None and reply is not None and life == self.cluster.broker.lives:
                 commits, number = committing
                 commits.unanswered.discard(number)
@@ -289,7 +296,10 @@ class Consumer(Client):
         self.call(RequestCode.PULL_MESSAGE, header, answered, timeout_ms=self.suspend_ms + 3_000)
 
     def _pulled(self, topic: str, queue_id: int, offset: int, floor: int, reply: Command | None) -> None:
-        again = lambda: self.pull(topic, queue_id)  # noqa: E731
+
+        def again() -> None:
+            self.pull(topic, queue_id)
+
         if reply is None or reply.code not in PULL_ANSWERS:
             if self.random.random() < 0.2:
                 self.later(500, 2_000, lambda: self.resume(topic, queue_id))

@@ -1,0 +1,114 @@
+"""What a long run has to have met. A kind of fault, state or refusal that never occurred was not tested at all,
+so a run of `ENOUGH_SEEDS` or more that misses one has failed."""
+
+from __future__ import annotations
+
+from collections import Counter
+
+ENOUGH_SEEDS = 200
+
+FAULTS = (
+    "broker isolated",
+    "chopped bytes",
+    "clean restart",
+    "clock jump",
+    "clock jump by days",
+    "connection reset",
+    "crash within a call",
+    "crash within recovery",
+    "disk full",
+    "disk pressure",
+    "failing create",
+    "failing fsync",
+    "failing remove",
+    "failing save",
+    "half-open connection",
+    "hostile peer",
+    "name server crash",
+    "partition",
+    "partition from the broker",
+    "partition to the broker",
+    "power cut",
+    "power cut within a flush",
+    "process crash",
+    "refused connects",
+    "slow fsync",
+    "slow reader",
+    "stall",
+)
+
+CONSEQUENCES = (
+    "chopped write",
+    "client timeout",
+    "connect refused",
+    "connect timeout",
+    "crash in a job: flush",
+    "crash in a job: save",
+    "crash within a disk call",
+    "crashed within recovery",
+    "latency spike",
+    "malformed frame refused",
+    "power cut: name kept",
+    "power cut: name lost",
+    "power cut: page drop",
+    "power cut: page garbage",
+    "power cut: page keep",
+    "power cut: page torn",
+    "power cut: size lost",
+)
+
+STATES = (
+    "a save failed and is tried again",
+    "broker ended: cleanly",
+    "broker ended: could not start",
+    "broker ended: crash point",
+    "broker ended: disk failed",
+    "broker registered",
+    "held pull ended empty",
+    "held pull woken by a message",
+    "log file deleted",
+    "log file rolled",
+    "name server dropped the broker",
+    "recovery cut off a tail",
+    "route found",
+    "start after a clean stop",
+    "start after a crash",
+    "unflushed messages lost",
+)
+
+ANSWERS = (
+    "FLUSH_DISK_TIMEOUT",
+    "INVALID_PARAMETER",
+    "MESSAGE_ILLEGAL",
+    "NO_PERMISSION",
+    "PULL_NOT_FOUND",
+    "PULL_OFFSET_MOVED",
+    "PULL_RETRY_IMMEDIATELY",
+    "QUERY_NOT_FOUND",
+    "REQUEST_CODE_NOT_SUPPORTED",
+    "SERVICE_NOT_AVAILABLE",
+    "SUCCESS",
+    "SYSTEM_ERROR",
+    "TOPIC_NOT_EXIST",
+)
+
+EXPECTED = {
+    "faults": [f"fault {name}" for name in FAULTS],
+    "what came of them": list(CONSEQUENCES),
+    "states": list(STATES),
+    "answers": [f"answer {name}" for name in ANSWERS],
+}
+
+
+def missing(counts: Counter[str]) -> list[str]:
+    """What should have occurred and did not."""
+    return [name for names in EXPECTED.values() for name in names if not counts[name]]
+
+
+def table(counts: Counter[str]) -> str:
+    """How often each thing that is expected occurred, as lines."""
+    lines = []
+    for heading, names in EXPECTED.items():
+        lines.append(heading)
+        lines += [f"{counts[name]:>10}  {name}" for name in names]
+    return "\n".join(lines)
