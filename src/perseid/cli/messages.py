@@ -1,0 +1,235 @@
+"""`perseid send` and `perseid consume`: messages from and to the terminal, files and pipes."""
+
+from __future__ import annotations
+
+import asyncio
+import json
+import sys
+from collections.abc import Iterator
+from contextlib import nullcontext
+from pathlib import Path
+from typing import Annotated, Any
+
+import typer
+from rich.console import Console
+from rich.progress import MofNCompleteColumn, Progress, SpinnerColumn, TextColumn, TimeElapsedColumn
+
+from perseid.base.errors import PerseidError
+from perseid.cli.topics import DEFAULT_NAMESRV, AsJson, Namesrv, Topic, run
+from perseid.client import (
+    Message,
+    MessageQueue,
+    OrderedProducer,
+    Producer,
+    PullConsumer,
+    ReceivedMessage,
+    SendResult,
+)
+
+NOT_ALL = 3
+"""Exit code when fewer messages came than `--count` asked for."""
+POLL_MS = 200
+IDLE_POLL_MS = 1000
+
+
+def register(app: typer.Typer) -> None:
+    """Add the commands to the `perseid` command."""
+    app.command()(send)
+    app.command()(consume)
+
+
+def send(
+    topic: Topic,
+    bodies: Annotated[list[str] | None, typer.Argument(help="The messages' texts; without: lines of stdin.")] = None,
+    file: Annotated[
+        Path | None,
+        typer.Option("--file", "-f", exists=True, dir_okay=False, readable=True, help="Each line is a message."),
+    ] = None,
+    tag: Annotated[str | None, typer.Option(help="Tag of the messages.")] = None,
+    keys: Annotated[str | None, typer.Option(help="Index keys, separated by spaces.")] = None,
+    properties: Annotated[list[str] | None, typer.Option("--property", "-p", help="name=value; repeatable.")] = None,
+    order_key: Annotated[str | None, typer.Option(help="All messages to one queue, the one of this key.")] = None,
+    delay_level: Annotated[int, typer.Option(min=0, max=18, help="Deliver later: 1 = 1 s, 2 = 5 s, 3 = 10 s, …")] = 0,
+    namesrv: Namesrv = DEFAULT_NAMESRV,
+    as_json: AsJson = False,
+) -> None:
+    """Send messages; exit code 0 means that brokers have stored all of them."""
+    own: dict[str, str] = {}
+    for text in properties or ():
+        name, equals, value = text.partition("=")
+        if not equals or not name or not value:
+            raise typer.BadParameter(f"--property {text!r}: write name=value")
+        own[name] = value
+
+    def message(body: bytes) -> Message:
+        return Message(topic, body, tag, keys or (), own, delay_level)
+
+    if bodies:
+        results = run(_send_few(namesrv, [message(body.encode()) for body in bodies], order_key), namesrv)
+        for result in results:
+            plain = f"{result.msg_id} {result.queue}@{result.queue_offset}"
+            typer.echo(json.dumps(_as_json(result)) if as_json else plain)
+        return
+    if file is None and sys.stdin.isatty():
+        raise typer.BadParameter("give the messages as arguments, with --file, or pipe lines into stdin")
+    sent = run(_send_lines(namesrv, (message(line) for line in _lines(file)), order_key, quiet=as_json), namesrv)
+    typer.echo(json.dumps({"topic": topic, "sent": sent}) if as_json else f"{sent:,} messages are stored in {topic}")
+
+
+async def _send_few(namesrv: str, messages: list[Message], order_key: str | None) -> list[SendResult]:
+    async with Producer(namesrv) as producer:
+        return [await producer.send(message, key=order_key) for message in messages]
+
+
+async def _send_lines(namesrv: str, messages: Iterator[Message], order_key: str | None, *, quiet: bool) -> int:
+    columns = (SpinnerColumn(), TextColumn("{task.description}"), MofNCompleteColumn(), TimeElapsedColumn())
+    with Progress(*columns, console=Console(stderr=True), disable=quiet) as progress:
+        bar = progress.add_task("stored", total=None)
+        async with OrderedProducer(namesrv) as producer:
+            for number, message in enumerate(messages):
+                await producer.put(message, order_key if order_key is not None else str(number))
+                if number % 512 == 0:
+                    progress.update(bar, completed=producer.stats.acknowledged)
+            await producer.flush()
+            progress.update(bar, completed=producer.stats.acknowledged)
+            return producer.stats.acknowledged
+
+
+def _lines(file: Path | None) -> Iterator[bytes]:
+    """Lines that are not empty, without their line ends."""
+    with file.open("rb") if file is not None else nullcontext(sys.stdin.buffer) as source:
+        for line in source:
+            if text := line.rstrip(b"\r\n"):
+                yield text
+
+
+def consume(
+    topic: Topic,
+    group: Annotated[str, typer.Option("--group", "-g", help="Whose offsets --commit moves.")] = "PERSEID_CLI",
+    tags: Annotated[str, typer.Option(help="Only messages with these tags: 'a || b'.")] = "*",
+    start: Annotated[
+        str, typer.Option("--from", help="first, last, committed, or a time in milliseconds since 1970.")
+    ] = "first",
+    count: Annotated[int | None, typer.Option("--count", "-c", min=1, help="Stop after so many messages.")] = None,
+    follow: Annotated[bool, typer.Option("--follow", "-f", help="At the end wait for more, until Ctrl-C.")] = False,
+    timeout: Annotated[float | None, typer.Option(help="Stop after so many seconds.")] = None,
+    commit: Annotated[bool, typer.Option("--commit", help="Commit what was printed for the group.")] = False,
+    namesrv: Namesrv = DEFAULT_NAMESRV,
+    as_json: AsJson = False,
+) -> None:
+    """Print the messages of a topic, queue by queue in order; the end is what is there when it begins.
+
+    Exit code 3: fewer messages came than --count asked for.
+    """
+    if start not in ("first", "last", "committed") and not start.isdigit():
+        raise typer.BadParameter(f"--from {start!r}: write first, last, committed, or a time in milliseconds")
+    reader = _Reader(namesrv, topic, group, tags, start, count, follow, commit, as_json)
+    try:
+        printed = run(reader.run(timeout), namesrv)
+    except KeyboardInterrupt:
+        printed = reader.printed
+    if count is not None and printed < count:
+        typer.echo(f"perseid: {printed} of {count} messages came", err=True)
+        raise typer.Exit(NOT_ALL)
+
+
+class _Reader:
+    """The work of `perseid consume`."""
+
+    def __init__(
+        self,
+        namesrv: str,
+        topic: str,
+        group: str,
+        tags: str,
+        start: str,
+        count: int | None,
+        follow: bool,
+        commit: bool,
+        as_json: bool,
+    ) -> None:
+        self._consumer = PullConsumer(namesrv, group, expression=tags, from_where="first")
+        self._topic = topic
+        self._start = start
+        self._count = count
+        self._follow = follow
+        self._commit = commit
+        self._as_json = as_json
+        self.printed = 0
+
+    async def run(self, seconds: float | None) -> int:
+        """Print messages until the end, the count or the time is reached; gives back how many."""
+        async with self._consumer:
+            queues = await self._consumer.queues(self._topic)
+            ends = {queue: await self._consumer.max_offset(queue) for queue in queues}
+            self._consumer.assign(queues)
+            for queue in queues:
+                await self._place(queue, ends[queue])
+            try:
+                async with asyncio.timeout(seconds):
+                    await self._print_all(ends)
+            except TimeoutError:
+                pass
+            finally:
+                if self._commit:
+                    await self._consumer.commit()
+        return self.printed
+
+    async def _place(self, queue: MessageQueue, end: int) -> None:
+        if self._start == "first":
+            self._consumer.seek(queue, await self._consumer.min_offset(queue))
+        elif self._start == "last":
+            self._consumer.seek(queue, end)
+        elif self._start != "committed":
+            self._consumer.seek(queue, await self._consumer.search_offset(queue, int(self._start)))
+
+    async def _print_all(self, ends: dict[MessageQueue, int]) -> None:
+        while True:
+            left = 500 if self._count is None else self._count - self.printed
+            for message in await self._consumer.poll(min(left, 500), IDLE_POLL_MS if self._follow else POLL_MS):
+                self._print(message)
+            if self.printed == self._count:
+                return
+            if not self._follow and all((self._consumer.position(q) or 0) >= end for q, end in ends.items()):
+                return
+
+    def _print(self, message: ReceivedMessage) -> None:
+        self.printed += 1
+        if self._as_json:
+            typer.echo(json.dumps(_received_as_json(message), ensure_ascii=False))
+        else:
+            typer.echo(message.body.decode("utf-8", "replace"))
+
+
+def _as_json(result: SendResult) -> dict[str, Any]:
+    return {
+        "topic": result.queue.topic,
+        "broker": result.queue.broker_name,
+        "queue": result.queue.queue_id,
+        "offset": result.queue_offset,
+        "msgId": result.msg_id,
+        "offsetMsgId": result.offset_msg_id,
+        "status": result.status.name,
+    }
+
+
+def _received_as_json(message: ReceivedMessage) -> dict[str, Any]:
+    try:
+        body = {"body": message.body.decode()}
+    except UnicodeDecodeError:
+        body = {"bodyHex": message.body.hex()}
+    except PerseidError as error:
+        body = {"bodyError": str(error)}
+    return {
+        "topic": message.topic,
+        "broker": message.queue.broker_name,
+        "queue": message.queue.queue_id,
+        "offset": message.queue_offset,
+        "msgId": message.msg_id,
+        "tag": message.tag,
+        "keys": message.keys,
+        "properties": message.properties,
+        "bornMs": message.born_timestamp,
+        "storedMs": message.store_timestamp,
+        **body,
+    }

@@ -1,0 +1,194 @@
+"""`perseid topic create|delete|list|route|stats`: topics of any RocketMQ-compatible cluster."""
+
+from __future__ import annotations
+
+import asyncio
+import json
+import sys
+from collections.abc import Coroutine
+from typing import Annotated, Any, TypeVar
+
+import typer
+from rich.console import Console
+from rich.table import Table
+
+from perseid.client import Admin, ClientError, ConnectFailed, NoRoute, TopicRoute
+from perseid.client.blocking import new_event_loop
+
+T = TypeVar("T")
+
+topic_app = typer.Typer(help="Create, delete and look at topics.", no_args_is_help=True)
+
+Namesrv = Annotated[
+    str, typer.Option("--namesrv", "-n", envvar="NAMESRV_ADDR", help="Name server(s), host:port;host:port.")
+]
+AsJson = Annotated[bool, typer.Option("--json", help="JSON on stdout, for scripts.")]
+Topic = Annotated[str, typer.Argument(help="The topic's name.")]
+DEFAULT_NAMESRV = "127.0.0.1:9876"
+PIPE_COLUMNS = 240
+SYSTEM_PREFIXES = ("%RETRY%", "%DLQ%", "rmq_sys_", "RMQ_SYS_", "SCHEDULE_TOPIC_", "OFFSET_MOVED_EVENT", "TBW102")
+
+
+def register(app: typer.Typer) -> None:
+    """Add the commands to the `perseid` command."""
+    app.add_typer(topic_app, name="topic")
+
+
+def run(work: Coroutine[Any, Any, T], namesrv: str) -> T:
+    """Run a command's work; a foreseen error becomes one line with the next step, and exit code 1."""
+    with asyncio.Runner(loop_factory=new_event_loop) as runner:
+        try:
+            return runner.run(work)
+        except ClientError as error:
+            typer.echo(f"perseid: {error}{_next_step(error, namesrv)}", err=True)
+            raise typer.Exit(1) from None
+
+
+def _next_step(error: ClientError, namesrv: str) -> str:
+    if isinstance(error, NoRoute):
+        return f"\n  see what there is: perseid topic list -n {namesrv}"
+    if isinstance(error, ConnectFailed) or "no name server answered" in str(error):
+        return "\n  start a cluster (perseid up --data DIR), or name a running one: -n host:port, or NAMESRV_ADDR"
+    return ""
+
+
+def show(table: Table) -> None:
+    """Print a table; into a file or pipe wide enough that nothing is folded."""
+    Console(width=None if sys.stdout.isatty() else PIPE_COLUMNS).print(table)
+
+
+@topic_app.command()
+def create(
+    topic: Topic,
+    queues: Annotated[int, typer.Option("--queues", "-q", min=1, help="Queues on each broker.")] = 8,
+    cluster: Annotated[str | None, typer.Option(help="Only on this cluster's brokers.")] = None,
+    broker: Annotated[list[str] | None, typer.Option(help="Only on this broker; may be repeated.")] = None,
+    namesrv: Namesrv = DEFAULT_NAMESRV,
+    as_json: AsJson = False,
+) -> None:
+    """Create a topic, or change its number of queues."""
+
+    async def work() -> TopicRoute:
+        async with Admin(namesrv) as admin:
+            return await admin.create_topic(topic, queues, cluster=cluster, brokers=broker)
+
+    made = run(work(), namesrv)
+    if as_json:
+        typer.echo(json.dumps(_route_as_json(made)))
+    else:
+        on = ", ".join(f"{q.broker_name} ({q.write_queues} queues)" for q in made.queues)
+        typer.echo(f"topic {topic} is ready on {on}")
+
+
+@topic_app.command()
+def delete(
+    topic: Topic,
+    yes: Annotated[bool, typer.Option("--yes", "-y", help="Don't ask.")] = False,
+    namesrv: Namesrv = DEFAULT_NAMESRV,
+    as_json: AsJson = False,
+) -> None:
+    """Delete a topic with all its messages."""
+    if not yes:
+        if not sys.stdin.isatty():
+            typer.echo("perseid: deleting a topic deletes its messages: say --yes", err=True)
+            raise typer.Exit(2)
+        typer.confirm(f"Delete {topic} with all its messages on all brokers?", abort=True)
+
+    async def work() -> None:
+        async with Admin(namesrv) as admin:
+            await admin.topic_route(topic)
+            await admin.delete_topic(topic)
+
+    run(work(), namesrv)
+    typer.echo(json.dumps({"deleted": topic}) if as_json else f"topic {topic} is deleted")
+
+
+@topic_app.command("list")
+def list_topics(
+    everything: Annotated[bool, typer.Option("--all", "-a", help="The system's own topics too.")] = False,
+    namesrv: Namesrv = DEFAULT_NAMESRV,
+    as_json: AsJson = False,
+) -> None:
+    """List topics."""
+
+    async def work() -> list[str]:
+        async with Admin(namesrv) as admin:
+            names = await admin.topic_list()
+            if everything:
+                return names
+            info = await admin.cluster_info()
+            own = {*info.clusters, *info.brokers, "BenchmarkTest", "SELF_TEST_TOPIC"}
+            own |= {f"{cluster}_REPLY_TOPIC" for cluster in info.clusters}
+            return [name for name in names if name not in own and not name.startswith(SYSTEM_PREFIXES)]
+
+    names = run(work(), namesrv)
+    if as_json:
+        typer.echo(json.dumps(names))
+    elif names:
+        typer.echo("\n".join(names))
+    else:
+        typer.echo("no topics yet: perseid topic create NAME", err=True)
+
+
+@topic_app.command()
+def route(topic: Topic, namesrv: Namesrv = DEFAULT_NAMESRV, as_json: AsJson = False) -> None:
+    """Show the brokers and queues of a topic."""
+
+    async def work() -> TopicRoute:
+        async with Admin(namesrv) as admin:
+            return await admin.topic_route(topic)
+
+    found = run(work(), namesrv)
+    if as_json:
+        typer.echo(json.dumps(_route_as_json(found)))
+        return
+    table = Table("broker", "cluster", "master", "replicas", "read queues", "write queues", "permission")
+    for row in found.queues:
+        addresses = dict(found.brokers.get(row.broker_name, {}))
+        master = addresses.pop(0, "none")
+        replicas = ", ".join(addresses.values()) or "none"
+        perm = "".join(letter for bit, letter in ((4, "R"), (2, "W")) if row.perm & bit) or "none"
+        cluster = found.clusters.get(row.broker_name, "")
+        table.add_row(row.broker_name, cluster, master, replicas, str(row.read_queues), str(row.write_queues), perm)
+    show(table)
+
+
+@topic_app.command()
+def stats(topic: Topic, namesrv: Namesrv = DEFAULT_NAMESRV, as_json: AsJson = False) -> None:
+    """Show how many messages each queue of a topic holds."""
+
+    async def work() -> list[dict[str, Any]]:
+        async with Admin(namesrv) as admin:
+            return [
+                {
+                    "broker": row.queue.broker_name,
+                    "queue": row.queue.queue_id,
+                    "minOffset": row.min_offset,
+                    "maxOffset": row.max_offset,
+                    "messages": row.max_offset - row.min_offset,
+                    "lastUpdateMs": row.last_update_ms,
+                }
+                for row in await admin.topic_stats(topic)
+            ]
+
+    rows = run(work(), namesrv)
+    total = sum(row["messages"] for row in rows)
+    if as_json:
+        typer.echo(json.dumps({"topic": topic, "messages": total, "queues": rows}))
+        return
+    table = Table("broker", "queue", "min offset", "max offset", "messages")
+    for row in rows:
+        table.add_row(*(str(row[name]) for name in ("broker", "queue", "minOffset", "maxOffset", "messages")))
+    show(table)
+    typer.echo(f"{total:,} messages")
+
+
+def _route_as_json(found: TopicRoute) -> dict[str, Any]:
+    return {
+        "topic": found.topic,
+        "brokers": {name: {str(i): address for i, address in ids.items()} for name, ids in found.brokers.items()},
+        "queues": [
+            {"broker": q.broker_name, "readQueues": q.read_queues, "writeQueues": q.write_queues, "perm": q.perm}
+            for q in found.queues
+        ],
+    }
