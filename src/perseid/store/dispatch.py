@@ -79,6 +79,10 @@ _HEAD_POWER: int = 31**_TAIL_CHARS
 _head_hashes: dict[tuple[str, str], int] = {}
 
 
+INDEXED_TAG = "T#"
+"""A tag in the index is a key with this before it (5.5.0, from the golden store)."""
+
+
 def key_hash(topic: str, key: str) -> int:
     """The hash of a key in the index: that of `topic#key`, never negative."""
     head, tail = key[:-_TAIL_CHARS], key[-_TAIL_CHARS:]
@@ -95,10 +99,14 @@ def key_hash(topic: str, key: str) -> int:
 
 
 def key_hashes(topic: str, properties: bytes) -> list[int]:
-    """The hashes under which a message is found: that of its unique key, then those of its keys."""
+    """The hashes under which a message is found: that of its unique key, then those of its keys, then that of
+    its tag."""
     unique = _value(properties, _UNIQ_KEY)
     found = [key_hash(topic, unique.decode("utf-8", "replace"))] if unique else []
     keys = _value(properties, _KEYS)
     if keys:
         found += [key_hash(topic, word) for word in keys.decode("utf-8", "replace").split(" ") if word]
+    tag = _value(properties, _TAGS)
+    if tag:
+        found.append(key_hash(topic, INDEXED_TAG + tag.decode("utf-8", "replace")))
     return found

@@ -115,9 +115,7 @@ def _gather(
         elif not found.count:
             status = ReadStatus.MESSAGE_WAS_REMOVING
             skip_before = _next_file(log, physical)
-    return ReadResult(
-        status, next_offset, queue.min, queue.end, found.buffers, found.count, found.total, last
-    )
+    return ReadResult(status, next_offset, queue.min, queue.end, found.buffers, found.count, found.total, last)
 
 
 def _next_file(log: CommitLog, offset: int) -> int:
@@ -168,15 +166,13 @@ def offset_by_time(log: CommitLog, queue: ConsumeQueue | None, timestamp: Millis
 # ---- keys ----
 
 
-def query(
-    log: CommitLog, index: Index, topic: str, key: str, max_count: int, begin: Millis, end: Millis
-) -> QueryResult:
+def query(log: CommitLog, index: Index, topic: str, key: str, most: int, begin: Millis, end: Millis) -> QueryResult:
     """Records that may carry the key, stored in [begin, end]. Only the hash is compared: the asker filters."""
     found: list[memoryview] = []
     wanted_hash = key_hash(topic, key)
     until = end
     for _ in range(QUERY_PASSES):
-        offsets = sorted(index.find(wanted_hash, max_count, begin, until))
+        offsets = sorted(index.find(wanted_hash, most, begin, until))
         if not offsets:
             break
         for number, offset in enumerate(offsets):

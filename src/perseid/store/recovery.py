@@ -344,6 +344,4 @@ class Recovery:
         return end
 
 
-_ADVICE = (
-    "Bring the file back from a replica or a backup, or set truncateCorruptLog=true to start with what is left"
-)
+_ADVICE = "Bring the file back from a replica or a backup, or set truncateCorruptLog=true to start with what is left"

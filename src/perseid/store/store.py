@@ -23,7 +23,7 @@ from perseid.store.commit_log import CommitLog
 from perseid.store.config import StoreConfig
 from perseid.store.consume_queue import FOLDER as QUEUES_FOLDER
 from perseid.store.consume_queue import UNIT_BYTES, ConsumeQueue
-from perseid.store.dispatch import in_queue, key_hashes, parse_delay_levels, tag_code_of
+from perseid.store.dispatch import INDEXED_TAG, in_queue, key_hashes, parse_delay_levels, tag_code_of
 from perseid.store.flushing import Flusher
 from perseid.store.index import Index
 from perseid.store.plain import PlainQueue
@@ -59,6 +59,7 @@ from perseid.wire.record import (
 ABORT_PATH = "abort"
 LOCK_PATH = "lock"
 RETRY_PREFIX = "%RETRY%"
+TAG_INDEX = "T"
 
 OnAppend: TypeAlias = Callable[[str, int, int, int, int, int], None]
 """(topic, queue id, queue offset, tag code, physical offset, size) of a record that readers see now."""
@@ -142,9 +143,7 @@ class MessageStore:
         return gaps
 
     def _new_queue(self, topic: str, queue_id: int) -> ConsumeQueue:
-        queue = ConsumeQueue(
-            self._disk, self._folders, topic, queue_id, self.config.consume_queue_file_bytes
-        )
+        queue = ConsumeQueue(self._disk, self._folders, topic, queue_id, self.config.consume_queue_file_bytes)
         self._queues[topic, queue_id] = queue
         return queue
 
@@ -379,8 +378,12 @@ class MessageStore:
         """Store time of the log's first record; -1 when the log is empty."""
         return self.log.first_timestamp(self.log.start) or -1 if self.log.end > self.log.start else -1
 
-    def query(self, topic: str, key: str, max_count: int, begin: Millis, end: Millis) -> QueryResult:
-        """Records that may carry a key, the oldest first; only the hash was compared."""
+    def query(
+        self, topic: str, key: str, max_count: int, begin: Millis, end: Millis, index_type: str | None = None
+    ) -> QueryResult:
+        """Records that may carry a key, the oldest first; only the hash was compared. `index_type` T: the key is
+        a tag."""
+        key = INDEXED_TAG + key if index_type == TAG_INDEX else key
         most = min(max_count, self.config.max_msgs_num_batch)
         return reading.query(self.log, self.index, topic, key, most, begin, end)
 
