@@ -542,7 +542,9 @@ class GetConsumerStatusBody(Body):
     @classmethod
     def from_json(cls, source: Buffer | str | Mapping[str, Any]) -> GetConsumerStatusBody:
         members = load(cls, source)
-        clients = members.get("consumerTable") or {}
+        clients = members.get("consumerTable")
+        if clients is None:
+            clients = {}
         if not isinstance(clients, Mapping):
             raise refused(cls, "the consumerTable is no JSON object")
         return cls(
