@@ -4,8 +4,6 @@ import asyncio
 import logging
 import random
 import socket
-import threading
-from collections.abc import Awaitable, Callable
 from typing import Any
 
 import pytest
@@ -16,16 +14,12 @@ from perseid.base.machine import (
     Closed,
     Connect,
     ConnectFailed,
-    DiskFailed,
     Effect,
-    Event,
     Feed,
     Flush,
     Frames,
     Note,
     Opened,
-    SaveState,
-    Shutdown,
     Start,
     Stop,
     Tick,
@@ -35,142 +29,7 @@ from perseid.net.driver import Driver, Listener, bind
 from perseid.net.limits import Limits
 from perseid.wire.command import decode_all, encode_request
 
-DEADLINE = 10.0
-FRAME = encode_request(105, 7, {"topic": "T"}, b"body")
-
-
-class Node:
-    """Remembers its events; `on` maps an event's type to a function that answers effects."""
-
-    def __init__(self, **on: Callable[[Any], list[Effect]]) -> None:
-        self.on = on
-        self.events: list[Event] = []
-        self.times: list[int] = []
-        self.deadline: int | None = None
-        self._waiting: list[tuple[Callable[[], bool], asyncio.Event]] = []
-
-    def handle(self, event: Event, now: int) -> list[Effect]:
-        if isinstance(event, Frames):
-            event = Frames(event.conn, bytes(event.data))
-        self.events.append(event)
-        self.times.append(now)
-        for ready, seen in self._waiting:
-            if ready():
-                seen.set()
-        if isinstance(event, Shutdown) and "Shutdown" not in self.on:
-            return [Stop("")]
-        answer = self.on.get(type(event).__name__)
-        return answer(event) if answer else []
-
-    def next_deadline(self) -> int | None:
-        return self.deadline
-
-    def validate(self) -> None: ...
-
-    def of(self, kind: type) -> list[Any]:
-        return [event for event in self.events if isinstance(event, kind)]
-
-    async def until(self, ready: Callable[[], bool]) -> None:
-        seen = asyncio.Event()
-        self._waiting.append((ready, seen))
-        if not ready():
-            await asyncio.wait_for(seen.wait(), DEADLINE)
-
-
-class MemoryFile:
-    """Counts its syncs; `gate` holds them back, `broken` makes them fail."""
-
-    size = 0
-
-    def __init__(self, path: str = "log") -> None:
-        self.path = path
-        self.syncs = 0
-        self.broken = False
-        self.gate: threading.Event | None = None
-        self.entered = threading.Event()
-
-    def sync(self) -> None:
-        self.entered.set()
-        if self.gate is not None:
-            assert self.gate.wait(DEADLINE)
-        self.syncs += 1
-        if self.broken:
-            raise OSError(5, "no more")
-
-
-class MemoryDisk:
-    """The calls that the driver makes, in order."""
-
-    def __init__(self) -> None:
-        self.calls: list[tuple[str, ...]] = []
-        self.full = False
-
-    def write(self, path: str, data: bytes) -> None:
-        if self.full:
-            raise OSError(28, "full")
-        self.calls.append(("write", path, data.decode()))
-
-    def rename(self, old: str, new: str) -> None:
-        self.calls.append(("rename", old, new))
-
-    def sync_file(self, path: str) -> None:
-        self.calls.append(("sync_file", path))
-
-    def sync_dir(self, folder: str) -> None:
-        self.calls.append(("sync_dir", folder))
-
-
-class Running:
-    """A driver on a free port, with streams to it."""
-
-    def __init__(self, node: Node, limits: Limits | None = None, disk: MemoryDisk | None = None) -> None:
-        self.disk = disk or MemoryDisk()
-        self.driver = Driver(node, self.disk, {"main": Listener()}, limits=limits)
-        self.writers: list[asyncio.StreamWriter] = []
-
-    async def __aenter__(self) -> "Running":
-        await self.driver.start()
-        return self
-
-    async def __aexit__(self, *exc: object) -> None:
-        await asyncio.wait_for(self.driver.stop(), DEADLINE)
-        for writer in self.writers:
-            writer.close()
-
-    async def dial(self) -> tuple[asyncio.StreamReader, asyncio.StreamWriter]:
-        reader, writer = await asyncio.open_connection("127.0.0.1", self.driver.ports["main"])
-        self.writers.append(writer)
-        return reader, writer
-
-
-def echo(event: Frames) -> list[Effect]:
-    return [Write(event.conn, bytes(event.data))]
-
-
-def loops() -> list[Any]:
-    try:
-        import uvloop
-    except ImportError:
-        return [asyncio.new_event_loop]
-    return [asyncio.new_event_loop, uvloop.new_event_loop]
-
-
-@pytest.fixture(params=loops(), ids=lambda factory: factory.__module__.split(".")[0])
-def run(request: pytest.FixtureRequest) -> Callable[[Awaitable[None]], None]:
-    def runner(main: Awaitable[None]) -> None:
-        with asyncio.Runner(loop_factory=request.param) as loop:
-            loop.run(asyncio.wait_for(main, 3 * DEADLINE))
-
-    return runner
-
-
-async def ended(reader: asyncio.StreamReader) -> bytes:
-    """All that still comes, until the other end closes or resets."""
-    try:
-        return await asyncio.wait_for(reader.read(-1), DEADLINE)
-    except ConnectionError:
-        return b""
-
+from .world import DEADLINE, FRAME, MemoryDisk, MemoryFile, Node, Running, echo, ended
 
 # ---- frames ----
 
@@ -480,111 +339,6 @@ def test_a_dial_that_fails(run: Any) -> None:
             async with Running(node):
                 await node.until(lambda: len(node.of(ConnectFailed)) == 2)
                 assert {event.address for event in node.of(ConnectFailed)} == {address, "127.0.0.1:nonsense"}
-
-    run(main())
-
-
-# ---- durability ----
-
-
-def test_then_is_carried_out_after_the_sync(run: Any) -> None:
-    async def main() -> None:
-        file = MemoryFile()
-        file.gate = threading.Event()
-        node = Node(
-            Frames=lambda e: [
-                Flush([file], then=[Write(e.conn, b"durable"), Feed("flushed")]),
-                Write(e.conn, b"at once, "),
-            ]
-        )
-        async with Running(node) as it:
-            reader, writer = await it.dial()
-            writer.write(FRAME)
-            assert await asyncio.wait_for(reader.readexactly(9), DEADLINE) == b"at once, "
-            assert file.syncs == 0 and "flushed" not in node.events
-            file.gate.set()
-            assert await asyncio.wait_for(reader.readexactly(7), DEADLINE) == b"durable"
-            assert file.syncs == 1 and node.events[-1] == "flushed"
-
-    run(main())
-
-
-def test_flushes_that_wait_share_one_sync(run: Any) -> None:
-    async def main() -> None:
-        file, other = MemoryFile("a"), MemoryFile("b")
-        file.gate = threading.Event()
-        node = Node(int=lambda n: [Flush([file] if n % 3 else [other, file], then=[Feed(str(n))])])
-        async with Running(node) as it:
-            it.driver.take(1)
-            assert await asyncio.to_thread(file.entered.wait, DEADLINE)
-            for n in range(2, 50):
-                it.driver.take(n)
-            file.gate.set()
-            await node.until(lambda: "49" in node.events)
-            assert [e for e in node.events if isinstance(e, str)] == [str(n) for n in range(1, 50)]
-            assert (file.syncs, other.syncs) == (2, 1)
-
-    run(main())
-
-
-def test_states_and_flushes_become_durable_in_order(run: Any) -> None:
-    async def main() -> None:
-        disk, file = MemoryDisk(), MemoryFile()
-        file.sync = lambda: disk.calls.append(("sync", "log"))
-        node = Node(
-            Start=lambda e: [
-                SaveState("config/a.json", b"1", then=[Feed("one")]),
-                Flush([file], then=[Feed("two")]),
-                SaveState("b.json", b"2", then=[Feed("three")]),
-            ]
-        )
-        async with Running(node, disk=disk):
-            await node.until(lambda: "three" in node.events)
-        assert [e for e in node.events if isinstance(e, str)] == ["one", "two", "three"]
-        assert disk.calls == [
-            ("write", "config/a.json.tmp", "1"),
-            ("sync_file", "config/a.json.tmp"),
-            ("rename", "config/a.json.tmp", "config/a.json"),
-            ("sync_dir", "config"),
-            ("sync", "log"),
-            ("write", "b.json.tmp", "2"),
-            ("sync_file", "b.json.tmp"),
-            ("rename", "b.json.tmp", "b.json"),
-            ("sync_dir", ""),
-        ]
-
-    run(main())
-
-
-def test_a_failed_sync_is_told_and_never_tried_again(run: Any) -> None:
-    async def main() -> None:
-        file = MemoryFile()
-        file.broken = True
-        node = Node(int=lambda n: [Flush([file], then=[Feed("never")])])
-        async with Running(node) as it:
-            it.driver.take(1)
-            await node.until(lambda: len(node.of(DiskFailed)) == 1)
-            assert "no more" in node.of(DiskFailed)[0].reason
-            file.broken = False
-            it.driver.take(2)
-            await node.until(lambda: len(node.of(DiskFailed)) == 2)
-            assert file.syncs == 1 and "never" not in node.events
-
-    run(main())
-
-
-def test_a_state_that_could_not_be_saved_may_be_saved_later(run: Any) -> None:
-    async def main() -> None:
-        disk = MemoryDisk()
-        disk.full = True
-        node = Node(int=lambda n: [SaveState("x", b"1", then=[Feed("saved")])])
-        async with Running(node, disk=disk) as it:
-            it.driver.take(1)
-            await node.until(lambda: bool(node.of(DiskFailed)))
-            assert node.of(DiskFailed)[0].path == "x"
-            disk.full = False
-            it.driver.take(2)
-            await node.until(lambda: "saved" in node.events)
 
     run(main())
 

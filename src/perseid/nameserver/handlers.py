@@ -54,6 +54,7 @@ ALWAYS_BLACK = {"configBlackList", "configStorePath", "kvConfigPath", "rocketmqH
 
 
 def put_kv_config(server: NameServer, request: Request) -> None:
+    """Set one; the answer waits for the disk."""
     if not {"namespace", "key"} <= request.command.ext.keys():
         raise RequestRefused(ResponseCode.SYSTEM_ERROR, "namespace or key is null")
     header = request.command.header(PutKvConfigRequest)
@@ -62,6 +63,7 @@ def put_kv_config(server: NameServer, request: Request) -> None:
 
 
 def get_kv_config(server: NameServer, request: Request) -> Reply:
+    """Read one; 22 when there is none."""
     header = request.header
     value = server.kv.get(header.namespace, header.key)
     if value is None:
@@ -71,6 +73,7 @@ def get_kv_config(server: NameServer, request: Request) -> Reply:
 
 
 def delete_kv_config(server: NameServer, request: Request) -> Reply | None:
+    """Remove one; the answer waits for the disk."""
     if not server.kv.delete(request.header.namespace, request.header.key):
         return OK
     server.save_kv(request)
@@ -78,6 +81,7 @@ def delete_kv_config(server: NameServer, request: Request) -> Reply | None:
 
 
 def get_kv_list_by_namespace(server: NameServer, request: Request) -> Reply:
+    """All of a namespace; 22 when it never had one."""
     table = server.kv.namespace(request.header.namespace)
     if table is None:
         remark = f"No config item, Namespace: {request.header.namespace}"
@@ -89,6 +93,7 @@ def get_kv_list_by_namespace(server: NameServer, request: Request) -> Reply:
 
 
 def register_broker(server: NameServer, request: Request) -> Reply:
+    """Take a broker in, or what is new about it; a slave learns where its master is."""
     header, body = request.header, request.body
     if header.body_crc32 and crc32(body) != header.body_crc32:
         raise RequestRefused(ResponseCode.SYSTEM_ERROR, "crc32 not match")
@@ -130,6 +135,7 @@ def register_broker(server: NameServer, request: Request) -> Reply:
 
 
 def unregister_broker(server: NameServer, request: Request) -> Reply:
+    """Forget a broker that ends."""
     header = request.header
     key = BrokerKey(header.cluster_name, header.broker_addr)
     server.note("info", f"broker {header.broker_name} at {key.address}: unregistered")
@@ -138,6 +144,7 @@ def unregister_broker(server: NameServer, request: Request) -> Reply:
 
 
 def query_data_version(server: NameServer, request: Request) -> Reply:
+    """Whether a broker has to register again; a life sign at the same time."""
     key = BrokerKey(request.header.cluster_name, request.header.broker_addr)
     changed = not len(request.body) or server.tables.changed(key, DataVersion.from_json(request.body))
     server.tables.heard(key, server.now)
@@ -147,11 +154,13 @@ def query_data_version(server: NameServer, request: Request) -> Reply:
 
 
 def broker_heartbeat(server: NameServer, request: Request) -> Reply:
+    """A life sign."""
     server.tables.heard(BrokerKey(request.header.cluster_name, request.header.broker_addr), server.now)
     return OK
 
 
 def get_broker_member_group(server: NameServer, request: Request) -> Reply:
+    """The replicas of a broker name."""
     header = request.header
     broker = server.tables.brokers.get(header.broker_name)
     addresses = dict(broker.broker_addrs) if broker is not None else {}
@@ -160,16 +169,19 @@ def get_broker_member_group(server: NameServer, request: Request) -> Reply:
 
 
 def get_broker_cluster_info(server: NameServer, request: Request) -> Reply:
+    """All clusters and all brokers."""
     clusters = {cluster: sorted(names) for cluster, names in server.tables.clusters.items()}
     return Reply(body=ClusterInfo(server.tables.brokers, clusters).to_json())
 
 
 def wipe_write_perm_of_broker(server: NameServer, request: Request) -> Reply:
+    """Close a broker's queues for writing, until it registers with news."""
     count = server.tables.set_write_perm(request.header.broker_name, allowed=False)
     return Reply(header=WipeWritePermOfBrokerResponse(wipe_topic_count=count))
 
 
 def add_write_perm_of_broker(server: NameServer, request: Request) -> Reply:
+    """Open a broker's queues for reading and writing."""
     count = server.tables.set_write_perm(request.header.broker_name, allowed=True)
     return Reply(header=AddWritePermOfBrokerResponse(add_topic_count=count))
 
@@ -178,6 +190,7 @@ def add_write_perm_of_broker(server: NameServer, request: Request) -> Reply:
 
 
 def get_route_info_by_topic(server: NameServer, request: Request) -> Reply:
+    """Where a topic is; 17 when nowhere. The form of the JSON depends on the version of the one who asks."""
     config, topic = server.config, request.header.topic
     if config.need_wait_for_service and server.now < server.started + 1000 * config.wait_seconds_for_service:
         raise RequestRefused(ResponseCode.SYSTEM_ERROR, "name server not ready")
@@ -196,12 +209,14 @@ def get_route_info_by_topic(server: NameServer, request: Request) -> Reply:
 
 
 def get_all_topic_list(server: NameServer, request: Request) -> Reply:
+    """All topics."""
     if not server.config.enable_all_topic_list:
         raise RequestRefused(ResponseCode.SYSTEM_ERROR, "disable")
     return _topic_list(list(server.tables.topics))
 
 
 def register_topic(server: NameServer, request: Request) -> Reply:
+    """Add one topic's queues; ignored when a broker of it is not known."""
     route = TopicRouteData.from_json(request.body) if len(request.body) else TopicRouteData()
     topic = request.header.topic
     if route.queue_datas and not server.tables.register_topic(topic, route.queue_datas):
@@ -210,11 +225,13 @@ def register_topic(server: NameServer, request: Request) -> Reply:
 
 
 def delete_topic(server: NameServer, request: Request) -> Reply:
+    """Forget a topic, in one cluster or everywhere."""
     server.tables.delete_topic(request.header.topic, request.header.cluster_name)
     return OK
 
 
 def get_topics_by_cluster(server: NameServer, request: Request) -> Reply:
+    """The topics of a cluster."""
     _need_topic_list(server)
     return _topic_list(server.tables.topics_of_cluster(request.header.cluster))
 
@@ -228,16 +245,19 @@ def get_system_topic_list(server: NameServer, request: Request) -> Reply:
 
 
 def get_unit_topic_list(server: NameServer, request: Request) -> Reply:
+    """Topics with the unit flag."""
     _need_topic_list(server)
     return _topic_list(server.tables.topics_by_flag(UNIT_FLAG))
 
 
 def get_has_unit_sub_topic_list(server: NameServer, request: Request) -> Reply:
+    """Topics with the unit subscription flag."""
     _need_topic_list(server)
     return _topic_list(server.tables.topics_by_flag(UNIT_SUB_FLAG))
 
 
 def get_has_unit_sub_ununit_topic_list(server: NameServer, request: Request) -> Reply:
+    """Topics with the unit subscription flag, but not the unit flag."""
     _need_topic_list(server)
     return _topic_list(server.tables.topics_by_flag(UNIT_SUB_FLAG, UNIT_FLAG))
 
@@ -255,6 +275,7 @@ def _need_topic_list(server: NameServer) -> None:
 
 
 def update_config(server: NameServer, request: Request) -> Reply | None:
+    """Change settings at run time: all or none of them; the answer waits for the disk."""
     if not len(request.body):
         return OK
     try:
@@ -272,4 +293,5 @@ def update_config(server: NameServer, request: Request) -> Reply | None:
 
 
 def get_config(server: NameServer, request: Request) -> Reply:
+    """All settings as they are now, as a properties text."""
     return Reply(body=settings.to_text(server.config).encode())

@@ -18,6 +18,8 @@ Handler: TypeAlias = "Callable[[NameServer, Request], Reply | None]"
 
 
 class Route(NamedTuple):
+    """How one request code is served; `header` None: it has no fields, or the handler reads them itself."""
+
     code: Code
     header: type[Header] | None
     handler: Handler

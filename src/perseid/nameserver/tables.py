@@ -50,6 +50,8 @@ class BrokerKey(NamedTuple):
 
 @dataclass(slots=True)
 class LiveBroker:
+    """What is known of a broker process that was heard of. Times are milliseconds."""
+
     heard_at: Millis
     timeout_ms: Millis
     data_version: DataVersion

@@ -1,0 +1,119 @@
+"""Durability: what is synced when, in which order, and what follows from it."""
+
+import asyncio
+import threading
+from typing import Any
+
+from perseid.base.machine import (
+    DiskFailed,
+    Feed,
+    Flush,
+    SaveState,
+    Write,
+)
+
+from .world import DEADLINE, FRAME, MemoryDisk, MemoryFile, Node, Running
+
+# ---- durability ----
+
+
+def test_then_is_carried_out_after_the_sync(run: Any) -> None:
+    async def main() -> None:
+        file = MemoryFile()
+        file.gate = threading.Event()
+        node = Node(
+            Frames=lambda e: [
+                Flush([file], then=[Write(e.conn, b"durable"), Feed("flushed")]),
+                Write(e.conn, b"at once, "),
+            ]
+        )
+        async with Running(node) as it:
+            reader, writer = await it.dial()
+            writer.write(FRAME)
+            assert await asyncio.wait_for(reader.readexactly(9), DEADLINE) == b"at once, "
+            assert file.syncs == 0 and "flushed" not in node.events
+            file.gate.set()
+            assert await asyncio.wait_for(reader.readexactly(7), DEADLINE) == b"durable"
+            assert file.syncs == 1 and node.events[-1] == "flushed"
+
+    run(main())
+
+
+def test_flushes_that_wait_share_one_sync(run: Any) -> None:
+    async def main() -> None:
+        file, other = MemoryFile("a"), MemoryFile("b")
+        file.gate = threading.Event()
+        node = Node(int=lambda n: [Flush([file] if n % 3 else [other, file], then=[Feed(str(n))])])
+        async with Running(node) as it:
+            it.driver.take(1)
+            assert await asyncio.to_thread(file.entered.wait, DEADLINE)
+            for n in range(2, 50):
+                it.driver.take(n)
+            file.gate.set()
+            await node.until(lambda: "49" in node.events)
+            assert [e for e in node.events if isinstance(e, str)] == [str(n) for n in range(1, 50)]
+            assert (file.syncs, other.syncs) == (2, 1)
+
+    run(main())
+
+
+def test_states_and_flushes_become_durable_in_order(run: Any) -> None:
+    async def main() -> None:
+        disk, file = MemoryDisk(), MemoryFile()
+        file.sync = lambda: disk.calls.append(("sync", "log"))
+        node = Node(
+            Start=lambda e: [
+                SaveState("config/a.json", b"1", then=[Feed("one")]),
+                Flush([file], then=[Feed("two")]),
+                SaveState("b.json", b"2", then=[Feed("three")]),
+            ]
+        )
+        async with Running(node, disk=disk):
+            await node.until(lambda: "three" in node.events)
+        assert [e for e in node.events if isinstance(e, str)] == ["one", "two", "three"]
+        assert disk.calls == [
+            ("write", "config/a.json.tmp", "1"),
+            ("sync_file", "config/a.json.tmp"),
+            ("rename", "config/a.json.tmp", "config/a.json"),
+            ("sync_dir", "config"),
+            ("sync", "log"),
+            ("write", "b.json.tmp", "2"),
+            ("sync_file", "b.json.tmp"),
+            ("rename", "b.json.tmp", "b.json"),
+            ("sync_dir", ""),
+        ]
+
+    run(main())
+
+
+def test_a_failed_sync_is_told_and_never_tried_again(run: Any) -> None:
+    async def main() -> None:
+        file = MemoryFile()
+        file.broken = True
+        node = Node(int=lambda n: [Flush([file], then=[Feed("never")])])
+        async with Running(node) as it:
+            it.driver.take(1)
+            await node.until(lambda: len(node.of(DiskFailed)) == 1)
+            assert "no more" in node.of(DiskFailed)[0].reason
+            file.broken = False
+            it.driver.take(2)
+            await node.until(lambda: len(node.of(DiskFailed)) == 2)
+            assert file.syncs == 1 and "never" not in node.events
+
+    run(main())
+
+
+def test_a_state_that_could_not_be_saved_may_be_saved_later(run: Any) -> None:
+    async def main() -> None:
+        disk = MemoryDisk()
+        disk.full = True
+        node = Node(int=lambda n: [SaveState("x", b"1", then=[Feed("saved")])])
+        async with Running(node, disk=disk) as it:
+            it.driver.take(1)
+            await node.until(lambda: bool(node.of(DiskFailed)))
+            assert node.of(DiskFailed)[0].path == "x"
+            disk.full = False
+            it.driver.take(2)
+            await node.until(lambda: "saved" in node.events)
+
+    run(main())
