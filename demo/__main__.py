@@ -44,7 +44,7 @@ def land(folder: Path, namesrv: str, console: Console) -> tuple[verify.Checked, 
         with console.status("landing the topic as Parquet") as status:
             archive(
                 spark, nameserver=namesrv, topic=TOPIC, table=table, max_offsets_per_trigger=OFFSETS_A_BATCH,
-                on_batch=lambda batch, rows: status.update(f"landing the topic as Parquet: batch {batch}, {rows:,} rows"),
+                on_batch=lambda batch, rows: status.update(f"landing as Parquet: batch {batch}, {rows:,} rows"),
             )  # fmt: skip
         seconds = time.monotonic() - started
         with console.status("checking every flight"):
@@ -58,19 +58,19 @@ def land(folder: Path, namesrv: str, console: Console) -> tuple[verify.Checked, 
 def main() -> int:
     """The whole demo."""
     parser = argparse.ArgumentParser(prog="demo", description=__doc__)
-    parser.add_argument("--out", type=Path, default=Path("demo-out"), help="folder for data, table and report (made anew)")
+    parser.add_argument("--out", type=Path, default=Path("demo-out"), help="folder, made anew")
     folder: Path = parser.parse_args().out.resolve()
     shutil.rmtree(folder, ignore_errors=True)
     folder.mkdir(parents=True)
     console = Console()
     namesrv_port, broker_port = free_ports()
     namesrv = f"127.0.0.1:{namesrv_port}"
-    name_server = Server("namesrv", folder / "servers", namesrv_port, {"kvConfigPath": folder / "servers/kvConfig.json"})
+    name_server = Server("namesrv", folder / "servers", namesrv_port, {"kvConfigPath": folder / "kvConfig.json"})
     broker = Server("broker", folder / "servers", broker_port, {
         "brokerName": "demo", "brokerIP1": "127.0.0.1", "namesrvAddr": namesrv,
         "storePathRootDir": folder / "store", "mappedFileSizeCommitLog": 256 << 20,
     })  # fmt: skip
-    console.print(f"[bold]Perseid demo[/]: {TOTAL:,} flights, name server {namesrv}, broker 127.0.0.1:{broker_port}, {folder}")
+    console.print(f"[bold]Perseid demo[/]: {TOTAL:,} flights, name server {namesrv}, broker 127.0.0.1:{broker_port}")
     try:
         produced = produce(folder, namesrv, (name_server, broker))
         checked, delays, archive_s = land(folder, namesrv, console)
@@ -90,7 +90,8 @@ def main() -> int:
         ("landing the topic as Parquet", f"{archive_s:.1f} s"),
     ]
     page = report.write(folder, figures, checked.faults)
-    (folder / "report.json").write_text(json.dumps({"produced": asdict(produced), "checked": asdict(checked)}, indent=1))
+    both = {"produced": asdict(produced), "checked": asdict(checked)}
+    (folder / "report.json").write_text(json.dumps(both, indent=1))
     table = Table(show_header=False)
     for name, value in figures:
         table.add_row(name, value)

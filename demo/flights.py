@@ -30,7 +30,8 @@ class Flight(NamedTuple):
 
     def message(self, topic: str) -> Message:
         """Keys: tail number and flight id; tag: carrier; body: the row as JSON, with the sequence number."""
-        fields: dict[str, object] = {"sequence": self.sequence, "order_key": self.order_key, "flight_id": self.flight_id}
+        fields: dict[str, object] = {"sequence": self.sequence, "order_key": self.order_key}
+        fields["flight_id"] = self.flight_id
         for name, value in self.row.items():
             if value != "":
                 fields[name] = int(float(value)) if name in NUMBERS else value

@@ -74,7 +74,7 @@ async def stream(namesrv: str, topic: str, flights: Iterable[Flight], broker: Se
                 if not killed_at and acknowledged >= TOTAL // 2:
                     killed_at, acknowledged_then = now, acknowledged
                     broker.kill()
-                    progress.console.print(f"  killed the broker with SIGKILL after {acknowledged:,} flights; starting it again")
+                    progress.console.print(f"  SIGKILL to the broker after {acknowledged:,} flights; starting it again")
                     acknowledged_then = producer.stats.acknowledged
                     broker.start()
                 elif killed_at and not unavailable_s and acknowledged > acknowledged_then:

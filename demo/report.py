@@ -8,8 +8,8 @@ from pathlib import Path
 PAGE = """<!doctype html>
 <meta charset="utf-8"><title>Perseid: the flights demo</title>
 <style>
- body {{ font: 16px/1.5 system-ui, sans-serif; max-width: 60rem; margin: 2rem auto; padding: 0 1rem; color: #1c2733 }}
- table {{ border-collapse: collapse }} td, th {{ padding: .3rem 1rem .3rem 0; border-bottom: 1px solid #d8dee6; text-align: left }}
+ body {{ font: 16px/1.5 system-ui, sans-serif; max-width: 60rem; margin: 2rem auto; padding: 0 1rem }}
+ table {{ border-collapse: collapse }} td {{ padding: .3rem 1rem .3rem 0; border-bottom: 1px solid #d8dee6 }}
  td:last-child {{ font-variant-numeric: tabular-nums; text-align: right }} img {{ max-width: 100% }}
 </style>
 <h1>{title}</h1>
@@ -48,7 +48,8 @@ def write(folder: Path, figures: list[tuple[str, str]], faults: list[str]) -> Pa
     """The page; its path."""
     rows = "".join(f"<tr><td>{html.escape(name)}</td><td>{html.escape(value)}</td></tr>" for name, value in figures)
     title = "All flights arrived, once and in order" if not faults else "The demo failed"
-    summary = "The broker was killed with SIGKILL half-way through. " + ("; ".join(faults) + "." if faults else "Nothing was lost.")
+    outcome = "; ".join(faults) + "." if faults else "Nothing was lost."
+    summary = f"The broker was killed with SIGKILL half-way through. {outcome}"
     page = folder / "report.html"
     page.write_text(PAGE.format(title=title, summary=html.escape(summary), rows=rows))
     return page

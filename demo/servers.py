@@ -73,4 +73,5 @@ class Server:
         """SystemExit with the end of the log when the process has ended by itself."""
         if self._process is not None and self._process.poll() is not None:
             tail = self._log.read_text(errors="replace")[-2000:]
-            raise SystemExit(f"the {self.role} ended with {self._process.returncode}; its log {self._log} ends with:\n{tail}")
+            code = self._process.returncode
+            raise SystemExit(f"the {self.role} ended with {code}; its log {self._log} ends with:\n{tail}")

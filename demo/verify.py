@@ -63,10 +63,10 @@ def check(table: DataFrame, flights: DataFrame) -> Checked:
     order = Window.partitionBy("order_key").orderBy("brokerName", "queueId", "queueOffset")
     before = flights.withColumn("before", F.lag("sequence").over(order)).where("before > sequence").count()
     found: Any = flights.select(F.count("flight_id"), F.count_distinct("flight_id")).first()
-    split = flights.groupBy("order_key").agg(F.count_distinct("brokerName", "queueId").alias("queues")).where("queues > 1")
+    queues = flights.groupBy("order_key").agg(F.count_distinct("brokerName", "queueId").alias("queues"))
     return Checked(
         rows=rows, flights=found[1], duplicates=rows - found[0], out_of_order=before,
-        split_keys=split.count(), repeated_offsets=rows - places,
+        split_keys=queues.where("queues > 1").count(), repeated_offsets=rows - places,
     )  # fmt: skip
 
 
@@ -74,5 +74,5 @@ def delays(flights: DataFrame) -> list[tuple[str, int, float]]:
     """Mean departure delay in minutes by carrier and hour."""
     from pyspark.sql import functions as F
 
-    rows = flights.groupBy("carrier", "hour").agg(F.avg("dep_delay").alias("delay")).where("delay is not null").collect()
-    return [(row["carrier"], row["hour"], row["delay"]) for row in rows]
+    means = flights.groupBy("carrier", "hour").agg(F.avg("dep_delay").alias("delay"))
+    return [(row["carrier"], row["hour"], row["delay"]) for row in means.where("delay is not null").collect()]

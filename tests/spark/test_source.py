@@ -58,7 +58,8 @@ def test_tags_headers_and_offsets(spark: Any, broker: EmbeddedBroker) -> None:
 def test_a_pattern_reads_all_topics_that_match(spark: Any, broker: EmbeddedBroker) -> None:
     fill(broker, "pattern-a", 10)
     fill(broker, "pattern-b", 20)
-    frame = spark.read.format("perseid").option("nameserver", broker.namesrv).option("subscribePattern", "pattern-.").load()
+    source = spark.read.format("perseid").option("nameserver", broker.namesrv)
+    frame = source.option("subscribePattern", "pattern-.").load()
     assert {row.topic: row["count"] for row in frame.groupBy("topic").count().collect()} == {
         "pattern-a": 10,
         "pattern-b": 20,

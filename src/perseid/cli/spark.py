@@ -23,7 +23,7 @@ def register(app: typer.Typer) -> None:
 def archive(
     topic: Annotated[str, typer.Argument(help="The topic to land.")],
     table: Annotated[str, typer.Argument(help="Folder of the Parquet table; made if it is missing.")],
-    namesrv: Annotated[str, typer.Option("--namesrv", "-n", help="Name server(s), host:port;host:port.")] = "127.0.0.1:9876",
+    namesrv: Annotated[str, typer.Option("--namesrv", "-n", help="host:port;host:port.")] = "127.0.0.1:9876",
     batch_offsets: Annotated[int, typer.Option(help="Offsets that one batch covers at most.", min=1)] = 500_000,
     tags: Annotated[str, typer.Option(help="Only messages with these tags: 'a || b'.")] = "*",
     fail_on_data_loss: Annotated[bool, typer.Option(help="Fail when offsets are gone from the broker.")] = True,

@@ -20,7 +20,9 @@ if TYPE_CHECKING:
 __all__ = ["NoJava", "register", "session"]
 
 
-def session(app_name: str = "perseid", *, master: str | None = None, config: Mapping[str, str] | None = None) -> SparkSession:
+def session(
+    app_name: str = "perseid", *, master: str | None = None, config: Mapping[str, str] | None = None
+) -> SparkSession:
     """A Spark session with the sources registered, on a Java that was found (`NoJava` when there is none).
 
     `master` is Spark's; without it a local session on all cores. `config` is added to the settings.

@@ -39,7 +39,7 @@ class _Files:
     def __init__(self, spark: SparkSession, root: str) -> None:
         jvm: Any = spark._jvm
         self._path = jvm.org.apache.hadoop.fs.Path
-        self._fs = self._path(root).getFileSystem(spark._jsc.hadoopConfiguration())  # type: ignore[union-attr]
+        self._fs = self._path(root).getFileSystem(spark._jsc.hadoopConfiguration())
 
     def exists(self, path: str) -> bool:
         return bool(self._fs.exists(self._path(path)))

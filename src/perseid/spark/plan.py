@@ -7,6 +7,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
+from itertools import pairwise
 
 from perseid.client.model import MessageQueue
 
@@ -55,7 +56,7 @@ def split(parts: Iterable[Range], at_least: int) -> list[Range]:
         size = part.end - part.start
         pieces = min(size, max(1, -(-size * at_least // total)))
         edges = [part.start + size * i // pieces for i in range(pieces + 1)]
-        cut.extend(Range(part.queue, a, b) for a, b in zip(edges, edges[1:], strict=False))
+        cut.extend(Range(part.queue, a, b) for a, b in pairwise(edges))
     return cut
 
 

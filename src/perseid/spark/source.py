@@ -99,15 +99,15 @@ class QueueRange(InputPartition):
     """One task's share: offsets [start, end) of one queue."""
 
     def __init__(self, part: plan.Range) -> None:
-        super().__init__(tuple(part.queue) + (part.start, part.end))
-        self.queue = tuple(part.queue)
+        super().__init__((*part.queue, part.start, part.end))
+        self.topic, self.broker_name, self.queue_id = part.queue
         self.start = part.start
         self.end = part.end
 
 
 def read_range(options: SourceOptions, names: list[str], part: QueueRange) -> Iterator[Any]:
     """The record batches of one range. DataLost when offsets of it are gone and that is not allowed."""
-    queue = MessageQueue(*part.queue)
+    queue = MessageQueue(part.topic, part.broker_name, part.queue_id)
     consumer = BlockingPullConsumer(options.nameserver, options.group, expression=options.tags)
     with consumer:
         low, high = consumer.min_offset(queue), consumer.max_offset(queue)
@@ -123,7 +123,8 @@ def read_range(options: SourceOptions, names: list[str], part: QueueRange) -> It
             if options.fail_on_data_loss and options.tags == ALL:
                 for message in messages:
                     if message.record.queue_offset != expected:
-                        raise DataLost(f"{queue}: offset {message.record.queue_offset} came where {expected} was expected")
+                        came = message.record.queue_offset
+                        raise DataLost(f"{queue}: offset {came} came where {expected} was expected")
                     expected += 1
             waiting.extend(messages)
             if len(waiting) >= BATCH_MESSAGES:
@@ -142,7 +143,7 @@ class PerseidBatchReader(DataSourceReader):
         self._options = options
         self._names = names
 
-    def partitions(self) -> list[QueueRange]:  # type: ignore[override]
+    def partitions(self) -> list[QueueRange]:
         """The ranges between the starting and ending offsets, as they are now."""
         options = self._options
         with Bounds(options) as bounds:
@@ -186,7 +187,7 @@ class PerseidStreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
         """How far the queues go, for the query's progress report."""
         return self._latest()
 
-    def partitions(self, start: dict[str, int], end: dict[str, int]) -> list[QueueRange]:  # type: ignore[override]
+    def partitions(self, start: dict[str, int], end: dict[str, int]) -> list[QueueRange]:
         """The ranges of one micro-batch."""
         return [QueueRange(part) for part in plan.split(plan.ranges(start, end), self._options.min_partitions)]
 
