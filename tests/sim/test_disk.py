@@ -120,6 +120,22 @@ def test_a_failed_sync_loses_its_pages_for_good() -> None:
     assert lost and kept
 
 
+def test_a_page_that_was_written_during_a_failed_sync_is_synced_by_the_next() -> None:
+    for seed in range(30):
+        disk = made(seed)
+        file = disk.open("log/a")
+        file.write(0, b"1")
+        file.begin_sync()
+        file.write(1, b"2")
+        disk.failing["sync"] = 1
+        with pytest.raises(OSError, match="sync fails"):
+            file.end_sync()
+        file.sync()
+        disk.cut_power()
+        data = disk.read("log/a")
+        assert data is not None and data[:2] == b"12"
+
+
 def test_names_survive_only_with_their_folders() -> None:
     seen: Counter[tuple[bool, bool]] = Counter()
     for seed in range(200):

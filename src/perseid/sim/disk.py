@@ -117,7 +117,10 @@ class SimFile:
             self.disk.about_to("sync", self.path)
         except OSError:
             for page, before in (pages or {}).items():
-                self.lost.setdefault(page, before)
+                if page in self.undo:
+                    self.undo[page] = before  # written again meanwhile: it is dirty still
+                else:
+                    self.lost.setdefault(page, before)
             raise
         except CrashPoint:
             self.syncing = pages

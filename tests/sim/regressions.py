@@ -1,0 +1,14 @@
+"""Seeds that once failed, each with what was wrong. They stay in the suite.
+
+A seed is a regression only as long as it draws the same faults: what it found is said in words, so that a
+test of its own can stand beside it.
+"""
+
+REGRESSIONS = {
+    6: "an old log file that could not be removed (EIO) ended the broker with an unexpected exception",
+    25: "after a failed fsync the restart believed the page cache: acknowledged messages went with the next power cut",
+    29: "a restart did not sync the folders of files that an earlier life had created",
+    51: "the folder of a consume queue was not synced by a restart, and its checkpoint said that it was durable",
+    64: "a delayed message waited for ever after the clock had gone back",
+    81: "a header that is not UTF-8 was logged as a failure of ours",
+}

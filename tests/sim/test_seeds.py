@@ -1,0 +1,66 @@
+"""Whole clusters under faults: many seeds, those that once failed, and that a seed always gives the same run."""
+
+import os
+import subprocess
+import sys
+
+import pytest
+
+from perseid.sim import coverage
+from perseid.sim.faults import KINDS, MIN_FAULTS
+from perseid.sim.run import MIN_OPERATIONS, Result, run
+
+from .regressions import REGRESSIONS
+
+FIRST, SEEDS, GROUPS = 10_000, 200, 8
+"""Some 30 s on one core; `make sim` plays more."""
+
+
+def explained(result: Result) -> str:
+    return "\n".join([*result.story[-60:], f"perseid sim --seed {result.seed}", result.failure])
+
+
+@pytest.mark.sim
+@pytest.mark.parametrize("group", range(GROUPS))
+def test_seeds_keep_all_promises(group: int) -> None:
+    per_group = SEEDS // GROUPS
+    for seed in range(FIRST + group * per_group, FIRST + (group + 1) * per_group):
+        result = run(seed)
+        assert not result.failure, explained(result)
+        assert result.operations >= MIN_OPERATIONS and result.faults >= MIN_FAULTS and result.virtual_s >= 60
+
+
+@pytest.mark.sim
+@pytest.mark.parametrize("seed", REGRESSIONS)
+def test_seeds_that_once_failed(seed: int) -> None:
+    result = run(seed)
+    assert not result.failure, explained(result)
+
+
+DIGEST = "from perseid.sim.run import run; print(*(run(seed).digest for seed in (3, 4, 5)))"
+
+
+def test_the_same_seed_gives_the_same_run_under_any_hash_seed() -> None:
+    digests = set()
+    for hash_seed in ("0", "1"):
+        environment = {**os.environ, "PYTHONHASHSEED": hash_seed, "PYTHONPATH": os.pathsep.join(sys.path)}
+        done = subprocess.run(
+            [sys.executable, "-c", DIGEST], env=environment, capture_output=True, text=True, timeout=100, check=True
+        )
+        digests.add(done.stdout)
+    assert len(digests) == 1
+    assert len(set(digests.pop().split())) == 3
+
+
+def test_a_run_that_misses_a_fault_has_failed() -> None:
+    counts = run(3).counts
+    missing = coverage.missing(counts)
+    assert missing and all(not counts[name] for name in missing)
+    for name in missing:
+        counts[name] += 1
+    assert not coverage.missing(counts)
+    assert str(counts["answer SUCCESS"]) in coverage.table(counts)
+
+
+def test_every_kind_of_fault_is_expected() -> None:
+    assert len(KINDS) == len(coverage.FAULTS)
