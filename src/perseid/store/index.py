@@ -103,25 +103,23 @@ class IndexFile:
     def repair(self, before: int, timestamp_of: Callable[[int], Millis]) -> bool:
         """Keep the entries of records before the offset `before` and make all else anew from them. False
         when there is none."""
-        heads = array("i", bytes(SLOT_BYTES * self._slots))
-        count, last = 1, -1
-        while count < self.most:
+        slots = self._slots
+        heads = array("i", bytes(SLOT_BYTES * slots))
+        count, last, room = 1, -1, CHUNK_ENTRIES
+        while count < self.most and room == CHUNK_ENTRIES:
             room = min(CHUNK_ENTRIES, self.most - count)
             chunk = bytes(self.file.view(self._entries_at + ENTRY_BYTES * count, ENTRY_BYTES * room))
-            taken = 0
-            for key_hash, offset, diff, previous in ENTRY.iter_unpack(chunk):
-                number = count + taken
-                if not last <= offset < before or diff < 0 or previous >= number or key_hash < 0:
+            end = count + room
+            for key_hash, offset, diff, previous in ENTRY.iter_unpack(chunk):  # a million a second: keep it short
+                slot = key_hash % slots
+                if previous != heads[slot] or not last <= offset < before or diff < 0 or key_hash < 0:
                     break
-                if key_hash == offset == diff == previous == 0 and not any(chunk[taken * ENTRY_BYTES :]):
+                if not key_hash and not any(chunk[(count - end) * ENTRY_BYTES :]):
                     break  # unwritten; the entry of a record at offset 0 has a key
-                if previous != heads[key_hash % self._slots]:
-                    break
-                heads[key_hash % self._slots] = number
+                heads[slot] = count
                 last = offset
-                taken += 1
-            count += taken
-            if taken < room:
+                count += 1
+            if count < end:
                 break
         if count == 1:
             return False
