@@ -9,9 +9,9 @@ from typing import Annotated
 import typer
 
 from perseid.base.errors import PerseidError
-from perseid.cli import servers, spark
+from perseid.cli import messages, servers, sim, spark, topics
 
-MODULES = (servers, spark)
+MODULES = (servers, messages, topics, spark, sim)
 """In the order in which `perseid --help` shows them."""
 
 app = typer.Typer(
