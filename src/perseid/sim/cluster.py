@@ -37,8 +37,10 @@ NOTES = {
     "registered with name server": "broker registered",
     "its connection closed": "name server dropped the broker",
     "could not be saved": "a save failed and is tried again",
+    "the index can't be written": "index given up",
 }
 """Words of a log line, and what they are counted as."""
+INDEX_BROKEN = "the index can't be written"
 
 
 @dataclass(frozen=True, slots=True)
@@ -77,6 +79,8 @@ class Cluster:
         self.cut_after_crash_point = False
         self.down: set[str] = set()
         """Machines that a fault keeps down for now."""
+        self.index_whole = True
+        """The disk took all that the index wanted to write: what is in the log can be found by its keys."""
         self._failed_starts = 0
         self._last_file = 0
         for driver in (self.broker, self.namesrv):
@@ -152,6 +156,8 @@ class Cluster:
         for words, what in NOTES.items():
             if words in text:
                 self.count(what)
+        if INDEX_BROKEN in text:
+            self.index_whole = False
 
     def _build_broker(self, disk: SimDisk, random: Random) -> Broker:
         self.count("start after a crash" if disk.size("abort") is not None else "start after a clean stop")

@@ -66,6 +66,7 @@ STATES = (
     "broker registered",
     "held pull ended empty",
     "held pull woken by a message",
+    "index given up",
     "log file deleted",
     "log file rolled",
     "name server dropped the broker",

@@ -168,22 +168,38 @@ class History:
         return sent
 
     def pulled(
-        self, topic: str, queue_id: int, asked: int, records: Sequence[Record], following: int, *, all_tags: bool
+        self,
+        topic: str,
+        queue_id: int,
+        asked: int,
+        records: Sequence[Record],
+        following: int,
+        *,
+        all_tags: bool,
+        log_start: int,
     ) -> None:
-        """A pull from `asked` on was answered with these records and the next offset to ask for."""
+        """A pull from `asked` on was answered with these records and the next offset to ask for. What retention
+        took away meanwhile (the log begins at `log_start`) may be left out."""
         expected = asked
         for record in records:
+            where = f"{topic}/{queue_id}"
             if record.queue_id != queue_id or record.topic != topic:
-                raise Violation(
-                    "right queue", f"a pull of {topic}/{queue_id} answered {record.topic}/{record.queue_id}"
-                )
-            if record.queue_offset < expected or (all_tags and record.queue_offset != expected):
-                raise Violation(
-                    "offsets are contiguous", f"{topic}/{queue_id}: {record.queue_offset} where {expected} was due"
-                )
+                raise Violation("right queue", f"a pull of {where} answered {record.topic}/{record.queue_id}")
+            if record.queue_offset < expected:
+                raise Violation("offsets ascend", f"{where}: {record.queue_offset} after {expected}")
+            if all_tags:
+                self._left_out(topic, queue_id, expected, record.queue_offset, log_start)
             expected = record.queue_offset + 1
         if records and (following < expected or (all_tags and following != expected)):
             raise Violation("offsets are contiguous", f"{topic}/{queue_id}: next is {following}, read up to {expected}")
+
+    def _left_out(self, topic: str, queue_id: int, begin: int, end: int, log_start: int) -> None:
+        """Messages were left out of an answer: they have to be old ones."""
+        for offset in range(begin, end):
+            place = Place(topic, queue_id, offset)
+            stored = self.acked.get(place) or self.read.get(place)
+            if not log_start or (stored is not None and stored.physical >= log_start):
+                raise Violation("offsets are contiguous", f"{place} is left out; the log begins at {log_start}")
 
     def known_max(self, topic: str, queue_id: int) -> int:
         """A queue's maximum as far as any client knows: what a request that begins now must be told at least."""

@@ -53,6 +53,7 @@ class End:
         "address",
         "arrives_us",
         "chopped",
+        "dialling",
         "id",
         "incoming",
         "open",
@@ -68,6 +69,8 @@ class End:
         self.address = address
         self.other: End = self
         self.open = True
+        self.dialling = ""
+        """The address, as long as the connection is not established."""
         self.reading = True
         self.chopped = False
         self.arrives_us = 0
@@ -127,6 +130,7 @@ class Network:
             near = self._end(owner, f"{own_ip}:{self._ports}")
             far = self._end(target[0], address)
             near.other, far.other = far, near
+            near.dialling = address
             far.arrives_us = scheduler.now_us + out
             near.arrives_us = far.arrives_us + back
             scheduler.at(far.arrives_us, self._accept, far, target)
@@ -224,12 +228,10 @@ class Network:
             end.owner.opened(end, target[1], "")
 
     def _established(self, end: End, address: str) -> None:
-        if not end.open:
-            return
         if end.other is _NOBODY:
-            self._forget(end)
-            end.owner.connect_failed(address, "connection reset")
-        else:
+            self._break(end, "connection reset")
+        elif end.open:
+            end.dialling = ""
             end.owner.opened(end, "", address)
 
     def _send_chopped(self, other: End, data: bytes) -> None:
@@ -295,7 +297,10 @@ class Network:
     def _break(self, end: End, reason: str) -> None:
         if end.open:
             self._forget(end)
-            end.owner.closed(end, reason)
+            if end.dialling:
+                end.owner.connect_failed(end.dialling, reason)
+            else:
+                end.owner.closed(end, reason)
 
 
 class _Nobody:

@@ -154,7 +154,7 @@ class Operator(Client):
             if reply is None or life != self.cluster.broker.lives or reply.code not in (0, 22):
                 return
             records = read_answer(self.history, reply, self.scheduler.now_us)
-            if stored is None or stored.physical < self.cluster.log_start():
+            if stored is None or stored.physical < self.cluster.log_start() or not self.cluster.index_whole:
                 return
             if stored.physical not in [record.physical_offset for record in records]:
                 raise Violation(
@@ -233,7 +233,15 @@ class Auditor(Client):
                 return
             answer = reply.header(PullMessageResponse)
             records = read_answer(self.history, reply, self.scheduler.now_us)
-            self.history.pulled(topic, queue_id, offset, records, answer.next_begin_offset, all_tags=True)
+            self.history.pulled(
+                topic,
+                queue_id,
+                offset,
+                records,
+                answer.next_begin_offset,
+                all_tags=True,
+                log_start=self.cluster.log_start(),
+            )
             self.history.saw_max(topic, queue_id, answer.max_offset, floor)
             self.records[topic, queue_id] += records
             if answer.next_begin_offset >= answer.max_offset:

@@ -308,7 +308,15 @@ class Consumer(Client):
             return
         header = reply.header(PullMessageResponse)
         records = read_answer(self.history, reply, self.scheduler.now_us)
-        self.history.pulled(topic, queue_id, offset, records, header.next_begin_offset, all_tags=self.tag is None)
+        self.history.pulled(
+            topic,
+            queue_id,
+            offset,
+            records,
+            header.next_begin_offset,
+            all_tags=self.tag is None,
+            log_start=self.cluster.log_start(),
+        )
         self.history.saw_max(topic, queue_id, header.max_offset, floor)
         self.cluster.checkers.bounds(topic, queue_id, offset, header, reply.code)
         self.positions[topic, queue_id] = header.next_begin_offset

@@ -1,0 +1,335 @@
+"""A broker in virtual time: your test says when time passes, when the process dies, when the power fails.
+
+    with VirtualBroker() as broker:
+        broker.create_topic("orders", queues=1)
+        broker.send("orders", b"one", queue_id=0)
+        broker.send("orders", b"two", queue_id=0, delay_level=3)     # ten seconds later
+        assert [m.body for m in broker.pull("orders", 0)] == [b"one"]
+        broker.advance(11_000)
+        assert [m.body for m in broker.pull("orders", 0)] == [b"one", b"two"]
+        broker.cut_power()
+        broker.start()
+
+Nothing sleeps and no port is opened: ten seconds take a millisecond. The broker is the very one that serves the
+real world; its disk forgets at a power cut what was not synced (`perseid.sim.disk`), and `seed` chooses how.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, replace
+from random import Random
+from types import TracebackType
+from typing import Self
+
+from perseid.base.errors import PerseidError, RequestRefused
+from perseid.base.machine import Buffer, Millis
+from perseid.broker.config import BrokerConfig
+from perseid.broker.node import Broker
+from perseid.nameserver.config import NameServerConfig
+from perseid.nameserver.node import NameServer
+from perseid.sim.disk import SimDisk
+from perseid.sim.driver import NodeDriver
+from perseid.sim.net import End, Network
+from perseid.sim.scheduler import US_PER_MS, Scheduler
+from perseid.store.config import StoreConfig
+from perseid.wire import properties as props
+from perseid.wire.codes import RequestCode, ResponseCode
+from perseid.wire.command import Command, decode_all, encode_request
+from perseid.wire.headers.base import Header
+from perseid.wire.headers.offsets import OffsetResponse, QueryConsumerOffsetRequest, UpdateConsumerOffsetRequest
+from perseid.wire.headers.pull import PullMessageRequest, PullMessageResponse
+from perseid.wire.headers.send import SendMessageRequestV2, SendMessageResponse
+from perseid.wire.headers.topics import CreateTopicRequest
+from perseid.wire.record import Record
+from perseid.wire.record import decode_all as decode_records
+
+BROKER_IP, NAMESRV_IP, CLIENT_IP = "10.0.0.1", "10.0.0.2", "10.0.0.3"
+TIMEOUT_MS = 30_000
+SUSPEND, SUBSCRIPTION = 2, 4
+PULL_ANSWERS = (
+    ResponseCode.SUCCESS,
+    ResponseCode.PULL_NOT_FOUND,
+    ResponseCode.PULL_RETRY_IMMEDIATELY,
+    ResponseCode.PULL_OFFSET_MOVED,
+)
+
+SMALL_STORE = StoreConfig(
+    commit_log_file_bytes=1 << 20,
+    consume_queue_file_bytes=20 * 1_000,
+    max_hash_slot_num=1_000,
+    max_index_num=4_000,
+)
+
+
+@dataclass(frozen=True, slots=True)
+class Sent:
+    """Where a message went."""
+
+    msg_id: str
+    queue_id: int
+    queue_offset: int
+    code: int
+    """0, or 10: stored, but not flushed in time."""
+
+
+class Pulled(list[Record]):
+    """The messages of one pull, with what the broker said about their queue."""
+
+    def __init__(self, records: Sequence[Record], code: int, header: PullMessageResponse) -> None:
+        super().__init__(records)
+        self.code = code
+        self.next_offset = header.next_begin_offset
+        self.min_offset = header.min_offset
+        self.max_offset = header.max_offset
+
+
+class VirtualBroker:
+    """A broker and its name server in virtual time, running from the first line on, and one client of theirs."""
+
+    def __init__(self, *, broker: BrokerConfig | None = None, store: StoreConfig = SMALL_STORE, seed: int = 0) -> None:
+        self.scheduler = Scheduler(seed)
+        self.network = Network(self.scheduler, lambda what: None)
+        config = broker or BrokerConfig(broker_name="virtual")
+        namesrv_address = f"{NAMESRV_IP}:9876"
+        self.config = replace(config, broker_ip1=BROKER_IP, namesrv_addr=namesrv_address)
+
+        def build_broker(disk: SimDisk, random: Random) -> Broker:
+            return Broker(self.config, store, disk, random)
+
+        def build_namesrv(disk: SimDisk, random: Random) -> NameServer:
+            return NameServer(NameServerConfig(), disk)
+
+        self.broker = self._node("broker", BROKER_IP, build_broker, self.config.listen_port)
+        self.namesrv = self._node("namesrv", NAMESRV_IP, build_namesrv, 9876)
+        self._client = _Client(self.scheduler, self.network)
+        self.start()
+
+    def _node(
+        self, name: str, ip: str, build: Callable[[SimDisk, Random], Broker | NameServer], port: int
+    ) -> NodeDriver:
+        return NodeDriver(name, ip, self.scheduler, self.network, build, {"main": port}, lambda what: None)
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        if error is None and self.broker.machine is not None:
+            self.stop()
+
+    # ---- life and time ----
+
+    @property
+    def now(self) -> Millis:
+        """The broker's clock."""
+        return self.broker.now
+
+    @property
+    def running(self) -> bool:
+        return self.broker.machine is not None
+
+    def start(self) -> None:
+        """Start what does not run; PerseidError when the broker does not come up."""
+        for node in (self.namesrv, self.broker):
+            if node.machine is None:
+                node.start()
+        if not self.running:
+            raise PerseidError("\n".join(["the broker did not start", *self.story("broker")[-5:]]))
+        self.advance(10)
+
+    def stop(self) -> None:
+        """Stop the broker cleanly."""
+        self.broker.shut_down()
+        if not self.scheduler.run(self._in(TIMEOUT_MS), lambda: not self.running):
+            raise PerseidError("\n".join(["the broker did not stop", *self.story("broker")[-5:]]))
+
+    def crash(self) -> None:
+        """Kill the broker's process: its memory is lost, what it wrote is not."""
+        self.broker.crash()
+        self._client.hang_up()
+
+    def cut_power(self) -> None:
+        """The broker's machine goes off: what was not synced may be lost, torn or garbage."""
+        self.broker.cut_power()
+        self._client.hang_up()
+
+    def advance(self, ms: int) -> None:
+        """Let time pass."""
+        self.scheduler.run(self._in(ms))
+
+    def story(self, *words: str) -> list[str]:
+        """What happened, line by line; only lines with one of `words`, when there are some."""
+        return self.scheduler.trace.story(*words)
+
+    # ---- requests ----
+
+    def create_topic(self, topic: str, queues: int = 4) -> None:
+        """Create a topic, or change its number of queues."""
+        header = CreateTopicRequest(
+            topic=topic,
+            default_topic="TBW102",
+            read_queue_nums=queues,
+            write_queue_nums=queues,
+            perm=6,
+            topic_filter_type="SINGLE_TAG",
+        )
+        self._succeed(RequestCode.UPDATE_AND_CREATE_TOPIC, header)
+
+    def send(
+        self,
+        topic: str,
+        body: bytes,
+        *,
+        queue_id: int = -1,
+        tag: str | None = None,
+        keys: Sequence[str] = (),
+        delay_level: int = 0,
+        properties: Mapping[str, str] | None = None,
+    ) -> Sent:
+        """Send a message and wait for its acknowledgement. RequestRefused, with the broker's code and remark."""
+        all_properties = dict(properties or {})
+        if tag is not None:
+            all_properties[props.TAGS] = tag
+        if keys:
+            all_properties[props.KEYS] = " ".join(keys)
+        if delay_level:
+            all_properties[props.DELAY] = str(delay_level)
+        header = SendMessageRequestV2(
+            producer_group="virtual",
+            topic=topic,
+            default_topic="TBW102",
+            default_topic_queue_nums=4,
+            queue_id=queue_id,
+            sys_flag=0,
+            born_timestamp=self.now,
+            flag=0,
+            properties=str(props.encode(all_properties), "utf-8"),
+        )
+        reply = self._succeed(RequestCode.SEND_MESSAGE_V2, header, body, (0, ResponseCode.FLUSH_DISK_TIMEOUT))
+        answer = reply.header(SendMessageResponse)
+        return Sent(answer.msg_id, answer.queue_id, answer.queue_offset, reply.code)
+
+    def pull(
+        self,
+        topic: str,
+        queue_id: int,
+        offset: int = 0,
+        *,
+        max_messages: int = 32,
+        wait_ms: int = 0,
+        group: str = "virtual",
+        expression: str = "*",
+    ) -> Pulled:
+        """The messages of a queue from an offset on; `wait_ms`: so long the pull may wait for the next one."""
+        header = PullMessageRequest(
+            consumer_group=group,
+            topic=topic,
+            queue_id=queue_id,
+            queue_offset=offset,
+            max_msg_nums=max_messages,
+            sys_flag=SUBSCRIPTION | (SUSPEND if wait_ms else 0),
+            commit_offset=0,
+            suspend_timeout_millis=wait_ms,
+            sub_version=0,
+            subscription=expression,
+            expression_type="TAG",
+        )
+        reply = self._succeed(RequestCode.PULL_MESSAGE, header, b"", PULL_ANSWERS, wait_ms)
+        records = decode_records(reply.body) if reply.code == ResponseCode.SUCCESS else []
+        return Pulled(records, reply.code, reply.header(PullMessageResponse))
+
+    def commit(self, group: str, topic: str, queue_id: int, offset: int) -> None:
+        """A consumer group has read up to `offset`."""
+        header = UpdateConsumerOffsetRequest(consumer_group=group, topic=topic, queue_id=queue_id, commit_offset=offset)
+        self._succeed(RequestCode.UPDATE_CONSUMER_OFFSET, header)
+
+    def committed(self, group: str, topic: str, queue_id: int) -> int | None:
+        """Where a group goes on; None when the broker does not know."""
+        header = QueryConsumerOffsetRequest(consumer_group=group, topic=topic, queue_id=queue_id)
+        reply = self._succeed(RequestCode.QUERY_CONSUMER_OFFSET, header, b"", (0, ResponseCode.QUERY_NOT_FOUND))
+        return reply.header(OffsetResponse).offset if reply.code == ResponseCode.SUCCESS else None
+
+    def call(
+        self,
+        code: int,
+        header: Header | Mapping[str, str] | None = None,
+        body: Buffer = b"",
+        timeout_ms: int = TIMEOUT_MS,
+    ) -> Command:
+        """Any request, and its answer. PerseidError when there is none within `timeout_ms` of virtual time."""
+        reply = self._client.call(self.config.address, code, header, body, self._in(timeout_ms))
+        if reply is None:
+            raise PerseidError(f"no answer to request {code} within {timeout_ms} ms of virtual time")
+        return reply
+
+    # ---- inside ----
+
+    def _in(self, ms: int) -> int:
+        return self.scheduler.now_us + ms * US_PER_MS
+
+    def _succeed(
+        self,
+        code: int,
+        header: Header,
+        body: Buffer = b"",
+        allowed: Sequence[int] = (ResponseCode.SUCCESS,),
+        wait_ms: int = 0,
+    ) -> Command:
+        reply = self.call(code, header, body, TIMEOUT_MS + wait_ms)
+        if reply.code not in allowed:
+            raise RequestRefused(reply.code, reply.remark or "")
+        return reply
+
+
+class _Client:
+    """One call at a time, over a connection that is dialled when it is needed."""
+
+    name = "client"
+
+    def __init__(self, scheduler: Scheduler, network: Network) -> None:
+        self._scheduler = scheduler
+        self._network = network
+        network.machines[CLIENT_IP] = self.name
+        self._end: End | None = None
+        self._frame = b""
+        self._opaque = 0
+        self._reply: Command | None = None
+        self._lost = False
+
+    def call(
+        self, address: str, code: int, header: Header | Mapping[str, str] | None, body: Buffer, deadline_us: int
+    ) -> Command | None:
+        self._opaque += 1
+        self._reply, self._lost = None, False
+        self._frame = encode_request(code, self._opaque, header, body)
+        if self._end is None:
+            self._network.dial(self, CLIENT_IP, address)
+        else:
+            self._network.write(self._end, self._frame)
+        self._scheduler.run(deadline_us, lambda: self._reply is not None or self._lost)
+        return self._reply
+
+    def opened(self, end: End, listener: str, dialled: str) -> None:
+        self._end = end
+        self._network.write(end, self._frame)
+
+    def connect_failed(self, address: str, reason: str) -> None:
+        self._lost = True
+
+    def received(self, end: End, frames: bytearray) -> None:
+        for command in decode_all(bytes(frames)):
+            if command.is_response and command.opaque == self._opaque:
+                self._reply = command
+
+    def closed(self, end: End, reason: str) -> None:
+        if end is self._end:
+            self._end = None
+            self._lost = True
+
+    def hang_up(self) -> None:
+        """The next call dials anew."""
+        if self._end is not None:
+            self._network.close(self._end, "hung up")
+            self._end = None
