@@ -109,10 +109,14 @@ class CommitLog:
         end = self.end
         if size + BLANK_BYTES <= self._file_end - end:
             return end
-        if size > self._most_bytes:
-            why = f"a record of {size} bytes; at most {self._most_bytes} are allowed"
-            raise AppendRefused(PutStatus.MESSAGE_ILLEGAL, why)
+        self.admit(size)
         return self._roll()
+
+    def admit(self, size: int) -> None:
+        """AppendRefused when so many bytes are more than one append may bring."""
+        if size > self._most_bytes:
+            why = f"{size} bytes in the log; at most {self._most_bytes} are allowed"
+            raise AppendRefused(PutStatus.MESSAGE_ILLEGAL, why)
 
     def _roll(self) -> int:
         """Begin the next file; the rest of this one becomes a blank."""

@@ -149,11 +149,8 @@ class ConsumeQueue:
         return self.segments.starts[0] // UNIT_BYTES if self.segments.starts else self.end
 
     def find_end(self) -> int:
-        """The end of a queue without holes: the last file's first unit of no size."""
-        if not self.segments.starts:
-            return 0
-        low = self.segments.starts[-1] // UNIT_BYTES
-        high = low + self._unit_count
+        """The end of a queue without holes: the first unit of no size. Files may have been made ahead of it."""
+        low, high = self.first, self.segments.end // UNIT_BYTES
         while low < high:
             middle = (low + high) // 2
             unit = self.raw(middle)

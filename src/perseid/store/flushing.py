@@ -43,7 +43,8 @@ class Flusher:
         self.dirty: dict[ConsumeQueue, None] = {}
         """Queues with units that no round has taken yet."""
         self._pieces: list[list[Syncable]] = []
-        self._round: tuple[int, Millis] | None = None
+        self._round: tuple[int, Millis, int] | None = None
+        """What the running round makes durable: end of the log, its time, newest record in the index."""
         self._log_at: Millis = 0
         self._log_thorough_at: Millis = 0
         self._round_at: Millis = 0
@@ -93,29 +94,31 @@ class Flusher:
     def _begin_round(self, now: Millis) -> list[Effect]:
         self._round_at = now
         self.hurry = False
-        self._round = self._log.end, self._log.last_timestamp
+        self._round = self._log.end, self._log.last_timestamp, self._index.end_offset
+        # All folders go first, for the log's may be among them: a later flush of the log must not overtake them.
+        folders: list[Syncable] = [*self._folders.take()]
         files = self.take_dirty()
-        self._pieces = [files[i : i + PIECE_FILES] for i in range(0, len(files), PIECE_FILES)]
+        self._pieces = [folders + files[:PIECE_FILES]]
+        self._pieces += [files[i : i + PIECE_FILES] for i in range(PIECE_FILES, len(files), PIECE_FILES)]
         return self._next_piece()
 
     def take_dirty(self) -> list[Syncable]:
-        """All of queues and index that no round has taken yet, folders last."""
+        """The files of queues and index that were written since a round took them last."""
         files: list[Syncable] = []
         for queue in self.dirty:
             files += queue.segments.files_between(queue.issued * UNIT_BYTES, queue.end * UNIT_BYTES)
             queue.issued = queue.end
             queue.dirty = False
         self.dirty.clear()
-        files += self._index.take_dirty()
-        files += self._folders.take()
-        return files
+        return files + list(self._index.take_dirty())
 
     def _next_piece(self) -> list[Effect]:
         if self._pieces:
             return [Flush(self._pieces[0], [Feed(PieceFlushed())])]
         assert self._round is not None
-        self.checkpoint.replay_from, self.checkpoint.queues_timestamp = self._round
-        self.checkpoint.index_timestamp = self.checkpoint.queues_timestamp
+        c = self.checkpoint
+        c.replay_from, c.queues_timestamp, c.index_end = self._round
+        c.index_timestamp = c.queues_timestamp
         self._round = None
         self._unsaved = True
         return []
@@ -133,6 +136,7 @@ class Flusher:
             c.confirm_offset,
             log_end=self._log.flushed,
             replay_from=min(c.replay_from, self._log.flushed),
+            index_end=c.index_end,
         )
 
     def _save(self, now: Millis) -> list[Effect]:
@@ -147,6 +151,7 @@ class Flusher:
         log, c = self._log, self.checkpoint
         log.flushed = log.issued = c.replay_from = log.end
         c.log_timestamp = c.queues_timestamp = c.index_timestamp = log.last_timestamp
+        c.index_end = self._index.end_offset
         self.saved_replay_from = log.end
         self._unsaved = False
         return checkpoints.encode(self._durable())
@@ -197,4 +202,4 @@ class Flusher:
             files += piece
         self._pieces = []
         self._round = None
-        return files + self.take_dirty()
+        return files + self.take_dirty() + list(self._folders.take_again())

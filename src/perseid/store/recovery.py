@@ -98,7 +98,7 @@ class Recovery:
         if start is None:
             self._thorough = True
             start = self._crash_start()
-            self._index.repair(start, self._timestamp_of)
+            start = self._index_start(start)
         self._start = start
         try:
             if gaps:
@@ -163,6 +163,15 @@ class Recovery:
             if 0 < log.first_timestamp(start) <= checkpoint.min_timestamp:
                 return start
         return log.start
+
+    def _index_start(self, start: int) -> int:
+        """Repair the index; an earlier start when entries that were durable can't be read."""
+        index, log = self._index, self._log
+        index.repair(start, self._timestamp_of)
+        if not index.enabled or index.end_offset >= min(self._checkpoint.index_end, start - 1):
+            return start
+        self._note(f"the index was durable up to {self._checkpoint.index_end}, is whole up to {index.end_offset}")
+        return max(index.end_offset, log.start)
 
     def _matches(self, queue: ConsumeQueue, offset: int, unit: ConsumeUnit) -> bool:
         """The log has the record that a unit points to, and it is the one of this unit."""

@@ -33,11 +33,12 @@ class FolderSync:
 class Folders:
     """The folders whose entries changed since they were last handed out to be synced."""
 
-    __slots__ = ("_disk", "_known", "changed")
+    __slots__ = ("_disk", "_given", "_known", "changed")
 
     def __init__(self, disk: Disk) -> None:
         self._disk = disk
         self._known: set[str] = set()
+        self._given: set[str] = set()
         self.changed: set[str] = set()
 
     def known(self, folder: str) -> None:
@@ -48,6 +49,11 @@ class Folders:
         """An entry came to `folder` or left it; for a new folder, its parents have a new entry too."""
         self.changed.add(folder)
         self._touch_parents(folder)
+
+    def take_again(self) -> list[FolderSync]:
+        """All that ever changed, also what was handed out: the syncs may not have been carried out."""
+        self.changed |= self._given
+        return self.take()
 
     def distrust(self) -> None:
         """All folders that are known may hold entries of an earlier life that were never synced."""
@@ -64,7 +70,7 @@ class Folders:
 
     def forget(self, folder: str) -> None:
         """A folder that was removed, with all below it."""
-        for names in (self._known, self.changed):
+        for names in (self._known, self._given, self.changed):
             for name in [n for n in names if n == folder or n.startswith(folder + "/")]:
                 names.discard(name)
         self.changed.add(folder.rpartition("/")[0])
@@ -76,6 +82,7 @@ class Folders:
         else:
             taken = {f for f in self.changed if not f or f == under or under.startswith(f + "/")}
         self.changed = self.changed - taken
+        self._given |= taken
         return [FolderSync(self._disk, f) for f in sorted(taken, key=len, reverse=True)]
 
 

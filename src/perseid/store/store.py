@@ -233,9 +233,10 @@ class MessageStore:
             if message.topic != topic or message.queue_id != queue_id or not in_queue(message.sys_flag):
                 raise AppendRefused(PutStatus.MESSAGE_ILLEGAL, "a batch is of one topic and one queue")
         records = [self._encoded(message, now) for message in messages]
+        log, index, size = self.log, self.index, sum(map(len, records))
+        log.admit(size)
         queue = self._queue_for(topic, queue_id, len(messages))
-        log, index = self.log, self.index
-        offset = log.reserve(sum(map(len, records)))
+        offset = log.reserve(size)
         placed: list[Appended] = []
         at, queue_offset = offset, queue.end
         for record in records:
@@ -269,7 +270,9 @@ class MessageStore:
             why = f"a body of {len(message.body)} bytes; at most {self.config.max_message_size} are allowed"
             raise AppendRefused(PutStatus.MESSAGE_ILLEGAL, why)
         try:
-            return encode(message)
+            record = encode(message)
+            self.log.admit(len(record))
+            return record
         except RecordError as error:
             raise AppendRefused(PutStatus.MESSAGE_ILLEGAL, str(error)) from None
 

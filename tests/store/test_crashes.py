@@ -1,0 +1,112 @@
+"""Drawn histories of appends, flushes, crashes and power cuts: what was promised is there after each."""
+
+from __future__ import annotations
+
+from random import Random
+
+import pytest
+
+from perseid.store.results import AppendRefused
+from perseid.wire.record import decode
+
+from .harness import Node, message
+
+QUEUES = [("A", 0), ("A", 1), ("B", 0)]
+
+
+class History:
+    """One node, and a model of what it must still have."""
+
+    def __init__(self, seed: int) -> None:
+        self.random = Random(seed)
+        self.node = Node(seed, replay_limit_bytes=self.random.choice((0, 3000, 1 << 20)))
+        self.sent: dict[tuple[str, int], list[bytes]] = {queue: [] for queue in QUEUES}
+        self.promised: dict[tuple[str, int], int] = dict.fromkeys(QUEUES, 0)
+        self.flushes: dict[int, dict[tuple[str, int], int]] = {}
+        self.number = 0
+
+    def run(self, steps: int) -> None:
+        self.node.load()
+        for _ in range(steps):
+            self.random.choice(
+                [self.append, self.append, self.batch, self.flush, self.carry_out, self.carry_out, self.tick]
+            )()
+            if self.random.random() < 0.06:
+                self.random.choice([self.kill, self.cut_power, self.cut_power, self.restart])()
+        self.restart()
+
+    def body(self) -> bytes:
+        self.number += 1
+        return b"%d:" % self.number + self.random.randbytes(self.random.choice((0, 5, 90, 700)))
+
+    def append(self) -> None:
+        topic, queue_id = queue = self.random.choice(QUEUES)
+        body = self.body()
+        key = {"KEYS": f"k{self.number}"} if self.random.random() < 0.6 else {}
+        done = self.node.store.append(message(topic, body, queue_id, TAGS="x", **key), self.node.now)
+        assert done.queue_offset == len(self.sent[queue])
+        self.sent[queue].append(body)
+
+    def batch(self) -> None:
+        topic, queue_id = queue = self.random.choice(QUEUES)
+        bodies = [self.body() for _ in range(self.random.randrange(1, 9))]
+        try:
+            self.node.store.append_batch([message(topic, body, queue_id) for body in bodies], self.node.now)
+        except AppendRefused:
+            return  # longer than a file
+        self.sent[queue] += bodies
+
+    def flush(self) -> None:
+        self.number += 1
+        self.flushes[self.number] = {queue: len(sent) for queue, sent in self.sent.items()}
+        self.node.flush(self.number)
+
+    def carry_out(self) -> None:
+        for _ in range(self.random.randrange(6)):
+            self.node.step()
+        for number in self.node.events:
+            self.promised.update(self.flushes.pop(number))
+        self.node.events.clear()
+
+    def tick(self) -> None:
+        self.node.now += self.random.randrange(900)
+        self.node.effects.extend(self.node.store.tick(self.node.now))
+        self.node.store.validate()
+
+    def kill(self) -> None:
+        everything = {queue: len(sent) for queue, sent in self.sent.items()}
+        self.node.kill()
+        self.node.load()
+        assert {queue: self.node.store.max_offset(*queue) for queue in QUEUES} == everything, "the page cache stays"
+        self.after(everything)
+
+    def cut_power(self) -> None:
+        self.node.cut_power()
+        self.node.load()
+        self.after(self.promised)
+
+    def restart(self) -> None:
+        self.node.stop()
+        self.node.effects.clear()
+        report = self.node.load()
+        assert report.clean and report.notes == [] and report.truncated_bytes == 0
+        self.after({queue: len(sent) for queue, sent in self.sent.items()})
+
+    def after(self, least: dict[tuple[str, int], int]) -> None:
+        """What was promised is there, and nothing but what was sent, from the start on and without a gap."""
+        self.flushes.clear()
+        for queue in QUEUES:
+            have = self.node.bodies(*queue)
+            assert have == self.sent[queue][: len(have)]
+            assert len(have) >= least[queue], f"{queue}: {len(have)} of {least[queue]}"
+            del self.sent[queue][len(have) :]
+            self.promised[queue] = len(have)  # a load makes durable what it finds
+            for record in self.node.records(*queue):
+                for key in record.keys:
+                    found = self.node.store.query(record.topic, key, 64, 0, self.node.now).records
+                    assert record.physical_offset in [decode(view).physical_offset for view in found], key
+
+
+@pytest.mark.parametrize("seed", range(60))
+def test_drawn_histories(seed: int) -> None:
+    History(seed).run(150)
