@@ -1,0 +1,199 @@
+"""What is fuzzed: each target takes any bytes and lets only the declared errors pass unseen.
+
+A target that raises anything has found a defect. `SEEDS` holds good inputs of each to start from.
+"""
+
+import struct
+import zlib
+from collections.abc import Callable, Sequence
+
+from perseid.base.errors import RemoteProtocolError, RequestRefused
+from perseid.wire import batch, bodies, compression, frame, properties, record
+from perseid.wire.codes import Serializer
+from perseid.wire.command import Command, decode_all, encode_request, encode_response
+from perseid.wire.headers.base import Header, to_ext
+from perseid.wire.headers.clients import ConsumerSendMsgBackRequest
+from perseid.wire.headers.namesrv import RegisterBrokerRequest
+from perseid.wire.headers.offsets import GetMaxOffsetRequest
+from perseid.wire.headers.pull import PullMessageRequest
+from perseid.wire.headers.send import SendMessageRequest, SendMessageRequestV2, SendMessageResponse
+from perseid.wire.host import Host
+
+Target = Callable[[bytes], None]
+
+HEADERS: Sequence[type[Header]] = (
+    SendMessageRequest,
+    SendMessageRequestV2,
+    PullMessageRequest,
+    SendMessageResponse,
+    ConsumerSendMsgBackRequest,
+    GetMaxOffsetRequest,
+    RegisterBrokerRequest,
+)
+MAX_PLAIN_BYTES = 100_000
+
+
+def frames(data: bytes) -> None:
+    """Where frames end, and the commands in them."""
+    try:
+        end = frame.complete(data)
+        assert 0 <= end <= len(data)
+        assert sum(len(one) for one in frame.split(data[:end])) == end
+        assert frame.missing(data, end) > 0
+        commands = decode_all(data[:end])
+    except RemoteProtocolError:
+        return
+    for command in commands:
+        _look_at(command)
+
+
+def json_header(data: bytes) -> None:
+    """A JSON header, and typed headers out of it."""
+    _header(data, Serializer.JSON)
+
+
+def binary_header(data: bytes) -> None:
+    """A ROCKETMQ header, and typed headers out of it."""
+    _header(data, Serializer.ROCKETMQ)
+
+
+def _header(data: bytes, serializer: Serializer) -> None:
+    raw = struct.pack(">II", 4 + len(data), serializer << 24 | len(data)) + data
+    try:
+        commands = decode_all(raw)
+    except RemoteProtocolError:
+        return
+    assert len(commands) == 1
+    _look_at(commands[0])
+
+
+def _look_at(command: Command) -> None:
+    """Whatever a server may ask a command for; what it gives has to be writable again."""
+    assert -(2**31) <= command.code < 2**31 and 0 <= command.language <= 13
+    for kind in HEADERS:
+        try:
+            header = command.header(kind)
+        except (RequestRefused, RemoteProtocolError):
+            continue
+        again = decode_all(encode_request(command.code, 1, header))[0]
+        assert again.header(kind) == header, "what was read reads the same once written"
+    try:
+        ext = command.keep().ext
+    except RemoteProtocolError:
+        return
+    assert decode_all(encode_response(1, 1, ext, remark=command.remark))[0].ext == ext
+    "".join([*ext, *ext.values()]).encode()
+
+
+def records(data: bytes) -> None:
+    """A record, and many of them."""
+    for check_crc in (True, False):
+        try:
+            for got in record.decode_all(data, check_crc=check_crc):
+                assert got.size >= record.MIN_RECORD_BYTES
+                assert got.tag == got.props.get("TAGS")
+                got.msg_id, got.keys, got.unique_key  # noqa: B018
+        except record.RecordError:
+            continue
+
+
+def batches(data: bytes) -> None:
+    """The body of a batch."""
+    try:
+        items = batch.decode(data)
+    except RemoteProtocolError:
+        return
+    assert sum(batch.MIN_ITEM_BYTES + len(i.body) + len(i.properties) for i in items) == len(data)
+    for item in items:
+        properties.encode(properties.decode(item.properties))
+
+
+def json_bodies(data: bytes) -> None:
+    """Bodies with fastjson's liberties."""
+    for kind in (bodies.TopicStatsTable, bodies.HeartbeatData, bodies.TopicRouteData, bodies.ConsumerOffsets):
+        try:
+            body = kind.from_json(data)
+        except RequestRefused:
+            continue
+        assert kind.from_json(body.to_json()) == body
+
+
+def registrations(data: bytes) -> None:
+    """A broker's registration, plain or compressed."""
+    try:
+        bodies.RegisterBrokerBody.decode(data).compress()
+    except RequestRefused:
+        return
+
+
+def inflated_registrations(data: bytes) -> None:
+    """What a compressed registration holds: changed before it is compressed, or zlib would refuse each change."""
+    registrations(zlib.compress(data, 1))
+
+
+def compressed(data: bytes) -> None:
+    """Compressed bodies of messages."""
+    for kind in (compression.LZ4, compression.ZSTD, compression.ZLIB):
+        try:
+            plain = compression.decompress(data, compression.flag_of(kind), MAX_PLAIN_BYTES)
+        except RemoteProtocolError:
+            continue
+        assert len(plain) <= MAX_PLAIN_BYTES
+
+
+TARGETS: dict[str, Target] = {
+    target.__name__: target
+    for target in (
+        frames,
+        json_header,
+        binary_header,
+        records,
+        batches,
+        json_bodies,
+        registrations,
+        inflated_registrations,
+        compressed,
+    )
+}
+
+
+def _seeds() -> dict[str, list[bytes]]:
+    send = SendMessageRequestV2("g", "t", "TBW102", 4, 1, 0, 1_700_000_000_000, 0, properties="TAGS\x01a\x02")
+    odd = {**to_ext(send), "m": "TRUE", "l": "3", "é": "\x01", "topic": "t", "queueId": "1"}
+    written: dict[Serializer, list[bytes]] = {}
+    for serializer in Serializer:
+        answer = encode_response(7, 0, SendMessageResponse("I", 1, 2, "k"), remark="hm", serializer=serializer)
+        requests = [encode_request(code, 7, one, serializer=serializer) for code in (310, 30) for one in (send, odd)]
+        written[serializer] = [*requests, answer]
+    v4, v6 = Host(b"\x7f\0\0\1", 10911), Host(bytes(15) + b"\1", 5)
+    stored = [
+        record.Message(topic=topic, body=b"body", born_host=host, store_host=v4, properties=b"TAGS\1a\2")
+        for topic in ("Topic", "T" * 200)
+        for host in (v4, v6)
+    ]
+    made = [bytes(record.encode(message)) for message in stored]
+    table = bodies.TopicStatsTable({bodies.MessageQueue("t", "b", 0): bodies.TopicOffset(0, 5, 6)})
+    consumer = bodies.ConsumerData("g", subscription_data_set=[bodies.SubscriptionData("t", "a", ["a"], [97])])
+    heartbeat = bodies.HeartbeatData("c", [bodies.ProducerData("p")], [consumer])
+    broker = bodies.BrokerData("c", "b", {0: "a:1"})
+    route = bodies.TopicRouteData(queue_datas=[bodies.QueueData("b", 4, 4, 6)], broker_datas=[broker])
+    offsets = bodies.ConsumerOffsets({"t@g": {0: 12, 1: 9}}, bodies.DataVersion(0, 1, 2))
+    wrapper = bodies.TopicConfigSerializeWrapper({"T": bodies.TopicConfig("T")})
+    wrapper.topic_queue_mapping_info_map["S"] = {"topic": "S"}
+    register = bodies.RegisterBrokerBody(wrapper)
+    plain = b"a compressed body, a compressed body " * 9
+    kinds = (compression.LZ4, compression.ZSTD, compression.ZLIB)
+    return {
+        "frames": [*written[Serializer.JSON], *written[Serializer.ROCKETMQ], b"".join(written[Serializer.JSON])],
+        "json_header": [raw[8:] for raw in written[Serializer.JSON]],
+        "binary_header": [raw[8:] for raw in written[Serializer.ROCKETMQ]],
+        "records": [*made, b"".join(made), record.blank(100)],
+        "batches": [batch.encode([(0, b"A", b"A\1B\2"), (3, b"BB", b"")])],
+        "json_bodies": [one.to_json() for one in (table, heartbeat, route, offsets)],
+        "registrations": [register.to_json(), register.compress()],
+        "inflated_registrations": [zlib.decompress(register.compress())],
+        "compressed": [compression.compress(plain, kind) for kind in kinds],
+    }
+
+
+SEEDS = _seeds()
