@@ -1,6 +1,6 @@
 """What a consumer holds of a queue: commit offsets and flow control."""
 
-from hypothesis import given
+from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from perseid.client.book import FlowLimits, QueueBook
@@ -63,12 +63,13 @@ def test_the_defaults_are_the_java_clients() -> None:
     assert FlowLimits() == FlowLimits(1000, 100 * 1024 * 1024, 2000)
 
 
+@settings(deadline=None, max_examples=60)
 @given(st.data())
 def test_nothing_unfinished_is_ever_below_the_commit_offset(data: st.DataObject) -> None:
     book = QueueBook(QUEUE, 0)
     open_offsets: set[int] = set()
     following, committed = 0, 0
-    for _ in range(data.draw(st.integers(1, 40))):
+    for _ in range(data.draw(st.integers(1, 20))):
         if open_offsets and data.draw(st.booleans()):
             offset = data.draw(st.sampled_from(sorted(open_offsets)))
             book.done(offset)

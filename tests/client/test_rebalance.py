@@ -1,6 +1,6 @@
 """Shares of queues: the Java client's AllocateMessageQueueAveragely, by its properties and by known cases."""
 
-from hypothesis import given
+from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from perseid.client.model import MessageQueue
@@ -23,6 +23,7 @@ def test_who_is_no_member_gets_nothing() -> None:
     assert allocate_averagely("stranger", QUEUES, ["m1"]) == []
 
 
+@settings(deadline=None)
 @given(st.integers(0, 40), st.sets(st.text("abc", min_size=1, max_size=4), min_size=1, max_size=12))
 def test_every_queue_has_exactly_one_owner_and_shares_differ_by_one(count: int, members: set[str]) -> None:
     queues = [MessageQueue("t", f"b{i % 3}", i) for i in range(count)]

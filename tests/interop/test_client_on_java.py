@@ -1,0 +1,341 @@
+"""Our clients on a Java 5.5.0 cluster: what they send is taken, what they promise holds there too."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Callable, Coroutine
+from pathlib import Path
+from typing import Any, TypeVar
+
+import pytest
+import rig
+
+from perseid.client import (
+    Admin,
+    Message,
+    NoRoute,
+    OrderedProducer,
+    Producer,
+    PullConsumer,
+    PushConsumer,
+    ReceivedMessage,
+    RetryLater,
+    SendStatus,
+    ServerRefused,
+    Sql,
+)
+from perseid.client.blocking import BlockingAdmin, BlockingProducer, BlockingPullConsumer
+
+pytestmark = pytest.mark.interop
+DEADLINE_S = 100
+T = TypeVar("T")
+
+
+def run(test: Coroutine[Any, Any, T]) -> T:
+    async def bounded() -> T:
+        async with asyncio.timeout(DEADLINE_S):
+            return await test
+
+    return asyncio.run(bounded())
+
+
+class Inbox:
+    """A handler that keeps what it gets; `fails(message)` says which ones fail."""
+
+    def __init__(self, fails: Callable[[ReceivedMessage], bool] = lambda message: False) -> None:
+        self.messages: list[ReceivedMessage] = []
+        self.failed: list[ReceivedMessage] = []
+        self._fails = fails
+        self._arrived = asyncio.Event()
+
+    async def __call__(self, message: ReceivedMessage) -> None:
+        if self._fails(message):
+            self.failed.append(message)
+            self._arrived.set()
+            raise RetryLater("as the test says", delay_level=1)
+        self.messages.append(message)
+        self._arrived.set()
+
+    async def until(self, condition: Callable[[], object]) -> None:
+        while not condition():
+            self._arrived.clear()
+            await self._arrived.wait()
+
+    @property
+    def bodies(self) -> list[bytes]:
+        return [message.body for message in self.messages]
+
+
+def test_all_kinds_of_sends_are_stored_and_read_back(java_cluster: rig.Cluster, name: str) -> None:
+    async def test() -> None:
+        async with Admin(java_cluster.namesrv) as admin, Producer(java_cluster.namesrv) as producer:
+            await admin.create_topic(name, 2)
+            one = await producer.send(Message(name, b"one", tag="a", keys=["k1", "k2"], properties={"p": "ü"}, flag=3))
+            large = await producer.send(Message(name, b"z" * 9000))
+            batch = await producer.send_batch([Message(name, b"b%d" % i, keys=f"b{i}") for i in range(4)], key="k")
+            await producer.send_oneway(Message(name, b"thrown"))
+            assert {r.status for r in (one, large, *batch)} == {SendStatus.SEND_OK}
+            assert [r.queue_offset - batch[0].queue_offset for r in batch] == [0, 1, 2, 3]
+            async with PullConsumer(java_cluster.namesrv, f"g_{name}", from_where="first") as consumer:
+                queues = await consumer.queues(name)
+                consumer.assign(queues)
+                got: dict[bytes, ReceivedMessage] = {}
+                while len(got) < 7:
+                    got |= {m.body: m for m in await consumer.poll(timeout_ms=20_000)}
+                await consumer.commit()
+                assert sum([await consumer.committed(q) or 0 for q in queues]) == 7
+            first = got[b"one"]
+            assert (first.msg_id, first.offset_msg_id, first.flag) == (one.msg_id, one.offset_msg_id, 3)
+            assert (first.tag, first.keys, first.properties["p"]) == ("a", ["k1", "k2"], "ü")
+            assert b"z" * 9000 in got, "inflated again"
+            assert [got[b"b%d" % i].offset_msg_id for i in range(4)] == [r.offset_msg_id for r in batch]
+            assert (await admin.view_message(one.offset_msg_id)).body == b"one"
+            found = await admin.query_messages(name, "b2")
+            assert [m.body for m in found] == [b"b2"]
+
+    run(test())
+
+
+def test_ordered_streams_survive_a_killed_broker(workshop: Path, name: str) -> None:
+    cluster = rig.cluster(name, "java", "java", workshop)
+    try:
+        _stream_over_a_kill(cluster, f"t_{name}")
+    finally:
+        cluster.stop()
+
+
+def _stream_over_a_kill(cluster: rig.Cluster, topic: str) -> None:
+    count, keys = 20_000, 50
+
+    async def test() -> None:
+        async with Admin(cluster.namesrv) as admin:
+            await admin.create_topic(topic, 4)
+        async with OrderedProducer(cluster.namesrv) as producer:
+            restarted: asyncio.Future[None] | None = None
+            for number in range(count):
+                await producer.put(Message(topic, b"%06d" % number), f"key{number % keys}")
+                if number == count // 2:
+                    restarted = asyncio.ensure_future(asyncio.to_thread(_restart, cluster))
+            await producer.flush()
+            assert restarted is not None
+            await restarted
+            assert producer.stats.acknowledged == count
+            assert producer.stats.outages >= 1
+        await asyncio.to_thread(rig.until, "all dispatched", lambda: _stored(cluster, topic) >= count)
+        async with PullConsumer(cluster.namesrv, "check") as consumer:
+            seen: set[int] = set()
+            for queue in await consumer.queues(topic):
+                last: dict[int, int] = {}
+                async for part in consumer.read(queue, 0, await consumer.max_offset(queue)):
+                    for message in part:
+                        number = int(message.body)
+                        if number not in seen:
+                            assert last.get(number % keys, -1) < number, "a message was overtaken"
+                            last[number % keys] = number
+                            seen.add(number)
+            assert len(seen) == count, "an acknowledged message is missing"
+
+    run(test())
+
+
+def _restart(cluster: rig.Cluster) -> None:
+    cluster.broker_process.kill()
+    cluster.broker_process.start()
+
+
+def _stored(cluster: rig.Cluster, topic: str) -> int:
+    with BlockingAdmin(cluster.namesrv) as admin:
+        return sum(row.max_offset for row in admin.topic_stats(topic))
+
+
+def test_a_group_shares_retries_and_commits(java_cluster: rig.Cluster, name: str) -> None:
+    async def test() -> None:
+        namesrv, group = java_cluster.namesrv, f"g_{name}"
+        async with Admin(namesrv) as admin, Producer(namesrv) as producer:
+            await admin.create_topic(name, 4)
+            for number in range(40):
+                await producer.send(Message(name, b"%03d" % number, tag="ab"[number % 2]))
+            inbox = Inbox(lambda m: m.body == b"006" and m.reconsume_times < 2)
+            one = PushConsumer(namesrv, group, {name: "a"}, inbox, from_where="first")
+            two = PushConsumer(namesrv, group, {name: "a"}, inbox, from_where="first")
+            async with one:
+                await inbox.until(lambda: len(set(inbox.bodies)) == 20)
+                assert set(inbox.bodies) == {b"%03d" % n for n in range(0, 40, 2)}
+                assert [m.reconsume_times for m in inbox.failed] == [0, 1]
+                again = next(m for m in inbox.messages if m.body == b"006")
+                assert (again.topic, again.queue.topic, again.reconsume_times) == (name, f"%RETRY%{group}", 2)
+                async with two:
+                    fresh = [b"new%d" % n for n in range(40)]
+                    while len([q for q in two.queues if q.topic == name]) != 2:
+                        await producer.send(Message(name, b"probe", tag="b"))
+                    for body in fresh:
+                        await producer.send(Message(name, body, tag="a"))
+                    await inbox.until(lambda: set(fresh) <= set(inbox.bodies))
+                    assert two.stats.succeeded > 0
+                    connection = await admin.consumer_connections(group)
+                    assert {c.client_id for c in connection.connection_set} == {
+                        one.session.client_id,
+                        two.session.client_id,
+                    }
+            assert sum(row.lag for row in await admin.consume_stats(group, name)) == 0
+            with pytest.raises(ServerRefused, match="206"):
+                await admin.consumer_connections(group)
+
+    run(test())
+
+
+def test_dead_letters_of_both_modes(java_cluster: rig.Cluster, name: str) -> None:
+    async def test(ordered: bool) -> None:
+        namesrv, group = java_cluster.namesrv, f"g{int(ordered)}_{name}"
+        async with Admin(namesrv) as admin, Producer(namesrv) as producer:
+            await admin.create_topic(name, 1)
+            for body in (b"fine", b"bad", b"good"):
+                await producer.send(Message(name, body, keys="k"))
+            inbox = Inbox(lambda m: m.body == b"bad")
+            async with (
+                PushConsumer(
+                    namesrv, group, {name: "*"}, inbox, from_where="first", ordered=ordered, max_reconsume_times=1,
+                    suspend_ms=10,
+                ),
+                PullConsumer(namesrv, f"dlq_{group}", from_where="first") as letters,
+            ):  # fmt: skip
+                await inbox.until(lambda: len(inbox.failed) == 2 and len(inbox.messages) == 2)
+                queues = await _queues(letters, f"%DLQ%{group}")
+                letters.assign(queues)
+                (letter,) = await letters.poll(timeout_ms=60_000)
+            assert (letter.body, letter.keys, letter.properties["RETRY_TOPIC"]) == (b"bad", ["k"], name)
+            if ordered:
+                assert inbox.bodies == [b"fine", b"good"]
+        async with Admin(namesrv) as admin:
+            await admin.delete_topic(name)
+
+    run(test(False))
+    run(test(True))
+
+
+async def _queues(consumer: PullConsumer, topic: str) -> list[Any]:
+    """The queues of a topic that a broker is about to make."""
+    while True:
+        try:
+            return await consumer.queues(topic)
+        except NoRoute:
+            await consumer.session.heartbeat()
+
+
+def test_ordered_consumers_keep_the_order_while_members_come_and_go(java_cluster: rig.Cluster, name: str) -> None:
+    async def test() -> None:
+        namesrv, group = java_cluster.namesrv, f"g_{name}"
+        async with Admin(namesrv) as admin, OrderedProducer(namesrv) as producer:
+            await admin.create_topic(name, 4)
+            inbox = Inbox()
+
+            def consumer() -> PushConsumer:
+                return PushConsumer(namesrv, group, {name: "*"}, inbox, from_where="first", ordered=True)
+
+            async with consumer():
+                for number in range(3000):
+                    await producer.put(Message(name, b"%05d" % number), str(number % 20))
+                await inbox.until(lambda: len(inbox.messages) > 1000)
+                async with consumer() as two:
+                    for number in range(3000, 6000):
+                        await producer.put(Message(name, b"%05d" % number), str(number % 20))
+                    await producer.flush()
+                    await inbox.until(lambda: len(set(inbox.bodies)) > 5000)
+                    assert two.queues or len(inbox.messages) >= 6000
+                await inbox.until(lambda: len(set(inbox.bodies)) == 6000)
+            for queue in range(4):
+                firsts = dict.fromkeys(m.queue_offset for m in inbox.messages if m.queue.queue_id == queue)
+                assert list(firsts) == sorted(firsts), "a message was handled before one that is older"
+
+    run(test())
+
+
+def test_broadcasting_and_a_reset_by_an_operator(java_cluster: rig.Cluster, name: str, tmp_path: Path) -> None:
+    async def test() -> None:
+        namesrv, group = java_cluster.namesrv, f"g_{name}"
+        async with Admin(namesrv) as admin, Producer(namesrv) as producer:
+            await admin.create_topic(name, 2)
+            for number in range(10):
+                await producer.send(Message(name, b"%d" % number))
+            for folder in ("one", "two"):
+                inbox = Inbox()
+                async with PushConsumer(
+                    namesrv, f"b_{name}", {name: "*"}, inbox, from_where="first", broadcast=True,
+                    offsets_folder=tmp_path / folder,
+                ):  # fmt: skip
+                    await inbox.until(lambda i=inbox: len(i.messages) == 10)
+            inbox = Inbox()
+            async with PushConsumer(namesrv, group, {name: "*"}, inbox, from_where="first") as push:
+                await inbox.until(lambda: len(inbox.messages) == 10)
+                await push.sharing.persist()
+                await admin.reset_offset(group, name, 0)
+                await producer.send(Message(name, b"wake"))
+                await producer.send(Message(name, b"wake"))
+                await inbox.until(lambda: len(inbox.messages) >= 22)
+            assert sorted(set(inbox.bodies)) == sorted({b"%d" % n for n in range(10)} | {b"wake"})
+
+    run(test())
+
+
+def test_sql_is_checked_before_a_consumer_starts(java_cluster: rig.Cluster, name: str) -> None:
+    async def test() -> None:
+        namesrv, address = java_cluster.namesrv, java_cluster.broker
+        async with Admin(namesrv) as admin, Producer(namesrv) as producer:
+            await admin.update_broker_config(address, {"enablePropertyFilter": "true"})
+            assert (await admin.broker_config(address))["enablePropertyFilter"] == "true"
+            await admin.create_topic(name, 2)
+            for number in range(10):
+                await producer.send(Message(name, b"%d" % number, properties={"price": str(number)}))
+            inbox = Inbox()
+            async with PushConsumer(namesrv, f"g_{name}", {name: Sql("price > 6")}, inbox, from_where="first"):
+                await inbox.until(lambda: len(inbox.messages) == 3)
+            with pytest.raises(Exception, match="does not take the expression"):
+                await PushConsumer(namesrv, f"g_{name}", {name: Sql("price > ")}, inbox).start()
+
+    run(test())
+
+
+def test_administration(java_cluster: rig.Cluster, name: str) -> None:
+    with BlockingAdmin(java_cluster.namesrv) as admin, BlockingProducer(java_cluster.namesrv) as producer:
+        cluster = admin.cluster_info()
+        assert cluster.brokers[java_cluster.broker_name] == {0: java_cluster.broker}
+        admin.create_topic(name, 3)
+        assert name in admin.topic_list()
+        producer.send(Message(name, b"x"))
+        assert sum(row.max_offset for row in admin.topic_stats(name)) == 1
+        assert admin.broker_runtime_info(java_cluster.broker)["brokerVersionDesc"] == "V5_5_0"
+        with BlockingPullConsumer(java_cluster.namesrv, from_where="first") as consumer:
+            consumer.assign(consumer.queues(name))
+            assert [m.body for m in consumer.poll(timeout_ms=10_000)] == [b"x"]
+        admin.delete_topic(name)
+        with pytest.raises(NoRoute):
+            admin.topic_route(name)
+
+
+def test_mqadmin_sees_our_consumer(java_cluster: rig.Cluster, java_agent: rig.Agent, name: str) -> None:
+    client = rig.Client(java_agent, java_cluster)
+    group = f"g_{name}"
+
+    async def test() -> None:
+        async with Admin(java_cluster.namesrv) as admin, Producer(java_cluster.namesrv) as producer:
+            await admin.create_topic(name, 2)
+            inbox = Inbox()
+            async with PushConsumer(java_cluster.namesrv, group, {name: "*"}, inbox, from_where="first") as push:
+                result = await producer.send(Message(name, b"x"))
+                await inbox.until(lambda: inbox.messages)
+                status = await asyncio.to_thread(
+                    client.mqadmin, "consumerStatus", "-g", group, "-i", push.session.client_id, "-s"
+                )
+                assert "CONSUME_PASSIVELY" in status
+                assert name in status
+                direct = await asyncio.to_thread(
+                    client.mqadmin, "queryMsgById", "-i", result.offset_msg_id,
+                    "-g", group, "-d", push.session.client_id, "-t", name,
+                )  # fmt: skip
+                assert "CR_SUCCESS" in direct
+                await inbox.until(lambda: len(inbox.messages) == 2)
+
+    try:
+        run(test())
+    finally:
+        client.close()
