@@ -9,22 +9,26 @@ from __future__ import annotations
 
 import asyncio
 import shutil
+import socket
 import tempfile
 import threading
+from collections.abc import Callable, Coroutine
 from dataclasses import replace
 from pathlib import Path
 from random import Random
 from types import TracebackType
-from typing import Self
+from typing import Any, Self
 
 from perseid.base.errors import PerseidError
 from perseid.broker.config import BrokerConfig
 from perseid.broker.node import Broker
 from perseid.client.blocking import BlockingAdmin
+from perseid.disk.port import Disk
 from perseid.disk.real import RealDisk
 from perseid.nameserver.config import NameServerConfig
 from perseid.nameserver.node import NameServer
 from perseid.net.driver import Driver, Listener, bind
+from perseid.net.limits import Limits
 from perseid.store.config import StoreConfig
 
 HOST = "127.0.0.1"
@@ -44,7 +48,8 @@ class EmbeddedBroker:
     """A name server and a broker on free ports of 127.0.0.1; `namesrv` and `address` say where.
 
     `data` is the folder of the store; without it a temporary one is used and removed at the end. Stop and start
-    again as often as you like: what was stored is still there, under the same address.
+    again as often as you like: what was stored is still there, under the same address. `disk` makes the broker's
+    disk from a folder's name, so that a test can put a failing one in its place; `limits` bounds connections.
     """
 
     def __init__(
@@ -54,12 +59,16 @@ class EmbeddedBroker:
         broker: BrokerConfig | None = None,
         store: StoreConfig = SMALL_STORE,
         seed: int = 0,
+        disk: Callable[[str], Disk] = RealDisk,
+        limits: Limits | None = None,
     ) -> None:
         self._own_folder = Path(tempfile.mkdtemp(prefix="perseid-")) if data is None else None
         self.data = Path(data) if data is not None else self._own_folder or Path()
         self._broker_config = broker or BrokerConfig(broker_name="embedded")
         self._store_config = store
         self._random = Random(seed)
+        self._make_disk = disk
+        self._limits = limits
         self._ports = [0, 0]
         self._thread: threading.Thread | None = None
         self._loop: asyncio.AbstractEventLoop | None = None
@@ -76,7 +85,9 @@ class EmbeddedBroker:
         return f"{HOST}:{self._ports[1]}"
 
     def start(self) -> Self:
-        """Start both nodes and wait until the broker is registered."""
+        """Start both nodes and wait until the broker is registered. PerseidError when a node can't start."""
+        if self._loop is not None:
+            raise PerseidError("this broker is running already")
         loop = asyncio.new_event_loop()
         self._loop = loop
         self._thread = threading.Thread(target=self._run, args=(loop,), name="perseid-embedded", daemon=True)
@@ -103,7 +114,11 @@ class EmbeddedBroker:
             admin.create_topic(topic, queues)
 
     def __enter__(self) -> Self:
-        return self.start()
+        try:
+            return self.start()
+        except BaseException:
+            self._remove_own_folder()
+            raise
 
     def __exit__(
         self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
@@ -112,50 +127,73 @@ class EmbeddedBroker:
 
     def close(self) -> None:
         """Stop, and remove the folder if it is a temporary one."""
-        self.stop()
+        try:
+            self.stop()
+        finally:
+            self._remove_own_folder()
+
+    def _remove_own_folder(self) -> None:
         if self._own_folder is not None:
             shutil.rmtree(self._own_folder, ignore_errors=True)
 
     # ---- on the loop's thread ----
 
     async def _start_nodes(self) -> None:
-        sockets = [bind(HOST, port) for port in self._ports]
-        self._ports = [sock.getsockname()[1] for sock in sockets]
-        namesrv = Driver(
-            NameServer(NameServerConfig(listen_port=self._ports[0]), RealDisk(str(self.data / "namesrv"))),
-            RealDisk(str(self.data / "namesrv")),
-            {"main": Listener(bound=sockets[0])},
-            name="namesrv",
-        )
+        sockets: list[socket.socket] = []
+        try:
+            for port in self._ports:
+                sockets.append(bind(HOST, port))
+            self._ports = [sock.getsockname()[1] for sock in sockets]
+            node, drivers = self._build(*sockets)
+            for driver in drivers:
+                await driver.start()
+                self._drivers.append(driver)
+                if driver.stopped.done():
+                    raise PerseidError(driver.stopped.result())
+            await self._registered(node, drivers[-1])
+        except BaseException:
+            await self._end_drivers()
+            for sock in sockets:
+                sock.close()
+            raise
+
+    def _build(self, names: socket.socket, held: socket.socket) -> tuple[Broker, list[Driver]]:
+        names_disk = RealDisk(str(self.data / "namesrv"))
+        name_server = NameServer(NameServerConfig(listen_port=self._ports[0]), names_disk)
         config = replace(self._broker_config, listen_port=self._ports[1], broker_ip1=HOST, namesrv_addr=self.namesrv)
-        disk = RealDisk(str(self.data / "store"))
+        disk = self._make_disk(str(self.data / "store"))
         node = Broker(config, self._store_config, disk, self._random)
-        broker = Driver(node, disk, {"main": Listener(bound=sockets[1])}, name="broker")
-        self._drivers = []
-        for driver in (namesrv, broker):
-            await driver.start()
-            self._drivers.append(driver)
+        return node, [
+            Driver(name_server, names_disk, {"main": Listener(bound=names)}, name="namesrv", limits=self._limits),
+            Driver(node, disk, {"main": Listener(bound=held)}, name="broker", limits=self._limits),
+        ]
+
+    async def _registered(self, node: Broker, driver: Driver) -> None:
+        there = asyncio.ensure_future(driver.until(lambda: node.registration.registered(self.namesrv)))
+        try:
+            ends: set[asyncio.Future[Any]] = {there, driver.stopped}
+            await asyncio.wait(ends, timeout=START_DEADLINE_S, return_when=asyncio.FIRST_COMPLETED)
             if driver.stopped.done():
                 raise PerseidError(driver.stopped.result())
-        await self._registered(node)
-
-    async def _registered(self, node: Broker) -> None:
-        deadline = asyncio.get_running_loop().time() + START_DEADLINE_S
-        while not node.registration.registered(self.namesrv):
-            if asyncio.get_running_loop().time() > deadline:
+            if not there.done():
                 raise PerseidError(f"the broker was not registered within {START_DEADLINE_S} s")
-            await asyncio.sleep(0.002)
+        finally:
+            there.cancel()
 
     async def _stop_nodes(self) -> None:
-        drivers, self._drivers = self._drivers, []
-        for driver in reversed(drivers):
-            reason = await driver.stop()
-            if reason:
-                raise PerseidError(reason)
+        reasons = await self._end_drivers()
+        if reasons:
+            raise PerseidError("; ".join(reasons))
 
-    def _call(self, coroutine: object, deadline_s: float) -> None:
+    async def _end_drivers(self) -> list[str]:
+        """End all drivers that were started, the broker first; why those ended that did not end well."""
+        drivers, self._drivers = self._drivers, []
+        reasons = [await driver.stop() for driver in reversed(drivers)]
+        return [reason for reason in reasons if reason]
+
+    def _call(self, coroutine: Coroutine[Any, Any, None], deadline_s: float) -> None:
         assert self._loop is not None
-        asyncio.run_coroutine_threadsafe(coroutine, self._loop).result(deadline_s)  # type: ignore[arg-type]
+        asyncio.run_coroutine_threadsafe(coroutine, self._loop).result(deadline_s)
 
     @staticmethod
     def _run(loop: asyncio.AbstractEventLoop) -> None:

@@ -17,9 +17,8 @@ from typing import TYPE_CHECKING
 import pytest
 
 if TYPE_CHECKING:
-    from perseid.testing.virtual import VirtualBroker
-
     from perseid.testing.embedded import EmbeddedBroker
+    from perseid.testing.virtual import VirtualBroker
 
 
 @pytest.fixture
