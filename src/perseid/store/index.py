@@ -209,12 +209,17 @@ class Index:
         last = self.files[-1] if self.files else None
         if last is not None and name <= last.name:  # the clock went back; the order of names is that of files
             name = f"{int(last.name) + 1:0{NAME_DIGITS}d}"
-        raw = self._disk.open(f"{FOLDER}/{name}", self._bytes, sparse=True)
+        path = f"{FOLDER}/{name}"
+        file = IndexFile(self._disk.open(path, self._bytes, sparse=True), name, self._slots, self._most)
         self._folders.touch(FOLDER)
-        file = IndexFile(raw, name, self._slots, self._most)
         if last is not None:
             file.begin_timestamp = file.end_timestamp = last.end_timestamp
             file.begin_offset = file.end_offset = last.end_offset
+        try:
+            file.write_header()  # the header has its block from now on: flushes can't find the disk full
+        except OSError:
+            self._disk.remove(path)
+            raise
         file.dirty = True
         self.files.append(file)
         return file

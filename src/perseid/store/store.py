@@ -60,6 +60,7 @@ ABORT_PATH = "abort"
 LOCK_PATH = "lock"
 RETRY_PREFIX = "%RETRY%"
 TAG_INDEX = "T"
+INDEX_RETRY_MS = 10_000
 
 OnAppend: TypeAlias = Callable[[str, int, int, int, int, int], None]
 """(topic, queue id, queue offset, tag code, physical offset, size) of a record that readers see now."""
@@ -85,7 +86,7 @@ class MessageStore:
         self._validated = self._loaded_end = 0
         self._deleted: set[str] = set()
         self._leftovers: set[str] = set()
-        self._reported = ""
+        self._index_retry_at: Millis = 0
 
     # ---- start and stop ----
 
@@ -147,15 +148,18 @@ class MessageStore:
         self._queues[topic, queue_id] = queue
         return queue
 
-    def close(self, now: Millis) -> None:
-        """Make everything durable and leave the folder as a clean stop does. After a failure of the disk the
-        abort file stays, so that the next start checks all."""
+    def close(self, now: Millis) -> str:
+        """Make everything durable and leave the folder as a clean stop does. Returns what went wrong, "" for
+        nothing: then the abort file stays, so that the next start checks all, as after a crash."""
         self._why_not_loaded = "the store is closed"
         try:
             if not self._failure:
                 self._close()
+        except OSError as error:
+            self.fail(f"the store could not be closed: {error}")
         finally:
             self._disk.unlock(LOCK_PATH)
+        return self._failure
 
     def _close(self) -> None:
         disk = self._disk
@@ -456,10 +460,20 @@ class MessageStore:
             return []
         effects = self._flusher.tick(now)
         effects += self._retention.tick(now, self._flusher.saved_replay_from)
-        if self.index.broken != self._reported:
-            self._reported = self.index.broken
-            effects.append(Note("error", self.index.broken))
+        if self.index.broken:
+            effects += self._try_index_again(now)
         return effects
+
+    def _try_index_again(self, now: Millis) -> list[Effect]:
+        """The index goes on when the disk has room again; what came meanwhile is not in it."""
+        first = self._index_retry_at == 0
+        if first:
+            self._index_retry_at = now + INDEX_RETRY_MS
+            return [Note("error", self.index.broken)]
+        if now >= self._index_retry_at:
+            self._index_retry_at = now + INDEX_RETRY_MS
+            self.index.broken = ""
+        return []
 
     def next_deadline(self) -> Millis | None:
         if self._why_not_loaded or self._failure:
