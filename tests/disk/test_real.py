@@ -1,0 +1,206 @@
+"""The real disk: what the port promises, on a folder of this machine."""
+
+from __future__ import annotations
+
+import errno
+import os
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+from perseid.base.errors import LocalProtocolError, StoreLocked
+from perseid.disk import real
+from perseid.disk.real import PIECE_BYTES, RealDisk
+
+
+@pytest.fixture
+def disk(tmp_path: Path) -> RealDisk:
+    return RealDisk(str(tmp_path))
+
+
+def test_a_new_file_has_its_size_its_blocks_and_zeros(disk: RealDisk, tmp_path: Path) -> None:
+    file = disk.open("a/b/file", 100_000)
+    assert file.size == 100_000 and file.path == "a/b/file"
+    assert not any(file.view(0, 100_000))
+    assert (tmp_path / "a/b/file").stat().st_blocks * 512 >= 100_000
+
+
+def test_a_write_is_seen_at_once_by_views_and_by_others(disk: RealDisk, tmp_path: Path) -> None:
+    file = disk.open("file", 8192)
+    early = file.view(4094, 4)
+    file.write(4094, b"abcd")
+    assert early == b"abcd" and file.view(4094, 100)[:4] == b"abcd"
+    assert (tmp_path / "file").read_bytes()[4094:4098] == b"abcd"
+    file.write(0, bytearray(b"x"))
+    file.write(1, memoryview(b"y"))
+    assert file.view(0, 2) == b"xy"
+
+
+def test_views_are_read_only_and_short_at_the_end(disk: RealDisk) -> None:
+    file = disk.open("file", 10)
+    assert len(file.view(8, 100)) == 2
+    with pytest.raises(TypeError):
+        file.view(0, 1)[0] = 1
+
+
+@pytest.mark.parametrize(("offset", "data"), [(-1, b"a"), (10, b"a"), (5, b"abcdef")])
+def test_a_write_beyond_the_file_is_refused(disk: RealDisk, offset: int, data: bytes) -> None:
+    file = disk.open("file", 10)
+    with pytest.raises(LocalProtocolError, match="file"):
+        file.write(offset, data)
+
+
+def test_an_existing_file_keeps_its_size_and_contents(disk: RealDisk) -> None:
+    disk.write("file", b"0123456789")
+    file = disk.open("file", 99)
+    assert file.size == 10 and file.view(0, 10) == b"0123456789"
+
+
+def test_missing_and_empty_files_cannot_be_opened(disk: RealDisk) -> None:
+    with pytest.raises(FileNotFoundError):
+        disk.open("missing")
+    disk.write("empty", b"")
+    with pytest.raises(OSError, match="empty"):
+        disk.open("empty", 10)
+
+
+def test_sync_and_close(disk: RealDisk) -> None:
+    file = disk.open("folder/file", 4096)
+    file.write(0, b"kept")
+    view = file.view(0, 4)
+    file.sync()
+    disk.sync_dir("folder")
+    disk.sync_dir("")
+    file.close()
+    assert view == b"kept"
+    file.sync()  # of a file that was let go: nothing is left to do
+    assert disk.open("folder/file").view(0, 4) == b"kept"
+
+
+def test_a_sync_that_runs_while_the_file_is_closed_keeps_its_descriptor(
+    disk: RealDisk, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    file = disk.open("file", 4096)
+    number = []
+
+    def close_meanwhile(descriptor: int) -> None:
+        file.close()
+        number.append(os.fstat(descriptor).st_size)
+
+    monkeypatch.setattr(real.os, "fdatasync", close_meanwhile)
+    file.sync()
+    assert number == [4096]
+
+
+def test_a_sparse_file_gets_its_blocks_where_it_is_written(disk: RealDisk, tmp_path: Path) -> None:
+    size = 40 * PIECE_BYTES
+    file = disk.open("index", size, sparse=True)
+    assert (tmp_path / "index").stat().st_blocks == 0
+    file.write(20 * PIECE_BYTES - 2, b"over")
+    assert 0 < (tmp_path / "index").stat().st_blocks * 512 <= 3 * PIECE_BYTES
+    assert file.view(20 * PIECE_BYTES - 2, 4) == b"over"
+    again = disk.open("index")
+    again.write(30 * PIECE_BYTES, b"!")
+    assert file.view(30 * PIECE_BYTES, 1) == b"!"
+
+
+def full(number: int, offset: int, length: int) -> None:
+    raise OSError(errno.ENOSPC, "No space left on device")
+
+
+def test_a_full_disk_is_an_error_at_creation_and_leaves_nothing(
+    disk: RealDisk, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(real.os, "posix_fallocate", full)
+    with pytest.raises(OSError) as caught:
+        disk.open("folder/log", 4096)
+    assert caught.value.errno == errno.ENOSPC
+    assert disk.list("folder") == []
+
+
+def test_a_full_disk_is_an_error_of_a_write_to_a_sparse_file(disk: RealDisk, monkeypatch: pytest.MonkeyPatch) -> None:
+    file = disk.open("index", 4096, sparse=True)
+    monkeypatch.setattr(real.os, "posix_fallocate", full)
+    with pytest.raises(OSError) as caught:
+        file.write(0, b"a")
+    assert caught.value.errno == errno.ENOSPC
+
+
+def test_blocks_are_written_where_the_system_cannot_allocate(disk: RealDisk, monkeypatch: pytest.MonkeyPatch) -> None:
+    def unsupported(number: int, offset: int, length: int) -> None:
+        raise OSError(errno.EOPNOTSUPP, "not here")
+
+    monkeypatch.setattr(real.os, "posix_fallocate", unsupported)
+    file = disk.open("log", PIECE_BYTES + 5)
+    file.write(PIECE_BYTES, b"tail!")
+    assert (Path(disk.root) / "log").stat().st_blocks * 512 >= PIECE_BYTES
+    assert bytes(file.view(PIECE_BYTES, 5)) == b"tail!"
+
+
+def test_a_disk_that_is_really_full(tmp_path: Path) -> None:
+    """More than the file system has: refused at once, and nothing is left behind."""
+    disk = RealDisk(str(tmp_path))
+    with pytest.raises(OSError):
+        disk.open("log", disk.usage().total * 2)
+    assert disk.list("") == []
+
+
+def test_names(disk: RealDisk) -> None:
+    disk.write("config/topics.json", b"{}")
+    disk.write("b", b"1")
+    assert disk.list("") == ["b", "config/"]
+    assert disk.list("config") == ["topics.json"]
+    assert disk.list("nowhere") == [] and disk.list("b") == []
+    assert disk.size("b") == 1 and disk.size("config") is None and disk.size("nowhere") is None
+    assert disk.read("b") == b"1" and disk.read("nowhere") is None
+    disk.rename("b", "config/topics.json")
+    assert disk.read("config/topics.json") == b"1" and disk.size("b") is None
+    assert disk.modified_ms("config/topics.json") > 1_600_000_000_000
+    disk.sync_file("config/topics.json")
+    disk.remove("nowhere")
+    disk.remove("config")
+    assert disk.list("") == []
+
+
+@pytest.mark.parametrize("path", ["../outside", "a/../../b", "/etc/passwd"])
+def test_no_path_leaves_the_folder(disk: RealDisk, path: str) -> None:
+    with pytest.raises(LocalProtocolError, match="leaves the folder"):
+        disk.read(path)
+
+
+def test_usage(disk: RealDisk) -> None:
+    usage = disk.usage()
+    assert 0 <= usage.free <= usage.total and usage.total > 0
+
+
+def test_a_locked_folder_names_the_file(disk: RealDisk, tmp_path: Path) -> None:
+    disk.lock("lock")
+    assert (tmp_path / "lock").read_text() == "lock"
+    other = RealDisk(str(tmp_path))
+    with pytest.raises(StoreLocked, match=str(tmp_path / "lock")):
+        other.lock("lock")
+    disk.unlock("lock")
+    other.lock("lock")
+    other.unlock("lock")
+
+
+def test_a_folder_locked_by_another_process(disk: RealDisk, tmp_path: Path) -> None:
+    """The lock is the one that Java takes: on the first byte of the file."""
+    script = (
+        "import fcntl, os, sys\n"
+        f"n = os.open({str(tmp_path / 'lock')!r}, os.O_RDWR | os.O_CREAT)\n"
+        "fcntl.lockf(n, fcntl.LOCK_EX | fcntl.LOCK_NB, 1, 0)\n"
+        "print('held', flush=True)\n"
+        "sys.stdin.read()\n"
+    )
+    with subprocess.Popen([sys.executable, "-c", script], stdin=subprocess.PIPE, stdout=subprocess.PIPE) as child:
+        assert child.stdin is not None and child.stdout is not None
+        assert child.stdout.readline() == b"held\n"
+        with pytest.raises(StoreLocked, match="another process"):
+            disk.lock("lock")
+        child.stdin.close()
+        child.wait(10)
+    disk.lock("lock")
+    disk.unlock("lock")
