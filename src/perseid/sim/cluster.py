@@ -74,7 +74,6 @@ class Cluster:
             "namesrv", NAMESRV_IP, self.scheduler, self.network, self._build_namesrv, {"main": NAMESRV_PORT}, self.count
         )
         self.checkers = Checkers(self)
-        self.validate_rate = 0.05
         self.cut_at_next_job = False
         self.cut_after_crash_point = False
         self.down: set[str] = set()
@@ -84,7 +83,6 @@ class Cluster:
         self._failed_starts = 0
         self._last_file = 0
         for driver in (self.broker, self.namesrv):
-            driver.validate_rate = self.validate_rate
             driver.on_error = self._broke
             driver.on_note = self._noted
         self.broker.on_job = self._job
@@ -94,6 +92,8 @@ class Cluster:
         self._clients = 0
 
     # ---- parts ----
+
+    broker_name = "sim-a"
 
     @property
     def broker_address(self) -> str:
@@ -162,7 +162,10 @@ class Cluster:
     def _build_broker(self, disk: SimDisk, random: Random) -> Broker:
         self.count("start after a crash" if disk.size("abort") is not None else "start after a clean stop")
         config = BrokerConfig(
-            broker_ip1=BROKER_IP, listen_port=BROKER_PORT, broker_name="sim-a", namesrv_addr=self.namesrv_address
+            broker_ip1=BROKER_IP,
+            listen_port=BROKER_PORT,
+            broker_name=self.broker_name,
+            namesrv_addr=self.namesrv_address,
         )
         return Broker(config, self.store_config, disk, random)
 

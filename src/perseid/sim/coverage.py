@@ -70,6 +70,8 @@ STATES = (
     "log file deleted",
     "log file rolled",
     "name server dropped the broker",
+    "queue lock refused",
+    "queue locked",
     "recovery cut off a tail",
     "route found",
     "start after a clean stop",

@@ -100,7 +100,6 @@ class NodeDriver:
         self.clock_ms = 0
         """How far the wall clock is from the true time; changes only between lives."""
         self.sync_us = SYNC_US
-        self.validate_rate = 1.0
         self.on_job: Callable[[Flush | SaveState], Callable[[], None] | None] = lambda effect: None
         """Called for each job asked for; what it returns is called when the job is durable."""
         self.on_started: Callable[[], None] = lambda: None
@@ -225,7 +224,7 @@ class NodeDriver:
                 self._carry_out(effects)
                 if type(event) is Frames:
                     event.data[:] = bytes((SPOILT,)) * len(event.data)  # type: ignore[index]
-            if self.machine is machine and self.random.random() < self.validate_rate:
+            if self.machine is machine:
                 machine.validate()
         except RemoteProtocolError as error:
             if type(event) is Frames:

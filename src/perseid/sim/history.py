@@ -59,6 +59,8 @@ class Sent:
     tag: str | None = None
     key: str | None = None
     delayed: bool = False
+    sent_back: bool = False
+    """A consumer asked for it again, so it stands in a retry topic, too."""
     attempts: int = 0
     places: set[Place] = field(default_factory=set)
     acked_at_us: int | None = None
@@ -150,7 +152,9 @@ class History:
         if record.body != sent.body:
             raise Violation("exact bytes", f"{sent}: the body of {len(record.body)} bytes is another one")
         if record.topic != sent.topic:
-            if sent.delayed and record.topic == "SCHEDULE_TOPIC_XXXX":
+            if record.topic == "SCHEDULE_TOPIC_XXXX" and (sent.delayed or sent.sent_back):
+                return sent
+            if record.topic.startswith("%RETRY%") and sent.sent_back:
                 return sent
             raise Violation("right topic", f"{sent} was sent to {sent.topic} and read in {record.topic}")
         if sent.queue_id not in (-1, record.queue_id):

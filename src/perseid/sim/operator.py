@@ -10,6 +10,7 @@ from perseid.sim.history import LOOSE, Stored, Violation
 from perseid.wire.codes import RequestCode, ResponseCode
 from perseid.wire.command import Command
 from perseid.wire.headers.base import Header
+from perseid.wire.headers.clients import ConsumerSendMsgBackRequest
 from perseid.wire.headers.offsets import (
     GetEarliestMsgStoretimeRequest,
     GetMaxOffsetRequest,
@@ -27,6 +28,19 @@ if TYPE_CHECKING:
 
 SUBSCRIPTION = 4
 FAR_MS = 1 << 42
+QUESTIONS: tuple[tuple[RequestCode, dict[str, str] | None], ...] = (
+    (RequestCode.GET_BROKER_RUNTIME_INFO, None),
+    (RequestCode.GET_BROKER_CONFIG, None),
+    (RequestCode.GET_ALL_TOPIC_CONFIG, None),
+    (RequestCode.GET_ALL_SUBSCRIPTIONGROUP_CONFIG, None),
+    (RequestCode.GET_TOPIC_STATS_INFO, {"topic": "orders"}),
+    (RequestCode.GET_CONSUME_STATS, {"consumerGroup": "readers"}),
+    (RequestCode.GET_CONSUMER_CONNECTION_LIST, {"consumerGroup": "readers"}),
+    (RequestCode.GET_CONSUMER_LIST_BY_GROUP, {"consumerGroup": "tagged"}),
+    (RequestCode.QUERY_TOPIC_CONSUME_BY_WHO, {"topic": "events"}),
+    (RequestCode.QUERY_CONSUME_TIME_SPAN, {"topic": "events", "group": "readers"}),
+    (RequestCode.QUERY_CORRECTION_OFFSET, {"compareGroup": "readers", "topic": "orders"}),
+)
 UNAVAILABLE = (ResponseCode.SERVICE_NOT_AVAILABLE, ResponseCode.SYSTEM_ERROR)
 """Answers of a broker that can't serve now."""
 READ_ATTEMPTS = 40
@@ -199,7 +213,17 @@ class Operator(Client):
         self.call(code, header, answered, body)
 
     def info(self) -> None:
-        self.call(RequestCode.GET_BROKER_RUNTIME_INFO, None, lambda reply: None)
+        """Ask for something that only has to be answered."""
+        code, header = self.random.choice(QUESTIONS)
+        self.call(code, header, lambda reply: None)
+
+    def send_back(self) -> None:
+        """Let a message come again later, in its group's retry topic."""
+        stored = self._any_acked()
+        if stored is not None:
+            stored.sent.sent_back = True
+            header = ConsumerSendMsgBackRequest(offset=stored.physical, group="readers", delay_level=1)
+            self.call(RequestCode.CONSUMER_SEND_MSG_BACK, header, lambda reply: None)
 
     def _queue(self) -> tuple[str, int]:
         topic = self.random.choice(self.cluster.topics)

@@ -6,9 +6,11 @@ import traceback
 from collections import Counter
 from dataclasses import dataclass, field
 
+from perseid.sim.client import Client
 from perseid.sim.cluster import Cluster
 from perseid.sim.faults import MIN_FAULTS, Faults
 from perseid.sim.history import Violation
+from perseid.sim.lockers import Holders, Locker
 from perseid.sim.operator import Auditor, Operator
 from perseid.sim.scheduler import US_PER_S
 from perseid.sim.workload import (
@@ -67,9 +69,10 @@ class Run:
             Consumer(cluster, "consumer1", "readers", None, 2_500),
             Consumer(cluster, "consumer2", "tagged", "TagA", 4_000),
         ]
-        clients = [self.operator, *self.producers, *self.consumers]
-        self.clients = clients
-        self.faults = Faults(cluster, Hostile(cluster), [client.name for client in clients])
+        holders: Holders = {}
+        lockers = [Locker(cluster, f"locker{n}", holders, 5_000) for n in (1, 2)]
+        self.clients: list[Client] = [self.operator, *self.producers, *self.consumers, *lockers]
+        self.faults = Faults(cluster, Hostile(cluster), [client.name for client in self.clients])
 
     def play(self) -> None:
         """All of it. Violation, or another exception, when something is wrong."""
