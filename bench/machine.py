@@ -5,6 +5,7 @@ from __future__ import annotations
 import os
 import platform
 import subprocess
+import sysconfig
 import time
 from pathlib import Path
 
@@ -24,6 +25,11 @@ def _output(*command: str) -> str:
     return (done.stdout or done.stderr).strip().splitlines()[0]
 
 
+def _python_build() -> str:
+    optimised = "--enable-optimizations" in (sysconfig.get_config_var("CONFIG_ARGS") or "")
+    return "built with PGO" if optimised else "built without PGO"
+
+
 def describe_machine() -> dict[str, str]:
     """Name and value of each thing that a reader needs to compare the figures with others."""
     memory_kib = int(_line("/proc/meminfo", "MemTotal").split()[0])
@@ -33,7 +39,7 @@ def describe_machine() -> dict[str, str]:
         "cores": str(len(os.sched_getaffinity(0))),
         "memory": f"{memory_kib / 1024**2:.0f} GiB",
         "kernel": platform.release(),
-        "Python": f"{platform.python_implementation()} {platform.python_version()}",
+        "Python": f"{platform.python_implementation()} {platform.python_version()}, {_python_build()}",
         "Java": _output("java", "-version"),
         "C compiler": _output("cc", "--version"),
         "Perseid": _output("git", "describe", "--always", "--dirty"),

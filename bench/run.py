@@ -32,6 +32,8 @@ HEAP = {"namesrv": "256m", "broker": "512m"}
 SETTLE_SECONDS = 2.0
 FILL_MESSAGES = 400_000
 LOAD_TIMEOUT_S = 600.0
+RANGES_WIDTH = 140
+"""Columns of a terminal that has room for lowest and highest."""
 
 
 @dataclass(frozen=True)
@@ -160,24 +162,15 @@ def summarise(results: dict[str, Any]) -> dict[str, Any]:
     return summary
 
 
-COLUMNS = (
-    "load",
-    "broker",
-    "messages/s",
-    "µs CPU/message",
-    "cores",
-    "p50 / p99 ms",
-    "load’s cores",
-    "CPU ratio",
-)
+COLUMNS = ("load", "broker", "messages/s", "CPU µs/message", "cores", "p50 / p99 ms", "load’s cores", "CPU ratio")
 
 
-def table_rows(summary: dict[str, Any]) -> Iterator[list[str]]:
-    """The cells of the result table: medians, with the range where it matters most."""
+def table_rows(summary: dict[str, Any], *, ranges: bool) -> Iterator[list[str]]:
+    """The cells of the result table: medians; with `ranges` the lowest and highest behind them."""
 
-    def ranged(values: Sequence[float], digits: int) -> str:
+    def cell(values: Sequence[float], digits: int) -> str:
         median, low, high = (f"{v:,.{digits}f}" for v in values)
-        return f"{median} ({low}–{high})"
+        return f"{median} ({low}–{high})" if ranges else median
 
     for name, row in summary.items():
         servers = list(row["servers"].items())
@@ -186,8 +179,8 @@ def table_rows(summary: dict[str, Any]) -> Iterator[list[str]]:
             yield [
                 name if server == servers[0][0] else "",
                 server,
-                ranged([v / 1000 for v in figures["per_second"]], 1) + " k",
-                ranged(figures["server_cpu_us"], 2),
+                cell(figures["per_second"], 0),
+                cell(figures["server_cpu_us"], 2),
                 f"{figures['server_cores'][0]:.2f}",
                 f"{figures['p50_ms'][0]:.2f} / {figures['p99_ms'][0]:.2f}",
                 f"{figures['load_cores'][0]:.2f}",
@@ -196,10 +189,10 @@ def table_rows(summary: dict[str, Any]) -> Iterator[list[str]]:
 
 
 def show(summary: dict[str, Any], console: Console) -> None:
-    table = Table(title="Perseid beside Java RocketMQ 5.5.0: medians (lowest–highest)")
+    table = Table(title="Perseid beside Java RocketMQ 5.5.0, medians")
     for i, column in enumerate(COLUMNS):
         table.add_column(column, justify="left" if i < 2 else "right")
-    for cells in table_rows(summary):
+    for cells in table_rows(summary, ranges=console.width >= RANGES_WIDTH):
         table.add_row(*cells)
     console.print(table)
     for name, row in summary.items():
@@ -270,7 +263,7 @@ def main() -> int:
     if args.write:
         from report import write_docs
 
-        write_docs(report, COLUMNS, list(table_rows(summary)), list(goals(summary)))
+        write_docs(report, COLUMNS, list(table_rows(summary, ranges=True)), list(goals(summary)))
     return 0
 
 

@@ -1,9 +1,10 @@
 """Runs `perseid` under a sampling profiler: `python bench/sampler.py OUT broker -c FILE`.
 
 SIGUSR1 begins, SIGUSR2 ends and writes OUT: one line of JSON for each different stack, `[count, [[file,
-function, line], …]]`, the innermost call first. A sample is taken each millisecond of CPU (ITIMER_PROF).
-Python runs the handler when the C call at hand returns, so time in C and in the kernel counts for the line
-that called; what the event loop itself spends counts for the first line of the callback that follows.
+function, line], …]]`, the innermost call first. A sample is taken each tick of the kernel's clock (1 to 10 ms)
+of CPU (ITIMER_PROF). Python runs the handler when the C call at hand returns, so time in C and in the kernel
+counts for the line that called; what the event loop itself spends counts for the first line of the callback
+that follows.
 """
 
 from __future__ import annotations
