@@ -16,7 +16,8 @@ store.md §3.
 
 from __future__ import annotations
 
-from struct import Struct, pack_into
+from functools import lru_cache
+from struct import Struct
 from struct import error as struct_error
 
 import msgspec
@@ -77,9 +78,17 @@ SYS_COMPRESSION_MASK = 0x700
 _V6_BITS = SYS_BORN_HOST_V6 | SYS_STORE_HOST_V6
 
 _SIZE_AND_MAGIC = Struct(">ii")
-_HEAD = Struct(">iiiiiqqiq")
-_HEAD_AND_HOSTS_V4 = Struct(">iiiiiqqiq4siq4siiqi")
+_LAYOUTS = {
+    born | store: Struct(f">iiiiiqqiq{16 if born else 4}siq{16 if store else 4}siiqi")
+    for born in (0, SYS_BORN_HOST_V6)
+    for store in (0, SYS_STORE_HOST_V6)
+}
+"""All that comes before the body, by the bits of the sysFlag that tell the lengths of the hosts."""
+_BYTE = Struct(">B")
 _LENGTH = Struct(">h")
+_PLACE = Struct(">qq")
+_TIME = Struct(">q")
+_host = lru_cache(maxsize=4096)(Host)
 
 
 class RecordError(StoreError):
@@ -158,57 +167,41 @@ def encode(message: Message) -> bytearray:
     """
     topic = message.topic.encode("utf-8", "replace")
     body, properties = message.body, message.properties
-    body_bytes, topic_bytes, properties_bytes = len(body), len(topic), len(properties)
-    v1 = topic_bytes <= MAX_TOPIC_BYTES
-    if topic_bytes > MAX_V2_TOPIC_BYTES:
-        raise RecordError(f"a topic of {topic_bytes} bytes; at most {MAX_V2_TOPIC_BYTES} fit")
-    if properties_bytes > MAX_PROPERTIES_BYTES:
-        raise RecordError(f"properties of {properties_bytes} bytes; at most {MAX_PROPERTIES_BYTES} fit")
     born_ip, born_port = message.born_host
     store_ip, store_port = message.store_host
-    sys_flag = message.sys_flag & ~_V6_BITS
-    if len(born_ip) == 16:
-        sys_flag |= SYS_BORN_HOST_V6
-    if len(store_ip) == 16:
-        sys_flag |= SYS_STORE_HOST_V6
-    body_at = 80 + len(born_ip) + len(store_ip)
-    topic_at = body_at + body_bytes
-    properties_at = topic_at + (1 if v1 else 2) + topic_bytes
-    size = properties_at + 2 + properties_bytes
-    if size > 0x7FFFFFFF:
-        raise RecordError(f"a record of {size} bytes")
-    record = bytearray(size)
-    try:
-        _HEAD.pack_into(
-            record, 0, size, MAGIC_V1 if v1 else MAGIC_V2, crc32(body), message.queue_id, message.flag,
-            0, 0, sys_flag, message.born_timestamp,
-        )  # fmt: skip
-        at = BORN_HOST_AT + len(born_ip)
-        record[BORN_HOST_AT:at] = born_ip
-        pack_into(">i", record, at, born_port)
-        at += 12
-        record[at : at + len(store_ip)] = store_ip
-        at += len(store_ip)
-        prepared = message.prepared_transaction_offset
-        pack_into(">iiqi", record, at, store_port, message.reconsume_times, prepared, body_bytes)
-    except struct_error as error:
-        raise RecordError(f"a number that does not fit into the record: {error}") from None
-    record[body_at:topic_at] = body
-    if v1:
-        record[topic_at] = topic_bytes
+    v6_bits = (SYS_BORN_HOST_V6 if len(born_ip) == 16 else 0) | (SYS_STORE_HOST_V6 if len(store_ip) == 16 else 0)
+    layout = _LAYOUTS[v6_bits]
+    body_bytes, topic_bytes, properties_bytes = len(body), len(topic), len(properties)
+    if topic_bytes <= MAX_TOPIC_BYTES:
+        magic, topic_length = MAGIC_V1, _BYTE
     else:
-        _LENGTH.pack_into(record, topic_at, topic_bytes)
-    record[properties_at - topic_bytes : properties_at] = topic
-    _LENGTH.pack_into(record, properties_at, properties_bytes)
-    record[properties_at + 2 :] = properties
-    return record
+        magic, topic_length = MAGIC_V2, _LENGTH
+    size = layout.size + body_bytes + topic_length.size + topic_bytes + 2 + properties_bytes
+    try:
+        return bytearray().join(
+            (
+                layout.pack(
+                    size, magic, crc32(body), message.queue_id, message.flag, 0, 0,
+                    message.sys_flag & ~_V6_BITS | v6_bits, message.born_timestamp, born_ip, born_port,
+                    0, store_ip, store_port, message.reconsume_times, message.prepared_transaction_offset, body_bytes,
+                ),
+                body,
+                topic_length.pack(topic_bytes),
+                topic,
+                _LENGTH.pack(properties_bytes),
+                properties,
+            )
+        )  # fmt: skip
+    except struct_error as error:
+        parts = f"body {body_bytes}, topic {topic_bytes}, properties {properties_bytes} bytes"
+        raise RecordError(f"a message that does not fit into a record: {parts}: {error}") from None
 
 
 def patch(record: bytearray, queue_offset: int, physical_offset: int, store_timestamp: int) -> None:
     """Fill in what is known only when the record gets its place."""
-    pack_into(">qq", record, QUEUE_OFFSET_AT, queue_offset, physical_offset)
+    _PLACE.pack_into(record, QUEUE_OFFSET_AT, queue_offset, physical_offset)
     born_host_bytes = 20 if record[SYS_FLAG_AT + 3] & SYS_BORN_HOST_V6 else 8
-    pack_into(">q", record, BORN_HOST_AT + born_host_bytes, store_timestamp)
+    _TIME.pack_into(record, BORN_HOST_AT + born_host_bytes, store_timestamp)
 
 
 def size_and_magic(buffer: Buffer, at: int = 0) -> tuple[int, int]:
@@ -226,44 +219,20 @@ def decode(buffer: Buffer, at: int = 0, *, check_crc: bool = True) -> Record:
         raise RecordError(f"magic {magic & 0xFFFFFFFF:08x} is not that of a record")
     if size < MIN_RECORD_BYTES or size > len(buffer) - at:
         raise RecordError(f"a size of {size} bytes, with {len(buffer) - at} there")
-    sys_flag = buffer[at + SYS_FLAG_AT + 3]
-    if sys_flag & _V6_BITS:
-        return _decode_v6(buffer, at, size, check_crc)
+    layout = _LAYOUTS[buffer[at + SYS_FLAG_AT + 3] & _V6_BITS]
+    if size < layout.size + 3:
+        raise RecordError(f"a size of {size} bytes, too few for hosts with IPv6 addresses")
     (
         size, magic, crc, queue_id, flag, queue_offset, physical_offset, sys_flag,
         born_timestamp, born_ip, born_port, store_timestamp, store_ip, store_port,
         reconsume_times, prepared, body_bytes,
-    ) = _HEAD_AND_HOSTS_V4.unpack_from(buffer, at)  # fmt: skip
-    body, topic, properties = _tail(buffer, at, size, at + 88, body_bytes, magic)
+    ) = layout.unpack_from(buffer, at)  # fmt: skip
+    body, topic, properties = _tail(buffer, at, size, at + layout.size, body_bytes, magic)
     if check_crc and body_bytes and crc32(body) != crc:
         raise RecordError("the body does not match its checksum")
     return Record(
         size, magic, crc, queue_id, flag, queue_offset, physical_offset, sys_flag, born_timestamp,
-        Host(born_ip, born_port), store_timestamp, Host(store_ip, store_port), reconsume_times, prepared,
-        body, topic, properties,
-    )  # fmt: skip
-
-
-def _decode_v6(buffer: Buffer, at: int, size: int, check_crc: bool) -> Record:
-    """A record with at least one host of 16 bytes; the size is checked already."""
-    (
-        size, magic, crc, queue_id, flag, queue_offset, physical_offset, sys_flag, born_timestamp,
-    ) = _HEAD.unpack_from(buffer, at)  # fmt: skip
-    born_bytes = 16 if sys_flag & SYS_BORN_HOST_V6 else 4
-    store_bytes = 16 if sys_flag & SYS_STORE_HOST_V6 else 4
-    layout = Struct(f">{born_bytes}siq{store_bytes}siiqi")
-    if size < MIN_RECORD_BYTES - 8 + born_bytes + store_bytes:
-        raise RecordError(f"a size of {size} bytes, too few for hosts with IPv6 addresses")
-    born_ip, born_port, store_timestamp, store_ip, store_port, reconsume_times, prepared, body_bytes = (
-        layout.unpack_from(buffer, at + BORN_HOST_AT)
-    )
-    body_at = at + BORN_HOST_AT + layout.size
-    body, topic, properties = _tail(buffer, at, size, body_at, body_bytes, magic)
-    if check_crc and body_bytes and crc32(body) != crc:
-        raise RecordError("the body does not match its checksum")
-    return Record(
-        size, magic, crc, queue_id, flag, queue_offset, physical_offset, sys_flag, born_timestamp,
-        Host(born_ip, born_port), store_timestamp, Host(store_ip, store_port), reconsume_times, prepared,
+        _host(born_ip, born_port), store_timestamp, _host(store_ip, store_port), reconsume_times, prepared,
         body, topic, properties,
     )  # fmt: skip
 
