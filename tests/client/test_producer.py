@@ -226,6 +226,17 @@ def test_a_producer_outside_of_its_life_says_so() -> None:
     run(test())
 
 
+def test_a_producer_can_be_started_again() -> None:
+    async def test() -> None:
+        async with FakeServer({"t": 1}) as server:
+            producer = Producer(server.address)
+            for number in range(2):
+                async with producer:
+                    assert (await producer.send(Message("t", b"x"))).queue_offset == number
+
+    run(test())
+
+
 def test_a_shared_session_uses_one_connection_and_lives_as_long_as_its_last_user() -> None:
     async def test() -> None:
         async with FakeServer({"t": 1}) as server, Producer(server.address, "g1") as first:

@@ -12,6 +12,7 @@
 from perseid.client.admin import Admin, Cluster, QueueLag, QueueStats
 from perseid.client.book import FlowLimits
 from perseid.client.consumer import PushConsumer, RetryLater
+from perseid.client.credentials import Credentials
 from perseid.client.errors import (
     BufferFull,
     ClientError,
@@ -40,6 +41,7 @@ __all__ = [
     "Cluster",
     "ConnectFailed",
     "ConnectionLost",
+    "Credentials",
     "FlowLimits",
     "InvalidMessage",
     "Message",

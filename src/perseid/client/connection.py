@@ -18,6 +18,7 @@ from collections.abc import Callable, Mapping
 from typing import TypeAlias, cast
 
 from perseid.base.errors import RemoteProtocolError
+from perseid.client.credentials import Credentials
 from perseid.client.errors import ConnectFailed, ConnectionLost, RequestTimeout, ServerRefused
 from perseid.wire import frame
 from perseid.wire.codes import ResponseCode
@@ -44,8 +45,15 @@ OnRequest: TypeAlias = Callable[["Connection", Command], None]
 class Connection(asyncio.Protocol):
     """An open connection; made by `Connections`."""
 
-    def __init__(self, address: str, on_request: OnRequest, on_lost: Callable[[Connection], None]) -> None:
+    def __init__(
+        self,
+        address: str,
+        on_request: OnRequest,
+        on_lost: Callable[[Connection], None],
+        credentials: Credentials | None = None,
+    ) -> None:
         self.address = address
+        self._credentials = credentials
         self.local_ip = "127.0.0.1"
         self.closed = False
         self.going_away = False
@@ -83,6 +91,8 @@ class Connection(asyncio.Protocol):
             error = ConnectionLost(self.address, "it was closed")
             self._loop.call_soon(on_reply, None, error)
             return
+        if self._credentials is not None:
+            header = self._credentials.sign(header, body)
         data = encode_request(code, opaque, header, body)
         deadline = self._loop.time() + timeout_ms / 1000
         self._pending[opaque] = (on_reply, deadline, timeout_ms)
@@ -116,6 +126,8 @@ class Connection(asyncio.Protocol):
     def oneway(self, code: int, header: Header = None, body: Buffer = b"") -> None:
         """Send a request that gets no answer."""
         self._opaque = self._opaque % MAX_OPAQUE + 1
+        if self._credentials is not None:
+            header = self._credentials.sign(header, body)
         if not self.closed:
             self._write(encode_request(code, self._opaque, header, body, oneway=True))
 
@@ -225,8 +237,15 @@ class Connection(asyncio.Protocol):
 class Connections:
     """The connections of a client: at most one to each address, opened when first needed."""
 
-    def __init__(self, on_request: OnRequest, *, connect_timeout_ms: int = CONNECT_TIMEOUT_MS) -> None:
+    def __init__(
+        self,
+        on_request: OnRequest,
+        *,
+        connect_timeout_ms: int = CONNECT_TIMEOUT_MS,
+        credentials: Credentials | None = None,
+    ) -> None:
         self._on_request = on_request
+        self._credentials = credentials
         self._connect_timeout_ms = connect_timeout_ms
         self._open: dict[str, Connection] = {}
         self._dialling: dict[str, asyncio.Task[Connection]] = {}
@@ -286,6 +305,10 @@ class Connections:
             if not connection.in_flight:
                 connection.close("the server is going away")
 
+    def open(self) -> None:
+        """Allow dialling again after `close()`."""
+        self._closed = False
+
     async def close(self) -> None:
         """Close all connections."""
         self._closed = True
@@ -310,7 +333,9 @@ class Connections:
         try:
             async with asyncio.timeout(self._connect_timeout_ms / 1000):
                 _, connection = await loop.create_connection(
-                    lambda: Connection(address, self._on_request, self._lost), host.strip("[]"), int(port)
+                    lambda: Connection(address, self._on_request, self._lost, self._credentials),
+                    host.strip("[]"),
+                    int(port),
                 )
         except TimeoutError:
             raise ConnectFailed(address, f"no answer within {self._connect_timeout_ms} ms") from None

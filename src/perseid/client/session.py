@@ -1,7 +1,8 @@
 """What all clients have in common: an identity, connections, routes, heartbeats, and the server's requests.
 
 A session belongs to one producer, consumer or admin, or is shared: `Producer(..., session=consumer.session)`.
-It is started by its first user and ended by its last.
+It is started by its first user and ended by its last. For a cluster that asks who we are:
+`Producer(session=Session("host:9876", credentials=Credentials("user", "key")))`.
 """
 
 from __future__ import annotations
@@ -18,6 +19,7 @@ from typing import Any, Protocol, TypeVar
 
 from perseid.base.errors import PerseidError
 from perseid.client.connection import Connection, Connections
+from perseid.client.credentials import Credentials
 from perseid.client.errors import ClientError, ConnectFailed, NotStarted
 from perseid.client.routes import MASTER_ID, POLL_INTERVAL_MS, NameServers, Routes
 from perseid.wire.bodies import ConsumerData, HeartbeatData, ProducerData
@@ -58,7 +60,9 @@ def own_ip() -> str:
 class Session:
     """The connections and the identity of one client process (or of one part of it)."""
 
-    def __init__(self, namesrv: str | Sequence[str], *, client_id: str | None = None) -> None:
+    def __init__(
+        self, namesrv: str | Sequence[str], *, client_id: str | None = None, credentials: Credentials | None = None
+    ) -> None:
         seed = next(_counter)
         self.random = Random(seed)
         ip = own_ip()
@@ -70,7 +74,7 @@ class Session:
         self.members: list[Member] = []
         self.consumers: dict[str, Any] = {}
         """Push consumers by group, for the server's requests."""
-        self.connections = Connections(self._on_request)
+        self.connections = Connections(self._on_request, credentials=credentials)
         self.names = NameServers(namesrv, self.connections, self.random)
         self.routes = Routes(self.names)
         self._beat_at = -1e9
@@ -89,6 +93,7 @@ class Session:
         """Count one more user; the first one starts the polling and the heartbeats."""
         self._users += 1
         if self._users == 1:
+            self.connections.open()
             self._loops = [
                 self.spawn(self.every(POLL_INTERVAL_MS, self.routes.refresh_all), "route poll"),
                 self.spawn(self.every(HEARTBEAT_INTERVAL_MS, self.heartbeat), "heartbeats"),
