@@ -107,9 +107,7 @@ def _digest(files: Sequence[Path]) -> str:
 
 
 def _install(command: list[str], cwd: Path) -> None:
-    done = subprocess.run(
-        command, cwd=cwd, capture_output=True, text=True, timeout=INSTALL_SECONDS, check=False
-    )
+    done = subprocess.run(command, cwd=cwd, capture_output=True, text=True, timeout=INSTALL_SECONDS, check=False)
     if done.returncode:
         raise RigError(
             f"{' '.join(command)}: exit code {done.returncode}\n{done.stdout[-LOG_TAIL_BYTES:]}{done.stderr}"
@@ -518,9 +516,7 @@ class Client:
         assert len(got) >= count, f"{len(got)} of {count} messages within {seconds} s: {bodies}"
         return list(got)
 
-    def consume(
-        self, topic: str, group: str, count: int, seconds: float = 30.0, **more: Any
-    ) -> list[dict[str, Any]]:
+    def consume(self, topic: str, group: str, count: int, seconds: float = 30.0, **more: Any) -> list[dict[str, Any]]:
         """Start a push consumer, wait for `count` messages, stop it; all that it was given."""
         handle = self("push.start", topic=topic, group=group, **more)
         self.collect(handle, count, seconds)

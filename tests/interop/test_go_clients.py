@@ -54,9 +54,7 @@ def test_batch(go: rig.Client, topic: str, name: str) -> None:
 
 
 def test_ordered(go: rig.Client, topic: str, name: str) -> None:
-    messages = [
-        {"topic": topic, "body": f"{k}-{i:02}", "key": f"key{k}"} for i in range(20) for k in range(5)
-    ]
+    messages = [{"topic": topic, "body": f"{k}-{i:02}", "key": f"key{k}"} for i in range(20) for k in range(5)]
     results = go("send", mode="ordered", messages=messages)
     assert all(r["status"] == "SEND_OK" for r in results), results
     got = go.consume(topic, name, 100, order="ordered")

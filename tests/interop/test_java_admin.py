@@ -22,9 +22,9 @@ def test_topic_made_and_changed(java: rig.Client, cluster: rig.Cluster, name: st
     java.admin("createAndUpdateTopicConfig", cluster.broker, config)
     rig.until("route", lambda: _routed(cluster, name))
     route = java.admin("examineTopicRouteInfo", name)
-    assert [
-        (q["brokerName"], q["readQueueNums"], q["writeQueueNums"], q["perm"]) for q in route["queueDatas"]
-    ] == [(cluster.broker_name, 3, 2, 6)]
+    assert [(q["brokerName"], q["readQueueNums"], q["writeQueueNums"], q["perm"]) for q in route["queueDatas"]] == [
+        (cluster.broker_name, 3, 2, 6)
+    ]
     [broker] = route["brokerDatas"]
     assert (broker["cluster"], broker["brokerAddrs"]) == (cluster.cluster_name, {"0": cluster.broker})
     found = java.admin("examineTopicConfig", cluster.broker, name)
@@ -68,10 +68,7 @@ def test_topic_statistics(java: rig.Client, topic: str) -> None:
         return {q["queueId"]: (o["minOffset"], o["maxOffset"]) for q, o in table}
 
     rig.until("all there", lambda: stats() == {0: (0, 3), 1: (0, 3), 2: (0, 3), 3: (0, 0)})
-    last = {
-        q["queueId"]: o["lastUpdateTimestamp"]
-        for q, o in java.admin("examineTopicStats", topic)["offsetTable"]
-    }
+    last = {q["queueId"]: o["lastUpdateTimestamp"] for q, o in java.admin("examineTopicStats", topic)["offsetTable"]}
     assert last[0] > 0
     assert last[3] == 0
 
@@ -142,9 +139,7 @@ def test_groups(java: rig.Client, cluster: rig.Cluster, name: str) -> None:
     assert table[name]["retryMaxTimes"] == 3
     java.admin("deleteSubscriptionGroup", cluster.broker, name)
     table = java.admin("getAllSubscriptionGroup", cluster.broker, 5000)["subscriptionGroupTable"]
-    assert name not in table or table[name]["retryMaxTimes"] == 16, (
-        "a Java 5.5.0 broker makes it anew at once"
-    )
+    assert name not in table or table[name]["retryMaxTimes"] == 16, "a Java 5.5.0 broker makes it anew at once"
 
 
 def test_group_that_may_not_consume(java: rig.Client, cluster: rig.Cluster, topic: str, name: str) -> None:
@@ -165,11 +160,24 @@ def test_broker_configuration(java: rig.Client, cluster: rig.Cluster) -> None:
     assert config["brokerName"] == cluster.broker_name
     assert config["listenPort"] == cluster.broker.rsplit(":", 1)[1]
     assert config["flushDiskType"] == "ASYNC_FLUSH"
-    before = config["defaultTopicQueueNums"]
-    java.admin("updateBrokerConfig", cluster.broker, {"defaultTopicQueueNums": "5"})
-    assert java.admin("getBrokerConfig", cluster.broker)["defaultTopicQueueNums"] == "5"
-    java.admin("updateBrokerConfig", cluster.broker, {"defaultTopicQueueNums": before})
-    assert java.admin("getBrokerConfig", cluster.broker)["defaultTopicQueueNums"] == before
+    before = config["shortPollingTimeMills"]
+    for value in ("1234", before):
+        java.admin("updateBrokerConfig", cluster.broker, {"shortPollingTimeMills": value})
+        assert java.admin("getBrokerConfig", cluster.broker)["shortPollingTimeMills"] == value
+
+
+def test_broker_permission(java: rig.Client, cluster: rig.Cluster, topic: str) -> None:
+    """A broker that may only be read says so in its routes at once."""
+
+    def perm() -> int:
+        return int(java.admin("examineTopicRouteInfo", topic)["queueDatas"][0]["perm"])
+
+    try:
+        java.admin("updateBrokerConfig", cluster.broker, {"brokerPermission": "4"})
+        rig.until("read only", lambda: perm() == 4)
+    finally:
+        java.admin("updateBrokerConfig", cluster.broker, {"brokerPermission": "6"})
+    rig.until("writable", lambda: perm() == 6)
 
 
 def test_name_server_configuration(java: rig.Client, cluster: rig.Cluster, name: str) -> None:
@@ -211,9 +219,7 @@ def test_offset_set(java: rig.Client, cluster: rig.Cluster, topic: str, name: st
     assert [m["body"] for m in java.consume(topic, name, 2)] == ["m4", "m5"]
 
 
-def test_questions_relayed_to_a_consumer(
-    java: rig.Client, cluster: rig.Cluster, topic: str, name: str
-) -> None:
+def test_questions_relayed_to_a_consumer(java: rig.Client, cluster: rig.Cluster, topic: str, name: str) -> None:
     handle = java("push.start", topic=topic, group=name)
     [sent] = java.send(topic, ["m"])
     java.collect(handle, 1)

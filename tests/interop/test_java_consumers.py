@@ -106,9 +106,7 @@ def test_dead_letters_at_once(java: rig.Client, cluster: rig.Cluster, topic: str
     assert len(java("push.stop", handle=handle)) == 1
 
 
-def test_dead_letters_of_an_ordered_consumer(
-    java: rig.Client, cluster: rig.Cluster, topic: str, name: str
-) -> None:
+def test_dead_letters_of_an_ordered_consumer(java: rig.Client, cluster: rig.Cluster, topic: str, name: str) -> None:
     java("send", mode="ordered", messages=[{"topic": topic, "body": f"m{i}", "key": 0} for i in range(3)])
     handle = java("push.start", topic=topic, group=name, failures=99, maxReconsumeTimes=1, ordered=True)
     tries = java.collect(handle, 6)
@@ -218,9 +216,7 @@ def test_pull_statuses(java: rig.Client, cluster: rig.Cluster, topic: str) -> No
     assert (r["status"], r["next"], r["max"]) == ("OFFSET_ILLEGAL", 0, 0)
 
 
-def test_retry_topic_is_there_with_the_first_heartbeat(
-    java: rig.Client, cluster: rig.Cluster, topic: str
-) -> None:
+def test_retry_topic_is_there_with_the_first_heartbeat(java: rig.Client, cluster: rig.Cluster, topic: str) -> None:
     group = f"g_{topic}"
     java("push.start", topic=topic, group=group)
     _await_topic(cluster, f"%RETRY%{group}")

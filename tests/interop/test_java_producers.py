@@ -43,9 +43,7 @@ def test_sync_send_keeps_everything(java: rig.Client, cluster: rig.Cluster, topi
         assert m["bornTimestamp"] - CLOCKS_MS <= m["storeTimestamp"] <= m["at"] + CLOCKS_MS
 
 
-def test_offset_message_id_names_the_place(
-    java: rig.Client, cluster: rig.Cluster, topic: str, name: str
-) -> None:
+def test_offset_message_id_names_the_place(java: rig.Client, cluster: rig.Cluster, topic: str, name: str) -> None:
     [sent] = java.send(topic, ["a"])
     [m] = java.consume(topic, name, 1)
     raw = bytes.fromhex(sent["offsetMsgId"])
@@ -57,9 +55,7 @@ def test_offset_message_id_names_the_place(
 
 def test_sends_go_round_the_queues(java: rig.Client, topic: str) -> None:
     results = java.send(topic, [f"m{i}" for i in range(12)])
-    assert sorted((r["queueId"], r["queueOffset"]) for r in results) == [
-        (q, n) for q in range(4) for n in range(3)
-    ]
+    assert sorted((r["queueId"], r["queueOffset"]) for r in results) == [(q, n) for q in range(4) for n in range(3)]
 
 
 def test_async(java: rig.Client, topic: str, name: str) -> None:

@@ -24,16 +24,12 @@ QUEUES = 4
     indirect=["cluster"],
     ids=["on_java", "on_perseid_async", "on_perseid_sync"],
 )
-def test_two_kills(
-    java: rig.Client, cluster: rig.Cluster, workshop: Path, name: str, impl: str, flush: str
-) -> None:
+def test_two_kills(java: rig.Client, cluster: rig.Cluster, workshop: Path, name: str, impl: str, flush: str) -> None:
     broker = rig.broker(impl, workshop / f"killed-{name}", cluster.namesrv, flushDiskType=flush)
     broker.start()
     try:
         rig.await_registered(cluster.namesrv, broker.folder.name)
-        made = java.mqadmin(
-            "updateTopic", "-b", broker.address, "-t", name, "-r", str(QUEUES), "-w", str(QUEUES)
-        )
+        made = java.mqadmin("updateTopic", "-b", broker.address, "-t", name, "-r", str(QUEUES), "-w", str(QUEUES))
         assert "success" in made
         rig.until("route", lambda: rig.call(cluster.namesrv, 105, {"topic": name}).code == 0)
         java("flood.start", name=name, topic=name, count=COUNT)

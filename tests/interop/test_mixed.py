@@ -53,9 +53,7 @@ def test_topic_made_by_the_first_send(java: rig.Client, cluster: rig.Cluster, na
     rig.until("route", lambda: _routed(cluster.namesrv, name))
 
 
-def test_both_brokers_in_one_cluster(
-    java: rig.Client, cluster: rig.Cluster, second: rig.Process, name: str
-) -> None:
+def test_both_brokers_in_one_cluster(java: rig.Client, cluster: rig.Cluster, second: rig.Process, name: str) -> None:
     first_name, second_name = cluster.broker_name, second.folder.name
     printed = java.mqadmin("updateTopic", "-c", cluster.cluster_name, "-t", name, "-r", "2", "-w", "2")
     assert printed.count("success") == 2, printed
@@ -66,13 +64,9 @@ def test_both_brokers_in_one_cluster(
     rig.until("both in the route", lambda: brokers() == {first_name, second_name})
     java("producers.stop")
     sent = java.send(name, [f"m{i}" for i in range(40)])
-    assert {(r["broker"], r["queueId"]) for r in sent} == {
-        (b, q) for b in (first_name, second_name) for q in (0, 1)
-    }
+    assert {(r["broker"], r["queueId"]) for r in sent} == {(b, q) for b in (first_name, second_name) for q in (0, 1)}
     got = java.consume(name, f"g_{name}", 40)
-    assert Counter((m["broker"], m["body"]) for m in got) == Counter(
-        (r["broker"], f"m{i}") for i, r in enumerate(sent)
-    )
+    assert Counter((m["broker"], m["body"]) for m in got) == Counter((r["broker"], f"m{i}") for i, r in enumerate(sent))
     info = java.admin("examineBrokerClusterInfo")
     assert sorted(info["clusterAddrTable"][cluster.cluster_name]) == sorted([first_name, second_name])
     second.stop()

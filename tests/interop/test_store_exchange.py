@@ -44,17 +44,12 @@ class Exchange:
         sent = []
         for i in range(rounds):
             props = {"round": str(i), "名": "値"}
-            sent += self.java.send(
-                self.topic, [f"{word} {i} ü"], tags=f"T{i % 3}", keys=f"{word}{i} all", props=props
-            )
+            sent += self.java.send(self.topic, [f"{word} {i} ü"], tags=f"T{i % 3}", keys=f"{word}{i} all", props=props)
             sent += self.java.send(self.topic, [f"{word} {i} " + "x" * 20_000])
             for kind in ("ZLIB", "LZ4", "ZSTD"):
                 body = f"{word} {i} {kind} " * 200
                 sent += self.java("send", messages=[{"topic": self.topic, "body": body}], compress=kind)
-            batch = [
-                {"topic": self.topic, "body": f"{word} {i}.{j}", "tags": "B", "keys": f"b{j}"}
-                for j in range(5)
-            ]
+            batch = [{"topic": self.topic, "body": f"{word} {i}.{j}", "tags": "B", "keys": f"b{j}"} for j in range(5)]
             sent.append(self.java("send", mode="batch", messages=batch))
         assert all(r.get("status") == "SEND_OK" for r in sent), sent
         return sent
@@ -115,9 +110,7 @@ def test_folder_passes_on(
     broker.start()
     try:
         rig.await_registered(cluster.namesrv, broker.folder.name)
-        made = java.mqadmin(
-            "updateTopic", "-b", broker.address, "-t", x.topic, "-r", str(QUEUES), "-w", str(QUEUES)
-        )
+        made = java.mqadmin("updateTopic", "-b", broker.address, "-t", x.topic, "-r", str(QUEUES), "-w", str(QUEUES))
         assert "success" in made
         group = {"groupName": name, "retryMaxTimes": 7}
         java.admin("createAndUpdateSubscriptionGroupConfig", broker.address, group)

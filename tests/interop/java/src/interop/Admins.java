@@ -5,11 +5,13 @@ import com.alibaba.fastjson2.JSONArray;
 import com.alibaba.fastjson2.JSONObject;
 import java.io.ByteArrayOutputStream;
 import java.io.PrintStream;
+import java.lang.reflect.Field;
 import java.lang.reflect.InvocationTargetException;
 import java.lang.reflect.Method;
 import java.lang.reflect.Type;
 import java.nio.charset.StandardCharsets;
 import java.util.ArrayList;
+import java.util.Collection;
 import java.util.List;
 import java.util.Map;
 import java.util.Properties;
@@ -100,8 +102,16 @@ final class Admins {
             : JSON.parseObject(JSON.toJSONString(value), generic);
     }
 
+    /** Commands keep the client of their first run, which is shut down; the next run makes them anew. */
+    private static void forgetCommands() throws ReflectiveOperationException {
+        Field commands = MQAdminStartup.class.getDeclaredField("SUB_COMMANDS");
+        commands.setAccessible(true);
+        ((Collection<?>) commands.get(null)).clear();
+    }
+
     /** What a command of mqadmin prints; one at a time, for they print to the JVM's standard output. */
-    private static synchronized Object mqadmin(JSONObject args) {
+    private static synchronized Object mqadmin(JSONObject args) throws ReflectiveOperationException {
+        forgetCommands();
         PrintStream before = System.out;
         PrintStream errors = System.err;
         ByteArrayOutputStream printed = new ByteArrayOutputStream();
