@@ -127,6 +127,11 @@ class NodeDriver:
         """The node's wall clock."""
         return EPOCH_MS + self.clock_ms + self.scheduler.now_us // US_PER_MS
 
+    @property
+    def idle(self) -> bool:
+        """Nothing waits for the disk or to be handled."""
+        return self._job is None and not self._inbox and not self._stalled
+
     def start(self) -> None:
         """Begin a life: build the node on what the disk holds, and let it load."""
         assert self.machine is None, f"{self.name} runs already"

@@ -11,6 +11,7 @@ from random import Random
 from typing import TYPE_CHECKING
 
 from perseid.sim.driver import SYNC_US, NodeDriver
+from perseid.sim.history import Violation
 from perseid.sim.net import End
 from perseid.sim.scheduler import US_PER_MS, US_PER_S
 
@@ -19,6 +20,7 @@ if TYPE_CHECKING:
     from perseid.sim.workload import Hostile
 
 HOUR_MS = 3_600_000
+SHUTDOWN_MS = 30_000
 MIN_FAULTS = 10
 MAX_FAULTS = 16
 
@@ -118,6 +120,16 @@ class Faults:
         if self.broker.machine is not None:
             self.took_hold("clean restart")
             self.broker.shut_down()
+            self._after(SHUTDOWN_MS, SHUTDOWN_MS, lambda life=self.broker.lives: self._give_up(life))  # type: ignore[misc]
+
+    def _give_up(self, life: int) -> None:
+        """As the driver of the real world: a shutdown that has not ended by now is not waited for."""
+        if self.broker.machine is not None and self.broker.lives == life:
+            if self.broker.idle:
+                raise Violation("a shutdown ends", f"the broker does nothing, and has not ended in {SHUTDOWN_MS} ms")
+            self.cluster.count("shutdown given up")
+            self.cluster.kill(self.broker)
+            self.cluster.restart_later(self.broker, 100, 1_000)
 
     def stall(self) -> None:
         """SIGSTOP: nothing is handled for a while."""
