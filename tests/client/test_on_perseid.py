@@ -1,0 +1,97 @@
+"""The clients on our own broker: real sockets, the real store."""
+
+import asyncio
+
+from perseid.client import (
+    Admin,
+    Message,
+    OrderedProducer,
+    Producer,
+    PullConsumer,
+    PushConsumer,
+    ReceivedMessage,
+    RetryLater,
+    SendStatus,
+)
+from perseid.client.blocking import BlockingProducer
+from perseid.testing.embedded import EmbeddedBroker
+
+from .fake import run
+
+
+def test_every_kind_of_send_is_read_back(perseid_broker: EmbeddedBroker) -> None:
+    async def test() -> None:
+        namesrv = perseid_broker.namesrv
+        async with Admin(namesrv) as admin, Producer(namesrv) as producer:
+            await admin.create_topic("t", 2)
+            one = await producer.send(Message("t", b"one", tag="a", keys="k", properties={"p": "v"}))
+            batch = await producer.send_batch([Message("t", b"b%d" % i) for i in range(3)])
+            large = await producer.send(Message("t", b"z" * 9000))
+            assert {r.status for r in (one, large, *batch)} == {SendStatus.SEND_OK}
+            async with PullConsumer(namesrv, "g", from_where="first") as consumer:
+                consumer.assign(await consumer.queues("t"))
+                got: dict[bytes, ReceivedMessage] = {}
+                while len(got) < 5:
+                    got |= {m.body: m for m in await consumer.poll()}
+                await consumer.commit()
+            assert got.keys() == {b"one", b"b0", b"b1", b"b2", b"z" * 9000}
+            assert (got[b"one"].msg_id, got[b"one"].offset_msg_id) == (one.msg_id, one.offset_msg_id)
+            assert (got[b"one"].tag, got[b"one"].keys, got[b"one"].properties["p"]) == ("a", ["k"], "v")
+            assert (await admin.view_message(one.offset_msg_id)).body == b"one"
+
+    run(test())
+
+
+def test_an_ordered_stream_survives_a_restart_of_the_broker(perseid_broker: EmbeddedBroker) -> None:
+    count, keys = 4000, 20
+
+    async def test() -> None:
+        namesrv = perseid_broker.namesrv
+        async with Admin(namesrv) as admin, OrderedProducer(namesrv) as producer:
+            await admin.create_topic("t", 4)
+            for number in range(count):
+                await producer.put(Message("t", b"%05d" % number), str(number % keys))
+                if number == count // 2:
+                    await asyncio.to_thread(perseid_broker.stop)
+                    restarting = asyncio.ensure_future(asyncio.to_thread(perseid_broker.start))
+            await producer.flush()
+            await restarting
+            async with PullConsumer(namesrv, "check") as consumer:
+                seen: dict[int, None] = {}
+                for queue in await consumer.queues("t"):
+                    async for part in consumer.read(queue, 0, await consumer.max_offset(queue)):
+                        seen |= dict.fromkeys(int(m.body) for m in part)
+            assert set(seen) == set(range(count))
+            for key in range(keys):
+                firsts = [number for number in seen if number % keys == key]
+                assert firsts == sorted(firsts), "a message was overtaken"
+
+    run(test())
+
+
+def test_a_group_consumes_retries_and_leaves(perseid_broker: EmbeddedBroker) -> None:
+    async def test() -> None:
+        namesrv = perseid_broker.namesrv
+        got: asyncio.Queue[ReceivedMessage] = asyncio.Queue()
+
+        async def handle(message: ReceivedMessage) -> None:
+            if message.body == b"again" and message.reconsume_times == 0:
+                raise RetryLater(delay_level=1)
+            got.put_nowait(message)
+
+        async with Admin(namesrv) as admin, Producer(namesrv) as producer:
+            await admin.create_topic("t", 2)
+            for body in (b"one", b"again", b"two"):
+                await producer.send(Message("t", body))
+            for ordered in (False, True):
+                group = f"g{ordered}"
+                async with PushConsumer(namesrv, group, {"t": "*"}, handle, from_where="first", ordered=ordered):
+                    messages = [await got.get() for _ in range(3)]
+                assert {m.body: m.reconsume_times for m in messages} == {b"one": 0, b"two": 0, b"again": 1}
+
+    run(test())
+
+
+def test_the_blocking_face(perseid_broker: EmbeddedBroker) -> None:
+    with BlockingProducer(perseid_broker.namesrv) as producer:
+        assert producer.send(Message("new", b"x")).status is SendStatus.SEND_OK
