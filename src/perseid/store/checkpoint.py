@@ -22,7 +22,7 @@ FILE_BYTES = 4096
 SLACK_MS = 3_000
 
 _FIELDS = Struct(">qqqqq")
-_EXACT = Struct(">8sqqq")
+_EXACT = Struct(">8sqqqq")
 _CRC = Struct(">i")
 _MARK = b"PERSEID1"
 _CRC_AT = _FIELDS.size + _EXACT.size
@@ -40,6 +40,8 @@ class Checkpoint(msgspec.Struct):
     """The log is durable up to here."""
     replay_from: int = -1
     """Log, consume queues and index are durable for all records before this offset."""
+    last_record: int = -1
+    """Where the last append before `replay_from` began: a recovery looks at it again."""
     index_end: int = -1
     """The newest record of which the index has durable entries; -1: none."""
 
@@ -54,7 +56,7 @@ def encode(checkpoint: Checkpoint) -> bytes:
         c.log_timestamp, c.queues_timestamp, c.index_timestamp, c.master_flushed_offset, c.confirm_offset
     )
     if c.log_end >= 0:
-        head += _EXACT.pack(_MARK, c.log_end, c.replay_from, c.index_end)
+        head += _EXACT.pack(_MARK, c.log_end, c.replay_from, c.last_record, c.index_end)
         head += _CRC.pack(crc32(head))
     return head.ljust(FILE_BYTES, b"\0")
 
@@ -65,7 +67,8 @@ def decode(data: bytes | None) -> Checkpoint:
         return Checkpoint()
     checkpoint = Checkpoint(*_FIELDS.unpack_from(data))
     if len(data) >= _CRC_AT + _CRC.size and _CRC.unpack_from(data, _CRC_AT)[0] == crc32(data[:_CRC_AT]):
-        mark, log_end, replay_from, index_end = _EXACT.unpack_from(data, _FIELDS.size)
-        if mark == _MARK and 0 <= replay_from <= log_end:
-            checkpoint.log_end, checkpoint.replay_from, checkpoint.index_end = log_end, replay_from, index_end
+        mark, *offsets = _EXACT.unpack_from(data, _FIELDS.size)
+        if mark == _MARK and 0 <= offsets[1] <= offsets[0]:
+            c = checkpoint
+            c.log_end, c.replay_from, c.last_record, c.index_end = offsets
     return checkpoint

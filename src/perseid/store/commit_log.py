@@ -45,6 +45,8 @@ class CommitLog:
         self.flushed = 0
         self.last_timestamp: Millis = 0
         """Store time of the last record."""
+        self.last_offset = 0
+        """Where the last append began; at most `end`."""
         self._file: File | None = None
         self._file_start = 0
         self._file_end = 0
@@ -137,6 +139,7 @@ class CommitLog:
         file = self._file
         assert file is not None and offset == self.end, "put without reserve"
         file.write(offset - self._file_start, data)
+        self.last_offset = offset
         self.end = offset + len(data)
         self.last_timestamp = timestamp
 

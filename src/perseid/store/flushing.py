@@ -43,8 +43,9 @@ class Flusher:
         self.dirty: dict[ConsumeQueue, None] = {}
         """Queues with units that no round has taken yet."""
         self._pieces: list[list[Syncable]] = []
-        self._round: tuple[int, Millis, int] | None = None
-        """What the running round makes durable: end of the log, its time, newest record in the index."""
+        self._round: tuple[int, int, Millis, int] | None = None
+        """What the running round makes durable: the log's end, its last record and that one's time, the newest
+        record in the index."""
         self._log_at: Millis = 0
         self._log_thorough_at: Millis = 0
         self._round_at: Millis = 0
@@ -94,7 +95,8 @@ class Flusher:
     def _begin_round(self, now: Millis) -> list[Effect]:
         self._round_at = now
         self.hurry = False
-        self._round = self._log.end, self._log.last_timestamp, self._index.end_offset
+        log = self._log
+        self._round = log.end, log.last_offset, log.last_timestamp, self._index.end_offset
         # All folders go first, for the log's may be among them: a later flush of the log must not overtake them.
         folders: list[Syncable] = [*self._folders.take()]
         files = self.take_dirty()
@@ -117,7 +119,7 @@ class Flusher:
             return [Flush(self._pieces[0], [Feed(PieceFlushed())])]
         assert self._round is not None
         c = self.checkpoint
-        c.replay_from, c.queues_timestamp, c.index_end = self._round
+        c.replay_from, c.last_record, c.queues_timestamp, c.index_end = self._round
         c.index_timestamp = c.queues_timestamp
         self._round = None
         self._unsaved = True
@@ -136,6 +138,7 @@ class Flusher:
             c.confirm_offset,
             log_end=self._log.flushed,
             replay_from=min(c.replay_from, self._log.flushed),
+            last_record=c.last_record,
             index_end=c.index_end,
         )
 
@@ -150,6 +153,7 @@ class Flusher:
         """The checkpoint of a store all of which is durable."""
         log, c = self._log, self.checkpoint
         log.flushed = log.issued = c.replay_from = log.end
+        c.last_record = log.last_offset
         c.log_timestamp = c.queues_timestamp = c.index_timestamp = log.last_timestamp
         c.index_end = self._index.end_offset
         self.saved_replay_from = log.end

@@ -80,7 +80,10 @@ class Recovery:
         """Queues that had a record, and the offset of their first one."""
         self._cut: set[QueueKey] = set()
         self._start = 0
+        self._queues_from = 0
+        """Units of records before it are durable."""
         self._last_timestamp: Millis = 0
+        self._last_offset = -1
         self._thorough = False
         self.notes: list[str] = []
         self.truncated_bytes = 0
@@ -97,8 +100,12 @@ class Recovery:
         start = None if crashed or gaps else self._clean_start()
         if start is None:
             self._thorough = True
-            start = self._crash_start()
-            start = self._index_start(start)
+            self._queues_from = self._crash_start()
+            start = self._index_start(self._queues_from)
+            if 0 <= self._checkpoint.last_record < start:
+                start = max(self._checkpoint.last_record, log.start)
+        else:
+            self._queues_from = start
         self._start = start
         try:
             if gaps:
@@ -166,12 +173,12 @@ class Recovery:
 
     def _index_start(self, start: int) -> int:
         """Repair the index; an earlier start when entries that were durable can't be read."""
-        index, log = self._index, self._log
-        index.repair(start, self._timestamp_of)
-        if not index.enabled or index.end_offset >= min(self._checkpoint.index_end, start - 1):
+        index, log, known = self._index, self._log, self._checkpoint
+        index.repair(known.index_end + 1 if known.replay_from >= 0 else start, self._timestamp_of)
+        if not index.enabled or index.end_offset >= known.index_end:
             return start
-        self._note(f"the index was durable up to {self._checkpoint.index_end}, is whole up to {index.end_offset}")
-        return max(index.end_offset, log.start)
+        self._note(f"the index was durable up to {known.index_end}, is whole up to {index.end_offset}")
+        return min(max(index.end_offset, log.start), start)
 
     def _matches(self, queue: ConsumeQueue, offset: int, unit: ConsumeUnit) -> bool:
         """The log has the record that a unit points to, and it is the one of this unit."""
@@ -199,8 +206,8 @@ class Recovery:
                 if why:
                     walk.stop(why)
                     continue
-            self._last_timestamp = record.store_timestamp
-            if in_queue(record.sys_flag):
+            self._last_timestamp, self._last_offset = record.store_timestamp, walk.offset
+            if in_queue(record.sys_flag) and walk.offset >= self._queues_from:
                 self._put(record)
             if record.sys_flag & SYS_TRANSACTION_MASK != SYS_TRANSACTION_ROLLBACK and self._index.enabled:
                 hashes = key_hashes(record.topic, record.properties)
@@ -252,7 +259,7 @@ class Recovery:
     def _meet(self, key: QueueKey, queue: ConsumeQueue | None, record: Record) -> ConsumeQueue:
         """The queue of the first record of it that is read, ready for that record's unit."""
         offset = record.queue_offset
-        whole = self._start <= self._log.start  # nothing before it can be missing
+        whole = self._queues_from <= self._log.start  # nothing before it can be missing
         self._met[key] = offset
         if queue is None or offset < queue.first:
             if offset > 0 and not whole:
@@ -277,14 +284,14 @@ class Recovery:
         """Build all queues anew. The checkpoint forgets them first: a crash on the way has to end here again."""
         self._note(f"{why}: all consume queues are built anew from the log")
         c = self._checkpoint
-        c.replay_from = min(c.replay_from, self._log.start)
+        c.replay_from, c.last_record = min(c.replay_from, self._log.start), -1
         c.queues_timestamp = 0
         save_durably(self._disk, checkpoints.PATH, checkpoints.encode(c))
         for queue in self._queues.values():
             queue.segments.remove_folder()
         self._queues.clear()
         self._met.clear()
-        self._start = self._log.start
+        self._start = self._queues_from = self._log.start
         return self._replay(self._start)
 
     # ---- the end ----
@@ -299,7 +306,9 @@ class Recovery:
                 raise CorruptLog(path, at, f"{walk.why}; the log was durable up to offset {known}. {_ADVICE}")
             self._note(f"{path}: at byte {at}: {walk.why}; given up {known - end} bytes that were durable")
             self._checkpoint.log_end = self._checkpoint.replay_from = end
-        if self._thorough or walk.why != UNWRITTEN or known < 0:
+        if end == self._start or walk.why != UNWRITTEN:
+            self._thorough = True  # the queues may point behind the end
+        if self._thorough or known < 0:
             self.truncated_bytes = log.segments.zero_from(end)
         else:
             log.segments.remove_from(end + 1)
@@ -311,6 +320,7 @@ class Recovery:
             self._write_log_again(max(known, self._start), end)
         log.set_end(end)
         log.last_timestamp = self._last_timestamp or self._checkpoint.log_timestamp
+        log.last_offset = self._last_offset if self._last_offset >= 0 else min(self._start, end)
 
     def _write_log_again(self, begin: int, end: int) -> None:
         segments = self._log.segments

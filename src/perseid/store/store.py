@@ -466,8 +466,7 @@ class MessageStore:
 
     def _try_index_again(self, now: Millis) -> list[Effect]:
         """The index goes on when the disk has room again; what came meanwhile is not in it."""
-        first = self._index_retry_at == 0
-        if first:
+        if self._index_retry_at == 0:
             self._index_retry_at = now + INDEX_RETRY_MS
             return [Note("error", self.index.broken)]
         if now >= self._index_retry_at:
@@ -478,7 +477,8 @@ class MessageStore:
     def next_deadline(self) -> Millis | None:
         if self._why_not_loaded or self._failure:
             return None
-        dues = (self._flusher.next_deadline(), self._retention.next_deadline())
+        index = self._index_retry_at if self.index.broken else None
+        dues = (self._flusher.next_deadline(), self._retention.next_deadline(), index)
         return min((due for due in dues if due is not None), default=None)
 
     def delete_expired(self, now: Millis) -> None:
@@ -520,7 +520,7 @@ class MessageStore:
             assert deleted, f"{where} of the record at {physical} is missing with its queue"
             return
         first = queue.raw(0)
-        if first is not None and queue.end > 0 and first.physical_offset > physical:
+        if first is not None and queue.end > 0 and physical < first.physical_offset < self.log.end:
             return  # the topic was deleted and made again later
         assert offset < queue.end, f"{where} of the record at {physical} is missing"
         unit = queue.raw(offset)
