@@ -10,9 +10,13 @@ from __future__ import annotations
 
 from collections import deque
 from dataclasses import dataclass
+from itertools import pairwise
 
 from perseid.base.machine import Millis
 from perseid.broker.request import Reply, Request
+
+MAX_WAITING = 100_000
+"""Answers that wait at once. Beyond it the disk is too slow for what comes: sends are refused with 2."""
 
 
 @dataclass(slots=True)
@@ -20,6 +24,7 @@ class Waiting:
     """One answer, and the log offset that has to be durable before it may leave."""
 
     end_offset: int
+    since: Millis
     deadline: Millis
     request: Request
     reply: Reply
@@ -34,13 +39,19 @@ class Acks:
     def __len__(self) -> int:
         return len(self._waiting)
 
-    def wait(self, end_offset: int, deadline: Millis, request: Request, reply: Reply) -> None:
-        """Hold `reply` back until the log is durable up to `end_offset`."""
+    @property
+    def full(self) -> bool:
+        """No further message may be stored that has to wait."""
+        return len(self._waiting) >= MAX_WAITING
+
+    def wait(self, end_offset: int, now: Millis, most_ms: int, request: Request, reply: Reply) -> None:
+        """Hold `reply` back until the log is durable up to `end_offset`, for at most `most_ms`."""
+        deadline = now + most_ms
         if self._waiting:
             last = self._waiting[-1]
             assert end_offset >= last.end_offset, "acknowledgements are asked for in log order"
             deadline = max(deadline, last.deadline)
-        self._waiting.append(Waiting(end_offset, deadline, request, reply))
+        self._waiting.append(Waiting(end_offset, now, deadline, request, reply))
 
     def release(self, flushed: int) -> list[Waiting]:
         """All whose message is durable, now that the log is flushed up to `flushed`."""
@@ -60,5 +71,9 @@ class Acks:
         return self._waiting[0].deadline if self._waiting else None
 
     def validate(self, flushed: int) -> None:
-        if self._waiting:
-            assert self._waiting[0].end_offset > flushed, "an acknowledgement was left behind"
+        waiting = self._waiting
+        assert len(waiting) <= MAX_WAITING, "the table is bounded"
+        if waiting:
+            assert waiting[0].end_offset > flushed, "an acknowledgement was left behind"
+        for one, after in pairwise(waiting):
+            assert one.end_offset <= after.end_offset and one.deadline <= after.deadline, "both ends are a prefix"

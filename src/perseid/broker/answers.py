@@ -5,12 +5,17 @@ from __future__ import annotations
 from collections.abc import Sequence
 from itertools import chain
 
+from perseid.base.errors import LocalProtocolError
 from perseid.base.machine import Buffer
 from perseid.broker.config import BrokerConfig
 from perseid.broker.request import Reply, Request
 from perseid.wire import properties as props
+from perseid.wire.codes import ResponseCode
 from perseid.wire.command import response_head
 from perseid.wire.headers.send import SendMessageResponse
+
+MAX_REMARK = 2_048
+"""Characters of a remark: it may quote what a client sent."""
 
 GATHER_BYTES = 64 * 1024
 """Pieces up to this size altogether are copied into one buffer; beyond it they are sent as they are."""
@@ -27,7 +32,9 @@ class Answers:
             props.TRACE_ON: "true" if self._trace_on else "false",
             props.CLUSTER: config.broker_cluster_name,
         }
-        """What every stored message carries besides its sender's properties."""
+        """What every message that was sent alone carries besides its sender's properties."""
+        self.refused_send = {name: self.own_properties[name] for name in (props.MSG_REGION, props.TRACE_ON)}
+        """The header of a refusal."""
 
     def sent(self, msg_id: str, queue_id: int, queue_offset: int, unique_key: str | None) -> SendMessageResponse:
         """The header that answers a send."""
@@ -41,17 +48,20 @@ class Answers:
         )
 
     def encode(self, request: Request, reply: Reply) -> Sequence[Buffer]:
-        """The frame that answers a request, in one piece or several; in the request's own serializer."""
+        """The frame that answers a request, in one piece or several; in the request's own serializer.
+
+        An answer that is too long for a frame becomes an error (code 1) that says so.
+        """
         body = reply.buffers or (reply.body,)
         size = sum(map(len, body))
-        head = response_head(
-            request.command.opaque,
-            reply.code,
-            reply.header,
-            size,
-            remark=reply.remark,
-            serializer=request.command.serializer,
-        )
+        opaque, serializer, remark = request.command.opaque, request.command.serializer, reply.remark
+        if remark is not None and len(remark) > MAX_REMARK:
+            remark = remark[:MAX_REMARK] + "…"
+        try:
+            head = response_head(opaque, reply.code, reply.header, size, remark=remark, serializer=serializer)
+        except LocalProtocolError as error:
+            code = ResponseCode.SYSTEM_ERROR
+            return (response_head(opaque, code, remark=f"the answer can't be sent: {error}", serializer=serializer),)
         if not size:
             return (head,)
         if size <= GATHER_BYTES:

@@ -1,8 +1,12 @@
-"""The 18 delay levels: messages wait in the queues of SCHEDULE_TOPIC_XXXX until their time has come.
+"""The delay levels: messages wait in the queues of SCHEDULE_TOPIC_XXXX until their time has come.
 
 One queue a level, so within a queue the delivery times never fall; each unit's tag code is its delivery time.
 Per level the service knows the offset of the next unit to deliver, and when that is. A delivered message is
-stored anew under its real topic; the offset moves on in the same step.
+stored anew under its real topic, with the properties that it had; the offset moves on in the same step.
+
+A level is *idle* (nothing waits), *asleep* until its next unit's time, or *blocked*: the store refused a message,
+which is tried again each `RETRY_MS`. A unit whose time is further away than its level says (the clock went back)
+is due at once, as in the original.
 
 Offsets are saved every `flushDelayOffsetInterval`, after what they stand for is durable: a crash delivers some
 messages twice, and loses none.
@@ -12,10 +16,16 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from perseid.base.machine import Millis, Note
-from perseid.broker import messages
+import msgspec
+
+from perseid.base.errors import ConfigError
+from perseid.base.machine import Millis
+from perseid.broker import messages, put
+from perseid.broker.saved_table import SavedTable
+from perseid.broker.system_topics import HALF_TOPIC, SCHEDULE_TOPIC
+from perseid.store.dispatch import parse_delay_levels
 from perseid.store.results import AppendRefused
-from perseid.wire import fastjson, record
+from perseid.wire import fastjson
 from perseid.wire import properties as props
 from perseid.wire.bodies import DataVersion
 
@@ -24,10 +34,16 @@ if TYPE_CHECKING:
 
 FIRST_RUN_MS = 1_000
 RETRY_MS = 100
-MAX_DELIVERIES = 512
+MAX_DELIVERIES = 128
 """Messages of one level that one tick delivers, so that a long backlog never stalls the node."""
 
 OFFSETS_PATH = "config/delayOffset.json"
+
+
+class _Saved(SavedTable):
+    """The file's form."""
+
+    offset_table: dict[int, int] = msgspec.field(default_factory=dict)
 
 
 class DelayService:
@@ -35,22 +51,31 @@ class DelayService:
 
     def __init__(self, broker: Broker) -> None:
         self._broker = broker
+        self._waits_ms = parse_delay_levels(broker.store.config.message_delay_level)
+        if not self._waits_ms:
+            raise ConfigError("messageDelayLevel: names no level")
         self.version = DataVersion(counter=0, state_version=0, timestamp=0)
         self.offsets: dict[int, int] = {}
         self.dirty = False
         self._due: dict[int, Millis] = {}
+        self._blocked: dict[int, str] = {}
         self._steps = 0
 
-    def start(self, text: bytes | None, now: Millis) -> None:
-        """Take up the saved offsets; the first look is after `FIRST_RUN_MS`, as in the original."""
-        if text:
-            saved = fastjson.loads(text)
-            self.version = DataVersion.from_json(saved.get("dataVersion") or {})
-            self.offsets = {int(level): int(offset) for level, offset in (saved.get("offsetTable") or {}).items()}
-        for level in range(1, len(messages.LEVELS_MS) + 1):
-            queue_id = level - 1
-            end = self._broker.store.max_offset(messages.SCHEDULE_TOPIC, queue_id)
-            start = self._broker.store.min_offset(messages.SCHEDULE_TOPIC, queue_id)
+    @property
+    def levels(self) -> int:
+        """How many there are."""
+        return len(self._waits_ms)
+
+    def load(self, text: bytes) -> None:
+        """Take up what config/delayOffset.json says. StoreError when the text is not such a file."""
+        saved = _Saved.read(text, OFFSETS_PATH)
+        self.version, self.offsets = saved.data_version, saved.offset_table
+
+    def start(self, now: Millis) -> None:
+        """Begin, with a first look after `FIRST_RUN_MS`, as in the original."""
+        for level in range(1, self.levels + 1):
+            end = self._broker.store.max_offset(SCHEDULE_TOPIC, level - 1)
+            start = self._broker.store.min_offset(SCHEDULE_TOPIC, level - 1)
             self.offsets[level] = min(max(self.offsets.get(level, 0), start), end)
             if self.offsets[level] < end:
                 self._due[level] = now + FIRST_RUN_MS
@@ -58,7 +83,7 @@ class DelayService:
     def to_json(self) -> bytes:
         """The text of config/delayOffset.json."""
         table = {level: offset for level, offset in sorted(self.offsets.items()) if offset}
-        return fastjson.pretty({"dataVersion": self.version.to_json(), "offsetTable": table})
+        return fastjson.pretty({"dataVersion": self.version, "offsetTable": table})
 
     def arrived(self, queue_id: int, deliver_at: Millis) -> None:
         """A delayed message was stored: unless the level has older ones, its delivery is the next deadline."""
@@ -75,46 +100,55 @@ class DelayService:
     def _run(self, level: int, now: Millis) -> None:
         store, queue_id = self._broker.store, level - 1
         for _ in range(MAX_DELIVERIES):
-            offset = max(self.offsets[level], store.min_offset(messages.SCHEDULE_TOPIC, queue_id))
-            unit = store.unit(messages.SCHEDULE_TOPIC, queue_id, offset)
+            offset = max(self.offsets[level], store.min_offset(SCHEDULE_TOPIC, queue_id))
+            unit = store.unit(SCHEDULE_TOPIC, queue_id, offset)
             if unit is None:
-                self._due.pop(level, None)
+                del self._due[level]
                 return
-            deliver_at = min(unit.tag_code, now + messages.LEVELS_MS[queue_id])
-            if deliver_at > now:
-                self._due[level] = deliver_at
+            if 0 < unit.tag_code - now <= self._waits_ms[queue_id]:
+                self._due[level] = unit.tag_code
                 return
-            if not self._deliver(unit.physical_offset, now):
+            if not self._deliver(level, unit.physical_offset):
                 self._due[level] = now + RETRY_MS
                 return
             self._advance(level, offset + 1, now)
         self._due[level] = now
 
-    def _deliver(self, physical_offset: int, now: Millis) -> bool:
+    def _deliver(self, level: int, physical_offset: int) -> bool:
         """Store one message under its real topic; False: try again later."""
-        view = self._broker.store.record_at(physical_offset)
-        if view is None:
-            self._broker.emit(Note("warning", f"delayed message at {physical_offset} is gone: skipped"))
+        stored = messages.stored_at(self._broker.store, physical_offset)
+        where = f"delay level {level}: the message at {physical_offset}"
+        if stored is None:
+            self._broker.note("error", f"{where} can't be read: skipped")
             return True
-        message, properties = messages.again(record.decode(view))
-        topic, queue_id = properties.get(props.REAL_TOPIC), properties.get(props.REAL_QID, "")
-        if topic is None or not queue_id.isdecimal():
-            self._broker.emit(Note("warning", f"delayed message at {physical_offset} has no real topic: skipped"))
+        topic, queue_id = stored.props.get(props.REAL_TOPIC), stored.props.get(props.REAL_QID, "")
+        if topic is None or topic == HALF_TOPIC or not (queue_id.isascii() and queue_id.isdecimal()):
+            self._broker.note("error", f"{where} is for {topic!r}, queue {queue_id!r}: skipped")
             return True
-        for name in (props.DELAY, props.TIMER_DELIVER_MS, props.TIMER_DELAY_SEC):
-            properties.pop(name, None)
-        properties[props.WAIT] = "false"
+        message = messages.again(stored)
         message.topic, message.queue_id = topic, int(queue_id)
         try:
-            self._broker.store.append(messages.seal(message, properties), now)
+            put.store(self._broker, message)
         except AppendRefused as refused:
-            self._broker.emit(Note("warning", f"delayed message at {physical_offset} for {topic}: {refused}"))
+            if self._blocked.get(level) != str(refused):  # not one line for each attempt
+                self._broker.note("warning", f"{where} for {topic} is tried again: {refused}")
+                self._blocked[level] = str(refused)
             return False
+        self._blocked.pop(level, None)
         return True
 
     def _advance(self, level: int, offset: int, now: Millis) -> None:
         self.offsets[level] = offset
         self.dirty = True
         self._steps += 1
-        if self._steps % self._broker.config.delay_offset_update_version_step == 0:
+        if self._steps % max(1, self._broker.config.delay_offset_update_version_step) == 0:
             self.version.next_version(now)
+
+    def validate(self) -> None:
+        store = self._broker.store
+        for level, offset in self.offsets.items():
+            if level <= self.levels:
+                end = store.max_offset(SCHEDULE_TOPIC, level - 1)
+                assert offset <= end, f"delay level {level}: offset {offset} of {end}"
+                waits = max(offset, store.min_offset(SCHEDULE_TOPIC, level - 1)) < end
+                assert not waits or level in self._due, f"delay level {level}: nobody looks at what waits"

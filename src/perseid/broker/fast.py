@@ -11,13 +11,15 @@ from __future__ import annotations
 from struct import Struct
 from typing import TYPE_CHECKING
 
-from perseid.broker.system_topics import NOT_SENDABLE, RETRY_PREFIX, SCHEDULE_TOPIC
+from perseid.broker.system_topics import NOT_SENDABLE, PERM_WRITE, RETRY_PREFIX
+from perseid.store.dispatch import INDEXED_TAG
 from perseid.store.plain import PlainQueue, packed_host
 from perseid.store.results import AppendRefused
 from perseid.wire.bodies import TopicConfig
 from perseid.wire.codes import VERSION
 from perseid.wire.command import Command
 from perseid.wire.hashing import tag_code
+from perseid.wire.headers.base import quote
 from perseid.wire.headers.send import SendMessageRequest, SendMessageRequestV2
 
 if TYPE_CHECKING:
@@ -59,7 +61,6 @@ class PlainSends:
     """The plain sends of one broker."""
 
     def __init__(self, broker: Broker) -> None:
-        config = broker.config
         self._broker = broker
         self._lanes: dict[tuple[str, int], Lane] = {}
         self._touched: list[Lane] = []
@@ -71,12 +72,7 @@ class PlainSends:
         trace_on = broker.answers.own_properties["TRACE_ON"]
         self._tail = f'","MSG_REGION":"{region}","TRACE_ON":"{trace_on}"}},"flag":1,"language":"PYTHON","opaque":'
         self._end = f',"version":{VERSION}}}'
-        self.enabled = (
-            not broker.sync_flush
-            and len(broker.store_host.ip) == 4
-            and region.isalnum()
-            and config.start_accept_send_request_time_stamp == 0
-        )
+        self.enabled = not broker.sync_flush and len(broker.store_host.ip) == 4 and quote(region) == f'"{region}"'
 
     def send(self, conn: Connection, command: Command) -> bytes | None:
         """Store a plain message and give the frame that answers it, `b""` for a one-way send; None: not plain."""
@@ -129,6 +125,7 @@ class PlainSends:
         if self._touched:
             for lane in self._touched:
                 self._broker.stats.put(lane.queue.topic, lane.count, lane.size)
+                self._broker.stats.put_took(0, lane.count)
                 lane.count = lane.size = 0
             self._touched.clear()
 
@@ -151,13 +148,22 @@ class PlainSends:
                 words = value
         if not unique.isalnum() or not unique.isascii():
             return None
-        if not words:
-            return unique, tag, [unique]
-        return unique, tag, [unique, *[word for word in words.split(" ") if word]]
+        keys = [unique]
+        if words:
+            keys += [word for word in words.split(" ") if word]
+        if tag:
+            keys.append(INDEXED_TAG + tag)
+        return unique, tag, keys
 
     def _usable(self, lane: Lane) -> bool:
-        """Asked once a turn: is the lane's queue still that of its topic, and the topic as it was?"""
-        return lane.row is self._broker.topics.rows.get(lane.queue.topic) and lane.queue.usable
+        """Asked once a turn: is the lane's queue still that of its topic, the topic as it was, and may one send?"""
+        broker, row = self._broker, lane.row
+        if row is not broker.topics.rows.get(lane.queue.topic) or not lane.queue.usable:
+            return False
+        config = broker.config
+        if config.start_accept_send_request_time_stamp > broker.now:
+            return False
+        return not row.order or config.broker_permission & PERM_WRITE != 0
 
     def _tag_code(self, tag: str) -> int:
         if len(self._tags) >= MAX_TAGS:
@@ -170,15 +176,15 @@ class PlainSends:
         topic, queue_id = header.topic, header.queue_id
         self._lanes.pop((topic, queue_id), None)
         row = self._broker.topics.rows.get(topic)
-        if row is None or topic in NOT_SENDABLE or topic == SCHEDULE_TOPIC or topic.startswith(RETRY_PREFIX):
+        if row is None or topic in NOT_SENDABLE or topic.startswith(RETRY_PREFIX):
             return None
         if not 0 <= queue_id < max(row.write_queue_nums, row.read_queue_nums) or row.topic_filter_type != SINGLE_TAG:
             return None
         queue = self._broker.store.plain_queue(topic, queue_id)
-        if queue is None or not queue.usable:
+        if queue is None:
             return None
         if len(self._lanes) >= MAX_LANES:
             self._lanes.clear()
         lane = self._lanes[topic, queue_id] = Lane(queue, row)
-        return lane
+        return lane if self._usable(lane) else None
 

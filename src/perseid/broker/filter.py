@@ -13,6 +13,7 @@ from perseid.wire.codes import ResponseCode
 from perseid.wire.hashing import tag_code
 
 TAG = "TAG"
+ALL = "*"
 MAX_CACHED = 4096
 
 
@@ -21,15 +22,21 @@ def is_tag_type(expression_type: str | None) -> bool:
     return not expression_type or expression_type == TAG
 
 
+def tags(expression: str) -> list[str]:
+    """The tags that an expression names."""
+    return [tag for piece in expression.split("||") if (tag := piece.strip())]
+
+
 @lru_cache(maxsize=MAX_CACHED)
 def tag_codes(expression: str | None) -> frozenset[int] | None:
     """The codes of the tags that an expression names; None: all messages. Refused when it names none."""
-    if not expression or expression.strip() == "*":
+    if not expression or expression == ALL:
         return None
-    tags = [tag.strip() for tag in expression.split("||")]
-    codes = frozenset(tag_code(tag) for tag in tags if tag)
+    codes = frozenset(map(tag_code, tags(expression)))
     if not codes:
-        raise RequestRefused(ResponseCode.SUBSCRIPTION_PARSE_FAILED, f"no tag in the subscription {expression!r}")
+        raise RequestRefused(
+            ResponseCode.SUBSCRIPTION_PARSE_FAILED, f"parse the consumer's subscription failed: {expression!r}"
+        )
     return codes
 
 

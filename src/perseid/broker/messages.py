@@ -6,50 +6,60 @@ REAL_TOPIC and REAL_QID; `delay.py` brings it there when its time has come (stor
 
 from __future__ import annotations
 
+import re
+
+from perseid.base.errors import RequestRefused
+from perseid.broker.system_topics import SCHEDULE_TOPIC
+from perseid.store.store import MessageStore
 from perseid.wire import properties as props
-from perseid.wire.record import Message, Record
+from perseid.wire import record
+from perseid.wire.codes import ResponseCode
+from perseid.wire.record import Message, Record, RecordError
 
-SCHEDULE_TOPIC = "SCHEDULE_TOPIC_XXXX"
-
-DELAY_LEVELS = "1s 5s 10s 30s 1m 2m 3m 4m 5m 6m 7m 8m 9m 10m 20m 30m 1h 2h"
-
-_UNIT_MS = {"s": 1_000, "m": 60_000, "h": 3_600_000, "d": 86_400_000}
+_LEVEL = re.compile(r"[+-]?[0-9]{1,10}", re.ASCII)
 
 
-def parse_levels(text: str) -> tuple[int, ...]:
-    """The waits of levels 1, 2, … in milliseconds. ValueError when a word is not a number with s, m, h or d."""
-    levels = []
-    for word in text.split():
-        number, unit = word[:-1], word[-1:]
-        if unit not in _UNIT_MS or not number.isdecimal():
-            raise ValueError(f"messageDelayLevel: {word!r} is not a number followed by s, m, h or d")
-        levels.append(int(number) * _UNIT_MS[unit])
-    return tuple(levels)
+def stored_at(store: MessageStore, physical_offset: int) -> Record | None:
+    """The record that begins at an offset of the log, whoever named it; None when there is no sound one."""
+    view = store.record_at(physical_offset)
+    if view is None:
+        return None
+    try:
+        found = record.decode(view)
+    except RecordError:
+        return None
+    return found if found.physical_offset == physical_offset else None
 
 
-LEVELS_MS = parse_levels(DELAY_LEVELS)
-
-
-def again(record: Record) -> tuple[Message, dict[str, str]]:
-    """A stored record as a message to be stored anew, and its properties, which the caller may change and
-    then has to put back (`seal`)."""
-    message = Message(
-        topic=record.topic,
-        body=bytes(record.body),
-        queue_id=record.queue_id,
-        flag=record.flag,
-        sys_flag=record.sys_flag,
-        born_timestamp=record.born_timestamp,
-        born_host=record.born_host,
-        store_host=record.store_host,
-        reconsume_times=record.reconsume_times,
+def again(stored: Record) -> Message:
+    """A stored record as a message to be stored anew, with the same properties."""
+    return Message(
+        topic=stored.topic,
+        body=stored.body,
+        queue_id=stored.queue_id,
+        flag=stored.flag,
+        sys_flag=stored.sys_flag,
+        born_timestamp=stored.born_timestamp,
+        born_host=stored.born_host,
+        store_host=stored.store_host,
+        reconsume_times=stored.reconsume_times,
+        properties=stored.properties,
     )
-    return message, dict(record.props)
 
 
-def redirect_delayed(message: Message, properties: dict[str, str], level: int) -> None:
-    """Send a message with a delay level (1 or more; capped to the last one) to the schedule topic."""
-    level = min(level, len(LEVELS_MS))
+def delay_level(properties: dict[str, str]) -> int:
+    """The level that DELAY asks for; 0 or less: none. RequestRefused(1) when it is no number."""
+    text = properties.get(props.DELAY)
+    if text is None:
+        return 0
+    if not _LEVEL.fullmatch(text):
+        raise RequestRefused(ResponseCode.SYSTEM_ERROR, f"the property DELAY is not a number: {text[:80]!r}")
+    return int(text)
+
+
+def redirect_delayed(message: Message, properties: dict[str, str], level: int, levels: int) -> None:
+    """Send a message with a delay level (1 or more; capped to `levels`) to the schedule topic."""
+    level = min(level, levels)
     for name in (props.TIMER_DELIVER_MS, props.TIMER_DELAY_SEC, props.TIMER_DELAY_MS):
         properties.pop(name, None)
     properties[props.DELAY] = str(level)

@@ -7,9 +7,11 @@ What a turn promises, in this order:
 
 1. An answer that depends on the log being durable (`acks`) leaves when `Flushed` has passed its end offset.
    One flush is under way at a time; what comes meanwhile shares the next one (group commit).
-2. An answer to a request that changed a table (topics, groups) travels in the `then` of that table's save.
+2. Tables that a turn changed (topics, groups) are saved once, at its end. From the request that changed one on,
+   the turn's answers travel in the `then` of that save.
 3. Consumer and delay offsets are saved behind a flush of the log, so that after a power cut they never stand
    for messages that are gone.
+4. Bytes that are no request close their connection, after the answers to what stood before them.
 
 States: new → (`Start`: recovery) running → (`Shutdown`) ending → ended. A failed fsync ends the node: what the
 kernel dropped can't be written again, so nothing more may be acknowledged.
@@ -22,9 +24,10 @@ from collections.abc import Callable
 from random import Random
 from typing import Any
 
-from perseid.base.errors import RequestRefused
+from perseid.base.errors import LocalProtocolError, RemoteProtocolError, RequestRefused
 from perseid.base.machine import (
     Buffer,
+    Close,
     Closed,
     ConnectFailed,
     ConnId,
@@ -46,18 +49,18 @@ from perseid.broker.acks import Acks
 from perseid.broker.answers import Answers
 from perseid.broker.clients import ConsumerTable, ProducerTable
 from perseid.broker.config import BrokerConfig
-from perseid.broker.delay import OFFSETS_PATH, DelayService
+from perseid.broker.delay import DelayService
 from perseid.broker.fast import PlainSends
 from perseid.broker.groups import SubscriptionGroupTable
 from perseid.broker.hold import Holds
 from perseid.broker.locks import QueueLocks
-from perseid.broker.messages import SCHEDULE_TOPIC
 from perseid.broker.offsets import ConsumerOffsets
 from perseid.broker.registration import Registration
 from perseid.broker.request import VIP_LISTENER, Connection, Reply, Request
 from perseid.broker.routes import NOT_ON_VIP, ROUTES
 from perseid.broker.saves import Saves
 from perseid.broker.stats import BrokerStats
+from perseid.broker.system_topics import SCHEDULE_TOPIC
 from perseid.broker.topics import TopicTable
 from perseid.disk.port import Disk
 from perseid.store.config import StoreConfig
@@ -120,6 +123,8 @@ class Broker:
         self._properties = properties
         self._out: list[Effect] = []
         self._writes: dict[ConnId, list[Buffer]] = {}
+        self._after_save: list[Effect] = []
+        self._refused: dict[ConnId, str] = {}
         self._flushing = False
         self._state = "new"
         self._housekeeping_at: Millis = 0
@@ -176,10 +181,10 @@ class Broker:
     def validate(self) -> None:
         if self._state != "running":
             return
-        for part in (self.store, self.topics, self.groups, self.offsets, self.locks, self.holds):
+        for part in (self.store, self.topics, self.groups, self.offsets, self.locks, self.holds, self.delay):
             part.validate()
         self.acks.validate(self.store.flushed)
-        assert not self._writes, "an answer was not written"
+        assert not self._writes and not self._after_save, "an answer was not written"
 
     # ---- for handlers ----
 
@@ -216,60 +221,60 @@ class Broker:
             return
         plain = self.plain_sends.send if self.plain_sends.enabled and self._state == "running" else None
         answers: list[Buffer] = []
-        for command in wire.decode_all(event.data):
-            answer = plain(conn, command) if plain is not None else None
-            if answer is not None:
-                answers.append(answer)
-                continue
-            self._only_plain = False
-            self.plain_sends.settle()
-            if command.is_response:
-                self._out.extend(self.caller.answered(conn.id, command, self.now))
-            else:
-                self._dispatch(Request(conn, command, None))
+        try:
+            for command in wire.decode_all(event.data):
+                answer = plain(conn, command) if plain is not None else None
+                if answer is not None:
+                    answers.append(answer)
+                    continue
+                self._only_plain = False
+                self.plain_sends.settle()
+                if command.is_response:
+                    self._out.extend(self.caller.answered(conn.id, command, self.now))
+                else:
+                    self._dispatch(Request(conn, command, None))
+        except RemoteProtocolError as error:
+            self.note("warning", f"connection {conn.id} of {conn.peer}: {error}; it is closed")
+            self._refused[conn.id] = str(error)
         self.plain_sends.settle()
         if answers:
             self._writes.setdefault(conn.id, []).extend(answers)
 
     def _dispatch(self, request: Request) -> None:
         """Hand one request to its handler, and its answer to this turn."""
-        command = request.command
-        route = ROUTES.get(command.code)
-        if route is None or (request.conn.listener == VIP_LISTENER and command.code in NOT_ON_VIP):
-            text = f" request type {command.code} not supported"
-            self.reply(request, Reply(ResponseCode.REQUEST_CODE_NOT_SUPPORTED, remark=text))
-            return
         try:
-            if self._state == "ending":
-                raise RequestRefused(ResponseCode.SERVICE_NOT_AVAILABLE, "the broker is shutting down")
-            if route.header is not None and request.header is None:
-                request.header = command.header(route.header)
-            reply = route.handler(self, request)
+            reply = self._handled(request)
         except RequestRefused as refused:
             reply = Reply(refused.code, remark=refused.remark)
-        except AssertionError:
+        except (AssertionError, RemoteProtocolError):
             raise
         except Exception as error:
-            self.note("error", f"request {command.code} of {request.conn.peer}: {traceback.format_exc()}")
+            self.note("error", f"request {request.command.code} of {request.conn.peer}: {traceback.format_exc()}")
             reply = Reply(ResponseCode.SYSTEM_ERROR, remark=f"{type(error).__name__}: {error}")
+        if reply is None or request.command.is_oneway:
+            return
         if self.topics.changed or self.groups.changed:
-            self._save_then_reply(request, reply)
-        elif reply is not None:
+            self._after_save.append(Write(request.conn.id, list(self.answers.encode(request, reply))))
+        else:
             self.reply(request, reply)
 
-    def _save_then_reply(self, request: Request, reply: Reply | None) -> None:
-        """The request changed a table: its answer may leave when the table is saved."""
-        then: list[Effect] = []
-        if reply is not None and not request.command.is_oneway:
-            then.append(Write(request.conn.id, list(self.answers.encode(request, reply))))
-        self.saves.tables(then)
+    def _handled(self, request: Request) -> Reply | None:
+        code = request.command.code
+        route = ROUTES.get(code)
+        if route is None or (request.conn.listener == VIP_LISTENER and code in NOT_ON_VIP):
+            raise RequestRefused(ResponseCode.REQUEST_CODE_NOT_SUPPORTED, f" request type {code} not supported")
+        if self._state != "running":
+            raise RequestRefused(ResponseCode.SERVICE_NOT_AVAILABLE, "the broker is shutting down")
+        if route.header is not None and request.header is None:
+            request.header = request.command.header(route.header)
+        return route.handler(self, request)
 
     # ---- connections ----
 
     def _on_opened(self, event: Opened) -> None:
         try:
             born_host = host_from(event.peer)
-        except Exception:
+        except LocalProtocolError:
             born_host = NOWHERE
             self.note("warning", f"connection {event.conn} has a peer without an address: {event.peer!r}")
         self.connections[event.conn] = Connection(
@@ -299,6 +304,7 @@ class Broker:
             return
         now = self.now
         for late in self.acks.expire(now):
+            self.stats.put_took(now - late.since)
             late.reply.code = ResponseCode.FLUSH_DISK_TIMEOUT
             self.reply(late.request, late.reply)
         self.delay.tick(now)
@@ -316,11 +322,18 @@ class Broker:
     def _on_flushed(self, event: Flushed) -> None:
         self._flushing = False
         self._out.extend(self.store.handle(event))
+        self._release()
+
+    def _release(self) -> None:
+        """Give the answers whose messages are durable now."""
         for done in self.acks.release(self.store.flushed):
+            self.stats.put_took(self.now - done.since)
             self.reply(done.request, done.reply)
 
     def _on_disk_failed(self, event: DiskFailed) -> None:
         if self.saves.failed(event):
+            if self._state == "ending":
+                self._end(f"{event.path} was not saved: {event.reason}")
             return
         self.store.fail(f"{event.path}: {event.reason}")
         self._stop(f"{event.path}: {event.reason}: what was not yet durable may be lost; restart to recover")
@@ -337,7 +350,8 @@ class Broker:
                 self._dispatch(request)
             ready = self.holds.take_ready(self.now)
         if self.topics.changed or self.groups.changed:
-            self.saves.tables([])
+            self.saves.tables(self._after_save)
+            self._after_save = []
         if len(self.acks) and not self._flushing:
             self._flushing = True
             self._out.append(self.store.flush([]))
@@ -345,6 +359,9 @@ class Broker:
             for conn, pieces in self._writes.items():
                 self._out.append(Write(conn, pieces))
             self._writes.clear()
+        if self._refused:
+            self._out += [Close(conn, reason) for conn, reason in self._refused.items()]
+            self._refused.clear()
 
     # ---- begin and end ----
 
@@ -356,7 +373,7 @@ class Broker:
         self.store.on_append = self._appended
         self.stats = BrokerStats(now, self.topics.is_system)
         self.saves.load(now)
-        self.delay.start(self.saves.read(OFFSETS_PATH), now)
+        self.delay.start(now)
         self._housekeeping_at = now + HOUSEKEEPING_MS
         self._state = "running"
         self.saves.tables([])
@@ -379,8 +396,14 @@ class Broker:
         self.saves.everything([Feed(_Ended())])
 
     def _on_ended(self, event: _Ended) -> None:
-        self.store.close(self.now)
-        for done in self.acks.release(self.store.flushed):
-            self.reply(done.request, done.reply)
+        self._end("")
+
+    def _end(self, reason: str) -> None:
+        """Close the store, give the last answers, and stop: cleanly when there is no reason against it."""
+        failure = self.store.close(self.now)
+        if failure:
+            self._stop(f"{failure}; the next start checks all of it")
+            return
+        self._release()
         self._settle()
-        self._stop("")
+        self._stop(reason)

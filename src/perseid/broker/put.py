@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 import re
-from typing import TYPE_CHECKING
+from collections.abc import Callable
+from typing import TYPE_CHECKING, TypeVar
 
 from perseid.base.errors import RequestRefused
 from perseid.broker import messages
@@ -11,10 +12,12 @@ from perseid.broker.request import Reply, Request
 from perseid.store.results import Appended, AppendRefused, PutStatus
 from perseid.wire import properties as props
 from perseid.wire.codes import ResponseCode
-from perseid.wire.record import Message
+from perseid.wire.record import SYS_TRANSACTION_COMMIT, SYS_TRANSACTION_MASK, Message
 
 if TYPE_CHECKING:
     from perseid.broker.node import Broker
+
+T = TypeVar("T")
 
 UNUSUAL = re.compile(
     rb"(?:^|\x02)(?:POP_CK|MSG_REGION|TRACE_ON|CLUSTER|DELAY|TIMER_DELAY_SEC|TIMER_DELAY_MS|TIMER_DELIVER_MS"
@@ -32,6 +35,15 @@ UNAVAILABLE = (
     "service not available now. It may be caused by one of the following reasons: the broker's disk is full [{why}], "
     "messages are put to the slave, message store has been shut down, etc."
 )
+
+
+def check_load(broker: Broker) -> None:
+    """Refuse a send (2) while more answers than can be held wait for the disk."""
+    if broker.acks.full:
+        raise RequestRefused(
+            ResponseCode.SYSTEM_BUSY,
+            f"[OVERLOAD]system busy, start flow control for a while: {len(broker.acks)} sends wait for the disk",
+        )
 
 
 def refusal(broker: Broker, refused: AppendRefused) -> RequestRefused:
@@ -54,38 +66,53 @@ def refusal(broker: Broker, refused: AppendRefused) -> RequestRefused:
 def transform(broker: Broker, message: Message, properties: dict[str, str]) -> None:
     """Apply what the properties of a message ask for, and put them into the message.
 
-    Refused: transactions (16) and timers (1), which a later version brings, and inner batches (13).
+    Refused: timers (1), which a later version brings, and inner batches (13).
     """
-    properties.pop(props.POP_CK, None)
-    if properties.get(props.TRAN_MSG, "").lower() == "true":
-        raise RequestRefused(
-            ResponseCode.NO_PERMISSION, f"the broker[{broker.config.broker_ip1}] sending transaction message is forbidden"
-        )
     if props.INNER_NUM in properties:
-        raise RequestRefused(ResponseCode.MESSAGE_ILLEGAL, "inner batches need a BatchCQ topic, which this broker lacks")
-    level = properties.get(props.DELAY, "")
-    if level.isdecimal() and int(level) > 0:
-        messages.redirect_delayed(message, properties, int(level))
-    elif any(name in properties for name in TIMER_REQUESTS):
-        raise RequestRefused(
-            ResponseCode.SYSTEM_ERROR, "accurate timer message is not enabled, timerWheelEnable is false"
-        )
-    properties[props.CLUSTER] = broker.config.broker_cluster_name
+        raise inner_batch_refused()
+    level = messages.delay_level(properties)
+    if message.sys_flag & SYS_TRANSACTION_MASK in (0, SYS_TRANSACTION_COMMIT):
+        if level > 0:
+            messages.redirect_delayed(message, properties, level, broker.delay.levels)
+        elif props.TIMER_OUT_MS not in properties and any(name in properties for name in TIMER_REQUESTS):
+            raise RequestRefused(
+                ResponseCode.SYSTEM_ERROR, "accurate timer message is not enabled, timerWheelEnable is false"
+            )
     messages.seal(message, properties)
 
 
-def append(broker: Broker, message: Message) -> Appended:
-    """Store one message whose properties are final; RequestRefused when the store can't take it."""
+def inner_batch_refused() -> RequestRefused:
+    return RequestRefused(
+        ResponseCode.MESSAGE_ILLEGAL, "an inner batch needs a topic with BatchCQ, which this broker doesn't have"
+    )
+
+
+def store(broker: Broker, message: Message) -> Appended:
+    """Store one message whose properties are final. AppendRefused: nothing has happened."""
+    return _counted(broker, lambda: broker.store.append(message, broker.now))
+
+
+def store_batch(broker: Broker, batch: list[Message]) -> list[Appended]:
+    """Store messages of one queue next to one another. AppendRefused: nothing has happened."""
+    return _counted(broker, lambda: broker.store.append_batch(batch, broker.now))
+
+
+def _counted(broker: Broker, append: Callable[[], T]) -> T:
     try:
-        return broker.store.append(message, broker.now)
-    except AppendRefused as refused:
-        raise refusal(broker, refused) from None
+        return append()
+    except AppendRefused:
+        broker.stats.put_failed()
+        raise
+    except OSError as error:
+        raise AssertionError(f"an append ended in the middle: {error}") from error
 
 
 def acknowledge(broker: Broker, request: Request, reply: Reply, end_offset: int, wait: bool) -> Reply | None:
     """The reply to a stored message: now, or (None) once the message is as durable as the mode promises."""
     if not broker.sync_flush or not wait:
+        broker.stats.put_took(0)
         return reply
     request.command.body = b""  # it is stored: the answer needs it no more
-    broker.acks.wait(end_offset, broker.now + broker.config.sync_flush_timeout, request, reply)
+    request.command.keep()
+    broker.acks.wait(end_offset, broker.now, broker.config.sync_flush_timeout, request, reply)
     return None

@@ -7,7 +7,8 @@ from typing import TypeVar
 import msgspec
 
 from perseid.base.errors import RequestRefused, StoreError
-from perseid.wire.bodies import Body, DataVersion
+from perseid.wire.bodies import DataVersion
+from perseid.wire.body import Body
 
 T = TypeVar("T", bound="SavedTable")
 

@@ -35,10 +35,6 @@ class Saves:
             delay.OFFSETS_PATH: broker.delay.to_json,
         }
 
-    def read(self, path: str) -> bytes | None:
-        """A state file's text; its `.bak` when the file itself is empty or can't be read as JSON."""
-        return state_files.read(self._broker.disk, path)
-
     def load(self, now: Millis) -> None:
         """Take up all tables; the first saves of offsets are one interval away."""
         broker = self._broker
@@ -46,8 +42,9 @@ class Saves:
             (topics.TOPICS_PATH, broker.topics.load),
             (groups.GROUPS_PATH, broker.groups.load),
             (offsets.OFFSETS_PATH, broker.offsets.load),
+            (delay.OFFSETS_PATH, broker.delay.load),
         ):
-            text = self.read(path)
+            text = state_files.read(broker.disk, path)
             if text:
                 load(text)
         self._offsets_at = now + broker.config.flush_consumer_offset_interval
@@ -88,10 +85,13 @@ class Saves:
         for path in [path for path, at in self._again.items() if at <= now]:
             del self._again[path]
             paths.append(path)
-        if paths:
-            if broker.store.flushed < broker.store.end:
-                broker.emit(broker.store.flush([]))
-            self._save(paths, [])
+        self._behind_log(paths)
+
+    def offsets_now(self) -> None:
+        """Save the consumer offsets in this turn, if they changed: what is saved after them relies on it."""
+        if self._broker.offsets.dirty:
+            self._broker.offsets.dirty = False
+            self._behind_log([offsets.OFFSETS_PATH])
 
     def next_deadline(self) -> Millis:
         return min(self._offsets_at, self._delay_at, *self._again.values())
@@ -103,6 +103,13 @@ class Saves:
         self._again[event.path] = self._broker.now + RETRY_MS
         self._broker.note("error", f"{event.path} could not be saved: {event.reason}; again in {RETRY_MS} ms")
         return True
+
+    def _behind_log(self, paths: list[str]) -> None:
+        """Save files that stand for messages of the log, when those are durable."""
+        if paths:
+            if self._broker.store.flushed < self._broker.store.end:
+                self._broker.emit(self._broker.store.flush([]))
+            self._save(paths, [])
 
     def _save(self, paths: list[str], then: list[Effect]) -> None:
         for path in paths:

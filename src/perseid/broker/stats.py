@@ -94,7 +94,6 @@ class BrokerStats:
         self.put_failed_times = 0
         self.put_bytes = 0
         self.put_time_max_ms = 0
-        self.get_time_max_ms = 0
         self.put_messages = Meter()
         self.get_found = Meter()
         self.get_missed = Meter()
@@ -127,14 +126,15 @@ class BrokerStats:
             self.put_total += messages
 
     def put_failed(self) -> None:
+        """The store refused a message, or a batch."""
         self.put_failed_times += 1
 
-    def put_took(self, elapsed_ms: int) -> None:
-        """A send was answered `elapsed_ms` after it came."""
+    def put_took(self, elapsed_ms: int, sends: int = 1) -> None:
+        """`sends` were answered `elapsed_ms` after they came."""
         bucket = 0
         while bucket < len(_PUT_TIME_BOUNDS_MS) and elapsed_ms >= _PUT_TIME_BOUNDS_MS[bucket]:
             bucket += 1
-        self._put_times[bucket] += 1
+        self._put_times[bucket] += sends
         self.put_time_max_ms = max(self.put_time_max_ms, elapsed_ms)
 
     def got(self, group: str, topic: str, messages: int) -> None:

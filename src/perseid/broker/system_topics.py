@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from perseid.broker.config import BrokerConfig
+from perseid.store import dispatch
 from perseid.wire.bodies import TopicConfig
 
 PERM_INHERIT = 1
@@ -13,7 +14,7 @@ PERM_READ_WRITE = PERM_READ | PERM_WRITE
 AUTO_CREATE_TOPIC = "TBW102"
 """The template of topics that are created on their first send."""
 
-SCHEDULE_TOPIC = "SCHEDULE_TOPIC_XXXX"
+SCHEDULE_TOPIC = dispatch.SCHEDULE_TOPIC
 BENCHMARK_TOPIC = "BenchmarkTest"
 SELF_TEST_TOPIC = "SELF_TEST_TOPIC"
 OFFSET_MOVED_TOPIC = "OFFSET_MOVED_EVENT"

@@ -8,8 +8,8 @@ from typing import TYPE_CHECKING
 from perseid.base import config as configuration
 from perseid.base.errors import ConfigError, RequestRefused
 from perseid.broker.clients import Client
-from perseid.broker.messages import SCHEDULE_TOPIC
 from perseid.broker.request import Reply, Request
+from perseid.broker.system_topics import SCHEDULE_TOPIC
 from perseid.wire import bodies, fastjson
 from perseid.wire.bodies import DataVersion, MessageQueue
 from perseid.wire.codes import VERSION, Language, ResponseCode
@@ -105,6 +105,7 @@ def get_runtime_info(broker: Broker, request: Request) -> Reply:
 
 _IDLE = {
     "dispatchMaxBuffer": "0",
+    "getMessageEntireTimeMax": "0",
     "dispatchBehindBytes": "0",
     "pageCacheLockTimeMills": "0",
     "remainTransientStoreBufferNumbs": "0",
@@ -140,7 +141,6 @@ def _store_info(broker: Broker) -> dict[str, str]:
         "putMessageSizeTotal": str(stats.put_bytes),
         "putMessageDistributeTime": stats.put_distribution(),
         "putMessageAverageSize": str(stats.put_bytes / max(1, stored)),
-        "getMessageEntireTimeMax": str(stats.get_time_max_ms),
         "putTps": stats.put_messages.text(),
         "getFoundTps": stats.get_found.text(),
         "getMissTps": stats.get_missed.text(),

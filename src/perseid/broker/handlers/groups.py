@@ -6,9 +6,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from perseid.base.errors import RequestRefused
-from perseid.base.machine import SaveState
 from perseid.broker.handlers.topics import page_bounds
-from perseid.broker.offsets import OFFSETS_PATH
 from perseid.broker.request import Reply, Request
 from perseid.wire import bodies, fastjson
 from perseid.wire.codes import ResponseCode
@@ -36,9 +34,7 @@ def delete_group(broker: Broker, request: Request) -> Reply:
     header: headers.DeleteSubscriptionGroupRequest = request.header
     if header.clean_offset:
         broker.offsets.forget_group(header.group_name)
-        if broker.offsets.dirty:
-            broker.offsets.dirty = False
-            broker.emit(SaveState(OFFSETS_PATH, broker.offsets.to_json()))
+        broker.saves.offsets_now()
     broker.groups.delete(header.group_name, broker.now)
     broker.stats.forget_group(header.group_name)
     return Reply()

@@ -11,8 +11,9 @@ from perseid.broker.handlers.send import FAQ
 from perseid.broker.request import Reply, Request
 from perseid.broker.system_topics import PERM_READ
 from perseid.store.results import ReadStatus
-from perseid.wire.bodies import SubscriptionGroupConfig, TopicConfig
+from perseid.wire.bodies import SubscriptionData, SubscriptionGroupConfig, TopicConfig
 from perseid.wire.codes import RequestCode, ResponseCode
+from perseid.wire.hashing import tag_code
 from perseid.wire.headers.pull import PullMessageRequest, PullMessageResponse
 
 if TYPE_CHECKING:
@@ -25,7 +26,11 @@ SUBSCRIPTION = 4
 MAX_MESSAGES = 1024
 """Of one answer, whatever a client asks for; the store's own limits are lower."""
 MAX_BYTES = 8 * 1024 * 1024
-"""Of one answer to a client that names no limit."""
+"""Of one answer, whatever a client asks for; a single message may be longer."""
+MAX_SUSPEND_MS = 600_000
+"""A pull waits no longer, whatever a client asks for."""
+COMPENSATE_MS = 60_000
+"""How often a pull renews what is known of its group's subscription (it is forgotten after ten times that)."""
 
 _CODES = {
     ReadStatus.FOUND: ResponseCode.SUCCESS,
@@ -46,7 +51,7 @@ def pull_message(broker: Broker, request: Request) -> Reply | None:
     header: PullMessageRequest = request.header
     group, topic = _check(broker, request, header)
     wanted = _wanted(broker, header)
-    if request.may_hold and header.sys_flag & COMMIT_OFFSET:
+    if request.may_hold and header.sys_flag & COMMIT_OFFSET and header.commit_offset >= 0:
         broker.offsets.commit(
             header.topic,
             header.consumer_group,
@@ -62,7 +67,7 @@ def pull_message(broker: Broker, request: Request) -> Reply | None:
         )
     offset = header.queue_offset
     most = max(1, min(header.max_msg_nums, MAX_MESSAGES))
-    size = header.max_msg_bytes if header.max_msg_bytes and header.max_msg_bytes > 0 else MAX_BYTES
+    size = min(header.max_msg_bytes, MAX_BYTES) if header.max_msg_bytes and header.max_msg_bytes > 0 else MAX_BYTES
     found = broker.store.read(header.topic, header.queue_id, offset, most, size, wanted)
     code = _CODES[found.status]
     if found.status in _EMPTY_QUEUE and offset == 0:
@@ -126,15 +131,35 @@ def _check(
 
 def _wanted(broker: Broker, header: PullMessageRequest) -> Callable[[int], bool] | None:
     """The filter of this pull: its own subscription, or the one that its group's heartbeats told."""
-    expression, kind = header.subscription, header.expression_type
-    if not header.sys_flag & SUBSCRIPTION:
+    expression, kind, named = header.subscription, header.expression_type, header.sys_flag & SUBSCRIPTION
+    if not named:
         known = broker.consumers.subscription_for_pull(broker.groups, header)
         expression, kind = known.sub_string, known.expression_type
     if not subscription_filter.is_tag_type(kind):
         raise RequestRefused(
             ResponseCode.SYSTEM_ERROR, f"The broker does not support consumer to filter message by {kind}"
         )
-    return subscription_filter.wanted(expression)
+    wanted = subscription_filter.wanted(expression)
+    if named:
+        _compensate(broker, header, expression or subscription_filter.ALL)
+    return wanted
+
+
+def _compensate(broker: Broker, header: PullMessageRequest, expression: str) -> None:
+    """Remember what a group pulls that sends no heartbeats, for those who ask."""
+    consumers, name, topic = broker.consumers, header.consumer_group, header.topic
+    group = consumers.group(name)
+    if group is not None and topic in group.subscriptions:
+        return
+    known = consumers.subscription(name, topic)
+    if known is not None and known.sub_string == expression and broker.now - known.sub_version < COMPENSATE_MS:
+        return
+    tags = [] if expression == subscription_filter.ALL else subscription_filter.tags(expression)
+    codes = sorted({tag_code(tag) for tag in tags})
+    consumers.compensate(
+        name,
+        SubscriptionData(topic=topic, sub_string=expression, tags_set=tags, code_set=codes, sub_version=broker.now),
+    )
 
 
 def _hold(
@@ -143,7 +168,7 @@ def _hold(
     """Let a pull wait for a message, if it wants to and may."""
     if not header.sys_flag & SUSPEND or header.suspend_timeout_millis <= 0:
         return False
-    wait_ms = header.suspend_timeout_millis
+    wait_ms = min(header.suspend_timeout_millis, MAX_SUSPEND_MS)
     if not broker.config.long_polling_enable:
         wait_ms = broker.config.short_polling_time_mills
     request.command.keep()

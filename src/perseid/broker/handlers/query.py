@@ -5,6 +5,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from perseid.base.errors import RequestRefused
+from perseid.broker import messages
 from perseid.broker.request import Reply, Request
 from perseid.wire.codes import ResponseCode
 from perseid.wire.headers.query import QueryMessageRequest, QueryMessageResponse, ViewMessageByIdRequest
@@ -14,15 +15,19 @@ if TYPE_CHECKING:
 
 UNIQUE_KEY_QUERY = "_UNIQUE_KEY_QUERY"
 
+MAX_BYTES = 8 * 1024 * 1024
+"""Of one answer, unless a single record is longer: all of it has to fit into a frame."""
+
 
 def query_message(broker: Broker, request: Request) -> Reply:
     """The messages of a topic that carry a key, by the index; the caller compares the keys themselves."""
     header: QueryMessageRequest = request.header
     most = header.max_num
-    if request.command.ext.get(UNIQUE_KEY_QUERY) == "true":
+    if request.command.ext.get(UNIQUE_KEY_QUERY, "").lower() == "true":
         most = broker.config.default_query_max_num
-    most = min(most, broker.store.config.max_msgs_num_batch)
-    found = broker.store.query(header.topic, header.key, most, header.begin_timestamp, header.end_timestamp)
+    found = broker.store.query(
+        header.topic, header.key, most, header.begin_timestamp, header.end_timestamp, header.index_type
+    )
     answer = QueryMessageResponse(
         index_last_update_timestamp=found.index_timestamp,
         index_last_update_phyoffset=found.index_physical_offset,
@@ -31,14 +36,25 @@ def query_message(broker: Broker, request: Request) -> Reply:
         return Reply(
             ResponseCode.QUERY_NOT_FOUND, answer, remark="can not find message, maybe time range not correct"
         )
-    return Reply(header=answer, buffers=found.records)
+    return Reply(header=answer, buffers=_within(found.records, MAX_BYTES))
+
+
+def _within(records: list[memoryview], most_bytes: int) -> list[memoryview]:
+    """The first of them, as many as fit, at least one."""
+    count = size = 0
+    for record in records:
+        size += len(record)
+        if count and size > most_bytes:
+            break
+        count += 1
+    return records[:count]
 
 
 def view_message(broker: Broker, request: Request) -> Reply:
     """One message by its physical offset, as it stands in an offset message id."""
     header: ViewMessageByIdRequest = request.header
     view = broker.store.record_at(header.offset)
-    if view is None:
+    if view is None or messages.stored_at(broker.store, header.offset) is None:
         raise RequestRefused(
             ResponseCode.SYSTEM_ERROR, f"can not find message by the offset, {header.offset}"
         )

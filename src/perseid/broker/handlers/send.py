@@ -5,17 +5,17 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from perseid.base.errors import RemoteProtocolError, RequestRefused
-from perseid.broker import put
+from perseid.broker import messages, put
 from perseid.broker.request import Reply, Request
-from perseid.broker.system_topics import DLQ_PREFIX, NOT_SENDABLE, RETRY_PREFIX, dlq_topic
+from perseid.broker.system_topics import NOT_SENDABLE, PERM_WRITE, RETRY_PREFIX, dlq_topic
 from perseid.broker.topics import topic_name_fault
-from perseid.store.results import AppendRefused
+from perseid.store.results import AppendRefused, PutStatus
 from perseid.wire import batch, ids
 from perseid.wire import properties as props
 from perseid.wire.bodies import TopicConfig
 from perseid.wire.codes import ResponseCode
 from perseid.wire.headers.send import SendMessageRequest
-from perseid.wire.record import SYS_MULTI_TAGS, SYS_TRANSACTION_MASK, Message
+from perseid.wire.record import MAX_TOPIC_BYTES, SYS_INNER_BATCH, SYS_MULTI_TAGS, SYS_TRANSACTION_MASK, Message
 
 if TYPE_CHECKING:
     from perseid.broker.node import Broker
@@ -24,51 +24,78 @@ FAQ = "\nSee https://rocketmq.apache.org/docs/bestPractice/06FAQ for further det
 MULTI_TAG = "MULTI_TAG"
 MAX_RANDOM_QUEUE = 99_999_999
 UNIT_TOPIC = 1
-"""Bit of a topic's sysFlag: made by a client in unit mode."""
+UNIT_RETRY_TOPIC = 2
+"""Bits of a topic's sysFlag: made by a client in unit mode."""
+
+VERSION_WITH_MAX_RECONSUME_TIMES = 121
+"""V3_4_9: from here on a header's own limit of retries counts."""
 
 
 def send_message(broker: Broker, request: Request) -> Reply | None:
-    """Store one message, or a batch, and answer with its id and queue offset."""
-    header: SendMessageRequest = request.header
+    """Store one message, or a batch, and answer with its id and queue offset.
+
+    A refusal too says the region and whether to trace, as in the original.
+    """
+    try:
+        return _send(broker, request, request.header)
+    except RequestRefused as refused:
+        return Reply(refused.code, broker.answers.refused_send, remark=refused.remark)
+
+
+def _send(broker: Broker, request: Request, header: SendMessageRequest) -> Reply | None:
+    put.check_load(broker)
+    if not len(request.command.body):
+        raise RequestRefused(ResponseCode.SYSTEM_ERROR, "the message body is empty")
     _check_service(broker, header)
     topic = broker.topics.get(header.topic) or _create_topic(broker, header)
     queue_id = _queue_id(broker, header, topic)
-    if header.batch:
-        return _send_batch(broker, request, header, topic, queue_id)
-    body = request.command.body
-    if not len(body):
-        raise RequestRefused(ResponseCode.SYSTEM_ERROR, "the message body is empty")
     sys_flag = header.sys_flag
     if topic.topic_filter_type == MULTI_TAG:
         sys_flag |= SYS_MULTI_TAGS
+    if sys_flag & SYS_INNER_BATCH:
+        raise put.inner_batch_refused()
+    if header.batch:
+        return _send_batch(broker, request, header, queue_id, sys_flag)
     message = Message(
         topic=header.topic,
-        body=body,
+        body=request.command.body,
         queue_id=queue_id,
         flag=header.flag,
         sys_flag=sys_flag,
         born_timestamp=header.born_timestamp,
         born_host=request.conn.born_host,
         store_host=broker.store_host,
-        reconsume_times=header.reconsume_times or 0,
+        reconsume_times=header.reconsume_times,
     )
-    unique_key = _finish(broker, message, header)
-    stored = put.append(broker, message)
+    unique_key = _finish(broker, request, message, header)
+    try:
+        stored = put.store(broker, message)
+    except AppendRefused as refused:
+        raise put.refusal(broker, refused) from None
     reply = Reply(
         header=broker.answers.sent(
             ids.offset_message_id(broker.store_host, stored.physical_offset), queue_id, stored.queue_offset, unique_key
         )
     )
-    if not broker.sync_flush:
-        return reply
-    wait = (props.get(message.properties, props.WAIT) or "true") != "false"
-    return put.acknowledge(broker, request, reply, stored.physical_offset + stored.size, wait)
+    return put.acknowledge(broker, request, reply, stored.physical_offset + stored.size, _waits(message.properties))
+
+
+def _waits(properties: bytes) -> bool:
+    """Does the sender want to hear of its message only when it is durable? Yes, unless it says no."""
+    return props.get(properties, props.WAIT) != "false"
+
+
+# ---- checks, in the order of broker.md §4.1 ----
 
 
 def _check_service(broker: Broker, header: SendMessageRequest) -> None:
     start = broker.config.start_accept_send_request_time_stamp
     if broker.now < start:
         raise RequestRefused(ResponseCode.SYSTEM_ERROR, f"broker unable to service, until {start}")
+    if not broker.config.broker_permission & PERM_WRITE and broker.topics.is_order(header.topic):
+        raise RequestRefused(
+            ResponseCode.NO_PERMISSION, f"the broker[{broker.config.broker_ip1}] sending message is forbidden"
+        )
     if header.topic in NOT_SENDABLE:
         raise RequestRefused(ResponseCode.NO_PERMISSION, f"Sending message to topic[{header.topic}] is forbidden.")
 
@@ -78,16 +105,18 @@ def _create_topic(broker: Broker, header: SendMessageRequest) -> TopicConfig:
     fault = topic_name_fault(header.topic)
     if fault is not None:
         raise RequestRefused(ResponseCode.INVALID_PARAMETER, fault)
+    retry = header.topic.startswith(RETRY_PREFIX)
+    sys_flag = (UNIT_RETRY_TOPIC if retry else UNIT_TOPIC) if header.unit_mode else 0
     topic = broker.topics.create_on_send(
         header.topic,
         default_topic=header.default_topic,
         queue_nums=header.default_topic_queue_nums,
         config=broker.config,
         now=broker.now,
-        sys_flag=UNIT_TOPIC if header.unit_mode else 0,
+        sys_flag=sys_flag,
     )
-    if topic is None and header.topic.startswith((RETRY_PREFIX, DLQ_PREFIX)):
-        topic = broker.topics.ensure(header.topic, 1, broker.now)
+    if topic is None and retry:
+        topic = broker.topics.ensure(header.topic, 1, broker.now, sys_flag=sys_flag)
     if topic is None:
         raise RequestRefused(
             ResponseCode.TOPIC_NOT_EXIST, f"topic[{header.topic}] not exist, apply first please!{FAQ}"
@@ -101,19 +130,24 @@ def _queue_id(broker: Broker, header: SendMessageRequest, topic: TopicConfig) ->
     if queue_id >= max(topic.write_queue_nums, topic.read_queue_nums):
         raise RequestRefused(
             ResponseCode.INVALID_PARAMETER,
-            f"request queueId[{queue_id}] is illegal, topic {topic.topic_name} has {topic.write_queue_nums} write queues",
+            f"request queueId[{queue_id}] is illegal, {topic.topic_name} has {topic.write_queue_nums} write queues",
         )
-    if queue_id < 0:
-        return broker.random.randrange(MAX_RANDOM_QUEUE) % max(1, topic.write_queue_nums)
-    return queue_id
+    if queue_id >= 0:
+        return queue_id
+    if topic.write_queue_nums <= 0:
+        raise RequestRefused(ResponseCode.SYSTEM_ERROR, f"topic {topic.topic_name} has no queue to write to")
+    return broker.random.randrange(MAX_RANDOM_QUEUE) % topic.write_queue_nums
 
 
-def _finish(broker: Broker, message: Message, header: SendMessageRequest) -> str:
+# ---- one message ----
+
+
+def _finish(broker: Broker, request: Request, message: Message, header: SendMessageRequest) -> str:
     """Put the final properties into a message; its unique key is the answer.
 
     The usual message is stored with its properties as they came and the broker's own behind them.
     """
-    raw = header.properties.encode("utf-8", "replace") if header.properties else b""
+    raw = header.properties.encode("utf-8", "replace")
     if raw and raw[-1] != 2:
         raw += b"\x02"
     retry = header.topic.startswith(RETRY_PREFIX)
@@ -122,19 +156,30 @@ def _finish(broker: Broker, message: Message, header: SendMessageRequest) -> str
         message.properties = raw + broker.own_properties
         return unique_key
     properties = props.decode(raw)
-    properties[props.MSG_REGION] = broker.config.region_id
-    properties[props.TRACE_ON] = "true" if broker.config.trace_on else "false"
-    unique_key = properties.setdefault(props.UNIQ_KEY, broker.unique_ids.next(broker.now))
+    properties.pop(props.POP_CK, None)
     if retry:
-        _redirect_retry(broker, message, properties, header)
+        _redirect_retry(broker, request, message, properties)
+    unique_key = properties.setdefault(props.UNIQ_KEY, broker.unique_ids.next(broker.now))
+    properties.update(broker.answers.own_properties)
+    _refuse_transaction(broker, message, properties)
     put.transform(broker, message, properties)
     return unique_key
 
 
-def _redirect_retry(
-    broker: Broker, message: Message, properties: dict[str, str], header: SendMessageRequest
-) -> None:
+def _refuse_transaction(broker: Broker, message: Message, properties: dict[str, str]) -> None:
+    """A retried message may still say that it once began a transaction; any other one would begin it now."""
+    if properties.get(props.TRAN_MSG, "").lower() != "true":
+        return
+    if message.reconsume_times > 0 and messages.delay_level(properties) > 0:
+        return
+    raise RequestRefused(
+        ResponseCode.NO_PERMISSION, f"the broker[{broker.config.broker_ip1}] sending transaction message is forbidden"
+    )
+
+
+def _redirect_retry(broker: Broker, request: Request, message: Message, properties: dict[str, str]) -> None:
     """A consumer's own send to its retry topic: dead letters after too many times (broker.md §5.2)."""
+    header: SendMessageRequest = request.header
     group_name = header.topic.removeprefix(RETRY_PREFIX)
     group = broker.groups.find(group_name, broker.config, broker.now)
     if group is None:
@@ -142,70 +187,77 @@ def _redirect_retry(
             ResponseCode.SUBSCRIPTION_GROUP_NOT_EXIST, f"subscription group not exist, {group_name}{FAQ}"
         )
     most = group.retry_max_times
-    if header.max_reconsume_times is not None:
+    if header.max_reconsume_times is not None and request.command.version >= VERSION_WITH_MAX_RECONSUME_TIMES:
         most = header.max_reconsume_times
     if message.reconsume_times > most or broker.locks.any_held(group_name, broker.now):
         message.topic, message.queue_id = dlq_topic(group_name), 0
-        broker.topics.ensure(message.topic, 1, broker.now)
         properties[props.DELAY] = "-1"
+        if broker.topics.ensure(message.topic, 1, broker.now) is None:
+            raise RequestRefused(ResponseCode.SYSTEM_ERROR, f"topic[{message.topic}] not exist")
+
+
+# ---- a batch ----
 
 
 def _send_batch(
-    broker: Broker, request: Request, header: SendMessageRequest, topic: TopicConfig, queue_id: int
+    broker: Broker, request: Request, header: SendMessageRequest, queue_id: int, sys_flag: int
 ) -> Reply | None:
-    """Store the messages of one batch body at consecutive offsets of one queue, all or none."""
-    if header.topic.startswith((RETRY_PREFIX, DLQ_PREFIX)):
+    """Store the messages of one batch body at consecutive offsets of one queue, all or none.
+
+    Each is stored with the properties that it brings and no others; those of the header are the batch's.
+    """
+    body, own = request.command.body, header.properties.encode("utf-8", "replace")
+    _check_batch(broker, header, len(body), own)
+    try:
+        items = batch.decode(body)
+    except RemoteProtocolError as error:
+        raise RequestRefused(ResponseCode.MESSAGE_ILLEGAL, f"the batch body can't be read: {error}") from None
+    born_host, store_host = request.conn.born_host, broker.store_host
+    out = [
+        Message(
+            topic=header.topic,
+            body=item.body,
+            queue_id=queue_id,
+            flag=item.flag,
+            sys_flag=sys_flag,
+            born_timestamp=header.born_timestamp,
+            born_host=born_host,
+            store_host=store_host,
+            reconsume_times=header.reconsume_times,
+            properties=_batchable(item.properties),
+        )
+        for item in items
+    ]
+    try:
+        stored = put.store_batch(broker, out)
+    except AppendRefused as refused:
+        raise put.refusal(broker, refused) from None
+    msg_ids = ",".join([ids.offset_message_id(store_host, one.physical_offset) for one in stored])
+    reply = Reply(
+        header=broker.answers.sent(msg_ids, queue_id, stored[0].queue_offset, props.get(own, props.UNIQ_KEY))
+    )
+    last = stored[-1]
+    return put.acknowledge(broker, request, reply, last.physical_offset + last.size, _waits(own))
+
+
+def _check_batch(broker: Broker, header: SendMessageRequest, size: int, own: bytes) -> None:
+    if len(header.topic) > MAX_TOPIC_BYTES:
+        raise RequestRefused(ResponseCode.MESSAGE_ILLEGAL, f"message topic length too long {len(header.topic)}")
+    if header.topic.startswith(RETRY_PREFIX):
         raise RequestRefused(ResponseCode.MESSAGE_ILLEGAL, f"batch request does not support retry group {header.topic}")
     if header.sys_flag & SYS_TRANSACTION_MASK:
         raise RequestRefused(ResponseCode.MESSAGE_ILLEGAL, "a batch can't be part of a transaction")
-    try:
-        items = batch.decode(request.command.body)
-    except RemoteProtocolError as error:
-        raise RequestRefused(ResponseCode.MESSAGE_ILLEGAL, f"the batch body can't be read: {error}") from None
-    if not items:
-        raise RequestRefused(ResponseCode.MESSAGE_ILLEGAL, "the batch holds no message")
-    sys_flag = header.sys_flag | (SYS_MULTI_TAGS if topic.topic_filter_type == MULTI_TAG else 0)
-    out = [_batched(broker, request, header, item, queue_id, sys_flag) for item in items]
-    try:
-        stored = broker.store.append_batch(out, broker.now)
-    except AppendRefused as refused:
-        raise put.refusal(broker, refused) from None
-    msg_ids = ",".join(ids.offset_message_id(broker.store_host, one.physical_offset) for one in stored)
-    raw = header.properties.encode("utf-8", "replace") if header.properties else b""
-    reply = Reply(
-        header=broker.answers.sent(msg_ids, queue_id, stored[0].queue_offset, props.get(raw, props.UNIQ_KEY))
-    )
-    last = stored[-1]
-    wait = (props.get(raw, props.WAIT) or "true") != "false"
-    return put.acknowledge(broker, request, reply, last.physical_offset + last.size, wait)
+    if size > broker.store.config.max_message_size:
+        raise put.refusal(broker, AppendRefused(PutStatus.MESSAGE_ILLEGAL, f"a batch of {size} bytes"))
+    _batchable(own)
 
 
-def _batched(
-    broker: Broker, request: Request, header: SendMessageRequest, item: batch.BatchItem, queue_id: int, sys_flag: int
-) -> Message:
-    """One message of a batch; delays, timers and transactions are not for batches."""
-    raw = bytes(item.properties)
-    if raw and raw[-1] != 2:
-        raw += b"\x02"
-    if put.UNUSUAL.search(raw):
-        found = props.decode(raw)
-        level = found.get(props.DELAY, "")
-        if (level.isdecimal() and int(level) > 0) or props.TRAN_MSG in found or props.INNER_NUM in found:
+def _batchable(properties: bytes) -> bytes:
+    """The properties of a message in a batch, or of the batch; refused (13) when a batch can't do what they ask."""
+    if put.UNUSUAL.search(properties):
+        found = props.decode(properties)
+        if messages.delay_level(found) > 0 or props.TRAN_MSG in found or props.INNER_NUM in found:
             raise RequestRefused(
                 ResponseCode.MESSAGE_ILLEGAL, "a batch can't hold delayed or transactional messages or inner batches"
             )
-        for name in (props.POP_CK, props.MSG_REGION, props.TRACE_ON, props.CLUSTER, props.DELAY):
-            found.pop(name, None)
-        raw = props.encode(found)
-    return Message(
-        topic=header.topic,
-        body=item.body,
-        queue_id=queue_id,
-        flag=item.flag,
-        sys_flag=sys_flag,
-        born_timestamp=header.born_timestamp,
-        born_host=request.conn.born_host,
-        store_host=broker.store_host,
-        reconsume_times=header.reconsume_times or 0,
-        properties=raw + broker.own_properties,
-    )
+    return properties

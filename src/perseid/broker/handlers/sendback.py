@@ -6,27 +6,29 @@ from typing import TYPE_CHECKING
 
 from perseid.base.errors import RequestRefused
 from perseid.broker import messages, put
-from perseid.broker.handlers.send import FAQ
+from perseid.broker.handlers.send import FAQ, UNIT_RETRY_TOPIC, VERSION_WITH_MAX_RECONSUME_TIMES
 from perseid.broker.request import Reply, Request
 from perseid.broker.system_topics import PERM_WRITE, dlq_topic, retry_topic
 from perseid.store.results import AppendRefused
 from perseid.wire import properties as props
-from perseid.wire import record
+from perseid.wire.bodies import SubscriptionGroupConfig, TopicConfig
 from perseid.wire.codes import ResponseCode
 from perseid.wire.headers.clients import ConsumerSendMsgBackRequest
+from perseid.wire.record import Message, Record
 
 if TYPE_CHECKING:
     from perseid.broker.node import Broker
-
-VERSION_WITH_MAX_RECONSUME_TIMES = 121
-"""V3_4_9: from here on the header's own limit counts."""
 
 FIRST_LEVEL = 3
 """Retries begin at delay level 3 (10 s) and go up by one each time."""
 
 
 def consumer_send_back(broker: Broker, request: Request) -> Reply:
-    """Store the message again: for a later retry, or among the dead letters after too many."""
+    """Store the message again: for a later retry, or among the dead letters after too many.
+
+    The answer doesn't wait for the disk (WAIT is false): the consumer's offset, which moves on by it, is saved
+    only when the log is durable.
+    """
     header: ConsumerSendMsgBackRequest = request.header
     group = broker.groups.find(header.group, broker.config, broker.now)
     if group is None:
@@ -39,38 +41,49 @@ def consumer_send_back(broker: Broker, request: Request) -> Reply:
         )
     if group.retry_queue_nums <= 0:
         return Reply()
-    retry = broker.topics.ensure(retry_topic(header.group), group.retry_queue_nums, broker.now)
-    if retry is None:
-        raise RequestRefused(ResponseCode.SYSTEM_ERROR, f"topic[{retry_topic(header.group)}] not exist")
-    if not retry.perm & PERM_WRITE:
-        raise RequestRefused(
-            ResponseCode.NO_PERMISSION, f"the topic[{retry.topic_name}] sending message is forbidden"
-        )
-    view = broker.store.record_at(header.offset)
-    if view is None:
+    topic = _retry_topic(broker, header, group)
+    old = messages.stored_at(broker.store, header.offset)
+    if old is None:
         raise RequestRefused(ResponseCode.SYSTEM_ERROR, f"look message by offset failed, {header.offset}")
-    old = record.decode(view)
-    message, properties = messages.again(old)
-    properties.setdefault(props.RETRY_TOPIC, old.topic)
-    properties.setdefault(props.ORIGIN_MESSAGE_ID, old.msg_id)
-    properties[props.WAIT] = "false"
-    properties.pop(props.DELAY, None)
-    message.reconsume_times = old.reconsume_times + 1
-    message.born_host = old.born_host
+    message = messages.again(old)
     message.store_host = broker.store_host
+    message.reconsume_times = old.reconsume_times + 1
     most = group.retry_max_times
     if header.max_reconsume_times is not None and request.command.version >= VERSION_WITH_MAX_RECONSUME_TIMES:
         most = header.max_reconsume_times
     if old.reconsume_times >= most or header.delay_level < 0:
-        message.topic, message.queue_id = dlq_topic(header.group), 0
-        broker.topics.ensure(message.topic, 1, broker.now)
+        message.topic, message.queue_id, level = dlq_topic(header.group), 0, 0
+        _needed(message.topic, broker.topics.ensure(message.topic, 1, broker.now))
     else:
-        message.topic = retry.topic_name
-        message.queue_id = broker.random.randrange(group.retry_queue_nums)
-        properties[props.DELAY] = str(header.delay_level or FIRST_LEVEL + old.reconsume_times)
+        message.topic, message.queue_id = topic.topic_name, broker.random.randrange(group.retry_queue_nums)
+        level = header.delay_level or FIRST_LEVEL + old.reconsume_times
+    _store(broker, message, old, level)
+    return Reply()
+
+
+def _retry_topic(broker: Broker, header: ConsumerSendMsgBackRequest, group: SubscriptionGroupConfig) -> TopicConfig:
+    name = retry_topic(header.group)
+    sys_flag = UNIT_RETRY_TOPIC if header.unit_mode else 0
+    row = _needed(name, broker.topics.ensure(name, group.retry_queue_nums, broker.now, sys_flag=sys_flag))
+    if not row.perm & PERM_WRITE:
+        raise RequestRefused(ResponseCode.NO_PERMISSION, f"the topic[{name}] sending message is forbidden")
+    return row
+
+
+def _needed(name: str, row: TopicConfig | None) -> TopicConfig:
+    if row is None:
+        raise RequestRefused(ResponseCode.SYSTEM_ERROR, f"topic[{name}] not exist")
+    return row
+
+
+def _store(broker: Broker, message: Message, old: Record, level: int) -> None:
+    properties = dict(old.props)
+    properties.setdefault(props.RETRY_TOPIC, old.topic)
+    properties.setdefault(props.ORIGIN_MESSAGE_ID, old.msg_id)
+    properties[props.WAIT] = "false"
+    properties[props.DELAY] = str(level)
     put.transform(broker, message, properties)
     try:
-        broker.store.append(message, broker.now)
+        put.store(broker, message)
     except AppendRefused as refused:
         raise RequestRefused(ResponseCode.SYSTEM_ERROR, refused.status.name) from None
-    return Reply()

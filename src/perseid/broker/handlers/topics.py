@@ -6,9 +6,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from perseid.base.errors import RequestRefused
-from perseid.base.machine import SaveState
 from perseid.broker import system_topics
-from perseid.broker.offsets import OFFSETS_PATH
 from perseid.broker.request import Reply, Request
 from perseid.broker.topics import FILTER_TYPES, parse_attributes, topic_name_fault
 from perseid.wire import bodies
@@ -87,9 +85,7 @@ def delete_topic(broker: Broker, request: Request) -> Reply:
         doomed += [name for name in system_topics.pop_retry_topics(topic, group) if name in broker.topics]
     for name in doomed:
         broker.offsets.forget_topic(name)
-    if broker.offsets.dirty:
-        broker.offsets.dirty = False
-        broker.emit(SaveState(OFFSETS_PATH, broker.offsets.to_json()))
+    broker.saves.offsets_now()
     for name in doomed:
         broker.topics.delete(name, broker.now)
         for effect in broker.store.delete_topic(name):
