@@ -12,9 +12,8 @@ from struct import Struct
 from typing import TYPE_CHECKING
 
 from perseid.broker.system_topics import NOT_SENDABLE, PERM_WRITE, RETRY_PREFIX
-from perseid.store.dispatch import INDEXED_TAG
-from perseid.store.plain import PlainQueue, packed_host
-from perseid.store.results import AppendRefused
+from perseid.store.dispatch import INDEXED_TAG, key_hash
+from perseid.store.plain import PlainAppends, PlainQueue, packed_host
 from perseid.wire.bodies import TopicConfig
 from perseid.wire.codes import VERSION
 from perseid.wire.command import Command
@@ -41,135 +40,168 @@ _pack_prefix = Struct(">II").pack
 
 SINGLE_TAG = "SINGLE_TAG"
 MAX_LANES = 100_000
-MAX_TAGS = 10_000
+MAX_FACTS = 10_000
+MAX_TOPICS_OF_FACTS = 100
 ONEWAY = 2
 
 
 class Lane:
-    """One queue of one topic: what stays the same from send to send."""
+    """One queue of one topic: what stays the same from send to send, and what this turn stored there."""
 
-    __slots__ = ("count", "queue", "row", "size")
+    __slots__ = ("arrivals", "count", "queue", "row")
 
     def __init__(self, queue: PlainQueue, row: TopicConfig) -> None:
         self.queue = queue
         self.row = row
         self.count = 0
-        self.size = 0
+        self.arrivals: list[tuple[int, int]] = []
+        """(queue offset, tag code) of this turn's messages, if anyone waits for some."""
+
+
+class Facts:
+    """What the properties of a message say of it, but for its unique key."""
+
+    __slots__ = ("hashes", "keys", "tag_code")
+
+    def __init__(self, tag: str, keys: list[str]) -> None:
+        self.tag_code = tag_code(tag or None)
+        self.keys = [*keys, INDEXED_TAG + tag] if tag else keys
+        self.hashes: dict[str, list[int]] = {}
+        """By topic: those of `keys`."""
+
+    def hashes_in(self, topic: str) -> list[int]:
+        """The index hashes of all keys but the unique one."""
+        found = self.hashes.get(topic)
+        if found is None:
+            if len(self.hashes) >= MAX_TOPICS_OF_FACTS:
+                self.hashes.clear()
+            found = self.hashes[topic] = [key_hash(topic, key) for key in self.keys]
+        return found
 
 
 class PlainSends:
-    """The plain sends of one broker."""
+    """The plain sends of one broker: `send` one after the other, then `settle`."""
 
     def __init__(self, broker: Broker) -> None:
         self._broker = broker
+        self._appends = PlainAppends(broker.store)
         self._lanes: dict[tuple[str, int], Lane] = {}
         self._touched: list[Lane] = []
-        self._tags: dict[str, int] = {}
+        self._facts: dict[str, Facts] = {}
         self._own = broker.own_properties
         self._holds = broker.holds
-        self._begin = f'{{"code":0,"extFields":{{"msgId":"{packed_host(broker.store_host).hex().upper()}'
         region = broker.answers.own_properties["MSG_REGION"]
         trace_on = broker.answers.own_properties["TRACE_ON"]
-        self._tail = f'","MSG_REGION":"{region}","TRACE_ON":"{trace_on}"}},"flag":1,"language":"PYTHON","opaque":'
-        self._end = f',"version":{VERSION}}}'
+        begin = f'{{"code":0,"extFields":{{"msgId":"{packed_host(broker.store_host).hex().upper()}'
+        tail = f'","MSG_REGION":"{region}","TRACE_ON":"{trace_on}"}},"flag":1,"language":"PYTHON","opaque":'
+        end = f',"version":{VERSION}}}'
+        self._answer = b"".join((
+            begin.encode().replace(b"%", b"%%"), b'%016X","queueId":"%d","queueOffset":"%d","transactionId":"%b',
+            tail.encode().replace(b"%", b"%%"), b"%d", end.encode(),
+        ))  # fmt: skip
         self.enabled = not broker.sync_flush and len(broker.store_host.ip) == 4 and quote(region) == f'"{region}"'
 
     def send(self, conn: Connection, command: Command) -> bytes | None:
-        """Store a plain message and give the frame that answers it, `b""` for a one-way send; None: not plain."""
+        """Take a plain message and give the frame that answers it, `b""` for a one-way send; None: not plain."""
         header = command.quick_header
         if header is None or type(header) is not HEADERS.get(command.code):
             return None
-        queue_id = header.queue_id
-        lane = self._lanes.get((header.topic, queue_id))
-        if lane is None or (not lane.count and not self._usable(lane)):
-            lane = self._lane(header)
+        lane = self._lanes.get((header.topic, header.queue_id))
+        if lane is None or not lane.count:
+            lane = self._begin(header, lane)
             if lane is None:
                 return None
         text, body = header.properties, command.body
         if header.batch or header.sys_flag & ~PLAIN_SYS_FLAGS or not body or len(conn.packed_host) != 8:
             return None
-        facts = self._facts(text)
-        if facts is None:
+        at = text.find("UNIQ_KEY\x01") + 9
+        end = text.find("\x02", at)
+        if at < 9 or end < 0 or not text.isascii() or (at > 9 and text[at - 10] != "\x02"):
             return None
-        unique, tag, keys = facts
-        code = self._tags.get(tag)
-        if code is None:
-            code = self._tag_code(tag)
+        unique = text[at:end]
+        raw = unique.encode()
+        rest = text[:at] + text[end:]
+        facts = self._facts.get(rest) or self._read_facts(rest)
+        if facts is None or not raw.isalnum():
+            return None
         queue = lane.queue
-        queue_offset = queue.end
-        try:
-            offset, size = queue.append(
-                body, text.encode() + self._own, code, keys, header.flag, header.sys_flag, header.born_timestamp,
-                conn.packed_host, header.reconsume_times, self._broker.now,
-            )  # fmt: skip
-        except (AppendRefused, UnicodeEncodeError):
-            return None
+        queue_offset = queue.next
+        offset = self._appends.add(
+            queue, body, text.encode() + self._own, facts.tag_code,
+            [queue.unique_hash(unique), *facts.hashes_in(queue.topic)], header.flag, header.sys_flag,
+            header.born_timestamp, conn.packed_host, header.reconsume_times,
+        )  # fmt: skip
         if offset < 0:
             return None
-        if not lane.count:
-            self._touched.append(lane)
         lane.count += 1
-        lane.size += size
-        if len(self._holds):
-            self._holds.arrived(header.topic, queue_id, queue_offset, code)
+        if self._holds.count:
+            lane.arrivals.append((queue_offset, facts.tag_code))
         if command.flag & ONEWAY:
             return b""
-        head = (
-            f'{self._begin}{offset:016X}","queueId":"{queue_id}","queueOffset":"{queue_offset}",'
-            f'"transactionId":"{unique}{self._tail}{command.opaque}{self._end}'
-        ).encode()
+        head = self._answer % (offset, queue.queue_id, queue_offset, raw, command.opaque)
         return _pack_prefix(len(head) + 4, len(head)) + head
 
     def settle(self) -> None:
-        """Before another kind of request, and at the end of a turn: count what was stored, trust no lane further."""
-        if self._touched:
-            for lane in self._touched:
-                self._broker.stats.put(lane.queue.topic, lane.count, lane.size)
-                self._broker.stats.put_took(0, lane.count)
-                lane.count = lane.size = 0
-            self._touched.clear()
+        """Before another kind of request, and at the end of a turn: write, count, wake who waits, trust no lane
+        further."""
+        if not self._touched:
+            return
+        self._appends.commit()
+        stats = self._broker.stats
+        for lane in self._touched:
+            if lane.count:
+                topic = lane.queue.topic
+                stats.put(topic, lane.count, lane.queue.taken_bytes)
+                stats.put_took(0, lane.count)
+                for queue_offset, code in lane.arrivals:
+                    self._holds.arrived(topic, lane.queue.queue_id, queue_offset, code)
+                lane.arrivals.clear()
+                lane.count = lane.queue.taken_bytes = 0
+        self._touched.clear()
 
-    @staticmethod
-    def _facts(text: str) -> tuple[str, str, list[str]] | None:
-        """The unique key, the tag and all index keys of plain properties; None: they are not plain."""
+    def _read_facts(self, text: str) -> Facts | None:
+        """What properties without the value of their unique key say; None: they are not plain."""
         pieces = text.split("\x02")
         if pieces.pop():
             return None  # the last separator is missing: the ordinary handler sets it
-        unique = tag = words = ""
+        tag = words = ""
+        unique_keys = 0
         for piece in pieces:
             name, _, value = piece.partition("\x01")
-            if name in ODD_NAMES or not value:
+            if name == "UNIQ_KEY" and not value:
+                unique_keys += 1
+            elif name in ODD_NAMES or not value:
                 return None
-            if name == "UNIQ_KEY":
-                unique = value
             elif name == "TAGS":
                 tag = value
             elif name == "KEYS":
                 words = value
-        if not unique.isalnum() or not unique.isascii():
+        if unique_keys != 1:
             return None
-        keys = [unique]
-        if words:
-            keys += [word for word in words.split(" ") if word]
-        if tag:
-            keys.append(INDEXED_TAG + tag)
-        return unique, tag, keys
+        facts = Facts(tag, [word for word in words.split(" ") if word])
+        if not words:  # the keys of a message are its own; all else is that of many
+            if len(self._facts) >= MAX_FACTS:
+                self._facts.clear()
+            self._facts[text] = facts
+        return facts
 
-    def _usable(self, lane: Lane) -> bool:
-        """Asked once a turn: is the lane's queue still that of its topic, the topic as it was, and may one send?"""
-        broker, row = self._broker, lane.row
-        if row is not broker.topics.rows.get(lane.queue.topic) or not lane.queue.usable:
-            return False
+    def _begin(self, header: SendMessageRequest, lane: Lane | None) -> Lane | None:
+        """Let a lane take part in this turn: its queue is still that of its topic, the topic as it was, and one may
+        send. None: leave it to the ordinary handler."""
+        broker = self._broker
+        if lane is None or lane.row is not broker.topics.rows.get(header.topic) or not lane.queue.usable:
+            lane = self._lane(header)
+            if lane is None:
+                return None
         config = broker.config
         if config.start_accept_send_request_time_stamp > broker.now:
-            return False
-        return not row.order or config.broker_permission & PERM_WRITE != 0
-
-    def _tag_code(self, tag: str) -> int:
-        if len(self._tags) >= MAX_TAGS:
-            self._tags.clear()
-        code = self._tags[tag] = tag_code(tag or None)
-        return code
+            return None
+        if lane.row.order and not config.broker_permission & PERM_WRITE:
+            return None
+        if not self._appends.begin(lane.queue, broker.now):
+            return None
+        self._touched.append(lane)
+        return lane
 
     def _lane(self, header: SendMessageRequest) -> Lane | None:
         """The lane of a queue that the ordinary handler has stored to already, anew when its topic changed."""
@@ -186,5 +218,4 @@ class PlainSends:
         if len(self._lanes) >= MAX_LANES:
             self._lanes.clear()
         lane = self._lanes[topic, queue_id] = Lane(queue, row)
-        return lane if self._usable(lane) else None
-
+        return lane

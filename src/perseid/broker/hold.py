@@ -50,22 +50,22 @@ class Holds:
         self._deadlines: list[Held] = []
         self._ready: list[Held] = []
         self._numbers = 0
-        self._count = 0
+        self.count = 0
 
     def __len__(self) -> int:
-        return self._count
+        return self.count
 
     def hold(self, request: Request, key: QueueKey, offset: int, wanted: Wanted | None, deadline: Millis) -> bool:
         """Keep a pull waiting until `deadline`; False when the table is full."""
-        if self._count >= MAX_HELD:
+        if self.count >= MAX_HELD:
             return False
         self._numbers += 1
         held = Held(deadline, self._numbers, request, key, offset, wanted)
         self._by_queue.setdefault(key, {})[held.number] = held
         self._by_conn.setdefault(request.conn.id, {})[held.number] = held
         heapq.heappush(self._deadlines, held)
-        self._count += 1
-        if len(self._deadlines) > 2 * self._count + MAX_STALE:
+        self.count += 1
+        if len(self._deadlines) > 2 * self.count + MAX_STALE:
             self._deadlines = [held for held in self._deadlines if held.waiting]
             heapq.heapify(self._deadlines)
         return True
@@ -105,13 +105,13 @@ class Holds:
         return self._deadlines[0].deadline if self._deadlines else None
 
     def validate(self) -> None:
-        assert self._count == sum(len(held) for held in self._by_queue.values()), "held pulls are counted"
-        assert self._count == sum(len(held) for held in self._by_conn.values()), "each held pull has a connection"
+        assert self.count == sum(len(held) for held in self._by_queue.values()), "held pulls are counted"
+        assert self.count == sum(len(held) for held in self._by_conn.values()), "each held pull has a connection"
         assert not self._ready, "a ready pull was not answered"
 
     def _leave(self, held: Held) -> None:
         held.waiting = False
-        self._count -= 1
+        self.count -= 1
         queue = self._by_queue[held.key]
         del queue[held.number]
         if not queue:

@@ -106,6 +106,11 @@ class CommitLog:
 
     # ---- writing ----
 
+    @property
+    def file_end(self) -> int:
+        """The offset at which the file that is written to ends; the log's end when there is none."""
+        return self._file_end
+
     def reserve(self, size: int) -> int:
         """The offset of the next `size` bytes, which lie in one file; AppendRefused when there is no room."""
         end = self.end

@@ -83,6 +83,18 @@ class ConsumeQueue:
         while (self.end + count) * UNIT_BYTES > self.segments.end:
             self.segments.create(self.segments.end)
 
+    @property
+    def room(self) -> int:
+        """The first offset that the file of the next unit has no place for."""
+        return self._room
+
+    def put_many(self, units: list[bytes]) -> None:
+        """Append packed units that all have a place in the file of the next one; `prepare` has been called."""
+        file, end = self._file, self.end
+        assert file is not None and end + len(units) <= self._room, "put_many without prepare"
+        file.write((end - self._file_first) * UNIT_BYTES, b"".join(units))
+        self.end = end + len(units)
+
     def put(self, physical_offset: int, size: int, tag_code: int) -> None:
         """Append a unit; `prepare` has been called."""
         end = self.end

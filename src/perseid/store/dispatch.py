@@ -71,11 +71,11 @@ def tag_code_of(topic: str, properties: bytes, store_timestamp: Millis, levels: 
 # ---- index keys ----
 
 MAX_CACHED_HEADS = 65_536
-_TAIL_CHARS = 8
+TAIL_CHARS = 8
 """Of a client's unique key all but the last characters stay the same for a minute: their hash is kept."""
-_WRAP = 0xFFFFFFFF
-_TAIL_POWERS = tuple(31**i for i in reversed(range(_TAIL_CHARS)))
-_HEAD_POWER: int = 31**_TAIL_CHARS
+WRAP = 0xFFFFFFFF
+TAIL_POWERS = tuple(31**i for i in reversed(range(TAIL_CHARS)))
+HEAD_POWER: int = 31**TAIL_CHARS
 _head_hashes: dict[tuple[str, str], int] = {}
 
 
@@ -85,7 +85,7 @@ INDEXED_TAG = "T#"
 
 def key_hash(topic: str, key: str) -> int:
     """The hash of a key in the index: that of `topic#key`, never negative."""
-    head, tail = key[:-_TAIL_CHARS], key[-_TAIL_CHARS:]
+    head, tail = key[:-TAIL_CHARS], key[-TAIL_CHARS:]
     if not head or not key.isascii():
         signed = java_hash(f"{topic}#{key}")
         return 0 if signed == -0x80000000 else abs(signed)
@@ -93,8 +93,8 @@ def key_hash(topic: str, key: str) -> int:
     if start is None:
         if len(_head_hashes) >= MAX_CACHED_HEADS:
             _head_hashes.clear()
-        start = _head_hashes[topic, head] = (java_hash(f"{topic}#{head}") & _WRAP) * _HEAD_POWER
-    h: int = start + sum(map(mul, tail.encode(), _TAIL_POWERS)) & _WRAP
+        start = _head_hashes[topic, head] = (java_hash(f"{topic}#{head}") & WRAP) * HEAD_POWER
+    h: int = start + sum(map(mul, tail.encode(), TAIL_POWERS)) & WRAP
     return h if h < 0x80000000 else (0x100000000 - h) & 0x7FFFFFFF
 
 

@@ -1,26 +1,36 @@
-"""Appends of plain messages to one queue, the quick way: one struct, one join, one copy into the log.
+"""Plain messages of one turn, gathered and written at once: one write to the log, one to each queue, one to the index.
 
-What it stores is byte for byte what `MessageStore.append` stores. What it can't store (a topic with a long
-name, an IPv6 host, a transaction, an oversized part) takes the ordinary way.
+    begin → add … add → commit
+
+Nothing of a turn can be read before `commit`: whoever reads, or appends in the ordinary way, commits first. What is
+written is byte for byte what `MessageStore.append` writes. What can't be gathered (no room in the file, an oversized
+part) is refused by `add` with -1, and takes the ordinary way after a commit.
+
+Invariant: between turns nothing is gathered.
 """
 
 from __future__ import annotations
 
+from operator import mul
 from struct import Struct
 from typing import TYPE_CHECKING
 
 from perseid.base.machine import Buffer, Millis
-from perseid.store.dispatch import key_hash
-from perseid.wire.hashing import crc32
-from perseid.wire.record import MAGIC_V1, MAX_PROPERTIES_BYTES, MIN_RECORD_BYTES, Host
+from perseid.store.dispatch import HEAD_POWER, TAIL_CHARS, TAIL_POWERS, WRAP, key_hash
+from perseid.wire.hashing import crc32, java_hash
+from perseid.wire.record import BLANK_BYTES, MAGIC_V1, MAX_PROPERTIES_BYTES, MIN_RECORD_BYTES, Host
 
 if TYPE_CHECKING:
     from perseid.store.consume_queue import ConsumeQueue
     from perseid.store.store import MessageStore
 
+MAX_HEADS = 1024
+"""Beginnings of unique keys whose hash a queue remembers: one a client and minute."""
+
 _pack_fixed = Struct(">iiiiiqqiq8sq8siqi").pack
 """The record up to its body, both hosts packed (`packed_host`)."""
 _pack_length = Struct(">h").pack
+_pack_unit = Struct(">qiq").pack
 
 
 def packed_host(host: Host) -> bytes:
@@ -29,73 +39,122 @@ def packed_host(host: Host) -> bytes:
 
 
 class PlainQueue:
-    """One queue of a store that messages are appended to. Made by `MessageStore.plain_queue`."""
+    """One queue of a store that plain messages are appended to. Made by `MessageStore.plain_queue`."""
 
     __slots__ = (
-        "_index", "_log", "_most_bytes", "_queue", "_rest_bytes", "_store", "_store_host", "_topic_part", "queue_id", "topic",
+        "heads", "next", "queue", "queue_id", "rest_bytes", "room", "store", "taken_bytes", "topic", "topic_part", "units",
     )  # fmt: skip
 
     def __init__(self, store: MessageStore, topic: str, queue: ConsumeQueue) -> None:
         raw = topic.encode()
-        self._store = store
-        self._log = store.log
-        self._index = store.index
-        self._queue = queue
-        self._topic_part = bytes((len(raw),)) + raw
-        self._store_host = packed_host(store.store_host)
-        self._most_bytes = store.config.max_message_size
-        self._rest_bytes = MIN_RECORD_BYTES + len(raw)
+        self.store = store
+        self.queue = queue
         self.topic = topic
         self.queue_id = queue.queue_id
+        self.topic_part = bytes((len(raw),)) + raw
+        self.rest_bytes = MIN_RECORD_BYTES + len(raw)
+        self.next = self.room = 0
+        """The offset of the next message, and where the queue's file ends: of this turn."""
+        self.units: list[bytes] = []
+        self.taken_bytes = 0
+        """Of all records since the caller last set it to 0."""
+        self.heads: dict[str, int] = {}
 
     @property
     def usable(self) -> bool:
         """Is it still the store's queue, and does the store take messages?"""
-        return self._store.queue_of(self.topic, self.queue_id) is self._queue and self._store.writable
+        return self.store.queue_of(self.topic, self.queue_id) is self.queue and self.store.writable
 
-    @property
-    def end(self) -> int:
-        """The queue offset of the next message."""
-        return self._queue.end
+    def unique_hash(self, key: str) -> int:
+        """`dispatch.key_hash` of an ASCII key whose beginning came before."""
+        head = key[:-TAIL_CHARS]
+        start = self.heads.get(head)
+        if start is None:
+            if not head:
+                return key_hash(self.topic, key)
+            if len(self.heads) >= MAX_HEADS:
+                self.heads.clear()
+            start = self.heads[head] = (java_hash(f"{self.topic}#{head}") & WRAP) * HEAD_POWER
+        h: int = start + sum(map(mul, key[-TAIL_CHARS:].encode(), TAIL_POWERS)) & WRAP
+        return h if h < 0x80000000 else (0x100000000 - h) & 0x7FFFFFFF
 
-    def append(
+
+class PlainAppends:
+    """The gathered messages of one turn of one store."""
+
+    def __init__(self, store: MessageStore) -> None:
+        self._store = store
+        self._store_host = packed_host(store.store_host)
+        self._most_bytes = store.config.max_message_size
+        self._parts: list[Buffer] = []
+        self._queues: list[PlainQueue] = []
+        self._entries: list[tuple[int, int]] = []
+        self._at = self._limit = 0
+        self._now: Millis = 0
+
+    def begin(self, queue: PlainQueue, now: Millis) -> bool:
+        """A queue takes part in this turn; False: it has no room, or takes no messages."""
+        if not queue.usable or not queue.queue.ready:
+            return False
+        if not self._parts:
+            log = self._store.log
+            self._at, self._limit, self._now = log.end, log.file_end - BLANK_BYTES, now
+        queue.next, queue.room = queue.queue.end, queue.queue.room
+        self._queues.append(queue)
+        return True
+
+    def add(
         self,
+        queue: PlainQueue,
         body: Buffer,
         properties: bytes,
         tag_code: int,
-        keys: list[str],
+        hashes: list[int],
         flag: int,
         sys_flag: int,
         born_timestamp: Millis,
         born_host: bytes,
         reconsume_times: int,
-        now: Millis,
-    ) -> tuple[int, int]:
-        """Store one message at `end`; its offset in the log and its size, (-1, 0): take the ordinary way.
+    ) -> int:
+        """Gather one message; where it will stand in the log. -1: it can't be gathered; nothing has happened.
 
-        `properties` fit a record and are final; `keys` are all that it is found by. AppendRefused when there is
-        no room for it.
+        Its queue offset is `queue.next` before. `hashes` are those of all keys that it is found by.
         """
-        log, queue = self._log, self._queue
         body_bytes, properties_bytes = len(body), len(properties)
-        size = self._rest_bytes + body_bytes + properties_bytes
-        if properties_bytes > MAX_PROPERTIES_BYTES or body_bytes > self._most_bytes:
-            return -1, 0
-        if not queue.ready:
-            self._store.prepare(queue)
-        offset = log.reserve(size)
-        record = b"".join((
+        at, number = self._at, queue.next
+        size = queue.rest_bytes + body_bytes + properties_bytes
+        if at + size > self._limit or number >= queue.room:
+            return -1
+        if body_bytes > self._most_bytes or properties_bytes > MAX_PROPERTIES_BYTES:
+            return -1
+        self._parts += (
             _pack_fixed(
-                size, MAGIC_V1, crc32(body), self.queue_id, flag, queue.end, offset, sys_flag, born_timestamp, born_host,
-                now, self._store_host, reconsume_times, 0, body_bytes,
+                size, MAGIC_V1, crc32(body), queue.queue_id, flag, number, at, sys_flag, born_timestamp, born_host,
+                self._now, self._store_host, reconsume_times, 0, body_bytes,
             ),
-            body, self._topic_part, _pack_length(properties_bytes), properties,
-        ))  # fmt: skip
-        log.put(offset, record, now)
-        queue.put(offset, size, tag_code)
-        index = self._index
-        if index.enabled:
-            topic = self.topic
-            for key in keys:
-                index.put_one(key_hash(topic, key), offset, now)
-        return offset, size
+            body, queue.topic_part, _pack_length(properties_bytes), properties,
+        )  # fmt: skip
+        queue.units.append(_pack_unit(at, size, tag_code))
+        queue.next = number + 1
+        queue.taken_bytes += size
+        for one in hashes:
+            self._entries.append((one, at))
+        self._at = at + size
+        return at
+
+    def commit(self) -> None:
+        """Write what was gathered; readers see it now."""
+        if self._parts:
+            log = self._store.log
+            log.put(log.end, b"".join(self._parts), self._now)
+            assert log.end == self._at, "what was gathered is not what was written"
+            self._parts.clear()
+            for queue in self._queues:
+                if queue.units:
+                    queue.queue.put_many(queue.units)
+                    queue.units.clear()
+            index = self._store.index
+            if index.enabled:
+                index.put_many(self._entries, self._now)
+            self._entries.clear()
+        self._queues.clear()
