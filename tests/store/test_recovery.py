@@ -286,7 +286,7 @@ def test_a_corrupt_tail_of_what_was_durable_is_refused(stopped: bool) -> None:
     path = f"{LOG}/{last.physical_offset // 2048 * 2048:020d}"
     at = last.physical_offset % 2048
     spoil(node.disk, path, at + 100, b"!")
-    with pytest.raises(CorruptLog, match="does not match its checksum.*backup.*truncateCorruptLog") as caught:
+    with pytest.raises(CorruptLog, match=r"does not match its checksum.*backup.*truncateCorruptLog") as caught:
         node.load()
     assert (caught.value.path, caught.value.offset) == (path, at)
     with pytest.raises(CorruptLog):

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from itertools import pairwise
+
 import pytest
 
 from perseid.store.results import AppendRefused, PutStatus
@@ -75,7 +77,7 @@ def test_a_batch_is_of_one_piece(node: Node) -> None:
     done = node.store.append_batch([message(body=bytes(150)) for _ in range(7)], START)
     assert [d.queue_offset for d in done] == list(range(1, 8))
     assert done[0].physical_offset == 2048
-    assert all(b.physical_offset == a.physical_offset + a.size for a, b in zip(done, done[1:], strict=False))
+    assert all(b.physical_offset == a.physical_offset + a.size for a, b in pairwise(done))
     assert len(node.records()) == 8
     node.store.validate()
 

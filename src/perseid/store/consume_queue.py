@@ -148,7 +148,7 @@ class ConsumeQueue:
         if missing:
             before = max(start for start in segments.starts if start < missing[-1])
             last = self.raw(before // UNIT_BYTES + self._unit_count - 1)
-            if last is not None and last.size > 0 and last.physical_offset < log_start:
+            if last is not None and last.size > 0 and 0 <= last.physical_offset < log_start:
                 while segments.starts[0] < missing[-1]:
                     segments.remove(segments.starts[0])
                 return []

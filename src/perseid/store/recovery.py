@@ -331,11 +331,16 @@ class Recovery:
 
     def _finish_queues(self) -> None:
         """Let every queue end where the log says, with nothing but zeros behind."""
-        for key, queue in self._queues.items():
+        for key, queue in list(self._queues.items()):
             if key in self._met:
                 changed = queue.cut(queue.end)
             elif self._thorough:
-                changed = queue.cut(self._last_fitting(queue))
+                end = self._last_fitting(queue)
+                if end == queue.first > 0 == self._log.start:  # no file was ever removed: the crash took the first
+                    queue.segments.remove_folder()
+                    del self._queues[key]
+                    continue
+                changed = queue.cut(end)
             else:
                 changed = 0
             if changed:
