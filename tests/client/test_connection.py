@@ -56,6 +56,7 @@ def test_no_answer_in_time_is_said_with_address_and_time() -> None:
         async with FakeServer() as server:
             server.script[LIST].append(silence)
             connections = Connections(ignore)
+            await connections.get(server.address)
             with pytest.raises(RequestTimeout, match=rf"{server.address} did not answer within 30 ms"):
                 await connections.ask(server.address, LIST, timeout_ms=30)
             assert (await connections.ask(server.address, LIST)).code == 0
@@ -69,6 +70,7 @@ def test_each_deadline_holds_whatever_the_order() -> None:
         async with FakeServer() as server:
             server.script[LIST] += [silence] * 3
             connections = Connections(ignore)
+            await connections.get(server.address)
             order: list[int] = []
 
             async def ask(timeout_ms: int) -> None:

@@ -35,6 +35,25 @@ def test_a_reset_begins_the_queue_anew() -> None:
     run(test())
 
 
+def test_a_reset_waits_for_an_ordered_handler_that_runs() -> None:
+    async def test() -> None:
+        async with filled(4, 1) as server:
+            inbox = Inbox(server)
+            inbox.gate.clear()
+            async with PushConsumer(server.address, "g", {"t": "*"}, inbox, from_where="first", ordered=True):
+                await server.until(lambda: inbox.started)
+                header = ResetOffsetRequest(group="g", topic="t", timestamp=1)
+                body = bodies.ResetOffsetBody({bodies.MessageQueue("t", BROKER, 0): 2}).to_json()
+                server.ask_clients(RequestCode.RESET_CONSUMER_CLIENT_OFFSET, header, body)
+                await server.until(lambda: server.count(RequestCode.LOCK_BATCH_MQ) >= 2)
+                assert inbox.started == [b"000"]
+                inbox.gate.set()
+                await inbox.until(3)
+            assert inbox.bodies == [b"000", b"002", b"003"], "nobody cancelled it, and nothing ran beside it"
+
+    run(test())
+
+
 def test_offsets_are_told() -> None:
     async def test() -> None:
         async with filled(3, 1) as server:

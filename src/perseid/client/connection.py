@@ -214,8 +214,8 @@ class Connection(asyncio.Protocol):
         """Fail what is over its deadline, and set the timer to the earliest that remains."""
         self._timer = None
         now = self._loop.time() + 0.0005
-        expired = [opaque for opaque, entry in self._pending.items() if entry[1] <= now]
-        for opaque in expired:
+        expired = sorted((entry[1], opaque) for opaque, entry in self._pending.items() if entry[1] <= now)
+        for _, opaque in expired:
             on_reply, _, timeout_ms = self._pending.pop(opaque)
             on_reply(None, RequestTimeout(self.address, timeout_ms))
         if self._pending and not self.closed:

@@ -61,13 +61,14 @@ class HeldQueue:
         if self._consumer.ordered:
             self._worker = session.spawn(self._handle_in_order(), f"handle {self.queue}")
 
-    async def drop(self) -> bool:
-        """Stop; False when an ordered handler still runs (call again later)."""
+    def let_go(self) -> None:
+        """Pull and hand out nothing more; what runs may finish, but moves no offset."""
         self.book.dropped = True
-        self.gone.set()
-        self.work.set()
-        if self._reader is not None:
-            self._reader.cancel()
+        self.wind_down()
+
+    async def drop(self) -> bool:
+        """Let go; False when an ordered handler still runs (call again later)."""
+        self.let_go()
         if self._worker is not None and not self._worker.done():
             await asyncio.wait([self._worker], timeout=DROP_PATIENCE_MS / 1000)
             return self._worker.done()

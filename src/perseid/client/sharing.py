@@ -95,12 +95,13 @@ class Sharing:
 
     async def leave(self) -> None:
         """Commit, unlock, and say good-bye."""
-        for held in self.held.values():
+        for held in [*self.held.values(), *(held for held, _ in self._leaving.values())]:
             held.cancel()
         await self.persist()
         if self._consumer.needs_locks:
             await self._locks.release_all()
         self.held.clear()
+        self._leaving.clear()
         self._session.routes.on_change.remove(self._route_changed)
         self._session.members.remove(self._consumer)
         await self._session.unregister(consumer_group=self._group)
@@ -110,8 +111,8 @@ class Sharing:
         self._round.set()
 
     async def persist(self) -> None:
-        """Commit the offsets of the queues that we hold."""
-        await self._store.save(only(self._consumer.offsets, self.held))
+        """Commit the offsets of the queues that we hold (or are about to give up)."""
+        await self._store.save(only(self._consumer.offsets, self.held.keys() | self._leaving.keys()))
 
     async def renew_locks(self) -> None:
         """Confirm the locks of all queues that we hold; a lost one stops its queue until it is ours again."""
@@ -121,16 +122,13 @@ class Sharing:
                 held.lock_confirmed()
 
     def restart(self, held: HeldQueue, offset: int) -> None:
-        """Begin a queue anew at `offset`; what was held of it is forgotten."""
-        held.cancel()
-        self._start_at[held.queue] = offset
-        self._consumer.offsets[held.queue] = offset
-        if self.held.get(held.queue) is held:
-            del self.held[held.queue]
-        self._session.spawn(self._restart(held.queue, offset), f"restart {held.queue}")
-
-    async def _restart(self, queue: MessageQueue, offset: int) -> None:
-        await self._store.save({queue: offset})
+        """Begin a queue anew at `offset`, once a handler that runs has ended; what was held of it is forgotten."""
+        if self.held.get(held.queue) is not held:
+            return
+        del self.held[held.queue]
+        held.let_go()
+        self._leaving[held.queue] = (held, self._consumer.now())
+        self._start_at[held.queue] = self._consumer.offsets[held.queue] = offset
         self._round.set()
 
     # ---- rounds ----
@@ -152,6 +150,8 @@ class Sharing:
     async def rebalance(self) -> bool:
         """One round; False when something is left to be done soon."""
         settled = True
+        for queue, (held, since) in list(self._leaving.items()):
+            settled &= await self._finish(queue, held, since)
         for topic in self._consumer.subscriptions:
             route = self._session.routes.known(topic)
             if route is None:
@@ -167,8 +167,6 @@ class Sharing:
                 settled &= await self._take(queue)
             if away or fresh:
                 log.info("group %s: %s: %d queues are ours now", self._group, topic, len(share))
-        for queue, (held, since) in list(self._leaving.items()):
-            settled &= await self._finish(queue, held, since)
         return settled
 
     async def _share(self, route: TopicRoute) -> list[MessageQueue] | None:
