@@ -6,6 +6,7 @@ from random import Random
 
 import pytest
 
+from perseid.sim.disk import CrashPoint
 from perseid.store.results import AppendRefused
 from perseid.wire.record import decode
 
@@ -32,7 +33,10 @@ class History:
                 [self.append, self.append, self.batch, self.flush, self.carry_out, self.carry_out, self.tick]
             )()
             if self.random.random() < 0.06:
-                self.random.choice([self.kill, self.cut_power, self.cut_power, self.restart])()
+                self.random.choice(
+                    [self.kill, self.cut_power, self.cut_power, self.restart, self.die_in_an_append, self.die_in_a_load,
+                     self.sync_fails]
+                )()  # fmt: skip
         self.restart()
 
     def body(self) -> bytes:
@@ -84,6 +88,49 @@ class History:
         self.node.cut_power()
         self.node.load()
         self.after(self.promised)
+
+    def die_in_an_append(self) -> None:
+        """The process dies within a change of the disk; what it was at may be there, whole, or not."""
+        topic, queue_id = queue = self.random.choice(QUEUES)
+        whole = {queue: len(sent) for queue, sent in self.sent.items()}
+        self.sent[queue].append(self.body())
+        self.node.disk.crash_in = self.random.randrange(1, 7)
+        try:
+            self.node.store.append(
+                message(topic, self.sent[queue][-1], queue_id, KEYS=f"k{self.number}"), self.node.now
+            )
+        except CrashPoint:
+            pass
+        if self.random.random() < 0.5:
+            self.node.kill()
+            self.node.load()
+            self.after(whole)
+        else:
+            self.cut_power()
+
+    def die_in_a_load(self) -> None:
+        self.node.kill() if self.random.random() < 0.5 else self.node.cut_power()
+        self.node.disk.crash_in = self.random.randrange(1, 60)
+        try:
+            self.node.load()
+        except CrashPoint:
+            pass
+        self.cut_power()
+
+    def sync_fails(self) -> None:
+        """A node whose sync failed ends; the next life must not believe the page cache."""
+        self.flush()
+        self.node.disk.failing["sync"] = 1
+        try:
+            self.node.settle()
+        except OSError:
+            self.node.events.clear()
+        self.node.disk.failing.clear()
+        self.carry_out()
+        self.node.kill()
+        self.node.load()
+        self.after(self.promised)
+        self.cut_power()
 
     def restart(self) -> None:
         self.node.stop()
