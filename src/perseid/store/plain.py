@@ -42,7 +42,8 @@ class PlainQueue:
     """One queue of a store that plain messages are appended to. Made by `MessageStore.plain_queue`."""
 
     __slots__ = (
-        "heads", "next", "queue", "queue_id", "rest_bytes", "room", "store", "taken_bytes", "topic", "topic_part", "units",
+        "heads", "next", "queue", "queue_id", "rest_bytes", "room", "store", "taken_bytes", "topic", "topic_part",
+        "units",
     )  # fmt: skip
 
     def __init__(self, store: MessageStore, topic: str, queue: ConsumeQueue) -> None:
