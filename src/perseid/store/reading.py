@@ -7,7 +7,7 @@ from struct import Struct
 from perseid.base.machine import Millis
 from perseid.store.commit_log import CommitLog
 from perseid.store.config import StoreConfig
-from perseid.store.consume_queue import UNIT, UNIT_BYTES, ConsumeQueue
+from perseid.store.consume_queue import PHYSICAL_OFFSET, UNIT, UNIT_BYTES, ConsumeQueue
 from perseid.store.dispatch import key_hash
 from perseid.store.index import Index
 from perseid.store.results import QueryResult, ReadResult, ReadStatus, Wanted
@@ -76,7 +76,54 @@ def read(
     if not units:
         after = min((s for s in queue.segments.starts if s > offset * UNIT_BYTES), default=high * UNIT_BYTES)
         return ReadResult(ReadStatus.OFFSET_FOUND_NULL, after // UNIT_BYTES, low, high, [])
-    return _gather(log, config, queue, offset, units, max_messages, max_bytes, wanted)
+    found = None
+    if wanted is None:
+        found = _gather_quickly(log, config, queue, offset, units, max_messages, max_bytes)
+    return found or _gather(log, config, queue, offset, units, max_messages, max_bytes, wanted)
+
+
+def _gather_quickly(
+    log: CommitLog,
+    config: StoreConfig,
+    queue: ConsumeQueue,
+    offset: int,
+    units: memoryview,
+    max_messages: int,
+    max_bytes: int,
+) -> ReadResult | None:
+    """The usual read: every record is wanted, and all are there and in memory. One window on a file of the log
+    serves all of its records. None: something is otherwise; `_gather` has to look.
+    """
+    first: int = PHYSICAL_OFFSET.unpack_from(units)[0]
+    log_end = log.end
+    if not log_end - config.in_memory_bytes <= first < log_end:
+        return None  # units ascend: where the first one is in memory, all are
+    most = min(max_messages, config.max_transfer_count_on_message_in_memory)
+    most_bytes = min(max_bytes, config.max_transfer_bytes_on_message_in_memory)
+    window = log.segments.view(first, log_end - first)
+    base = begin = end = last = first
+    base_end = first + len(window)
+    buffers: list[memoryview] = []
+    count = total = 0
+    for physical, size, _ in UNIT.iter_unpack(units):
+        if count and (count >= most or total + size > most_bytes):
+            break
+        if physical != end:
+            buffers.append(window[begin - base : end - base])
+            if not end < physical < log_end:
+                return None
+            if physical >= base_end:  # in a later file
+                window, base = log.segments.view(physical, log_end - physical), physical
+                base_end = physical + len(window)
+            begin = physical
+        last = physical
+        end = physical + size
+        total += size
+        count += 1
+    buffers.append(window[begin - base : end - base])
+    if sum(map(len, buffers)) != total:
+        return None  # a window ended before a record did: it was removed, or is none
+    return ReadResult(ReadStatus.FOUND, offset + count, queue.min, queue.end, buffers, count, total, last)
 
 
 def _gather(
