@@ -76,6 +76,7 @@ def test_states_and_flushes_become_durable_in_order(run: Any) -> None:
             ("sync_file", "config/a.json.tmp"),
             ("rename", "config/a.json.tmp", "config/a.json"),
             ("sync_dir", "config"),
+            ("sync_dir", ""),
             ("sync", "log"),
             ("write", "b.json.tmp", "2"),
             ("sync_file", "b.json.tmp"),

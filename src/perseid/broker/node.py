@@ -8,7 +8,8 @@ What a turn promises, in this order:
 1. An answer that depends on the log being durable (`acks`) leaves when `Flushed` has passed its end offset.
    One flush is under way at a time; what comes meanwhile shares the next one (group commit).
 2. Tables that a turn changed (topics, groups) are saved once, at its end. From the request that changed one on,
-   the turn's answers travel in the `then` of that save.
+   the turn's answers travel in the `then` of that save (pulls aside: they promise nothing). If it fails they
+   become errors.
 3. Consumer and delay offsets are saved behind a flush of the log, so that after a power cut they never stand
    for messages that are gone.
 4. Bytes that are no request close their connection, after the answers to what stood before them.
@@ -57,8 +58,8 @@ from perseid.broker.locks import QueueLocks
 from perseid.broker.offsets import ConsumerOffsets
 from perseid.broker.registration import Registration
 from perseid.broker.request import VIP_LISTENER, Connection, Reply, Request
-from perseid.broker.routes import NOT_ON_VIP, ROUTES
-from perseid.broker.saves import Saves
+from perseid.broker.routes import NOT_ON_VIP, READS, ROUTES
+from perseid.broker.saves import Saved, Saves
 from perseid.broker.stats import BrokerStats
 from perseid.broker.system_topics import SCHEDULE_TOPIC
 from perseid.broker.topics import TopicTable
@@ -123,7 +124,7 @@ class Broker:
         self._properties = properties
         self._out: list[Effect] = []
         self._writes: dict[ConnId, list[Buffer]] = {}
-        self._after_save: list[Effect] = []
+        self._after_save: list[tuple[Request, Reply]] = []
         self._refused: dict[ConnId, str] = {}
         self._flushing = False
         self._state = "new"
@@ -140,6 +141,7 @@ class Broker:
             DiskFailed: self._on_disk_failed,
             Start: self._on_start,
             Shutdown: self._on_shutdown,
+            Saved: self.saves.saved,
             _Ended: self._on_ended,
         }
 
@@ -225,7 +227,8 @@ class Broker:
             for command in wire.decode_all(event.data):
                 answer = plain(conn, command) if plain is not None else None
                 if answer is not None:
-                    answers.append(answer)
+                    if answer:
+                        answers.append(answer)
                     continue
                 self._only_plain = False
                 self.plain_sends.settle()
@@ -253,8 +256,8 @@ class Broker:
             reply = Reply(ResponseCode.SYSTEM_ERROR, remark=f"{type(error).__name__}: {error}")
         if reply is None or request.command.is_oneway:
             return
-        if self.topics.changed or self.groups.changed:
-            self._after_save.append(Write(request.conn.id, list(self.answers.encode(request, reply))))
+        if (self.topics.changed or self.groups.changed) and request.command.code not in READS:
+            self._after_save.append((request, reply))
         else:
             self.reply(request, reply)
 
@@ -334,6 +337,9 @@ class Broker:
         if self.saves.failed(event):
             if self._state == "ending":
                 self._end(f"{event.path} was not saved: {event.reason}")
+            return
+        if self.store.lives_on(event, self.now):
+            self.note("error", f"{event.path} could not be saved: {event.reason}; tried again")
             return
         self.store.fail(f"{event.path}: {event.reason}")
         self._stop(f"{event.path}: {event.reason}: what was not yet durable may be lost; restart to recover")

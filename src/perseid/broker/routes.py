@@ -124,3 +124,6 @@ ROUTES: dict[int, Route] = route_table(
 
 NOT_ON_VIP = frozenset({Code.PULL_MESSAGE, Code.LITE_PULL_MESSAGE})
 """Requests that the VIP port leaves to the main one: those that may wait (broker.md §3)."""
+
+READS = NOT_ON_VIP
+"""Codes whose answers promise nothing, so they wait for no table to be saved."""

@@ -2,22 +2,34 @@
 
 Topics and groups are saved in the turn that changed them. Offsets are saved when their time has come, behind a
 flush of the log: a consumer's or delay level's offset never outlives the messages that it stands for. A save
-that failed (a full disk) is tried again after `RETRY_MS`.
+that failed (a full disk) is tried again after `RETRY_MS`, and the requests that waited for it are refused.
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections import deque
+from collections.abc import Callable, Sequence
 from typing import TYPE_CHECKING
 
-from perseid.base.machine import DiskFailed, Effect, Millis, SaveState
+from perseid.base.machine import DiskFailed, Effect, Feed, Millis, SaveState, Write
 from perseid.broker import delay, groups, offsets, topics
+from perseid.broker.request import Reply, Request
 from perseid.store import state_files
+from perseid.wire.codes import ResponseCode
 
 if TYPE_CHECKING:
     from perseid.broker.node import Broker
 
 RETRY_MS = 5_000
+
+
+class Saved:
+    """Fed back when a state file is durable."""
+
+    __slots__ = ("path",)
+
+    def __init__(self, path: str) -> None:
+        self.path = path
 
 
 class Saves:
@@ -28,6 +40,8 @@ class Saves:
         self._offsets_at: Millis = 0
         self._delay_at: Millis = 0
         self._again: dict[str, Millis] = {}
+        self._under_way: deque[tuple[str, Sequence[Request]]] = deque()
+        """Saves that were asked for, in order, and the requests that are answered when they are done."""
         self._texts: dict[str, Callable[[], bytes]] = {
             topics.TOPICS_PATH: broker.topics.to_json,
             groups.GROUPS_PATH: broker.groups.to_json,
@@ -50,8 +64,8 @@ class Saves:
         self._offsets_at = now + broker.config.flush_consumer_offset_interval
         self._delay_at = now + broker.config.flush_delay_offset_interval
 
-    def tables(self, then: list[Effect]) -> None:
-        """Save the tables that changed, then carry out `then`."""
+    def tables(self, answers: Sequence[tuple[Request, Reply]]) -> None:
+        """Save the tables that changed, then give the answers that wait for it."""
         broker = self._broker
         paths = []
         if broker.groups.changed:
@@ -60,7 +74,11 @@ class Saves:
         if broker.topics.changed:
             broker.registration.topics_changed(broker.topics.take_changed(), broker.now)
             paths.append(topics.TOPICS_PATH)
-        self._save(paths, then)
+        then: list[Effect] = []
+        for request, reply in answers:
+            then.append(Write(request.conn.id, list(broker.answers.encode(request, reply))))
+            request.command.body = b""
+        self._save(paths, then, [request for request, _ in answers])
 
     def everything(self, then: list[Effect]) -> None:
         """Save all that there is, then carry out `then`: the end of a clean stop."""
@@ -96,12 +114,22 @@ class Saves:
     def next_deadline(self) -> Millis:
         return min(self._offsets_at, self._delay_at, *self._again.values())
 
+    def saved(self, event: Saved) -> None:
+        """A state file is durable."""
+        path, _ = self._under_way.popleft()
+        assert path == event.path, f"{event.path} was saved before {path}"
+
     def failed(self, event: DiskFailed) -> bool:
         """A save failed: if it was one of these files it is tried again, and True is the answer."""
         if event.path not in self._texts:
             return False
-        self._again[event.path] = self._broker.now + RETRY_MS
-        self._broker.note("error", f"{event.path} could not be saved: {event.reason}; again in {RETRY_MS} ms")
+        path, waiting = self._under_way.popleft()
+        assert path == event.path, f"{event.path} failed before {path} was saved"
+        self._again[path] = self._broker.now + RETRY_MS
+        self._broker.note("error", f"{path} could not be saved: {event.reason}; again in {RETRY_MS} ms")
+        for request in waiting:
+            remark = f"{path} could not be saved: {event.reason}; what was asked for may be lost at a restart"
+            self._broker.reply(request, Reply(ResponseCode.SYSTEM_ERROR, remark=remark))
         return True
 
     def _behind_log(self, paths: list[str]) -> None:
@@ -111,10 +139,11 @@ class Saves:
                 self._broker.emit(self._broker.store.flush([]))
             self._save(paths, [])
 
-    def _save(self, paths: list[str], then: list[Effect]) -> None:
+    def _save(self, paths: list[str], then: list[Effect], waiting: Sequence[Request] = ()) -> None:
         for path in paths:
-            last = then if path == paths[-1] else []
-            self._broker.emit(SaveState(path, self._texts[path](), last))
-        if not paths and then:
+            last = path == paths[-1]
+            self._under_way.append((path, waiting if last else ()))
+            self._broker.emit(SaveState(path, self._texts[path](), [*(then if last else ()), Feed(Saved(path))]))
+        if not paths:
             for effect in then:
                 self._broker.emit(effect)

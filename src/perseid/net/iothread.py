@@ -44,6 +44,8 @@ class IOThread:
         self._wake = Condition()
         self._closing = False
         self._lost: set[str] = set()
+        self._synced: set[str] = set()
+        """Folders whose own entries, up to the root, are durable since this start."""
         self._thread = Thread(target=self._run, name=f"perseid-io-{name}", daemon=True)
         self._ended: Callable[[], None] = lambda: None
 
@@ -109,9 +111,21 @@ class IOThread:
             self._disk.sync_file(temporary)
             self._disk.rename(temporary, job.path)
             self._disk.sync_dir(folder)
+            self._sync_parents(folder)
         except OSError as error:
             return Failed(job.path, f"save: {error}")
         return None
+
+
+    def _sync_parents(self, folder: str) -> None:
+        """Once in a life: the save may have made the folder, or an earlier life did and never synced it."""
+        if folder in self._synced:
+            return
+        parent = folder
+        while parent:
+            parent = parent.rpartition("/")[0]
+            self._disk.sync_dir(parent)
+        self._synced.add(folder)
 
 
 def _groups(jobs: list[Job]) -> Iterator[list[Job]]:

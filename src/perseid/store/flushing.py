@@ -25,6 +25,9 @@ PIECE_FILES = 16
 SYNC_FLUSH_INTERVAL_MS = 10
 """With SYNC_FLUSH, messages that nobody waits for are flushed after this time."""
 
+CHECKPOINT_RETRY_MS = 5_000
+"""After a save of the checkpoint failed (a full disk)."""
+
 
 class Flusher:
     """Keeps the books of durability for one store."""
@@ -148,6 +151,11 @@ class Flusher:
         checkpoint = self._durable()
         saved = Feed(CheckpointSaved(checkpoint.replay_from))
         return [SaveState(checkpoints.PATH, checkpoints.encode(checkpoint), [saved])]
+
+    def not_saved(self, now: Millis) -> None:
+        """The checkpoint could not be saved: the old one stays true, a new one is tried later."""
+        self._unsaved = True
+        self._checkpoint_at = now + CHECKPOINT_RETRY_MS
 
     def final_checkpoint(self) -> bytes:
         """The checkpoint of a store all of which is durable."""

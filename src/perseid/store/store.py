@@ -15,7 +15,7 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable
 from typing import TypeAlias
 
-from perseid.base.machine import Effect, Flush, Millis, Note, Syncable
+from perseid.base.machine import DiskFailed, Effect, Flush, Millis, Note, Syncable
 from perseid.disk.port import Disk
 from perseid.store import checkpoint as checkpoints
 from perseid.store import reading
@@ -168,6 +168,13 @@ class MessageStore:
         save_durably(disk, checkpoints.PATH, self._flusher.final_checkpoint())
         disk.remove(ABORT_PATH)
         disk.sync_dir("")
+
+    def lives_on(self, event: DiskFailed, now: Millis) -> bool:
+        """Whether a failure is only that of the checkpoint's save: the old one stays true, and it is tried again."""
+        if event.path != checkpoints.PATH:
+            return False
+        self._flusher.not_saved(now)
+        return True
 
     def fail(self, reason: str) -> None:
         """The disk failed (`DiskFailed`): nothing may be promised any more."""
