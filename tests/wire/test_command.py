@@ -10,7 +10,7 @@ from hypothesis import strategies as st
 
 from perseid.base.errors import LocalProtocolError, RemoteProtocolError, RequestRefused
 from perseid.wire import command
-from perseid.wire.codes import Language, RequestCode, Serializer
+from perseid.wire.codes import Language, RequestCode, ResponseCode, Serializer
 from perseid.wire.command import decode, decode_all, encode_request, encode_response, response_head, response_parts
 from perseid.wire.headers.base import INT_MAX
 from perseid.wire.headers.namesrv import GetRouteInfoByTopicRequest
@@ -125,6 +125,24 @@ def test_mappings_remarks_and_bodies_without_a_copy() -> None:
     assert head + bytes(body) == encode_response(1, 0, OffsetResponse(3), body)
     assert response_head(1, 0, OffsetResponse(3), 5) == head
     assert encode_response(1)[8:] == b'{"code":0,"flag":1,"language":"PYTHON","opaque":1,"version":513}'
+
+
+@pytest.mark.parametrize("remark", [None, "FOUND", 'a "b"\\', "é\n"])
+@pytest.mark.parametrize("code", [0, ResponseCode.SUCCESS, ResponseCode.PULL_NOT_FOUND])
+@pytest.mark.parametrize("header", [None, OffsetResponse(3), {"offset": "3"}])
+def test_a_response_s_header_whatever_it_holds(remark: str | None, code: int, header: Any) -> None:
+    fields = {
+        "code": int(code),
+        "extFields": None if header is None else {"offset": "3"},
+        "flag": 1,
+        "language": "PYTHON",
+        "opaque": 7,
+        "remark": remark,
+        "version": 513,
+    }
+    told = {name: value for name, value in fields.items() if value is not None}
+    compact = json.dumps(told, ensure_ascii=False, separators=(",", ":"))
+    assert response_head(7, code, header, remark=remark) == framed(compact)
 
 
 def test_lone_surrogates_never_leave() -> None:

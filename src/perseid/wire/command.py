@@ -419,12 +419,12 @@ def _head(
     serializer: Serializer,
 ) -> bytes:
     if not serializer:  # JSON
-        if code == 0 and flag == FLAG_RESPONSE and header is not None and remark is None:  # the usual answer
-            text = f'{{"code":0,"extFields":{_json_of(header)},"flag":1,"language":"PYTHON","opaque":{opaque},{_END}'
+        end = _END if remark is None else f'"remark":{quote(remark)},{_END}'
+        if code == 0 and flag == FLAG_RESPONSE and header is not None:  # the usual answer
+            text = f'{{"code":0,"extFields":{_json_of(header)},"flag":1,"language":"PYTHON","opaque":{opaque},{end}'
         else:
             ext = "" if header is None else f'"extFields":{_json_of(header)},'
-            note = "" if remark is None else f'"remark":{quote(remark)},'
-            text = f'{{"code":{code},{ext}"flag":{flag},"language":"PYTHON","opaque":{opaque},{note}{_END}'
+            text = f'{{"code":{code},{ext}"flag":{flag},"language":"PYTHON","opaque":{opaque},{end}'
         head = text.encode() if text.isascii() else text.encode("utf-8", "replace")
         word = len(head)
     else:
