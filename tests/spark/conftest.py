@@ -11,13 +11,6 @@ from perseid.client.blocking import BlockingProducer
 from perseid.testing.embedded import EmbeddedBroker
 
 
-def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
-    for item in items:
-        if "tests/spark/" in str(item.path):
-            item.add_marker(pytest.mark.xdist_group("spark"))
-            item.add_marker(pytest.mark.timeout(300))
-
-
 @pytest.fixture(scope="session")
 def spark() -> Iterator[Any]:
     session = perseid.spark.session("tests", master="local[2]", config={"spark.sql.shuffle.partitions": "2"})

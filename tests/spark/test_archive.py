@@ -14,7 +14,7 @@ from tests.spark.conftest import fill
 from perseid.spark.archive import archive, read
 from perseid.testing.embedded import EmbeddedBroker
 
-pytestmark = pytest.mark.spark
+pytestmark = [pytest.mark.spark, pytest.mark.xdist_group("spark"), pytest.mark.timeout(300)]
 
 KILLED = """
 import os, signal, sys

@@ -6,8 +6,8 @@ driver of the real world, `perseid.sim` the one of virtual time. Both run the ve
 
 The duties of a driver:
 
-1. The first event is `Start`. Events of one node are handled one at a time; `now` never goes back while the node lives. `now` is
-   milliseconds since the Unix epoch, anchored once at the start and advanced by a monotonic clock.
+1. The first event is `Start`. Events of one node are handled one at a time; `now` never goes back while the
+   node lives. It is milliseconds since the Unix epoch, anchored at the start, advanced by a monotonic clock.
 2. When `now` reaches `next_deadline()`, the driver sends `Tick()`.
 3. Effects are carried out in the order in which they were returned. Writes to one connection arrive in
    order or not at all.
