@@ -175,6 +175,17 @@ static double own_cpu(void) {
     return (double)(u.ru_utime.tv_sec + u.ru_stime.tv_sec) + (double)(u.ru_utime.tv_usec + u.ru_stime.tv_usec) / 1e6;
 }
 
+/* Seconds that all cores were busy, with all that runs on the machine. */
+static double machine_cpu(void) {
+    unsigned long long user, nice, system, idle, wait, irq, soft, steal;
+    FILE *f = fopen("/proc/stat", "r");
+    if (!f || fscanf(f, "cpu %llu %llu %llu %llu %llu %llu %llu %llu", &user, &nice, &system, &idle, &wait, &irq,
+                     &soft, &steal) != 8)
+        fail("/proc/stat can't be read");
+    fclose(f);
+    return (double)(user + nice + system + irq + soft + steal) / (double)sysconf(_SC_CLK_TCK);
+}
+
 /* ---- requests ---- */
 
 static void make_send_template(void) {
@@ -444,7 +455,7 @@ static int64_t later(double seconds) { return clock_ns() + (int64_t)(seconds * 1
 static void run(void) {
     for (int i = 0; i < options.connections; i++) issue(&connections[i]);
     if (!options.messages) serve(later(options.warm));
-    double own = own_cpu(), server = server_cpu();
+    double own = own_cpu(), server = server_cpu(), machine = machine_cpu();
     int64_t began = clock_ns();
     measuring = true;
     serve(options.messages ? INT64_MAX : later(options.seconds));
@@ -452,15 +463,17 @@ static void run(void) {
     double wall = (double)(clock_ns() - began) / 1e9;
     own = own_cpu() - own;
     server = server_cpu() - server;
+    double other = machine_cpu() - machine - server - own;
     issuing = false;
     serve(later(STALL_MS / 1e3));
     if (answered != issued) fail("%" PRId64 " requests were never answered", issued - answered);
     if (!messages) fail("nothing was answered in %.1f s", wall);
     printf("{\"seconds\":%.4f,\"requests\":%" PRId64 ",\"messages\":%" PRId64 ",\"messages_from_start\":%" PRId64 ","
            "\"errors\":%" PRId64 ",\"per_second\":%.1f,\"server_cpu_us\":%.4f,\"server_cores\":%.4f,\"load_cores\":%.4f,"
-           "\"load_cpu_us\":%.4f,\"p50_ms\":%.4f,\"p99_ms\":%.4f}\n",
+           "\"other_cores\":%.4f,\"load_cpu_us\":%.4f,\"p50_ms\":%.4f,\"p99_ms\":%.4f}\n",
            wall, requests, messages, total_messages, errors, (double)messages / wall, server * 1e6 / (double)messages,
-           server / wall, own / wall, own * 1e6 / (double)messages, quantile_ms(0.5), quantile_ms(0.99));
+           server / wall, own / wall,
+           other > 0 ? other / wall : 0, own * 1e6 / (double)messages, quantile_ms(0.5), quantile_ms(0.99));
 }
 
 static void read_option(const char *name, char *value) {

@@ -20,7 +20,11 @@ def markdown_table(columns: Sequence[str], rows: Sequence[Sequence[str]]) -> str
 
 
 def write_docs(
-    report: dict[str, Any], columns: Sequence[str], rows: Sequence[Sequence[str]], goals: Sequence[str]
+    report: dict[str, Any],
+    columns: Sequence[str],
+    column_text: str,
+    rows: Sequence[Sequence[str]],
+    goals: Sequence[str],
 ) -> None:
     """Replace the page and the plot."""
     summary, machine = report["summary"], report["machine"]
@@ -31,6 +35,7 @@ def write_docs(
         command=report["command"],
         warm=f"{report['warm_seconds']:g}",
         table=markdown_table(columns, rows),
+        columns=column_text,
         goals="\n".join(f"- {g}." for g in goals),
         titles="; ".join(f"**{name}**: {row['title']}" for name, row in summary.items()),
         memory=", ".join(f"{name} {f['memory_mb'][0]:.0f} MB" for name, f in last.items()),
