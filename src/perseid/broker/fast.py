@@ -41,6 +41,8 @@ _pack_prefix = Struct(">II").pack
 SINGLE_TAG = "SINGLE_TAG"
 MAX_LANES = 100_000
 MAX_FACTS = 10_000
+MAX_FACTS_CHARS = 1_000
+"""Longer properties are read each time."""
 MAX_TOPICS_OF_FACTS = 100
 ONEWAY = 2
 
@@ -168,7 +170,9 @@ class PlainSends:
         unique_keys = 0
         for piece in pieces:
             name, _, value = piece.partition("\x01")
-            if name == "UNIQ_KEY" and not value:
+            if name == "UNIQ_KEY":
+                if value:
+                    return None  # a second one
                 unique_keys += 1
             elif name in ODD_NAMES or not value:
                 return None
@@ -179,7 +183,7 @@ class PlainSends:
         if unique_keys != 1:
             return None
         facts = Facts(tag, [word for word in words.split(" ") if word])
-        if not words:  # the keys of a message are its own; all else is that of many
+        if not words and len(text) <= MAX_FACTS_CHARS:  # the keys of a message are its own; all else is that of many
             if len(self._facts) >= MAX_FACTS:
                 self._facts.clear()
             self._facts[text] = facts

@@ -149,6 +149,7 @@ class PlainAppends:
             log = self._store.log
             log.put(log.end, b"".join(self._parts), self._now)
             assert log.end == self._at, "what was gathered is not what was written"
+            log.last_offset = self._entries[-1][1]  # each message has at least its unique key
             self._parts.clear()
             for queue in self._queues:
                 if queue.units:

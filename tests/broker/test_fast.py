@@ -1,0 +1,336 @@
+"""Plain sends against the ordinary handlers: the same frames give the same answers and the same files."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from random import Random
+
+import pytest
+
+from perseid.base.machine import Effect, Frames, Opened, Tick, Write
+from perseid.wire import batch, command, frame
+from perseid.wire.codes import RequestCode, Serializer
+from perseid.wire.headers.pull import PullMessageRequest
+from perseid.wire.headers.send import SendMessageRequest, SendMessageRequestV2
+from perseid.wire.record import decode
+
+from .harness import Rig
+
+PEERS = {1: "10.0.0.1:5000", 2: "10.0.0.2:65535", 3: "[2001:db8::3]:5000", 4: "no address"}
+SYS_FLAGS = [0, 0, 0, 0, 0, 1, 0x101, 0x201, 0x301, 2, 4, 8, 0xC, 0x10, 0x40, 0x80, 1 << 20, -1]
+TOPICS = [
+    "Plain", "Other", "Multi", "Order", "%RETRY%g", "%DLQ%g", "SCHEDULE_TOPIC_XXXX", "RMQ_SYS_TRANS_HALF_TOPIC", "Gone",
+    "a/b", "", "x" * 128, "%RETRY%" + "y" * 200, "TBW102",
+]  # fmt: skip
+UNIQUE = ["{n}", "a-{n}", 'quote"{n}', "back\\{n}", "é{n}", "消息{n}", "", "sp ace{n}"]
+TAME_PIECES = [
+    "TAGS\x01TagA", "TAGS\x01TagB", "TAGS\x01Aa", "KEYS\x01k{n}", "KEYS\x01k{n} shared  k2", "WAIT\x01true", "v\x011",
+]  # fmt: skip
+PIECES = [
+    "TAGS\x01消息", "TAGS\x01BB", "KEYS\x01 ", "KEYS\x01é", "WAIT\x01false", "color\x01red", "a\x01b\x01c", "lonely",
+    "\x01value", "empty\x01", "", "TAGS\x01", "KEYS\x01", "UNIQ_KEY\x01second{n}", "UNIQ_KEY\x01", "xUNIQ_KEY\x01no",
+    "XTAGS\x01no", "TAGSX\x01no", "v\x01UNIQ_KEY\x01in", "v\x01TAGS\x01in", "TAGS\x01TagB", "KEYS\x01more",
+    "DELAY\x012", "DELAY\x010", "DELAY\x01-1", "DELAY\x01x", "DELAY\x0199", "TIMER_DELAY_SEC\x013",
+    "TIMER_DELIVER_MS\x015", "TRAN_MSG\x01true", "TRAN_MSG\x01false", "POP_CK\x01x", "INNER_NUM\x013",
+    "MSG_REGION\x01mine", "TRACE_ON\x01false", "CLUSTER\x01mine", "RETRY_TOPIC\x01Plain", "\x7f\x01\x1f",
+    "quote\x01\"\\", "__SHARDINGKEY\x01s",
+]  # fmt: skip
+
+
+class Recorder(Rig):
+    """A rig that keeps the bytes of all answers."""
+
+    def __init__(self, root: Path, *, plain: bool) -> None:
+        self.raw: dict[int, bytearray] = {}
+        super().__init__(root, default_topic_queue_nums=4)
+        self.broker.plain_sends.enabled = plain
+
+    def _carry_out(self, effects: list[Effect]) -> None:
+        for effect in effects:
+            if isinstance(effect, Write):
+                data = effect.data if isinstance(effect.data, bytes | bytearray | memoryview) else b"".join(effect.data)
+                self.raw.setdefault(effect.conn, bytearray()).extend(data)
+        super()._carry_out(effects)
+
+    def connect(self, client: int) -> None:
+        if client not in self.broker.connections:
+            self.handle(Opened(client, PEERS[client], "10.0.0.9:10911", "main"))
+
+    def answers(self) -> dict[int, list[bytes]]:
+        """Per client its frames, sorted: within a turn, answers may leave in any order."""
+        found = {}
+        for client, raw in self.raw.items():
+            frames, at = [], 0
+            while at < len(raw):
+                end = at + 4 + int.from_bytes(raw[at : at + 4], "big")
+                frames.append(bytes(raw[at:end]))
+                at = end
+            found[client] = sorted(frames)
+        return found
+
+    def files(self) -> dict[str, bytes]:
+        root = Path(self.disk.root)
+        return {str(path.relative_to(root)): path.read_bytes() for path in sorted(root.rglob("*")) if path.is_file()}
+
+
+class Stream:
+    """Frames at random."""
+
+    def __init__(self, random: Random, now: int) -> None:
+        self.random = random
+        self.now = now
+        self.n = 0
+
+    def properties(self, tame: bool) -> str:
+        random = self.random
+        pieces = random.sample(TAME_PIECES, k=random.randint(0, 3))
+        pieces.append(f"UNIQ_KEY\x017F0000010000ABCDEF{self.n:012X}")
+        if not tame:
+            if random.random() < 0.3:
+                pieces[-1] = "UNIQ_KEY\x01" + random.choice(UNIQUE)
+            if random.random() < 0.1:
+                pieces.pop()
+            pieces += random.choices(PIECES, k=random.randint(0, 3))
+            if random.random() < 0.05:
+                pieces.append("long\x01" + "p" * random.choice([1000, 32_600, 32_700, 40_000]))
+        random.shuffle(pieces)
+        text = "\x02".join(pieces).replace("{n}", str(self.n))
+        return text if not text or (not tame and random.random() < 0.1) else text + "\x02"
+
+    def send(self) -> bytes:
+        random = self.random
+        tame = random.random() < 0.6
+        header_type = random.choice([SendMessageRequestV2, SendMessageRequestV2, SendMessageRequest])
+        header = header_type(
+            producer_group="p",
+            topic=random.choice(["Plain", "Plain", "Other", "Order"]),
+            default_topic="TBW102",
+            default_topic_queue_nums=4,
+            queue_id=random.choice([0, 0, 0, 1, 2, 3]),
+            sys_flag=random.choice([0, 0, 0, 0x301]),
+            born_timestamp=self.now - random.randint(0, 5),
+            flag=random.choice([0, 0, 7, -7]),
+            properties=self.properties(tame),
+            reconsume_times=random.choice([0, 0, 0, 3]),
+        )
+        if not tame:
+            header.topic = random.choice([header.topic, header.topic, *TOPICS])
+            header.default_topic = random.choice(["TBW102", "TBW102", "none"])
+            header.default_topic_queue_nums = random.choice([4, 8, 1])
+            header.queue_id = random.choice([header.queue_id] * 8 + [4, 99, -1])
+            header.sys_flag = random.choice([0] * 10 + SYS_FLAGS)
+            header.reconsume_times = random.choice([0, 0, 20])
+            header.max_reconsume_times = random.choice([None, None, 3])
+            header.batch = random.random() < 0.1
+        code = RequestCode.SEND_MESSAGE if header_type is SendMessageRequest else RequestCode.SEND_MESSAGE_V2
+        if header.batch and header_type is SendMessageRequestV2:
+            code = RequestCode.SEND_BATCH_MESSAGE
+        return self.frame(code, header, self.body(tame, header.batch))
+
+    def body(self, tame: bool, is_batch: bool) -> bytes:
+        random = self.random
+        if is_batch and random.random() < 0.9:
+            count = random.randint(0, 5)
+            items = [(i, b"b" * i, self.properties(random.random() < 0.9).encode()[:32_767]) for i in range(count)]
+            return batch.encode(items)
+        sizes = [1, 10, 100, 1000] if tame else [0, 100, 90_000]
+        return random.randbytes(random.choice(sizes))
+
+    def frame(self, code: int, header: object, body: bytes = b"") -> bytes:
+        self.n += 1
+        random = self.random
+        raw = command.encode_request(
+            code,
+            self.n,
+            header,  # type: ignore[arg-type]
+            body,
+            oneway=random.random() < 0.1,
+            serializer=random.choice([Serializer.JSON] * 12 + [Serializer.ROCKETMQ]),
+        )
+        if random.random() < 0.1:  # the same header, written in another way
+            raw = raw.replace(b'"flag":0,', b'"flag" : 0 ,').replace(b"TagA", b"Tag\\u0041")
+            size = len(raw) - 4
+            head = size - 4 - len(body)
+            raw = size.to_bytes(4, "big") + (raw[4] << 24 | head).to_bytes(4, "big") + raw[8:]
+        return raw
+
+    def pull(self) -> bytes:
+        random = self.random
+        header = PullMessageRequest(
+            consumer_group="g",
+            topic=random.choice(["Plain", "Plain", "Other", "%RETRY%g", "SCHEDULE_TOPIC_XXXX", "Gone"]),
+            queue_id=random.randint(0, 4),
+            queue_offset=random.choice([0, 0, 1, 5, 20, 50, 1000]),
+            max_msg_nums=random.choice([1, 32, 2000, -1]),
+            sys_flag=random.choice([4, 6, 6, 7, 0]),
+            commit_offset=random.randint(-1, 9),
+            suspend_timeout_millis=random.choice([0, 50, 15_000]),
+            sub_version=0,
+            subscription=random.choice(["*", "TagA", "TagA||消息", "Aa", "||", None]),
+            expression_type=random.choice(["TAG", None, "SQL92"]),
+        )
+        return self.frame(RequestCode.PULL_MESSAGE, header)
+
+    def other(self) -> bytes:
+        random = self.random
+        kind = random.randrange(6)
+        if kind == 0:
+            return self.frame(215, {"topic": random.choice(["Plain", "Other"])})
+        if kind == 1:
+            closed = f"startAcceptSendRequestTimeStamp={self.now + 5}"
+            text = random.choice(["brokerPermission=4", "brokerPermission=6", "brokerPermission=6", closed])
+            return self.frame(25, None, text.encode())
+        if kind == 2:
+            row = {"topic": "Multi", "defaultTopic": "TBW102", "readQueueNums": "4", "writeQueueNums": "4", "perm": "6"}
+            return self.frame(17, row | {"topicFilterType": "MULTI_TAG", "order": "false"})
+        if kind == 3:
+            row = {"topic": random.choice(["Order", "Plain"]), "defaultTopic": "TBW102", "readQueueNums": "4"}
+            order = random.choice(["true", "false"])
+            return self.frame(
+                17, row | {"writeQueueNums": "4", "perm": "6", "topicFilterType": "SINGLE_TAG", "order": order}
+            )
+        if kind == 4:
+            times = {"beginTimestamp": "0", "endTimestamp": str(self.now + 10)}
+            key = random.choice(["k1", "shared", "TagA"])
+            kind_of_key = {"indexType": "T"} if key == "TagA" else {}
+            return self.frame(12, {"topic": "Plain", "key": key, "maxNum": "32"} | times | kind_of_key)
+        return self.frame(38, {"consumerGroup": "nobody"})
+
+    def next(self) -> bytes:
+        chance = self.random.random()
+        return self.send() if chance < 0.9 else self.pull() if chance < 0.98 else self.other()
+
+
+@pytest.mark.parametrize("seed", range(12))
+def test_plain_sends_do_what_the_handlers_do(tmp_path: Path, seed: int, monkeypatch: pytest.MonkeyPatch) -> None:
+    random = Random(seed)
+    brokers = [Recorder(tmp_path / "plain", plain=True), Recorder(tmp_path / "handlers", plain=False)]
+    plain, handlers = brokers
+    assert plain.broker.plain_sends.enabled is True
+    seen = taken(plain, monkeypatch)
+    stream = Stream(random, plain.now)
+    for _ in range(60):
+        client = random.choice([1, 1, 1, 2, 3, 4])
+        stream.now += random.choice([0, 0, 0, 1, 7, 30, 1_200])
+        data = b"".join(stream.next() for _ in range(random.choice([1, 1, 2, 5, 20, 64])))
+        assert frame.complete(data) == len(data)
+        for broker in brokers:
+            broker.now = stream.now
+            broker.handle(Tick())  # at the same times: what is due, not when it was noticed
+            broker.connect(client)
+            broker.handle(Frames(client, bytearray(data)))
+    assert plain.answers() == handlers.answers()
+    assert plain.files() == handlers.files()
+    assert [note.text for note in plain.notes] == [note.text for note in handlers.notes]
+    assert vars_of(plain) == vars_of(handlers)
+    for broker in brokers:
+        broker.now += 20_000
+        broker.handle(Tick())
+        broker.stop()
+    assert plain.answers() == handlers.answers()
+    assert plain.files() == handlers.files()
+    assert sum(seen) > 50 and len(seen) - sum(seen) > 50, f"{sum(seen)} of {len(seen)} went the quick way"
+
+
+def vars_of(rig: Rig) -> dict[str, object]:
+    """What the broker counted."""
+    stats = rig.broker.stats
+    return {
+        "puts": stats.put_messages.total,
+        "bytes": stats.put_bytes,
+        "failed": stats.put_failed_times,
+        "times": stats.put_distribution(),
+        "held": len(rig.broker.holds),
+        "offsets": rig.broker.offsets.to_json(),
+    }
+
+
+def taken(rig: Rig, monkeypatch: pytest.MonkeyPatch) -> list[bool]:
+    """Whether each send from now on went the quick way."""
+    seen: list[bool] = []
+    quick = rig.broker.plain_sends.send
+
+    def watched(conn: object, request: object) -> bytes | None:
+        answer = quick(conn, request)  # type: ignore[arg-type]
+        seen.append(answer is not None)
+        return answer
+
+    monkeypatch.setattr(rig.broker.plain_sends, "send", watched)
+    return seen
+
+
+def send_of(n: int, topic: str = "Plain", **fields: object) -> bytes:
+    header = SendMessageRequestV2(
+        producer_group="p", topic=topic, default_topic="TBW102", default_topic_queue_nums=4, queue_id=0, sys_flag=0,
+        born_timestamp=1, flag=0, properties=f"UNIQ_KEY\x01ID{n:030d}\x02",
+    )  # fmt: skip
+    for name, value in fields.items():
+        setattr(header, name, value)
+    return command.encode_request(RequestCode.SEND_MESSAGE_V2, n, header, b"body")
+
+
+def test_the_second_send_to_a_queue_goes_the_quick_way(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    rig = Rig(tmp_path)
+    rig.connect(1)
+    seen = taken(rig, monkeypatch)
+    rig.handle(Frames(1, send_of(1) + send_of(2) + send_of(3)))
+    rig.handle(Frames(1, send_of(4)))
+    assert seen == [False, True, True, True]
+    assert sorted(answer.opaque for answer in rig.sent[1]) == [1, 2, 3, 4]
+    offsets = [int(a.ext["queueOffset"]) for a in sorted(rig.sent[1], key=lambda a: a.opaque)]
+    assert offsets == [0, 1, 2, 3]
+    found = rig.broker.store.read("Plain", 0, 0, 32, 1 << 20)
+    assert found.count == 4
+    assert [decode(b"".join(found.buffers)).props["CLUSTER"]] == ["C"]
+
+
+def test_a_lane_follows_its_topic(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Deleted, made again, shut by a setting: the quick way sees it in the same read."""
+    rig = Rig(tmp_path)
+    rig.connect(1)
+    rig.handle(Frames(1, send_of(1) + send_of(2)))
+    seen = taken(rig, monkeypatch)
+    gone = command.encode_request(215, 10, {"topic": "Plain"})
+    rig.handle(Frames(1, send_of(3) + gone + send_of(4) + send_of(5)))
+    assert seen == [True, False, False, True]
+    assert rig.broker.store.max_offset("Plain", 0) == 2, "a new topic begins at 0"
+    closed = command.encode_request(25, 11, None, f"startAcceptSendRequestTimeStamp={rig.now + 100}".encode())
+    rig.handle(Frames(1, send_of(6) + closed + send_of(7)))
+    assert {a.opaque: a.code for a in rig.sent[1]}[7] == 1
+    rig.until(rig.now + 100)
+    rig.handle(Frames(1, send_of(8)))
+    assert {a.opaque: a.code for a in rig.sent[1]}[8] == 0
+
+
+def test_a_full_disk_is_seen_by_the_quick_way(tmp_path: Path) -> None:
+    rig = Rig(tmp_path)
+    rig.connect(1)
+    rig.handle(Frames(1, send_of(1) + send_of(2)))
+    rig.broker.store.fail("the disk is gone")
+    rig.handle(Frames(1, send_of(3)))
+    assert {a.opaque: a.code for a in rig.sent[1]} == {1: 0, 2: 0, 3: 14}
+
+
+def test_one_way_sends_are_stored_and_not_answered(tmp_path: Path) -> None:
+    rig = Rig(tmp_path)
+    rig.connect(1)
+    one_way = [bytes(frame_of) for frame_of in (send_of(1), send_of(2), send_of(3))]
+    flagged = [raw.replace(b'"flag":0,', b'"flag":2,') for raw in one_way]
+    rig.handle(Frames(1, b"".join(flagged)))
+    assert rig.broker.store.max_offset("Plain", 0) == 3
+    assert 1 not in rig.sent
+
+
+def test_held_pulls_get_what_came_the_quick_way(tmp_path: Path) -> None:
+    rig = Rig(tmp_path)
+    rig.connect(1)
+    rig.handle(Frames(1, send_of(1)))
+    header = PullMessageRequest(
+        consumer_group="g", topic="Plain", queue_id=0, queue_offset=1, max_msg_nums=32, sys_flag=6, commit_offset=0,
+        suspend_timeout_millis=15_000, sub_version=0, subscription="*",
+    )  # fmt: skip
+    held = rig.tell(RequestCode.PULL_MESSAGE, header, client=2)
+    assert len(rig.broker.holds) == 1
+    rig.handle(Frames(1, send_of(2) + send_of(3)))
+    answer = next(a for a in rig.sent[2] if a.opaque == held)
+    assert answer.code == 0 and answer.ext["nextBeginOffset"] == "3", "both messages of the turn"
