@@ -11,10 +11,15 @@ import pytest
 
 from perseid.base.machine import Feed, Flush
 from perseid.broker import put
+from perseid.broker.locks import QueueLocks
+from perseid.broker.saves import Saves
 from perseid.sim.disk import SimFile
 from perseid.sim.driver import NodeDriver
 from perseid.sim.run import run
-from perseid.store.segments import FolderSync, Segments
+from perseid.store.flushing import Flusher
+from perseid.store.recovery import Recovery
+from perseid.store.segments import Folders, FolderSync, Segments
+from perseid.store.store import MessageStore
 
 FIRST = 500
 Mutation = Callable[[pytest.MonkeyPatch], None]
@@ -52,8 +57,22 @@ def no_folder_sync_after_rename(patch: pytest.MonkeyPatch) -> None:
     patch.setattr(NodeDriver, "_save_dir", save_dir)
 
 
-def recovery_keeps_the_tail(patch: pytest.MonkeyPatch) -> None:
-    """What stands behind the last whole record is not taken away."""
+def recovery_truncates_nothing(patch: pytest.MonkeyPatch) -> None:
+    """The log goes on behind whatever was written last, whole or not."""
+
+    def truncate(self: Recovery, walk: Any) -> None:
+        log, end = self._log, walk.offset
+        start = log.segments.start_of(end)
+        if start is not None:
+            written = bytes(log.segments.view(start, log.segments.file_bytes)).rstrip(b"\0")
+            end = max(end, start + len(written))
+        log.set_end(end)
+
+    patch.setattr(Recovery, "_truncate", truncate)
+
+
+def stale_tail_kept(patch: pytest.MonkeyPatch) -> None:
+    """What stands behind the log's end after a crash stays there, to come back behind newer records."""
     patch.setattr(Segments, "zero_from", lambda self, offset: 0)
 
 
@@ -73,6 +92,50 @@ def flushed_too_early(patch: pytest.MonkeyPatch) -> None:
     patch.setattr(NodeDriver, "_carry_out", carry_out)
 
 
+def page_cache_trusted(patch: pytest.MonkeyPatch) -> None:
+    """After a crash the log's tail is synced, but not written again: a failed fsync has lost its pages."""
+    patch.setattr(Recovery, "_write_log_again", lambda self, begin, end: None)
+
+
+def folders_trusted(patch: pytest.MonkeyPatch) -> None:
+    """After a crash the folders are taken to be as durable as they look."""
+    patch.setattr(Folders, "distrust", lambda self: None)
+
+
+def checkpoint_ahead(patch: pytest.MonkeyPatch) -> None:
+    """A checkpoint says of queues what is only written, not synced."""
+    real = Flusher._durable
+
+    def durable(self: Flusher) -> Any:
+        checkpoint = real(self)
+        checkpoint.replay_from = self._log.flushed
+        return checkpoint
+
+    patch.setattr(Flusher, "_durable", durable)
+
+
+def offsets_before_the_log(patch: pytest.MonkeyPatch) -> None:
+    """Offsets of groups are saved without a flush of the log before."""
+    patch.setattr(Saves, "_behind_log", lambda self, paths: self._save(paths, []) if paths else None)
+
+
+def batch_torn(patch: pytest.MonkeyPatch) -> None:
+    """A batch forgets the queue entry of its last message."""
+    real = MessageStore.append_batch
+
+    def append_batch(self: MessageStore, messages: list[Any], now: int) -> Any:
+        placed = real(self, messages, now)
+        self._queues[messages[0].topic, messages[0].queue_id].end -= 1
+        return placed
+
+    patch.setattr(MessageStore, "append_batch", append_batch)
+
+
+def locks_for_all(patch: pytest.MonkeyPatch) -> None:
+    """Everybody gets every lock."""
+    patch.setattr(QueueLocks, "lock", lambda self, group, queues, client, now: list(queues))
+
+
 @pytest.mark.sim
 @pytest.mark.parametrize(
     ("mutation", "within"),
@@ -82,7 +145,14 @@ def flushed_too_early(patch: pytest.MonkeyPatch) -> None:
         (flushed_too_early, 10),
         (no_folder_sync, 10),
         (no_folder_sync_after_rename, 60),
-        (recovery_keeps_the_tail, 60),
+        (recovery_truncates_nothing, 30),
+        (stale_tail_kept, 200),
+        (page_cache_trusted, 60),
+        (folders_trusted, 60),
+        (checkpoint_ahead, 60),
+        (offsets_before_the_log, 60),
+        (batch_torn, 10),
+        (locks_for_all, 10),
     ],
 )
 def test_a_planted_defect_is_found(mutation: Mutation, within: int, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -4,6 +4,7 @@
 - at a power cut: what may be forgotten is what was not durable; acknowledged under SYNC_FLUSH: nothing;
 - after each start: every acknowledged message that may not be forgotten is where it was said to be, with its
   bytes; what was forgotten is a suffix of the log; no group's offset is beyond its queue;
+- a record that recovery cut off does not come back later: not as a stale tail behind newer records either;
 - what retention takes away is gone from the log's start, and only when there was a reason;
 - under ASYNC_FLUSH, what was acknowledged longer ago than the flush interval is durable when the disk was well.
 """
@@ -11,15 +12,15 @@
 from __future__ import annotations
 
 from collections.abc import Callable
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 from perseid.base.machine import Flush, SaveState
-from perseid.sim.history import History, Place, Sent, Stored, Violation
+from perseid.sim.history import VALUE_BYTES, History, Place, Sent, Stored, Violation
 from perseid.wire import fastjson
 from perseid.wire.codes import ResponseCode
 from perseid.wire.command import Command
 from perseid.wire.headers.pull import PullMessageResponse
-from perseid.wire.record import Record, decode_all
+from perseid.wire.record import BLANK_MAGIC, MIN_RECORD_BYTES, Record, decode_all, size_and_magic
 
 if TYPE_CHECKING:
     from perseid.sim.cluster import Cluster
@@ -28,7 +29,7 @@ if TYPE_CHECKING:
 OFFSETS_PATH = "config/consumerOffset.json"
 LOG_FOLDER = "commitlog"
 SEND_OK = (ResponseCode.SUCCESS, ResponseCode.FLUSH_DISK_TIMEOUT)
-BODY_AT = 88
+STORE_TIMESTAMP_AT, BODY_AT = 56, 88
 """Of a record between IPv4 hosts."""
 FLUSH_SLACK_US = 6_000_000
 """Beyond the flush interval, for a sync that is under way."""
@@ -62,6 +63,18 @@ def durable_end(disk: SimDisk) -> int:
     return end
 
 
+class Written(NamedTuple):
+    """A record as it stands in the log: enough to know it again."""
+
+    physical: int
+    value: bytes
+    timestamp: bytes
+
+    def is_at(self, view: memoryview) -> bool:
+        stored_at = view[STORE_TIMESTAMP_AT : STORE_TIMESTAMP_AT + 8]
+        return bytes(view[BODY_AT : BODY_AT + VALUE_BYTES]) == self.value and stored_at == self.timestamp
+
+
 class Checkers:
     """The checks of one run. `doubtful`: what a power cut may have taken, until the next start tells."""
 
@@ -70,6 +83,10 @@ class Checkers:
         self.history = cluster.history
         self.doubtful: set[Place] = set()
         self.doubtful_delayed: set[bytes] = set()
+        self.unsure: list[Written] = []
+        """What the last power cut may have taken of the log, acknowledged or not."""
+        self.gone: dict[int, Written] = {}
+        """By their offset, records that a recovery cut off."""
         self.log_start = 0
         self.may_delete = False
         """Something happened that lets old files go: a full disk, a clock that jumped far."""
@@ -119,11 +136,44 @@ class Checkers:
         for place, stored in list(self.history.read.items()):
             if place not in self.doubtful and not self._survives(stored.physical, end):
                 self.history.forget([place])
+        self.unsure += self._written(end)
         for value, stored in self.history.delayed.items():
             if not self._survives(stored.physical, end):
                 self._check_loss(f"delayed {value!r}", stored, old)
                 self.doubtful_delayed.add(value)
         self.cluster.scheduler.note("checkers", f"log durable up to {end}, {len(self.doubtful)} acknowledged in doubt")
+
+    def _written(self, end: int) -> list[Written]:
+        """The records of the page cache that are not durable: those that end behind `end`."""
+        found: list[Written] = []
+        disk, step = self.cluster.broker.disk, self.cluster.log_file_bytes
+        for name in disk.names.names_in(LOG_FOLDER):
+            file = disk.names.get(f"{LOG_FOLDER}/{name}")
+            if file is None or not name.isdigit() or int(name) + step <= end:
+                continue
+            at = 0
+            while at < file.size:
+                size, magic = size_and_magic(file.view(at, 8))
+                if magic == BLANK_MAGIC or size < MIN_RECORD_BYTES:
+                    break
+                timestamp = bytes(file.view(at + STORE_TIMESTAMP_AT, 8))
+                written = Written(int(name) + at, bytes(file.view(at + BODY_AT, VALUE_BYTES)), timestamp)
+                if written.physical + size > end:
+                    found.append(written)
+                at += size
+        return found
+
+    def _come_back(self, store: Any) -> None:
+        """Look whether something stands in the log again that an earlier recovery had cut off."""
+        end = store.end
+        for written in self.gone.values():
+            view = store.record_at(written.physical) if written.physical < end else None
+            if view is not None and written.is_at(view):
+                raise Violation("what was lost stays lost", f"{written.value!r} is at {written.physical} again")
+        for written in self.unsure:
+            if written.physical >= end:
+                self.gone[written.physical] = written
+        self.unsure.clear()
 
     def _check_loss(self, what: str, stored: Stored, old: int) -> None:
         if self.cluster.sync_flush and stored.sure:
@@ -147,6 +197,7 @@ class Checkers:
     def started(self, broker: Any) -> None:
         """The broker has recovered: look at everything that clients were promised."""
         history, store = self.history, broker.store
+        self._come_back(store)
         for topic in self.cluster.topics:
             row = broker.topics.get(topic.name)
             if topic.name in self.cluster.created and (row is None or row.write_queue_nums != topic.queues):

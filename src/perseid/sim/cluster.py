@@ -64,6 +64,9 @@ class Cluster:
         random = self.scheduler.stream("cluster")
         self.topics = [Topic("orders", random.randrange(1, 4)), Topic("events", random.randrange(1, 3))]
         self.sync_flush = random.random() < 0.5
+        self.uniform = random.random() < 0.4
+        """All records have one size, so that what stands behind a truncated log's end may be taken for its next
+        records."""
         self.log_file_bytes = random.choice((16, 16, 32, 64)) * KIB
         self.store_config = self._store_config(random)
         self.flush_limit_us = self.store_config.flush_commit_log_thorough_interval * US_PER_MS
@@ -143,6 +146,7 @@ class Cluster:
             max_hash_slot_num=16,
             max_index_num=48,
             flush_disk_type=SYNC_FLUSH if self.sync_flush else ASYNC_FLUSH,
+            flush_commit_log_least_pages=random.choice((4, 16)),
             flush_commit_log_thorough_interval=random.choice((1_000, 3_000, 10_000)),
             flush_consume_queue_thorough_interval=random.choice((3_000, 20_000)),
             replay_limit_bytes=random.choice((20, 200)) * KIB,

@@ -14,6 +14,7 @@ FAULTS = (
     "clock jump",
     "clock jump by days",
     "connection reset",
+    "crash soon again",
     "crash within a call",
     "crash within recovery",
     "disk full",

@@ -81,6 +81,20 @@ class Faults:
             self.cluster.cut_power(self.broker)
             self.cluster.restart_later(self.broker, 200, 5_000)
 
+    def crash_soon_again(self) -> None:
+        """A power cut, and before much is written after the restart, another crash."""
+        if self.broker.machine is not None:
+            self.took_hold("crash soon again")
+            life = self.broker.lives
+            self.cluster.cut_power(self.broker)
+            self.cluster.restart_later(self.broker, 200, 1_000)
+            self._after(1_500, 4_000, lambda: self._again(life + 1))
+
+    def _again(self, life: int) -> None:
+        if self.broker.machine is not None and self.broker.lives == life and not self.healed:
+            (self.cluster.kill if self.random.random() < 0.7 else self.cluster.cut_power)(self.broker)
+            self.cluster.restart_later(self.broker, 100, 1_000)
+
     def power_cut_within_flush(self) -> None:
         if self.broker.machine is not None:
             self.cluster.cut_at_next_job = True
@@ -332,6 +346,7 @@ KINDS: dict[Callable[[Faults], None], int] = {
     Faults.process_crash: 3,
     Faults.power_cut: 5,
     Faults.power_cut_within_flush: 3,
+    Faults.crash_soon_again: 3,
     Faults.crash_within_a_call: 4,
     Faults.crash_within_recovery: 3,
     Faults.clean_restart: 3,

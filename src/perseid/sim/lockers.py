@@ -31,6 +31,8 @@ class Locker(Client):
         super().__init__(cluster, name)
         self.holders = holders
         self.pause_ms = pause_ms
+        self.given_back: dict[MessageQueue, int] = {}
+        """Unlocks without an answer: they may still come to the broker, however late."""
         self.queues = [
             MessageQueue(topic.name, cluster.broker_name, queue_id)
             for topic in cluster.topics
@@ -57,7 +59,8 @@ class Locker(Client):
                 holder, until_us, in_life = self.holders.get(queue, ("", 0, 0))
                 if holder not in ("", self.name) and now_us < until_us and in_life == life:
                     raise Violation("one holder a lock", f"{queue} is held by {holder} and was given to {self.name}")
-                self.holders[queue] = (self.name, asked_us + LOCK_LIFE_MS * US_PER_MS, life)
+                if not self.given_back.get(queue):
+                    self.holders[queue] = (self.name, asked_us + LOCK_LIFE_MS * US_PER_MS, life)
                 self.cluster.count("queue locked")
             if len(queues) > len(LockBatchResponseBody.from_json(reply.body).lock_ok_mq_set):
                 self.cluster.count("queue lock refused")
@@ -66,7 +69,14 @@ class Locker(Client):
 
     def _unlock(self, queues: list[MessageQueue]) -> None:
         for queue in queues:
+            self.given_back[queue] = self.given_back.get(queue, 0) + 1
             if self.holders.get(queue, ("",))[0] == self.name:
                 del self.holders[queue]
         body = UnlockBatchRequestBody(consumer_group=GROUP, client_id=self.name, mq_set=queues)
-        self.call(RequestCode.UNLOCK_BATCH_MQ, None, lambda reply: None, body.to_json())
+
+        def answered(reply: Command | None) -> None:
+            if reply is not None:
+                for queue in queues:
+                    self.given_back[queue] -= 1
+
+        self.call(RequestCode.UNLOCK_BATCH_MQ, None, answered, body.to_json())

@@ -12,8 +12,8 @@ if TYPE_CHECKING:
 PAGE_BITS = 12
 SECTOR = 512
 
-MOODS = ("keep", "drop", "mixed", "mixed")
-"""A whole cut keeps or drops everything, or decides page by page."""
+MOODS = ("keep", "drop", "hole", "mixed", "mixed")
+"""A whole cut keeps or drops everything, drops the first page of each file only, or decides page by page."""
 
 FATES = ("keep", "drop", "torn", "garbage")
 
@@ -27,9 +27,11 @@ class Cut:
         self.names = random.choice(("keep", "drop", "prefix", "any"))
         self.counts: dict[str, int] = {}
 
-    def fate(self) -> str:
-        """What becomes of one page."""
+    def fate(self, first: bool = True) -> str:
+        """What becomes of one page; `first`: of its file's unsynced pages."""
         fate = self.random.choice(FATES) if self.pages == "mixed" else self.pages
+        if fate == "hole":
+            fate = "drop" if first else "keep"
         self.count(f"page {fate}")
         return fate
 
@@ -48,7 +50,7 @@ class Cut:
 
     def loses_size(self) -> bool:
         """Does a file that was created and never synced come back empty?"""
-        lost = self.pages != "keep" and self.random.random() < 0.5
+        lost = self.pages not in ("keep", "hole") and self.random.random() < 0.5
         if lost:
             self.count("size lost")
         return lost
@@ -58,13 +60,14 @@ def cut_pages(
     data: bytearray, undo: dict[int, bytes], syncing: dict[int, bytes], lost: dict[int, bytes], cut: Cut
 ) -> None:
     """Choose for each unsynced page; `undo`, `syncing` and `lost` hold what pages were before."""
-    for page in sorted({*undo, *syncing, *lost}):
+    pages = sorted({*undo, *syncing, *lost})
+    for page in pages:
         start = page << PAGE_BITS
         oldest = lost.get(page) or syncing.get(page) or undo[page]
         newest = bytes(data[start : start + len(oldest)])
         if page in undo and page in syncing and cut.random.random() < 0.3:
             newest = undo[page]  # the sync that ran had written it, what came later is gone
-        fate = cut.fate()
+        fate = cut.fate(page == pages[0])
         if fate == "drop":
             data[start : start + len(oldest)] = oldest
         elif fate == "keep":

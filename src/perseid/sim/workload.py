@@ -33,6 +33,7 @@ TAGS = ("TagA", "TagB", None)
 BODY_SIZES = (8, 8, 40, 200, 700, 2_000)
 LARGE_BODY = 9_000
 """More than half of the smallest log file, so that such a message often begins a new one."""
+UNIFORM_BODY = 120
 DEFAULT_TOPIC = "TBW102"
 COMMIT_OFFSET, SUSPEND, SUBSCRIPTION = 1, 2, 4
 HELD_US = 100_000
@@ -70,11 +71,14 @@ class Producer(Client):
 
     def message(self, topic: str, queue_id: int) -> Sent:
         random = self.random
-        size = LARGE_BODY if random.random() < 0.01 else random.choice(BODY_SIZES)
+        uniform = self.cluster.uniform
+        size = LARGE_BODY if random.random() < 0.01 and not uniform else random.choice(BODY_SIZES)
         self.ordinal += 1
         tag = random.choice(TAGS)
+        if uniform:
+            size, tag = UNIFORM_BODY, TAGS[0]
         sent = self.history.new(topic, queue_id, self.name, self.ordinal, size, tag=tag)
-        if random.random() < 0.2:
+        if random.random() < 0.2 and not uniform:
             sent.key = f"k{sent.value.decode()}"
         return sent
 
@@ -110,7 +114,7 @@ class Producer(Client):
 
     def transmit(self, sents: list[Sent], retries: int) -> None:
         """Send one message or a batch; what is not acknowledged is sent again, `retries` times (−1: always)."""
-        wait = self.random.random() > 0.05
+        wait = self.random.random() > 0.05 or self.cluster.uniform
         first = sents[0]
         for sent in sents:
             sent.attempts += 1
@@ -209,7 +213,7 @@ class DelayProducer(Producer):
     def send_one(self) -> None:
         topic, queue_id = self._queue()
         sent = self.message(topic, queue_id)
-        sent.delayed = True
+        sent.delayed = not self.cluster.uniform
         self.transmit([sent], retries=2)
 
 
