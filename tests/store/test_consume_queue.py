@@ -1,0 +1,116 @@
+"""A consume queue by itself: units, ends, beginnings, the minimum."""
+
+from __future__ import annotations
+
+from random import Random
+
+import pytest
+
+from perseid.sim.disk import SimDisk
+from perseid.store.consume_queue import BLANK_UNIT, ConsumeQueue
+from perseid.store.segments import Folders
+
+FOLDER = "consumequeue/T/3"
+
+
+def queue(units: int = 0, first: int = 0, disk: SimDisk | None = None, file_bytes: int = 100) -> ConsumeQueue:
+    """Five units a file; unit n points to 1000 + 100 * n."""
+    disk = disk or SimDisk(Random(0))
+    made = ConsumeQueue(disk, Folders(disk), "T", 3, file_bytes)
+    if first:
+        made.begin_at(first)
+    for _ in range(units):
+        made.prepare()
+        made.put(1000 + 100 * made.end, 99, -(1 << 31))
+    return made
+
+
+def again(old: ConsumeQueue, log_start: int = 0) -> ConsumeQueue:
+    """The same queue as the next life finds it."""
+    loaded = ConsumeQueue(old.segments._disk, Folders(old.segments._disk), "T", 3, 100)
+    assert loaded.load(log_start) == []
+    loaded.end = loaded.find_end()
+    loaded.correct_min(log_start)
+    return loaded
+
+
+def test_units_stand_where_their_offset_says() -> None:
+    made = queue(7)
+    assert (made.min, made.end) == (0, 7)
+    assert made.unit(6) == (1600, 99, -(1 << 31)) and made.unit(7) is None
+    raw = made.segments._disk.read(f"{FOLDER}/{100:020d}")
+    assert raw is not None and raw[20:40].hex() == "000000000000064000000063ffffffff80000000"
+    assert len(made.units(3, 99)) == 40 and len(made.units(5, 1)) == 20 and len(made.units(5, 99)) == 40
+
+
+def test_a_file_holds_whole_units() -> None:
+    assert queue(1, file_bytes=101).segments.file_bytes == 120
+
+
+def test_a_queue_that_begins_late_is_filled_with_blanks() -> None:
+    made = queue(2, first=7)
+    assert (made.first, made.min, made.end) == (5, 7, 9)
+    assert made.segments.view(100, 40) == BLANK_UNIT * 2
+    assert made.unit(6) is None and made.unit(7) is not None
+    loaded = again(made)
+    assert (loaded.first, loaded.min, loaded.end) == (5, 7, 9)
+
+
+@pytest.mark.parametrize("units", [0, 1, 4, 5, 6, 14, 15])
+def test_the_end_is_found(units: int) -> None:
+    made = queue(units)
+    assert again(made).end == units
+    made.prepare()
+    made.reserve(12)  # files made ahead of a batch that was refused
+    assert again(made).end == units
+
+
+@pytest.mark.parametrize(
+    ("log_start", "least"), [(0, 0), (1000, 0), (1001, 1), (1500, 5), (1900, 9), (1901, 10), (9999, 10)]
+)
+def test_the_minimum_is_the_first_record_that_the_log_has(log_start: int, least: int) -> None:
+    assert again(queue(10), log_start).min == least
+
+
+@pytest.mark.parametrize(("log_start", "files"), [(0, 3), (1400, 3), (1401, 2), (1900, 2), (1901, 1), (9999, 1)])
+def test_files_of_lost_records_go_but_never_the_last(log_start: int, files: int) -> None:
+    made = queue(12)
+    made.remove_before(log_start)
+    assert len(made.segments.starts) == files
+    assert made.end == 12
+
+
+def test_a_cut_leaves_zeros() -> None:
+    made = queue(12)
+    assert made.cut(6) == (80 - 3) + (40 - 3), "up to the last byte that is not zero, in each file"
+    assert made.end == 6 and made.segments.starts == [0, 100] and not any(made.segments.view(120, 80))
+    made.prepare()
+    made.put(1, 2, 3)
+    assert made.unit(6) == (1, 2, 3)
+
+
+def test_a_hole_between_files_is_told_and_what_follows_goes() -> None:
+    made = queue(22)
+    made.segments._disk.remove(f"{FOLDER}/{200:020d}")
+    loaded = ConsumeQueue(made.segments._disk, Folders(made.segments._disk), "T", 3, 100)
+    assert loaded.load(0) == [200]
+    assert loaded.segments.starts == [0, 100]
+
+
+def test_a_hole_among_files_of_lost_records_is_none() -> None:
+    """A removal that came back after a power cut: older files than those that are gone."""
+    made = queue(22)
+    made.segments._disk.remove(f"{FOLDER}/{100:020d}")
+    loaded = ConsumeQueue(made.segments._disk, Folders(made.segments._disk), "T", 3, 100)
+    assert loaded.load(2500) == []
+    assert loaded.segments.starts == [200, 300, 400]
+
+
+def test_a_full_disk_changes_nothing() -> None:
+    made = queue(5)
+    made.segments._disk.fill(1.0)  # type: ignore[attr-defined]
+    with pytest.raises(OSError):
+        made.prepare()
+    with pytest.raises(OSError):
+        made.reserve(3)
+    assert (made.end, made.segments.starts) == (5, [0])
