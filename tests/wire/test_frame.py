@@ -65,6 +65,10 @@ def test_a_lie_is_refused_as_soon_as_it_shows(lie: bytes, shown_at: int) -> None
 def test_the_largest_frame_is_accepted() -> None:
     assert frame.complete(struct.pack(">II", frame.MAX_FRAME_BYTES, 10)) == 0
     assert frame.missing(struct.pack(">II", frame.MAX_FRAME_BYTES, 10)) == frame.MAX_FRAME_BYTES - 4
+    whole = struct.pack(">II", frame.MAX_FRAME_BYTES, 10) + bytes(frame.MAX_FRAME_BYTES - 4)
+    assert frame.complete(whole) == len(whole)
+    with pytest.raises(RemoteProtocolError, match="16777217"):
+        frame.complete(struct.pack(">II", frame.MAX_FRAME_BYTES + 1, 10) + whole[7:])
 
 
 def test_left_over_bytes_are_no_frames() -> None:

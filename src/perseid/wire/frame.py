@@ -27,6 +27,7 @@ MAX_HEADER_BYTES = 0xFFFFFF
 
 _WORD = Struct(">I")
 _word = _WORD.unpack_from
+_words = Struct(">II").unpack_from
 
 
 def complete(buf: Buffer, start: int = 0) -> int:
@@ -35,15 +36,24 @@ def complete(buf: Buffer, start: int = 0) -> int:
     RemoteProtocolError when a frame, whole or not, has a length or a serializer that can't be.
     """
     total = len(buf)
+    last = total - 8
+    while start <= last:  # the usual frames: whole, and JSON, so that the header's word is its length
+        length, header = _words(buf, start)
+        end = start + 4 + length
+        if end > total or header > length - 4 or length > MAX_FRAME_BYTES:
+            break
+        if end == total:
+            return total
+        start = end
     while True:
         rest = total - start
         if rest < 4:
             return start
-        length: int = _word(buf, start)[0]
+        length = _word(buf, start)[0]
         if length > MAX_FRAME_BYTES or length < 4:
             raise RemoteProtocolError(f"a frame of {length} bytes: 4 to {MAX_FRAME_BYTES} are allowed")
         if rest >= 8:
-            header: int = _word(buf, start + 4)[0]
+            header = _word(buf, start + 4)[0]
             if header > 0x1FFFFFF:
                 raise RemoteProtocolError(f"unknown serializer {header >> 24} of a frame's header")
             if header & 0xFFFFFF > length - 4:
