@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections import deque
 from collections.abc import Callable, Mapping
 from pathlib import Path
 from random import Random
@@ -11,6 +12,7 @@ from perseid.base.config import to_properties
 from perseid.base.machine import (
     Close,
     Closed,
+    DiskFailed,
     Effect,
     Event,
     Feed,
@@ -47,17 +49,22 @@ SMALL = StoreConfig(
 
 
 class Rig:
-    """One broker, and clients 1, 2, … that are connected to it when they first ask."""
+    """One broker, and clients 1, 2, … that are connected to it when they first ask.
 
-    def __init__(self, root: Path, now: int = NOW, **settings: Any) -> None:
+    After `hold_io` flushes and saves wait in `io` until `finish_io` or `fail_io`.
+    """
+
+    def __init__(self, root: Path, now: int = NOW, store: StoreConfig = SMALL, **settings: Any) -> None:
         self.config = BrokerConfig(broker_name="b", broker_cluster_name="C", **settings)
         self.disk = RealDisk(str(root))
+        self.io: deque[Flush | SaveState] = deque()
+        self._io_held = False
         self.broker = Broker(
             self.config,
-            SMALL,
+            store,
             self.disk,
             Random(1),
-            properties=lambda: to_properties(self.broker.config, SMALL),
+            properties=lambda: to_properties(self.broker.config, store),
         )
         self.now = now
         self.sent: dict[int, list[Command]] = {}
@@ -77,6 +84,8 @@ class Rig:
             if isinstance(effect, Write):
                 data = effect.data if isinstance(effect.data, bytes | bytearray | memoryview) else b"".join(effect.data)
                 self.sent.setdefault(effect.conn, []).extend(c.keep() for c in command.decode_all(bytes(data)))
+            elif isinstance(effect, Flush | SaveState) and self._io_held:
+                self.io.append(effect)
             elif isinstance(effect, SaveState):
                 self.saved.append(effect.path)
                 self.disk.write(effect.path, effect.data)
@@ -94,6 +103,31 @@ class Rig:
                 self.notes.append(effect)
             elif isinstance(effect, Stop):
                 self.stopped = effect.reason
+
+    # ---- durability ----
+
+    def hold_io(self) -> None:
+        self._io_held = True
+
+    def finish_io(self, count: int | None = None) -> None:
+        """Carry out what waits: all of it, or the first `count`. What it asks for waits again."""
+        for _ in range(len(self.io) if count is None else count):
+            effect = self.io.popleft()
+            self._io_held = False
+            files, then = (effect.files, effect.then) if isinstance(effect, Flush) else ((), effect.then)
+            for file in files:
+                file.sync()
+            if isinstance(effect, SaveState):
+                self.saved.append(effect.path)
+                self.disk.write(effect.path, effect.data)
+            self._io_held = True
+            self._carry_out(then)
+
+    def fail_io(self, reason: str = "no space left") -> None:
+        """The first that waits fails, and the broker hears of it."""
+        effect = self.io.popleft()
+        path = effect.path if isinstance(effect, SaveState) else next(iter(effect.files)).path
+        self.handle(DiskFailed(path, reason))
 
     # ---- time and life ----
 
@@ -155,6 +189,12 @@ class Rig:
         reply = handler(self.broker, Request(self.broker.connections[1], Command(body=body), header))
         assert reply is not None
         return reply
+
+    def answer(self, opaque: int, client: int = 1) -> Command | None:
+        """The answer to a request of `tell`; None: there is none yet."""
+        answers = [c for c in self.sent.get(client, []) if c.is_response and c.opaque == opaque]
+        assert len(answers) < 2, f"{len(answers)} answers"
+        return answers[0] if answers else None
 
     def told(self, client: int, code: int) -> list[Command]:
         """The requests with this code that a client got since the last look."""
