@@ -16,7 +16,6 @@ from perseid.base.errors import ConfigError
 from perseid.broker.config import BrokerConfig
 from perseid.broker.node import Broker
 from perseid.broker.request import MAIN_LISTENER, VIP_LISTENER
-from perseid.disk.real import RealDisk
 from perseid.net.driver import Driver, Listener
 from perseid.net.limits import Limits
 from perseid.store.config import StoreConfig
@@ -115,7 +114,7 @@ def memory_bytes() -> int:
 
 def build(loaded: Loaded, listeners: Mapping[str, Listener] | None = None) -> tuple[Broker, Driver]:
     """The broker of a configuration on its own folder, and what runs it."""
-    disk = RealDisk(loaded.process.store_path_root_dir)
+    disk = process.open_disk(Path(loaded.process.store_path_root_dir))
     node = Broker(
         loaded.broker,
         loaded.store,

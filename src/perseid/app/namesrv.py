@@ -8,7 +8,6 @@ from pathlib import Path
 
 from perseid.app import process
 from perseid.base import config
-from perseid.disk.real import RealDisk
 from perseid.nameserver.config import REFUSED, NameServerConfig
 from perseid.nameserver.node import NameServer
 from perseid.net.driver import Driver, Listener
@@ -38,7 +37,7 @@ def driver(loaded: NameServerConfig, listener: Listener | None = None) -> Driver
     kv_path = Path(loaded.kv_config_path).expanduser().resolve()
     store_path = Path(loaded.config_store_path).expanduser().resolve()
     root = Path(os.path.commonpath([kv_path.parent, store_path.parent]))
-    disk = RealDisk(str(root))
+    disk = process.open_disk(root)
     node = NameServer(
         loaded,
         disk,

@@ -56,6 +56,7 @@ class Option:
     low: float | None
     high: float | None
     choices: tuple[str, ...] | None
+    form: tuple[str, str] | None
     important: bool
 
 
@@ -66,10 +67,14 @@ def option(
     low: float | None = None,
     high: float | None = None,
     choices: tuple[str, ...] | None = None,
+    form: tuple[str, str] | None = None,
     important: bool = False,
 ) -> Any:
-    """A dataclass field with its key, the bounds of its value, and whether `-m` prints it."""
-    metadata = {"key": key, "low": low, "high": high, "choices": choices, "important": important}
+    """A dataclass field with its key, the bounds of its value, and whether `-m` prints it.
+
+    `form` is for texts: a regular expression, and the words for people who did not keep to it.
+    """
+    metadata = {"key": key, "low": low, "high": high, "choices": choices, "form": form, "important": important}
     return dataclasses.field(default=default, metadata=metadata)
 
 
@@ -88,7 +93,8 @@ def options(cls: type) -> Mapping[str, Option]:
         meta = f.metadata
         key = meta.get("key") or camel(f.name)
         bounds = meta.get("low"), meta.get("high")
-        found[key] = Option(key, f.name, kind, *bounds, meta.get("choices"), meta.get("important", False))
+        choices, form = meta.get("choices"), meta.get("form")
+        found[key] = Option(key, f.name, kind, *bounds, choices, form, meta.get("important", False))
     return found
 
 
@@ -241,6 +247,8 @@ def _convert(opt: Option, text: str, where: str) -> Any:
     if opt.kind is str:
         if opt.choices is not None and text not in opt.choices:
             raise wrong("one of " + ", ".join(opt.choices))
+        if opt.form is not None and not re.fullmatch(opt.form[0], text, re.ASCII):
+            raise wrong(opt.form[1])
         return text
     if opt.kind is bool:
         if text.lower() not in ("true", "false"):

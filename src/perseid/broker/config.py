@@ -20,7 +20,7 @@ class BrokerConfig:
     broker_id: int = option(0, low=0, high=0, important=True)
     broker_ip1: str = option("127.0.0.1", key="brokerIP1", important=True)
     broker_ip2: str = option("", key="brokerIP2")
-    listen_port: int = option(10911, low=0, high=65_534, important=True)
+    listen_port: int = option(10911, low=3, high=65_534, important=True)
     namesrv_addr: str = option("", important=True)
     broker_role: str = option("ASYNC_MASTER", choices=("ASYNC_MASTER",), important=True)
     broker_permission: int = option(6, low=0, high=7)

@@ -23,7 +23,10 @@ class StoreConfig:
 
     # messages
     max_message_size: int = option(4 << 20, low=1)
-    message_delay_level: str = "1s 5s 10s 30s 1m 2m 3m 4m 5m 6m 7m 8m 9m 10m 20m 30m 1h 2h"
+    message_delay_level: str = option(
+        "1s 5s 10s 30s 1m 2m 3m 4m 5m 6m 7m 8m 9m 10m 20m 30m 1h 2h",
+        form=(r"\s*(\d{1,9}[smhd](\s+|$))+", "a list of numbers followed by s, m, h or d, like 1s 5s 1m"),
+    )
 
     # flush
     flush_disk_type: str = option(ASYNC_FLUSH, choices=(ASYNC_FLUSH, SYNC_FLUSH), important=True)
@@ -42,7 +45,9 @@ class StoreConfig:
 
     # retention
     file_reserved_time: int = option(72, low=0)
-    delete_when: str = "04"
+    delete_when: str = option(
+        "04", form=(r"([01]?\d|2[0-3])(;([01]?\d|2[0-3]))*;?", "a list of hours from 00 to 23, like 04;16")
+    )
     disk_max_used_space_ratio: int = option(75, low=1, high=100)
     clean_file_forcibly_enable: bool = True
     disk_space_clean_forcibly_ratio: int = option(85, low=1, high=100)
