@@ -24,6 +24,7 @@ from pathlib import Path
 from typing import Any
 
 from machine import describe_machine
+from rich.box import SIMPLE_HEAD
 from rich.console import Console
 from rich.table import Table
 from servers import BenchError, Server, data_folder, java_command, load_program, perseid_command
@@ -164,9 +165,10 @@ def summarise(results: dict[str, Any]) -> dict[str, Any]:
 
 
 COLUMNS = ("row", "broker", "k/s", "µs CPU", "cores", "p50/p99 ms", "load", "other", "ratio")
-COLUMN_TEXT = """\
-k/s: thousand messages a second; µs CPU: the broker's, a message; cores that the broker, the load generator and
-all other processes kept busy; ratio: Perseid's CPU a message over Java's."""
+COLUMN_TEXT = (
+    "k/s: thousand messages a second; µs CPU: the broker's, a message; cores that the broker, the load generator "
+    "and all other processes kept busy; ratio: Perseid's CPU a message over Java's."
+)
 
 
 def table_rows(summary: dict[str, Any], *, ranges: bool) -> Iterator[list[str]]:
@@ -194,7 +196,7 @@ def table_rows(summary: dict[str, Any], *, ranges: bool) -> Iterator[list[str]]:
 
 
 def show(summary: dict[str, Any], console: Console) -> None:
-    table = Table(title="Perseid beside Java RocketMQ 5.5.0, medians")
+    table = Table(title="Perseid beside Java RocketMQ 5.5.0, medians", box=SIMPLE_HEAD)
     for i, column in enumerate(COLUMNS):
         table.add_column(column, justify="left" if i < 2 else "right", no_wrap=True)
     for cells in table_rows(summary, ranges=console.width >= RANGES_WIDTH):
