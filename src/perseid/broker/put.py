@@ -82,6 +82,7 @@ def transform(broker: Broker, message: Message, properties: dict[str, str]) -> N
 
 
 def inner_batch_refused() -> RequestRefused:
+    """The refusal of a batch that is to be stored as one record."""
     return RequestRefused(
         ResponseCode.MESSAGE_ILLEGAL, "an inner batch needs a topic with BatchCQ, which this broker doesn't have"
     )

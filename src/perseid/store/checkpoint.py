@@ -51,6 +51,7 @@ class Checkpoint(msgspec.Struct):
 
 
 def encode(checkpoint: Checkpoint) -> bytes:
+    """The whole file."""
     c = checkpoint
     head = _FIELDS.pack(
         c.log_timestamp, c.queues_timestamp, c.index_timestamp, c.master_flushed_offset, c.confirm_offset

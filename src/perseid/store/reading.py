@@ -180,6 +180,7 @@ def store_time(log: CommitLog, queue: ConsumeQueue | None, offset: int) -> Milli
 
 
 def record_time(log: CommitLog, physical_offset: int, size: int) -> Millis:
+    """Store time of the record at an offset of the log; -1 when the log has not got it."""
     view = log.view(physical_offset, size)
     if view is None:
         return -1
