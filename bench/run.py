@@ -196,7 +196,7 @@ def table_rows(summary: dict[str, Any], *, ranges: bool) -> Iterator[list[str]]:
 
 
 def show(summary: dict[str, Any], console: Console) -> None:
-    table = Table(title="Perseid beside Java RocketMQ 5.5.0, medians", box=SIMPLE_HEAD)
+    table = Table(title="Perseid beside Java RocketMQ 5.5.0, medians", box=SIMPLE_HEAD, padding=0)
     for i, column in enumerate(COLUMNS):
         table.add_column(column, justify="left" if i < 2 else "right", no_wrap=True)
     for cells in table_rows(summary, ranges=console.width >= RANGES_WIDTH):
