@@ -1,0 +1,52 @@
+"""Subscriptions by tag."""
+
+from __future__ import annotations
+
+import pytest
+
+from perseid.base.errors import RequestRefused
+from perseid.broker import filter as subscriptions
+from perseid.wire.hashing import tag_code
+
+
+@pytest.mark.parametrize("expression", [None, "", "*"])
+def test_all_messages(expression: str | None) -> None:
+    assert subscriptions.tag_codes(expression) is None
+    assert subscriptions.wanted(expression) is None
+
+
+@pytest.mark.parametrize(
+    ("expression", "tags"),
+    [
+        ("TagA", ["TagA"]),
+        ("TagA||TagB", ["TagA", "TagB"]),
+        (" TagA ||  TagB|| ", ["TagA", "TagB"]),
+        ("||TagA", ["TagA"]),
+        ("a|b", ["a|b"]),
+        ("消息 || é", ["消息", "é"]),
+        ("*||TagA", ["*", "TagA"]),
+    ],
+)
+def test_some_messages(expression: str, tags: list[str]) -> None:
+    wanted = subscriptions.wanted(expression)
+    assert wanted is not None
+    assert subscriptions.tags(expression) == tags
+    assert all(wanted(tag_code(tag)) for tag in tags)
+    assert not wanted(tag_code("Other")) and not wanted(0)
+
+
+def test_tags_with_the_same_hash_are_the_clients_to_tell_apart() -> None:
+    wanted = subscriptions.wanted("Aa")
+    assert wanted is not None and wanted(tag_code("BB"))
+
+
+@pytest.mark.parametrize("expression", ["||", " ", " || ", "||||"])
+def test_no_tag_at_all(expression: str) -> None:
+    with pytest.raises(RequestRefused) as refused:
+        subscriptions.wanted(expression)
+    assert refused.value.code == 23
+
+
+def test_types() -> None:
+    assert all(map(subscriptions.is_tag_type, (None, "", "TAG")))
+    assert not any(map(subscriptions.is_tag_type, ("SQL92", "tag", " ")))
