@@ -30,9 +30,6 @@ LOOP_VARIABLE = "PERSEID_LOOP"
 WANTED_FILES = 65_536
 """Open files that a server asks for: a connection and a log segment take one each."""
 
-COLLECT_AFTER = (50_000, 20, 50)
-"""New objects until the collector looks at the young ones, and how many such rounds until it looks at older ones."""
-
 Ready = Callable[[], Awaitable[None]]
 
 
@@ -135,7 +132,8 @@ async def serve(drivers: Sequence[Driver], ready: Ready) -> int:
             await asyncio.wait({announce, *ends}, return_when=asyncio.FIRST_COMPLETED)
             if announce.done():
                 announce.result()
-                _calm_collector()
+                gc.collect()
+                gc.freeze()
                 await asyncio.wait(ends, return_when=asyncio.FIRST_COMPLETED)
             announce.cancel()
     finally:
@@ -143,16 +141,6 @@ async def serve(drivers: Sequence[Driver], ready: Ready) -> int:
     for reason in filter(None, reasons):
         print(f"perseid: {reason}", file=sys.stderr)  # noqa: T201
     return FAILED if any(reasons) else OK
-
-
-def _calm_collector() -> None:
-    """What the start made stays: it is looked at no more. And look less often: nothing that a request makes is part of
-    a cycle, so reference counts free it, and a pass over the young objects only costs time (every 700 objects by
-    default: 1 µs of a send that comes alone).
-    """
-    gc.collect()
-    gc.freeze()
-    gc.set_threshold(*COLLECT_AFTER)
 
 
 def _told_to_end() -> asyncio.Future[None]:
