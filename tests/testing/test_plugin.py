@@ -1,0 +1,100 @@
+"""The pytest plugin, used in tests of its own."""
+
+from pathlib import Path
+
+import pytest
+
+pytest_plugins = ["pytester"]
+
+SEND_AND_COUNT = """
+from perseid.client import Message
+from perseid.client.blocking import BlockingProducer
+
+def send(broker):
+    with BlockingProducer(broker.namesrv) as producer:
+        return producer.send(Message("orders", b"x"), queue=producer.queues("orders")[0]).queue_offset
+"""
+
+
+@pytest.fixture
+def run(pytester: pytest.Pytester) -> pytest.Pytester:
+    """Runs in this process, and with nothing but what is installed: the plugin is there by itself."""
+    pytester.makeini("[pytest]\naddopts = -p no:randomly -p no:cacheprovider")
+    pytester.makepyfile(helpers=SEND_AND_COUNT)
+    pytester.syspathinsert()
+    return pytester
+
+
+def test_each_test_gets_a_broker_of_its_own(run: pytest.Pytester, tmp_path: Path) -> None:
+    run.makepyfile(
+        """
+        import pytest
+        from helpers import send
+
+        @pytest.mark.parametrize("time", [1, 2])
+        def test_orders(perseid_broker, time, tmp_path):
+            perseid_broker.create_topic("orders", 1)
+            assert [send(perseid_broker), send(perseid_broker)] == [0, 1]
+            assert perseid_broker.data.is_relative_to(tmp_path)
+        """
+    )
+    run.runpytest_inprocess("-q").assert_outcomes(passed=2)
+
+
+def test_one_broker_for_the_whole_run(run: pytest.Pytester) -> None:
+    run.makepyfile(
+        """
+        import pytest
+        from helpers import send
+
+        @pytest.mark.parametrize("time", [0, 1, 2])
+        def test_orders(perseid_session_broker, time):
+            if time == 0:
+                perseid_session_broker.create_topic("orders", 1)
+            assert send(perseid_session_broker) == time
+        """
+    )
+    run.runpytest_inprocess("-q").assert_outcomes(passed=3)
+
+
+def test_a_broker_in_virtual_time(run: pytest.Pytester) -> None:
+    run.makepyfile(
+        """
+        def test_orders(perseid_virtual):
+            perseid_virtual.create_topic("orders", queues=1)
+            before = perseid_virtual.now
+            perseid_virtual.send("orders", b"later", queue_id=0, delay_level=3)
+            assert perseid_virtual.pull("orders", 0) == []
+            perseid_virtual.advance(11_000)
+            assert [m.body for m in perseid_virtual.pull("orders", 0)] == [b"later"]
+            assert perseid_virtual.now - before >= 11_000
+            perseid_virtual.cut_power()
+            perseid_virtual.start()
+        """
+    )
+    run.runpytest_inprocess("-q").assert_outcomes(passed=1)
+
+
+def test_the_fixtures_are_listed_with_their_words(run: pytest.Pytester) -> None:
+    said = run.runpytest_inprocess("--fixtures", "-q").stdout.str()
+    for name, words in {
+        "perseid_broker": "on free ports, with a store of this test's own",
+        "perseid_session_broker": "one for all tests",
+        "perseid_virtual": "A broker in virtual time",
+    }.items():
+        assert f"\n{name}" in said and words in said
+
+
+def test_a_failing_test_still_stops_its_broker(run: pytest.Pytester) -> None:
+    run.makepyfile(
+        """
+        import threading
+
+        def test_fails(perseid_broker):
+            assert False
+
+        def test_nothing_runs_any_more():
+            assert not [t.name for t in threading.enumerate() if t.name == "perseid-embedded"]
+        """
+    )
+    run.runpytest_inprocess("-q").assert_outcomes(failed=1, passed=1)
