@@ -173,7 +173,7 @@ class Registration:
         broker, config = self._broker, self._broker.config
         increment = not server.whole and now < server.whole_at and 0 < len(server.changed) <= MAX_INCREMENT
         increment = increment and all(name in broker.topics for name in server.changed)
-        body = self._encode(server.changed) if increment else self._encode_all()
+        body = self._encode(sorted(server.changed)) if increment else self._encode_all()
         header = RegisterBrokerRequest(
             broker_name=config.broker_name,
             broker_addr=config.address,
