@@ -133,6 +133,26 @@ def test_queues_are_built_anew_from_a_log_that_was_flushed_long_ago() -> None:
     assert len(node.store.query("T", "k29", 9, 0, node.now).records) == 1
 
 
+def test_a_load_is_a_promise_that_the_next_start_knows_of() -> None:
+    """The abort file is durable before the store is used."""
+    for seed in range(10):
+        node = Node(seed)
+        node.load()
+        node.cut_power()
+        assert not node.load().clean
+
+
+def test_a_queue_whose_first_file_is_lost_begins_anew() -> None:
+    """No message of it was flushed, and no file was ever removed: offset 0 comes next."""
+    node = filled(2)
+    node.pass_time(5_000)
+    node.kill()
+    node.disk.write(f"consumequeue/lost/0/{200:020d}", b"\xee" * 30 + bytes(70))
+    node.load()
+    assert list(node.store.queues()) == [("T", 0)]
+    assert node.store.append(message("lost"), node.now).queue_offset == 0
+
+
 def test_units_that_lie_are_written_again() -> None:
     node = filled(30, flush_consume_queue_thorough_interval=10_000_000)
     node.kill()
@@ -167,7 +187,7 @@ def test_a_queue_that_was_durable_and_is_gone_makes_all_be_built_anew() -> None:
 
 
 def test_a_rebuild_that_is_cut_short_begins_again() -> None:
-    for point in range(5, 120, 7):
+    for point in range(5, 160, 3):
         node = filled(20, seed=point)
         node.store.append(message("other"), node.now)
         node.pass_time(5_000)
@@ -181,7 +201,7 @@ def test_a_rebuild_that_is_cut_short_begins_again() -> None:
             node.load()
         except BaseException as crash:
             assert type(crash).__name__ == "CrashPoint"
-        node.cut_power()
+        node.kill() if point % 2 else node.cut_power()
         node.load()
         assert len(node.records()) == 21 and len(node.records("other")) == 1
 
@@ -332,6 +352,17 @@ def test_a_missing_file_of_the_log_is_named(stopped: bool, which: int) -> None:
     with pytest.raises(CorruptLog, match="the file is missing") as caught:
         node.load()
     assert (caught.value.path, caught.value.offset) == (f"{LOG}/{start:020d}", start)
+
+
+@pytest.mark.parametrize("stopped", [True, False])
+def test_a_missing_file_of_the_originals_log_is_named(stopped: bool) -> None:
+    node = filled(20)
+    node.stop() if stopped else node.kill()
+    forget_the_exact_offsets(node.disk, node.now, node.now)
+    node.disk.remove(SECOND)
+    with pytest.raises(CorruptLog, match="later ones are there") as caught:
+        node.load()
+    assert (caught.value.path, caught.value.offset) == (SECOND, 2048)
 
 
 def test_a_log_that_is_gone_is_named() -> None:

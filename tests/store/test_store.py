@@ -253,7 +253,9 @@ def test_a_topic_that_was_made_again_survives_with_its_new_messages(crash: str, 
         assert node.bodies() == new
 
 
-def test_a_deleted_topic_stays_deleted_once_a_checkpoint_is_written(node: Node) -> None:
+def test_a_deleted_topic_stays_deleted_once_a_checkpoint_is_written() -> None:
+    node = Node(flush_consume_queue_thorough_interval=1_000_000)
+    node.load()
     node.store.append(message(), START)
     node.effects.extend(node.store.delete_topic("T"))
     node.settle()
