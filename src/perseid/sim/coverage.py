@@ -60,6 +60,7 @@ CONSEQUENCES = (
 
 STATES = (
     "a save failed and is tried again",
+    "a setting was as it was left",
     "broker ended: cleanly",
     "broker ended: could not start",
     "broker ended: crash point",

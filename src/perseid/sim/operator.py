@@ -6,11 +6,12 @@ from typing import TYPE_CHECKING
 
 from perseid.sim.checkers import read_answer
 from perseid.sim.client import Client
-from perseid.sim.history import LOOSE, Stored, Violation
+from perseid.sim.history import Stored, Violation
+from perseid.wire.bodies import TopicRouteData
 from perseid.wire.codes import RequestCode, ResponseCode
 from perseid.wire.command import Command
-from perseid.wire.headers.base import Header
 from perseid.wire.headers.clients import ConsumerSendMsgBackRequest
+from perseid.wire.headers.namesrv import GetRouteInfoByTopicRequest
 from perseid.wire.headers.offsets import (
     GetEarliestMsgStoretimeRequest,
     GetMaxOffsetRequest,
@@ -20,7 +21,7 @@ from perseid.wire.headers.offsets import (
 )
 from perseid.wire.headers.pull import PullMessageRequest, PullMessageResponse
 from perseid.wire.headers.query import QueryMessageRequest, ViewMessageByIdRequest
-from perseid.wire.headers.topics import CreateTopicRequest, DeleteTopicRequest, GetTopicConfigRequest
+from perseid.wire.headers.topics import CreateTopicRequest
 from perseid.wire.record import Record
 
 if TYPE_CHECKING:
@@ -66,7 +67,6 @@ class Operator(Client):
     def __init__(self, cluster: Cluster, name: str, pause_ms: float) -> None:
         super().__init__(cluster, name)
         self.pause_ms = pause_ms
-        self.churned: set[str] = set()
 
     def work(self) -> None:
         action = self.random.choice(
@@ -77,8 +77,6 @@ class Operator(Client):
                 self.by_id,
                 self.by_id,
                 self.by_key,
-                self.churn,
-                self.churn,
                 self.info,
             )
         )
@@ -177,18 +175,6 @@ class Operator(Client):
 
         self.call(RequestCode.QUERY_MESSAGE, QueryMessageRequest(topic, key, 64, 0, FAR_MS), answered)
 
-    def churn(self) -> None:
-        """Create, change or delete a topic that comes and goes."""
-        name = f"{LOOSE}{self.random.randrange(3)}"
-        choice = self.random.randrange(4)
-        if choice == 0:
-            self.call(RequestCode.DELETE_TOPIC_IN_BROKER, DeleteTopicRequest(name), lambda reply: None)
-        elif choice == 1:
-            self.call(RequestCode.GET_TOPIC_CONFIG, GetTopicConfigRequest(name), lambda reply: None)
-        else:
-            header: Header = create_topic(name, self.random.randrange(1, 5))
-            self.call(RequestCode.UPDATE_AND_CREATE_TOPIC, header, lambda reply: None)
-
     def refused(self) -> None:
         """Ask for what has to be refused."""
         topic = self.cluster.topics[0].name
@@ -236,13 +222,27 @@ class Auditor(Client):
     def __init__(self, cluster: Cluster, name: str) -> None:
         super().__init__(cluster, name)
         self.records: dict[tuple[str, int], list[Record]] = {}
-        self.left = sum(topic.queues for topic in cluster.topics)
+        self.left = sum(topic.queues + 1 for topic in cluster.topics)
 
     def work(self) -> None:
         for topic in self.cluster.topics:
+            self._route(topic.name, topic.queues)
             for queue_id in range(topic.queues):
                 self.records[topic.name, queue_id] = []
                 self._read(topic.name, queue_id, 0, READ_ATTEMPTS)
+
+    def _route(self, topic: str, queues: int) -> None:
+        """The name server tells clients where the topic is, as soon as the broker has told it."""
+
+        def answered(reply: Command | None) -> None:
+            rows = TopicRouteData.from_json(reply.body).queue_datas if reply is not None and not reply.code else []
+            if [(row.broker_name, row.write_queue_nums) for row in rows] == [(self.cluster.broker_name, queues)]:
+                self.left -= 1
+            else:
+                self.later(500, 1_500, lambda: self._route(topic, queues))
+
+        address = self.cluster.namesrv_address
+        self.call(RequestCode.GET_ROUTEINFO_BY_TOPIC, GetRouteInfoByTopicRequest(topic), answered, address=address)
 
     def _read(self, topic: str, queue_id: int, offset: int, attempts: int) -> None:
         floor = self.history.known_max(topic, queue_id)

@@ -10,6 +10,7 @@ from perseid.sim.client import Client
 from perseid.sim.cluster import Cluster
 from perseid.sim.faults import MIN_FAULTS, Faults
 from perseid.sim.history import Violation
+from perseid.sim.keeper import Keeper
 from perseid.sim.lockers import Holders, Locker
 from perseid.sim.operator import Auditor, Operator
 from perseid.sim.scheduler import US_PER_S
@@ -34,7 +35,8 @@ LIVENESS_US = 40 * US_PER_S
 and name server may take 20 of them until it is noticed, and there is no route before that."""
 SETTLE_US = 15 * US_PER_S
 """So long delayed messages may take to come, after that."""
-AUDIT_US = 30 * US_PER_S
+AUDIT_US = 60 * US_PER_S
+"""So long it may take until all can be read, and the name server knows all topics."""
 
 
 @dataclass(slots=True)
@@ -71,7 +73,8 @@ class Run:
         ]
         holders: Holders = {}
         lockers = [Locker(cluster, f"locker{n}", holders, 5_000) for n in (1, 2)]
-        self.clients: list[Client] = [self.operator, *self.producers, *self.consumers, *lockers]
+        keeper = Keeper(cluster, "keeper", 1_500)
+        self.clients: list[Client] = [self.operator, keeper, *self.producers, *self.consumers, *lockers]
         self.faults = Faults(cluster, Hostile(cluster), [client.name for client in self.clients])
 
     def play(self) -> None:
