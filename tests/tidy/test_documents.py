@@ -1,0 +1,36 @@
+"""What the documents name is there."""
+
+import ast
+import re
+from pathlib import Path
+
+import pytest
+
+ROOT = Path(__file__).parents[2]
+DOCUMENTS = sorted((ROOT / "docs").rglob("*.md"))
+TEST = re.compile(r"`(tests/[\w/]+\.py)::(\w+)`")
+LINK = re.compile(r"\]\((?!https?:)([^)#]+)")
+
+
+def name(path: Path) -> str:
+    return str(path.relative_to(ROOT))
+
+
+def test_each_test_that_is_named_exists() -> None:
+    named = TEST.findall((ROOT / "docs" / "testing.md").read_text())
+    assert len(named) > 30
+    for path, function in named:
+        tree = ast.parse((ROOT / path).read_text())
+        assert function in {node.name for node in tree.body if isinstance(node, ast.FunctionDef)}, f"{path}::{function}"
+
+
+def test_each_test_of_bad_input_is_named() -> None:
+    text = (ROOT / "docs" / "testing.md").read_text()
+    for path in sorted((ROOT / "tests" / "badinput").glob("test_*.py")):
+        assert name(path) in text, f"docs/testing.md does not name {name(path)}"
+
+
+@pytest.mark.parametrize("document", DOCUMENTS, ids=name)
+def test_each_link_leads_somewhere(document: Path) -> None:
+    for target in LINK.findall(document.read_text()):
+        assert (document.parent / target).exists(), f"{name(document)}: {target}"
