@@ -51,12 +51,24 @@ def test_timers(java: rig.Client, topic: str, kind: str) -> None:
     assert r["error"]["code"] == SYSTEM_ERROR, r
 
 
-def test_sql92(java: rig.Client, topic: str, name: str) -> None:
+def test_sql92(java: rig.Client, cluster: rig.Cluster, topic: str, name: str) -> None:
     """A Java broker refuses it too unless enablePropertyFilter is set."""
-    with pytest.raises(rig.AgentError) as e:
-        java("push.start", topic=topic, group=name, sql="a > 5")
-    assert "SQL92" in e.value.message
-    assert _pull(java.cluster, topic, expressionType="SQL92", subscription="a > 5").code == SYSTEM_ERROR
+    sql = {"topic": topic, "subString": "a > 5", "expressionType": "SQL92", "tagsSet": [], "codeSet": []}
+    body = {"clientId": "c", "group": name, "subscriptionData": sql}
+    answer = rig.call(cluster.broker, 46, {}, json.dumps(body).encode())
+    assert answer.code == SYSTEM_ERROR
+    assert "SQL92" in (answer.remark or "")
+    assert _pull(cluster, topic, expressionType="SQL92", subscription="a > 5").code == SYSTEM_ERROR
+
+    def refused() -> str:
+        """A client that hasn't got the route in time starts without asking."""
+        try:
+            java("push.stop", handle=java("push.start", topic=topic, group=name, sql="a > 5"))
+        except rig.AgentError as e:
+            return e.message
+        return ""
+
+    assert "SQL92" in rig.until("the consumer doesn't start", refused)
 
 
 def test_sends(cluster: rig.Cluster, topic: str) -> None:
