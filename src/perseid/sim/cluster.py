@@ -29,6 +29,8 @@ from perseid.wire.command import Command
 BROKER_IP, NAMESRV_IP = "10.0.0.1", "10.0.0.2"
 BROKER_PORT, NAMESRV_PORT = 10911, 9876
 KIB = 1024
+VALIDATE_EVERY = 5
+"""A check of the whole state costs as much as the event before it."""
 MAX_FAILED_STARTS = 30
 """In a row, about a second apart: a broker that still does not start, does not start at all."""
 
@@ -87,6 +89,7 @@ class Cluster:
         self._last_file = 0
         for driver in (self.broker, self.namesrv):
             driver.on_error = self._broke
+            driver.validate_every = VALIDATE_EVERY
             driver.on_note = self._noted
         self.broker.on_job = self._job
         self.broker.on_started = self._started
