@@ -11,6 +11,10 @@ PERM_WRITE = 2
 PERM_READ = 4
 PERM_READ_WRITE = PERM_READ | PERM_WRITE
 
+UNIT = 1
+UNIT_SUB = 2
+"""Bits of a topic's sysFlag: it was made by a producer, by a consumer in unit mode."""
+
 AUTO_CREATE_TOPIC = "TBW102"
 """The template of topics that are created on their first send."""
 

@@ -9,7 +9,7 @@ from perseid.base.errors import RequestRefused
 from perseid.broker import filter as subscription_filter
 from perseid.broker.clients import Client
 from perseid.broker.request import Reply, Request
-from perseid.broker.system_topics import retry_topic
+from perseid.broker.system_topics import UNIT_SUB, retry_topic
 from perseid.wire.bodies import CheckClientRequestBody, ConsumerData, GetConsumerListByGroupResponseBody, HeartbeatData
 from perseid.wire.codes import ResponseCode
 from perseid.wire.headers.clients import (
@@ -20,9 +20,6 @@ from perseid.wire.headers.clients import (
 
 if TYPE_CHECKING:
     from perseid.broker.node import Broker
-
-UNIT_SUB = 2
-"""Bit of a topic's sysFlag: consumers in unit mode read it."""
 
 
 def heart_beat(broker: Broker, request: Request) -> Reply:

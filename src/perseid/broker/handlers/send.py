@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING
 from perseid.base.errors import RemoteProtocolError, RequestRefused
 from perseid.broker import messages, put
 from perseid.broker.request import Reply, Request
-from perseid.broker.system_topics import NOT_SENDABLE, PERM_WRITE, RETRY_PREFIX, dlq_topic
+from perseid.broker.system_topics import NOT_SENDABLE, PERM_WRITE, RETRY_PREFIX, UNIT, UNIT_SUB, dlq_topic
 from perseid.broker.topics import topic_name_fault
 from perseid.store.results import AppendRefused, PutStatus
 from perseid.wire import batch, ids
@@ -23,9 +23,6 @@ if TYPE_CHECKING:
 FAQ = "\nSee https://rocketmq.apache.org/docs/bestPractice/06FAQ for further details."
 MULTI_TAG = "MULTI_TAG"
 MAX_RANDOM_QUEUE = 99_999_999
-UNIT_TOPIC = 1
-UNIT_RETRY_TOPIC = 2
-"""Bits of a topic's sysFlag: made by a client in unit mode."""
 
 VERSION_WITH_MAX_RECONSUME_TIMES = 121
 """V3_4_9: from here on a header's own limit of retries counts."""
@@ -106,7 +103,7 @@ def _create_topic(broker: Broker, header: SendMessageRequest) -> TopicConfig:
     if fault is not None:
         raise RequestRefused(ResponseCode.INVALID_PARAMETER, fault)
     retry = header.topic.startswith(RETRY_PREFIX)
-    sys_flag = (UNIT_RETRY_TOPIC if retry else UNIT_TOPIC) if header.unit_mode else 0
+    sys_flag = (UNIT_SUB if retry else UNIT) if header.unit_mode else 0
     topic = broker.topics.create_on_send(
         header.topic,
         default_topic=header.default_topic,

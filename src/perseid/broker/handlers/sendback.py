@@ -6,9 +6,9 @@ from typing import TYPE_CHECKING
 
 from perseid.base.errors import RequestRefused
 from perseid.broker import messages, put
-from perseid.broker.handlers.send import FAQ, UNIT_RETRY_TOPIC, VERSION_WITH_MAX_RECONSUME_TIMES
+from perseid.broker.handlers.send import FAQ, VERSION_WITH_MAX_RECONSUME_TIMES
 from perseid.broker.request import Reply, Request
-from perseid.broker.system_topics import PERM_WRITE, dlq_topic, retry_topic
+from perseid.broker.system_topics import PERM_WRITE, UNIT_SUB, dlq_topic, retry_topic
 from perseid.store.results import AppendRefused
 from perseid.wire import properties as props
 from perseid.wire.bodies import SubscriptionGroupConfig, TopicConfig
@@ -63,7 +63,7 @@ def consumer_send_back(broker: Broker, request: Request) -> Reply:
 
 def _retry_topic(broker: Broker, header: ConsumerSendMsgBackRequest, group: SubscriptionGroupConfig) -> TopicConfig:
     name = retry_topic(header.group)
-    sys_flag = UNIT_RETRY_TOPIC if header.unit_mode else 0
+    sys_flag = UNIT_SUB if header.unit_mode else 0
     row = _needed(name, broker.topics.ensure(name, group.retry_queue_nums, broker.now, sys_flag=sys_flag))
     if not row.perm & PERM_WRITE:
         raise RequestRefused(ResponseCode.NO_PERMISSION, f"the topic[{name}] sending message is forbidden")
