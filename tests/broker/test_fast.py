@@ -220,8 +220,10 @@ def test_plain_sends_do_what_the_handlers_do(tmp_path: Path, seed: int, monkeypa
             broker.connect(client)
             broker.handle(Frames(client, bytearray(data)))
     assert plain.answers() == handlers.answers()
+    assert plain.broker.store.index.end_offset == handlers.broker.store.index.end_offset  # writes what waits
     assert plain.files() == handlers.files()
     assert [note.text for note in plain.notes] == [note.text for note in handlers.notes]
+    plain.broker.plain_sends.count()
     assert vars_of(plain) == vars_of(handlers)
     for broker in brokers:
         broker.now += 20_000

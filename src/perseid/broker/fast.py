@@ -50,12 +50,13 @@ ONEWAY = 2
 class Lane:
     """One queue of one topic: what stays the same from send to send, and what this turn stored there."""
 
-    __slots__ = ("arrivals", "count", "queue", "row")
+    __slots__ = ("arrivals", "count", "queue", "row", "uncounted")
 
     def __init__(self, queue: PlainQueue, row: TopicConfig) -> None:
         self.queue = queue
         self.row = row
-        self.count = 0
+        self.count = self.uncounted = 0
+        """Messages of this turn, and of earlier ones that the statistics don't know yet."""
         self.arrivals: list[tuple[int, int]] = []
         """(queue offset, tag code) of this turn's messages, if anyone waits for some."""
 
@@ -89,6 +90,7 @@ class PlainSends:
         self._appends = PlainAppends(broker.store)
         self._lanes: dict[tuple[str, int], Lane] = {}
         self._touched: list[Lane] = []
+        self._uncounted: list[Lane] = []
         self._facts: dict[str, Facts] = {}
         self._own = broker.own_properties
         self._holds = broker.holds
@@ -144,22 +146,30 @@ class PlainSends:
         return _pack_prefix(len(head) + 4, len(head)) + head
 
     def settle(self) -> None:
-        """Before another kind of request, and at the end of a turn: write, count, wake who waits, trust no lane
-        further."""
+        """Before another kind of request, and at the end of a turn: write, wake who waits, trust no lane further."""
         if not self._touched:
             return
         self._appends.commit()
-        stats = self._broker.stats
         for lane in self._touched:
             if lane.count:
-                topic = lane.queue.topic
-                stats.put(topic, lane.count, lane.queue.taken_bytes)
-                stats.put_took(0, lane.count)
-                for queue_offset, code in lane.arrivals:
-                    self._holds.arrived(topic, lane.queue.queue_id, queue_offset, code)
-                lane.arrivals.clear()
-                lane.count = lane.queue.taken_bytes = 0
+                if lane.arrivals:
+                    for queue_offset, code in lane.arrivals:
+                        self._holds.arrived(lane.queue.topic, lane.queue.queue_id, queue_offset, code)
+                    lane.arrivals.clear()
+                if not lane.uncounted:
+                    self._uncounted.append(lane)
+                lane.uncounted += lane.count
+                lane.count = 0
         self._touched.clear()
+
+    def count(self) -> None:
+        """Tell the statistics what was sent: before anyone looks at them, and now and then."""
+        stats = self._broker.stats
+        for lane in self._uncounted:
+            stats.put(lane.queue.topic, lane.uncounted, lane.queue.taken_bytes)
+            stats.put_took(0, lane.uncounted)
+            lane.uncounted = lane.queue.taken_bytes = 0
+        self._uncounted.clear()
 
     def _read_facts(self, text: str) -> Facts | None:
         """What properties without the value of their unique key say; None: they are not plain."""

@@ -232,6 +232,7 @@ class Broker:
                     continue
                 self._only_plain = False
                 self.plain_sends.settle()
+                self.plain_sends.count()
                 if command.is_response:
                     self._out.extend(self.caller.answered(conn.id, command, self.now))
                 else:
@@ -315,6 +316,7 @@ class Broker:
         self._out.extend(self.caller.handle(event, now))
         self.registration.tick(now)
         self.saves.tick(now)
+        self.plain_sends.count()
         self.stats.tick(now)
         if now >= self._housekeeping_at:
             self._housekeeping_at = now + HOUSEKEEPING_MS

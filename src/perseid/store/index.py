@@ -33,6 +33,8 @@ SLOT_BYTES = 4
 NAME_DIGITS = 17
 MAX_DIFF_SECONDS = 0x7FFFFFFF
 CHUNK_ENTRIES = 50_000
+MAX_WAITING = 256
+"""Entries that wait to be written together."""
 
 
 class IndexFile:
@@ -186,6 +188,10 @@ class Index:
         self.files: list[IndexFile] = []
         self.broken = ""
         """Why nothing is indexed any more: the disk was full."""
+        self._waiting: list[tuple[Millis, list[tuple[int, int]]]] = []
+        """Entries that are not in a file yet, by time. Nobody sees the difference: whoever reads, flushes or puts in
+        the ordinary way drains first, and what is not flushed recovery makes anew from the log."""
+        self._waiting_count = 0
 
     def load(self) -> list[str]:
         """Open the files. CorruptLog when one has another size than the configured."""
@@ -209,10 +215,12 @@ class Index:
     @property
     def end_offset(self) -> int:
         """Physical offset of the newest record in the index; -1 when it is empty."""
+        self._drain()
         return self.files[-1].end_offset if self.files else -1
 
     @property
     def end_timestamp(self) -> Millis:
+        self._drain()
         return self.files[-1].end_timestamp if self.files else 0
 
     def put(self, hashes: list[int], offset: int, timestamp: Millis) -> None:
@@ -221,8 +229,27 @@ class Index:
             self.put_one(key_hash, offset, timestamp)
 
     def put_many(self, entries: list[tuple[int, int]], timestamp: Millis) -> None:
-        """Add (hash, offset) entries of one time, in the order of the records."""
-        if self.broken or not entries:
+        """Add (hash, offset) entries of one time, in the order of the records. Keeps the list."""
+        waiting = self._waiting
+        if waiting and waiting[-1][0] == timestamp:
+            waiting[-1][1].extend(entries)
+        else:
+            waiting.append((timestamp, entries))
+        self._waiting_count += len(entries)
+        if self._waiting_count >= MAX_WAITING:
+            self._drain()
+
+    def _drain(self) -> None:
+        """Write what waits."""
+        waiting = self._waiting
+        if not waiting:
+            return
+        self._waiting, self._waiting_count = [], 0
+        for timestamp, entries in waiting:
+            self._write(entries, timestamp)
+
+    def _write(self, entries: list[tuple[int, int]], timestamp: Millis) -> None:
+        if self.broken:
             return
         try:
             while entries:
@@ -237,6 +264,7 @@ class Index:
 
     def put_one(self, key_hash: int, offset: int, timestamp: Millis) -> None:
         """Add one key of a record."""
+        self._drain()
         if self.broken:
             return
         try:
@@ -269,6 +297,7 @@ class Index:
 
     def take_dirty(self) -> list[File]:
         """The files that were written since the last call, with their headers written too."""
+        self._drain()
         taken = []
         for file in self.files:
             if file.dirty:
@@ -279,6 +308,7 @@ class Index:
 
     def find(self, key_hash: int, most: int, begin: Millis, end: Millis) -> list[int]:
         """Physical offsets of records that may carry the key, the newest first."""
+        self._drain()
         found: list[int] = []
         for file in reversed(self.files):
             if file.begin_timestamp <= end and file.end_timestamp >= begin:
@@ -294,6 +324,7 @@ class Index:
 
     def remove_before(self, log_start: int) -> None:
         """Remove the files whose newest record the log has lost."""
+        self._drain()
         while self.files and self.files[0].end_offset < log_start:
             self._remove(self.files[0])
 

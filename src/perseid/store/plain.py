@@ -158,5 +158,5 @@ class PlainAppends:
             index = self._store.index
             if index.enabled:
                 index.put_many(self._entries, self._now)
-            self._entries.clear()
+            self._entries = []
         self._queues.clear()
