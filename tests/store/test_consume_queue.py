@@ -18,7 +18,7 @@ def queue(units: int = 0, first: int = 0, disk: SimDisk | None = None, file_byte
     disk = disk or SimDisk(Random(0))
     made = ConsumeQueue(disk, Folders(disk), "T", 3, file_bytes)
     if first:
-        made.begin_at(first)
+        made.restart(first)
     for _ in range(units):
         made.prepare()
         made.put(1000 + 100 * made.end, 99, -(1 << 31))

@@ -206,6 +206,30 @@ def test_a_rebuild_that_is_cut_short_begins_again() -> None:
         assert len(node.records()) == 21 and len(node.records("other")) == 1
 
 
+@pytest.mark.parametrize("crash", ["stop", "kill", "cut_power"])
+def test_a_rebuild_keeps_the_next_offset_of_a_queue_whose_records_are_gone(crash: str) -> None:
+    """Retention has removed all records of T, and a queue that is damaged makes all be built anew (sim 3055)."""
+    node = filled(12, file_reserved_time=0)
+    for _ in range(12):
+        node.store.append(message("other", body=bytes(300)), node.now)
+    node.pass_time(5_000)
+    node.now += 10_000
+    node.store.delete_expired(node.now)
+    node.pass_time(60_000)
+    assert (node.store.min_offset("T", 0), node.store.max_offset("T", 0)) == (12, 12)
+    assert 0 < node.store.min_offset("other", 0) < 12
+    node.store.append(message("other"), node.now)
+    node.flush()
+    node.settle()
+    getattr(node, crash)()
+    node.disk.remove("consumequeue/other")
+    forget_the_exact_offsets(node.disk, 0, 0) if crash == "stop" else None
+    node.load()
+    assert (node.store.min_offset("T", 0), node.store.max_offset("T", 0)) == (12, 12)
+    assert node.store.max_offset("other", 0) == 13
+    assert node.store.append(message(), node.now).queue_offset == 12
+
+
 def test_a_hole_in_a_queue_is_filled() -> None:
     node = filled(20)
     node.stop()

@@ -103,11 +103,18 @@ class ConsumeQueue:
         file.write((end - self._file_first) * UNIT_BYTES, _pack(physical_offset, size, tag_code))
         self.end = end + 1
 
-    def begin_at(self, offset: int) -> None:
-        """Make an empty queue begin with `offset`: blank units stand before it in its file."""
-        assert self.min == self.end, f"{self.segments.folder}: has units"
-        self.min = self.end = self.issued = offset
+    def go_on_at(self, offset: int) -> None:
+        """Let the next unit be that of `offset`, whatever stands there and behind."""
+        self.end = offset
+        self.min = min(self.min, offset)
+        self._file = None
         self._room = 0
+
+    def restart(self, offset: int) -> None:
+        """Forget all units and begin with `offset`: blank units stand before it in its file."""
+        self.segments.remove_from(0)
+        self.go_on_at(offset)
+        self.min = self.issued = offset
         self.prepare()
         assert self._file is not None
         self._file.write(0, BLANK_UNIT * (offset - self._file_first))
@@ -115,11 +122,8 @@ class ConsumeQueue:
     def cut(self, end: int) -> int:
         """Take away the units from `end` on, with all that stands behind; returns its bytes."""
         changed = self.segments.zero_from(end * UNIT_BYTES)
-        self.end = end
-        self.min = min(self.min, end)
+        self.go_on_at(end)
         self.issued = min(self.issued, end)
-        self._file = None
-        self._room = 0
         return changed
 
     # ---- reading ----

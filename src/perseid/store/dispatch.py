@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from functools import lru_cache
 from operator import mul
 
 from perseid.base.errors import ConfigError
@@ -108,5 +109,10 @@ def key_hashes(topic: str, properties: bytes) -> list[int]:
         found += [key_hash(topic, word) for word in keys.decode("utf-8", "replace").split(" ") if word]
     tag = _value(properties, _TAGS)
     if tag:
-        found.append(key_hash(topic, INDEXED_TAG + tag.decode("utf-8", "replace")))
+        found.append(_tag_hash(topic, tag))
     return found
+
+
+@lru_cache(maxsize=MAX_CACHED_TAGS)
+def _tag_hash(topic: str, tag: bytes) -> int:
+    return key_hash(topic, INDEXED_TAG + tag.decode("utf-8", "replace"))

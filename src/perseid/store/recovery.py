@@ -266,30 +266,29 @@ class Recovery:
                 raise _Rebuild(f"{FOLDER}/{key[0]}/{key[1]}: begins too late")
             if queue is None:
                 queue = self._new_queue(*key)
-            else:
-                queue.cut(0)
-            queue.begin_at(offset)
+            queue.restart(offset)
         elif offset == 0:
-            queue.end = queue.min = 0
+            queue.go_on_at(0)
         else:
             unit = queue.raw(offset - 1) if offset > queue.first else None
             old = unit is not None and 0 <= unit.physical_offset < self._log.start
             fits = unit is not None and (old or self._matches(queue, offset - 1, unit))
-            if not fits and (offset > queue.first or not whole):
+            if not fits and not whole:
                 raise _Rebuild(f"{queue.segments.folder}: unit {offset - 1} does not fit the log")
-            queue.end = offset
+            if fits or offset == queue.first:
+                queue.go_on_at(offset)
+            else:
+                queue.restart(offset)
         return queue
 
     def _rebuild(self, why: str) -> Walk:
-        """Build all queues anew. The checkpoint forgets them first: a crash on the way has to end here again."""
+        """Write all queues anew, from all of the log. The checkpoint forgets them first: a crash on the way has
+        to end here again. A queue of which the log has nothing left stays: it knows the next offset."""
         self._note(f"{why}: all consume queues are built anew from the log")
         c = self._checkpoint
         c.replay_from, c.last_record = min(c.replay_from, self._log.start), -1
         c.queues_timestamp = 0
         save_durably(self._disk, checkpoints.PATH, checkpoints.encode(c))
-        for queue in self._queues.values():
-            queue.segments.remove_folder()
-        self._queues.clear()
         self._met.clear()
         self._start = self._queues_from = self._log.start
         return self._replay(self._start)

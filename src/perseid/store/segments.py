@@ -57,7 +57,7 @@ class Folders:
 
     def distrust(self) -> None:
         """All folders that are known may hold entries of an earlier life that were never synced."""
-        for folder in self._known | {""}:
+        for folder in sorted(self._known | {""}):
             while folder not in self.changed:
                 self.changed.add(folder)
                 folder = folder.rpartition("/")[0]
@@ -83,7 +83,7 @@ class Folders:
             taken = {f for f in self.changed if not f or f == under or under.startswith(f + "/")}
         self.changed = self.changed - taken
         self._given |= taken
-        return [FolderSync(self._disk, f) for f in sorted(taken, key=len, reverse=True)]
+        return [FolderSync(self._disk, f) for f in sorted(taken, key=lambda f: (-len(f), f))]
 
 
 class Segments:
