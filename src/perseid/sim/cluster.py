@@ -71,6 +71,7 @@ class Cluster:
         records."""
         self.log_file_bytes = random.choice((16, 16, 32, 64)) * KIB
         self.store_config = self._store_config(random)
+        self.sync_flush_timeout = random.choice((1_000, 5_000))
         self.flush_limit_us = self.store_config.flush_commit_log_thorough_interval * US_PER_MS
         self.broker = NodeDriver(
             "broker", BROKER_IP, self.scheduler, self.network, self._build_broker, {"main": BROKER_PORT}, self.count
@@ -173,6 +174,7 @@ class Cluster:
             listen_port=BROKER_PORT,
             broker_name=self.broker_name,
             namesrv_addr=self.namesrv_address,
+            sync_flush_timeout=self.sync_flush_timeout,
         )
         return Broker(config, self.store_config, disk, random)
 

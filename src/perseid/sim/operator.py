@@ -69,17 +69,8 @@ class Operator(Client):
         self.pause_ms = pause_ms
 
     def work(self) -> None:
-        action = self.random.choice(
-            (
-                self.bounds,
-                self.bounds,
-                self.by_time,
-                self.by_id,
-                self.by_id,
-                self.by_key,
-                self.info,
-            )
-        )
+        actions = (self.bounds, self.by_time, self.by_id, self.by_key, self.info, self.refused, self.send_back)
+        action = self.random.choice(actions)
         action()
         self.later(0, 2 * self.pause_ms, self.work)
 

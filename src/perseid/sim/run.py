@@ -60,20 +60,20 @@ class Run:
         self.cluster = cluster = Cluster(seed)
         self.operator = Operator(cluster, "operator", 2_500)
         self.producers: list[Producer] = [
-            Producer(cluster, "single1", 1_200),
-            Producer(cluster, "single2", 1_800),
+            Producer(cluster, "single1", 1_500),
+            Producer(cluster, "single2", 2_200),
             BatchProducer(cluster, "batch1", 3_500),
-            OrderedProducer(cluster, "ordered1", 700),
+            OrderedProducer(cluster, "ordered1", 900),
             OnewayProducer(cluster, "oneway1", 4_000),
             DelayProducer(cluster, "delayed1", 6_000),
         ]
         self.consumers = [
-            Consumer(cluster, "consumer1", "readers", None, 2_500),
-            Consumer(cluster, "consumer2", "tagged", "TagA", 4_000),
+            Consumer(cluster, "consumer1", "readers", None, 3_000),
+            Consumer(cluster, "consumer2", "tagged", "TagA", 5_000),
         ]
         holders: Holders = {}
-        lockers = [Locker(cluster, f"locker{n}", holders, 5_000) for n in (1, 2)]
-        keeper = Keeper(cluster, "keeper", 1_500)
+        lockers = [Locker(cluster, f"locker{n}", holders, 9_000) for n in (1, 2)]
+        keeper = Keeper(cluster, "keeper", 2_500)
         self.clients: list[Client] = [self.operator, keeper, *self.producers, *self.consumers, *lockers]
         self.faults = Faults(cluster, Hostile(cluster), [client.name for client in self.clients])
 
