@@ -76,7 +76,8 @@ class Recorder(Rig):
 class Stream:
     """Frames at random."""
 
-    def __init__(self, random: Random, now: int) -> None:
+    def __init__(self, random: Random, now: int, *, holds: bool = True) -> None:
+        self.holds = holds
         self.random = random
         self.now = now
         self.n = 0
@@ -148,10 +149,11 @@ class Stream:
             serializer=random.choice([Serializer.JSON] * 12 + [Serializer.ROCKETMQ]),
         )
         if random.random() < 0.1:  # the same header, written in another way
-            raw = raw.replace(b'"flag":0,', b'"flag" : 0 ,').replace(b"TagA", b"Tag\\u0041")
-            size = len(raw) - 4
-            head = size - 4 - len(body)
-            raw = size.to_bytes(4, "big") + (raw[4] << 24 | head).to_bytes(4, "big") + raw[8:]
+            head = raw[8 : len(raw) - len(body)].replace(b'"flag":0,', b'"flag" : 0 ,')
+            if raw[4] == Serializer.JSON:
+                head = head.replace(b"TagA", b"Tag\\u0041")
+            size = 4 + len(head) + len(body)
+            raw = size.to_bytes(4, "big") + (raw[4] << 24 | len(head)).to_bytes(4, "big") + head + body
         return raw
 
     def pull(self) -> bytes:
@@ -162,7 +164,7 @@ class Stream:
             queue_id=random.randint(0, 4),
             queue_offset=random.choice([0, 0, 1, 5, 20, 50, 1000]),
             max_msg_nums=random.choice([1, 32, 2000, -1]),
-            sys_flag=random.choice([4, 6, 6, 7, 0]),
+            sys_flag=random.choice([4, 6, 6, 7, 0] if self.holds else [4, 5, 0]),
             commit_offset=random.randint(-1, 9),
             suspend_timeout_millis=random.choice([0, 50, 15_000]),
             sub_version=0,
@@ -234,8 +236,32 @@ def test_plain_sends_do_what_the_handlers_do(tmp_path: Path, seed: int, monkeypa
     assert sum(seen) > 50 and len(seen) - sum(seen) > 50, f"{sum(seen)} of {len(seen)} went the quick way"
 
 
+@pytest.mark.parametrize("seed", range(4))
+def test_how_frames_are_cut_into_reads_makes_no_difference(tmp_path: Path, seed: int) -> None:
+    """Many in one read the quick way, one in each read the ordinary way."""
+    random = Random(seed)
+    plain, handlers = Recorder(tmp_path / "plain", plain=True), Recorder(tmp_path / "handlers", plain=False)
+    stream = Stream(random, plain.now, holds=False)
+    for _ in range(12):
+        stream.now += random.choice([0, 1, 1_200])
+        frames = [stream.next() for _ in range(random.randint(1, 64))]
+        for broker in (plain, handlers):
+            broker.now = stream.now
+            broker.handle(Tick())
+            broker.connect(1)
+        plain.handle(Frames(1, b"".join(frames)))
+        for one in frames:
+            handlers.handle(Frames(1, one))
+    assert plain.answers() == handlers.answers()
+    assert vars_of(plain) == vars_of(handlers)
+    plain.stop()
+    handlers.stop()
+    assert plain.files() == handlers.files()
+
+
 def vars_of(rig: Rig) -> dict[str, object]:
     """What the broker counted."""
+    rig.broker.plain_sends.count()
     stats = rig.broker.stats
     return {
         "puts": stats.put_messages.total,
