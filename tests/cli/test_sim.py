@@ -1,0 +1,46 @@
+"""`perseid sim`: many seeds, one seed, JSON, and exit codes."""
+
+import json
+
+import pytest
+from typer.testing import CliRunner
+
+from perseid.cli import sim
+from perseid.cli.main import app
+from perseid.sim import coverage
+from perseid.sim.run import Result, run
+
+runner = CliRunner()
+
+
+def test_one_seed_prints_its_trace_and_digest() -> None:
+    done = runner.invoke(app, ["sim", "--seed", "3"])
+    assert done.exit_code == 0, done.output
+    assert run(3).digest in done.output and "all promises were kept" in done.output
+    assert "broker       starts, life 1" in done.output
+
+
+def test_many_seeds_in_two_processes_say_what_occurred() -> None:
+    done = runner.invoke(app, ["sim", "--seeds", "4", "--first", "10", "--jobs", "2", "--json"])
+    assert done.exit_code == 0, done.output
+    summary = json.loads(done.output)
+    assert summary["seeds"] == 4 and not summary["failed"] and summary["faults"] >= 40
+    assert summary["counts"]["answer SUCCESS"] > 0
+
+
+def test_a_failing_seed_is_reported_with_its_story(monkeypatch: pytest.MonkeyPatch) -> None:
+    def failing(seed: int, *, story: bool = False) -> Result:
+        return Result(seed, failure="a promise was broken", story=["what happened"])
+
+    monkeypatch.setattr(sim, "run", failing)
+    done = runner.invoke(app, ["sim", "--seeds", "2"])
+    assert done.exit_code == 1
+    assert "seed 2 failed" in done.output and "what happened" in done.output and "2 seeds failed: 1 2" in done.output
+    assert runner.invoke(app, ["sim", "--seed", "7"]).exit_code == 1
+
+
+def test_a_long_run_that_misses_something_has_failed(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(sim, "run", lambda seed, story=False: Result(seed))
+    done = runner.invoke(app, ["sim", "--seeds", str(coverage.ENOUGH_SEEDS)])
+    assert done.exit_code == 1 and "never occurred: fault power cut" in done.output
+    assert runner.invoke(app, ["sim", "--seeds", "5"]).exit_code == 0
