@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import itertools
+import os
 import sys
 from collections.abc import Callable, Iterator
 from pathlib import Path
@@ -23,10 +24,19 @@ KINDS = {
 """Cluster → who is the name server, who is the broker."""
 
 
-def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
+def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item]) -> None:
+    """Own time limits; with PERSEID_ORACLE=0 the tests run on our cluster only, without proof on the Java one."""
+    without: list[pytest.Item] = []
     for item in items:
-        if item.path.parent == Path(__file__).parent and not item.get_closest_marker("timeout"):
+        if item.path.parent != Path(__file__).parent:
+            continue
+        if not item.get_closest_marker("timeout"):
             item.add_marker(pytest.mark.timeout(TEST_SECONDS, func_only=True))
+        if os.environ.get("PERSEID_ORACLE") == "0" and "on_java" in item.name:
+            without.append(item)
+    if without:
+        config.hook.pytest_deselected(items=without)
+        items[:] = [item for item in items if item not in without]
 
 
 @pytest.hookimpl(hookwrapper=True)
@@ -81,13 +91,14 @@ def clusters(workshop: Path) -> Iterator[Callable[[str], rig.Cluster]]:
         return running[kind]
 
     yield get
-    failures = []
+    ends = {}
     for cluster in running.values():
-        try:
-            cluster.stop()
-        except rig.RigError as e:
-            failures.append(str(e))
-    assert not failures, failures
+        for process in (cluster.broker_process, cluster.namesrv_process):
+            if process.impl == "java":  # takes a quarter of a minute to stop, and nobody reads what it leaves
+                process.kill()
+            elif process.running:
+                ends[process.folder.name] = process.stop()
+    assert not any(ends.values()), f"exit codes after SIGTERM: {ends}"
 
 
 @pytest.fixture(scope="session")

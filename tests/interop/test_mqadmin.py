@@ -10,8 +10,8 @@ import rig
 
 pytestmark = pytest.mark.interop
 
-on_pure = pytest.mark.parametrize("cluster", ["java", "perseid"], indirect=True)
-on_all = pytest.mark.parametrize("cluster", ["java", "perseid", "java-broker", "perseid-broker"], indirect=True)
+KINDS = {"java": "on_java", "perseid": "on_perseid", "java-broker": "java_broker", "perseid-broker": "perseid_broker"}
+on_all = pytest.mark.parametrize("cluster", KINDS, indirect=True, ids=KINDS.values())
 """For commands that need what the broker told the name server."""
 
 
@@ -64,7 +64,6 @@ def test_topic_commands(java: rig.Client, cluster: rig.Cluster, name: str) -> No
     assert "CODE: 17" in java.mqadmin("topicRoute", "-t", name)
 
 
-@on_pure
 def test_client_commands(java: rig.Client, cluster: rig.Cluster, topic: str, name: str) -> None:
     handle = java("push.start", topic=topic, group=name, expr="T")
     java("send", group=name, messages=[{"topic": topic, "body": f"m{i}", "tags": "T"} for i in range(4)])
@@ -89,7 +88,6 @@ def test_client_commands(java: rig.Client, cluster: rig.Cluster, topic: str, nam
     assert [r for r in _lines(reset) if r[0] == cluster.broker_name], reset
 
 
-@on_pure
 def test_message_commands(java: rig.Client, cluster: rig.Cluster, topic: str) -> None:
     [sent] = java.send(topic, ["find me"], keys="rare", tags="T")
     rig.until("indexed", lambda: java.admin("queryMessage", topic, "rare", 32, 0, 1 << 50))
@@ -110,7 +108,6 @@ def test_message_commands(java: rig.Client, cluster: rig.Cluster, topic: str) ->
     assert "SEND_OK" in java.mqadmin("sendMessage", "-t", topic, "-p", "by mqadmin")
 
 
-@on_pure
 def test_group_and_configuration_commands(java: rig.Client, cluster: rig.Cluster, name: str) -> None:
     made = java.mqadmin("updateSubGroup", "-b", cluster.broker, "-g", name, "-r", "5")
     assert f"create subscription group to {cluster.broker} success" in made
