@@ -14,7 +14,7 @@ from tests.spark.conftest import fill
 from perseid.spark.archive import archive, read
 from perseid.testing.embedded import EmbeddedBroker
 
-pytestmark = [pytest.mark.spark, pytest.mark.xdist_group("spark"), pytest.mark.timeout(300)]
+pytestmark = [pytest.mark.spark, pytest.mark.xdist_group("spark"), pytest.mark.timeout(600)]
 
 KILLED = """
 import os, signal, sys
@@ -68,7 +68,7 @@ def test_a_run_that_is_killed_around_its_rename_leaves_nothing_half_and_nothing_
         [sys.executable, "-c", KILLED, broker.namesrv, topic, str(table), where, "1"],
         env={**os.environ, "SPARK_LOCAL_IP": "127.0.0.1"},
         capture_output=True,
-        timeout=200,
+        timeout=500,
     )
     assert killed.returncode == -signal.SIGKILL, killed.stderr.decode()[-2000:]
     visible = places(spark, table)

@@ -8,7 +8,7 @@ from tests.spark.conftest import fill
 
 from perseid.testing.embedded import EmbeddedBroker
 
-pytestmark = [pytest.mark.spark, pytest.mark.xdist_group("spark"), pytest.mark.timeout(300)]
+pytestmark = [pytest.mark.spark, pytest.mark.xdist_group("spark"), pytest.mark.timeout(600)]
 
 
 def reader(spark: Any, broker: EmbeddedBroker, topic: str) -> Any:
