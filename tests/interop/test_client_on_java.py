@@ -302,7 +302,7 @@ def test_administration(java_cluster: rig.Cluster, name: str) -> None:
         admin.create_topic(name, 3)
         assert name in admin.topic_list()
         producer.send(Message(name, b"x"))
-        assert sum(row.max_offset for row in admin.topic_stats(name)) == 1
+        rig.until("the dispatched message", lambda: sum(row.max_offset for row in admin.topic_stats(name)) == 1)
         assert admin.broker_runtime_info(java_cluster.broker)["brokerVersionDesc"] == "V5_5_0"
         with BlockingPullConsumer(java_cluster.namesrv, from_where="first") as consumer:
             consumer.assign(consumer.queues(name))

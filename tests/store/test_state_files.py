@@ -6,7 +6,6 @@ from random import Random
 
 import pytest
 
-from perseid.base.machine import Feed, SaveState
 from perseid.sim.disk import SimDisk
 from perseid.store import state_files
 
@@ -35,20 +34,3 @@ def test_the_backup_is_read_when_the_file_is_of_no_use(
         if content is not None:
             disk.write(path, content)
     assert state_files.read(disk, PATH) == read
-
-
-@pytest.mark.parametrize("old", [None, b"", b"{torn", b'{"new":1}'])
-def test_a_save_keeps_no_backup_of_what_is_of_no_use(old: bytes | None) -> None:
-    disk = SimDisk(Random(0))
-    if old is not None:
-        disk.write(PATH, old)
-    assert state_files.save(disk, PATH, b'{"new":1}', [Feed(1)]) == [SaveState(PATH, b'{"new":1}', [Feed(1)])]
-
-
-def test_a_save_keeps_what_was_there_first() -> None:
-    disk = SimDisk(Random(0))
-    disk.write(PATH, b'{"old":1}')
-    assert state_files.save(disk, PATH, b'{"new":1}', [Feed(1)]) == [
-        SaveState(PATH + ".bak", b'{"old":1}'),
-        SaveState(PATH, b'{"new":1}', [Feed(1)]),
-    ]

@@ -1,13 +1,12 @@
 """The small files of `config/`: a file and its `.bak` (store.md §9).
 
 The original copies the old content to `X.bak` and then overwrites `X`, so that one of them is whole whatever
-happens. A `SaveState` replaces `X` at once, which needs no second file; the old content is still kept where
-the original's people look for it. What can't be read as JSON counts as missing, as there.
+happens. A `SaveState` replaces `X` at once, which needs no second file; a `.bak` that the original left is read
+where `X` is of no use. What can't be read as JSON counts as missing, as there.
 """
 
 from __future__ import annotations
 
-from perseid.base.machine import Effect, SaveState
 from perseid.disk.port import Disk
 from perseid.wire import fastjson
 
@@ -21,16 +20,6 @@ def read(disk: Disk, path: str) -> bytes | None:
         if text is not None and _readable(text):
             return text
     return None
-
-
-def save(disk: Disk, path: str, data: bytes, then: list[Effect]) -> list[Effect]:
-    """Replace a state file, its content of now becoming the `.bak`; when both are durable, `then`."""
-    effects: list[Effect] = []
-    old = disk.read(path)
-    if old is not None and old != data and _readable(old):
-        effects.append(SaveState(path + BACKUP, old))
-    effects.append(SaveState(path, data, then))
-    return effects
 
 
 def _readable(text: bytes) -> bool:
