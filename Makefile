@@ -43,8 +43,8 @@ bench: $(READY) ## Side by side with the Java broker (ROWS=... for some)
 	@tests/interop/install.sh
 	$(RUN) bench/run.py $(if $(ROWS),--rows $(ROWS)) $(ARGS)
 
-fuzz: $(READY) ## Each decoder, a minute in all
-	$(RUN) tests/fuzz/run.py all --seconds 15
+fuzz: $(READY) ## Each decoder for a minute (SECONDS=60)
+	$(RUN) tests/fuzz/run.py all --seconds $(or $(SECONDS),60)
 
 wheel: $(READY) ## An sdist and a wheel in dist/
 	$(RUN) -m build

@@ -1,13 +1,16 @@
-"""Fuzz one target for a while: `python tests/fuzz/run.py TARGET --seconds 60`.
+"""Fuzz one target for a while, or each: `python tests/fuzz/run.py TARGET|all --seconds 60`.
 
 With atheris it is guided by coverage; without it, a seeded loop of mutations. An input that breaks the target
-is written beside this file's working folder, as `crash-TARGET-…`, and the process ends with code 1.
+is written into the working folder, as `crash-TARGET-…`, and the process ends with a code other than 0.
 """
 
 import argparse
+import os
 import random
+import subprocess
 import sys
 import time
+from concurrent.futures import ThreadPoolExecutor
 from hashlib import sha256
 from pathlib import Path
 from tempfile import TemporaryDirectory
@@ -20,6 +23,7 @@ try:
 except ImportError:
     atheris = None
 
+STARTUP_LIMIT_S = 60
 
 def guided(name: str, seconds: int) -> None:
     """Run under atheris, which ends the process itself."""
@@ -50,18 +54,42 @@ def unguided(name: str, seconds: int, seed: int) -> int:
             path.write_bytes(data)
             print(f"{name}: input {count} (seed {seed}) breaks it; it is in {path}", file=sys.stderr)
             raise
-    print(f"{name}: {count} inputs in {seconds} s, nothing found (seed {seed})")
+    print(f"{count} inputs in {seconds} s, nothing found (seed {seed})")
     return 0
+
+
+def each(options: argparse.Namespace) -> int:
+    """Every target in a process of its own (atheris ends its process), as many at once as there are cores."""
+    from targets import TARGETS
+
+    def run(name: str) -> bool:
+        command = [sys.executable, __file__, name, f"--seconds={options.seconds}", f"--seed={options.seed}"]
+        done = subprocess.run(
+            command + ["--plain"] * options.plain,
+            stdout=subprocess.PIPE,
+            stderr=subprocess.STDOUT,
+            text=True,
+            errors="replace",
+            timeout=options.seconds + STARTUP_LIMIT_S,
+        )
+        lines = done.stdout.strip().splitlines() or [""]
+        print(f"{name}: {lines[-1]}" if done.returncode == 0 else f"{name} FAILED\n{done.stdout}", flush=True)
+        return done.returncode == 0
+
+    with ThreadPoolExecutor(os.cpu_count()) as pool:
+        return 0 if all(list(pool.map(run, TARGETS))) else 1
 
 
 def main() -> int:
     """Read the arguments and fuzz."""
     parser = argparse.ArgumentParser(description=__doc__)
-    parser.add_argument("target")
-    parser.add_argument("--seconds", type=int, default=60)
+    parser.add_argument("target", help="its name in targets.py, or `all`")
+    parser.add_argument("--seconds", type=int, default=60, help="for each target")
     parser.add_argument("--seed", type=int, default=1, help="of the loop without atheris")
     parser.add_argument("--plain", action="store_true", help="without atheris, even where it is installed")
     options = parser.parse_args()
+    if options.target == "all":
+        return each(options)
     if atheris is not None and not options.plain:
         guided(options.target, options.seconds)
         return 0
