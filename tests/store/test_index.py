@@ -91,6 +91,7 @@ def test_times_before_the_begin_count_as_it() -> None:
 def test_headers_are_written_when_it_is_flushed() -> None:
     index = fresh()
     index.put([1], 5, START)
+    assert index.end_offset == 5
     assert reopened(index).files[0].count == 1
     (file,) = index.take_dirty()
     assert file.path.startswith(FOLDER)
@@ -179,8 +180,13 @@ def test_damaged_chains_end(slot: int) -> None:
     index = fresh()
     for number in range(5):
         index.put([1], number, START)
+    index.take_dirty()
+    index = reopened(index)
     index.files[0].file.write(44, slot.to_bytes(4, "big", signed=True))
     assert set(index.find(1, 99, *ALL)) <= set(range(5))
+    index.put([1], 5, START)  # the slots are in memory now
+    assert set(index.find(1, 99, *ALL)) <= set(range(6))
+    index = reopened(index)
     index.files[0].file.write(44, (5).to_bytes(4, "big"))
     for number in range(1, 6):  # each entry points to itself
         index.files[0].file.write(68 + 20 * number + 16, number.to_bytes(4, "big"))
@@ -192,10 +198,57 @@ def test_a_full_disk_is_told_and_nothing_raised() -> None:
     index = fresh(disk)
     disk.fill(1.0)
     index.put([1], 0, START)
-    assert "no space left" in index.broken and index.files == [] and disk.list(FOLDER) == []
+    assert index.files == [] and "no space left" in index.broken and disk.list(FOLDER) == []
     disk.fill(0)
     index.put([1], 1, START)
-    assert index.files == []
+    assert index.files == [] and index.broken
     index.broken = ""
     index.put([1], 2, START)
     assert index.find(1, 9, *ALL) == [2]
+
+
+def test_a_flush_needs_no_room() -> None:
+    """Slots get their blocks with the first entry: what a flush writes out later is there already."""
+    disk = SimDisk(Random(0))
+    index = fresh(disk)
+    index.put([1], 0, START)
+    assert index.find(1, 9, *ALL) == [0]
+    index.put([2, 3, 4], 1, START)
+    disk.fill(1.0)
+    assert len(index.take_dirty()) == 1 and not index.broken
+    assert reopened(index).find(1, 9, *ALL) == [0] and reopened(index).find(4, 9, *ALL) == [1]
+
+
+def test_slots_are_written_where_they_changed() -> None:
+    """Entries that come in several turns, in two lives, are the same bytes as those of one turn."""
+    settings = StoreConfig(max_hash_slot_num=5000, max_index_num=100)
+    disks = SimDisk(Random(0)), SimDisk(Random(0))
+    hashes = [number * 1_234_567 for number in range(90)]
+    for disk, step in zip(disks, (90, 9), strict=True):
+        for first in range(0, 90, step):
+            index = Index(disk, Folders(disk), settings)
+            index.load()
+            for number in range(first, first + step):
+                index.put([hashes[number]], number, START)
+            index.take_dirty()
+    one, other = (disk.open(f"{FOLDER}/{disk.list(FOLDER)[0]}") for disk in disks)
+    assert one.view(0, one.size) == other.view(0, other.size)
+    index = Index(disks[1], Folders(disks[1]), settings)
+    index.load()
+    assert [index.find(key, 9, *ALL) for key in hashes] == [[number] for number in range(90)]
+
+
+def test_entries_that_find_no_room_leave_no_trace() -> None:
+    disk = SimDisk(Random(0))
+    index = fresh(disk, most=2000)
+    index.put([1], 0, START)
+    index.take_dirty()
+    disk.fill(1.0)
+    index.put([1, 3] * 500, 1, START)
+    assert index.find(1, 9, *ALL) == [0] and index.broken
+    disk.fill(0)
+    index.broken = ""
+    index.put([3, 1], 2, START)
+    assert (index.find(1, 9, *ALL), index.find(3, 9, *ALL)) == ([2, 0], [2])
+    (file,) = index.files
+    assert (file.count, file.slot_count) == (4, 2)

@@ -186,6 +186,7 @@ def test_a_full_disk_ends_the_indexing_and_not_the_appends(node: Node) -> None:
     node.store.append(message(), START)
     node.disk.fill(1.0)
     node.store.append(message(KEYS="lost"), START)
+    assert node.store.query("T", "lost", 9, 0, 1 << 60).records == []
     assert node.store.index.broken and node.store.max_offset("T", 0) == 2
     node.pass_time(100)
     assert len([note for note in node.notes if "index" in note]) == 1

@@ -5,7 +5,7 @@ the number of its newest entry, each entry that of the one before it in its slot
 Entries are written in the order of the log, so those of the durable part of the log are a prefix of the
 file, and after a crash everything else (header and slots) is made anew from that prefix.
 
-While a file is written, its header is kept in memory; it is written out when the index is flushed.
+While a file is written, its header and its slots are kept in memory; they are written out when the index is flushed.
 """
 
 from __future__ import annotations
@@ -35,6 +35,8 @@ MAX_DIFF_SECONDS = 0x7FFFFFFF
 CHUNK_ENTRIES = 50_000
 MAX_WAITING = 256
 """Entries that wait to be written together."""
+PART_BITS = 10
+"""Slots are written out in parts of 1024: a page of the file."""
 
 
 class IndexFile:
@@ -56,64 +58,72 @@ class IndexFile:
         self.count: int = min(max(header[5], 1), most)
         """The number of the next entry."""
         self.dirty = False
-
-    def insert(self, key_hash: int, offset: int, timestamp: Millis) -> None:
-        """Add one entry; the file is not full."""
-        file, count = self.file, self.count
-        slot_at = HEADER_BYTES + SLOT_BYTES * (key_hash % self._slots)
-        previous = int.from_bytes(file.view(slot_at, SLOT_BYTES), "big")
-        if previous <= 0 or previous >= count:
-            previous = 0
-            self.slot_count += 1
-        if count <= 1:
-            self.begin_timestamp, self.begin_offset = timestamp, offset
-        begin = self.begin_timestamp
-        diff = (timestamp - begin) // 1000 if 0 < begin < timestamp else 0
-        if diff > MAX_DIFF_SECONDS:
-            diff = MAX_DIFF_SECONDS
-        file.write(self._entries_at + ENTRY_BYTES * count, _pack_entry(key_hash, offset, diff, previous))
-        file.write(slot_at, count.to_bytes(4, "big"))
-        self.count = count + 1
-        self.end_timestamp, self.end_offset = timestamp, offset
-        self.dirty = True
+        self._table: array[int] | None = None
+        """The slots, once the file is written; until then they are only in the file."""
+        self._changed = bytearray((slots >> PART_BITS) + 1)
+        """1 for each part of the table that the file does not have as it is."""
 
     def insert_many(self, entries: list[tuple[int, int]], timestamp: Millis) -> None:
-        """Add (hash, offset) entries of one time, all of which the file has room for: what `insert` would do one
-        by one, with one write of the entries and one for each slot."""
-        file, count, slots = self.file, self.count, self._slots
-        if count <= 1:
+        """Add (hash, offset) entries of one time, all of which the file has room for."""
+        table = self._table if self._table is not None else self._load_table()
+        changed, first, slots = self._changed, self.count, self._slots
+        if first <= 1:
             self.begin_timestamp, self.begin_offset = timestamp, entries[0][1]
         begin = self.begin_timestamp
         diff = min((timestamp - begin) // 1000, MAX_DIFF_SECONDS) if 0 < begin < timestamp else 0
-        heads: dict[int, int] = {}
         packed: list[bytes] = []
-        for key_hash, offset in entries:
+        used = 0
+        for count, (key_hash, offset) in enumerate(entries, first):
             slot = key_hash % slots
-            previous = heads.get(slot)
-            if previous is None:
-                previous = int.from_bytes(file.view(HEADER_BYTES + SLOT_BYTES * slot, SLOT_BYTES), "big")
-                if previous <= 0 or previous >= self.count:
-                    previous = 0
-                    self.slot_count += 1
+            previous = table[slot]
+            if not 0 < previous < count:  # 0, or what a damaged file held
+                previous = 0
+                used += 1
             packed.append(_pack_entry(key_hash, offset, diff, previous))
-            heads[slot] = count
-            count += 1
-        file.write(self._entries_at + ENTRY_BYTES * self.count, b"".join(packed))
-        for slot, number in heads.items():
-            file.write(HEADER_BYTES + SLOT_BYTES * slot, number.to_bytes(4, "big"))
-        self.count = count
+            table[slot] = count
+            changed[slot >> PART_BITS] = 1
+        try:
+            self.file.write(self._entries_at + ENTRY_BYTES * first, b"".join(packed))
+        except OSError:
+            for entry in reversed(packed):
+                key_hash, _, _, table[key_hash % slots] = ENTRY.unpack(entry)
+            raise
+        self.count = first + len(entries)
+        self.slot_count += used
         self.end_timestamp, self.end_offset = timestamp, entries[-1][1]
         self.dirty = True
 
-    def write_header(self) -> None:
+    def _load_table(self) -> array[int]:
+        """The slots as the file has them."""
+        raw = bytes(self.file.view(HEADER_BYTES, SLOT_BYTES * self._slots))
+        self.file.write(HEADER_BYTES, raw)  # they have their blocks from now on: flushes can't find the disk full
+        self._table = _swapped(array("i", raw))
+        return self._table
+
+    def settle(self) -> None:
+        """Write out what is only in memory. The file has its blocks: no error but the disk's own."""
         header = (self.begin_timestamp, self.end_timestamp, self.begin_offset, self.end_offset)
         # The original stores the counter only once there is an entry.
         self.file.write(0, HEADER.pack(*header, self.slot_count, self.count if self.count > 1 else 0))
+        if self._table is None:
+            return
+        part = self._changed.find(1)
+        while part >= 0:
+            begin = part << PART_BITS
+            some = self._table[begin : begin + (1 << PART_BITS)]
+            self.file.write(HEADER_BYTES + SLOT_BYTES * begin, _swapped(some).tobytes())
+            self._changed[part] = 0
+            part = self._changed.find(1, part)
+
+    def leave(self) -> None:
+        """Nothing more will be written to it: let the table go."""
+        self.settle()
+        self._table = None
 
     def find(self, key_hash: int, most: int, begin: Millis, end: Millis) -> list[int]:
         """Offsets of entries with that hash and a time in [begin, end], the newest first."""
         found: list[int] = []
-        number: int = SLOT.unpack(self.file.view(HEADER_BYTES + SLOT_BYTES * (key_hash % self._slots), 4))[0]
+        number = self._slot(key_hash % self._slots)
         limit = self.count
         while 0 < number < limit and len(found) < most:
             entry_hash, offset, diff, previous = self.entry(number)
@@ -124,6 +134,11 @@ class IndexFile:
                 found.append(offset)
             limit, number = number, previous  # chains only lead back: a damaged one ends
         return found
+
+    def _slot(self, slot: int) -> int:
+        if self._table is not None:
+            return self._table[slot]
+        return int(SLOT.unpack(self.file.view(HEADER_BYTES + SLOT_BYTES * slot, SLOT_BYTES))[0])
 
     def entry(self, number: int) -> tuple[int, int, int, int]:
         """Hash, physical offset, seconds since the file's begin, previous entry of the slot."""
@@ -159,9 +174,9 @@ class IndexFile:
     def _rewrite(self, heads: array[int], count: int, timestamp_of: Callable[[int], Millis]) -> None:
         self.count = count
         self.slot_count = len(heads) - heads.count(0)
-        if byteorder == "little":
-            heads.byteswap()
-        table = heads.tobytes()
+        self._table = None
+        self._changed = bytearray(len(self._changed))
+        table = _swapped(heads).tobytes()
         if self.file.view(HEADER_BYTES, len(table)) != table:
             self.file.write(HEADER_BYTES, table)
         if count < self.most:
@@ -175,6 +190,13 @@ class IndexFile:
         self.dirty = True
 
 
+def _swapped(numbers: array[int]) -> array[int]:
+    """Numbers of the file as those of this machine, or back: in place."""
+    if byteorder == "little":
+        numbers.byteswap()
+    return numbers
+
+
 class Index:
     """The index files of a store, oldest first."""
 
@@ -185,12 +207,12 @@ class Index:
         self._most = config.max_index_num
         self._bytes = HEADER_BYTES + SLOT_BYTES * self._slots + ENTRY_BYTES * self._most
         self.enabled = config.message_index_enable
-        self.files: list[IndexFile] = []
+        self._files: list[IndexFile] = []
         self.broken = ""
         """Why nothing is indexed any more: the disk was full."""
         self._waiting: list[tuple[Millis, list[tuple[int, int]]]] = []
-        """Entries that are not in a file yet, by time. Nobody sees the difference: whoever reads, flushes or puts in
-        the ordinary way drains first, and what is not flushed recovery makes anew from the log."""
+        """Entries that are not in a file yet, by time. Nobody sees the difference: whoever reads or flushes drains
+        first, and what is not flushed recovery makes anew from the log."""
         self._waiting_count = 0
 
     def load(self) -> list[str]:
@@ -207,26 +229,31 @@ class Index:
             if size != self._bytes:
                 why = f"the file has {size} bytes, maxHashSlotNum and maxIndexNum ask for {self._bytes}"
                 raise CorruptLog(path, min(size or 0, self._bytes), f"{why}: correct them, or remove the folder")
-            self.files.append(IndexFile(self._disk.open(path), name, self._slots, self._most))
-        if self.files:
+            self._files.append(IndexFile(self._disk.open(path), name, self._slots, self._most))
+        if self._files:
             self._folders.known(FOLDER)
         return []
 
     @property
+    def files(self) -> list[IndexFile]:
+        """The files, with every entry so far."""
+        self._drain()
+        return self._files
+
+    @property
     def end_offset(self) -> int:
         """Physical offset of the newest record in the index; -1 when it is empty."""
-        self._drain()
-        return self.files[-1].end_offset if self.files else -1
+        files = self.files
+        return files[-1].end_offset if files else -1
 
     @property
     def end_timestamp(self) -> Millis:
-        self._drain()
-        return self.files[-1].end_timestamp if self.files else 0
+        files = self.files
+        return files[-1].end_timestamp if files else 0
 
     def put(self, hashes: list[int], offset: int, timestamp: Millis) -> None:
         """Add a record's keys. A full disk ends the indexing (`broken`), never the append."""
-        for key_hash in hashes:
-            self.put_one(key_hash, offset, timestamp)
+        self.put_many([(key_hash, offset) for key_hash in hashes], timestamp)
 
     def put_many(self, entries: list[tuple[int, int]], timestamp: Millis) -> None:
         """Add (hash, offset) entries of one time, in the order of the records. Keeps the list."""
@@ -253,7 +280,7 @@ class Index:
             return
         try:
             while entries:
-                file = self.files[-1] if self.files else None
+                file = self._files[-1] if self._files else None
                 if file is None or file.count >= file.most:
                     file = self._create(timestamp)
                 room = file.most - file.count
@@ -262,53 +289,39 @@ class Index:
         except OSError as error:
             self.broken = f"the index can't be written: {error}"
 
-    def put_one(self, key_hash: int, offset: int, timestamp: Millis) -> None:
-        """Add one key of a record."""
-        self._drain()
-        if self.broken:
-            return
-        try:
-            file = self.files[-1] if self.files else None
-            if file is None or file.count >= file.most:
-                file = self._create(timestamp)
-            file.insert(key_hash, offset, timestamp)
-        except OSError as error:
-            self.broken = f"the index can't be written: {error}"
-
     def _create(self, now: Millis) -> IndexFile:
         name = datetime.fromtimestamp(now / 1000).strftime("%Y%m%d%H%M%S") + f"{now % 1000:03d}"
-        last = self.files[-1] if self.files else None
+        last = self._files[-1] if self._files else None
         if last is not None and name <= last.name:  # the clock went back; the order of names is that of files
             name = f"{int(last.name) + 1:0{NAME_DIGITS}d}"
         path = f"{FOLDER}/{name}"
         file = IndexFile(self._disk.open(path, self._bytes, sparse=True), name, self._slots, self._most)
         self._folders.touch(FOLDER)
         if last is not None:
+            last.leave()
             file.begin_timestamp = file.end_timestamp = last.end_timestamp
             file.begin_offset = file.end_offset = last.end_offset
         try:
-            file.write_header()  # the header has its block from now on: flushes can't find the disk full
+            file.settle()  # the header has its block from now on
         except OSError:
             self._disk.remove(path)
             raise
         file.dirty = True
-        self.files.append(file)
+        self._files.append(file)
         return file
 
     def take_dirty(self) -> list[File]:
         """The files that were written since the last call, with their headers written too."""
-        self._drain()
         taken = []
         for file in self.files:
             if file.dirty:
-                file.write_header()
+                file.settle()
                 file.dirty = False
                 taken.append(file.file)
         return taken
 
     def find(self, key_hash: int, most: int, begin: Millis, end: Millis) -> list[int]:
         """Physical offsets of records that may carry the key, the newest first."""
-        self._drain()
         found: list[int] = []
         for file in reversed(self.files):
             if file.begin_timestamp <= end and file.end_timestamp >= begin:
@@ -319,20 +332,23 @@ class Index:
 
     def repair(self, before: int, timestamp_of: Callable[[int], Millis]) -> None:
         """After a crash: keep what is about records before `before`, which is durable; drop the rest."""
-        while self.files and not self.files[-1].repair(before, timestamp_of):
-            self._remove(self.files[-1])
+        self._drain()
+        while self._files and not self._files[-1].repair(before, timestamp_of):
+            self._remove(self._files[-1])
 
     def remove_before(self, log_start: int) -> None:
         """Remove the files whose newest record the log has lost."""
         self._drain()
-        while self.files and self.files[0].end_offset < log_start:
-            self._remove(self.files[0])
+        while self._files and self._files[0].end_offset < log_start:
+            self._remove(self._files[0])
 
     def clear(self) -> None:
-        while self.files:
-            self._remove(self.files[-1])
+        """Remove all files."""
+        self._drain()
+        while self._files:
+            self._remove(self._files[-1])
 
     def _remove(self, file: IndexFile) -> None:
-        self.files.remove(file)
+        self._files.remove(file)
         self._disk.remove(f"{FOLDER}/{file.name}")
         self._folders.touch(FOLDER)

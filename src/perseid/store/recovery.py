@@ -200,6 +200,7 @@ class Recovery:
     def _replay(self, start: int) -> Walk:
         walk = self._log.walk(start)
         known = self._checkpoint.log_end if self._thorough else -1
+        indexed = self._index.end_offset
         for record in walk:
             if 0 <= known <= walk.offset:
                 why = self._doubt(record)
@@ -211,8 +212,8 @@ class Recovery:
                 self._put(record)
             if record.sys_flag & SYS_TRANSACTION_MASK != SYS_TRANSACTION_ROLLBACK and self._index.enabled:
                 hashes = key_hashes(record.topic, record.properties)
-                if hashes and record.physical_offset > self._index.end_offset:
-                    self._index.put(hashes, record.physical_offset, record.store_timestamp)
+                if hashes and walk.offset > indexed:
+                    self._index.put(hashes, walk.offset, record.store_timestamp)
         return walk
 
     def _doubt(self, record: Record) -> str:
