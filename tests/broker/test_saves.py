@@ -12,13 +12,14 @@ from perseid.base.machine import Flush, Frames, SaveState, Shutdown
 from perseid.broker.saves import RETRY_MS
 from perseid.disk.real import RealDisk
 from perseid.wire import command, fastjson
+from perseid.wire.bodies import ConsumerData, HeartbeatData, SubscriptionData
 
 from .harness import NOW, Rig
 from .requests import pull_header, send_header
 
 TOPICS, GROUPS = "config/topics.json", "config/subscriptionGroup.json"
 OFFSETS, DELAYS = "config/consumerOffset.json", "config/delayOffset.json"
-SEND, PULL, COMMIT, DELETE_TOPIC = 310, 11, 15, 215
+SEND, PULL, COMMIT, HEARTBEAT, DELETE_TOPIC = 310, 11, 15, 34, 215
 
 
 @pytest.fixture
@@ -91,6 +92,27 @@ def test_a_save_that_fails_refuses_and_is_tried_again(rig: Rig) -> None:
     assert TOPICS in waiting(rig)
     rig.finish_io()
     assert "New" in saved_text(rig, TOPICS)["topicConfigTable"]
+
+
+@pytest.mark.parametrize("failing", [GROUPS, TOPICS])
+def test_answers_wait_for_all_files_of_their_turn(rig: Rig, failing: str) -> None:
+    """A send makes a topic, a heartbeat a group, in one turn: neither is answered before both files are durable,
+    and both are refused when one is not saved."""
+    rig.connect(1)
+    rig.hold_io()
+    create = command.encode_request(SEND, 1, send_header(topic="New"), b"x")
+    consumer = ConsumerData("new", subscription_data_set=[SubscriptionData("T", "*")])
+    beat = command.encode_request(HEARTBEAT, 2, body=HeartbeatData("client", [], [consumer]).to_json())
+    rig.handle(Frames(1, create + beat))
+    assert waiting(rig) == [GROUPS, TOPICS]
+    while waiting(rig)[0] != failing:
+        rig.finish_io(1)
+    assert not [said for said in rig.sent[1] if said.is_response]
+    rig.fail_io("EIO")
+    rig.finish_io()
+    answers = [said for said in rig.sent[1] if said.is_response]
+    assert [(answer.opaque, answer.code) for answer in answers] == [(1, 1), (2, 1)]
+    assert all(failing in (answer.remark or "") for answer in answers)
 
 
 # ---- offsets ----

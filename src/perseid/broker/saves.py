@@ -2,7 +2,8 @@
 
 Topics and groups are saved in the turn that changed them. Offsets are saved when their time has come, behind a
 flush of the log: a consumer's or delay level's offset never outlives the messages that it stands for. A save
-that failed (a full disk) is tried again after `RETRY_MS`, and the requests that waited for it are refused.
+that failed (a full disk) is tried again after `RETRY_MS`, and the requests that waited for it are refused: those of
+a turn wait for all files that it changed.
 """
 
 from __future__ import annotations
@@ -11,7 +12,7 @@ from collections import deque
 from collections.abc import Callable, Sequence
 from typing import TYPE_CHECKING
 
-from perseid.base.machine import DiskFailed, Effect, Feed, Millis, SaveState, Write
+from perseid.base.machine import DiskFailed, Effect, Feed, Millis, SaveState
 from perseid.broker import delay, groups, offsets, topics
 from perseid.broker.request import Reply, Request
 from perseid.store import state_files
@@ -32,6 +33,19 @@ class Saved:
         self.path = path
 
 
+class Answers:
+    """What a turn answers when all files that it changed are durable; nothing more once they were refused."""
+
+    __slots__ = ("ready", "refused")
+
+    def __init__(self, ready: Sequence[tuple[Request, Reply]]) -> None:
+        self.ready = ready
+        self.refused = False
+
+
+NO_ANSWERS = Answers(())
+
+
 class Saves:
     """Loads and saves the state files of one broker."""
 
@@ -40,8 +54,8 @@ class Saves:
         self._offsets_at: Millis = 0
         self._delay_at: Millis = 0
         self._again: dict[str, Millis] = {}
-        self._under_way: deque[tuple[str, Sequence[Request]]] = deque()
-        """Saves that were asked for, in order, and the requests that are answered when they are done."""
+        self._under_way: deque[tuple[str, Answers, bool]] = deque()
+        """Saves that were asked for, in order, what is answered after them, and whether it is after this one."""
         self._texts: dict[str, Callable[[], bytes]] = {
             topics.TOPICS_PATH: broker.topics.to_json,
             groups.GROUPS_PATH: broker.groups.to_json,
@@ -74,11 +88,9 @@ class Saves:
         if broker.topics.changed:
             broker.registration.topics_changed(broker.topics.take_changed(), broker.now)
             paths.append(topics.TOPICS_PATH)
-        then: list[Effect] = []
-        for request, reply in answers:
-            then.append(Write(request.conn.id, list(broker.answers.encode(request, reply))))
-            request.command.body = b""
-        self._save(paths, then, [request for request, _ in answers])
+        for request, _ in answers:
+            request.command.body = b""  # it is stored; no need to hold it until the files are
+        self._save(paths, [], Answers(answers))
 
     def everything(self, then: list[Effect]) -> None:
         """Save all that there is, then carry out `then`: the end of a clean stop."""
@@ -116,20 +128,25 @@ class Saves:
 
     def saved(self, event: Saved) -> None:
         """A state file is durable."""
-        path, _ = self._under_way.popleft()
+        path, answers, last = self._under_way.popleft()
         assert path == event.path, f"{event.path} was saved before {path}"
+        if last and not answers.refused:
+            for request, reply in answers.ready:
+                self._broker.reply(request, reply)
 
     def failed(self, event: DiskFailed) -> bool:
         """A save failed: if it was one of these files it is tried again, and True is the answer."""
         if event.path not in self._texts:
             return False
-        path, waiting = self._under_way.popleft()
+        path, answers, _ = self._under_way.popleft()
         assert path == event.path, f"{event.path} failed before {path} was saved"
         self._again[path] = self._broker.now + RETRY_MS
         self._broker.note("error", f"{path} could not be saved: {event.reason}; again in {RETRY_MS} ms")
-        for request in waiting:
+        if not answers.refused:
+            answers.refused = True
             remark = f"{path} could not be saved: {event.reason}; what was asked for may be lost at a restart"
-            self._broker.reply(request, Reply(ResponseCode.SYSTEM_ERROR, remark=remark))
+            for request, _ in answers.ready:
+                self._broker.reply(request, Reply(ResponseCode.SYSTEM_ERROR, remark=remark))
         return True
 
     def _behind_log(self, paths: list[str]) -> None:
@@ -139,11 +156,8 @@ class Saves:
                 self._broker.emit(self._broker.store.flush([]))
             self._save(paths, [])
 
-    def _save(self, paths: list[str], then: list[Effect], waiting: Sequence[Request] = ()) -> None:
+    def _save(self, paths: list[str], then: list[Effect], answers: Answers = NO_ANSWERS) -> None:
         for path in paths:
             last = path == paths[-1]
-            self._under_way.append((path, waiting if last else ()))
+            self._under_way.append((path, answers, last))
             self._broker.emit(SaveState(path, self._texts[path](), [*(then if last else ()), Feed(Saved(path))]))
-        if not paths:
-            for effect in then:
-                self._broker.emit(effect)
