@@ -6,11 +6,10 @@ import asyncio
 import json
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
-from types import TracebackType
-from typing import Self
 
 from perseid.client.connection import Header
 from perseid.client.errors import ClientError, NoRoute, ServerRefused
+from perseid.client.life import Client
 from perseid.client.model import RETRY_PREFIX, MessageQueue, ReceivedMessage, check_topic
 from perseid.client.pulling import Offsets
 from perseid.client.routes import DEFAULT_TOPIC, MASTER_ID, TopicRoute
@@ -75,7 +74,7 @@ class QueueLag:
         return self.broker_offset - self.consumer_offset
 
 
-class Admin:
+class Admin(Client):
     """Administers a cluster: `async with Admin("host:9876") as admin: await admin.create_topic("orders")`."""
 
     def __init__(
@@ -101,15 +100,6 @@ class Admin:
         if self._started:
             self._started = False
             await self.session.stop()
-
-    async def __aenter__(self) -> Self:
-        await self.start()
-        return self
-
-    async def __aexit__(
-        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
-    ) -> None:
-        await self.stop()
 
     # ---- topics ----
 

@@ -23,13 +23,12 @@ from concurrent.futures import ThreadPoolExecutor
 from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
-from types import TracebackType
-from typing import Self
 
 from perseid.client import serve
 from perseid.client.book import FlowLimits
 from perseid.client.errors import ClientError
 from perseid.client.held import Handler, HeldQueue
+from perseid.client.life import Client
 from perseid.client.model import RETRY_PREFIX, MessageQueue, ReceivedMessage
 from perseid.client.offsets import default_folder
 from perseid.client.pulling import PULL_BATCH, Puller
@@ -74,7 +73,7 @@ class ConsumerStats:
     flow_controlled: int = 0
 
 
-class PushConsumer:
+class PushConsumer(Client):
     """Calls `handler` for each message: `async with PushConsumer("host:9876", "my-group", {"orders": "*"}, handle): …`.
 
     `subscriptions` maps topics to tags (`"a || b"`, `"*"`) or `Sql("price > 5")`. A plain function runs in a
@@ -198,15 +197,6 @@ class PushConsumer:
             self._threads = None
         self._started = False
         await self.session.stop()
-
-    async def __aenter__(self) -> Self:
-        await self.start()
-        return self
-
-    async def __aexit__(
-        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
-    ) -> None:
-        await self.stop()
 
     def pause(self) -> None:
         """Pull nothing more until `resume()`; what is held is still handled."""

@@ -27,7 +27,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from functools import partial
 from types import TracebackType
-from typing import NamedTuple, Self
+from typing import NamedTuple
 
 from perseid.base.errors import PerseidError, RemoteProtocolError
 from perseid.client.errors import (
@@ -38,6 +38,7 @@ from perseid.client.errors import (
     SendFailed,
     ServerRefused,
 )
+from perseid.client.life import Client
 from perseid.client.model import MAX_BODY_BYTES, MAX_PROPERTIES_BYTES, Message, MessageQueue, SendResult, key_hash
 from perseid.client.producer import RETRY_CODES, SEND_TIMEOUT_MS, STORED_CODES, Packed, Producer, check_properties
 from perseid.client.session import Session, now_ms
@@ -113,7 +114,7 @@ class _Topic:
         self.waiting: list[tuple[int, _Entry]] = []
 
 
-class OrderedProducer:
+class OrderedProducer(Client):
     """Streams messages in order: `await producer.put(message, key)` many times, then `await producer.flush()`.
 
     `put()` waits while the buffers are full, `send()` never waits and gives a future for the result. Times
@@ -184,10 +185,6 @@ class OrderedProducer:
                 for lane in topic.lanes or ():
                     self._fail_lane(lane, stopped)
             await self._producer.stop()
-
-    async def __aenter__(self) -> Self:
-        await self.start()
-        return self
 
     async def __aexit__(
         self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None

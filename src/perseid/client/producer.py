@@ -11,8 +11,6 @@ from __future__ import annotations
 import asyncio
 import logging
 from collections.abc import Callable, Sequence
-from types import TracebackType
-from typing import Self
 
 from perseid.client.errors import (
     ClientError,
@@ -25,6 +23,7 @@ from perseid.client.errors import (
     ServerRefused,
 )
 from perseid.client.latency import QueueChooser
+from perseid.client.life import Client
 from perseid.client.model import (
     MAX_BODY_BYTES,
     MAX_PROPERTIES_BYTES,
@@ -123,7 +122,7 @@ class Packed:
         ]
 
 
-class Producer:
+class Producer(Client):
     """Sends messages: `async with Producer("host:9876") as producer: await producer.send(Message(…))`.
 
     Times are milliseconds. `session` shares connections with other clients of this process.
@@ -173,15 +172,6 @@ class Producer:
             self.session.members.remove(self)
             await self.session.unregister(producer_group=self.group)
             await self.session.stop()
-
-    async def __aenter__(self) -> Self:
-        await self.start()
-        return self
-
-    async def __aexit__(
-        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
-    ) -> None:
-        await self.stop()
 
     def producer_group(self) -> str | None:
         """For the session's heartbeats."""

@@ -11,11 +11,10 @@ import asyncio
 import logging
 from collections import deque
 from collections.abc import AsyncGenerator, Iterable, Sequence
-from types import TracebackType
-from typing import Self
 
 from perseid.base.errors import PerseidError
 from perseid.client.errors import ClientError, NoRoute, ServerRefused
+from perseid.client.life import Client
 from perseid.client.model import MessageQueue, ReceivedMessage
 from perseid.client.pulling import HOLD_MS, Offsets, Puller, PullResult, PullStatus
 from perseid.client.session import Session, now_ms
@@ -51,7 +50,7 @@ class _Assigned:
         self.room.set()
 
 
-class PullConsumer:
+class PullConsumer(Client):
     """Reads the queues that you assign: `async with PullConsumer("host:9876", "my-group") as consumer: …`.
 
     `expression` filters by tags (`"a || b"`) or by `Sql("price > 5")`. `from_where` says where a queue is
@@ -102,15 +101,6 @@ class PullConsumer:
             self._started = False
             self.assign([])
             await self.session.stop()
-
-    async def __aenter__(self) -> Self:
-        await self.start()
-        return self
-
-    async def __aexit__(
-        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
-    ) -> None:
-        await self.stop()
 
     # ---- which queues ----
 
