@@ -48,6 +48,15 @@ def test_a_place_may_change_once_it_is_forgotten() -> None:
     history.acknowledged(two, Place(TOPIC, 0, 5), 100, 1, sure=False)
 
 
+def test_a_place_that_was_deleted_stays_known_one_that_was_lost_does_not() -> None:
+    history = History()
+    sent, place = sent_to(history, attempts=2), Place(TOPIC, 0, 5)
+    for lost, known in ((False, {place}), (True, set())):
+        history.acknowledged(sent, place, 100, 1, sure=False)
+        history.forget([place], lost=lost)
+        assert (sent.places, history.acked) == (known, {})
+
+
 def place_changes(history: History) -> None:
     one, two = sent_to(history), sent_to(history)
     history.acknowledged(one, Place(TOPIC, 0, 5), 100, 1, sure=False)

@@ -286,7 +286,7 @@ class Checkers:
         self.log_start = start
         old = [place for place, stored in self.history.acked.items() if stored.physical < start]
         old += [place for place, stored in self.history.read.items() if stored.physical < start]
-        self.history.forget(old)
+        self.history.forget(old, lost=False)
         for value in [value for value, stored in self.history.delayed.items() if stored.physical < start]:
             del self.history.delayed[value]
         self.cluster.count("log file deleted")

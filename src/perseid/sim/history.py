@@ -264,12 +264,12 @@ class History:
 
     # ---- forgetting ----
 
-    def forget(self, places: Iterable[Place]) -> None:
-        """These places are gone: with a power cut, or deleted with their old files."""
+    def forget(self, places: Iterable[Place], *, lost: bool = True) -> None:
+        """These places are gone: with a power cut, so that others may take them, or deleted with their old files."""
         for place in list(places):
             for table in (self.acked, self.read):
                 stored = table.pop(place, None)
-                if stored is not None:
+                if stored is not None and lost:
                     stored.sent.places.discard(place)
 
     def _at(self, place: Place, stored: Stored) -> None:
