@@ -12,4 +12,6 @@ REGRESSIONS = {
     64: "a delayed message waited for ever after the clock had gone back",
     81: "a header that is not UTF-8 was logged as a failure of ours",
     7153: "a false alarm: a late repeat whose first copy had gone with an old log file was taken for one out of order",
+    12572: "of a record that was never flushed, a power cut spoilt the last byte alone, a property's end: it was read",
+    17883: "a start that made a file in a folder of a start that had failed did not sync that folder's parents",
 }

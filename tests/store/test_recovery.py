@@ -292,19 +292,33 @@ def test_a_torn_tail_is_cut_off_and_stays_dead(at: int) -> None:
 
 
 @pytest.mark.parametrize(
-    ("part", "why"), [(b"prop\x01a\0b\x02", "zero byte"), (b"prop\x01\xff\xfe\x02", "UTF-8")], ids=["zeros", "garbage"]
+    ("found", "why"),
+    [(b"prop\x01a\0b\x02", "zero byte"), (b"prop\x01\xff\xfe\x02", "UTF-8"), (b"prop\x01abc-", "without an end")],
+    ids=["zeros", "garbage", "another last byte"],
 )
-def test_what_the_checksum_does_not_cover_is_doubted_where_nothing_was_flushed(part: bytes, why: str) -> None:
+def test_what_the_checksum_does_not_cover_is_doubted_where_nothing_was_flushed(found: bytes, why: str) -> None:
     node = filled(3)
     flushed = node.store.end
     node.pass_time(3_000)
     torn = message(body=b"whole body")
-    torn.properties = part
-    node.store.append(torn, node.now)
+    torn.properties = b"prop\x01abc\x02"
+    record = node.store.append(torn, node.now)
     node.kill()
+    at = record.physical_offset + record.size
+    path = f"{LOG}/{at // 2048 * 2048:020d}"
+    spoil(node.disk, path, at % 2048 - len(found), found)
     report = node.load()
     assert node.store.end == flushed
     assert any(why in note for note in report.notes)
+
+
+def test_properties_have_an_end_though_the_client_sent_none() -> None:
+    """As clients before 4.9.4 do."""
+    node = filled(0)
+    old = message()
+    old.properties = b"TAGS\x01a\x02KEYS\x01b"
+    node.store.append(old, node.now)
+    assert node.records()[0].properties == b"TAGS\x01a\x02KEYS\x01b\x02"
 
 
 def test_odd_properties_that_were_flushed_are_kept() -> None:

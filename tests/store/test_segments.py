@@ -168,6 +168,15 @@ def test_a_removed_folder_changes_its_parent() -> None:
     assert set(paths(folders)) == {"a/b/c", "a/b", "a", ""}
 
 
+def test_folders_are_distrusted_up_to_the_top_though_one_has_changed_since() -> None:
+    """A store that makes a file in a folder which an earlier life made and never synced (sim 17883)."""
+    folders = Folders(SimDisk(Random(0)))
+    folders.known("a/b/c")
+    folders.touch("a/b/c")
+    folders.distrust()
+    assert paths(folders) == ["a/b/c", "a/b", "a", ""]
+
+
 class Gone(SimDisk):
     def sync_dir(self, folder: str) -> None:
         raise FileNotFoundError(folder)

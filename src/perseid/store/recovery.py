@@ -32,6 +32,7 @@ from perseid.store.dispatch import in_queue, key_hashes, parse_delay_levels, tag
 from perseid.store.index import Index
 from perseid.store.results import ConsumeUnit
 from perseid.store.segments import write_again
+from perseid.wire.properties import PROPERTY_END
 from perseid.wire.record import (
     MIN_RECORD_BYTES,
     SYS_TRANSACTION_MASK,
@@ -223,6 +224,8 @@ class Recovery:
             return "a topic's name with a zero byte"
         if b"\0" in record.properties:
             return "properties with a zero byte"
+        if record.properties and not record.properties.endswith(PROPERTY_END):
+            return "properties without an end"
         try:
             record.properties.decode()
         except UnicodeDecodeError:

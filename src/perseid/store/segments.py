@@ -56,9 +56,10 @@ class Folders:
         return self.take()
 
     def distrust(self) -> None:
-        """All folders that are known may hold entries of an earlier life that were never synced."""
-        for folder in sorted(self._known | {""}):
-            while folder not in self.changed:
+        """All folders that are known, and their parents, may hold entries of an earlier life never synced."""
+        self.changed.add("")
+        for folder in self._known:
+            while folder:
                 self.changed.add(folder)
                 folder = folder.rpartition("/")[0]
 

@@ -42,6 +42,7 @@ from perseid.store.results import (
 )
 from perseid.store.retention import Retention
 from perseid.store.segments import Folders
+from perseid.wire.properties import PROPERTY_END
 from perseid.wire.record import (
     MAX_PROPERTIES_BYTES,
     MAX_RETRY_TOPIC_BYTES,
@@ -274,6 +275,8 @@ class MessageStore:
             len(message.topic) > MAX_RETRY_TOPIC_BYTES or not message.topic.startswith(RETRY_PREFIX)
         ):
             raise AppendRefused(PutStatus.MESSAGE_ILLEGAL, f"a topic of {len(message.topic)} characters")
+        if message.properties and not message.properties.endswith(PROPERTY_END):
+            message.properties += PROPERTY_END  # by it, recovery knows the record's last byte
         if len(message.properties) > MAX_PROPERTIES_BYTES:
             why = f"{len(message.properties)} bytes of properties; at most {MAX_PROPERTIES_BYTES} are allowed"
             raise AppendRefused(PutStatus.PROPERTIES_SIZE_EXCEEDED, why)

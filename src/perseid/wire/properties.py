@@ -10,8 +10,7 @@ from collections.abc import Mapping
 
 from perseid.base.machine import Buffer
 
-NAME_VALUE_SEPARATOR = "\x01"
-PROPERTY_SEPARATOR = "\x02"
+PROPERTY_END = b"\x02"
 MAX_BYTES = 32767
 """Encoded properties of one message."""
 
