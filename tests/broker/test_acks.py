@@ -164,7 +164,3 @@ def test_the_network_buffer_may_be_reused(rig: Rig) -> None:
     data[:] = bytes(len(data))
     rig.finish_io()
     assert rig.answer(77) is not None
-
-
-def test_sync_flush_takes_no_quick_way(rig: Rig) -> None:
-    assert rig.broker.plain_sends.enabled is False

@@ -1,20 +1,58 @@
-"""Plain sends against the ordinary handlers: the same frames give the same answers and the same files."""
+"""Plain sends against the ordinary handlers: the same frames give the same answers and the same files.
+
+Three ways are held to it: the core as it was compiled (where it was), the core's source as plain Python, and
+`PlainSends`, which takes the core's place.
+"""
 
 from __future__ import annotations
 
+import importlib.util
+from collections.abc import Iterable, Iterator
+from dataclasses import replace
 from pathlib import Path
 from random import Random
+from types import ModuleType
 
 import pytest
 
+from perseid import core
+from perseid.broker import acks
 from perseid.base.machine import Effect, Frames, Opened, Tick, Write
+from perseid.core import batch as core_batch
 from perseid.wire import batch, command, frame
 from perseid.wire.codes import RequestCode, Serializer
 from perseid.wire.headers.pull import PullMessageRequest
 from perseid.wire.headers.send import SendMessageRequest, SendMessageRequestV2
 from perseid.wire.record import decode
 
-from .harness import Rig
+from .harness import SMALL, Rig
+
+
+
+def core_source() -> ModuleType:
+    """The core's source, as plain Python though it may be compiled."""
+    spec = importlib.util.spec_from_file_location("core_source", Path(core.__file__).parent / "batch.py")
+    assert spec is not None and spec.loader is not None
+    module = importlib.util.module_from_spec(spec)
+    spec.loader.exec_module(module)
+    return module
+
+
+def ways() -> Iterable[tuple[str, ModuleType | None]]:
+    yield "plain", None
+    yield "source", core_source()
+    if core_batch.compiled:
+        yield "compiled", core_batch
+
+
+WAYS = dict(ways())
+
+
+@pytest.fixture(params=WAYS, autouse=True)
+def way(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch) -> str:
+    monkeypatch.setattr(core, "batch", WAYS[request.param])
+    return str(request.param)
+
 
 PEERS = {1: "10.0.0.1:5000", 2: "10.0.0.2:65535", 3: "[2001:db8::3]:5000", 4: "no address"}
 SYS_FLAGS = [0, 0, 0, 0, 0, 1, 0x101, 0x201, 0x301, 2, 4, 8, 0xC, 0x10, 0x40, 0x80, 1 << 20, -1]
@@ -40,10 +78,11 @@ PIECES = [
 class Recorder(Rig):
     """A rig that keeps the bytes of all answers."""
 
-    def __init__(self, root: Path, *, plain: bool) -> None:
+    def __init__(self, root: Path, *, plain: bool, flush: str = "ASYNC_FLUSH") -> None:
         self.raw: dict[int, bytearray] = {}
-        super().__init__(root, default_topic_queue_nums=4)
-        self.broker.plain_sends.enabled = plain
+        super().__init__(root, store=replace(SMALL, flush_disk_type=flush), default_topic_queue_nums=4)
+        if not plain:
+            self.broker.plain_sends = None
 
     def _carry_out(self, effects: list[Effect]) -> None:
         for effect in effects:
@@ -203,12 +242,15 @@ class Stream:
         return self.send() if chance < 0.9 else self.pull() if chance < 0.98 else self.other()
 
 
+@pytest.mark.parametrize("flush", ["ASYNC_FLUSH", "SYNC_FLUSH"])
 @pytest.mark.parametrize("seed", range(12))
-def test_plain_sends_do_what_the_handlers_do(tmp_path: Path, seed: int, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_plain_sends_do_what_the_handlers_do(
+    tmp_path: Path, seed: int, flush: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
     random = Random(seed)
-    brokers = [Recorder(tmp_path / "plain", plain=True), Recorder(tmp_path / "handlers", plain=False)]
+    brokers = [Recorder(tmp_path / name, plain=name == "plain", flush=flush) for name in ("plain", "handlers")]
     plain, handlers = brokers
-    assert plain.broker.plain_sends.enabled is True
+    assert plain.broker.plain_sends is not None
     seen = taken(plain, monkeypatch)
     stream = Stream(random, plain.now)
     for _ in range(60):
@@ -225,7 +267,6 @@ def test_plain_sends_do_what_the_handlers_do(tmp_path: Path, seed: int, monkeypa
     assert plain.broker.store.index.end_offset == handlers.broker.store.index.end_offset  # writes what waits
     assert plain.files() == handlers.files()
     assert [note.text for note in plain.notes] == [note.text for note in handlers.notes]
-    plain.broker.plain_sends.count()
     assert vars_of(plain) == vars_of(handlers)
     for broker in brokers:
         broker.now += 20_000
@@ -261,7 +302,8 @@ def test_how_frames_are_cut_into_reads_makes_no_difference(tmp_path: Path, seed:
 
 def vars_of(rig: Rig) -> dict[str, object]:
     """What the broker counted."""
-    rig.broker.plain_sends.count()
+    if rig.broker.plain_sends is not None:
+        rig.broker.plain_sends.count()
     stats = rig.broker.stats
     return {
         "puts": stats.put_messages.total,
@@ -274,16 +316,22 @@ def vars_of(rig: Rig) -> dict[str, object]:
 
 
 def taken(rig: Rig, monkeypatch: pytest.MonkeyPatch) -> list[bool]:
-    """Whether each send from now on went the quick way."""
+    """Whether each frame from now on went the quick way, in their order."""
     seen: list[bool] = []
-    quick = rig.broker.plain_sends.send
+    assert rig.broker.plain_sends is not None
+    quick = rig.broker.plain_sends.unusual
 
-    def watched(conn: object, request: object) -> bytes | None:
-        answer = quick(conn, request)  # type: ignore[arg-type]
-        seen.append(answer is not None)
-        return answer
+    def watched(conn: object, data: bytes) -> Iterator[command.Command]:
+        all_of_them = [one.opaque for one in command.decode_each(data)]
+        at = 0
+        for one in quick(conn, data):  # type: ignore[arg-type]
+            here = all_of_them.index(one.opaque, at)
+            seen.extend([True] * (here - at) + [False])
+            at = here + 1
+            yield one
+        seen.extend([True] * (len(all_of_them) - at))
 
-    monkeypatch.setattr(rig.broker.plain_sends, "send", watched)
+    monkeypatch.setattr(rig.broker.plain_sends, "unusual", watched)
     return seen
 
 
@@ -347,6 +395,39 @@ def test_one_way_sends_are_stored_and_not_answered(tmp_path: Path) -> None:
     rig.handle(Frames(1, b"".join(flagged)))
     assert rig.broker.store.max_offset("Plain", 0) == 3
     assert 1 not in rig.sent
+
+
+def test_with_sync_flush_the_answers_of_a_read_wait(tmp_path: Path) -> None:
+    rig = Rig(tmp_path, store=replace(SMALL, flush_disk_type="SYNC_FLUSH"))
+    rig.connect(1)
+    rig.handle(Frames(1, send_of(1)))
+    rig.hold_io()
+    no_wait = send_of(4, properties="UNIQ_KEY\x01ID4\x02WAIT\x01false\x02")
+    rig.handle(Frames(1, send_of(2) + send_of(3) + no_wait))
+    assert [a.opaque for a in rig.sent[1]] == [1, 4], "4 asked not to wait"
+    assert len(rig.broker.acks) == 2
+    rig.finish_io()
+    assert [a.opaque for a in rig.sent[1]] == [1, 4, 2, 3] and len(rig.broker.acks) == 0
+    rig.handle(Frames(1, send_of(5)))
+    rig.until(rig.now + 5_000)
+    late = rig.sent[1][-1]
+    assert (late.opaque, late.code, late.ext["queueOffset"]) == (5, 10, "4"), "stored, and late"
+    rig.finish_io()
+    assert rig.sent[1][-1] is late, "no second answer"
+    assert "[5~10s]:1 " in rig.broker.stats.put_distribution()
+
+
+def test_no_quick_way_around_a_full_table_of_waiting_answers(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(acks, "MAX_WAITING", 3)
+    rig = Rig(tmp_path, store=replace(SMALL, flush_disk_type="SYNC_FLUSH"))
+    rig.connect(1)
+    rig.handle(Frames(1, send_of(1)))
+    rig.hold_io()
+    rig.handle(Frames(1, send_of(2) + send_of(3) + send_of(4)))
+    rig.handle(Frames(1, send_of(5)))
+    assert [(a.opaque, a.code) for a in rig.sent[1]] == [(1, 0), (5, 2)]
+    rig.finish_io()
+    assert [(a.opaque, a.code) for a in rig.sent[1][2:]] == [(2, 0), (3, 0), (4, 0)]
 
 
 def test_held_pulls_get_what_came_the_quick_way(tmp_path: Path) -> None:

@@ -81,6 +81,14 @@ class Frames:
 
 
 @dataclass(slots=True)
+class Reads:
+    """What reads of several connections brought at the same time, in the order of their arrival: together they cost
+    one turn. A node refuses the bad frames in it by itself."""
+
+    frames: list[Frames]
+
+
+@dataclass(slots=True)
 class Closed:
     """A connection is gone, whoever ended it. The node hears it once for each connection that opened."""
 

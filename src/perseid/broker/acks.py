@@ -12,7 +12,7 @@ from collections import deque
 from dataclasses import dataclass
 from itertools import pairwise
 
-from perseid.base.machine import Millis
+from perseid.base.machine import ConnId, Millis
 from perseid.broker.request import Reply, Request
 
 MAX_WAITING = 100_000
@@ -21,13 +21,17 @@ MAX_WAITING = 100_000
 
 @dataclass(slots=True)
 class Waiting:
-    """One answer, and the log offset that has to be durable before it may leave."""
+    """An answer, and the log offset that has to be durable before it may leave; or, in `frames`, the answers to
+    `count` plain sends of one read, written already."""
 
     end_offset: int
     since: Millis
     deadline: Millis
-    request: Request
-    reply: Reply
+    conn: ConnId
+    request: Request | None = None
+    reply: Reply | None = None
+    frames: bytes = b""
+    count: int = 1
 
 
 class Acks:
@@ -35,29 +39,41 @@ class Acks:
 
     def __init__(self) -> None:
         self._waiting: deque[Waiting] = deque()
+        self._count = 0
 
     def __len__(self) -> int:
-        return len(self._waiting)
+        """The messages whose answers wait."""
+        return self._count
 
     @property
     def full(self) -> bool:
         """No further message may be stored that has to wait."""
-        return len(self._waiting) >= MAX_WAITING
+        return self._count >= MAX_WAITING
 
     def wait(self, end_offset: int, now: Millis, most_ms: int, request: Request, reply: Reply) -> None:
         """Hold `reply` back until the log is durable up to `end_offset`, for at most `most_ms`."""
-        deadline = now + most_ms
+        self._add(Waiting(end_offset, now, now + most_ms, request.conn.id, request, reply))
+
+    def wait_frames(
+        self, end_offset: int, now: Millis, most_ms: int, conn: ConnId, frames: bytes, count: int
+    ) -> None:
+        """The same for the frames that answer `count` plain sends of one connection."""
+        self._add(Waiting(end_offset, now, now + most_ms, conn, frames=frames, count=count))
+
+    def _add(self, one: Waiting) -> None:
         if self._waiting:
             last = self._waiting[-1]
-            assert end_offset >= last.end_offset, "acknowledgements are asked for in log order"
-            deadline = max(deadline, last.deadline)
-        self._waiting.append(Waiting(end_offset, now, deadline, request, reply))
+            assert one.end_offset >= last.end_offset, "acknowledgements are asked for in log order"
+            one.deadline = max(one.deadline, last.deadline)
+        self._waiting.append(one)
+        self._count += one.count
 
     def release(self, flushed: int) -> list[Waiting]:
         """All whose message is durable, now that the log is flushed up to `flushed`."""
         done = []
         while self._waiting and self._waiting[0].end_offset <= flushed:
             done.append(self._waiting.popleft())
+            self._count -= done[-1].count
         return done
 
     def expire(self, now: Millis) -> list[Waiting]:
@@ -65,6 +81,7 @@ class Acks:
         late = []
         while self._waiting and self._waiting[0].deadline <= now:
             late.append(self._waiting.popleft())
+            self._count -= late[-1].count
         return late
 
     def next_deadline(self) -> Millis | None:
@@ -72,6 +89,7 @@ class Acks:
 
     def validate(self, flushed: int) -> None:
         waiting = self._waiting
+        assert self._count == sum(one.count for one in waiting), "what waits is counted"
         assert len(waiting) <= MAX_WAITING, "the table is bounded"
         if waiting:
             assert waiting[0].end_offset > flushed, "an acknowledgement was left behind"

@@ -1,29 +1,38 @@
-"""Plain sends, the quick way: one pass from the decoded header to the bytes of the answer.
+"""Plain sends, the quick way: one pass from the received bytes to the bytes of the answer.
 
 The ordinary handlers are the reference: what this stores and answers is byte for byte what they would, which a
 differential test holds it to. Whatever is unusual (a first send to a queue, batches, delays, retries, transactions,
-properties that change what is stored, ids that JSON would have to escape, SYNC_FLUSH) is left to them: `send` says
-None, and nothing has happened.
+properties that change what is stored, ids that JSON would have to escape) is left to them. With SYNC_FLUSH the
+answers of a read wait together (`acks.wait_frames`); a send that says WAIT=false is left to the handler.
+
+Two ways lead to the same end: `CoreSends` with the compiled core, `PlainSends` in plain Python where there is none.
+`sends_of` chooses.
 """
 
 from __future__ import annotations
 
+from collections.abc import Iterable, Iterator
 from struct import Struct
 from typing import TYPE_CHECKING
 
+from perseid import core
+from perseid.base.machine import Buffer
 from perseid.broker.system_topics import NOT_SENDABLE, PERM_WRITE, RETRY_PREFIX
+from perseid.store.consume_queue import UNIT
 from perseid.store.dispatch import INDEXED_TAG, key_hash
-from perseid.store.plain import PlainAppends, PlainQueue, packed_host
+from perseid.store.plain import CoreAppends, PlainAppends, PlainQueue, packed_host
 from perseid.wire.bodies import TopicConfig
 from perseid.wire.codes import VERSION
-from perseid.wire.command import Command
+from perseid.wire.command import Command, decode_at, decode_each
 from perseid.wire.hashing import tag_code
 from perseid.wire.headers.base import quote
 from perseid.wire.headers.send import SendMessageRequest, SendMessageRequestV2
+from perseid.wire.record import MAX_TOPIC_BYTES
 
 if TYPE_CHECKING:
     from perseid.broker.node import Broker
     from perseid.broker.request import Connection
+    from perseid.core.batch import Lane as CoreLane
 
 HEADERS: dict[int, type[SendMessageRequest]] = {10: SendMessageRequest, 310: SendMessageRequestV2}
 
@@ -45,6 +54,139 @@ MAX_FACTS_CHARS = 1_000
 """Longer properties are read each time."""
 MAX_TOPICS_OF_FACTS = 100
 ONEWAY = 2
+
+
+def sends_of(broker: Broker) -> CoreSends | PlainSends | None:
+    """The quickest way that there is; None when no send can be plain."""
+    region = broker.answers.own_properties["MSG_REGION"]
+    if len(broker.store_host.ip) != 4 or quote(region) != f'"{region}"':
+        return None
+    return PlainSends(broker) if core.batch is None else CoreSends(broker)
+
+
+def answer_texts(broker: Broker) -> tuple[bytes, ...]:
+    """What stands around the five numbers of an answer: physical offset, queue id, queue offset, unique key, opaque."""
+    region, trace_on = (broker.answers.own_properties[name] for name in ("MSG_REGION", "TRACE_ON"))
+    texts = (
+        f'{{"code":0,"extFields":{{"msgId":"{packed_host(broker.store_host).hex().upper()}',
+        '","queueId":"',
+        '","queueOffset":"',
+        '","transactionId":"',
+        f'","MSG_REGION":"{region}","TRACE_ON":"{trace_on}"}},"flag":1,"language":"PYTHON","opaque":',
+        f',"version":{VERSION}}}',
+    )
+    return tuple(text.encode() for text in texts)
+
+
+def plain_topic(broker: Broker, header: SendMessageRequest) -> TopicConfig | None:
+    """The topic of a send to a queue that takes plain ones; None when it takes none."""
+    topic = header.topic
+    row = broker.topics.rows.get(topic)
+    if row is None or topic in NOT_SENDABLE or topic.startswith(RETRY_PREFIX):
+        return None
+    if not 0 <= header.queue_id < max(row.write_queue_nums, row.read_queue_nums):
+        return None
+    return row if row.topic_filter_type == SINGLE_TAG else None
+
+
+class CoreSends:
+    """The plain sends of one broker by the compiled core: those of a read by `unusual`, then `settle`."""
+
+    def __init__(self, broker: Broker) -> None:
+        assert core.batch is not None
+        self._broker = broker
+        host, most = packed_host(broker.store_host), broker.store.config.max_message_size
+        self._batch = core.batch.Batch(host, broker.own_properties, most, answer_texts(broker), broker.sync_flush)
+        self._appends = CoreAppends(broker.store, self._batch)
+        self._known: dict[tuple[str, int], CoreLane] = {}
+        self._uncounted: list[CoreLane] = []
+        self._begun = False
+
+    def unusual(self, conn: Connection, data: Buffer) -> Iterable[Command]:
+        """Take the plain sends of a read; the other commands come out, all before them written.
+        RemoteProtocolError at a frame that can't be read."""
+        at = self._batch.take(data, data, 0, conn.packed_host) if self._begun or self._begin() else 0
+        return () if at == len(data) else self._others(conn, data, at)
+
+    def _others(self, conn: Connection, data: Buffer, at: int) -> Iterator[Command]:
+        """The commands from `at` on that the core does not take; it takes those between them."""
+        view = memoryview(data)
+        while at < len(view):
+            command, end = decode_at(view, at)
+            if not self._learn(command):
+                self.settle()
+                self.count()
+                yield command
+                at = end
+            if self._begun or self._begin():
+                at = self._batch.take(data, view, at, conn.packed_host)
+
+    @property
+    def taken(self) -> int:
+        """The messages that `answers` will answer."""
+        return self._batch.taken
+
+    def answers(self) -> bytes:
+        """The frames that answer what was taken since this was last asked."""
+        return self._batch.answers()
+
+    def settle(self) -> None:
+        """Before another kind of request, and at the end of a turn: write, wake who waits, trust no lane further."""
+        self._begun = False
+        batch, broker = self._batch, self._broker
+        if not batch.touched:
+            return
+        self._appends.commit(broker.now)
+        if broker.holds.count:
+            self._wake(batch.touched)
+        self._uncounted += [lane for lane in batch.touched if not lane.taken]
+        batch.clear()
+
+    def count(self) -> None:
+        """Tell the statistics what was sent: before anyone looks at them, and now and then."""
+        stats = self._broker.stats
+        for lane in self._uncounted:
+            stats.put(lane.topic, lane.taken, lane.taken_bytes)
+            if not self._broker.sync_flush:  # else: when it is flushed
+                stats.put_took(0, lane.taken)
+            lane.taken = lane.taken_bytes = 0
+        self._uncounted.clear()
+
+    def _wake(self, lanes: list[CoreLane]) -> None:
+        """Tell those who wait what was stored."""
+        holds = self._broker.holds
+        for lane in lanes:
+            if holds.waits(lane.topic, lane.queue_id):
+                for number, (_, _, tag_code) in enumerate(UNIT.iter_unpack(lane.units), lane.first):
+                    holds.arrived(lane.topic, lane.queue_id, number, tag_code)
+
+    def _begin(self) -> bool:
+        """Begin a turn, or what comes after another kind of request; False: no send is plain now."""
+        broker, config = self._broker, self._broker.config
+        if config.start_accept_send_request_time_stamp > broker.now or broker.acks.full:
+            return False
+        may_order = config.broker_permission & PERM_WRITE != 0
+        self._begun = self._appends.begin(broker.topics.rows, may_order, broker.now)
+        return self._begun
+
+    def _learn(self, command: Command) -> bool:
+        """Make a plain send's queue known to the core; False when it is, or the send is not plain."""
+        header = command.quick_header
+        if not self._begun or header is None or type(header) is not HEADERS.get(command.code) or command.is_response:
+            return False
+        key = header.topic, header.queue_id
+        row, queue = plain_topic(self._broker, header), self._broker.store.queue_of(*key)
+        if row is None or queue is None or len(header.topic) > MAX_TOPIC_BYTES:
+            return False
+        known = self._known.get(key)
+        if known is not None and known.row is row and known.queue is queue:
+            return False
+        assert core.batch is not None
+        if len(self._known) >= MAX_LANES:
+            self._known.clear()
+        lane = self._known[key] = core.batch.Lane(header.topic, header.queue_id, queue, row)
+        self._batch.learn(lane, MAX_LANES)
+        return True
 
 
 class Lane:
@@ -83,10 +225,13 @@ class Facts:
 
 
 class PlainSends:
-    """The plain sends of one broker: `send` one after the other, then `settle`."""
+    """The plain sends of one broker in plain Python: those of a read by `unusual`, then `settle`."""
 
     def __init__(self, broker: Broker) -> None:
         self._broker = broker
+        self._answers: list[bytes] = []
+        self.taken = 0
+        """The messages that `answers` will answer."""
         self._appends = PlainAppends(broker.store)
         self._lanes: dict[tuple[str, int], Lane] = {}
         self._touched: list[Lane] = []
@@ -94,21 +239,34 @@ class PlainSends:
         self._facts: dict[str, Facts] = {}
         self._own = broker.own_properties
         self._holds = broker.holds
-        region = broker.answers.own_properties["MSG_REGION"]
-        trace_on = broker.answers.own_properties["TRACE_ON"]
-        begin = f'{{"code":0,"extFields":{{"msgId":"{packed_host(broker.store_host).hex().upper()}'
-        tail = f'","MSG_REGION":"{region}","TRACE_ON":"{trace_on}"}},"flag":1,"language":"PYTHON","opaque":'
-        end = f',"version":{VERSION}}}'
-        self._answer = b"".join((
-            begin.encode().replace(b"%", b"%%"), b'%016X","queueId":"%d","queueOffset":"%d","transactionId":"%b',
-            tail.encode().replace(b"%", b"%%"), b"%d", end.encode(),
-        ))  # fmt: skip
-        self.enabled = not broker.sync_flush and len(broker.store_host.ip) == 4 and quote(region) == f'"{region}"'
+        begin, *middle, end = (text.replace(b"%", b"%%") for text in answer_texts(broker))
+        numbers = (b"%016X", b"%d", b"%d", b"%b", b"%d")
+        self._answer = begin + b"".join(n + text for n, text in zip(numbers, (*middle, end), strict=True))
+
+    def unusual(self, conn: Connection, data: Buffer) -> Iterator[Command]:
+        """Take the plain sends of a read; the other commands come out, all before them written.
+        RemoteProtocolError at a frame that can't be read."""
+        for command in decode_each(data):
+            answer = self.send(conn, command)
+            if answer is None:
+                self.settle()
+                self.count()
+                yield command
+            else:
+                self.taken += 1
+                self._answers.append(answer)
+
+    def answers(self) -> bytes:
+        """The frames that answer what was taken since this was last asked."""
+        found = b"".join(self._answers)
+        self._answers.clear()
+        self.taken = 0
+        return found
 
     def send(self, conn: Connection, command: Command) -> bytes | None:
         """Take a plain message and give the frame that answers it, `b""` for a one-way send; None: not plain."""
         header = command.quick_header
-        if header is None or type(header) is not HEADERS.get(command.code):
+        if header is None or type(header) is not HEADERS.get(command.code) or command.is_response:
             return None
         lane = self._lanes.get((header.topic, header.queue_id))
         if lane is None or not lane.count:
@@ -167,7 +325,8 @@ class PlainSends:
         stats = self._broker.stats
         for lane in self._uncounted:
             stats.put(lane.queue.topic, lane.uncounted, lane.queue.taken_bytes)
-            stats.put_took(0, lane.uncounted)
+            if not self._broker.sync_flush:
+                stats.put_took(0, lane.uncounted)
             lane.uncounted = lane.queue.taken_bytes = 0
         self._uncounted.clear()
 
@@ -185,6 +344,8 @@ class PlainSends:
                     return None  # a second one
                 unique_keys += 1
             elif name in ODD_NAMES or not value:
+                return None
+            elif name == "WAIT" and value == "false" and self._broker.sync_flush:
                 return None
             elif name == "TAGS":
                 tag = value
@@ -208,7 +369,7 @@ class PlainSends:
             if lane is None:
                 return None
         config = broker.config
-        if config.start_accept_send_request_time_stamp > broker.now:
+        if config.start_accept_send_request_time_stamp > broker.now or broker.acks.full:
             return None
         if lane.row.order and not config.broker_permission & PERM_WRITE:
             return None
@@ -221,13 +382,9 @@ class PlainSends:
         """The lane of a queue that the ordinary handler has stored to already, anew when its topic changed."""
         topic, queue_id = header.topic, header.queue_id
         self._lanes.pop((topic, queue_id), None)
-        row = self._broker.topics.rows.get(topic)
-        if row is None or topic in NOT_SENDABLE or topic.startswith(RETRY_PREFIX):
-            return None
-        if not 0 <= queue_id < max(row.write_queue_nums, row.read_queue_nums) or row.topic_filter_type != SINGLE_TAG:
-            return None
+        row = plain_topic(self._broker, header)
         queue = self._broker.store.plain_queue(topic, queue_id)
-        if queue is None:
+        if row is None or queue is None:
             return None
         if len(self._lanes) >= MAX_LANES:
             self._lanes.clear()

@@ -70,6 +70,10 @@ class Holds:
             heapq.heapify(self._deadlines)
         return True
 
+    def waits(self, topic: str, queue_id: int) -> bool:
+        """Does anyone wait for a message of this queue?"""
+        return (topic, queue_id) in self._by_queue
+
     def arrived(self, topic: str, queue_id: int, queue_offset: int, tag_code: int) -> None:
         """A message came to a queue: those that want it are ready."""
         queue = self._by_queue.get((topic, queue_id))

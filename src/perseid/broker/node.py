@@ -21,7 +21,7 @@ kernel dropped can't be written again, so nothing more may be acknowledged.
 from __future__ import annotations
 
 import traceback
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
 from random import Random
 from typing import Any
 
@@ -40,6 +40,7 @@ from perseid.base.machine import (
     Millis,
     Note,
     Opened,
+    Reads,
     Shutdown,
     Start,
     Stop,
@@ -51,7 +52,7 @@ from perseid.broker.answers import Answers
 from perseid.broker.clients import ConsumerTable, ProducerTable
 from perseid.broker.config import BrokerConfig
 from perseid.broker.delay import DelayService
-from perseid.broker.fast import PlainSends
+from perseid.broker.fast import CoreSends, PlainSends, sends_of
 from perseid.broker.groups import SubscriptionGroupTable
 from perseid.broker.hold import Holds
 from perseid.broker.locks import QueueLocks
@@ -70,6 +71,7 @@ from perseid.store.results import Flushed, StoreEvent
 from perseid.store.store import MessageStore
 from perseid.wire import command as wire
 from perseid.wire.codes import ResponseCode
+from perseid.wire.headers.send import SendMessageResponse
 from perseid.wire.host import NOWHERE, host_from
 from perseid.wire.ids import UniqueIds
 from perseid.wire.properties import encode as encode_properties
@@ -120,11 +122,12 @@ class Broker:
         self.unique_ids = UniqueIds(self.store_host.ip, random.getrandbits(16), random.getrandbits(32))
         self.connections: dict[ConnId, Connection] = {}
         self.own_properties = encode_properties(self.answers.own_properties)
-        self.plain_sends = PlainSends(self)
+        self.plain_sends = sends_of(self)
         self._properties = properties
         self._out: list[Effect] = []
         self._writes: dict[ConnId, list[Buffer]] = {}
         self._after_save: list[tuple[Request, Reply]] = []
+        self._unflushed: list[tuple[ConnId, bytes, int]] = []
         self._refused: dict[ConnId, str] = {}
         self._flushing = False
         self._state = "new"
@@ -132,7 +135,8 @@ class Broker:
         self._deadline: Millis = 0
         self._only_plain = False
         self._events: dict[type[Any], Callable[[Any], None]] = {
-            Frames: self._on_frames,
+            Frames: lambda event: self._on_reads((event,)),
+            Reads: lambda event: self._on_reads(event.frames),
             Opened: self._on_opened,
             Closed: self._on_closed,
             ConnectFailed: self._on_connect_failed,
@@ -150,7 +154,7 @@ class Broker:
     def handle(self, event: Event, now: Millis) -> list[Effect]:
         """One turn. StoreError when the store can't be opened at `Start`."""
         self.now = now
-        self._only_plain = type(event) is Frames
+        self._only_plain = type(event) is Reads or type(event) is Frames
         out = self._out = []
         if self._state == "ended":
             return out
@@ -217,32 +221,41 @@ class Broker:
 
     # ---- requests ----
 
-    def _on_frames(self, event: Frames) -> None:
-        conn = self.connections.get(event.conn)
-        if conn is None:
-            return
-        plain = self.plain_sends.send if self.plain_sends.enabled and self._state == "running" else None
-        answers: list[Buffer] = []
-        try:
-            for command in wire.decode_all(event.data):
-                answer = plain(conn, command) if plain is not None else None
-                if answer is not None:
-                    if answer:
-                        answers.append(answer)
-                    continue
-                self._only_plain = False
-                self.plain_sends.settle()
-                self.plain_sends.count()
-                if command.is_response:
-                    self._out.extend(self.caller.answered(conn.id, command, self.now))
-                else:
-                    self._dispatch(Request(conn, command, None))
-        except RemoteProtocolError as error:
-            self.note("warning", f"connection {conn.id} of {conn.peer}: {error}; it is closed")
-            self._refused[conn.id] = str(error)
-        self.plain_sends.settle()
-        if answers:
-            self._writes.setdefault(conn.id, []).extend(answers)
+    def _on_reads(self, reads: Iterable[Frames]) -> None:
+        sends = self.plain_sends if self._state == "running" else None
+        for frames in reads:
+            conn = self.connections.get(frames.conn)
+            if conn is None:
+                continue
+            commands = wire.decode_each(frames.data) if sends is None else sends.unusual(conn, frames.data)
+            try:
+                for command in commands:
+                    self._only_plain = False
+                    if command.is_response:
+                        self._out.extend(self.caller.answered(conn.id, command, self.now))
+                    else:
+                        self._dispatch(Request(conn, command, None))
+            except RemoteProtocolError as error:
+                self.note("warning", f"connection {conn.id} of {conn.peer}: {error}; it is closed")
+                self._refused[conn.id] = str(error)
+            if sends is not None:
+                self._answer_plain(sends, conn.id)
+        if sends is not None:
+            sends.settle()
+            for conn_id, answers, count in self._unflushed:
+                most_ms = self.config.sync_flush_timeout
+                self.acks.wait_frames(self.store.log.end, self.now, most_ms, conn_id, answers, count)
+            self._unflushed.clear()
+
+    def _answer_plain(self, sends: CoreSends | PlainSends, conn: ConnId) -> None:
+        """Answer the plain sends of one read: at the end of the turn, or when they are flushed."""
+        count = sends.taken
+        answers = sends.answers()
+        if self.sync_flush:
+            if count:
+                self._unflushed.append((conn, answers, count))
+        elif answers:
+            self.write(conn, answers)
 
     def _dispatch(self, request: Request) -> None:
         """Hand one request to its handler, and its answer to this turn."""
@@ -308,15 +321,20 @@ class Broker:
             return
         now = self.now
         for late in self.acks.expire(now):
-            self.stats.put_took(now - late.since)
-            late.reply.code = ResponseCode.FLUSH_DISK_TIMEOUT
-            self.reply(late.request, late.reply)
+            self.stats.put_took(now - late.since, late.count)
+            if late.request is not None and late.reply is not None:
+                late.reply.code = ResponseCode.FLUSH_DISK_TIMEOUT
+                self.reply(late.request, late.reply)
+            for answer in wire.decode_each(late.frames):
+                header = answer.header(SendMessageResponse)
+                self.write(late.conn, wire.encode_response(answer.opaque, ResponseCode.FLUSH_DISK_TIMEOUT, header))
         self.delay.tick(now)
         self._out.extend(self.store.tick(now))
         self._out.extend(self.caller.handle(event, now))
         self.registration.tick(now)
         self.saves.tick(now)
-        self.plain_sends.count()
+        if self.plain_sends is not None:
+            self.plain_sends.count()
         self.stats.tick(now)
         if now >= self._housekeeping_at:
             self._housekeeping_at = now + HOUSEKEEPING_MS
@@ -332,8 +350,11 @@ class Broker:
     def _release(self) -> None:
         """Give the answers whose messages are durable now."""
         for done in self.acks.release(self.store.flushed):
-            self.stats.put_took(self.now - done.since)
-            self.reply(done.request, done.reply)
+            self.stats.put_took(self.now - done.since, done.count)
+            if done.request is not None and done.reply is not None:
+                self.reply(done.request, done.reply)
+            elif done.frames:
+                self.write(done.conn, done.frames)
 
     def _on_disk_failed(self, event: DiskFailed) -> None:
         if self.saves.failed(event):

@@ -27,6 +27,7 @@ from perseid.base.machine import (
     Millis,
     Note,
     Opened,
+    Reads,
     SaveState,
     Shutdown,
     Start,
@@ -82,6 +83,9 @@ class NameServer:
         out = self._out = []
         if isinstance(event, Frames):
             self._frames(event)
+        elif isinstance(event, Reads):
+            for frames in event.frames:
+                self._frames(frames)
         elif isinstance(event, Opened):
             self._peers[event.conn] = event.peer
             out += self.caller.handle(event, now)

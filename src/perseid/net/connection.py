@@ -83,7 +83,7 @@ class Connection(asyncio.Protocol):
             self._driver.refuse(self, f"{error}; it was closed")
             return
         if frames:
-            self._driver.take(Frames(self.id, frames))
+            self._driver.read(Frames(self.id, frames))
 
     def pause_writing(self) -> None:
         self._paused = True

@@ -1,8 +1,9 @@
 """Runs one node in the real world: asyncio (or uvloop) for sockets and timers, one thread for durability.
 
-A turn of the event loop: whatever happened goes into `machine.handle` at once, one event after the other,
-all with the same `now`; its effects are carried out in order; at the end of the turn each connection that
-was written to gets one write, and the timer is set. No task and no future is made for a request.
+A turn of the event loop: whatever happened goes into `machine.handle`, one event after the other, all with the
+same `now`; what connections brought is gathered and goes in at the end of the turn, or before the next event of
+another kind. Effects are carried out in order; at the end of the turn each connection that was written to gets one
+write, and the timer is set. No task and no future is made for a request.
 
 States: new → (start) running → (Stop, a failure) ended. An exception that leaves `handle` ends the node:
 its state can't be trusted any more, so nothing that it had not yet written leaves. `stopped` tells the
@@ -36,6 +37,7 @@ from perseid.base.machine import (
     Machine,
     Millis,
     Note,
+    Reads,
     SaveState,
     Shutdown,
     Start,
@@ -112,6 +114,8 @@ class Driver:
         self._accepted = 0
         self._refused = 0
         self._fed: deque[Event] = deque()
+        self._reads: list[Frames] = []
+        self._read_bytes = 0
         self._busy = False
         self._ended = False
         self._dirty: list[Connection] = []
@@ -211,6 +215,7 @@ class Driver:
                     connection.abort("the node ended")
         self._io.close(self._on_thread_ended, abandon=not clean)
         await self._io_ended.wait()
+        self._io.join()
         for handle in (self._timer, self._sweeper):
             if handle is not None:
                 handle.cancel()
@@ -224,6 +229,7 @@ class Driver:
             return
         self._ended = True
         self._fed.clear()
+        self._reads.clear()
         if reason:
             self._log.error("stopped: %s", reason)
             for connection in list(self.connections.values()):
@@ -250,8 +256,26 @@ class Driver:
                 self._loop.call_soon(self._end_of_turn)
         return now
 
+    def read(self, frames: Frames) -> None:
+        """What one read brought: it goes to the node together with that of others."""
+        self.now()  # sees to it that the turn ends
+        self._reads.append(frames)
+        self._read_bytes += len(frames.data)
+        if self._read_bytes >= self.limits.turn_bytes:
+            self._hand_in()
+
+    def _hand_in(self) -> None:
+        """Give the node what was read."""
+        reads, self._reads, self._read_bytes = self._reads, [], 0
+        self._take(reads[0] if len(reads) == 1 else Reads(reads))
+
     def take(self, event: Event) -> None:
         """Hand an event to the node and carry out what it answers, and what that feeds back."""
+        if self._reads:
+            self._hand_in()
+        self._take(event)
+
+    def _take(self, event: Event) -> None:
         if self._busy:
             self._fed.append(event)
             return
@@ -316,6 +340,8 @@ class Driver:
                 raise AssertionError(f"not an effect: {effect!r}")
 
     def _end_of_turn(self) -> None:
+        if self._reads:
+            self._hand_in()
         dirty = self._dirty
         if dirty:
             self._dirty = []

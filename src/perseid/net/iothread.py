@@ -19,6 +19,8 @@ from typing import TypeAlias
 from perseid.base.machine import Effect, Flush, SaveState, Syncable
 from perseid.disk.port import Disk
 
+JOIN_S = 5.0
+
 Job: TypeAlias = Flush | SaveState
 
 
@@ -65,6 +67,10 @@ class IOThread:
             if abandon:
                 self._jobs.clear()
             self._wake.notify()
+
+    def join(self) -> None:
+        """After `ended` was called: wait for the few instructions that the thread has left."""
+        self._thread.join(JOIN_S)
 
     def _run(self) -> None:
         while jobs := self._next():
@@ -115,7 +121,6 @@ class IOThread:
         except OSError as error:
             return Failed(job.path, f"save: {error}")
         return None
-
 
     def _sync_parents(self, folder: str) -> None:
         """Once in a life: the save may have made the folder, or an earlier life did and never synced it."""

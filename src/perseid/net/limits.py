@@ -21,6 +21,9 @@ class Limits:
     partial_bytes: int = 512 * 1024 * 1024
     """Of unfinished frames, on all connections together; the read that goes beyond closes its connection."""
 
+    turn_bytes: int = 1024 * 1024
+    """Of what was read in one turn of the event loop; more is handed to the node before the turn ends."""
+
     pause_reading_above: int = 1024 * 1024
     """A peer that doesn't take its answers in is not read from while more than this waits for it."""
 

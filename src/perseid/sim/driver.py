@@ -31,6 +31,7 @@ from perseid.base.machine import (
     Millis,
     Note,
     Opened,
+    Reads,
     SaveState,
     Shutdown,
     Start,
@@ -211,7 +212,7 @@ class NodeDriver:
         self._handling = True
         try:
             while self._inbox and self.machine is not None and not self._stalled:
-                self._handle(self._inbox.popleft())
+                self._handle(self._next_event())
         except CrashPoint as point:
             self.count("crash within a disk call")
             self.crash(f"killed in {point}")
@@ -219,6 +220,16 @@ class NodeDriver:
         finally:
             self._handling = False
         self._set_timer()
+
+    def _next_event(self) -> Event:
+        """What waits longest; what connections brought next to it comes together, as with the real driver."""
+        event = self._inbox.popleft()
+        if type(event) is not Frames:
+            return event
+        reads = [event]
+        while self._inbox and type(self._inbox[0]) is Frames:
+            reads.append(self._inbox.popleft())
+        return reads[0] if len(reads) == 1 else Reads(reads)
 
     def _handle(self, event: Event) -> None:
         machine = self.machine
@@ -230,8 +241,8 @@ class NodeDriver:
             else:
                 effects = machine.handle(event, now)
                 self._carry_out(effects)
-                if type(event) is Frames:
-                    event.data[:] = bytes((SPOILT,)) * len(event.data)  # type: ignore[index]
+                for frames in event.frames if type(event) is Reads else [event] if type(event) is Frames else []:
+                    frames.data[:] = bytes((SPOILT,)) * len(frames.data)  # type: ignore[index]
             self._events += 1
             if self.machine is machine and self._events % self.validate_every == 0:
                 machine.validate()

@@ -12,7 +12,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 
 from perseid.base.errors import CorruptLog
-from perseid.base.machine import Millis
+from perseid.base.machine import Buffer, Millis
 from perseid.disk.port import Disk, File
 from perseid.store.config import StoreConfig
 from perseid.store.results import AppendRefused, PutStatus
@@ -139,7 +139,7 @@ class CommitLog:
         self._use(start)
         return start
 
-    def put(self, offset: int, data: bytearray | bytes, timestamp: Millis) -> None:
+    def put(self, offset: int, data: Buffer, timestamp: Millis) -> None:
         """Write what `reserve` gave room to."""
         file = self._file
         assert file is not None and offset == self.end, "put without reserve"

@@ -10,6 +10,7 @@ from __future__ import annotations
 
 from struct import Struct
 
+from perseid.base.machine import Buffer
 from perseid.disk.port import Disk, File
 from perseid.store.results import ConsumeUnit
 from perseid.store.segments import Folders, Segments
@@ -28,13 +29,13 @@ class ConsumeQueue:
     __slots__ = (
         "_file",
         "_file_first",
-        "_room",
         "_unit_count",
         "dirty",
         "end",
         "issued",
         "min",
         "queue_id",
+        "room",
         "segments",
         "topic",
     )
@@ -52,18 +53,19 @@ class ConsumeQueue:
         """Some unit is not issued."""
         self._file: File | None = None
         self._file_first = 0
-        self._room = 0
+        self.room = 0
+        """The first offset that the file of the next unit has no place for."""
 
     # ---- writing ----
 
     @property
     def ready(self) -> bool:
         """Has the next unit a file, and is the queue in the books as written to?"""
-        return self.dirty and self.end < self._room
+        return self.dirty and self.end < self.room
 
     def prepare(self) -> None:
         """See to it that the next unit has a file; OSError when it can't be made."""
-        if self.end < self._room:
+        if self.end < self.room:
             return
         segments = self.segments
         at = self.end * UNIT_BYTES
@@ -76,24 +78,19 @@ class ConsumeQueue:
         assert start is not None, f"{segments.folder}: no file for unit {self.end}"
         self._file = segments.file(start)
         self._file_first = start // UNIT_BYTES
-        self._room = self._file_first + self._unit_count
+        self.room = self._file_first + self._unit_count
 
     def reserve(self, count: int) -> None:
         """See to it that the next `count` units have files; OSError when they can't be made."""
         while (self.end + count) * UNIT_BYTES > self.segments.end:
             self.segments.create(self.segments.end)
 
-    @property
-    def room(self) -> int:
-        """The first offset that the file of the next unit has no place for."""
-        return self._room
-
-    def put_many(self, units: list[bytes]) -> None:
+    def put_many(self, units: Buffer, count: int) -> None:
         """Append packed units that all have a place in the file of the next one; `prepare` has been called."""
         file, end = self._file, self.end
-        assert file is not None and end + len(units) <= self._room, "put_many without prepare"
-        file.write((end - self._file_first) * UNIT_BYTES, b"".join(units))
-        self.end = end + len(units)
+        assert file is not None and end + count <= self.room, "put_many without prepare"
+        file.write((end - self._file_first) * UNIT_BYTES, units)
+        self.end = end + count
 
     def put(self, physical_offset: int, size: int, tag_code: int) -> None:
         """Append a unit; `prepare` has been called."""
@@ -108,7 +105,7 @@ class ConsumeQueue:
         self.end = offset
         self.min = min(self.min, offset)
         self._file = None
-        self._room = 0
+        self.room = 0
 
     def restart(self, offset: int) -> None:
         """Forget all units and begin with `offset`: blank units stand before it in its file."""

@@ -15,7 +15,9 @@ from collections.abc import Callable
 from datetime import datetime
 from struct import Struct
 from sys import byteorder
+from typing import TypeAlias
 
+from perseid import core
 from perseid.base.errors import CorruptLog
 from perseid.base.machine import Millis
 from perseid.disk.port import Disk, File
@@ -24,10 +26,13 @@ from perseid.store.segments import Folders, zero
 
 FOLDER = "index"
 HEADER = Struct(">qqqqii")
+KEY = Struct(">iq")
+"""What a record is found by: hash and physical offset, the first part of an entry."""
 ENTRY = Struct(">iqii")
 SLOT = Struct(">i")
-_pack_entry = ENTRY.pack
+_pack_entry = ENTRY.pack_into
 HEADER_BYTES = 40
+KEY_BYTES = 12
 ENTRY_BYTES = 20
 SLOT_BYTES = 4
 NAME_DIGITS = 17
@@ -37,6 +42,21 @@ MAX_WAITING = 256
 """Entries that wait to be written together."""
 PART_BITS = 10
 """Slots are written out in parts of 1024: a page of the file."""
+
+
+Entries: TypeAlias = list[tuple[int, int]] | bytearray
+"""Hash and offset of each: as numbers, or packed as the compiled core gives them."""
+
+
+def _count(entries: Entries) -> int:
+    return len(entries) if isinstance(entries, list) else len(entries) // KEY_BYTES
+
+
+def _offsets(entries: Entries) -> tuple[int, int]:
+    """Of the first and the last of them."""
+    if isinstance(entries, list):
+        return entries[0][1], entries[-1][1]
+    return KEY.unpack_from(entries)[1], KEY.unpack_from(entries, len(entries) - KEY_BYTES)[1]
 
 
 class IndexFile:
@@ -63,35 +83,46 @@ class IndexFile:
         self._changed = bytearray((slots >> PART_BITS) + 1)
         """1 for each part of the table that the file does not have as it is."""
 
-    def insert_many(self, entries: list[tuple[int, int]], timestamp: Millis) -> None:
-        """Add (hash, offset) entries of one time, all of which the file has room for."""
+    def insert(self, entries: Entries, timestamp: Millis) -> None:
+        """Add entries of one time, all of which the file has room for."""
         table = self._table if self._table is not None else self._load_table()
-        changed, first, slots = self._changed, self.count, self._slots
+        first, offsets = self.count, _offsets(entries)
         if first <= 1:
-            self.begin_timestamp, self.begin_offset = timestamp, entries[0][1]
+            self.begin_timestamp, self.begin_offset = timestamp, offsets[0]
         begin = self.begin_timestamp
         diff = min((timestamp - begin) // 1000, MAX_DIFF_SECONDS) if 0 < begin < timestamp else 0
-        packed: list[bytes] = []
-        used = 0
-        for count, (key_hash, offset) in enumerate(entries, first):
+        packed = bytearray(ENTRY_BYTES * _count(entries))
+        if isinstance(entries, list):
+            used = self._pack(entries, table, diff, packed)
+        else:
+            assert core.batch is not None, "packed entries come from the compiled core"
+            used = core.batch.insert(entries, table, self._changed, first, diff, packed)
+        try:
+            self.file.write(self._entries_at + ENTRY_BYTES * first, packed)
+        except OSError:
+            for key_hash, _, _, previous in reversed([*ENTRY.iter_unpack(packed)]):
+                table[key_hash % self._slots] = previous
+            raise
+        self.count = first + _count(entries)
+        self.slot_count += used
+        self.end_timestamp, self.end_offset = timestamp, offsets[1]
+        self.dirty = True
+
+    def _pack(self, entries: list[tuple[int, int]], table: array[int], diff: int, packed: bytearray) -> int:
+        """Write entries as the file has them into `packed`, and let the slots lead to them. How many slots had none."""
+        changed, slots = self._changed, self._slots
+        used = at = 0
+        for count, (key_hash, offset) in enumerate(entries, self.count):
             slot = key_hash % slots
             previous = table[slot]
             if not 0 < previous < count:  # 0, or what a damaged file held
                 previous = 0
                 used += 1
-            packed.append(_pack_entry(key_hash, offset, diff, previous))
+            _pack_entry(packed, at, key_hash, offset, diff, previous)
+            at += ENTRY_BYTES
             table[slot] = count
             changed[slot >> PART_BITS] = 1
-        try:
-            self.file.write(self._entries_at + ENTRY_BYTES * first, b"".join(packed))
-        except OSError:
-            for entry in reversed(packed):
-                key_hash, _, _, table[key_hash % slots] = ENTRY.unpack(entry)
-            raise
-        self.count = first + len(entries)
-        self.slot_count += used
-        self.end_timestamp, self.end_offset = timestamp, entries[-1][1]
-        self.dirty = True
+        return used
 
     def _load_table(self) -> array[int]:
         """The slots as the file has them."""
@@ -210,7 +241,7 @@ class Index:
         self._files: list[IndexFile] = []
         self.broken = ""
         """Why nothing is indexed any more: the disk was full."""
-        self._waiting: list[tuple[Millis, list[tuple[int, int]]]] = []
+        self._waiting: list[tuple[Millis, Entries]] = []
         """Entries that are not in a file yet, by time. Nobody sees the difference: whoever reads or flushes drains
         first, and what is not flushed recovery makes anew from the log."""
         self._waiting_count = 0
@@ -255,14 +286,14 @@ class Index:
         """Add a record's keys. A full disk ends the indexing (`broken`), never the append."""
         self.put_many([(key_hash, offset) for key_hash in hashes], timestamp)
 
-    def put_many(self, entries: list[tuple[int, int]], timestamp: Millis) -> None:
-        """Add (hash, offset) entries of one time, in the order of the records. Keeps the list."""
+    def put_many(self, entries: Entries, timestamp: Millis) -> None:
+        """Add entries of one time, in the order of the records. Keeps them."""
         waiting = self._waiting
-        if waiting and waiting[-1][0] == timestamp:
-            waiting[-1][1].extend(entries)
+        if waiting and waiting[-1][0] == timestamp and type(waiting[-1][1]) is type(entries):
+            waiting[-1][1].extend(entries)  # type: ignore[arg-type]
         else:
             waiting.append((timestamp, entries))
-        self._waiting_count += len(entries)
+        self._waiting_count += _count(entries)
         if self._waiting_count >= MAX_WAITING:
             self._drain()
 
@@ -275,7 +306,7 @@ class Index:
         for timestamp, entries in waiting:
             self._write(entries, timestamp)
 
-    def _write(self, entries: list[tuple[int, int]], timestamp: Millis) -> None:
+    def _write(self, entries: Entries, timestamp: Millis) -> None:
         if self.broken:
             return
         try:
@@ -284,7 +315,9 @@ class Index:
                 if file is None or file.count >= file.most:
                     file = self._create(timestamp)
                 room = file.most - file.count
-                file.insert_many(entries[:room], timestamp)
+                if not isinstance(entries, list):
+                    room *= KEY_BYTES
+                file.insert(entries[:room], timestamp)
                 entries = entries[room:]
         except OSError as error:
             self.broken = f"the index can't be written: {error}"

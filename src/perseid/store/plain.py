@@ -7,6 +7,8 @@ written is byte for byte what `MessageStore.append` writes. What can't be gather
 part) is refused by `add` with -1, and takes the ordinary way after a commit.
 
 Invariant: between turns nothing is gathered.
+
+With the compiled core (`perseid.core.batch`) the core gathers, and `CoreAppends` begins and commits.
 """
 
 from __future__ import annotations
@@ -21,8 +23,10 @@ from perseid.wire.hashing import crc32, java_hash
 from perseid.wire.record import BLANK_BYTES, MAGIC_V1, MAX_PROPERTIES_BYTES, MIN_RECORD_BYTES, Host
 
 if TYPE_CHECKING:
+    from perseid.core.batch import Batch
     from perseid.store.consume_queue import ConsumeQueue
     from perseid.store.store import MessageStore
+    from perseid.wire.bodies import TopicConfig
 
 MAX_HEADS = 1024
 """Beginnings of unique keys whose hash a queue remembers: one a client and minute."""
@@ -153,10 +157,37 @@ class PlainAppends:
             self._parts.clear()
             for queue in self._queues:
                 if queue.units:
-                    queue.queue.put_many(queue.units)
+                    queue.queue.put_many(b"".join(queue.units), len(queue.units))
                     queue.units.clear()
             index = self._store.index
             if index.enabled:
                 index.put_many(self._entries, self._now)
             self._entries = []
         self._queues.clear()
+
+
+class CoreAppends:
+    """What the compiled core gathered in one turn of one store."""
+
+    def __init__(self, store: MessageStore, batch: Batch) -> None:
+        self._store = store
+        self._batch = batch
+
+    def begin(self, rows: dict[str, TopicConfig], may_order: bool, now: Millis) -> bool:
+        """A turn begins, with these topics; False: the store takes no messages."""
+        store = self._store
+        log = store.log
+        if not store.writable:
+            return False
+        self._batch.begin(now, log.end, log.file_end - BLANK_BYTES, rows, store.queue_table, may_order)
+        return True
+
+    def commit(self, now: Millis) -> None:
+        """Write what was gathered; readers see it now."""
+        batch, log, index = self._batch, self._store.log, self._store.index
+        log.put(log.end, batch.records, now)
+        log.last_offset = batch.last
+        for lane in batch.touched:
+            lane.queue.put_many(lane.units, lane.count)
+        if index.enabled:
+            index.put_many(bytearray(batch.entries), now)

@@ -76,7 +76,7 @@ class ReadResult(msgspec.Struct):
     next_offset: int
     min_offset: int
     max_offset: int
-    buffers: list[memoryview]
+    buffers: Sequence[Buffer]
     count: int = 0
     total_bytes: int = 0
     last_physical_offset: int = -1

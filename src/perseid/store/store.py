@@ -326,6 +326,11 @@ class MessageStore:
         """The queue itself; None when it has had no message."""
         return self._queues.get((topic, queue_id))
 
+    @property
+    def queue_table(self) -> dict[QueueKey, ConsumeQueue]:
+        """All queues, for the compiled core to look into."""
+        return self._queues
+
     def plain_queue(self, topic: str, queue_id: int) -> PlainQueue | None:
         """A quick way to append plain messages to a queue that is there; None when there is none."""
         queue = self._queues.get((topic, queue_id))

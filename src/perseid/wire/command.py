@@ -22,7 +22,7 @@ A command points into the bytes that it was decoded from: call `keep()` to hold 
 from __future__ import annotations
 
 import json
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from struct import Struct
 from struct import error as struct_error
 from typing import Any, TypeVar
@@ -42,6 +42,8 @@ __all__ = [
     "Serializer",
     "decode",
     "decode_all",
+    "decode_at",
+    "decode_each",
     "encode_request",
     "encode_response",
     "response_head",
@@ -194,31 +196,36 @@ def decode_all(data: Buffer) -> list[Command]:
 
     RemoteProtocolError at the first frame that can't be read.
     """
-    view = memoryview(data)
-    total = len(view)
-    commands: list[Command] = []
-    at = 0
-    while at < total:
-        if total - at < 8:
-            raise RemoteProtocolError(f"{total - at} bytes after the last whole frame")
-        length, word, hint = _hinted(view, at) if total - at >= 20 else (*_prefix(view, at), 0)
-        body_at = at + 8 + (word & 0xFFFFFF)
-        end: int = at + 4 + length
-        if end > total or body_at > end:
-            raise RemoteProtocolError(
-                f"a frame of {length} bytes, {word & 0xFFFFFF} of them header, where {total - at} are left"
-            )
-        head = view[at + 8 : body_at]
-        if word <= 0xFFFFFF:
-            command = _decode_json_head(head, hint)
-        elif word <= 0x1FFFFFF:
-            command = _decode_binary_head(head)
-        else:
-            raise RemoteProtocolError(f"unknown serializer {word >> 24} of a frame's header")
-        command.body = view[body_at:end] if end > body_at else b""
-        commands.append(command)
-        at = end
-    return commands
+    return list(decode_each(data))
+
+
+def decode_each(data: Buffer) -> Iterator[Command]:
+    """The same one after the other: what stands before a frame that can't be read comes out."""
+    view, at = memoryview(data), 0
+    while at < len(view):
+        command, at = decode_at(view, at)
+        yield command
+
+
+def decode_at(view: memoryview, at: int) -> tuple[Command, int]:
+    """The command in the frame that begins at `at`, and where that ends."""
+    left = len(view) - at
+    if left < 8:
+        raise RemoteProtocolError(f"{left} bytes after the last whole frame")
+    length, word, hint = _hinted(view, at) if left >= 20 else (*_prefix(view, at), 0)
+    body_at = at + 8 + (word & 0xFFFFFF)
+    end: int = at + 4 + length
+    if length > left - 4 or body_at > end:
+        raise RemoteProtocolError(f"a frame of {length} bytes, {word & 0xFFFFFF} of them header, where {left} are left")
+    head = view[at + 8 : body_at]
+    if word <= 0xFFFFFF:
+        command = _decode_json_head(head, hint)
+    elif word <= 0x1FFFFFF:
+        command = _decode_binary_head(head)
+    else:
+        raise RemoteProtocolError(f"unknown serializer {word >> 24} of a frame's header")
+    command.body = view[body_at:end] if end > body_at else b""
+    return command, end
 
 
 def _decode_json_head(head: Buffer, hint: int) -> Command:
