@@ -5,12 +5,12 @@ BIN := $(VENV)/bin
 RUN := $(BIN)/python
 READY := $(VENV)/.ready
 
-.PHONY: help setup demo test check sim soak interop bench fuzz wheel clean
+.PHONY: help setup demo test test-plain check sim soak interop bench fuzz wheel clean
 
 help: ## What there is
 	@grep -E '^[a-z]+:.*##' $(MAKEFILE_LIST) | sed -E 's/^([a-z]+):[^#]*## /\1\t/' | expand -t 10
 
-$(READY): pyproject.toml
+$(READY): pyproject.toml setup.py src/perseid/core/batch.py src/perseid/core/batch.pxd
 	@$(PYTHON) -c 'import sys; assert sys.version_info >= (3, 11), "Perseid needs Python 3.11 or later; set PYTHON="'
 	@test -x $(RUN) || $(PYTHON) -m venv $(VENV)
 	$(BIN)/pip install --quiet --disable-pip-version-check --retries 5 --timeout 60 --editable '.[spark,demo,dev]'
@@ -24,8 +24,11 @@ demo: $(READY) ## 336,776 flights through a broker that is killed half-way, into
 test: $(READY) ## All tests that need neither JDK, Maven nor Go
 	$(RUN) -m pytest -n 2 --dist loadgroup -m 'not interop' $(ARGS)
 
+test-plain: $(READY) ## The same without the compiled core, and without Spark
+	PERSEID_CORE=off $(RUN) -m pytest -n 2 --dist loadgroup -m 'not interop and not spark' $(ARGS)
+
 check: $(READY) ## Lint, types, layers, tidiness
-	$(BIN)/ruff check src tests bench demo
+	$(BIN)/ruff check setup.py src tests bench demo
 	$(BIN)/mypy
 	$(BIN)/lint-imports --config .importlinter --no-cache
 	$(RUN) -m pytest tests/tidy -p no:randomly

@@ -8,9 +8,17 @@ import os
 from Cython.Build import cythonize
 from setuptools import Extension, setup
 
-NAME = "perseid.core.batch"
-SOURCE = "src/perseid/core/batch.py"
+SOURCE, TYPES = "src/perseid/core/batch.py", "src/perseid/core/batch.pxd"
 
-core = Extension(NAME, [SOURCE], depends=["src/perseid/core/batch.pxd"], extra_compile_args=["-O3"], optional=True)
-directives = {"boundscheck": os.environ.get("PERSEID_CORE_CHECKS") == "1"}
-setup(ext_modules=cythonize([core], compiler_directives=directives, quiet=True))
+checks = os.environ.get("PERSEID_CORE_CHECKS") == "1"
+core = Extension("perseid.core.batch", [SOURCE], depends=[TYPES], extra_compile_args=["-O3"])
+modules = cythonize(
+    [core],
+    build_dir="build/core-checks" if checks else "build/core",
+    compiler_directives={"boundscheck": checks},
+    force=checks,
+    quiet=True,
+)
+for module in modules:
+    module.optional = True  # cythonize forgets it
+setup(ext_modules=modules)

@@ -22,13 +22,13 @@ from servers import HERE, cache_folder
 
 sys.path.insert(0, str(HERE.parent / "src"))
 
-from perseid.base.machine import Frames, Opened, Start, Write
+from perseid.base.machine import Frames, Opened, Reads, Start, Write
 from perseid.broker.config import BrokerConfig
 from perseid.broker.node import Broker
 from perseid.disk.real import RealDisk
 from perseid.store.config import StoreConfig
 
-CONN = 1
+CONN, CONNS = 1, 16
 RUNS = 100
 RUN_MESSAGES = 256
 EXT = (
@@ -62,7 +62,8 @@ class Bench:
         self.body = b"x" * size
         self.number = 0
         self.broker.handle(Start(), self.now)
-        self.broker.handle(Opened(CONN, "127.0.0.1:40000", "127.0.0.1:10911", "main", ""), self.now)
+        for i in range(CONNS):
+            self.broker.handle(Opened(CONN + i, f"127.0.0.1:{40_000 + i}", "127.0.0.1:10911", "main", ""), self.now)
 
     def sends(self, reads: int, messages: int) -> list[bytes]:
         """`reads` reads of `messages` sends each."""
@@ -94,19 +95,33 @@ class Bench:
         assert answered == len(reads), f"{answered} writes for {len(reads)} reads"
         return took
 
+    def run_turns(self, reads: list[bytes]) -> float:
+        """Seconds of CPU that the reads took, `CONNS` of different connections at a time."""
+        handle, now = self.broker.handle, self.now
+        turns = [
+            Reads([Frames(CONN + i, data) for i, data in enumerate(reads[at : at + CONNS])])
+            for at in range(0, len(reads), CONNS)
+        ]
+        began = time.thread_time()
+        for turn in turns:
+            effects = handle(turn, now)
+        took = time.thread_time() - began
+        assert len(effects) == CONNS, f"{len(effects)} writes for {CONNS} reads"
+        return took
+
     def warm_up(self) -> None:
         """Make topic and group, which the first requests do; some messages to pull."""
         for read in self.sends(100, 64) + self.pulls(8):
             self.broker.handle(Frames(CONN, read), self.now)
 
 
-def measure(bench: Bench, title: str, messages: int) -> None:
+def measure(bench: Bench, title: str, messages: int, *, together: bool = False) -> None:
     """Print the first decile of many short runs: what disturbs from outside is above it."""
     reads = max(1, RUN_MESSAGES // messages)
     times = []
     for _ in range(RUNS):
         work = bench.pulls(reads) if messages == 32 else bench.sends(reads, messages)
-        times.append(bench.run(work))
+        times.append(bench.run_turns(work) if together else bench.run(work))
     per = sorted(times)[RUNS // 10] / reads
     print(f"{title:32} {per * 1e6:8.2f} µs a read {per / messages * 1e6:8.2f} µs a message")
 
@@ -129,6 +144,7 @@ def main() -> int:
         measure(bench, "sends, 64 in a read", 64)
         measure(bench, "sends, 8 in a read", 8)
         measure(bench, "sends, 1 in a read", 1)
+        measure(bench, f"sends, 1 in a read, {CONNS} reads", 1, together=True)
         measure(bench, "a pull of 32", 32)
     finally:
         shutil.rmtree(folder, ignore_errors=True)

@@ -16,8 +16,8 @@ from types import ModuleType
 import pytest
 
 from perseid import core
-from perseid.broker import acks
 from perseid.base.machine import Effect, Frames, Opened, Tick, Write
+from perseid.broker import acks
 from perseid.core import batch as core_batch
 from perseid.wire import batch, command, frame
 from perseid.wire.codes import RequestCode, Serializer
@@ -26,7 +26,6 @@ from perseid.wire.headers.send import SendMessageRequest, SendMessageRequestV2
 from perseid.wire.record import decode
 
 from .harness import SMALL, Rig
-
 
 
 def core_source() -> ModuleType:

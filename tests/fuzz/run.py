@@ -24,6 +24,8 @@ except ImportError:
     atheris = None
 
 STARTUP_LIMIT_S = 60
+BUILD_LIMIT_S = 300
+
 
 def guided(name: str, seconds: int) -> None:
     """Run under atheris, which ends the process itself."""
@@ -58,6 +60,17 @@ def unguided(name: str, seconds: int, seed: int) -> int:
     return 0
 
 
+def build_core(folder: str) -> str | None:
+    """The path of a core compiled with bounds checks; None where there is no compiler."""
+    root = Path(__file__).parents[2]
+    command = [sys.executable, "setup.py", "-q", "build_ext", "--build-lib", folder, "--build-temp", folder]
+    environment = os.environ | {"PERSEID_CORE_CHECKS": "1"}
+    done = subprocess.run(command, cwd=root, env=environment, capture_output=True, text=True, timeout=BUILD_LIMIT_S)
+    found = list(Path(folder).rglob("batch*.so"))
+    print(f"the core with bounds checks: {found[0] if found else 'no compiler: ' + done.stderr[-200:]}", flush=True)
+    return str(found[0]) if found else None
+
+
 def each(options: argparse.Namespace) -> int:
     """Every target in a process of its own (atheris ends its process), as many at once as there are cores."""
     from targets import TARGETS
@@ -76,7 +89,10 @@ def each(options: argparse.Namespace) -> int:
         print(f"{name}: {lines[-1]}" if done.returncode == 0 else f"{name} FAILED\n{done.stdout}", flush=True)
         return done.returncode == 0
 
-    with ThreadPoolExecutor(os.cpu_count()) as pool:
+    with TemporaryDirectory() as folder, ThreadPoolExecutor(os.cpu_count()) as pool:
+        core = build_core(folder)
+        if core is not None:
+            os.environ["FUZZ_CORE"] = core
         return 0 if all(list(pool.map(run, TARGETS))) else 1
 
 

@@ -19,6 +19,11 @@ from perseid.wire.headers.pull import PullMessageRequest
 from perseid.wire.headers.send import SendMessageRequest, SendMessageRequestV2, SendMessageResponse
 from perseid.wire.host import Host
 
+try:
+    from .twins import Twins
+except ImportError:  # run.py puts this folder on the path
+    from twins import Twins  # type: ignore[no-redef]
+
 Target = Callable[[bytes], None]
 
 HEADERS: Sequence[type[Header]] = (
@@ -141,9 +146,28 @@ def compressed(data: bytes) -> None:
         assert len(plain) <= MAX_PLAIN_BYTES
 
 
+_twins: list[Twins] = []
+
+
+def core(data: bytes) -> None:
+    """The compiled core beside the handlers: the same answers, the same log. The header ends with the last brace."""
+    if not _twins:
+        _twins.append(Twins())
+        for seed in SEEDS["core"]:  # topics and queues are there
+            _twins[0].compare(_framed(seed))
+    if not _twins[0].compare(_framed(data)):
+        _twins.clear()
+
+
+def _framed(data: bytes) -> bytes:
+    header = data.rfind(b"}") + 1
+    return struct.pack(">II", 4 + len(data), header) + data
+
+
 TARGETS: dict[str, Target] = {
     target.__name__: target
     for target in (
+        core,
         frames,
         json_header,
         binary_header,
@@ -155,6 +179,18 @@ TARGETS: dict[str, Target] = {
         compressed,
     )
 }
+
+
+def _sends() -> list[bytes]:
+    """Headers and bodies of sends that the core takes, most of them."""
+    pieces = ("", "TAGS\x01a\x02", "KEYS\x01k l\x02TAGS\x01b\x02", "WAIT\x01true\x02", "DELAY\x012\x02")
+    reads = []
+    for code, kind in ((310, SendMessageRequestV2), (10, SendMessageRequest)):
+        for number, piece in enumerate(pieces):
+            properties_of = f"{piece}UNIQ_KEY\x01A{number}\x02"
+            header = kind("g", "t", "TBW102", 4, number % 2, 0, 1_700_000_000_000, number, properties_of)
+            reads.append(encode_request(code, number, header, b"body" * number + b"x", oneway=number == 3)[8:])
+    return reads
 
 
 def _seeds() -> dict[str, list[bytes]]:
@@ -184,6 +220,7 @@ def _seeds() -> dict[str, list[bytes]]:
     plain = b"a compressed body, a compressed body " * 9
     kinds = (compression.LZ4, compression.ZSTD, compression.ZLIB)
     return {
+        "core": _sends(),
         "frames": [*written[Serializer.JSON], *written[Serializer.ROCKETMQ], b"".join(written[Serializer.JSON])],
         "json_header": [raw[8:] for raw in written[Serializer.JSON]],
         "binary_header": [raw[8:] for raw in written[Serializer.ROCKETMQ]],

@@ -1,4 +1,7 @@
-"""The wheel: what is in it, and that it works where there is no compiler, no Spark, no uvloop and no isal."""
+"""The wheel: what is in it, and that it works where there is no compiler, no Spark, no uvloop and no isal.
+
+It is built twice: with the C compiler of this machine, if there is one, and without any.
+"""
 
 import os
 import shutil
@@ -29,15 +32,20 @@ sys.meta_path.insert(0, Missing())
 """
 
 
-@pytest.fixture(scope="session")
-def wheel(tmp_path_factory: pytest.TempPathFactory) -> Path:
+def has_compiler() -> bool:
+    return shutil.which(os.environ.get("CC", "cc")) is not None
+
+
+@pytest.fixture(scope="session", params=["compiler", "no compiler"])
+def wheel(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactory) -> Path:
     """The wheel of this checkout, built from a copy of what goes into it."""
     folder = tmp_path_factory.mktemp("wheel")
-    for name in ("pyproject.toml", "README.md", "LICENSE"):
+    for name in ("pyproject.toml", "setup.py", "README.md", "LICENSE"):
         shutil.copy(ROOT / name, folder)
-    shutil.copytree(ROOT / "src", folder / "src", ignore=shutil.ignore_patterns("__pycache__", "*.egg-info"))
+    shutil.copytree(ROOT / "src", folder / "src", ignore=shutil.ignore_patterns("__pycache__", "*.egg-info", "*.so"))
     command = [sys.executable, "-m", "build", "--wheel", "--no-isolation", str(folder)]
-    done = subprocess.run(command, capture_output=True, text=True, timeout=DEADLINE)
+    environment = os.environ | ({"CC": "/bin/false"} if request.param == "no compiler" else {})
+    done = subprocess.run(command, capture_output=True, text=True, timeout=DEADLINE, env=environment)
     assert done.returncode == 0, done.stdout + done.stderr
     (found,) = (folder / "dist").iterdir()
     return found
@@ -63,16 +71,26 @@ def run(site: Path, code: str, missing: Sequence[str] = ()) -> str:
     return done.stdout
 
 
-def test_it_needs_no_compiler_and_holds_the_package_alone(wheel: Path) -> None:
-    assert wheel.name.endswith("-py3-none-any.whl")
+def test_it_holds_the_package_alone(wheel: Path) -> None:
     with zipfile.ZipFile(wheel) as archive:
-        names = archive.namelist()
-    own = wheel.name.removesuffix("-py3-none-any.whl") + ".dist-info"
+        names = [name for name in archive.namelist() if not name.endswith(".so")]
+    own = "-".join(wheel.name.split("-")[:2]) + ".dist-info"
     assert {name.split("/")[0] for name in names} == {"perseid", own}
     assert "perseid/py.typed" in names
     assert any(name.endswith("/licenses/LICENSE") for name in names)
     sources = {str(path.relative_to(ROOT / "src")) for path in (ROOT / "src" / "perseid").rglob("*.py")}
-    assert {name for name in names if name.startswith("perseid/")} == sources | {"perseid/py.typed"}
+    others = {"perseid/py.typed", "perseid/core/batch.pxd"}
+    assert {name for name in names if name.startswith("perseid/")} == sources | others
+
+
+def test_the_core_is_compiled_where_there_is_a_compiler(
+    request: pytest.FixtureRequest, wheel: Path, site: Path
+) -> None:
+    wanted = has_compiler() and "no compiler" not in request.node.name
+    compiled = list(site.rglob("*.so"))
+    assert [path.parent.name for path in compiled] == (["core"] if wanted else [])
+    switched_off = os.environ.get("PERSEID_CORE") == "off"
+    assert run(site, "from perseid import core; print(core.batch)").strip() != "None" or not wanted or switched_off
 
 
 def test_it_says_what_it_needs_and_what_it_brings(site: Path) -> None:

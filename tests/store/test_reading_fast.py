@@ -18,6 +18,7 @@ from perseid.store.results import ReadResult, ReadStatus
 
 from .harness import START, Node, message
 
+
 @pytest.fixture(params=["plain", "core"], autouse=True, scope="module")
 def way(request: pytest.FixtureRequest) -> Iterator[None]:
     """In plain Python, and with the core, compiled or as its source."""

@@ -7,6 +7,8 @@ import pytest
 
 ROOT = Path(__file__).parents[2]
 MAX_FILE_LINES = 600
+MAX_CORE_LINES = 700
+"""Of the compiled core, which is one module."""
 MAX_FUNCTION_LINES = 70
 SOURCES = sorted((ROOT / "src").rglob("*.py"))
 TESTS = sorted((ROOT / "tests").rglob("*.py"))
@@ -19,7 +21,8 @@ def name(path: Path) -> str:
 
 @pytest.mark.parametrize("path", ALL, ids=name)
 def test_file_is_short_enough_to_read(path: Path) -> None:
-    assert len(path.read_text().splitlines()) <= MAX_FILE_LINES
+    most = MAX_CORE_LINES if "core" in path.parts else MAX_FILE_LINES
+    assert len(path.read_text().splitlines()) <= most
 
 
 @pytest.mark.parametrize("path", SOURCES, ids=name)

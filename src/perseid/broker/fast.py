@@ -32,6 +32,7 @@ from perseid.wire.record import MAX_TOPIC_BYTES
 if TYPE_CHECKING:
     from perseid.broker.node import Broker
     from perseid.broker.request import Connection
+    from perseid.core.batch import Batch as CoreBatch
     from perseid.core.batch import Lane as CoreLane
 
 HEADERS: dict[int, type[SendMessageRequest]] = {10: SendMessageRequest, 310: SendMessageRequestV2}
@@ -44,6 +45,9 @@ ODD_NAMES = frozenset({
 
 PLAIN_SYS_FLAGS = 0x701
 """Compressed, and how: what a plain message may say of itself."""
+
+SEND_HINTS = (b"310", b"10,")
+"""What stands behind `{"code":` in plain sends, at byte 16 of a frame."""
 
 _pack_prefix = Struct(">II").pack
 
@@ -94,9 +98,12 @@ class CoreSends:
 
     def __init__(self, broker: Broker) -> None:
         assert core.batch is not None
+        self._core = core.batch
         self._broker = broker
         host, most = packed_host(broker.store_host), broker.store.config.max_message_size
-        self._batch = core.batch.Batch(host, broker.own_properties, most, answer_texts(broker), broker.sync_flush)
+        texts = answer_texts(broker)
+        self._batch: CoreBatch = self._core.Batch(host, broker.own_properties, most, texts, broker.sync_flush)
+        self._batch.look_into(broker.topics.rows, broker.store.queue_table)
         self._appends = CoreAppends(broker.store, self._batch)
         self._known: dict[tuple[str, int], CoreLane] = {}
         self._uncounted: list[CoreLane] = []
@@ -105,8 +112,14 @@ class CoreSends:
     def unusual(self, conn: Connection, data: Buffer) -> Iterable[Command]:
         """Take the plain sends of a read; the other commands come out, all before them written.
         RemoteProtocolError at a frame that can't be read."""
-        at = self._batch.take(data, data, 0, conn.packed_host) if self._begun or self._begin() else 0
+        at = self._take(conn, data, 0)
         return () if at == len(data) else self._others(conn, data, at)
+
+    def _take(self, conn: Connection, data: Buffer, at: int) -> int:
+        """Let the core take what it can from `at` on; where it stopped."""
+        if data[at + 16 : at + 19] in SEND_HINTS and (self._begun or self._begin()):
+            return self._batch.take(data, data, at, conn.packed_host)
+        return at
 
     def _others(self, conn: Connection, data: Buffer, at: int) -> Iterator[Command]:
         """The commands from `at` on that the core does not take; it takes those between them."""
@@ -118,8 +131,7 @@ class CoreSends:
                 self.count()
                 yield command
                 at = end
-            if self._begun or self._begin():
-                at = self._batch.take(data, view, at, conn.packed_host)
+            at = self._take(conn, data, at)
 
     @property
     def taken(self) -> int:
@@ -166,13 +178,13 @@ class CoreSends:
         if config.start_accept_send_request_time_stamp > broker.now or broker.acks.full:
             return False
         may_order = config.broker_permission & PERM_WRITE != 0
-        self._begun = self._appends.begin(broker.topics.rows, may_order, broker.now)
+        self._begun = self._appends.begin(may_order, broker.now)
         return self._begun
 
     def _learn(self, command: Command) -> bool:
         """Make a plain send's queue known to the core; False when it is, or the send is not plain."""
         header = command.quick_header
-        if not self._begun or header is None or type(header) is not HEADERS.get(command.code) or command.is_response:
+        if header is None or type(header) is not HEADERS.get(command.code) or command.is_response:
             return False
         key = header.topic, header.queue_id
         row, queue = plain_topic(self._broker, header), self._broker.store.queue_of(*key)
@@ -181,10 +193,9 @@ class CoreSends:
         known = self._known.get(key)
         if known is not None and known.row is row and known.queue is queue:
             return False
-        assert core.batch is not None
         if len(self._known) >= MAX_LANES:
             self._known.clear()
-        lane = self._known[key] = core.batch.Lane(header.topic, header.queue_id, queue, row)
+        lane = self._known[key] = self._core.Lane(header.topic, header.queue_id, queue, row)
         self._batch.learn(lane, MAX_LANES)
         return True
 
@@ -343,9 +354,7 @@ class PlainSends:
                 if value:
                     return None  # a second one
                 unique_keys += 1
-            elif name in ODD_NAMES or not value:
-                return None
-            elif name == "WAIT" and value == "false" and self._broker.sync_flush:
+            elif name in ODD_NAMES or not value or (name == "WAIT" and value == "false" and self._broker.sync_flush):
                 return None
             elif name == "TAGS":
                 tag = value

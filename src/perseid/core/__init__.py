@@ -7,8 +7,24 @@ or when PERSEID_CORE=off asks for plain Python. Everything works without it, slo
 from __future__ import annotations
 
 import os
+from typing import Protocol
 
+from perseid.base.machine import Buffer
 from perseid.core import batch as _batch
+
+
+class Queue(Protocol):
+    """What the core asks of a consume queue; the caller writes to it."""
+
+    end: int
+    """The offset of the next message."""
+    room: int
+    """The first offset that the file of the next one has no place for."""
+    dirty: bool
+    """It is in the books as written to."""
+
+    def put_many(self, units: Buffer, count: int) -> None: ...
+
 
 SWITCH = "PERSEID_CORE"
 

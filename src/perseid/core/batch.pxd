@@ -2,7 +2,7 @@
 
 cimport cython
 
-cdef long long PLAIN_SYS_FLAGS, INT_MIN, INT_MAX, MASK
+cdef long long PLAIN_SYS_FLAGS, INT_MIN, INT_MAX, SIGN, MASK
 cdef Py_ssize_t MAX_PROPERTIES_BYTES, MAX_DIGITS, HOST_BYTES, FIXED_BYTES, UNIT_BYTES, KEY_BYTES, ENTRY_BYTES
 cdef Py_ssize_t NUMBERS_BYTES, START_BYTES, START_UNITS, KEEP_BYTES
 cdef int PART_BITS
@@ -47,7 +47,8 @@ cdef class Batch:
     @cython.locals(lane=Lane, size=Py_ssize_t, i=Py_ssize_t)
     cdef Lane _lane(self)
     cdef bint _begin_lane(self, Lane lane) except -1
-    cpdef begin(self, long long now, long long log_end, long long limit, dict rows, dict queues, bint may_order)
+    cpdef look_into(self, dict rows, object queues)
+    cpdef begin(self, long long now, long long log_end, long long limit, bint may_order)
     @cython.locals(total=Py_ssize_t, end=Py_ssize_t)
     cpdef Py_ssize_t take(
         self, object raw, const unsigned char[::1] data, Py_ssize_t at, const unsigned char[::1] born_host
@@ -100,7 +101,6 @@ cdef class Batch:
 
 @cython.locals(first=Py_ssize_t)
 cdef Py_ssize_t _get_int(const unsigned char[::1] d, Py_ssize_t at) noexcept
-cdef Py_ssize_t _get_long(const unsigned char[::1] d, Py_ssize_t at) noexcept
 cdef Py_ssize_t _put_int(unsigned char[::1] out, Py_ssize_t at, long long number) noexcept
 cdef Py_ssize_t _put_long(unsigned char[::1] out, Py_ssize_t at, long long number) noexcept
 @cython.locals(rest=cython.longlong, end=Py_ssize_t)

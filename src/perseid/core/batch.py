@@ -18,13 +18,14 @@ character with what a plain send may hold. `make fuzz` builds it once more with 
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from typing import TYPE_CHECKING
 
 from perseid.base.machine import Buffer
 from perseid.wire.hashing import crc32_raw
 
 if TYPE_CHECKING:
-    from perseid.store.consume_queue import ConsumeQueue
+    from perseid.core import Queue
     from perseid.wire.bodies import TopicConfig
 
 compiled = not __file__.endswith(".py")
@@ -32,7 +33,7 @@ compiled = not __file__.endswith(".py")
 PLAIN_SYS_FLAGS = 0x701
 """Compressed, and how: what a plain message may say of itself."""
 MAX_PROPERTIES_BYTES = 32767
-INT_MIN, INT_MAX, MASK = -(2**31), 2**31 - 1, 0xFFFFFFFF
+INT_MIN, INT_MAX, SIGN, MASK = -(2**31), 2**31 - 1, 2**31, 2**32 - 1
 MAX_DIGITS = 18
 HOST_BYTES = 8
 """IPv4 address and port."""
@@ -71,7 +72,7 @@ NOTHING = memoryview(b"")
 class Lane:
     """One queue of one topic: what stays the same from send to send, and what this turn stored there."""
 
-    def __init__(self, topic: str, queue_id: int, queue: ConsumeQueue, row: TopicConfig) -> None:
+    def __init__(self, topic: str, queue_id: int, queue: Queue, row: TopicConfig) -> None:
         self.topic, self.queue_id, self.queue, self.row = topic, queue_id, queue, row
         self.key = (topic, queue_id)
         self.name = memoryview(topic.encode())
@@ -99,12 +100,13 @@ class Batch:
         which ask not to wait (WAIT=false) are not plain."""
         assert len(store_host) == HOST_BYTES and len(answer) == 6
         self._host, self._own, self._most_bytes = memoryview(store_host), memoryview(own_properties), max_body_bytes
-        a, b, c, d, e, f = map(memoryview, answer)
-        self._answer_0, self._answer_1, self._answer_2, self._answer_3, self._answer_4, self._answer_5 = a, b, c, d, e, f
+        texts: list[memoryview] = [memoryview(text) for text in answer]
+        self._answer_0, self._answer_1, self._answer_2 = texts[:3]
+        self._answer_3, self._answer_4, self._answer_5 = texts[3:]
         self._answer_bytes = sum(map(len, answer)) + NUMBERS_BYTES
         self._lanes: dict[int, Lane] = {}
         self._rows: dict[str, TopicConfig] = {}
-        self._queues: dict[tuple[str, int], ConsumeQueue] = {}
+        self._queues: Mapping[tuple[str, int], Queue] = {}
         self._sync, self._may_order = sync, False
         self._now = self._at = self._limit = self.last = self.taken = 0
         self.touched: list[Lane] = []
@@ -161,27 +163,22 @@ class Batch:
 
     # ---- a turn ----
 
-    def begin(
-        self,
-        now: int,
-        log_end: int,
-        limit: int,
-        rows: dict[str, TopicConfig],
-        queues: dict[tuple[str, int], ConsumeQueue],
-        may_order: bool,
-    ) -> None:
+    def look_into(self, rows: dict[str, TopicConfig], queues: Mapping[tuple[str, int], Queue]) -> None:
+        """The tables of topics and queues as they are from now on."""
+        self._rows, self._queues = rows, queues
+
+    def begin(self, now: int, log_end: int, limit: int, may_order: bool) -> None:
         """A turn begins. The next record stands at `log_end`; all must end before `limit`."""
         assert self._records_end == 0
-        self._now, self._at, self._limit = now, log_end, limit
-        self._rows, self._queues, self._may_order = rows, queues, may_order
+        self._now, self._at, self._limit, self._may_order = now, log_end, limit, may_order
 
-    def take(self, raw: Buffer, data: memoryview, at: int, born_host: memoryview) -> int:
+    def take(self, raw: Buffer, data: Buffer, at: int, born_host: bytes) -> int:
         """Take the plain sends that stand in a read (given twice, as it is and as a view) from `at` on, one after the
         other; where the first frame begins that is none: the length of the read when all are."""
         total = len(data)
         if len(born_host) != HOST_BYTES or len(raw) != total:
             return at
-        self._raw, self._d, self._born_host = raw, data, born_host
+        self._raw, self._d, self._born_host = raw, data, born_host  # type: ignore[assignment]
         while 0 <= at < total:
             end = self._frame(at, total)
             if end < 0:
@@ -279,14 +276,12 @@ class Batch:
                 return False
             size = p - name
             p += 2
-            if size == 9 and self._is(name, size, b"extFields"):
+            if self._is(name, size, b"extFields"):
                 if self._code != 310 and self._code != 10:
                     return False
                 p = self._read_fields(p, end)
             elif self._d[p] == 34:  # a text
-                if not (size == 8 and self._is(name, size, b"language")) and not (
-                    size == 23 and self._is(name, size, b"serializeTypeCurrentRPC")
-                ):
+                if not self._is(name, size, b"language") and not self._is(name, size, b"serializeTypeCurrentRPC"):
                     return False
                 p = self._text_end(p + 1, end) + 1
             else:
@@ -294,17 +289,15 @@ class Batch:
                 p = self._stop
                 if p < 0 or number < INT_MIN or number > INT_MAX:
                     return False
-                if size == 4 and self._is(name, size, b"code"):
+                if self._is(name, size, b"code"):
                     if self._code:
                         return False
                     self._code = number
-                elif size == 6 and self._is(name, size, b"opaque"):
+                elif self._is(name, size, b"opaque"):
                     self._opaque = number
-                elif size == 4 and self._is(name, size, b"flag"):
+                elif self._is(name, size, b"flag"):
                     self._flag = number
-                elif not (size == 7 and self._is(name, size, b"version")) and not (
-                    size == 8 and self._is(name, size, b"language")
-                ):
+                elif not self._is(name, size, b"version") and not self._is(name, size, b"language"):
                     return False
             if p <= 0 or p >= end:
                 return False
@@ -317,8 +310,7 @@ class Batch:
 
     def _read_fields(self, p: int, end: int) -> int:
         """Read the ext fields, whose object begins at `p`: one past its end, -1 when a plain send has other ones."""
-        self._q_end = 0
-        self._reconsumed = 0
+        self._q_end = self._reconsumed = 0
         if self._d[p] != 123 or self._fields:
             return -1
         while True:
@@ -332,10 +324,7 @@ class Batch:
                 if self._fields & (1 << letter):
                     return -1
                 self._fields |= 1 << letter
-            if letter == 8:
-                stop = self._unescape(p, end)
-            else:
-                stop = self._text_end(p, end)
+            stop = self._unescape(p, end) if letter == 8 else self._text_end(p, end)
             if stop < 0 or not self._read_field(letter, p, stop):
                 return -1
             p = stop + 1
@@ -512,7 +501,7 @@ class Batch:
         name = len(lane.name)
         at = _put_int(self._records, at, size)
         at = _put_int(self._records, at, -626843481)
-        at = _put_int(self._records, at, crc & 0x7FFFFFFF)
+        at = _put_int(self._records, at, crc & INT_MAX)
         at = _put_int(self._records, at, self._queue_id)
         at = _put_int(self._records, at, self._message_flag)
         at = _put_long(self._records, at, lane.first + lane.count)
@@ -536,7 +525,7 @@ class Batch:
         at = _put_long(lane.space, lane.count * UNIT_BYTES, self._at)
         at = _put_int(lane.space, at, size)
         code = _hash(self._q, self._tag_at, self._tag_end, 0)  # 0 when there is no tag
-        return _put_long(lane.space, at, (code ^ 0x80000000) - 0x80000000)  # signed
+        return _put_long(lane.space, at, (code ^ SIGN) - SIGN)  # signed
 
     def _put_entries(self, lane: Lane) -> int:
         """As `store.dispatch.key_hashes`: the unique key, each of the keys, the tag as `T#tag`."""
@@ -555,8 +544,8 @@ class Batch:
         return self._entries_end
 
     def _put_entry(self, key_hash: int) -> int:
-        if key_hash & 0x80000000:
-            key_hash = (0 - key_hash) & 0x7FFFFFFF
+        if key_hash & SIGN:
+            key_hash = (0 - key_hash) & INT_MAX
         at = _put_int(self._entries, self._entries_end, key_hash)
         self._entries_end = _put_long(self._entries, at, self._at)
         return self._entries_end
@@ -585,10 +574,6 @@ class Batch:
 def _get_int(d: memoryview, at: int) -> int:
     first = d[at]
     return first << 24 | d[at + 1] << 16 | d[at + 2] << 8 | d[at + 3]
-
-
-def _get_long(d: memoryview, at: int) -> int:
-    return _get_int(d, at) << 32 | _get_int(d, at + 4)
 
 
 def _put_int(out: memoryview, at: int, number: int) -> int:
@@ -646,9 +631,9 @@ def _hash(d: memoryview, at: int, end: int, seed: int) -> int:
 
 def _lane_key(d: memoryview, at: int, end: int, queue_id: int) -> int:
     """FNV-1a of a queue's name. Two queues may share it: then the sends to one of them are not plain."""
-    key = 2166136261 ^ (queue_id & MASK)
+    key = (queue_id & MASK) + 2166136261
     while at < end:
-        key = (key ^ d[at]) * 16777619 & 0xFFFFFFFFFF
+        key = ((key ^ d[at]) * 16777619) & MASK
         at += 1
     return key
 
@@ -693,7 +678,7 @@ def gather(
     count = total = 0
     last = end = base
     for at in range(0, len(units) - UNIT_BYTES + 1, UNIT_BYTES):
-        offset, size = _get_long(units, at), _get_int(units, at + 8)
+        offset, size = _get_int(units, at) << 32 | _get_int(units, at + 4), _get_int(units, at + 8)
         if count and (count >= most or total + size > most_bytes):
             break
         if offset < end or size <= 0 or size > piece_bytes - total or offset - base > len(window) - size:
@@ -702,14 +687,14 @@ def gather(
         total += size
         count += 1
     found = bytearray(total)
-    _fill(found, units, window, base, count)
+    _fill(memoryview(found), units, window, base, count)
     return count, last, found
 
 
-def _fill(out: Buffer, units: memoryview, window: memoryview, base: int, count: int) -> int:
+def _fill(out: memoryview, units: memoryview, window: memoryview, base: int, count: int) -> int:
     """Copy the records of the first `count` units."""
     at = 0
     for i in range(count):
-        offset = _get_long(units, UNIT_BYTES * i)
+        offset = _get_int(units, UNIT_BYTES * i) << 32 | _get_int(units, UNIT_BYTES * i + 4)
         at = _copy(out, at, window, offset - base, _get_int(units, UNIT_BYTES * i + 8))
     return at

@@ -24,6 +24,9 @@ PIECE_BITS = 20
 PIECE_BYTES = 1 << PIECE_BITS
 """Sparse files get their blocks in pieces of this size."""
 
+CALL_BYTES = 4 * 1024
+"""A write of this size or more is a call, a smaller one a copy into the mapped pages (`bench/in_process.py`)."""
+
 _held_locks: set[tuple[int, int]] = set()
 """(device, inode) of lock files held by this process: the kernel's locks don't exclude their own process."""
 
@@ -63,7 +66,19 @@ class RealFile:
             missing[offset >> PIECE_BITS] or missing[(end - 1) >> PIECE_BITS] or end - offset > PIECE_BYTES
         ):
             self._allocate(missing, offset, end)
-        self._map[offset:end] = data
+        if end - offset < CALL_BYTES:
+            self._map[offset:end] = data
+        else:
+            self._write_out(offset, data)
+
+    def _write_out(self, offset: int, data: Buffer) -> None:
+        """Write by a call: for whole pages the kernel then need not read (or zero) what is overwritten, as it does when
+        a mapped page is touched first."""
+        assert self._descriptor is not None, f"{self.path}: write after close"
+        rest = memoryview(data)
+        while rest:
+            written = os.pwrite(self._descriptor.number, rest, offset)
+            offset, rest = offset + written, rest[written:]
 
     def _allocate(self, missing: bytearray, offset: int, end: int) -> None:
         for piece in range(offset // PIECE_BYTES, -(-end // PIECE_BYTES)):

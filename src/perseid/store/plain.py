@@ -26,7 +26,6 @@ if TYPE_CHECKING:
     from perseid.core.batch import Batch
     from perseid.store.consume_queue import ConsumeQueue
     from perseid.store.store import MessageStore
-    from perseid.wire.bodies import TopicConfig
 
 MAX_HEADS = 1024
 """Beginnings of unique keys whose hash a queue remembers: one a client and minute."""
@@ -173,13 +172,12 @@ class CoreAppends:
         self._store = store
         self._batch = batch
 
-    def begin(self, rows: dict[str, TopicConfig], may_order: bool, now: Millis) -> bool:
-        """A turn begins, with these topics; False: the store takes no messages."""
-        store = self._store
-        log = store.log
-        if not store.writable:
+    def begin(self, may_order: bool, now: Millis) -> bool:
+        """A turn begins; False: the store takes no messages."""
+        log = self._store.log
+        if not self._store.writable:
             return False
-        self._batch.begin(now, log.end, log.file_end - BLANK_BYTES, rows, store.queue_table, may_order)
+        self._batch.begin(now, log.end, log.file_end - BLANK_BYTES, may_order)
         return True
 
     def commit(self, now: Millis) -> None:

@@ -2,14 +2,14 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from enum import Enum
 from typing import NamedTuple, TypeAlias
 
 import msgspec
 
 from perseid.base.errors import StoreError
-from perseid.base.machine import Millis
+from perseid.base.machine import Buffer, Millis
 
 Wanted: TypeAlias = Callable[[int], bool]
 """A filter over tag codes."""
