@@ -49,7 +49,7 @@ WAYS = dict(ways())
 
 @pytest.fixture(params=WAYS, autouse=True)
 def way(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch) -> str:
-    monkeypatch.setattr(core, "batch", WAYS[request.param])
+    monkeypatch.setattr(core, "compiled", WAYS[request.param])
     return str(request.param)
 
 

@@ -44,7 +44,7 @@ class Twins:
         self.now = NOW
         self._hidden: list[Any] = []
         sys.unraisablehook = self._hidden.append  # an index out of bounds in a function that can't raise
-        core.batch = checked_core()
+        core.compiled = checked_core()
         self.with_core, self.alone = self._broker(), self._broker()
         self.alone.plain_sends = None
 

@@ -90,7 +90,7 @@ def test_the_core_is_compiled_where_there_is_a_compiler(
     compiled = list(site.rglob("*.so"))
     assert [path.parent.name for path in compiled] == (["core"] if wanted else [])
     switched_off = os.environ.get("PERSEID_CORE") == "off"
-    assert run(site, "from perseid import core; print(core.batch)").strip() != "None" or not wanted or switched_off
+    assert run(site, "from perseid import core; print(core.compiled)").strip() != "None" or not wanted or switched_off
 
 
 def test_it_says_what_it_needs_and_what_it_brings(site: Path) -> None:

@@ -22,9 +22,9 @@ from .harness import START, Node, message
 @pytest.fixture(params=["plain", "core"], autouse=True, scope="module")
 def way(request: pytest.FixtureRequest) -> Iterator[None]:
     """In plain Python, and with the core, compiled or as its source."""
-    before, core.batch = core.batch, None if request.param == "plain" else core_batch
+    before, core.compiled = core.compiled, None if request.param == "plain" else core_batch
     yield
-    core.batch = before
+    core.compiled = before
 
 
 HUGE = 1 << 40

@@ -65,7 +65,7 @@ def sends_of(broker: Broker) -> CoreSends | PlainSends | None:
     region = broker.answers.own_properties["MSG_REGION"]
     if len(broker.store_host.ip) != 4 or quote(region) != f'"{region}"':
         return None
-    return PlainSends(broker) if core.batch is None else CoreSends(broker)
+    return PlainSends(broker) if core.compiled is None else CoreSends(broker)
 
 
 def answer_texts(broker: Broker) -> tuple[bytes, ...]:
@@ -97,8 +97,8 @@ class CoreSends:
     """The plain sends of one broker by the compiled core: those of a read by `unusual`, then `settle`."""
 
     def __init__(self, broker: Broker) -> None:
-        assert core.batch is not None
-        self._core = core.batch
+        assert core.compiled is not None
+        self._core = core.compiled
         self._broker = broker
         host, most = packed_host(broker.store_host), broker.store.config.max_message_size
         texts = answer_texts(broker)

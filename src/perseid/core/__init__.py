@@ -1,6 +1,6 @@
 """The compiled core, where there is one.
 
-`batch` is the module `perseid.core.batch` when it was compiled; None when there was no C compiler at the installation,
+`compiled` is the module `perseid.core.batch` when it was compiled; None when there was no C compiler at the installation,
 or when PERSEID_CORE=off asks for plain Python. Everything works without it, slower.
 """
 
@@ -10,7 +10,7 @@ import os
 from typing import Protocol
 
 from perseid.base.machine import Buffer
-from perseid.core import batch as _batch
+from perseid.core import batch
 
 
 class Queue(Protocol):
@@ -28,4 +28,4 @@ class Queue(Protocol):
 
 SWITCH = "PERSEID_CORE"
 
-batch = _batch if _batch.compiled and os.environ.get(SWITCH) != "off" else None
+compiled = batch if batch.compiled and os.environ.get(SWITCH) != "off" else None

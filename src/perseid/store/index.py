@@ -95,8 +95,8 @@ class IndexFile:
         if isinstance(entries, list):
             used = self._pack(entries, table, diff, packed)
         else:
-            assert core.batch is not None, "packed entries come from the compiled core"
-            used = core.batch.insert(entries, table, self._changed, first, diff, packed)
+            assert core.compiled is not None, "packed entries come from the compiled core"
+            used = core.compiled.insert(entries, table, self._changed, first, diff, packed)
         try:
             self.file.write(self._entries_at + ENTRY_BYTES * first, packed)
         except OSError:

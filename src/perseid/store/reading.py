@@ -104,8 +104,8 @@ def _gather_quickly(
     most = min(max_messages, config.max_transfer_count_on_message_in_memory)
     most_bytes = min(max_bytes, config.max_transfer_bytes_on_message_in_memory)
     window = log.segments.view(first, log_end - first)
-    if core.batch is not None:
-        gathered = core.batch.gather(units, window, first, most, most_bytes, GATHER_BYTES)
+    if core.compiled is not None:
+        gathered = core.compiled.gather(units, window, first, most, most_bytes, GATHER_BYTES)
         if gathered is not None:
             count, last, data = gathered
             return ReadResult(ReadStatus.FOUND, offset + count, queue.min, queue.end, [data], count, len(data), last)
