@@ -104,7 +104,7 @@ def main() -> int:
     console = Console(highlight=False)
     signal.signal(signal.SIGTERM, lambda *_: sys.exit(143))
     folder = data_folder()
-    server = Server("Perseid", sampled_command, folder / "perseid")
+    server = Server("Perseid", sampled_command, folder / "perseid", {}, {})
     try:
         server.start()
         warm_up(server, row, SETTLE_SECONDS)

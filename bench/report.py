@@ -11,7 +11,7 @@ from servers import BROKER_CONF
 
 HERE = Path(__file__).resolve().parent
 TEMPLATE, DOCS = HERE / "benchmarks.md.in", HERE.parent / "docs"
-JAVA_COLOUR, PERSEID_COLOUR = "#b0553a", "#2f6f9f"
+COLOURS = {"Java": "#b0553a", "Perseid": "#2f6f9f", "no core": "#9fbdd3"}
 
 
 def markdown_table(columns: Sequence[str], rows: Sequence[Sequence[str]]) -> str:
@@ -36,7 +36,7 @@ def write_docs(
         warm=f"{report['warm_seconds']:g}",
         table=markdown_table(columns, rows),
         columns=column_text,
-        goals="\n".join(f"- {g}." for g in goals),
+        goals="\n".join(f"- {g}" for g in goals),
         titles="; ".join(f"**{name}**: {row['title']}" for name, row in summary.items()),
         memory=", ".join(f"{name} {f['memory_mb'][0]:.0f} MB" for name, f in last.items()),
         machine="\n".join(f"- {k}: {v}" for k, v in machine.items() if k != "date"),
@@ -59,14 +59,14 @@ def plot(summary: dict[str, Any], machine: dict[str, str], path: Path) -> None:
         ("per_second", 1e-3, "thousand messages a second"),
         ("p99_ms", 1.0, "latency p99, ms (less is better)"),
     )
-    figure, axes = pyplot.subplots(1, 3, figsize=(13, 4), layout="constrained")
+    figure, axes = pyplot.subplots(3, 1, figsize=(11, 10), layout="constrained")
     for axis, (key, scale, title) in zip(axes, panels, strict=True):
-        for i, (server, colour) in enumerate((("Java", JAVA_COLOUR), ("Perseid", PERSEID_COLOUR))):
+        for i, (server, colour) in enumerate(COLOURS.items()):
             found = [[v * scale for v in row["servers"][server][key]] for row in summary.values()]
-            at = [x + (i - 0.5) * 0.38 for x in range(len(found))]
+            at = [x + (i - 1) * 0.28 for x in range(len(found))]
             errors = [[m - low for m, low, _ in found], [high - m for m, _, high in found]]
-            bars = axis.bar(at, [m for m, _, _ in found], 0.36, yerr=errors, color=colour, label=server, capsize=3)
-            axis.bar_label(bars, fmt="{:,.3g}", fontsize=8, padding=2)
+            bars = axis.bar(at, [m for m, _, _ in found], 0.26, yerr=errors, color=colour, label=server, capsize=2)
+            axis.bar_label(bars, fmt="{:,.3g}", fontsize=6, padding=2)
         axis.set_yscale("log")
         axis.set_ymargin(0.15)
         axis.set_xticks(range(len(summary)), list(summary))

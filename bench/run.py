@@ -1,7 +1,7 @@
 """Perseid beside the Java broker: `make bench`, or `python bench/run.py --help`.
 
-Both brokers run on this machine with the same configuration. For each row, rounds alternate between them;
-the one that is not measured is stopped with SIGSTOP, so the server, its idle name server and the load
+Perseid runs twice, with the compiled core and without it. The brokers run on this machine with the same configuration. For each row, rounds alternate between them;
+those that are not measured are stopped with SIGSTOP, so the server, its idle name server and the load
 generator (bench/load.c, one thread) have the machine to themselves. Nothing is pinned to a core. Figures
 are medians over the rounds, with the lowest and highest. CPU is utime + stime of all threads of the
 broker's process over the measured time, divided by the messages of that time.
@@ -39,8 +39,19 @@ RANGES_WIDTH = 130
 
 
 @dataclass(frozen=True)
+class Goals:
+    """What a row asks of Perseid, as parts of Java's figures in the same run: CPU a message at most `cpu`,
+    messages a second at least `speed`, p99 at most `p99` times; without the compiled core, CPU at most `plain`."""
+
+    cpu: float
+    speed: float | None = None
+    p99: float | None = None
+    plain: float = 1.0
+
+
+@dataclass(frozen=True)
 class Row:
-    """One kind of load. `goal`: Perseid's CPU a message may be at most this part of Java's."""
+    """One kind of load."""
 
     name: str
     title: str
@@ -48,7 +59,8 @@ class Row:
     connections: int
     window: int
     size: int
-    goal: float | None = None
+    goals: Goals
+    flush: str = "ASYNC_FLUSH"
 
     @property
     def topic(self) -> str:
@@ -59,12 +71,22 @@ class Row:
         return [str(x) for pair in numbers.items() for x in pair]
 
 
+PIPELINED = Goals(cpu=1 / 8, speed=5, plain=0.5)
+CLOSED = Goals(cpu=1 / 3, speed=2, p99=1 / 3)
+PULL = Goals(cpu=1 / 4, speed=2, p99=1 / 2)
+SYNC = Goals(cpu=1 / 3, speed=1, p99=1)
 ROWS = (
-    Row("pipelined", "send, 16 connections × 64 in flight, 128 B", "send", 16, 64, 128, goal=0.5),
-    Row("closed", "send, 64 connections × 1, 128 B", "send", 64, 1, 128, goal=1.0),
-    Row("closed1k", "send, 16 connections × 1, 1 KiB", "send", 16, 1, 1024),
-    Row("pull", "pull 32 at a time, 16 connections × 1, 128 B", "pull", 16, 1, 128),
+    Row("pipelined", "send, 16 connections × 64 in flight, 128 B", "send", 16, 64, 128, PIPELINED),
+    Row("pipelined1k", "send, 16 connections × 64 in flight, 1 KiB", "send", 16, 64, 1024, PIPELINED),
+    Row("closed", "send, 64 connections × 1, 128 B", "send", 64, 1, 128, CLOSED),
+    Row("closed16", "send, 16 connections × 1, 128 B", "send", 16, 1, 128, CLOSED),
+    Row("closed1k", "send, 16 connections × 1, 1 KiB", "send", 16, 1, 1024, CLOSED),
+    Row("pull", "pull 32 at a time, 16 connections × 1, 128 B", "pull", 16, 1, 128, PULL),
+    Row("sync", "send with SYNC_FLUSH, 64 connections × 1, 128 B", "send", 64, 1, 128, SYNC, flush="SYNC_FLUSH"),
 )
+
+JAVA, CORE, PLAIN = "Java", "Perseid", "no core"
+"""The three servers; the last one is Perseid as it is without a C compiler."""
 
 
 def run_load(server: Server, row: Row, *, mode: str = "", **options: float) -> dict[str, Any]:
@@ -101,6 +123,25 @@ def alone(server: Server, others: Sequence[Server]) -> Iterator[None]:
         server.pause()
 
 
+@contextlib.contextmanager
+def running(flush: str, only: Sequence[str] | None, folder: Path) -> Iterator[list[Server]]:
+    """The servers with one kind of flush, started."""
+    servers: list[Server] = []
+    try:
+        for name in (JAVA, CORE, PLAIN):
+            if not only or name in only:
+                command = java_command(HEAP) if name == JAVA else perseid_command
+                environment = {"PERSEID_CORE": "off"} if name == PLAIN else {}
+                home = folder / f"{name.replace(' ', '-')}-{flush}"
+                servers.append(Server(name, command, home, {"flushDiskType": flush}, environment))
+                servers[-1].start()
+        yield servers
+    finally:
+        for server in servers:
+            server.stop()
+            shutil.rmtree(server.folder, ignore_errors=True)
+
+
 def warm_up(server: Server, row: Row, seconds: float) -> None:
     server.create_topic(row.topic)
     if row.mode == "pull":
@@ -119,7 +160,7 @@ def measure(
         first = row.mode not in warmed
         warmed.add(row.mode)
         for server in servers:
-            seconds = min(args.warm, 5.0) if server.name == "Perseid" else args.warm / (1 if first else 3)
+            seconds = args.warm / (1 if first else 3) if server.name == JAVA else min(args.warm, 5.0)
             console.print(f"[dim]{row.name}: warming {server.name} up for {seconds:.0f} s[/dim]")
             with alone(server, servers):
                 warm_up(server, row, seconds)
@@ -147,27 +188,29 @@ def spread(rounds: Sequence[dict[str, float]], figure: str) -> list[float]:
     return [statistics.median(values), min(values), max(values)]
 
 
+RATIOS = {"cpu": "server_cpu_us", "speed": "per_second", "p99": "p99_ms"}
+
+
 def summarise(results: dict[str, Any]) -> dict[str, Any]:
-    """{row: {title, servers: {name: {figure: spread}}, ratio, goal, met}}; no ratio with one server only."""
+    """{row: {title, servers: {name: {figure: spread}}, ratios: {name: {what: Perseid's over Java's}}}}"""
     summary: dict[str, Any] = {}
     for row in (r for r in ROWS if r.name in results):
         rounds = results[row.name]
         servers = {name: {f: spread(rounds[name], f) for f in FIGURES} for name in rounds}
-        found: dict[str, Any] = {"title": row.title, "servers": servers, "goal": row.goal}
-        found["ratio"] = found["met"] = None
-        if len(servers) == 2:
-            ratio = servers["Perseid"]["server_cpu_us"][0] / servers["Java"]["server_cpu_us"][0]
-            found["ratio"] = ratio
-            if row.goal is not None:
-                found["met"] = ratio < 1 and ratio <= row.goal
-        summary[row.name] = found
+        ratios = {
+            name: {what: figures[f][0] / servers[JAVA][f][0] for what, f in RATIOS.items()}
+            for name, figures in servers.items()
+            if name != JAVA and JAVA in servers
+        }
+        summary[row.name] = {"title": row.title, "servers": servers, "ratios": ratios}
     return summary
 
 
-COLUMNS = ("row", "broker", "k/s", "µs CPU", "cores", "p50/p99 ms", "load", "other", "ratio")
+COLUMNS = ("row", "broker", "k/s", "µs CPU", "cores", "p50/p99 ms", "load", "other", "CPU", "speed")
 COLUMN_TEXT = (
     "k/s: thousand messages a second; µs CPU: the broker's, a message; cores that the broker, the load generator "
-    "and all other processes kept busy; ratio: Perseid's CPU a message over Java's."
+    "and all other processes kept busy; CPU and speed: Perseid's CPU a message and messages a second over Java's; "
+    f"{PLAIN}: Perseid without the compiled core (PERSEID_CORE=off)."
 )
 
 
@@ -181,7 +224,7 @@ def table_rows(summary: dict[str, Any], *, ranges: bool) -> Iterator[list[str]]:
     for name, row in summary.items():
         servers = list(row["servers"].items())
         for server, figures in servers:
-            last = server == servers[-1][0] and row["ratio"] is not None
+            ratios = row["ratios"].get(server)
             yield [
                 name if server == servers[0][0] else "",
                 server,
@@ -191,7 +234,8 @@ def table_rows(summary: dict[str, Any], *, ranges: bool) -> Iterator[list[str]]:
                 f"{figures['p50_ms'][0]:.2f}/{figures['p99_ms'][0]:.1f}",
                 f"{figures['load_cores'][0]:.2f}",
                 f"{figures['other_cores'][0]:.2f}",
-                f"{row['ratio']:.2f}" if last else "",
+                f"{ratios['cpu']:.2f}" if ratios else "",
+                f"{ratios['speed']:.2f}" if ratios else "",
             ]
 
 
@@ -206,7 +250,7 @@ def show(summary: dict[str, Any], console: Console) -> None:
     for name, row in summary.items():
         console.print(f"[dim]{name}: {row['title']}[/dim]")
     for line in goals(summary):
-        console.print(line)
+        console.print(line.replace("**", ""))
     if (busy := others_busy(summary)) > QUIET_CORES:
         console.print(f"[red]other processes kept up to {busy:.2f} cores busy: repeat this on a quiet machine[/red]")
 
@@ -217,11 +261,22 @@ def others_busy(summary: dict[str, Any]) -> float:
 
 
 def goals(summary: dict[str, Any]) -> Iterator[str]:
-    for row in summary.values():
-        if row["met"] is not None:
-            limit = f"at most {row['goal']:g} of" if row["goal"] < 1 else "less than"
-            verdict = "met" if row["met"] else "missed"
-            yield f"{row['title']}: goal {limit} Java's CPU a message; measured {row['ratio']:.2f}: {verdict}"
+    """One line for each row and server: each goal, and whether it was met."""
+    for row in (r for r in ROWS if r.name in summary):
+        ratios = summary[row.name]["ratios"]
+        if CORE in ratios:
+            wanted = {"cpu": row.goals.cpu, "speed": row.goals.speed, "p99": row.goals.p99}
+            parts = [_verdict(what, ratios[CORE][what], limit) for what, limit in wanted.items() if limit is not None]
+            yield f"**{row.name}**: " + ", ".join(parts)
+        if PLAIN in ratios:
+            yield f"**{row.name}**, {PLAIN}: " + _verdict("cpu", ratios[PLAIN]["cpu"], row.goals.plain)
+
+
+def _verdict(what: str, ratio: float, limit: float) -> str:
+    met = ratio >= limit if what == "speed" else ratio <= limit
+    name = {"cpu": "CPU a message", "speed": "messages a second", "p99": "p99"}[what]
+    goal = f"goal {'≥' if what == 'speed' else '≤'} {limit:.3g}"
+    return f"{name} {ratio:.2f} of Java's ({goal}: {'met' if met else 'missed'})"
 
 
 def parse_arguments() -> argparse.Namespace:
@@ -232,7 +287,7 @@ def parse_arguments() -> argparse.Namespace:
     parser.add_argument("--rounds", type=int, default=3)
     parser.add_argument("--seconds", type=float, default=8.0, help="measured in each round")
     parser.add_argument("--warm", type=float, default=45.0, help="seconds of load before Java is measured")
-    parser.add_argument("--only", choices=("java", "perseid"), help="leave the other one out")
+    parser.add_argument("--only", choices=(JAVA, CORE, PLAIN), action="append", help="leave the others out")
     parser.add_argument("--json", type=Path, default=Path("build/bench.json"), help="where the figures go")
     parser.add_argument("--write", action="store_true", help="also docs/benchmarks.md and its plot")
     args = parser.parse_args()
@@ -240,7 +295,7 @@ def parse_arguments() -> argparse.Namespace:
     if unknown:
         parser.error(f"no such row: {', '.join(sorted(unknown))}")
     if args.write and args.only:
-        parser.error("--write needs both brokers")
+        parser.error("--write needs all brokers")
     return args
 
 
@@ -250,21 +305,15 @@ def main() -> int:
     signal.signal(signal.SIGTERM, lambda *_: sys.exit(143))
     rows = [r for r in ROWS if r.name in args.rows.split(",")]
     folder = data_folder()
-    servers: list[Server] = []
+    results: dict[str, Any] = {}
     try:
-        if args.only != "perseid":
-            servers.append(Server("Java", java_command(HEAP), folder / "java"))
-            servers[-1].start()
-        if args.only != "java":
-            servers.append(Server("Perseid", perseid_command, folder / "perseid"))
-            servers[-1].start()
-        results = measure(servers, rows, args, console)
+        for flush in dict.fromkeys(row.flush for row in rows):
+            with running(flush, args.only, folder) as servers:
+                results |= measure(servers, [row for row in rows if row.flush == flush], args, console)
     except BenchError as error:
         console.print(f"[red]bench: {error}[/red]")
         return 1
     finally:
-        for server in servers:
-            server.stop()
         shutil.rmtree(folder, ignore_errors=True)
     summary = summarise(results)
     report: dict[str, Any] = {

@@ -183,8 +183,12 @@ class Remote:
 class Server:
     """One name server and one broker of one implementation."""
 
-    def __init__(self, name: str, command: Command, folder: Path) -> None:
+    def __init__(
+        self, name: str, command: Command, folder: Path, conf: Mapping[str, object], environment: Mapping[str, str]
+    ) -> None:
+        """`conf` is added to BROKER_CONF, `environment` to this process's own."""
         self.name, self.command, self.folder = name, command, folder
+        self.conf, self.environment = conf, environment
         self.namesrv_port, self.port = free_ports()
         self.processes: dict[str, subprocess.Popen[bytes]] = {}
 
@@ -195,7 +199,7 @@ class Server:
         self._until("namesrv", lambda: Remote(self.namesrv_port).close())
         paths = {"storePathRootDir": home / "store", "storePathCommitLog": home / "store" / "commitlog"}
         address = {"listenPort": self.port, "namesrvAddr": f"127.0.0.1:{self.namesrv_port}"}
-        self._spawn("broker", {**BROKER_CONF, **address, **paths})
+        self._spawn("broker", {**BROKER_CONF, **self.conf, **address, **paths})
         self._until("broker", lambda: self.create_topic("bench"))
 
     def _spawn(self, role: str, conf: Mapping[str, object]) -> None:
@@ -204,7 +208,7 @@ class Server:
         file.write_text("".join(f"{k}={v}\n" for k, v in conf.items()))
         source = str(HERE.parent / "src")
         path = os.pathsep.join(p for p in (source, os.environ.get("PYTHONPATH", "")) if p)
-        env = {**os.environ, "ROCKETMQ_HOME": str(self.folder), "PYTHONPATH": path}
+        env = {**os.environ, **self.environment, "ROCKETMQ_HOME": str(self.folder), "PYTHONPATH": path}
         with open(self.folder / f"{role}.log", "ab") as log:
             self.processes[role] = subprocess.Popen(
                 self.command(role, file, self.folder),

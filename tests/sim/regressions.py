@@ -11,6 +11,7 @@ REGRESSIONS = {
     51: "the folder of a consume queue was not synced by a restart, and its checkpoint said that it was durable",
     64: "a delayed message waited for ever after the clock had gone back",
     81: "a header that is not UTF-8 was logged as a failure of ours",
+    1673: "a queue's file that was made ahead, for a message that then found no room, let the one before it be removed",
     7153: "a false alarm: a late repeat whose first copy had gone with an old log file was taken for one out of order",
     12572: "of a record that was never flushed, a power cut spoilt the last byte alone, a property's end: it was read",
     17883: "a start that made a file in a folder of a start that had failed did not sync that folder's parents",

@@ -80,6 +80,19 @@ def test_files_of_lost_records_go_but_never_the_last(log_start: int, files: int)
     assert made.end == 12
 
 
+def test_the_file_of_the_next_unit_stays_though_a_later_one_was_made_ahead() -> None:
+    """For a batch, say, that then found no room in the log (sim 1673)."""
+    made = queue(9)
+    made.reserve(3)
+    made.remove_before(9999)
+    assert made.segments.starts == [100, 200]
+    made.correct_min(9999)
+    assert (made.min, made.end) == (9, 9)
+    made.prepare()
+    made.put(1900, 99, 0)
+    assert made.unit(9) is not None
+
+
 def test_a_cut_leaves_zeros() -> None:
     made = queue(12)
     assert made.cut(6) == (80 - 3) + (40 - 3), "up to the last byte that is not zero, in each file"

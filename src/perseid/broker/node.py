@@ -52,7 +52,7 @@ from perseid.broker.answers import Answers
 from perseid.broker.clients import ConsumerTable, ProducerTable
 from perseid.broker.config import BrokerConfig
 from perseid.broker.delay import DelayService
-from perseid.broker.fast import CoreSends, PlainSends, sends_of
+from perseid.broker.fast import sends_of
 from perseid.broker.groups import SubscriptionGroupTable
 from perseid.broker.hold import Holds
 from perseid.broker.locks import QueueLocks
@@ -71,6 +71,7 @@ from perseid.store.results import Flushed, StoreEvent
 from perseid.store.store import MessageStore
 from perseid.wire import command as wire
 from perseid.wire.codes import ResponseCode
+from perseid.wire.command import Command
 from perseid.wire.headers.send import SendMessageResponse
 from perseid.wire.host import NOWHERE, host_from
 from perseid.wire.ids import UniqueIds
@@ -228,18 +229,16 @@ class Broker:
             if conn is None:
                 continue
             commands = wire.decode_each(frames.data) if sends is None else sends.unusual(conn, frames.data)
-            try:
-                for command in commands:
-                    self._only_plain = False
-                    if command.is_response:
-                        self._out.extend(self.caller.answered(conn.id, command, self.now))
-                    else:
-                        self._dispatch(Request(conn, command, None))
-            except RemoteProtocolError as error:
-                self.note("warning", f"connection {conn.id} of {conn.peer}: {error}; it is closed")
-                self._refused[conn.id] = str(error)
-            if sends is not None:
-                self._answer_plain(sends, conn.id)
+            if commands:
+                self._serve(conn, commands)
+            if sends is None:
+                continue
+            count = sends.taken if self.sync_flush else 0
+            answers = sends.answers()
+            if count:
+                self._unflushed.append((conn.id, answers, count))
+            elif answers:
+                self.write(conn.id, answers)
         if sends is not None:
             sends.settle()
             for conn_id, answers, count in self._unflushed:
@@ -247,15 +246,18 @@ class Broker:
                 self.acks.wait_frames(self.store.log.end, self.now, most_ms, conn_id, answers, count)
             self._unflushed.clear()
 
-    def _answer_plain(self, sends: CoreSends | PlainSends, conn: ConnId) -> None:
-        """Answer the plain sends of one read: at the end of the turn, or when they are flushed."""
-        count = sends.taken
-        answers = sends.answers()
-        if self.sync_flush:
-            if count:
-                self._unflushed.append((conn, answers, count))
-        elif answers:
-            self.write(conn, answers)
+    def _serve(self, conn: Connection, commands: Iterable[Command]) -> None:
+        """Hand the commands of a connection on, one after the other."""
+        try:
+            for command in commands:
+                self._only_plain = False
+                if command.is_response:
+                    self._out.extend(self.caller.answered(conn.id, command, self.now))
+                else:
+                    self._dispatch(Request(conn, command, None))
+        except RemoteProtocolError as error:
+            self.note("warning", f"connection {conn.id} of {conn.peer}: {error}; it is closed")
+            self._refused[conn.id] = str(error)
 
     def _dispatch(self, request: Request) -> None:
         """Hand one request to its handler, and its answer to this turn."""

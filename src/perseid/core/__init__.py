@@ -1,7 +1,7 @@
 """The compiled core, where there is one.
 
-`compiled` is the module `perseid.core.batch` when it was compiled; None when there was no C compiler at the installation,
-or when PERSEID_CORE=off asks for plain Python. Everything works without it, slower.
+`compiled` is the module `perseid.core.batch` when it was compiled; None when there was no C compiler at the
+installation, or when PERSEID_CORE=off asks for plain Python. Everything works without it, slower.
 """
 
 from __future__ import annotations

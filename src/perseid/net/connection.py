@@ -76,14 +76,16 @@ class Connection(asyncio.Protocol):
     def data_received(self, data: bytes) -> None:
         if self.closing is not None:
             return
-        self.last_used = self._driver.now()
+        driver = self._driver
+        self.last_used = driver.now()
         try:
-            frames = self._whole(data)
+            whole = self._partial is None and self._complete(data) == len(data)
+            frames = data if whole else self._whole(data)
         except RemoteProtocolError as error:
-            self._driver.refuse(self, f"{error}; it was closed")
+            driver.refuse(self, f"{error}; it was closed")
             return
         if frames:
-            self._driver.read(Frames(self.id, frames))
+            driver.read(Frames(self.id, frames))
 
     def pause_writing(self) -> None:
         self._paused = True

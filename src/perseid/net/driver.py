@@ -257,8 +257,8 @@ class Driver:
         return now
 
     def read(self, frames: Frames) -> None:
-        """What one read brought: it goes to the node together with that of others."""
-        self.now()  # sees to it that the turn ends
+        """What one read brought: it goes to the node together with that of others, before the turn ends."""
+        assert self._turn_scheduled, "who reads has asked for the time"
         self._reads.append(frames)
         self._read_bytes += len(frames.data)
         if self._read_bytes >= self.limits.turn_bytes:

@@ -194,11 +194,13 @@ class ConsumeQueue:
         self.min = low
 
     def remove_before(self, log_start: int) -> None:
-        """Remove the files whose last unit's record the log has lost, but never the last file."""
+        """Remove the files whose last unit's record the log has lost, but never the last file, nor the one of the
+        next unit: a file may have been made ahead for a message that then found no room in the log."""
         segments = self.segments
         while len(segments.starts) > 1:
-            last = self.raw(segments.starts[1] // UNIT_BYTES - 1)
+            after = segments.starts[1] // UNIT_BYTES
+            last = self.raw(after - 1)
             assert last is not None
-            if last.physical_offset >= log_start:
+            if after > self.end or last.physical_offset >= log_start:
                 return
             segments.remove(segments.starts[0])
