@@ -7,12 +7,15 @@ import signal
 import socket
 import subprocess
 import sys
+import time
 from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
 
 from perseid.cli.main import main
+from perseid.client import Message
+from perseid.client.blocking import BlockingAdmin, BlockingProducer
 
 DEADLINE = 60.0
 SMALL = "mappedFileSizeCommitLog=1048576\nmappedFileSizeConsumeQueue=6000\nmaxHashSlotNum=1000\nmaxIndexNum=4000\n"
@@ -128,6 +131,33 @@ def test_a_name_server_and_a_broker_apart(start, tmp_path: Path) -> None:
     assert broker.end() == (0, "")
     assert namesrv.end() == (0, "")
     assert (tmp_path / "store" / "config" / "topics.json").exists()
+
+
+def test_shards_are_one_command_and_one_that_dies_comes_back(start, tmp_path: Path) -> None:
+    namesrv_port, port = free_port(), free_port()
+    (tmp_path / "namesrv.conf").write_text(f"listenPort={namesrv_port}\n")
+    conf = tmp_path / "broker.conf"
+    conf.write_text(
+        f"{SMALL}brokerName=a\nbrokerIP1=127.0.0.1\nlistenPort={port}\nnamesrvAddr=127.0.0.1:{namesrv_port}\n"
+        f"storePathRootDir={tmp_path}/store\n"
+    )
+    start("namesrv", "-c", str(tmp_path / "namesrv.conf")).line()
+    server = start("broker", "-c", str(conf), "--shards", "2")
+    assert {server.line().partition("[")[2].partition(",")[0] for _ in range(2)} == {"a-0", "a-1"}
+    with BlockingAdmin(f"127.0.0.1:{namesrv_port}") as admin:
+        deadline = time.monotonic() + DEADLINE
+        while len(admin.create_topic("T", 2).brokers) < 2:  # on those that are registered
+            assert time.monotonic() < deadline, server.stderr.read_text()
+    with BlockingProducer(f"127.0.0.1:{namesrv_port}") as producer:
+        stored = {producer.send(Message("T", b"%d" % n)).queue.broker_name for n in range(8)}
+    assert stored == {"a-0", "a-1"}
+    children = Path(f"/proc/{server.process.pid}/task/{server.process.pid}/children").read_text().split()
+    os.kill(int(children[0]), signal.SIGKILL)
+    assert "boot success" in server.line()
+    assert server.end() == (0, "")
+    fewer = start("broker", "-c", str(conf), "--shards", "1")
+    assert fewer.process.wait(DEADLINE) != 0
+    assert "--shards 2 at least" in fewer.stderr.read_text()
 
 
 def call(monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str], *args: str) -> tuple[object, str, str]:

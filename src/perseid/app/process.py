@@ -118,7 +118,7 @@ async def serve(drivers: Sequence[Driver], ready: Ready) -> int:
 
     0 after a clean end, 1 when a node failed. ConfigError when an address can't be had.
     """
-    told = _told_to_end()
+    told = told_to_end()
     started: list[Driver] = []
     try:
         for driver in drivers:
@@ -143,7 +143,7 @@ async def serve(drivers: Sequence[Driver], ready: Ready) -> int:
     return FAILED if any(reasons) else OK
 
 
-def _told_to_end() -> asyncio.Future[None]:
+def told_to_end() -> asyncio.Future[None]:
     """Done at the first signal; a second one ends the process the hard way."""
     loop = asyncio.get_running_loop()
     told: asyncio.Future[None] = loop.create_future()

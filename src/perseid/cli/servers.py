@@ -9,7 +9,7 @@ import typer
 
 from perseid.app import broker as broker_app
 from perseid.app import namesrv as namesrv_app
-from perseid.app import process
+from perseid.app import process, shards
 from perseid.app import up as up_app
 from perseid.base import config
 
@@ -49,13 +49,23 @@ def broker(
     ] = None,
     print_all: PrintAll = False,
     print_important: PrintImportant = False,
+    count: Annotated[
+        int, typer.Option("--shards", min=0, max=shards.MAX_SHARDS, help="Brokers of this configuration, one a core.")
+    ] = 0,
+    shard: Annotated[int, typer.Option(min=-1, max=shards.MAX_SHARDS - 1, hidden=True)] = -1,
 ) -> None:
-    """Run a broker until SIGTERM or Ctrl-C."""
+    """Run a broker, or several of one configuration, until SIGTERM or Ctrl-C."""
     process.set_up_logging()
     loaded = broker_app.load(config_file, namesrv_addr)
     if print_all or print_important:
         typer.echo(loaded.to_text(important=not print_all), nl=False)
         return
+    if shard >= 0:
+        raise typer.Exit(process.run(broker_app.serve(shards.of(loaded, shard))))
+    shards.check(loaded, count)
+    if count:
+        commands = [shards.command(config_file, namesrv_addr, number) for number in range(count)]
+        raise typer.Exit(process.run(shards.serve(commands)))
     raise typer.Exit(process.run(broker_app.serve(loaded)))
 
 

@@ -1,0 +1,135 @@
+"""More cores: one configuration, N brokers, a process each. `perseid broker --shards N`.
+
+Shard i is the broker `brokerName-i` at listenPort + 10·i, with a log of its own in the folder i of storePathRootDir.
+Clients spread over them as over any cluster. The supervisor only starts them, starts one that died anew, and ends them
+all when it is told to: it touches no message.
+
+N must not shrink below the folders found: what is in the others would be out of everyone's sight.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import ctypes
+import logging
+import signal
+import sys
+from collections.abc import Sequence
+from dataclasses import dataclass, replace
+from pathlib import Path
+
+from perseid.app import process
+from perseid.app.broker import Loaded
+from perseid.base.errors import ConfigError
+
+log = logging.getLogger("perseid.shards")
+
+PORT_STEP = 10
+MAX_SHARDS = 64
+MAX_FAILED_STARTS = 5
+"""One after the other, of one shard; then all end."""
+SETTLED_S = 10.0
+"""A shard that ran for so long had started."""
+FIRST_WAIT_S, LONGEST_WAIT_S = 0.5, 10.0
+"""Before a shard is started anew; doubled each time."""
+STOP_S = 60.0
+"""For all to end; then they are killed."""
+UNSHARDED = "commitlog"
+"""A folder of this name in storePathRootDir is that of a broker without shards."""
+_PR_SET_PDEATHSIG = 1
+
+
+def of(loaded: Loaded, shard: int) -> Loaded:
+    """The configuration of one shard."""
+    root = Path(loaded.process.store_path_root_dir) / str(shard)
+    return replace(
+        loaded,
+        process=replace(loaded.process, store_path_root_dir=str(root)),
+        broker=replace(
+            loaded.broker,
+            broker_name=f"{loaded.broker.broker_name}-{shard}",
+            listen_port=loaded.broker.listen_port + PORT_STEP * shard,
+        ),
+    )
+
+
+def check(loaded: Loaded, count: int) -> None:
+    """ConfigError when `count` shards (0: a broker without any) don't fit the folders that are there."""
+    root = Path(loaded.process.store_path_root_dir)
+    found = [int(folder.name) for folder in root.glob("[0-9]*") if folder.name.isdecimal() and folder.is_dir()]
+    if found and max(found) >= count:
+        raise ConfigError(f"{root}: has a log of shard {max(found)}: start it with --shards {max(found) + 1} at least")
+    if count and (root / UNSHARDED).exists():
+        raise ConfigError(f"{root}: has the log of a broker without shards: choose another storePathRootDir")
+    last = loaded.broker.listen_port + PORT_STEP * (count - 1) + 1
+    if count and last > 65_535:
+        raise ConfigError(f"listenPort={loaded.broker.listen_port}: the last of {count} shards would need port {last}")
+
+
+def command(config_file: Path | None, namesrv: str | None, shard: int) -> list[str]:
+    """What runs one shard."""
+    own = [sys.executable, "-c", "from perseid.cli.main import main; main()", "broker", "--shard", str(shard)]
+    own += ["-c", str(config_file)] if config_file is not None else []
+    return own + (["-n", namesrv] if namesrv is not None else [])
+
+
+@dataclass
+class _Shard:
+    number: int
+    command: Sequence[str]
+    process: asyncio.subprocess.Process | None = None
+    failed_starts: int = 0
+
+
+async def serve(commands: Sequence[Sequence[str]]) -> int:
+    """Run shards until told to end; 0 when all ended well, 1 when one could not be kept running."""
+    told = process.told_to_end()
+    shards = [_Shard(number, command) for number, command in enumerate(commands)]
+    keepers = [asyncio.create_task(_keep(shard), name=f"shard {shard.number}") for shard in shards]
+    await asyncio.wait({told, *keepers}, return_when=asyncio.FIRST_COMPLETED)
+    lost = any(keeper.done() for keeper in keepers)
+    for keeper in keepers:
+        keeper.cancel()
+    await asyncio.gather(*keepers, return_exceptions=True)
+    codes = await asyncio.gather(*(_end(shard) for shard in shards))
+    return process.FAILED if lost or any(codes) else process.OK
+
+
+async def _keep(shard: _Shard) -> None:
+    """Run a shard, again and again; returns when it does not start."""
+    loop = asyncio.get_running_loop()
+    while shard.failed_starts < MAX_FAILED_STARTS:
+        began = loop.time()
+        shard.process = await asyncio.create_subprocess_exec(
+            *shard.command,
+            start_new_session=True,  # Ctrl-C in the terminal asks the supervisor alone
+            preexec_fn=_end_with_parent,
+        )
+        code = await shard.process.wait()
+        shard.failed_starts = 1 if loop.time() - began >= SETTLED_S else shard.failed_starts + 1
+        wait = min(FIRST_WAIT_S * 2 ** (shard.failed_starts - 1), LONGEST_WAIT_S)
+        log.error("shard %d ended with code %d; it is started again in %.1f s", shard.number, code, wait)
+        if shard.failed_starts < MAX_FAILED_STARTS:
+            await asyncio.sleep(wait)
+    log.error("shard %d did not start %d times: all shards end", shard.number, MAX_FAILED_STARTS)
+
+
+async def _end(shard: _Shard) -> int:
+    """End a shard that may run; its exit code."""
+    running = shard.process
+    if running is None:
+        return process.OK
+    if running.returncode is None:
+        running.send_signal(signal.SIGTERM)
+    try:
+        return await asyncio.wait_for(running.wait(), STOP_S)
+    except TimeoutError:
+        log.error("shard %d did not end within %.0f s: killed; its next start checks its log", shard.number, STOP_S)
+        running.kill()
+        return await running.wait()
+
+
+def _end_with_parent() -> None:
+    """In the child: it ends when the supervisor dies (Linux)."""
+    if sys.platform == "linux":
+        ctypes.CDLL(None).prctl(_PR_SET_PDEATHSIG, signal.SIGTERM)
