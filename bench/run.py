@@ -144,6 +144,7 @@ def running(flush: str, only: Sequence[str] | None, folder: Path) -> Iterator[li
 
 def warm_up(server: Server, row: Row, seconds: float) -> None:
     server.create_topic(row.topic)
+    server.await_stored(row.topic)  # what is counted from now on comes on top of it
     if row.mode == "pull":
         fill = Row(row.name, row.title, "send", 16, 64, row.size)
         run_load(server, fill, messages=FILL_MESSAGES)

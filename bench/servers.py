@@ -259,6 +259,14 @@ class Server:
                 raise BenchError(f"{self.name} acknowledged {expected} messages of {topic} and holds {found}")
             time.sleep(0.1)
 
+    def await_stored(self, topic: str) -> None:
+        """Return when a topic holds a message."""
+        deadline = time.monotonic() + STORED_TIMEOUT_S
+        while not self.stored(topic):
+            if time.monotonic() > deadline:
+                raise BenchError(f"{self.name} holds no message of {topic}")
+            time.sleep(0.1)
+
     def pids(self) -> list[int]:
         """The broker's process and its descendants."""
         found = [self.processes["broker"].pid]
