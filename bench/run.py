@@ -19,7 +19,7 @@ import statistics
 import subprocess
 import sys
 from collections.abc import Iterator, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
@@ -146,7 +146,7 @@ def warm_up(server: Server, row: Row, seconds: float) -> None:
     server.create_topic(row.topic)
     server.await_stored(row.topic)  # what is counted from now on comes on top of it
     if row.mode == "pull":
-        fill = Row(row.name, row.title, "send", 16, 64, row.size)
+        fill = replace(row, mode="send", connections=16, window=64)
         run_load(server, fill, messages=FILL_MESSAGES)
     run_load(server, row, warm=0, seconds=seconds)
 
