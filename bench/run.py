@@ -1,10 +1,10 @@
 """Perseid beside the Java broker: `make bench`, or `python bench/run.py --help`.
 
-Perseid runs twice, with the compiled core and without it. The brokers run on this machine with the same configuration. For each row, rounds alternate between them;
-those that are not measured are stopped with SIGSTOP, so the server, its idle name server and the load
-generator (bench/load.c, one thread) have the machine to themselves. Nothing is pinned to a core. Figures
-are medians over the rounds, with the lowest and highest. CPU is utime + stime of all threads of the
-broker's process over the measured time, divided by the messages of that time.
+Perseid runs twice, with the compiled core and without it. All brokers run on this machine with the same
+configuration. For each row, rounds alternate between them; those that are not measured are stopped with SIGSTOP, so the
+server, its idle name server and the load generator (bench/load.c, one thread) have the machine to themselves. Nothing
+is pinned to a core. Figures are medians over the rounds, with the lowest and highest. CPU is utime + stime of all
+threads of the broker's process over the measured time, divided by the messages of that time.
 """
 
 from __future__ import annotations
