@@ -121,8 +121,8 @@ class Driver:
         self._dirty: list[Connection] = []
         self._turn_scheduled = False
         self._now: Millis | None = None
-        self._anchor_ms = 0
         self._anchor_ns = 0
+        """What the monotonic clock lacks to the time of day at the start."""
         self._timer: asyncio.TimerHandle | None = None
         self._timer_at: Millis = 0
         self._sweeper: asyncio.TimerHandle | None = None
@@ -139,8 +139,7 @@ class Driver:
         self.stopped: asyncio.Future[str] = self._loop.create_future()
         self._closed_all = asyncio.Event()
         self._io_ended = asyncio.Event()
-        self._anchor_ms = time.time_ns() // 1_000_000
-        self._anchor_ns = time.monotonic_ns()
+        self._anchor_ns = time.time_ns() - time.monotonic_ns()
         try:
             for name, listener in self._listeners.items():
                 await self._listen(name, listener)
@@ -250,7 +249,7 @@ class Driver:
         """The node's time, the same for all of one turn of the event loop."""
         now = self._now
         if now is None:
-            now = self._now = self._anchor_ms + (time.monotonic_ns() - self._anchor_ns) // 1_000_000
+            now = self._now = (self._anchor_ns + time.monotonic_ns()) // 1_000_000
             if not self._turn_scheduled:
                 self._turn_scheduled = True
                 self._loop.call_soon(self._end_of_turn)
