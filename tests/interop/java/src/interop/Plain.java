@@ -90,7 +90,8 @@ final class Plain {
         o.put("commitLogOffset", m.getCommitLogOffset());
         o.put("tags", m.getTags());
         o.put("keys", m.getKeys());
-        o.put("props", m.getProperties());
+        // A copy: the client goes on changing those of a message that it retries, while the answer is being written.
+        o.put("props", m.getProperties() == null ? null : new LinkedHashMap<>(m.getProperties()));
         o.put("body", body.length <= SHORT_BODY ? new String(body, StandardCharsets.UTF_8) : null);
         o.put("bodySize", body.length);
         o.put("bodyCrc", crc.getValue());
