@@ -78,7 +78,6 @@ class _Shard:
     number: int
     command: Sequence[str]
     process: asyncio.subprocess.Process | None = None
-    failed_starts: int = 0
 
 
 async def serve(commands: Sequence[Sequence[str]]) -> int:
@@ -97,8 +96,8 @@ async def serve(commands: Sequence[Sequence[str]]) -> int:
 
 async def _keep(shard: _Shard) -> None:
     """Run a shard, again and again; returns when it does not start."""
-    loop = asyncio.get_running_loop()
-    while shard.failed_starts < MAX_FAILED_STARTS:
+    loop, number, failed_starts = asyncio.get_running_loop(), shard.number, 0
+    while True:
         began = loop.time()
         shard.process = await asyncio.create_subprocess_exec(
             *shard.command,
@@ -106,12 +105,13 @@ async def _keep(shard: _Shard) -> None:
             preexec_fn=_end_with_parent,
         )
         code = await shard.process.wait()
-        shard.failed_starts = 1 if loop.time() - began >= SETTLED_S else shard.failed_starts + 1
-        wait = min(FIRST_WAIT_S * 2 ** (shard.failed_starts - 1), LONGEST_WAIT_S)
-        log.error("shard %d ended with code %d; it is started again in %.1f s", shard.number, code, wait)
-        if shard.failed_starts < MAX_FAILED_STARTS:
-            await asyncio.sleep(wait)
-    log.error("shard %d did not start %d times: all shards end", shard.number, MAX_FAILED_STARTS)
+        failed_starts = 1 if loop.time() - began >= SETTLED_S else failed_starts + 1
+        wait = min(FIRST_WAIT_S * 2 ** (failed_starts - 1), LONGEST_WAIT_S)
+        if failed_starts == MAX_FAILED_STARTS:
+            log.error("shard %d ended with code %d, %d times at its start: all shards end", number, code, failed_starts)
+            return
+        log.error("shard %d ended with code %d; it is started again in %.1f s", number, code, wait)
+        await asyncio.sleep(wait)
 
 
 async def _end(shard: _Shard) -> int:

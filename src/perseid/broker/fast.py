@@ -18,6 +18,7 @@ from typing import TYPE_CHECKING
 from perseid import core
 from perseid.base.machine import Buffer
 from perseid.broker.system_topics import NOT_SENDABLE, PERM_WRITE, RETRY_PREFIX
+from perseid.core.layout import ODD_NAMES, PLAIN_SYS_FLAGS
 from perseid.store.consume_queue import UNIT
 from perseid.store.dispatch import INDEXED_TAG, key_hash
 from perseid.store.plain import CoreAppends, PlainAppends, PlainQueue, packed_host
@@ -37,14 +38,7 @@ if TYPE_CHECKING:
 
 HEADERS: dict[int, type[SendMessageRequest]] = {10: SendMessageRequest, 310: SendMessageRequestV2}
 
-ODD_NAMES = frozenset({
-    "DELAY", "TIMER_DELAY_SEC", "TIMER_DELAY_MS", "TIMER_DELIVER_MS", "TRAN_MSG", "POP_CK", "INNER_NUM", "MSG_REGION",
-    "TRACE_ON", "CLUSTER", "",
-})  # fmt: skip
-"""Properties that the ordinary handler has to look at."""
-
-PLAIN_SYS_FLAGS = 0x701
-"""Compressed, and how: what a plain message may say of itself."""
+NOT_PLAIN = frozenset((*ODD_NAMES, ""))
 
 SEND_HINTS = (b"310", b"10,")
 """What stands behind `{"code":` in plain sends, at byte 16 of a frame."""
@@ -93,6 +87,18 @@ def plain_topic(broker: Broker, header: SendMessageRequest) -> TopicConfig | Non
     return row if row.topic_filter_type == SINGLE_TAG else None
 
 
+def takes_sends(broker: Broker) -> bool:
+    """May plain sends be stored now? If not, the ordinary handler says why."""
+    return broker.config.start_accept_send_request_time_stamp <= broker.now and not broker.acks.full
+
+
+def count_sends(broker: Broker, topic: str, count: int, size: int) -> None:
+    """Tell the statistics of plain sends. With SYNC_FLUSH how long they took is told when they are flushed."""
+    broker.stats.put(topic, count, size)
+    if not broker.sync_flush:
+        broker.stats.put_took(0, count)
+
+
 class CoreSends:
     """The plain sends of one broker by the compiled core: those of a read by `unusual`, then `settle`."""
 
@@ -118,7 +124,7 @@ class CoreSends:
     def _take(self, conn: Connection, data: Buffer, at: int) -> int:
         """Let the core take what it can from `at` on; where it stopped."""
         if data[at + 16 : at + 19] in SEND_HINTS and (self._begun or self._begin()):
-            return self._batch.take(data, data, at, conn.packed_host)
+            return self._batch.take(data, at, conn.packed_host)
         return at
 
     def _others(self, conn: Connection, data: Buffer, at: int) -> Iterator[Command]:
@@ -156,11 +162,8 @@ class CoreSends:
 
     def count(self) -> None:
         """Tell the statistics what was sent: before anyone looks at them, and now and then."""
-        stats = self._broker.stats
         for lane in self._uncounted:
-            stats.put(lane.topic, lane.taken, lane.taken_bytes)
-            if not self._broker.sync_flush:  # else: when it is flushed
-                stats.put_took(0, lane.taken)
+            count_sends(self._broker, lane.topic, lane.taken, lane.taken_bytes)
             lane.taken = lane.taken_bytes = 0
         self._uncounted.clear()
 
@@ -174,10 +177,10 @@ class CoreSends:
 
     def _begin(self) -> bool:
         """Begin a turn, or what comes after another kind of request; False: no send is plain now."""
-        broker, config = self._broker, self._broker.config
-        if config.start_accept_send_request_time_stamp > broker.now or broker.acks.full:
+        broker = self._broker
+        if not takes_sends(broker):
             return False
-        may_order = config.broker_permission & PERM_WRITE != 0
+        may_order = broker.config.broker_permission & PERM_WRITE != 0
         self._begun = self._appends.begin(may_order, broker.now)
         return self._begun
 
@@ -333,11 +336,8 @@ class PlainSends:
 
     def count(self) -> None:
         """Tell the statistics what was sent: before anyone looks at them, and now and then."""
-        stats = self._broker.stats
         for lane in self._uncounted:
-            stats.put(lane.queue.topic, lane.uncounted, lane.queue.taken_bytes)
-            if not self._broker.sync_flush:
-                stats.put_took(0, lane.uncounted)
+            count_sends(self._broker, lane.queue.topic, lane.uncounted, lane.queue.taken_bytes)
             lane.uncounted = lane.queue.taken_bytes = 0
         self._uncounted.clear()
 
@@ -354,7 +354,7 @@ class PlainSends:
                 if value:
                     return None  # a second one
                 unique_keys += 1
-            elif name in ODD_NAMES or not value or (name == "WAIT" and value == "false" and self._broker.sync_flush):
+            elif name in NOT_PLAIN or not value or (name == "WAIT" and value == "false" and self._broker.sync_flush):
                 return None
             elif name == "TAGS":
                 tag = value
@@ -377,10 +377,9 @@ class PlainSends:
             lane = self._lane(header)
             if lane is None:
                 return None
-        config = broker.config
-        if config.start_accept_send_request_time_stamp > broker.now or broker.acks.full:
+        if not takes_sends(broker):
             return None
-        if lane.row.order and not config.broker_permission & PERM_WRITE:
+        if lane.row.order and not broker.config.broker_permission & PERM_WRITE:
             return None
         if not self._appends.begin(lane.queue, broker.now):
             return None

@@ -23,7 +23,7 @@ class Queue(Protocol):
     dirty: bool
     """It is in the books as written to."""
 
-    def put_many(self, units: Buffer, count: int) -> None: ...
+    def put_many(self, units: Buffer) -> None: ...
 
 
 SWITCH = "PERSEID_CORE"

@@ -2,7 +2,7 @@
 
 cimport cython
 
-cdef long long PLAIN_SYS_FLAGS, INT_MIN, INT_MAX, SIGN, MASK
+cdef long long MAGIC_V1, PLAIN_SYS_FLAGS, INT_MIN, INT_MAX, SIGN, MASK
 cdef Py_ssize_t MAX_PROPERTIES_BYTES, MAX_DIGITS, HOST_BYTES, FIXED_BYTES, UNIT_BYTES, KEY_BYTES, ENTRY_BYTES
 cdef Py_ssize_t NUMBERS_BYTES, START_BYTES, START_UNITS, KEEP_BYTES
 cdef int PART_BITS
@@ -50,9 +50,7 @@ cdef class Batch:
     cpdef look_into(self, dict rows, object queues)
     cpdef begin(self, long long now, long long log_end, long long limit, bint may_order)
     @cython.locals(total=Py_ssize_t, end=Py_ssize_t)
-    cpdef Py_ssize_t take(
-        self, object raw, const unsigned char[::1] data, Py_ssize_t at, const unsigned char[::1] born_host
-    ) except -2
+    cpdef Py_ssize_t take(self, object data, Py_ssize_t at, const unsigned char[::1] born_host) except -2
     cpdef bytes answers(self)
     @cython.locals(lane=Lane)
     cpdef clear(self)

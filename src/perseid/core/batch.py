@@ -22,7 +22,10 @@ from collections.abc import Mapping
 from typing import TYPE_CHECKING
 
 from perseid.base.machine import Buffer
+from perseid.core import layout
+from perseid.core.layout import ENTRY_BYTES, KEY_BYTES, PART_BITS, PLAIN_SYS_FLAGS, UNIT_BYTES
 from perseid.wire.hashing import crc32_raw
+from perseid.wire.record import MAGIC_V1, MAX_PROPERTIES_BYTES
 
 if TYPE_CHECKING:
     from perseid.core import Queue
@@ -30,33 +33,21 @@ if TYPE_CHECKING:
 
 compiled = not __file__.endswith(".py")
 
-PLAIN_SYS_FLAGS = 0x701
-"""Compressed, and how: what a plain message may say of itself."""
-MAX_PROPERTIES_BYTES = 32767
 INT_MIN, INT_MAX, SIGN, MASK = -(2**31), 2**31 - 1, 2**31, 2**32 - 1
 MAX_DIGITS = 18
 HOST_BYTES = 8
 """IPv4 address and port."""
 FIXED_BYTES = 88
 """Of a record before its body."""
-UNIT_BYTES = 20
-KEY_BYTES, ENTRY_BYTES = 12, 20
-"""Of an index entry: hash and offset, and as its file has it."""
 NUMBERS_BYTES = 160
 """The numbers of an answer, at most, and its frame."""
 START_BYTES, START_UNITS = 1 << 16, 64
 KEEP_BYTES = 4 << 20
 """A buffer that a large turn made longer than this is let go after it."""
-PART_BITS = 10
-"""`store.index.PART_BITS`"""
 REQUIRED = 0xFF
 """Bits of the fields a to h of a send's header."""
 
-ODD_NAMES = (
-    b"DELAY", b"TIMER_DELAY_SEC", b"TIMER_DELAY_MS", b"TIMER_DELIVER_MS", b"TRAN_MSG", b"POP_CK", b"INNER_NUM",
-    b"MSG_REGION", b"TRACE_ON", b"CLUSTER",
-)  # fmt: skip
-"""Properties that the ordinary handler has to look at."""
+ODD_NAMES = tuple([name.encode() for name in layout.ODD_NAMES])
 
 LONG_NAMES = (
     b"producerGroup", b"topic", b"defaultTopic", b"defaultTopicQueueNums", b"queueId", b"sysFlag", b"bornTimestamp",
@@ -172,13 +163,13 @@ class Batch:
         assert self._records_end == 0
         self._now, self._at, self._limit, self._may_order = now, log_end, limit, may_order
 
-    def take(self, raw: Buffer, data: Buffer, at: int, born_host: bytes) -> int:
-        """Take the plain sends that stand in a read (given twice, as it is and as a view) from `at` on, one after the
-        other; where the first frame begins that is none: the length of the read when all are."""
-        total = len(data)
-        if len(born_host) != HOST_BYTES or len(raw) != total:
+    def take(self, data: Buffer, at: int, born_host: bytes) -> int:
+        """Take the plain sends that stand in `data` from `at` on, one after the other; where the first frame begins
+        that is none: the length of `data` when all are."""
+        if len(born_host) != HOST_BYTES:
             return at
-        self._raw, self._d, self._born_host = raw, data, born_host  # type: ignore[assignment]
+        self._raw, self._d, self._born_host = data, data, born_host  # type: ignore[assignment]
+        total = len(self._d)
         while 0 <= at < total:
             end = self._frame(at, total)
             if end < 0:
@@ -481,7 +472,7 @@ class Batch:
         elif size == 4 and self._sync and self._says(at, b"WAIT"):
             return end - value != 5 or not self._says(value, b"false")
         elif size >= 5 and 67 <= self._q[at] <= 84:  # C to T
-            for i in range(10):
+            for i in range(len(ODD_NAMES)):
                 odd: bytes = ODD_NAMES[i]
                 if size == len(odd) and self._says(at, odd):
                     return False
@@ -500,7 +491,7 @@ class Batch:
         at = self._records_end
         name = len(lane.name)
         at = _put_int(self._records, at, size)
-        at = _put_int(self._records, at, -626843481)
+        at = _put_int(self._records, at, MAGIC_V1)
         at = _put_int(self._records, at, crc & INT_MAX)
         at = _put_int(self._records, at, self._queue_id)
         at = _put_int(self._records, at, self._message_flag)

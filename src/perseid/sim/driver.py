@@ -73,6 +73,10 @@ class Then:
     effects: list[Effect]
 
 
+def _spoil(frames: Frames) -> None:
+    frames.data[:] = bytes((SPOILT,)) * len(frames.data)  # type: ignore[index]
+
+
 class NodeDriver:
     """One machine: its disk, its clock, and the node that runs on it, if any."""
 
@@ -241,8 +245,11 @@ class NodeDriver:
             else:
                 effects = machine.handle(event, now)
                 self._carry_out(effects)
-                for frames in event.frames if type(event) is Reads else [event] if type(event) is Frames else []:
-                    frames.data[:] = bytes((SPOILT,)) * len(frames.data)  # type: ignore[index]
+                if type(event) is Frames:
+                    _spoil(event)
+                elif type(event) is Reads:
+                    for frames in event.frames:
+                        _spoil(frames)
             self._events += 1
             if self.machine is machine and self._events % self.validate_every == 0:
                 machine.validate()

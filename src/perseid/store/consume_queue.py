@@ -11,12 +11,12 @@ from __future__ import annotations
 from struct import Struct
 
 from perseid.base.machine import Buffer
+from perseid.core.layout import UNIT_BYTES
 from perseid.disk.port import Disk, File
 from perseid.store.results import ConsumeUnit
 from perseid.store.segments import Folders, Segments
 
 FOLDER = "consumequeue"
-UNIT_BYTES = 20
 UNIT = Struct(">qiq")
 PHYSICAL_OFFSET = Struct(">q")
 BLANK_UNIT = UNIT.pack(0, 0x7FFFFFFF, 0)
@@ -85,12 +85,13 @@ class ConsumeQueue:
         while (self.end + count) * UNIT_BYTES > self.segments.end:
             self.segments.create(self.segments.end)
 
-    def put_many(self, units: Buffer, count: int) -> None:
+    def put_many(self, units: Buffer) -> None:
         """Append packed units that all have a place in the file of the next one; `prepare` has been called."""
-        file, end = self._file, self.end
-        assert file is not None and end + count <= self.room, "put_many without prepare"
-        file.write((end - self._file_first) * UNIT_BYTES, units)
-        self.end = end + count
+        file, begin = self._file, self.end
+        end = begin + len(units) // UNIT_BYTES
+        assert file is not None and end <= self.room, "put_many without prepare"
+        file.write((begin - self._file_first) * UNIT_BYTES, units)
+        self.end = end
 
     def put(self, physical_offset: int, size: int, tag_code: int) -> None:
         """Append a unit; `prepare` has been called."""

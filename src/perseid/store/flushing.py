@@ -10,12 +10,13 @@ only ever tells what is durable already.
 from __future__ import annotations
 
 from perseid.base.machine import Effect, Feed, Flush, Millis, SaveState, Syncable
+from perseid.core.layout import UNIT_BYTES
 from perseid.store import checkpoint as checkpoints
 from perseid.store.checkpoint import Checkpoint
 from perseid.store.commit_log import FOLDER as LOG_FOLDER
 from perseid.store.commit_log import PAGE_BYTES, CommitLog
 from perseid.store.config import SYNC_FLUSH, StoreConfig
-from perseid.store.consume_queue import UNIT_BYTES, ConsumeQueue
+from perseid.store.consume_queue import ConsumeQueue
 from perseid.store.index import Index
 from perseid.store.results import CheckpointSaved, Flushed, PieceFlushed
 from perseid.store.segments import Folders

@@ -20,6 +20,7 @@ from typing import TypeAlias
 from perseid import core
 from perseid.base.errors import CorruptLog
 from perseid.base.machine import Millis
+from perseid.core.layout import ENTRY_BYTES, KEY_BYTES, PART_BITS
 from perseid.disk.port import Disk, File
 from perseid.store.config import StoreConfig
 from perseid.store.segments import Folders, zero
@@ -32,16 +33,12 @@ ENTRY = Struct(">iqii")
 SLOT = Struct(">i")
 _pack_entry = ENTRY.pack_into
 HEADER_BYTES = 40
-KEY_BYTES = 12
-ENTRY_BYTES = 20
 SLOT_BYTES = 4
 NAME_DIGITS = 17
 MAX_DIFF_SECONDS = 0x7FFFFFFF
 CHUNK_ENTRIES = 50_000
 MAX_WAITING = 256
 """Entries that wait to be written together."""
-PART_BITS = 10
-"""Slots are written out in parts of 1024: a page of the file."""
 
 
 Entries: TypeAlias = list[tuple[int, int]] | bytearray

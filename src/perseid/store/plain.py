@@ -156,7 +156,7 @@ class PlainAppends:
             self._parts.clear()
             for queue in self._queues:
                 if queue.units:
-                    queue.queue.put_many(b"".join(queue.units), len(queue.units))
+                    queue.queue.put_many(b"".join(queue.units))
                     queue.units.clear()
             index = self._store.index
             if index.enabled:
@@ -186,6 +186,6 @@ class CoreAppends:
         log.put(log.end, batch.records, now)
         log.last_offset = batch.last
         for lane in batch.touched:
-            lane.queue.put_many(lane.units, lane.count)
+            lane.queue.put_many(lane.units)
         if index.enabled:
             index.put_many(bytearray(batch.entries), now)

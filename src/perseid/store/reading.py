@@ -6,9 +6,10 @@ from struct import Struct
 
 from perseid import core
 from perseid.base.machine import Millis
+from perseid.core.layout import UNIT_BYTES
 from perseid.store.commit_log import CommitLog
 from perseid.store.config import StoreConfig
-from perseid.store.consume_queue import PHYSICAL_OFFSET, UNIT, UNIT_BYTES, ConsumeQueue
+from perseid.store.consume_queue import PHYSICAL_OFFSET, UNIT, ConsumeQueue
 from perseid.store.dispatch import key_hash
 from perseid.store.index import Index
 from perseid.store.results import QueryResult, ReadResult, ReadStatus, Wanted

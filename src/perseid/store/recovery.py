@@ -22,12 +22,13 @@ from typing import TypeAlias
 
 from perseid.base.errors import CorruptLog
 from perseid.base.machine import Millis, Syncable
+from perseid.core.layout import UNIT_BYTES
 from perseid.disk.port import Disk
 from perseid.store import checkpoint as checkpoints
 from perseid.store.checkpoint import Checkpoint
 from perseid.store.commit_log import UNWRITTEN, CommitLog, Walk
 from perseid.store.config import StoreConfig
-from perseid.store.consume_queue import BLANK_UNIT, FOLDER, UNIT, UNIT_BYTES, ConsumeQueue
+from perseid.store.consume_queue import BLANK_UNIT, FOLDER, UNIT, ConsumeQueue
 from perseid.store.dispatch import in_queue, key_hashes, parse_delay_levels, tag_code_of
 from perseid.store.index import Index
 from perseid.store.results import ConsumeUnit

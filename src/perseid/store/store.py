@@ -16,13 +16,14 @@ from collections.abc import Callable, Iterable
 from typing import TypeAlias
 
 from perseid.base.machine import DiskFailed, Effect, Flush, Millis, Note, Syncable
+from perseid.core.layout import UNIT_BYTES
 from perseid.disk.port import Disk
 from perseid.store import checkpoint as checkpoints
 from perseid.store import reading
 from perseid.store.commit_log import CommitLog
 from perseid.store.config import StoreConfig
 from perseid.store.consume_queue import FOLDER as QUEUES_FOLDER
-from perseid.store.consume_queue import UNIT_BYTES, ConsumeQueue
+from perseid.store.consume_queue import ConsumeQueue
 from perseid.store.dispatch import INDEXED_TAG, in_queue, key_hashes, parse_delay_levels, tag_code_of
 from perseid.store.flushing import Flusher
 from perseid.store.index import Index

@@ -1,0 +1,16 @@
+"""What the core and the plain Python beside it both have to know: sizes in files, and what makes a send plain."""
+
+UNIT_BYTES = 20
+"""A unit of a consume queue."""
+KEY_BYTES, ENTRY_BYTES = 12, 20
+"""Of an index entry: hash and offset, and as its file has it."""
+PART_BITS = 10
+"""Slots of an index are written out in parts of 1024: a page of the file."""
+
+PLAIN_SYS_FLAGS = 0x701
+"""Compressed, and how: what a plain message may say of itself."""
+ODD_NAMES = (
+    "DELAY", "TIMER_DELAY_SEC", "TIMER_DELAY_MS", "TIMER_DELIVER_MS", "TRAN_MSG", "POP_CK", "INNER_NUM", "MSG_REGION",
+    "TRACE_ON", "CLUSTER",
+)  # fmt: skip
+"""Properties that the ordinary handler has to look at."""
