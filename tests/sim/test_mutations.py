@@ -12,14 +12,18 @@ import pytest
 from perseid.base.machine import Feed, Flush
 from perseid.broker import put
 from perseid.broker.locks import QueueLocks
+from perseid.broker.node import Broker
 from perseid.broker.saves import Saves
+from perseid.core.layout import UNIT_BYTES
 from perseid.sim.disk import SimFile
 from perseid.sim.driver import NodeDriver
 from perseid.sim.run import run
+from perseid.store.consume_queue import ConsumeQueue
 from perseid.store.flushing import Flusher
 from perseid.store.recovery import Recovery
 from perseid.store.segments import Folders, FolderSync, Segments
 from perseid.store.store import MessageStore
+from perseid.wire.record import Record
 
 FIRST = 500
 Mutation = Callable[[pytest.MonkeyPatch], None]
@@ -41,6 +45,20 @@ def no_fsync(patch: pytest.MonkeyPatch) -> None:
 def acknowledge_before_flush(patch: pytest.MonkeyPatch) -> None:
     """The answer to a send does not wait for the flush."""
     patch.setattr(put, "acknowledge", lambda broker, request, reply, end_offset, wait: reply)
+
+
+def plain_sends_acknowledged_before_flush(patch: pytest.MonkeyPatch) -> None:
+    """The answers to the plain sends of a read do not wait for the flush."""
+    real = Broker._on_reads
+
+    def on_reads(self: Broker, reads: Any) -> None:
+        real(self, reads)
+        for one in self.acks._waiting:
+            if one.frames:
+                self.write(one.conn, one.frames)
+                one.frames = b""
+
+    patch.setattr(Broker, "_on_reads", on_reads)
 
 
 def no_folder_sync(patch: pytest.MonkeyPatch) -> None:
@@ -102,6 +120,43 @@ def folders_trusted(patch: pytest.MonkeyPatch) -> None:
     patch.setattr(Folders, "distrust", lambda self: None)
 
 
+def folders_above_a_changed_one_trusted(patch: pytest.MonkeyPatch) -> None:
+    """After a crash the parents of a folder that the recovery itself has changed are taken to be durable."""
+
+    def distrust(self: Folders) -> None:
+        for folder in sorted(self._known | {""}):
+            while folder not in self.changed:
+                self.changed.add(folder)
+                folder = folder.rpartition("/")[0]
+
+    patch.setattr(Folders, "distrust", distrust)
+
+
+def properties_without_an_end_trusted(patch: pytest.MonkeyPatch) -> None:
+    """A record that was never flushed is read though its last byte is not the one that was written."""
+    real = Recovery._doubt
+
+    def doubt(self: Recovery, record: Record) -> str:
+        why = real(self, record)
+        return "" if why == "properties without an end" else why
+
+    patch.setattr(Recovery, "_doubt", doubt)
+
+
+def file_of_the_next_unit_removed(patch: pytest.MonkeyPatch) -> None:
+    """A queue's file may be removed though the next unit stands in it, when a later file was made ahead."""
+
+    def remove_before(self: ConsumeQueue, log_start: int) -> None:
+        segments = self.segments
+        while len(segments.starts) > 1:
+            last = self.raw(segments.starts[1] // UNIT_BYTES - 1)
+            if last is None or last.physical_offset >= log_start:
+                return
+            segments.remove(segments.starts[0])
+
+    patch.setattr(ConsumeQueue, "remove_before", remove_before)
+
+
 def checkpoint_ahead(patch: pytest.MonkeyPatch) -> None:
     """A checkpoint says of queues what is only written, not synced."""
     real = Flusher._durable
@@ -142,6 +197,7 @@ def locks_for_all(patch: pytest.MonkeyPatch) -> None:
     [
         (no_fsync, 10),
         (acknowledge_before_flush, 10),
+        (plain_sends_acknowledged_before_flush, 10),
         (flushed_too_early, 10),
         (no_folder_sync, 10),
         (no_folder_sync_after_rename, 60),
@@ -167,3 +223,22 @@ def test_a_planted_defect_is_found(mutation: Mutation, within: int, monkeypatch:
                 return
             mutation(monkeypatch)
     raise AssertionError(f"{mutation.__name__} was not found in {within} seeds: {mutation.__doc__}")
+
+
+@pytest.mark.sim
+@pytest.mark.parametrize(
+    ("mutation", "seed"),
+    [
+        (file_of_the_next_unit_removed, 1673),
+        (properties_without_an_end_trusted, 12572),
+        (folders_above_a_changed_one_trusted, 17883),
+    ],
+)
+def test_a_rare_defect_is_found_by_the_seed_that_found_it(
+    mutation: Mutation, seed: int, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """One seed in thousands finds these. When a change of the simulator draws other faults, look for another."""
+    mutation(monkeypatch)
+    assert run(seed).failure
+    monkeypatch.undo()
+    assert not run(seed).failure
