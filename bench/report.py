@@ -7,11 +7,11 @@ from pathlib import Path
 from string import Template
 from typing import Any
 
-from servers import BROKER_CONF
+from servers import BROKER_CONF, CORE, JAVA, PLAIN
 
 HERE = Path(__file__).resolve().parent
 TEMPLATE, DOCS = HERE / "benchmarks.md.in", HERE.parent / "docs"
-COLOURS = {"Java": "#b0553a", "Perseid": "#2f6f9f", "no core": "#9fbdd3"}
+COLOURS = {JAVA: "#b0553a", CORE: "#2f6f9f", PLAIN: "#9fbdd3"}
 
 
 def markdown_table(columns: Sequence[str], rows: Sequence[Sequence[str]]) -> str:

@@ -27,7 +27,17 @@ from machine import describe_machine
 from rich.box import SIMPLE_HEAD
 from rich.console import Console
 from rich.table import Table
-from servers import BenchError, Server, data_folder, java_command, load_program, perseid_command
+from servers import (
+    CORE,
+    JAVA,
+    PLAIN,
+    BenchError,
+    Server,
+    data_folder,
+    java_command,
+    load_program,
+    perseid_command,
+)
 
 HEAP = {"namesrv": "256m", "broker": "512m"}
 SETTLE_SECONDS = 2.0
@@ -84,9 +94,6 @@ ROWS = (
     Row("pull", "pull 32 at a time, 16 connections × 1, 128 B", "pull", 16, 1, 128, PULL),
     Row("sync", "send with SYNC_FLUSH, 64 connections × 1, 128 B", "send", 64, 1, 128, SYNC, flush="SYNC_FLUSH"),
 )
-
-JAVA, CORE, PLAIN = "Java", "Perseid", "no core"
-"""The three servers; the last one is Perseid as it is without a C compiler."""
 
 
 def run_load(server: Server, row: Row, *, mode: str = "", **options: float) -> dict[str, Any]:

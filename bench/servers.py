@@ -51,6 +51,9 @@ JAVA_OPTIONS = [
     *("--add-opens", "java.base/sun.nio.ch=ALL-UNNAMED"),
 ]
 
+JAVA, CORE, PLAIN = "Java", "Perseid", "no core"
+"""The three servers; the last one is Perseid as it is without a C compiler."""
+
 Command = Callable[[str, Path, Path], list[str]]
 """(role, configuration file, home folder) -> argv."""
 
