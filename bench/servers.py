@@ -20,6 +20,8 @@ import time
 from collections.abc import Callable, Mapping
 from pathlib import Path
 
+from perseid.testing.ports import free_port
+
 HERE = Path(__file__).resolve().parent
 ROCKETMQ_VERSION = "5.5.0"
 START_TIMEOUT_S = 90.0
@@ -128,27 +130,6 @@ def _die_with_parent() -> None:
     ctypes.CDLL(None).prctl(1, signal.SIGKILL)
 
 
-def free_ports() -> tuple[int, int]:
-    """(name server, broker): the original's broker takes its port − 2 and + 1 too."""
-    for _ in range(200):
-        sockets = []
-        try:
-            for near in (0, -2, 1):
-                s = socket.socket()
-                sockets.append(s)
-                s.bind(("127.0.0.1", near and sockets[0].getsockname()[1] + near))
-            s = socket.socket()
-            sockets.append(s)
-            s.bind(("127.0.0.1", 0))
-            return s.getsockname()[1], sockets[0].getsockname()[1]
-        except OSError:
-            continue
-        finally:
-            for s in sockets:
-                s.close()
-    raise BenchError("no free ports")
-
-
 class Remote:
     """A connection for set-up and checks: one call at a time, JSON headers."""
 
@@ -192,7 +173,7 @@ class Server:
         """`conf` is added to BROKER_CONF, `environment` to this process's own."""
         self.name, self.command, self.folder = name, command, folder
         self.conf, self.environment = conf, environment
-        self.namesrv_port, self.port = free_ports()
+        self.namesrv_port, self.port = free_port(), free_port((0, -2, 1))
         self.processes: dict[str, subprocess.Popen[bytes]] = {}
 
     def start(self) -> None:

@@ -16,7 +16,8 @@ from rich.table import Table
 from demo import report, verify
 from demo.flights import TOTAL, flights
 from demo.produce import Produced, create_topic, stream
-from demo.servers import Server, free_ports
+from demo.servers import Server
+from perseid.testing.ports import free_port
 
 TOPIC = "flights"
 OFFSETS_A_BATCH = 60_000
@@ -63,7 +64,7 @@ def main() -> int:
     shutil.rmtree(folder, ignore_errors=True)
     folder.mkdir(parents=True)
     console = Console()
-    namesrv_port, broker_port = free_ports()
+    namesrv_port, broker_port = free_port(), free_port((0, -2, 1))
     namesrv = f"127.0.0.1:{namesrv_port}"
     name_server = Server("namesrv", folder / "servers", namesrv_port, {"kvConfigPath": folder / "kvConfig.json"})
     broker = Server("broker", folder / "servers", broker_port, {

@@ -3,34 +3,12 @@
 from __future__ import annotations
 
 import signal
-import socket
 import subprocess
 import sys
 from pathlib import Path
 
 START_DEADLINE_S = 30
 STOP_DEADLINE_S = 30
-
-
-def free_ports() -> tuple[int, int]:
-    """A port for the name server, and one for the broker whose neighbours (-2 and +1) are free too."""
-    for _ in range(100):
-        with socket.socket() as one, socket.socket() as two:
-            one.bind(("127.0.0.1", 0))
-            two.bind(("127.0.0.1", 0))
-            namesrv, broker = one.getsockname()[1], two.getsockname()[1]
-        if all(_is_free(port) for port in (broker - 2, broker + 1)) and namesrv not in range(broker - 2, broker + 2):
-            return namesrv, broker
-    raise SystemExit("no free ports on 127.0.0.1")
-
-
-def _is_free(port: int) -> bool:
-    with socket.socket() as probe:
-        try:
-            probe.bind(("127.0.0.1", port))
-        except OSError:
-            return False
-    return True
 
 
 class Server:

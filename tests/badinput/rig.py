@@ -223,19 +223,6 @@ class Up(Process):
         return f"{host}:{port - 2}"
 
 
-def free_port() -> int:
-    """A port that is free, with the one two below it."""
-    while True:
-        with socket.socket() as main_port, socket.socket() as vip:
-            main_port.bind(("127.0.0.1", 0))
-            port: int = main_port.getsockname()[1]
-            try:
-                vip.bind(("127.0.0.1", port - 2))
-            except OSError:
-                continue
-            return port
-
-
 def config_file(folder: Path, settings: Iterable[str] = (), name: str = "broker.conf") -> Path:
     """A broker's configuration with small files, without a name server."""
     usual = {

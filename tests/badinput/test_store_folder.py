@@ -9,8 +9,9 @@ import pytest
 
 from perseid.base.errors import PerseidError
 from perseid.testing.embedded import SMALL_STORE, EmbeddedBroker
+from perseid.testing.ports import free_port
 
-from .rig import SMALL, Acknowledged, Process, config_file, free_port
+from .rig import SMALL, Acknowledged, Process, config_file
 
 STORE = replace(
     SMALL_STORE,
@@ -46,7 +47,7 @@ def refused(folder: Path) -> str:
     """What a process says that can't start on the folder; it leaves every byte of the log as it was."""
     log = folder / "store" / "commitlog"
     before = {path.name: path.read_bytes() for path in log.iterdir()}
-    path = config_file(folder, [f"listenPort={free_port()}"])
+    path = config_file(folder, [f"listenPort={free_port((0, -2))}"])
     with Process("broker", "-c", str(path), home=folder) as broker:
         said = broker.refused()
     assert {path.name: path.read_bytes() for path in log.iterdir()} == before
@@ -83,7 +84,7 @@ def test_a_corrupt_record_among_what_was_durable(tmp_path: Path) -> None:
     path.write_bytes(data)
     said = refused(tmp_path)
     found = re.search(r"commitlog/(\d{20}): at byte (\d+): ", said)
-    assert found and found[1] == THIRD and int(found[2]) <= at
+    assert found and found[1] == THIRD and int(found[2]) <= at, said
     assert "truncateCorruptLog" in said
     assert refused(tmp_path) == said  # and again, as long as nobody decides
 
@@ -160,7 +161,7 @@ def test_a_locked_folder(tmp_path: Path) -> None:
     kept = Acknowledged("T")
     with EmbeddedBroker(tmp_path, store=STORE) as broker:
         kept.send(broker.namesrv)
-        path = config_file(tmp_path, [f"listenPort={free_port()}"])
+        path = config_file(tmp_path, [f"listenPort={free_port((0, -2))}"])
         with Process("broker", "-c", str(path), home=tmp_path) as second:
             said = second.refused()
         assert said == f"perseid: {tmp_path}/store/lock: another process uses the folder; stop it or choose another"
@@ -172,7 +173,7 @@ def test_a_locked_folder(tmp_path: Path) -> None:
 
 def test_a_folder_that_cannot_be_one(tmp_path: Path) -> None:
     (tmp_path / "store").write_text("a file")
-    path = config_file(tmp_path, [f"listenPort={free_port()}"])
+    path = config_file(tmp_path, [f"listenPort={free_port((0, -2))}"])
     with Process("broker", "-c", str(path), home=tmp_path) as broker:
         said = broker.refused()
     assert said.startswith(f"perseid: {tmp_path}/store: can't be used as a folder: ")

@@ -16,6 +16,7 @@ import pytest
 from perseid.cli.main import main
 from perseid.client import Message
 from perseid.client.blocking import BlockingAdmin, BlockingProducer
+from perseid.testing.ports import free_port
 
 DEADLINE = 60.0
 SMALL = "mappedFileSizeCommitLog=1048576\nmappedFileSizeConsumeQueue=6000\nmaxHashSlotNum=1000\nmaxIndexNum=4000\n"
@@ -68,19 +69,6 @@ def start(tmp_path: Path) -> Iterator[object]:
             one.process.communicate()
 
 
-def free_port() -> int:
-    """A port that is free, with the one two below it."""
-    while True:
-        with socket.socket() as main_port, socket.socket() as vip:
-            main_port.bind(("127.0.0.1", 0))
-            port: int = main_port.getsockname()[1]
-            try:
-                vip.bind(("127.0.0.1", port - 2))
-            except OSError:
-                continue
-            return port
-
-
 @pytest.mark.parametrize("number", [signal.SIGTERM, signal.SIGINT])
 def test_up_says_once_that_it_is_ready_and_ends_cleanly(start, tmp_path: Path, number: int) -> None:
     data = tmp_path / "data"
@@ -117,7 +105,7 @@ def test_a_second_broker_on_the_same_folder_is_refused(start, tmp_path: Path) ->
 
 
 def test_a_name_server_and_a_broker_apart(start, tmp_path: Path) -> None:
-    ns_port, port = free_port(), free_port()
+    ns_port, port = free_port(), free_port((0, -2))
     (tmp_path / "ns.conf").write_text(f"listenPort={ns_port}\nbindAddress=127.0.0.1\n")
     (tmp_path / "b.conf").write_text(
         f"brokerName=b\nbrokerIP1=127.0.0.1\nlistenPort={port}\nbindAddress=127.0.0.1\n{SMALL}"
@@ -134,7 +122,7 @@ def test_a_name_server_and_a_broker_apart(start, tmp_path: Path) -> None:
 
 
 def test_shards_are_one_command_and_one_that_dies_comes_back(start, tmp_path: Path) -> None:
-    namesrv_port, port = free_port(), free_port()
+    namesrv_port, port = free_port(), free_port((0, -2, 10, 8))
     (tmp_path / "namesrv.conf").write_text(f"listenPort={namesrv_port}\n")
     conf = tmp_path / "broker.conf"
     conf.write_text(

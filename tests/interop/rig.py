@@ -12,7 +12,6 @@ import hashlib
 import json
 import os
 import queue
-import random
 import shutil
 import signal
 import socket
@@ -26,6 +25,8 @@ from contextlib import contextmanager
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
+
+from perseid.testing.ports import free_port
 
 HERE = Path(__file__).resolve().parent
 SRC = HERE.parents[1] / "src"
@@ -172,22 +173,6 @@ def go_agent() -> Path:
 
 
 # ---- processes ----
-
-
-def free_port(span: Sequence[int] = (0,)) -> int:
-    """A port p with p + s free for all s of `span`, below the ports that the system hands out to clients."""
-    top = int(Path("/proc/sys/net/ipv4/ip_local_port_range").read_text().split()[0])
-    draw = random.Random(os.urandom(8))
-    for _ in range(200):
-        port = draw.randrange(10_010, max(top, 20_000) - 10)
-        try:
-            for s in span:
-                with socket.socket() as probe:
-                    probe.bind(("127.0.0.1", port + s))
-        except OSError:
-            continue
-        return port
-    raise RigError("no free port found")
 
 
 class Process:

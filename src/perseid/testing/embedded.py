@@ -30,6 +30,7 @@ from perseid.nameserver.node import NameServer
 from perseid.net.driver import Driver, Listener, bind
 from perseid.net.limits import Limits
 from perseid.store.config import StoreConfig
+from perseid.testing.ports import free_port
 
 HOST = "127.0.0.1"
 START_DEADLINE_S = 30.0
@@ -141,8 +142,8 @@ class EmbeddedBroker:
     async def _start_nodes(self) -> None:
         sockets: list[socket.socket] = []
         try:
-            for port in self._ports:
-                sockets.append(bind(HOST, port))
+            for kept in self._ports:
+                sockets.append(bind(HOST, kept or free_port()))
             self._ports = [sock.getsockname()[1] for sock in sockets]
             node, drivers = self._build(*sockets)
             for driver in drivers:
