@@ -8,12 +8,18 @@ import os
 from Cython.Build import cythonize
 from setuptools import Extension, setup
 
-SOURCE, TYPES = "src/perseid/core/batch.py", "src/perseid/core/batch.pxd"
+NAMES = ("scan", "sends", "batch", "pulls")
+FOLDER = "src/perseid/core"
 
 checks = os.environ.get("PERSEID_CORE_CHECKS") == "1"
-core = Extension("perseid.core.batch", [SOURCE], depends=[TYPES], extra_compile_args=["-O3"])
+types = [f"{FOLDER}/{name}.pxd" for name in NAMES]
+core = [
+    Extension(f"perseid.core.{name}", [f"{FOLDER}/{name}.py"], depends=types, extra_compile_args=["-O3"])
+    for name in NAMES
+]
 modules = cythonize(
-    [core],
+    core,
+    include_path=["src"],
     build_dir="build/core-checks" if checks else "build/core",
     compiler_directives={"boundscheck": checks},
     force=checks,

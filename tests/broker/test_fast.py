@@ -6,20 +6,20 @@ Three ways are held to it: the core as it was compiled (where it was), the core'
 
 from __future__ import annotations
 
-import importlib.util
-from collections.abc import Iterable, Iterator
+from collections import Counter
+from collections.abc import Callable, Iterable, Iterator
 from dataclasses import replace
 from pathlib import Path
 from random import Random
-from types import ModuleType
 
 import pytest
 
 from perseid import core
 from perseid.base.machine import Effect, Frames, Opened, Tick, Write
 from perseid.broker import acks
-from perseid.core import batch as core_batch
+from perseid.testing.cores import core_from
 from perseid.wire import batch, command, frame
+from perseid.wire.bodies import ConsumerData, HeartbeatData, SubscriptionData, SubscriptionGroupConfig
 from perseid.wire.codes import RequestCode, Serializer
 from perseid.wire.headers.pull import PullMessageRequest
 from perseid.wire.headers.send import SendMessageRequest, SendMessageRequestV2
@@ -28,20 +28,11 @@ from perseid.wire.record import decode
 from .harness import SMALL, Rig
 
 
-def core_source() -> ModuleType:
-    """The core's source, as plain Python though it may be compiled."""
-    spec = importlib.util.spec_from_file_location("core_source", Path(core.__file__).parent / "batch.py")
-    assert spec is not None and spec.loader is not None
-    module = importlib.util.module_from_spec(spec)
-    spec.loader.exec_module(module)
-    return module
-
-
-def ways() -> Iterable[tuple[str, ModuleType | None]]:
+def ways() -> Iterable[tuple[str, core.Core | None]]:
     yield "plain", None
-    yield "source", core_source()
-    if core_batch.compiled:
-        yield "compiled", core_batch
+    yield "source", core_from(Path(core.__file__).parent)
+    if core.is_compiled:
+        yield "compiled", core.installed
 
 
 WAYS = dict(ways())
@@ -161,6 +152,8 @@ class Stream:
             header.reconsume_times = random.choice([0, 0, 20])
             header.max_reconsume_times = random.choice([None, None, 3])
             header.batch = random.random() < 0.1
+        elif header_type is SendMessageRequestV2 and random.random() < 0.2:
+            header.batch = True
         code = RequestCode.SEND_MESSAGE if header_type is SendMessageRequest else RequestCode.SEND_MESSAGE_V2
         if header.batch and header_type is SendMessageRequestV2:
             code = RequestCode.SEND_BATCH_MESSAGE
@@ -168,14 +161,19 @@ class Stream:
 
     def body(self, tame: bool, is_batch: bool) -> bytes:
         random = self.random
-        if is_batch and random.random() < 0.9:
-            count = random.randint(0, 5)
-            items = [(i, b"b" * i, self.properties(random.random() < 0.9).encode()[:32_767]) for i in range(count)]
+        if is_batch and (tame or random.random() < 0.9):
+            count = random.randint(1 if tame else 0, 5)
+            all_tame = tame or random.random() < 0.5
+            items = []
+            for i in range(count):
+                self.n += 1
+                text = self.properties(all_tame or random.random() < 0.9)
+                items.append((i, b"b" * (i + all_tame), text.encode()[: 32_767 if i % 2 else -1][:32_767]))
             return batch.encode(items)
         sizes = [1, 10, 100, 1000] if tame else [0, 100, 90_000]
         return random.randbytes(random.choice(sizes))
 
-    def frame(self, code: int, header: object, body: bytes = b"") -> bytes:
+    def frame(self, code: int, header: object, body: bytes = b"", *, usual: bool = False) -> bytes:
         self.n += 1
         random = self.random
         raw = command.encode_request(
@@ -183,10 +181,10 @@ class Stream:
             self.n,
             header,  # type: ignore[arg-type]
             body,
-            oneway=random.random() < 0.1,
-            serializer=random.choice([Serializer.JSON] * 12 + [Serializer.ROCKETMQ]),
+            oneway=not usual and random.random() < 0.1,
+            serializer=random.choice([Serializer.JSON] * (4 if usual else 12) + [Serializer.ROCKETMQ]),
         )
-        if random.random() < 0.1:  # the same header, written in another way
+        if not usual and random.random() < 0.1:  # the same header, written in another way
             head = raw[8 : len(raw) - len(body)].replace(b'"flag":0,', b'"flag" : 0 ,')
             if raw[4] == Serializer.JSON:
                 head = head.replace(b"TagA", b"Tag\\u0041")
@@ -196,6 +194,21 @@ class Stream:
 
     def pull(self) -> bytes:
         random = self.random
+        if random.random() < 0.7:  # one of a few consumers that pull again and again
+            header = PullMessageRequest(
+                consumer_group=random.choice(["g", "known"]),
+                topic="Plain",
+                queue_id=0,
+                queue_offset=random.choice([0, 3, 10, 30, 60]),
+                max_msg_nums=random.choice([2, 32]),
+                sys_flag=random.choice([5, 4, 1]),
+                commit_offset=random.randint(0, 9),
+                suspend_timeout_millis=0,
+                sub_version=0,
+                subscription=random.choice(["*", "TagA"]),
+                expression_type="TAG",
+            )
+            return self.frame(RequestCode.PULL_MESSAGE, header, usual=True)
         header = PullMessageRequest(
             consumer_group="g",
             topic=random.choice(["Plain", "Plain", "Other", "%RETRY%g", "SCHEDULE_TOPIC_XXXX", "Gone"]),
@@ -213,7 +226,7 @@ class Stream:
 
     def other(self) -> bytes:
         random = self.random
-        kind = random.randrange(6)
+        kind = random.randrange(10)
         if kind == 0:
             return self.frame(215, {"topic": random.choice(["Plain", "Other"])})
         if kind == 1:
@@ -234,11 +247,23 @@ class Stream:
             key = random.choice(["k1", "shared", "TagA"])
             kind_of_key = {"indexType": "T"} if key == "TagA" else {}
             return self.frame(12, {"topic": "Plain", "key": key, "maxNum": "32"} | times | kind_of_key)
+        if kind == 5:
+            may = random.random() < 0.7
+            return self.frame(200, None, SubscriptionGroupConfig(group_name="g", consume_enable=may).to_json())
+        if kind == 6:
+            wanted = SubscriptionData("Plain", random.choice(["*", "TagA"]), sub_version=random.randint(0, 2))
+            consumer = ConsumerData("known", subscription_data_set=[wanted])
+            return self.frame(34, None, HeartbeatData("c", consumer_data_set=[consumer]).to_json())
+        if kind == 7:
+            return self.frame(35, {"clientID": "c", "consumerGroup": "known"})
+        if kind == 8:
+            reset = {"topic": "Plain", "group": "g", "timestamp": "-1", "isForce": "true", "queueId": "0"}
+            return self.frame(222, reset | {"offset": str(random.randint(0, 5))})
         return self.frame(38, {"consumerGroup": "nobody"})
 
     def next(self) -> bytes:
         chance = self.random.random()
-        return self.send() if chance < 0.9 else self.pull() if chance < 0.98 else self.other()
+        return self.send() if chance < 0.8 else self.pull() if chance < 0.985 else self.other()
 
 
 @pytest.mark.parametrize("flush", ["ASYNC_FLUSH", "SYNC_FLUSH"])
@@ -250,7 +275,7 @@ def test_plain_sends_do_what_the_handlers_do(
     brokers = [Recorder(tmp_path / name, plain=name == "plain", flush=flush) for name in ("plain", "handlers")]
     plain, handlers = brokers
     assert plain.broker.plain_sends is not None
-    seen = taken(plain, monkeypatch)
+    seen = kinds(plain, monkeypatch)
     stream = Stream(random, plain.now)
     for _ in range(60):
         client = random.choice([1, 1, 1, 2, 3, 4])
@@ -273,7 +298,9 @@ def test_plain_sends_do_what_the_handlers_do(
         broker.stop()
     assert plain.answers() == handlers.answers()
     assert plain.files() == handlers.files()
-    assert sum(seen) > 50 and len(seen) - sum(seen) > 50, f"{sum(seen)} of {len(seen)} went the quick way"
+    for kind, least in LEAST.items() if core.compiled is not None else ():
+        assert seen[kind] >= least, f"{seen} went the quick way"
+    assert seen.total() > 50 and seen["ordinary"] > 50, f"{seen}"
 
 
 @pytest.mark.parametrize("seed", range(4))
@@ -314,23 +341,45 @@ def vars_of(rig: Rig) -> dict[str, object]:
     }
 
 
-def taken(rig: Rig, monkeypatch: pytest.MonkeyPatch) -> list[bool]:
-    """Whether each frame from now on went the quick way, in their order."""
-    seen: list[bool] = []
+def watch(rig: Rig, monkeypatch: pytest.MonkeyPatch, told: Callable[[command.Command, bool], None]) -> None:
+    """Tell of each frame from now on whether it went the quick way, in their order."""
     assert rig.broker.plain_sends is not None
     quick = rig.broker.plain_sends.unusual
 
     def watched(conn: object, data: bytes) -> Iterator[command.Command]:
-        all_of_them = [one.opaque for one in command.decode_each(data)]
-        at = 0
+        left = list(command.decode_each(data))
         for one in quick(conn, data):  # type: ignore[arg-type]
-            here = all_of_them.index(one.opaque, at)
-            seen.extend([True] * (here - at) + [False])
-            at = here + 1
+            while left[0].opaque != one.opaque:
+                told(left.pop(0), True)
+            told(left.pop(0), False)
             yield one
-        seen.extend([True] * (len(all_of_them) - at))
+        for other in left:
+            told(other, True)
 
     monkeypatch.setattr(rig.broker.plain_sends, "unusual", watched)
+
+
+def taken(rig: Rig, monkeypatch: pytest.MonkeyPatch) -> list[bool]:
+    """Whether each frame from now on went the quick way, in their order."""
+    seen: list[bool] = []
+    watch(rig, monkeypatch, lambda _, quickly: seen.append(quickly))
+    return seen
+
+
+LEAST = {"send": 50, "binary send": 3, "batch": 5, "pull": 1}
+"""How many of each kind go the quick way at least, with any seed."""
+
+
+def kinds(rig: Rig, monkeypatch: pytest.MonkeyPatch) -> Counter[str]:
+    """How many frames of each kind go the quick way from now on; `ordinary`: all that don't."""
+    seen: Counter[str] = Counter()
+
+    def told(one: command.Command, quickly: bool) -> None:
+        kind = {11: "pull", 320: "batch"}.get(one.code, "send")
+        binary = "binary " if one.serializer == Serializer.ROCKETMQ else ""
+        seen[binary + kind if quickly else "ordinary"] += 1
+
+    watch(rig, monkeypatch, told)
     return seen
 
 

@@ -150,18 +150,23 @@ _twins: list[Twins] = []
 
 
 def core(data: bytes) -> None:
-    """The compiled core beside the handlers: the same answers, the same log. The header ends with the last brace."""
+    """The compiled core beside the handlers: the same answers, the same log. Each frame comes twice, since a pull is
+    known when it comes again."""
     if not _twins:
         _twins.append(Twins())
         for seed in SEEDS["core"]:  # topics and queues are there
-            _twins[0].compare(_framed(seed))
-    if not _twins[0].compare(_framed(data)):
+            _twins[0].compare(_framed(seed) * 2)
+    if not _twins[0].compare(_framed(data) * 2):
         _twins.clear()
 
 
 def _framed(data: bytes) -> bytes:
-    header = data.rfind(b"}") + 1
-    return struct.pack(">II", 4 + len(data), header) + data
+    """A frame of a header and a body: JSON ends with the last brace, a binary header where it says."""
+    if data[:1] == b"{":
+        word = data.rfind(b"}") + 1
+    else:
+        word = 1 << 24 | min(21 + int.from_bytes(data[17:21], "big"), len(data))
+    return struct.pack(">II", 4 + len(data), word) + data
 
 
 TARGETS: dict[str, Target] = {
@@ -181,15 +186,25 @@ TARGETS: dict[str, Target] = {
 }
 
 
-def _sends() -> list[bytes]:
-    """Headers and bodies of sends that the core takes, most of them."""
+def _requests() -> list[bytes]:
+    """Headers and bodies of sends, batches and pulls that the core takes, most of them."""
     pieces = ("", "TAGS\x01a\x02", "KEYS\x01k l\x02TAGS\x01b\x02", "WAIT\x01true\x02", "DELAY\x012\x02")
     reads = []
     for code, kind in ((310, SendMessageRequestV2), (10, SendMessageRequest)):
         for number, piece in enumerate(pieces):
             properties_of = f"{piece}UNIQ_KEY\x01A{number}\x02"
             header = kind("g", "t", "TBW102", 4, number % 2, 0, 1_700_000_000_000, number, properties_of)
-            reads.append(encode_request(code, number, header, b"body" * number + b"x", oneway=number == 3)[8:])
+            for serializer in Serializer:
+                body = b"body" * number + b"x"
+                frame = encode_request(code, number, header, body, oneway=number == 3, serializer=serializer)
+                reads.append(frame[8:])
+    header = SendMessageRequestV2("g", "t", "TBW102", 4, 0, 0, 5, 0, "UNIQ_KEY\x01B\x02", batch=True)
+    items = [(number, b"x" * (number + 1), f"{piece}UNIQ_KEY\x01C\x02".encode()) for number, piece in enumerate(pieces)]
+    for serializer in Serializer:
+        reads += [encode_request(320, 9, header, batch.encode(items[:n]), serializer=serializer)[8:] for n in (1, 4, 5)]
+        for subscription in ("*", "a || b"):
+            pull = PullMessageRequest("c", "t", 0, 0, 32, 5, 1, 0, 0, subscription, "TAG")
+            reads.append(encode_request(11, 10, pull, serializer=serializer)[8:])
     return reads
 
 
@@ -220,7 +235,7 @@ def _seeds() -> dict[str, list[bytes]]:
     plain = b"a compressed body, a compressed body " * 9
     kinds = (compression.LZ4, compression.ZSTD, compression.ZLIB)
     return {
-        "core": _sends(),
+        "core": _requests(),
         "frames": [*written[Serializer.JSON], *written[Serializer.ROCKETMQ], b"".join(written[Serializer.JSON])],
         "json_header": [raw[8:] for raw in written[Serializer.JSON]],
         "binary_header": [raw[8:] for raw in written[Serializer.ROCKETMQ]],

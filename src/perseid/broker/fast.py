@@ -1,8 +1,9 @@
 """Plain sends, the quick way: one pass from the received bytes to the bytes of the answer.
 
 The ordinary handlers are the reference: what this stores and answers is byte for byte what they would, which a
-differential test holds it to. Whatever is unusual (a first send to a queue, batches, delays, retries, transactions,
-properties that change what is stored, ids that JSON would have to escape) is left to them. With SYNC_FLUSH the
+differential test holds it to. Whatever is unusual (a first send to a queue, delays, retries, transactions,
+properties that change what is stored, ids that JSON would have to escape) is left to them; without the core batches
+and binary headers too. With SYNC_FLUSH the
 answers of a read wait together (`acks.wait_frames`); a send that says WAIT=false is left to the handler.
 
 Two ways lead to the same end: `CoreSends` with the compiled core, `PlainSends` in plain Python where there is none.
@@ -16,17 +17,19 @@ from struct import Struct
 from typing import TYPE_CHECKING
 
 from perseid import core
+from perseid.base.errors import RequestRefused
 from perseid.base.machine import Buffer
+from perseid.broker.pulls import QuickPulls
 from perseid.broker.system_topics import NOT_SENDABLE, PERM_WRITE, RETRY_PREFIX
 from perseid.core.layout import ODD_NAMES, PLAIN_SYS_FLAGS
 from perseid.store.consume_queue import UNIT
 from perseid.store.dispatch import INDEXED_TAG, key_hash
 from perseid.store.plain import CoreAppends, PlainAppends, PlainQueue, packed_host
 from perseid.wire.bodies import TopicConfig
-from perseid.wire.codes import VERSION
-from perseid.wire.command import Command, decode_at, decode_each
+from perseid.wire.codes import VERSION, Serializer
+from perseid.wire.command import Command, decode_at, decode_each, response_head
 from perseid.wire.hashing import tag_code
-from perseid.wire.headers.base import quote
+from perseid.wire.headers.base import quote, to_ext
 from perseid.wire.headers.send import SendMessageRequest, SendMessageRequestV2
 from perseid.wire.record import MAX_TOPIC_BYTES
 
@@ -36,12 +39,18 @@ if TYPE_CHECKING:
     from perseid.core.batch import Batch as CoreBatch
     from perseid.core.batch import Lane as CoreLane
 
-HEADERS: dict[int, type[SendMessageRequest]] = {10: SendMessageRequest, 310: SendMessageRequestV2}
+HEADERS: dict[int, type[SendMessageRequest]] = {
+    10: SendMessageRequest,
+    310: SendMessageRequestV2,
+    320: SendMessageRequestV2,
+}
 
 NOT_PLAIN = frozenset((*ODD_NAMES, ""))
 
-SEND_HINTS = (b"310", b"10,")
+SEND_HINTS = (b"310", b"10,", b"320")
 """What stands behind `{"code":` in plain sends, at byte 16 of a frame."""
+BINARY_SEND_HINTS = tuple(code.to_bytes(2, "big") for code in HEADERS)
+"""What a binary header begins with, at byte 8 of a frame."""
 
 _pack_prefix = Struct(">II").pack
 
@@ -76,6 +85,21 @@ def answer_texts(broker: Broker) -> tuple[bytes, ...]:
     return tuple(text.encode() for text in texts)
 
 
+def binary_answer_texts(broker: Broker) -> tuple[bytes, ...]:
+    """The same of a binary header, around the four values of its ext fields: each text ends with the place of a value's
+    length. The first one has that of the opaque too, and ends with the host that begins the message's id."""
+    values = ("ID", "QUEUE", "OFFSET", "KEY")
+    sent = broker.answers.sent(values[0], 0, 0, values[3])
+    ext = to_ext(sent) | {"queueId": values[1], "queueOffset": values[2]}
+    rest = response_head(0, 0, ext, serializer=Serializer.ROCKETMQ)[8:]
+    texts = []
+    for value in values:
+        before, _, rest = rest.partition(len(value).to_bytes(4, "big") + value.encode())
+        texts.append(before + bytes(4))
+    texts[0] += packed_host(broker.store_host).hex().upper().encode()
+    return (*texts, rest)
+
+
 def plain_topic(broker: Broker, header: SendMessageRequest) -> TopicConfig | None:
     """The topic of a send to a queue that takes plain ones; None when it takes none."""
     topic = header.topic
@@ -87,16 +111,30 @@ def plain_topic(broker: Broker, header: SendMessageRequest) -> TopicConfig | Non
     return row if row.topic_filter_type == SINGLE_TAG else None
 
 
+def _header_of(command: Command) -> SendMessageRequest | None:
+    """What a send says; None when it is none, or can't be read."""
+    kind = HEADERS.get(command.code)
+    if kind is None or command.is_response:
+        return None
+    header = command.quick_header
+    if header is None and command.serializer == Serializer.ROCKETMQ:
+        try:
+            header = command.header(kind)
+        except RequestRefused:
+            return None
+    return header if isinstance(header, kind) else None
+
+
 def takes_sends(broker: Broker) -> bool:
     """May plain sends be stored now? If not, the ordinary handler says why."""
     return broker.config.start_accept_send_request_time_stamp <= broker.now and not broker.acks.full
 
 
-def count_sends(broker: Broker, topic: str, count: int, size: int) -> None:
+def count_sends(broker: Broker, topic: str, count: int, size: int, requests: int) -> None:
     """Tell the statistics of plain sends. With SYNC_FLUSH how long they took is told when they are flushed."""
     broker.stats.put(topic, count, size)
     if not broker.sync_flush:
-        broker.stats.put_took(0, count)
+        broker.stats.put_took(0, requests)
 
 
 class CoreSends:
@@ -108,9 +146,12 @@ class CoreSends:
         self._broker = broker
         host, most = packed_host(broker.store_host), broker.store.config.max_message_size
         texts = answer_texts(broker)
-        self._batch: CoreBatch = self._core.Batch(host, broker.own_properties, most, texts, broker.sync_flush)
+        self._batch: CoreBatch = self._core.batch.Batch(
+            host, broker.own_properties, most, texts, binary_answer_texts(broker), broker.sync_flush
+        )
         self._batch.look_into(broker.topics.rows, broker.store.queue_table)
         self._appends = CoreAppends(broker.store, self._batch)
+        self._pulls = QuickPulls(broker)
         self._known: dict[tuple[str, int], CoreLane] = {}
         self._uncounted: list[CoreLane] = []
         self._begun = False
@@ -123,7 +164,8 @@ class CoreSends:
 
     def _take(self, conn: Connection, data: Buffer, at: int) -> int:
         """Let the core take what it can from `at` on; where it stopped."""
-        if data[at + 16 : at + 19] in SEND_HINTS and (self._begun or self._begin()):
+        known = data[at + 16 : at + 19] in SEND_HINTS or data[at + 8 : at + 10] in BINARY_SEND_HINTS
+        if known and (self._begun or self._begin()):
             return self._batch.take(data, at, conn.packed_host)
         return at
 
@@ -131,11 +173,21 @@ class CoreSends:
         """The commands from `at` on that the core does not take; it takes those between them."""
         view = memoryview(data)
         while at < len(view):
+            may_be_pull = self._pulls.may_be(data, at)
+            if may_be_pull:
+                self.settle()
+                begin, at = at, self._pulls.take(conn, data, at)
+                if at != begin:
+                    at = self._take(conn, data, at)
+                    continue
             command, end = decode_at(view, at)
             if not self._learn(command):
                 self.settle()
                 self.count()
+                key = self._pulls.key if may_be_pull else b""
                 yield command
+                if key:
+                    self._pulls.learn(key, conn, command)
                 at = end
             at = self._take(conn, data, at)
 
@@ -163,8 +215,8 @@ class CoreSends:
     def count(self) -> None:
         """Tell the statistics what was sent: before anyone looks at them, and now and then."""
         for lane in self._uncounted:
-            count_sends(self._broker, lane.topic, lane.taken, lane.taken_bytes)
-            lane.taken = lane.taken_bytes = 0
+            count_sends(self._broker, lane.topic, lane.taken, lane.taken_bytes, lane.requests)
+            lane.taken = lane.taken_bytes = lane.requests = 0
         self._uncounted.clear()
 
     def _wake(self, lanes: list[CoreLane]) -> None:
@@ -186,8 +238,8 @@ class CoreSends:
 
     def _learn(self, command: Command) -> bool:
         """Make a plain send's queue known to the core; False when it is, or the send is not plain."""
-        header = command.quick_header
-        if header is None or type(header) is not HEADERS.get(command.code) or command.is_response:
+        header = _header_of(command)
+        if header is None:
             return False
         key = header.topic, header.queue_id
         row, queue = plain_topic(self._broker, header), self._broker.store.queue_of(*key)
@@ -198,7 +250,7 @@ class CoreSends:
             return False
         if len(self._known) >= MAX_LANES:
             self._known.clear()
-        lane = self._known[key] = self._core.Lane(header.topic, header.queue_id, queue, row)
+        lane = self._known[key] = self._core.batch.Lane(header.topic, header.queue_id, queue, row)
         self._batch.learn(lane, MAX_LANES)
         return True
 
@@ -337,7 +389,7 @@ class PlainSends:
     def count(self) -> None:
         """Tell the statistics what was sent: before anyone looks at them, and now and then."""
         for lane in self._uncounted:
-            count_sends(self._broker, lane.queue.topic, lane.uncounted, lane.queue.taken_bytes)
+            count_sends(self._broker, lane.queue.topic, lane.uncounted, lane.queue.taken_bytes, lane.uncounted)
             lane.uncounted = lane.queue.taken_bytes = 0
         self._uncounted.clear()
 

@@ -5,7 +5,6 @@ Different tags may share a hash; the client looks at the tag itself (broker.md Â
 
 from __future__ import annotations
 
-from collections.abc import Callable
 from functools import lru_cache
 
 from perseid.base.errors import RequestRefused
@@ -38,9 +37,3 @@ def tag_codes(expression: str | None) -> frozenset[int] | None:
             ResponseCode.SUBSCRIPTION_PARSE_FAILED, f"parse the consumer's subscription failed: {expression!r}"
         )
     return codes
-
-
-def wanted(expression: str | None) -> Callable[[int], bool] | None:
-    """What the store asks for each tag code; None: everything is wanted."""
-    codes = tag_codes(expression)
-    return None if codes is None else codes.__contains__

@@ -57,6 +57,7 @@ from perseid.broker.groups import SubscriptionGroupTable
 from perseid.broker.hold import Holds
 from perseid.broker.locks import QueueLocks
 from perseid.broker.offsets import ConsumerOffsets
+from perseid.broker.pulls import KEEP_EPOCH
 from perseid.broker.registration import Registration
 from perseid.broker.request import VIP_LISTENER, Connection, Reply, Request
 from perseid.broker.routes import NOT_ON_VIP, READS, ROUTES
@@ -124,6 +125,8 @@ class Broker:
         self.connections: dict[ConnId, Connection] = {}
         self.own_properties = encode_properties(self.answers.own_properties)
         self.plain_sends = sends_of(self)
+        self.epoch = 0
+        """Rises when something may have changed that the checks of a pull look at (`pulls`)."""
         self._properties = properties
         self._out: list[Effect] = []
         self._writes: dict[ConnId, list[Buffer]] = {}
@@ -261,6 +264,8 @@ class Broker:
 
     def _dispatch(self, request: Request) -> None:
         """Hand one request to its handler, and its answer to this turn."""
+        if request.command.code not in KEEP_EPOCH:
+            self.epoch += 1
         try:
             reply = self._handled(request)
         except RequestRefused as refused:
@@ -306,6 +311,7 @@ class Broker:
         conn = self.connections.pop(event.conn, None)
         if conn is None:
             return
+        self.epoch += 1
         self.holds.connection_closed(event.conn)
         if conn.dialled:
             self._out.extend(self.caller.handle(event, self.now))
@@ -340,6 +346,7 @@ class Broker:
         self.stats.tick(now)
         if now >= self._housekeeping_at:
             self._housekeeping_at = now + HOUSEKEEPING_MS
+            self.epoch += 1
             self.producers.expire(self, now)
             self.consumers.expire(self, now)
             self.locks.expire(now)

@@ -100,6 +100,11 @@ class ConsumerOffsets:
     def has_reset(self, topic: str, group: str, queue_id: int) -> bool:
         return queue_id in self._reset.get((topic, group), ())
 
+    @property
+    def resets_wait(self) -> bool:
+        """Is any reset pending?"""
+        return bool(self._reset)
+
     def take_reset(self, topic: str, group: str, queue_id: int) -> int | None:
         """The pending reset, which the caller's answer hands over: it is pending no longer."""
         if not self._reset:

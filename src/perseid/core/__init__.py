@@ -1,16 +1,20 @@
 """The compiled core, where there is one.
 
-`compiled` is the module `perseid.core.batch` when it was compiled; None when there was no C compiler at the
-installation, or when PERSEID_CORE=off asks for plain Python. Everything works without it, slower.
+    layout ← scan (a frame's bytes) ← sends (a send's header and properties) ← batch (the plain sends of a turn)
+                                    ← pulls (which pull it is, and the records that answer it)
+
+`compiled` is this core when it was compiled; None when there was no C compiler at the installation, or when
+PERSEID_CORE=off asks for plain Python. Everything works without it, slower.
 """
 
 from __future__ import annotations
 
 import os
-from typing import Protocol
+from types import ModuleType
+from typing import NamedTuple, Protocol
 
 from perseid.base.machine import Buffer
-from perseid.core import batch
+from perseid.core import batch, pulls, scan, sends
 
 
 class Queue(Protocol):
@@ -28,4 +32,17 @@ class Queue(Protocol):
 
 SWITCH = "PERSEID_CORE"
 
-compiled = batch if batch.compiled and os.environ.get(SWITCH) != "off" else None
+PARTS = ("scan", "sends", "batch", "pulls")
+"""Each needs those before it."""
+
+
+class Core(NamedTuple):
+    """The two modules that the broker calls."""
+
+    batch: ModuleType
+    pulls: ModuleType
+
+
+installed = Core(batch, pulls)
+is_compiled: bool = scan.compiled and sends.compiled and batch.compiled and pulls.compiled
+compiled = installed if is_compiled and os.environ.get(SWITCH) != "off" else None

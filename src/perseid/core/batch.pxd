@@ -1,13 +1,14 @@
 # The C types of batch.py, for Cython.
 
 cimport cython
+from perseid.core.sends cimport SendReader
 
-cdef long long MAGIC_V1, PLAIN_SYS_FLAGS, INT_MIN, INT_MAX, SIGN, MASK
-cdef Py_ssize_t MAX_PROPERTIES_BYTES, MAX_DIGITS, HOST_BYTES, FIXED_BYTES, UNIT_BYTES, KEY_BYTES, ENTRY_BYTES
-cdef Py_ssize_t NUMBERS_BYTES, START_BYTES, START_UNITS, KEEP_BYTES
-cdef int PART_BITS
-cdef unsigned int REQUIRED
-cdef tuple ODD_NAMES, LONG_NAMES
+cdef long long MAGIC_V1, INT_MAX, SIGN, MASK
+cdef Py_ssize_t MAX_PROPERTIES_BYTES, HOST_BYTES, FIXED_BYTES, UNIT_BYTES, KEY_BYTES, ENTRY_BYTES, ITEM_BYTES, ID_BYTES
+cdef Py_ssize_t NUMBERS_BYTES, START_BYTES, START_UNITS, KEEP_BYTES, MAX_ID_BYTES, MAX_MESSAGES
+cdef Py_ssize_t OPAQUE_AT, EXT_BYTES_AT, HEADER_BYTES
+cdef int PART_BITS, HEADER_JSON
+cdef long long HEADER_BINARY
 cdef bytes HEX
 cdef const unsigned char[::1] INDEXED_TAG, NOTHING
 
@@ -17,31 +18,25 @@ cdef class Lane:
     cdef readonly str topic
     cdef readonly tuple key
     cdef readonly long long queue_id, count, first
-    cdef public long long taken, taken_bytes
+    cdef public long long taken, taken_bytes, requests
     cdef const unsigned char[::1] name
     cdef unsigned int seed
     cdef long long room
     cdef unsigned char[::1] space
 
 
-cdef class Batch:
+cdef class Batch(SendReader):
     cdef readonly list touched
     cdef readonly long long last, taken
     cdef dict _lanes, _rows, _queues
-    cdef bint _sync, _may_order
+    cdef bint _may_order
     cdef long long _now, _at, _limit
     cdef Py_ssize_t _most_bytes, _answer_bytes
-    cdef const unsigned char[::1] _host, _born_host, _own
+    cdef const unsigned char[::1] _host, _born_host
     cdef const unsigned char[::1] _answer_0, _answer_1, _answer_2, _answer_3, _answer_4, _answer_5
-    cdef unsigned char[::1] _records, _answers, _entries
-    cdef Py_ssize_t _records_end, _answers_end, _entries_end
-    cdef object _raw
-    cdef const unsigned char[::1] _d
-    cdef unsigned char[::1] _q
-    cdef Py_ssize_t _q_end, _stop, _topic_at, _topic_end
-    cdef Py_ssize_t _unique_at, _unique_end, _tag_at, _tag_end, _keys_at, _keys_end
-    cdef long long _code, _flag, _opaque, _queue_id, _sys_flag, _born, _message_flag, _reconsumed
-    cdef unsigned int _fields
+    cdef const unsigned char[::1] _binary_0, _binary_1, _binary_2, _binary_3, _binary_4
+    cdef unsigned char[::1] _records, _answers, _entries, _id
+    cdef Py_ssize_t _records_end, _answers_end, _entries_end, _id_end
 
     cpdef learn(self, Lane lane, Py_ssize_t most)
     @cython.locals(lane=Lane, size=Py_ssize_t, i=Py_ssize_t)
@@ -54,35 +49,17 @@ cdef class Batch:
     cpdef bytes answers(self)
     @cython.locals(lane=Lane)
     cpdef clear(self)
-    @cython.locals(
-        lane=Lane, length=Py_ssize_t, header=Py_ssize_t, body=Py_ssize_t, end=Py_ssize_t, name=Py_ssize_t,
-        size=Py_ssize_t, crc=cython.uint, most=Py_ssize_t,
-    )
+    @cython.locals(lane=Lane, begin=cython.longlong)
     cdef Py_ssize_t _frame(self, Py_ssize_t at, Py_ssize_t total) except -2
-    @cython.locals(p=Py_ssize_t, name=Py_ssize_t, size=Py_ssize_t, number=cython.longlong)
-    cdef bint _read_header(self, Py_ssize_t at, Py_ssize_t end) noexcept
-    @cython.locals(name=Py_ssize_t, stop=Py_ssize_t, letter=cython.uint)
-    cdef Py_ssize_t _read_fields(self, Py_ssize_t p, Py_ssize_t end) noexcept
-    @cython.locals(number=cython.longlong)
-    cdef bint _read_field(self, unsigned int letter, Py_ssize_t at, Py_ssize_t end) noexcept
-    @cython.locals(size=Py_ssize_t, i=cython.uint)
-    cdef unsigned int _letter(self, Py_ssize_t at, Py_ssize_t end) noexcept
-    @cython.locals(p=Py_ssize_t)
-    cdef Py_ssize_t _name_end(self, Py_ssize_t at, Py_ssize_t end) noexcept
-    @cython.locals(c=cython.uchar)
-    cdef Py_ssize_t _text_end(self, Py_ssize_t at, Py_ssize_t end) noexcept
-    @cython.locals(number=cython.longlong, begin=Py_ssize_t, negative=bint)
-    cdef long long _number(self, Py_ssize_t at, Py_ssize_t end) noexcept
-    @cython.locals(n=Py_ssize_t, most=Py_ssize_t, c=cython.uchar)
-    cdef Py_ssize_t _unescape(self, Py_ssize_t at, Py_ssize_t end) noexcept
-    @cython.locals(i=Py_ssize_t)
-    cdef bint _is(self, Py_ssize_t at, Py_ssize_t size, bytes text) noexcept
-    @cython.locals(n=Py_ssize_t, at=Py_ssize_t, value=Py_ssize_t, end=Py_ssize_t)
-    cdef bint _read_properties(self) noexcept
-    @cython.locals(i=Py_ssize_t, odd=bytes)
-    cdef bint _read_property(self, Py_ssize_t at, Py_ssize_t size, Py_ssize_t value, Py_ssize_t end) noexcept
-    @cython.locals(i=Py_ssize_t)
-    cdef bint _says(self, Py_ssize_t at, bytes text) noexcept
+    @cython.locals(size=Py_ssize_t, most=Py_ssize_t, crc=cython.uint)
+    cdef bint _put(self, Lane lane, Py_ssize_t body, Py_ssize_t end) except -1
+    @cython.locals(
+        at=cython.longlong, count=cython.longlong, taken_bytes=cython.longlong, last=cython.longlong,
+        records_end=Py_ssize_t, entries_end=Py_ssize_t, p=Py_ssize_t,
+    )
+    cdef bint _put_batch(self, Lane lane) except -1
+    @cython.locals(body=Py_ssize_t, left=Py_ssize_t, size=Py_ssize_t, body_bytes=Py_ssize_t, p=Py_ssize_t)
+    cdef Py_ssize_t _put_item(self, Lane lane, Py_ssize_t at) except -2
     @cython.locals(at=Py_ssize_t, name=Py_ssize_t)
     cdef Py_ssize_t _put_record(
         self, Lane lane, Py_ssize_t size, Py_ssize_t body, Py_ssize_t end, unsigned int crc
@@ -93,8 +70,14 @@ cdef class Batch:
     cdef Py_ssize_t _put_entries(self, Lane lane) noexcept
     @cython.locals(at=Py_ssize_t)
     cdef Py_ssize_t _put_entry(self, unsigned int key_hash) noexcept
-    @cython.locals(begin=Py_ssize_t, at=Py_ssize_t, shift=int)
-    cdef Py_ssize_t _put_answer(self, Lane lane) noexcept
+    @cython.locals(most=Py_ssize_t)
+    cdef int _answer(self, Lane lane, long long begin) except -1
+    @cython.locals(host=Py_ssize_t, number=cython.longlong, i=Py_ssize_t, byte=cython.uchar)
+    cdef Py_ssize_t _put_ids(self, Lane lane, Py_ssize_t at, long long begin) noexcept
+    @cython.locals(first=Py_ssize_t, at=Py_ssize_t)
+    cdef Py_ssize_t _put_json_answer(self, Lane lane, long long begin) noexcept
+    @cython.locals(first=Py_ssize_t, at=Py_ssize_t, value=Py_ssize_t)
+    cdef Py_ssize_t _put_binary_answer(self, Lane lane, long long begin) noexcept
 
 
 @cython.locals(first=Py_ssize_t)
@@ -113,7 +96,6 @@ cdef unsigned int _hash(const unsigned char[::1] d, Py_ssize_t at, Py_ssize_t en
 cdef unsigned long long _lane_key(
     const unsigned char[::1] d, Py_ssize_t at, Py_ssize_t end, long long queue_id
 ) noexcept
-cdef unsigned char _hex(unsigned char c) noexcept
 @cython.locals(
     used=Py_ssize_t, count=Py_ssize_t, slots=Py_ssize_t, slot=Py_ssize_t, previous=cython.longlong, at=Py_ssize_t,
     i=Py_ssize_t,
@@ -122,16 +104,3 @@ cpdef Py_ssize_t insert(
     const unsigned char[::1] entries, int[::1] table, unsigned char[::1] changed, long long first, long long diff,
     unsigned char[::1] out,
 ) except -1
-@cython.locals(
-    count=Py_ssize_t, total=Py_ssize_t, last=Py_ssize_t, end=Py_ssize_t, at=Py_ssize_t, offset=Py_ssize_t,
-    size=Py_ssize_t, found=bytearray,
-)
-cpdef tuple gather(
-    const unsigned char[::1] units, const unsigned char[::1] window, Py_ssize_t base, Py_ssize_t most,
-    Py_ssize_t most_bytes, Py_ssize_t piece_bytes,
-)
-@cython.locals(at=Py_ssize_t, i=Py_ssize_t, offset=Py_ssize_t)
-cdef Py_ssize_t _fill(
-    unsigned char[::1] out, const unsigned char[::1] units, const unsigned char[::1] window, Py_ssize_t base,
-    Py_ssize_t count,
-) noexcept

@@ -22,8 +22,9 @@ from collections.abc import Mapping
 from typing import TYPE_CHECKING
 
 from perseid.base.machine import Buffer
-from perseid.core import layout
-from perseid.core.layout import ENTRY_BYTES, KEY_BYTES, PART_BITS, PLAIN_SYS_FLAGS, UNIT_BYTES
+from perseid.core.layout import ENTRY_BYTES, HEADER_BINARY, HEADER_BYTES, HEADER_JSON, KEY_BYTES, PART_BITS, UNIT_BYTES
+from perseid.core.sends import SendReader
+from perseid.wire.batch import MAX_MESSAGES
 from perseid.wire.hashing import crc32_raw
 from perseid.wire.record import MAGIC_V1, MAX_PROPERTIES_BYTES
 
@@ -33,8 +34,7 @@ if TYPE_CHECKING:
 
 compiled = not __file__.endswith(".py")
 
-INT_MIN, INT_MAX, SIGN, MASK = -(2**31), 2**31 - 1, 2**31, 2**32 - 1
-MAX_DIGITS = 18
+INT_MAX, SIGN, MASK = 2**31 - 1, 2**31, 2**32 - 1
 HOST_BYTES = 8
 """IPv4 address and port."""
 FIXED_BYTES = 88
@@ -44,17 +44,14 @@ NUMBERS_BYTES = 160
 START_BYTES, START_UNITS = 1 << 16, 64
 KEEP_BYTES = 4 << 20
 """A buffer that a large turn made longer than this is let go after it."""
-REQUIRED = 0xFF
-"""Bits of the fields a to h of a send's header."""
-
-ODD_NAMES = tuple([name.encode() for name in layout.ODD_NAMES])
-
-LONG_NAMES = (
-    b"producerGroup", b"topic", b"defaultTopic", b"defaultTopicQueueNums", b"queueId", b"sysFlag", b"bornTimestamp",
-    b"flag", b"properties", b"reconsumeTimes", b"unitMode", b"maxReconsumeTimes", b"batch", b"bname",
-)  # fmt: skip
-"""The fields of code 10, in the order of their letters in code 310."""
-
+ITEM_BYTES = 22
+"""Of a message in a batch, but for its body and properties."""
+ID_BYTES = 33
+"""Of a message's id and a comma."""
+MAX_ID_BYTES = 256
+"""Of a unique key; a longer one is not plain."""
+OPAQUE_AT, EXT_BYTES_AT = 5, 17
+"""In a binary header."""
 HEX = b"0123456789ABCDEF"
 INDEXED_TAG = memoryview(b"T#")
 NOTHING = memoryview(b"")
@@ -71,7 +68,7 @@ class Lane:
         """The hash of `topic#`, which begins all index keys."""
         self.first = self.room = self.count = 0
         """The queue offset of this turn's first message, that which has no place any more, messages of this turn."""
-        self.taken = self.taken_bytes = 0
+        self.taken = self.taken_bytes = self.requests = 0
         """Of all turns, until the caller sets them to 0."""
         self.space = memoryview(bytearray(START_UNITS * UNIT_BYTES))
 
@@ -81,24 +78,35 @@ class Lane:
         return memoryview(self.space)[: self.count * UNIT_BYTES]
 
 
-class Batch:
+class Batch(SendReader):
     """The plain sends of one turn of one broker."""
 
     def __init__(
-        self, store_host: bytes, own_properties: bytes, max_body_bytes: int, answer: tuple[bytes, ...], sync: bool
+        self,
+        store_host: bytes,
+        own_properties: bytes,
+        max_body_bytes: int,
+        answer: tuple[bytes, ...],
+        binary_answer: tuple[bytes, ...],
+        sync: bool,
     ) -> None:
-        """`answer`: the six texts around the five numbers of an answer. `sync`: answers wait for a flush, so that sends
+        """`answer`: the six texts around the five values of an answer in JSON; `binary_answer`: the five around the
+        four values of one in binary, whose opaque stands in the first. `sync`: answers wait for a flush, so that sends
         which ask not to wait (WAIT=false) are not plain."""
-        assert len(store_host) == HOST_BYTES and len(answer) == 6
-        self._host, self._own, self._most_bytes = memoryview(store_host), memoryview(own_properties), max_body_bytes
+        assert len(store_host) == HOST_BYTES and len(answer) == 6 and len(binary_answer) == 5
+        super().__init__(own_properties, sync)
+        self._host, self._most_bytes = memoryview(store_host), max_body_bytes
         texts: list[memoryview] = [memoryview(text) for text in answer]
         self._answer_0, self._answer_1, self._answer_2 = texts[:3]
         self._answer_3, self._answer_4, self._answer_5 = texts[3:]
-        self._answer_bytes = sum(map(len, answer)) + NUMBERS_BYTES
+        texts = [memoryview(text) for text in binary_answer]
+        self._binary_0, self._binary_1, self._binary_2 = texts[:3]
+        self._binary_3, self._binary_4 = texts[3:]
+        self._answer_bytes = sum(map(len, answer + binary_answer)) + NUMBERS_BYTES
         self._lanes: dict[int, Lane] = {}
         self._rows: dict[str, TopicConfig] = {}
         self._queues: Mapping[tuple[str, int], Queue] = {}
-        self._sync, self._may_order = sync, False
+        self._may_order = False
         self._now = self._at = self._limit = self.last = self.taken = 0
         self.touched: list[Lane] = []
         """The lanes that have messages of this turn; `last`: where the last of its records will stand in the log."""
@@ -106,14 +114,10 @@ class Batch:
         self._answers = memoryview(bytearray(START_BYTES))
         self._entries = memoryview(bytearray(START_BYTES))
         self._records_end = self._answers_end = self._entries_end = 0
-        # What the frame says that is looked at; `_q`: its properties, and the broker's own behind them.
-        self._raw: Buffer = b""
-        self._d = self._born_host = NOTHING
-        self._q = memoryview(bytearray(MAX_PROPERTIES_BYTES + 1))
-        self._q_end = self._stop = self._code = self._flag = self._opaque = self._fields = 0
-        self._topic_at = self._topic_end = self._queue_id = self._sys_flag = 0
-        self._born = self._message_flag = self._reconsumed = 0
-        self._unique_at = self._unique_end = self._tag_at = self._tag_end = self._keys_at = self._keys_end = 0
+        self._born_host = NOTHING
+        self._id = memoryview(bytearray(MAX_ID_BYTES))
+        self._id_end = 0
+        """The unique key that the answer says; of a batch it is the header's."""
 
     # ---- lanes ----
 
@@ -124,7 +128,7 @@ class Batch:
         self._lanes[_lane_key(lane.name, 0, len(lane.name), lane.queue_id)] = lane
 
     def _lane(self) -> Lane | None:
-        """The lane of the frame that is looked at, ready for one more message; None when there is none."""
+        """The lane of the frame that is looked at, ready for this turn; None when there is none."""
         lane = self._lanes.get(_lane_key(self._d, self._topic_at, self._topic_end, self._queue_id))
         if lane is None:
             return None
@@ -136,10 +140,6 @@ class Batch:
                 return None
         if lane.count == 0 and not self._begin_lane(lane):
             return None
-        if lane.first + lane.count >= lane.room:
-            return None
-        if (lane.count + 1) * UNIT_BYTES > len(lane.space):
-            lane.space = _longer(lane.space, len(lane.space) + UNIT_BYTES)
         return lane
 
     def _begin_lane(self, lane: Lane) -> bool:
@@ -168,14 +168,14 @@ class Batch:
         that is none: the length of `data` when all are."""
         if len(born_host) != HOST_BYTES:
             return at
-        self._raw, self._d, self._born_host = data, data, born_host  # type: ignore[assignment]
-        total = len(self._d)
+        total = self._look_at(data)
+        self._born_host = born_host  # type: ignore[assignment]
         while 0 <= at < total:
             end = self._frame(at, total)
             if end < 0:
                 break
             at = end
-        self._raw, self._d = b"", NOTHING
+        self._let_go()
         return at
 
     @property
@@ -213,276 +213,82 @@ class Batch:
 
     def _frame(self, at: int, total: int) -> int:
         """Take the frame at `at`, if it is plain: where it ends; -1 when it is not."""
-        if total - at < 8:
+        begin = 0
+        if not self._open(at, total) or self._body >= self._end or self._end - self._body > self._most_bytes:
             return -1
-        length = _get_int(self._d, at)
-        header = _get_int(self._d, at + 4)
-        body, end = at + 8 + header, at + 4 + length
-        if end > total or body >= end:  # or a header that is not JSON: its word is larger
+        if not self._read_send() or self._unique_end - self._unique_at > MAX_ID_BYTES:
             return -1
-        if end - body > self._most_bytes or not self._read_header(at + 8, body):
-            return -1
-        lane = self._lane() if self._read_properties() else None
+        lane = self._lane()
         if lane is None:
             return -1
-        name = len(lane.name)
-        size = FIXED_BYTES + (end - body) + 1 + name + 2 + self._q_end
-        if self._at + size > self._limit:
-            return -1
+        begin = lane.count
+        self._id_end = _copy(self._id, 0, self._q, self._unique_at, self._unique_end - self._unique_at)
+        if self._code == 320:
+            if not self._put_batch(lane):
+                return -1
+        else:
+            self._append_own()
+            if not self._put(lane, self._body, self._end):
+                return -1
+        if begin == 0:
+            self.touched.append(lane)
+        if self._flag == 0:
+            self._answer(lane, begin)
+        lane.requests += 1
+        self.taken += 1
+        return self._end
+
+    def _put(self, lane: Lane, body: int, end: int) -> bool:
+        """Store the message whose properties stand in `_q`; False when it has no room, and nothing has changed."""
+        size = FIXED_BYTES + (end - body) + 1 + len(lane.name) + 2 + self._q_end
+        most = 0
+        if self._at + size > self._limit or lane.first + lane.count >= lane.room:
+            return False
         crc = crc32_raw(self._raw[body:end])
         if self._records_end + size > len(self._records):
             self._records = _longer(self._records, self._records_end + size)
         most = KEY_BYTES * (3 + (self._keys_end - self._keys_at) // 2)
         if self._entries_end + most > len(self._entries):
             self._entries = _longer(self._entries, self._entries_end + most)
+        if (lane.count + 1) * UNIT_BYTES > len(lane.space):
+            lane.space = _longer(lane.space, len(lane.space) + UNIT_BYTES)
         self._put_record(lane, size, body, end, crc)
         self._put_unit(lane, size)
         self._put_entries(lane)
-        if self._flag == 0:
-            if self._answers_end + self._answer_bytes + self._q_end > len(self._answers):
-                self._answers = _longer(self._answers, self._answers_end + self._answer_bytes + self._q_end)
-            self._put_answer(lane)
-        if lane.count == 0:
-            self.touched.append(lane)
         lane.count += 1
         lane.taken_bytes += size
-        self.taken += 1
         self.last = self._at
         self._at += size
-        return end
+        return True
 
-    # ---- the header ----
+    def _put_batch(self, lane: Lane) -> bool:
+        """Store the messages of a batch (store.md §3.7), all or none; False when one of them is not plain."""
+        at, count, taken_bytes, last = self._at, lane.count, lane.taken_bytes, self.last
+        records_end, entries_end = self._records_end, self._entries_end
+        p = self._body
+        while p < self._end:
+            p = self._put_item(lane, p)
+            if p < 0 or self._at - at > self._most_bytes or lane.count - count > MAX_MESSAGES:
+                self._at, lane.count, lane.taken_bytes, self.last = at, count, taken_bytes, last
+                self._records_end, self._entries_end = records_end, entries_end
+                return False
+        return True
 
-    def _read_header(self, at: int, end: int) -> bool:
-        """Is the JSON header that of a plain send? `code` has to come before `extFields`, as with all clients."""
-        p = at + 1
-        number = 0
-        self._code = self._flag = self._opaque = self._fields = 0
-        if at >= end or self._d[at] != 123:  # {
-            return False
-        while True:
-            name = p + 1
-            p = self._name_end(p, end)
-            if p < 0:
-                return False
-            size = p - name
-            p += 2
-            if self._is(name, size, b"extFields"):
-                if self._code != 310 and self._code != 10:
-                    return False
-                p = self._read_fields(p, end)
-            elif self._d[p] == 34:  # a text
-                if not self._is(name, size, b"language") and not self._is(name, size, b"serializeTypeCurrentRPC"):
-                    return False
-                p = self._text_end(p + 1, end) + 1
-            else:
-                number = self._number(p, end)
-                p = self._stop
-                if p < 0 or number < INT_MIN or number > INT_MAX:
-                    return False
-                if self._is(name, size, b"code"):
-                    if self._code:
-                        return False
-                    self._code = number
-                elif self._is(name, size, b"opaque"):
-                    self._opaque = number
-                elif self._is(name, size, b"flag"):
-                    self._flag = number
-                elif not self._is(name, size, b"version") and not self._is(name, size, b"language"):
-                    return False
-            if p <= 0 or p >= end:
-                return False
-            if self._d[p] == 125:  # }
-                break
-            if self._d[p] != 44:
-                return False
-            p += 1
-        return p + 1 == end and (self._flag == 0 or self._flag == 2) and self._fields & REQUIRED == REQUIRED
-
-    def _read_fields(self, p: int, end: int) -> int:
-        """Read the ext fields, whose object begins at `p`: one past its end, -1 when a plain send has other ones."""
-        self._q_end = self._reconsumed = 0
-        if self._d[p] != 123 or self._fields:
+    def _put_item(self, lane: Lane, at: int) -> int:
+        """Store the message of a batch that stands at `at`: where the next one does; -1 when it is not plain."""
+        body, left = at + 20, self._end - at
+        if left < ITEM_BYTES:
             return -1
-        while True:
-            name = p + 2
-            p = self._name_end(p + 1, end)
-            if p < 0 or self._d[p + 2] != 34:
-                return -1
-            letter = self._letter(name, p)
-            p += 3
-            if letter < 14:
-                if self._fields & (1 << letter):
-                    return -1
-                self._fields |= 1 << letter
-            stop = self._unescape(p, end) if letter == 8 else self._text_end(p, end)
-            if stop < 0 or not self._read_field(letter, p, stop):
-                return -1
-            p = stop + 1
-            if p >= end:
-                return -1
-            if self._d[p] == 125:
-                return p + 1
-            if self._d[p] != 44:
-                return -1
-
-    def _read_field(self, letter: int, at: int, end: int) -> bool:
-        """Take in the value of a field; False when a plain send has another one."""
-        number = 0
-        if letter == 1:
-            self._topic_at, self._topic_end = at, end
-        elif letter == 12 or letter == 10:  # batch, unitMode
-            return self._is(at, end - at, b"false")
-        elif letter == 6:
-            self._born = self._number(at, end)
-            return self._stop == end
-        elif 3 <= letter <= 7 or letter == 9 or letter == 11:
-            number = self._number(at, end)
-            if self._stop != end or number < INT_MIN or number > INT_MAX:
-                return False
-            if letter == 4:
-                self._queue_id = number
-            elif letter == 5:
-                self._sys_flag = number
-                return number & ~PLAIN_SYS_FLAGS == 0
-            elif letter == 7:
-                self._message_flag = number
-            elif letter == 9:
-                self._reconsumed = number
-        return True
-
-    def _letter(self, at: int, end: int) -> int:
-        """Which of the 14 fields a name says, by the requests's code; 14 for none of them."""
-        size = end - at
-        if self._code == 310:
-            return self._d[at] - 97 if size == 1 and 97 <= self._d[at] < 111 else 14
-        for i in range(14):
-            if self._is(at, size, LONG_NAMES[i]):
-                return i
-        return 14
-
-    # ---- JSON ----
-
-    def _name_end(self, at: int, end: int) -> int:
-        """The closing quote of the member's name that begins at `at`; then follow a colon and a value. Or -1."""
-        if at >= end or self._d[at] != 34:
+        size, body_bytes = self._int(at), self._int(at + 16)
+        if size > left or body_bytes == 0 or body_bytes > size - ITEM_BYTES:
             return -1
-        p = self._text_end(at + 1, end)
-        return p if p > at + 1 and p + 3 < end and self._d[p + 1] == 58 else -1
-
-    def _text_end(self, at: int, end: int) -> int:
-        """The closing quote of a text of ASCII without escapes that begins at `at`, or -1."""
-        while at < end:
-            c = self._d[at]
-            if c == 34:
-                return at
-            if c < 32 or c > 126 or c == 92:
-                return -1
-            at += 1
-        return -1
-
-    def _number(self, at: int, end: int) -> int:
-        """The number that begins at `at`, as JSON writes it; `_stop` says where it ends, -1 when there is none."""
-        number = 0
-        begin = at
-        negative = at < end and self._d[at] == 45
-        if negative:
-            at += 1
-            begin += 1
-        while at < end and 48 <= self._d[at] <= 57 and at - begin < MAX_DIGITS:
-            number = number * 10 + (self._d[at] - 48)
-            at += 1
-        self._stop = at
-        if at == begin or (self._d[begin] == 48 and (at > begin + 1 or negative)):
-            self._stop = -1
-        return -number if negative else number
-
-    def _unescape(self, at: int, end: int) -> int:
-        """Write the text of ASCII that begins at `at` into `_q`; its closing quote, or -1."""
-        n = 0
-        most = MAX_PROPERTIES_BYTES - len(self._own)
-        while at < end and n < most:
-            c = self._d[at]
-            if c == 34:
-                self._q_end = n
-                return at
-            if c < 32 or c > 126:
-                return -1
-            if c == 92:
-                if end - at < 7 or self._d[at + 1] != 117 or self._d[at + 2] != 48 or self._d[at + 3] != 48:
-                    return -1  # other escapes than \u00..: not in plain properties
-                if _hex(self._d[at + 4]) > 7 or _hex(self._d[at + 5]) > 15:
-                    return -1
-                c = _hex(self._d[at + 4]) << 4 | _hex(self._d[at + 5])
-                at += 5
-            self._q[n] = c
-            n += 1
-            at += 1
-        return -1
-
-    def _is(self, at: int, size: int, text: bytes) -> bool:
-        """Do these bytes of the read say `text`?"""
-        if size != len(text):
-            return False
-        for i in range(size):
-            if self._d[at + i] != text[i]:
-                return False
-        return True
-
-    # ---- properties ----
-
-    def _read_properties(self) -> bool:
-        """Find unique key, tag and keys, and add the broker's own; False when they are not plain."""
-        n = self._q_end
-        at = 0
-        self._unique_at = self._tag_at = self._tag_end = self._keys_at = self._keys_end = -1
-        if n == 0 or self._q[n - 1] != 2:
-            return False
-        while at < n:
-            value = end = at
-            while self._q[end] != 2:  # the last byte is one
-                end += 1
-            while value < end and self._q[value] != 1:
-                value += 1
-            if value == at or value + 1 >= end:
-                return False
-            if not self._read_property(at, value - at, value + 1, end):
-                return False
-            at = end + 1
-        if self._unique_at < 0:
-            return False
-        for at in range(len(self._own)):
-            self._q[n + at] = self._own[at]
-        self._q_end = n + len(self._own)
-        return True
-
-    def _read_property(self, at: int, size: int, value: int, end: int) -> bool:
-        """Take in a property, whose name begins at `at`; False when a plain send has another one."""
-        if size == 8 and self._says(at, b"UNIQ_KEY"):
-            if self._unique_at >= 0:
-                return False
-            self._unique_at, self._unique_end = value, end
-            for i in range(value, end):
-                if not (48 <= self._q[i] <= 57 or 65 <= self._q[i] <= 90 or 97 <= self._q[i] <= 122):
-                    return False
-        elif size == 4 and self._says(at, b"TAGS"):
-            self._tag_at, self._tag_end = value, end
-        elif size == 4 and self._says(at, b"KEYS"):
-            self._keys_at, self._keys_end = value, end
-        elif size == 4 and self._sync and self._says(at, b"WAIT"):
-            return end - value != 5 or not self._says(value, b"false")
-        elif size >= 5 and 67 <= self._q[at] <= 84:  # C to T
-            for i in range(len(ODD_NAMES)):
-                odd: bytes = ODD_NAMES[i]
-                if size == len(odd) and self._says(at, odd):
-                    return False
-        return True
-
-    def _says(self, at: int, text: bytes) -> bool:
-        for i in range(len(text)):
-            if self._q[at + i] != text[i]:
-                return False
-        return True
+        p = body + body_bytes + 2
+        if p + self._short(p - 2) != at + size or self._short(p - 2) > MAX_PROPERTIES_BYTES:
+            return -1
+        self._message_flag = self._signed(at + 12)
+        if not self._take_properties(p, at + size) or not self._end_properties() or not self._read_properties():
+            return -1
+        return at + size if self._put(lane, body, body + body_bytes) else -1
 
     # ---- what it comes to ----
 
@@ -541,23 +347,70 @@ class Batch:
         self._entries_end = _put_long(self._entries, at, self._at)
         return self._entries_end
 
-    def _put_answer(self, lane: Lane) -> int:
-        begin = self._answers_end
-        at = _copy(self._answers, begin + 8, self._answer_0, 0, len(self._answer_0))
-        for shift in range(60, -4, -4):
-            self._answers[at] = HEX[(self._at >> shift) & 15]
-            at += 1
+    # ---- answers ----
+
+    def _answer(self, lane: Lane, begin: int) -> None:
+        """Answer the request whose messages are those of the lane from `begin` on."""
+        most = self._answers_end + self._answer_bytes + self._id_end + ID_BYTES * (lane.count - begin)
+        if most > len(self._answers):
+            self._answers = _longer(self._answers, most)
+        if self._serializer == HEADER_JSON:
+            self._put_json_answer(lane, begin)
+        else:
+            self._put_binary_answer(lane, begin)
+
+    def _put_ids(self, lane: Lane, at: int, begin: int) -> int:
+        """Write the ids of the messages, joined by commas: each is the broker's host, which stands before, and where
+        its record is, out of its unit."""
+        host = at - 16
+        for number in range(begin, lane.count):
+            if number > begin:
+                self._answers[at] = 44
+                at = _copy(self._answers, at + 1, self._answers, host, 16)
+            for i in range(8):
+                byte = lane.space[number * UNIT_BYTES + i]
+                self._answers[at], self._answers[at + 1] = HEX[byte >> 4], HEX[byte & 15]
+                at += 2
+        return at
+
+    def _put_json_answer(self, lane: Lane, begin: int) -> int:
+        first = self._answers_end
+        at = _copy(self._answers, first + 8, self._answer_0, 0, len(self._answer_0))
+        at = self._put_ids(lane, at, begin)
         at = _copy(self._answers, at, self._answer_1, 0, len(self._answer_1))
         at = _put_digits(self._answers, at, self._queue_id)
         at = _copy(self._answers, at, self._answer_2, 0, len(self._answer_2))
-        at = _put_digits(self._answers, at, lane.first + lane.count)
+        at = _put_digits(self._answers, at, lane.first + begin)
         at = _copy(self._answers, at, self._answer_3, 0, len(self._answer_3))
-        at = _copy(self._answers, at, self._q, self._unique_at, self._unique_end - self._unique_at)
+        at = _copy(self._answers, at, self._id, 0, self._id_end)
         at = _copy(self._answers, at, self._answer_4, 0, len(self._answer_4))
         at = _put_digits(self._answers, at, self._opaque)
         at = _copy(self._answers, at, self._answer_5, 0, len(self._answer_5))
-        _put_int(self._answers, begin, at - begin - 4)
-        _put_int(self._answers, begin + 4, at - begin - 8)
+        _put_int(self._answers, first, at - first - 4)
+        _put_int(self._answers, first + 4, at - first - 8)
+        self._answers_end = at
+        return at
+
+    def _put_binary_answer(self, lane: Lane, begin: int) -> int:
+        """Each value has its length before it (4 bytes), after the text that names it."""
+        first = self._answers_end
+        value = _copy(self._answers, first + 8, self._binary_0, 0, len(self._binary_0)) - 16
+        at = self._put_ids(lane, value + 16, begin)
+        _put_int(self._answers, value - 4, at - value)
+        value = _copy(self._answers, at, self._binary_1, 0, len(self._binary_1))
+        at = _put_digits(self._answers, value, self._queue_id)
+        _put_int(self._answers, value - 4, at - value)
+        value = _copy(self._answers, at, self._binary_2, 0, len(self._binary_2))
+        at = _put_digits(self._answers, value, lane.first + begin)
+        _put_int(self._answers, value - 4, at - value)
+        value = _copy(self._answers, at, self._binary_3, 0, len(self._binary_3))
+        at = _copy(self._answers, value, self._id, 0, self._id_end)
+        _put_int(self._answers, value - 4, at - value)
+        at = _copy(self._answers, at, self._binary_4, 0, len(self._binary_4))
+        _put_int(self._answers, first, at - first - 4)
+        _put_int(self._answers, first + 4, HEADER_BINARY << 24 | (at - first - 8))
+        _put_int(self._answers, first + 8 + OPAQUE_AT, self._opaque)
+        _put_int(self._answers, first + 8 + EXT_BYTES_AT, at - first - 8 - HEADER_BYTES)
         self._answers_end = at
         return at
 
@@ -629,12 +482,7 @@ def _lane_key(d: memoryview, at: int, end: int, queue_id: int) -> int:
     return key
 
 
-def _hex(c: int) -> int:
-    """The value of a hex digit; 64 for what is none."""
-    return c - 48 if 48 <= c <= 57 else c - 87 if 97 <= c <= 102 else c - 55 if 65 <= c <= 70 else 64
-
-
-# ---- index and pulls ----
+# ---- the index ----
 
 
 def insert(
@@ -658,34 +506,3 @@ def insert(
         table[slot] = first + i
         changed[slot >> PART_BITS] = 1
     return used
-
-
-def gather(
-    units: memoryview, window: memoryview, base: int, most: int, most_bytes: int, piece_bytes: int
-) -> tuple[int, int, bytearray] | None:
-    """The records of consume queue units in one piece: how many, where the last one begins, and their bytes. The first
-    one comes whatever the limits are. `window` shows the log from `base` on. None when that is more than `piece_bytes`,
-    or a unit does not fit the window."""
-    count = total = 0
-    last = end = base
-    for at in range(0, len(units) - UNIT_BYTES + 1, UNIT_BYTES):
-        offset, size = _get_int(units, at) << 32 | _get_int(units, at + 4), _get_int(units, at + 8)
-        if count and (count >= most or total + size > most_bytes):
-            break
-        if offset < end or size <= 0 or size > piece_bytes - total or offset - base > len(window) - size:
-            return None
-        last, end = offset, offset + size
-        total += size
-        count += 1
-    found = bytearray(total)
-    _fill(memoryview(found), units, window, base, count)
-    return count, last, found
-
-
-def _fill(out: memoryview, units: memoryview, window: memoryview, base: int, count: int) -> int:
-    """Copy the records of the first `count` units."""
-    at = 0
-    for i in range(count):
-        offset = _get_int(units, UNIT_BYTES * i) << 32 | _get_int(units, UNIT_BYTES * i + 4)
-        at = _copy(out, at, window, offset - base, _get_int(units, UNIT_BYTES * i + 8))
-    return at

@@ -4,6 +4,10 @@ UNIT_BYTES = 20
 """A unit of a consume queue."""
 KEY_BYTES, ENTRY_BYTES = 12, 20
 """Of an index entry: hash and offset, and as its file has it."""
+HEADER_JSON, HEADER_BINARY = 0, 1
+"""The serializer's number in a frame's header word (remoting.md §2)."""
+HEADER_BYTES = 21
+"""Of a binary header, before its ext fields."""
 PART_BITS = 10
 """Slots of an index are written out in parts of 1024: a page of the file."""
 

@@ -93,7 +93,7 @@ class IndexFile:
             used = self._pack(entries, table, diff, packed)
         else:
             assert core.compiled is not None, "packed entries come from the compiled core"
-            used = core.compiled.insert(entries, table, self._changed, first, diff, packed)
+            used = core.compiled.batch.insert(entries, table, self._changed, first, diff, packed)
         try:
             self.file.write(self._entries_at + ENTRY_BYTES * first, packed)
         except OSError:

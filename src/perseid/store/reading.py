@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from struct import Struct
 
-from perseid import core
 from perseid.base.machine import Millis
 from perseid.core.layout import UNIT_BYTES
 from perseid.store.commit_log import CommitLog
@@ -16,8 +15,6 @@ from perseid.store.results import QueryResult, ReadResult, ReadStatus, Wanted
 from perseid.wire.record import BORN_HOST_AT, SYS_BORN_HOST_V6, SYS_FLAG_AT
 
 QUERY_PASSES = 3
-GATHER_BYTES = 64 * 1024
-"""Records up to this size together are copied into one piece; above it, copying costs more than sending pieces."""
 _TIMESTAMP = Struct(">q")
 
 
@@ -105,11 +102,6 @@ def _gather_quickly(
     most = min(max_messages, config.max_transfer_count_on_message_in_memory)
     most_bytes = min(max_bytes, config.max_transfer_bytes_on_message_in_memory)
     window = log.segments.view(first, log_end - first)
-    if core.compiled is not None:
-        gathered = core.compiled.gather(units, window, first, most, most_bytes, GATHER_BYTES)
-        if gathered is not None:
-            count, last, data = gathered
-            return ReadResult(ReadStatus.FOUND, offset + count, queue.min, queue.end, [data], count, len(data), last)
     base = begin = end = last = first
     base_end = first + len(window)
     buffers: list[memoryview] = []

@@ -258,6 +258,7 @@ class MessageStore:
             at += len(record)
             queue_offset += 1
         log.put(offset, b"".join(records), now)
+        log.last_offset = placed[-1].physical_offset
         for message, done in zip(messages, placed, strict=True):
             tag = tag_code_of(topic, message.properties, now, self._levels)
             queue.prepare()

@@ -3,9 +3,10 @@
 from __future__ import annotations
 
 from collections.abc import Callable
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, NamedTuple
 
 from perseid.base.errors import RequestRefused
+from perseid.base.machine import Millis
 from perseid.broker import filter as subscription_filter
 from perseid.broker.handlers.send import FAQ
 from perseid.broker.request import Reply, Request
@@ -29,6 +30,7 @@ MAX_BYTES = 8 * 1024 * 1024
 """Of one answer, whatever a client asks for; a single message may be longer."""
 MAX_SUSPEND_MS = 600_000
 """A pull waits no longer, whatever a client asks for."""
+FOREVER = 1 << 62
 COMPENSATE_MS = 60_000
 """How often a pull renews what is known of its group's subscription (it is forgotten after ten times that)."""
 
@@ -49,8 +51,8 @@ _EMPTY_QUEUE = (ReadStatus.NO_MESSAGE_IN_QUEUE, ReadStatus.NO_MATCHED_LOGIC_QUEU
 def pull_message(broker: Broker, request: Request) -> Reply | None:
     """The messages of a queue from an offset on; None while a pull waits for one to arrive."""
     header: PullMessageRequest = request.header
-    group, topic = _check(broker, request, header)
-    wanted = _wanted(broker, header)
+    group, topic, codes, _ = admit(broker, request)
+    wanted = None if codes is None else codes.__contains__
     if request.may_hold and header.sys_flag & COMMIT_OFFSET and header.commit_offset >= 0:
         broker.offsets.commit(
             header.topic,
@@ -66,8 +68,7 @@ def pull_message(broker: Broker, request: Request) -> Reply | None:
             ResponseCode.PULL_OFFSET_MOVED, _answer(broker, header, group, topic, pending), remark="OFFSET_RESET"
         )
     offset = header.queue_offset
-    most = max(1, min(header.max_msg_nums, MAX_MESSAGES))
-    size = min(header.max_msg_bytes, MAX_BYTES) if header.max_msg_bytes and header.max_msg_bytes > 0 else MAX_BYTES
+    most, size = limits(header)
     found = broker.store.read(header.topic, header.queue_id, offset, most, size, wanted)
     code = _CODES[found.status]
     if found.status in _EMPTY_QUEUE and offset == 0:
@@ -88,6 +89,30 @@ def pull_message(broker: Broker, request: Request) -> Reply | None:
         group_sys_flag=group.group_sys_flag,
     )
     return Reply(code, answer, remark=found.status.name, buffers=found.buffers)
+
+
+class Admitted(NamedTuple):
+    """What the checks of a pull came to."""
+
+    group: SubscriptionGroupConfig
+    topic: TopicConfig
+    codes: frozenset[int] | None
+    """Of the tags that are wanted; None: all messages are."""
+    until: Millis
+    """From then on the group's subscription has to be renewed, if nothing else changes."""
+
+
+def admit(broker: Broker, request: Request) -> Admitted:
+    """May this pull be answered, and with what? RequestRefused, in the order of broker.md §6.1, when it may not."""
+    group, topic = _check(broker, request, request.header)
+    codes, until = _wanted(broker, request.header)
+    return Admitted(group, topic, codes, until)
+
+
+def limits(header: PullMessageRequest) -> tuple[int, int]:
+    """Messages and bytes of the answer, at most; the store has limits of its own."""
+    size = min(header.max_msg_bytes, MAX_BYTES) if header.max_msg_bytes and header.max_msg_bytes > 0 else MAX_BYTES
+    return max(1, min(header.max_msg_nums, MAX_MESSAGES)), size
 
 
 def _check(
@@ -129,8 +154,8 @@ def _check(
     return group, topic
 
 
-def _wanted(broker: Broker, header: PullMessageRequest) -> Callable[[int], bool] | None:
-    """The filter of this pull: its own subscription, or the one that its group's heartbeats told."""
+def _wanted(broker: Broker, header: PullMessageRequest) -> tuple[frozenset[int] | None, Millis]:
+    """The tag codes of this pull's own subscription, or of the one that its group's heartbeats told."""
     expression, kind, named = header.subscription, header.expression_type, header.sys_flag & SUBSCRIPTION
     if not named:
         known = broker.consumers.subscription_for_pull(broker.groups, header)
@@ -139,27 +164,26 @@ def _wanted(broker: Broker, header: PullMessageRequest) -> Callable[[int], bool]
         raise RequestRefused(
             ResponseCode.SYSTEM_ERROR, f"The broker does not support consumer to filter message by {kind}"
         )
-    wanted = subscription_filter.wanted(expression)
-    if named:
-        _compensate(broker, header, expression or subscription_filter.ALL)
-    return wanted
+    codes = subscription_filter.tag_codes(expression)
+    return codes, _compensate(broker, header, expression or subscription_filter.ALL) if named else FOREVER
 
 
-def _compensate(broker: Broker, header: PullMessageRequest, expression: str) -> None:
-    """Remember what a group pulls that sends no heartbeats, for those who ask."""
+def _compensate(broker: Broker, header: PullMessageRequest, expression: str) -> Millis:
+    """Remember what a group pulls that sends no heartbeats, for those who ask; when that has to be done again."""
     consumers, name, topic = broker.consumers, header.consumer_group, header.topic
     group = consumers.group(name)
     if group is not None and topic in group.subscriptions:
-        return
+        return FOREVER
     known = consumers.subscription(name, topic)
     if known is not None and known.sub_string == expression and broker.now - known.sub_version < COMPENSATE_MS:
-        return
+        return known.sub_version + COMPENSATE_MS
     tags = [] if expression == subscription_filter.ALL else subscription_filter.tags(expression)
     codes = sorted({tag_code(tag) for tag in tags})
     consumers.compensate(
         name,
         SubscriptionData(topic=topic, sub_string=expression, tags_set=tags, code_set=codes, sub_version=broker.now),
     )
+    return broker.now + COMPENSATE_MS
 
 
 def _hold(

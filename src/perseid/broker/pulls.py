@@ -1,0 +1,169 @@
+"""Pulls, the quick way: one that repeats an earlier one but for its numbers is answered without reading it anew.
+
+The ordinary handler is the reference. After it has answered a pull, the pull gets a *seat*: what the checks came to,
+for as long as nothing that they look at has changed. The seat ends with the *epoch*: each request that is neither a
+send nor a pull nor a commit of an offset begins a new one, and so do a connection that closed and the housekeeping.
+Topic, group and queue are compared besides, since a send or a pull may create them.
+
+Left to the ordinary handler: what is not found (it waits, or is refused), what is not in memory, answers longer than
+GATHER_BYTES, pulls at the second port, and all pulls while an operator's reset of an offset waits to be taken up.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from perseid import core
+from perseid.base.errors import RequestRefused
+from perseid.base.machine import Buffer
+from perseid.broker.handlers import pull
+from perseid.broker.request import VIP_LISTENER, Connection, Request
+from perseid.store.consume_queue import PHYSICAL_OFFSET, ConsumeQueue
+from perseid.store.results import ReadStatus
+from perseid.wire.codes import RequestCode, Serializer
+from perseid.wire.command import Command, response_head
+from perseid.wire.headers.pull import PullMessageRequest, PullMessageResponse
+
+if TYPE_CHECKING:
+    from perseid.broker.node import Broker
+    from perseid.core.pulls import Pulls as CorePulls
+
+PULL_HINT = b'11,"'
+"""What stands behind `{"code":` in a pull, at byte 16 of a frame."""
+BINARY_PULL_HINT = (11).to_bytes(2, "big")
+"""What a binary header begins with, at byte 8 of a frame."""
+MAX_SEATS = 100_000
+GATHER_BYTES = 64 * 1024
+"""Records up to this size together are copied into one piece; above it, copying costs more than sending pieces."""
+KEEP_EPOCH = frozenset((10, 310, 320, 11, 361, 14, 15))
+"""Codes of requests that change nothing which the checks of a pull look at: sends, pulls, and offsets of groups."""
+ONEWAY = 2
+_SAMPLE = (1_111_111_111, 2_222_222_222, 3_333_333_333)
+
+
+class Seat:
+    """What the checks of one pull came to."""
+
+    __slots__ = ("checked", "commits", "epoch", "header", "key", "limits", "queue", "serializer", "text")
+
+    def __init__(self, broker: Broker, header: PullMessageRequest, checked: pull.Admitted, queue: ConsumeQueue) -> None:
+        self.header = header
+        self.checked = checked
+        self.queue = queue
+        self.epoch = broker.epoch
+        self.key = header.topic, header.queue_id
+        self.limits = pull.limits(header)
+        self.commits = header.sys_flag & pull.COMMIT_OFFSET != 0
+        self.serializer = Serializer.JSON
+        self.text = b""
+        """The frame up to the header's end in JSON, with places for next, first and last offset and opaque."""
+
+    def answer_in(self, serializer: Serializer) -> Seat:
+        """Make the text of its answers."""
+        self.serializer = serializer
+        if serializer == Serializer.JSON:
+            text = self.head(0, *_SAMPLE).replace(b"%", b"%%")
+            for number in _SAMPLE:
+                text = text.replace(b"%d" % number, b"%d")
+            self.text = text.replace(b'"opaque":0,', b'"opaque":%d,')[8:]
+        return self
+
+    def head(self, opaque: int, next_offset: int, low: int, high: int) -> bytes:
+        """An answer up to its records."""
+        header = PullMessageResponse(
+            suggest_which_broker_id=0,
+            next_begin_offset=next_offset,
+            min_offset=low,
+            max_offset=high,
+            topic_sys_flag=self.checked.topic.topic_sys_flag,
+            group_sys_flag=self.checked.group.group_sys_flag,
+        )
+        return response_head(opaque, 0, header, remark=ReadStatus.FOUND.name, serializer=self.serializer)
+
+
+class QuickPulls:
+    """The pulls of one broker that the compiled core answers."""
+
+    def __init__(self, broker: Broker) -> None:
+        assert core.compiled is not None
+        self._broker = broker
+        self._pulls: CorePulls = core.compiled.pulls.Pulls()
+
+    @staticmethod
+    def may_be(data: Buffer, at: int) -> bool:
+        """Does a frame look like a pull?"""
+        return data[at + 16 : at + 20] == PULL_HINT or data[at + 8 : at + 10] == BINARY_PULL_HINT
+
+    def take(self, conn: Connection, data: Buffer, at: int) -> int:
+        """Answer the pull whose frame begins at `at`, if it can be done quickly: where the frame ends, else `at`."""
+        broker, pulls = self._broker, self._pulls
+        seat: Seat | None = pulls.find(data, at)
+        if seat is None or not self._is_good(seat, conn):
+            return at
+        queue, offset, config = seat.queue, pulls.queue_offset, broker.store.config
+        low, high = queue.min, queue.end
+        if not low <= offset < high:
+            return at
+        most, most_bytes = seat.limits
+        scan_bytes = max(config.max_filter_message_size, 20 * most)
+        units = queue.units(offset, scan_bytes // 20)
+        if not units:
+            return at
+        log = broker.store.log
+        first: int = PHYSICAL_OFFSET.unpack_from(units)[0]
+        if not log.end - config.in_memory_bytes <= first < log.end:
+            return at
+        most = min(most, config.max_transfer_count_on_message_in_memory)
+        most_bytes = min(most_bytes, config.max_transfer_bytes_on_message_in_memory)
+        window = log.segments.view(first, log.end - first)
+        if not pulls.gather(units, window, first, most, most_bytes, GATHER_BYTES, seat.checked.codes):
+            return at
+        self._answer(seat, conn, offset + pulls.scanned, low, high)
+        return pulls.end
+
+    def _answer(self, seat: Seat, conn: Connection, next_offset: int, low: int, high: int) -> None:
+        broker, pulls, header = self._broker, self._pulls, seat.header
+        group, (topic, queue_id) = header.consumer_group, seat.key
+        if seat.commits and pulls.commit_offset >= 0:
+            step = broker.config.consumer_offset_update_version_step
+            broker.offsets.commit(topic, group, queue_id, pulls.commit_offset, broker.now, step)
+        broker.stats.got(group, topic, pulls.count)
+        broker.offsets.pulled(topic, group, queue_id, next_offset)
+        if seat.text:
+            text = seat.text % (next_offset, low, high, pulls.opaque)
+            head = b"\0\0\0\0" + len(text).to_bytes(4, "big") + text
+        else:
+            head = seat.head(pulls.opaque, next_offset, low, high)
+        broker.write(conn.id, pulls.frame(head))
+
+    def _is_good(self, seat: Seat, conn: Connection) -> bool:
+        """Would the checks of the ordinary handler come to the same?"""
+        broker, checked = self._broker, seat.checked
+        return (
+            seat.epoch == broker.epoch
+            and broker.now < checked.until
+            and conn.listener != VIP_LISTENER
+            and broker.store.queue_of(*seat.key) is seat.queue
+            and broker.topics.rows.get(seat.header.topic) is checked.topic
+            and broker.groups.rows.get(seat.header.consumer_group) is checked.group
+            and not broker.offsets.resets_wait
+        )
+
+    @property
+    def key(self) -> bytes:
+        """Of the frame that `take` left to the ordinary handler; `b""` when it can't have a seat."""
+        return self._pulls.key
+
+    def learn(self, key: bytes, conn: Connection, command: Command) -> None:
+        """Give a seat to a pull that the ordinary handler has answered, if it may have one."""
+        broker = self._broker
+        if command.code != RequestCode.PULL_MESSAGE or command.flag or conn.listener == VIP_LISTENER:
+            return
+        try:
+            header = command.header(PullMessageRequest)
+            checked = pull.admit(broker, Request(conn, command, header))
+        except RequestRefused:
+            return
+        queue = broker.store.queue_of(header.topic, header.queue_id)
+        if queue is not None:
+            self._pulls.learn(key, Seat(broker, header, checked, queue).answer_in(command.serializer), MAX_SEATS)

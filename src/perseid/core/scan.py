@@ -1,0 +1,142 @@
+# cython: language_level=3, annotation_typing=False, infer_types=True
+# cython: wraparound=False, initializedcheck=False, cdivision=True, embedsignature=True
+"""Received bytes, read one frame at a time: what the core's readers share.
+
+Nothing in a read is believed. Each length is compared with what is left; a text ends at its quote or is none.
+"""
+
+from __future__ import annotations
+
+from perseid.base.machine import Buffer
+from perseid.core.layout import HEADER_BINARY, HEADER_BYTES
+
+compiled = not __file__.endswith(".py")
+
+MAX_DIGITS = 18
+NOTHING = memoryview(b"")
+
+
+class Scanner:
+    """Where the parts of the frame are that is looked at, and what its bytes say."""
+
+    def __init__(self) -> None:
+        self._raw: Buffer = b""
+        self._d = NOTHING
+        self._stop = self._serializer = 0
+        self._head = self._body = self._end = 0
+        """Where header and body begin, and where the frame ends."""
+
+    def _look_at(self, data: Buffer) -> int:
+        """Read from `data` from now on; its length."""
+        self._raw, self._d = data, data  # type: ignore[assignment]
+        return len(self._d)
+
+    def _let_go(self) -> None:
+        """The buffer belongs to its owner again."""
+        self._raw, self._d = b"", NOTHING
+
+    def _open(self, at: int, total: int) -> bool:
+        """Find the parts of the frame at `at`; False when it does not end before `total`, or has an unknown header."""
+        if at < 0 or total - at < 8:
+            return False
+        word = self._int(at + 4)
+        self._serializer = word >> 24
+        self._head = at + 8
+        self._body = at + 8 + (word & 0xFFFFFF)
+        self._end = at + 4 + self._int(at)
+        return self._body <= self._end <= total and self._serializer <= HEADER_BINARY
+
+    # ---- numbers ----
+
+    def _int(self, at: int) -> int:
+        """4 bytes, without a sign."""
+        first = self._d[at]
+        return first << 24 | self._d[at + 1] << 16 | self._d[at + 2] << 8 | self._d[at + 3]
+
+    def _signed(self, at: int) -> int:
+        """4 bytes, with a sign."""
+        return (self._int(at) ^ 0x80000000) - 0x80000000
+
+    def _long(self, at: int) -> int:
+        """8 bytes, with a sign."""
+        return self._signed(at) << 32 | self._int(at + 4)
+
+    def _short(self, at: int) -> int:
+        """2 bytes, without a sign."""
+        return self._d[at] << 8 | self._d[at + 1]
+
+    # ---- JSON ----
+
+    def _name_end(self, at: int, end: int) -> int:
+        """The closing quote of the member's name that begins at `at`; then follow a colon and a value. Or -1."""
+        if at >= end or self._d[at] != 34:
+            return -1
+        p = self._text_end(at + 1, end)
+        return p if p > at + 1 and p + 3 < end and self._d[p + 1] == 58 else -1
+
+    def _text_end(self, at: int, end: int) -> int:
+        """The closing quote of a text of ASCII without escapes that begins at `at`, or -1."""
+        while at < end:
+            c = self._d[at]
+            if c == 34:
+                return at
+            if c < 32 or c > 126 or c == 92:
+                return -1
+            at += 1
+        return -1
+
+    def _number(self, at: int, end: int) -> int:
+        """The number that begins at `at`, as JSON writes it; `_stop` says where it ends, -1 when there is none."""
+        number = 0
+        begin = at
+        negative = at < end and self._d[at] == 45
+        if negative:
+            at += 1
+            begin += 1
+        while at < end and 48 <= self._d[at] <= 57 and at - begin < MAX_DIGITS:
+            number = number * 10 + (self._d[at] - 48)
+            at += 1
+        self._stop = at
+        if at == begin or (self._d[begin] == 48 and (at > begin + 1 or negative)):
+            self._stop = -1
+        return -number if negative else number
+
+    def _is(self, at: int, size: int, text: bytes) -> bool:
+        """Do these bytes of the read say `text`?"""
+        if size != len(text):
+            return False
+        for i in range(size):
+            if self._d[at + i] != text[i]:
+                return False
+        return True
+
+    # ---- the binary form ----
+
+    def _pairs(self) -> bool:
+        """Is the binary header that of a request without a remark, as long as its ext fields say?"""
+        at = self._head
+        if self._body - at < HEADER_BYTES:
+            return False
+        return self._int(at + 13) == 0 and self._int(at + 17) == self._body - at - HEADER_BYTES
+
+    def _pair(self, at: int) -> int:
+        """Where the value of the pair at `at` begins; `_stop` is its end. -1 when it does not end within the header,
+        has an empty part, or one that is not ASCII."""
+        end = self._body
+        if end - at < 2:
+            return -1
+        name = at + 2 + self._short(at)
+        if end - name < 4 or name == at + 2:
+            return -1
+        value = name + 4
+        size = self._int(name)
+        if size == 0 or size > end - value:
+            return -1
+        self._stop = value + size
+        for i in range(at + 2, name):
+            if self._d[i] > 126:
+                return -1
+        for i in range(value, value + size):
+            if self._d[i] > 126:
+                return -1
+        return value
