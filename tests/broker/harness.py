@@ -16,6 +16,7 @@ from perseid.base.machine import (
     Effect,
     Event,
     Feed,
+    Fetch,
     Flush,
     Frames,
     Note,
@@ -58,6 +59,7 @@ class Rig:
         self.config = BrokerConfig(broker_name="b", broker_cluster_name="C", **settings)
         self.disk = RealDisk(str(root))
         self.io: deque[Flush | SaveState] = deque()
+        self.fetches: deque[Fetch] = deque()
         self._io_held = False
         self.broker = Broker(
             self.config,
@@ -94,6 +96,8 @@ class Rig:
                 for file in effect.files:
                     file.sync()
                 self._carry_out(effect.then)
+            elif isinstance(effect, Fetch):
+                self.fetches.append(effect)
             elif isinstance(effect, Feed):
                 self.handle(effect.event)
             elif isinstance(effect, Close):
@@ -128,6 +132,13 @@ class Rig:
         effect = self.io.popleft()
         path = effect.path if isinstance(effect, SaveState) else next(iter(effect.files)).path
         self.handle(DiskFailed(path, reason))
+
+    def fetch(self, *, fails: bool = False) -> None:
+        """The reader thread has done, or could not do, what it was asked for first."""
+        effect = self.fetches.popleft()
+        for file, offset, length in effect.parts:
+            file.fetch(offset, length)
+        self._carry_out(effect.failed if fails else effect.then)
 
     # ---- time and life ----
 

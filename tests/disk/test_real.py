@@ -204,3 +204,41 @@ def test_a_folder_locked_by_another_process(disk: RealDisk, tmp_path: Path) -> N
         child.wait(10)
     disk.lock("lock")
     disk.unlock("lock")
+
+
+def test_what_was_dropped_from_memory_is_fetched_again(disk: RealDisk, tmp_path: Path) -> None:
+    size = 1 << 20
+    file = disk.open("cold/file", size)
+    file.write(0, bytes(range(256)) * (size // 256))
+    assert file.resident(0, size)
+    with (tmp_path / "cold" / "file").open("rb") as other:
+        os.fsync(other.fileno())
+        os.posix_fadvise(other.fileno(), 0, size, os.POSIX_FADV_DONTNEED)
+    if file.resident(size // 2, 100):
+        pytest.skip("this file system keeps what it was told to drop, or can't tell")
+    file.fetch(size // 2, 100)
+    assert file.resident(size // 2, 100)
+    assert file.view(size // 2, 4) == b"\0\1\2\3"
+
+
+def test_beyond_the_end_there_is_nothing_to_wait_for(disk: RealDisk) -> None:
+    file = disk.open("file", 5_000)
+    assert file.resident(4_000, 10_000) and file.resident(5_000, 1)
+    file.fetch(4_000, 10_000)
+    file.close()
+    file.fetch(0, 10)
+    assert file.resident(0, 10)
+
+
+def test_where_the_kernel_can_not_tell_all_is_taken_to_be_there(
+    disk: RealDisk, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    file = disk.open("file", 5_000)
+
+    def refuse(*_: object) -> int:
+        raise OSError(errno.EOPNOTSUPP, "not here")
+
+    monkeypatch.setattr(os, "preadv", refuse)
+    assert file.resident(0, 10)
+    monkeypatch.setattr(real, "_NO_WAIT", None)
+    assert file.resident(0, 10)

@@ -7,6 +7,7 @@ from typing import Any
 from perseid.base.machine import (
     DiskFailed,
     Feed,
+    Fetch,
     Flush,
     SaveState,
     Write,
@@ -116,5 +117,36 @@ def test_a_state_that_could_not_be_saved_may_be_saved_later(run: Any) -> None:
             disk.full = False
             it.driver.take(2)
             await node.until(lambda: "saved" in node.events)
+
+    run(main())
+
+
+# ---- reading ----
+
+
+def test_a_fetch_waits_for_no_flush_and_then_is_carried_out(run: Any) -> None:
+    async def main() -> None:
+        log, cold = MemoryFile("log"), MemoryFile("cold")
+        log.gate = threading.Event()
+        node = Node(int=lambda n: [Flush([log], then=[Feed("flushed")]), Fetch([(cold, 5, 7)], then=[Feed("fetched")])])
+        async with Running(node) as it:
+            it.driver.take(1)
+            await node.until(lambda: "fetched" in node.events)
+            assert cold.fetched == [(5, 7, False)] and "flushed" not in node.events
+            log.gate.set()
+            await node.until(lambda: "flushed" in node.events)
+
+    run(main())
+
+
+def test_a_fetch_that_fails_is_told(run: Any) -> None:
+    async def main() -> None:
+        cold = MemoryFile("cold")
+        cold.broken = True
+        node = Node(int=lambda n: [Fetch([(cold, 5, 7)], [Feed("fetched")], [Feed("failed")])])
+        async with Running(node) as it:
+            it.driver.take(1)
+            await node.until(lambda: "failed" in node.events)
+            assert "fetched" not in node.events
 
     run(main())

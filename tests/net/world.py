@@ -70,6 +70,13 @@ class MemoryFile:
         self.broken = False
         self.gate: threading.Event | None = None
         self.entered = threading.Event()
+        self.fetched: list[tuple[int, int, bool]] = []
+        """Offset, length, and whether the loop's thread was asked."""
+
+    def fetch(self, offset: int, length: int) -> None:
+        self.fetched.append((offset, length, threading.current_thread() is threading.main_thread()))
+        if self.broken:
+            raise OSError(5, "no more")
 
     def sync(self) -> None:
         self.entered.set()

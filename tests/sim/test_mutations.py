@@ -191,6 +191,11 @@ def locks_for_all(patch: pytest.MonkeyPatch) -> None:
     patch.setattr(QueueLocks, "lock", lambda self, group, queues, client, now: list(queues))
 
 
+def fetched_pulls_forgotten(patch: pytest.MonkeyPatch) -> None:
+    """A pull that waited for the disk is never answered."""
+    patch.setattr(Broker, "_on_fetched", lambda self, event: None)
+
+
 @pytest.mark.sim
 @pytest.mark.parametrize(
     ("mutation", "within"),
@@ -209,6 +214,7 @@ def locks_for_all(patch: pytest.MonkeyPatch) -> None:
         (offsets_before_the_log, 60),
         (batch_torn, 10),
         (locks_for_all, 10),
+        (fetched_pulls_forgotten, 10),
     ],
 )
 def test_a_planted_defect_is_found(mutation: Mutation, within: int, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -7,7 +7,7 @@ import sys
 import pytest
 
 from perseid.sim import coverage
-from perseid.sim.faults import KINDS, MIN_FAULTS
+from perseid.sim.faults import KINDS, MIN_FAULTS, ON_TOP
 from perseid.sim.run import MIN_OPERATIONS, Result, run
 
 from .regressions import REGRESSIONS
@@ -63,4 +63,4 @@ def test_a_run_that_misses_a_fault_has_failed() -> None:
 
 
 def test_every_kind_of_fault_is_expected() -> None:
-    assert len(KINDS) == len(coverage.FAULTS)
+    assert len(KINDS) + len(ON_TOP) == len(coverage.FAULTS)

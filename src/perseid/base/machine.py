@@ -165,6 +165,25 @@ class SaveState:
     then: list[Effect] = field(default_factory=list)
 
 
+class Readable(Protocol):
+    """What a `Fetch` can bring into memory: a `perseid.disk.port.File`."""
+
+    @property
+    def path(self) -> str: ...
+
+    def fetch(self, offset: int, length: int) -> None: ...
+
+
+@dataclass(slots=True)
+class Fetch:
+    """Read parts of files (file, offset, length) from the disk into memory, so that who views them next need not wait;
+    then `then`. When one can't be read: `failed`."""
+
+    parts: Sequence[tuple[Readable, int, int]]
+    then: list[Effect] = field(default_factory=list)
+    failed: list[Effect] = field(default_factory=list)
+
+
 @dataclass(slots=True)
 class Feed:
     """Give `event` back to this node; most useful in a `then`."""
@@ -188,7 +207,7 @@ class Stop:
     reason: str = ""
 
 
-Effect: TypeAlias = Write | Close | Connect | Flush | SaveState | Feed | Note | Stop
+Effect: TypeAlias = Write | Close | Connect | Flush | SaveState | Fetch | Feed | Note | Stop
 
 
 class Machine(Protocol):

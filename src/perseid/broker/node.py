@@ -53,6 +53,7 @@ from perseid.broker.clients import ConsumerTable, ProducerTable
 from perseid.broker.config import BrokerConfig
 from perseid.broker.delay import DelayService
 from perseid.broker.fast import sends_of
+from perseid.broker.fetches import Fetched, Fetches
 from perseid.broker.groups import SubscriptionGroupTable
 from perseid.broker.hold import Holds
 from perseid.broker.locks import QueueLocks
@@ -115,6 +116,7 @@ class Broker:
         self.locks = QueueLocks()
         self.holds = Holds()
         self.acks = Acks()
+        self.fetches = Fetches()
         self.delay = DelayService(self)
         self.stats = BrokerStats(0)
         self.caller = Caller()
@@ -129,7 +131,8 @@ class Broker:
         """Rises when something may have changed that the checks of a pull look at (`pulls`)."""
         self._properties = properties
         self._out: list[Effect] = []
-        self._writes: dict[ConnId, list[Buffer]] = {}
+        self._writes: dict[ConnId, Any] = {}
+        """What this turn sends: bytes, or a list of them."""
         self._after_save: list[tuple[Request, Reply]] = []
         self._unflushed: list[tuple[ConnId, bytes, int]] = []
         self._refused: dict[ConnId, str] = {}
@@ -146,6 +149,7 @@ class Broker:
             ConnectFailed: self._on_connect_failed,
             Tick: self._on_tick,
             Flushed: self._on_flushed,
+            Fetched: self._on_fetched,
             DiskFailed: self._on_disk_failed,
             Start: self._on_start,
             Shutdown: self._on_shutdown,
@@ -207,11 +211,13 @@ class Broker:
 
     def write(self, conn: ConnId, data: Buffer) -> None:
         """Send bytes with this turn's answers on a connection."""
-        pieces = self._writes.get(conn)
-        if pieces is None:
-            self._writes[conn] = [data]
+        before = self._writes.get(conn)
+        if before is None:
+            self._writes[conn] = data
+        elif type(before) is list:
+            before.append(data)
         else:
-            pieces.append(data)
+            self._writes[conn] = [before, data]
 
     def reply(self, request: Request, reply: Reply) -> None:
         """Answer a request now; a one-way request has no answer."""
@@ -355,6 +361,15 @@ class Broker:
         self._flushing = False
         self._out.extend(self.store.handle(event))
         self._release()
+
+    def _on_fetched(self, event: Fetched) -> None:
+        request = self.fetches.fetched(event)
+        if self.connections.get(request.conn.id) is not request.conn:
+            return
+        if event.failed:
+            self.reply(request, Reply(ResponseCode.SYSTEM_ERROR, remark="the disk can't read these messages"))
+        else:
+            self._dispatch(request)
 
     def _release(self) -> None:
         """Give the answers whose messages are durable now."""

@@ -5,7 +5,7 @@ for as long as nothing that they look at has changed. The seat ends with the *ep
 send nor a pull nor a commit of an offset begins a new one, and so do a connection that closed and the housekeeping.
 Topic, group and queue are compared besides, since a send or a pull may create them.
 
-Left to the ordinary handler: what is not found (it waits, or is refused), what is not in memory, answers longer than
+Left to the ordinary handler: what is not found (it waits, or is refused), what has to be fetched, answers longer than
 GATHER_BYTES, pulls at the second port, and all pulls while an operator's reset of an offset waits to be taken up.
 """
 
@@ -19,6 +19,7 @@ from perseid.base.machine import Buffer
 from perseid.broker.handlers import pull
 from perseid.broker.request import VIP_LISTENER, Connection, Request
 from perseid.store.consume_queue import PHYSICAL_OFFSET, ConsumeQueue
+from perseid.store.reading import scan_units
 from perseid.store.results import ReadStatus
 from perseid.wire.codes import RequestCode, Serializer
 from perseid.wire.command import Command, response_head
@@ -105,11 +106,12 @@ class QuickPulls:
         if not low <= offset < high:
             return at
         most, most_bytes = seat.limits
-        scan_bytes = max(config.max_filter_message_size, 20 * most)
-        units = queue.units(offset, scan_bytes // 20)
+        log = broker.store.log
+        if log.end - config.hot_bytes > log.start and broker.store.cold(*seat.key, offset, most, seat.checked.codes):
+            return at
+        units = queue.units(offset, scan_units(config, most))
         if not units:
             return at
-        log = broker.store.log
         first: int = PHYSICAL_OFFSET.unpack_from(units)[0]
         if not log.end - config.in_memory_bytes <= first < log.end:
             return at

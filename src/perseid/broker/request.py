@@ -38,6 +38,8 @@ class Request:
     header: Any
     may_hold: bool = True
     """False when a held pull is looked at again: the answer is given now, whatever it is."""
+    may_fetch: bool = True
+    """False when a pull has waited for the disk once."""
 
     @property
     def body(self) -> Buffer:

@@ -2,9 +2,14 @@
 
 cimport cython
 
-cdef Py_ssize_t MAX_DIGITS, HEADER_BYTES
+cdef Py_ssize_t MAX_DIGITS, HEADER_BYTES, MAX_FRAME_BYTES
 cdef int HEADER_BINARY
 cdef const unsigned char[::1] NOTHING
+
+
+cpdef Py_ssize_t complete(object buf, Py_ssize_t start=*) except -1
+@cython.locals(total=Py_ssize_t, length=Py_ssize_t, word=Py_ssize_t)
+cdef Py_ssize_t _whole(const unsigned char[::1] d, Py_ssize_t at) noexcept
 
 
 cdef class Scanner:

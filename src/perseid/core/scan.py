@@ -9,11 +9,34 @@ from __future__ import annotations
 
 from perseid.base.machine import Buffer
 from perseid.core.layout import HEADER_BINARY, HEADER_BYTES
+from perseid.wire import frame
 
 compiled = not __file__.endswith(".py")
 
 MAX_DIGITS = 18
+MAX_FRAME_BYTES = frame.MAX_FRAME_BYTES
 NOTHING = memoryview(b"")
+
+
+def complete(buf: Buffer, start: int = 0) -> int:
+    """As `wire.frame.complete`, which it leaves all to but reads of whole frames."""
+    end = _whole(buf, start)  # type: ignore[arg-type]
+    return end if end >= 0 else frame.complete(buf, start)
+
+
+def _whole(d: memoryview, at: int) -> int:
+    """The end of the buffer, if nothing but whole frames stands in it from `at` on; -1 when anything is otherwise."""
+    total = len(d)
+    length = word = 0
+    while at >= 0 and total - at >= 8:
+        length = d[at] << 24 | d[at + 1] << 16 | d[at + 2] << 8 | d[at + 3]
+        word = d[at + 5] << 16 | d[at + 6] << 8 | d[at + 7]
+        if length > MAX_FRAME_BYTES or length < 4 + word or d[at + 4] > HEADER_BINARY:
+            return -1
+        at += 4 + length
+        if at == total:
+            return at
+    return -1
 
 
 class Scanner:

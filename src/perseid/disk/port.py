@@ -38,6 +38,12 @@ class File(Protocol):
     def view(self, offset: int, length: int) -> memoryview:
         """The bytes as they are now (shorter at the end of the file); read-only; not to be kept for long."""
 
+    def resident(self, offset: int, length: int) -> bool:
+        """Can these bytes be viewed at once, without a wait for the disk? True as well where nobody can tell."""
+
+    def fetch(self, offset: int, length: int) -> None:
+        """Bring these bytes into memory. Runs on the driver's reader thread; OSError when they can't be read."""
+
     def sync(self) -> None:
         """Make everything written so far durable. Runs on the driver's I/O thread; OSError when it fails."""
 

@@ -27,6 +27,13 @@ PIECE_BYTES = 1 << PIECE_BITS
 CALL_BYTES = 4 * 1024
 """A write of this size or more is a call, a smaller one a copy into the mapped pages (`bench/in_process.py`)."""
 
+READ_BYTES = 1 << 20
+"""A fetch reads so much in one call."""
+AHEAD_BYTES = 4 << 20
+"""So much behind what was fetched the kernel is asked to read ahead: who reads a cold file goes on."""
+_NO_WAIT: int | None = getattr(os, "RWF_NOWAIT", None)
+_SCRATCH = memoryview(bytearray(1 << 16))
+
 _held_locks: set[tuple[int, int]] = set()
 """(device, inode) of lock files held by this process: the kernel's locks don't exclude their own process."""
 
@@ -90,6 +97,38 @@ class RealFile:
 
     def view(self, offset: int, length: int) -> memoryview:
         return self._view[offset : offset + length]
+
+    def resident(self, offset: int, length: int) -> bool:
+        """Asked of the kernel by a read that does not wait (Linux); the copy that it makes is thrown away."""
+        descriptor, end = self._descriptor, min(offset + length, self.size)
+        if _NO_WAIT is None or descriptor is None:
+            return True
+        try:
+            while offset < end:
+                got = os.preadv(descriptor.number, [_SCRATCH[: end - offset]], offset, _NO_WAIT)
+                if got <= 0:
+                    return True  # beyond what the file system has: nothing to wait for
+                offset += got
+        except BlockingIOError:
+            return False
+        except OSError as error:
+            if error.errno in (errno.EOPNOTSUPP, errno.EINVAL):
+                return True  # a file system that can't tell
+            raise
+        return True
+
+    def fetch(self, offset: int, length: int) -> None:
+        descriptor, end = self._descriptor, min(offset + length, self.size)
+        if descriptor is None:
+            return
+        piece = bytearray(min(READ_BYTES, max(0, end - offset)))
+        while offset < end:
+            got = os.preadv(descriptor.number, [memoryview(piece)[: end - offset]], offset)
+            if got <= 0:
+                break
+            offset += got
+        if hasattr(os, "posix_fadvise"):
+            os.posix_fadvise(descriptor.number, offset, AHEAD_BYTES, os.POSIX_FADV_WILLNEED)
 
     def sync(self) -> None:
         descriptor = self._descriptor

@@ -32,6 +32,7 @@ from perseid.base.machine import (
     Effect,
     Event,
     Feed,
+    Fetch,
     Flush,
     Frames,
     Machine,
@@ -45,11 +46,11 @@ from perseid.base.machine import (
     Tick,
     Write,
 )
+from perseid.core import complete
 from perseid.disk.port import Disk
 from perseid.net.connection import Connection
 from perseid.net.iothread import Failed, IOThread
 from perseid.net.limits import Limits
-from perseid.wire.frame import complete
 
 LEVELS = {"debug": logging.DEBUG, "info": logging.INFO, "warning": logging.WARNING, "error": logging.ERROR}
 
@@ -108,6 +109,7 @@ class Driver:
         self._listeners = listeners
         self._log = logger or logging.getLogger(f"perseid.{name}")
         self._io = IOThread(disk, self._on_thread, name)
+        self._reader = IOThread(disk, self._on_thread, f"read-{name}")
         self._servers: list[asyncio.Server] = []
         self._dials: set[asyncio.Task[None]] = set()
         self._next_conn: ConnId = 1
@@ -148,6 +150,7 @@ class Driver:
                 server.close()
             raise
         self._io.start()
+        self._reader.start()
         self.take(Start())
         if not self._ended:
             for server in self._servers:
@@ -212,9 +215,11 @@ class Driver:
             except TimeoutError:
                 for connection in list(self.connections.values()):
                     connection.abort("the node ended")
-        self._io.close(self._on_thread_ended, abandon=not clean)
-        await self._io_ended.wait()
-        self._io.join()
+        for thread, abandon in ((self._reader, True), (self._io, not clean)):
+            self._io_ended.clear()
+            thread.close(self._on_thread_ended, abandon=abandon)
+            await self._io_ended.wait()
+            thread.join()
         for handle in (self._timer, self._sweeper):
             if handle is not None:
                 handle.cancel()
@@ -322,6 +327,8 @@ class Driver:
                     self._dirty.append(connection)
             elif isinstance(effect, Flush | SaveState):
                 self._io.submit(effect)
+            elif isinstance(effect, Fetch):
+                self._reader.submit(effect)
             elif isinstance(effect, Feed):
                 self._fed.append(effect.event)
             elif isinstance(effect, Close):

@@ -1,4 +1,5 @@
-"""The one thread that makes things durable, in the order in which it was asked to.
+"""A thread for what the disk may take long for. A node has two: one makes things durable, in the order in which it was
+asked to; the other fetches what is to be read and is not in memory.
 
 It takes all that waits at once. Flushes that stand next to each other are served together: each of their
 files is synced once (group commit), and then all of them are done. A state file is saved in its turn.
@@ -16,12 +17,12 @@ from itertools import groupby
 from threading import Condition, Thread
 from typing import TypeAlias
 
-from perseid.base.machine import Effect, Flush, SaveState, Syncable
+from perseid.base.machine import Effect, Fetch, Flush, Note, SaveState, Syncable
 from perseid.disk.port import Disk
 
 JOIN_S = 5.0
 
-Job: TypeAlias = Flush | SaveState
+Job: TypeAlias = Flush | SaveState | Fetch
 
 
 @dataclass(frozen=True, slots=True)
@@ -88,6 +89,9 @@ class IOThread:
 
     def _serve(self, group: list[Job]) -> None:
         first = group[0]
+        if isinstance(first, Fetch):
+            self._done(_fetched(first), [])
+            return
         if isinstance(first, SaveState):
             failed = self._save(first)
         else:
@@ -131,6 +135,16 @@ class IOThread:
             parent = parent.rpartition("/")[0]
             self._disk.sync_dir(parent)
         self._synced.add(folder)
+
+
+def _fetched(job: Fetch) -> list[Effect]:
+    """Read the parts; what follows from it."""
+    try:
+        for file, offset, length in job.parts:
+            file.fetch(offset, length)
+    except OSError as error:
+        return [Note("error", f"{file.path}: can't be read at {offset}: {error}"), *job.failed]
+    return job.then
 
 
 def _groups(jobs: list[Job]) -> Iterator[list[Job]]:

@@ -30,6 +30,8 @@ BROKER_IP, NAMESRV_IP = "10.0.0.1", "10.0.0.2"
 BROKER_PORT, NAMESRV_PORT = 10911, 9876
 KIB = 1024
 VALIDATE_EVERY = 5
+HOT_BYTES = 4 * KIB
+"""Of the log's end; what stands before it may have to be fetched."""
 """A check of the whole state costs as much as the event before it."""
 MAX_FAILED_STARTS = 30
 """In a row, about a second apart: a broker that still does not start, does not start at all."""
@@ -149,6 +151,7 @@ class Cluster:
             consume_queue_file_bytes=20 * 20,
             max_hash_slot_num=16,
             max_index_num=48,
+            hot_bytes=HOT_BYTES,
             flush_disk_type=SYNC_FLUSH if self.sync_flush else ASYNC_FLUSH,
             flush_commit_log_least_pages=random.choice((4, 16)),
             flush_commit_log_thorough_interval=random.choice((1_000, 3_000, 10_000)),

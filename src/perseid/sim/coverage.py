@@ -21,11 +21,13 @@ FAULTS = (
     "disk pressure",
     "failing create",
     "failing fsync",
+    "failing read",
     "failing remove",
     "failing save",
     "half-open connection",
     "hostile peer",
     "name server crash",
+    "page cache emptied",
     "partition",
     "partition from the broker",
     "partition to the broker",
@@ -59,6 +61,7 @@ CONSEQUENCES = (
 )
 
 STATES = (
+    "a fetch failed",
     "a save failed and is tried again",
     "a setting was as it was left",
     "broker ended: cleanly",
@@ -66,6 +69,7 @@ STATES = (
     "broker ended: crash point",
     "broker ended: disk failed",
     "broker registered",
+    "fetched from the disk",
     "held pull ended empty",
     "held pull woken by a message",
     "index given up",

@@ -40,6 +40,7 @@ class SimFile:
         "_view",
         "data",
         "disk",
+        "evicted",
         "lost",
         "missing",
         "modified",
@@ -61,6 +62,8 @@ class SimFile:
         self.lost: dict[int, bytes] = {}
         self.missing: set[int] = set()
         """Pages of a sparse file that have no block yet."""
+        self.evicted: set[int] = set()
+        """Pages that are not in memory."""
         self.sized = False
         self.small = False
         self.replaced = b""
@@ -104,6 +107,14 @@ class SimFile:
 
     def view(self, offset: int, length: int) -> memoryview:
         return self._view[offset : offset + length]
+
+    def resident(self, offset: int, length: int) -> bool:
+        pages = range(offset >> PAGE_BITS, (offset + length + PAGE - 1) >> PAGE_BITS)
+        return not self.evicted or self.evicted.isdisjoint(pages)
+
+    def fetch(self, offset: int, length: int) -> None:
+        self.disk.may_fail("read", self.path)
+        self.evicted -= set(range(offset >> PAGE_BITS, (offset + length + PAGE - 1) >> PAGE_BITS))
 
     def begin_sync(self) -> None:
         """What was written so far is what `end_sync` makes durable."""
@@ -196,7 +207,7 @@ class SimDisk:
         self.other_bytes = 0
         """What others take of `TOTAL_BYTES`; set it to bring the disk under pressure."""
         self.failing: dict[str, int] = {}
-        """How many of the next calls fail with EIO: of sync, create, write, rename, remove, sync_dir."""
+        """How many of the next calls fail with EIO: of sync, create, write, rename, remove, sync_dir, read."""
         self.failures: dict[str, int] = {}
         self.crash_in = 0
         """The process dies in the so-manieth change from now; 0: it does not."""
@@ -322,11 +333,20 @@ class SimDisk:
             self.crash_in -= 1
             if not self.crash_in:
                 raise CrashPoint(f"{kind} of {path}")
+        self.may_fail(kind, path)
+
+    def may_fail(self, kind: str, path: str) -> None:
+        """OSError(EIO) when a call of this kind is to fail."""
         left = self.failing.get(kind, 0)
         if left:
             self.failing[kind] = left - 1
             self.failures[kind] = self.failures.get(kind, 0) + 1
             raise OSError(errno.EIO, f"{kind} fails", path)
+
+    def evict(self) -> None:
+        """Drop all pages from memory that are durable: mapped files have to be fetched again."""
+        for file in self.names.files():
+            file.evicted = set(range((file.size + PAGE - 1) >> PAGE_BITS))
 
     def crash_in_write(self, file: SimFile, length: int) -> int:
         """How many of the bytes of a write come to the page cache before the process dies."""

@@ -25,6 +25,7 @@ from perseid.base.machine import (
     Effect,
     Event,
     Feed,
+    Fetch,
     Flush,
     Frames,
     Machine,
@@ -50,6 +51,7 @@ EPOCH_MS = 1_800_000_000_000
 
 SYNC_US = (100, 4_000)
 STEP_US = (50, 500)
+FETCH_US = (50, 20_000)
 SPOILT = 0xEE
 """What the bytes of `Frames` are overwritten with after the call: a node that keeps them is found out."""
 MAX_CHAIN = 10_000
@@ -98,6 +100,7 @@ class NodeDriver:
         self.listeners = listeners
         self.count = count
         self.random = scheduler.stream(f"driver {name}")
+        self._reads = scheduler.stream(f"reader {name}")
         network.machines[ip] = name
         self.disk = SimDisk(scheduler.stream(f"disk {name}"))
         self.machine: Machine | None = None
@@ -284,6 +287,8 @@ class NodeDriver:
                     pieces.extend(data)
             elif kind is Flush or kind is SaveState:
                 self._jobs.append(Job(effect, self.on_job(effect)))  # type: ignore[arg-type]
+            elif kind is Fetch:
+                self._fetch_soon(effect)  # type: ignore[arg-type]
             elif kind is Feed:
                 self._inbox.append(effect.event)  # type: ignore[union-attr]
                 assert len(self._inbox) < MAX_CHAIN, f"{self.name} feeds itself without end"
@@ -437,6 +442,27 @@ class NodeDriver:
             self._work()
         if self._job is None and self._jobs:
             self._next_job()
+
+    def _fetch_soon(self, effect: Fetch) -> None:
+        """The reader thread's part: besides the jobs, each in its own time."""
+        delay_us = self._reads.randint(*FETCH_US)
+        self.scheduler.after(delay_us, self._fetched, self.lives, effect)
+
+    def _fetched(self, life: int, effect: Fetch) -> None:
+        if life != self.lives or self.machine is None:
+            return
+        try:
+            for file, offset, length in effect.parts:
+                file.fetch(offset, length)
+            then = effect.then
+            self.count("fetched from the disk")
+        except OSError as error:
+            self.scheduler.note(self.name, f"disk failed: {error}")
+            then = effect.failed
+            self.count("a fetch failed")
+        self._inbox.append(Then(then))
+        if not self._handling and not self._stalled:
+            self._work()
 
     def _die(self, why: str, hears_us: Callable[[], int]) -> None:
         if self.machine is None:

@@ -48,6 +48,9 @@ class Faults:
             at = self.random.randrange(start_us, end_us)
             kind = self.random.choices(kinds, weights)[0]
             self.cluster.scheduler.at(at, self._begin, kind)
+        reads = self.cluster.scheduler.stream("evictions")
+        for _ in range(reads.choice((0, 0, 3, 6))):
+            self.cluster.scheduler.at(reads.randrange(start_us, end_us), self._evict, reads.random() < 0.3)
 
     def _begin(self, kind: Callable[[Faults], None]) -> None:
         self.begun += 1
@@ -193,6 +196,14 @@ class Faults:
         self.cluster.checkers.may_delete = True
         self.broker.disk.fill(ratio)
         self._after(500, 12_000, lambda: self.broker.disk.fill(0))
+
+    def _evict(self, failing: bool) -> None:
+        """Memory is short: the page cache is emptied, and sometimes the next read of the disk fails."""
+        self.took_hold(ON_TOP[0])
+        self.broker.disk.evict()
+        if failing and not self.healed:
+            self.took_hold(ON_TOP[1])
+            self.broker.disk.failing["read"] = 1
 
     def failing_sync(self) -> None:
         self._fail("sync", "failing fsync")
@@ -373,3 +384,6 @@ KINDS: dict[Callable[[Faults], None], int] = {
     Faults.hostile_peer: 2,
 }
 """Each kind, and how often it is drawn compared with the others."""
+
+ON_TOP = ("page cache emptied", "failing read")
+"""Faults that have a stream of their own: the plan of a seed stays what it was before there were any."""

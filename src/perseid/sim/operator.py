@@ -240,9 +240,11 @@ class Auditor(Client):
         header = PullMessageRequest("auditors", topic, queue_id, offset, 32, SUBSCRIPTION, 0, 0, 0, subscription="*")
 
         def answered(reply: Command | None) -> None:
-            if reply is None or reply.code not in (0, 19, 20, 21):
+            if reply is None:
+                raise Violation("a pull is answered", f"{topic}/{queue_id} at {offset}: nothing came, and all is well")
+            if reply.code not in (0, 19, 20, 21):
                 if not attempts:
-                    why = "no answer" if reply is None else f"{reply.code} {reply.remark}"
+                    why = f"{reply.code} {reply.remark}"
                     raise Violation("everything can be read", f"{topic}/{queue_id} at {offset}: {why}")
                 self.later(50, 200, lambda: self._read(topic, queue_id, offset, attempts - 1))
                 return

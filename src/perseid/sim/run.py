@@ -111,6 +111,7 @@ class Run:
         scheduler.run(scheduler.now_us + SETTLE_US)
         if cluster.broker.machine is not None:
             cluster.checkers.deleted(cluster.broker.machine.store)  # type: ignore[attr-defined]
+        cluster.broker.disk.evict()  # the auditor's pulls have to wait for the disk
         auditor = Auditor(cluster, "auditor")
         auditor.begin()
         if not scheduler.run(scheduler.now_us + AUDIT_US, lambda: not auditor.left):

@@ -46,7 +46,7 @@ class CommitLog:
         self.last_timestamp: Millis = 0
         """Store time of the last record."""
         self.last_offset = 0
-        """Where the last append began; at most `end`."""
+        """Where the last record begins; at most `end`."""
         self._file: File | None = None
         self._file_start = 0
         self._file_end = 0

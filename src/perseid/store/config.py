@@ -72,6 +72,9 @@ class StoreConfig:
     process_id: int = option(0, key="processId")
     """What stands in the abort file; set by the process, not by a file."""
 
+    hot_bytes: int = option(64 << 20, key="hotBytes", low=0)
+    """So much of the log's end is taken to be in memory without asking; a setting of ours."""
+
     @property
     def max_record_bytes(self) -> int:
         return self.max_message_size + 65_536

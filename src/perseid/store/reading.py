@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from itertools import islice
 from struct import Struct
 
 from perseid.base.machine import Millis
@@ -12,6 +13,7 @@ from perseid.store.consume_queue import PHYSICAL_OFFSET, UNIT, ConsumeQueue
 from perseid.store.dispatch import key_hash
 from perseid.store.index import Index
 from perseid.store.results import QueryResult, ReadResult, ReadStatus, Wanted
+from perseid.store.segments import Part
 from perseid.wire.record import BORN_HOST_AT, SYS_BORN_HOST_V6, SYS_FLAG_AT
 
 QUERY_PASSES = 3
@@ -72,8 +74,7 @@ def read(
         return ReadResult(ReadStatus.OFFSET_OVERFLOW_ONE, offset, low, high, [])
     if offset > high:
         return ReadResult(ReadStatus.OFFSET_OVERFLOW_BADLY, high, low, high, [])
-    scan_bytes = max(config.max_filter_message_size, UNIT_BYTES * max_messages)
-    units = queue.units(offset, scan_bytes // UNIT_BYTES)
+    units = queue.units(offset, scan_units(config, max_messages))
     if not units:
         after = min((s for s in queue.segments.starts if s > offset * UNIT_BYTES), default=high * UNIT_BYTES)
         return ReadResult(ReadStatus.OFFSET_FOUND_NULL, after // UNIT_BYTES, low, high, [])
@@ -81,6 +82,42 @@ def read(
     if wanted is None:
         found = _gather_quickly(log, config, queue, offset, units, max_messages, max_bytes)
     return found or _gather(log, config, queue, offset, units, max_messages, max_bytes, wanted)
+
+
+SPAN_BYTES = 1 << 20
+"""The records of a read that stand closer together than this are looked for in memory all at once."""
+
+
+def cold(
+    log: CommitLog,
+    queue: ConsumeQueue,
+    config: StoreConfig,
+    offset: int,
+    max_messages: int,
+    codes: frozenset[int] | None,
+) -> list[Part]:
+    """What a read from `offset` on would have to wait for: units first, and when they are there, records."""
+    hot_from = log.end - config.hot_bytes
+    if hot_from <= log.start or not queue.min <= offset < queue.end:
+        return []
+    scan = min(scan_units(config, max_messages), queue.end - offset)
+    parts = queue.segments.cold(offset * UNIT_BYTES, scan * UNIT_BYTES)
+    if parts:
+        return parts
+    most = min(max(max_messages, 1), config.max_transfer_count_on_message_in_memory)
+    wanted = (u for u in UNIT.iter_unpack(queue.units(offset, scan)) if codes is None or u[2] in codes)
+    records = [(at, size) for at, size, _ in islice(wanted, most) if at < hot_from and size > 0]
+    if not records:
+        return []
+    first, end = records[0][0], sum(records[-1])
+    if 0 <= end - first <= SPAN_BYTES:
+        return log.segments.cold(first, end - first)
+    return [part for at, size in records for part in log.segments.cold(at, size)]
+
+
+def scan_units(config: StoreConfig, max_messages: int) -> int:
+    """So many units are looked at for one answer."""
+    return max(config.max_filter_message_size, UNIT_BYTES * max_messages) // UNIT_BYTES
 
 
 def _gather_quickly(

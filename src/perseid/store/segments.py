@@ -14,6 +14,10 @@ MAX_OPEN_FILES = 8
 """Of one sequence; the least recently opened one but the last is closed."""
 
 
+Part = tuple[File, int, int]
+"""A file, an offset in it, and a length."""
+
+
 class FolderSync:
     """A folder in a `Flush`: makes the creates, renames and removes in it durable."""
 
@@ -199,6 +203,20 @@ class Segments:
         if start is None:
             return memoryview(b"")
         return self.file(start).view(offset - start, length)
+
+    def cold(self, offset: int, length: int) -> list[Part]:
+        """Those of these bytes that can't be viewed without waiting for the disk, as parts of files."""
+        found: list[Part] = []
+        end = offset + length
+        while offset < end:
+            start = self.start_of(offset)
+            if start is None:
+                break
+            file, size = self.file(start), min(end, start + self.file_bytes) - offset
+            if not file.resident(offset - start, size):
+                found.append((file, offset - start, size))
+            offset += size
+        return found
 
     def files_between(self, begin: int, end: int) -> list[File]:
         """The files that hold bytes of [begin, end)."""

@@ -42,7 +42,7 @@ from perseid.store.results import (
     Wanted,
 )
 from perseid.store.retention import Retention
-from perseid.store.segments import Folders
+from perseid.store.segments import Folders, Part
 from perseid.wire.properties import PROPERTY_END
 from perseid.wire.record import (
     MAX_PROPERTIES_BYTES,
@@ -378,6 +378,13 @@ class MessageStore:
         """Records from `offset` on whose tag code is wanted (None: all), within the limits of one answer."""
         queue = self._queues.get((topic, queue_id))
         return reading.read(self.log, queue, self.config, offset, max_messages, max_bytes, wanted)
+
+    def cold(
+        self, topic: str, queue_id: int, offset: int, max_messages: int, codes: frozenset[int] | None
+    ) -> list[Part]:
+        """What `read` would have to wait for the disk for: parts of files, to be fetched first. Empty: nothing."""
+        queue = self._queues.get((topic, queue_id))
+        return [] if queue is None else reading.cold(self.log, queue, self.config, offset, max_messages, codes)
 
     def unit(self, topic: str, queue_id: int, offset: int) -> ConsumeUnit | None:
         """The consume queue's entry for an offset; None when there is none."""

@@ -21,7 +21,7 @@ def core_from(folder: Path, ending: str = ".py") -> Core:
             assert spec is not None and spec.loader is not None
             module = sys.modules[name] = importlib.util.module_from_spec(spec)  # the next one imports it by its name
             spec.loader.exec_module(module)
-        return Core(sys.modules["perseid.core.batch"], sys.modules["perseid.core.pulls"])
+        return Core(*(sys.modules[f"perseid.core.{name}"] for name in Core._fields))
     finally:
         for name, module_before in before.items():
             if module_before is None:

@@ -53,7 +53,7 @@ def pull_message(broker: Broker, request: Request) -> Reply | None:
     header: PullMessageRequest = request.header
     group, topic, codes, _ = admit(broker, request)
     wanted = None if codes is None else codes.__contains__
-    if request.may_hold and header.sys_flag & COMMIT_OFFSET and header.commit_offset >= 0:
+    if request.may_hold and request.may_fetch and header.sys_flag & COMMIT_OFFSET and header.commit_offset >= 0:
         broker.offsets.commit(
             header.topic,
             header.consumer_group,
@@ -69,6 +69,11 @@ def pull_message(broker: Broker, request: Request) -> Reply | None:
         )
     offset = header.queue_offset
     most, size = limits(header)
+    if request.may_fetch:
+        parts = broker.store.cold(header.topic, header.queue_id, offset, most, codes)
+        if parts:
+            broker.fetches.wait(broker, request, parts)
+            return None
     found = broker.store.read(header.topic, header.queue_id, offset, most, size, wanted)
     code = _CODES[found.status]
     if found.status in _EMPTY_QUEUE and offset == 0:

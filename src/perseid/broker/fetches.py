@@ -1,0 +1,54 @@
+"""Pulls of what is not in memory: they wait until the reader thread has fetched it, and are then looked at again, once.
+
+Without this one consumer that reads an old log would hold up everybody: a mapped page that is not there stops the
+whole process until the disk has brought it.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import TYPE_CHECKING
+
+from perseid.base.errors import RequestRefused
+from perseid.base.machine import Feed, Fetch
+from perseid.broker.request import Request
+from perseid.store.segments import Part
+from perseid.wire.codes import ResponseCode
+
+if TYPE_CHECKING:
+    from perseid.broker.node import Broker
+
+MAX_FETCHING = 4096
+"""Pulls that wait for the disk at once; the next one is refused with 2."""
+
+
+@dataclass(slots=True)
+class Fetched:
+    """What a pull waited for is in memory, or (`failed`) can't be read."""
+
+    request: Request
+    failed: bool = False
+
+
+class Fetches:
+    """The pulls of one broker that wait for the disk."""
+
+    def __init__(self) -> None:
+        self.count = 0
+
+    def wait(self, broker: Broker, request: Request, parts: list[Part]) -> None:
+        """Let a pull wait for parts of files. RequestRefused (2) when too many wait."""
+        if self.count >= MAX_FETCHING:
+            raise RequestRefused(
+                ResponseCode.SYSTEM_BUSY, f"[OVERLOAD]{self.count} pulls wait for the disk; try again later"
+            )
+        self.count += 1
+        request.command.keep()
+        broker.emit(Fetch(parts, [Feed(Fetched(request))], [Feed(Fetched(request, failed=True))]))
+
+    def fetched(self, event: Fetched) -> Request:
+        """The pull that need not wait any longer."""
+        self.count -= 1
+        assert self.count >= 0, "pulls that wait for the disk are counted"
+        event.request.may_fetch = False
+        return event.request
