@@ -206,7 +206,10 @@ def test_a_folder_locked_by_another_process(disk: RealDisk, tmp_path: Path) -> N
     disk.unlock("lock")
 
 
-def test_what_was_dropped_from_memory_is_fetched_again(disk: RealDisk, tmp_path: Path) -> None:
+def test_what_was_dropped_from_memory_is_fetched_again(
+    disk: RealDisk, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(real, "WARM_S", 0.0)
     size = 1 << 20
     file = disk.open("cold/file", size)
     file.write(0, bytes(range(256)) * (size // 256))
@@ -242,3 +245,16 @@ def test_where_the_kernel_can_not_tell_all_is_taken_to_be_there(
     assert file.resident(0, 10)
     monkeypatch.setattr(real, "_NO_WAIT", None)
     assert file.resident(0, 10)
+
+
+def test_a_chunk_that_is_there_is_asked_for_once(disk: RealDisk, monkeypatch: pytest.MonkeyPatch) -> None:
+    file = disk.open("file", 3 * real.CHUNK_BYTES)
+    asked: list[int] = []
+    preadv = os.preadv
+    monkeypatch.setattr(os, "preadv", lambda fd, bufs, at, flags: asked.append(at) or preadv(fd, bufs, at, flags))
+    for _ in range(3):
+        assert file.resident(real.CHUNK_BYTES - 1, 2)
+    assert asked == [0, real.CHUNK_BYTES]
+    now = real.time.monotonic()
+    monkeypatch.setattr(real.time, "monotonic", lambda: now + real.WARM_S + 1)
+    assert file.resident(0, 1) and asked == [0, real.CHUNK_BYTES, 0]

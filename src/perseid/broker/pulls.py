@@ -18,6 +18,7 @@ from perseid.base.errors import RequestRefused
 from perseid.base.machine import Buffer
 from perseid.broker.handlers import pull
 from perseid.broker.request import VIP_LISTENER, Connection, Request
+from perseid.core.layout import UNIT_BYTES
 from perseid.store.consume_queue import PHYSICAL_OFFSET, ConsumeQueue
 from perseid.store.reading import scan_units
 from perseid.store.results import ReadStatus
@@ -107,9 +108,11 @@ class QuickPulls:
             return at
         most, most_bytes = seat.limits
         log = broker.store.log
-        if log.end - config.hot_bytes > log.start and broker.store.cold(*seat.key, offset, most, seat.checked.codes):
+        hot_from = log.end - config.hot_bytes
+        scan = scan_units(config, most) if seat.checked.codes is not None else most
+        if hot_from > 0 and queue.segments.cold(offset * UNIT_BYTES, scan * UNIT_BYTES):
             return at
-        units = queue.units(offset, scan_units(config, most))
+        units = queue.units(offset, scan)
         if not units:
             return at
         first: int = PHYSICAL_OFFSET.unpack_from(units)[0]
@@ -119,6 +122,8 @@ class QuickPulls:
         most_bytes = min(most_bytes, config.max_transfer_bytes_on_message_in_memory)
         window = log.segments.view(first, log.end - first)
         if not pulls.gather(units, window, first, most, most_bytes, GATHER_BYTES, seat.checked.codes):
+            return at
+        if first < hot_from and log.segments.cold(first, pulls.reach):
             return at
         self._answer(seat, conn, offset + pulls.scanned, low, high)
         return pulls.end

@@ -10,7 +10,7 @@ cdef long long INT_MIN, INT_MAX
 
 cdef class Pulls(Scanner):
     cdef readonly Py_ssize_t end, count, scanned
-    cdef readonly long long opaque, queue_offset, commit_offset
+    cdef readonly long long reach, opaque, queue_offset, commit_offset
     cdef readonly bytes key
     cdef dict _seats
     cdef int _found

@@ -37,8 +37,8 @@ class Pulls(Scanner):
         """Of the pull that was found: where its frame ends, and its three numbers."""
         self.key = b""
         """Of the frame that was looked at, `b""` when it is no pull that has one."""
-        self.count = self.scanned = 0
-        """Records that were gathered, and units that were looked at for them."""
+        self.count = self.scanned = self.reach = 0
+        """Records that were gathered, units that were looked at for them, how far the records reach from the base."""
         self._seats: dict[bytes, Any] = {}
         self._found = self._key_end = self._total = 0
         self._key = memoryview(bytearray(MAX_KEY_BYTES))
@@ -206,6 +206,7 @@ class Pulls(Scanner):
             end = start + size
         self._let_go()
         self._window = window
+        self.reach = end - base
         return self.count > 0
 
     def _nothing(self) -> bool:

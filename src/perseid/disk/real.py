@@ -14,6 +14,7 @@ import mmap
 import os
 import shutil
 import stat
+import time
 from pathlib import PurePosixPath
 
 from perseid.base.errors import LocalProtocolError, StoreLocked
@@ -31,8 +32,12 @@ READ_BYTES = 1 << 20
 """A fetch reads so much in one call."""
 AHEAD_BYTES = 4 << 20
 """So much behind what was fetched the kernel is asked to read ahead: who reads a cold file goes on."""
+CHUNK_BYTES = 1 << 16
+"""What is in memory is asked for in pieces of this size."""
+WARM_S = 1.0
+"""So long a chunk that was in memory is taken to be there still: the kernel drops first what nobody reads."""
 _NO_WAIT: int | None = getattr(os, "RWF_NOWAIT", None)
-_SCRATCH = memoryview(bytearray(1 << 16))
+_SCRATCH = memoryview(bytearray(CHUNK_BYTES))
 
 _held_locks: set[tuple[int, int]] = set()
 """(device, inode) of lock files held by this process: the kernel's locks don't exclude their own process."""
@@ -53,7 +58,7 @@ class _Descriptor:
 class RealFile:
     """One mapped file of a fixed size."""
 
-    __slots__ = ("_descriptor", "_map", "_missing", "_view", "path", "size")
+    __slots__ = ("_descriptor", "_map", "_missing", "_view", "_warm", "path", "size")
 
     def __init__(self, path: str, descriptor: _Descriptor, size: int, *, allocated: bool) -> None:
         self.path = path
@@ -61,6 +66,8 @@ class RealFile:
         self._descriptor: _Descriptor | None = descriptor
         self._map = memoryview(mmap.mmap(descriptor.number, size))
         self._view = self._map.toreadonly()
+        self._warm: dict[int, float] = {}
+        """Chunks that were in memory, and until when that is believed."""
         pieces = -(-size // PIECE_BYTES)
         self._missing: bytearray | None = None if allocated else bytearray(b"\1" * pieces)
 
@@ -99,10 +106,21 @@ class RealFile:
         return self._view[offset : offset + length]
 
     def resident(self, offset: int, length: int) -> bool:
-        """Asked of the kernel by a read that does not wait (Linux); the copy that it makes is thrown away."""
-        descriptor, end = self._descriptor, min(offset + length, self.size)
-        if _NO_WAIT is None or descriptor is None:
+        """Asked of the kernel by reads that do not wait (Linux), whose copies are thrown away. A chunk that was all
+        there is not asked for again for WARM_S."""
+        if _NO_WAIT is None or self._descriptor is None:
             return True
+        now, warm = time.monotonic(), self._warm
+        for chunk in range(offset // CHUNK_BYTES, -(-min(offset + length, self.size) // CHUNK_BYTES)):
+            if warm.get(chunk, 0.0) <= now:
+                if not self._is_there(chunk * CHUNK_BYTES, CHUNK_BYTES):
+                    return self._is_there(offset, length)
+                warm[chunk] = now + WARM_S
+        return True
+
+    def _is_there(self, offset: int, length: int) -> bool:
+        descriptor, end = self._descriptor, min(offset + length, self.size)
+        assert descriptor is not None and _NO_WAIT is not None
         try:
             while offset < end:
                 got = os.preadv(descriptor.number, [_SCRATCH[: end - offset]], offset, _NO_WAIT)
