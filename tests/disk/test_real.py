@@ -238,11 +238,18 @@ def test_where_the_kernel_can_not_tell_all_is_taken_to_be_there(
 ) -> None:
     file = disk.open("file", 5_000)
 
+    monkeypatch.setattr(real, "WARM_S", 0.0)
+    why = errno.EOPNOTSUPP
+
     def refuse(*_: object) -> int:
-        raise OSError(errno.EOPNOTSUPP, "not here")
+        raise OSError(why, "not here")
 
     monkeypatch.setattr(os, "preadv", refuse)
     assert file.resident(0, 10)
+    why = errno.EIO
+    assert not file.resident(0, 10), "the reader thread finds out what is wrong, and can say so"
+    with pytest.raises(OSError, match="not here"):
+        file.fetch(0, 10)
     monkeypatch.setattr(real, "_NO_WAIT", None)
     assert file.resident(0, 10)
 

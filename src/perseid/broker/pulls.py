@@ -34,12 +34,12 @@ PULL_HINT = b'11,"'
 """What stands behind `{"code":` in a pull, at byte 16 of a frame."""
 BINARY_PULL_HINT = (11).to_bytes(2, "big")
 """What a binary header begins with, at byte 8 of a frame."""
-MAX_SEATS = 100_000
+MAX_SEATS = 20_000
+"""Of one broker; each takes up to 4 KiB. When there are more, all are learnt anew."""
 GATHER_BYTES = 64 * 1024
 """Records up to this size together are copied into one piece; above it, copying costs more than sending pieces."""
 KEEP_EPOCH = frozenset((10, 310, 320, 11, 361, 14, 15))
 """Codes of requests that change nothing which the checks of a pull look at: sends, pulls, and offsets of groups."""
-ONEWAY = 2
 _SAMPLE = (1_111_111_111, 2_222_222_222, 3_333_333_333)
 
 

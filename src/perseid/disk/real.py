@@ -130,9 +130,7 @@ class RealFile:
         except BlockingIOError:
             return False
         except OSError as error:
-            if error.errno in (errno.EOPNOTSUPP, errno.EINVAL):
-                return True  # a file system that can't tell
-            raise
+            return error.errno in (errno.EOPNOTSUPP, errno.EINVAL)  # a file system that can't tell; or a bad disk
         return True
 
     def fetch(self, offset: int, length: int) -> None:
