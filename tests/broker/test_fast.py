@@ -491,3 +491,18 @@ def test_held_pulls_get_what_came_the_quick_way(tmp_path: Path) -> None:
     rig.handle(Frames(1, send_of(2) + send_of(3)))
     answer = next(a for a in rig.sent[2] if a.opaque == held)
     assert answer.code == 0 and answer.ext["nextBeginOffset"] == "3", "both messages of the turn"
+
+
+@pytest.mark.parametrize("serializer", Serializer)
+def test_batches_alone_make_their_queue_known(
+    tmp_path: Path, serializer: Serializer, way: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    rig = Rig(tmp_path)
+    rig.connect(1)
+    header = SendMessageRequestV2("p", "Plain", "TBW102", 4, 0, 0, 1, 0, "UNIQ_KEY\x01B\x02", batch=True)
+    body = batch.encode([(0, b"x", f"UNIQ_KEY\x01M{n}\x02".encode()) for n in range(3)])
+    seen = taken(rig, monkeypatch)
+    for opaque in (1, 2):
+        rig.handle(Frames(1, command.encode_request(320, opaque, header, body, serializer=serializer)))
+    assert seen == [False, way != "plain"]
+    assert rig.sent[1][1].ext["queueOffset"] == "3" and rig.sent[1][1].ext["msgId"].count(",") == 2

@@ -368,3 +368,22 @@ def test_hot_requests_are_guessed_by_what_java_and_go_write_first(vectors: Any) 
     assert framed(go)[16:20] in command.HOT
     for code in (310, 320, 10, 11):
         assert encode_request(code, 1, SEND)[16:20] in command.HOT
+
+
+TRUE = {
+    "as Java writes it": ('"m":"true"', True),
+    "as a boolean": ('"m":true', True),
+    "in capitals": ('"m":"TRUE"', True),
+    "as a number": ('"m":"1"', False),
+    "twice, the last one not": ('"m":"true","m":"1"', False),
+    "in another field": ('"m":"1","x":"true"', False),
+    "in a text": ('"m":"1","x":"\\"m\\":\\"true\\""', False),
+}
+
+
+@pytest.mark.parametrize(("text", "wanted"), TRUE.values(), ids=TRUE.keys())
+def test_a_boolean_is_true_when_java_says_so(text: str, wanted: bool) -> None:
+    fields = '"a":"p","b":"t","c":"T","d":"4","e":"0","f":"0","g":"1","h":"0",' + text
+    head = f'{{"code":320,"extFields":{{{fields}}},"flag":0,"language":"JAVA","opaque":1,"version":1}}'.encode()
+    raw = (4 + len(head)).to_bytes(4, "big") + len(head).to_bytes(4, "big") + head
+    assert command.decode(raw).header(SendMessageRequestV2).batch is wanted

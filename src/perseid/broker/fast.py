@@ -17,7 +17,7 @@ from struct import Struct
 from typing import TYPE_CHECKING
 
 from perseid import core
-from perseid.base.errors import RequestRefused
+from perseid.base.errors import RemoteProtocolError, RequestRefused
 from perseid.base.machine import Buffer
 from perseid.broker.pulls import QuickPulls
 from perseid.broker.system_topics import NOT_SENDABLE, PERM_WRITE, RETRY_PREFIX
@@ -116,13 +116,10 @@ def _header_of(command: Command) -> SendMessageRequest | None:
     kind = HEADERS.get(command.code)
     if kind is None or command.is_response:
         return None
-    header = command.quick_header
-    if header is None and command.serializer == Serializer.ROCKETMQ:
-        try:
-            header = command.header(kind)
-        except RequestRefused:
-            return None
-    return header if isinstance(header, kind) else None
+    try:
+        return command.header(kind)
+    except (RequestRefused, RemoteProtocolError):
+        return None
 
 
 def takes_sends(broker: Broker) -> bool:

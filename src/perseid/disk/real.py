@@ -60,11 +60,15 @@ class RealFile:
 
     __slots__ = ("_descriptor", "_map", "_missing", "_view", "_warm", "path", "size")
 
-    def __init__(self, path: str, descriptor: _Descriptor, size: int, *, allocated: bool) -> None:
+    def __init__(self, path: str, descriptor: _Descriptor, size: int, *, allocated: bool, fresh: bool = False) -> None:
         self.path = path
         self.size = size
         self._descriptor: _Descriptor | None = descriptor
-        self._map = memoryview(mmap.mmap(descriptor.number, size))
+        mapping = mmap.mmap(descriptor.number, size)
+        if fresh and hasattr(mmap, "MADV_RANDOM"):
+            # The first touch of a page would else read around it: megabytes of zeros, milliseconds, for a unit of 20.
+            mapping.madvise(mmap.MADV_RANDOM)
+        self._map = memoryview(mapping)
         self._view = self._map.toreadonly()
         self._warm: dict[int, float] = {}
         """Chunks that were in memory, and until when that is believed."""
@@ -194,7 +198,7 @@ class RealDisk:
             os.ftruncate(descriptor.number, size)  # first: after a crash the file is empty or whole
             if not sparse:
                 _allocate(descriptor.number, 0, size)
-            return RealFile(path, descriptor, size, allocated=not sparse)
+            return RealFile(path, descriptor, size, allocated=not sparse, fresh=True)
         except OSError:
             os.unlink(full)
             raise

@@ -33,7 +33,18 @@ from perseid.base.errors import LocalProtocolError, RemoteProtocolError, Request
 from perseid.base.machine import Buffer
 from perseid.wire.codes import FLAG_ONEWAY, FLAG_RESPONSE, VERSION, Language, Serializer
 from perseid.wire.frame import MAX_FRAME_BYTES
-from perseid.wire.headers.base import INT_MAX, INT_MIN, Header, Int, bools_of, from_ext, from_json, quote, to_ext
+from perseid.wire.headers.base import (
+    INT_MAX,
+    INT_MIN,
+    Header,
+    Int,
+    bools_of,
+    from_ext,
+    from_json,
+    quote,
+    to_ext,
+    true_texts_of,
+)
 from perseid.wire.headers.pull import PullMessageRequest
 from perseid.wire.headers.send import SendMessageRequest, SendMessageRequestV2
 
@@ -173,11 +184,14 @@ HOT: dict[bytes, type[Header]] = {
 """What follows `{"code":` in the headers that are decoded whole at once."""
 
 
-def _quick_decoder(header_type: type[Header]) -> tuple[Callable[[Any], Command], Callable[[Any], tuple[Any, ...]]]:
-    """A decoder of the whole JSON header, and a getter of the booleans of the typed one."""
+_Quick = tuple[Callable[[Any], Command], Callable[[Any], tuple[Any, ...]], tuple[bytes, ...]]
+
+
+def _quick_decoder(header_type: type[Header]) -> _Quick:
+    """A decoder of the whole JSON header, a getter of the booleans of the typed one, and how they say true."""
     fields = [("_raw", header_type, msgspec.field(name="extFields")), ("_ext", None, None)]
     kind: Any = msgspec.defstruct(f"{header_type.__name__}Command", fields, bases=(Command,), kw_only=True)
-    return msgspec.json.Decoder(kind, strict=False).decode, bools_of(header_type)
+    return msgspec.json.Decoder(kind, strict=False).decode, bools_of(header_type), true_texts_of(header_type)
 
 
 _QUICK = {int.from_bytes(hint, "big"): _quick_decoder(header_type) for hint, header_type in HOT.items()}
@@ -233,7 +247,8 @@ def _decode_json_head(head: Buffer, hint: int) -> Command:
     if quick is not None:
         try:
             command = quick[0](head)
-            if True not in quick[1](command._raw):
+            bools = quick[1](command._raw)
+            if True not in bools or _say_true(bytes(head), bools, quick[2]):
                 command._head = head
                 return command
         except (ValueError, RecursionError):
@@ -244,6 +259,12 @@ def _decode_json_head(head: Buffer, hint: int) -> Command:
         return command
     except (ValueError, RecursionError):
         return _decode_head_with_care(bytes(head))
+
+
+def _say_true(head: bytes, bools: tuple[Any, ...], texts: tuple[bytes, ...]) -> bool:
+    """Does the header spell out each boolean that was taken for true, and name it once?"""
+    taken = [text for text, value in zip(texts, bools, strict=True) if value]
+    return all(text in head and head.count(text[: text.index(b":") + 1]) == 1 for text in taken)
 
 
 def _load_with_care(raw: bytes) -> Any:

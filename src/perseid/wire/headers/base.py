@@ -125,6 +125,12 @@ def bools_of(header_type: type[Header]) -> Callable[[Any], tuple[Any, ...]]:
     return _plan(header_type).bools
 
 
+def true_texts_of(header_type: type[Header]) -> tuple[bytes, ...]:
+    """What stands in a JSON header that says true, as Java reads it, for each of `bools_of`."""
+    texts = [f'{f.json_key}"true"'.encode() for f in _plan(header_type).fields if f.kind == "bool"]
+    return (*texts, texts[0]) if texts else ()
+
+
 def from_ext(header_type: type[H], ext: Mapping[str, str]) -> H:
     """The header out of names and strings; RequestRefused(1) names the field that can't be read."""
     plan = _PLANS.get(header_type) or _plan(header_type)
