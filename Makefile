@@ -5,7 +5,9 @@ BIN := $(VENV)/bin
 RUN := $(BIN)/python
 READY := $(VENV)/.ready
 
-.PHONY: help setup demo test test-plain check sim soak interop bench fuzz wheel clean
+PLAIN_INTEROP := $(addprefix tests/interop/test_,java_producers.py java_consumers.py go_clients.py)
+
+.PHONY: help setup demo test test-plain check sim soak interop interop-plain bench profile fuzz wheel clean
 
 help: ## What there is
 	@grep -E '^[a-z]+:.*##' $(MAKEFILE_LIST) | sed -E 's/^([a-z]+):[^#]*## /\1\t/' | expand -t 10
@@ -42,9 +44,16 @@ interop: $(READY) ## Against the real Java and Go parts (installs what they need
 	@tests/interop/install.sh
 	$(RUN) -m pytest -m interop tests/interop $(ARGS)
 
-bench: $(READY) ## Side by side with the Java broker (ROWS=... for some)
+interop-plain: $(READY) ## The stock producers and consumers on our cluster, without the compiled core
+	@tests/interop/install.sh
+	PERSEID_CORE=off PERSEID_ORACLE=0 $(RUN) -m pytest -m interop $(PLAIN_INTEROP) $(ARGS)
+
+bench: $(READY) ## Side by side with the Java broker (ROWS=... for some; ARGS=--help)
 	@tests/interop/install.sh
 	$(RUN) bench/run.py $(if $(ROWS),--rows $(ROWS)) $(ARGS)
+
+profile: $(READY) ## Flame graphs of a broker under load, and where the microseconds go (ROWS=closed)
+	$(RUN) bench/profile_broker.py $(if $(ROWS),--rows $(ROWS)) $(ARGS)
 
 fuzz: $(READY) ## Each decoder for a minute (SECONDS=60)
 	$(RUN) tests/fuzz/run.py all --seconds $(or $(SECONDS),60)

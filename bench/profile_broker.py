@@ -1,131 +1,176 @@
-"""Where do the microseconds of a message go? `python bench/profile_broker.py --row pipelined`
+"""Where do the microseconds of a message go? `make profile`, or `python bench/profile_broker.py --rows closed`
 
-Runs the Perseid broker under bench/sampler.py with a row of the benchmark and prints, in µs of CPU a message,
-kernel and user time, then functions and lines by their own time, and functions with all that they call.
+Runs a Perseid broker under rows of the benchmark and writes for each a flame graph: Python functions, the compiled core
+and other native code, out of samples of py-spy, which also counts a thread that wants to run and has no core. Where
+perf is installed and may look (root, or kernel.perf_event_paranoid at most 1), a second one shows what the kernel does
+below each system call. Prints, in µs of a message, where it is spent; all figures are scaled to what a message costs
+when nobody looks.
 (Not called profile.py: a module of that name would stand in the way of the standard library's.)
 """
 
 from __future__ import annotations
 
 import argparse
-import json
 import os
 import shutil
 import signal
+import subprocess
 import sys
 import time
-from collections import Counter
-from collections.abc import Callable
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 
+from flame import Stacks, draw, kind
 from rich.console import Console
 from rich.table import Table
-from run import ROWS, run_load, warm_up
-from servers import BenchError, Server, data_folder, perseid_command
+from rich.text import Text
+from rows import ROWS, Row, Sizes, sized
+from run import HEAP, SETTLE_SECONDS, discard, load_command, run_row, warm_up
+from servers import CORE, PLAIN, BenchError, Server, data_folder, raise_open_files, server
+from stacks import by_file, of_perf, of_py_spy, own, ways_in, whole
 
-HERE = Path(__file__).resolve().parent
-SETTLE_SECONDS = 2.0
-WRITE_TIMEOUT_S = 20.0
-
-Frame = tuple[str, str, int]
-
-
-def sampled_command(role: str, conf: Path, home: Path) -> list[str]:
-    if role != "broker":
-        return perseid_command(role, conf, home)
-    return [sys.executable, str(HERE / "sampler.py"), str(home / "stacks"), role, "-c", str(conf)]
+SAMPLES_A_SECOND = 250
+PERF_SAMPLES_A_SECOND = 1999
+TOOL_TIMEOUT_S = 60.0
+"""Beyond the time that it samples: py-spy reads the symbols of all libraries first."""
+SIZES = Sizes(large_gib=1, cold_mib=256)
 
 
-def kernel_share(pid: int, before: tuple[int, int]) -> float:
-    user, system = (now - then for now, then in zip(cpu_ticks(pid), before, strict=True))
-    return system / max(1, user + system)
+class ToolFailed(Exception):
+    """A profiler did not do its work; the text says why."""
 
 
-def cpu_ticks(pid: int) -> tuple[int, int]:
-    fields = Path(f"/proc/{pid}/stat").read_text().rsplit(")", 1)[1].split()
-    return int(fields[11]), int(fields[12])
+def cpu_ticks(pid: int) -> dict[int, tuple[int, int]]:
+    """User and system time of each thread."""
+    found = {}
+    for task in Path(f"/proc/{pid}/task").iterdir():
+        fields = (task / "stat").read_text().rsplit(")", 1)[1].split()
+        found[int(task.name)] = (int(fields[11]), int(fields[12]))
+    return found
 
 
-def short(path: str) -> str:
-    """The path inside of its package."""
-    for mark in ("/src/perseid/", "/site-packages/", "/python3"):
-        if mark in path:
-            return path.split(mark)[-1]
-    return path
+def under_load(one: Server, row: Row, tool: Sequence[str], seconds: float) -> dict[int, int]:
+    """Run a tool while the row's load runs; the CPU of each of the broker's threads meanwhile, in ticks."""
+    pid, limit_s = one.processes["broker"].pid, SETTLE_SECONDS + seconds + TOOL_TIMEOUT_S
+    command = load_command(one, row.topics(), row.mode, **row.load, warm=0, seconds=limit_s)
+    with subprocess.Popen(command, stdout=subprocess.DEVNULL, stderr=subprocess.PIPE, text=True) as load:
+        try:
+            time.sleep(SETTLE_SECONDS)
+            before = cpu_ticks(pid)
+            done = subprocess.run(tool, capture_output=True, text=True, timeout=seconds + TOOL_TIMEOUT_S)
+            spent = {number: sum(now) - sum(before.get(number, (0, 0))) for number, now in cpu_ticks(pid).items()}
+            if load.poll() is not None:
+                raise BenchError(f"the load of {row.name} ended: {load.stderr.read() if load.stderr else ''}")
+        finally:
+            load.terminate()
+    if done.returncode:
+        raise ToolFailed(done.stderr.strip().splitlines()[-1] if done.stderr.strip() else f"code {done.returncode}")
+    return spent
 
 
-def read_stacks(path: Path) -> list[tuple[int, list[Frame]]]:
-    deadline = time.monotonic() + WRITE_TIMEOUT_S
-    while not path.exists():
-        if time.monotonic() > deadline:
-            raise BenchError("the broker did not write its profile")
-        time.sleep(0.05)
-    parsed = [json.loads(line) for line in path.read_text().splitlines()]
-    return [(count, [(short(f), name, line) for f, name, line in frames]) for count, frames in parsed]
+def by_py_spy(one: Server, row: Row, seconds: float, us: float, raw: Path) -> Stacks:
+    """Python functions, the core and other native code; `us` is what a message costs."""
+    program = shutil.which("py-spy", path=f"{Path(sys.executable).parent}{os.pathsep}{os.environ.get('PATH', '')}")
+    if program is None:
+        raise BenchError("py-spy is not installed: make setup")
+    options = ["--native", "--threads", "--format", "raw", "--output", str(raw)]
+    times = ["--duration", f"{seconds:.0f}", "--rate", str(SAMPLES_A_SECOND)]
+    try:
+        cpu = under_load(one, row, [program, "record", "--pid", str(one.pids()[0]), *options, *times], seconds)
+    except ToolFailed as failed:
+        raise BenchError(f"py-spy: {failed} (it has to be root, or kernel.yama.ptrace_scope 0)") from None
+    return of_py_spy(raw.read_text(), cpu, us)
 
 
-def show(console: Console, title: str, counts: Counter[str], scale: float, top: int) -> None:
+def by_perf(one: Server, row: Row, seconds: float, us: float, data: Path) -> Stacks:
+    """What the kernel does below each system call, and native functions; ToolFailed where perf can't tell."""
+    if shutil.which("perf") is None:
+        raise ToolFailed("it is not installed")
+    record = ["perf", "record", "-g", "-F", str(PERF_SAMPLES_A_SECOND), "-o", str(data), "-p", str(one.pids()[0])]
+    under_load(one, row, [*record, "--", "sleep", f"{seconds:.0f}"], seconds)
+    script = ["perf", "script", "-i", str(data), "-F", "comm,tid,time,ip,sym,dso"]
+    done = subprocess.run(script, capture_output=True, text=True, timeout=TOOL_TIMEOUT_S)
+    found = of_perf(done.stdout, us)
+    if not any(kind(frame) == "kernel" for stack in found for frame in stack):
+        raise ToolFailed("it may not look into the kernel: sysctl kernel.perf_event_paranoid=1 kernel.kptr_restrict=0")
+    return found
+
+
+def show(console: Console, title: str, sums: Mapping[str, float], us: float, top: int) -> None:
     table = Table(title=title, title_justify="left", show_edge=False)
-    table.add_column("µs", justify="right")
-    table.add_column("%", justify="right")
-    table.add_column("where", no_wrap=True)
-    total = sum(counts.values()) if "own" in title else None
-    for name, count in counts.most_common(top):
-        part = f"{100 * count / total:.1f}" if total else ""
-        table.add_row(f"{count * scale:.2f}", part, name)
+    for column in ("µs", "%"):
+        table.add_column(column, justify="right", no_wrap=True, min_width=5)
+    table.add_column("where", no_wrap=True, overflow="ellipsis")
+    for name, part in sorted(sums.items(), key=lambda item: -item[1])[:top]:
+        table.add_row(f"{part:.2f}", f"{100 * part / us:.1f}", Text(name))
     console.print(table)
+    console.print()
 
 
-def report(console: Console, stacks: list[tuple[int, list[Frame]]], cpu_us: float, top: int) -> None:
-    def own(key: Callable[[Frame], str]) -> Counter[str]:
-        counts: Counter[str] = Counter()
-        for count, frames in stacks:
-            counts[key(frames[0])] += count
-        return counts
+def profile(one: Server, row: Row, args: argparse.Namespace, console: Console) -> None:
+    """Measure a row, look into it, draw it and print where its time goes."""
+    warm_up(one, row, SETTLE_SECONDS)
+    before = cpu_ticks(one.pids()[0])
+    plain = run_row(one, row, warm=SETTLE_SECONDS, seconds=args.seconds)
+    after = cpu_ticks(one.pids()[0])
+    user, system = (sum(t[i] for t in after.values()) - sum(t[i] for t in before.values()) for i in (0, 1))
+    us: float = plain["server_cpu_us"]
+    kernel_us = us * system / max(1, user + system)
+    title = f"{row.name}: {us:.2f} µs CPU a message, {kernel_us:.2f} of them in the kernel"
+    console.rule(row.name)
+    console.print(f"{row.title}: {plain['per_second']:,.0f}/s; {title}")
+    found = by_py_spy(one, row, args.seconds, us, one.folder / "py-spy.txt")
+    picture = args.out / f"{row.name}.svg"
+    draw(picture, title, "py-spy: what the kernel does counts for its caller; so does waiting for a core", found)
+    show(console, "own time, by file", by_file(own(found)), us, args.top)
+    show(console, "own time, by function", own(found), us, args.top)
+    show(console, "with all that it calls", whole(found), us, args.top)
+    console.print(f"flame graph: {picture}")
+    try:
+        found = by_perf(one, row, args.seconds, us, one.folder / "perf.data")
+    except ToolFailed as failed:
+        console.print(f"[yellow]no kernel: perf: {failed}[/yellow]")
+        return
+    picture = args.out / f"{row.name}-kernel.svg"
+    draw(picture, title, "perf: native functions, and the kernel below those that called it", found)
+    show(console, "perf: in the kernel, by the way in", ways_in(found), us, args.top)
+    show(console, "perf: kernel and native functions, own time", own(found), us, args.top)
+    console.print(f"flame graph with the kernel: {picture}")
 
-    whole: Counter[str] = Counter()
-    for count, frames in stacks:
-        for name in {f"{file} {function}" for file, function, _ in frames}:
-            whole[name] += count
-    scale = cpu_us / max(1, sum(count for count, _ in stacks))
-    show(console, "own time, by file", own(lambda f: f[0]), scale, top)
-    show(console, "own time, by function", own(lambda f: f"{f[0]} {f[1]}"), scale, top)
-    show(console, "own time, by line", own(lambda f: f"{f[0]}:{f[2]} {f[1]}"), scale, top)
-    show(console, "with all that it calls", whole, scale, top)
+
+def parse_arguments() -> argparse.Namespace:
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    names = [row.name for row in ROWS if CORE in row.servers and row.mode != "start"]
+    parser.add_argument("--rows", default="closed,pipelined", help=f"some of {','.join(names)}")
+    parser.add_argument("--seconds", type=float, default=6.0, help="of samples")
+    parser.add_argument("--top", type=int, default=20, help="lines of each table")
+    parser.add_argument("--out", type=Path, default=Path("build/profile"), help="folder for the pictures")
+    parser.add_argument("--no-core", action="store_true", help="without the compiled core")
+    args = parser.parse_args()
+    if unknown := set(args.rows.split(",")) - set(names):
+        parser.error(f"no such row: {', '.join(sorted(unknown))}")
+    return args
 
 
 def main() -> int:
-    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    parser.add_argument("--row", choices=[r.name for r in ROWS], default="pipelined")
-    parser.add_argument("--seconds", type=float, default=6.0)
-    parser.add_argument("--top", type=int, default=30)
-    args = parser.parse_args()
-    row = next(r for r in ROWS if r.name == args.row)
+    args = parse_arguments()
     console = Console(highlight=False)
     signal.signal(signal.SIGTERM, lambda *_: sys.exit(143))
+    raise_open_files()
     folder = data_folder()
-    server = Server("Perseid", sampled_command, folder / "perseid", {}, {})
     try:
-        server.start()
-        warm_up(server, row, SETTLE_SECONDS)
-        plain = run_load(server, row, warm=SETTLE_SECONDS, seconds=args.seconds)
-        pid = server.processes["broker"].pid
-        ticks = cpu_ticks(pid)
-        os.kill(pid, signal.SIGUSR1)
-        run_load(server, row, warm=0, seconds=args.seconds)
-        os.kill(pid, signal.SIGUSR2)
-        kernel = kernel_share(pid, ticks)
-        stacks = read_stacks(folder / "perseid" / "stacks")
+        for row in (row for row in sized(ROWS, SIZES) if row.name in args.rows.split(",")):
+            one = server(PLAIN if args.no_core else CORE, folder / row.name, row.flush, HEAP)
+            try:
+                one.start()
+                profile(one, row, args, console)
+            finally:
+                discard(one)
     except BenchError as error:
         console.print(f"[red]profile: {error}[/red]")
         return 1
     finally:
-        server.stop()
         shutil.rmtree(folder, ignore_errors=True)
-    cpu = plain["server_cpu_us"]
-    console.print(f"{row.title}: {plain['per_second']:,.0f}/s, {cpu:.2f} µs CPU a message,", end=" ")
-    console.print(f"{cpu * kernel:.2f} of them in the kernel; below, samples scaled to that figure")
-    report(console, stacks, cpu, args.top)
     return 0
 
 

@@ -7,9 +7,11 @@ ports of loopback. It dies with this process however that ends (PR_SET_PDEATHSIG
 
 from __future__ import annotations
 
+import contextlib
 import ctypes
 import json
 import os
+import resource
 import shutil
 import signal
 import socket
@@ -17,9 +19,11 @@ import struct
 import subprocess
 import sys
 import time
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from itertools import product
 from pathlib import Path
 
+from perseid.app.shards import PORT_STEP
 from perseid.testing.ports import free_port
 
 HERE = Path(__file__).resolve().parent
@@ -29,6 +33,8 @@ STOP_TIMEOUT_S = 40.0
 CALL_TIMEOUT_S = 10.0
 STORED_TIMEOUT_S = 60.0
 TOPIC_QUEUES = 8
+OPEN_FILES = 65_536
+TRY_AGAIN_S = 0.005
 
 BROKER_CONF = {
     "brokerClusterName": "DefaultCluster",
@@ -53,8 +59,9 @@ JAVA_OPTIONS = [
     *("--add-opens", "java.base/sun.nio.ch=ALL-UNNAMED"),
 ]
 
-JAVA, CORE, PLAIN = "Java", "Perseid", "no core"
-"""The three servers; the last one is Perseid as it is without a C compiler."""
+JAVA, CORE, PLAIN, SHARDS = "Java", "Perseid", "no core", "2 shards"
+"""The servers. `no core` is Perseid as it is without a C compiler, `2 shards` is `perseid broker --shards 2`."""
+SHARD_COUNT = 2
 
 Command = Callable[[str, Path, Path], list[str]]
 """(role, configuration file, home folder) -> argv."""
@@ -82,17 +89,31 @@ def java_jars() -> Path:
     return folder
 
 
+def compile_load(program: Path) -> None:
+    """Compile the load generator."""
+    cc, flags = os.environ.get("CC", "cc"), ["-O2", "-Wall", "-Wextra", "-Werror"]
+    subprocess.run([cc, *flags, "-o", str(program), *map(str, sorted(HERE.glob("load*.c")))], check=True)
+
+
 def load_program() -> Path:
     """The load generator, compiled when its source is newer."""
-    program, source = cache_folder() / "bench-load", HERE / "load.c"
-    if not program.exists() or program.stat().st_mtime < source.stat().st_mtime:
+    program = cache_folder() / "bench-load"
+    changed = max(source.stat().st_mtime for source in HERE.glob("load*.[ch]"))
+    if not program.exists() or program.stat().st_mtime < changed:
         program.parent.mkdir(parents=True, exist_ok=True)
         fresh = program.with_suffix(f".{os.getpid()}")
-        cc = os.environ.get("CC", "cc")
-        flags = ["-O2", "-Wall", "-Wextra", "-Werror"]
-        subprocess.run([cc, *flags, "-o", str(fresh), str(source)], check=True)
+        compile_load(fresh)
         fresh.rename(program)
     return program
+
+
+def raise_open_files() -> int:
+    """How many files this process and its children may have open, after raising that as far as it may."""
+    for most in (OPEN_FILES, resource.getrlimit(resource.RLIMIT_NOFILE)[1]):
+        with contextlib.suppress(ValueError, OSError):  # only root may go beyond the hard limit
+            resource.setrlimit(resource.RLIMIT_NOFILE, (most, max(most, resource.getrlimit(resource.RLIMIT_NOFILE)[1])))
+            break
+    return resource.getrlimit(resource.RLIMIT_NOFILE)[0]
 
 
 def data_folder() -> Path:
@@ -124,6 +145,20 @@ def perseid_command(role: str, conf: Path, home: Path) -> list[str]:
     script = Path(sys.executable).with_name("perseid")
     module = [sys.executable, "-c", "from perseid.cli.main import main; main()"]
     return [*([str(script)] if script.exists() else module), role, "-c", str(conf)]
+
+
+def sharded_command(role: str, conf: Path, home: Path) -> list[str]:
+    more = ["--shards", str(SHARD_COUNT)] if role == "broker" else []
+    return perseid_command(role, conf, home) + more
+
+
+def server(name: str, folder: Path, flush: str, heap: Mapping[str, str]) -> Server:
+    """One of JAVA, CORE, PLAIN and SHARDS, not started yet."""
+    commands: dict[str, Command] = {SHARDS: sharded_command}
+    command = java_command(heap) if name == JAVA else commands.get(name, perseid_command)
+    environment = {"PERSEID_CORE": "off"} if name == PLAIN else {}
+    count = SHARD_COUNT if name == SHARDS else 1
+    return Server(name, command, folder, {"flushDiskType": flush}, environment, count)
 
 
 def _die_with_parent() -> None:
@@ -165,26 +200,42 @@ class Remote:
 
 
 class Server:
-    """One name server and one broker of one implementation."""
+    """One name server and one broker of one implementation, or a broker of several shards."""
 
     def __init__(
-        self, name: str, command: Command, folder: Path, conf: Mapping[str, object], environment: Mapping[str, str]
+        self,
+        name: str,
+        command: Command,
+        folder: Path,
+        conf: Mapping[str, object],
+        environment: Mapping[str, str],
+        shards: int = 1,
     ) -> None:
         """`conf` is added to BROKER_CONF, `environment` to this process's own."""
         self.name, self.command, self.folder = name, command, folder
         self.conf, self.environment = conf, environment
-        self.namesrv_port, self.port = free_port(), free_port((0, -2, 1))
+        taken = [PORT_STEP * shard + near for shard in range(shards) for near in (0, -2, 1)]
+        self.namesrv_port, first = free_port(), free_port(taken)
+        self.ports = [first + PORT_STEP * shard for shard in range(shards)]
         self.processes: dict[str, subprocess.Popen[bytes]] = {}
+        self.start_s = 0.0
+        """From the broker's spawn to its first accepted send."""
+        self.warmed: set[str] = set()
+        """Kinds of load that it has seen."""
 
     def start(self) -> None:
         """Return when the name server and the broker listen and a send is accepted."""
         home = self.folder
         self._spawn("namesrv", {"listenPort": self.namesrv_port})
         self._until("namesrv", lambda: Remote(self.namesrv_port).close())
-        paths = {"storePathRootDir": home / "store", "storePathCommitLog": home / "store" / "commitlog"}
-        address = {"listenPort": self.port, "namesrvAddr": f"127.0.0.1:{self.namesrv_port}"}
+        paths = {"storePathRootDir": home / "store"}
+        if len(self.ports) == 1:
+            paths["storePathCommitLog"] = home / "store" / "commitlog"
+        address = {"listenPort": self.ports[0], "namesrvAddr": f"127.0.0.1:{self.namesrv_port}"}
+        began = time.monotonic()
         self._spawn("broker", {**BROKER_CONF, **self.conf, **address, **paths})
-        self._until("broker", lambda: self.create_topic("bench"))
+        self._until("broker", lambda: self.create_topics(["bench"]))
+        self.start_s = time.monotonic() - began
 
     def _spawn(self, role: str, conf: Mapping[str, object]) -> None:
         self.folder.mkdir(parents=True, exist_ok=True)
@@ -212,66 +263,62 @@ class Server:
                 return attempt()
             except (OSError, BenchError) as error:
                 if self.processes[role].poll() is not None or time.monotonic() > deadline:
-                    log = (self.folder / f"{role}.log").read_text(errors="replace")[-2000:]
-                    raise BenchError(f"the {self.name} {role} did not start ({error}):\n{log}") from error
-            time.sleep(0.1)
+                    raise BenchError(f"the {self.name} {role} did not start ({error}):\n{self._log(role)}") from error
+            time.sleep(TRY_AGAIN_S)
 
-    def create_topic(self, topic: str) -> None:
-        """By sending to it, as producers do."""
-        header = {"a": "bench_producer", "b": topic, "c": "TBW102", "d": TOPIC_QUEUES, "e": 0, "f": 0}
-        header |= {"g": int(time.time() * 1000), "h": 0, "i": "", "j": 0, "k": "false", "m": "false"}
-        remote = Remote(self.port)
-        try:
-            remote.call(310, header, b"first")
-        finally:
-            remote.close()
+    def create_topics(self, topics: Sequence[str], queues: Sequence[int] = (0,)) -> None:
+        """By sending to these queues of each, as producers do."""
+        for remote in self._remotes():
+            for topic, queue in product(topics, queues):
+                header = {"a": "bench_producer", "b": topic, "c": "TBW102", "d": TOPIC_QUEUES, "e": queue, "f": 0}
+                header |= {"g": int(time.time() * 1000), "h": 0, "i": "", "j": 0, "k": "false", "m": "false"}
+                remote.call(310, header, b"first")
 
-    def stored(self, topic: str) -> int:
-        """How many messages all queues of a topic hold."""
-        remote = Remote(self.port)
-        try:
-            asked = ({"topic": topic, "queueId": q} for q in range(TOPIC_QUEUES))
-            return sum(int(remote.call(30, ext)["offset"]) for ext in asked)
-        finally:
-            remote.close()
+    def _remotes(self) -> Iterator[Remote]:
+        """A connection to each shard, in turn."""
+        for port in self.ports:
+            remote = Remote(port)
+            try:
+                yield remote
+            finally:
+                remote.close()
 
-    def check_stored(self, topic: str, expected: int) -> None:
-        """BenchError unless the topic comes to hold `expected` messages (Java's queues follow its log)."""
+    def stored(self, topics: Sequence[str]) -> int:
+        """How many messages all queues of these topics hold."""
+        asked = [{"topic": topic, "queueId": queue} for topic in topics for queue in range(TOPIC_QUEUES)]
+        return sum(int(remote.call(30, ext)["offset"]) for remote in self._remotes() for ext in asked)
+
+    def await_stored(self, topics: Sequence[str], least: int) -> int:
+        """How many messages the topics hold, as soon as it is `least` (Java's queues follow its log)."""
         deadline = time.monotonic() + STORED_TIMEOUT_S
-        while (found := self.stored(topic)) != expected:
-            if found > expected or time.monotonic() > deadline:
-                raise BenchError(f"{self.name} acknowledged {expected} messages of {topic} and holds {found}")
-            time.sleep(0.1)
-
-    def await_stored(self, topic: str) -> None:
-        """Return when a topic holds a message."""
-        deadline = time.monotonic() + STORED_TIMEOUT_S
-        while not self.stored(topic):
+        while (found := self.stored(topics)) < least:
             if time.monotonic() > deadline:
-                raise BenchError(f"{self.name} holds no message of {topic}")
+                raise BenchError(f"{self.name} acknowledged {least} messages of {topics[0]}… and holds {found}")
             time.sleep(0.1)
+        return found
 
     def pids(self) -> list[int]:
         """The broker's process and its descendants."""
-        found = [self.processes["broker"].pid]
+        return self._descendants("broker")
+
+    def _descendants(self, role: str) -> list[int]:
+        if (code := self.processes[role].poll()) is not None:
+            raise BenchError(f"the {self.name} {role} ended with code {code}:\n{self._log(role)}")
+        found = [self.processes[role].pid]
         for pid in found:
             for task in Path(f"/proc/{pid}/task").iterdir():
-                found += [int(p) for p in (task / "children").read_text().split()]
+                with contextlib.suppress(FileNotFoundError):  # a thread that has just ended
+                    found += [int(p) for p in (task / "children").read_text().split()]
         return found
 
-    def memory_mb(self) -> float:
-        """Resident memory of the broker without file pages."""
-        total = 0
-        for pid in self.pids():
-            for line in Path(f"/proc/{pid}/status").read_text().splitlines():
-                if line.startswith("RssAnon"):
-                    total += int(line.split()[1])
-        return total / 1024
+    def _log(self, role: str) -> str:
+        return (self.folder / f"{role}.log").read_text(errors="replace")[-2000:]
 
     def signal(self, number: int) -> None:
-        for process in self.processes.values():
+        for role, process in self.processes.items():
             if process.poll() is None:
-                process.send_signal(number)
+                for pid in self._descendants(role):
+                    os.kill(pid, number)
 
     def pause(self) -> None:
         self.signal(signal.SIGSTOP)
@@ -290,5 +337,5 @@ class Server:
             try:
                 process.wait(STOP_TIMEOUT_S)
             except subprocess.TimeoutExpired:
-                process.kill()
+                process.kill()  # its shards, if it has any, end with it
                 process.wait()

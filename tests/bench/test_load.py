@@ -7,14 +7,22 @@ import json
 import socketserver
 import struct
 import subprocess
+import sys
 import threading
+from collections import defaultdict
 from collections.abc import Callable, Iterator
 from pathlib import Path
 
 import pytest
 
-SOURCE = Path(__file__).resolve().parents[2] / "bench" / "load.c"
+from perseid.wire import batch
+
+sys.path.insert(0, str(Path(__file__).parents[2] / "bench"))
+
+from servers import compile_load
+
 RECORD_MAGIC = 0xDAA320A7
+DEADLINE_S = 30.0
 
 pytestmark = pytest.mark.interop  # needs a C compiler
 
@@ -28,6 +36,7 @@ def frame(code: int, opaque: object, ext: dict[str, str], body: bytes) -> bytes:
 
 class FakeBroker(socketserver.ThreadingTCPServer):
     daemon_threads = True
+    request_queue_size = 1024
 
     def __init__(self, answer: Answer) -> None:
         self.answer = answer
@@ -55,8 +64,7 @@ class FakeConnection(socketserver.StreamRequestHandler):
 @pytest.fixture(scope="module")
 def program(tmp_path_factory: pytest.TempPathFactory) -> Path:
     path = tmp_path_factory.mktemp("load") / "load"
-    command = ["cc", "-O2", "-Wall", "-Wextra", "-Werror", "-o", str(path), str(SOURCE)]
-    subprocess.run(command, check=True)
+    compile_load(path)
     return path
 
 
@@ -76,10 +84,21 @@ def fake() -> Iterator[Callable[[Answer], FakeBroker]]:
         broker.server_close()
 
 
-def load(program: Path, broker: FakeBroker, mode: str, **options: object) -> subprocess.CompletedProcess[str]:
-    command = [str(program), mode, str(broker.server_address[1]), "--topic", "t"]
-    command += [str(x) for k, v in options.items() for x in (f"--{k}", v)]
+def load(program: Path, brokers: object, mode: str, **options: object) -> subprocess.CompletedProcess[str]:
+    several = brokers if isinstance(brokers, list) else [brokers]
+    command = [str(program), mode, ",".join(str(broker.server_address[1]) for broker in several), "--topic", "t"]
+    command += [str(x) for k, v in options.items() for x in (f"--{k.replace('_', '-')}", v)]
     return subprocess.run(command, capture_output=True, text=True, timeout=60)
+
+
+def fields(head: dict[str, object]) -> dict[str, str]:
+    found = head["extFields"]
+    assert isinstance(found, dict)
+    return found
+
+
+def properties(text: str) -> dict[str, str]:
+    return dict(pair.split("\x01") for pair in text.split("\x02") if pair)
 
 
 def accept(head: dict[str, object], body: bytes) -> tuple[int, dict[str, str], bytes]:
@@ -99,11 +118,10 @@ def test_sends_exactly_what_was_asked_spread_over_the_queues(program: Path, fake
     result = json.loads(done.stdout)
     assert result["messages"] == result["requests"] == len(broker.seen) == 400
     assert {len(b) for b in bodies} == {77}
-    fields = [head["extFields"] for head in broker.seen]
-    assert {f["e"] for f in fields} == {"0", "1", "2", "3"}
-    properties = {f["i"] for f in fields}
-    assert len(properties) == 400
-    assert all(dict(p.split("\x01") for p in i.split("\x02") if p)["WAIT"] == "true" for i in properties)
+    seen = [fields(head) for head in broker.seen]
+    assert {f["e"] for f in seen} == {"0", "1", "2", "3"}
+    assert len({properties(f["i"])["UNIQ_KEY"] for f in seen}) == 400
+    assert all(properties(f["i"])["WAIT"] == "true" for f in seen)
 
 
 def test_a_refusal_fails_the_run_and_is_told(program: Path, fake: Callable) -> None:
@@ -130,10 +148,9 @@ def test_an_answer_that_nobody_asked_for_fails_the_run(program: Path, fake: Call
 
 def pulls(total: int, magic: int) -> Answer:
     def answer(head: dict[str, object], body: bytes) -> tuple[int, dict[str, str], bytes]:
-        fields = head["extFields"]
-        assert isinstance(fields, dict)
-        begin, asked = int(fields["queueOffset"]), int(fields["maxMsgNums"])
-        assert fields["sysFlag"] == "4" and begin + asked <= total
+        asks = fields(head)
+        begin, asked = int(asks["queueOffset"]), int(asks["maxMsgNums"])
+        assert asks["sysFlag"] == "4" and begin + asked <= total
         found = {"nextBeginOffset": str(begin + asked), "minOffset": "0", "maxOffset": str(total)}
         return 0, found, struct.pack(">IIQ", 16, magic, 0) * asked
 
@@ -146,7 +163,7 @@ def test_a_pull_counts_records_and_begins_again_at_the_end(program: Path, fake: 
     assert done.returncode == 0, done.stderr
     result = json.loads(done.stdout)
     assert (result["requests"], result["messages"]) == (7, 7 * 32)
-    offsets = [head["extFields"]["queueOffset"] for head in broker.seen]
+    offsets = [fields(head)["queueOffset"] for head in broker.seen]
     assert offsets == ["0", "32", "64", "0", "32", "64", "0"]
 
 
@@ -154,3 +171,154 @@ def test_a_pull_notices_what_is_no_record(program: Path, fake: Callable) -> None
     done = load(program, fake(pulls(100, 7)), "pull", connections=1, messages=3)
     assert done.returncode == 1
     assert "magic" in done.stderr
+
+
+def test_a_batch_holds_messages_with_keys_of_their_own(program: Path, fake: Callable) -> None:
+    items: list[batch.BatchItem] = []
+
+    def answer(head: dict[str, object], body: bytes) -> tuple[int, dict[str, str], bytes]:
+        assert (head["code"], fields(head)["m"]) == (320, "true")
+        found = batch.decode(body)
+        assert len(found) == 16
+        items.extend(found)
+        return accept(head, body)
+
+    broker = fake(answer)
+    done = load(program, broker, "send", connections=2, batch=16, messages=64, size=100)
+    assert done.returncode == 0, done.stderr
+    result = json.loads(done.stdout)
+    assert (result["requests"], result["messages"], result["sent_from_start"]) == (4, 64, 64)
+    assert {len(item.body) for item in items} == {100}
+    own = [properties(item.properties.decode()) for item in items]
+    keys = {p["UNIQ_KEY"] for p in own} | {properties(fields(head)["i"])["UNIQ_KEY"] for head in broker.seen}
+    assert len(keys) == 64 + 4
+    assert {(p["WAIT"], p["TAGS"]) for p in own} == {("true", "TagA")}
+
+
+def test_each_topic_queue_and_tag_has_its_turn(program: Path, fake: Callable) -> None:
+    broker = fake(accept)
+    done = load(program, broker, "send", connections=1, topics=3, queues=2, tags=4, messages=24)
+    assert done.returncode == 0, done.stderr
+    seen = [fields(head) for head in broker.seen]
+    places = {(f["b"], f["e"], properties(f["i"])["TAGS"]) for f in seen}
+    topics, tags = ("t-0000", "t-0001", "t-0002"), ("TagA", "TagB", "TagC", "TagD")
+    assert places == {(topic, queue, tag) for topic in topics for queue in "01" for tag in tags}
+
+
+def test_connections_spread_over_shards_and_name_them(program: Path, fake: Callable) -> None:
+    shards = [fake(accept), fake(accept)]
+    done = load(program, shards, "send", connections=4, messages=40, queues=2)
+    assert done.returncode == 0, done.stderr
+    for number, shard in enumerate(shards):
+        assert {fields(head)["n"] for head in shard.seen} == {f"broker-a-{number}"}
+        assert {fields(head)["e"] for head in shard.seen} == {"0", "1"}
+    assert sum(len(shard.seen) for shard in shards) == 40
+
+
+def test_idle_connections_send_once(program: Path, fake: Callable) -> None:
+    broker = fake(accept)
+    done = load(program, broker, "send", connections=0, idle=300, warm=0, seconds=0.1)
+    assert done.returncode == 0, done.stderr
+    result = json.loads(done.stdout)
+    assert (result["sent_from_start"], result["messages"], len(broker.seen)) == (300, 0, 300)
+
+
+def test_sends_come_no_quicker_than_they_are_asked_for(program: Path, fake: Callable) -> None:
+    done = load(program, fake(accept), "send", connections=2, rate=100, warm=0, seconds=0.5)
+    assert done.returncode == 0, done.stderr
+    result = json.loads(done.stdout)
+    assert 1 <= result["messages"] <= 100 * result["seconds"] + 2
+
+
+def test_a_filtered_pull_counts_what_was_looked_at(program: Path, fake: Callable) -> None:
+    def answer(head: dict[str, object], body: bytes) -> tuple[int, dict[str, str], bytes]:
+        asks = fields(head)
+        assert asks["subscription"] == "TagB"
+        begin = int(asks["queueOffset"])
+        found = {"nextBeginOffset": str(begin + 40), "maxOffset": "100"}
+        matched = 10 if begin == 0 else 0
+        return (0 if matched else 20), found, struct.pack(">IIQ", 16, RECORD_MAGIC, 0) * matched
+
+    broker = fake(answer)
+    done = load(program, broker, "pull", connections=1, batch=10, tags=4, subscription="TagB", messages=4)
+    assert done.returncode == 0, done.stderr
+    result = json.loads(done.stdout)
+    assert (result["messages"], result["matched"]) == (160, 20)
+    assert [fields(head)["queueOffset"] for head in broker.seen] == ["0", "40", "0", "40"]
+
+
+def test_a_reader_beside_sends_reads_each_queue_once_and_then_the_run_ends(program: Path, fake: Callable) -> None:
+    begins: list[tuple[str, str, str]] = []
+
+    def answer(head: dict[str, object], body: bytes) -> tuple[int, dict[str, str], bytes]:
+        if head["code"] == 310:
+            return accept(head, body)
+        asks = fields(head)
+        begins.append((asks["topic"], asks["queueId"], asks["queueOffset"]))
+        return pulls(64, RECORD_MAGIC)(head, body)
+
+    broker = fake(answer)
+    options = {"readers": 1, "read_topic": "cold", "queues": 2, "warm": 0.1, "seconds": DEADLINE_S}
+    done = load(program, broker, "send", connections=2, **options)
+    assert done.returncode == 0, done.stderr
+    result = json.loads(done.stdout)
+    assert begins == [("cold", queue, offset) for queue in "01" for offset in ("0", "32")]
+    assert (result["read"], result["read_mb"]) == (128, 0.0) and result["messages"] > 0
+    assert result["seconds"] < DEADLINE_S
+
+
+class Queues:
+    """What a broker of tail consumers does: it keeps messages, and lets pulls at the end wait."""
+
+    def __init__(self) -> None:
+        self.bodies: dict[str, list[bytes]] = defaultdict(list)
+        self.arrived = threading.Condition()
+        self.groups: set[str] = set()
+
+    def answer(self, head: dict[str, object], body: bytes) -> tuple[int, dict[str, str], bytes]:
+        asks = fields(head)
+        with self.arrived:
+            if head["code"] == 310:
+                self.bodies[asks["e"]].append(body)
+                self.arrived.notify_all()
+                return 0, {}, b""
+            queue = self.bodies[asks["queueId"]]
+            if head["code"] == 30:
+                return 0, {"offset": str(len(queue))}, b""
+            assert asks["sysFlag"] == "6"
+            self.groups.add(asks["consumerGroup"])
+            begin = int(asks["queueOffset"])
+            self.arrived.wait_for(lambda: len(queue) > begin, DEADLINE_S)
+            found = {"nextBeginOffset": str(len(queue)), "maxOffset": str(len(queue))}
+            return (0 if len(queue) > begin else 19), found, b"".join(map(self.record, queue[begin:]))
+
+    @staticmethod
+    def record(body: bytes) -> bytes:
+        size = 84 + 4 + len(body) + 3
+        return struct.pack(">II", size, RECORD_MAGIC) + bytes(76) + struct.pack(">I", len(body)) + body + bytes(3)
+
+
+def test_a_tail_measures_from_a_send_to_each_groups_delivery(program: Path, fake: Callable) -> None:
+    queues = Queues()
+    queues.bodies["0"].append(b"from before, which nobody waits for")
+    broker = fake(queues.answer)
+    done = load(program, broker, "tail", connections=2, readers=4, queues=2, messages=60, size=16)
+    assert done.returncode == 0, done.stderr
+    result = json.loads(done.stdout)
+    assert result["sent_from_start"] == 60 and len(queues.groups) == 2
+    assert 60 <= result["messages"] <= 120, "those that came after the last send was answered are not in the figures"
+    assert 0 < result["p50_ms"] <= result["p99_ms"] < DEADLINE_S * 1000 and result["send_p99_ms"] > 0
+
+
+@pytest.mark.parametrize(
+    ("options", "said"),
+    [
+        ({"readers": 3, "queues": 2}, "a multiple of --queues"),
+        ({"readers": 2, "queues": 2, "size": 7}, "--size of 8"),
+        ({"readers": 2, "queues": 2, "topics": 10_001}, "--topics is 1 to 10000"),
+        ({"readers": 2, "queues": 2, "nonsense": 1}, "unknown option --nonsense"),
+    ],
+)
+def test_what_makes_no_sense_is_refused(program: Path, fake: Callable, options: dict[str, int], said: str) -> None:
+    done = load(program, fake(accept), "tail", **options)
+    assert done.returncode == 1 and said in done.stderr

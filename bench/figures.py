@@ -1,0 +1,223 @@
+"""From the results of rounds to medians, ratios, verdicts and the cells of the tables. Nothing is started here."""
+
+from __future__ import annotations
+
+import statistics
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+from rows import ROWS, Goal, Row
+from servers import CORE, JAVA, PLAIN, SHARDS
+
+RATIOS = {
+    "speed": "per_second",
+    "cpu": "server_cpu_us",
+    "p99": "p99_ms",
+    "start": "start_s",
+    "memory": "memory_mb",
+    "idle": "idle_percent",
+}
+"""What goals are about, and the figure of a round that it is."""
+WORDS = {
+    "speed": "messages a second",
+    "cpu": "CPU a message",
+    "p99": "p99",
+    "start": "start-up",
+    "memory": "resident memory",
+    "idle": "% of a core when idle",
+}
+QUIET_CORES = 0.1
+"""Of other processes; more, and the figures are of no use."""
+
+Rounds = dict[str, dict[str, list[dict[str, float]]]]
+"""{row: {server: [result of each round]}}"""
+Summary = dict[str, Any]
+"""{row: {title, servers: {name: {figure: [median, lowest, highest]}}, ratios: {name: {what: its median over the
+reference's}}}}"""
+
+
+def spread(rounds: Sequence[dict[str, float]], figure: str) -> list[float]:
+    """Median, lowest, highest."""
+    values = [r[figure] for r in rounds]
+    return [statistics.median(values), min(values), max(values)]
+
+
+def row_named(name: str) -> Row:
+    return next(row for row in ROWS if row.name == name)
+
+
+def summarise(results: Rounds, titles: dict[str, str]) -> Summary:
+    """`titles` are those of the rows as they were run."""
+    summary: Summary = {}
+    for name, rounds in results.items():
+        servers = {server: {f: spread(some, f) for f in some[0]} for server, some in rounds.items()}
+        reference = servers.get(row_named(name).reference)
+        ratios = {
+            server: {what: _ratio(figures[f][0], reference[f][0]) for what, f in RATIOS.items() if f in figures}
+            for server, figures in servers.items()
+            if reference is not None and figures is not reference
+        }
+        summary[name] = {"title": titles[name], "servers": servers, "ratios": ratios}
+    return summary
+
+
+def _ratio(value: float, other: float) -> float:
+    """Infinite beside nothing; nothing beside nothing is as much."""
+    if other:
+        return value / other
+    return float("inf") if value else 1.0
+
+
+@dataclass(frozen=True)
+class Verdict:
+    """One goal beside what was measured: a ratio, or the figure itself."""
+
+    row: str
+    goal: Goal
+    value: float
+
+    @property
+    def met(self) -> bool:
+        return self.goal.met(self.value)
+
+    def __str__(self) -> str:
+        goal = self.goal
+        whose = "" if goal.server == CORE else f"{goal.server}: "
+        of = f" of {goal.against}'s" if goal.against else ""
+        limit = f"goal {'≥' if goal.at_least else '≤'} {goal.limit:.3g}"
+        return f"{whose}{WORDS[goal.what]} {self.value:.2f}{of} ({limit}: {'met' if self.met else 'missed'})"
+
+
+def verdicts(summary: Summary) -> Iterator[Verdict]:
+    """Of each goal whose figures were all measured."""
+    for name, row in summary.items():
+        for goal in row_named(name).goals:
+            value = _value(summary, row, goal)
+            if value is not None:
+                yield Verdict(name, goal, value)
+
+
+def _value(summary: Summary, row: dict[str, Any], goal: Goal) -> float | None:
+    figure = RATIOS[goal.what]
+    own = row["servers"].get(goal.server)
+    if own is None:
+        return None
+    value: float = own[figure][0]
+    if not goal.against:
+        return value
+    if goal.against in (JAVA, CORE, PLAIN, SHARDS):
+        other = row["servers"].get(goal.against)
+    else:
+        other = summary.get(goal.against, {"servers": {}})["servers"].get(goal.server)
+    return None if other is None else _ratio(value, other[figure][0])
+
+
+def goals(summary: Summary) -> Iterator[str]:
+    """One line for each row: each goal, and whether it was met."""
+    found = list(verdicts(summary))
+    for name in summary:
+        if parts := [str(v) for v in found if v.row == name]:
+            yield f"**{name}**: " + ", ".join(parts)
+
+
+# ---- tables ----
+
+COLUMNS = ("row", "broker", "k/s", "µs CPU", "cores", "p50/p99 ms", "load", "other", "speed", "CPU", "p99")
+COLUMN_TEXT = (
+    "k/s: thousand messages a second; µs CPU: the broker's, a message; cores: that the broker, the load generator "
+    "and all other processes kept busy; speed, CPU, p99: messages a second, CPU a message and latency over those of "
+    f"the row's first broker, with the goal and whether it was met; {PLAIN}: Perseid without the compiled core "
+    f"(PERSEID_CORE=off); {SHARDS}: `perseid broker --shards 2`, its ratios over one Perseid broker."
+)
+REST_COLUMNS = ("row", "broker", "start s", "MB", "idle %", "start", "memory")
+REST_TEXT = (
+    "start s: from the broker's spawn to its first accepted send; MB: resident memory without file pages (RssAnon); "
+    "idle %: of a core; start, memory: over Java's, with the goal and whether it was met."
+)
+
+
+def _cell(values: Sequence[float], digits: int, ranges: bool) -> str:
+    median, low, high = (f"{v:,.{digits}f}" for v in values)
+    return f"{median} ({low}–{high})" if ranges else median
+
+
+def _judged(summary: Summary, row: str, server: str, what: str, ranges: bool) -> str:
+    """A ratio and, where it has a goal, whether it was met, and that goal."""
+    ratio = summary[row]["ratios"].get(server, {}).get(what)
+    if ratio is None:
+        return ""
+    own = (v for v in verdicts({row: summary[row]}) if (v.goal.server, v.goal.what) == (server, what))
+    return f"{ratio:.2f}" + "".join(_mark(v, ranges) for v in own)
+
+
+def _mark(verdict: Verdict, with_limit: bool) -> str:
+    goal = verdict.goal
+    limit = f" {'≥' if goal.at_least else '≤'} {goal.limit:.3g}" if with_limit else ""
+    return f" {'✓' if verdict.met else '✗'}{limit}"
+
+
+def table_rows(summary: Summary, *, ranges: bool) -> Iterator[list[str]]:
+    """The cells of COLUMNS for all rows with a load: medians; with `ranges` the lowest and highest behind them."""
+    for name, row in summary.items():
+        servers = {server: figures for server, figures in row["servers"].items() if "per_second" in figures}
+        for i, (server, figures) in enumerate(servers.items()):
+            yield [
+                "" if i else name,
+                server,
+                _cell([v / 1000 for v in figures["per_second"]], 1, ranges),
+                _cell(figures["server_cpu_us"], 2, ranges),
+                f"{figures['server_cores'][0]:.2f}",
+                f"{figures['p50_ms'][0]:.2f}/{figures['p99_ms'][0]:.1f}",
+                f"{figures['load_cores'][0]:.2f}",
+                f"{figures['other_cores'][0]:.2f}",
+                *(_judged(summary, name, server, what, ranges) for what in ("speed", "cpu", "p99")),
+            ]
+
+
+def rest_rows(summary: Summary, *, ranges: bool) -> Iterator[list[str]]:
+    """The cells of REST_COLUMNS for the rows that were also, or only, looked at while nothing happened."""
+    for name, row in summary.items():
+        servers = {server: figures for server, figures in row["servers"].items() if "idle_percent" in figures}
+        for i, (server, figures) in enumerate(servers.items()):
+            own = [v for v in verdicts({name: row}) if (v.goal.server, v.goal.what) == (server, "idle")]
+            yield [
+                "" if i else name,
+                server,
+                _cell(figures["start_s"], 2, ranges) if "start_s" in figures else "",
+                _cell(figures["memory_mb"], 0, ranges),
+                _cell(figures["idle_percent"], 2, ranges) + "".join(_mark(v, ranges) for v in own),
+                *(_judged(summary, name, server, what, ranges) for what in ("start", "memory")),
+            ]
+
+
+# ---- is the run of any use? ----
+
+
+def others_busy(summary: Summary) -> float:
+    """Cores that other processes used, at the worst median."""
+    return max((f["other_cores"][0] for _, _, f in _loaded(summary)), default=0.0)
+
+
+def load_share(summary: Summary) -> tuple[float, list[str]]:
+    """The load generator's CPU over the broker's, at the highest; and where it took more than the broker."""
+    shares = {
+        f"{row} on {server}": _ratio(f["load_cores"][0], f["server_cores"][0]) for row, server, f in _loaded(summary)
+    }
+    return max(shares.values(), default=0.0), [where for where, share in shares.items() if share >= 1]
+
+
+def load_words(summary: Summary) -> str:
+    highest, worse = load_share(summary)
+    if worse:
+        return (
+            f"The load generator took more CPU than the broker in these rows, which are of no use: {', '.join(worse)}."
+        )
+    return f"The load generator took at most {highest:.2f} of the CPU of the broker that it loaded."
+
+
+def _loaded(summary: Summary) -> Iterator[tuple[str, str, dict[str, list[float]]]]:
+    for name, row in summary.items():
+        for server, figures in row["servers"].items():
+            if "load_cores" in figures:
+                yield name, server, figures

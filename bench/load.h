@@ -1,0 +1,97 @@
+/* What the parts of the load generator share: see load.c for what it does. */
+#ifndef LOAD_H
+#define LOAD_H
+
+#include <stdbool.h>
+#include <stddef.h>
+#include <stdint.h>
+
+enum {
+    MAX_QUEUES = 10, /* the queue id is one digit of the template */
+    MAX_SHARDS = 10, /* the same for the shard in the broker's name */
+    MAX_TOPICS = 10000,
+    MAX_TAGS = 26,
+    MAX_PIDS = 80,
+};
+
+/* What a connection does. */
+typedef enum {
+    SENDER,   /* a closed loop of sends */
+    READER,   /* a closed loop of pulls */
+    CONSUMER, /* long polling at the end of a queue */
+    IDLER,    /* one send, then nothing */
+} Role;
+
+typedef struct {
+    int fd;
+    Role role;
+    int window, first_slot, shard;
+    char *in, *out; /* out: what the socket has not taken yet */
+    size_t in_size, in_length, out_length, out_sent;
+    bool waits;             /* for the socket to take more */
+    int topic, queue, tag;  /* of the next request */
+    int group;              /* of a consumer */
+    int64_t offset;         /* of the next pull; a consumer's is -1 until it asked for the end of its queue */
+    int in_flight;
+    bool done;
+} Connection;
+
+typedef struct {
+    int64_t sent_ns; /* 0: free */
+    uint32_t generation;
+} Slot;
+
+typedef enum { SEND, PULL, TAIL } Mode;
+
+extern struct Options {
+    Mode mode;
+    int ports[MAX_SHARDS], port_count;
+    int connections, readers, idle, window, size, queues, batch, topics, tags;
+    double warm, seconds, rate;
+    int64_t messages;
+    char *topic, *read_topic, *broker, *subscription;
+    int pids[MAX_PIDS], pid_count;
+} options;
+
+extern int64_t now_ns;
+
+_Noreturn void fail(const char *format, ...) __attribute__((format(printf, 1, 2)));
+uint32_t big32(const char *p);
+uint64_t big64(const char *p);
+void put_big32(char *p, uint32_t v);
+void put_big64(char *p, uint64_t v);
+
+/* load_requests.c */
+void make_send_template(void);
+size_t request_size(Role role); /* at most so many bytes */
+/* Each writes a request to `at` and returns its end; the first one goes on to the next topic, queue and tag. */
+char *build_send(Connection *c, char *at, uint32_t opaque);
+char *build_pull(Connection *c, char *at, uint32_t opaque);
+char *build_ask_end(Connection *c, char *at, uint32_t opaque);
+
+/* load_answers.c */
+typedef struct {
+    int code;
+    int64_t opaque, flag;
+    const char *ext, *body; /* ext: JSON: the header; binary: its ext fields */
+    size_t ext_length, body_length;
+    bool binary;
+} Answer;
+Answer parse_answer(const char *frame, size_t length);
+int64_t ext_int(const Answer *a, const char *name);
+/* How many whole records the body holds; each goes to `each`, if there is one, with the start of its message's body. */
+int64_t count_records(const Answer *a, void (*each)(const char *body, size_t length));
+
+/* load_meter.c */
+typedef struct Histogram Histogram;
+Histogram *new_histogram(void);
+void took(Histogram *h, int64_t ns);
+double quantile_ms(const Histogram *h, double q); /* 0 where nothing was counted */
+int64_t clock_ns(void);
+int64_t wall_ms(void);
+double server_cpu(void);
+double server_memory_mb(void);
+double own_cpu(void);
+double machine_cpu(void);
+
+#endif

@@ -1,0 +1,204 @@
+"""What is measured: the rows of the table, and what each asks of Perseid."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass, replace
+from itertools import groupby
+
+from servers import CORE, JAVA, PLAIN, SHARDS
+
+IDLE_CONNECTIONS = 10_000
+FLAT = 1.2
+"""A cost that is called flat rises by no more than that."""
+
+
+@dataclass(frozen=True)
+class Goal:
+    """`server`'s figure `what` is to be at most (the speed: at least) `limit` times that of another.
+
+    `against` is a server, in the same row; or a row, of the same server; or nothing: the figure itself is meant.
+    """
+
+    what: str
+    limit: float
+    server: str = CORE
+    against: str = JAVA
+
+    @property
+    def at_least(self) -> bool:
+        return self.what == "speed"
+
+    def met(self, value: float) -> bool:
+        return value >= self.limit if self.at_least else value <= self.limit
+
+
+def beside_java(*, plain: float = 1.0, **limits: float) -> tuple[Goal, ...]:
+    """Limits of Perseid by name, and of what the CPU may be without the compiled core."""
+    return (*(Goal(what, limit) for what, limit in limits.items()), Goal("cpu", plain, PLAIN))
+
+
+def flat_beside(row: str) -> tuple[Goal, ...]:
+    return (Goal("cpu", FLAT, CORE, row),)
+
+
+@dataclass(frozen=True)
+class Fill:
+    """What a topic holds before it is measured: messages of `size` bytes, or as many as make `bytes` of log."""
+
+    topic: str
+    size: int
+    messages: int = 0
+    bytes: int = 0
+    tags: int = 1
+
+
+@dataclass(frozen=True)
+class Row:
+    """One kind of load. `load` are options of the load generator; rows of one `group` take turns."""
+
+    name: str
+    title: str
+    goals: tuple[Goal, ...]
+    load: dict[str, int | str]
+    mode: str = "send"
+    servers: tuple[str, ...] = (JAVA, CORE, PLAIN)
+    flush: str = "ASYNC_FLUSH"
+    store: str = ""
+    """Rows with another name here have stores, and thus brokers, of their own."""
+    group: str = ""
+    fill: Fill | None = None
+    cold: bool = False
+    """The log is taken out of the page cache before each round."""
+
+    @property
+    def topic(self) -> str:
+        return f"bench-{self.name}"
+
+    def topics(self) -> list[str]:
+        """All topics that the load generator sends to."""
+        count = int(self.load.get("topics", 1))
+        return [f"{self.topic}-{i:04}" for i in range(count)] if count > 1 else [self.topic]
+
+    @property
+    def reference(self) -> str:
+        """The server beside which the others are put."""
+        return self.servers[0]
+
+
+def _load(connections: int, window: int, size: int, **more: int | str) -> dict[str, int | str]:
+    return {"connections": connections, "window": window, "size": size, **more}
+
+
+PIPELINED = beside_java(speed=5, cpu=1 / 8, plain=0.5)
+CLOSED = beside_java(speed=2, cpu=1 / 3, p99=1 / 3)
+BATCH = beside_java(speed=3, cpu=1 / 4)
+PULL = beside_java(speed=2, cpu=1 / 4, p99=1 / 2)
+SYNC = beside_java(speed=1, cpu=1 / 3, p99=1)
+SHARDED = (Goal("speed", 1, SHARDS, CORE), Goal("cpu", 1.1, SHARDS, CORE))
+AT_REST = (Goal("start", 1 / 4), Goal("memory", 1 / 10), Goal("idle", 1, against=""))
+WITHOUT_PLAIN = (JAVA, CORE)
+CLOSED_LOAD = _load(64, 1, 128)
+FILLED = 400_000
+
+ROWS = (
+    Row("pipelined", "send, 16 connections × 64 in flight, 128 B", PIPELINED, _load(16, 64, 128)),
+    Row("pipelined1k", "send, 16 connections × 64 in flight, 1 KiB", PIPELINED, _load(16, 64, 1024)),
+    Row("closed", "send, 64 connections × 1, 128 B", CLOSED, CLOSED_LOAD),
+    Row("closed16", "send, 16 connections × 1, 128 B", CLOSED, _load(16, 1, 128)),
+    Row("closed1k", "send, 16 connections × 1, 1 KiB", CLOSED, _load(16, 1, 1024)),
+    Row("batch16", "batches of 16, 16 connections × 1, 128 B", BATCH, _load(16, 1, 128, batch=16)),
+    Row("batch32", "batches of 32, 16 connections × 1, 128 B", BATCH, _load(16, 1, 128, batch=32)),
+    Row(
+        "pull",
+        "pull 32 at a time, 16 connections × 1, 128 B",
+        PULL,
+        _load(16, 1, 128, batch=32),
+        mode="pull",
+        fill=Fill("bench-pull", 128, FILLED),
+    ),
+    Row(
+        "tags",
+        "pull 32 of one tag out of 4, 16 connections × 1; figures are of messages that were looked at",
+        beside_java(),
+        _load(16, 1, 128, batch=32, tags=4, subscription="TagB"),
+        mode="pull",
+        fill=Fill("bench-tags", 128, FILLED, tags=4),
+    ),
+    Row(
+        "tail",
+        "5,000 sends a second to 8 queues, at whose ends 8 consumers wait; latency from send to delivery",
+        beside_java(),
+        _load(16, 1, 128, readers=8, rate=5_000),
+        mode="tail",
+    ),
+    Row(
+        "cold",
+        "closed, while one consumer reads a cold log from its start; latency of the sends, CPU a message sent or read",
+        (Goal("p99", 1),),
+        CLOSED_LOAD | {"readers": 1, "read-topic": "bench-cold-log"},
+        servers=WITHOUT_PLAIN,
+        fill=Fill("bench-cold-log", 1024),
+        cold=True,
+    ),
+    Row("topics1", "closed, 1 topic", (), CLOSED_LOAD, servers=WITHOUT_PLAIN, group="topics"),
+    Row(
+        "topics1000",
+        "closed, spread over 1,000 topics",
+        flat_beside("topics1"),
+        CLOSED_LOAD | {"topics": 1_000},
+        servers=WITHOUT_PLAIN,
+        group="topics",
+    ),
+    Row(
+        "idle10k",
+        f"closed, beside {IDLE_CONNECTIONS:,} idle connections",
+        (),
+        CLOSED_LOAD | {"idle": IDLE_CONNECTIONS},
+        servers=WITHOUT_PLAIN,
+    ),
+    Row("shards", "pipelined, spread over 2 shards", SHARDED, _load(16, 64, 128), servers=(CORE, SHARDS)),
+    Row("shards-closed", "closed, spread over 2 shards", SHARDED, CLOSED_LOAD, servers=(CORE, SHARDS)),
+    Row("sync", "send with SYNC_FLUSH, 64 connections × 1, 128 B", SYNC, CLOSED_LOAD, flush="SYNC_FLUSH"),
+    Row("empty", "closed, empty log", (), CLOSED_LOAD, servers=WITHOUT_PLAIN, store="empty", group="large"),
+    Row(
+        "large",
+        "closed, log of {large} GiB",
+        flat_beside("empty"),
+        CLOSED_LOAD,
+        servers=WITHOUT_PLAIN,
+        store="large",
+        group="large",
+        fill=Fill("bench-large-log", 1024),
+    ),
+    Row("start", "a new broker, started and at rest", AT_REST, {}, mode="start"),
+)
+
+
+@dataclass(frozen=True)
+class Sizes:
+    """What the command line may change about the rows."""
+
+    large_gib: float
+    cold_mib: int
+
+
+def sized(rows: Sequence[Row], sizes: Sizes) -> list[Row]:
+    """The rows with their sizes filled in; without the large log and what it is compared with when it has no size."""
+    made = []
+    for row in rows:
+        if row.group == "large" and not sizes.large_gib:
+            continue
+        fill = row.fill
+        if row.name == "large" and fill:
+            fill = replace(fill, bytes=int(sizes.large_gib * (1 << 30)))
+        if row.cold and fill:
+            fill = replace(fill, bytes=sizes.cold_mib << 20)
+        made.append(replace(row, title=row.title.format(large=f"{sizes.large_gib:g}"), fill=fill))
+    return made
+
+
+def groups(rows: Sequence[Row]) -> Iterator[list[Row]]:
+    """Rows that take turns, together."""
+    for _, some in groupby(rows, lambda row: row.group or row.name):
+        yield list(some)

@@ -1,0 +1,62 @@
+"""The rows of `make bench`, and what the command line makes of them."""
+
+import sys
+from pathlib import Path
+
+sys.path.insert(0, str(Path(__file__).parents[2] / "bench"))
+
+from rows import ROWS, Sizes, groups, sized
+from servers import CORE, JAVA, PLAIN, SHARDS
+
+NAMES = [row.name for row in ROWS]
+
+
+def test_rows_have_names_of_their_own_and_goals_that_can_be_judged() -> None:
+    assert len(set(NAMES)) == len(NAMES)
+    for row in ROWS:
+        assert CORE in row.servers
+        for goal in row.goals:
+            assert goal.server in row.servers, f"{row.name}: {goal}"
+            assert goal.against in (*row.servers, *NAMES, ""), f"{row.name}: {goal}"
+            assert goal.limit > 0
+
+
+def test_what_is_compared_with_another_row_takes_turns_with_it() -> None:
+    for row in ROWS:
+        for goal in row.goals:
+            if goal.against in NAMES:
+                other = ROWS[NAMES.index(goal.against)]
+                assert row.group == other.group != "" and row.load.items() >= other.load.items()
+
+
+def test_rows_of_a_group_stand_together() -> None:
+    parts = [[row.name for row in part] for part in groups(ROWS)]
+    assert [name for part in parts for name in part] == NAMES
+    assert ["topics1", "topics1000"] in parts and ["empty", "large"] in parts and ["closed"] in parts
+
+
+def test_topics_of_a_row() -> None:
+    by_name = {row.name: row for row in ROWS}
+    assert by_name["closed"].topics() == ["bench-closed"]
+    many = by_name["topics1000"].topics()
+    assert len(set(many)) == 1000 and many[0] == "bench-topics1000-0000" and many[-1] == "bench-topics1000-0999"
+
+
+def test_sizes_fill_in_the_large_log_or_leave_it_out() -> None:
+    without = [row.name for row in sized(ROWS, Sizes(large_gib=0, cold_mib=64))]
+    assert set(NAMES) - set(without) == {"empty", "large"}
+    by_name = {row.name: row for row in sized(ROWS, Sizes(large_gib=1.5, cold_mib=64))}
+    assert list(by_name) == NAMES
+    large, cold = by_name["large"], by_name["cold"]
+    assert large.title == "closed, log of 1.5 GiB"
+    assert large.fill is not None and large.fill.bytes == 3 << 29
+    assert cold.fill is not None and cold.fill.bytes == 64 << 20
+    assert not any("{" in row.title for row in by_name.values())
+
+
+def test_who_is_compared_with_whom() -> None:
+    references = {row.name: row.reference for row in ROWS}
+    assert {references[name] for name in NAMES if not name.startswith("shards")} == {JAVA}
+    assert references["shards"] == references["shards-closed"] == CORE
+    assert all(SHARDS in row.servers for row in ROWS if row.name.startswith("shards"))
+    assert sum(PLAIN in row.servers for row in ROWS) >= 10
