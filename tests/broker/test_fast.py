@@ -504,5 +504,5 @@ def test_batches_alone_make_their_queue_known(
     seen = taken(rig, monkeypatch)
     for opaque in (1, 2):
         rig.handle(Frames(1, command.encode_request(320, opaque, header, body, serializer=serializer)))
-    assert seen == [False, way != "plain"]
+    assert seen == [False, way != "plain" or serializer == Serializer.JSON]
     assert rig.sent[1][1].ext["queueOffset"] == "3" and rig.sent[1][1].ext["msgId"].count(",") == 2

@@ -2,8 +2,8 @@
 
 The ordinary handlers are the reference: what this stores and answers is byte for byte what they would, which a
 differential test holds it to. Whatever is unusual (a first send to a queue, delays, retries, transactions,
-properties that change what is stored, ids that JSON would have to escape) is left to them; without the core batches
-and binary headers too. With SYNC_FLUSH the
+properties that change what is stored, ids that JSON would have to escape) is left to them; without the core
+binary headers too. With SYNC_FLUSH the
 answers of a read wait together (`acks.wait_frames`); a send that says WAIT=false is left to the handler.
 
 Two ways lead to the same end: `CoreSends` with the compiled core, `PlainSends` in plain Python where there is none.
@@ -25,8 +25,9 @@ from perseid.core.layout import ODD_NAMES, PLAIN_SYS_FLAGS
 from perseid.store.consume_queue import UNIT
 from perseid.store.dispatch import INDEXED_TAG, key_hash
 from perseid.store.plain import CoreAppends, PlainAppends, PlainQueue, packed_host
+from perseid.wire import batch
 from perseid.wire.bodies import TopicConfig
-from perseid.wire.codes import VERSION, Serializer
+from perseid.wire.codes import VERSION, RequestCode, Serializer
 from perseid.wire.command import Command, decode_at, decode_each, response_head
 from perseid.wire.hashing import tag_code
 from perseid.wire.headers.base import quote, to_ext
@@ -255,13 +256,13 @@ class CoreSends:
 class Lane:
     """One queue of one topic: what stays the same from send to send, and what this turn stored there."""
 
-    __slots__ = ("arrivals", "count", "queue", "row", "uncounted")
+    __slots__ = ("arrivals", "count", "queue", "requests", "row", "uncounted")
 
     def __init__(self, queue: PlainQueue, row: TopicConfig) -> None:
         self.queue = queue
         self.row = row
-        self.count = self.uncounted = 0
-        """Messages of this turn, and of earlier ones that the statistics don't know yet."""
+        self.count = self.uncounted = self.requests = 0
+        """Messages of this turn; of earlier ones that the statistics don't know yet; requests that they came in."""
         self.arrivals: list[tuple[int, int]] = []
         """(queue offset, tag code) of this turn's messages, if anyone waits for some."""
 
@@ -287,6 +288,10 @@ class Facts:
         return found
 
 
+Item = tuple[int, Buffer, bytes, str, Facts]
+"""A message: flag, body, properties as they are stored, unique key, and what else its properties say."""
+
+
 class PlainSends:
     """The plain sends of one broker in plain Python: those of a read by `unusual`, then `settle`."""
 
@@ -301,9 +306,12 @@ class PlainSends:
         self._uncounted: list[Lane] = []
         self._facts: dict[str, Facts] = {}
         self._own = broker.own_properties
+        self._most_bytes = broker.store.config.max_message_size
+        self._next_id = b"," + packed_host(broker.store_host).hex().upper().encode()
+        """What stands between the offsets of a batch's messages."""
         self._holds = broker.holds
         begin, *middle, end = (text.replace(b"%", b"%%") for text in answer_texts(broker))
-        numbers = (b"%016X", b"%d", b"%d", b"%b", b"%d")
+        numbers = (b"%b", b"%d", b"%d", b"%b", b"%d")
         self._answer = begin + b"".join(n + text for n, text in zip(numbers, (*middle, end), strict=True))
 
     def unusual(self, conn: Connection, data: Buffer) -> Iterator[Command]:
@@ -327,7 +335,8 @@ class PlainSends:
         return found
 
     def send(self, conn: Connection, command: Command) -> bytes | None:
-        """Take a plain message and give the frame that answers it, `b""` for a one-way send; None: not plain."""
+        """Take a plain message, or batch, and give the frame that answers it, `b""` for a one-way send; None: it is not
+        plain, and nothing has happened."""
         header = command.quick_header
         if header is None or type(header) is not HEADERS.get(command.code) or command.is_response:
             return None
@@ -337,34 +346,74 @@ class PlainSends:
             if lane is None:
                 return None
         text, body = header.properties, command.body
-        if header.batch or header.sys_flag & ~PLAIN_SYS_FLAGS or not body or len(conn.packed_host) != 8:
+        if header.sys_flag & ~PLAIN_SYS_FLAGS or not body or len(conn.packed_host) != 8:
             return None
+        read = self._read(text)
+        if read is None:
+            return None
+        unique, facts = read
+        items = [(header.flag, body, text.encode() + self._own, unique, facts)]
+        if header.batch:
+            found = self._items(command)
+            if found is None or not self._appends.fits(lane.queue, [(len(i[1]), len(i[2])) for i in found]):
+                return None
+            items = found
+        queue_offset, placed = lane.queue.next, self._add(lane, header, conn.packed_host, items)
+        if not placed:
+            return None
+        lane.requests += 1
+        if command.flag & ONEWAY:
+            return b""
+        ids = b"%016X" % placed[0] + b"".join([b"%b%016X" % (self._next_id, offset) for offset in placed[1:]])
+        head = self._answer % (ids, lane.queue.queue_id, queue_offset, unique.encode(), command.opaque)
+        return _pack_prefix(len(head) + 4, len(head)) + head
+
+    def _read(self, text: str) -> tuple[str, Facts] | None:
+        """The unique key that properties say, and all else; None when they are not plain."""
         at = text.find("UNIQ_KEY\x01") + 9
         end = text.find("\x02", at)
         if at < 9 or end < 0 or not text.isascii() or (at > 9 and text[at - 10] != "\x02"):
             return None
         unique = text[at:end]
-        raw = unique.encode()
         rest = text[:at] + text[end:]
         facts = self._facts.get(rest) or self._read_facts(rest)
-        if facts is None or not raw.isalnum():
+        return (unique, facts) if facts is not None and unique.isalnum() else None
+
+    def _items(self, command: Command) -> list[Item] | None:
+        """The messages of a batch, as they are to be stored; None when one of them is not plain."""
+        if command.code != RequestCode.SEND_BATCH_MESSAGE or len(command.body) > self._most_bytes:
             return None
-        queue = lane.queue
-        queue_offset = queue.next
-        offset = self._appends.add(
-            queue, body, text.encode() + self._own, facts.tag_code,
-            [queue.unique_hash(unique), *facts.hashes_in(queue.topic)], header.flag, header.sys_flag,
-            header.born_timestamp, conn.packed_host, header.reconsume_times,
-        )  # fmt: skip
-        if offset < 0:
+        items: list[Item] = []
+        try:
+            for flag, body, properties in batch.decode(command.body):
+                text = str(properties, "ascii")
+                if text[-1:] != "\x02":
+                    text += "\x02"  # as the store would (store.md §3.7)
+                read = self._read(text)
+                if read is None or not body:
+                    return None
+                items.append((flag, body, text.encode(), *read))
+        except (RemoteProtocolError, UnicodeDecodeError):
             return None
-        lane.count += 1
-        if self._holds.count:
-            lane.arrivals.append((queue_offset, facts.tag_code))
-        if command.flag & ONEWAY:
-            return b""
-        head = self._answer % (offset, queue.queue_id, queue_offset, raw, command.opaque)
-        return _pack_prefix(len(head) + 4, len(head)) + head
+        return items
+
+    def _add(self, lane: Lane, header: SendMessageRequest, born_host: bytes, items: list[Item]) -> list[int]:
+        """Gather messages for a queue; where they will stand in the log, nowhere when there is no room."""
+        queue, placed = lane.queue, []
+        for flag, body, properties, unique, facts in items:
+            number = queue.next
+            offset = self._appends.add(
+                queue, body, properties, facts.tag_code, [queue.unique_hash(unique), *facts.hashes_in(queue.topic)],
+                flag, header.sys_flag, header.born_timestamp, born_host, header.reconsume_times,
+            )  # fmt: skip
+            if offset < 0:
+                break
+            placed.append(offset)
+            lane.count += 1
+            if self._holds.count:
+                lane.arrivals.append((number, facts.tag_code))
+        assert len(placed) in (0, len(items)), "a batch that fits has room"
+        return placed
 
     def settle(self) -> None:
         """Before another kind of request, and at the end of a turn: write, wake who waits, trust no lane further."""
@@ -386,8 +435,8 @@ class PlainSends:
     def count(self) -> None:
         """Tell the statistics what was sent: before anyone looks at them, and now and then."""
         for lane in self._uncounted:
-            count_sends(self._broker, lane.queue.topic, lane.uncounted, lane.queue.taken_bytes, lane.uncounted)
-            lane.uncounted = lane.queue.taken_bytes = 0
+            count_sends(self._broker, lane.queue.topic, lane.uncounted, lane.queue.taken_bytes, lane.requests)
+            lane.uncounted = lane.queue.taken_bytes = lane.requests = 0
         self._uncounted.clear()
 
     def _read_facts(self, text: str) -> Facts | None:

@@ -146,6 +146,13 @@ class PlainAppends:
         self._at = at + size
         return at
 
+    def fits(self, queue: PlainQueue, messages: list[tuple[int, int]]) -> bool:
+        """Have these messages (bytes of body and properties) all a place, next to one another?"""
+        size = sum(body + properties for body, properties in messages) + len(messages) * queue.rest_bytes
+        if self._at + size > self._limit or queue.next + len(messages) > queue.room or size > self._most_bytes:
+            return False
+        return all(properties <= MAX_PROPERTIES_BYTES for _, properties in messages)
+
     def commit(self) -> None:
         """Write what was gathered; readers see it now."""
         if self._parts:

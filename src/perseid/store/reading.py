@@ -78,9 +78,7 @@ def read(
     if not units:
         after = min((s for s in queue.segments.starts if s > offset * UNIT_BYTES), default=high * UNIT_BYTES)
         return ReadResult(ReadStatus.OFFSET_FOUND_NULL, after // UNIT_BYTES, low, high, [])
-    found = None
-    if wanted is None:
-        found = _gather_quickly(log, config, queue, offset, units, max_messages, max_bytes)
+    found = _gather_quickly(log, config, queue, offset, units, max_messages, max_bytes, wanted)
     return found or _gather(log, config, queue, offset, units, max_messages, max_bytes, wanted)
 
 
@@ -105,8 +103,26 @@ def cold(
     if parts:
         return parts
     most = min(max(max_messages, 1), config.max_transfer_count_on_message_in_memory)
-    wanted = (u for u in UNIT.iter_unpack(queue.units(offset, scan)) if codes is None or u[2] in codes)
+    if codes is None:
+        return _cold_run(log, queue.units(offset, most), hot_from)
+    wanted = (u for u in UNIT.iter_unpack(queue.units(offset, scan)) if u[2] in codes)
     records = [(at, size) for at, size, _ in islice(wanted, most) if at < hot_from and size > 0]
+    return _cold_records(log, records)
+
+
+def _cold_run(log: CommitLog, units: memoryview, hot_from: int) -> list[Part]:
+    """The same of units that are all wanted: the usual pull, so that only the first and the last are looked at."""
+    first: int = PHYSICAL_OFFSET.unpack_from(units)[0] if units else hot_from
+    if first >= hot_from:
+        return []
+    last, size, _ = UNIT.unpack_from(units, len(units) - UNIT_BYTES)
+    if 0 <= last + size - first <= SPAN_BYTES:
+        return log.segments.cold(first, last + size - first)
+    return _cold_records(log, [(at, size) for at, size, _ in UNIT.iter_unpack(units) if at < hot_from and size > 0])
+
+
+def _cold_records(log: CommitLog, records: list[tuple[int, int]]) -> list[Part]:
+    """Which of these have to be fetched: asked for together when they stand close to one another."""
     if not records:
         return []
     first, end = records[0][0], sum(records[-1])
@@ -128,8 +144,9 @@ def _gather_quickly(
     units: memoryview,
     max_messages: int,
     max_bytes: int,
+    wanted: Wanted | None,
 ) -> ReadResult | None:
-    """The usual read: every record is wanted, and all are there and in memory. One window on a file of the log
+    """The usual read: some record is wanted, and all are there and in memory. One window on a file of the log
     serves all of its records. None: something is otherwise; `_gather` has to look.
     """
     first: int = PHYSICAL_OFFSET.unpack_from(units)[0]
@@ -140,28 +157,35 @@ def _gather_quickly(
     most_bytes = min(max_bytes, config.max_transfer_bytes_on_message_in_memory)
     window = log.segments.view(first, log_end - first)
     base = begin = end = last = first
+    scanned = 0
     base_end = first + len(window)
     buffers: list[memoryview] = []
     count = total = 0
-    for physical, size, _ in UNIT.iter_unpack(units):
+    for physical, size, tag in UNIT.iter_unpack(units):
         if count and (count >= most or total + size > most_bytes):
             break
+        scanned += 1
+        last = physical
+        if wanted is not None and not wanted(tag):
+            continue
         if physical != end:
-            buffers.append(window[begin - base : end - base])
+            if end != begin:
+                buffers.append(window[begin - base : end - base])
             if not end < physical < log_end:
                 return None
             if physical >= base_end:  # in a later file
                 window, base = log.segments.view(physical, log_end - physical), physical
                 base_end = physical + len(window)
             begin = physical
-        last = physical
         end = physical + size
         total += size
         count += 1
     buffers.append(window[begin - base : end - base])
     if sum(map(len, buffers)) != total:
         return None  # a window ended before a record did: it was removed, or is none
-    return ReadResult(ReadStatus.FOUND, offset + count, queue.min, queue.end, buffers, count, total, last)
+    if not count:
+        return None
+    return ReadResult(ReadStatus.FOUND, offset + scanned, queue.min, queue.end, buffers, count, total, last)
 
 
 def _gather(
