@@ -22,7 +22,11 @@ cdef class Lane:
     cdef const unsigned char[::1] name
     cdef unsigned int seed
     cdef long long room
+    cdef bytearray buffer
     cdef unsigned char[::1] space
+
+    @cython.locals(before=bytes)
+    cpdef grow(self, Py_ssize_t units)
 
 
 cdef class Batch(SendReader):

@@ -70,12 +70,20 @@ class Lane:
         """The queue offset of this turn's first message, that which has no place any more, messages of this turn."""
         self.taken = self.taken_bytes = self.requests = 0
         """Of all turns, until the caller sets them to 0."""
-        self.space = memoryview(bytearray(START_UNITS * UNIT_BYTES))
+        self.buffer = bytearray()
+        self.grow(START_UNITS)
+
+    def grow(self, units: int) -> None:
+        """Make room for so many units; what stands there stays, as far as it fits."""
+        before = bytes(self.buffer[: units * UNIT_BYTES]) if self.count else b""
+        self.buffer = bytearray(units * UNIT_BYTES)
+        self.buffer[: len(before)] = before
+        self.space = memoryview(self.buffer)
 
     @property
-    def units(self) -> memoryview:
+    def units(self) -> bytearray:
         """The queue units of this turn's messages."""
-        return memoryview(self.space)[: self.count * UNIT_BYTES]
+        return self.buffer[: self.count * UNIT_BYTES]
 
 
 class Batch(SendReader):
@@ -202,7 +210,7 @@ class Batch(SendReader):
             lane.taken += lane.count
             lane.count = 0
             if len(lane.space) > START_BYTES:
-                lane.space = memoryview(bytearray(START_UNITS * UNIT_BYTES))
+                lane.grow(START_UNITS)
         self.touched.clear()
         self._records_end = self._entries_end = 0
         if len(self._records) > KEEP_BYTES or len(self._entries) > KEEP_BYTES:
@@ -251,7 +259,7 @@ class Batch(SendReader):
         if self._entries_end + most > len(self._entries):
             self._entries = _longer(self._entries, self._entries_end + most)
         if (lane.count + 1) * UNIT_BYTES > len(lane.space):
-            lane.space = _longer(lane.space, len(lane.space) + UNIT_BYTES)
+            lane.grow(2 * lane.count)
         self._put_record(lane, size, body, end, crc)
         self._put_unit(lane, size)
         self._put_entries(lane)
