@@ -32,6 +32,8 @@ HERE = Path(__file__).resolve().parent
 SRC = HERE.parents[1] / "src"
 VERSION = "5.5.0"
 START_SECONDS = 90.0
+COLLECT_SECONDS = 75.0
+"""A stock consumer that is given queues may wait for a rebalance (20 s) and for a pull that is held (15 to 30 s)."""
 STOP_SECONDS = 40.0
 INSTALL_SECONDS = 900.0
 ANSWER_SECONDS = 60.0
@@ -494,7 +496,7 @@ class Client:
             assert result.get("status") == "SEND_OK", result
         return list(results)
 
-    def collect(self, handle: str, count: int, seconds: float = 30.0) -> list[dict[str, Any]]:
+    def collect(self, handle: str, count: int, seconds: float = COLLECT_SECONDS) -> list[dict[str, Any]]:
         """What a push consumer has been given, once there are `count` messages."""
         got = self("push.await", handle=handle, count=count, timeoutMs=int(seconds * 1000), wait=seconds + 30)
         bodies = [m["body"] for m in got]
