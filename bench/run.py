@@ -50,6 +50,8 @@ START_SETTLE_SECONDS, JAVA_START_SETTLE_SECONDS = 3.0, 14.0
 """Before a broker that has just started is called idle: Java keeps a core busy for ten seconds more."""
 PERSEID_WARM_SECONDS = 2.0
 REST_SECONDS = 4.0
+HANG_UP_SECONDS = 3.0
+"""So long a broker has to hear that 10,000 connections are gone, before it is stopped or gets new ones."""
 LOAD_TIMEOUT_S = 600.0
 FILL_TIMEOUT_S = 3600.0
 FILL_BATCH = 32
@@ -88,6 +90,8 @@ def run_load(
     if done.returncode:
         raise BenchError(f"{name} on {server.name}: {done.stderr.strip() or done.stdout.strip()}")
     result: dict[str, Any] = json.loads(done.stdout)
+    if options.get("idle"):
+        time.sleep(HANG_UP_SECONDS)
     expected = before + result["sent_from_start"]
     if (found := server.await_stored(topics, expected)) != expected:
         raise BenchError(f"{server.name} acknowledged {expected} messages of {name} and holds {found}")
