@@ -6,7 +6,7 @@ from collections import deque
 from collections.abc import Callable, Mapping
 from pathlib import Path
 from random import Random
-from typing import Any, TypeVar
+from typing import Any, ClassVar, TypeVar
 
 from perseid.base.config import to_properties
 from perseid.base.machine import (
@@ -31,7 +31,7 @@ from perseid.base.machine import (
 from perseid.broker.config import BrokerConfig
 from perseid.broker.node import Broker
 from perseid.broker.request import Reply, Request
-from perseid.disk.real import RealDisk
+from perseid.disk.real import RealDisk, RealFile
 from perseid.store.config import StoreConfig
 from perseid.wire import command
 from perseid.wire.command import Command
@@ -49,6 +49,17 @@ SMALL = StoreConfig(
 )
 
 
+class CountedDisk(RealDisk):
+    """Keeps its files in `opened`: a test's end closes them, for the collector leaves hundreds of brokers about."""
+
+    opened: ClassVar[list[RealFile]] = []
+
+    def open(self, path: str, size: int | None = None, *, sparse: bool = False) -> RealFile:
+        file = super().open(path, size, sparse=sparse)
+        self.opened.append(file)
+        return file
+
+
 class Rig:
     """One broker, and clients 1, 2, … that are connected to it when they first ask.
 
@@ -57,7 +68,7 @@ class Rig:
 
     def __init__(self, root: Path, now: int = NOW, store: StoreConfig = SMALL, **settings: Any) -> None:
         self.config = BrokerConfig(broker_name="b", broker_cluster_name="C", **settings)
-        self.disk = RealDisk(str(root))
+        self.disk = CountedDisk(str(root))
         self.io: deque[Flush | SaveState] = deque()
         self.fetches: deque[Fetch] = deque()
         self._io_held = False

@@ -124,6 +124,7 @@ def test_the_first_registration_says_everything() -> None:
     world = World()
     world.start()
     for address in (A, B):
+        assert not world.registration.tried
         asked = world.answer(address)
         header = asked.header
         assert asked.code == 103
@@ -137,6 +138,15 @@ def test_the_first_registration_says_everything() -> None:
         assert asked.topics == set(world.topics.rows)
         assert asked.body.topic_config_serialize_wrapper.data_version == world.topics.version
         assert world.registration.registered(address)
+    assert world.registration.tried
+
+
+def test_a_start_is_not_held_up_by_a_name_server_that_is_silent() -> None:
+    world = World()
+    world.start()
+    world.answer(A)
+    world.until(NOW + world.config.register_broker_timeout_mills)
+    assert world.registration.tried and not world.registration.registered(B)
 
 
 def test_once_a_period(world: World) -> None:

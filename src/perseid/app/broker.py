@@ -132,9 +132,10 @@ def build(loaded: Loaded, listeners: Mapping[str, Listener] | None = None) -> tu
 async def serve(loaded: Loaded) -> int:
     """Run until told to end; the exit code."""
     broker = loaded.broker
-    _, running = build(loaded)
+    node, running = build(loaded)
 
     async def ready() -> None:
+        await running.until(lambda: node.registration.tried)  # who reads the line may ask the name servers at once
         at = f" and name server is {broker.namesrv_addr}" if broker.namesrv_addr else ""
         line = f"The broker[{broker.broker_name}, {broker.address}] boot success. serializeType=JSON{at}"
         print(line, flush=True)  # noqa: T201

@@ -91,6 +91,11 @@ class Registration:
         server = self._servers.get(address)
         return server is not None and server.known
 
+    @property
+    def tried(self) -> bool:
+        """Has each name server taken a registration, or failed to once? True at the latest one timeout after start."""
+        return all(server.known or server.retry_ms for server in self._servers.values())
+
     def start(self, now: Millis) -> None:
         """Register with all name servers of the configuration."""
         if not self._broker.topics.version.timestamp:
