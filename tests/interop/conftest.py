@@ -66,6 +66,14 @@ def java_agent(workshop: Path) -> Iterator[rig.Agent]:
 
 
 @pytest.fixture(scope="session")
+def binary_agent(workshop: Path) -> Iterator[rig.Agent]:
+    """The same, with headers in the ROCKETMQ form instead of JSON."""
+    agent = rig.java_agent(workshop / "agent-binary", "-Drocketmq.serialize.type=ROCKETMQ")
+    yield agent
+    agent.stop()
+
+
+@pytest.fixture(scope="session")
 def go_agent(workshop: Path) -> Iterator[rig.Agent]:
     """The stock Go clients, for all clusters."""
     agent = rig.Agent([str(rig.go_agent())], workshop / "agent-go")
@@ -123,6 +131,14 @@ def cluster(request: pytest.FixtureRequest, clusters: Callable[[str], rig.Cluste
 def java(cluster: rig.Cluster, java_agent: rig.Agent) -> Iterator[rig.Client]:
     """The stock Java clients on the test's cluster."""
     client = rig.Client(java_agent, cluster)
+    yield client
+    client.close()
+
+
+@pytest.fixture(params=["java_agent", "binary_agent"], ids=["json", "binary"])
+def either_java(request: pytest.FixtureRequest, cluster: rig.Cluster) -> Iterator[rig.Client]:
+    """The stock Java clients on the test's cluster, with headers in JSON and in binary."""
+    client = rig.Client(request.getfixturevalue(request.param), cluster)
     yield client
     client.close()
 

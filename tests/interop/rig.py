@@ -456,7 +456,8 @@ class Agent:
             self._child.wait(10)
 
 
-def java_agent(folder: Path) -> Agent:
+def java_agent(folder: Path, *options: str) -> Agent:
+    """The stock Java clients in a JVM with these options besides the usual ones."""
     (folder / "conf").mkdir(parents=True, exist_ok=True)
     (folder / "conf" / "tools.yml").touch()
     return Agent(
@@ -465,6 +466,7 @@ def java_agent(folder: Path) -> Agent:
             "-Xmx512m",
             *JVM,
             *QUICK_CLIENT,
+            *options,
             f"-Duser.home={folder}",
             f"-Drocketmq.home.dir={folder}",
             "-cp",
