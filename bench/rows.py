@@ -141,6 +141,13 @@ ROWS = (
         fill=Fill("bench-cold-log", 1024),
         cold=True,
     ),
+    Row(
+        "idle10k",
+        f"closed, beside {IDLE_CONNECTIONS:,} idle connections",
+        (),
+        CLOSED_LOAD | {"idle": IDLE_CONNECTIONS},
+        servers=WITHOUT_PLAIN,
+    ),
     Row("topics1", "closed, 1 topic", (), CLOSED_LOAD, servers=WITHOUT_PLAIN, group="topics"),
     Row(
         "topics1000",
@@ -149,13 +156,6 @@ ROWS = (
         CLOSED_LOAD | {"topics": 1_000},
         servers=WITHOUT_PLAIN,
         group="topics",
-    ),
-    Row(
-        "idle10k",
-        f"closed, beside {IDLE_CONNECTIONS:,} idle connections",
-        (),
-        CLOSED_LOAD | {"idle": IDLE_CONNECTIONS},
-        servers=WITHOUT_PLAIN,
     ),
     Row("shards", "pipelined, spread over 2 shards", SHARDED, _load(16, 64, 128), servers=(CORE, SHARDS)),
     Row("shards-closed", "closed, spread over 2 shards", SHARDED, CLOSED_LOAD, servers=(CORE, SHARDS)),

@@ -218,7 +218,7 @@ def test_what_was_dropped_from_memory_is_fetched_again(
         os.fsync(other.fileno())
         os.posix_fadvise(other.fileno(), 0, size, os.POSIX_FADV_DONTNEED)
     if file.resident(size // 2, 100):
-        pytest.skip("this file system keeps what it was told to drop, or can't tell")
+        pytest.skip("this file system (tmpfs is one) keeps what it was told to drop, or can't tell")
     file.fetch(size // 2, 100)
     assert file.resident(size // 2, 100)
     assert file.view(size // 2, 4) == b"\0\1\2\3"

@@ -3,8 +3,8 @@
 The ordinary handlers are the reference: what this stores and answers is byte for byte what they would, which a
 differential test holds it to. Whatever is unusual (a first send to a queue, delays, retries, transactions,
 properties that change what is stored, ids that JSON would have to escape) is left to them; without the core
-binary headers too. With SYNC_FLUSH the
-answers of a read wait together (`acks.wait_frames`); a send that says WAIT=false is left to the handler.
+binary headers too. With SYNC_FLUSH the answers of a read wait together (`acks.wait_frames`); a send that says
+WAIT=false is left to the handler.
 
 Two ways lead to the same end: `CoreSends` with the compiled core, `PlainSends` in plain Python where there is none.
 `sends_of` chooses.
@@ -352,19 +352,17 @@ class PlainSends:
         if read is None:
             return None
         unique, facts = read
-        items = [(header.flag, body, text.encode() + self._own, unique, facts)]
         if header.batch:
-            found = self._items(command)
-            if found is None or not self._appends.fits(lane.queue, [(len(i[1]), len(i[2])) for i in found]):
-                return None
-            items = found
+            items = self._items(command, lane)
+        else:
+            items = [(header.flag, body, text.encode() + self._own, unique, facts)]
         queue_offset, placed = lane.queue.next, self._add(lane, header, conn.packed_host, items)
         if not placed:
             return None
         lane.requests += 1
         if command.flag & ONEWAY:
             return b""
-        ids = b"%016X" % placed[0] + b"".join([b"%b%016X" % (self._next_id, offset) for offset in placed[1:]])
+        ids = self._next_id.join([b"%016X" % offset for offset in placed])
         head = self._answer % (ids, lane.queue.queue_id, queue_offset, unique.encode(), command.opaque)
         return _pack_prefix(len(head) + 4, len(head)) + head
 
@@ -379,10 +377,10 @@ class PlainSends:
         facts = self._facts.get(rest) or self._read_facts(rest)
         return (unique, facts) if facts is not None and unique.isalnum() else None
 
-    def _items(self, command: Command) -> list[Item] | None:
-        """The messages of a batch, as they are to be stored; None when one of them is not plain."""
+    def _items(self, command: Command, lane: Lane) -> list[Item]:
+        """The messages of a batch, as they are to be stored; none when one is not plain, or there's no room for all."""
         if command.code != RequestCode.SEND_BATCH_MESSAGE or len(command.body) > self._most_bytes:
-            return None
+            return []
         items: list[Item] = []
         try:
             for flag, body, properties in batch.decode(command.body):
@@ -391,11 +389,11 @@ class PlainSends:
                     text += "\x02"  # as the store would (store.md §3.7)
                 read = self._read(text)
                 if read is None or not body:
-                    return None
+                    return []
                 items.append((flag, body, text.encode(), *read))
         except (RemoteProtocolError, UnicodeDecodeError):
-            return None
-        return items
+            return []
+        return items if self._appends.fits(lane.queue, [(len(i[1]), len(i[2])) for i in items]) else []
 
     def _add(self, lane: Lane, header: SendMessageRequest, born_host: bytes, items: list[Item]) -> list[int]:
         """Gather messages for a queue; where they will stand in the log, nowhere when there is no room."""

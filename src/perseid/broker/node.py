@@ -131,7 +131,7 @@ class Broker:
         """Rises when something may have changed that the checks of a pull look at (`pulls`)."""
         self._properties = properties
         self._out: list[Effect] = []
-        self._writes: dict[ConnId, Any] = {}
+        self._writes: dict[ConnId, Buffer | list[Buffer]] = {}
         """What this turn sends: bytes, or a list of them."""
         self._after_save: list[tuple[Request, Reply]] = []
         self._unflushed: list[tuple[ConnId, bytes, int]] = []
@@ -214,7 +214,7 @@ class Broker:
         before = self._writes.get(conn)
         if before is None:
             self._writes[conn] = data
-        elif type(before) is list:
+        elif isinstance(before, list):
             before.append(data)
         else:
             self._writes[conn] = [before, data]

@@ -19,8 +19,8 @@ from perseid.base.machine import Buffer
 from perseid.broker.handlers import pull
 from perseid.broker.request import VIP_LISTENER, Connection, Request
 from perseid.core.layout import UNIT_BYTES
-from perseid.store.consume_queue import PHYSICAL_OFFSET, ConsumeQueue
-from perseid.store.reading import scan_units
+from perseid.store.consume_queue import ConsumeQueue
+from perseid.store.reading import scan_units, window
 from perseid.store.results import ReadStatus
 from perseid.wire.codes import RequestCode, Serializer
 from perseid.wire.command import Command, response_head
@@ -35,10 +35,20 @@ PULL_HINT = b'11,"'
 BINARY_PULL_HINT = (11).to_bytes(2, "big")
 """What a binary header begins with, at byte 8 of a frame."""
 MAX_SEATS = 20_000
-"""Of one broker; each takes up to 4 KiB. When there are more, all are learnt anew."""
+"""Of one broker. When there are more, all are learnt anew."""
 GATHER_BYTES = 64 * 1024
 """Records up to this size together are copied into one piece; above it, copying costs more than sending pieces."""
-KEEP_EPOCH = frozenset((10, 310, 320, 11, 361, 14, 15))
+KEEP_EPOCH = frozenset(
+    (
+        RequestCode.SEND_MESSAGE,
+        RequestCode.SEND_MESSAGE_V2,
+        RequestCode.SEND_BATCH_MESSAGE,
+        RequestCode.PULL_MESSAGE,
+        RequestCode.LITE_PULL_MESSAGE,
+        RequestCode.QUERY_CONSUMER_OFFSET,
+        RequestCode.UPDATE_CONSUMER_OFFSET,
+    )
+)
 """Codes of requests that change nothing which the checks of a pull look at: sends, pulls, and offsets of groups."""
 _SAMPLE = (1_111_111_111, 2_222_222_222, 3_333_333_333)
 
@@ -106,23 +116,19 @@ class QuickPulls:
         low, high = queue.min, queue.end
         if not low <= offset < high:
             return at
-        most, most_bytes = seat.limits
-        log = broker.store.log
+        log, codes = broker.store.log, seat.checked.codes
         hot_from = log.end - config.hot_bytes
-        scan = scan_units(config, most) if seat.checked.codes is not None else most
+        most, most_bytes = seat.limits
+        scan = most if codes is None else scan_units(config, most)
         if hot_from > 0 and queue.segments.cold(offset * UNIT_BYTES, scan * UNIT_BYTES):
             return at
         units = queue.units(offset, scan)
         if not units:
             return at
-        first: int = PHYSICAL_OFFSET.unpack_from(units)[0]
-        if not log.end - config.in_memory_bytes <= first < log.end:
+        recent = window(log, config, units, most, most_bytes)
+        if recent is None or not pulls.gather(units, *recent, GATHER_BYTES, codes):
             return at
-        most = min(most, config.max_transfer_count_on_message_in_memory)
-        most_bytes = min(most_bytes, config.max_transfer_bytes_on_message_in_memory)
-        window = log.segments.view(first, log.end - first)
-        if not pulls.gather(units, window, first, most, most_bytes, GATHER_BYTES, seat.checked.codes):
-            return at
+        first = recent[1]
         if first < hot_from and log.segments.cold(first, pulls.reach):
             return at
         self._answer(seat, conn, offset + pulls.scanned, low, high)

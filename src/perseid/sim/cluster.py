@@ -29,9 +29,9 @@ from perseid.wire.command import Command
 BROKER_IP, NAMESRV_IP = "10.0.0.1", "10.0.0.2"
 BROKER_PORT, NAMESRV_PORT = 10911, 9876
 KIB = 1024
-VALIDATE_EVERY = 5
 HOT_BYTES = 4 * KIB
 """Of the log's end; what stands before it may have to be fetched."""
+VALIDATE_EVERY = 5
 """A check of the whole state costs as much as the event before it."""
 MAX_FAILED_STARTS = 30
 """In a row, about a second apart: a broker that still does not start, does not start at all."""

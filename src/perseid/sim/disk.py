@@ -344,7 +344,7 @@ class SimDisk:
             raise OSError(errno.EIO, f"{kind} fails", path)
 
     def evict(self) -> None:
-        """Drop all pages from memory that are durable: mapped files have to be fetched again."""
+        """Drop all pages from memory, durable or not: mapped files have to be fetched again."""
         for file in self.names.files():
             file.evicted = set(range((file.size + PAGE - 1) >> PAGE_BITS))
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterable
 from itertools import islice
 from struct import Struct
 
@@ -107,7 +108,7 @@ def cold(
         return _cold_run(log, queue.units(offset, most), hot_from)
     wanted = (u for u in UNIT.iter_unpack(queue.units(offset, scan)) if u[2] in codes)
     records = [(at, size) for at, size, _ in islice(wanted, most) if at < hot_from and size > 0]
-    return _cold_records(log, records)
+    return _cold_records(log, records[0][0], sum(records[-1]), records) if records else []
 
 
 def _cold_run(log: CommitLog, units: memoryview, hot_from: int) -> list[Part]:
@@ -116,16 +117,12 @@ def _cold_run(log: CommitLog, units: memoryview, hot_from: int) -> list[Part]:
     if first >= hot_from:
         return []
     last, size, _ = UNIT.unpack_from(units, len(units) - UNIT_BYTES)
-    if 0 <= last + size - first <= SPAN_BYTES:
-        return log.segments.cold(first, last + size - first)
-    return _cold_records(log, [(at, size) for at, size, _ in UNIT.iter_unpack(units) if at < hot_from and size > 0])
+    records = ((at, size) for at, size, _ in UNIT.iter_unpack(units) if at < hot_from and size > 0)
+    return _cold_records(log, first, last + size, records)
 
 
-def _cold_records(log: CommitLog, records: list[tuple[int, int]]) -> list[Part]:
-    """Which of these have to be fetched: asked for together when they stand close to one another."""
-    if not records:
-        return []
-    first, end = records[0][0], sum(records[-1])
+def _cold_records(log: CommitLog, first: int, end: int, records: Iterable[tuple[int, int]]) -> list[Part]:
+    """Which of the records between two offsets have to be fetched: asked for together when these are close."""
     if 0 <= end - first <= SPAN_BYTES:
         return log.segments.cold(first, end - first)
     return [part for at, size in records for part in log.segments.cold(at, size)]
@@ -134,6 +131,21 @@ def _cold_records(log: CommitLog, records: list[tuple[int, int]]) -> list[Part]:
 def scan_units(config: StoreConfig, max_messages: int) -> int:
     """So many units are looked at for one answer."""
     return max(config.max_filter_message_size, UNIT_BYTES * max_messages) // UNIT_BYTES
+
+
+def window(
+    log: CommitLog, config: StoreConfig, units: memoryview, max_messages: int, max_bytes: int
+) -> tuple[memoryview, int, int, int] | None:
+    """Where a read whose records count as in memory finds them, or the first of them: a view of the log's file from
+    the first record on, its offset, and the most messages and bytes of one answer. None: they are not in memory.
+    """
+    first: int = PHYSICAL_OFFSET.unpack_from(units)[0]
+    end = log.end
+    if not end - config.in_memory_bytes <= first < end:
+        return None  # units ascend: where the first one is in memory, all are
+    most = min(max_messages, config.max_transfer_count_on_message_in_memory)
+    most_bytes = min(max_bytes, config.max_transfer_bytes_on_message_in_memory)
+    return log.segments.view(first, end - first), first, most, most_bytes
 
 
 def _gather_quickly(
@@ -149,16 +161,14 @@ def _gather_quickly(
     """The usual read: some record is wanted, and all are there and in memory. One window on a file of the log
     serves all of its records. None: something is otherwise; `_gather` has to look.
     """
-    first: int = PHYSICAL_OFFSET.unpack_from(units)[0]
+    recent = window(log, config, units, max_messages, max_bytes)
+    if recent is None:
+        return None
+    records, first, most, most_bytes = recent
     log_end = log.end
-    if not log_end - config.in_memory_bytes <= first < log_end:
-        return None  # units ascend: where the first one is in memory, all are
-    most = min(max_messages, config.max_transfer_count_on_message_in_memory)
-    most_bytes = min(max_bytes, config.max_transfer_bytes_on_message_in_memory)
-    window = log.segments.view(first, log_end - first)
     base = begin = end = last = first
     scanned = 0
-    base_end = first + len(window)
+    base_end = first + len(records)
     buffers: list[memoryview] = []
     count = total = 0
     for physical, size, tag in UNIT.iter_unpack(units):
@@ -170,17 +180,17 @@ def _gather_quickly(
             continue
         if physical != end:
             if end != begin:
-                buffers.append(window[begin - base : end - base])
+                buffers.append(records[begin - base : end - base])
             if not end < physical < log_end:
                 return None
             if physical >= base_end:  # in a later file
-                window, base = log.segments.view(physical, log_end - physical), physical
-                base_end = physical + len(window)
+                records, base = log.segments.view(physical, log_end - physical), physical
+                base_end = physical + len(records)
             begin = physical
         end = physical + size
         total += size
         count += 1
-    buffers.append(window[begin - base : end - base])
+    buffers.append(records[begin - base : end - base])
     if sum(map(len, buffers)) != total:
         return None  # a window ended before a record did: it was removed, or is none
     if not count:
