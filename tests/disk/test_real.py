@@ -128,6 +128,18 @@ def test_a_full_disk_is_an_error_of_a_write_to_a_sparse_file(disk: RealDisk, mon
     assert caught.value.errno == errno.ENOSPC
 
 
+def test_what_was_reserved_can_be_written_when_the_disk_is_full(
+    disk: RealDisk, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    file = disk.open("queue", 4 * PIECE_BYTES, sparse=True)
+    file.reserve(PIECE_BYTES - 1, 2)
+    monkeypatch.setattr(real.os, "posix_fallocate", full)
+    file.write(0, bytes(2 * PIECE_BYTES))
+    file.reserve(0, 2 * PIECE_BYTES)
+    with pytest.raises(OSError):
+        file.reserve(0, 2 * PIECE_BYTES + 1)
+
+
 def test_blocks_are_written_where_the_system_cannot_allocate(disk: RealDisk, monkeypatch: pytest.MonkeyPatch) -> None:
     def unsupported(number: int, offset: int, length: int) -> None:
         raise OSError(errno.EOPNOTSUPP, "not here")

@@ -7,7 +7,7 @@ from random import Random
 import pytest
 
 from perseid.sim.disk import SimDisk
-from perseid.store.consume_queue import BLANK_UNIT, ConsumeQueue
+from perseid.store.consume_queue import BLANK_UNIT, ROOM_UNITS, ConsumeQueue
 from perseid.store.segments import Folders
 
 FOLDER = "consumequeue/T/3"
@@ -119,11 +119,32 @@ def test_a_hole_among_files_of_lost_records_is_none() -> None:
     assert loaded.segments.starts == [200, 300, 400]
 
 
-def test_a_full_disk_changes_nothing() -> None:
+def test_a_full_disk_changes_no_unit_and_what_comes_later_goes_on() -> None:
     made = queue(5)
-    made.segments._disk.fill(1.0)  # type: ignore[attr-defined]
+    disk = made.segments._disk
+    disk.fill(1.0)  # type: ignore[attr-defined]
     with pytest.raises(OSError):
         made.prepare()
     with pytest.raises(OSError):
         made.reserve(3)
-    assert (made.end, made.segments.starts) == (5, [0])
+    assert made.end == 5 and not made.ready
+    disk.fill(0.1)  # type: ignore[attr-defined]
+    made.reserve(3)
+    made.prepare()
+    made.put(1, 2, 3)
+    assert made.unit(5) == (1, 2, 3)
+
+
+def test_blocks_are_reserved_before_they_are_written_and_not_all_at_once() -> None:
+    disk = SimDisk(Random(1))
+    queue = ConsumeQueue(disk, Folders(disk), "T", 3, 20 * 10 * ROOM_UNITS)
+    queue.prepare()
+    assert queue.room == ROOM_UNITS
+    assert 19 * ROOM_UNITS <= sum(file.allocated for file in disk.files()) < 22 * ROOM_UNITS
+    disk.fill(1.0)
+    for number in range(ROOM_UNITS):
+        queue.prepare()
+        queue.put(number, 100, 0)
+    with pytest.raises(OSError):
+        queue.prepare()
+    assert not queue.ready

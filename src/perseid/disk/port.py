@@ -24,7 +24,7 @@ class Usage(NamedTuple):
 
 
 class File(Protocol):
-    """A file of a fixed size, preallocated, whose unwritten parts read as zeros."""
+    """A file of a fixed size, preallocated or sparse, whose unwritten parts read as zeros."""
 
     @property
     def path(self) -> str: ...
@@ -34,6 +34,9 @@ class File(Protocol):
 
     def write(self, offset: int, data: Buffer) -> None:
         """Put `data` at `offset`; visible to `view` at once. Beyond the size: LocalProtocolError."""
+
+    def reserve(self, offset: int, length: int) -> None:
+        """Give these bytes blocks, so that no write to them lacks room; OSError(ENOSPC) when the disk has none."""
 
     def view(self, offset: int, length: int) -> memoryview:
         """The bytes as they are now (shorter at the end of the file); read-only; not to be kept for long."""

@@ -2,7 +2,7 @@
 
 Files are mapped: a write is a copy into the page cache, a view is a window on it. A mapped page without
 a block behind it would end the process (SIGBUS) when the disk is full, so blocks are allocated before
-they are written: at creation, or piece by piece where a file is sparse (an index file, or one that Java
+they are written: at creation, or piece by piece where a file is sparse (queues, the index, or what Java
 wrote); either way a full disk is an OSError.
 """
 
@@ -21,7 +21,7 @@ from perseid.base.errors import LocalProtocolError, StoreLocked
 from perseid.base.machine import Buffer
 from perseid.disk.port import Usage
 
-PIECE_BITS = 20
+PIECE_BITS = 16
 PIECE_BYTES = 1 << PIECE_BITS
 """Sparse files get their blocks in pieces of this size."""
 
@@ -97,6 +97,10 @@ class RealFile:
         while rest:
             written = os.pwrite(self._descriptor.number, rest, offset)
             offset, rest = offset + written, rest[written:]
+
+    def reserve(self, offset: int, length: int) -> None:
+        if self._missing is not None:
+            self._allocate(self._missing, offset, min(offset + length, self.size))
 
     def _allocate(self, missing: bytearray, offset: int, end: int) -> None:
         for piece in range(offset // PIECE_BYTES, -(-end // PIECE_BYTES)):

@@ -95,6 +95,11 @@ class SimFile:
         if self.disk.crashing:
             raise CrashPoint(f"write of {self.path}")
 
+    def reserve(self, offset: int, length: int) -> None:
+        if self.missing:
+            self.disk.may_fail("create", self.path)
+            self._allocate(offset, min(offset + length, len(self.data)))
+
     def _allocate(self, offset: int, end: int) -> None:
         pages = self.missing.intersection(range(offset >> PAGE_BITS, (end + PAGE - 1) >> PAGE_BITS))
         self.disk.need(len(pages) * PAGE, self.path)

@@ -1,7 +1,9 @@
 """A consume queue: for each message of one topic and queue 20 bytes: physical offset, size, tag code.
 
 The unit of queue offset n stands at byte 20·n. Behind `end` are zeros. A queue whose first message has a
-later offset than its file begins with is filled up with blank units, which `min` leaves out.
+later offset than its file begins with is filled up with blank units, which `min` leaves out. Files are sparse: a
+thousand topics would else take gigabytes at once. Blocks are reserved for ROOM_UNITS at a time, before the log is
+written, so that a full disk refuses a message before anything of it is stored.
 
     min ≤ end;  units [min, end) point to records of the log in ascending order
 """
@@ -17,6 +19,7 @@ from perseid.store.results import ConsumeUnit
 from perseid.store.segments import Folders, Segments
 
 FOLDER = "consumequeue"
+ROOM_UNITS = 3_000
 UNIT = Struct(">qiq")
 PHYSICAL_OFFSET = Struct(">q")
 BLANK_UNIT = UNIT.pack(0, 0x7FFFFFFF, 0)
@@ -44,7 +47,8 @@ class ConsumeQueue:
         self.topic = topic
         self.queue_id = queue_id
         self._unit_count = -(-file_bytes // UNIT_BYTES)
-        self.segments = Segments(disk, folders, f"{FOLDER}/{topic}/{queue_id}", self._unit_count * UNIT_BYTES)
+        file_bytes = self._unit_count * UNIT_BYTES
+        self.segments = Segments(disk, folders, f"{FOLDER}/{topic}/{queue_id}", file_bytes, sparse=True)
         self.min = 0
         self.end = 0
         self.issued = 0
@@ -54,20 +58,20 @@ class ConsumeQueue:
         self._file: File | None = None
         self._file_first = 0
         self.room = 0
-        """The first offset that the file of the next unit has no place for."""
+        """The first offset for which no place in the file of the next unit is reserved."""
 
     # ---- writing ----
 
     @property
     def ready(self) -> bool:
-        """Has the next unit a file, and is the queue in the books as written to?"""
+        """Has the next unit a place, and is the queue in the books as written to?"""
         return self.dirty and self.end < self.room
 
     def prepare(self) -> None:
-        """See to it that the next unit has a file; OSError when it can't be made."""
+        """See to it that the next unit has a place; OSError when it can't be had."""
         if self.end < self.room:
             return
-        segments = self.segments
+        segments, self.room = self.segments, 0
         at = self.end * UNIT_BYTES
         if segments.start_of(at) is None:
             if segments.starts:
@@ -78,12 +82,24 @@ class ConsumeQueue:
         assert start is not None, f"{segments.folder}: no file for unit {self.end}"
         self._file = segments.file(start)
         self._file_first = start // UNIT_BYTES
-        self.room = self._file_first + self._unit_count
+        self.room = self._reserve(self._file, self._file_first, self.end)
+
+    def _reserve(self, file: File, first: int, offset: int) -> int:
+        """Reserve blocks for some units of a file, from that of `offset` on; the offset up to which they are."""
+        begin = offset - first
+        end = min(self._unit_count, begin - begin % ROOM_UNITS + ROOM_UNITS)
+        file.reserve(begin * UNIT_BYTES, (end - begin) * UNIT_BYTES)
+        return first + end
 
     def reserve(self, count: int) -> None:
-        """See to it that the next `count` units have files; OSError when they can't be made."""
-        while (self.end + count) * UNIT_BYTES > self.segments.end:
-            self.segments.create(self.segments.end)
+        """See to it that the next `count` units have places; OSError when they can't be had."""
+        segments, offset, end = self.segments, self.end, self.end + count
+        while end * UNIT_BYTES > segments.end:
+            segments.create(segments.end)
+        while offset < end:
+            start = segments.start_of(offset * UNIT_BYTES)
+            assert start is not None, f"{segments.folder}: no file for unit {offset}"
+            offset = self._reserve(segments.file(start), start // UNIT_BYTES, offset)
 
     def put_many(self, units: Buffer) -> None:
         """Append packed units that all have a place in the file of the next one; `prepare` has been called."""

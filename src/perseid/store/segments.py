@@ -94,10 +94,14 @@ class Folders:
 class Segments:
     """The files of one sequence, in one folder."""
 
-    __slots__ = ("_disk", "_folders", "_open", "file_bytes", "folder", "starts")
+    __slots__ = ("_disk", "_folders", "_open", "_sparse", "file_bytes", "folder", "starts")
 
-    def __init__(self, disk: Disk, folders: Folders, folder: str, file_bytes: int) -> None:
+    def __init__(
+        self, disk: Disk, folders: Folders, folder: str, file_bytes: int, *, sparse: bool = False
+    ) -> None:
+        """`sparse`: files get their blocks when they are reserved or written, not at once."""
         self._disk = disk
+        self._sparse = sparse
         self._folders = folders
         self._open: dict[int, File] = {}
         self.folder = folder
@@ -163,7 +167,7 @@ class Segments:
     def create(self, start: int) -> File:
         """Append a file. OSError when it can't be made, and nothing has changed then."""
         assert not self.starts or start == self.end, f"{self.folder}: {start} is not the end"
-        file = self._disk.open(self.path(start), self.file_bytes)
+        file = self._disk.open(self.path(start), self.file_bytes, sparse=self._sparse)
         self._folders.touch(self.folder)
         self.starts.append(start)
         return self._remember(start, file)
