@@ -12,6 +12,7 @@ from perseid.base.config import to_properties
 from perseid.base.machine import (
     Close,
     Closed,
+    Connect,
     DiskFailed,
     Effect,
     Event,
@@ -32,9 +33,11 @@ from perseid.broker.config import BrokerConfig
 from perseid.broker.node import Broker
 from perseid.broker.request import Reply, Request
 from perseid.disk.real import RealDisk, RealFile
+from perseid.replication.config import ReplicationConfig
 from perseid.store.config import StoreConfig
 from perseid.wire import command
 from perseid.wire.command import Command
+from perseid.wire.ha import encode_report
 from perseid.wire.headers.base import Header
 from perseid.wire.headers.send import SendMessageRequest, SendMessageResponse
 
@@ -66,7 +69,14 @@ class Rig:
     After `hold_io` flushes and saves wait in `io` until `finish_io` or `fail_io`.
     """
 
-    def __init__(self, root: Path, now: int = NOW, store: StoreConfig = SMALL, **settings: Any) -> None:
+    def __init__(
+        self,
+        root: Path,
+        now: int = NOW,
+        store: StoreConfig = SMALL,
+        replication: ReplicationConfig | None = None,
+        **settings: Any,
+    ) -> None:
         self.config = BrokerConfig(broker_name="b", broker_cluster_name="C", **settings)
         self.disk = CountedDisk(str(root))
         self.io: deque[Flush | SaveState] = deque()
@@ -78,9 +88,13 @@ class Rig:
             self.disk,
             Random(1),
             properties=lambda: to_properties(self.broker.config, store),
+            replication=replication,
         )
         self.now = now
         self.sent: dict[int, list[Command]] = {}
+        self.streams: dict[int, bytearray] = {}
+        """What was sent on connections of the HA stream."""
+        self.dialled: list[str] = []
         self.closed: list[int] = []
         self.notes: list[Note] = []
         self.saved: list[str] = []
@@ -94,7 +108,12 @@ class Rig:
 
     def _carry_out(self, effects: list[Effect]) -> None:
         for effect in effects:
-            if isinstance(effect, Write):
+            if isinstance(effect, Write) and effect.conn in self.streams:
+                pieces = [effect.data] if isinstance(effect.data, bytes) else effect.data
+                self.streams[effect.conn] += b"".join(bytes(piece) for piece in pieces)
+            elif isinstance(effect, Connect):
+                self.dialled.append(effect.address)
+            elif isinstance(effect, Write):
                 data = effect.data if isinstance(effect.data, bytes | bytearray | memoryview) else b"".join(effect.data)
                 self.sent.setdefault(effect.conn, []).extend(c.keep() for c in command.decode_all(bytes(data)))
             elif isinstance(effect, Flush | SaveState) and self._io_held:
@@ -169,6 +188,16 @@ class Rig:
     def connect(self, client: int) -> None:
         if client not in self.broker.connections:
             self.handle(Opened(client, f"10.0.0.{client}:5000", "10.0.0.9:10911", "main"))
+
+    def follow(self, slave: int, offset: int = 0) -> None:
+        """A slave connects to the HA port and makes its request."""
+        self.streams[slave] = bytearray()
+        self.handle(Opened(slave, f"10.0.2.{slave}:5000", "10.0.0.9:10912", "ha"))
+        self.report(slave, offset)
+
+    def report(self, slave: int, offset: int) -> None:
+        """A slave reports its log's end."""
+        self.handle(Frames(slave, encode_report(offset)))
 
     def leave(self, client: int) -> None:
         self.handle(Closed(client, "left"))

@@ -45,6 +45,18 @@ class Asked:
         return set(self.body.topic_config_serialize_wrapper.topic_config_table)
 
 
+class Replicas:
+    """Hears where the master is."""
+
+    ha_address = "10.9.9.9:10912"
+
+    def __init__(self) -> None:
+        self.told: list[tuple[str, str | None]] = []
+
+    def follow(self, master: str, ha_address: str | None, now: int) -> None:
+        self.told.append((master, ha_address))
+
+
 class World:
     """A broker's surroundings, and name servers that answer when they are told to."""
 
@@ -53,6 +65,7 @@ class World:
         self.now = NOW
         self.topics = TopicTable(self.config, NOW)
         self.caller = Caller()
+        self.replicas = Replicas()
         self.registration = Registration(self)  # type: ignore[arg-type]
         self.conns: dict[str, int] = {}
         self.asked: dict[str, list[Asked]] = {A: [], B: []}
@@ -277,7 +290,7 @@ def test_order_topics_and_the_master_are_read_back(world: World) -> None:
     )
     assert world.topics.is_order("T") and "T" in world.topics.changed
     assert world.registration.master_address == "10.9.9.1:10911"
-    assert world.registration.ha_address == "10.9.9.1:10912"
+    assert world.replicas.told == [("10.9.9.1:10911", "10.9.9.1:10912")]
 
 
 def test_an_unreadable_order_configuration_is_noted(world: World) -> None:

@@ -31,13 +31,8 @@ LATER = {
         Code.SET_MESSAGE_REQUEST_MODE,
     ],
     "replicas": [
-        Code.GET_ALL_DELAY_OFFSET,
-        Code.GET_ALL_MESSAGE_REQUEST_MODE,
-        Code.GET_TIMER_CHECK_POINT,
-        Code.GET_TIMER_METRICS,
         Code.NOTIFY_MIN_BROKER_ID_CHANGE,
         Code.EXCHANGE_BROKER_HA_INFO,
-        Code.GET_BROKER_HA_STATUS,
         Code.RESET_MASTER_FLUSH_OFFSET,
         Code.GET_BROKER_EPOCH_CACHE,
         Code.NOTIFY_BROKER_ROLE_CHANGED,

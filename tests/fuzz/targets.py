@@ -20,9 +20,9 @@ from perseid.wire.headers.send import SendMessageRequest, SendMessageRequestV2, 
 from perseid.wire.host import Host
 
 try:
-    from .twins import Twins
+    from .twins import ReplicaTwins, Twins
 except ImportError:  # run.py puts this folder on the path
-    from twins import Twins  # type: ignore[no-redef]
+    from twins import ReplicaTwins, Twins  # type: ignore[no-redef]
 
 Target = Callable[[bytes], None]
 
@@ -160,6 +160,17 @@ def core(data: bytes) -> None:
         _twins.clear()
 
 
+_replicas: list[ReplicaTwins] = []
+
+
+def slave(data: bytes) -> None:
+    """What a slave makes of its master's records, changed on their way, with the compiled core and without."""
+    if not _replicas:
+        _replicas.append(ReplicaTwins())
+    if not _replicas[0].compare(data):
+        _replicas.clear()
+
+
 def _framed(data: bytes) -> bytes:
     """A frame of a header and a body: JSON ends with the last brace, a binary header where it says."""
     if data[:1] == b"{":
@@ -173,6 +184,7 @@ TARGETS: dict[str, Target] = {
     target.__name__: target
     for target in (
         core,
+        slave,
         frames,
         json_header,
         binary_header,
@@ -184,6 +196,13 @@ TARGETS: dict[str, Target] = {
         compressed,
     )
 }
+
+
+SLAVE_TEXTS = (
+    "UNIQ_KEY\x01ABCDEF0123456789\x02KEYS\x01a b\x02TAGS\x01t\x02\nbody",
+    "UNIQ_KEY\x01A\x02CLUSTER\x01c\x02TRACE_ON\x01true\x02\nbody body body",
+    "\nno properties",
+)
 
 
 def _requests() -> list[bytes]:
@@ -236,6 +255,7 @@ def _seeds() -> dict[str, list[bytes]]:
     kinds = (compression.LZ4, compression.ZSTD, compression.ZLIB)
     return {
         "core": _requests(),
+        "slave": [bytes(8) + text.encode() for text in SLAVE_TEXTS],
         "frames": [*written[Serializer.JSON], *written[Serializer.ROCKETMQ], b"".join(written[Serializer.JSON])],
         "json_header": [raw[8:] for raw in written[Serializer.JSON]],
         "binary_header": [raw[8:] for raw in written[Serializer.ROCKETMQ]],

@@ -1,4 +1,5 @@
-"""Two brokers on simulated disks, one with the core and one with the handlers alone: what they do is compared.
+"""Two brokers on simulated disks, one with the core and one with the handlers alone: what they do is compared. The same
+of two slaves.
 
 FUZZ_CORE names the folder of a compiled core to load in place of the installed one: `run.py` builds it with bounds
 checks.
@@ -17,13 +18,20 @@ from perseid.broker.config import BrokerConfig
 from perseid.broker.node import Broker
 from perseid.sim.disk import SimDisk
 from perseid.store.config import StoreConfig
+from perseid.store.replica import Replica, ReplicaRefused
+from perseid.store.results import AppendRefused
+from perseid.store.store import MessageStore
 from perseid.testing.cores import core_from
 from perseid.wire.frame import split
+from perseid.wire.host import host_from
+from perseid.wire.record import Message
 
 CONN = 1
 SMALL = StoreConfig(commit_log_file_bytes=1 << 20, max_hash_slot_num=1000, max_index_num=4000)
 MAX_LOG_BYTES = 4 << 20
+MAX_SLAVE_LOG_BYTES = 16 << 10
 NOW = 1_700_000_000_000
+HOST = host_from("10.0.0.1:10911")
 DISK_IN_USE = re.compile(rb'"commitLogDi[^"]*":"[^"]*"')
 """In the answer to code 28: how soon the index is written is not the same."""
 
@@ -89,3 +97,70 @@ class Twins:
         assert not self._hidden, f"an error in a function that can't raise: {self._hidden[0].exc_value!r}"
         self.with_core.validate()
         return self.alone.store.end < MAX_LOG_BYTES
+
+
+class ReplicaTwins:
+    """Two slaves' stores, one with the core and one without, that are sent the same bytes of a master's log."""
+
+    def __init__(self) -> None:
+        self.now = NOW
+        self._hidden: list[Any] = []
+        sys.unraisablehook = self._hidden.append
+        self.source = self._store()
+        self.stores = [self._store(), self._store()]
+        core.compiled = None
+        alone = Replica(self.stores[1])
+        core.compiled = checked_core()
+        self.replicas = [Replica(self.stores[0]), alone]
+
+    def _store(self) -> MessageStore:
+        store = MessageStore(SimDisk(Random(1)), SMALL, HOST)
+        store.load(self.now)
+        return store
+
+    def compare(self, data: bytes) -> bool:
+        """A message out of `data`, as the master stores it, some of its bytes changed; then as it is. False when it is
+        time for new twins."""
+        changes, rest = data[:8], data[8:]
+        flag = (0, 0, 0, 0, 1, 4, 8, 12)[changes[0] & 7] if changes else 0
+        properties, _, body = rest.decode(errors="replace").partition("\n")
+        self.now += len(data) & 3
+        for _ in range(2):
+            made = Message(
+                topic="T", body=body.encode() or b"b", queue_id=len(data) & 1, sys_flag=flag, born_host=HOST,
+                store_host=HOST, properties=properties.encode(),
+            )  # fmt: skip
+            try:
+                self.source.append(made, self.now)
+            except AppendRefused:
+                return True
+        begin, end = self.stores[0].end, self.source.end
+        log = self.source.log.segments.view(begin, end - begin)
+        changed = bytearray(log)
+        for at in range(1, len(changes) - 1, 2):
+            changed[changes[at] * 7 % len(changed)] ^= changes[at + 1]
+        self._send(begin, changed)
+        if self.stores[0].end < end:
+            begin = self.stores[0].end
+            self._send(begin, bytearray(self.source.log.segments.view(begin, end - begin)))
+        assert not self._hidden, f"an error in a function that can't raise: {self._hidden[0].exc_value!r}"
+        return self.stores[0].end == end < MAX_SLAVE_LOG_BYTES
+
+    def _send(self, begin: int, data: bytearray) -> None:
+        """Give both the same packet, and compare what they make of it."""
+        said = []
+        for replica in self.replicas:
+            try:
+                replica.expect(begin, len(data))
+                replica.take(memoryview(bytes(data)), self.now)
+                said.append("")
+            except ReplicaRefused as refused:
+                said.append(str(refused))
+            replica.forget_partial()
+        one, two = self.stores
+        assert said[0] == said[1], f"the core's slave says {said[0]!r}, the other {said[1]!r}"
+        assert one.end == two.end and set(one.queues()) == set(two.queues())
+        assert one.log.segments.view(0, one.end) == two.log.segments.view(0, two.end), "the logs differ"
+        for key in one.queues():
+            units = [[store.unit(*key, n) for n in range(store.max_offset(*key))] for store in (one, two)]
+            assert units[0] == units[1], f"{key}: the units differ"

@@ -9,8 +9,9 @@ import pytest
 from perseid.sim import coverage
 from perseid.sim.faults import KINDS, MIN_FAULTS, ON_TOP
 from perseid.sim.run import MIN_OPERATIONS, Result, run
+from perseid.sim.slaves import KINDS as SLAVES_KINDS
 
-from .regressions import REGRESSIONS
+from .regressions import REGRESSIONS, REPLICATED
 
 FIRST, SEEDS, GROUPS = 10_000, 200, 8
 """Some 30 s on one core; `make sim` plays more."""
@@ -31,9 +32,9 @@ def test_seeds_keep_all_promises(group: int) -> None:
 
 
 @pytest.mark.sim
-@pytest.mark.parametrize("seed", REGRESSIONS)
+@pytest.mark.parametrize("seed", [*REGRESSIONS, *REPLICATED])
 def test_seeds_that_once_failed(seed: int) -> None:
-    result = run(seed)
+    result = run(seed, slaves=REPLICATED.get(seed, 0))
     assert not result.failure, explained(result)
 
 
@@ -63,4 +64,4 @@ def test_a_run_that_misses_a_fault_has_failed() -> None:
 
 
 def test_every_kind_of_fault_is_expected() -> None:
-    assert len(KINDS) + len(ON_TOP) == len(coverage.FAULTS)
+    assert len(KINDS) + len(ON_TOP) + len(SLAVES_KINDS) == len(coverage.FAULTS)

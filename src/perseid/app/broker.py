@@ -5,7 +5,7 @@ from __future__ import annotations
 import os
 import socket
 from collections.abc import Mapping
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 from random import Random
 
@@ -15,9 +15,12 @@ from perseid.base.config import Refusal, Setting, option
 from perseid.base.errors import ConfigError
 from perseid.broker.config import BrokerConfig
 from perseid.broker.node import Broker
+from perseid.broker.replicas import HA_PORT_OFFSET, SLAVE
 from perseid.broker.request import MAIN_LISTENER, VIP_LISTENER
 from perseid.net.driver import Driver, Listener
 from perseid.net.limits import Limits
+from perseid.replication.classic.slave import LISTENER as HA_LISTENER
+from perseid.replication.config import ReplicationConfig
 from perseid.store.config import StoreConfig
 
 VIP_OFFSET = -2
@@ -35,7 +38,7 @@ REFUSED = (
     Refusal("enableDLegerCommitLog", ("false",), "Perseid has no DLedger yet"),
     Refusal("enableControllerMode", ("false",), "Perseid has no controller yet"),
     Refusal("controllerType", ("dledger",), "Perseid has no controller of this kind"),
-    Refusal("enableSlaveActingMaster", ("false",), "Perseid has no replicas yet"),
+    Refusal("enableSlaveActingMaster", ("false",), "Perseid has no acting masters yet"),
     Refusal("enablePropertyFilter", ("false",), "Perseid has no SQL92 filters yet"),
     Refusal("timerWheelEnable", ("false",), "Perseid has no timer messages yet"),
     Refusal("rejectTransactionMessage", ("true",), "Perseid has no transactions yet"),
@@ -72,9 +75,10 @@ class Loaded:
     process: ProcessConfig
     broker: BrokerConfig
     store: StoreConfig
+    replication: ReplicationConfig = field(default_factory=ReplicationConfig)
 
     def to_text(self, *, important: bool = False) -> str:
-        return config.to_text(self.process, self.broker, self.store, important=important)
+        return config.to_text(self.process, self.broker, self.store, self.replication, important=important)
 
 
 def load(path: Path | None, namesrv: str | None = None) -> Loaded:
@@ -86,8 +90,9 @@ def load(path: Path | None, namesrv: str | None = None) -> Loaded:
     _check_places(settings, root)
     fixed = {s.key: s for s in settings.values() if s.key in _FIXED_PLACES or s.key in {r.key for r in REFUSED}}
     known = {key: setting for key, setting in settings.items() if key not in fixed}
-    process.report_unknown(known, ProcessConfig, BrokerConfig, StoreConfig)
+    process.report_unknown(known, ProcessConfig, BrokerConfig, StoreConfig, ReplicationConfig)
     broker = config.build(BrokerConfig, settings)
+    _check_role(broker, settings)
     store = config.build(StoreConfig, settings)
     addresses = namesrv or broker.namesrv_addr or os.environ.get(NAME_SERVER_VARIABLE, "")
     _check_addresses(addresses, settings)
@@ -104,6 +109,7 @@ def load(path: Path | None, namesrv: str | None = None) -> Loaded:
             broker_name=broker.broker_name if "brokerName" in settings else socket.gethostname(),
         ),
         replace(store, process_id=os.getpid(), physical_memory_bytes=memory_bytes()),
+        config.build(ReplicationConfig, settings),
     )
 
 
@@ -120,11 +126,17 @@ def build(loaded: Loaded, listeners: Mapping[str, Listener] | None = None) -> tu
         loaded.store,
         disk,
         Random(),
-        properties=lambda: config.to_properties(loaded.process, node.config, loaded.store),
+        properties=lambda: config.to_properties(loaded.process, node.config, loaded.store, loaded.replication),
+        replication=loaded.replication,
     )
     if listeners is None:
         host, port = loaded.process.bind_address, loaded.broker.listen_port
-        listeners = {MAIN_LISTENER: Listener(host, port), VIP_LISTENER: Listener(host, port + VIP_OFFSET)}
+        ha_port = loaded.replication.ha_listen_port or port + HA_PORT_OFFSET
+        listeners = {
+            MAIN_LISTENER: Listener(host, port),
+            VIP_LISTENER: Listener(host, port + VIP_OFFSET),
+            HA_LISTENER: Listener(host, ha_port, complete=len),
+        }
     limits = Limits(idle_ms=loaded.process.server_channel_max_idle_time_seconds * 1000)
     return node, Driver(node, disk, listeners, name="broker", limits=limits)
 
@@ -151,6 +163,17 @@ def _check_places(settings: Mapping[str, Setting], root: Path) -> None:
                 f"{setting.where}: {key}={setting.value}: Perseid keeps it at {root / name}; "
                 f"remove the line or change storePathRootDir"
             )
+
+
+def _check_role(broker: BrokerConfig, settings: Mapping[str, Setting]) -> None:
+    """A master has the id 0, a slave another one: clients tell them apart by it."""
+    slave = broker.broker_role == SLAVE
+    if slave != (broker.broker_id > 0):
+        both = [f"brokerId={broker.broker_id}", f"brokerRole={broker.broker_role}"]
+        named = settings.get("brokerId") or settings["brokerRole"]
+        first, second = both if named.key == "brokerId" else reversed(both)
+        what = "a slave's id is above 0, like brokerId=1" if slave else "a master's id is 0"
+        raise ConfigError(f"{named.where}: {first}: with {second}: {what}")
 
 
 def _check_addresses(addresses: str, settings: Mapping[str, Setting]) -> None:

@@ -20,7 +20,7 @@ The duties of a driver:
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
 from typing import Any, Protocol, TypeAlias
 
@@ -143,9 +143,15 @@ class Close:
 
 @dataclass(slots=True)
 class Connect:
-    """Dial `address` (`host:port`): answered by `Opened(dialled=address)` or `ConnectFailed`."""
+    """Dial `address` (`host:port`): answered by `Opened(dialled=address)` or `ConnectFailed`.
+
+    `listener` names the kind of connection in `Opened`. `complete` says how many of the bytes that came are whole
+    frames (`len`: all, it is a stream); None: what the driver's listeners have.
+    """
 
     address: str
+    listener: str = ""
+    complete: Callable[[Buffer], int] | None = None
 
 
 @dataclass(slots=True)

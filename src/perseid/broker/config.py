@@ -17,12 +17,12 @@ class BrokerConfig:
 
     broker_cluster_name: str = option("DefaultCluster", important=True)
     broker_name: str = option("perseid", important=True)
-    broker_id: int = option(0, low=0, high=0, important=True)
+    broker_id: int = option(0, low=0, important=True)
     broker_ip1: str = option("127.0.0.1", key="brokerIP1", important=True)
     broker_ip2: str = option("", key="brokerIP2")
     listen_port: int = option(10911, low=3, high=65_534, important=True)
     namesrv_addr: str = option("", important=True)
-    broker_role: str = option("ASYNC_MASTER", choices=("ASYNC_MASTER",), important=True)
+    broker_role: str = option("ASYNC_MASTER", choices=("ASYNC_MASTER", "SYNC_MASTER", "SLAVE"), important=True)
     broker_permission: int = option(6, low=0, high=7)
 
     # topics and groups
@@ -42,6 +42,8 @@ class BrokerConfig:
     start_accept_send_request_time_stamp: int = 0
 
     # pulls
+    slave_read_enable: bool = False
+    """A master sends readers that are far behind to a slave, and a slave answers them."""
     long_polling_enable: bool = True
     short_polling_time_mills: int = 1000
     lite_pull_message_enable: bool = True
@@ -67,8 +69,3 @@ class BrokerConfig:
     def address(self) -> str:
         """`host:port` under which clients reach this broker, as it stands in the route."""
         return f"{self.broker_ip1}:{self.listen_port}"
-
-    @property
-    def ha_address(self) -> str:
-        """`host:port` of the HA service; in the route for slaves."""
-        return f"{self.broker_ip2 or self.broker_ip1}:{self.listen_port + 1}"

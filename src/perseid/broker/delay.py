@@ -80,6 +80,13 @@ class DelayService:
             if self.offsets[level] < end:
                 self._due[level] = now + FIRST_RUN_MS
 
+    def adopt(self, offsets: dict[int, int], version: DataVersion | None) -> None:
+        """Let the offsets be a master's. A slave delivers nothing."""
+        if offsets != self.offsets:
+            self.offsets, self.dirty = dict(offsets), True
+        if version is not None:
+            self.version = version
+
     def to_json(self) -> bytes:
         """The text of config/delayOffset.json."""
         table = {level: offset for level, offset in sorted(self.offsets.items()) if offset}

@@ -125,13 +125,15 @@ def _header_of(command: Command) -> SendMessageRequest | None:
 
 def takes_sends(broker: Broker) -> bool:
     """May plain sends be stored now? If not, the ordinary handler says why."""
-    return broker.config.start_accept_send_request_time_stamp <= broker.now and not broker.acks.full
+    if broker.replicas.is_slave or broker.acks.full:
+        return False
+    return broker.config.start_accept_send_request_time_stamp <= broker.now
 
 
 def count_sends(broker: Broker, topic: str, count: int, size: int, requests: int) -> None:
-    """Tell the statistics of plain sends. With SYNC_FLUSH how long they took is told when they are flushed."""
+    """Tell the statistics of plain sends. How long those took that wait is told when they are acknowledged."""
     broker.stats.put(topic, count, size)
-    if not broker.sync_flush:
+    if not broker.waits:
         broker.stats.put_took(0, requests)
 
 
@@ -145,7 +147,7 @@ class CoreSends:
         host, most = packed_host(broker.store_host), broker.store.config.max_message_size
         texts = answer_texts(broker)
         self._batch: CoreBatch = self._core.batch.Batch(
-            host, broker.own_properties, most, texts, binary_answer_texts(broker), broker.sync_flush
+            host, broker.own_properties, most, texts, binary_answer_texts(broker), broker.waits
         )
         self._batch.look_into(broker.topics.rows, broker.store.queue_table)
         self._appends = CoreAppends(broker.store, self._batch)
@@ -450,7 +452,7 @@ class PlainSends:
                 if value:
                     return None  # a second one
                 unique_keys += 1
-            elif name in NOT_PLAIN or not value or (name == "WAIT" and value == "false" and self._broker.sync_flush):
+            elif name in NOT_PLAIN or not value or (name == "WAIT" and value == "false" and self._broker.waits):
                 return None
             elif name == "TAGS":
                 tag = value

@@ -5,6 +5,8 @@ As with the topics, a change bumps the data version and sets `changed` until the
 
 from __future__ import annotations
 
+from collections.abc import Mapping
+
 import msgspec
 
 from perseid.base.errors import RequestRefused
@@ -120,6 +122,22 @@ class SubscriptionGroupTable:
             del self.forbidden[group]
         if wanted != bits:
             self._change(now)
+
+    def adopt(
+        self,
+        rows: Mapping[str, SubscriptionGroupConfig],
+        forbidden: Mapping[str, dict[str, int]],
+        version: DataVersion,
+    ) -> None:
+        """Let the table be a master's, with its data version."""
+        if version == self.version and rows == self.rows:
+            return
+        for name in self.rows.keys() - rows.keys():
+            del self.rows[name]
+        self.rows.update((name, row) for name, row in rows.items() if name == row.group_name)
+        self.forbidden = {group: dict(topics) for group, topics in forbidden.items() if topics}
+        self.version = version
+        self.changed = True
 
     def _change(self, now: Millis) -> None:
         self.changed = True

@@ -5,8 +5,9 @@ appended wakes held pulls; what it changed in the tables is saved; answers are g
 
 What a turn promises, in this order:
 
-1. An answer that depends on the log being durable (`acks`) leaves when `Flushed` has passed its end offset.
-   One flush is under way at a time; what comes meanwhile shares the next one (group commit).
+1. An answer that depends on the log being durable (SYNC_FLUSH) or on more nodes than this one (SYNC_MASTER) waits in
+   `acks` until the log is so up to its end offset (`ready`). One flush is under way at a time; what comes meanwhile
+   shares the next one (group commit).
 2. Tables that a turn changed (topics, groups) are saved once, at its end. From the request that changed one on,
    the turn's answers travel in the `then` of that save (pulls aside: they promise nothing). If it fails they
    become errors.
@@ -47,7 +48,7 @@ from perseid.base.machine import (
     Tick,
     Write,
 )
-from perseid.broker.acks import Acks
+from perseid.broker.acks import Acks, Waiting
 from perseid.broker.answers import Answers
 from perseid.broker.clients import ConsumerTable, ProducerTable
 from perseid.broker.config import BrokerConfig
@@ -60,6 +61,7 @@ from perseid.broker.locks import QueueLocks
 from perseid.broker.offsets import ConsumerOffsets
 from perseid.broker.pulls import KEEP_EPOCH
 from perseid.broker.registration import Registration
+from perseid.broker.replicas import Replicas
 from perseid.broker.request import VIP_LISTENER, Connection, Reply, Request
 from perseid.broker.routes import NOT_ON_VIP, READS, ROUTES
 from perseid.broker.saves import Saved, Saves
@@ -67,7 +69,10 @@ from perseid.broker.stats import BrokerStats
 from perseid.broker.system_topics import SCHEDULE_TOPIC
 from perseid.broker.topics import TopicTable
 from perseid.disk.port import Disk
-from perseid.store.config import StoreConfig
+from perseid.replication.classic.master import FetchedFor
+from perseid.replication.classic.slave import LISTENER as HA_LISTENER
+from perseid.replication.config import ReplicationConfig
+from perseid.store.config import SYNC_FLUSH, StoreConfig
 from perseid.store.plain import packed_host
 from perseid.store.results import Flushed, StoreEvent
 from perseid.store.store import MessageStore
@@ -100,6 +105,7 @@ class Broker:
         random: Random,
         *,
         properties: Callable[[], dict[str, str]] | None = None,
+        replication: ReplicationConfig | None = None,
     ) -> None:
         self.config = config
         self.disk = disk
@@ -107,7 +113,10 @@ class Broker:
         self.now: Millis = 0
         self.store_host = host_from(config.address)
         self.store = MessageStore(disk, store_config, self.store_host)
-        self.sync_flush = store_config.flush_disk_type == "SYNC_FLUSH"
+        self.sync_flush = store_config.flush_disk_type == SYNC_FLUSH
+        self.replicas = Replicas(self, replication or ReplicationConfig())
+        self.waits = self.sync_flush or self.replicas.synchronous
+        """Acknowledgements wait: for the disk, for slaves, or for both."""
         self.topics = TopicTable(config, 0)
         self.groups = SubscriptionGroupTable(0)
         self.offsets = ConsumerOffsets(0)
@@ -142,6 +151,7 @@ class Broker:
         self._deadline: Millis = 0
         self._only_plain = False
         self._events: dict[type[Any], Callable[[Any], None]] = {
+            FetchedFor: self.replicas.fetched,
             Frames: lambda event: self._on_reads((event,)),
             Reads: lambda event: self._on_reads(event.frames),
             Opened: self._on_opened,
@@ -184,7 +194,8 @@ class Broker:
             return min(self._deadline, self.now + SOON_MS)
         deadline = self._housekeeping_at
         for part in (
-            self.store, self.holds, self.acks, self.delay, self.stats, self.caller, self.registration, self.saves
+            self.store, self.holds, self.acks, self.delay, self.stats, self.caller, self.registration, self.saves,
+            self.replicas,
         ):  # fmt: skip
             due = part.next_deadline()
             if due is not None and due < deadline:
@@ -195,10 +206,24 @@ class Broker:
     def validate(self) -> None:
         if self._state != "running":
             return
-        for part in (self.store, self.topics, self.groups, self.offsets, self.locks, self.holds, self.delay):
+        for part in (self.store, self.topics, self.groups, self.offsets, self.locks, self.holds, self.replicas):
             part.validate()
-        self.acks.validate(self.store.flushed)
+        if not self.replicas.is_slave:
+            self.delay.validate()
+        self.acks.validate(self.ready)
         assert not self._writes and not self._after_save, "an answer was not written"
+
+    @property
+    def ready(self) -> int:
+        """What ends up to here in the log is as durable as the mode promises."""
+        own = self.store.flushed if self.sync_flush else self.store.end
+        return min(own, self.replicas.replicated()) if self.replicas.synchronous else own
+
+    @property
+    def most_wait_ms(self) -> int:
+        """How long an acknowledgement waits at most."""
+        own = self.config.sync_flush_timeout if self.sync_flush else self.replicas.config.slave_timeout
+        return min(own, self.replicas.config.slave_timeout) if self.replicas.synchronous else own
 
     # ---- for handlers ----
 
@@ -236,13 +261,15 @@ class Broker:
         for frames in reads:
             conn = self.connections.get(frames.conn)
             if conn is None:
+                if self._state == "running" and self.replicas.owns(frames.conn):
+                    self.replicas.received(frames)
                 continue
             commands = wire.decode_each(frames.data) if sends is None else sends.unusual(conn, frames.data)
             if commands:
                 self._serve(conn, commands)
             if sends is None:
                 continue
-            count = sends.taken if self.sync_flush else 0
+            count = sends.taken if self.waits else 0
             answers = sends.answers()
             if count:
                 self._unflushed.append((conn.id, answers, count))
@@ -251,8 +278,7 @@ class Broker:
         if sends is not None:
             sends.settle()
             for conn_id, answers, count in self._unflushed:
-                most_ms = self.config.sync_flush_timeout
-                self.acks.wait_frames(self.store.log.end, self.now, most_ms, conn_id, answers, count)
+                self.acks.wait_frames(self.store.log.end, self.now, self.most_wait_ms, conn_id, answers, count)
             self._unflushed.clear()
 
     def _serve(self, conn: Connection, commands: Iterable[Command]) -> None:
@@ -295,6 +321,7 @@ class Broker:
             raise RequestRefused(ResponseCode.REQUEST_CODE_NOT_SUPPORTED, f" request type {code} not supported")
         if self._state != "running":
             raise RequestRefused(ResponseCode.SERVICE_NOT_AVAILABLE, "the broker is shutting down")
+        self.replicas.check(code)
         if route.header is not None and request.header is None:
             request.header = request.command.header(route.header)
         return route.handler(self, request)
@@ -302,6 +329,9 @@ class Broker:
     # ---- connections ----
 
     def _on_opened(self, event: Opened) -> None:
+        if event.listener == HA_LISTENER:
+            self.replicas.opened(event)
+            return
         try:
             born_host = host_from(event.peer)
         except LocalProtocolError:
@@ -316,6 +346,7 @@ class Broker:
     def _on_closed(self, event: Closed) -> None:
         conn = self.connections.pop(event.conn, None)
         if conn is None:
+            self.replicas.closed(event)
             return
         self.epoch += 1
         self.holds.connection_closed(event.conn)
@@ -326,6 +357,7 @@ class Broker:
         self.consumers.connection_closed(self, event.conn)
 
     def _on_connect_failed(self, event: ConnectFailed) -> None:
+        self.replicas.connect_failed(event)
         self._out.extend(self.caller.handle(event, self.now))
 
     # ---- time and durability ----
@@ -335,14 +367,10 @@ class Broker:
             return
         now = self.now
         for late in self.acks.expire(now):
-            self.stats.put_took(now - late.since, late.count)
-            if late.request is not None and late.reply is not None:
-                late.reply.code = ResponseCode.FLUSH_DISK_TIMEOUT
-                self.reply(late.request, late.reply)
-            for answer in wire.decode_each(late.frames):
-                header = answer.header(SendMessageResponse)
-                self.write(late.conn, wire.encode_response(answer.opaque, ResponseCode.FLUSH_DISK_TIMEOUT, header))
-        self.delay.tick(now)
+            self._answer_late(late)
+        if not self.replicas.is_slave:
+            self.delay.tick(now)
+        self.replicas.tick(now)
         self._out.extend(self.store.tick(now))
         self._out.extend(self.caller.handle(event, now))
         self.registration.tick(now)
@@ -357,10 +385,21 @@ class Broker:
             self.consumers.expire(self, now)
             self.locks.expire(now)
 
+    def _answer_late(self, late: Waiting) -> None:
+        """The message is stored, but not as safely as the mode promises, and time is up."""
+        replicated = self.replicas.replicated() >= late.end_offset
+        code = ResponseCode.FLUSH_DISK_TIMEOUT if replicated else ResponseCode.FLUSH_SLAVE_TIMEOUT
+        self.stats.put_took(self.now - late.since, late.count)
+        if late.request is not None and late.reply is not None:
+            late.reply.code = code
+            self.reply(late.request, late.reply)
+        for answer in wire.decode_each(late.frames):
+            header = answer.header(SendMessageResponse)
+            self.write(late.conn, wire.encode_response(answer.opaque, code, header))
+
     def _on_flushed(self, event: Flushed) -> None:
         self._flushing = False
         self._out.extend(self.store.handle(event))
-        self._release()
 
     def _on_fetched(self, event: Fetched) -> None:
         request = self.fetches.fetched(event)
@@ -372,8 +411,8 @@ class Broker:
             self._dispatch(request)
 
     def _release(self) -> None:
-        """Give the answers whose messages are durable now."""
-        for done in self.acks.release(self.store.flushed):
+        """Give the answers whose messages are as durable as promised now."""
+        for done in self.acks.release(self.ready):
             self.stats.put_took(self.now - done.since, done.count)
             if done.request is not None and done.reply is not None:
                 self.reply(done.request, done.reply)
@@ -405,7 +444,10 @@ class Broker:
         if self.topics.changed or self.groups.changed:
             self.saves.tables(self._after_save)
             self._after_save = []
-        if len(self.acks) and not self._flushing:
+        self.replicas.settle()
+        if len(self.acks):
+            self._release()
+        if self.sync_flush and len(self.acks) and not self._flushing and self.store.needs_flush:
             self._flushing = True
             self._out.append(self.store.flush([]))
         if self._writes:
@@ -423,14 +465,20 @@ class Broker:
         report = self.store.load(now)
         for note in report.notes:
             self.note("info", note)
-        self.store.on_append = self._appended
+        self.store.on_append = self._copied if self.replicas.is_slave else self._appended
         self.stats = BrokerStats(now, self.topics.is_system)
         self.saves.load(now)
-        self.delay.start(now)
+        if not self.replicas.is_slave:
+            self.delay.start(now)
         self._housekeeping_at = now + HOUSEKEEPING_MS
         self._state = "running"
         self.saves.tables([])
         self.registration.start(now)
+        self.replicas.start(now)
+
+    def _copied(self, topic: str, queue_id: int, queue_offset: int, tag_code: int, offset: int, size: int) -> None:
+        """A slave's log got a message: called in the middle of a turn."""
+        self.holds.arrived(topic, queue_id, queue_offset, tag_code)
 
     def _appended(self, topic: str, queue_id: int, queue_offset: int, tag_code: int, offset: int, size: int) -> None:
         """The store took a message: called in the middle of a turn."""
@@ -446,6 +494,7 @@ class Broker:
             return
         self._state = "ending"
         self.registration.stop(self.now)
+        self.replicas.stop()
         self.saves.everything([Feed(_Ended())])
 
     def _on_ended(self, event: _Ended) -> None:

@@ -52,6 +52,12 @@ class ConsumerOffsets:
         self._pulled: Table = {}
         self._commits = 0
         self._count = 0
+        self._ahead: Table | None = None
+        """On a slave: what was committed here and not yet at the master."""
+
+    def follow(self) -> None:
+        """This is a slave's table from now on."""
+        self._ahead = {}
 
     # ---- clients ----
 
@@ -60,6 +66,8 @@ class ConsumerOffsets:
         if queue_id in self._reset.get((topic, group), ()):
             return False
         self._set(topic, group, queue_id, offset)
+        if self._ahead is not None:
+            self._ahead.setdefault((topic, group), {})[queue_id] = offset
         self._commits += 1
         if self._commits % max(1, version_step) == 0:
             self.version.next_version(now)
@@ -128,12 +136,35 @@ class ConsumerOffsets:
         self._forget(lambda key: key[1] == group)
 
     def _forget(self, wanted: Callable[[Key], bool]) -> None:
-        for table in (self._committed, self._reset, self._pulled):
+        for table in (self._committed, self._reset, self._pulled, self._ahead or {}):
             for key in [key for key in table if wanted(key)]:
                 queues = table.pop(key)
                 if table is self._committed:
                     self._count -= len(queues)
                 self.dirty = True
+
+    # ---- a slave ----
+
+    def adopt(self, table: dict[str, dict[int, int]], version: DataVersion | None) -> None:
+        """Let the committed offsets be a master's. What was committed here since, while it was away, stays until the
+        master's has reached it."""
+        assert self._ahead is not None, "only a slave takes over a master's offsets"
+        wanted = _split(table)
+        for key, queues in list(self._ahead.items()):
+            theirs = wanted.setdefault(key, {})
+            for queue_id, offset in list(queues.items()):
+                if theirs.get(queue_id, -1) >= offset:
+                    del queues[queue_id]
+                else:
+                    theirs[queue_id] = offset
+            if not queues:
+                del self._ahead[key]
+        if wanted != self._committed:
+            self._committed = wanted
+            self._count = sum(map(len, wanted.values()))
+            self.dirty = True
+        if version is not None:
+            self.version = version
 
     # ---- reading ----
 

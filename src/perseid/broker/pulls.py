@@ -56,7 +56,7 @@ _SAMPLE = (1_111_111_111, 2_222_222_222, 3_333_333_333)
 class Seat:
     """What the checks of one pull came to."""
 
-    __slots__ = ("checked", "commits", "epoch", "header", "key", "limits", "queue", "serializer", "text")
+    __slots__ = ("checked", "commits", "epoch", "header", "key", "limits", "queue", "serializer", "suggest", "text")
 
     def __init__(self, broker: Broker, header: PullMessageRequest, checked: pull.Admitted, queue: ConsumeQueue) -> None:
         self.header = header
@@ -65,6 +65,7 @@ class Seat:
         self.epoch = broker.epoch
         self.key = header.topic, header.queue_id
         self.limits = pull.limits(header)
+        self.suggest = broker.replicas.suggest(checked.group, -1)
         self.commits = header.sys_flag & pull.COMMIT_OFFSET != 0
         self.serializer = Serializer.JSON
         self.text = b""
@@ -83,7 +84,7 @@ class Seat:
     def head(self, opaque: int, next_offset: int, low: int, high: int) -> bytes:
         """An answer up to its records."""
         header = PullMessageResponse(
-            suggest_which_broker_id=0,
+            suggest_which_broker_id=self.suggest,
             next_begin_offset=next_offset,
             min_offset=low,
             max_offset=high,

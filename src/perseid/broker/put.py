@@ -110,10 +110,10 @@ def _counted(broker: Broker, append: Callable[[], T]) -> T:
 
 def acknowledge(broker: Broker, request: Request, reply: Reply, end_offset: int, wait: bool) -> Reply | None:
     """The reply to a stored message: now, or (None) once the message is as durable as the mode promises."""
-    if not broker.sync_flush or not wait:
+    if not broker.waits or not wait:
         broker.stats.put_took(0)
         return reply
     request.command.body = b""  # it is stored: the answer needs it no more
     request.command.keep()
-    broker.acks.wait(end_offset, broker.now, broker.config.sync_flush_timeout, request, reply)
+    broker.acks.wait(end_offset, broker.now, broker.most_wait_ms, request, reply)
     return None

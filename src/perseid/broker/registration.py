@@ -80,7 +80,6 @@ class Registration:
         self._body: tuple[DataVersion, int, bytes] | None = None
         self.master_address: str | None = None
         """What the name servers told a slave; None on a master."""
-        self.ha_address: str | None = None
 
     @property
     def name_servers(self) -> list[str]:
@@ -183,7 +182,7 @@ class Registration:
             broker_name=config.broker_name,
             broker_addr=config.address,
             cluster_name=config.broker_cluster_name,
-            ha_server_addr=config.ha_address,
+            ha_server_addr=broker.replicas.ha_address,
             broker_id=config.broker_id,
             enable_acting_master=False,
             compressed=False,
@@ -240,7 +239,8 @@ class Registration:
         """Take what a name server says: a slave's master, and which topics are ordered."""
         header = reply.header(RegisterBrokerResponse)
         if header.master_addr:
-            self.master_address, self.ha_address = header.master_addr, header.ha_server_addr
+            self.master_address = header.master_addr
+            self._broker.replicas.follow(header.master_addr, header.ha_server_addr, now)
         if len(reply.body):
             try:
                 table = KVTable.from_json(reply.body)

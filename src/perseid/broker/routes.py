@@ -5,7 +5,19 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import TYPE_CHECKING, NamedTuple
 
-from perseid.broker.handlers import admin, clients, groups, locks, offsets, pull, query, send, sendback, topics
+from perseid.broker.handlers import (
+    admin,
+    clients,
+    groups,
+    locks,
+    offsets,
+    pull,
+    query,
+    replication,
+    send,
+    sendback,
+    topics,
+)
 from perseid.broker.request import Reply, Request
 from perseid.wire.codes import RequestCode as Code
 from perseid.wire.headers import admin as admin_headers
@@ -120,6 +132,13 @@ ROUTES: dict[int, Route] = route_table(
     Route(Code.UPDATE_BROKER_CONFIG, None, admin.update_broker_config),
     Route(Code.GET_BROKER_CONFIG, None, admin.get_broker_config),
     Route(Code.GET_BROKER_RUNTIME_INFO, None, admin.get_runtime_info),
+    # replication
+    Route(Code.GET_BROKER_HA_STATUS, None, replication.get_ha_status),
+    Route(Code.GET_ALL_CONSUMER_OFFSET, None, offsets.get_all_consumer_offset),
+    Route(Code.GET_ALL_DELAY_OFFSET, None, replication.get_all_delay_offset),
+    Route(Code.GET_ALL_MESSAGE_REQUEST_MODE, None, replication.get_all_message_request_mode),
+    Route(Code.GET_TIMER_CHECK_POINT, None, replication.get_timer_checkpoint),
+    Route(Code.GET_TIMER_METRICS, None, replication.get_timer_metrics),
 )
 
 NOT_ON_VIP = frozenset({Code.PULL_MESSAGE, Code.LITE_PULL_MESSAGE})

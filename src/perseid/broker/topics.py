@@ -283,6 +283,17 @@ class TopicTable:
         """A new data version without another change: all topics are to be registered anew."""
         self._change(self.rows, now)
 
+    def adopt(self, rows: Mapping[str, TopicConfig], version: DataVersion) -> None:
+        """Let the table be a master's, with its data version."""
+        if version == self.version and rows == self.rows:
+            return
+        gone = self.rows.keys() - rows.keys()
+        self.changed |= gone | {name for name, row in rows.items() if self.rows.get(name) != row}
+        for name in gone:
+            del self.rows[name]
+        self.rows.update((name, row) for name, row in rows.items() if name == row.topic_name)
+        self.version = version
+
     def take_changed(self) -> set[str]:
         """The names that changed since this was last called."""
         changed, self.changed = self.changed, set()

@@ -9,7 +9,7 @@
 `perseid.client.blocking` has the same for code without asyncio.
 """
 
-from perseid.client.admin import Admin, Cluster, QueueLag, QueueStats
+from perseid.client.admin import Admin, Cluster, QueueLag, QueueStats, SlaveStatus
 from perseid.client.book import FlowLimits
 from perseid.client.consumer import PushConsumer, RetryLater
 from perseid.client.credentials import Credentials
@@ -65,6 +65,7 @@ __all__ = [
     "SendStatus",
     "ServerRefused",
     "Session",
+    "SlaveStatus",
     "Sql",
     "TopicRoute",
 ]

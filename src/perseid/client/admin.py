@@ -19,6 +19,7 @@ from perseid.wire.bodies import (
     ClusterInfo,
     ConsumerConnection,
     ConsumeStats,
+    HARuntimeInfo,
     KVTable,
     SubscriptionGroupConfig,
     TopicConfig,
@@ -47,6 +48,18 @@ DEFAULT_QUEUES = 8
 READ_WRITE = 6
 ROUTE_DEADLINE_MS = 5000
 ROUTE_PAUSE_MS = 50
+
+
+@dataclass(frozen=True, slots=True)
+class SlaveStatus:
+    """One slave, as its master sees it. `lag_seconds` is None for a Java master, which does not tell it."""
+
+    broker_name: str
+    address: str
+    in_sync: bool
+    lag_bytes: int
+    lag_seconds: float | None
+    bytes_per_second: int
 
 
 @dataclass(frozen=True, slots=True)
@@ -212,6 +225,18 @@ class Admin(Client):
         """What a broker (`host:port`) tells of itself."""
         answer = await self._ask(address, RequestCode.GET_BROKER_RUNTIME_INFO)
         return dict(KVTable.from_json(bytes(answer.body)).table or {})
+
+    async def ha_status(self, *, brokers: Sequence[str] | None = None) -> list[SlaveStatus]:
+        """Each slave that follows a master, as its master sees it; of the named brokers, or of all."""
+        found: list[SlaveStatus] = []
+        for name, address in (await self.masters(brokers=brokers)).items():
+            answer = await self._ask(address, RequestCode.GET_BROKER_HA_STATUS)
+            for one in HARuntimeInfo.from_json(bytes(answer.body)).ha_connection_info:
+                lag_s = None if one.lag_millis is None else one.lag_millis / 1000
+                found.append(
+                    SlaveStatus(name, one.addr, one.in_sync, one.diff, lag_s, one.transferred_byte_in_second)
+                )
+        return found
 
     async def broker_config(self, address: str) -> dict[str, str]:
         """A broker's settings."""

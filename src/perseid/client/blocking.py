@@ -14,7 +14,7 @@ from collections.abc import AsyncGenerator, Callable, Coroutine, Iterable, Itera
 from types import TracebackType
 from typing import Any, Generic, Self, TypeVar
 
-from perseid.client.admin import Admin, Cluster, QueueLag, QueueStats
+from perseid.client.admin import Admin, Cluster, QueueLag, QueueStats, SlaveStatus
 from perseid.client.errors import NotStarted
 from perseid.client.model import Message, MessageQueue, ReceivedMessage, SendResult
 from perseid.client.producer import Producer
@@ -268,6 +268,11 @@ class BlockingAdmin(Blocking[Admin]):
         """As `Admin.broker_runtime_info`."""
         thread, client = self._running
         return thread.run(client.broker_runtime_info(address))
+
+    def ha_status(self, *, brokers: Sequence[str] | None = None) -> list[SlaveStatus]:
+        """As `Admin.ha_status`."""
+        thread, client = self._running
+        return thread.run(client.ha_status(brokers=brokers))
 
     def consume_stats(self, group: str, topic: str | None = None) -> list[QueueLag]:
         """As `Admin.consume_stats`."""

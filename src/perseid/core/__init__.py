@@ -2,6 +2,7 @@
 
     layout ← scan (a frame's bytes) ← sends (a send's header and properties) ← batch (the plain sends of a turn)
                                     ← pulls (which pull it is, and the records that answer it)
+    batch ← records (the records that a slave was sent)
 
 `compiled` is this core when it was compiled; None when there was no C compiler at the installation, or when
 PERSEID_CORE=off asks for plain Python. Everything works without it, slower.
@@ -15,7 +16,7 @@ from types import ModuleType
 from typing import NamedTuple, Protocol
 
 from perseid.base.machine import Buffer
-from perseid.core import batch, pulls, scan, sends
+from perseid.core import batch, pulls, records, scan, sends
 from perseid.wire import frame
 
 
@@ -34,7 +35,7 @@ class Queue(Protocol):
 
 SWITCH = "PERSEID_CORE"
 
-PARTS = ("scan", "sends", "batch", "pulls")
+PARTS = ("scan", "sends", "batch", "pulls", "records")
 """Each needs those before it."""
 
 
@@ -44,10 +45,11 @@ class Core(NamedTuple):
     scan: ModuleType
     batch: ModuleType
     pulls: ModuleType
+    records: ModuleType
 
 
-installed = Core(scan, batch, pulls)
-is_compiled: bool = scan.compiled and sends.compiled and batch.compiled and pulls.compiled
+installed = Core(scan, batch, pulls, records)
+is_compiled: bool = all(part.compiled for part in (scan, sends, batch, pulls, records))
 compiled = installed if is_compiled and os.environ.get(SWITCH) != "off" else None
 
 complete: Callable[[Buffer], int] = frame.complete if compiled is None else scan.complete

@@ -55,7 +55,9 @@ cdef class Batch(SendReader):
     cpdef clear(self)
     @cython.locals(lane=Lane, begin=cython.longlong)
     cdef Py_ssize_t _frame(self, Py_ssize_t at, Py_ssize_t total) except -2
-    @cython.locals(size=Py_ssize_t, most=Py_ssize_t, crc=cython.uint)
+    @cython.locals(most=Py_ssize_t)
+    cdef int _make_room(self, Lane lane) except -1
+    @cython.locals(size=Py_ssize_t, crc=cython.uint)
     cdef bint _put(self, Lane lane, Py_ssize_t body, Py_ssize_t end) except -1
     @cython.locals(
         at=cython.longlong, count=cython.longlong, taken_bytes=cython.longlong, last=cython.longlong,

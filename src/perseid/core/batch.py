@@ -249,17 +249,12 @@ class Batch(SendReader):
     def _put(self, lane: Lane, body: int, end: int) -> bool:
         """Store the message whose properties stand in `_q`; False when it has no room, and nothing has changed."""
         size = FIXED_BYTES + (end - body) + 1 + len(lane.name) + 2 + self._q_end
-        most = 0
         if self._at + size > self._limit or lane.first + lane.count >= lane.room:
             return False
         crc = crc32_raw(self._raw[body:end])
         if self._records_end + size > len(self._records):
             self._records = _longer(self._records, self._records_end + size)
-        most = KEY_BYTES * (3 + (self._keys_end - self._keys_at) // 2)
-        if self._entries_end + most > len(self._entries):
-            self._entries = _longer(self._entries, self._entries_end + most)
-        if (lane.count + 1) * UNIT_BYTES > len(lane.space):
-            lane.grow(2 * lane.count)
+        self._make_room(lane)
         self._put_record(lane, size, body, end, crc)
         self._put_unit(lane, size)
         self._put_entries(lane)
@@ -268,6 +263,14 @@ class Batch(SendReader):
         self.last = self._at
         self._at += size
         return True
+
+    def _make_room(self, lane: Lane) -> None:
+        """See to it that there is room for the unit and the entries of one more message."""
+        most = KEY_BYTES * (3 + (self._keys_end - self._keys_at) // 2)
+        if self._entries_end + most > len(self._entries):
+            self._entries = _longer(self._entries, self._entries_end + most)
+        if (lane.count + 1) * UNIT_BYTES > len(lane.space):
+            lane.grow(2 * lane.count)
 
     def _put_batch(self, lane: Lane) -> bool:
         """Store the messages of a batch (store.md §3.7), all or none; False when one of them is not plain."""

@@ -336,7 +336,7 @@ class Driver:
                 if connection is not None:
                     connection.close(effect.reason)
             elif isinstance(effect, Connect):
-                self._dial(effect.address)
+                self._dial(effect)
             elif isinstance(effect, Note):
                 self._log.log(LEVELS[effect.level], effect.text.translate(_CONTROLS))
             elif isinstance(effect, Stop):
@@ -452,14 +452,15 @@ class Driver:
                 self._closed_all.set()
             self.take(Closed(connection.id, reason))
 
-    def _dial(self, address: str) -> None:
-        task = self._loop.create_task(self._connect(address))
+    def _dial(self, effect: Connect) -> None:
+        task = self._loop.create_task(self._connect(effect))
         self._dials.add(task)
         task.add_done_callback(self._dials.discard)
 
-    async def _connect(self, address: str) -> None:
+    async def _connect(self, effect: Connect) -> None:
+        address = effect.address
         host, _, port = address.rpartition(":")
-        connection = self._connection(complete, "", address)
+        connection = self._connection(effect.complete or complete, effect.listener, address)
         try:
             dial = self._loop.create_connection(lambda: connection, host.strip("[]"), int(port))
             await asyncio.wait_for(dial, self.limits.dial_ms / 1000)

@@ -28,7 +28,7 @@ if TYPE_CHECKING:
 
 OFFSETS_PATH = "config/consumerOffset.json"
 LOG_FOLDER = "commitlog"
-SEND_OK = (ResponseCode.SUCCESS, ResponseCode.FLUSH_DISK_TIMEOUT)
+SEND_OK = (ResponseCode.SUCCESS, ResponseCode.FLUSH_DISK_TIMEOUT, ResponseCode.FLUSH_SLAVE_TIMEOUT)
 STORE_TIMESTAMP_AT, BODY_AT = 56, 88
 """Of a record between IPv4 hosts."""
 FLUSH_SLACK_US = 6_000_000
@@ -284,6 +284,7 @@ class Checkers:
         if not self.may_delete:
             raise Violation("files go for a reason", f"the log begins at {start}, was {self.log_start}")
         self.log_start = start
+        self.cluster.slaves.master_lost = True  # a slave may have been further behind than that
         old = [place for place, stored in self.history.acked.items() if stored.physical < start]
         old += [place for place, stored in self.history.read.items() if stored.physical < start]
         self.history.forget(old, lost=False)

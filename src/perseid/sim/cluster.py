@@ -22,6 +22,7 @@ from perseid.sim.driver import EPOCH_MS, NodeDriver
 from perseid.sim.history import History, Violation
 from perseid.sim.net import Network
 from perseid.sim.scheduler import US_PER_MS, Scheduler
+from perseid.sim.slaves import HA_PORT, Slaves
 from perseid.store.config import ASYNC_FLUSH, SYNC_FLUSH, StoreConfig
 from perseid.wire.codes import RequestCode
 from perseid.wire.command import Command
@@ -58,7 +59,8 @@ class Topic:
 class Cluster:
     """The machines of one run, what happened to them (`counts`) and what clients know (`history`)."""
 
-    def __init__(self, seed: int) -> None:
+    def __init__(self, seed: int, slaves: int | None = None) -> None:
+        """`slaves`: how many; None: as many as the seed draws."""
         self.scheduler = Scheduler(seed)
         self.counts: Counter[str] = Counter()
         self.history = History()
@@ -75,8 +77,10 @@ class Cluster:
         self.store_config = self._store_config(random)
         self.sync_flush_timeout = random.choice((1_000, 5_000))
         self.flush_limit_us = self.store_config.flush_commit_log_thorough_interval * US_PER_MS
+        self.slaves = Slaves(self, slaves)
+        listeners = {"main": BROKER_PORT, "ha": HA_PORT} if self.slaves.all else {"main": BROKER_PORT}
         self.broker = NodeDriver(
-            "broker", BROKER_IP, self.scheduler, self.network, self._build_broker, {"main": BROKER_PORT}, self.count
+            "broker", BROKER_IP, self.scheduler, self.network, self._build_broker, listeners, self.count
         )
         self.namesrv = NodeDriver(
             "namesrv", NAMESRV_IP, self.scheduler, self.network, self._build_namesrv, {"main": NAMESRV_PORT}, self.count
@@ -91,13 +95,13 @@ class Cluster:
         self._failed_starts = 0
         self._last_file = 0
         for driver in (self.broker, self.namesrv):
-            driver.on_error = self._broke
+            driver.on_error = self.broke
             driver.validate_every = VALIDATE_EVERY
             driver.on_note = self._noted
         self.broker.on_job = self._job
         self.broker.on_started = self._started
         self.broker.on_end = self._broker_ended
-        self.namesrv.on_end = lambda reason: self._supervise(self.namesrv, reason)
+        self.namesrv.on_end = lambda reason: self.supervise(self.namesrv, reason)
         self._clients = 0
 
     # ---- parts ----
@@ -169,6 +173,7 @@ class Cluster:
                 self.count(what)
         if INDEX_BROKEN in text:
             self.index_whole = False
+        self.slaves.master_noted(text)
 
     def _build_broker(self, disk: SimDisk, random: Random) -> Broker:
         self.count("start after a crash" if disk.size("abort") is not None else "start after a clean stop")
@@ -178,8 +183,10 @@ class Cluster:
             broker_name=self.broker_name,
             namesrv_addr=self.namesrv_address,
             sync_flush_timeout=self.sync_flush_timeout,
+            broker_role=self.slaves.role,
+            slave_read_enable=bool(self.slaves.all),
         )
-        return Broker(config, self.store_config, disk, random)
+        return Broker(config, self.store_config, disk, random, replication=self.slaves.config)
 
     def _build_namesrv(self, disk: SimDisk, random: Random) -> NameServer:
         return NameServer(NameServerConfig(), disk)
@@ -190,6 +197,7 @@ class Cluster:
         """Switch on the name server, then the broker."""
         self.namesrv.start()
         self.broker.start()
+        self.slaves.start()
 
     def kill(self, driver: NodeDriver) -> None:
         """The process dies."""
@@ -245,6 +253,7 @@ class Cluster:
         self.count("broker started")
         self.scheduler.note("checkers", f"log [{machine.store.start}, {machine.store.end})")
         self.checkers.started(machine)
+        self.slaves.master_started()
 
     def _broker_ended(self, reason: str) -> None:
         self.trouble(0)
@@ -252,9 +261,9 @@ class Cluster:
         if reason == "crash point" and self.cut_after_crash_point:
             self.cut_after_crash_point = False
             self.cut_power(self.broker)
-        self._supervise(self.broker, reason)
+        self.supervise(self.broker, reason)
 
-    def _supervise(self, driver: NodeDriver, reason: str) -> None:
+    def supervise(self, driver: NodeDriver, reason: str) -> None:
         """A node ended by itself: start it again, a little later."""
         self.count(f"{driver.name} ended: {_kind(reason)}")
         if reason.startswith("can't start"):
@@ -264,7 +273,7 @@ class Cluster:
         if driver.name not in self.down:
             self.restart_later(driver, 300, 2_000)
 
-    def _broke(self, error: BaseException) -> None:
+    def broke(self, error: BaseException) -> None:
         raise Violation("no unexpected exception", f"{type(error).__name__}: {error}") from error
 
 

@@ -5,6 +5,8 @@ from __future__ import annotations
 
 from collections import Counter
 
+from perseid.sim.slaves import KINDS
+
 ENOUGH_SEEDS = 200
 
 FAULTS = (
@@ -35,6 +37,7 @@ FAULTS = (
     "power cut within a flush",
     "process crash",
     "refused connects",
+    *KINDS,
     "slow fsync",
     "slow reader",
     "stall",
@@ -79,7 +82,16 @@ STATES = (
     "queue lock refused",
     "queue locked",
     "recovery cut off a tail",
+    "acknowledged by slaves",
     "route found",
+    "slave ahead of its master",
+    "slave follows",
+    "read from a slave",
+    "slave refused",
+    "slave refused a send",
+    "slave started",
+    "slave wiped",
+    "stranger cut off",
     "start after a clean stop",
     "start after a crash",
     "unflushed messages lost",
@@ -87,6 +99,7 @@ STATES = (
 
 ANSWERS = (
     "FLUSH_DISK_TIMEOUT",
+    "FLUSH_SLAVE_TIMEOUT",
     "INVALID_PARAMETER",
     "MESSAGE_ILLEGAL",
     "NO_PERMISSION",

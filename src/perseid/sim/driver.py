@@ -40,6 +40,7 @@ from perseid.base.machine import (
     Tick,
     Write,
 )
+from perseid.replication.classic.slave import LISTENER as HA_LISTENER
 from perseid.sim.disk import CrashPoint, SimDisk, SimFile
 from perseid.sim.history import Violation
 from perseid.sim.net import End, Network
@@ -49,6 +50,8 @@ from perseid.sim.scheduler import US_PER_MS, US_PER_S, Scheduler, Timer
 EPOCH_MS = 1_800_000_000_000
 """The wall clock at the start of a run."""
 
+STREAMS = frozenset((HA_LISTENER,))
+"""Listeners whose connections carry bytes without frames."""
 SYNC_US = (100, 4_000)
 STEP_US = (50, 500)
 FETCH_US = (50, 20_000)
@@ -153,6 +156,8 @@ class NodeDriver:
         self.machine = self.build(self.disk, self.scheduler.stream(f"{self.name} life {self.lives}"))
         for listener, port in self.listeners.items():
             self.network.listen(f"{self.ip}:{port}", self, listener)
+            if listener in STREAMS:
+                self.network.streams[f"{self.ip}:{port}"] = len
         self._stalled = False
         self._lost.clear()
         self._give(Start())
@@ -318,7 +323,7 @@ class NodeDriver:
                 self.network.close(end, effect.reason)
                 self._inbox.append(Closed(effect.conn, effect.reason))
         elif isinstance(effect, Connect):
-            self.network.dial(self, self.ip, effect.address)
+            self.network.dial(self, self.ip, effect.address, effect.listener, effect.complete)
         elif isinstance(effect, Note):
             self.scheduler.note(self.name, f"{effect.level}: {effect.text}")
             self.on_note(effect.text)

@@ -48,6 +48,7 @@ class Faults:
             at = self.random.randrange(start_us, end_us)
             kind = self.random.choices(kinds, weights)[0]
             self.cluster.scheduler.at(at, self._begin, kind)
+        self.cluster.slaves.plan(start_us, end_us)
         reads = self.cluster.scheduler.stream("evictions")
         for _ in range(reads.choice((0, 0, 3, 6))):
             self.cluster.scheduler.at(reads.randrange(start_us, end_us), self._evict, reads.random() < 0.3)
@@ -350,6 +351,7 @@ class Faults:
             if driver.machine is not None:
                 driver.stall(False)
             cluster.restart(driver)
+        cluster.slaves.heal()
         cluster.cut_at_next_job = cluster.cut_after_crash_point = False
 
 

@@ -2,7 +2,7 @@
 
 Connections, not packets: RocketMQ rides on TCP, so bytes come in order or not at all. Frames are put together
 by `wire.frame.complete`, as in the driver of the real world, so a frame may come in pieces of one byte and
-several frames may come at once.
+several frames may come at once. Streams without frames (`len`) come as they are.
 
 A connection is two `End`s. What one end writes arrives at the other after a latency, in order. It waits when
 the direction is blocked (a partition) or its reader does not read (`reading`), and comes in one piece
@@ -16,6 +16,7 @@ from random import Random
 from typing import Protocol
 
 from perseid.base.errors import RemoteProtocolError
+from perseid.base.machine import Buffer
 from perseid.sim.scheduler import US_PER_MS, US_PER_S, Scheduler
 from perseid.wire.frame import complete
 
@@ -27,6 +28,10 @@ CUT_RATE = 0.1
 CONNECT_TIMEOUT_US = 3 * US_PER_S
 CHOPPED_BYTES = 48
 """Of a write on a chopped connection, this many bytes arrive one by one."""
+
+
+Complete = Callable[[Buffer], int]
+"""How many of some bytes are whole frames."""
 
 
 class Peer(Protocol):
@@ -53,9 +58,11 @@ class End:
         "address",
         "arrives_us",
         "chopped",
+        "complete",
         "dialling",
         "id",
         "incoming",
+        "listener",
         "open",
         "other",
         "owner",
@@ -71,6 +78,8 @@ class End:
         self.open = True
         self.dialling = ""
         """The address, as long as the connection is not established."""
+        self.listener = ""
+        self.complete: Complete = complete
         self.reading = True
         self.chopped = False
         self.arrives_us = 0
@@ -97,6 +106,8 @@ class Network:
         self.random: Random = scheduler.stream("net")
         self.count = count
         self.listeners: dict[str, tuple[Peer, str]] = {}
+        self.streams: dict[str, Complete] = {}
+        """Addresses whose connections have other frames than the usual ones."""
         self.ends: dict[int, End] = {}
         self.machines: dict[str, str] = {}
         """IP address → machine."""
@@ -113,7 +124,9 @@ class Network:
     def listen(self, address: str, owner: Peer, listener: str) -> None:
         self.listeners[address] = (owner, listener)
 
-    def dial(self, owner: Peer, own_ip: str, address: str) -> None:
+    def dial(
+        self, owner: Peer, own_ip: str, address: str, listener: str = "", frames: Complete | None = None
+    ) -> None:
         """Connect: `owner` hears `opened` or `connect_failed`."""
         out, back = self._latency(), self._latency()
         target = self.listeners.get(address)
@@ -130,7 +143,9 @@ class Network:
             near = self._end(owner, f"{own_ip}:{self._ports}")
             far = self._end(target[0], address)
             near.other, far.other = far, near
-            near.dialling = address
+            near.dialling, near.listener = address, listener
+            near.complete = frames or complete
+            far.complete = self.streams.get(address, complete)
             far.arrives_us = scheduler.now_us + out
             near.arrives_us = far.arrives_us + back
             scheduler.at(far.arrives_us, self._accept, far, target)
@@ -232,7 +247,7 @@ class Network:
             self._break(end, "connection reset")
         elif end.open:
             end.dialling = ""
-            end.owner.opened(end, "", address)
+            end.owner.opened(end, end.listener, address)
 
     def _send_chopped(self, other: End, data: bytes) -> None:
         self.count("chopped write")
@@ -278,7 +293,7 @@ class Network:
         incoming = end.incoming
         incoming += piece
         try:
-            stop = complete(incoming)
+            stop = end.complete(incoming)
         except RemoteProtocolError as error:
             self.count("malformed frame refused")
             self.scheduler.note(end.owner.name, f"#{end.id} malformed frame: {error}")

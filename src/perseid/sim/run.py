@@ -14,6 +14,7 @@ from perseid.sim.keeper import Keeper
 from perseid.sim.lockers import Holders, Locker
 from perseid.sim.operator import Auditor, Operator
 from perseid.sim.scheduler import US_PER_S
+from perseid.sim.slaves import Stray
 from perseid.sim.workload import (
     BatchProducer,
     Consumer,
@@ -33,6 +34,8 @@ PREPARE_US = 30 * US_PER_S
 LIVENESS_US = 40 * US_PER_S
 """After all faults have healed, each queue takes a message within this; a half-open connection between broker
 and name server may take 20 of them until it is noticed, and there is no route before that."""
+SLAVES_US = 60 * US_PER_S
+"""So long a slave may take to notice a half-open connection, to be refused and wiped, and to catch up."""
 SETTLE_US = 15 * US_PER_S
 """So long delayed messages may take to come, after that."""
 AUDIT_US = 60 * US_PER_S
@@ -56,8 +59,8 @@ class Result:
 class Run:
     """The course of one seed."""
 
-    def __init__(self, seed: int) -> None:
-        self.cluster = cluster = Cluster(seed)
+    def __init__(self, seed: int, slaves: int | None = None) -> None:
+        self.cluster = cluster = Cluster(seed, slaves)
         self.operator = Operator(cluster, "operator", 2_500)
         self.producers: list[Producer] = [
             Producer(cluster, "single1", 1_500),
@@ -75,6 +78,8 @@ class Run:
         lockers = [Locker(cluster, f"locker{n}", holders, 9_000) for n in (1, 2)]
         keeper = Keeper(cluster, "keeper", 2_500)
         self.clients: list[Client] = [self.operator, keeper, *self.producers, *self.consumers, *lockers]
+        if cluster.slaves.all:
+            self.clients.append(Stray(cluster, "stray"))
         self.faults = Faults(cluster, Hostile(cluster), [client.name for client in self.clients])
 
     def play(self) -> None:
@@ -104,11 +109,15 @@ class Run:
             client.stop()
         probe = Probe(cluster, "probe")
         probe.begin()
-        if not scheduler.run(scheduler.now_us + LIVENESS_US, lambda: not probe.left):
+        patience_us = LIVENESS_US + (SLAVES_US if cluster.slaves.all else 0)
+        if not scheduler.run(scheduler.now_us + patience_us, lambda: not probe.left):
             raise Violation(
-                "sends succeed after faults heal", f"not within {LIVENESS_US // US_PER_S} s in {sorted(probe.left)}"
+                "sends succeed after faults heal", f"not within {patience_us // US_PER_S} s in {sorted(probe.left)}"
             )
         scheduler.run(scheduler.now_us + SETTLE_US)
+        if not scheduler.run(scheduler.now_us + SLAVES_US, lambda: not cluster.slaves.settled()):
+            why = cluster.slaves.settled()
+            raise Violation("every slave catches up", f"not within {SLAVES_US // US_PER_S} s: {why}")
         if cluster.broker.machine is not None:
             cluster.checkers.deleted(cluster.broker.machine.store)  # type: ignore[attr-defined]
         cluster.broker.disk.evict()  # the auditor's pulls have to wait for the disk
@@ -134,9 +143,9 @@ class Probe(Producer):
         self.left.discard((sents[0].topic, sents[0].queue_id))
 
 
-def run(seed: int, *, story: bool = False) -> Result:
-    """Play one seed; never raises for what the cluster did wrong."""
-    course = Run(seed)
+def run(seed: int, *, story: bool = False, slaves: int | None = None) -> Result:
+    """Play one seed; never raises for what the cluster did wrong. `slaves`: as many, instead of what the seed draws."""
+    course = Run(seed, slaves)
     cluster = course.cluster
     result = Result(seed)
     try:

@@ -128,11 +128,11 @@ class Producer(Client):
         code = RequestCode.SEND_MESSAGE_V2 if isinstance(header, SendMessageRequestV2) else RequestCode.SEND_MESSAGE
         if len(sents) > 1:
             code = RequestCode.SEND_BATCH_MESSAGE
-        life = self.cluster.broker.lives
+        life, since_us = self.cluster.broker.lives, self.scheduler.now_us
 
         def answered(reply: Command | None) -> None:
             if reply is not None and reply.code in SEND_OK:
-                self.acknowledged(sents, reply, wait=wait, life=life)
+                self.acknowledged(sents, reply, wait=wait, life=life, since_us=since_us)
                 self.done(sents)
             elif reply is not None and reply.code in (ResponseCode.MESSAGE_ILLEGAL, ResponseCode.INVALID_PARAMETER):
                 self.done(sents)
@@ -143,7 +143,7 @@ class Producer(Client):
 
         self.call(code, header, answered, body, timeout_ms=self.random.choice((3_000, 3_000, 8_000)))
 
-    def acknowledged(self, sents: list[Sent], reply: Command, *, wait: bool, life: int) -> None:
+    def acknowledged(self, sents: list[Sent], reply: Command, *, wait: bool, life: int, since_us: int) -> None:
         """Take an acknowledgement into the history, place by place."""
         header = reply.header(SendMessageResponse)
         now = self.scheduler.now_us
@@ -156,6 +156,7 @@ class Producer(Client):
             self.history.acknowledged(sent, place, physical, now, sure=sure)
             if sure and life == self.cluster.broker.lives:
                 self.cluster.checkers.acknowledged(sent, physical)
+                self.cluster.slaves.acknowledged(sent, physical, since_us)
 
     def done(self, sents: list[Sent]) -> None:
         """These are acknowledged or given up."""

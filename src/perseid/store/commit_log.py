@@ -148,6 +148,26 @@ class CommitLog:
         self.end = offset + len(data)
         self.last_timestamp = timestamp
 
+    # ---- a copy of another log ----
+
+    def begin_at(self, offset: int) -> None:
+        """Let an empty log begin with a file at `offset`."""
+        assert not self.segments.starts and self.end == 0, "only an empty log begins elsewhere"
+        self.set_end(offset)
+        self.issued = self.flushed = offset
+
+    def extend(self, data: Buffer) -> None:
+        """Write bytes of another log at their place; they don't cross a file's end. OSError: no file could be made, and
+        nothing has happened. `last_offset` and `last_timestamp` are the caller's."""
+        if self.end == self._file_end:
+            if self.segments.start_of(self.end) is None:
+                self.segments.create(self.end)
+            self._use(self.end)
+        file = self._file
+        assert file is not None and self.end + len(data) <= self._file_end, "bytes of two files"
+        file.write(self.end - self._file_start, data)
+        self.end += len(data)
+
     # ---- reading ----
 
     def view(self, offset: int, size: int) -> memoryview | None:

@@ -223,7 +223,7 @@ class MessageStore:
         size = len(record)
         if not in_queue(message.sys_flag):
             return self._append_hidden(message, record, now)
-        queue = self._queue_for(message.topic, message.queue_id)
+        queue = self.queue_for(message.topic, message.queue_id)
         log = self.log
         offset = log.reserve(size)
         queue_offset = queue.end
@@ -248,7 +248,7 @@ class MessageStore:
         records = [self._encoded(message, now) for message in messages]
         log, index, size = self.log, self.index, sum(map(len, records))
         log.admit(size)
-        queue = self._queue_for(topic, queue_id, len(messages))
+        queue = self.queue_for(topic, queue_id, len(messages))
         offset = log.reserve(size)
         placed: list[Appended] = []
         at, queue_offset = offset, queue.end
@@ -292,8 +292,9 @@ class MessageStore:
         except RecordError as error:
             raise AppendRefused(PutStatus.MESSAGE_ILLEGAL, str(error)) from None
 
-    def _queue_for(self, topic: str, queue_id: int, count: int = 1) -> ConsumeQueue:
-        """The queue, with room for `count` more units, and in the books as written to."""
+    def queue_for(self, topic: str, queue_id: int, count: int = 1) -> ConsumeQueue:
+        """The queue, with room for `count` more units, and in the books as written to; made if need be. AppendRefused
+        when it can't be."""
         queue = self._queues.get((topic, queue_id))
         if queue is not None:
             self.prepare(queue, count)
@@ -395,6 +396,14 @@ class MessageStore:
         """The record that begins at an offset of the log; None when there is none. The bytes at an offset
         that a stranger named may be anything: decode them with care."""
         return self.log.record_at(physical_offset)
+
+    def last_record(self) -> int | None:
+        """The offset of the log's last record that a queue points to, or of its very last one; None: there is none."""
+        last = self.log.last_offset
+        if last < self.log.end and self.log.record_at(last) is not None:
+            return last
+        units = (queue.raw(queue.end - 1) for queue in self._queues.values() if queue.end > queue.min)
+        return max((unit.physical_offset for unit in units if unit is not None), default=None)
 
     def store_time(self, topic: str, queue_id: int, offset: int) -> Millis:
         """Store time of a queue's message; -1 when it is not there."""

@@ -294,6 +294,40 @@ class GetBrokerMemberGroupResponseBody(Body):
     broker_member_group: BrokerMemberGroup | None = None
 
 
+class HAConnectionRuntimeInfo(Body):
+    """One slave, as its master sees it (code 907). `lag_millis` is ours: for how long the slave has been behind."""
+
+    addr: str = ""
+    slave_ack_offset: Long = 0
+    diff: Long = 0
+    in_sync: bool = False
+    transferred_byte_in_second: Long = 0
+    transfer_from_where: Long = 0
+    lag_millis: Long | None = None
+
+
+class HAClientRuntimeInfo(Body):
+    """A master, as its slave sees it."""
+
+    master_addr: str | None = None
+    transferred_byte_in_second: Long = 0
+    max_offset: Long = 0
+    last_read_timestamp: Long = 0
+    last_write_timestamp: Long = 0
+    master_flush_offset: Long = 0
+    is_activated: bool = False
+
+
+class HARuntimeInfo(Body):
+    """The answer to 907."""
+
+    master: bool = False
+    master_commit_log_max_offset: Long = 0
+    in_sync_slave_nums: Int = 0
+    ha_connection_info: list[HAConnectionRuntimeInfo] = msgspec.field(default_factory=list)
+    ha_client_runtime_info: HAClientRuntimeInfo = msgspec.field(default_factory=HAClientRuntimeInfo)
+
+
 class KVTable(Body):
     """Names and values."""
 

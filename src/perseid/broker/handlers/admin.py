@@ -99,7 +99,7 @@ def get_runtime_info(broker: Broker, request: Request) -> Reply:
     Where the original counts the requests that wait for a thread, here nothing waits: those are 0, and so are
     the times of a page-cache lock and of a dispatch that runs behind the log.
     """
-    info = _store_info(broker) | _totals(broker) | _IDLE
+    info = _store_info(broker) | _totals(broker) | _IDLE | broker.replicas.runtime_info(broker.now)
     return Reply(body=bodies.KVTable(table=dict(sorted(info.items()))).to_json())
 
 

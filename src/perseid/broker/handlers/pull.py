@@ -78,6 +78,8 @@ def pull_message(broker: Broker, request: Request) -> Reply | None:
     code = _CODES[found.status]
     if found.status in _EMPTY_QUEUE and offset == 0:
         code = ResponseCode.PULL_NOT_FOUND
+    if code != ResponseCode.SUCCESS and broker.replicas.sends_readers_back:
+        code = ResponseCode.PULL_RETRY_IMMEDIATELY
     if code == ResponseCode.PULL_NOT_FOUND and request.may_hold and _hold(broker, request, header, wanted):
         return None
     if code == ResponseCode.SUCCESS:
@@ -86,7 +88,7 @@ def pull_message(broker: Broker, request: Request) -> Reply | None:
     else:
         broker.stats.missed()
     answer = PullMessageResponse(
-        suggest_which_broker_id=0,
+        suggest_which_broker_id=broker.replicas.suggest(group, found.last_physical_offset),
         next_begin_offset=found.next_offset,
         min_offset=found.min_offset,
         max_offset=found.max_offset,

@@ -1,0 +1,152 @@
+"""What a slave copies of its master besides the log: topics, consumer offsets, delay offsets, groups (broker.md §10.1).
+
+A *round* asks for one after the other: the first as soon as the master is known, then each `CHECK_MS` after the last
+has ended (the original's first comes after a minute, and so does each next one). What the master answers takes the
+place of what is here, data version and all, so that equal versions mean equal tables. A round that fails ends there,
+with one line in the log until one succeeds again.
+
+Consumers commit to a slave while its master is away. Such a commit stays until the master's offset has reached it, so
+that a round does not take a group back to where it was before.
+
+The queues of a topic that went stay until it is made again: a master that lost the topic's row in a crash, and not its
+records, goes on with their offsets.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import TYPE_CHECKING
+
+from perseid.base.errors import RequestRefused
+from perseid.base.machine import Effect, Millis
+from perseid.wire import bodies
+from perseid.wire.bodies import SubscriptionGroupConfig, TopicConfig
+from perseid.wire.codes import RequestCode, ResponseCode
+from perseid.wire.command import Command
+from perseid.wire.headers.base import Header
+from perseid.wire.headers.topics import (
+    GetAllSubscriptionGroupConfigRequest,
+    GetAllSubscriptionGroupConfigResponse,
+    GetAllTopicConfigRequest,
+    GetAllTopicConfigResponse,
+)
+from perseid.wire.rpc import Failure
+
+if TYPE_CHECKING:
+    from perseid.broker.node import Broker
+
+CHECK_MS = 3_000
+TIMEOUT_MS = 5_000
+PAGE_ROWS = 2_000
+MAX_PAGES = 1_000
+"""Of one table: a master that never comes to an end is given up."""
+
+
+class Copies:
+    """The rounds of one slave."""
+
+    def __init__(self, broker: Broker) -> None:
+        self._broker = broker
+        self.master: str | None = None
+        self._due: Millis | None = None
+        self._failed = False
+        self.rounds = 0
+        """That came to their end."""
+        self._topics: dict[str, TopicConfig] = {}
+        self._groups: dict[str, SubscriptionGroupConfig] = {}
+        self._forbidden: dict[str, dict[str, int]] = {}
+
+    def follow(self, master: str | None, now: Millis) -> None:
+        """The master's address, as it is known now."""
+        if master != self.master:
+            self.master = master
+            self._due = now if master else None
+            self.tick(now)
+
+    def next_deadline(self) -> Millis | None:
+        return self._due
+
+    def tick(self, now: Millis) -> None:
+        """Begin the round that is due."""
+        if self._due is not None and self._due <= now:
+            self._due = None
+            self._topics, self._groups, self._forbidden = {}, {}, {}
+            self._ask_topics(0, "", now)
+
+    # ---- asking ----
+
+    def _ask(
+        self, code: RequestCode, header: Header | None, now: Millis, take: Callable[[Command, Millis], None]
+    ) -> None:
+        broker, master = self._broker, self.master
+        if master is None:
+            return
+
+        def answered(reply: Command | Failure, now: Millis) -> list[Effect]:
+            if master != self.master:
+                return []
+            if isinstance(reply, Failure):
+                self._give_up(code, reply.reason, now)
+            elif reply.code != ResponseCode.SUCCESS:
+                self._give_up(code, f"answer {reply.code} {reply.remark or ''}", now)
+            else:
+                try:
+                    take(reply, now)
+                except RequestRefused as refused:
+                    self._give_up(code, f"its answer can't be read: {refused.remark}", now)
+            return []
+
+        for effect in broker.caller.call(master, code, header, b"", now, TIMEOUT_MS, answered):
+            broker.emit(effect)
+
+    def _give_up(self, code: RequestCode, why: str, now: Millis) -> None:
+        if not self._failed:
+            self._broker.note("warning", f"master {self.master}: {code.name}: {why}; copied again later")
+        self._failed = True
+        self._due = now + CHECK_MS
+
+    def _ask_topics(self, first: int, version: str, now: Millis) -> None:
+        header = GetAllTopicConfigRequest(topic_seq=first, data_version=version, max_topic_num=PAGE_ROWS)
+        self._ask(RequestCode.GET_ALL_TOPIC_CONFIG, header, now, self._take_topics)
+
+    def _take_topics(self, reply: Command, now: Millis) -> None:
+        body = bodies.TopicConfigSerializeWrapper.from_json(reply.body)
+        total = reply.header(GetAllTopicConfigResponse).total_topic_num
+        before = len(self._topics)
+        self._topics.update(body.topic_config_table)
+        if total is not None and before < len(self._topics) < min(total, PAGE_ROWS * MAX_PAGES):
+            self._ask_topics(len(self._topics), str(body.data_version.to_json(), "utf-8"), now)
+            return
+        self._broker.topics.adopt(self._topics, body.data_version)
+        self._ask(RequestCode.GET_ALL_CONSUMER_OFFSET, None, now, self._take_offsets)
+
+    def _take_offsets(self, reply: Command, now: Millis) -> None:
+        body = bodies.ConsumerOffsets.from_json(reply.body)
+        self._broker.offsets.adopt(body.offset_table, body.data_version)
+        self._ask(RequestCode.GET_ALL_DELAY_OFFSET, None, now, self._take_delays)
+
+    def _take_delays(self, reply: Command, now: Millis) -> None:
+        if len(reply.body):
+            body = bodies.DelayOffsets.from_json(reply.body)
+            self._broker.delay.adopt(body.offset_table, body.data_version)
+        self._ask_groups(0, "", now)
+
+    def _ask_groups(self, first: int, version: str, now: Millis) -> None:
+        header = GetAllSubscriptionGroupConfigRequest(group_seq=first, data_version=version, max_group_num=PAGE_ROWS)
+        self._ask(RequestCode.GET_ALL_SUBSCRIPTIONGROUP_CONFIG, header, now, self._take_groups)
+
+    def _take_groups(self, reply: Command, now: Millis) -> None:
+        body = bodies.SubscriptionGroupWrapper.from_json(reply.body)
+        total = reply.header(GetAllSubscriptionGroupConfigResponse).total_group_num
+        before = len(self._groups)
+        self._groups.update(body.subscription_group_table)
+        self._forbidden.update(body.forbidden_table)
+        if total is not None and before < len(self._groups) < min(total, PAGE_ROWS * MAX_PAGES):
+            self._ask_groups(len(self._groups), str(body.data_version.to_json(), "utf-8"), now)
+            return
+        self._broker.groups.adopt(self._groups, self._forbidden, body.data_version)
+        self.rounds += 1
+        if self._failed or self.rounds == 1:
+            self._broker.note("info", f"topics, groups and offsets are those of master {self.master}")
+        self._failed = False
+        self._due = now + CHECK_MS

@@ -1,0 +1,272 @@
+"""What a broker has of its replicas: who waits for them, where its master is, and what it may not do as a slave.
+
+The mode is chosen once, here: a SLAVE follows and refuses what changes a log; a SYNC_MASTER with `inSyncReplicas`
+above 1 holds answers back until so many nodes have the message; all others acknowledge by their own disk alone.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from perseid.base.errors import RequestRefused
+from perseid.base.machine import Close, Closed, ConnectFailed, ConnId, Effect, Frames, Millis, Opened
+from perseid.broker.copies import Copies
+from perseid.replication.classic.master import EVERYTHING, FetchedFor
+from perseid.replication.classic.node import ClassicReplication
+from perseid.replication.classic.slave import Slave, State
+from perseid.replication.config import ReplicationConfig
+from perseid.wire.bodies import (
+    HAClientRuntimeInfo,
+    HAConnectionRuntimeInfo,
+    HARuntimeInfo,
+    SubscriptionGroupConfig,
+)
+from perseid.wire.codes import RequestCode, ResponseCode
+from perseid.wire.command import Command
+from perseid.wire.headers.query import ViewMessageByIdRequest
+from perseid.wire.rpc import Failure
+
+if TYPE_CHECKING:
+    from perseid.broker.node import Broker
+
+SLAVE = "SLAVE"
+SYNC_MASTER = "SYNC_MASTER"
+MASTER_ID = 0
+HA_PORT_OFFSET = 1
+PROVE_TIMEOUT_MS = 3_000
+NO_RECORD = "can not find message"
+"""What a broker, a Java one too, says of an offset at which no record begins."""
+SENDS = frozenset(
+    (
+        RequestCode.SEND_MESSAGE,
+        RequestCode.SEND_MESSAGE_V2,
+        RequestCode.SEND_BATCH_MESSAGE,
+        RequestCode.CONSUMER_SEND_MSG_BACK,
+    )
+)
+PULLS = frozenset((RequestCode.PULL_MESSAGE, RequestCode.LITE_PULL_MESSAGE))
+CHANGES = frozenset(
+    (
+        RequestCode.UPDATE_AND_CREATE_TOPIC,
+        RequestCode.UPDATE_AND_CREATE_TOPIC_LIST,
+        RequestCode.DELETE_TOPIC_IN_BROKER,
+        RequestCode.UPDATE_AND_CREATE_SUBSCRIPTIONGROUP,
+        RequestCode.UPDATE_AND_CREATE_SUBSCRIPTIONGROUP_LIST,
+        RequestCode.DELETE_SUBSCRIPTIONGROUP,
+    )
+)
+"""Of topics and groups: a slave's are its master's."""
+
+
+class Replicas:
+    """The replication of one broker, in its terms."""
+
+    def __init__(self, broker: Broker, config: ReplicationConfig) -> None:
+        self._broker = broker
+        self.config = config
+        self.is_slave = broker.config.broker_role == SLAVE
+        self.nodes = config.in_sync_replicas if broker.config.broker_role == SYNC_MASTER else 1
+        """So many must have a message before it is acknowledged."""
+        self.classic = ClassicReplication(config, broker.store, self._prove if self.is_slave else None)
+        self.copies = Copies(broker)
+
+    @property
+    def ha_address(self) -> str:
+        """`host:port` of our HA port; in the route for slaves."""
+        config = self._broker.config
+        port = self.config.ha_listen_port or config.listen_port + HA_PORT_OFFSET
+        return f"{config.broker_ip2 or config.broker_ip1}:{port}"
+
+    @property
+    def slave(self) -> Slave | None:
+        return self.classic.slave
+
+    def start(self, now: Millis) -> None:
+        """Say what the mode promises, and follow a master whose address is given."""
+        broker = self._broker
+        if broker.config.broker_role == SYNC_MASTER and self.nodes == 1:
+            broker.note(
+                "warning",
+                "brokerRole=SYNC_MASTER with inSyncReplicas=1 waits for no slave, as in RocketMQ 5: "
+                "set inSyncReplicas=2 to acknowledge only what one slave has too",
+            )
+        if self.is_slave:
+            broker.offsets.follow()
+        if self.config.ha_master_address:
+            self._emit(self.slave.follow(self.config.ha_master_address, now) if self.slave is not None else [])
+
+    def follow(self, master: str, ha_address: str | None, now: Millis) -> None:
+        """Name servers told where the master is, and its HA port; a configured address wins."""
+        if self.slave is not None:
+            self.copies.follow(master, now)
+            address = self.config.ha_master_address or ha_address
+            if address:
+                self._emit(self.slave.follow(address, now))
+
+    # ---- what a slave may not ----
+
+    def check(self, code: int) -> None:
+        """RequestRefused for what only a master may do."""
+        if not self.is_slave:
+            return
+        if code in SENDS or (code in PULLS and not self._broker.config.slave_read_enable):
+            raise RequestRefused(
+                ResponseCode.SYSTEM_BUSY,
+                f"[REJECTREQUEST]system busy, start flow control for a while: {self._broker.config.broker_name} is a "
+                "slave here" + ("" if code in SENDS else ", and slaveReadEnable is false"),
+            )
+        if code in CHANGES:
+            raise RequestRefused(
+                ResponseCode.SYSTEM_ERROR,
+                "Can't modify topic or subscription group from slave broker, please execute it from master broker.",
+            )
+
+    # ---- what acknowledgements wait for ----
+
+    @property
+    def synchronous(self) -> bool:
+        """Do acknowledgements wait for slaves?"""
+        return self.nodes > 1
+
+    def replicated(self) -> int:
+        """The log is on as many nodes as the mode wants up to here."""
+        return self.classic.master.replicated(self.nodes) if self.nodes > 1 else EVERYTHING
+
+    # ---- what operators and readers are told ----
+
+    def status(self, now: Millis) -> HARuntimeInfo:
+        """Who follows, or who is followed."""
+        master, end = self.classic.master, self._broker.store.end
+        followers = [f for f in master.followers.values() if f.following]
+        info = HARuntimeInfo(master=not self.is_slave)
+        if self.slave is not None:
+            slave = self.slave
+            info.ha_client_runtime_info = HAClientRuntimeInfo(
+                master_addr=slave.address or None,
+                transferred_byte_in_second=slave.meter.per_second(now),
+                max_offset=end,
+                last_read_timestamp=slave.heard,
+                last_write_timestamp=slave.reported_at,
+                is_activated=slave.state is State.FOLLOWING,
+            )
+            return info
+        info.master_commit_log_max_offset = end
+        info.in_sync_slave_nums = sum(master.in_sync(f) for f in followers)
+        info.ha_connection_info = [
+            HAConnectionRuntimeInfo(
+                addr=f.peer,
+                slave_ack_offset=f.acknowledged,
+                diff=end - f.acknowledged,
+                in_sync=master.in_sync(f),
+                transferred_byte_in_second=f.meter.per_second(now),
+                transfer_from_where=f.next,
+                lag_millis=master.lag(f, now),
+            )
+            for f in followers
+        ]
+        return info
+
+    def runtime_info(self, now: Millis) -> dict[str, str]:
+        """The same as rows of code 28's table: bytes and seconds that each slave is behind."""
+        found = {}
+        for number, one in enumerate(self.status(now).ha_connection_info):
+            found[f"slave_{number}"] = one.addr
+            found[f"slaveLagBytes_{number}"] = str(one.diff)
+            found[f"slaveLagSeconds_{number}"] = f"{(one.lag_millis or 0) / 1000:.1f}"
+        if self.slave is not None:
+            found["masterHaAddress"] = self.slave.address
+            found["slaveState"] = self.slave.state.value
+        return found
+
+    def suggest(self, group: SubscriptionGroupConfig, physical_offset: int) -> int:
+        """Which broker id a reader that is at an offset of the log should ask next (broker.md §6.3)."""
+        if not self._broker.config.slave_read_enable:
+            return MASTER_ID
+        store = self._broker.store
+        behind = physical_offset >= 0 and store.end - physical_offset > store.config.in_memory_bytes
+        if not behind and self.slave is not None and self.slave.state is State.FOLLOWING:
+            return MASTER_ID
+        return group.which_broker_when_consume_slowly if behind else group.broker_id
+
+    @property
+    def sends_readers_back(self) -> bool:
+        """Is this a slave whose master is there, so that readers who find nothing should ask that one?"""
+        return self.slave is not None and self.slave.state is State.FOLLOWING
+
+    # ---- events ----
+
+    def opened(self, event: Opened) -> None:
+        self._emit(self.classic.opened(event, self._broker.now))
+
+    def connect_failed(self, event: ConnectFailed) -> None:
+        self._emit(self.classic.connect_failed(event, self._broker.now))
+
+    def received(self, event: Frames) -> None:
+        self._emit(self.classic.received(event, self._broker.now))
+
+    def closed(self, event: Closed) -> None:
+        self._emit(self.classic.closed(event, self._broker.now))
+
+    def fetched(self, event: FetchedFor) -> None:
+        self._emit(self.classic.fetched(event))
+
+    def owns(self, conn: ConnId) -> bool:
+        return self.classic.owns(conn)
+
+    def settle(self) -> None:
+        """At the end of a turn."""
+        self._emit(self.classic.settle(self._broker.now))
+
+    def tick(self, now: Millis) -> None:
+        self._emit(self.classic.tick(now))
+        self.copies.tick(now)
+
+    def next_deadline(self) -> Millis | None:
+        dues = (self.classic.next_deadline(), self.copies.next_deadline())
+        return min((due for due in dues if due is not None), default=None)
+
+    def stop(self) -> None:
+        """At a shutdown: slaves are let go before the log is closed."""
+        for conn in list(self.classic.master.followers):
+            self._broker.emit(Close(conn, "the master ends"))
+
+    def validate(self) -> None:
+        self.classic.validate()
+
+    # ---- the proof of a common history ----
+
+    def _prove(self, now: Millis) -> list[Effect]:
+        """Ask the master for the record that our log ends with."""
+        broker, slave = self._broker, self.slave
+        assert slave is not None
+        master, offset = broker.registration.master_address, broker.store.last_record()
+        ours = broker.store.record_at(offset) if offset is not None else None
+        if not master or offset is None or ours is None:
+            why = "our log has no record to compare" if master else "no name server told its address"
+            broker.note("warning", f"the master's log is taken to be ours, unproven: {why}")
+            return slave.proved(now)
+        record = bytes(ours)
+
+        def answered(reply: Command | Failure, now: Millis) -> list[Effect]:
+            end = broker.store.end
+            if isinstance(reply, Failure):
+                return slave.refuted(f"it can't be asked for the record at {offset}: {reply.reason}", now, final=False)
+            if reply.code != ResponseCode.SUCCESS and NO_RECORD not in (reply.remark or ""):
+                why = f"it can't be asked for the record at {offset}: {reply.code} {reply.remark or ''}"
+                return slave.refuted(why, now, final=False)
+            if reply.code != ResponseCode.SUCCESS:
+                why = f"it has no record at {offset}, where our last one is: it is behind, or has removed that. "
+                return slave.refuted(f"{why}Wipe the store of the one that is wrong", now, final=True)
+            if bytes(reply.body) != record:
+                why = f"its record at {offset} is another one than ours, which ends at {end}: the histories differ"
+                return slave.refuted(f"{why}. Wipe this slave's store", now, final=True)
+            return slave.proved(now)
+
+        header = ViewMessageByIdRequest(offset=offset)
+        return broker.caller.call(
+            master, RequestCode.VIEW_MESSAGE_BY_ID, header, b"", now, PROVE_TIMEOUT_MS, answered
+        )
+
+    def _emit(self, effects: list[Effect]) -> None:
+        for effect in effects:
+            self._broker.emit(effect)

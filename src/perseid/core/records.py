@@ -1,0 +1,154 @@
+# cython: language_level=3, annotation_typing=False, infer_types=True
+# cython: wraparound=False, initializedcheck=False, cdivision=True, embedsignature=True
+"""The hot path of a slave: records of a master's log in; queue units and index entries out.
+
+    begin → take → touched, entries, times → clear
+
+`take` ends before the first record that it does not know as a plain one, or that is not whole: whatever is unusual or
+wrong is left to `store.replica`, which says what it is. The records themselves are written as they came.
+
+Trust: nothing is believed. Sizes are compared with what is left, each record has to stand where it says, its parts have
+to add up, its body to match its checksum, and its queue offset to be the next one of a queue that is known.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import TYPE_CHECKING
+
+from perseid.base.machine import Buffer
+from perseid.core.batch import Batch, Lane
+from perseid.wire.hashing import crc32_raw
+from perseid.wire.record import MAGIC_V1, MAX_PROPERTIES_BYTES
+
+if TYPE_CHECKING:
+    from perseid.core import Queue
+
+compiled = not __file__.endswith(".py")
+
+INT_MAX = 2**31 - 1
+CRC_AT, QUEUE_ID_AT, QUEUE_OFFSET_AT, PHYSICAL_AT, SYS_FLAG_AT, STORED_AT, BODY_AT = 8, 12, 20, 28, 36, 56, 88
+"""In a record between hosts with IPv4 addresses (store.md §3)."""
+SHOWN_SYS_FLAGS = 0x709
+"""Compressed, and how, and the end of a transaction: what a record in a queue may say of itself here."""
+MIN_BYTES = 91
+
+
+class Records(Batch):
+    """The records of one packet after the other."""
+
+    def __init__(self) -> None:
+        super().__init__(bytes(8), b"", 0, (b"",) * 6, (b"",) * 5, False)
+        self._size = self._properties_at = self._properties_end = self._time = 0
+        self.times: list[tuple[int, int]] = []
+        """(end in `entries`, store time): the entries up to there, from the one before, are of records of that time."""
+
+    def follow(self, queues: Mapping[tuple[str, int], Queue]) -> None:
+        """The table of queues as it is from now on."""
+        self._queues = queues
+
+    def _begin_lane(self, lane: Lane) -> bool:
+        """Is the lane's queue still there, with a place for the next unit?"""
+        if self._queues.get(lane.key) is not lane.queue or not lane.queue.dirty:
+            return False
+        lane.first, lane.room = lane.queue.end, lane.queue.room
+        return lane.first < lane.room
+
+    def read(self, data: Buffer, at: int, offset: int, limit: int) -> int:
+        """Take the plain records that stand in `data` from `at` on, of which the first is at `offset` of the log; where
+        the first one begins that is none, or not whole. All end before `limit` of the log."""
+        total = self._look_at(data)
+        self._at, self._limit = offset, limit
+        while 0 <= at < total:
+            if not self._record(at, total):
+                break
+            at += self._size
+        self._let_go()
+        return at
+
+    def finish(self) -> None:
+        """What was taken has been written."""
+        self.clear()
+        self.times.clear()
+        self._time = 0
+
+    def _record(self, at: int, total: int) -> bool:
+        """Take the record at `at`, if it is plain."""
+        lane = None
+        if not self._parts(at, total) or not self._take_properties(self._properties_at, self._properties_end):
+            return False
+        if not self._read_properties():
+            return False
+        lane = self._lane()
+        if lane is None or self._long(at + QUEUE_OFFSET_AT) != lane.first + lane.count:
+            return False
+        if lane.first + lane.count >= lane.room:
+            return False
+        crc = crc32_raw(self._raw[self._body : self._end])
+        if (crc & INT_MAX) != self._int(at + CRC_AT):
+            return False
+        self._make_room(lane)
+        if lane.count == 0:
+            self.touched.append(lane)
+        self._put_unit(lane, self._size)
+        self._put_entries(lane)
+        self._put_time(self._long(at + STORED_AT))
+        lane.count += 1
+        lane.taken_bytes += self._size
+        self.last = self._at
+        self._at += self._size
+        self.taken += 1
+        return True
+
+    def _put_time(self, stored: int) -> None:
+        """The entries up to here are of records of this time."""
+        if self.times and stored == self._time:
+            self.times[len(self.times) - 1] = (self._entries_end, stored)
+        else:
+            self.times.append((self._entries_end, stored))
+        self._time = stored
+
+    def _parts(self, at: int, total: int) -> bool:
+        """Find the parts of the record at `at`; False when it is not whole, or another kind of record."""
+        left = total - at
+        p = 0
+        if left < MIN_BYTES:
+            return False
+        self._size = self._int(at)
+        if self._size > left or self._size < MIN_BYTES or self._at + self._size > self._limit:
+            return False
+        if self._signed(at + 4) != MAGIC_V1 or self._long(at + PHYSICAL_AT) != self._at:
+            return False
+        if self._int(at + SYS_FLAG_AT) & ~SHOWN_SYS_FLAGS != 0:
+            return False
+        self._queue_id = self._signed(at + QUEUE_ID_AT)
+        self._body = at + BODY_AT
+        p = self._int(self._body - 4)
+        if p == 0 or p > self._size - MIN_BYTES:
+            return False
+        self._end = self._body + p
+        self._topic_at = self._end + 1
+        self._topic_end = self._topic_at + self._d[self._end]
+        self._properties_at = self._topic_end + 2
+        if self._properties_at > at + self._size:
+            return False
+        self._properties_end = self._properties_at + self._short(self._topic_end)
+        if self._properties_end - self._properties_at > MAX_PROPERTIES_BYTES:
+            return False
+        return self._properties_end == at + self._size
+
+    def _read_property(self, at: int, size: int, value: int, end: int) -> bool:
+        """Take in a property, whose name begins at `at`; False when it is one of the indexed ones, once more."""
+        if size == 8 and self._says(at, b"UNIQ_KEY"):
+            if self._unique_at >= 0:
+                return False
+            self._unique_at, self._unique_end = value, end
+        elif size == 4 and self._says(at, b"TAGS"):
+            if self._tag_at >= 0:
+                return False
+            self._tag_at, self._tag_end = value, end
+        elif size == 4 and self._says(at, b"KEYS"):
+            if self._keys_at >= 0:
+                return False
+            self._keys_at, self._keys_end = value, end
+        return True

@@ -1,0 +1,1 @@
+"""How a log comes to be on more than one machine."""

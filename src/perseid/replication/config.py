@@ -1,0 +1,38 @@
+"""What a replicated broker can be told. Names and defaults are the original's; the last group is ours."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+from perseid.base.config import option
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ReplicationConfig:
+    """Of the HA stream and of synchronous replication. Times are milliseconds, sizes bytes."""
+
+    ha_listen_port: int = option(0, low=0, high=65_535)
+    """0: the port after listenPort."""
+    ha_master_address: str = ""
+    """`host:port` of the master's HA port, for a slave; empty: the name servers tell it."""
+    ha_send_heartbeat_interval: int = option(5_000, low=1)
+    ha_housekeeping_interval: int = option(20_000, low=1)
+    """A peer that is silent for so long is gone."""
+    ha_transfer_batch_size: int = option(32_768, low=1)
+    """The longest body of a packet."""
+    ha_max_gap_not_in_sync: int = option(256 << 20, low=0)
+    """A slave that is less behind than this counts as in sync."""
+    ha_flow_control_enable: bool = False
+    max_ha_transfer_byte_in_second: int = option(100 << 20, low=1)
+    """To one slave, with haFlowControlEnable."""
+    slave_timeout: int = option(3_000, low=1)
+    """How long an answer waits for slaves at most (SYNC_MASTER)."""
+    in_sync_replicas: int = option(1, low=1, high=65)
+    """How many nodes, the master among them, must have a message before it is acknowledged (SYNC_MASTER)."""
+
+    ha_copy_whole_log: bool = False
+    """A master gives an empty slave all that it has, not only its last file."""
+    ha_report_durable_only: bool = False
+    """A slave reports only what it has synced to its disk."""
+    ha_window_bytes: int = option(8 << 20, low=1)
+    """So much may be on its way to one slave, neither reported nor lost; the longest record at least."""

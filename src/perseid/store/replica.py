@@ -1,0 +1,312 @@
+"""A log that grows by the bytes of another one: checked, whole records, with their units and keys.
+
+    end ≤ expected = end + what is kept of a record that is not whole yet ≤ end + the longest record
+
+Bytes come in pieces that may end anywhere. A record is written when all of it is there and it is one: of this offset,
+with a size, a magic and parts that agree, and a body that matches its checksum. So between two calls the log is as a
+master's is: nothing but records and blanks, each record with its unit in its queue and its keys in the index.
+"""
+
+from __future__ import annotations
+
+from collections import Counter
+from typing import TYPE_CHECKING
+
+from perseid import core
+from perseid.base.errors import StoreError
+from perseid.base.machine import Flush, Millis
+from perseid.store.consume_queue import BLANK_UNIT, UNIT, ConsumeQueue
+from perseid.store.dispatch import SCHEDULE_TOPIC, in_queue, key_hashes, parse_delay_levels, tag_code_of
+from perseid.store.recovery import QueueKey
+from perseid.store.results import AppendRefused
+from perseid.store.store import MessageStore
+from perseid.wire.record import (
+    BLANK_BYTES,
+    BLANK_MAGIC,
+    MAX_TOPIC_BYTES,
+    MIN_RECORD_BYTES,
+    SYS_TRANSACTION_MASK,
+    SYS_TRANSACTION_ROLLBACK,
+    Record,
+    RecordError,
+    decode,
+    size_and_magic,
+)
+
+MAX_LANES = 100_000
+"""Queues that the core knows at a time."""
+MAX_GAP = 1_000_000
+"""Queue offsets that may be missing between two records of a queue; more are no accident."""
+
+
+if TYPE_CHECKING:
+    from perseid.core.records import Records
+
+
+class ReplicaRefused(StoreError):
+    """Bytes that don't belong here; nothing of them was written."""
+
+
+class Replica:
+    """Takes the bytes of a master's log into a store."""
+
+    def __init__(self, store: MessageStore) -> None:
+        self._store = store
+        self._levels = parse_delay_levels(store.config.message_delay_level)
+        self._partial = bytearray()
+        self._begin = 0
+        """Where an empty log is to begin."""
+        self._compiled = compiled = core.compiled
+        self._core: Records | None = compiled.records.Records() if compiled is not None else None
+        if self._core is not None:
+            self._core.follow(store.queue_table)
+        self._known: dict[QueueKey, ConsumeQueue] = {}
+        """Those that the core has a lane of."""
+
+    @property
+    def end(self) -> int:
+        """The log's end: all before it is written."""
+        return self._store.log.end
+
+    @property
+    def flushed(self) -> int:
+        """The log is durable up to here."""
+        return self._store.flushed
+
+    def flush(self) -> Flush:
+        """Make all of the log durable."""
+        return self._store.flush([])
+
+    @property
+    def expected(self) -> int:
+        """The offset of the next byte that is to come."""
+        return self._next + len(self._partial)
+
+    @property
+    def _next(self) -> int:
+        """Where the next record will be written."""
+        return self._store.log.end or self._begin
+
+    def forget_partial(self) -> None:
+        """The rest of an unfinished record won't come: it will be asked for again."""
+        self._partial = bytearray()
+        self._begin = 0
+
+    def expect(self, offset: int, size: int) -> None:
+        """A packet of `size` bytes from `offset` on is about to come. ReplicaRefused when it doesn't fit."""
+        log = self._store.log
+        file_bytes = log.segments.file_bytes
+        if size < 0 or offset < 0 or size > file_bytes:
+            raise ReplicaRefused(f"a packet of {size} bytes at {offset}; a file of the log has {file_bytes}")
+        if self.expected == 0 and offset > 0:
+            if offset % file_bytes:
+                raise ReplicaRefused(
+                    f"it begins at {offset}, in the middle of a file of {file_bytes} bytes: "
+                    f"is mappedFileSizeCommitLog the same on both sides?"
+                )
+            if size:
+                self._begin = offset
+        elif offset != self.expected:
+            raise ReplicaRefused(f"its packet begins at {offset}, {self.expected} was to come")
+        if offset % file_bytes + size > file_bytes:
+            raise ReplicaRefused(f"a packet from {offset} to {offset + size} crosses the end of a file")
+
+    def take(self, data: memoryview, now: Millis) -> None:
+        """The next bytes of the log. ReplicaRefused: they are no record, and those before them are written. OSError:
+        the disk has no room for them."""
+        partial = self._partial
+        if partial:
+            partial += data
+            view = memoryview(partial)
+        else:
+            view = data
+        try:
+            done = self._write_whole(view)
+            self._partial = bytearray(view[done:])
+        except BaseException:
+            self._partial = bytearray()
+            raise
+
+    def _write_whole(self, view: memoryview) -> int:
+        """Write the whole records and blanks that `view` begins with; how many bytes they take."""
+        log = self._store.log
+        at, total, base = 0, len(view), self._next
+        records: list[Record] = []
+        begun = 0
+        nexts: dict[QueueKey, int] = {}
+        while total - at >= BLANK_BYTES:
+            if self._core is not None:
+                self._commit(view[begun:at], records)
+                at = begun = self._take_plain(view, at)
+                records = []
+                nexts.clear()
+                if total - at < BLANK_BYTES:
+                    break
+            size, magic = size_and_magic(view, at)
+            left = log.segments.file_bytes - (base + at) % log.segments.file_bytes
+            try:
+                self._check_size(base + at, size, magic, left)
+                if size > total - at:
+                    break
+                record = None if magic == BLANK_MAGIC else self._decoded(view, at, base + at)
+            except ReplicaRefused:
+                self._commit(view[begun:at], records)  # what stands before it is good
+                raise
+            if record is None:
+                self._commit(view[begun : at + size], records)
+                begun, records = at + size, []
+            else:
+                key = record.topic, record.queue_id
+                if nexts.get(key, record.queue_offset) != record.queue_offset:  # the topic was made again
+                    self._commit(view[begun:at], records)
+                    begun, records = at, []
+                    nexts.clear()
+                if in_queue(record.sys_flag):
+                    nexts[key] = record.queue_offset + 1
+                records.append(record)
+            at += size
+        self._commit(view[begun:at], records)
+        return at
+
+    def _take_plain(self, view: memoryview, at: int) -> int:
+        """Write the plain records that begin at `at` of `view`, by the core; where the first one begins that isn't."""
+        batch, store, log = self._core, self._store, self._store.log
+        if batch is None or log.end == 0 or log.end == log.file_end:
+            return at
+        end = batch.read(view, at, log.end, log.file_end)
+        if end > at:
+            log.extend(view[at:end])
+            log.last_offset, log.last_timestamp = batch.last, batch.times[-1][1]
+            for lane in batch.touched:
+                first, units = lane.queue.end, lane.units
+                lane.queue.put_many(units)
+                if store.on_append is not None:
+                    for number, (offset, size, tag) in enumerate(UNIT.iter_unpack(units), first):
+                        store.on_append(lane.topic, lane.queue_id, number, tag, offset, size)
+            if store.index.enabled:
+                begin = 0
+                for stop, stored in batch.times:
+                    store.index.put_many(bytearray(batch.entries[begin:stop]), stored)
+                    begin = stop
+        batch.finish()
+        return end
+
+    def _learn(self, queue: ConsumeQueue) -> None:
+        """What comes for this queue from now on may be plain: but for delayed messages, whose tag code is a time."""
+        topic = queue.topic
+        key = topic, queue.queue_id
+        if self._core is None or self._known.get(key) is queue or topic == SCHEDULE_TOPIC:
+            return
+        if topic.isascii() and len(topic) <= MAX_TOPIC_BYTES:
+            assert self._compiled is not None
+            if len(self._known) >= MAX_LANES:
+                self._known.clear()
+            self._known[key] = queue
+            self._core.learn(self._compiled.batch.Lane(topic, queue.queue_id, queue, None), MAX_LANES)
+
+    def _check_size(self, offset: int, size: int, magic: int, left: int) -> None:
+        """Refuse at once what can't become a record: it would be waited for in vain."""
+        if magic == BLANK_MAGIC:
+            if size != left:
+                raise ReplicaRefused(f"at {offset}: a blank of {size} bytes, {left} from the file's end")
+            return
+        most = min(self._store.config.max_record_bytes, left)
+        if not MIN_RECORD_BYTES <= size <= most:
+            raise ReplicaRefused(f"at {offset}: no record: a size of {size}; {MIN_RECORD_BYTES} to {most} are possible")
+
+    @staticmethod
+    def _decoded(view: memoryview, at: int, offset: int) -> Record:
+        try:
+            record = decode(view, at)
+        except RecordError as error:
+            raise ReplicaRefused(f"at {offset}: no record: {error}") from None
+        if record.physical_offset != offset:
+            raise ReplicaRefused(f"at {offset}: a record that says it stands at {record.physical_offset}")
+        return record
+
+    def _commit(self, run: memoryview, records: list[Record]) -> None:
+        """Write records that stand next to one another in one file, or end with its blank. Those of one queue follow
+        each other. Everything that may lack room is made before the log is written."""
+        if not run:
+            return
+        store, log = self._store, self._store.log
+        queues = self._places(records)
+        if log.end == 0 and self._begin:
+            log.begin_at(self._begin)
+        try:
+            log.extend(run)
+        except OSError:
+            if not log.segments.starts:
+                log.set_end(0)
+            raise
+        for record in records:
+            offset, topic = record.physical_offset, record.topic
+            log.last_offset, log.last_timestamp = offset, record.store_timestamp
+            if store.index.enabled and record.sys_flag & SYS_TRANSACTION_MASK != SYS_TRANSACTION_ROLLBACK:
+                store.index.put(key_hashes(topic, record.properties), offset, record.store_timestamp)
+            queue = queues.get((topic, record.queue_id)) if in_queue(record.sys_flag) else None
+            if queue is None or queue.end != record.queue_offset:
+                continue  # it has a unit there already
+            tag = tag_code_of(topic, record.properties, record.store_timestamp, self._levels)
+            queue.prepare()
+            queue.put(offset, record.size, tag)
+            if store.on_append is not None:
+                store.on_append(topic, record.queue_id, record.queue_offset, tag, offset, record.size)
+
+    def _places(self, records: list[Record]) -> dict[QueueKey, ConsumeQueue]:
+        """The queues of records, each with room for its units."""
+        firsts: dict[QueueKey, Record] = {}
+        counts: Counter[QueueKey] = Counter()
+        for record in records:
+            if in_queue(record.sys_flag):
+                key = record.topic, record.queue_id
+                firsts.setdefault(key, record)
+                counts[key] += 1
+        queues = {}
+        for key, record in firsts.items():
+            queue = queues[key] = self._queue_of(record)
+            self._make_place(queue, record.queue_offset)
+            self._learn(queue)
+            try:
+                self._store.prepare(queue, counts[key])
+            except AppendRefused as refused:
+                raise _cause(refused, record.physical_offset) from None
+        return queues
+
+    def _queue_of(self, record: Record) -> ConsumeQueue:
+        """Where a record's unit goes."""
+        queue = self._store.queue_of(record.topic, record.queue_id)
+        if not 0 <= record.queue_offset <= record.physical_offset // MIN_RECORD_BYTES:
+            raise ReplicaRefused(
+                f"at {record.physical_offset}: queue offset {record.queue_offset} in {record.topic}/{record.queue_id}: "
+                "so many records don't fit before it"
+            )
+        if queue is None:
+            try:
+                queue = self._store.queue_for(record.topic, record.queue_id)
+            except AppendRefused as refused:
+                raise _cause(refused, record.physical_offset) from None
+            if record.queue_offset:
+                queue.restart(record.queue_offset)
+        if record.queue_offset > queue.end + MAX_GAP:
+            raise ReplicaRefused(
+                f"at {record.physical_offset}: queue offset {record.queue_offset} in {record.topic}/{record.queue_id}, "
+                f"which ends at {queue.end}"
+            )
+        return queue
+
+    @staticmethod
+    def _make_place(queue: ConsumeQueue, offset: int) -> None:
+        """Let the queue's next unit be that of `offset`, unless it has one there already."""
+        if offset == 0 < queue.end:  # the topic was deleted and made again
+            queue.cut(0)
+        while queue.end < offset:
+            queue.prepare()
+            queue.put(*UNIT.unpack(BLANK_UNIT))
+
+
+def _cause(refused: AppendRefused, offset: int) -> Exception:
+    """Why a queue can't be had: a disk without room is an OSError, a bad name ReplicaRefused."""
+    if isinstance(refused.__cause__, OSError):
+        return refused.__cause__
+    return ReplicaRefused(f"at {offset}: {refused.why}")
