@@ -23,8 +23,8 @@ TOPIC = "flights"
 OFFSETS_A_BATCH = 60_000
 
 
-def produce(folder: Path, namesrv: str, servers: tuple[Server, Server]) -> Produced:
-    """Start the servers and stream; they are left running for the Spark job."""
+def produce(namesrv: str, servers: tuple[Server, Server, Server]) -> Produced:
+    """Start name server, master and slave, and stream; they are left running for the Spark job."""
     for server in servers:
         server.start()
     asyncio.run(create_topic(namesrv, TOPIC))
@@ -64,25 +64,33 @@ def main() -> int:
     shutil.rmtree(folder, ignore_errors=True)
     folder.mkdir(parents=True)
     console = Console()
-    namesrv_port, broker_port = free_port(), free_port((0, -2, 1))
+    namesrv_port, broker_port, slave_port = free_port(), free_port((0, -2, 1)), free_port((0, -2, 1))
     namesrv = f"127.0.0.1:{namesrv_port}"
     name_server = Server("namesrv", folder / "servers", namesrv_port, {"kvConfigPath": folder / "kvConfig.json"})
-    broker = Server("broker", folder / "servers", broker_port, {
-        "brokerName": "demo", "brokerIP1": "127.0.0.1", "namesrvAddr": namesrv,
-        "storePathRootDir": folder / "store", "mappedFileSizeCommitLog": 256 << 20,
+    both = {
+        "brokerName": "demo", "brokerIP1": "127.0.0.1", "namesrvAddr": namesrv, "slaveReadEnable": "true",
+        "mappedFileSizeCommitLog": 256 << 20,
+    }  # fmt: skip
+    broker = Server("broker", folder / "servers" / "master", broker_port, {
+        **both, "brokerRole": "SYNC_MASTER", "inSyncReplicas": 2, "storePathRootDir": folder / "store",
     })  # fmt: skip
-    console.print(f"[bold]Perseid demo[/]: {TOTAL:,} flights, name server {namesrv}, broker 127.0.0.1:{broker_port}")
+    slave = Server("broker", folder / "servers" / "slave", slave_port, {
+        **both, "brokerRole": "SLAVE", "brokerId": 1, "storePathRootDir": folder / "slave",
+    })  # fmt: skip
+    console.print(f"[bold]Perseid demo[/]: {TOTAL:,} flights, name server {namesrv}, master and slave on 127.0.0.1")
     try:
-        produced = produce(folder, namesrv, (name_server, broker))
+        produced = produce(namesrv, (name_server, broker, slave))
         checked, delays, archive_s = land(folder, namesrv, console)
     finally:
-        broker.stop()
-        name_server.stop()
+        for server in (slave, broker, name_server):
+            server.stop()
     report.plot(delays, folder / "delays.png")
     figures = [
         ("flights acknowledged", f"{produced.messages:,}"),
         ("messages a second, the outage included", f"{produced.messages_per_second:,.0f}"),
-        ("unavailable after SIGKILL", f"{produced.unavailable_s:.2f} s"),
+        ("flights read from the slave while the master was away", f"{produced.read_from_slave:,}"),
+        ("reading them took", f"{produced.slave_s:.2f} s"),
+        ("no sends from SIGKILL until the master was back", f"{produced.unavailable_s:.2f} s"),
         ("batches sent again", f"{produced.retries}"),
         ("rows in the table", f"{checked.rows:,}"),
         ("duplicates from retries, removed", f"{checked.duplicates:,}"),
@@ -91,8 +99,8 @@ def main() -> int:
         ("landing the topic as Parquet", f"{archive_s:.1f} s"),
     ]
     page = report.write(folder, figures, checked.faults)
-    both = {"produced": asdict(produced), "checked": asdict(checked)}
-    (folder / "report.json").write_text(json.dumps(both, indent=1))
+    results = {"produced": asdict(produced), "checked": asdict(checked)}
+    (folder / "report.json").write_text(json.dumps(results, indent=1))
     table = Table(show_header=False)
     for name, value in figures:
         table.add_row(name, value)

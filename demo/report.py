@@ -49,7 +49,7 @@ def write(folder: Path, figures: list[tuple[str, str]], faults: list[str]) -> Pa
     rows = "".join(f"<tr><td>{html.escape(name)}</td><td>{html.escape(value)}</td></tr>" for name, value in figures)
     title = "All flights arrived, once and in order" if not faults else "The demo failed"
     outcome = "; ".join(faults) + "." if faults else "Nothing was lost."
-    summary = f"The broker was killed with SIGKILL half-way through. {outcome}"
+    summary = f"The master was killed with SIGKILL half-way through, and its slave was read meanwhile. {outcome}"
     page = folder / "report.html"
     page.write_text(PAGE.format(title=title, summary=html.escape(summary), rows=rows))
     return page

@@ -15,6 +15,7 @@ class Server:
     """One `perseid` process with a configuration file; can be killed and started again on the same data."""
 
     def __init__(self, role: str, folder: Path, port: int, settings: dict[str, object]) -> None:
+        """`role`: namesrv or broker. `folder`: where its configuration and log go."""
         self.role = role
         self.port = port
         self._log = folder / f"{role}.log"
