@@ -29,7 +29,10 @@ from perseid.wire.record import Message
 CONN = 1
 SMALL = StoreConfig(commit_log_file_bytes=1 << 20, max_hash_slot_num=1000, max_index_num=4000)
 MAX_LOG_BYTES = 4 << 20
-MAX_SLAVE_LOG_BYTES = 16 << 10
+TINY = StoreConfig(
+    commit_log_file_bytes=1 << 17, consume_queue_file_bytes=20 * 1000, max_hash_slot_num=1000, max_index_num=4000
+)
+MAX_SLAVE_LOG_BYTES = 64 << 10
 NOW = 1_700_000_000_000
 HOST = host_from("10.0.0.1:10911")
 DISK_IN_USE = re.compile(rb'"commitLogDi[^"]*":"[^"]*"')
@@ -114,7 +117,7 @@ class ReplicaTwins:
         self.replicas = [Replica(self.stores[0]), alone]
 
     def _store(self) -> MessageStore:
-        store = MessageStore(SimDisk(Random(1)), SMALL, HOST)
+        store = MessageStore(SimDisk(Random(1)), TINY, HOST)
         store.load(self.now)
         return store
 

@@ -149,6 +149,8 @@ class Replica:
                 if size > total - at:
                     break
                 record = None if magic == BLANK_MAGIC else self._decoded(view, at, base + at)
+                if record is not None and in_queue(record.sys_flag):
+                    self._queue_of(record)
             except ReplicaRefused:
                 self._commit(view[begun:at], records)  # what stands before it is good
                 raise
