@@ -27,4 +27,4 @@ modules = cythonize(
 )
 for module in modules:
     module.optional = True  # cythonize forgets it
-setup(ext_modules=modules)
+setup(ext_modules=modules, options={"build_ext": {"parallel": os.cpu_count() or 1}})
