@@ -80,7 +80,8 @@ class _Peer:
 class Caller:
     """The calls of one node."""
 
-    def __init__(self, first_opaque: int = 1) -> None:
+    def __init__(self, first_opaque: int = 1, *, max_backoff_ms: Millis = MAX_BACKOFF_MS) -> None:
+        self._max_backoff_ms = max_backoff_ms
         self._opaque = first_opaque
         self._calls: dict[int, _Call] = {}
         self._peers: dict[str, _Peer] = {}
@@ -252,7 +253,7 @@ class Caller:
         if peer is None or not peer.dialling:
             return []
         peer.dialling = False
-        peer.backoff_ms = min(MAX_BACKOFF_MS, max(MIN_BACKOFF_MS, 2 * peer.backoff_ms))
+        peer.backoff_ms = min(self._max_backoff_ms, max(MIN_BACKOFF_MS, 2 * peer.backoff_ms))
         peer.not_before = now + peer.backoff_ms
         failed = list(peer.waiting)
         peer.waiting.clear()
