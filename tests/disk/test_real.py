@@ -27,6 +27,18 @@ def test_a_new_file_has_its_size_its_blocks_and_zeros(disk: RealDisk, tmp_path: 
     assert (tmp_path / "a/b/file").stat().st_blocks * 512 >= 100_000
 
 
+@pytest.mark.skipif(not hasattr(os, "SEEK_DATA"), reason="asks the kernel")
+@pytest.mark.parametrize("sparse", [True, False])
+def test_it_knows_what_was_never_written(disk: RealDisk, sparse: bool) -> None:
+    file = disk.open("file", 1 << 24, sparse=sparse)
+    file.write(9_000_000, b"abc")
+    (begin, end), *more = file.written(0)
+    assert begin <= 9_000_000 < 9_000_003 <= end < begin + (1 << 20) and not more
+    file.sync()
+    assert file.written(8_999_999)[0][0] <= 9_000_000, "durable or not"
+    assert file.written(9_000_001)[0] == (9_000_001, end) and file.written(end) == [] == file.written(1 << 24)
+
+
 def test_a_write_is_seen_at_once_by_views_and_by_others(disk: RealDisk, tmp_path: Path) -> None:
     file = disk.open("file", 8192)
     early = file.view(4094, 4)

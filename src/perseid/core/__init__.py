@@ -3,6 +3,7 @@
     layout ← scan (a frame's bytes) ← sends (a send's header and properties) ← batch (the plain sends of a turn)
                                     ← pulls (which pull it is, and the records that answer it)
     batch ← records (the records that a slave was sent)
+    scan ← entries (the entries of a Raft group, on disk and in a push)
 
 `compiled` is this core when it was compiled; None when there was no C compiler at the installation, or when
 PERSEID_CORE=off asks for plain Python. Everything works without it, slower.
@@ -16,7 +17,7 @@ from types import ModuleType
 from typing import NamedTuple, Protocol
 
 from perseid.base.machine import Buffer
-from perseid.core import batch, pulls, records, scan, sends
+from perseid.core import batch, entries, pulls, records, scan, sends
 from perseid.wire import frame
 
 
@@ -35,7 +36,7 @@ class Queue(Protocol):
 
 SWITCH = "PERSEID_CORE"
 
-PARTS = ("scan", "sends", "batch", "pulls", "records")
+PARTS = ("scan", "sends", "batch", "pulls", "records", "entries")
 """Each needs those before it."""
 
 
@@ -46,10 +47,11 @@ class Core(NamedTuple):
     batch: ModuleType
     pulls: ModuleType
     records: ModuleType
+    entries: ModuleType
 
 
-installed = Core(scan, batch, pulls, records)
-is_compiled: bool = all(part.compiled for part in (scan, sends, batch, pulls, records))
+installed = Core(scan, batch, pulls, records, entries)
+is_compiled: bool = all(part.compiled for part in (scan, sends, batch, pulls, records, entries))
 compiled = installed if is_compiled and os.environ.get(SWITCH) != "off" else None
 
 complete: Callable[[Buffer], int] = frame.complete if compiled is None else scan.complete

@@ -6,6 +6,8 @@ from perseid.core.sends cimport SendReader
 cdef long long MAGIC_V1, INT_MAX, SIGN, MASK
 cdef Py_ssize_t MAX_PROPERTIES_BYTES, HOST_BYTES, FIXED_BYTES, UNIT_BYTES, KEY_BYTES, ENTRY_BYTES, ITEM_BYTES, ID_BYTES
 cdef Py_ssize_t NUMBERS_BYTES, START_BYTES, START_UNITS, KEEP_BYTES, MAX_ID_BYTES, MAX_MESSAGES
+cdef Py_ssize_t HEAD_BYTES
+cdef long long ENTRY_MAGIC
 cdef Py_ssize_t OPAQUE_AT, EXT_BYTES_AT, HEADER_BYTES
 cdef int PART_BITS, HEADER_JSON
 cdef long long HEADER_BINARY
@@ -31,7 +33,9 @@ cdef class Lane:
 
 cdef class Batch(SendReader):
     cdef readonly list touched
-    cdef readonly long long last, taken
+    cdef readonly long long last, taken, index
+    cdef long long _term
+    cdef Py_ssize_t _entry_head
     cdef dict _lanes, _rows, _queues
     cdef bint _may_order
     cdef long long _now, _at, _limit
@@ -48,6 +52,7 @@ cdef class Batch(SendReader):
     cdef bint _begin_lane(self, Lane lane) except -1
     cpdef look_into(self, dict rows, object queues)
     cpdef begin(self, long long now, long long log_end, long long limit, bint may_order)
+    cpdef begin_entries(self, long long index, long long term)
     @cython.locals(total=Py_ssize_t, end=Py_ssize_t)
     cpdef Py_ssize_t take(self, object data, Py_ssize_t at, const unsigned char[::1] born_host) except -2
     cpdef bytes answers(self)
@@ -57,15 +62,18 @@ cdef class Batch(SendReader):
     cdef Py_ssize_t _frame(self, Py_ssize_t at, Py_ssize_t total) except -2
     @cython.locals(most=Py_ssize_t)
     cdef int _make_room(self, Lane lane) except -1
-    @cython.locals(size=Py_ssize_t, crc=cython.uint)
+    @cython.locals(size=Py_ssize_t, head=Py_ssize_t, crc=cython.uint)
     cdef bint _put(self, Lane lane, Py_ssize_t body, Py_ssize_t end) except -1
     @cython.locals(
         at=cython.longlong, count=cython.longlong, taken_bytes=cython.longlong, last=cython.longlong,
+        index=cython.longlong,
         records_end=Py_ssize_t, entries_end=Py_ssize_t, p=Py_ssize_t,
     )
     cdef bint _put_batch(self, Lane lane) except -1
     @cython.locals(body=Py_ssize_t, left=Py_ssize_t, size=Py_ssize_t, body_bytes=Py_ssize_t, p=Py_ssize_t)
     cdef Py_ssize_t _put_item(self, Lane lane, Py_ssize_t at) except -2
+    @cython.locals(at=Py_ssize_t)
+    cdef Py_ssize_t _put_head(self, Py_ssize_t size) noexcept
     @cython.locals(at=Py_ssize_t, name=Py_ssize_t)
     cdef Py_ssize_t _put_record(
         self, Lane lane, Py_ssize_t size, Py_ssize_t body, Py_ssize_t end, unsigned int crc

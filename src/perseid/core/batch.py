@@ -44,6 +44,8 @@ NUMBERS_BYTES = 160
 START_BYTES, START_UNITS = 1 << 16, 64
 KEEP_BYTES = 4 << 20
 """A buffer that a large turn made longer than this is let go after it."""
+HEAD_BYTES, ENTRY_MAGIC = 48, 1
+"""Of a Raft group's entry, before its record."""
 ITEM_BYTES = 22
 """Of a message in a batch, but for its body and properties."""
 ID_BYTES = 33
@@ -116,6 +118,8 @@ class Batch(SendReader):
         self._queues: Mapping[tuple[str, int], Queue] = {}
         self._may_order = False
         self._now = self._at = self._limit = self.last = self.taken = 0
+        self._entry_head = self._term = self.index = 0
+        """Bytes before each record: of an entry's head, or none. The term and the index of the next entry."""
         self.touched: list[Lane] = []
         """The lanes that have messages of this turn; `last`: where the last of its records will stand in the log."""
         self._records = memoryview(bytearray(START_BYTES))
@@ -170,6 +174,10 @@ class Batch(SendReader):
         """A turn begins. The next record stands at `log_end`; all must end before `limit`."""
         assert self._records_end == 0
         self._now, self._at, self._limit, self._may_order = now, log_end, limit, may_order
+
+    def begin_entries(self, index: int, term: int) -> None:
+        """The records of this turn are entries of a Raft group (dledger.md §7), the next of which is `index`."""
+        self._entry_head, self.index, self._term = HEAD_BYTES, index, term
 
     def take(self, data: Buffer, at: int, born_host: bytes) -> int:
         """Take the plain sends that stand in `data` from `at` on, one after the other; where the first frame begins
@@ -248,16 +256,19 @@ class Batch(SendReader):
 
     def _put(self, lane: Lane, body: int, end: int) -> bool:
         """Store the message whose properties stand in `_q`; False when it has no room, and nothing has changed."""
-        size = FIXED_BYTES + (end - body) + 1 + len(lane.name) + 2 + self._q_end
-        if self._at + size > self._limit or lane.first + lane.count >= lane.room:
+        size, head = FIXED_BYTES + (end - body) + 1 + len(lane.name) + 2 + self._q_end, self._entry_head
+        if self._at + head + size > self._limit or lane.first + lane.count >= lane.room:
             return False
         crc = crc32_raw(self._raw[body:end])
-        if self._records_end + size > len(self._records):
-            self._records = _longer(self._records, self._records_end + size)
+        if self._records_end + head + size > len(self._records):
+            self._records = _longer(self._records, self._records_end + head + size)
         self._make_room(lane)
+        if head:
+            self._put_head(size)
         self._put_record(lane, size, body, end, crc)
         self._put_unit(lane, size)
-        self._put_entries(lane)
+        if not head:  # a group's messages get their keys when they are committed
+            self._put_entries(lane)
         lane.count += 1
         lane.taken_bytes += size
         self.last = self._at
@@ -274,13 +285,13 @@ class Batch(SendReader):
 
     def _put_batch(self, lane: Lane) -> bool:
         """Store the messages of a batch (store.md §3.7), all or none; False when one of them is not plain."""
-        at, count, taken_bytes, last = self._at, lane.count, lane.taken_bytes, self.last
+        at, count, taken_bytes, last, index = self._at, lane.count, lane.taken_bytes, self.last, self.index
         records_end, entries_end = self._records_end, self._entries_end
         p = self._body
         while p < self._end:
             p = self._put_item(lane, p)
             if p < 0 or self._at - at > self._most_bytes or lane.count - count > MAX_MESSAGES:
-                self._at, lane.count, lane.taken_bytes, self.last = at, count, taken_bytes, last
+                self._at, lane.count, lane.taken_bytes, self.last, self.index = at, count, taken_bytes, last, index
                 self._records_end, self._entries_end = records_end, entries_end
                 return False
         return True
@@ -302,6 +313,20 @@ class Batch(SendReader):
         return at + size if self._put(lane, body, body + body_bytes) else -1
 
     # ---- what it comes to ----
+
+    def _put_head(self, size: int) -> int:
+        """magic, size, index, term, pos, channel, two checksums that are always 0, size of the record"""
+        at = _put_int(self._records, self._records_end, ENTRY_MAGIC)
+        at = _put_int(self._records, at, HEAD_BYTES + size)
+        at = _put_long(self._records, at, self.index)
+        at = _put_long(self._records, at, self._term)
+        at = _put_long(self._records, at, self._at)
+        at = _put_int(self._records, at, 0)
+        at = _put_long(self._records, at, 0)
+        self._records_end = _put_int(self._records, at, size)
+        self._at += HEAD_BYTES
+        self.index += 1
+        return self._records_end
 
     def _put_record(self, lane: Lane, size: int, body: int, end: int, crc: int) -> int:
         """The message record of format v1 (store.md §3): the layout of `wire.record`."""

@@ -4,7 +4,8 @@ cimport cython
 from perseid.core.batch cimport Batch, Lane
 
 cdef long long MAGIC_V1, INT_MAX, SHOWN_SYS_FLAGS
-cdef Py_ssize_t MAX_PROPERTIES_BYTES, MIN_BYTES, CRC_AT
+cdef Py_ssize_t MAX_PROPERTIES_BYTES, MIN_BYTES, CRC_AT, HEAD_BYTES
+cdef long long ENTRY_MAGIC
 cdef Py_ssize_t QUEUE_ID_AT, QUEUE_OFFSET_AT, PHYSICAL_AT, SYS_FLAG_AT, STORED_AT, BODY_AT
 
 
@@ -17,7 +18,10 @@ cdef class Records(Batch):
     cdef bint _begin_lane(self, Lane lane) except -1
     @cython.locals(total=Py_ssize_t)
     cpdef Py_ssize_t read(self, object data, Py_ssize_t at, long long offset, long long limit) except -2
+    @cython.locals(total=Py_ssize_t)
+    cpdef Py_ssize_t read_entries(self, object data, Py_ssize_t at, long long offset, long long limit) except -2
     cpdef finish(self)
+    cdef bint _entry(self, Py_ssize_t at, Py_ssize_t total) noexcept
     @cython.locals(lane=Lane, crc=cython.uint)
     cdef bint _record(self, Py_ssize_t at, Py_ssize_t total) except -1
     cdef int _put_time(self, long long stored) except -1

@@ -32,6 +32,8 @@ CRC_AT, QUEUE_ID_AT, QUEUE_OFFSET_AT, PHYSICAL_AT, SYS_FLAG_AT, STORED_AT, BODY_
 SHOWN_SYS_FLAGS = 0x709
 """Compressed, and how, and the end of a transaction: what a record in a queue may say of itself here."""
 MIN_BYTES = 91
+HEAD_BYTES, ENTRY_MAGIC = 48, 1
+"""Of an entry of a group."""
 
 
 class Records(Batch):
@@ -41,7 +43,7 @@ class Records(Batch):
         super().__init__(bytes(8), b"", 0, (b"",) * 6, (b"",) * 5, False)
         self._size = self._properties_at = self._properties_end = self._time = 0
         self.times: list[tuple[int, int]] = []
-        """(end in `entries`, store time): the entries up to there, from the one before, are of records of that time."""
+        """(begin in `entries`, store time): the entries from there on, up to the next begin, are of that time."""
 
     def follow(self, queues: Mapping[tuple[str, int], Queue]) -> None:
         """The table of queues as it is from now on."""
@@ -66,11 +68,32 @@ class Records(Batch):
         self._let_go()
         return at
 
+    def read_entries(self, data: Buffer, at: int, offset: int, limit: int) -> int:
+        """The same of a Raft group's entries, each a record behind a head (dledger.md §7); what is returned, and where
+        it begins, are places of entries."""
+        total = self._look_at(data)
+        self._at, self._limit = offset, limit
+        while 0 <= at < total:
+            if not self._entry(at, total):
+                break
+            self._at += HEAD_BYTES
+            if not self._record(at + HEAD_BYTES, total):
+                break
+            at += HEAD_BYTES + self._size
+        self._let_go()
+        return at
+
     def finish(self) -> None:
         """What was taken has been written."""
         self.clear()
         self.times.clear()
         self._time = 0
+
+    def _entry(self, at: int, total: int) -> bool:
+        """Does an entry begin at `at`, of which the record behind its head is all?"""
+        if total - at < HEAD_BYTES + MIN_BYTES or self._int(at) != ENTRY_MAGIC:
+            return False
+        return self._int(at + 4) == HEAD_BYTES + self._int(at + HEAD_BYTES)
 
     def _record(self, at: int, total: int) -> bool:
         """Take the record at `at`, if it is plain."""
@@ -91,8 +114,8 @@ class Records(Batch):
         if lane.count == 0:
             self.touched.append(lane)
         self._put_unit(lane, self._size)
-        self._put_entries(lane)
         self._put_time(self._long(at + STORED_AT))
+        self._put_entries(lane)
         lane.count += 1
         lane.taken_bytes += self._size
         self.last = self._at
@@ -101,12 +124,10 @@ class Records(Batch):
         return True
 
     def _put_time(self, stored: int) -> None:
-        """The entries up to here are of records of this time."""
-        if self.times and stored == self._time:
-            self.times[len(self.times) - 1] = (self._entries_end, stored)
-        else:
+        """The entries from here on are of records of this time."""
+        if stored != self._time or not self.times:
             self.times.append((self._entries_end, stored))
-        self._time = stored
+            self._time = stored
 
     def _parts(self, at: int, total: int) -> bool:
         """Find the parts of the record at `at`; False when it is not whole, or another kind of record."""

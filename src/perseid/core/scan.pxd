@@ -4,6 +4,7 @@ cimport cython
 
 cdef Py_ssize_t MAX_DIGITS, HEADER_BYTES, MAX_FRAME_BYTES
 cdef int HEADER_BINARY
+cdef long long SIGN_BIT
 cdef const unsigned char[::1] NOTHING
 
 

@@ -14,6 +14,7 @@ from perseid.wire import frame
 compiled = not __file__.endswith(".py")
 
 MAX_DIGITS = 18
+SIGN_BIT = 1 << 31
 MAX_FRAME_BYTES = frame.MAX_FRAME_BYTES
 NOTHING = memoryview(b"")
 
@@ -78,7 +79,7 @@ class Scanner:
 
     def _signed(self, at: int) -> int:
         """4 bytes, with a sign."""
-        return (self._int(at) ^ 0x80000000) - 0x80000000
+        return (self._int(at) ^ SIGN_BIT) - SIGN_BIT
 
     def _long(self, at: int) -> int:
         """8 bytes, with a sign."""

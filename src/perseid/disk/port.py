@@ -41,6 +41,9 @@ class File(Protocol):
     def view(self, offset: int, length: int) -> memoryview:
         """The bytes as they are now (shorter at the end of the file); read-only; not to be kept for long."""
 
+    def written(self, offset: int) -> list[tuple[int, int]]:
+        """Begins and ends of what may have been written from `offset` on; between them there are zeros."""
+
     def resident(self, offset: int, length: int) -> bool:
         """Can these bytes be viewed at once, without a wait for the disk? True as well where nobody can tell."""
 

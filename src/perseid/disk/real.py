@@ -113,6 +113,22 @@ class RealFile:
     def view(self, offset: int, length: int) -> memoryview:
         return self._view[offset : offset + length]
 
+    def written(self, offset: int) -> list[tuple[int, int]]:
+        """Asked of the file system, which keeps no blocks of a hole and knows those that were only reserved (Linux).
+        What was viewed counts as written, too: so nothing is, before all has been asked."""
+        if self._descriptor is None or not hasattr(os, "SEEK_DATA"):
+            return [(offset, self.size)]
+        found: list[tuple[int, int]] = []
+        try:
+            while offset < self.size:
+                begin = max(offset, os.lseek(self._descriptor.number, offset, os.SEEK_DATA))
+                offset = os.lseek(self._descriptor.number, begin, os.SEEK_HOLE)
+                found.append((begin, offset))
+        except OSError as error:
+            if error.errno != errno.ENXIO:  # a file system that can't tell; ENXIO: no more
+                found.append((offset, self.size))
+        return found
+
     def resident(self, offset: int, length: int) -> bool:
         """Asked of the kernel by reads that do not wait (Linux), whose copies are thrown away. A chunk that was all
         there is not asked for again for WARM_S."""

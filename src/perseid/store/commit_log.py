@@ -16,7 +16,7 @@ from perseid.base.machine import Buffer, Millis
 from perseid.disk.port import Disk, File
 from perseid.store.config import StoreConfig
 from perseid.store.results import AppendRefused, PutStatus
-from perseid.store.segments import Folders, Segments
+from perseid.store.segments import Folders, Segments, write_again
 from perseid.wire.record import (
     BLANK_BYTES,
     BLANK_MAGIC,
@@ -39,6 +39,7 @@ class CommitLog:
 
     def __init__(self, disk: Disk, folders: Folders, config: StoreConfig) -> None:
         self._config = config
+        self.folders = folders
         self.segments = Segments(disk, folders, FOLDER, config.commit_log_file_bytes)
         self.end = 0
         self.issued = 0
@@ -50,12 +51,24 @@ class CommitLog:
         self._file: File | None = None
         self._file_start = 0
         self._file_end = 0
+        self._begun_at = 0
+        """Where a log began that is a copy of a part of another one."""
         self._most_bytes = min(config.max_record_bytes, config.commit_log_file_bytes - BLANK_BYTES)
 
     @property
     def start(self) -> int:
         """The first offset that is still there."""
         return self.segments.starts[0] if self.segments.starts else self.end
+
+    @property
+    def durable_end(self) -> int:
+        """Up to here a start has to find it; 0: nothing was flushed since it began, not even the name of a file."""
+        return self.flushed if self.flushed > self._begun_at else 0
+
+    @property
+    def top(self) -> int:
+        """Nothing from there on may be looked at: the end of the last file."""
+        return self.segments.end
 
     # ---- loading ----
 
@@ -87,6 +100,31 @@ class CommitLog:
 
     def walk(self, offset: int) -> Walk:
         return Walk(self.segments, offset, self._config.check_crc_on_recover)
+
+    @staticmethod
+    def promised(durable_end: int) -> int:
+        """Up to where a start has to find the log, when a checkpoint says that it was durable up to `durable_end`;
+        −1: nobody knows."""
+        return durable_end
+
+    def cut_off(self, end: int, *, everything: bool) -> int:
+        """Let nothing stand behind `end`; returns how many bytes did. `everything`: not only files made ahead."""
+        if everything:
+            return self.segments.zero_from(end)
+        self.segments.remove_from(end + 1)
+        return 0
+
+    def write_again(self, begin: int, end: int) -> None:
+        """Write what stands there once more, so that a sync makes it durable."""
+        segments = self.segments
+        for start in segments.starts:
+            low, high = max(begin, start), min(end, start + segments.file_bytes)
+            if low < high:
+                write_again(segments.file(start), low - start, high - start)
+
+    def files_between(self, begin: int, end: int) -> list[File]:
+        """The files that are to be synced for [begin, end) to be durable."""
+        return self.segments.files_between(begin, end)
 
     def set_end(self, end: int) -> None:
         """Take `end` for the log's end; everything before it counts as written and not yet flushed."""
@@ -151,10 +189,11 @@ class CommitLog:
     # ---- a copy of another log ----
 
     def begin_at(self, offset: int) -> None:
-        """Let an empty log begin with a file at `offset`."""
-        assert not self.segments.starts and self.end == 0, "only an empty log begins elsewhere"
+        """Let an empty log begin with a file at `offset`. OSError: a file that a crash left empty can't be removed."""
+        assert self.end == 0, "only an empty log begins elsewhere"
+        self.segments.remove_from(0)
         self.set_end(offset)
-        self.issued = self.flushed = offset
+        self.issued = self.flushed = self._begun_at = offset
 
     def extend(self, data: Buffer) -> None:
         """Write bytes of another log at their place; they don't cross a file's end. OSError: no file could be made, and
@@ -201,7 +240,7 @@ class CommitLog:
 
 class Walk:
     """The records from `offset` on, until something is none: then `offset` is that place and `why` says what
-    is there."""
+    is there. At each record `offset` is its own."""
 
     def __init__(self, segments: Segments, offset: int, check_crc: bool) -> None:
         self._segments = segments

@@ -210,14 +210,16 @@ class ConsumeQueue:
                 high = middle
         self.min = low
 
-    def remove_before(self, log_start: int) -> None:
-        """Remove the files whose last unit's record the log has lost, but never the last file, nor the one of the
-        next unit: a file may have been made ahead for a message that then found no room in the log."""
+    def remove_before(self, log_start: int, durable: int) -> None:
+        """Remove the files whose last unit's record the log has lost, but never the last file, nor the one before
+        that of the next unit: a file may have been made ahead for a message that then found no room in the log.
+        `durable`: units of records before it are durable. A file stays until the next one has such a unit: a power
+        cut may take all others, and nothing would know the queue's next offset."""
         segments = self.segments
         while len(segments.starts) > 1:
             after = segments.starts[1] // UNIT_BYTES
-            last = self.raw(after - 1)
-            assert last is not None
-            if after > self.end or last.physical_offset >= log_start:
+            last, following = self.raw(after - 1), self.raw(after)
+            assert last is not None and following is not None
+            if after >= self.end or last.physical_offset >= log_start or following.physical_offset >= durable:
                 return
             segments.remove(segments.starts[0])

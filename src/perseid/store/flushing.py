@@ -140,8 +140,8 @@ class Flusher:
             c.index_timestamp,
             c.master_flushed_offset,
             c.confirm_offset,
-            log_end=self._log.flushed,
-            replay_from=min(c.replay_from, self._log.flushed),
+            log_end=self._log.durable_end,
+            replay_from=min(c.replay_from, self._log.durable_end),
             last_record=c.last_record,
             index_end=c.index_end,
         )
@@ -210,7 +210,7 @@ class Flusher:
     def unfinished(self) -> list[Syncable]:
         """All that may not be durable yet, for a last sync at the stop."""
         log = self._log
-        files: list[Syncable] = [*log.segments.files_between(log.flushed, log.end)]
+        files: list[Syncable] = [*log.files_between(log.flushed, log.end)]
         for piece in self._pieces:
             files += piece
         self._pieces = []

@@ -187,6 +187,11 @@ class CoreAppends:
         self._batch.begin(now, log.end, log.file_end - BLANK_BYTES, may_order)
         return True
 
+    @property
+    def seen(self) -> bool:
+        """Do readers see at once what `commit` has written?"""
+        return True
+
     def commit(self, now: Millis) -> None:
         """Write what was gathered; readers see it now."""
         batch, log, index = self._batch, self._store.log, self._store.index

@@ -32,7 +32,6 @@ from perseid.store.consume_queue import BLANK_UNIT, FOLDER, UNIT, ConsumeQueue
 from perseid.store.dispatch import in_queue, key_hashes, parse_delay_levels, tag_code_of
 from perseid.store.index import Index
 from perseid.store.results import ConsumeUnit
-from perseid.store.segments import write_again
 from perseid.wire.properties import PROPERTY_END
 from perseid.wire.record import (
     MIN_RECORD_BYTES,
@@ -76,6 +75,8 @@ class Recovery:
         self._queues = queues
         self._index = index
         self._checkpoint = checkpoint
+        self._known = log.promised(checkpoint.log_end)
+        """The log has to be there up to here; −1: nobody knows."""
         self._new_queue = new_queue
         self._levels = parse_delay_levels(config.message_delay_level)
         self._met: dict[QueueKey, int] = {}
@@ -93,7 +94,7 @@ class Recovery:
     def run(self, crashed: bool, gaps: list[str]) -> None:
         """Bring everything to one state. `gaps`: files that are missing in consume queues."""
         log = self._log
-        log.end = log.segments.end  # until the end is known, all may be looked at
+        log.end = log.top  # until the end is known, all may be looked at
         self._check_files()
         if not log.segments.starts:
             self._forget_all()
@@ -121,7 +122,7 @@ class Recovery:
     def files_to_sync(self) -> list[Syncable]:
         """What the recovery read or wrote and may not be durable, folders aside."""
         log = self._log
-        files: list[Syncable] = [*log.segments.files_between(self._start, log.end + 1)]
+        files: list[Syncable] = [*log.files_between(self._start, log.end + 1)]
         for key, queue in self._queues.items():
             first = self._met.get(key)
             if first is None and key in self._cut:
@@ -135,7 +136,7 @@ class Recovery:
             self.notes.append(text)
 
     def _check_files(self) -> None:
-        segments, known = self._log.segments, self._checkpoint.log_end
+        segments, known = self._log.segments, self._known
         if known > segments.end and not self._config.truncate_corrupt_log:
             why = f"the file is missing; the log was durable up to {known}. " + _ADVICE
             raise CorruptLog(segments.path(segments.end), segments.end, why)
@@ -167,7 +168,7 @@ class Recovery:
     def _crash_start(self) -> int:
         log, checkpoint = self._log, self._checkpoint
         if checkpoint.replay_from >= 0:
-            return min(max(checkpoint.replay_from, log.start), log.segments.end)
+            return min(max(checkpoint.replay_from, log.start), log.top)
         for start in reversed(log.segments.starts):
             if 0 < log.first_timestamp(start) <= checkpoint.min_timestamp:
                 return start
@@ -201,7 +202,7 @@ class Recovery:
 
     def _replay(self, start: int) -> Walk:
         walk = self._log.walk(start)
-        known = self._checkpoint.log_end if self._thorough else -1
+        known = self._known if self._thorough else -1
         indexed = self._index.end_offset
         for record in walk:
             if 0 <= known <= walk.offset:
@@ -302,7 +303,7 @@ class Recovery:
 
     def _truncate(self, walk: Walk) -> None:
         """Let the log end where the walk did, with nothing but zeros behind."""
-        log, end, known = self._log, walk.offset, self._checkpoint.log_end
+        log, end, known = self._log, walk.offset, self._known
         start = log.segments.start_of(end)
         path, at = (log.segments.path(start), end - start) if start is not None else ("", 0)
         if end < known:
@@ -312,26 +313,16 @@ class Recovery:
             self._checkpoint.log_end = self._checkpoint.replay_from = end
         if end == self._start or walk.why != UNWRITTEN:
             self._thorough = True  # the queues may point behind the end
-        if self._thorough or known < 0:
-            self.truncated_bytes = log.segments.zero_from(end)
-        else:
-            log.segments.remove_from(end + 1)
+        self.truncated_bytes = log.cut_off(end, everything=self._thorough or known < 0)
         if self.truncated_bytes:
             self._note(f"{path}: at byte {at}: {walk.why}; cut off {self.truncated_bytes} bytes")
         if self._index.end_offset >= end:
             self._index.repair(end, self._timestamp_of)
         if self._thorough:
-            self._write_log_again(max(known, self._start), end)
+            log.write_again(max(known, self._start), end)
         log.set_end(end)
         log.last_timestamp = self._last_timestamp or self._checkpoint.log_timestamp
         log.last_offset = self._last_offset if self._last_offset >= 0 else min(self._start, end)
-
-    def _write_log_again(self, begin: int, end: int) -> None:
-        segments = self._log.segments
-        for start in segments.starts:
-            low, high = max(begin, start), min(end, start + segments.file_bytes)
-            if low < high:
-                write_again(segments.file(start), low - start, high - start)
 
     def _finish_queues(self) -> None:
         """Let every queue end where the log says, with nothing but zeros behind."""

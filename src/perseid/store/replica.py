@@ -1,20 +1,22 @@
 """A log that grows by the bytes of another one: checked, whole records, with their units and keys.
 
-    end ≤ expected = end + what is kept of a record that is not whole yet ≤ end + the longest record
+    end ≤ expected = end + what was taken and is not written yet;  after `write` that is less than one record
 
-Bytes come in pieces that may end anywhere. A record is written when all of it is there and it is one: of this offset,
-with a size, a magic and parts that agree, and a body that matches its checksum. So between two calls the log is as a
-master's is: nothing but records and blanks, each record with its unit in its queue and its keys in the index.
+Bytes come in pieces that may end anywhere; those that arrive together are taken one by one and written at once. A
+record is written when all of it is there and it is one: of this offset, with a size, a magic and parts that agree, and
+a body that matches its checksum. So between two calls the log is as a master's is: nothing but records and blanks, each
+record with its unit in its queue and its keys in the index.
 """
 
 from __future__ import annotations
 
 from collections import Counter
+from itertools import pairwise
 from typing import TYPE_CHECKING
 
 from perseid import core
 from perseid.base.errors import StoreError
-from perseid.base.machine import Flush, Millis
+from perseid.base.machine import Flush
 from perseid.store.consume_queue import BLANK_UNIT, UNIT, ConsumeQueue
 from perseid.store.dispatch import SCHEDULE_TOPIC, in_queue, key_hashes, parse_delay_levels, tag_code_of
 from perseid.store.recovery import QueueKey
@@ -53,7 +55,8 @@ class Replica:
     def __init__(self, store: MessageStore) -> None:
         self._store = store
         self._levels = parse_delay_levels(store.config.message_delay_level)
-        self._partial = bytearray()
+        self._taken = bytearray()
+        """Bytes that are not written yet."""
         self._begin = 0
         """Where an empty log is to begin."""
         self._compiled = compiled = core.compiled
@@ -80,7 +83,7 @@ class Replica:
     @property
     def expected(self) -> int:
         """The offset of the next byte that is to come."""
-        return self._next + len(self._partial)
+        return self._next + len(self._taken)
 
     @property
     def _next(self) -> int:
@@ -89,7 +92,7 @@ class Replica:
 
     def forget_partial(self) -> None:
         """The rest of an unfinished record won't come: it will be asked for again."""
-        self._partial = bytearray()
+        self._taken = bytearray()
         self._begin = 0
 
     def expect(self, offset: int, size: int) -> None:
@@ -111,21 +114,17 @@ class Replica:
         if offset % file_bytes + size > file_bytes:
             raise ReplicaRefused(f"a packet from {offset} to {offset + size} crosses the end of a file")
 
-    def take(self, data: memoryview, now: Millis) -> None:
-        """The next bytes of the log. ReplicaRefused: they are no record, and those before them are written. OSError:
-        the disk has no room for them."""
-        partial = self._partial
-        if partial:
-            partial += data
-            view = memoryview(partial)
-        else:
-            view = data
-        try:
+    def take(self, data: memoryview) -> None:
+        """The next bytes of the log."""
+        self._taken += data
+
+    def write(self) -> None:
+        """Write the whole records of what was taken. ReplicaRefused: something is no record, and those before it are
+        written. OSError: the disk has no room."""
+        taken, self._taken = self._taken, bytearray()
+        with memoryview(taken) as view:
             done = self._write_whole(view)
-            self._partial = bytearray(view[done:])
-        except BaseException:
-            self._partial = bytearray()
-            raise
+        self._taken = taken[done:]
 
     def _write_whole(self, view: memoryview) -> int:
         """Write the whole records and blanks that `view` begins with; how many bytes they take."""
@@ -172,26 +171,40 @@ class Replica:
 
     def _take_plain(self, view: memoryview, at: int) -> int:
         """Write the plain records that begin at `at` of `view`, by the core; where the first one begins that isn't."""
-        batch, store, log = self._core, self._store, self._store.log
+        batch, log = self._core, self._store.log
         if batch is None or log.end == 0 or log.end == log.file_end:
             return at
         end = batch.read(view, at, log.end, log.file_end)
         if end > at:
             log.extend(view[at:end])
-            log.last_offset, log.last_timestamp = batch.last, batch.times[-1][1]
-            for lane in batch.touched:
-                first, units = lane.queue.end, lane.units
-                lane.queue.put_many(units)
-                if store.on_append is not None:
-                    for number, (offset, size, tag) in enumerate(UNIT.iter_unpack(units), first):
-                        store.on_append(lane.topic, lane.queue_id, number, tag, offset, size)
-            if store.index.enabled:
-                begin = 0
-                for stop, stored in batch.times:
-                    store.index.put_many(bytearray(batch.entries[begin:stop]), stored)
-                    begin = stop
+            self._put_units(batch)
         batch.finish()
         return end
+
+    def enter_entries(self, view: memoryview, offset: int, limit: int) -> int:
+        """Give the plain records of entries, which the log has already, their units and keys, by the core; how
+        many bytes of entries that are. `view` begins with an entry, at `offset`."""
+        if self._core is None:
+            return 0
+        end = self._core.read_entries(view, 0, offset, limit)
+        if end:
+            self._put_units(self._core)
+        self._core.finish()
+        return end
+
+    def _put_units(self, batch: Records) -> None:
+        """Write units and keys of what the core has taken."""
+        store, log = self._store, self._store.log
+        times, entries = batch.times, batch.entries
+        log.last_offset, log.last_timestamp = batch.last, times[-1][1]
+        for lane in batch.touched:
+            units = lane.units
+            lane.queue.put_many(units)
+            if store.on_units is not None:
+                store.on_units(lane.topic, lane.queue_id, lane.first, units)
+        if store.index.enabled:
+            for (begin, stored), (stop, _) in pairwise((*times, (len(entries), 0))):
+                store.index.put_many(bytearray(entries[begin:stop]), stored)
 
     def _learn(self, queue: ConsumeQueue) -> None:
         """What comes for this queue from now on may be plain: but for delayed messages, whose tag code is a time."""
@@ -231,7 +244,7 @@ class Replica:
         each other. Everything that may lack room is made before the log is written."""
         if not run:
             return
-        store, log = self._store, self._store.log
+        log = self._store.log
         queues = self._places(records)
         if log.end == 0 and self._begin:
             log.begin_at(self._begin)
@@ -241,6 +254,15 @@ class Replica:
             if not log.segments.starts:
                 log.set_end(0)
             raise
+        self._enter(records, queues)
+
+    def enter(self, records: list[Record]) -> None:
+        """Give records that the log has already their units and keys; those of one queue follow each other.
+        ReplicaRefused, or OSError when the disk has no room: nothing has happened."""
+        self._enter(records, self._places(records))
+
+    def _enter(self, records: list[Record], queues: dict[QueueKey, ConsumeQueue]) -> None:
+        store, log = self._store, self._store.log
         for record in records:
             offset, topic = record.physical_offset, record.topic
             log.last_offset, log.last_timestamp = offset, record.store_timestamp

@@ -12,10 +12,9 @@ from datetime import datetime
 from perseid.base.errors import ConfigError
 from perseid.base.machine import Effect, Feed, Flush, Millis, Note
 from perseid.disk.port import Disk
-from perseid.store.commit_log import FOLDER, CommitLog
+from perseid.store.commit_log import CommitLog
 from perseid.store.config import StoreConfig
 from perseid.store.results import Removed
-from perseid.store.segments import Folders
 
 HOUR_MS = 3_600_000
 MANUAL_RUNS = 20
@@ -25,11 +24,10 @@ MANUAL_RUNS = 20
 class Retention:
     """Decides which log files go, and watches the disk's fill."""
 
-    def __init__(self, disk: Disk, config: StoreConfig, log: CommitLog, folders: Folders) -> None:
+    def __init__(self, disk: Disk, config: StoreConfig, log: CommitLog) -> None:
         self._disk = disk
         self._config = config
         self._log = log
-        self._folders = folders
         self._hours = _hours(config.delete_when)
         self._check_at: Millis | None = None
         self._remove_at: Millis | None = None
@@ -109,7 +107,7 @@ class Retention:
         self._removing = True
         self._remove_at = now + self._config.delete_commit_log_files_interval
         why = f"{age / HOUR_MS:.1f} hours old" if expired else "the disk is too full"
-        done = Flush([*self._folders.take(FOLDER)], [Feed(Removed())])
+        done = Flush([*self._log.folders.take(segments.folder)], [Feed(Removed())])
         return [Note("info", f"{path}: removed, {why}"), done]
 
     def removed(self) -> None:

@@ -249,14 +249,15 @@ def zero(file: File, offset: int) -> int:
     """Write zeros from `offset` to the file's end, at first always and then where there is something else;
     returns the bytes up to the last that was not zero."""
     last = offset
-    for at in range(offset, file.size, CHUNK_BYTES):
-        chunk = bytes(file.view(at, CHUNK_BYTES))
-        zeros = _ZEROS if len(chunk) == CHUNK_BYTES else _ZEROS[: len(chunk)]
-        if chunk != zeros:
-            last = at + len(chunk.rstrip(b"\0"))
-        elif at > offset:
-            continue
-        file.write(at, zeros)
+    first = offset, min(offset + CHUNK_BYTES, file.size)
+    for begin, end in [first, *file.written(first[1])]:  # most of a new file was never written, and need not be read
+        for at in range(begin, end, CHUNK_BYTES):
+            chunk = bytes(file.view(at, min(CHUNK_BYTES, end - at)))
+            used = len(chunk.rstrip(b"\0"))
+            if used:
+                last = at + used
+            if used or at == offset:
+                file.write(at, _ZEROS[: len(chunk)])
     return last - offset
 
 
@@ -269,8 +270,10 @@ def write_again(file: File, begin: int, end: int) -> None:
 
 def _written_bytes(file: File) -> int:
     """How far a file was written."""
-    for at in range((file.size - 1) // CHUNK_BYTES * CHUNK_BYTES, -1, -CHUNK_BYTES):
-        used = len(bytes(file.view(at, CHUNK_BYTES)).rstrip(b"\0"))
-        if used:
-            return at + used
+    for begin, end in reversed(file.written(0)):
+        for at in range(end, begin, -CHUNK_BYTES):
+            low = max(begin, at - CHUNK_BYTES)
+            used = len(bytes(file.view(low, at - low)).rstrip(b"\0"))
+            if used:
+                return low + used
     return 0

@@ -12,10 +12,10 @@ Everything here is quick (page cache) but `load` and `close`, which wait for the
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable
-from typing import TypeAlias
+from collections.abc import Callable, Iterable, Mapping
+from typing import TYPE_CHECKING, TypeAlias
 
-from perseid.base.machine import DiskFailed, Effect, Flush, Millis, Note, Syncable
+from perseid.base.machine import Buffer, DiskFailed, Effect, Flush, Millis, Note, Syncable
 from perseid.core.layout import UNIT_BYTES
 from perseid.disk.port import Disk
 from perseid.store import checkpoint as checkpoints
@@ -27,7 +27,7 @@ from perseid.store.consume_queue import ConsumeQueue
 from perseid.store.dispatch import INDEXED_TAG, in_queue, key_hashes, parse_delay_levels, tag_code_of
 from perseid.store.flushing import Flusher
 from perseid.store.index import Index
-from perseid.store.plain import PlainQueue
+from perseid.store.plain import CoreAppends, PlainQueue
 from perseid.store.recovery import QueueKey, Recovery, save_durably
 from perseid.store.results import (
     Appended,
@@ -58,6 +58,10 @@ from perseid.wire.record import (
     patch,
 )
 
+if TYPE_CHECKING:
+    from perseid.core import Queue
+    from perseid.core.batch import Batch
+
 ABORT_PATH = "abort"
 LOCK_PATH = "lock"
 RETRY_PREFIX = "%RETRY%"
@@ -66,23 +70,27 @@ INDEX_RETRY_MS = 10_000
 
 OnAppend: TypeAlias = Callable[[str, int, int, int, int, int], None]
 """(topic, queue id, queue offset, tag code, physical offset, size) of a record that readers see now."""
+OnUnits: TypeAlias = Callable[[str, int, int, Buffer], None]
+"""(topic, queue id, queue offset of the first, packed units) of records of one queue that came together."""
 
 
 class MessageStore:
     """Log, queues, index and their durability. Use it from one thread; only syncs run elsewhere."""
 
-    def __init__(self, disk: Disk, config: StoreConfig, store_host: Host) -> None:
+    def __init__(self, disk: Disk, config: StoreConfig, store_host: Host, log: CommitLog | None = None) -> None:
+        """`log`: another one than that of the folder `commitlog`."""
         self._disk = disk
         self.config = config
         self.store_host = store_host
         self._levels = parse_delay_levels(config.message_delay_level)
         self._folders = Folders(disk)
-        self.log = CommitLog(disk, self._folders, config)
+        self.log = log or CommitLog(disk, self._folders, config)
         self.index = Index(disk, self._folders, config)
         self._queues: dict[QueueKey, ConsumeQueue] = {}
         self._flusher = Flusher(config, self.log, self.index, self._folders, checkpoints.Checkpoint())
-        self._retention = Retention(disk, config, self.log, self._folders)
+        self._retention = Retention(disk, config, self.log)
         self.on_append: OnAppend | None = None
+        self.on_units: OnUnits | None = None
         self._why_not_loaded = "the store is not loaded"
         self._failure = ""
         self._validated = self._loaded_end = 0
@@ -114,7 +122,7 @@ class MessageStore:
         disk.sync_dir("")  # before anything changes: a load that is cut short leaves the store to be checked
         checkpoint = checkpoints.decode(disk.read(checkpoints.PATH))
         notes = log.load(checkpoint.log_end)
-        log.end = log.segments.end
+        log.end = log.top
         gaps = self._load_queues()
         self.index.load()
         recovery = Recovery(disk, self.config, log, self._queues, self.index, checkpoint, self._new_queue)
@@ -334,6 +342,20 @@ class MessageStore:
         """All queues, for the compiled core to look into."""
         return self._queues
 
+    @property
+    def plain_queues(self) -> Mapping[QueueKey, Queue]:
+        """What plain sends are appended to by the core, for it to look into; always the same table."""
+        return self._queues
+
+    @property
+    def appended_end(self) -> int:
+        """Where the last message ends that was appended; readers may see it later."""
+        return self.log.end
+
+    def core_appends(self, batch: Batch) -> CoreAppends:
+        """Takes what the core gathers."""
+        return CoreAppends(self, batch)
+
     def plain_queue(self, topic: str, queue_id: int) -> PlainQueue | None:
         """A quick way to append plain messages to a queue that is there; None when there is none."""
         queue = self._queues.get((topic, queue_id))
@@ -473,11 +495,11 @@ class MessageStore:
         return self._flusher.handle(event)
 
     def _follow_log_start(self) -> list[Effect]:
-        start = self.log.start
+        start, durable = self.log.start, self._flusher.saved_replay_from
         failed: list[Effect] = []
         for queue in self._queues.values():
             try:
-                queue.remove_before(start)
+                queue.remove_before(start, durable)
             except OSError as error:
                 failed = [Note("error", f"{queue.segments.folder}: old files can't be removed: {error}")]
             queue.correct_min(start)
