@@ -53,7 +53,7 @@ def test_where_the_name_server_comes_from(tmp_path: Path, monkeypatch: pytest.Mo
         ("storeType=defaultRocksDB", "Perseid has one kind of store"),
         ("duplicationEnable=true", "Perseid has no duplication"),
         ("controllerType=jRaft", "Perseid has no controller of this kind"),
-        ("enableDLegerCommitLog=true", "Perseid has no DLedger yet"),
+        ("enableDLegerCommitLog=true", "needs dLegerGroup"),
         ("enableControllerMode=true", "Perseid has no controller yet"),
         ("brokerRole=SLAVE", "a slave's id is above 0, like brokerId=1"),
         ("brokerId=1", "a master's id is 0"),

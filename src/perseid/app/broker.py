@@ -8,6 +8,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field, replace
 from pathlib import Path
 from random import Random
+from typing import Any
 
 from perseid.app import process
 from perseid.base import config
@@ -19,6 +20,8 @@ from perseid.broker.replicas import HA_PORT_OFFSET, SLAVE
 from perseid.broker.request import MAIN_LISTENER, VIP_LISTENER
 from perseid.net.driver import Driver, Listener
 from perseid.net.limits import Limits
+from perseid.raft.config import RaftConfig, peers_of
+from perseid.raft.node import LISTENER as RAFT_LISTENER
 from perseid.replication.classic.slave import LISTENER as HA_LISTENER
 from perseid.replication.config import ReplicationConfig
 from perseid.store.config import StoreConfig
@@ -35,7 +38,7 @@ REFUSED = (
     Refusal("tls.server.mode", ("disabled", "permissive"), "Perseid has no TLS yet"),
     Refusal("storeType", ("default",), "Perseid has one kind of store"),
     Refusal("duplicationEnable", ("false",), "Perseid has no duplication"),
-    Refusal("enableDLegerCommitLog", ("false",), "Perseid has no DLedger yet"),
+    Refusal("storePathDLedgerCommitLog", (), "Perseid keeps it below storePathRootDir, in dledger-ID"),
     Refusal("enableControllerMode", ("false",), "Perseid has no controller yet"),
     Refusal("controllerType", ("dledger",), "Perseid has no controller of this kind"),
     Refusal("enableSlaveActingMaster", ("false",), "Perseid has no acting masters yet"),
@@ -76,9 +79,20 @@ class Loaded:
     broker: BrokerConfig
     store: StoreConfig
     replication: ReplicationConfig = field(default_factory=ReplicationConfig)
+    raft: RaftConfig = field(default_factory=RaftConfig)
+    """Of the group, with enableDLegerCommitLog."""
+
+    def _told(self) -> tuple[Any, ...]:
+        """What people and programs are shown."""
+        group = (self.raft,) if self.broker.enable_dleger_commit_log else ()
+        return self.process, self.broker, self.store, self.replication, *group
 
     def to_text(self, *, important: bool = False) -> str:
-        return config.to_text(self.process, self.broker, self.store, self.replication, important=important)
+        return config.to_text(*self._told(), important=important)
+
+    def to_properties(self, broker: BrokerConfig) -> dict[str, str]:
+        """All of it; `broker` as it is now."""
+        return config.to_properties(*replace(self, broker=broker)._told())
 
 
 def load(path: Path | None, namesrv: str | None = None) -> Loaded:
@@ -90,10 +104,14 @@ def load(path: Path | None, namesrv: str | None = None) -> Loaded:
     _check_places(settings, root)
     fixed = {s.key: s for s in settings.values() if s.key in _FIXED_PLACES or s.key in {r.key for r in REFUSED}}
     known = {key: setting for key, setting in settings.items() if key not in fixed}
-    process.report_unknown(known, ProcessConfig, BrokerConfig, StoreConfig, ReplicationConfig)
+    process.report_unknown(known, ProcessConfig, BrokerConfig, StoreConfig, ReplicationConfig, RaftConfig)
     broker = config.build(BrokerConfig, settings)
-    _check_role(broker, settings)
     store = config.build(StoreConfig, settings)
+    raft = config.build(RaftConfig, settings)
+    if broker.enable_dleger_commit_log:
+        raft = _member(settings, broker, store, raft)
+    else:
+        _check_role(broker, settings)
     addresses = namesrv or broker.namesrv_addr or os.environ.get(NAME_SERVER_VARIABLE, "")
     _check_addresses(addresses, settings)
     return Loaded(
@@ -110,6 +128,7 @@ def load(path: Path | None, namesrv: str | None = None) -> Loaded:
         ),
         replace(store, process_id=os.getpid(), physical_memory_bytes=memory_bytes()),
         config.build(ReplicationConfig, settings),
+        raft,
     )
 
 
@@ -126,17 +145,19 @@ def build(loaded: Loaded, listeners: Mapping[str, Listener] | None = None) -> tu
         loaded.store,
         disk,
         Random(),
-        properties=lambda: config.to_properties(loaded.process, node.config, loaded.store, loaded.replication),
+        properties=lambda: loaded.to_properties(node.config),
         replication=loaded.replication,
+        raft=loaded.raft if loaded.broker.enable_dleger_commit_log else None,
     )
     if listeners is None:
         host, port = loaded.process.bind_address, loaded.broker.listen_port
-        ha_port = loaded.replication.ha_listen_port or port + HA_PORT_OFFSET
-        listeners = {
-            MAIN_LISTENER: Listener(host, port),
-            VIP_LISTENER: Listener(host, port + VIP_OFFSET),
-            HA_LISTENER: Listener(host, ha_port, complete=len),
-        }
+        listeners = {MAIN_LISTENER: Listener(host, port), VIP_LISTENER: Listener(host, port + VIP_OFFSET)}
+        if node.group is not None:
+            _, _, group_port = peers_of(loaded.raft.peers)[loaded.raft.self_id].rpartition(":")
+            listeners[RAFT_LISTENER] = Listener(host, int(group_port))
+        else:
+            ha_port = loaded.replication.ha_listen_port or port + HA_PORT_OFFSET
+            listeners[HA_LISTENER] = Listener(host, ha_port, complete=len)
     limits = Limits(idle_ms=loaded.process.server_channel_max_idle_time_seconds * 1000)
     return node, Driver(node, disk, listeners, name="broker", limits=limits)
 
@@ -174,6 +195,32 @@ def _check_role(broker: BrokerConfig, settings: Mapping[str, Setting]) -> None:
         first, second = both if named.key == "brokerId" else reversed(both)
         what = "a slave's id is above 0, like brokerId=1" if slave else "a master's id is 0"
         raise ConfigError(f"{named.where}: {first}: with {second}: {what}")
+
+
+def _member(
+    settings: Mapping[str, Setting], broker: BrokerConfig, store: StoreConfig, timing: RaftConfig
+) -> RaftConfig:
+    """What the original's keys say of this broker's place in its group; the rest, intervals above all, is
+    `timing`'s."""
+    where = settings["enableDLegerCommitLog"].where
+    for key, value in (("dLegerGroup", broker.dleger_group), ("dLegerSelfId", broker.dleger_self_id)):
+        if not value:
+            example = "n0" if key == "dLegerSelfId" else broker.broker_name
+            raise ConfigError(f"{where}: enableDLegerCommitLog=true needs {key}, like {key}={example}")
+    self_id, peers = broker.dleger_self_id, broker.dleger_peers
+    if self_id not in peers_of(peers):
+        where = settings["dLegerSelfId"].where
+        raise ConfigError(f"{where}: dLegerSelfId={self_id} is not among dLegerPeers={peers}")
+    if not self_id[1:].isdecimal():
+        raise ConfigError(f"{where}: dLegerSelfId={self_id}: a letter and a number are wanted, like n0")
+    return replace(
+        timing,
+        group=broker.dleger_group,
+        self_id=self_id,
+        peers=peers,
+        preferred_leader_ids=broker.preferred_leader_id,
+        mapped_file_size_for_entry_data=store.commit_log_file_bytes,
+    )
 
 
 def _check_addresses(addresses: str, settings: Mapping[str, Setting]) -> None:

@@ -1,4 +1,4 @@
-"""`perseid admin ha-status`: what operators want to know of brokers."""
+"""`perseid admin`: what operators want to know of brokers and of Raft groups, and what they tell them."""
 
 from __future__ import annotations
 
@@ -11,6 +11,10 @@ from rich.table import Table
 
 from perseid.cli.topics import DEFAULT_NAMESRV, AsJson, Namesrv, run, show
 from perseid.client import Admin, SlaveStatus
+from perseid.client.dledger import DLedgerClient, MemberStatus
+
+Peers = Annotated[str, typer.Option(help="All members, id-host:port;id-host:port;…, as each of them has it.")]
+GroupName = Annotated[str, typer.Option(help="The group's name.")]
 
 admin_app = typer.Typer(help="Look after brokers.", no_args_is_help=True)
 
@@ -45,3 +49,44 @@ def ha_status(
         state = "yes" if row.in_sync else "[red]no[/red]"
         table.add_row(row.broker_name, row.address, state, f"{row.lag_bytes:,}", behind, f"{row.bytes_per_second:,}")
     show(table)
+
+
+@admin_app.command()
+def raft_status(peers: Peers, group: GroupName = "default", as_json: AsJson = False) -> None:
+    """Who leads a Raft group, and how far each member is; exit code 1 when nobody leads."""
+
+    async def work() -> list[MemberStatus]:
+        async with DLedgerClient(peers, group=group) as client:
+            return list((await client.status()).values())
+
+    rows = run(work(), peers)
+    if as_json:
+        typer.echo(json.dumps([asdict(row) for row in rows]))
+    else:
+        table = Table("id", "address", "role", "leader", "term", "entries", "durable", "committed")
+        for row in rows:
+            entries = "" if row.end is None else f"{row.begin:,} – {row.end:,}"
+            numbers = ("" if number is None else f"{number:,}" for number in (row.durable, row.committed))
+            role = "[red]unreachable[/red]" if row.role == "unreachable" else row.role or "?"
+            term = "" if row.term is None else str(row.term)
+            table.add_row(row.id, row.address, role, row.leader or "", term, entries, *numbers)
+        show(table)
+    if not any(row.leader == row.id for row in rows):
+        typer.echo("nobody leads: are more than half of the members up, and do their `peers` agree?", err=True)
+        raise typer.Exit(1)
+
+
+@admin_app.command()
+def raft_transfer(
+    peers: Peers,
+    to: Annotated[str, typer.Option(help="The id of the member that is to lead.")],
+    group: GroupName = "default",
+) -> None:
+    """Let another member lead; it has to be nearly as far as the leader."""
+
+    async def work() -> None:
+        async with DLedgerClient(peers, group=group) as client:
+            await client.transfer(to)
+
+    run(work(), peers)
+    typer.echo(f"{to} leads {group}")

@@ -8,6 +8,7 @@ from typing import Annotated
 import typer
 
 from perseid.app import broker as broker_app
+from perseid.app import dledger as dledger_app
 from perseid.app import namesrv as namesrv_app
 from perseid.app import process, shards
 from perseid.app import up as up_app
@@ -28,6 +29,7 @@ def register(app: typer.Typer) -> None:
     app.command()(namesrv)
     app.command()(broker)
     app.command()(up)
+    app.command()(dledger)
 
 
 def namesrv(
@@ -67,6 +69,18 @@ def broker(
         commands = [shards.command(config_file, namesrv_addr, number) for number in range(count)]
         raise typer.Exit(process.run(shards.serve(commands)))
     raise typer.Exit(process.run(broker_app.serve(loaded)))
+
+
+def dledger(
+    config_file: ConfigFile = None, print_all: PrintAll = False, print_important: PrintImportant = False
+) -> None:
+    """Run a member of a Raft group, a log for others to append to, until SIGTERM or Ctrl-C."""
+    process.set_up_logging()
+    own, raft = dledger_app.load(config_file)
+    if print_all or print_important:
+        typer.echo(config.to_text(own, raft, important=not print_all), nl=False)
+        return
+    raise typer.Exit(process.run(dledger_app.serve(own, raft)))
 
 
 def up(

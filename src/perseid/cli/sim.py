@@ -6,16 +6,25 @@ import json
 import sys
 import time
 from collections import Counter
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from concurrent.futures import ProcessPoolExecutor
+from functools import partial
 from itertools import islice
-from typing import Annotated, Any
+from typing import Annotated, Any, Literal
 
 import typer
 
-from perseid.sim import coverage
+from perseid.sim import broker_group, coverage, group_run
 from perseid.sim.run import Result, run
 
+MODELS: dict[str, tuple[Callable[..., Result], coverage.Expected]] = {
+    "broker": (run, coverage.EXPECTED),
+    "raft": (group_run.run, coverage.RAFT_EXPECTED),
+    "group": (broker_group.run, coverage.GROUP_EXPECTED),
+}
+"""What is played, and what a long run has to have met."""
+MINOR = (" synced ", " saved ", " debug: ")
+"""Words of lines that a story leaves out."""
 CHUNK_SEEDS = 20
 MAX_STORIES = 5
 """Failing seeds whose trace is printed; all are named."""
@@ -33,15 +42,20 @@ def sim(
     seed: Annotated[int | None, typer.Option(help="Play this one and print its whole trace.", min=0)] = None,
     as_json: Annotated[bool, typer.Option("--json", help="One JSON object instead of text.")] = False,
     jobs: Annotated[int, typer.Option(help="Processes that play.", min=1, max=64)] = 1,
+    model: Annotated[
+        Literal["broker", "raft", "group"],
+        typer.Option(help="A broker with name server and slaves, a Raft group, or brokers in such a group."),
+    ] = "broker",
+    story: Annotated[bool, typer.Option(help="With --seed: leave out what only disks do.")] = False,
 ) -> None:
-    """Play a broker, a name server and clients in virtual time, under faults drawn from seeds."""
+    """Play a broker, a name server and clients, or a Raft group, in virtual time, under faults drawn from seeds."""
     if seed is not None:
-        raise typer.Exit(_replay(seed, as_json))
+        raise typer.Exit(_replay(model, seed, as_json, story))
     started = time.monotonic()
     total: Counter[str] = Counter()
     failed: list[Result] = []
     operations = faults = played = 0
-    for results in _played(first, seeds, jobs):
+    for results in _played(model, first, seeds, jobs):
         for result in results:
             played += 1
             operations += result.operations
@@ -50,15 +64,15 @@ def sim(
             if result.failure:
                 failed.append(result)
                 if not as_json:
-                    _report(result, with_story=len(failed) <= MAX_STORIES)
+                    _report(model, result, with_story=len(failed) <= MAX_STORIES)
         if sys.stderr.isatty():
             print(f"\r{played} of {seeds} seeds, {len(failed)} failed", end="", file=sys.stderr, flush=True)
     took = time.monotonic() - started
-    missing = coverage.missing(total) if seeds >= coverage.ENOUGH_SEEDS else []
+    missing = coverage.missing(total, MODELS[model][1]) if seeds >= coverage.ENOUGH_SEEDS else []
     if as_json:
         print(json.dumps(_summary(played, failed, operations, faults, took, total, missing), indent=2))
     else:
-        print(coverage.table(total))
+        print(coverage.table(total, MODELS[model][1]))
         rate = f"{took:.0f} s ({60 * played / took:.0f} seeds a minute)"
         print(f"{played} seeds, {operations} operations, {faults} faults in {rate}")
         for name in missing:
@@ -68,34 +82,41 @@ def sim(
     raise typer.Exit(1 if failed or missing else 0)
 
 
-def _played(first: int, seeds: int, jobs: int) -> Iterator[list[Result]]:
+def _played(model: str, first: int, seeds: int, jobs: int) -> Iterator[list[Result]]:
     """The results in the order of the seeds."""
     chunks = [range(at, min(at + CHUNK_SEEDS, first + seeds)) for at in range(first, first + seeds, CHUNK_SEEDS)]
+    play = partial(_play, model)
     if jobs == 1:
-        yield from map(_play, chunks)
+        yield from map(play, chunks)
         return
     with ProcessPoolExecutor(jobs) as pool:
         waiting = iter(chunks)
-        futures = [pool.submit(_play, chunk) for chunk in islice(waiting, 2 * jobs)]
+        futures = [pool.submit(play, chunk) for chunk in islice(waiting, 2 * jobs)]
         while futures:
             yield futures.pop(0).result()
-            futures += [pool.submit(_play, chunk) for chunk in islice(waiting, 1)]
+            futures += [pool.submit(play, chunk) for chunk in islice(waiting, 1)]
 
 
-def _play(seeds: range) -> list[Result]:
-    return [run(seed) for seed in seeds]
+def _play(model: str, seeds: range) -> list[Result]:
+    return [MODELS[model][0](seed) for seed in seeds]
 
 
-def _report(result: Result, *, with_story: bool) -> None:
+def _command(model: str, seed: int) -> str:
+    return f"perseid sim --seed {seed}" + ("" if model == "broker" else f" --model {model}")
+
+
+def _report(model: str, result: Result, *, with_story: bool) -> None:
     print(f"seed {result.seed} failed after {result.virtual_s:.3f} s: {result.failure}")
     if with_story:
         for line in result.story[-STORY_LINES:]:
             print(f"    {line}")
-    print(f"    perseid sim --seed {result.seed}   shows all of it", flush=True)
+    print(f"    {_command(model, result.seed)}   shows all of it", flush=True)
 
 
-def _replay(seed: int, as_json: bool) -> int:
-    result = run(seed, story=True)
+def _replay(model: str, seed: int, as_json: bool, story: bool) -> int:
+    result = MODELS[model][0](seed, story=True)
+    if story:
+        result.story = [line for line in result.story if not any(words in line for words in MINOR)]
     if as_json:
         print(json.dumps({**_seed(result), "counts": dict(sorted(result.counts.items())), "story": result.story}))
     else:

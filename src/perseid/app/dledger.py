@@ -1,0 +1,57 @@
+"""One member of a Raft group as a process: a log that others append to and read (`perseid dledger`)."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from pathlib import Path
+from random import Random
+
+from perseid.app import process
+from perseid.base import config
+from perseid.base.config import option
+from perseid.base.errors import ConfigError
+from perseid.net.driver import Driver, Listener
+from perseid.raft.config import RaftConfig, peers_of
+from perseid.raft.files import FileLog
+from perseid.raft.log import MemoryLog
+from perseid.raft.node import LISTENER, Raft
+
+FILE, MEMORY = "FILE", "MEMORY"
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class DLedgerConfig:
+    """What concerns the process."""
+
+    store_base_dir: str = option("/tmp/dledgerstore", important=True)
+    store_type: str = option(FILE, choices=(FILE, MEMORY))
+    """MEMORY: the log ends with the process."""
+
+
+def load(path: Path | None) -> tuple[DLedgerConfig, RaftConfig]:
+    """The configuration of a file (or the defaults); ConfigError when it can't be."""
+    settings = process.read_settings(path)
+    process.report_unknown(settings, DLedgerConfig, RaftConfig)
+    raft = config.build(RaftConfig, settings)
+    if raft.self_id not in peers_of(raft.peers):
+        raise ConfigError(f"selfId={raft.self_id} is not among the peers ({raft.peers})")
+    return config.build(DLedgerConfig, settings), raft
+
+
+def driver(own: DLedgerConfig, raft: RaftConfig) -> Driver:
+    """A member in `storeBaseDir`/dledger-ID, as the original names it, listening where `peers` says."""
+    disk = process.open_disk(Path(own.store_base_dir).expanduser().absolute() / f"dledger-{raft.self_id}")
+    sizes = raft.mapped_file_size_for_entry_data, raft.mapped_file_size_for_entry_index
+    log = FileLog(disk, *sizes) if own.store_type == FILE else MemoryLog()
+    _, _, port = peers_of(raft.peers)[raft.self_id].rpartition(":")
+    return Driver(Raft(raft, log, disk, Random()), disk, {LISTENER: Listener("0.0.0.0", int(port))}, name=raft.self_id)
+
+
+async def serve(own: DLedgerConfig, raft: RaftConfig) -> int:
+    """Run until told to end; the exit code."""
+    running = driver(own, raft)
+
+    async def ready() -> None:
+        print(f"member {raft.self_id} of {raft.group} listens at {peers_of(raft.peers)[raft.self_id]}", flush=True)  # noqa: T201
+
+    return await process.serve([running], ready)
