@@ -33,6 +33,7 @@ from perseid.broker.config import BrokerConfig
 from perseid.broker.node import Broker
 from perseid.broker.request import Reply, Request
 from perseid.disk.real import RealDisk, RealFile
+from perseid.raft.config import RaftConfig
 from perseid.replication.config import ReplicationConfig
 from perseid.store.config import StoreConfig
 from perseid.wire import command
@@ -75,8 +76,10 @@ class Rig:
         now: int = NOW,
         store: StoreConfig = SMALL,
         replication: ReplicationConfig | None = None,
+        raft: RaftConfig | None = None,
         **settings: Any,
     ) -> None:
+        """`raft`: of a group of one member, which leads when this returns."""
         self.config = BrokerConfig(broker_name="b", broker_cluster_name="C", **settings)
         self.disk = CountedDisk(str(root))
         self.io: deque[Flush | SaveState] = deque()
@@ -89,6 +92,7 @@ class Rig:
             Random(1),
             properties=lambda: to_properties(self.broker.config, store),
             replication=replication,
+            raft=raft,
         )
         self.now = now
         self.sent: dict[int, list[Command]] = {}
@@ -101,6 +105,9 @@ class Rig:
         self.stopped: str | None = None
         self._opaque = 100
         self.handle(Start())
+        while raft is not None and self.broker.replicas.is_slave and self.now < now + 60_000:
+            self.now += 100
+            self.handle(Tick())
 
     def handle(self, event: Event) -> None:
         self._carry_out(self.broker.handle(event, self.now))

@@ -59,6 +59,21 @@ def test_acknowledgements_out_of_log_order_are_a_defect() -> None:
         table.validate(2)
 
 
+def test_where_what_is_waited_for_begins() -> None:
+    table = Acks()
+    table.turn(700)
+    assert table.begin == 700, "what this turn stores may come to be waited for"
+    table.wait(800, 0, 50, request(0), Reply())
+    table.turn(800)
+    table.wait(900, 1, 50, request(1), Reply())
+    assert table.begin == 700
+    table.release(850)
+    assert table.begin == 800
+    table.turn(900)
+    table.expire(100)
+    assert table.begin == 900
+
+
 # ---- the broker ----
 
 

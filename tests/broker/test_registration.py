@@ -49,6 +49,7 @@ class Replicas:
     """Hears where the master is."""
 
     ha_address = "10.9.9.9:10912"
+    broker_id = 0
 
     def __init__(self) -> None:
         self.told: list[tuple[str, str | None]] = []

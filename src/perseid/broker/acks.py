@@ -24,6 +24,8 @@ class Waiting:
     """An answer, and the log offset that has to be durable before it may leave; or, in `frames`, the answers to
     `count` plain sends of one read, written already."""
 
+    begin_offset: int
+    """What is waited for does not begin before it."""
     end_offset: int
     since: Millis
     deadline: Millis
@@ -40,6 +42,7 @@ class Acks:
     def __init__(self) -> None:
         self._waiting: deque[Waiting] = deque()
         self._count = 0
+        self._turn_began = 0
 
     def __len__(self) -> int:
         """The messages whose answers wait."""
@@ -50,15 +53,24 @@ class Acks:
         """No further message may be stored that has to wait."""
         return self._count >= MAX_WAITING
 
+    def turn(self, log_end: int) -> None:
+        """A turn begins: what it stores comes behind `log_end`."""
+        self._turn_began = log_end
+
+    @property
+    def begin(self) -> int:
+        """No message that is or may yet be waited for begins before it."""
+        return self._waiting[0].begin_offset if self._waiting else self._turn_began
+
     def wait(self, end_offset: int, now: Millis, most_ms: int, request: Request, reply: Reply) -> None:
         """Hold `reply` back until the log is durable up to `end_offset`, for at most `most_ms`."""
-        self._add(Waiting(end_offset, now, now + most_ms, request.conn.id, request, reply))
+        self._add(Waiting(self._turn_began, end_offset, now, now + most_ms, request.conn.id, request, reply))
 
     def wait_frames(
         self, end_offset: int, now: Millis, most_ms: int, conn: ConnId, frames: bytes, count: int
     ) -> None:
         """The same for the frames that answer `count` plain sends of one connection."""
-        self._add(Waiting(end_offset, now, now + most_ms, conn, frames=frames, count=count))
+        self._add(Waiting(self._turn_began, end_offset, now, now + most_ms, conn, frames=frames, count=count))
 
     def _add(self, one: Waiting) -> None:
         if self._waiting:
@@ -83,6 +95,13 @@ class Acks:
             late.append(self._waiting.popleft())
             self._count -= late[-1].count
         return late
+
+    def give_up(self) -> list[Waiting]:
+        """All that wait: nobody knows what becomes of their messages."""
+        gone = list(self._waiting)
+        self._waiting.clear()
+        self._count = 0
+        return gone
 
     def next_deadline(self) -> Millis | None:
         return self._waiting[0].deadline if self._waiting else None

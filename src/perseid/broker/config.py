@@ -65,6 +65,14 @@ class BrokerConfig:
     flush_consumer_offset_interval: int = 5_000
     flush_delay_offset_interval: int = 10_000
 
+    # a Raft group (DLedger)
+    enable_dleger_commit_log: bool = option(False, key="enableDLegerCommitLog")
+    """The log is that of a group, which elects who is master; brokerRole and brokerId mean nothing then."""
+    dleger_group: str = option("", key="dLegerGroup")
+    dleger_peers: str = option("", key="dLegerPeers")
+    dleger_self_id: str = option("", key="dLegerSelfId")
+    preferred_leader_id: str = option("", key="preferredLeaderId")
+
     @property
     def address(self) -> str:
         """`host:port` under which clients reach this broker, as it stands in the route."""

@@ -15,7 +15,7 @@ records, goes on with their offsets.
 from __future__ import annotations
 
 from collections.abc import Callable
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, TypeVar
 
 from perseid.base.errors import RequestRefused
 from perseid.base.machine import Effect, Millis
@@ -34,6 +34,8 @@ from perseid.wire.rpc import Failure
 
 if TYPE_CHECKING:
     from perseid.broker.node import Broker
+
+Row = TypeVar("Row")
 
 CHECK_MS = 3_000
 TIMEOUT_MS = 5_000
@@ -112,9 +114,7 @@ class Copies:
     def _take_topics(self, reply: Command, now: Millis) -> None:
         body = bodies.TopicConfigSerializeWrapper.from_json(reply.body)
         total = reply.header(GetAllTopicConfigResponse).total_topic_num
-        before = len(self._topics)
-        self._topics.update(body.topic_config_table)
-        if total is not None and before < len(self._topics) < min(total, PAGE_ROWS * MAX_PAGES):
+        if _page(self._topics, body.topic_config_table, total):
             self._ask_topics(len(self._topics), str(body.data_version.to_json(), "utf-8"), now)
             return
         self._broker.topics.adopt(self._topics, body.data_version)
@@ -138,10 +138,8 @@ class Copies:
     def _take_groups(self, reply: Command, now: Millis) -> None:
         body = bodies.SubscriptionGroupWrapper.from_json(reply.body)
         total = reply.header(GetAllSubscriptionGroupConfigResponse).total_group_num
-        before = len(self._groups)
-        self._groups.update(body.subscription_group_table)
         self._forbidden.update(body.forbidden_table)
-        if total is not None and before < len(self._groups) < min(total, PAGE_ROWS * MAX_PAGES):
+        if _page(self._groups, body.subscription_group_table, total):
             self._ask_groups(len(self._groups), str(body.data_version.to_json(), "utf-8"), now)
             return
         self._broker.groups.adopt(self._groups, self._forbidden, body.data_version)
@@ -150,3 +148,10 @@ class Copies:
             self._broker.note("info", f"topics, groups and offsets are those of master {self.master}")
         self._failed = False
         self._due = now + CHECK_MS
+
+
+def _page(rows: dict[str, Row], page: dict[str, Row], total: int | None) -> bool:
+    """Add a page to a table; is there more of it? A page without anything new is the last one."""
+    before = len(rows)
+    rows.update(page)
+    return total is not None and before < len(rows) < min(total, PAGE_ROWS * MAX_PAGES)

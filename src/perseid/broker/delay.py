@@ -14,6 +14,7 @@ messages twice, and loses none.
 
 from __future__ import annotations
 
+from collections import deque
 from typing import TYPE_CHECKING
 
 import msgspec
@@ -56,6 +57,10 @@ class DelayService:
             raise ConfigError("messageDelayLevel: names no level")
         self.version = DataVersion(counter=0, state_version=0, timestamp=0)
         self.offsets: dict[int, int] = {}
+        self._confirmed: dict[int, int] = {}
+        """The same without deliveries that may yet be lost, since a group has not committed them."""
+        self._unconfirmed: deque[tuple[int, int, int]] = deque()
+        """The others: where the delivered message ends in the log, level, offset."""
         self.dirty = False
         self._due: dict[int, Millis] = {}
         self._blocked: dict[int, str] = {}
@@ -70,6 +75,14 @@ class DelayService:
         """Take up what config/delayOffset.json says. StoreError when the text is not such a file."""
         saved = _Saved.read(text, OFFSETS_PATH)
         self.version, self.offsets = saved.data_version, saved.offset_table
+        self._confirmed = dict(self.offsets)
+
+    def stop(self) -> None:
+        """Deliver nothing any more: this broker is a slave."""
+        self._due.clear()
+        self._blocked.clear()
+        self._unconfirmed.clear()
+        self.offsets = dict(self._confirmed)
 
     def start(self, now: Millis) -> None:
         """Begin, with a first look after `FIRST_RUN_MS`, as in the original."""
@@ -79,18 +92,27 @@ class DelayService:
             self.offsets[level] = min(max(self.offsets.get(level, 0), start), end)
             if self.offsets[level] < end:
                 self._due[level] = now + FIRST_RUN_MS
+        self._confirmed = dict(self.offsets)
 
     def adopt(self, offsets: dict[int, int], version: DataVersion | None) -> None:
         """Let the offsets be a master's. A slave delivers nothing."""
         if offsets != self.offsets:
             self.offsets, self.dirty = dict(offsets), True
+            self._confirmed = dict(offsets)
         if version is not None:
             self.version = version
 
     def to_json(self) -> bytes:
         """The text of config/delayOffset.json."""
-        table = {level: offset for level, offset in sorted(self.offsets.items()) if offset}
+        self._confirm()
+        table = {level: offset for level, offset in sorted(self._confirmed.items()) if offset}
         return fastjson.pretty({"dataVersion": self.version, "offsetTable": table})
+
+    def _confirm(self) -> None:
+        end, unconfirmed = self._broker.store.end, self._unconfirmed
+        while unconfirmed and unconfirmed[0][0] <= end:
+            _, level, offset = unconfirmed.popleft()
+            self._confirmed[level] = offset
 
     def arrived(self, queue_id: int, deliver_at: Millis) -> None:
         """A delayed message was stored: unless the level has older ones, its delivery is the next deadline."""
@@ -101,6 +123,7 @@ class DelayService:
 
     def tick(self, now: Millis) -> None:
         """Deliver all that is due."""
+        self._confirm()
         for level in [level for level, due in self._due.items() if due <= now]:
             self._run(level, now)
 
@@ -115,34 +138,37 @@ class DelayService:
             if 0 < unit.tag_code - now <= self._waits_ms[queue_id]:
                 self._due[level] = unit.tag_code
                 return
-            if not self._deliver(level, unit.physical_offset):
+            end = self._deliver(level, unit.physical_offset)
+            if end is None:
                 self._due[level] = now + RETRY_MS
                 return
+            self._unconfirmed.append((end, level, offset + 1))
             self._advance(level, offset + 1, now)
         self._due[level] = now
 
-    def _deliver(self, level: int, physical_offset: int) -> bool:
-        """Store one message under its real topic; False: try again later."""
+    def _deliver(self, level: int, physical_offset: int) -> int | None:
+        """Store one message under its real topic; where it ends in the log (0: it is skipped), None: try again
+        later."""
         stored = messages.stored_at(self._broker.store, physical_offset)
         where = f"delay level {level}: the message at {physical_offset}"
         if stored is None:
             self._broker.note("error", f"{where} can't be read: skipped")
-            return True
+            return 0
         topic, queue_id = stored.props.get(props.REAL_TOPIC), stored.props.get(props.REAL_QID, "")
         if topic is None or topic == HALF_TOPIC or not (queue_id.isascii() and queue_id.isdecimal()):
             self._broker.note("error", f"{where} is for {topic!r}, queue {queue_id!r}: skipped")
-            return True
+            return 0
         message = messages.again(stored)
         message.topic, message.queue_id = topic, int(queue_id)
         try:
-            put.store(self._broker, message)
+            placed = put.store(self._broker, message)
         except AppendRefused as refused:
             if self._blocked.get(level) != str(refused):  # not one line for each attempt
                 self._broker.note("warning", f"{where} for {topic} is tried again: {refused}")
                 self._blocked[level] = str(refused)
-            return False
+            return None
         self._blocked.pop(level, None)
-        return True
+        return placed.physical_offset + placed.size
 
     def _advance(self, level: int, offset: int, now: Millis) -> None:
         self.offsets[level] = offset

@@ -22,9 +22,8 @@ from perseid.base.machine import Buffer
 from perseid.broker.pulls import QuickPulls
 from perseid.broker.system_topics import NOT_SENDABLE, PERM_WRITE, RETRY_PREFIX
 from perseid.core.layout import ODD_NAMES, PLAIN_SYS_FLAGS
-from perseid.store.consume_queue import UNIT
 from perseid.store.dispatch import INDEXED_TAG, key_hash
-from perseid.store.plain import CoreAppends, PlainAppends, PlainQueue, packed_host
+from perseid.store.plain import PlainAppends, PlainQueue, packed_host
 from perseid.wire import batch
 from perseid.wire.bodies import TopicConfig
 from perseid.wire.codes import VERSION, RequestCode, Serializer
@@ -149,8 +148,8 @@ class CoreSends:
         self._batch: CoreBatch = self._core.batch.Batch(
             host, broker.own_properties, most, texts, binary_answer_texts(broker), broker.waits
         )
-        self._batch.look_into(broker.topics.rows, broker.store.queue_table)
-        self._appends = CoreAppends(broker.store, self._batch)
+        self._batch.look_into(broker.topics.rows, broker.store.plain_queues)
+        self._appends = broker.store.core_appends(self._batch)
         self._pulls = QuickPulls(broker)
         self._known: dict[tuple[str, int], CoreLane] = {}
         self._uncounted: list[CoreLane] = []
@@ -207,7 +206,7 @@ class CoreSends:
         if not batch.touched:
             return
         self._appends.commit(broker.now)
-        if broker.holds.count:
+        if broker.holds.count and self._appends.seen:
             self._wake(batch.touched)
         self._uncounted += [lane for lane in batch.touched if not lane.taken]
         batch.clear()
@@ -221,11 +220,8 @@ class CoreSends:
 
     def _wake(self, lanes: list[CoreLane]) -> None:
         """Tell those who wait what was stored."""
-        holds = self._broker.holds
         for lane in lanes:
-            if holds.waits(lane.topic, lane.queue_id):
-                for number, (_, _, tag_code) in enumerate(UNIT.iter_unpack(lane.units), lane.first):
-                    holds.arrived(lane.topic, lane.queue_id, number, tag_code)
+            self._broker.holds.units_arrived(lane.topic, lane.queue_id, lane.first, lane.units)
 
     def _begin(self) -> bool:
         """Begin a turn, or what comes after another kind of request; False: no send is plain now."""
@@ -242,7 +238,7 @@ class CoreSends:
         if header is None:
             return False
         key = header.topic, header.queue_id
-        row, queue = plain_topic(self._broker, header), self._broker.store.queue_of(*key)
+        row, queue = plain_topic(self._broker, header), self._broker.store.plain_queues.get(key)
         if row is None or queue is None or len(header.topic) > MAX_TOPIC_BYTES:
             return False
         known = self._known.get(key)

@@ -13,8 +13,9 @@ import heapq
 from collections.abc import Callable
 from dataclasses import dataclass, field
 
-from perseid.base.machine import ConnId, Millis
+from perseid.base.machine import Buffer, ConnId, Millis
 from perseid.broker.request import Request
+from perseid.store.consume_queue import UNIT
 
 MAX_HELD = 200_000
 """Pulls held at once; the next one is answered at once, as if long polling were off."""
@@ -83,6 +84,12 @@ class Holds:
             if queue_offset >= held.offset and (held.wanted is None or held.wanted(tag_code)):
                 self._leave(held)
                 self._ready.append(held)
+
+    def units_arrived(self, topic: str, queue_id: int, first: int, units: Buffer) -> None:
+        """Messages came to a queue, given as packed units from offset `first` on."""
+        if self.waits(topic, queue_id):
+            for number, (_, _, tag_code) in enumerate(UNIT.iter_unpack(units), first):
+                self.arrived(topic, queue_id, number, tag_code)
 
     def take_ready(self, now: Millis) -> list[Request]:
         """The pulls to be handled again: a message arrived for them, or their time is up."""

@@ -55,6 +55,7 @@ from perseid.broker.config import BrokerConfig
 from perseid.broker.delay import DelayService
 from perseid.broker.fast import sends_of
 from perseid.broker.fetches import Fetched, Fetches
+from perseid.broker.group import Group
 from perseid.broker.groups import SubscriptionGroupTable
 from perseid.broker.hold import Holds
 from perseid.broker.locks import QueueLocks
@@ -69,6 +70,9 @@ from perseid.broker.stats import BrokerStats
 from perseid.broker.system_topics import SCHEDULE_TOPIC
 from perseid.broker.topics import TopicTable
 from perseid.disk.port import Disk
+from perseid.raft.config import RaftConfig
+from perseid.raft.files import FileLog
+from perseid.raft.state import RaftEvent
 from perseid.replication.classic.master import FetchedFor
 from perseid.replication.classic.slave import LISTENER as HA_LISTENER
 from perseid.replication.config import ReplicationConfig
@@ -106,17 +110,21 @@ class Broker:
         *,
         properties: Callable[[], dict[str, str]] | None = None,
         replication: ReplicationConfig | None = None,
+        raft: RaftConfig | None = None,
+        new_log: type[FileLog] = FileLog,
     ) -> None:
+        """`raft`: the log is that of a group (`broker.group`), made by `new_log`."""
         self.config = config
         self.disk = disk
         self.random = random
         self.now: Millis = 0
         self.store_host = host_from(config.address)
-        self.store = MessageStore(disk, store_config, self.store_host)
-        self.sync_flush = store_config.flush_disk_type == SYNC_FLUSH
+        self.group = Group(self, raft, store_config, disk, random, new_log) if raft is not None else None
+        self.store = MessageStore(disk, store_config, self.store_host) if self.group is None else self.group.store
+        self.sync_flush = store_config.flush_disk_type == SYNC_FLUSH and self.group is None
         self.replicas = Replicas(self, replication or ReplicationConfig())
-        self.waits = self.sync_flush or self.replicas.synchronous
-        """Acknowledgements wait: for the disk, for slaves, or for both."""
+        self.waits = self.sync_flush or self.replicas.synchronous or self.group is not None
+        """Acknowledgements wait: for the disk, for slaves, for both, or for the group."""
         self.topics = TopicTable(config, 0)
         self.groups = SubscriptionGroupTable(0)
         self.offsets = ConsumerOffsets(0)
@@ -150,7 +158,11 @@ class Broker:
         self._housekeeping_at: Millis = 0
         self._deadline: Millis = 0
         self._only_plain = False
-        self._events: dict[type[Any], Callable[[Any], None]] = {
+        self._events = self._handlers()
+
+    def _handlers(self) -> dict[type[Any], Callable[[Any], None]]:
+        """What is done with each kind of event."""
+        return {
             FetchedFor: self.replicas.fetched,
             Frames: lambda event: self._on_reads((event,)),
             Reads: lambda event: self._on_reads(event.frames),
@@ -172,15 +184,19 @@ class Broker:
     def handle(self, event: Event, now: Millis) -> list[Effect]:
         """One turn. StoreError when the store can't be opened at `Start`."""
         self.now = now
-        self._only_plain = type(event) is Reads or type(event) is Frames
+        self._only_plain = self.group is None and type(event) in (Reads, Frames)
         out = self._out = []
         if self._state == "ended":
             return out
+        if self.waits:
+            self.acks.turn(self.store.end)
         handler = self._events.get(type(event))
         if handler is not None:
             handler(event)
         elif isinstance(event, StoreEvent):
             out.extend(self.store.handle(event))
+        elif isinstance(event, RaftEvent) and self.group is not None:
+            self.group.feed(event)
         else:
             raise AssertionError(f"no event of a broker: {event!r}")
         if self._state != "ended":
@@ -222,6 +238,8 @@ class Broker:
     @property
     def most_wait_ms(self) -> int:
         """How long an acknowledgement waits at most."""
+        if self.group is not None:
+            return self.group.raft.config.max_wait_ack_time_ms
         own = self.config.sync_flush_timeout if self.sync_flush else self.replicas.config.slave_timeout
         return min(own, self.replicas.config.slave_timeout) if self.replicas.synchronous else own
 
@@ -258,13 +276,15 @@ class Broker:
 
     def _on_reads(self, reads: Iterable[Frames]) -> None:
         sends = self.plain_sends if self._state == "running" else None
+        clients: list[tuple[Connection, Buffer]] = []
         for frames in reads:
             conn = self.connections.get(frames.conn)
-            if conn is None:
-                if self._state == "running" and self.replicas.owns(frames.conn):
-                    self.replicas.received(frames)
-                continue
-            commands = wire.decode_each(frames.data) if sends is None else sends.unusual(conn, frames.data)
+            if conn is not None:
+                clients.append((conn, frames.data))
+            elif self._state == "running" and self.replicas.owns(frames.conn):
+                self.replicas.received(frames)  # before sends are gathered: it may end our term
+        for conn, data in clients:
+            commands = wire.decode_each(data) if sends is None else sends.unusual(conn, data)
             if commands:
                 self._serve(conn, commands)
             if sends is None:
@@ -278,7 +298,7 @@ class Broker:
         if sends is not None:
             sends.settle()
             for conn_id, answers, count in self._unflushed:
-                self.acks.wait_frames(self.store.log.end, self.now, self.most_wait_ms, conn_id, answers, count)
+                self.acks.wait_frames(self.store.appended_end, self.now, self.most_wait_ms, conn_id, answers, count)
             self._unflushed.clear()
 
     def _serve(self, conn: Connection, commands: Iterable[Command]) -> None:
@@ -329,7 +349,7 @@ class Broker:
     # ---- connections ----
 
     def _on_opened(self, event: Opened) -> None:
-        if event.listener == HA_LISTENER:
+        if event.listener == HA_LISTENER or self.replicas.is_groups(event):
             self.replicas.opened(event)
             return
         try:
@@ -389,9 +409,22 @@ class Broker:
         """The message is stored, but not as safely as the mode promises, and time is up."""
         replicated = self.replicas.replicated() >= late.end_offset
         code = ResponseCode.FLUSH_DISK_TIMEOUT if replicated else ResponseCode.FLUSH_SLAVE_TIMEOUT
+        if self.group is not None:
+            code = ResponseCode.SYSTEM_ERROR
+        self._answer_instead(late, code, "IN_SYNC_REPLICAS_NOT_ENOUGH: no quorum had the message in time")
+
+    def give_up_waiting(self, why: str) -> None:
+        """Nobody knows what becomes of the messages that are waited for: say so."""
+        for one in self.acks.give_up():
+            self._answer_instead(one, ResponseCode.SYSTEM_ERROR, f"UNKNOWN_ERROR: {why}")
+
+    def _answer_instead(self, late: Waiting, code: int, remark: str) -> None:
+        """Answer what waits with another code. The remark is for codes that senders take for a failure."""
         self.stats.put_took(self.now - late.since, late.count)
         if late.request is not None and late.reply is not None:
             late.reply.code = code
+            if code == ResponseCode.SYSTEM_ERROR:
+                late.reply.remark = remark
             self.reply(late.request, late.reply)
         for answer in wire.decode_each(late.frames):
             header = answer.header(SendMessageResponse)
@@ -420,6 +453,9 @@ class Broker:
                 self.write(done.conn, done.frames)
 
     def _on_disk_failed(self, event: DiskFailed) -> None:
+        if self.group is not None and event.path.startswith(self.group.folder):
+            self.group.feed(event)
+            return
         if self.saves.failed(event):
             if self._state == "ending":
                 self._end(f"{event.path} was not saved: {event.reason}")
@@ -427,15 +463,23 @@ class Broker:
         if self.store.lives_on(event, self.now):
             self.note("error", f"{event.path} could not be saved: {event.reason}; tried again")
             return
-        self.store.fail(f"{event.path}: {event.reason}")
-        self._stop(f"{event.path}: {event.reason}: what was not yet durable may be lost; restart to recover")
+        self.fail(
+            f"{event.path}: {event.reason}",
+            f"{event.path}: {event.reason}: what was not yet durable may be lost; restart to recover",
+        )
+
+    def fail(self, reason: str, text: str = "") -> None:
+        """Nothing may be promised any more: end here and now. `text`: what people are told."""
+        self.store.fail(reason)
+        self._stop(text or reason)
 
     def _stop(self, reason: str) -> None:
         self._state = "ended"
         self._out.append(Stop(reason))
 
     def _settle(self) -> None:
-        """Finish a turn: wake held pulls, ask for the flush that acknowledgements wait for, write."""
+        """Finish a turn: follow the group, wake held pulls, ask for the flush that acknowledgements wait for, write."""
+        self.replicas.settle()  # first: what a group has committed, pulls wait for
         ready = self.holds.take_ready(self.now)
         while ready:
             for request in ready:
@@ -444,7 +488,6 @@ class Broker:
         if self.topics.changed or self.groups.changed:
             self.saves.tables(self._after_save)
             self._after_save = []
-        self.replicas.settle()
         if len(self.acks):
             self._release()
         if self.sync_flush and len(self.acks) and not self._flushing and self.store.needs_flush:
@@ -465,7 +508,8 @@ class Broker:
         report = self.store.load(now)
         for note in report.notes:
             self.note("info", note)
-        self.store.on_append = self._copied if self.replicas.is_slave else self._appended
+        self.hear_appends()
+        self.store.on_units = self.holds.units_arrived
         self.stats = BrokerStats(now, self.topics.is_system)
         self.saves.load(now)
         if not self.replicas.is_slave:
@@ -476,13 +520,28 @@ class Broker:
         self.registration.start(now)
         self.replicas.start(now)
 
+    def hear_appends(self) -> None:
+        """Let each message that readers can see be heard of, as it is done in our role."""
+        if self.group is not None:
+            self.group.store.on_entry = self._counted
+            self.store.on_append = self._copied if self.replicas.is_slave else self._arrived
+        else:
+            self.store.on_append = self._copied if self.replicas.is_slave else self._appended
+
     def _copied(self, topic: str, queue_id: int, queue_offset: int, tag_code: int, offset: int, size: int) -> None:
         """A slave's log got a message: called in the middle of a turn."""
         self.holds.arrived(topic, queue_id, queue_offset, tag_code)
 
     def _appended(self, topic: str, queue_id: int, queue_offset: int, tag_code: int, offset: int, size: int) -> None:
         """The store took a message: called in the middle of a turn."""
+        self._counted(topic, size)
+        self._arrived(topic, queue_id, queue_offset, tag_code, offset, size)
+
+    def _counted(self, topic: str, size: int) -> None:
         self.stats.put(topic, 1, size)
+
+    def _arrived(self, topic: str, queue_id: int, queue_offset: int, tag_code: int, offset: int, size: int) -> None:
+        """Readers see a message that was taken: called in the middle of a turn."""
         if topic == SCHEDULE_TOPIC:
             self.delay.arrived(queue_id, tag_code)
         else:
@@ -495,6 +554,8 @@ class Broker:
         self._state = "ending"
         self.registration.stop(self.now)
         self.replicas.stop()
+        if self.group is not None:
+            self.group.stop([])
         self.saves.everything([Feed(_Ended())])
 
     def _on_ended(self, event: _Ended) -> None:

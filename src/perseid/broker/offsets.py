@@ -59,6 +59,10 @@ class ConsumerOffsets:
         """This is a slave's table from now on."""
         self._ahead = {}
 
+    def lead(self) -> None:
+        """This is a master's table from now on."""
+        self._ahead = None
+
     # ---- clients ----
 
     def commit(self, topic: str, group: str, queue_id: int, offset: int, now: Millis, version_step: int) -> bool:

@@ -110,7 +110,7 @@ def _counted(broker: Broker, append: Callable[[], T]) -> T:
 
 def acknowledge(broker: Broker, request: Request, reply: Reply, end_offset: int, wait: bool) -> Reply | None:
     """The reply to a stored message: now, or (None) once the message is as durable as the mode promises."""
-    if not broker.waits or not wait:
+    if not broker.waits or not (wait or broker.group is not None):
         broker.stats.put_took(0)
         return reply
     request.command.body = b""  # it is stored: the answer needs it no more

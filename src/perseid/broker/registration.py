@@ -46,6 +46,8 @@ MAX_PERIOD_MS = 60_000
 FIRST_RETRY_MS = 1_000
 """After a failure; doubled with each further one, up to the period."""
 
+ASK_AGAIN_MS = 2_000
+"""After a change of roles."""
 UNREGISTER_TIMEOUT_MS = 3_000
 MAX_NAME_SERVERS = 64
 
@@ -112,7 +114,7 @@ class Registration:
             broker_name=config.broker_name,
             broker_addr=config.address,
             cluster_name=config.broker_cluster_name,
-            broker_id=config.broker_id,
+            broker_id=self._broker.replicas.broker_id,
         )
         for server in self._servers.values():
             server.due = None
@@ -138,6 +140,24 @@ class Registration:
             server.changed |= changed
             self._hurry(server, now)
         self.tick(now)
+
+    def role_changed(self, now: Millis) -> None:
+        """We are master or slave now: the name servers are told at once. A slave asks again soon, for the new master's
+        address, which may not have come to them yet."""
+        self.master_address = None
+        for server in self._servers.values():
+            server.whole = True
+            server.whole_at = min(server.whole_at, now + ASK_AGAIN_MS)
+            self._hurry(server, now)
+        self.tick(now)
+
+    def hurry(self) -> None:
+        """The master may be another one: ask for its address soon."""
+        now = self._broker.now
+        for server in self._servers.values():
+            server.whole_at = min(server.whole_at, now + ASK_AGAIN_MS)
+            if server.due is not None and server.known:
+                server.due = min(server.due, server.whole_at)
 
     def connection_closed(self, address: str, now: Millis) -> None:
         """The connection to a name server is gone, and so is our entry there."""
@@ -183,7 +203,7 @@ class Registration:
             broker_addr=config.address,
             cluster_name=config.broker_cluster_name,
             ha_server_addr=broker.replicas.ha_address,
-            broker_id=config.broker_id,
+            broker_id=broker.replicas.broker_id,
             enable_acting_master=False,
             compressed=False,
             body_crc32=crc32(body),

@@ -1,7 +1,8 @@
 """What a broker has of its replicas: who waits for them, where its master is, and what it may not do as a slave.
 
 The mode is chosen once, here: a SLAVE follows and refuses what changes a log; a SYNC_MASTER with `inSyncReplicas`
-above 1 holds answers back until so many nodes have the message; all others acknowledge by their own disk alone.
+above 1 holds answers back until so many nodes have the message; a member of a Raft group (`broker.group`) does, until a
+quorum has it, and is master or slave as its group elects; all others acknowledge by their own disk alone.
 """
 
 from __future__ import annotations
@@ -11,6 +12,7 @@ from typing import TYPE_CHECKING
 from perseid.base.errors import RequestRefused
 from perseid.base.machine import Close, Closed, ConnectFailed, ConnId, Effect, Frames, Millis, Opened
 from perseid.broker.copies import Copies
+from perseid.raft.node import LISTENER as RAFT_LISTENER
 from perseid.replication.classic.master import EVERYTHING, FetchedFor
 from perseid.replication.classic.node import ClassicReplication
 from perseid.replication.classic.slave import Slave, State
@@ -64,10 +66,14 @@ class Replicas:
     def __init__(self, broker: Broker, config: ReplicationConfig) -> None:
         self._broker = broker
         self.config = config
-        self.is_slave = broker.config.broker_role == SLAVE
-        self.nodes = config.in_sync_replicas if broker.config.broker_role == SYNC_MASTER else 1
+        self.group = broker.group
+        role = broker.config.broker_role if self.group is None else ""
+        self.is_slave = role == SLAVE or self.group is not None
+        self.nodes = config.in_sync_replicas if role == SYNC_MASTER else 1
         """So many must have a message before it is acknowledged."""
-        self.classic = ClassicReplication(config, broker.store, self._prove if self.is_slave else None)
+        wanted_from = (lambda: broker.acks.begin) if self.synchronous else None
+        prove = self._prove if role == SLAVE else None
+        self.classic = ClassicReplication(config, broker.store, prove, wanted_from=wanted_from)
         self.copies = Copies(broker)
 
     @property
@@ -78,13 +84,19 @@ class Replicas:
         return f"{config.broker_ip2 or config.broker_ip1}:{port}"
 
     @property
+    def broker_id(self) -> int:
+        """As it stands in the route."""
+        return self.group.broker_id if self.group is not None else self._broker.config.broker_id
+
+    @property
     def slave(self) -> Slave | None:
+        """Our end of the classic stream, if this is a slave of that kind."""
         return self.classic.slave
 
     def start(self, now: Millis) -> None:
         """Say what the mode promises, and follow a master whose address is given."""
         broker = self._broker
-        if broker.config.broker_role == SYNC_MASTER and self.nodes == 1:
+        if broker.config.broker_role == SYNC_MASTER and self.nodes == 1 and self.group is None:
             broker.note(
                 "warning",
                 "brokerRole=SYNC_MASTER with inSyncReplicas=1 waits for no slave, as in RocketMQ 5: "
@@ -95,8 +107,27 @@ class Replicas:
         if self.config.ha_master_address:
             self._emit(self.slave.follow(self.config.ha_master_address, now) if self.slave is not None else [])
 
+    def become(self, *, master: bool) -> None:
+        """The group has elected us, or another one: the one place where a broker's role changes."""
+        broker, now = self._broker, self._broker.now
+        self.is_slave = not master
+        broker.epoch += 1
+        broker.note("info", f"{broker.config.broker_name} is {'master' if master else 'slave'} here")
+        broker.hear_appends()
+        if master:
+            self.copies.follow(None, now)
+            broker.offsets.lead()
+            broker.delay.start(now)
+        else:
+            broker.delay.stop()
+            broker.offsets.follow()
+            broker.give_up_waiting("another broker became master before a quorum had the message")
+        broker.registration.role_changed(now)
+
     def follow(self, master: str, ha_address: str | None, now: Millis) -> None:
         """Name servers told where the master is, and its HA port; a configured address wins."""
+        if self.group is not None and self.is_slave and master != self._broker.config.address:
+            self.copies.follow(master, now)
         if self.slave is not None:
             self.copies.follow(master, now)
             address = self.config.ha_master_address or ha_address
@@ -191,30 +222,55 @@ class Replicas:
     @property
     def sends_readers_back(self) -> bool:
         """Is this a slave whose master is there, so that readers who find nothing should ask that one?"""
+        if self.group is not None:
+            return self.is_slave and self.group.raft.member.leader is not None
         return self.slave is not None and self.slave.state is State.FOLLOWING
 
     # ---- events ----
 
     def opened(self, event: Opened) -> None:
+        """A connection of the HA stream, or of the group."""
+        if self.group is not None and self.is_groups(event):
+            self.group.feed(event)
+            return
         self._emit(self.classic.opened(event, self._broker.now))
 
+    def is_groups(self, event: Opened | ConnectFailed) -> bool:
+        """Is this about a connection between members of the group?"""
+        if self.group is None:
+            return False
+        if isinstance(event, ConnectFailed):
+            return event.address in self.group.addresses
+        return event.dialled in self.group.addresses if event.dialled else event.listener == RAFT_LISTENER
+
     def connect_failed(self, event: ConnectFailed) -> None:
+        if self.group is not None and self.is_groups(event):
+            self.group.feed(event)
+            return
         self._emit(self.classic.connect_failed(event, self._broker.now))
 
     def received(self, event: Frames) -> None:
+        if self.group is not None and self.group.raft.owns(event.conn):
+            self.group.feed(event)
+            return
         self._emit(self.classic.received(event, self._broker.now))
 
     def closed(self, event: Closed) -> None:
+        if self.group is not None and self.group.raft.owns(event.conn):
+            self.group.feed(event)
+            return
         self._emit(self.classic.closed(event, self._broker.now))
 
     def fetched(self, event: FetchedFor) -> None:
         self._emit(self.classic.fetched(event))
 
     def owns(self, conn: ConnId) -> bool:
-        return self.classic.owns(conn)
+        return self.classic.owns(conn) or (self.group is not None and self.group.raft.owns(conn))
 
     def settle(self) -> None:
         """At the end of a turn."""
+        if self.group is not None:
+            self.group.settle()
         self._emit(self.classic.settle(self._broker.now))
 
     def tick(self, now: Millis) -> None:
@@ -222,7 +278,8 @@ class Replicas:
         self.copies.tick(now)
 
     def next_deadline(self) -> Millis | None:
-        dues = (self.classic.next_deadline(), self.copies.next_deadline())
+        group = self.group.next_deadline() if self.group is not None else None
+        dues = (self.classic.next_deadline(), self.copies.next_deadline(), group)
         return min((due for due in dues if due is not None), default=None)
 
     def stop(self) -> None:
@@ -232,6 +289,8 @@ class Replicas:
 
     def validate(self) -> None:
         self.classic.validate()
+        if self.group is not None:
+            self.group.validate()
 
     # ---- the proof of a common history ----
 

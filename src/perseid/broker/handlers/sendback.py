@@ -23,11 +23,11 @@ FIRST_LEVEL = 3
 """Retries begin at delay level 3 (10 s) and go up by one each time."""
 
 
-def consumer_send_back(broker: Broker, request: Request) -> Reply:
+def consumer_send_back(broker: Broker, request: Request) -> Reply | None:
     """Store the message again: for a later retry, or among the dead letters after too many.
 
     The answer doesn't wait for the disk (WAIT is false): the consumer's offset, which moves on by it, is saved
-    only when the log is durable.
+    only when the log is durable. In a group it waits for the quorum, for offsets are copied, too.
     """
     header: ConsumerSendMsgBackRequest = request.header
     group = broker.groups.find(header.group, broker.config, broker.now)
@@ -57,8 +57,8 @@ def consumer_send_back(broker: Broker, request: Request) -> Reply:
     else:
         message.topic, message.queue_id = topic.topic_name, broker.random.randrange(group.retry_queue_nums)
         level = header.delay_level or FIRST_LEVEL + old.reconsume_times
-    _store(broker, message, old, level)
-    return Reply()
+    end = _store(broker, message, old, level)
+    return Reply() if broker.group is None else put.acknowledge(broker, request, Reply(), end, wait=True)
 
 
 def _retry_topic(broker: Broker, header: ConsumerSendMsgBackRequest, group: SubscriptionGroupConfig) -> TopicConfig:
@@ -76,7 +76,8 @@ def _needed(name: str, row: TopicConfig | None) -> TopicConfig:
     return row
 
 
-def _store(broker: Broker, message: Message, old: Record, level: int) -> None:
+def _store(broker: Broker, message: Message, old: Record, level: int) -> int:
+    """Store it; where it ends in the log."""
     properties = dict(old.props)
     properties.setdefault(props.RETRY_TOPIC, old.topic)
     properties.setdefault(props.ORIGIN_MESSAGE_ID, old.msg_id)
@@ -84,6 +85,7 @@ def _store(broker: Broker, message: Message, old: Record, level: int) -> None:
     properties[props.DELAY] = str(level)
     put.transform(broker, message, properties)
     try:
-        put.store(broker, message)
+        stored = put.store(broker, message)
     except AppendRefused as refused:
         raise RequestRefused(ResponseCode.SYSTEM_ERROR, refused.status.name) from None
+    return stored.physical_offset + stored.size

@@ -6,7 +6,8 @@ A follower's states: silent (connected, nothing reported) → following (its fir
 
 Reports of a follower never fall and never pass what was sent to it; whoever breaks that is cut off. So does a
 request that this log can't serve: beyond its end (the slave is ahead, or has another history) or before its start.
-A request of 0 comes from an empty slave: it gets the last file, as from the original, or the whole log by option.
+A request of 0 comes from an empty slave: it gets the last file, as from the original, or the whole log by option. Where
+answers wait for messages of an earlier file it begins there: what it reports stands for all before it.
 
 How many nodes have a byte (`replicated`): the stream names nobody, and a slave that lost its connection comes back
 on a new one while the old one may stay half-open for a while. A follower is *sure* when it is the one that made its
@@ -93,13 +94,15 @@ class Follower:
 
 
 class Master:
-    """All followers of one log. `sendable` tells up to where it may be sent."""
+    """All followers of one log. `sendable` tells up to where it may be sent, `wanted_from` from where on somebody waits
+    for it to be replicated."""
 
     def __init__(
         self,
         config: ReplicationConfig,
         log: CommitLog,
         sendable: Callable[[], int],
+        wanted_from: Callable[[], int],
         *,
         hot_bytes: int,
         longest_record: int,
@@ -109,6 +112,7 @@ class Master:
         self._window = max(config.ha_window_bytes, longest_record)
         self._log = log
         self._sendable = sendable
+        self._wanted_from = wanted_from
         self._hot_bytes = hot_bytes
         self.followers: dict[ConnId, Follower] = {}
 
@@ -167,7 +171,8 @@ class Master:
         begin = report
         if report == 0:
             file_bytes = log.segments.file_bytes
-            begin = start if self._config.ha_copy_whole_log else max(start, end - end % file_bytes)
+            first = min(end, self._wanted_from())
+            begin = start if self._config.ha_copy_whole_log else max(start, first - first % file_bytes)
         elif report < start:
             why = f"its log ends at {report}, ours begins at {start}: what is between is gone. Wipe the slave's store"
             return self._cut(follower, why)

@@ -25,14 +25,20 @@ class ClassicReplication:
         store: MessageStore,
         prove: Callable[[Millis], list[Effect]] | None = None,
         *,
+        wanted_from: Callable[[], int] | None = None,
         now: Millis = 0,
     ) -> None:
+        """`wanted_from`: from there on an acknowledgement may stand for a message that somebody waits for; not given,
+        from the log's end."""
         self.config = config
         self._store = store
         self._durable_only = store.config.flush_disk_type == SYNC_FLUSH
         own = store.config
         longest = min(own.max_record_bytes, own.commit_log_file_bytes)
-        self.master = Master(config, store.log, self._sendable, hot_bytes=own.hot_bytes, longest_record=longest)
+        wanted = wanted_from or (lambda: store.log.end)
+        self.master = Master(
+            config, store.log, self._sendable, wanted, hot_bytes=own.hot_bytes, longest_record=longest
+        )
         self.slave = Slave(config, Replica(store), prove, now=now) if prove is not None else None
 
     def _sendable(self) -> int:
@@ -74,7 +80,10 @@ class ClassicReplication:
         """At the end of a turn: send what is new, and report what has become durable."""
         effects = self.master.send(now) if self.master.followers else []
         if self.slave is not None and self.config.ha_report_durable_only:
-            effects += self.slave.report_new(self._store.log.flushed, now)
+            log = self._store.log
+            effects += self.slave.report_new(log.flushed, now)
+            if self.slave.following and log.end > log.issued == log.flushed:  # one at a time: the next covers more
+                effects.append(self._store.flush([]))
         return effects
 
     # ---- time ----

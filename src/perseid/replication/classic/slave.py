@@ -65,6 +65,11 @@ class Slave:
         self.reported = -1
         self.meter = Meter()
 
+    @property
+    def following(self) -> bool:
+        """Does the master send its log to us?"""
+        return self.state is State.FOLLOWING
+
     # ---- whom to follow ----
 
     def follow(self, address: str, now: Millis) -> list[Effect]:
@@ -140,19 +145,22 @@ class Slave:
         self.heard = now
         self.meter.add(len(data), now)
         try:
-            self._take(memoryview(data), now)
+            try:
+                self._take(memoryview(data))
+            finally:
+                self._replica.write()  # what came before a packet that does not fit is good
         except ReplicaRefused as refused:
             return self._end(str(refused), now, REFUSED_RETRY_MS, "error")
         except OSError as error:
             return self._end(f"our disk doesn't take it: {error}", now, REFUSED_RETRY_MS, "error")
         return [] if self._config.ha_report_durable_only else self.report_new(self._replica.end, now)
 
-    def _take(self, view: memoryview, now: Millis) -> None:
+    def _take(self, view: memoryview) -> None:
         at, size = 0, len(view)
         while at < size:
             if self._left:
                 stop = min(size, at + self._left)
-                self._replica.take(view[at:stop], now)
+                self._replica.take(view[at:stop])
                 self._left -= stop - at
             else:
                 stop = min(size, at + HEADER_BYTES - len(self._header))

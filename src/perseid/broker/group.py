@@ -1,0 +1,144 @@
+"""A broker's place in its Raft group (enableDLegerCommitLog; dledger.md §9).
+
+    slave → (elected, everything that the log holds is committed and has its unit) master → (leads no longer) slave
+
+A leader is not a master at once: entries that an earlier leader acknowledged may be in its log without its knowing
+that they are committed, and it must not count copies of an older term (Raft §5.4.2). So it appends a message of its
+own, to a topic that no client can send to; when that is committed, so is all before it. The original counts instead.
+
+The member runs inside the broker's turns: `feed` hands it an event, `settle` lets it push, sync and commit at the end
+of each turn, and gives what is committed its units.
+"""
+
+from __future__ import annotations
+
+from random import Random
+from typing import TYPE_CHECKING
+
+from perseid.base.machine import Effect, Event, Millis, Start, Stop, Tick
+from perseid.broker.system_topics import SELF_TEST_TOPIC
+from perseid.disk.port import Disk
+from perseid.raft.config import RaftConfig
+from perseid.raft.files import FileLog
+from perseid.raft.node import Raft
+from perseid.raft.state import Role
+from perseid.raft.store import GroupStore, divided_offset
+from perseid.store.config import StoreConfig
+from perseid.store.results import AppendRefused
+from perseid.wire.host import host_from
+from perseid.wire.record import Message
+
+if TYPE_CHECKING:
+    from perseid.broker.node import Broker
+
+MASTER_ID = 0
+MARK = b"a new leader"
+"""The body of the message that a leader commits older terms by."""
+
+
+class Group:
+    """The member of one broker, and its store."""
+
+    def __init__(
+        self,
+        broker: Broker,
+        config: RaftConfig,
+        store: StoreConfig,
+        disk: Disk,
+        random: Random,
+        new_log: type[FileLog] = FileLog,
+    ) -> None:
+        """`new_log` makes the log of the group's entries."""
+        self._broker = broker
+        self.folder = f"dledger-{config.self_id}/"
+        sizes = config.mapped_file_size_for_entry_data, config.mapped_file_size_for_entry_index
+        self._entries = new_log(disk, *sizes, folder=self.folder, base=divided_offset(disk, store))
+        self.raft = Raft(config, self._entries, disk, random, folder=self.folder)
+        host = host_from(broker.config.address)
+        self.store = GroupStore(disk, store, host, self.raft, self._entries, self._begin)
+        self.raft.on_commit = self.store.log.committed
+        self.raft.on_role = self._role_changed
+        self.addresses = frozenset(self.raft.member.peers.values())
+        """Of the members, for each other."""
+        self.is_master = False
+        self._term = -1
+        """Of our mastership."""
+        self._marked = -1
+        """The term in which we have appended the message of a new leader."""
+
+    @property
+    def broker_id(self) -> int:
+        """As it stands in the route: 0 for the master, else the number of the member's id and one."""
+        return MASTER_ID if self.is_master else int(self.raft.config.self_id[1:]) + 1
+
+    # ---- events ----
+
+    def feed(self, event: Event) -> None:
+        """Hand the member an event of its own; `settle` does what follows."""
+        self._carry_out(self.raft.take(event, self._broker.now))
+
+    def _tick(self) -> None:
+        self._carry_out(self.raft.handle(Tick(), self._broker.now))
+
+    def _begin(self, now: Millis) -> None:
+        self.feed(Start())
+
+    def settle(self) -> None:
+        """At the end of a turn: let the member do what is due, and follow it."""
+        broker, raft, store = self._broker, self.raft, self.store
+        self._tick()
+        store.log.follow_disk()
+        note = store.dispatch(broker.now)
+        if note:
+            broker.note("warning", note)
+        if self.is_master and (not raft.member.is_leader or raft.member.term != self._term):
+            self.is_master = False
+            store.forget_pending()
+            broker.replicas.become(master=False)
+        if raft.member.is_leader and not self.is_master:
+            self._lead()
+
+    def _lead(self) -> None:
+        """We are elected: become master when everything is committed."""
+        broker, raft, store = self._broker, self.raft, self.store
+        if store.settled:
+            self.is_master, self._term = True, raft.member.term
+            store.forget_pending()
+            broker.replicas.become(master=True)
+        elif self._marked != raft.member.term and not store.behind and store.writable:
+            self._marked = raft.member.term
+            store.forget_pending()
+            store.learn_pending()
+            message = Message(
+                topic=SELF_TEST_TOPIC, body=MARK, queue_id=0, flag=0, sys_flag=0, born_timestamp=broker.now,
+                born_host=broker.store_host, store_host=broker.store_host, reconsume_times=0, properties=b"",
+            )  # fmt: skip
+            try:
+                store.append(message, broker.now)
+            except AppendRefused as refused:
+                broker.note("warning", f"elected, but can't append: {refused}")
+                self._marked = -1
+                return
+            broker.note("info", "elected; what older terms left is committed by a message of our own")
+            self._tick()
+
+    def _role_changed(self, role: Role, term: int) -> None:
+        if not self.is_master:
+            self._broker.registration.hurry()
+
+    def stop(self, then: list[Effect]) -> None:
+        """Take part no longer; `then` when all is durable."""
+        self._carry_out(self.raft.end(then))
+
+    def next_deadline(self) -> Millis | None:
+        return self.raft.next_deadline()
+
+    def validate(self) -> None:
+        self.raft.validate()
+
+    def _carry_out(self, effects: list[Effect]) -> None:
+        for effect in effects:
+            if isinstance(effect, Stop):
+                self._broker.fail(effect.reason)
+            else:
+                self._broker.emit(effect)
