@@ -32,7 +32,7 @@ def test_a_failing_seed_is_reported_with_its_story(monkeypatch: pytest.MonkeyPat
     def failing(seed: int, *, story: bool = False) -> Result:
         return Result(seed, failure="a promise was broken", story=["what happened"])
 
-    monkeypatch.setattr(sim, "run", failing)
+    monkeypatch.setitem(sim.MODELS, "broker", (failing, coverage.EXPECTED))
     done = runner.invoke(app, ["sim", "--seeds", "2"])
     assert done.exit_code == 1
     assert "seed 2 failed" in done.output and "what happened" in done.output and "2 seeds failed: 1 2" in done.output
@@ -40,7 +40,7 @@ def test_a_failing_seed_is_reported_with_its_story(monkeypatch: pytest.MonkeyPat
 
 
 def test_a_long_run_that_misses_something_has_failed(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(sim, "run", lambda seed, story=False: Result(seed))
+    monkeypatch.setitem(sim.MODELS, "broker", (lambda seed, story=False: Result(seed), coverage.EXPECTED))
     done = runner.invoke(app, ["sim", "--seeds", str(coverage.ENOUGH_SEEDS)])
     assert done.exit_code == 1 and "never occurred: fault power cut" in done.output
     assert runner.invoke(app, ["sim", "--seeds", "5"]).exit_code == 0

@@ -18,6 +18,7 @@ from perseid.core.layout import UNIT_BYTES
 from perseid.sim.disk import SimFile
 from perseid.sim.driver import NodeDriver
 from perseid.sim.run import run
+from perseid.store.commit_log import CommitLog
 from perseid.store.consume_queue import ConsumeQueue
 from perseid.store.flushing import Flusher
 from perseid.store.recovery import Recovery
@@ -112,7 +113,7 @@ def flushed_too_early(patch: pytest.MonkeyPatch) -> None:
 
 def page_cache_trusted(patch: pytest.MonkeyPatch) -> None:
     """After a crash the log's tail is synced, but not written again: a failed fsync has lost its pages."""
-    patch.setattr(Recovery, "_write_log_again", lambda self, begin, end: None)
+    patch.setattr(CommitLog, "write_again", lambda self, begin, end: None)
 
 
 def folders_trusted(patch: pytest.MonkeyPatch) -> None:
@@ -146,7 +147,7 @@ def properties_without_an_end_trusted(patch: pytest.MonkeyPatch) -> None:
 def file_of_the_next_unit_removed(patch: pytest.MonkeyPatch) -> None:
     """A queue's file may be removed though the next unit stands in it, when a later file was made ahead."""
 
-    def remove_before(self: ConsumeQueue, log_start: int) -> None:
+    def remove_before(self: ConsumeQueue, log_start: int, durable: int) -> None:
         segments = self.segments
         while len(segments.starts) > 1:
             last = self.raw(segments.starts[1] // UNIT_BYTES - 1)

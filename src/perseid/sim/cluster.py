@@ -100,6 +100,8 @@ class Cluster:
             driver.on_note = self._noted
         self.broker.on_job = self._job
         self.broker.on_started = self._started
+        if self.slaves.all:
+            self.broker.after_event = self.slaves.master_worked
         self.broker.on_end = self._broker_ended
         self.namesrv.on_end = lambda reason: self.supervise(self.namesrv, reason)
         self._clients = 0

@@ -5,6 +5,7 @@ from __future__ import annotations
 
 from collections import Counter
 
+from perseid.sim.group_run import KINDS as RAFT_KINDS
 from perseid.sim.slaves import KINDS
 
 ENOUGH_SEEDS = 200
@@ -67,6 +68,7 @@ STATES = (
     "a fetch failed",
     "a save failed and is tried again",
     "a setting was as it was left",
+    "acknowledged by slaves",
     "broker ended: cleanly",
     "broker ended: could not start",
     "broker ended: crash point",
@@ -81,19 +83,18 @@ STATES = (
     "name server dropped the broker",
     "queue lock refused",
     "queue locked",
+    "read from a slave",
     "recovery cut off a tail",
-    "acknowledged by slaves",
     "route found",
     "slave ahead of its master",
     "slave follows",
-    "read from a slave",
-    "slave refused",
     "slave refused a send",
+    "slave refused",
     "slave started",
     "slave wiped",
-    "stranger cut off",
     "start after a clean stop",
     "start after a crash",
+    "stranger cut off",
     "unflushed messages lost",
 )
 
@@ -114,6 +115,18 @@ ANSWERS = (
     "TOPIC_NOT_EXIST",
 )
 
+RAFT_ANSWERS = (
+    "INDEX_OUT_OF_RANGE",
+    "INCONSISTENT_TERM",
+    "LEADER_TRANSFERRING",
+    "NOT_LEADER",
+    "SUCCESS",
+    "TERM_CHANGED",
+    "UNKNOWN_MEMBER",
+    "WAIT_QUORUM_ACK_TIMEOUT",
+)
+"""To clients."""
+
 EXPECTED = {
     "faults": [f"fault {name}" for name in FAULTS],
     "what came of them": list(CONSEQUENCES),
@@ -122,15 +135,84 @@ EXPECTED = {
 }
 
 
-def missing(counts: Counter[str]) -> list[str]:
+RAFT_STATES = (
+    "all lose power after a commit",
+    "append acknowledged",
+    "became candidate",
+    "became follower",
+    "became leader",
+    "chopped write",
+    "committed",
+    "connect refused",
+    "connect timeout",
+    "crash in a job: flush",
+    "crash in a job: save",
+    "crash within a disk call",
+    "doubt: a quorum is deaf",
+    "doubt: the leader answers",
+    "follower follows",
+    "follower had other entries",
+    "killed after a cut",
+    "killed when it was followed",
+    "latency spike",
+    "leader met a higher term",
+    "leader silent",
+    "leader without a quorum",
+    "leadership handed over",
+    "log cut",
+    "member ended: crash point",
+    "member ended: disk failed",
+    "read",
+    "recovery cut off a tail",
+    "start from a snapshot",
+    "transfer refused",
+    "transfer succeeded",
+    "vote given",
+    "votes: passed",
+    "votes: revote immediately",
+    "votes: wait to revote",
+    "votes: wait to vote next",
+)
+
+RAFT_EXPECTED = {
+    "faults": [f"fault {name}" for name in RAFT_KINDS],
+    "states": list(RAFT_STATES),
+    "answers": [f"answer {name}" for name in RAFT_ANSWERS],
+}
+
+GROUP_EXPECTED = {
+    "faults": RAFT_EXPECTED["faults"],
+    "states": [
+        "acknowledged",
+        "acknowledged: delayed",
+        "became leader",
+        "became master",
+        "became slave again",
+        "follower had other entries",
+        "log cut",
+        "message read",
+        "older terms committed by a mark",
+        "recovery cut off a tail",
+    ],
+    "answers": [
+        f"answer {name}"
+        for name in ("PULL_NOT_FOUND", "SERVICE_NOT_AVAILABLE", "SUCCESS", "SYSTEM_BUSY", "SYSTEM_ERROR")
+    ],
+}
+"""Of brokers in a group."""
+
+Expected = dict[str, list[str]]
+
+
+def missing(counts: Counter[str], expected: Expected = EXPECTED) -> list[str]:
     """What should have occurred and did not."""
-    return [name for names in EXPECTED.values() for name in names if not counts[name]]
+    return [name for names in expected.values() for name in names if not counts[name]]
 
 
-def table(counts: Counter[str]) -> str:
+def table(counts: Counter[str], expected: Expected = EXPECTED) -> str:
     """How often each thing that is expected occurred, as lines."""
     lines = []
-    for heading, names in EXPECTED.items():
+    for heading, names in expected.items():
         lines.append(heading)
         lines += [f"{counts[name]:>10}  {name}" for name in names]
     return "\n".join(lines)

@@ -113,6 +113,9 @@ class SimFile:
     def view(self, offset: int, length: int) -> memoryview:
         return self._view[offset : offset + length]
 
+    def written(self, offset: int) -> list[tuple[int, int]]:
+        return [(offset, self.size)]
+
     def resident(self, offset: int, length: int) -> bool:
         pages = range(offset >> PAGE_BITS, (offset + length + PAGE - 1) >> PAGE_BITS)
         return not self.evicted or self.evicted.isdisjoint(pages)

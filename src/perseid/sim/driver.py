@@ -187,6 +187,15 @@ class NodeDriver:
         if not stalled:
             self._work()
 
+    def heal(self) -> None:
+        """The disk is quick, has room and does not fail; what was stopped goes on."""
+        self.disk.failing.clear()
+        self.disk.fill(0)
+        self.disk.crash_in = 0
+        self.sync_us = SYNC_US
+        if self.machine is not None:
+            self.stall(False)
+
     def post(self, event: Event) -> None:
         """Give the node an event of its own."""
         self._give(event)

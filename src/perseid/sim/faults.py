@@ -344,12 +344,7 @@ class Faults:
         for end in network.ends.values():
             end.chopped = False
         for driver in (cluster.broker, cluster.namesrv):
-            driver.disk.failing.clear()
-            driver.disk.fill(0)
-            driver.disk.crash_in = 0
-            driver.sync_us = SYNC_US
-            if driver.machine is not None:
-                driver.stall(False)
+            driver.heal()
             cluster.restart(driver)
         cluster.slaves.heal()
         cluster.cut_at_next_job = cluster.cut_after_crash_point = False

@@ -1,0 +1,373 @@
+"""Brokers whose log is that of a Raft group, in virtual time: all that `group` looks at, and what their clients see.
+
+- a message that was acknowledged is committed, where the answer says, and stays there: queue, offset and bytes;
+- what a pull brings is committed, and each offset of a queue brings the same message for ever;
+- a delayed message that was acknowledged is delivered, once or more often;
+- in the end all brokers have the same queues, without gaps, and each message of the log once in them.
+"""
+
+from __future__ import annotations
+
+import traceback
+from random import Random
+from typing import Any
+
+from perseid.broker.config import BrokerConfig
+from perseid.broker.node import Broker
+from perseid.broker.request import MAIN_LISTENER
+from perseid.broker.system_topics import SCHEDULE_TOPIC
+from perseid.raft.config import RaftConfig
+from perseid.raft.node import LISTENER, Raft
+from perseid.sim.disk import SimDisk
+from perseid.sim.driver import NodeDriver
+from perseid.sim.group import PORT, Group, Watched, WatchedLog
+from perseid.sim.group_run import FAULTS_US, LIVENESS_US, MAX_FAULTS_US, MIN_FAULTS, MIN_OPERATIONS, Faults
+from perseid.sim.history import Violation
+from perseid.sim.net import End
+from perseid.sim.run import Result
+from perseid.sim.scheduler import US_PER_MS, US_PER_S, Scheduler
+from perseid.store.config import StoreConfig
+from perseid.wire.codes import RequestCode, ResponseCode
+from perseid.wire.command import Command, decode_all, encode_request
+from perseid.wire.headers.pull import PullMessageRequest
+from perseid.wire.headers.send import SendMessageRequestV2, SendMessageResponse
+from perseid.wire.record import RecordError, decode
+from perseid.wire.record import decode_all as decode_records
+
+BROKER_PORT = 10911
+TOPIC, QUEUES = "orders", 2
+CLIENTS = 4
+TIMEOUT_MS = 4_000
+PAUSES_MS = (10, 200, 1_000)
+"""Of a client between two operations: on average one of them."""
+DELAYED = 0.1
+"""So many of the sends ask for a delay."""
+DELAY_US = 1 * US_PER_S
+ENTRY_HEADER_BYTES = 48
+
+
+class BrokerMember(Watched):
+    """A member that is a broker."""
+
+    @property
+    def broker(self) -> Broker | None:
+        machine: Any = self.driver.machine
+        found: Broker | None = machine
+        return found
+
+    @property
+    def raft(self) -> Raft | None:
+        broker = self.broker
+        return broker.group.raft if broker is not None and broker.group is not None else None
+
+
+class BrokerGroup(Group):
+    """The brokers of one run."""
+
+    def __init__(self, seed: int) -> None:
+        self.records: dict[int, bytes] = {}
+        """Place in the log → the body of the message that is committed there."""
+        super().__init__(seed)
+
+    def _member(self, name: str, number: int, settings: dict[str, Any]) -> Watched:
+        raft = RaftConfig(self_id=name, **{**settings, "max_wait_ack_time_ms": 2_000})
+        ip = f"10.0.3.{number}"
+        made: list[Watched] = []
+        store = StoreConfig(
+            commit_log_file_bytes=self.data_bytes, consume_queue_file_bytes=400, max_hash_slot_num=50,
+            max_index_num=200, message_delay_level="1s 2s", flush_consume_queue_thorough_interval=2_000,
+        )  # fmt: skip
+        config = BrokerConfig(broker_ip1=ip, broker_name="g", namesrv_addr="", enable_dleger_commit_log=True)
+
+        def new_log(*arguments: Any, **more: Any) -> WatchedLog:
+            log = WatchedLog(*arguments, **more)
+            log.watcher = made[0]
+            return log
+
+        def build(disk: SimDisk, random: Random) -> Broker:
+            watched = made[0]
+            broker = Broker(config, store, disk, random, raft=raft, new_log=new_log)  # type: ignore[arg-type]
+            assert broker.group is not None
+            member = broker.group.raft
+            role, commit = member.on_role, member.on_commit
+
+            def on_role(new: Any, term: int) -> None:
+                self._role(watched, member, new, term)
+                role(new, term)
+
+            def on_commit(index: int) -> None:
+                self._commit(watched, index)
+                self._remember(member, index)
+                commit(index)
+
+            member.on_role, member.on_commit = on_role, on_commit
+            member.on_vote = lambda term, candidate: self._vote(watched, term, candidate)
+            return broker
+
+        listeners = {MAIN_LISTENER: BROKER_PORT, LISTENER: PORT}
+        driver = NodeDriver(name, ip, self.scheduler, self.network, build, listeners, self.count)
+        watched = BrokerMember(self, name, driver)
+        made.append(watched)
+        self._watch(watched)
+        return watched
+
+    def _remember(self, raft: Raft, index: int) -> None:
+        for at in range(len(self.records), index + 1):
+            entry = raft.log.get(at)
+            assert entry is not None
+            try:
+                record = decode(entry.body)
+            except RecordError as error:
+                raise Violation("an entry is a message", f"entry {at}: {error}") from None
+            if record.physical_offset != entry.pos + ENTRY_HEADER_BYTES:
+                raise Violation("a message says where it stands", f"entry {at}: {record.physical_offset}")
+            self.records[record.physical_offset] = record.body
+
+
+class Book:
+    """What all clients were told."""
+
+    def __init__(self, group: BrokerGroup) -> None:
+        self.group = group
+        self.seen: dict[tuple[int, int], bytes] = {}
+        """Queue, offset → body."""
+        self.delayed: set[bytes] = set()
+        self.acknowledged = 0
+
+    def acked(self, queue_id: int, offset: int, physical: int, body: bytes, delayed: bool) -> None:
+        """A send was acknowledged."""
+        self.acknowledged += 1
+        if self.group.records.get(physical) != body:
+            raise Violation("acknowledged is committed", f"{body[:20]!r} at {physical}")
+        if delayed:
+            self.delayed.add(body)
+            self.group.count("acknowledged: delayed")
+        else:
+            self.met(queue_id, offset, body)
+            self.group.count("acknowledged")
+
+    def met(self, queue_id: int, offset: int, body: bytes) -> None:
+        """A message stands at an offset, as somebody was told."""
+        before = self.seen.setdefault((queue_id, offset), body)
+        if before != body:
+            raise Violation("an offset keeps its message", f"{queue_id}@{offset}: {before[:20]!r}, then {body[:20]!r}")
+
+
+class Client:
+    """Sends numbered messages one after the other, and pulls, from whoever is master."""
+
+    def __init__(self, group: BrokerGroup, name: str, book: Book) -> None:
+        self.group, self.name, self.book = group, name, book
+        self.scheduler, self.random = group.scheduler, group.scheduler.stream(name)
+        self.ip = f"10.0.4.{name[-1]}"
+        self.running = True
+        self._member = self.random.choice(group.members)
+        self._end: End | None = None
+        self._number = 0
+        self._call: tuple[bytes, int, Any, Any] | None = None
+        """Frame, opaque, who wants the answer, timer."""
+        group.network.machines[self.ip] = name
+
+    def begin(self) -> None:
+        """Go on after a while."""
+        pause = self.random.choice(PAUSES_MS)
+        self.scheduler.after(self.random.randint(1, 2 * pause) * US_PER_MS, self._work)
+
+    def _work(self) -> None:
+        if self.running:
+            (self._pull if self.random.random() < 0.2 else self._send)()
+
+    def _send(self) -> None:
+        self._number += 1
+        body = f"{self.name}.{self._number}.".encode().ljust(self.random.choice((12, 40, 300)), b"x")
+        delayed = self.random.random() < DELAYED
+        header = SendMessageRequestV2(
+            producer_group="p", topic=TOPIC, default_topic="TBW102", default_topic_queue_nums=QUEUES,
+            queue_id=self.random.randrange(QUEUES), sys_flag=0, born_timestamp=1, flag=0,
+            properties=f"UNIQ_KEY\x01{self.name}{self._number}\x02" + ("DELAY\x011\x02" if delayed else ""),
+        )  # fmt: skip
+
+        def answered(reply: Command | None) -> None:
+            if reply is not None and reply.code == ResponseCode.SUCCESS:
+                done = reply.header(SendMessageResponse)
+                physical = int(done.msg_id[-16:], 16)
+                self.book.acked(done.queue_id, done.queue_offset, physical, body, delayed)
+            else:
+                self._elsewhere()
+            self.begin()
+
+        self._ask(RequestCode.SEND_MESSAGE_V2, header, body, answered)
+
+    def _pull(self) -> None:
+        queue_id = self.random.randrange(QUEUES)
+        most = max((offset for queue, offset in self.book.seen if queue == queue_id), default=0)
+        header = PullMessageRequest(
+            consumer_group="c", topic=TOPIC, queue_id=queue_id,
+            queue_offset=self.random.randint(max(0, most - 20), most),
+            max_msg_nums=8, sys_flag=4, commit_offset=0, suspend_timeout_millis=0, subscription="*", sub_version=0,
+            expression_type="TAG",
+        )  # fmt: skip
+
+        def answered(reply: Command | None) -> None:
+            if reply is None:
+                self._elsewhere()
+            elif reply.code == ResponseCode.SUCCESS:
+                for record in decode_records(reply.body):
+                    if self.group.records.get(record.physical_offset) != record.body:
+                        raise Violation("what is read is committed", f"{record.body[:20]!r}")
+                    self.book.met(queue_id, record.queue_offset, record.body)
+                    self.group.count("message read")
+            self.begin()
+
+        self._ask(RequestCode.PULL_MESSAGE, header, b"", answered)
+
+    # ---- one call at a time ----
+
+    def _ask(self, code: int, header: Any, body: bytes, answered: Any) -> None:
+        self.group.operations += 1
+        self._number += 1
+        timer = self.scheduler.after(TIMEOUT_MS * US_PER_MS, self._late)
+        self._call = encode_request(code, self._number, header, body), self._number, answered, timer
+        if self._end is None:
+            self.group.network.dial(self, self.ip, f"{self._member.driver.ip}:{BROKER_PORT}")
+        elif not self._end.dialling:
+            self.group.network.write(self._end, self._call[0])
+
+    def _answer(self, reply: Command | None) -> None:
+        if self._call is not None:
+            _, _, answered, timer = self._call
+            self._call = None
+            Scheduler.cancel(timer)
+            if reply is not None:
+                self.group.count(f"answer {ResponseCode(reply.code).name}")
+            answered(reply)
+
+    def _late(self) -> None:
+        self._elsewhere()
+        self._answer(None)
+
+    def _elsewhere(self) -> None:
+        self._member = self.random.choice(self.group.members)
+        if self._end is not None:
+            end, self._end = self._end, None
+            self.group.network.close(end, "client goes")
+
+    def opened(self, end: End, listener: str, dialled: str) -> None:
+        """The network's side, as the next three."""
+        if dialled != f"{self._member.driver.ip}:{BROKER_PORT}" or self._end is not None:
+            self.group.network.close(end, "not wanted")
+            return
+        self._end = end
+        if self._call is not None:
+            self.group.network.write(end, self._call[0])
+
+    def connect_failed(self, address: str, reason: str) -> None:
+        if self._end is None:
+            self._elsewhere()
+            self._answer(None)
+
+    def received(self, end: End, frames: bytearray) -> None:
+        for command in decode_all(bytes(frames)):
+            if command.is_response and self._call is not None and command.opaque == self._call[1]:
+                self._answer(command.keep())
+
+    def closed(self, end: End, reason: str) -> None:
+        if end is self._end:
+            self._end = None
+            self._answer(None)
+
+
+class Course:
+    """The course of one seed."""
+
+    def __init__(self, seed: int) -> None:
+        self.group = group = BrokerGroup(seed)
+        group.ambushes = True
+        self.book = Book(group)
+        self.clients = [Client(group, f"client{n}", self.book) for n in range(CLIENTS)]
+        self.faults = Faults(group)
+
+    def play(self) -> None:
+        """All of it. Violation when something is wrong."""
+        group, scheduler = self.group, self.group.scheduler
+        group.start()
+        for client in self.clients:
+            client.begin()
+        start = scheduler.now_us
+        self.faults.plan(start + US_PER_S, start + FAULTS_US)
+        scheduler.run(start + FAULTS_US)
+        while group.operations < MIN_OPERATIONS and scheduler.now_us < start + MAX_FAULTS_US:
+            scheduler.run(scheduler.now_us + 5 * US_PER_S)
+        self.faults.heal()
+        wanted = self.book.acknowledged + 5
+        if not scheduler.run(scheduler.now_us + LIVENESS_US, lambda: self.book.acknowledged >= wanted):
+            raise Violation("sends succeed after faults heal", f"not within {LIVENESS_US // US_PER_S} s")
+        for client in self.clients:
+            client.running = False
+        scheduler.run(scheduler.now_us + 5 * DELAY_US)
+        if not scheduler.run(scheduler.now_us + LIVENESS_US, lambda: not self.unsettled()):
+            raise Violation("every broker catches up", self.unsettled())
+        self.check()
+
+    def unsettled(self) -> str:
+        """Why not all brokers have everything yet."""
+        if why := self.group.settled():
+            return why
+        for member in self.group.members:
+            assert isinstance(member, BrokerMember) and member.broker is not None
+            group = member.broker.group
+            assert group is not None
+            if not group.store.settled:
+                return f"{member.name} has not dispatched all"
+        return ""
+
+    def check(self) -> None:
+        """The last look: the queues of all brokers."""
+        for member in self.group.members:
+            assert isinstance(member, BrokerMember) and member.broker is not None
+            store = member.broker.store
+            begin = store.log.start  # a disk that was too full has no older ones
+            met: set[int] = set()
+            bodies: set[bytes] = set()
+            for topic, queue_id in store.queues():
+                for offset in range(store.min_offset(topic, queue_id), store.max_offset(topic, queue_id)):
+                    unit = store.unit(topic, queue_id, offset)
+                    body = self.group.records.get(unit.physical_offset) if unit is not None else None
+                    if unit is None or body is None or unit.physical_offset in met:
+                        raise Violation("queues have no gaps", f"{member.name}: {topic}/{queue_id}@{offset} is {unit}")
+                    met.add(unit.physical_offset)
+                    if topic == TOPIC:
+                        bodies.add(body)
+                        if self.book.seen.get((queue_id, offset), body) != body:
+                            raise Violation("an offset keeps its message", f"{member.name}: {queue_id}@{offset}")
+            for queue_id, offset in self.book.seen:
+                if offset >= store.max_offset(TOPIC, queue_id):
+                    raise Violation("nothing acknowledged is lost", f"{member.name} has no {queue_id}@{offset}")
+            wanted = {offset for offset in self.group.records if offset >= begin}
+            if met != wanted:
+                raise Violation("each message is in its queue", f"{member.name}: {len(met)} of {len(wanted)}")
+            if not begin and (missing := self.book.delayed - bodies):
+                waits = store.max_offset(SCHEDULE_TOPIC, 0)
+                raise Violation("delayed messages come", f"{member.name}: {len(missing)} of {waits} are missing")
+
+
+def run(seed: int, *, story: bool = False) -> Result:
+    """Play one seed; never raises for what the brokers did wrong."""
+    course = Course(seed)
+    group, result = course.group, Result(seed)
+    try:
+        course.play()
+    except Violation as violation:
+        result.failure = str(violation)
+        if violation.__cause__ is not None:
+            result.failure += "\n" + "".join(traceback.format_exception(violation.__cause__))
+    except Exception as error:
+        result.failure = "".join(traceback.format_exception(error))
+    result.operations, result.faults = group.operations, course.faults.begun
+    result.virtual_s, result.counts = group.scheduler.now_us / US_PER_S, group.counts
+    result.digest = group.scheduler.trace.digest()
+    if not result.failure and result.faults < MIN_FAULTS:
+        result.failure = f"only {result.faults} faults began"
+    if story or result.failure:
+        result.story = group.scheduler.trace.story()
+    return result
