@@ -8,7 +8,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from rows import ROWS, Goal, Row
-from servers import CORE, JAVA, PLAIN, SHARDS
+from servers import CORE, PLAIN, SERVERS, SHARDS, UNSYNCED
 
 RATIOS = {
     "speed": "per_second",
@@ -17,6 +17,10 @@ RATIOS = {
     "start": "start_s",
     "memory": "memory_mb",
     "idle": "idle_percent",
+    "catching up": "slave_mb_cpu_s",
+    "sending": "sending",
+    "first byte": "first_byte_s",
+    "gap": "gap_s",
 }
 """What goals are about, and the figure of a round that it is."""
 WORDS = {
@@ -26,6 +30,10 @@ WORDS = {
     "start": "start-up",
     "memory": "resident memory",
     "idle": "% of a core when idle",
+    "catching up": "a slave's bytes a CPU-second",
+    "sending": "a master's sending CPU over a plain sendall's",
+    "first byte": "seconds to a slave's first byte",
+    "gap": "seconds without a leader",
 }
 QUIET_CORES = 0.1
 """Of other processes; more, and the figures are of no use."""
@@ -48,10 +56,12 @@ def row_named(name: str) -> Row:
 
 
 def summarise(results: Rounds, titles: dict[str, str]) -> Summary:
-    """`titles` are those of the rows as they were run."""
+    """`titles` are those of the rows as they were run. What has no result yet is left out."""
     summary: Summary = {}
     for name, rounds in results.items():
-        servers = {server: {f: spread(some, f) for f in some[0]} for server, some in rounds.items()}
+        servers = {server: {f: spread(some, f) for f in some[0]} for server, some in rounds.items() if some}
+        if not servers:
+            continue
         reference = servers.get(row_named(name).reference)
         ratios = {
             server: {what: _ratio(figures[f][0], reference[f][0]) for what, f in RATIOS.items() if f in figures}
@@ -106,7 +116,7 @@ def _value(summary: Summary, row: dict[str, Any], goal: Goal) -> float | None:
     value: float = own[figure][0]
     if not goal.against:
         return value
-    if goal.against in (JAVA, CORE, PLAIN, SHARDS):
+    if goal.against in SERVERS:
         other = row["servers"].get(goal.against)
     else:
         other = summary.get(goal.against, {"servers": {}})["servers"].get(goal.server)
@@ -128,12 +138,49 @@ COLUMN_TEXT = (
     "k/s: thousand messages a second; µs CPU: the broker's, a message; cores: that the broker, the load generator "
     "and all other processes kept busy; speed, CPU, p99: messages a second, CPU a message and latency over those of "
     f"the row's first broker, with the goal and whether it was met; {PLAIN}: Perseid without the compiled core "
-    f"(PERSEID_CORE=off); {SHARDS}: `perseid broker --shards 2`, its ratios over one Perseid broker."
+    f"(PERSEID_CORE=off); {SHARDS}: `perseid broker --shards 2`, its ratios over one Perseid broker; {UNSYNCED}: "
+    "`syncBeforeAnswer=false`, a group's members answer from memory, as Java's do."
 )
 REST_COLUMNS = ("row", "broker", "start s", "MB", "idle %", "start", "memory")
 REST_TEXT = (
     "start s: from the broker's spawn to its first accepted send; MB: resident memory without file pages (RssAnon); "
     "idle %: of a core; start, memory: over Java's, with the goal and whether it was met."
+)
+
+
+CATCH_UP_COLUMNS = (
+    "row",
+    "broker",
+    "first byte s",
+    "MB/s",
+    "master s/GiB",
+    "slave s/GiB",
+    "sendall s/GiB",
+    "slave",
+    "sending",
+)
+CATCH_UP_TEXT = (
+    "first byte s: from the slave's spawn to its first acknowledgement; MB/s: from then on, until its queues have all; "
+    "s/GiB: CPU seconds a GiB of log in that time; sendall: of one sendall of the same mapped file; slave: bytes a "
+    "CPU-second over those of Java's; sending: the master's CPU over the sendall's."
+)
+REFILL_COLUMNS = ("row", "broker", "s", "first byte s", "MB/s", "leader s/GiB", "follower s/GiB", "follower")
+REFILL_TEXT = (
+    "s: from the spawn of the broker whose folder is empty until its log and its queues have all that the leader's "
+    "have; first byte s: until the first message is committed there; MB/s and s/GiB, CPU seconds a GiB of log: from "
+    "then on; follower: bytes a CPU-second over those of Java's."
+)
+FAIL_COLUMNS = ("row", "broker", "median s", "lowest", "highest", "of Java's", "follows again s")
+FAIL_TEXT = (
+    "From SIGKILL (dlhang: SIGSTOP) of the leader to the first message after it that is acknowledged, for a client "
+    "that sends one after the other to whoever the name server names as master, asked 30 times a second. follows again "
+    "s: from the killed broker's new start until it has what the new leader had then. tuned: "
+    "`heartBeatTimeIntervalMs=50`, `maxHeartBeatLeak=3`, `minVoteIntervalMs=20`, `maxVoteIntervalMs=60`, which are not "
+    "Java's brokers' to set."
+)
+LAG_COLUMNS = ("row", "broker", "lag MB", "most MB", "most s")
+LAG_TEXT = (
+    "What the slave lacks under load, asked of its master 20 times a second: median and most; s: over what comes in."
 )
 
 
@@ -147,8 +194,14 @@ def _judged(summary: Summary, row: str, server: str, what: str, ranges: bool) ->
     ratio = summary[row]["ratios"].get(server, {}).get(what)
     if ratio is None:
         return ""
-    own = (v for v in verdicts({row: summary[row]}) if (v.goal.server, v.goal.what) == (server, what))
+    found = (v for v in verdicts({row: summary[row]}) if v.goal.against)
+    own = (v for v in found if (v.goal.server, v.goal.what) == (server, what))
     return f"{ratio:.2f}" + "".join(_mark(v, ranges) for v in own)
+
+
+def _absolute(summary: Summary, row: str, server: str) -> list[Verdict]:
+    """What became of a server's goals that are beside nobody else's figure."""
+    return [v for v in verdicts({row: summary[row]}) if v.goal.server == server and not v.goal.against]
 
 
 def _mark(verdict: Verdict, with_limit: bool) -> str:
@@ -189,6 +242,63 @@ def rest_rows(summary: Summary, *, ranges: bool) -> Iterator[list[str]]:
                 _cell(figures["idle_percent"], 2, ranges) + "".join(_mark(v, ranges) for v in own),
                 *(_judged(summary, name, server, what, ranges) for what in ("start", "memory")),
             ]
+
+
+def catch_up_rows(summary: Summary, *, ranges: bool) -> Iterator[list[str]]:
+    """The cells of CATCH_UP_COLUMNS."""
+    for name, server, figures, first in _having(summary, "plain_s_gib"):
+        own = _absolute(summary, name, server)
+        marks = {v.goal.what: _mark(v, ranges) for v in own}
+        yield [
+            first,
+            server,
+            _cell(figures["first_byte_s"], 2, ranges) + marks.get("first byte", ""),
+            _cell(figures["mb_s"], 0, ranges),
+            *(_cell(figures[f"{what}_s_gib"], 2, ranges) for what in ("master", "slave", "plain")),
+            _judged(summary, name, server, "catching up", ranges),
+            _cell(figures["sending"], 2, ranges) + marks.get("sending", ""),
+        ]
+
+
+def refill_rows(summary: Summary, *, ranges: bool) -> Iterator[list[str]]:
+    """The cells of REFILL_COLUMNS."""
+    for name, server, figures, first in _having(summary, "took_s"):
+        yield [
+            first,
+            server,
+            *(_cell(figures[f], 2, ranges) for f in ("took_s", "first_byte_s")),
+            _cell(figures["mb_s"], 0, ranges),
+            *(_cell(figures[f"{what}_s_gib"], 2, ranges) for what in ("master", "slave")),
+            _judged(summary, name, server, "catching up", ranges),
+        ]
+
+
+def fail_rows(summary: Summary, *, ranges: bool) -> Iterator[list[str]]:
+    """The cells of FAIL_COLUMNS."""
+    for name, server, figures, first in _having(summary, "gap_s"):
+        gap = [f"{seconds:.2f}" for seconds in figures["gap_s"]]
+        gap[0] += "".join(_mark(v, ranges) for v in _absolute(summary, name, server))
+        yield [
+            first,
+            server,
+            *gap,
+            _judged(summary, name, server, "gap", ranges),
+            _cell(figures["follows_s"], 1, ranges),
+        ]
+
+
+def lag_rows(summary: Summary, *, ranges: bool) -> Iterator[list[str]]:
+    """The cells of LAG_COLUMNS."""
+    for _, server, figures, first in _having(summary, "lag_mb"):
+        yield [first, server, *(_cell(figures[f], 2, ranges) for f in ("lag_mb", "lag_most_mb", "lag_s"))]
+
+
+def _having(summary: Summary, figure: str) -> Iterator[tuple[str, str, dict[str, list[float]], str]]:
+    """Row, server, figures, and the row's name where it is to be written, of those that have a figure."""
+    for name, row in summary.items():
+        found = [(server, figures) for server, figures in row["servers"].items() if figure in figures]
+        for i, (server, figures) in enumerate(found):
+            yield name, server, figures, "" if i else name
 
 
 # ---- is the run of any use? ----

@@ -21,12 +21,13 @@ from collections.abc import Mapping, Sequence
 from pathlib import Path
 
 from flame import Stacks, draw, kind
+from fleet import HEAP, discard, server_of
 from rich.console import Console
 from rich.table import Table
 from rich.text import Text
 from rows import ROWS, Row, Sizes, sized
-from run import HEAP, SETTLE_SECONDS, discard, load_command, run_row, warm_up
-from servers import CORE, PLAIN, BenchError, Server, data_folder, raise_open_files, server
+from run import SETTLE_SECONDS, load_command, run_row, warm_up
+from servers import CORE, PLAIN, UNSYNCED, BenchError, Server, data_folder, raise_open_files
 from stacks import by_file, of_perf, of_py_spy, own, ways_in, whole
 
 SAMPLES_A_SECOND = 250
@@ -49,9 +50,15 @@ def cpu_ticks(pid: int) -> dict[int, tuple[int, int]]:
     return found
 
 
+def used(pid: int) -> tuple[int, int]:
+    """User and system time of a process."""
+    threads = cpu_ticks(pid).values()
+    return sum(user for user, _ in threads), sum(system for _, system in threads)
+
+
 def under_load(one: Server, row: Row, tool: Sequence[str], seconds: float) -> dict[int, int]:
     """Run a tool while the row's load runs; the CPU of each of the broker's threads meanwhile, in ticks."""
-    pid, limit_s = one.processes["broker"].pid, SETTLE_SECONDS + seconds + TOOL_TIMEOUT_S
+    pid, limit_s = one.pids()[0], SETTLE_SECONDS + seconds + TOOL_TIMEOUT_S
     command = load_command(one, row.topics(), row.mode, **row.load, warm=0, seconds=limit_s)
     with subprocess.Popen(command, stdout=subprocess.DEVNULL, stderr=subprocess.PIPE, text=True) as load:
         try:
@@ -110,15 +117,19 @@ def show(console: Console, title: str, sums: Mapping[str, float], us: float, top
 def profile(one: Server, row: Row, args: argparse.Namespace, console: Console) -> None:
     """Measure a row, look into it, draw it and print where its time goes."""
     warm_up(one, row, SETTLE_SECONDS)
-    before = cpu_ticks(one.pids()[0])
+    pids = one.pids()
+    before = [used(pid) for pid in pids]
     plain = run_row(one, row, warm=SETTLE_SECONDS, seconds=args.seconds)
-    after = cpu_ticks(one.pids()[0])
-    user, system = (sum(t[i] for t in after.values()) - sum(t[i] for t in before.values()) for i in (0, 1))
-    us: float = plain["server_cpu_us"]
+    ticks = [(u - u0, s - s0) for (u, s), (u0, s0) in zip(map(used, pids), before, strict=True)]
+    (user, system), together = ticks[0], sum(map(sum, ticks))
+    us: float = plain["server_cpu_us"] * (user + system) / max(1, together)
     kernel_us = us * system / max(1, user + system)
     title = f"{row.name}: {us:.2f} µs CPU a message, {kernel_us:.2f} of them in the kernel"
     console.rule(row.name)
     console.print(f"{row.title}: {plain['per_second']:,.0f}/s; {title}")
+    if len(pids) > 1:
+        all_us = plain["server_cpu_us"]
+        console.print(f"all {len(pids)} processes: {all_us:.2f} µs; what follows is of the master, or leader, alone")
     found = by_py_spy(one, row, args.seconds, us, one.folder / "py-spy.txt")
     picture = args.out / f"{row.name}.svg"
     draw(picture, title, "py-spy: what the kernel does counts for its caller; so does waiting for a core", found)
@@ -140,12 +151,13 @@ def profile(one: Server, row: Row, args: argparse.Namespace, console: Console) -
 
 def parse_arguments() -> argparse.Namespace:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    names = [row.name for row in ROWS if CORE in row.servers and row.mode != "start"]
+    names = [row.name for row in ROWS if CORE in row.servers and row.mode in ("send", "pull", "tail")]
     parser.add_argument("--rows", default="closed,pipelined", help=f"some of {','.join(names)}")
     parser.add_argument("--seconds", type=float, default=6.0, help="of samples")
     parser.add_argument("--top", type=int, default=20, help="lines of each table")
     parser.add_argument("--out", type=Path, default=Path("build/profile"), help="folder for the pictures")
     parser.add_argument("--no-core", action="store_true", help="without the compiled core")
+    parser.add_argument("--not-synced", action="store_true", help="syncBeforeAnswer=false, in rows of a DLedger group")
     args = parser.parse_args()
     if unknown := set(args.rows.split(",")) - set(names):
         parser.error(f"no such row: {', '.join(sorted(unknown))}")
@@ -160,7 +172,8 @@ def main() -> int:
     folder = data_folder()
     try:
         for row in (row for row in sized(ROWS, SIZES) if row.name in args.rows.split(",")):
-            one = server(PLAIN if args.no_core else CORE, folder / row.name, row.flush, HEAP)
+            name = PLAIN if args.no_core else UNSYNCED if args.not_synced else CORE
+            one = server_of(name, folder / row.name, row, HEAP)
             try:
                 one.start()
                 profile(one, row, args, console)

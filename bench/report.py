@@ -8,16 +8,28 @@ from string import Template
 from typing import Any
 
 from figures import (
+    CATCH_UP_COLUMNS,
+    CATCH_UP_TEXT,
     COLUMN_TEXT,
     COLUMNS,
+    FAIL_COLUMNS,
+    FAIL_TEXT,
+    LAG_COLUMNS,
+    LAG_TEXT,
     QUIET_CORES,
+    REFILL_COLUMNS,
+    REFILL_TEXT,
     REST_COLUMNS,
     REST_TEXT,
     Summary,
+    catch_up_rows,
+    fail_rows,
     goals,
+    lag_rows,
     load_share,
     load_words,
     others_busy,
+    refill_rows,
     rest_rows,
     table_rows,
     verdicts,
@@ -25,11 +37,21 @@ from figures import (
 from rich.box import SIMPLE_HEAD
 from rich.console import Console
 from rich.table import Table
-from servers import BROKER_CONF, CORE, JAVA, PLAIN, SHARDS
+from servers import BROKER_CONF, CORE, JAVA, PLAIN, SHARDS, TUNED, UNSYNCED
 
 HERE = Path(__file__).resolve().parent
-TEMPLATE, DOCS = HERE / "benchmarks.md.in", HERE.parent / "docs"
-COLOURS = {JAVA: "#b0553a", CORE: "#2f6f9f", PLAIN: "#9fbdd3", SHARDS: "#5a8f5a"}
+TEMPLATE, PART, DOCS = HERE / "benchmarks.md.in", HERE / "part.md.in", HERE.parent / "docs"
+PART_TITLES = {"broker": "One broker", "replication": "Master and slave", "dledger": "A DLedger group"}
+COLOURS = {JAVA: "#b0553a", CORE: "#2f6f9f", PLAIN: "#9fbdd3", SHARDS: "#5a8f5a", UNSYNCED: "#8a6fae", TUNED: "#c9a227"}
+TABLES = {
+    "table": (COLUMNS, table_rows, COLUMN_TEXT),
+    "fail": (FAIL_COLUMNS, fail_rows, FAIL_TEXT),
+    "catching": (CATCH_UP_COLUMNS, catch_up_rows, CATCH_UP_TEXT),
+    "refill": (REFILL_COLUMNS, refill_rows, REFILL_TEXT),
+    "lag": (LAG_COLUMNS, lag_rows, LAG_TEXT),
+    "rest": (REST_COLUMNS, rest_rows, REST_TEXT),
+}
+"""Each with its columns, what makes its cells, and what has to be said about it."""
 RANGES_WIDTH = 150
 """Columns of a terminal that has room for lowest and highest."""
 
@@ -37,8 +59,7 @@ RANGES_WIDTH = 150
 def show(summary: Summary, console: Console) -> None:
     """The tables, the goals, and what speaks against the figures."""
     ranges = console.width >= RANGES_WIDTH
-    tables = ((COLUMNS, table_rows, COLUMN_TEXT), (REST_COLUMNS, rest_rows, REST_TEXT))
-    for columns, cells, text in tables:
+    for columns, cells, text in TABLES.values():
         if found := list(cells(summary, ranges=ranges)):
             console.print(_table(columns, found))
             console.print(f"[dim]{text}[/dim]")
@@ -65,29 +86,42 @@ def markdown_table(columns: Sequence[str], rows: Sequence[Sequence[str]]) -> str
     return "\n".join("| " + " | ".join(cells) + " |" for cells in lines)
 
 
-def write_docs(report: dict[str, Any], goals: Sequence[str]) -> None:
-    """Replace the page and the plot."""
+def part_text(report: dict[str, Any], part: str) -> str:
+    """What the page says of one run."""
     summary, machine = report["summary"], report["machine"]
     judged = list(verdicts(summary))
-    text = Template(TEMPLATE.read_text()).substitute(
+    tables = []
+    for columns, cells, text in TABLES.values():
+        if found := list(cells(summary, ranges=True)):
+            tables.append(f"{markdown_table(columns, found)}\n\n{text}")
+    return Template(PART.read_text()).substitute(
+        title=PART_TITLES[part],
         date=machine["date"],
         command=report["command"],
-        warm=f"{report['warm_seconds']:g}",
-        table=markdown_table(COLUMNS, list(table_rows(summary, ranges=True))),
-        columns=COLUMN_TEXT,
-        rest=markdown_table(REST_COLUMNS, list(rest_rows(summary, ranges=True))),
-        rest_columns=REST_TEXT,
+        tables="\n\n".join(tables),
         met=f"{sum(v.met for v in judged)} of {len(judged)}",
-        goals="\n".join(f"- {g}" for g in goals),
+        goals="\n".join(f"- {line}" for line in goals(summary)),
         titles="; ".join(f"**{name}**: {row['title']}" for name, row in summary.items()),
         cold=_cold_words(summary),
         load=load_words(summary),
-        machine="\n".join(f"- {k}: {v}" for k, v in machine.items() if k != "date"),
-        conf=", ".join(f"`{k}={v}`" for k, v in BROKER_CONF.items()),
+        machine="; ".join(f"{k}: {v}" for k, v in machine.items() if k != "date"),
     )
-    (DOCS / "img").mkdir(parents=True, exist_ok=True)
-    (DOCS / "benchmarks.md").write_text(text)
-    plot(summary, machine, DOCS / "img" / "bench.png")
+
+
+def write_docs(report: dict[str, Any], part: str) -> None:
+    """Replace a part of the page; and, with the broker's, the plot."""
+    page = DOCS / "benchmarks.md"
+    parts = {name: _part_of(page.read_text(), name) for name in PART_TITLES} | {part: part_text(report, part).strip()}
+    conf = ", ".join(f"`{k}={v}`" for k, v in BROKER_CONF.items())
+    page.write_text(Template(TEMPLATE.read_text()).substitute(conf=conf, **parts))
+    if part == "broker":
+        (DOCS / "img").mkdir(parents=True, exist_ok=True)
+        plot(report["summary"], report["machine"], DOCS / "img" / "bench.png")
+
+
+def _part_of(text: str, name: str) -> str:
+    """A part as the page has it."""
+    return text.partition(f"<!-- {name} -->\n")[2].partition(f"\n<!-- end of {name} -->")[0]
 
 
 def _cold_words(summary: Summary) -> str:
@@ -98,7 +132,7 @@ def _cold_words(summary: Summary) -> str:
         for server, figures in row["servers"].items()
         if "read_mb_s" in figures
     ]
-    return ", ".join(rates)
+    return f" The cold log was read with {', '.join(rates)}." if rates else ""
 
 
 def plot(summary: Summary, machine: dict[str, str], path: Path) -> None:

@@ -6,7 +6,7 @@ from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, replace
 from itertools import groupby
 
-from servers import CORE, JAVA, PLAIN, SHARDS
+from servers import CORE, JAVA, PLAIN, SHARDS, TUNED, UNSYNCED
 
 IDLE_CONNECTIONS = 10_000
 FLAT = 1.2
@@ -27,7 +27,7 @@ class Goal:
 
     @property
     def at_least(self) -> bool:
-        return self.what == "speed"
+        return self.what in ("speed", "catching up")
 
     def met(self, value: float) -> bool:
         return value >= self.limit if self.at_least else value <= self.limit
@@ -68,8 +68,24 @@ class Row:
     """Rows with another name here have stores, and thus brokers, of their own."""
     group: str = ""
     fill: Fill | None = None
+    role: str = ""
+    """The master's brokerRole where it has a slave; both processes are measured."""
+    file_bytes: int = 0
+    """Of a file of the log; 0: what is usual."""
     cold: bool = False
     """The log is taken out of the page cache before each round."""
+    members: int = 0
+    """Of a DLedger group; all its brokers are measured."""
+
+    @property
+    def part(self) -> str:
+        """Rows that stand together in docs/benchmarks.md, and are measured in one run."""
+        return "dledger" if self.members else "replication" if self.role else "broker"
+
+    @property
+    def own_servers(self) -> bool:
+        """No others' rows are measured on its servers: they are new, or killed."""
+        return self.mode in ("start", "fail", "hang")
 
     @property
     def topic(self) -> str:
@@ -98,7 +114,15 @@ SYNC = beside_java(speed=1, cpu=1 / 3, p99=1)
 SHARDED = (Goal("speed", 1, SHARDS, CORE), Goal("cpu", 1.1, SHARDS, CORE))
 AT_REST = (Goal("start", 1 / 4), Goal("memory", 1 / 10), Goal("idle", 1, against=""))
 WITHOUT_PLAIN = (JAVA, CORE)
+REPLICATED = (Goal("cpu", 1 / 4), Goal("p99", 1 / 2))
+CAUGHT_UP = (Goal("catching up", 2), Goal("sending", 2, against=""), Goal("first byte", 1, against=""))
+ONE_FILE_BYTES, ONE_FILE_FILL = 2_147_479_552, 2_120_000_000
+"""2 GiB, all but a page: as large as a file of Java's can be; and what goes into it."""
 CLOSED_LOAD = _load(64, 1, 128)
+GROUPS, TIMED_GROUPS = (JAVA, UNSYNCED, CORE), (JAVA, CORE, TUNED)
+CHEAPER = (Goal("cpu", 1 / 10, UNSYNCED),)
+"""As Java does it, from memory; what syncing costs stands beside it."""
+FOLLOWED = (Goal("gap", 1 / 2), Goal("gap", 0.3, TUNED, against=""))
 FILLED = 400_000
 
 ROWS = (
@@ -171,7 +195,66 @@ ROWS = (
         group="large",
         fill=Fill("bench-large-log", 1024),
     ),
+    *(
+        Row(
+            f"sync2x{connections}",
+            f"send to SYNC_MASTER with inSyncReplicas=2, {connections} connections × 1, 1 KiB",
+            REPLICATED,
+            _load(connections, 1, 1024),
+            servers=WITHOUT_PLAIN,
+            role="SYNC_MASTER",
+        )
+        for connections in (16, 64)
+    ),
+    Row(
+        "lag",
+        "send to ASYNC_MASTER with a slave, 16 connections × 64 in flight, 1 KiB",
+        (),
+        _load(16, 64, 1024),
+        servers=WITHOUT_PLAIN,
+        role="ASYNC_MASTER",
+    ),
+    Row(
+        "catchup",
+        "an empty slave copies 2 GiB, with its queues and index",
+        CAUGHT_UP,
+        {},
+        mode="catchup",
+        servers=WITHOUT_PLAIN,
+        role="ASYNC_MASTER",
+        store="catchup",
+        fill=Fill("bench-catchup", 1024, bytes=ONE_FILE_FILL),
+        file_bytes=ONE_FILE_BYTES,
+    ),
     Row("start", "a new broker, started and at rest", AT_REST, {}, mode="start"),
+    *(
+        Row(f"dl{name}", f"send to a DLedger group, {title}", CHEAPER, load, servers=GROUPS, store="dledger", members=3)
+        for name, title, load in (
+            ("64x1k", "64 connections × 1, 1 KiB", _load(64, 1, 1024)),
+            ("64x128", "64 connections × 1, 128 B", _load(64, 1, 128)),
+            ("16x1k", "16 connections × 1, 1 KiB", _load(16, 1, 1024)),
+            ("pipe1k", "16 connections × 64 in flight, 1 KiB", _load(16, 64, 1024)),
+            ("pipe128", "16 connections × 64 in flight, 128 B", _load(16, 64, 128)),
+        )
+    ),
+    *(
+        Row(name, f"the leader of a DLedger group {title}", goals, {}, mode=mode, servers=TIMED_GROUPS, members=3)
+        for name, mode, title, goals in (
+            ("dlfail", "fail", "is killed, {kills} times", FOLLOWED),
+            ("dlhang", "hang", "is stopped, {kills} times: its connections stay", ()),
+        )
+    ),
+    Row(
+        "dlcatch",
+        "a wiped broker of a DLedger group copies {catch} MiB, with its queues and index",
+        (),
+        {},
+        mode="catchup",
+        servers=GROUPS,
+        store="dlcatch",
+        fill=Fill("bench-dlcatch", 1024),
+        members=3,
+    ),
 )
 
 
@@ -181,6 +264,8 @@ class Sizes:
 
     large_gib: float
     cold_mib: int
+    catch_mib: int = 512
+    kills: int = 20
 
 
 def sized(rows: Sequence[Row], sizes: Sizes) -> list[Row]:
@@ -194,7 +279,10 @@ def sized(rows: Sequence[Row], sizes: Sizes) -> list[Row]:
             fill = replace(fill, bytes=int(sizes.large_gib * (1 << 30)))
         if row.cold and fill:
             fill = replace(fill, bytes=sizes.cold_mib << 20)
-        made.append(replace(row, title=row.title.format(large=f"{sizes.large_gib:g}"), fill=fill))
+        if row.name == "dlcatch" and fill:
+            fill = replace(fill, bytes=sizes.catch_mib << 20)
+        title = row.title.format(large=f"{sizes.large_gib:g}", catch=sizes.catch_mib, kills=sizes.kills)
+        made.append(replace(row, title=title, fill=fill))
     return made
 
 

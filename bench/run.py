@@ -11,39 +11,42 @@ time.
 from __future__ import annotations
 
 import argparse
-import contextlib
 import json
 import os
+import random
 import shutil
 import signal
 import subprocess
 import sys
 import time
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Mapping, Sequence
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
 from cold import evict
-from figures import QUIET_CORES, Rounds, goals, load_share, others_busy, summarise
+from figures import QUIET_CORES, Rounds, Summary, load_share, others_busy, summarise
+from fleet import Fleet, alone, discard
 from machine import describe_machine
-from report import show, write_docs
+from pairs import Lag, Pair, catch_up
+from report import PART_TITLES, show, write_docs
 from rich.console import Console
+from rich.markup import escape
 from rows import ROWS, Fill, Row, Sizes, groups, sized
 from servers import (
-    CORE,
     JAVA,
-    PLAIN,
-    SHARDS,
+    SERVERS,
     TOPIC_QUEUES,
     BenchError,
     Server,
     data_folder,
     load_program,
     raise_open_files,
-    server,
 )
+from trios import Trio, refill, without_leader
 
-HEAP = {"namesrv": "256m", "broker": "512m"}
+PARTS = {part: {row.name for row in ROWS if row.part == part} for part in PART_TITLES}
+"""The rows that stand together in docs/benchmarks.md, and are measured in one run."""
 SETTLE_SECONDS = 1.0
 """Of load, or of idling, before each measurement."""
 START_SETTLE_SECONDS, JAVA_START_SETTLE_SECONDS = 3.0, 14.0
@@ -54,16 +57,14 @@ HANG_UP_SECONDS = 3.0
 """So long a broker has to hear that 10,000 connections are gone, before it is stopped or gets new ones."""
 LOAD_TIMEOUT_S = 600.0
 FILL_TIMEOUT_S = 3600.0
-FILL_BATCH = 32
+FILL_BATCH, GROUP_BATCH = 32, 16
+"""Messages; a Java group refuses what has not gone around within 2.5 s."""
 RECORD_BYTES = 250
 """Of a message in the log, beyond its body."""
 SPARE_BYTES = 8 << 30
 MOST_OF_DISK = 0.8
 """Both kinds of broker begin to remove old files above that."""
 SPARE_FILES = 600
-
-FleetKey = tuple[str, str, str]
-"""Server, flush, store."""
 
 
 # ---- one run of the load generator ----
@@ -120,24 +121,36 @@ def fill(server: Server, row: Row, fill: Fill) -> None:
         server.await_stored([fill.topic], 1)
     common = {"connections": 16, "size": fill.size, "tags": fill.tags, "messages": count}
     if fill.bytes:
-        run_load(server, [fill.topic], "send", FILL_TIMEOUT_S, batch=FILL_BATCH, window=4, **common)
+        batches = {"batch": FILL_BATCH, "window": 4} if not row.members else {"batch": GROUP_BATCH, "window": 1}
+        run_load(server, [fill.topic], "send", FILL_TIMEOUT_S, **batches, **common)
     else:
         run_load(server, [fill.topic], "send", window=64, **common)
 
 
 def warm_up(server: Server, row: Row, seconds: float) -> None:
     """The topics of a row, what they hold, and some load."""
-    topics, queues = row.topics(), range(TOPIC_QUEUES)
+    topics, queues = [row.fill.topic] if row.mode == "catchup" and row.fill else row.topics(), range(TOPIC_QUEUES)
     server.create_topics(topics, queues)  # all: a load that is short may not get to each of 8,000 queues
     stored = len(topics) * len(queues) * len(server.ports)
     server.await_stored(topics, stored)  # what is counted from now on comes on top of it
     if row.fill:
         fill(server, row, row.fill)
-    run_row(server, row, warm=0, seconds=seconds)
+    if row.mode != "catchup":
+        run_row(server, row, warm=0, seconds=seconds)
 
 
 def measured(server: Server, row: Row, seconds: float) -> dict[str, float]:
     """One round of a row."""
+    if row.mode == "catchup":
+        assert isinstance(server, Trio | Pair)
+        topics = row.topics()
+        return refill(server, topics) if isinstance(server, Trio) else catch_up(server, topics)
+    if row.role:
+        assert isinstance(server, Pair)
+        with Lag(server) as lag:
+            result = run_row(server, row, warm=SETTLE_SECONDS, seconds=seconds)
+        server.await_follower()
+        return {**result, **lag.figures()}
     if row.cold:
         evict(server.pids(), server.folder / "store")
     idle: dict[str, float] = {}
@@ -156,70 +169,29 @@ def at_rest(server: Server, topics: Sequence[str], connections: int, settle_s: f
     return {"idle_percent": 100 * result["server_cores"], "memory_mb": result["memory_mb"]}
 
 
-# ---- the brokers ----
-
-
-@contextlib.contextmanager
-def alone(server: Server, others: Iterable[Server]) -> Iterator[None]:
-    """Only `server` runs; what others wrote has left for the disk."""
-    for other in others:
-        if other is not server:
-            other.pause()
-    os.sync()
-    server.resume()
-    try:
-        yield
-    finally:
-        server.pause()
-
-
-class Fleet:
-    """The brokers that run, each with a store of its own."""
-
-    def __init__(self, folder: Path, only: Sequence[str]) -> None:
-        """`only`: the servers that may run; none named, all."""
-        self.folder, self.only = folder, only
-        self.running: dict[FleetKey, Server] = {}
-
-    def wanted(self, row: Row) -> list[str]:
-        return [name for name in row.servers if not self.only or name in self.only]
-
-    def keys(self, rows: Iterable[Row]) -> set[FleetKey]:
-        return {(n, row.flush, row.store) for row in rows if row.mode != "start" for n in self.wanted(row)}
-
-    def of(self, row: Row) -> dict[str, Server]:
-        """The servers of a row, started."""
-        found = {}
-        for name in self.wanted(row):
-            key = (name, row.flush, row.store)
-            if key not in self.running:
-                self.running[key] = self.new(name, "-".join(filter(None, key)), row.flush)
-                self.running[key].start()
-            found[name] = self.running[key]
-        return found
-
-    def new(self, name: str, folder: str, flush: str) -> Server:
-        return server(name, self.folder / folder.replace(" ", "-"), flush, HEAP)
-
-    def keep(self, keys: set[FleetKey]) -> None:
-        """End all others, and remove what they stored."""
-        for key in [key for key in self.running if key not in keys]:
-            discard(self.running.pop(key))
-
-    def pause(self) -> None:
-        for one in self.running.values():
-            one.pause()
-
-
-def discard(server: Server) -> None:
-    server.stop()
-    shutil.rmtree(server.folder, ignore_errors=True)
-
-
 # ---- all rows ----
 
 MAX_TRIES = 4
 """Of one round that others disturb."""
+SEED = 7
+"""Of when leaders are killed."""
+PHASES_S = (1.0, 3.0)
+"""Sends before a kill: a heartbeat of the default timing, so that it comes at any moment between two."""
+
+
+def in_short(result: Mapping[str, float]) -> str:
+    """A round, in a line."""
+    if "gap_s" in result:
+        return f"no leader for {result['gap_s']:.2f} s; back and following after {result['follows_s']:.2f} s"
+    if "mb_s" in result:
+        cpu = f"from whom {result['master_s_gib']:.2f}, to whom {result['slave_s_gib']:.2f} s/GiB"
+        return f"first byte after {result['first_byte_s']:.2f} s, {result['mb_s']:.0f} MB/s, {cpu}"
+    text = f"{result['per_second']:,.0f}/s, {result['server_cpu_us']:.2f} µs, p99 {result['p99_ms']:.2f} ms"
+    if "read_mb_s" in result:
+        text += f", cold read {result['read_mb_s']:.0f} MB/s"
+    if "lag_mb" in result:
+        text += f", lag {result['lag_mb']:.1f} MB, most {result['lag_most_mb']:.1f}"
+    return text
 
 
 class Bench:
@@ -238,7 +210,7 @@ class Bench:
             for number, group in enumerate(parts := list(groups(rows))):
                 self.fleet.keep(self.fleet.keys(row for some in parts[number:] for row in some))
                 self.check_disk()
-                self.starts(group[0]) if group[0].mode == "start" else self.group(group)
+                {"start": self.starts, "fail": self.fails, "hang": self.fails}.get(group[0].mode, self.group)(group)
         finally:
             self.fleet.keep(set())
 
@@ -266,10 +238,7 @@ class Bench:
                     with alone(one, self.fleet.running.values()):
                         result = self.quiet(one, row)
                     self.results[row.name][name].append(result)
-                    cost = f"{result['per_second']:,.0f}/s, {result['server_cpu_us']:.2f} µs"
-                    if row.cold:
-                        cost += f", cold read {result['read_mb_s']:.0f} MB/s"
-                    self.say(f"{row.name}, round {number + 1}, {name}: {cost}, p99 {result['p99_ms']:.2f} ms")
+                    self.say(f"{row.name}, round {number + 1}, {name}: {in_short(result)}")
 
     def quiet(self, one: Server, row: Row) -> dict[str, float]:
         """Measure once; again while other processes are busy, and the quietest of these counts."""
@@ -287,14 +256,32 @@ class Bench:
         one.warmed.add(kind)
         return float(self.args.warm) / (1 if first else 3)
 
-    def starts(self, row: Row) -> None:
+    def fails(self, rows: Sequence[Row]) -> None:
+        """A new group of each kind in turn, whose leader is killed again and again."""
+        self.fleet.pause()
+        for row in rows:
+            results = self.results[row.name] = {name: [] for name in self.fleet.wanted(row)}
+            for name, kills in results.items():
+                draw = random.Random(SEED)
+                one = self.fleet.new(name, f"fail-{name}", row)
+                assert isinstance(one, Trio)
+                try:
+                    one.start()
+                    for number in range(self.args.kills):
+                        kills.append(without_leader(one, draw.uniform(*PHASES_S), silent=row.mode == "hang"))
+                        self.say(f"{row.name}, kill {number + 1}, {name}: {in_short(kills[-1])}")
+                finally:
+                    discard(one)
+
+    def starts(self, rows: Sequence[Row]) -> None:
         """A new broker of each kind in turn: how long it took to start, and what it costs when nothing happens."""
         self.fleet.pause()
-        results: dict[str, list[dict[str, float]]] = {name: [] for name in self.fleet.wanted(row)}
+        (row,) = rows
+        results = self.results[row.name] = {name: [] for name in self.fleet.wanted(row)}
         for number in range(self.args.rounds):
             for name, rounds in results.items():
                 os.sync()
-                one = self.fleet.new(name, f"start-{name}", row.flush)
+                one = self.fleet.new(name, f"start-{name}", row)
                 try:
                     one.start()
                     settle_s = JAVA_START_SETTLE_SECONDS if name == JAVA else START_SETTLE_SECONDS
@@ -304,7 +291,6 @@ class Bench:
                 rounds.append(result)
                 memory = f"{result['memory_mb']:.0f} MB, {result['idle_percent']:.2f} % of a core"
                 self.say(f"{row.name}, round {number + 1}, {name}: {result['start_s']:.2f} s, {memory}")
-        self.results[row.name] = results
 
 
 def possible(rows: Sequence[Row], sizes: Sizes, folder: Path, console: Console) -> list[Row]:
@@ -313,7 +299,7 @@ def possible(rows: Sequence[Row], sizes: Sizes, folder: Path, console: Console) 
     room_gib = max(0.0, (MOST_OF_DISK * (usage.used + usage.free) - usage.used) / 2 / (1 << 30))
     if sizes.large_gib > room_gib:
         console.print(f"[yellow]large: the disk holds {room_gib:.1f} GiB twice, not {sizes.large_gib:g}[/yellow]")
-        sizes = Sizes(large_gib=float(int(room_gib)), cold_mib=sizes.cold_mib)
+        sizes = replace(sizes, large_gib=float(int(room_gib)))
     if not sizes.large_gib and any(row.group == "large" for row in rows):
         console.print(
             "[yellow]empty and large are left out: name a size with --large-gib (20, if there is room)[/yellow]"
@@ -331,26 +317,47 @@ def possible(rows: Sequence[Row], sizes: Sizes, folder: Path, console: Console) 
     return found
 
 
+def with_parts(text: str) -> set[str]:
+    """Names of rows, those of a part in its place."""
+    return {name for word in text.split(",") for name in PARTS.get(word, {word})}
+
+
 def parse_arguments() -> argparse.Namespace:
     raw = argparse.RawDescriptionHelpFormatter
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=raw)
-    names = [r.name for r in ROWS]
-    parser.add_argument("--rows", default=",".join(names), help=f"some of {','.join(names)}")
+    names = ",".join(row.name for row in ROWS)
+    parser.add_argument("--rows", default="broker", help=f"some of {names}; or all of {', '.join(PARTS)}")
     parser.add_argument("--rounds", type=int, default=3)
     parser.add_argument("--seconds", type=float, default=4.0, help="measured in each round")
     parser.add_argument("--warm", type=float, default=30.0, help="seconds of load before Java is measured")
     parser.add_argument("--large-gib", type=float, default=0.0, help="log of the row `large`; 0: no such row")
     parser.add_argument("--cold-mib", type=int, default=1024, help="of log that the row `cold` reads")
-    parser.add_argument("--only", choices=(JAVA, CORE, PLAIN, SHARDS), action="append", help="leave the others out")
+    parser.add_argument("--catch-mib", type=int, default=512, help="of log that the row `dlcatch` copies")
+    parser.add_argument("--kills", type=int, default=20, help="of leaders, in the row `dlfail`")
+    parser.add_argument("--only", choices=SERVERS, action="append", help="leave the others out")
     parser.add_argument("--json", type=Path, default=Path("build/bench.json"), help="where the figures go")
-    parser.add_argument("--write", action="store_true", help="also docs/benchmarks.md and its plot")
+    parser.add_argument("--write", action="store_true", help="also their part of docs/benchmarks.md")
     args = parser.parse_args()
-    unknown = set(args.rows.split(",")) - set(names)
-    if unknown:
+    args.rows = with_parts(args.rows)
+    if unknown := args.rows - {row.name for row in ROWS}:
         parser.error(f"no such row: {', '.join(sorted(unknown))}")
-    if args.write and (args.only or set(args.rows.split(",")) != set(names)):
-        parser.error("--write needs all brokers and all rows")
+    if args.write and (args.only or args.rows not in PARTS.values()):
+        parser.error(f"--write needs all brokers and all rows of a part ({', '.join(PARTS)})")
     return args
+
+
+def save(args: argparse.Namespace, results: Rounds, summary: Summary, broken: str) -> dict[str, Any]:
+    """The report as it was written; `broken`: why the run ended before its time."""
+    report: dict[str, Any] = {
+        "machine": describe_machine(),
+        "command": " ".join(["bench/run.py", *sys.argv[1:]]),
+    }
+    report |= {"warm_seconds": args.warm, "summary": summary, "rounds": results}
+    if broken:
+        report["broken_off"] = broken
+    args.json.parent.mkdir(parents=True, exist_ok=True)
+    args.json.write_text(json.dumps(report, indent=1) + "\n")
+    return report
 
 
 def main() -> int:
@@ -358,31 +365,34 @@ def main() -> int:
     console = Console(highlight=False)
     signal.signal(signal.SIGTERM, lambda *_: sys.exit(143))
     folder = data_folder()
-    chosen = [r for r in ROWS if r.name in args.rows.split(",")]
+    chosen = [r for r in ROWS if r.name in args.rows]
     bench = Bench(args, folder, console)
+    rows, broken = chosen, ""
     try:
-        rows = possible(chosen, Sizes(args.large_gib, args.cold_mib), folder, console)
+        rows = possible(chosen, Sizes(args.large_gib, args.cold_mib, args.catch_mib, args.kills), folder, console)
         bench.run(rows)
     except BenchError as error:
-        console.print(f"[red]bench: {error}[/red]")
-        return 1
+        broken = str(error)
+    except (KeyboardInterrupt, SystemExit):
+        broken = "ended before its time"
     finally:
         shutil.rmtree(folder, ignore_errors=True)
     summary = summarise(bench.results, {row.name: row.title for row in rows})
-    report: dict[str, Any] = {
-        "machine": describe_machine(),
-        "command": " ".join(["bench/run.py", *sys.argv[1:]]),
-    }
-    report |= {"warm_seconds": args.warm, "summary": summary, "rounds": bench.results}
-    args.json.parent.mkdir(parents=True, exist_ok=True)
-    args.json.write_text(json.dumps(report, indent=1) + "\n")
+    if broken:
+        console.print(f"[red]bench: {escape(broken)}[/red]")
+        if not summary:
+            return 1
+    report = save(args, bench.results, summary, broken)
     show(summary, console)
     console.print(f"[dim]{(time.monotonic() - began) / 60:.1f} minutes; all figures: {args.json}[/dim]")
+    if broken:
+        console.print("[red]the run was broken off: these are the figures as far as it went[/red]")
+        return 1
     if args.write and (others_busy(summary) > QUIET_CORES or load_share(summary)[1]):
         console.print("[red]docs/benchmarks.md was not written[/red]")
         return 1
     if args.write:
-        write_docs(report, list(goals(summary)))
+        write_docs(report, next(name for name, part in PARTS.items() if part >= set(summary)))
     return 0
 
 

@@ -22,6 +22,7 @@ import time
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from itertools import product
 from pathlib import Path
+from typing import Any
 
 from perseid.app.shards import PORT_STEP
 from perseid.testing.ports import free_port
@@ -61,6 +62,9 @@ JAVA_OPTIONS = [
 
 JAVA, CORE, PLAIN, SHARDS = "Java", "Perseid", "no core", "2 shards"
 """The servers. `no core` is Perseid as it is without a C compiler, `2 shards` is `perseid broker --shards 2`."""
+UNSYNCED, TUNED = "not synced", "tuned"
+"""Groups of Perseid brokers that answer from memory, as Java's do; and such whose leader is missed sooner."""
+SERVERS = (JAVA, CORE, PLAIN, SHARDS, UNSYNCED, TUNED)
 SHARD_COUNT = 2
 
 Command = Callable[[str, Path, Path], list[str]]
@@ -152,13 +156,11 @@ def sharded_command(role: str, conf: Path, home: Path) -> list[str]:
     return perseid_command(role, conf, home) + more
 
 
-def server(name: str, folder: Path, flush: str, heap: Mapping[str, str]) -> Server:
-    """One of JAVA, CORE, PLAIN and SHARDS, not started yet."""
+def parts_of(name: str, heap: Mapping[str, str]) -> tuple[Command, dict[str, str]]:
+    """How one of SERVERS is started: its command, and what it finds in its environment."""
     commands: dict[str, Command] = {SHARDS: sharded_command}
     command = java_command(heap) if name == JAVA else commands.get(name, perseid_command)
-    environment = {"PERSEID_CORE": "off"} if name == PLAIN else {}
-    count = SHARD_COUNT if name == SHARDS else 1
-    return Server(name, command, folder, {"flushDiskType": flush}, environment, count)
+    return command, {"PERSEID_CORE": "off"} if name == PLAIN else {}
 
 
 def _die_with_parent() -> None:
@@ -168,12 +170,23 @@ def _die_with_parent() -> None:
 class Remote:
     """A connection for set-up and checks: one call at a time, JSON headers."""
 
-    def __init__(self, port: int) -> None:
-        self.socket = socket.create_connection(("127.0.0.1", port), CALL_TIMEOUT_S)
+    def __init__(self, port: int, timeout_s: float = CALL_TIMEOUT_S) -> None:
+        self.socket = socket.create_connection(("127.0.0.1", port), timeout_s)
         self.stream = self.socket.makefile("rb")
 
     def call(self, code: int, ext: Mapping[str, object], body: bytes = b"") -> dict[str, str]:
         """The ext fields of the answer; BenchError when its code is not 0."""
+        return self.ask(code, ext, body)[0]
+
+    def ask(self, code: int, ext: Mapping[str, object], body: bytes = b"") -> tuple[dict[str, str], bytes]:
+        """The ext fields and the body of the answer; BenchError when its code is not 0."""
+        answer, found = self.exchange(code, ext, body)
+        if answer["code"]:
+            raise BenchError(f"request {code} was answered with {answer['code']}: {answer.get('remark')}")
+        return dict(answer.get("extFields") or {}), found
+
+    def exchange(self, code: int, ext: Mapping[str, object], body: bytes = b"") -> tuple[dict[str, Any], bytes]:
+        """The header and the body of the answer, whatever its code."""
         fields = {k: str(v) for k, v in ext.items()}
         command = {
             "code": code,
@@ -189,10 +202,20 @@ class Remote:
         if len(prefix) < 4:
             raise BenchError(f"the connection was closed while code {code} was asked")
         data = self.stream.read(struct.unpack(">I", prefix)[0])
-        answer = json.loads(data[4 : 4 + (struct.unpack(">I", data[:4])[0] & 0xFFFFFF)])
-        if answer["code"]:
-            raise BenchError(f"request {code} was answered with {answer['code']}: {answer.get('remark')}")
-        return dict(answer.get("extFields") or {})
+        stop = 4 + (struct.unpack(">I", data[:4])[0] & 0xFFFFFF)
+        return json.loads(data[4:stop]), data[stop:]
+
+    def send(self, topic: str, queue: int) -> None:
+        """One message, whose topic need not exist; BenchError when it is not acknowledged."""
+        header = {"a": "bench_producer", "b": topic, "c": "TBW102", "d": TOPIC_QUEUES, "e": queue, "f": 0}
+        header |= {"g": int(time.time() * 1000), "h": 0, "i": "", "j": 0, "k": "false", "m": "false"}
+        self.call(310, header, b"first")
+
+    def __enter__(self) -> Remote:
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self.close()
 
     def close(self) -> None:
         self.stream.close()
@@ -206,9 +229,9 @@ class Server:
         self,
         name: str,
         command: Command,
+        environment: Mapping[str, str],
         folder: Path,
         conf: Mapping[str, object],
-        environment: Mapping[str, str],
         shards: int = 1,
     ) -> None:
         """`conf` is added to BROKER_CONF, `environment` to this process's own."""
@@ -226,28 +249,36 @@ class Server:
     def start(self) -> None:
         """Return when the name server and the broker listen and a send is accepted."""
         home = self.folder
-        self._spawn("namesrv", {"listenPort": self.namesrv_port})
+        self._spawn("namesrv", {"listenPort": self.namesrv_port}, home)
         self._until("namesrv", lambda: Remote(self.namesrv_port).close())
         paths = {"storePathRootDir": home / "store"}
         if len(self.ports) == 1:
             paths["storePathCommitLog"] = home / "store" / "commitlog"
-        address = {"listenPort": self.ports[0], "namesrvAddr": f"127.0.0.1:{self.namesrv_port}"}
+        address = {"listenPort": self.ports[0], "namesrvAddr": self.namesrv_address}
         began = time.monotonic()
-        self._spawn("broker", {**BROKER_CONF, **self.conf, **address, **paths})
-        self._until("broker", lambda: self.create_topics(["bench"]))
+        self._spawn("broker", {**BROKER_CONF, **self.conf, **address, **paths}, home)
+        self._until("broker", self.accepts)
         self.start_s = time.monotonic() - began
 
-    def _spawn(self, role: str, conf: Mapping[str, object]) -> None:
-        self.folder.mkdir(parents=True, exist_ok=True)
+    def accepts(self) -> None:
+        """BenchError or OSError as long as it takes no sends."""
+        self.create_topics(["bench"])
+
+    @property
+    def namesrv_address(self) -> str:
+        return f"127.0.0.1:{self.namesrv_port}"
+
+    def _spawn(self, role: str, conf: Mapping[str, object], home: Path) -> None:
+        home.mkdir(parents=True, exist_ok=True)
         file = self.folder / f"{role}.conf"
         file.write_text("".join(f"{k}={v}\n" for k, v in conf.items()))
         source = str(HERE.parent / "src")
         path = os.pathsep.join(p for p in (source, os.environ.get("PYTHONPATH", "")) if p)
-        env = {**os.environ, **self.environment, "ROCKETMQ_HOME": str(self.folder), "PYTHONPATH": path}
+        env = {**os.environ, **self.environment, "ROCKETMQ_HOME": str(home), "PYTHONPATH": path}
         with open(self.folder / f"{role}.log", "ab") as log:
             self.processes[role] = subprocess.Popen(
-                self.command(role, file, self.folder),
-                cwd=self.folder,
+                self.command("namesrv" if role == "namesrv" else "broker", file, home),
+                cwd=home,
                 env=env,
                 stdin=subprocess.DEVNULL,
                 stdout=log,
@@ -270,23 +301,21 @@ class Server:
         """By sending to these queues of each, as producers do."""
         for remote in self._remotes():
             for topic, queue in product(topics, queues):
-                header = {"a": "bench_producer", "b": topic, "c": "TBW102", "d": TOPIC_QUEUES, "e": queue, "f": 0}
-                header |= {"g": int(time.time() * 1000), "h": 0, "i": "", "j": 0, "k": "false", "m": "false"}
-                remote.call(310, header, b"first")
+                remote.send(topic, queue)
 
-    def _remotes(self) -> Iterator[Remote]:
-        """A connection to each shard, in turn."""
-        for port in self.ports:
+    def _remotes(self, ports: Sequence[int] = ()) -> Iterator[Remote]:
+        """A connection to each of the ports, in turn; none named, to each shard."""
+        for port in ports or self.ports:
             remote = Remote(port)
             try:
                 yield remote
             finally:
                 remote.close()
 
-    def stored(self, topics: Sequence[str]) -> int:
-        """How many messages all queues of these topics hold."""
+    def stored(self, topics: Sequence[str], ports: Sequence[int] = ()) -> int:
+        """How many messages all queues of these topics hold, by these ports' brokers."""
         asked = [{"topic": topic, "queueId": queue} for topic in topics for queue in range(TOPIC_QUEUES)]
-        return sum(int(remote.call(30, ext)["offset"]) for remote in self._remotes() for ext in asked)
+        return sum(int(remote.call(30, ext)["offset"]) for remote in self._remotes(ports) for ext in asked)
 
     def await_stored(self, topics: Sequence[str], least: int) -> int:
         """How many messages the topics hold, as soon as it is `least` (Java's queues follow its log)."""
@@ -298,7 +327,7 @@ class Server:
         return found
 
     def pids(self) -> list[int]:
-        """The broker's process and its descendants."""
+        """The processes that are measured, a broker's own first: it and its descendants."""
         return self._descendants("broker")
 
     def _descendants(self, role: str) -> list[int]:
@@ -306,8 +335,8 @@ class Server:
             raise BenchError(f"the {self.name} {role} ended with code {code}:\n{self._log(role)}")
         found = [self.processes[role].pid]
         for pid in found:
-            for task in Path(f"/proc/{pid}/task").iterdir():
-                with contextlib.suppress(FileNotFoundError):  # a thread that has just ended
+            with contextlib.suppress(FileNotFoundError):  # a process, or a thread, that has just ended
+                for task in Path(f"/proc/{pid}/task").iterdir():
                     found += [int(p) for p in (task / "children").read_text().split()]
         return found
 
@@ -327,15 +356,16 @@ class Server:
         self.signal(signal.SIGCONT)
 
     def stop(self) -> None:
-        """End the broker, then the name server; by force when asking does not help."""
-        self.resume()
-        for role in ("broker", "namesrv"):
-            process = self.processes.get(role)
-            if process is None:
-                continue
-            process.terminate()
-            try:
-                process.wait(STOP_TIMEOUT_S)
-            except subprocess.TimeoutExpired:
-                process.kill()  # its shards, if it has any, end with it
-                process.wait()
+        """End what was started, the last first; by force when asking does not help."""
+        self.signal(signal.SIGCONT)
+        for role in reversed(list(self.processes)):
+            self._end(role)
+
+    def _end(self, role: str) -> None:
+        process = self.processes[role]
+        process.terminate()
+        try:
+            process.wait(STOP_TIMEOUT_S)
+        except subprocess.TimeoutExpired:
+            process.kill()  # its shards, if it has any, end with it
+            process.wait()

@@ -9,7 +9,7 @@ sys.path.insert(0, str(Path(__file__).parents[2] / "bench"))
 
 import figures
 from rows import Goal, beside_java
-from servers import CORE, JAVA, PLAIN, SHARDS
+from servers import CORE, JAVA, PLAIN, SHARDS, TUNED, UNSYNCED
 
 LOADED = ("per_second", "server_cpu_us", "server_cores", "load_cores", "other_cores", "p50_ms", "p99_ms", "memory_mb")
 
@@ -92,6 +92,33 @@ def test_a_row_with_idle_connections_is_in_both_tables() -> None:
         rows = list(cells(found, ranges=False))
         assert [row[:2] for row in rows] == [["idle10k", JAVA], ["", CORE]]
         assert {len(row) for row in rows} == {len(columns)}
+
+
+def test_seconds_without_a_leader_are_put_beside_javas() -> None:
+    def kills(*gaps: float) -> list[dict[str, float]]:
+        return [{"gap_s": gap, "follows_s": 2.0} for gap in gaps]
+
+    found = summary(dlfail={JAVA: kills(7, 9, 8), CORE: kills(4, 4, 5), TUNED: kills(0.1, 0.2, 0.3)})
+    java, core, tuned = figures.fail_rows(found, ranges=False)
+    assert java == ["dlfail", JAVA, "8.00", "7.00", "9.00", "", "2.0"]
+    assert core == ["", CORE, "4.00", "4.00", "5.00", "0.50 ✓", "2.0"]
+    assert tuned[2] == "0.20 ✓" and tuned[-2] == "0.03" and len(tuned) == len(figures.FAIL_COLUMNS)
+    assert list(figures.table_rows(found, ranges=False)) == list(figures.catch_up_rows(found, ranges=False)) == []
+
+
+def test_a_follower_that_is_filled_again_is_in_a_table_of_its_own() -> None:
+    one = {"took_s": 6.0, "first_byte_s": 4.0, "mb_s": 100.0, "master_s_gib": 1.0, "slave_s_gib": 2.0}
+    found = summary(dlcatch={JAVA: [one | {"slave_mb_cpu_s": 10.0}], UNSYNCED: [one | {"slave_mb_cpu_s": 25.0}]})
+    java, ours = figures.refill_rows(found, ranges=False)
+    assert java == ["dlcatch", JAVA, "6.00", "4.00", "100", "1.00", "2.00", ""]
+    assert ours[-1] == "2.50" and len(ours) == len(figures.REFILL_COLUMNS)
+    assert list(figures.catch_up_rows(found, ranges=False)) == []
+
+
+def test_a_run_that_was_broken_off_shows_what_it_has() -> None:
+    found = summary(closed={JAVA: rounds(40.0), CORE: []}, pull={JAVA: [], CORE: []})
+    assert list(found) == ["closed"] and list(found["closed"]["servers"]) == [JAVA]
+    assert len(list(figures.table_rows(found, ranges=True))) == 1
 
 
 def test_one_server_alone_has_no_ratio() -> None:

@@ -6,7 +6,8 @@ from pathlib import Path
 sys.path.insert(0, str(Path(__file__).parents[2] / "bench"))
 
 from rows import ROWS, Sizes, groups, sized
-from servers import CORE, JAVA, PLAIN, SHARDS
+from run import PARTS, with_parts
+from servers import CORE, JAVA, PLAIN, SHARDS, TUNED, UNSYNCED
 
 NAMES = [row.name for row in ROWS]
 
@@ -52,6 +53,32 @@ def test_sizes_fill_in_the_large_log_or_leave_it_out() -> None:
     assert large.fill is not None and large.fill.bytes == 3 << 29
     assert cold.fill is not None and cold.fill.bytes == 64 << 20
     assert not any("{" in row.title for row in by_name.values())
+
+
+def test_rows_of_a_group_have_brokers_of_their_own() -> None:
+    ours = [row for row in ROWS if row.part == "dledger"]
+    assert [row.name for row in ours if row.mode == "send"] == [
+        "dl64x1k",
+        "dl64x128",
+        "dl16x1k",
+        "dlpipe1k",
+        "dlpipe128",
+    ]
+    for row in ours:
+        assert row.members == 3 and not row.role
+        assert row.servers == ((JAVA, CORE, TUNED) if row.mode in ("fail", "hang") else (JAVA, UNSYNCED, CORE))
+    sizes = Sizes(large_gib=0, cold_mib=64, catch_mib=96, kills=3)
+    by_name = {row.name: row for row in sized(ours, sizes)}
+    assert by_name["dlfail"].title.endswith("killed, 3 times") and by_name["dlfail"].own_servers
+    fill = by_name["dlcatch"].fill
+    assert fill is not None and fill.bytes == 96 << 20 and "96 MiB" in by_name["dlcatch"].title
+    assert {row.part for row in ROWS} == {"broker", "replication", "dledger"}
+
+
+def test_a_part_stands_for_its_rows() -> None:
+    assert with_parts("closed,sync") == {"closed", "sync"}
+    assert with_parts("dledger,closed") == PARTS["dledger"] | {"closed"}
+    assert sorted(name for part in PARTS.values() for name in part) == sorted(NAMES)
 
 
 def test_who_is_compared_with_whom() -> None:
