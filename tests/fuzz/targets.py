@@ -6,11 +6,14 @@ A target that raises anything has found a defect. `SEEDS` holds good inputs of e
 import struct
 import zlib
 from collections.abc import Callable, Sequence
+from itertools import pairwise
 
 from perseid.base.errors import RemoteProtocolError, RequestRefused
+from perseid.raft.runs import CoreRuns, PlainRuns
 from perseid.wire import batch, bodies, compression, frame, properties, record
 from perseid.wire.codes import Serializer
 from perseid.wire.command import Command, decode_all, encode_request, encode_response
+from perseid.wire.dledger import Entry, PushEntryRequest
 from perseid.wire.headers.base import Header, to_ext
 from perseid.wire.headers.clients import ConsumerSendMsgBackRequest
 from perseid.wire.headers.namesrv import RegisterBrokerRequest
@@ -20,9 +23,9 @@ from perseid.wire.headers.send import SendMessageRequest, SendMessageRequestV2, 
 from perseid.wire.host import Host
 
 try:
-    from .twins import ReplicaTwins, Twins
+    from .twins import ReplicaTwins, Twins, checked_core
 except ImportError:  # run.py puts this folder on the path
-    from twins import ReplicaTwins, Twins  # type: ignore[no-redef]
+    from twins import ReplicaTwins, Twins, checked_core  # type: ignore[no-redef]
 
 Target = Callable[[bytes], None]
 
@@ -171,6 +174,33 @@ def slave(data: bytes) -> None:
         _replicas.clear()
 
 
+_runs: list[CoreRuns] = []
+
+
+def pushes(data: bytes) -> None:
+    """A push of a Raft leader: what the core takes, the ordinary decoder takes for the same."""
+    if not _runs:
+        _runs.append(CoreRuns(checked_core()))
+    quick = _runs[0].push(data)
+    if quick is None:
+        return
+    whole = PushEntryRequest.from_json(data)
+    assert quick.entries == whole.entries, f"{quick.entries} and {whole.entries}"
+    for name in ("group", "remote_id", "local_id", "leader_id", "term", "code", "type", "commit_index"):
+        assert getattr(quick, name) == getattr(whole, name), name
+    entries(quick.run.data)
+
+
+def entries(data: bytes) -> None:
+    """Entries as they stand on disk: their text and what the index has of them, by the core and without."""
+    if not _runs:
+        _runs.append(CoreRuns(checked_core()))
+    plain = PlainRuns()
+    for most in (1, 200, 1 << 20):
+        assert _runs[0].text(data, most) == plain.text(data, most)
+    assert _runs[0].derived(data) == plain.derived(data)
+
+
 def _framed(data: bytes) -> bytes:
     """A frame of a header and a body: JSON ends with the last brace, a binary header where it says."""
     if data[:1] == b"{":
@@ -185,6 +215,8 @@ TARGETS: dict[str, Target] = {
     for target in (
         core,
         slave,
+        pushes,
+        entries,
         frames,
         json_header,
         binary_header,
@@ -253,7 +285,15 @@ def _seeds() -> dict[str, list[bytes]]:
     register = bodies.RegisterBrokerBody(wrapper)
     plain = b"a compressed body, a compressed body " * 9
     kinds = (compression.LZ4, compression.ZSTD, compression.ZLIB)
+    log = [Entry(n, 2, n * 60, b"a body, \xff"[:n], size=48 + n) for n in (3, 4, 9)]
+    for before, entry in pairwise(log):
+        entry.index, entry.pos = before.index + 1, before.pos + before.disk_bytes
+    push = PushEntryRequest(
+        group="g", remote_id="n1", local_id="n0", leader_id="n0", term=2, type="APPEND", commit_index=2, batch_entry=log
+    )
     return {
+        "pushes": [push.to_json()],
+        "entries": [b"".join(bytes(part) for entry in log for part in entry.encode())],
         "core": _requests(),
         "slave": [bytes(8) + text.encode() for text in SLAVE_TEXTS],
         "frames": [*written[Serializer.JSON], *written[Serializer.ROCKETMQ], b"".join(written[Serializer.JSON])],

@@ -155,7 +155,8 @@ class ReplicaTwins:
         for replica in self.replicas:
             try:
                 replica.expect(begin, len(data))
-                replica.take(memoryview(bytes(data)), self.now)
+                replica.take(memoryview(bytes(data)))
+                replica.write()
                 said.append("")
             except ReplicaRefused as refused:
                 said.append(str(refused))

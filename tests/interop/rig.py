@@ -42,6 +42,7 @@ LOG_TAIL_BYTES = 3000
 MAINS = {
     "namesrv": "org.apache.rocketmq.namesrv.NamesrvStartup",
     "broker": "org.apache.rocketmq.broker.BrokerStartup",
+    "dledger": "interop.DLedgerNode",
 }
 JVM = [
     "-XX:+UseSerialGC",
@@ -59,6 +60,15 @@ SMALL_STORE = {
 }
 REFUSALS = {"rejectTransactionMessage": "true"}
 """Makes a Java broker refuse what ours refuses always, so that both give the same answer."""
+
+
+SOAK = bool(os.environ.get("PERSEID_SOAK"))
+"""`make soak`: the counts that the issues name, instead of short forms."""
+
+
+def many(short: int, long: int) -> int:
+    """A count, by the length of the run."""
+    return long if SOAK else short
 
 
 class RigError(RuntimeError):

@@ -79,6 +79,7 @@ final class Sends {
                 producer.setSendMsgTimeout(args.getIntValue("timeoutMs", 10_000));
                 producer.setRetryTimesWhenSendFailed(args.getIntValue("retries", 2));
                 producer.setCompressMsgBodyOverHowmuch(Integer.MAX_VALUE);
+                producer.setPollNameServerInterval(args.getIntValue("pollMs", 30_000));
                 if (args.containsKey("compress")) {
                     producer.setCompressType(CompressionType.of(args.getString("compress")));
                     producer.setCompressMsgBodyOverHowmuch(args.getIntValue("compressOver", 100));
