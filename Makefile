@@ -27,7 +27,7 @@ test: $(READY) ## All tests that need neither JDK, Maven nor Go
 	$(RUN) -m pytest -n 2 --dist loadgroup -m 'not interop' $(ARGS)
 
 test-plain: $(READY) ## The same without the compiled core, and without Spark
-	PERSEID_CORE=off $(RUN) -m pytest -n 2 --dist loadgroup -m 'not interop and not spark' $(ARGS)
+	PERSEID_CORE=off $(RUN) -m pytest -n 2 --dist loadgroup -m 'not interop and not spark and not once' $(ARGS)
 
 check: $(READY) ## Lint, types, layers, tidiness
 	$(BIN)/ruff check setup.py src tests bench demo
@@ -35,10 +35,14 @@ check: $(READY) ## Lint, types, layers, tidiness
 	$(BIN)/lint-imports --config .importlinter --no-cache
 	$(RUN) -m pytest tests/tidy -p no:randomly
 
-sim: $(READY) ## Many seeds of the simulator (SEEDS=20000)
+sim: $(READY) ## Many seeds of the simulator, of brokers, of Raft groups and of both (SEEDS=20000)
 	$(BIN)/perseid sim --seeds $(or $(SEEDS),20000) --jobs 2
+	$(BIN)/perseid sim --seeds $(or $(SEEDS),20000) --jobs 2 --model raft
+	$(BIN)/perseid sim --seeds $(or $(SEEDS),1000) --jobs 2 --model group
 
 soak: sim ## What an issue asks for by hand, before it is resolved
+	@tests/interop/install.sh
+	PERSEID_SOAK=1 $(RUN) -m pytest -m interop tests/interop/test_replication.py tests/interop/test_dledger.py tests/interop/test_dledger_broker.py $(ARGS)
 
 interop: $(READY) ## Against the real Java and Go parts (installs what they need)
 	@tests/interop/install.sh
