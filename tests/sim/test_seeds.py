@@ -38,16 +38,17 @@ def test_seeds_that_once_failed(seed: int) -> None:
     assert not result.failure, explained(result)
 
 
-DIGEST = "from perseid.sim.run import run; print(*(run(seed).digest for seed in (3, 4, 5)))"
+DIGEST = "from perseid.sim.{} import run; print(*(run(seed).digest for seed in (3, 4, 5)))"
 
 
-def test_the_same_seed_gives_the_same_run_under_any_hash_seed() -> None:
+@pytest.mark.sim
+@pytest.mark.parametrize("model", ["run", "group_run", "broker_group"])
+def test_the_same_seed_gives_the_same_run_under_any_hash_seed(model: str) -> None:
     digests = set()
     for hash_seed in ("0", "1"):
         environment = {**os.environ, "PYTHONHASHSEED": hash_seed, "PYTHONPATH": os.pathsep.join(sys.path)}
-        done = subprocess.run(
-            [sys.executable, "-c", DIGEST], env=environment, capture_output=True, text=True, timeout=100, check=True
-        )
+        command = [sys.executable, "-c", DIGEST.format(model)]
+        done = subprocess.run(command, env=environment, capture_output=True, text=True, timeout=200, check=True)
         digests.add(done.stdout)
     assert len(digests) == 1
     assert len(set(digests.pop().split())) == 3
