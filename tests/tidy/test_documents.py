@@ -34,3 +34,21 @@ def test_each_test_of_bad_input_is_named() -> None:
 def test_each_link_leads_somewhere(document: Path) -> None:
     for target in LINK.findall(document.read_text()):
         assert (document.parent / target).exists(), f"{name(document)}: {target}"
+
+
+@pytest.mark.parametrize("module", ["tests/sim/test_raft_mutations.py", "tests/sim/test_broker_group.py"])
+def test_the_table_of_planted_defects_is_what_is_tested(module: str) -> None:
+    tree = ast.parse((ROOT / module).read_text())
+    docs = {node.name: ast.get_docstring(node) or "" for node in tree.body if isinstance(node, ast.FunctionDef)}
+    (found,) = (
+        node.value
+        for node in tree.body
+        if isinstance(node, ast.AnnAssign) and isinstance(node.target, ast.Name) and node.target.id == "FOUND"
+    )
+    assert isinstance(found, ast.Dict)
+    rows = []
+    for key, value in zip(found.keys, found.values, strict=True):
+        assert isinstance(key, ast.Name)
+        promise, seeds = ast.literal_eval(value)
+        rows.append(f"| {' '.join(docs[key.id].split()).removesuffix('.')} | {promise} | {seeds} |\n")
+    assert "".join(rows) in (ROOT / "docs" / "testing.md").read_text(), "docs/testing.md shall have:\n" + "".join(rows)
