@@ -14,7 +14,7 @@ sys.path.insert(0, str(Path(__file__).resolve().parent))
 
 import rig
 
-TEST_SECONDS = 150
+TEST_SECONDS = 500
 KINDS = {
     "java": ("java", "java"),
     "perseid": ("perseid", "perseid"),

@@ -27,7 +27,7 @@ from perseid.client import (
 from perseid.client.blocking import BlockingAdmin, BlockingProducer, BlockingPullConsumer
 
 pytestmark = pytest.mark.interop
-DEADLINE_S = 100
+DEADLINE_S = 400
 T = TypeVar("T")
 
 

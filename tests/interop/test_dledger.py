@@ -17,7 +17,7 @@ import rig
 
 from perseid.testing.ports import free_port
 
-pytestmark = [pytest.mark.interop, pytest.mark.timeout(rig.many(400, 1500), func_only=True)]
+pytestmark = [pytest.mark.interop, pytest.mark.timeout(rig.many(1200, 3600), func_only=True)]
 
 GROUPS = {
     "java_java_perseid": ("java", "java", "perseid"),

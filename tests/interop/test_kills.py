@@ -34,10 +34,10 @@ def test_two_kills(java: rig.Client, cluster: rig.Cluster, workshop: Path, name:
         rig.until("route", lambda: rig.call(cluster.namesrv, 105, {"topic": name}).code == 0)
         java("flood.start", name=name, topic=name, count=COUNT)
         for acked in (COUNT // 5, COUNT // 2):
-            assert java("flood.await", name=name, acked=acked, timeoutMs=60_000, wait=90) >= acked
+            assert java("flood.await", name=name, acked=acked, timeoutMs=240_000, wait=270) >= acked
             broker.kill()
             broker.start()
-        done = java("flood.end", name=name, timeoutMs=90_000, wait=120)
+        done = java("flood.end", name=name, timeoutMs=240_000, wait=270)
         assert len(done["acked"]) == COUNT, f"{len(done['acked'])} acknowledged, {done['retries']} retries"
         assert done["retries"] > 0, "nobody noticed the kills"
         rig.until("route again", lambda: rig.call(cluster.namesrv, 105, {"topic": name}).code == 0)
