@@ -36,7 +36,7 @@ PATIENCE = 4
 START_SECONDS = 90.0
 COLLECT_SECONDS = 75.0
 """A stock consumer that is given queues may wait for a rebalance (20 s) and for a pull that is held (15 to 30 s)."""
-STOP_SECONDS = 40.0
+STOP_SECONDS = 120.0
 INSTALL_SECONDS = 900.0
 ANSWER_SECONDS = 150.0
 LOG_TAIL_BYTES = 3000
