@@ -46,11 +46,11 @@ soak: sim ## What an issue asks for by hand, before it is resolved
 
 interop: $(READY) ## Against the real Java and Go parts (installs what they need)
 	@tests/interop/install.sh
-	$(RUN) -m pytest -m interop tests/interop $(ARGS)
+	$(RUN) -m pytest -n 2 --dist loadfile -m interop tests/interop $(ARGS)
 
 interop-plain: $(READY) ## The stock producers and consumers on our cluster, without the compiled core
 	@tests/interop/install.sh
-	PERSEID_CORE=off PERSEID_ORACLE=0 $(RUN) -m pytest -m interop $(PLAIN_INTEROP) $(ARGS)
+	PERSEID_CORE=off PERSEID_ORACLE=0 $(RUN) -m pytest -n 2 --dist loadfile -m interop $(PLAIN_INTEROP) $(ARGS)
 
 bench: $(READY) ## Side by side with the Java broker (ROWS=... for some; ARGS=--help)
 	@tests/interop/install.sh

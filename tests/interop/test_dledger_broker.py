@@ -28,6 +28,8 @@ AWAIT_SECONDS = rig.many(400, 1200)
 TRANSFER, METADATA = 51005, 50000
 SUCCESS = 200
 ENTRY = struct.Struct(">iiqqqiiii")
+BODY = re.compile(rb"([\w-]+/\d+-\d+) x")
+"""The name of a message, at the beginning of its body."""
 
 
 class Group:
@@ -159,6 +161,11 @@ def test_each_broker_is_master_is_killed_and_comes_back(group: Group, producer: 
     assert len(done["acked"]) == COUNT, f"{len(done['acked'])} acknowledged, {done['retries']} retries"
     producer.send(name, ["the end"])  # without it a Java leader does not look at what a follower lacks
     rig.until("all logs are the same", group.same, 60)
+    stored = {found.decode() for entry in group.entries(0) for found in BODY.findall(entry)}
+    missing = set(done["acked"]) - stored
+    assert not missing, f"{len(missing)} acknowledged messages are in no log"
+    # from our broker: a Java one that was killed may have queue units of entries that were cut off (#7355, B36)
+    group.lead(len(group.brokers) - 1)
     got = producer.consume(name, f"g_{name}", group.stored(name), rig.many(60, 300))
     missing = set(done["acked"]) - {m["body"].partition(" ")[0] for m in got}
-    assert not missing, f"{len(missing)} acknowledged messages are missing"
+    assert not missing, f"{len(missing)} acknowledged messages are not to be read"

@@ -219,7 +219,7 @@ def test_offset_set(java: rig.Client, cluster: rig.Cluster, topic: str, name: st
     java("send", messages=[{"topic": topic, "body": f"m{i}", "queue": queue} for i in range(6)])
     java.consume(topic, name, 6)
     java.admin("updateConsumeOffset", cluster.broker, name, queue, 4)
-    assert [m["body"] for m in java.consume(topic, name, 2)] == ["m4", "m5"]
+    assert sorted(m["body"] for m in java.consume(topic, name, 2)) == ["m4", "m5"]  # by several threads
 
 
 @LATER
