@@ -200,7 +200,7 @@ class Replicas:
         if not one.up or one.number in self.unreachable or self.master is None:
             return
         if one is self.master:
-            if one.replication.epoch < self.epoch:
+            if one.replication.epoch < self.epoch and one.replication.epochs.last < self.epoch:
                 one.run(one.replication.lead(self.epoch, self.now))
         elif one.replication.epoch < self.epoch:
             one.run(one.replication.follow(self.epoch, self.now))

@@ -46,9 +46,9 @@ class History:
         kinds = [self.append] * 8 + [self.wait] * 6 + [self.answer] * 3 + [
             self.kill, self.revive, self.revive, self.part, self.heal, self.elect, self.elect, self.hide, self.slow,
         ]  # fmt: skip
-        for _ in range(steps):
+        for step in range(steps):
             random.choice(kinds)()
-            self.look()
+            self.look(thorough=step % 8 == 0)
         self.end()
 
     # ---- steps ----
@@ -121,7 +121,7 @@ class History:
 
     # ---- what must hold ----
 
-    def look(self) -> None:
+    def look(self, *, thorough: bool = True) -> None:
         made = self.made
         left = []
         for one, epoch, end, record in self.waiting:
@@ -139,12 +139,14 @@ class History:
                 continue
             assert one.store.confirmed >= self.confirmed[one.number], f"C10: {one.number} confirmed less than before"
             self.confirmed[one.number] = one.store.confirmed
-            self.read(one)
+            if thorough:
+                self.read(one)
             if one.number in made.members:
                 for offset, record in self.acked.items():
                     has = one.store.log.view(offset, len(record))
                     assert has is not None and bytes(has) == record, f"C4: {one.number} in sync lacks {offset}"
-        self.compare()
+        if thorough:
+            self.compare()
 
     def read(self, one: Replica) -> None:
         for topic, queue_id in TOPICS:
@@ -186,13 +188,17 @@ class History:
         made.elect(alive[0] if alive else min(made.members))
         made.wait(3_000)
         made.write(2)
-        made.wait(35_000)
+        everyone = set(range(1, len(made.all) + 1))
+        for _ in range(12):  # a refused history is tried again after 30 s
+            if made.members != everyone:
+                made.wait(3_000)
+        made.wait(500)
         self.look()
-        assert made.members == set(range(1, len(made.all) + 1)), f"C13: {made.members}"
+        assert made.members == everyone, f"C13: {made.members}"
         made.check_same()
 
 
-@pytest.mark.parametrize("seed", range(40))
+@pytest.mark.parametrize("seed", range(8))
 @pytest.mark.parametrize("power", [False, True], ids=["process", "power"])
 def test_a_history(seed: int, power: bool) -> None:
-    History(seed, power=power).run(80)
+    History(seed, power=power).run(60)
