@@ -54,7 +54,7 @@ def test_where_the_name_server_comes_from(tmp_path: Path, monkeypatch: pytest.Mo
         ("duplicationEnable=true", "Perseid has no duplication"),
         ("controllerType=jRaft", "Perseid has no controller of this kind"),
         ("enableDLegerCommitLog=true", "needs dLegerGroup"),
-        ("enableControllerMode=true", "Perseid has no controller yet"),
+        ("enableControllerMode=true", "needs controllerAddr="),
         ("brokerRole=SLAVE", "a slave's id is above 0, like brokerId=1"),
         ("brokerId=1", "a master's id is 0"),
         ("storePathCommitLog=/elsewhere", "Perseid keeps it at"),
