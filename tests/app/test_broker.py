@@ -109,5 +109,3 @@ def test_a_name_servers_paths(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -
     path = write(tmp_path, "listenPort=1\nkvConfigPath=/x/kv.json\n", "ns.conf")
     told = namesrv.load(path)
     assert (told.kv_config_path, told.config_store_path) == ("/x/kv.json", str(path))
-    with pytest.raises(ConfigError, match="Perseid has no controller yet"):
-        namesrv.load(write(tmp_path, "enableControllerInNamesrv=true\n", "ns.conf"))
