@@ -121,9 +121,6 @@ class Process:
 
     def connect_failed(self, address: str, reason: str) -> None:
         self._waiting.pop(address, None)
-        self._failures += 1
-        if address == self.broker_address and self._failures >= ROUTE_AFTER_FAILURES:
-                self._ask_route()
         self._fail(address)
 
     def received(self, end: End, frames: bytearray) -> None:
@@ -239,12 +236,11 @@ class Client(Process):
         super().opened(end, listener, dialled)
 
     def connect_failed(self, address: str, reason: str) -> None:
-        self._waiting.pop(address, None)
         self._failures += 1
         if address == self.broker_address and self._failures >= ROUTE_AFTER_FAILURES:
             self._failures = 0
             self._ask_route()
-        self._fail(address)
+        super().connect_failed(address, reason)
 
     # ---- inside ----
 

@@ -1,0 +1,393 @@
+"""What users of the original suffered from, played: each function is one case, and raises Violation when a promise breaks.
+
+All of them end as a seed does: everything heals, the set serves, all brokers come to the same log, and what was
+acknowledged is in it.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any
+
+from perseid.sim.group import PORT
+from perseid.sim.group_run import both_ways
+from perseid.sim.ha import Replica
+from perseid.sim.ha_broker import HA_PORT
+from perseid.sim.ha_clients import Client
+from perseid.sim.ha_run import Course
+from perseid.sim.history import Violation
+from perseid.sim.scheduler import US_PER_MS, US_PER_S
+
+SOON_S = 40
+"""Longer than any timeout of a stage."""
+
+
+class Stage(Course):
+    """A cluster in which nothing happens but what a scenario says."""
+
+    def __init__(self, brokers: int = 3, **given: Any) -> None:
+        given = {"all_ack": True, "synced": True, "beat_timeout_ms": 3_000, **given}
+        super().__init__(given.pop("seed", 1), brokers=brokers, **given)
+        self.ha.ambushes = False
+        self.begin_quietly()
+
+    def begin_quietly(self) -> None:
+        """Start all, and wait until all brokers are in sync."""
+        self.ha.start()
+        self.until(lambda: self.ha.serving and len(self.ha.agreed.members) == len(self.ha.replicas), "all are in sync")
+
+    # ---- time ----
+
+    def run(self, seconds: float) -> None:
+        scheduler = self.ha.scheduler
+        scheduler.run(scheduler.now_us + int(seconds * US_PER_S))
+
+    def until(self, done: Callable[[], bool], what: str, seconds: float = SOON_S) -> float:
+        """Wait for it; the seconds that it took."""
+        scheduler = self.ha.scheduler
+        since = scheduler.now_us
+        if not done() and not scheduler.run(since + int(seconds * US_PER_S), done):
+            raise Violation("the scenario goes on", f"not within {seconds} s: {what}; {self.ha.settled()}")
+        return (scheduler.now_us - since) / US_PER_S
+
+    # ---- who ----
+
+    @property
+    def master(self) -> Replica:
+        master = self.ha.master
+        assert master is not None, self.ha.settled()
+        return master
+
+    @property
+    def slaves(self) -> list[Replica]:
+        return [one for one in self.ha.replicas if one is not self.ha.master]
+
+    @property
+    def acknowledged(self) -> int:
+        return self.ha.book.acknowledged
+
+    def send(self, count: int = 10, *clients: Client) -> None:
+        """Let producers send until so many more were acknowledged, and stay running."""
+        for client in clients or self.producers[:1]:
+            if client.name not in self._sending:
+                self._sending.add(client.name)
+                client.begin()
+        wanted = self.acknowledged + count
+        self.until(lambda: self.acknowledged >= wanted, f"{count} more are acknowledged")
+
+    @property
+    def _sending(self) -> set[str]:
+        return self.__dict__.setdefault("_clients_at_work", set())
+
+    # ---- what happens ----
+
+    def cut(self, these: list[str], those: list[str]) -> None:
+        for pair in both_ways(these, those):
+            self.ha.network.block(*pair)
+
+    def heal(self) -> None:
+        for pair in sorted(self.ha.network.blocked):
+            self.ha.network.heal(*pair)
+        for address in sorted(self.ha.network.shut):
+            self.ha.network.open_port(address)
+
+    def shut_replication(self, replica: Replica) -> None:
+        """Nobody reaches this broker's port of replication."""
+        self.ha.network.shut_port(f"{replica.driver.ip}:{HA_PORT}")
+
+    def controllers(self) -> list[str]:
+        return [one.name for one in self.ha.controllers]
+
+    def others(self, *inside: str) -> list[str]:
+        """All machines but these."""
+        everybody = [one.name for one in (*self.ha.controllers, *self.ha.replicas, self.ha.names, *self.clients)]
+        return [name for name in everybody if name not in inside]
+
+    def active(self) -> Any:
+        return next(one for one in self.ha.controllers if one.active)
+
+    def elections(self) -> int:
+        return self.ha.counts["applied: election"] + self.ha.counts["applied: nobody elected"]
+
+
+def controller_and_master_killed_together(**given: Any) -> None:
+    """#7689: the active controller and the master die together, with messages that nobody else has; what is sent then
+    takes no queue offset of theirs."""
+    stage = Stage(**given)
+    stage.send(20)
+    master = stage.master
+    stage.shut_replication(master)
+    stage.run(1)  # what is sent now only the master has
+    stage.ha.crash(stage.active())
+    stage.ha.crash(master)
+    stage.run(0.5)
+    for one in (*stage.ha.controllers, *stage.ha.replicas):
+        stage.ha.restart(one)
+    stage.heal()
+    stage.send(20, *stage.producers)
+    stage.finish()
+
+
+def isolated_master_with_clients(**given: Any) -> None:
+    """#7017: a partition leaves the master and its clients on one side; what they send there is not acknowledged, and what
+    was is there afterwards."""
+    stage = Stage(**given)
+    stage.send(20)
+    old, inside = stage.master, [stage.master.name, stage.producers[0].name]
+    stage.cut(inside, stage.others(*inside))
+    before = stage.acknowledged
+    stage.until(lambda: stage.ha.master is not None and stage.ha.master is not old, "another master")
+    if stage.acknowledged != before:
+        raise Violation("C4", f"{stage.acknowledged - before} were acknowledged by a master alone")
+    stage.send(10, stage.producers[1])
+    stage.heal()
+    stage.finish()
+
+
+def confirm_offset_of_an_unrecognised_master(**given: Any) -> None:
+    """#6662: an old master with one slave in a partition, whose connection then breaks: nothing more is confirmed there."""
+    stage = Stage(**given)
+    stage.send(20)
+    old, (near, far) = stage.master, stage.slaves
+    inside = [old.name, near.name, stage.producers[0].name, stage.readers[0].name]
+    stage.readers[0].begin()
+    stage.cut(inside, stage.others(*inside))
+    stage.until(lambda: stage.ha.master is far or stage.ha.master is None and bool(stage.ha.agreed.master), "a change")
+    stage.shut_replication(old)
+    for end in list(stage.ha.network.ends.values()):
+        if end.owner is near.driver and end.other.owner is old.driver:
+            stage.ha.network.reset(end, "cut", 0, 0)
+    stage.run(15)
+    stage.heal()
+    stage.finish()
+
+
+def killed_with_an_unconfirmed_tail(**given: Any) -> None:
+    """#6609: a master is killed with messages that nobody has confirmed, and comes back as a slave: readers never saw
+    them, and no queue that they saw gets shorter."""
+    stage = Stage(**given)
+    for reader in stage.readers:
+        reader.begin()
+    stage.send(20)
+    master = stage.master
+    for one in stage.slaves:
+        stage.cut([master.name], [one.name])
+    stage.run(2)
+    stage.ha.crash(master)
+    stage.run(0.2)
+    stage.ha.restart(master)
+    stage.run(2)
+    stage.heal()
+    stage.send(20)
+    stage.finish()
+
+
+def power_lost_after_a_cut(**given: Any) -> None:
+    """#10666: a slave cuts what diverged, and its power fails before anything is written in its place, again and again:
+    what was cut never comes back."""
+    stage = Stage(**given)
+    for turn in range(4):
+        stage.send(10, *stage.producers)
+        old = stage.master
+        for one in stage.slaves:
+            stage.cut([old.name], [one.name])
+        stage.run(1)
+        stage.ha.cut_power(old) if turn % 2 else stage.ha.crash(old)
+        stage.until(lambda old=old: stage.ha.master not in (old, None), "another master")  # type: ignore[misc]
+        stage.heal()
+        cuts = stage.ha.counts["log cut"]
+        stage.ha.restart(old)
+        stage.until(lambda cuts=cuts: stage.ha.counts["log cut"] > cuts, "it cuts its log")  # type: ignore[misc]
+        stage.ha.cut_power(old)
+        stage.run(0.2)
+        stage.ha.restart(old)
+        stage.until(lambda: len(stage.ha.agreed.members) == 3, "all are in sync")
+    stage.finish()
+
+
+def elected_again_with_a_live_stream(**given: Any) -> None:
+    """#9689, #6344: the same master is elected again while its slaves stay connected; epochs and queue offsets go on."""
+    stage = Stage(**given)
+    for reader in stage.readers:
+        reader.begin()
+    stage.send(20, *stage.producers)
+    master, (second, third) = stage.master, stage.slaves
+    stage.cut([third.name], [master.name])
+    stage.until(lambda: third.id not in stage.ha.agreed.members, "the third is out of sync")
+    stage.cut([master.name, second.name], stage.controllers())
+    stage.until(lambda: stage.ha.agreed.master is None, "there is no master")
+    epoch = stage.ha.agreed.master_epoch
+    stage.heal()
+    stage.until(lambda: stage.ha.master is not None and stage.ha.agreed.master_epoch > epoch, "a master again")
+    stage.send(20)
+    stage.finish()
+
+
+def old_master_at_the_name_server(**given: Any) -> None:
+    """#6316: after a partition the old master registers once more: the route names the new one."""
+    stage = Stage(**given)
+    stage.send(10)
+    old = stage.master
+    stage.cut([old.name], stage.controllers() + [one.name for one in stage.slaves])
+    stage.until(lambda: stage.ha.master not in (old, None), "another master")
+    stage.run(25)  # the old one registers each 10 s or so
+    client = stage.producers[1]
+    found: list[str] = []
+    client.find(lambda: found.append(client.brokers[0]))
+    stage.until(lambda: bool(found), "a route")
+    if found[0] == old.address:
+        raise Violation("C8", f"the route names {old.name}, whom nobody elected; master is {stage.master.name}")
+    stage.heal()
+    stage.send(10)
+    stage.finish()
+
+
+def slow_shrink(**given: Any) -> None:
+    """#9897: a slave stalls: sends go on as soon as it is out of sync, not after it."""
+    stage = Stage(**given)
+    stage.send(10)
+    slave = stage.slaves[0]
+    slave.driver.stall(True)
+    took = stage.until(lambda: slave.id not in stage.ha.agreed.members, "it is out of sync", 20)
+    stage.send(10)
+    slave.driver.stall(False)
+    stage.until(lambda: slave.id in stage.ha.agreed.members, "it is back in sync", 20)
+    if took > 20:
+        raise Violation("C13", f"out of sync after {took:.1f} s")
+    stage.finish()
+
+
+def metadata_lost_on_a_switch(**given: Any) -> None:
+    """#9804: a topic that was made before the master died is there afterwards."""
+    from perseid.sim.operator import create_topic
+    from perseid.wire.codes import RequestCode, ResponseCode
+    from perseid.wire.headers.topics import GetTopicConfigRequest
+
+    stage = Stage(**given)
+    stage.send(5)
+    old, answers = stage.master, []
+    ask = stage.operator.ask
+    ask(old.address, RequestCode.UPDATE_AND_CREATE_TOPIC, create_topic("made", 7), lambda reply: answers.append(reply))
+    stage.until(lambda: bool(answers), "the topic is made")
+    if answers[0] is None or answers[0].code != ResponseCode.SUCCESS:
+        raise Violation("the scenario goes on", f"no topic: {answers[0]}")
+    stage.run(12)  # slaves copy tables now and then
+    stage.ha.crash(old)
+    stage.until(lambda: stage.ha.master not in (old, None), "another master")
+    ask(stage.master.address, RequestCode.GET_TOPIC_CONFIG, GetTopicConfigRequest("made"), answers.append)
+    stage.until(lambda: len(answers) == 2, "an answer")
+    if answers[1] is None or answers[1].code != ResponseCode.SUCCESS or b'"readQueueNums":7' not in answers[1].body:
+        raise Violation("topics stay", f"{answers[1]}")
+    stage.ha.restart(old)
+    stage.finish()
+
+
+def stale_channel_closes(**given: Any) -> None:
+    """B19, #11045: a broker's first connection is half-open, its heartbeats come on a second one; when the first is
+    noticed to be gone, nothing happens to the broker."""
+    stage = Stage(**given)
+    stage.send(10)
+    before, master = stage.elections(), stage.master
+    for one in list(stage.ha.network.ends.values()):
+        if one.owner is master.driver and one.other.address.endswith(f":{PORT}"):
+            stage.ha.network.reset(one, "vanished", 0, 2 * US_PER_S + 500 * US_PER_MS)
+    stage.run(12)
+    if stage.elections() != before or stage.master is not master:
+        raise Violation("C13", "an election, and nobody was dead")
+    stage.finish()
+
+
+def controller_switch_then_the_master_dies(**given: Any) -> None:
+    """B20, #5712: a new active controller knows who is alive, and notices who dies."""
+    stage = Stage(**given)
+    stage.send(10)
+    first = stage.active()
+    stage.ha.crash(first)
+    stage.until(lambda: any(one.active for one in stage.ha.controllers if one is not first), "another controller")
+    stage.run(0.3)
+    old = stage.master
+    stage.ha.crash(old)
+    took = stage.until(lambda: stage.ha.master not in (old, None), "another master", 20)
+    stage.ha.count("the next master after a controller's switch")
+    if took > 15:
+        raise Violation("C13", f"the next master after {took:.1f} s")
+    stage.ha.restart(first)
+    stage.ha.restart(old)
+    stage.finish()
+
+
+def new_controller_without_heartbeats(**given: Any) -> None:
+    """B21: a new active controller has not heard the master yet, for six seconds: it does not take it for dead."""
+    stage = Stage(**given)
+    stage.send(10)
+    before, master, first = stage.elections(), stage.master, stage.active()
+    rest = [one for one in stage.ha.controllers if one is not first]
+    for one in rest:  # they have never heard of any broker
+        stage.ha.crash(one)
+    names = [one.name for one in stage.ha.replicas]
+    stage.cut(names, [one.name for one in rest])
+    for one in rest:
+        stage.ha.restart(one)
+    stage.until(lambda: any(one.active for one in stage.ha.controllers), "an active controller")
+    stage.ha.crash(first)
+    stage.until(lambda: any(one.active for one in rest), "another controller")
+    slave = stage.slaves[0]
+    for one in rest:  # one that is in sync is heard, the master is not
+        for pair in both_ways([slave.name], [one.name]):
+            stage.ha.network.heal(*pair)
+    stage.run(6)
+    stage.heal()
+    stage.run(3)
+    if stage.elections() != before or stage.master is not master:
+        raise Violation("C6", "an election, though the master was never silent for a whole timeout")
+    stage.ha.restart(first)
+    stage.finish()
+
+
+def wiped_disk_with_its_old_id(**given: Any) -> None:
+    """A slave in sync loses its disk but for the file with its id, while the master is there: it gets everything again;
+    and while it has not, nobody makes it master."""
+    from perseid.sim.ha_broker import IDENTITY
+
+    stage = Stage(2, **given)
+    stage.send(20)
+    (slave,), master = stage.slaves, stage.master
+    stage.ha.crash(slave)
+    stage.ha.wipe(slave, (IDENTITY,))
+    stage.ha.crash(master)
+    stage.ha.restart(slave)
+    stage.run(20)
+    stage.ha.restart(master)
+    stage.send(10)
+    stage.finish()
+
+
+def copied_disk(**given: Any) -> None:
+    """Somebody starts a broker on a copy of another's disk: it serves nobody, and the set goes on."""
+    stage = Stage(**given)
+    stage.send(10)
+    for original in (stage.master, stage.slaves[0]):
+        copy = stage.ha.copy(original)
+        stage.run(15)
+        stage.send(10)
+        if copy.machine is not None:
+            copy.crash("it was a mistake")
+    stage.finish()
+
+
+SCENARIOS: list[Callable[..., None]] = [
+    controller_and_master_killed_together,
+    isolated_master_with_clients,
+    confirm_offset_of_an_unrecognised_master,
+    killed_with_an_unconfirmed_tail,
+    power_lost_after_a_cut,
+    elected_again_with_a_live_stream,
+    old_master_at_the_name_server,
+    slow_shrink,
+    metadata_lost_on_a_switch,
+    stale_channel_closes,
+    controller_switch_then_the_master_dies,
+    new_controller_without_heartbeats,
+    wiped_disk_with_its_old_id,
+    copied_disk,
+]
