@@ -32,7 +32,6 @@ ROUTE_PAUSE_MS = 300
 SIZES = (12, 40, 300, 1_500)
 DELAYED = 0.08
 """So many of the sends ask for a delay."""
-GROUP = "readers"
 DEFAULT_TOPIC = "TBW102"
 
 
@@ -174,7 +173,7 @@ class Reader(Client):
         broker = self.random.choice(slaves) if slaves and self.random.random() < 0.25 else MASTER
         asked = self.next[queue_id]
         header = PullMessageRequest(
-            consumer_group=GROUP, topic=TOPIC, queue_id=queue_id, queue_offset=asked, max_msg_nums=16, sys_flag=4,
+            consumer_group=self.name, topic=TOPIC, queue_id=queue_id, queue_offset=asked, max_msg_nums=16, sys_flag=4,
             commit_offset=0, suspend_timeout_millis=0, subscription="*", sub_version=0, expression_type="TAG",
         )  # fmt: skip
 
@@ -192,7 +191,7 @@ class Reader(Client):
         self._ask(broker, RequestCode.PULL_MESSAGE, header, done)
 
     def _commit(self, queue_id: int) -> None:
-        header = UpdateConsumerOffsetRequest(GROUP, TOPIC, queue_id, self.next[queue_id])
+        header = UpdateConsumerOffsetRequest(self.name, TOPIC, queue_id, self.next[queue_id])
         self._ask(MASTER, RequestCode.UPDATE_CONSUMER_OFFSET, header, lambda reply: None)
 
     def _committed(self, queue_id: int) -> None:
@@ -202,9 +201,9 @@ class Reader(Client):
             if reply.code == ResponseCode.SUCCESS and self.ha.all_ack:
                 offset = int(reply.ext["offset"])
                 if offset > self.next[queue_id]:
-                    raise Violation("C11", f"{GROUP} has committed {offset} of {queue_id}, read {self.next[queue_id]}")
+                    raise Violation("C11", f"{self.name} has committed {offset} of {queue_id}, read {self.next[queue_id]}")
 
-        header = QueryConsumerOffsetRequest(GROUP, TOPIC, queue_id)
+        header = QueryConsumerOffsetRequest(self.name, TOPIC, queue_id)
         self._ask(MASTER, RequestCode.QUERY_CONSUMER_OFFSET, header, done)
 
 
