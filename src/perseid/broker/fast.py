@@ -124,7 +124,7 @@ def _header_of(command: Command) -> SendMessageRequest | None:
 
 def takes_sends(broker: Broker) -> bool:
     """May plain sends be stored now? If not, the ordinary handler says why."""
-    if broker.replicas.is_slave or broker.acks.full:
+    if broker.replicas.is_slave or broker.acks.full or broker.replicas.too_few:
         return False
     return broker.config.start_accept_send_request_time_stamp <= broker.now
 

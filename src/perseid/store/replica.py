@@ -72,6 +72,11 @@ class Replica:
         return self._store.log.end
 
     @property
+    def start(self) -> int:
+        """Where the log begins."""
+        return self._store.log.start
+
+    @property
     def flushed(self) -> int:
         """The log is durable up to here."""
         return self._store.flushed

@@ -190,7 +190,7 @@ class MessageStore:
 
     def lives_on(self, event: DiskFailed, now: Millis) -> bool:
         """Whether a failure is only that of the checkpoint's save: the old one stays true, and it is tried again."""
-        if event.path != checkpoints.PATH:
+        if event.path != checkpoints.PATH or self.truncating:
             return False
         self.flusher.not_saved(now)
         return True
@@ -242,6 +242,11 @@ class MessageStore:
         assert self.gate is not None and upto <= self.log.end, f"confirmed up to {upto} of {self.log.end}"
         if self.gate.confirm(upto):
             self.flusher.confirmed()
+
+    @property
+    def truncating(self) -> bool:
+        """Is a cut under way?"""
+        return self._truncation.under_way
 
     def truncate(self, end: int, then: list[Effect]) -> list[Effect]:
         """Let the log end at `end`, where a record begins, and queues and index with it; when that is durable, `then`.

@@ -29,6 +29,8 @@ class Epochs:
 
     def __init__(self, entries: Sequence[EpochEntry] = ()) -> None:
         self.entries: list[EpochEntry] = list(entries)
+        self.lost = False
+        """There was no file, or none that could be read."""
 
     # ---- the file ----
 
@@ -36,6 +38,7 @@ class Epochs:
         """Take in the file, or the `.bak` that the original keeps, when the file can't be read; what people are told.
         Without any the log counts as one whose epochs nobody knows."""
         notes: list[str] = []
+        self.lost = True
         for path in (PATH, BACKUP):
             text = disk.read(path)
             if text is None:
@@ -45,6 +48,7 @@ class Epochs:
             except RemoteProtocolError as error:
                 notes.append(f"{path}: {error}")
                 continue
+            self.lost = False
             if self.entries or path == BACKUP:
                 break
         if notes and not self.entries:
@@ -54,6 +58,7 @@ class Epochs:
     def save(self, disk: Disk, then: list[Effect]) -> SaveState:
         """Make the file say what is here, durably, then `then`. The original's `.bak` would bring back what was
         dropped, where the file is empty (B12)."""
+        self.lost = False
         disk.remove(BACKUP)
         return SaveState(PATH, encode_epoch_file(self.entries), then)
 
@@ -89,6 +94,12 @@ class Epochs:
         entries would say that what we write is theirs."""
         self.entries = [entry for entry in self.entries if entry.start < end and entry.epoch < epoch]
         self.entries.append(EpochEntry(epoch, end))
+
+    def go_on(self, epoch: int, end: int) -> None:
+        """The master of the last entry's epoch is master of `epoch`, too. Without a byte since, the old entry stays for
+        both, as in the original: nobody else has written in it."""
+        if not self.entries or self.entries[-1].start < end:
+            self.begin(epoch, end)
 
     def drop_before(self, offset: int) -> bool:
         """Forget the epochs all of whose bytes stand before `offset`; did that change anything?"""
