@@ -19,6 +19,7 @@ from perseid.nameserver.config import NameServerConfig
 from perseid.nameserver.node import NameServer
 from perseid.raft.config import RaftConfig
 from perseid.raft.node import Raft
+from perseid.sim.client import Process
 from perseid.sim.disk import SimDisk, SimFile
 from perseid.sim.driver import NodeDriver
 from perseid.sim.group import FAILED, MAX_FAILED_STARTS, PORT, Group, Watched, WatchedLog
@@ -112,7 +113,6 @@ class Replica(Watched):
         """Up to where its log has to be there after whatever happens, and its hash."""
         self.excused = False
         """Its disk was wiped, and it has not caught up since."""
-        self._units: dict[int, int] = {}
 
     @property
     def broker(self) -> Broker | None:
@@ -162,6 +162,12 @@ class Replica(Watched):
         assert self.broker is not None
         unit = self.broker.store.unit(topic, queue_id, offset)
         return unit.physical_offset if unit is not None else None
+
+    def queue_end(self, topic: str, queue_id: int) -> int:
+        """Where the queue ends, whether readers see all of it or not."""
+        assert self.broker is not None
+        queue = self.broker.store.queue_of(topic, queue_id)
+        return queue.end if queue is not None else 0
 
     # ---- after every event ----
 
@@ -256,9 +262,9 @@ class Ha(Group):
     def __init__(self, seed: int, brokers: int = 0, **given: Any) -> None:
         """How many brokers, and all settings (`Settings`), are drawn, but for those that are given."""
         self.healed_at_us = 0
-        synced = {"sync_before_answer": given["synced"]} if "synced" in given else {}
-        super().__init__(seed, CONTROLLERS, **synced)
-        self.synced = given.get("synced", self.synced)
+        synced = given.pop("synced", None)
+        super().__init__(seed, CONTROLLERS, **({} if synced is None else {"sync_before_answer": synced}))
+        self.synced = self.synced if synced is None else synced
         random = self.scheduler.stream("ha")
         self.settings = Settings.drawn(random, synced=self.synced, **given)
         self.all_ack = self.settings.all_ack
@@ -427,11 +433,13 @@ class Ha(Group):
         return driver
 
     def _ended(self, watched: Watched, reason: str) -> None:
+        if not reason:
+            self.count(f"{'controller' if isinstance(watched, ControllerMember) else 'broker'} ended cleanly")
+            return
         if isinstance(watched, ControllerMember):
             super()._ended(watched, reason)
             return
         kind = "crash point" if reason == "crash point" else "disk failed"
-        kind = kind if reason else "cleanly"
         if reason.startswith("can't start"):
             kind = "could not start"
             self._failed_starts += 1
@@ -463,8 +471,10 @@ class Ha(Group):
     def _tap(self, end: End, data: bytes) -> None:
         """Bytes are about to leave a machine."""
         owner, other = end.owner, end.other.owner
-        if not isinstance(owner, NodeDriver):
+        if isinstance(owner, Process):
             self._remember(end, data, SEEN_BY)
+        elif not isinstance(owner, NodeDriver):
+            return
         elif end.listener == CONTROLLER or end.other.listener == CONTROLLER or end.address.endswith(f":{PORT}"):
             if not isinstance(other, NodeDriver) or not other.name.startswith("n"):
                 self._control_answers(end, data)
@@ -559,6 +569,10 @@ class Ha(Group):
         """Is the broker at this address the agreed master?"""
         master = self.master
         return master is not None and master.address == address
+
+    def is_current(self, replica: Replica) -> bool:
+        """Is this the agreed master, in its own eyes too?"""
+        return replica.is_master and (replica.id, replica.epoch) == (self.agreed.master, self.agreed.master_epoch)
 
     def excuses(self) -> None:
         """A wiped broker that has all again is like the others."""

@@ -87,6 +87,9 @@ class Book:
             raise Violation("C8", f"{self._ackers[epoch]} and {replica.name} acknowledge in epoch {epoch}")
         self.ha.oracle.master_is(self.ha.set_name, epoch, replica.id)
         self.acknowledged += 1
+        if not (self.ha.all_ack or self.ha.is_current(replica)):
+            self.ha.count("acknowledged by a master that is none any more")
+            return  # the new one has it or not, as it happens
         stored = self._remember(replica, record, acknowledged=True)
         if stored.place is None:
             self.delayed.add(body)
@@ -100,6 +103,8 @@ class Book:
         if record.body not in self.sent:
             raise Violation("what is read was sent", f"{record.body[:20]!r} at {record.physical_offset}")
         self.ha.count("message read" if replica.is_master else "message read from a slave")
+        if not (self.ha.all_ack or self.ha.is_current(replica)):
+            return
         stored = self._remember(replica, record, acknowledged=False)
         self.ha.require_holders("C10", replica, stored)
 

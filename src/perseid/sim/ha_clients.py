@@ -195,13 +195,16 @@ class Reader(Client):
         self._ask(MASTER, RequestCode.UPDATE_CONSUMER_OFFSET, header, lambda reply: None)
 
     def _committed(self, queue_id: int) -> None:
-        """C11: a group is never ahead of its queue."""
+        """C11: a group is never ahead of its queue, after whatever change of masters."""
+        asked = self.brokers[MASTER]
 
         def done(reply: Command) -> None:
-            if reply.code == ResponseCode.SUCCESS and self.ha.all_ack:
-                offset = int(reply.ext["offset"])
-                if offset > self.next[queue_id]:
-                    raise Violation("C11", f"{self.name} has committed {offset} of {queue_id}, read {self.next[queue_id]}")
+            master = self.ha.master
+            if reply.code == ResponseCode.SUCCESS and master is not None and master.address == asked:
+                offset, end = int(reply.ext["offset"]), master.queue_end(TOPIC, queue_id)
+                self.ha.count("a group's offset was asked for")
+                if offset > end:
+                    raise Violation("C11", f"{self.name} has committed {offset} of {queue_id}, which ends at {end}")
 
         header = QueryConsumerOffsetRequest(self.name, TOPIC, queue_id)
         self._ask(MASTER, RequestCode.QUERY_CONSUMER_OFFSET, header, done)
