@@ -13,7 +13,7 @@ that is confirmed, and a byte position in the master's own epoch.
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Callable, Iterable
 
 from perseid.base.machine import Millis
 
@@ -99,6 +99,11 @@ class InSync:
         """It has all that is confirmed."""
         if replica not in self.agreed:
             self._wanted.add(replica)
+
+    def keep_joiners(self, may_join: Callable[[int], bool]) -> None:
+        """Those that are to come in, and have not been proposed, stay so only if they may."""
+        if self.proposed is None:
+            self._wanted = {one for one in self._wanted if may_join(one)}
 
     def gone(self, replica: int) -> None:
         """Its connection is lost: it is to leave."""

@@ -235,7 +235,7 @@ class AutoSwitchReplication:
             self.confirm()
             if self.master.followers:
                 effects += self.master.send(now)
-            proposal = self.master.in_sync.proposal(now)
+            proposal = self.master.proposal(now)
             if proposal is not None:
                 effects += self._propose(proposal)
         elif self.config.ha_report_durable_only:
