@@ -1,5 +1,5 @@
-"""Defects planted in controllers and in brokers under them: each breaks the promise that it should, in the seed or in the
-scenario (`ha_scenarios`) that found it.
+"""Defects planted in controllers and in brokers under them: each breaks the promise that it should, in the seed or in
+the scenario (`ha_scenarios`) that found it.
 
 The numbers are those of the register of real defects that they are like (B…), and of the invariants (C1 to C13, R1 to
 R10, see `perseid.sim.ha`).

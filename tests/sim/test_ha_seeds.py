@@ -5,9 +5,9 @@ from __future__ import annotations
 import pytest
 
 from perseid.sim import coverage
+from perseid.sim.group_run import MIN_FAULTS, MIN_OPERATIONS
 from perseid.sim.ha_faults import KINDS
 from perseid.sim.ha_run import run
-from perseid.sim.group_run import MIN_FAULTS, MIN_OPERATIONS
 from perseid.sim.run import Result
 
 FIRST, SEEDS, GROUPS = 1, 100, 20

@@ -1,12 +1,13 @@
 """A whole cluster in virtual time: three controllers, two or three brokers of one set, a name server.
 
 The controllers are a Raft group (`Group`: R1 to R10 after every event). What they agree on is read a second time
-(`ha_oracle`: C1 to C3, C6, C7). Each broker's log is a chain of hashes (`ha_chain`: C9, C12), and what clients are told is
-held against the logs of all who are in sync at that moment (`ha_book`: C4, C5, C8, C10, C11).
+(`ha_oracle`: C1 to C3, C6, C7). Each broker's log is a chain of hashes (`ha_chain`: C9, C12), and what clients are told
+is held against the logs of all who are in sync at that moment (`ha_book`: C4, C5, C8, C10, C11).
 """
 
 from __future__ import annotations
 
+from itertools import pairwise
 from random import Random
 from typing import Any
 
@@ -211,7 +212,12 @@ class Replica(Watched):
         if look.confirmed > look.end:
             raise Violation("C10", f"{self.name}: confirmed up to {look.confirmed}, the log ends at {look.end}")
         if self.confirmed < confirmed and changed == NOWHERE:
-            raise Violation("C10", f"{self.name}: confirmed fell from {confirmed} to {self.confirmed}, and nothing was cut")
+            raise Violation(
+                "C10", f"{self.name}: confirmed fell from {confirmed} to {self.confirmed}, and nothing was cut"
+            )
+        if self.excused and log.end != before and self.group.has_all(self):
+            self.excused = False
+            self.group.count("a wiped broker has everything again")
         if look.flushed > self.trusted[0]:
             digest = log.at(look.flushed)
             if digest is not None:
@@ -230,7 +236,7 @@ class Replica(Watched):
 
     def _check_epochs(self, epochs: list[Epoch]) -> None:
         """C2, C9."""
-        for (epoch, start), (after, later) in zip(epochs, epochs[1:], strict=False):
+        for (epoch, start), (after, later) in pairwise(epochs):
             if epoch >= after or start >= later:
                 raise Violation("C9", f"{self.name}: epochs {epochs} do not ascend")
         if epochs and epochs[-1][0] > self.group.agreed.master_epoch:
@@ -574,11 +580,10 @@ class Ha(Group):
         """Is this the agreed master, in its own eyes too?"""
         return replica.is_master and (replica.id, replica.epoch) == (self.agreed.master, self.agreed.master_epoch)
 
-    def excuses(self) -> None:
-        """A wiped broker that has all again is like the others."""
-        for one in self.replicas:
-            if one.excused and one.look is not None and all(one.has(stored) for stored in self.book.stored.values()):
-                one.excused = False
+    def has_all(self, replica: Replica) -> bool:
+        """Has it everything that anybody was told of?"""
+        stored = self.book.stored.values()
+        return bool(stored) and max(one.end for one in stored) <= replica.end and all(map(replica.has, stored))
 
     def settled(self) -> str:
         """Why not everything is as it should be in the end; "" when it is."""

@@ -156,4 +156,6 @@ class Book:
         for (queue_id, offset), physical in self.places.items():
             found = replica.unit(TOPIC, queue_id, offset)
             if found != physical:
-                raise Violation("C11", f"{replica.name}: {queue_id}@{offset} is at {found} of its log, was at {physical}")
+                raise Violation(
+                    "C11", f"{replica.name}: {queue_id}@{offset} is at {found} of its log, was at {physical}"
+                )

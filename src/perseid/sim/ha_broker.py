@@ -1,4 +1,4 @@
-"""How a broker of a set is built, and where what the checkers look at stands in it: names of the broker's, and nothing else."""
+"""How a broker of a set is built, and where what the checkers look at stands in it."""
 
 from __future__ import annotations
 

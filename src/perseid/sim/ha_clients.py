@@ -1,4 +1,4 @@
-"""The clients of a broker set: they find the master by the name server's route, and ask again when it does not serve."""
+"""The clients of a broker set: they find the master by the name server's route, and again when it does not serve."""
 
 from __future__ import annotations
 

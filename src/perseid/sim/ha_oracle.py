@@ -1,6 +1,6 @@
 """What the controllers of a set have agreed on, read from their committed entries by a second reading of the rules.
 
-It shares nothing with `perseid.controller`: an event is two bytes and JSON (controller.md §5), and what it does is §4.6.
+It shares nothing with `perseid.controller`: an event is two bytes and JSON (controller.md §5), its effect is §4.6.
 
 C1  an epoch has one master                       C6  who is elected was in sync, unless that is allowed
 C2  epochs only rise                              C7  an id belongs to one check code, until it is cleaned
