@@ -1,4 +1,4 @@
-"""What users of the original suffered from, played: each function is a case, and raises Violation when a promise is broken.
+"""What users of the original suffered from, played: each function is a case, and raises Violation when it goes wrong.
 
 All of them end as a seed does: everything heals, the set serves, all brokers come to the same log, and what was
 acknowledged is in it.
@@ -378,6 +378,86 @@ def copied_disk(**given: Any) -> None:
     stage.finish()
 
 
+def expand_whose_answer_is_lost(**given: Any) -> None:
+    """B1, #5663: a slave comes in, the master does not hear that the controllers agreed, and loses the slave again: it
+    acknowledges nothing alone, for the controllers may elect the slave."""
+    stage = Stage(2, **given)
+    stage.send(10)
+    master, (slave,) = stage.master, stage.slaves
+    stage.cut([slave.name], [master.name])
+    stage.until(lambda: slave.id not in stage.ha.agreed.members, "the slave is out of sync")
+    stage.send(10)
+    for one in stage.controllers():
+        stage.ha.network.block(one, master.name)
+    for pair in both_ways([slave.name], [master.name]):
+        stage.ha.network.heal(*pair)
+    stage.until(lambda: slave.id in stage.ha.agreed.members, "the controllers agree that it is in sync")
+    stage.shut_replication(master)
+    stage.run(2)
+    stage.ha.crash(master)
+    stage.heal()
+    stage.until(lambda: stage.ha.master is slave, "the slave is master")
+    stage.ha.restart(master)
+    stage.send(10)
+    stage.finish()
+
+
+def shrink_without_the_controllers(**given: Any) -> None:
+    """B2: a master that reaches no controller loses its slaves: it acknowledges nothing, for one of them may be elected."""
+    stage = Stage(**given)
+    stage.send(10)
+    master = stage.master
+    stage.cut([master.name], stage.controllers() + [one.name for one in stage.slaves])
+    for end in list(stage.ha.network.ends.values()):
+        if end.owner is master.driver and end.other.owner in [one.driver for one in stage.slaves]:
+            stage.ha.network.reset(end, "cut", 0, 0)
+    stage.until(lambda: stage.ha.master not in (None, master), "another master")
+    stage.run(3)
+    stage.heal()
+    stage.send(10)
+    stage.finish()
+
+
+def joiner_dies_with_its_proposal(**given: Any) -> None:
+    """The master's proposal of a slave is lost with the active controller, and so is the slave, for good: sends go on."""
+    stage = Stage(2, **given)
+    stage.send(10)
+    master, (slave,) = stage.master, stage.slaves
+    stage.cut([slave.name], [master.name])
+    stage.until(lambda: slave.id not in stage.ha.agreed.members, "the slave is out of sync")
+    stage.send(10)
+    active = stage.active()
+    active.driver.stall(True)
+    stage.heal()
+    stage.run(1)  # it has come back, and was proposed to one who does not hear it
+    stage.ha.crash(active)
+    stage.ha.crash(slave)
+    stage.until(lambda: any(one.active for one in stage.ha.controllers), "another controller")
+    stage.send(10)
+    stage.ha.restart(slave)
+    stage.ha.restart(active)
+    stage.finish()
+
+
+def offsets_of_groups_after_a_loss(**given: Any) -> None:
+    """#4771: with acknowledgements by the master alone, readers see what dies with it; their offsets do not stay ahead of
+    the queues that are left, and they go on."""
+    stage = Stage(all_ack=False, not_caught_up_ms=15_000, **given)
+    stage.send(10)
+    reader = stage.readers[0]
+    reader.begin()
+    old = stage.master
+    stage.shut_replication(old)
+    stage.run(10)  # slaves are in sync still, and copy offsets meanwhile
+    stage.ha.crash(old)
+    stage.until(lambda: stage.ha.master not in (old, None), "another master")
+    stage.heal()
+    stage.run(5)
+    stage.ha.restart(old)
+    stage.send(10)
+    stage.finish()
+
+
 SCENARIOS: list[Callable[..., None]] = [
     controller_and_master_killed_together,
     isolated_master_with_clients,
@@ -393,4 +473,8 @@ SCENARIOS: list[Callable[..., None]] = [
     new_controller_without_heartbeats,
     wiped_disk_with_its_old_id,
     copied_disk,
+    expand_whose_answer_is_lost,
+    shrink_without_the_controllers,
+    joiner_dies_with_its_proposal,
+    offsets_of_groups_after_a_loss,
 ]

@@ -145,6 +145,8 @@ class Reader(Client):
     def __init__(self, ha: Ha, name: str, pause_ms: int) -> None:
         super().__init__(ha, name, pause_ms)
         self.next = dict.fromkeys(range(QUEUES), 0)
+        self._epochs = dict.fromkeys(range(QUEUES), 0)
+        """Of the master, when it last committed of a queue: what it commits itself may be too much after a loss."""
 
     def work(self) -> None:
         if MASTER not in self.brokers:
@@ -191,6 +193,7 @@ class Reader(Client):
         self._ask(broker, RequestCode.PULL_MESSAGE, header, done)
 
     def _commit(self, queue_id: int) -> None:
+        self._epochs[queue_id] = self.ha.agreed.master_epoch
         header = UpdateConsumerOffsetRequest(self.name, TOPIC, queue_id, self.next[queue_id])
         self._ask(MASTER, RequestCode.UPDATE_CONSUMER_OFFSET, header, lambda reply: None)
 
@@ -203,7 +206,7 @@ class Reader(Client):
             if reply.code == ResponseCode.SUCCESS and master is not None and master.address == asked:
                 offset, end = int(reply.ext["offset"]), master.queue_end(TOPIC, queue_id)
                 self.ha.count("a group's offset was asked for")
-                if offset > end:
+                if offset > end and self._epochs[queue_id] < self.ha.agreed.master_epoch:
                     raise Violation("C11", f"{self.name} has committed {offset} of {queue_id}, which ends at {end}")
 
         header = QueryConsumerOffsetRequest(self.name, TOPIC, queue_id)
