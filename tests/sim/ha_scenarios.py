@@ -403,7 +403,7 @@ def expand_whose_answer_is_lost(**given: Any) -> None:
 
 
 def shrink_without_the_controllers(**given: Any) -> None:
-    """B2: a master that reaches no controller loses its slaves: it acknowledges nothing, for one of them may be elected."""
+    """B2: a master that reaches no controller loses its slaves: it acknowledges nothing: one of them may be elected."""
     stage = Stage(**given)
     stage.send(10)
     master = stage.master
@@ -440,8 +440,8 @@ def joiner_dies_with_its_proposal(**given: Any) -> None:
 
 
 def offsets_of_groups_after_a_loss(**given: Any) -> None:
-    """#4771: with acknowledgements by the master alone, readers see what dies with it; their offsets do not stay ahead of
-    the queues that are left, and they go on."""
+    """#4771: with acknowledgements by the master alone, readers see what dies with it; their offsets do not stay ahead
+    of the queues that are left, and they go on."""
     stage = Stage(all_ack=False, not_caught_up_ms=15_000, **given)
     stage.send(10)
     reader = stage.readers[0]
@@ -455,6 +455,76 @@ def offsets_of_groups_after_a_loss(**given: Any) -> None:
     stage.run(5)
     stage.ha.restart(old)
     stage.send(10)
+    stage.finish()
+
+
+def active_controller_without_its_group(**given: Any) -> None:
+    """B25: the active controller is cut off from the others when a master asks it for a change: no answer says that it
+    was made."""
+    stage = Stage(**given)
+    stage.send(10)
+    active, master = stage.active(), stage.master
+    stage.cut([active.name], [one for one in stage.controllers() if one != active.name])
+    for end in list(stage.ha.network.ends.values()):
+        if end.address.endswith(f":{HA_PORT}") and end.owner is master.driver:
+            stage.ha.network.reset(end, "cut", 0, 0)  # its slaves are gone for a moment: it proposes to be alone
+    stage.run(8)
+    stage.heal()
+    stage.send(10)
+    stage.finish()
+
+
+def old_master_that_does_not_know(**given: Any) -> None:
+    """A master hears no controller, and they hear it; they elect another one, and it goes on proposing."""
+    stage = Stage(**given)
+    stage.send(10)
+    old, (second, third) = stage.master, stage.slaves
+    stage.cut([third.name], [one for one in stage.others(third.name) if one != old.name])
+    for one in stage.controllers():
+        stage.ha.network.block(one, old.name)
+    stage.operator.elect(second.id)
+    stage.until(lambda: stage.ha.master is second, "the second is master")
+    stage.send(10, stage.producers[1])
+    stage.run(20)
+    stage.heal()
+    stage.send(10)
+    stage.finish()
+
+
+def one_slave_on_two_connections(**given: Any) -> None:
+    """B17: what one slave has does not count twice when it comes back while its old connection is half-open."""
+    stage = Stage(**given)
+    stage.send(10)
+    master, (near, far) = stage.master, stage.slaves
+    for pair in both_ways([master.name], [far.name]):
+        stage.ha.network.block(*pair)
+    stage.run(1)  # what is sent now waits for the far one
+    for end in list(stage.ha.network.ends.values()):
+        if end.owner is near.driver and end.other.owner is master.driver and end.other.address.endswith(f":{HA_PORT}"):
+            stage.ha.network.reset(end, "vanished", 0, 10 * US_PER_S)
+    stage.run(2)
+    stage.heal()
+    stage.send(10)
+    stage.finish()
+
+
+def power_of_all_lost_after_an_acknowledgement(**given: Any) -> None:
+    """What was acknowledged is on the disks of all in sync: the power of all fails, and the master stays away."""
+    stage = Stage(**given)
+    for one in stage.ha.replicas:
+        one.driver.sync_us = (50_000, 200_000)
+    for _ in range(4):
+        stage.send(4, *stage.producers)
+        old = stage.master
+        for one in stage.ha.replicas:
+            stage.ha.cut_power(one)
+        stage.run(0.2)
+        for one in stage.ha.replicas:
+            if one is not old:
+                stage.ha.restart(one)
+        stage.until(lambda old=old: stage.ha.master not in (old, None), "another master")  # type: ignore[misc]
+        stage.ha.restart(old)
+        stage.until(lambda: len(stage.ha.agreed.members) == 3, "all are in sync")
     stage.finish()
 
 
@@ -475,6 +545,9 @@ SCENARIOS: list[Callable[..., None]] = [
     copied_disk,
     expand_whose_answer_is_lost,
     shrink_without_the_controllers,
-    joiner_dies_with_its_proposal,
     offsets_of_groups_after_a_loss,
+    active_controller_without_its_group,
+    old_master_that_does_not_know,
+    one_slave_on_two_connections,
+    power_of_all_lost_after_an_acknowledgement,
 ]

@@ -232,7 +232,7 @@ class Replica(Watched):
             raise Violation("C12", f"{self.name} is cut at {cut}, and knew that {confirmed} was confirmed")
         if cut < self.trusted[0]:
             self.trusted = cut, self.log.at(cut) or b""
-        group.ambush(0.2, "killed after a cut", self)
+        group.ambush(0.4, "killed after a cut", self)
 
     def _check_epochs(self, epochs: list[Epoch]) -> None:
         """C2, C9."""

@@ -57,13 +57,16 @@ class Book:
         self.places: dict[Place, int] = {}
         """Queue and offset → place in the log."""
         self.delayed: set[bytes] = set()
+        self.may_repeat: set[bytes] = set()
         self.acknowledged = 0
         self.lost: list[Stored] = []
         self._ackers: dict[int, str] = {}
 
-    def sends(self, body: bytes) -> None:
-        """A client sends a message, perhaps again."""
+    def sends(self, body: bytes, *, delayed: bool) -> None:
+        """A client sends a message, perhaps again. What is delayed may be delivered again by the next master."""
         self.sent[body] = self.sent.get(body, 0) + 1
+        if delayed:
+            self.may_repeat.add(body)
 
     # ---- what leaves a broker ----
 

@@ -96,7 +96,7 @@ class Producer(Client):
             producer_group="p", topic=TOPIC, default_topic="TBW102", default_topic_queue_nums=QUEUES,
             queue_id=queue_id, sys_flag=0, born_timestamp=1, flag=0, properties=properties,
         )  # fmt: skip
-        self.ha.book.sends(body)
+        self.ha.book.sends(body, delayed="DELAY" in properties)
 
         def answered(reply: Command | None) -> None:
             if reply is not None and reply.code == ResponseCode.SUCCESS:

@@ -36,10 +36,16 @@ OF_SETS = (
     "clients cut off",
     "clean restart",
     "flapping slave",
+    "masters killed in a row",
 )
 KINDS = tuple(sorted((*(kind for kind in OF_GROUPS if kind not in ("leader lost with one behind",)), *OF_SETS)))
 ONCE = frozenset(("disk wiped", "metadata cleaned", "address changed"))
 """At most one of each in a run: an operator who does more at a time may well lose something."""
+OFTEN = frozenset((
+    "controllers cut off", "master cut off", "master deaf or mute", "master killed", "masters killed in a row",
+    "port of replication shut", "power cut", "power cut of all",
+))  # fmt: skip
+"""Drawn twice as often as the others: they change masters, and let logs differ."""
 SHUTDOWN_US = 30 * US_PER_S
 
 
@@ -54,7 +60,8 @@ class HaFaults(Faults):
         self._shut: list[str] = []
 
     def kinds(self) -> Sequence[str]:
-        return [kind for kind in KINDS if (self.ha.synced or kind not in LOSING) and kind not in self._done]
+        able = [kind for kind in KINDS if (self.ha.synced or kind not in LOSING) and kind not in self._done]
+        return [*able, *(kind for kind in able if kind in OFTEN)]
 
     def target(self) -> Watched:
         roll, master = self.random.random(), self.ha.master
@@ -83,6 +90,16 @@ class HaFaults(Faults):
 
     def _master_killed(self, watched: Watched) -> None:
         self._process_crash(self._master())
+
+    def _masters_killed_in_a_row(self, watched: Watched) -> None:
+        """Epochs that are over after a few messages."""
+        for turn in range(4):
+            self.ha.scheduler.after(turn * self.random.randint(150, 900) * US_PER_MS, self._kill_the_master)
+
+    def _kill_the_master(self) -> None:
+        master = self.ha.master
+        if master is not None and not self.ha.healed:
+            (self._power_cut if self.ha.synced and self.random.random() < 0.4 else self._process_crash)(master)
 
     def _active_controller_killed(self, watched: Watched) -> None:
         for one in self.ha.controllers:
