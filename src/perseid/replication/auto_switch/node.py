@@ -125,7 +125,7 @@ class AutoSwitchReplication:
         """The master is elected again: what it does goes on, in another epoch."""
         assert self.master is not None
         self.epoch = epoch
-        self.epochs.go_on(epoch, self._store.log.end)
+        self.epochs.begin(epoch, self._store.log.end)  # also without a byte since: a restart has to know that it led
         return [self.epochs.save(self._disk, [Feed(Led(epoch))])]
 
     def follow(self, epoch: int, now: Millis) -> list[Effect]:
