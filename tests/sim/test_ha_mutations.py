@@ -16,7 +16,6 @@ from perseid.base.machine import Effect, Feed, Millis, SaveState
 from perseid.broker.manager import ReplicasManager
 from perseid.broker.node import Broker
 from perseid.broker.offsets import ConsumerOffsets
-from perseid.broker.registration import Registration
 from perseid.broker.topics import TopicTable
 from perseid.controller import commands
 from perseid.controller.live import Liveness
@@ -407,8 +406,12 @@ def all_is_confirmed(patch: pytest.MonkeyPatch) -> None:
 def a_start_confirms_all(patch: pytest.MonkeyPatch) -> None:
     """B5, #6609: what a start finds in the log readers see."""
     real = Gate.load
-    patch.setattr(Gate, "load", lambda self, confirmed, queues: real(self, 1 << 62, queues))
-    no_books(patch)
+
+    def load(self: Gate, confirmed: int, queues: Any) -> None:
+        units = [queue.raw(queue.end - 1) for queue in queues if queue.end > queue.min]
+        real(self, max([confirmed, *(unit.physical_offset + unit.size for unit in units if unit is not None)]), queues)
+
+    patch.setattr(Gate, "load", load)
 
 
 def offsets_of_what_is_shown(patch: pytest.MonkeyPatch) -> None:
@@ -454,7 +457,6 @@ def the_elder_wins_at_the_name_server(patch: pytest.MonkeyPatch) -> None:
     """B37, #6316: a table of topics does not say of which epoch's master it is."""
     real = TopicTable.bump
     patch.setattr(TopicTable, "bump", lambda self, now, state_version=None: real(self, now))
-    patch.setattr(Registration, "role_changed", lambda self, now: None)
 
 
 def a_wiped_disk_counts(patch: pytest.MonkeyPatch) -> None:
