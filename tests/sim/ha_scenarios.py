@@ -425,7 +425,7 @@ def shrink_without_the_controllers(**given: Any) -> None:
 
 
 def joiner_dies_with_its_proposal(**given: Any) -> None:
-    """The master's proposal of a slave is lost with the active controller, and so is the slave, for good: sends go on."""
+    """The master's proposal of a slave is lost with the active controller, and so is the slave, for good."""
     stage = Stage(2, **given)
     stage.send(10)
     master, (slave,) = stage.master, stage.slaves

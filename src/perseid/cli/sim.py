@@ -46,7 +46,7 @@ def sim(
     model: Annotated[
         Literal["broker", "raft", "group", "ha"],
         typer.Option(
-            help="A broker with name server and slaves, a Raft group, brokers in such a group, or controllers and brokers."
+            help="A broker with name server and slaves, a Raft group, brokers in one, or controllers with brokers."
         ),
     ] = "broker",
     story: Annotated[bool, typer.Option(help="With --seed: leave out what only disks do.")] = False,

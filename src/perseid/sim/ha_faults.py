@@ -160,7 +160,8 @@ class HaFaults(Faults):
     def _master_deaf_or_mute(self, watched: Watched) -> None:
         """One way: its bytes arrive, and none come back; or the other way round."""
         master = self._master()
-        others = self.random.choice((self.ha.replicas, self.ha.controllers, self.targets))
+        choices: tuple[Sequence[Watched], ...] = (self.ha.replicas, self.ha.controllers, self.targets)
+        others = self.random.choice(choices)
         pairs = [(master.name, one.name) for one in others if one is not master]
         if self.random.random() < 0.5:
             pairs = [(b, a) for a, b in pairs]

@@ -7,9 +7,9 @@ A proposal that got no answer may be applied at any later time, so its joiners c
 then no older proposal can be applied any more. A replica that is to leave counts until the controller has let it go
 (B1, B2). One proposal is under way at a time.
 
-A master alone in sync confirms all that it writes at once, so that a joiner would have to have every byte in one instant:
-under load it never has. So who is near is *awaited*: for `AWAITED_MS` at most it counts before it is proposed, nothing is
-confirmed without it, and when it has all that is confirmed it is proposed.
+A master alone in sync confirms all that it writes at once, so that a joiner would have to have every byte in one
+instant: under load it never has. So who is near is *awaited*: for `AWAITED_MS` at most it counts before it is proposed,
+nothing is confirmed without it, and when it has all that is confirmed it is proposed.
 
 A replica stays while it has caught up with the master's end within `max_not_caught_up_ms`. It comes in when it has all
 that is confirmed, and a byte position in the master's own epoch.
