@@ -131,11 +131,11 @@ def test_controllers_apart_and_inside_a_name_server(start, tmp_path: Path) -> No
     (tmp_path / "c.conf").write_text(f"{common}controllerDLegerSelfId=n1\ncontrollerStorePath={tmp_path}/c1\n")
     both = start("namesrv", "-c", str(tmp_path / "ns.conf"))
     assert both.line() == f"The Name Server boot success. serializeType=JSON, address 127.0.0.1:{ns_port}"
+    assert f"controller n0 of g listens at 127.0.0.1:{first}" in (tmp_path / "stderr").read_text()
     alone = start("controller", "-c", str(tmp_path / "c.conf"))
     assert alone.line() == f"controller n1 of g listens at 127.0.0.1:{second}"
     for port in (ns_port, first, second):
         socket.create_connection(("127.0.0.1", port), DEADLINE).close()
-    assert f"controller n0 of g listens at 127.0.0.1:{first}" in (tmp_path / "stderr").read_text()
     assert alone.end() == (0, "")
     assert both.end() == (0, "")
     assert (tmp_path / "c0" / "dledger-n0" / "currterm").exists()

@@ -61,8 +61,8 @@ def test_the_file_of_epochs_is_javas() -> None:
 
 
 @pytest.mark.parametrize(
-    "text", [b"", b"1\n", b"x\ny\n", b"1\n5\n1-0\n", b"2\n0\n1-0\n", b"2\n0\n2-0\n1-5\n", b"1\n0\n1-0-0\n", b"\xff\n0\n"]
-)
+    "text", [b"", b"1\n", b"x\ny\n", b"1\n5\n1-0\n", b"2\n0\n1-0\n", b"2\n0\n2-0\n1-5\n", b"1\n0\n1-0-0\n",
+b"\xff\n0\n"] )
 def test_a_file_of_epochs_that_is_none(text: bytes) -> None:
     with pytest.raises(RemoteProtocolError):
         ha_auto.decode_epoch_file(text)
@@ -108,8 +108,8 @@ def test_beginning_an_epoch_drops_those_without_a_byte() -> None:
 
 @pytest.mark.parametrize("head", [(-12, 5), (13, 5), (12 * 1001, 5), (12, -1)])
 def test_a_handshake_that_lies_about_itself(head: tuple[int, int]) -> None:
-    size, end = head
-    data = (1).to_bytes(4, "big") + size.to_bytes(4, "big", signed=True) + end.to_bytes(8, "big", signed=True) + bytes(4)
+    size, end = (number.to_bytes(width, "big", signed=True) for number, width in zip(head, (4, 8), strict=True))
+    data = (1).to_bytes(4, "big") + size + end + bytes(4)
     with pytest.raises(RemoteProtocolError):
         ha_auto.decode_master_handshake_head(data)
 

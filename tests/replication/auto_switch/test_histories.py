@@ -1,8 +1,8 @@
 """Drawn histories of a replica set: sends, partitions, crashes, elections, proposals whose answers are lost.
 
-After each step, of all that live: C4 (what was acknowledged is on every replica that the controller may elect), C5 (it is
-in each later master's log), C8 (one acknowledges an epoch), C9 (bytes of one epoch are the same everywhere), C10 (what is
-confirmed never falls while a replica lives), C11 (an offset that a reader saw keeps its message).
+After each step, of all that live: C4 (what was acknowledged is on every replica that the controller may elect), C5 (it
+is in each later master's log), C8 (one acknowledges an epoch), C9 (bytes of one epoch are the same everywhere), C10
+(what is confirmed never falls while a replica lives), C11 (an offset that a reader saw keeps its message).
 """
 
 from __future__ import annotations
@@ -127,7 +127,8 @@ class History:
         for one, epoch, end, record in self.waiting:
             if not one.leads or one.replication.epoch != epoch:
                 continue
-            ready = min(one.store.log.flushed, one.replication.replicated()) if self.power else one.replication.replicated()
+            replicated = one.replication.replicated()
+            ready = min(one.store.log.flushed, replicated) if self.power else replicated
             if end > ready:
                 left.append((one, epoch, end, record))
                 continue
@@ -173,7 +174,8 @@ class History:
                 size = min(ends) - entry.start
                 if size > 0:
                     begin, a, b = entry.start, one.bytes(), other.bytes()
-                    assert a[begin : begin + size] == b[begin : begin + size], f"C9: {entry}, {one.number} {other.number}"
+                    same = a[begin : begin + size] == b[begin : begin + size]
+                    assert same, f"C9: {entry}, {one.number} and {other.number}"
 
     def end(self) -> None:
         """All heals; in the end all have the same, and what was acknowledged."""
