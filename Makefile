@@ -35,10 +35,11 @@ check: $(READY) ## Lint, types, layers, tidiness
 	$(BIN)/lint-imports --config .importlinter --no-cache
 	$(RUN) -m pytest tests/tidy -p no:randomly
 
-sim: $(READY) ## Many seeds of the simulator, of brokers, of Raft groups and of both (SEEDS=20000)
+sim: $(READY) ## Many seeds of the simulator, of brokers, of Raft groups, of both, and of controllers with brokers (SEEDS=20000)
 	$(BIN)/perseid sim --seeds $(or $(SEEDS),20000) --jobs 2
 	$(BIN)/perseid sim --seeds $(or $(SEEDS),20000) --jobs 2 --model raft
 	$(BIN)/perseid sim --seeds $(or $(SEEDS),1000) --jobs 2 --model group
+	$(BIN)/perseid sim --seeds $(or $(SEEDS),20000) --jobs 2 --model ha
 
 soak: sim ## What an issue asks for by hand, before it is resolved
 	@tests/interop/install.sh

@@ -42,7 +42,7 @@ DIGEST = "from perseid.sim.{} import run; print(*(run(seed).digest for seed in (
 
 
 @pytest.mark.sim
-@pytest.mark.parametrize("model", ["run", "group_run", "broker_group"])
+@pytest.mark.parametrize("model", ["run", "group_run", "broker_group", "ha_run"])
 def test_the_same_seed_gives_the_same_run_under_any_hash_seed(model: str) -> None:
     digests = set()
     for hash_seed in ("0", "1"):

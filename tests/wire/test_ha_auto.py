@@ -99,11 +99,11 @@ def test_beginning_an_epoch_drops_those_without_a_byte() -> None:
     epochs = Epochs(entries((1, 0), (2, 100)))
     epochs.begin(3, 100)
     assert epochs.entries == entries((1, 0), (3, 100))
-    epochs.go_on(4, 100)
-    assert epochs.entries == entries((1, 0), (3, 100)), "the same master, and nothing was written"
-    epochs.go_on(5, 130)
-    assert epochs.entries[-1] == (5, 130) and epochs.held(130) == 3 and epochs.held(131) == 5
-    assert epochs.drop_before(100) and epochs.entries == entries((3, 100), (5, 130))
+    epochs.begin(4, 100)
+    assert epochs.entries == entries((1, 0), (4, 100)), "the same master, and nothing was written"
+    epochs.begin(5, 130)
+    assert epochs.entries[-1] == (5, 130) and epochs.held(130) == 4 and epochs.held(131) == 5
+    assert epochs.drop_before(100) and epochs.entries == entries((4, 100), (5, 130))
 
 
 @pytest.mark.parametrize("head", [(-12, 5), (13, 5), (12 * 1001, 5), (12, -1)])

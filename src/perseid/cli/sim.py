@@ -14,13 +14,14 @@ from typing import Annotated, Any, Literal
 
 import typer
 
-from perseid.sim import broker_group, coverage, group_run
+from perseid.sim import broker_group, coverage, group_run, ha_run
 from perseid.sim.run import Result, run
 
 MODELS: dict[str, tuple[Callable[..., Result], coverage.Expected]] = {
     "broker": (run, coverage.EXPECTED),
     "raft": (group_run.run, coverage.RAFT_EXPECTED),
     "group": (broker_group.run, coverage.GROUP_EXPECTED),
+    "ha": (ha_run.run, coverage.HA_EXPECTED),
 }
 """What is played, and what a long run has to have met."""
 MINOR = (" synced ", " saved ", " debug: ")
@@ -43,12 +44,14 @@ def sim(
     as_json: Annotated[bool, typer.Option("--json", help="One JSON object instead of text.")] = False,
     jobs: Annotated[int, typer.Option(help="Processes that play.", min=1, max=64)] = 1,
     model: Annotated[
-        Literal["broker", "raft", "group"],
-        typer.Option(help="A broker with name server and slaves, a Raft group, or brokers in such a group."),
+        Literal["broker", "raft", "group", "ha"],
+        typer.Option(
+            help="A broker with name server and slaves, a Raft group, brokers in one, or controllers with brokers."
+        ),
     ] = "broker",
     story: Annotated[bool, typer.Option(help="With --seed: leave out what only disks do.")] = False,
 ) -> None:
-    """Play a broker, a name server and clients, or a Raft group, in virtual time, under faults drawn from seeds."""
+    """Play brokers, controllers or Raft groups with their clients, in virtual time, under faults drawn from seeds."""
     if seed is not None:
         raise typer.Exit(_replay(model, seed, as_json, story))
     started = time.monotonic()

@@ -29,6 +29,7 @@ from perseid.sim.scheduler import US_PER_MS, US_PER_S, Scheduler
 from perseid.store.config import StoreConfig
 from perseid.wire.codes import RequestCode, ResponseCode
 from perseid.wire.command import Command, decode_all, encode_request
+from perseid.wire.dledger import Entry
 from perseid.wire.headers.pull import PullMessageRequest
 from perseid.wire.headers.send import SendMessageRequestV2, SendMessageResponse
 from perseid.wire.record import RecordError, decode
@@ -88,20 +89,7 @@ class BrokerGroup(Group):
             watched = made[0]
             broker = Broker(config, store, disk, random, raft=raft, new_log=new_log)  # type: ignore[arg-type]
             assert broker.group is not None
-            member = broker.group.raft
-            role, commit = member.on_role, member.on_commit
-
-            def on_role(new: Any, term: int) -> None:
-                self._role(watched, member, new, term)
-                role(new, term)
-
-            def on_commit(index: int) -> None:
-                self._commit(watched, index)
-                self._remember(member, index)
-                commit(index)
-
-            member.on_role, member.on_commit = on_role, on_commit
-            member.on_vote = lambda term, candidate: self._vote(watched, term, candidate)
+            self.hear(watched, broker.group.raft)
             return broker
 
         listeners = {MAIN_LISTENER: BROKER_PORT, LISTENER: PORT}
@@ -111,17 +99,14 @@ class BrokerGroup(Group):
         self._watch(watched)
         return watched
 
-    def _remember(self, raft: Raft, index: int) -> None:
-        for at in range(len(self.records), index + 1):
-            entry = raft.log.get(at)
-            assert entry is not None
-            try:
-                record = decode(entry.body)
-            except RecordError as error:
-                raise Violation("an entry is a message", f"entry {at}: {error}") from None
-            if record.physical_offset != entry.pos + ENTRY_HEADER_BYTES:
-                raise Violation("a message says where it stands", f"entry {at}: {record.physical_offset}")
-            self.records[record.physical_offset] = record.body
+    def _committed(self, raft: Raft, entry: Entry) -> None:
+        try:
+            record = decode(entry.body)
+        except RecordError as error:
+            raise Violation("an entry is a message", f"entry {entry.index}: {error}") from None
+        if record.physical_offset != entry.pos + ENTRY_HEADER_BYTES:
+            raise Violation("a message says where it stands", f"entry {entry.index}: {record.physical_offset}")
+        self.records[record.physical_offset] = record.body
 
 
 class Book:

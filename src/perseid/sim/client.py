@@ -3,10 +3,10 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Protocol
 
 from perseid.base.machine import Buffer
-from perseid.sim.net import End
+from perseid.sim.net import End, Network
 from perseid.sim.scheduler import US_PER_MS, Scheduler, Timer
 from perseid.wire.bodies import TopicRouteData
 from perseid.wire.codes import RequestCode, ResponseCode, Serializer
@@ -25,6 +25,20 @@ OnReply = Callable[[Command | None], None]
 """Takes the response; None: there is none, and whether the request took effect is unknown."""
 
 
+class Surroundings(Protocol):
+    """Where a client lives."""
+
+    scheduler: Scheduler
+    network: Network
+    operations: int
+
+    def count(self, what: str, times: int = 1) -> None: ...
+
+    def client_ip(self, name: str) -> str: ...
+
+    def answered(self, client: str, request: RequestCode, name: str, command: Command) -> None: ...
+
+
 class Call:
     """A request that waits for its response."""
 
@@ -37,62 +51,44 @@ class Call:
         self.timer = timer
 
 
-class Client:
-    """One process that talks to name server and broker."""
+class Process:
+    """A process that calls others, and is called over the connections that it opened."""
 
-    def __init__(self, cluster: Cluster, name: str) -> None:
-        self.cluster = cluster
+    def __init__(self, cluster: Surroundings, name: str) -> None:
+        self._world = cluster
         self.scheduler = cluster.scheduler
-        self.history = cluster.history
         self.name = name
         self.ip = cluster.client_ip(name)
         self.random = self.scheduler.stream(name)
         self.serializer = Serializer.ROCKETMQ if self.random.random() < 0.25 else Serializer.JSON
         self.running = True
-        self.broker_address: str | None = None
         self.ends: dict[str, End] = {}
         self._waiting: dict[str, list[bytes]] = {}
         """Frames for connections that are being opened."""
         self._calls: dict[int, Call] = {}
         self._opaque = 0
-        self._failures = 0
 
     # ---- for those that build on it ----
 
-    def begin(self) -> None:
-        """Find the broker, then `work`."""
-        self._ask_route()
-
-    def work(self) -> None:
-        """The broker's address is known for the first time."""
-
-    def call(
+    def ask(
         self,
+        address: str,
         code: int,
         header: Header | Mapping[str, str] | None,
         on_reply: OnReply,
         body: Buffer = b"",
         *,
         timeout_ms: int = TIMEOUT_MS,
-        address: str | None = None,
-    ) -> None:
-        """Send a request; `on_reply` is called once."""
-        address = address or self.broker_address or self.cluster.broker_address
+    ) -> int:
+        """Send a request; `on_reply` is called once. The request's number."""
         self._opaque += 1
-        self.cluster.operations += 1
-        self.cluster.count(f"request {RequestCode(code).name}")
+        self._world.operations += 1
+        self._world.count(f"request {RequestCode(code).name}")
         frame = encode_request(code, self._opaque, header, body, serializer=self._serializer(code))
         timer = self.scheduler.after(timeout_ms * US_PER_MS, self._late, self._opaque)
         self._calls[self._opaque] = Call(code, address, on_reply, timer)
         self._transmit(address, frame)
-
-    def send_oneway(self, code: int, header: Header, body: Buffer = b"") -> None:
-        """Send a request that nobody answers."""
-        self._opaque += 1
-        self.cluster.operations += 1
-        self.cluster.count(f"request {RequestCode(code).name} oneway")
-        frame = encode_request(code, self._opaque, header, body, oneway=True, serializer=self._serializer(code))
-        self._transmit(self.broker_address or self.cluster.broker_address, frame)
+        return self._opaque
 
     def later(self, low_ms: float, high_ms: float, function: Callable[[], None]) -> None:
         """Go on after a while, if the client still runs then."""
@@ -106,30 +102,25 @@ class Client:
             Scheduler.cancel(call.timer)
         self._calls.clear()
         for end in self.ends.values():
-            self.cluster.network.close(end, "client stops")
+            self._world.network.close(end, "client stops")
         self.ends.clear()
         self._waiting.clear()
 
     def asked(self, command: Command) -> None:
-        """The broker sent a request of its own."""
-        self.cluster.count(f"pushed {command.code}")
+        """The other side sent a request of its own."""
+        self._world.count(f"pushed {command.code}")
 
     # ---- the network's side ----
 
     def opened(self, end: End, listener: str, dialled: str) -> None:
         if not self.running:
-            self.cluster.network.close(end, "client has stopped")
+            self._world.network.close(end, "client has stopped")
             return
         self.ends[dialled] = end
-        self._failures = 0
-        self.cluster.network.write(end, b"".join(self._waiting.pop(dialled, [])))
+        self._world.network.write(end, b"".join(self._waiting.pop(dialled, [])))
 
     def connect_failed(self, address: str, reason: str) -> None:
         self._waiting.pop(address, None)
-        self._failures += 1
-        if address == self.broker_address and self._failures >= ROUTE_AFTER_FAILURES:
-            self._failures = 0
-            self._ask_route()
         self._fail(address)
 
     def received(self, end: End, frames: bytearray) -> None:
@@ -155,31 +146,31 @@ class Client:
     def _transmit(self, address: str, frame: bytes) -> None:
         end = self.ends.get(address)
         if end is not None:
-            self.cluster.network.write(end, frame)
+            self._world.network.write(end, frame)
         elif address in self._waiting:
             self._waiting[address].append(frame)
         else:
             self._waiting[address] = [frame]
-            self.cluster.network.dial(self, self.ip, address)
+            self._world.network.dial(self, self.ip, address)
 
     def _answered(self, call: Call, command: Command) -> None:
         try:
             name = ResponseCode(command.code).name
         except ValueError:
             name = str(command.code)
-        self.cluster.count(f"answer {name}")
-        self.cluster.answered(self.name, RequestCode(call.code), name, command)
+        self._world.count(f"answer {name}")
+        self._world.answered(self.name, RequestCode(call.code), name, command)
         call.on_reply(command)
 
     def _late(self, opaque: int) -> None:
         call = self._calls.pop(opaque, None)
         if call is None:
             return
-        self.cluster.count("client timeout")
+        self._world.count("client timeout")
         end = self.ends.get(call.address)
         if end is not None and self.random.random() < 0.5:
             del self.ends[call.address]
-            self.cluster.network.close(end, "client gave up")
+            self._world.network.close(end, "client gave up")
             self._fail(call.address)
         call.on_reply(None)
 
@@ -194,6 +185,64 @@ class Client:
     def _if_running(self, function: Callable[[], None]) -> None:
         if self.running:
             function()
+
+
+class Client(Process):
+    """One process that talks to name server and broker."""
+
+    def __init__(self, cluster: Cluster, name: str) -> None:
+        super().__init__(cluster, name)
+        self.cluster = cluster
+        self.history = cluster.history
+        self.broker_address: str | None = None
+        self._failures = 0
+
+    # ---- for those that build on it ----
+
+    def begin(self) -> None:
+        """Find the broker, then `work`."""
+        self._ask_route()
+
+    def work(self) -> None:
+        """The broker's address is known for the first time."""
+
+    def call(
+        self,
+        code: int,
+        header: Header | Mapping[str, str] | None,
+        on_reply: OnReply,
+        body: Buffer = b"",
+        *,
+        timeout_ms: int = TIMEOUT_MS,
+        address: str | None = None,
+    ) -> None:
+        """Send a request to the broker, unless `address` says otherwise; `on_reply` is called once."""
+        address = address or self.broker_address or self.cluster.broker_address
+        self.ask(address, code, header, on_reply, body, timeout_ms=timeout_ms)
+
+    def send_oneway(self, code: int, header: Header, body: Buffer = b"") -> None:
+        """Send a request that nobody answers."""
+        self._opaque += 1
+        self.cluster.operations += 1
+        self.cluster.count(f"request {RequestCode(code).name} oneway")
+        frame = encode_request(code, self._opaque, header, body, oneway=True, serializer=self._serializer(code))
+        self._transmit(self.broker_address or self.cluster.broker_address, frame)
+
+    # ---- the network's side ----
+
+    def opened(self, end: End, listener: str, dialled: str) -> None:
+        if self.running:
+            self._failures = 0
+        super().opened(end, listener, dialled)
+
+    def connect_failed(self, address: str, reason: str) -> None:
+        self._failures += 1
+        if address == self.broker_address and self._failures >= ROUTE_AFTER_FAILURES:
+            self._failures = 0
+            self._ask_route()
+        super().connect_failed(address, reason)
+
+    # ---- inside ----
 
     def _ask_route(self) -> None:
         if self.running:

@@ -17,6 +17,7 @@ and a later sync does not bring them back, unless they are written again.
 from __future__ import annotations
 
 import errno
+from collections.abc import Callable
 from random import Random
 
 from perseid.base.errors import LocalProtocolError, StoreLocked
@@ -91,6 +92,8 @@ class SimFile:
                 before = self.lost.pop(page, None) if self.lost else None
                 undo[page] = before or bytes(self._view[page << PAGE_BITS : (page + 1) << PAGE_BITS])
         self.data[offset:end] = data
+        if self.disk.wrote is not None:
+            self.disk.wrote(self.path, offset)
         self.modified = self.disk.now
         if self.disk.crashing:
             raise CrashPoint(f"write of {self.path}")
@@ -220,6 +223,8 @@ class SimDisk:
         self.crash_in = 0
         """The process dies in the so-manieth change from now; 0: it does not."""
         self.crashing = False
+        self.wrote: Callable[[str, int], None] | None = None
+        """Told of each write of a part of a file: its path, and where it began."""
 
     # ---- the port ----
 

@@ -244,9 +244,7 @@ class Group:
             log.watcher = watched
             watched.fold = Fold()
             raft = Raft(config, log, disk, random, machine=watched.fold)
-            raft.on_role = lambda role, term: self._role(watched, raft, role, term)
-            raft.on_commit = lambda index: self._commit(watched, index)
-            raft.on_vote = lambda term, candidate: self._vote(watched, term, candidate)
+            self.hear(watched, raft)
             return raft
 
         driver = NodeDriver(name, f"10.0.3.{number}", self.scheduler, self.network, build, {LISTENER: PORT}, self.count)
@@ -254,6 +252,21 @@ class Group:
         made.append(watched)
         self._watch(watched)
         return watched
+
+    def hear(self, watched: Watched, raft: Raft) -> None:
+        """Let a member tell of its roles, votes and commits, besides whomever it tells already."""
+        role, commit = raft.on_role, raft.on_commit
+
+        def on_role(new: Role, term: int) -> None:
+            self._role(watched, raft, new, term)
+            role(new, term)
+
+        def on_commit(index: int) -> None:
+            self._commit(watched, index)
+            commit(index)
+
+        raft.on_role, raft.on_commit = on_role, on_commit
+        raft.on_vote = lambda term, candidate: self._vote(watched, term, candidate)
 
     def _watch(self, watched: Watched) -> None:
         """Hear what happens to a member."""
@@ -392,9 +405,13 @@ class Group:
             self.committed.append(watched.chain[at])
             self.bodies.append(entry.body)
             self.commit_terms.append(raft.member.term)
+            self._committed(raft, entry)
         self.count("committed")
         if raft.member.is_leader and self.synced:
             self.ambush(0.004, "all lose power after a commit", *self.members, power=True)
+
+    def _committed(self, raft: Raft, entry: Entry) -> None:
+        """An entry is committed for the first time."""
 
     def acknowledged(self, index: int, body: bytes) -> None:
         """R9: a client was told so."""

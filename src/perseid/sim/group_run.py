@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import traceback
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from typing import Any
 
 from perseid.sim.driver import SYNC_US
@@ -217,6 +217,8 @@ class Faults:
 
     def __init__(self, group: Group) -> None:
         self.group = group
+        self.targets: Sequence[Watched] = group.members
+        """Whom they may strike."""
         self.random = group.scheduler.stream("faults")
         self.begun = 0
 
@@ -227,15 +229,22 @@ class Faults:
     def _begin(self) -> None:
         if self.group.healed:
             return
-        kinds = [kind for kind in KINDS if self.group.synced or kind not in LOSING]
-        kind = self.random.choice(kinds)
+        kind = self.random.choice(self.kinds())
         self.begun += 1
-        members = self.group.members
-        leading = [one for one in members if one.raft is not None and one.raft.member.is_leader]
-        watched = self.random.choice(leading) if leading and self.random.random() < 0.5 else self.random.choice(members)
+        watched = self.target()
         self.group.count(f"fault {kind}")
         self.group.scheduler.note("fault", f"{watched.name}: {kind}")
         getattr(self, "_" + kind.replace(" ", "_"))(watched)
+
+    def kinds(self) -> Sequence[str]:
+        """Those that may be drawn."""
+        return [kind for kind in KINDS if self.group.synced or kind not in LOSING]
+
+    def target(self) -> Watched:
+        """Whom the next one strikes."""
+        members = self.group.members
+        leading = [one for one in members if one.raft is not None and one.raft.member.is_leader]
+        return self.random.choice(leading) if leading and self.random.random() < 0.5 else self.random.choice(members)
 
     def _after(self, low_ms: int, high_ms: int, function: Callable[..., None], *arguments: Any) -> None:
         self.group.scheduler.after(self.random.randint(low_ms, high_ms) * US_PER_MS, function, *arguments)
@@ -251,7 +260,7 @@ class Faults:
             self.group.restart_later(watched, 200, 8_000)
 
     def _power_cut_of_all(self, watched: Watched) -> None:
-        for one in self.group.members:
+        for one in self.targets:
             self._power_cut(one)
 
     def _crash_within_a_call(self, watched: Watched) -> None:
@@ -349,7 +358,7 @@ class Faults:
             group.network.heal(*pair)
         for end in group.network.ends.values():
             end.chopped = False
-        for watched in group.members:
+        for watched in self.targets:
             watched.driver.heal()
             group.restart(watched)
 

@@ -116,6 +116,10 @@ class Network:
         """Machines without power: they don't even refuse."""
         self.refusing: set[str] = set()
         """Machines that refuse new connections though they listen (their backlog is full)."""
+        self.shut: set[str] = set()
+        """Addresses that nobody reaches, whose machines can be reached otherwise: what is cut off is a port."""
+        self.tap: Callable[[End, bytes], None] | None = None
+        """Sees all bytes as they are written, before they are on their way."""
         self._numbers = 0
         self._ports = 40_000
 
@@ -132,7 +136,8 @@ class Network:
         target = self.listeners.get(address)
         scheduler = self.scheduler
         name = self._machine(address)
-        if name in self.silent or (owner.name, name) in self.blocked or (name, owner.name) in self.blocked:
+        cut = (owner.name, name) in self.blocked or (name, owner.name) in self.blocked or address in self.shut
+        if name in self.silent or cut:
             self.count("connect timeout")
             scheduler.after(CONNECT_TIMEOUT_US, owner.connect_failed, address, "timed out")
         elif target is None or name in self.refusing:
@@ -155,6 +160,8 @@ class Network:
         """Send bytes; dropped in silence when the end is closed."""
         if not end.open or not data:
             return
+        if self.tap is not None:
+            self.tap(end, data)
         other = end.other
         random = self.random
         if other.chopped:
@@ -203,6 +210,15 @@ class Network:
 
     def heal(self, source: str, target: str) -> None:
         self.blocked.discard((source, target))
+        for end in list(self.ends.values()):
+            self._catch_up(end)
+
+    def shut_port(self, address: str) -> None:
+        """Nothing passes to or from a listener until `open_port`."""
+        self.shut.add(address)
+
+    def open_port(self, address: str) -> None:
+        self.shut.discard(address)
         for end in list(self.ends.values()):
             self._catch_up(end)
 
@@ -268,13 +284,19 @@ class Network:
     def _arrive(self, end: End, source: End, piece: bytes | Fin) -> None:
         if not end.open or end.other is not source:
             return
-        if end.waiting or not end.reading or (source.owner.name, end.owner.name) in self.blocked:
+        if end.waiting or not end.reading or self._held(source, end):
             end.waiting.append(piece)
         else:
             self._take(end, piece)
 
+    def _held(self, source: End, end: End) -> bool:
+        """Does a partition stand between the two?"""
+        if self.shut and (source.address in self.shut or end.address in self.shut):
+            return True
+        return (source.owner.name, end.owner.name) in self.blocked
+
     def _catch_up(self, end: End) -> None:
-        if not end.waiting or not end.reading or (end.other.owner.name, end.owner.name) in self.blocked:
+        if not end.waiting or not end.reading or self._held(end.other, end):
             return
         waiting, end.waiting = end.waiting, []
         data = b"".join(piece for piece in waiting if not isinstance(piece, Fin))

@@ -95,12 +95,6 @@ class Epochs:
         self.entries = [entry for entry in self.entries if entry.start < end and entry.epoch < epoch]
         self.entries.append(EpochEntry(epoch, end))
 
-    def go_on(self, epoch: int, end: int) -> None:
-        """The master of the last entry's epoch is master of `epoch`, too. Without a byte since, the old entry stays for
-        both, as in the original: nobody else has written in it."""
-        if not self.entries or self.entries[-1].start < end:
-            self.begin(epoch, end)
-
     def drop_before(self, offset: int) -> bool:
         """Forget the epochs all of whose bytes stand before `offset`; did that change anything?"""
         kept = [

@@ -1,11 +1,15 @@
 """Who is in sync with a master: what the controller agreed to, what is proposed, and whom an acknowledgement needs
 (ha-autoswitch.md §8).
 
-    required = agreed ∪ all that was proposed since and may have been applied
+    required = agreed ∪ all that was proposed since and may have been applied ∪ who is awaited
 
 A proposal that got no answer may be applied at any later time, so its joiners count until the set's epoch has moved on:
 then no older proposal can be applied any more. A replica that is to leave counts until the controller has let it go
 (B1, B2). One proposal is under way at a time.
+
+A master alone in sync confirms all that it writes at once, so that a joiner would have to have every byte in one
+instant: under load it never has. So who is near is *awaited*: for `AWAITED_MS` at most it counts before it is proposed,
+nothing is confirmed without it, and when it has all that is confirmed it is proposed.
 
 A replica stays while it has caught up with the master's end within `max_not_caught_up_ms`. It comes in when it has all
 that is confirmed, and a byte position in the master's own epoch.
@@ -13,7 +17,7 @@ that is confirmed, and a byte position in the master's own epoch.
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Callable, Iterable
 
 from perseid.base.machine import Millis
 
@@ -22,6 +26,10 @@ RETRY_MS = 500
 BARRED_MS = 10_000
 """A replica that the controller does not know is not proposed again for so long."""
 MAX_BARRED = 1_000
+AWAITED_MS = 1_000
+"""So long acknowledgements wait for a joiner that is near, at most."""
+REST_MS = 3_000
+"""After that it is not awaited again for so long."""
 
 
 class InSync:
@@ -42,6 +50,9 @@ class InSync:
         self._caught_up: dict[int, Millis] = {}
         self._wanted: set[int] = set()
         """Who has caught up, and is to come in."""
+        self._awaited: dict[int, Millis] = {}
+        """Joiner → until when it counts, or (in the past) when it did last."""
+        self._now: Millis = 0
         self._not_before: Millis = 0
         self._singly = False
         """One joiner at a time: together they were refused, and nobody knows who was meant."""
@@ -56,6 +67,7 @@ class InSync:
         self.agreed, self.epoch = frozenset(members) | {self.own}, epoch
         self._maybe, self._unknown, self.proposed = frozenset(), False, None
         self._wanted -= self.agreed
+        self._awaited = {one: until for one, until in self._awaited.items() if one not in self.agreed}
         self._singly = self._singly and bool(self._wanted)
         for one in self.agreed:
             self._caught_up.setdefault(one, now)
@@ -81,7 +93,8 @@ class InSync:
     @property
     def required(self) -> frozenset[int]:
         """All of these need to have what is acknowledged."""
-        return self.agreed | self._maybe
+        awaited = frozenset(one for one, until in self._awaited.items() if self._now < until)
+        return self.agreed | self._maybe | awaited
 
     @property
     def count(self) -> int:
@@ -100,14 +113,28 @@ class InSync:
         if replica not in self.agreed:
             self._wanted.add(replica)
 
+    def near(self, replica: int, now: Millis) -> None:
+        """It is not in sync, and has all but what came a moment ago: await it, unless that was tried just now."""
+        if replica in self.agreed or self.epoch < 0 or self._barred.get(replica, 0) > now:
+            return
+        if now >= self._awaited.get(replica, -REST_MS) + REST_MS:
+            self._awaited[replica] = now + AWAITED_MS
+
+    def keep_joiners(self, may_join: Callable[[int], bool]) -> None:
+        """Those that are to come in, and have not been proposed, stay so only if they may."""
+        if self.proposed is None:
+            self._wanted = {one for one in self._wanted if may_join(one)}
+
     def gone(self, replica: int) -> None:
         """Its connection is lost: it is to leave."""
         self._wanted.discard(replica)
+        self._awaited.pop(replica, None)
         if replica != self.own:
             self._caught_up.pop(replica, None)
 
     def proposal(self, now: Millis) -> frozenset[int] | None:
         """The set to propose now; None: there is nothing to change, or an answer is awaited. `proposed` is that."""
+        self._now = now
         if self.proposed is not None or now < self._not_before or self.epoch < 0:
             return None
         stays = frozenset(one for one in self.agreed if one == self.own or self._is_fresh(one, now))
@@ -124,11 +151,12 @@ class InSync:
 
     def next_deadline(self) -> Millis | None:
         """When there may be something to propose."""
+        ends = [until for until in self._awaited.values() if self._now < until]
         if self.proposed is not None or self.epoch < 0:
-            return None
+            return min(ends, default=None)
         dues = [self._barred.get(one, 0) for one in self._wanted]
         dues += [self._caught_up.get(one, -self._most_ms - 1) + self._most_ms + 1 for one in self.agreed - {self.own}]
-        return max(self._not_before, min(dues)) if dues else None
+        return min([*ends, max(self._not_before, min(dues))]) if dues else min(ends, default=None)
 
     def validate(self) -> None:
         """AssertionError when the books contradict one another."""

@@ -217,9 +217,25 @@ class Master:
             self.in_sync.caught_up(follower.replica, now)
         elif follower.acknowledged >= end:
             self.in_sync.caught_up(follower.replica, at)
-        own = self._epochs.entries[-1].start if self._epochs.entries else 0
-        if follower.acknowledged >= max(self._confirmed(), own):
+        if self._may_be_in(follower.replica):
             self.in_sync.may_join(follower.replica)
+        elif follower.acknowledged >= max(end, self._own_start) and self._config.all_ack_in_sync_state_set:
+            self.in_sync.near(follower.replica, now)
+
+    @property
+    def _own_start(self) -> int:
+        """Where our own epoch begins."""
+        return self._epochs.entries[-1].start if self._epochs.entries else 0
+
+    def _may_be_in(self, replica: int) -> bool:
+        """Has it all that is confirmed, and reached our own epoch?"""
+        return self._has.get(replica, -1) >= max(self._confirmed(), self._own_start)
+
+    def proposal(self, now: Millis) -> frozenset[int] | None:
+        """The set to propose now, None if there is nothing to change. More may have been confirmed since a joiner had
+        caught up, without it: it waits until it has that too."""
+        self.in_sync.keep_joiners(self._may_be_in)
+        return self.in_sync.proposal(now)
 
     # ---- sending ----
 

@@ -125,7 +125,7 @@ class AutoSwitchReplication:
         """The master is elected again: what it does goes on, in another epoch."""
         assert self.master is not None
         self.epoch = epoch
-        self.epochs.go_on(epoch, self._store.log.end)
+        self.epochs.begin(epoch, self._store.log.end)  # also without a byte since: a restart has to know that it led
         return [self.epochs.save(self._disk, [Feed(Led(epoch))])]
 
     def follow(self, epoch: int, now: Millis) -> list[Effect]:
@@ -236,7 +236,7 @@ class AutoSwitchReplication:
             self.confirm()
             if self.master.followers:
                 effects += self.master.send(now)
-            proposal = self.master.in_sync.proposal(now)
+            proposal = self.master.proposal(now)
             if proposal is not None:
                 effects += self._propose(proposal)
         elif self.config.ha_report_durable_only:

@@ -1,0 +1,620 @@
+"""A whole cluster in virtual time: three controllers, two or three brokers of one set, a name server.
+
+The controllers are a Raft group (`Group`: R1 to R10 after every event). What they agree on is read a second time
+(`ha_oracle`: C1 to C3, C6, C7). Each broker's log is a chain of hashes (`ha_chain`: C9, C12), and what clients are told
+is held against the logs of all who are in sync at that moment (`ha_book`: C4, C5, C8, C10, C11).
+"""
+
+from __future__ import annotations
+
+from itertools import pairwise
+from random import Random
+from typing import Any
+
+from perseid.base.machine import Flush, SaveState
+from perseid.broker.node import Broker
+from perseid.controller.config import ControllerConfig
+from perseid.controller.node import LISTENER as CONTROLLER
+from perseid.controller.node import Controller
+from perseid.nameserver.config import NameServerConfig
+from perseid.nameserver.node import NameServer
+from perseid.raft.config import RaftConfig
+from perseid.raft.node import Raft
+from perseid.sim.client import Process
+from perseid.sim.disk import SimDisk, SimFile
+from perseid.sim.driver import NodeDriver
+from perseid.sim.group import FAILED, MAX_FAILED_STARTS, PORT, Group, Watched, WatchedLog
+from perseid.sim.ha_book import QUEUES, TOPIC, Book, Stored
+from perseid.sim.ha_broker import HA_PORT, MAIN_PORT, Look, Settings, build_broker, listeners
+from perseid.sim.ha_chain import NOWHERE, Chain, Epoch, Histories
+from perseid.sim.ha_oracle import BrokerSet, Oracle
+from perseid.sim.history import Violation
+from perseid.sim.net import End
+from perseid.sim.scheduler import US_PER_S
+from perseid.sim.slaves import log_bytes
+from perseid.wire.codes import RequestCode, ResponseCode
+from perseid.wire.command import Command, decode_all
+from perseid.wire.dledger import Entry
+
+SET_NAME = "sim-a"
+CONTROLLERS = 3
+NAMESRV_IP, NAMESRV_PORT = "10.0.0.2", 9876
+LOG_FILE_BYTES = (8 << 10, 16 << 10, 64 << 10)
+VALIDATE_EVERY = 11
+SEEN_BY = (RequestCode.SEND_MESSAGE, RequestCode.SEND_MESSAGE_V2, RequestCode.PULL_MESSAGE)
+"""Requests of clients whose answers are looked at."""
+CONTROL = range(RequestCode.CONTROLLER_ALTER_SYNC_STATE_SET, RequestCode.CONTROLLER_APPLY_BROKER_ID + 1)
+MAX_ASKED = 20_000
+"""Requests whose answers are waited for; older ones are forgotten."""
+
+
+class ControllerMember(Watched):
+    """A controller."""
+
+    seen = -1
+    """Up to this entry its state was compared."""
+
+    @property
+    def controller(self) -> Controller | None:
+        machine: Any = self.driver.machine
+        found: Controller | None = machine
+        return found
+
+    @property
+    def raft(self) -> Raft | None:
+        controller = self.controller
+        return controller.raft if controller is not None else None
+
+    @property
+    def active(self) -> bool:
+        return self.controller is not None and self.controller.active
+
+    def after_event(self) -> None:
+        super().after_event()
+        controller, group = self.controller, self.group
+        assert isinstance(group, Ha)
+        applier = controller.raft._applier if controller is not None else None
+        if controller is None or applier is None or applier.applied == self.seen:
+            return
+        self.seen = applied = applier.applied
+        if applied >= 0 and _state(controller) != group.oracle.states[applied]:
+            what = f"{_state(controller)}, agreed: {group.oracle.states[applied]}"
+            raise Violation("R7", f"{self.name} has after entry {applied}: {what}")
+
+
+def _state(controller: Controller) -> tuple[Any, ...]:
+    """A controller's tables, in the oracle's words."""
+    found = []
+    tables = controller.tables
+    for name in sorted(tables.replicas):
+        info, state = tables.replicas[name], tables.in_sync[name]
+        ids = tuple((one, info.brokers[one].address, info.brokers[one].check_code) for one in sorted(info.brokers))
+        members = tuple(sorted(state.members))
+        found.append((name, ids, info.next_id, state.master, state.master_epoch, members, state.epoch))
+    return tuple(found)
+
+
+class Replica(Watched):
+    """A broker of the set."""
+
+    group: Ha
+
+    def __init__(self, group: Ha, name: str, driver: NodeDriver) -> None:
+        super().__init__(group, name, driver)
+        self.log = Chain(driver.disk, group.settings.log_file_bytes)
+        self.id = 0
+        """Of the controllers, as far as it has one."""
+        self.epoch = -1
+        """The highest that it ever took."""
+        self.is_master = False
+        self.confirmed = 0
+        self.epochs: list[Epoch] = []
+        self.flushed = 0
+        self.trusted: tuple[int, bytes] = (0, b"")
+        """Up to where its log has to be there after whatever happens, and its hash."""
+        self.excused = False
+        """Its disk was wiped, and it has not caught up since."""
+
+    @property
+    def broker(self) -> Broker | None:
+        machine: Any = self.driver.machine
+        found: Broker | None = machine
+        return found
+
+    @property
+    def raft(self) -> None:
+        return None
+
+    @property
+    def address(self) -> str:
+        """Of its main port."""
+        return f"{self.driver.ip}:{MAIN_PORT}"
+
+    @property
+    def look(self) -> Look | None:
+        """What there is to see of it, if it runs and has begun."""
+        return Look(self.broker) if self.broker is not None and Look.began(self.broker) else None
+
+    @property
+    def end(self) -> int:
+        """Of its log; of one that is down, where it ended when it was last seen."""
+        return self.log.end
+
+    def record(self, physical: int) -> bytes | None:
+        """The record that its log has there."""
+        size = self._bytes(physical, 4)
+        if size is None or not int.from_bytes(size, "big"):
+            return None
+        return self._bytes(physical, int.from_bytes(size, "big"))
+
+    def _bytes(self, offset: int, size: int) -> bytes | None:
+        look = self.look
+        if look is not None and offset + size > look.end:
+            return None
+        return log_bytes(self.driver.disk, self.group.settings.log_file_bytes, offset, offset + size)
+
+    def has(self, stored: Stored) -> bool:
+        """Is a message in its log, as it was?"""
+        raw = self._bytes(stored.physical, stored.end - stored.physical)
+        return raw is not None and stored.body in raw and int.from_bytes(raw[:4], "big") == len(raw)
+
+    def unit(self, topic: str, queue_id: int, offset: int) -> int | None:
+        """Where the message at a queue's offset stands in its log."""
+        assert self.broker is not None
+        unit = self.broker.store.unit(topic, queue_id, offset)
+        return unit.physical_offset if unit is not None else None
+
+    def queue_end(self, topic: str, queue_id: int) -> int:
+        """Where the queue ends, whether readers see all of it or not."""
+        assert self.broker is not None
+        queue = self.broker.store.queue_of(topic, queue_id)
+        return queue.end if queue is not None else 0
+
+    # ---- after every event ----
+
+    def after_event(self) -> None:
+        look = self.look
+        if look is None:
+            return
+        self._follow(look)
+        self._role(look)
+
+    def started(self) -> None:
+        """A new life has begun: C9, and what was durable is there."""
+        look = self.look
+        if look is None:
+            return
+        self.log.dirty = 0
+        self.epochs, self.confirmed, self.is_master, self.epoch = [], 0, False, -1
+        self._follow(look)
+        end, digest = self.trusted
+        if not self.excused and self.log.at(end) != digest:
+            raise Violation("R10", f"{self.name} has not what was durable up to {end}; its log ends at {look.end}")
+        self._role(look)
+
+    def _follow(self, look: Look) -> None:
+        group, log = self.group, self.log
+        before, confirmed = log.end, self.confirmed
+        changed = log.follow(look.end)
+        cut = min(changed, look.end)
+        if changed < NOWHERE and cut < before:
+            self._was_cut(cut, before, confirmed)
+        epochs = look.epochs
+        again = changed if changed < NOWHERE else before
+        if epochs != self.epochs:
+            same = next((i for i, (a, b) in enumerate(zip(epochs, self.epochs, strict=False)) if a != b), None)
+            first = min(len(epochs), len(self.epochs)) if same is None else same
+            again = min(again, *(start for _, start in (*epochs[first:], *self.epochs[first:])), before)
+            self._check_epochs(epochs)
+            self.epochs = list(epochs)
+        group.histories.check(self.name, log, self.epochs, again)
+        self.confirmed = look.confirmed
+        if look.confirmed > look.end:
+            raise Violation("C10", f"{self.name}: confirmed up to {look.confirmed}, the log ends at {look.end}")
+        if self.confirmed < confirmed and changed == NOWHERE:
+            raise Violation(
+                "C10", f"{self.name}: confirmed fell from {confirmed} to {self.confirmed}, and nothing was cut"
+            )
+        if self.excused and log.end != before and self.group.has_all(self):
+            self.excused = False
+            self.group.count("a wiped broker has everything again")
+        if look.flushed > self.trusted[0]:
+            digest = log.at(look.flushed)
+            if digest is not None:
+                self.trusted = look.flushed, digest
+
+    def _was_cut(self, cut: int, before: int, confirmed: int) -> None:
+        """C12."""
+        group = self.group
+        group.count("log cut")
+        group.scheduler.note("checkers", f"{self.name} is cut at {cut}; it ended at {before}, confirmed {confirmed}")
+        if cut < confirmed and group.all_ack and not self.excused:
+            raise Violation("C12", f"{self.name} is cut at {cut}, and knew that {confirmed} was confirmed")
+        if cut < self.trusted[0]:
+            self.trusted = cut, self.log.at(cut) or b""
+        group.ambush(0.4, "killed after a cut", self)
+
+    def _check_epochs(self, epochs: list[Epoch]) -> None:
+        """C2, C9."""
+        for (epoch, start), (after, later) in pairwise(epochs):
+            if epoch >= after or start >= later:
+                raise Violation("C9", f"{self.name}: epochs {epochs} do not ascend")
+        if epochs and epochs[-1][0] > self.group.agreed.master_epoch:
+            raise Violation("C2", f"{self.name} has epoch {epochs[-1]}, agreed: {self.group.agreed.master_epoch}")
+
+    def _role(self, look: Look) -> None:
+        group = self.group
+        self.id = look.id or self.id
+        epoch, was = self.epoch, self.is_master
+        self.is_master, now = look.is_master, look.master_epoch
+        if now < epoch:
+            raise Violation("C2", f"{self.name}: its epoch fell from {epoch} to {now}")
+        self.epoch = max(now, epoch)
+        if self.is_master and (not was or now > epoch):
+            group.became_master(self, again=was)
+        elif was and not self.is_master:
+            group.count("became slave")
+        if self.is_master and group.all_ack and look.confirmed:
+            group.check_confirmed(self, look.confirmed)
+
+
+class Ha(Group):
+    """The machines of one run."""
+
+    set_name = SET_NAME
+    namesrv_address = f"{NAMESRV_IP}:{NAMESRV_PORT}"
+    topics = ((TOPIC, QUEUES),)
+
+    def __init__(self, seed: int, brokers: int = 0, **given: Any) -> None:
+        """How many brokers, and all settings (`Settings`), are drawn, but for those that are given."""
+        self.healed_at_us = 0
+        synced = given.pop("synced", None)
+        super().__init__(seed, CONTROLLERS, **({} if synced is None else {"sync_before_answer": synced}))
+        self.synced = self.synced if synced is None else synced
+        random = self.scheduler.stream("ha")
+        self.settings = Settings.drawn(random, synced=self.synced, **given)
+        self.all_ack = self.settings.all_ack
+        self.oracle = Oracle(self.settings.unclean, self.count)
+        self.histories = Histories()
+        self.book = Book(self)
+        self.controllers = [one for one in self.members if isinstance(one, ControllerMember)]
+        self.control_addresses = ";".join(f"{one.driver.ip}:{PORT}" for one in self.controllers)
+        self._moves = 0
+        count = brokers or random.choice((2, 3, 3))
+        self.replicas = [self._broker(number) for number in range(1, count + 1)]
+        self.namesrv = NodeDriver(
+            "namesrv", NAMESRV_IP, self.scheduler, self.network,
+            lambda disk, random: NameServer(NameServerConfig(), disk), {"main": NAMESRV_PORT}, self.count_once,
+        )  # fmt: skip
+        self.namesrv.on_error = self._broke
+        self.names = Watched(self, "namesrv", self.namesrv)
+        self.namesrv.on_end = lambda reason: self.restart_later(self.names, 300, 2_000)
+        self.network.tap = self._tap
+        self._asked: dict[tuple[int, int], Command] = {}
+        self._clients = 0
+        self._checked: tuple[Any, ...] = ()
+
+    # ---- parts ----
+
+    @property
+    def agreed(self) -> BrokerSet:
+        """What the controllers have agreed on about the set."""
+        return self.oracle.of(SET_NAME)
+
+    @property
+    def master(self) -> Replica | None:
+        """The agreed master, if it knows and runs."""
+        agreed = self.agreed
+        for one in self.replicas:
+            if one.is_master and one.look is not None and (one.id, one.epoch) == (agreed.master, agreed.master_epoch):
+                return one
+        return None
+
+    def by_id(self, number: int) -> Replica | None:
+        return next((one for one in self.replicas if one.id == number), None)
+
+    def count(self, what: str, times: int = 1) -> None:
+        self.counts[what] += times
+
+    def count_once(self, what: str) -> None:
+        self.counts[what] += 1
+
+    def client_ip(self, name: str) -> str:
+        """An address for a new client."""
+        self._clients += 1
+        ip = f"10.0.4.{self._clients}"
+        self.network.machines[ip] = name
+        return ip
+
+    def answered(self, client: str, request: RequestCode, name: str, command: Command) -> None:
+        """A client got an answer; refusals are worth a line."""
+        if command.code != ResponseCode.SUCCESS:
+            self.count(f"refusal {request.name} {name}")
+            self.scheduler.note(client, f"{request.name} answered {name}: {command.remark}")
+
+    def _member(self, name: str, number: int, settings: dict[str, Any]) -> Watched:
+        raft = RaftConfig(self_id=name, **settings)
+        config = ControllerConfig(
+            controller_dleger_group=raft.group, controller_dleger_peers=raft.peers, controller_dleger_self_id=name,
+            scan_inactive_master_interval=2_000,
+        )  # fmt: skip
+        made: list[Watched] = []
+
+        def new_log(*arguments: Any, **more: Any) -> WatchedLog:
+            log = WatchedLog(*arguments, **more)
+            log.watcher = made[0]
+            return log
+
+        def build(disk: SimDisk, random: Random) -> Controller:
+            watched = made[0]
+            assert isinstance(watched, ControllerMember)
+            watched.seen = -1
+            controller = Controller(config, raft, disk, random, new_log=new_log)  # type: ignore[arg-type]
+            self.hear(watched, controller.raft)
+            return controller
+
+        ip = f"10.0.3.{number}"
+        driver = NodeDriver(name, ip, self.scheduler, self.network, build, {CONTROLLER: PORT}, self.count_once)
+        watched = ControllerMember(self, name, driver)
+        made.append(watched)
+        self._watch(watched)
+        return watched
+
+    def _committed(self, raft: Raft, entry: Entry) -> None:
+        self.oracle.apply(bytes(entry.body))
+
+    def _broker(self, number: int) -> Replica:
+        name, ip = f"broker{number}", f"10.0.2.{number}"
+        made: list[Replica] = []
+
+        def build(disk: SimDisk, random: Random) -> Broker:
+            ip = made[0].driver.ip
+            return build_broker(self.settings, ip, self.control_addresses, self.namesrv_address, disk, random)
+
+        driver = NodeDriver(name, ip, self.scheduler, self.network, build, listeners(), self.count_once)
+        replica = Replica(self, name, driver)
+        made.append(replica)
+        self._watch(replica)
+        driver.validate_every = VALIDATE_EVERY
+        driver.on_started = replica.started
+        return replica
+
+    # ---- life ----
+
+    def start(self) -> None:
+        self.namesrv.start()
+        super().start()
+        for replica in self.replicas:
+            self._start(replica)
+
+    def _start(self, watched: Watched) -> None:
+        if isinstance(watched, ControllerMember):
+            super()._start(watched)
+            return
+        self.down.discard(watched.name)
+        watched.driver.start()
+        if watched.driver.machine is not None:
+            self._failed_starts = 0
+
+    def cut_power(self, watched: Watched) -> None:
+        super().cut_power(watched)
+        if isinstance(watched, Replica):
+            watched.log.dirty = 0
+
+    def wipe(self, replica: Replica, keep: tuple[str, ...]) -> None:
+        """The disk of a broker that is down is replaced by an empty one, with some files of the old one."""
+        old = replica.driver.disk
+        new = SimDisk(self.scheduler.stream(f"disk {replica.name} {replica.driver.lives}"))
+        for path in keep:
+            data = old.read(path)
+            if data is not None:
+                new.write(path, data)
+                new.sync_file(path)
+        new.sync_dir("")
+        replica.driver.disk = new
+        replica.log.watch(new)
+        replica.excused, replica.trusted = True, (0, b"")
+
+    def move(self, replica: Replica) -> None:
+        """A broker that is down gets another address."""
+        self._moves += 1
+        replica.driver.ip = f"10.0.5.{self._moves}"
+        self.network.machines[replica.driver.ip] = replica.name
+
+    def copy(self, replica: Replica) -> NodeDriver:
+        """Start a broker at another address, on a copy of a broker's disk as it is."""
+        self._moves += 1
+        ip = f"10.0.6.{self._moves}"
+        driver = NodeDriver(
+            "copy", ip, self.scheduler, self.network,
+            lambda disk, random: build_broker(
+                self.settings, ip, self.control_addresses, self.namesrv_address, disk, random
+            ),
+            listeners(), self.count_once,
+        )  # fmt: skip
+        for file in replica.driver.disk.files():
+            driver.disk.names.link(file.path, SimFile(driver.disk, file.path, bytearray(file.data)))
+        driver.on_error = self._broke
+        driver.start()
+        return driver
+
+    def _ended(self, watched: Watched, reason: str) -> None:
+        if not reason:
+            self.count(f"{'controller' if isinstance(watched, ControllerMember) else 'broker'} ended cleanly")
+            return
+        if isinstance(watched, ControllerMember):
+            super()._ended(watched, reason)
+            return
+        kind = "crash point" if reason == "crash point" else "disk failed"
+        if reason.startswith("can't start"):
+            kind = "could not start"
+            self._failed_starts += 1
+        self.count(f"broker ended: {kind}")
+        if self._failed_starts > MAX_FAILED_STARTS or "CorruptLog" in reason:
+            raise Violation("a broker runs", f"{watched.name}: {reason}")
+        if kind == "disk failed" and not any(words in reason for words in FAILED):
+            raise Violation("a broker runs", f"{watched.name}: {reason}")
+        if watched.name not in self.down:
+            self.restart_later(watched, 300, 2_000)
+
+    def _job(self, watched: Watched, effect: Flush | SaveState) -> Any:
+        return super()._job(watched, effect) if isinstance(watched, ControllerMember) else None
+
+    def _noted(self, watched: Watched, text: str) -> None:
+        if isinstance(watched, ControllerMember):
+            super()._noted(watched, text)
+        else:
+            self.broker_noted(watched, text)
+
+    def broker_noted(self, watched: Watched, text: str) -> None:
+        """A line of a broker's log."""
+        for words, name in BROKER_NOTES.items():
+            if words in text:
+                self.count(name)
+
+    # ---- what passes by ----
+
+    def _tap(self, end: End, data: bytes) -> None:
+        """Bytes are about to leave a machine."""
+        owner, other = end.owner, end.other.owner
+        if isinstance(owner, Process):
+            self._remember(end, data, SEEN_BY)
+        elif not isinstance(owner, NodeDriver):
+            return
+        elif end.listener == CONTROLLER or end.other.listener == CONTROLLER or end.address.endswith(f":{PORT}"):
+            if not isinstance(other, NodeDriver) or not other.name.startswith("n"):
+                self._control_answers(end, data)
+        elif end.other.address.endswith(f":{PORT}"):
+            self._remember(end, data, CONTROL)
+        elif owner.name.startswith("broker") and end.address.endswith(f":{MAIN_PORT}"):
+            self._broker_answers(owner, end, data)
+        elif owner.name == "copy" and end.address.endswith(f":{MAIN_PORT}"):
+            self._copy_answers(end, data)
+
+    def _remember(self, end: End, data: bytes, codes: Any) -> None:
+        for command in decode_all(data):
+            if not command.is_response and command.code in codes:
+                self._asked[end.other.id, command.opaque] = command.keep()
+                if len(self._asked) > MAX_ASKED:
+                    del self._asked[next(iter(self._asked))]
+
+    def _control_answers(self, end: End, data: bytes) -> None:
+        for command in decode_all(data):
+            request = self._asked.pop((end.id, command.opaque), None) if command.is_response else None
+            if request is not None:
+                self.count(f"control {RequestCode(request.code).name} {ResponseCode(command.code).name}")
+                self.oracle.check(request, command)
+
+    def _broker_answers(self, driver: NodeDriver, end: End, data: bytes) -> None:
+        replica = next(one for one in self.replicas if one.driver is driver)
+        for command in decode_all(data):
+            request = self._asked.pop((end.id, command.opaque), None) if command.is_response else None
+            if request is not None and replica.look is not None:
+                replica.after_event()
+                self.book.answered(replica, request, command)
+
+    def _copy_answers(self, end: End, data: bytes) -> None:
+        for command in decode_all(data):
+            request = self._asked.pop((end.id, command.opaque), None) if command.is_response else None
+            if request is not None and command.code == ResponseCode.SUCCESS:
+                raise Violation("C7", f"a broker on a copied disk answers {RequestCode(request.code).name}")
+
+    # ---- what must hold ----
+
+    def require_holders(self, promise: str, replica: Replica, stored: Stored) -> str:
+        """C4, C10: who is in sync, as agreed, has a message. Their names."""
+        agreed = self.agreed
+        found = []
+        for number in sorted(agreed.members):
+            member = self.by_id(number)
+            if member is None or member.excused:
+                continue
+            if member.has(stored):
+                found.append(member.name)
+            elif self.all_ack:
+                what = f"{stored.body[:20]!r} at {stored.physical}"
+                raise Violation(
+                    promise, f"{replica.name} (epoch {replica.epoch}) answers {what}, which {member.name} has not; in "
+                    f"sync: {sorted(agreed.members)}, master {agreed.master} of {agreed.master_epoch}"
+                )  # fmt: skip
+        return ", ".join(found)
+
+    def check_confirmed(self, master: Replica, confirmed: int) -> None:
+        """C10: what a master calls confirmed, all in sync have."""
+        agreed = self.agreed
+        state = (master.name, confirmed, agreed.set_epoch, agreed.master_epoch)
+        if state == self._checked:
+            return
+        self._checked = state
+        digest = master.log.at(confirmed)
+        for number in sorted(agreed.members):
+            member = self.by_id(number)
+            if member is None or member is master or member.excused or member.look is None or digest is None:
+                continue
+            if member.log.at(confirmed) != digest:
+                raise Violation(
+                    "C10", f"{master.name} (epoch {master.epoch}) has {confirmed} confirmed, {member.name} ends at "
+                    f"{member.end}; in sync: {sorted(agreed.members)}, master {agreed.master} of {agreed.master_epoch}"
+                )  # fmt: skip
+
+    def became_master(self, replica: Replica, *, again: bool) -> None:
+        """C1, C5, C11: a broker takes a new epoch as its master."""
+        self.count("became master again" if again else "became master")
+        agreed = self.agreed
+        self.oracle.master_is(SET_NAME, replica.epoch, replica.id)
+        self.scheduler.note("checkers", f"{replica.name} is master of {replica.epoch}, its log ends at {replica.end}")
+        if replica.epoch != agreed.master_epoch:
+            self.count("became master late")  # others were elected since
+            return
+        self.book.master_began(replica)
+        self.book.check_queues(replica)
+        if not again:
+            self.ambush(0.1, "a new master is killed", replica)
+
+    def current(self, address: str) -> bool:
+        """Is the broker at this address the agreed master?"""
+        master = self.master
+        return master is not None and master.address == address
+
+    def is_current(self, replica: Replica) -> bool:
+        """Is this the agreed master, in its own eyes too?"""
+        return replica.is_master and (replica.id, replica.epoch) == (self.agreed.master, self.agreed.master_epoch)
+
+    def has_all(self, replica: Replica) -> bool:
+        """Has it everything that anybody was told of?"""
+        stored = self.book.stored.values()
+        return bool(stored) and max(one.end for one in stored) <= replica.end and all(map(replica.has, stored))
+
+    def settled(self) -> str:
+        """Why not everything is as it should be in the end; "" when it is."""
+        why = super().settled()
+        if why:
+            return why
+        master, agreed = self.master, self.agreed
+        if master is None:
+            return f"nobody is master of {agreed.master_epoch}, agreed: {agreed.master}"
+        for one in self.replicas:
+            if one.look is None:
+                return f"{one.name} is down"
+            if one.id not in agreed.members:
+                return f"{one.name} ({one.id}) is not in sync: {sorted(agreed.members)}"
+            if one.log.hashes[-1:] != master.log.hashes[-1:]:
+                return f"{one.name} ends at {one.end}, {master.name} at {master.end}"
+            if one.confirmed < one.end:
+                return f"{one.name} has {one.confirmed} confirmed, its log ends at {one.end}"
+        return ""
+
+    @property
+    def serving(self) -> bool:
+        """C13: the agreed master is there, and an active controller."""
+        return self.master is not None and any(one.active for one in self.controllers)
+
+    def active_within(self) -> int:
+        """C13: until then an active controller has to be there after all has healed, in microseconds."""
+        return self.healed_at_us + 6 * US_PER_S + 4 * self.silence_us
+
+
+BROKER_NOTES: dict[str, str] = {}
+"""Words of a broker's lines, and what they are counted as."""
+
+__all__ = ["HA_PORT", "Ha", "Replica"]

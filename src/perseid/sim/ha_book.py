@@ -1,0 +1,164 @@
+"""What clients of a broker set were told, and what follows from it.
+
+C4   who is in sync has what was acknowledged          C10  and what readers see
+C5   a later master has what was acknowledged          C11  a queue's offset keeps its message
+C8   one broker acknowledges in one epoch
+
+Where acknowledgements wait for all in sync (`all_ack`) that holds whatever happens, as long as one of them keeps its
+disk. Otherwise a new master may lack what the last one acknowledged alone: that is lost with the change, counted, and
+everything else stays.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import TYPE_CHECKING
+
+from perseid.sim.history import Violation
+from perseid.wire.codes import RequestCode, ResponseCode
+from perseid.wire.command import Command
+from perseid.wire.headers.send import SendMessageResponse
+from perseid.wire.record import Record, decode, decode_all
+
+if TYPE_CHECKING:
+    from perseid.sim.ha import Ha, Replica
+
+TOPIC, QUEUES = "orders", 3
+SCHEDULED = "SCHEDULE_TOPIC_XXXX"
+SENDS = (RequestCode.SEND_MESSAGE, RequestCode.SEND_MESSAGE_V2)
+
+Place = tuple[int, int]
+"""Queue, offset."""
+
+
+@dataclass(slots=True)
+class Stored:
+    """A message that somebody was told of: where it stands, in the log and in its queue."""
+
+    physical: int
+    end: int
+    body: bytes
+    place: Place | None
+    """None: it waits for its time in another topic."""
+    acknowledged: bool
+    holders: str = ""
+    """Who had it when it was acknowledged."""
+
+
+class Book:
+    """All of it."""
+
+    def __init__(self, ha: Ha) -> None:
+        self.ha = ha
+        self.sent: dict[bytes, int] = {}
+        """Body → how often it was sent."""
+        self.stored: dict[int, Stored] = {}
+        """By place in the log."""
+        self.places: dict[Place, int] = {}
+        """Queue and offset → place in the log."""
+        self.delayed: set[bytes] = set()
+        self.may_repeat: set[bytes] = set()
+        self.acknowledged = 0
+        self.lost: list[Stored] = []
+        self._ackers: dict[int, str] = {}
+
+    def sends(self, body: bytes, *, delayed: bool) -> None:
+        """A client sends a message, perhaps again. What is delayed may be delivered again by the next master."""
+        self.sent[body] = self.sent.get(body, 0) + 1
+        if delayed:
+            self.may_repeat.add(body)
+
+    # ---- what leaves a broker ----
+
+    def answered(self, replica: Replica, request: Command, answer: Command) -> None:
+        """A broker answers a client; the bytes are not on their way yet."""
+        if request.code in SENDS and answer.code == ResponseCode.SUCCESS:
+            self._acked(replica, request, answer)
+        elif request.code == RequestCode.PULL_MESSAGE and answer.code == ResponseCode.SUCCESS:
+            for record in decode_all(answer.body):
+                self._read(replica, record)
+
+    def _acked(self, replica: Replica, request: Command, answer: Command) -> None:
+        said = answer.header(SendMessageResponse)
+        physical = int(said.msg_id[-16:], 16)
+        record = self._record(replica, physical)
+        body = bytes(request.body)
+        if record is None or record.body != body:
+            raise Violation("acknowledged is stored", f"{replica.name} has not {body[:20]!r} at {physical}")
+        epoch = replica.epoch
+        if self._ackers.setdefault(epoch, replica.name) != replica.name:
+            raise Violation("C8", f"{self._ackers[epoch]} and {replica.name} acknowledge in epoch {epoch}")
+        self.ha.oracle.master_is(self.ha.set_name, epoch, replica.id)
+        self.acknowledged += 1
+        if not (self.ha.all_ack or self.ha.is_current(replica)):
+            self.ha.count("acknowledged by a master that is none any more")
+            return  # the new one has it or not, as it happens
+        stored = self._remember(replica, record, acknowledged=True)
+        if stored.place is None:
+            self.delayed.add(body)
+            self.ha.count("acknowledged: delayed")
+        elif (said.queue_id, said.queue_offset) != stored.place:
+            raise Violation("an answer says where", f"{said.queue_id}@{said.queue_offset}, it is at {stored.place}")
+        self.ha.count(f"acknowledged with {len(self.ha.agreed.members)} in sync")
+        stored.holders = self.ha.require_holders("C4", replica, stored)
+
+    def _read(self, replica: Replica, record: Record) -> None:
+        if record.body not in self.sent:
+            raise Violation("what is read was sent", f"{record.body[:20]!r} at {record.physical_offset}")
+        self.ha.count("message read" if replica.is_master else "message read from a slave")
+        if not (self.ha.all_ack or self.ha.is_current(replica)):
+            return
+        stored = self._remember(replica, record, acknowledged=False)
+        self.ha.require_holders("C10", replica, stored)
+
+    def _remember(self, replica: Replica, record: Record, *, acknowledged: bool) -> Stored:
+        physical = record.physical_offset
+        waits = record.topic == SCHEDULED
+        place = None if waits else (record.queue_id, record.queue_offset)
+        known = self.stored.get(physical)
+        if known is None or known.body != record.body:
+            if known is not None:
+                raise Violation("C5", f"{replica.name}: {known.body[:20]!r} was at {physical}, {record.body[:20]!r} is")
+            known = Stored(physical, physical + record.size, bytes(record.body), place, False)
+            self.stored[physical] = known
+        known.acknowledged |= acknowledged
+        if place is not None:
+            before = self.places.setdefault(place, physical)
+            if before != physical:
+                was = self.stored[before].body[:20]
+                raise Violation("C11", f"{replica.name}: {place} was {was!r} at {before}, is {record.body[:20]!r}")
+        return known
+
+    @staticmethod
+    def _record(replica: Replica, physical: int) -> Record | None:
+        raw = replica.record(physical)
+        return decode(raw) if raw is not None else None
+
+    # ---- a master begins ----
+
+    def master_began(self, replica: Replica) -> None:
+        """C5, C11: what a new master has to have."""
+        gone = [one for one in self.stored.values() if not replica.has(one)]
+        if gone and self.ha.all_ack:
+            one = gone[0]
+            what = "acknowledged" if one.acknowledged else "read"
+            raise Violation(
+                "C5", f"{replica.name} is master of {replica.epoch} without {len(gone)} of {len(self.stored)}, e.g. "
+                f"{one.body[:20]!r}, {what}, at {one.physical} (had it: {one.holders}); its log ends at {replica.end}"
+            )  # fmt: skip
+        for one in gone:
+            del self.stored[one.physical]
+            if one.place is not None:
+                del self.places[one.place]
+            self.delayed.discard(one.body)
+            self.lost.append(one)
+            self.ha.count("lost with a change of masters: acknowledged" if one.acknowledged else "lost: read")
+
+    def check_queues(self, replica: Replica) -> None:
+        """C11: its queues have each message where it was, and go on behind all of them."""
+        for (queue_id, offset), physical in self.places.items():
+            found = replica.unit(TOPIC, queue_id, offset)
+            if found != physical:
+                raise Violation(
+                    "C11", f"{replica.name}: {queue_id}@{offset} is at {found} of its log, was at {physical}"
+                )

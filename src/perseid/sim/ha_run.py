@@ -1,0 +1,140 @@
+"""One seed of a whole cluster: clients, faults, and the last check."""
+
+from __future__ import annotations
+
+import traceback
+from typing import Any
+
+from perseid.sim.group_run import FAULTS_US, MAX_FAULTS_US, MIN_FAULTS, MIN_OPERATIONS
+from perseid.sim.ha import Ha
+from perseid.sim.ha_book import TOPIC
+from perseid.sim.ha_clients import Client, Operator, Probe, Producer, Reader
+from perseid.sim.ha_faults import HaFaults
+from perseid.sim.history import Violation
+from perseid.sim.run import Result
+from perseid.sim.scheduler import US_PER_S
+from perseid.wire.record import decode
+
+BEGIN_US = 30 * US_PER_S
+"""A new cluster serves within this."""
+SERVES_US = 29 * US_PER_S
+"""C13: and so long after all faults have healed there is a master at work."""
+IN_SYNC_US = 60 * US_PER_S
+"""So long it may take until all are in sync and have the same."""
+DELAY_US = 10 * US_PER_S
+
+
+class Course:
+    """The course of one seed."""
+
+    def __init__(self, seed: int, **given: Any) -> None:
+        self.ha = ha = Ha(seed, **given)
+        ha.ambushes = True
+        self.producers = [Producer(ha, f"producer{n}", pause) for n, pause in enumerate((60, 250, 900), 1)]
+        self.readers = [Reader(ha, f"reader{n}", pause) for n, pause in enumerate((200, 1_500), 1)]
+        self.operator = Operator(ha, "operator")
+        self.clients: list[Client] = [*self.producers, *self.readers]
+        self.faults = HaFaults(ha, self.clients, self.operator)
+
+    def play(self) -> None:
+        """All of it. Violation when something is wrong."""
+        self.begin()
+        ha, scheduler = self.ha, self.ha.scheduler
+        start = scheduler.now_us
+        self.faults.plan(start + US_PER_S, start + FAULTS_US)
+        scheduler.run(start + FAULTS_US)
+        while ha.operations < MIN_OPERATIONS and scheduler.now_us < start + MAX_FAULTS_US:
+            scheduler.run(scheduler.now_us + 5 * US_PER_S)
+        if ha.operations < MIN_OPERATIONS:
+            raise Violation("the set serves", f"{ha.operations} operations in {MAX_FAULTS_US // US_PER_S} s")
+        self.finish()
+
+    def begin(self) -> None:
+        """Start everything, and wait until it serves."""
+        ha = self.ha
+        ha.start()
+        if not ha.scheduler.run(BEGIN_US, lambda: ha.serving):
+            raise Violation("C13", f"a new cluster does not serve within {BEGIN_US // US_PER_S} s: {ha.settled()}")
+        for client in self.clients:
+            client.begin()
+        self.operator.begin()
+
+    def finish(self) -> None:
+        """Heal everything; then all promises are looked at once more."""
+        ha, scheduler = self.ha, self.ha.scheduler
+        self.faults.heal()
+        if not scheduler.run(scheduler.now_us + SERVES_US, lambda: ha.serving):
+            raise Violation("C13", f"nobody serves within {SERVES_US // US_PER_S} s: {ha.settled()}")
+        probe = Probe(ha, "probe")
+        probe.begin()
+        if not scheduler.run(scheduler.now_us + SERVES_US, lambda: not probe.left):
+            raise Violation("sends succeed after faults heal", f"not to {probe.left} of the queues")
+        for client in self.clients:
+            client.stop()
+        scheduler.run(scheduler.now_us + DELAY_US)
+        if not scheduler.run(scheduler.now_us + IN_SYNC_US, lambda: not ha.settled()):
+            raise Violation("C13", f"not within {IN_SYNC_US // US_PER_S} s: {ha.settled()}")
+        self.check()
+
+    def check(self) -> None:
+        """The last look: all that was acknowledged, in each broker's log and queues."""
+        ha, book = self.ha, self.ha.book
+        for replica in ha.replicas:
+            assert replica.broker is not None
+            for stored in book.stored.values():
+                if not replica.has(stored):
+                    raise Violation("C5", f"{replica.name} has not {stored.body[:20]!r} at {stored.physical}")
+            book.check_queues(replica)
+            self._queues(replica)
+        if ha.oracle.states and book.acknowledged == 0:
+            raise Violation("the set serves", "nothing was acknowledged")
+
+    def _queues(self, replica: Any) -> None:
+        """Queues have no gaps, each message once, and what was delayed has come."""
+        store, book = replica.broker.store, self.ha.book
+        met: dict[bytes, int] = {}
+        for topic, queue_id in sorted(store.queues()):
+            for offset in range(store.min_offset(topic, queue_id), store.max_offset(topic, queue_id)):
+                unit = store.unit(topic, queue_id, offset)
+                raw = replica.record(unit.physical_offset) if unit is not None else None
+                if raw is None:
+                    raise Violation("C11", f"{replica.name}: {topic}/{queue_id}@{offset} is {unit}")
+                if topic == TOPIC:
+                    body = decode(raw).body
+                    met[body] = met.get(body, 0) + 1
+        for body, times in met.items():
+            if body not in book.sent:
+                raise Violation("what is stored was sent", f"{replica.name}: {body[:20]!r}")
+            if times > book.sent[body] and body not in book.may_repeat:
+                raise Violation("stored as often as it was sent", f"{replica.name}: {body[:20]!r}, {times} times")
+        missing = sorted(book.delayed - met.keys())
+        if missing and self.ha.all_ack:
+            raise Violation("delayed messages come", f"{replica.name}: {len(missing)} are missing: {missing[0][:20]!r}")
+
+
+def run(seed: int, *, story: bool = False, **given: Any) -> Result:
+    """Play one seed; never raises for what the cluster did wrong. `given`: settings that are not drawn."""
+    course = Course(seed, **given)
+    return played(course, seed, story=story)
+
+
+def played(course: Any, seed: int, *, story: bool = False) -> Result:
+    """Play a course, and say how it went."""
+    ha, result = course.ha, Result(seed)
+    try:
+        course.play()
+    except Violation as violation:
+        result.failure = str(violation)
+        if violation.__cause__ is not None:
+            result.failure += "\n" + "".join(traceback.format_exception(violation.__cause__))
+    except Exception as error:
+        result.failure = "".join(traceback.format_exception(error))
+    scheduler = ha.scheduler
+    result.operations, result.faults = ha.operations, course.faults.begun
+    result.virtual_s, result.counts = scheduler.now_us / US_PER_S, ha.counts
+    result.digest = scheduler.trace.digest()
+    if not result.failure and result.faults < MIN_FAULTS:
+        result.failure = f"only {result.faults} faults began"
+    if story or result.failure:
+        result.story = scheduler.trace.story()
+    return result

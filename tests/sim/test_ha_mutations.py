@@ -1,0 +1,530 @@
+"""Defects planted in controllers and in brokers under them: each breaks the promise that it should, in the seed or in
+the scenario (`ha_scenarios`) that found it.
+
+The numbers are those of the register of real defects that they are like (B…), and of the invariants (C1 to C13, R1 to
+R10, see `perseid.sim.ha`).
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any
+
+import pytest
+
+from perseid.base.machine import Effect, Feed, Millis, SaveState
+from perseid.broker.manager import ReplicasManager
+from perseid.broker.node import Broker
+from perseid.broker.offsets import ConsumerOffsets
+from perseid.broker.topics import TopicTable
+from perseid.controller import commands
+from perseid.controller.live import Liveness
+from perseid.controller.node import Controller
+from perseid.controller.state import Tables
+from perseid.controller.writes import Writes
+from perseid.raft.state import Role
+from perseid.replication.auto_switch.epochs import Epochs
+from perseid.replication.auto_switch.in_sync import InSync
+from perseid.replication.auto_switch.master import Follower, Master
+from perseid.replication.auto_switch.node import AutoSwitchReplication, CutFor, Led
+from perseid.replication.auto_switch.slave import Slave, State
+from perseid.sim.ha_run import run
+from perseid.sim.history import Violation
+from perseid.store.gate import Gate
+from perseid.store.segments import Segments
+from perseid.wire.dledger import Code, Entry
+from perseid.wire.ha_auto import EpochEntry
+
+from .ha_scenarios import SCENARIOS
+
+Mutation = Callable[[pytest.MonkeyPatch], None]
+
+
+def no_books(patch: pytest.MonkeyPatch) -> None:
+    """The nodes' own checks of their books are off: what the defect does has to show."""
+    for kind in (Broker, Controller):
+        patch.setattr(kind, "validate", lambda self: None)
+
+
+# ---- the controller ----
+
+
+def answers_before_commit(patch: pytest.MonkeyPatch) -> None:
+    """R9: a request is answered when its entry is in the leader's log."""
+    real = Writes._begin
+
+    def begin(self: Writes, name: str, write: Any) -> None:
+        decide = write.decide
+
+        def decided() -> Any:
+            outcome = decide()
+            if outcome.events:
+                write.answer(outcome)
+                write.answer = lambda outcome: None
+            return outcome
+
+        write.decide = decided
+        real(self, name, write)
+
+    patch.setattr(Writes, "_begin", begin)
+
+
+def unknown_is_success(patch: pytest.MonkeyPatch) -> None:
+    """B25, R9: an append whose outcome nobody knows counts as a success."""
+    real = Writes._begin
+
+    def begin(self: Writes, name: str, write: Any) -> None:
+        raft = self.controller.raft
+        append = raft.append
+
+        def appended(body: bytes, done: Callable[[int, Entry], None]) -> int:
+            return append(body, lambda code, entry: done(Code.SUCCESS, entry))
+
+        raft.append = appended  # type: ignore[method-assign]
+        try:
+            real(self, name, write)
+        finally:
+            raft.append = append  # type: ignore[method-assign]
+
+    patch.setattr(Writes, "_begin", begin)
+
+
+def decided_side_by_side(patch: pytest.MonkeyPatch) -> None:
+    """B24, C7: requests of one set are decided while others of it are under way."""
+    no_books(patch)
+
+    def submit(self: Writes, name: str, decide: Any, answer: Any) -> None:
+        self._sets.pop(name, None)
+        real(self, name, decide, answer)
+
+    real = Writes.submit
+    patch.setattr(Writes, "submit", submit)
+
+
+def active_when_elected(patch: pytest.MonkeyPatch) -> None:
+    """R9: a controller decides as soon as it is elected, before it knows what was committed before it."""
+    no_books(patch)
+
+    def mark(self: Controller) -> None:
+        member = self.raft.member
+        if member.is_leader and not self.active and self._marking != member.term:
+            self._marking = member.term
+            self._activate()
+
+    patch.setattr(Controller, "_mark", mark)
+
+
+def any_id_is_given(patch: pytest.MonkeyPatch) -> None:
+    """B24, C7: who claims an id gets it, though another one has it."""
+    real = commands.apply_broker_id
+
+    def apply(facts: Any, request: Any) -> Any:
+        outcome = real(facts, request)
+        if outcome.reply.code:
+            outcome.reply.code = 0
+        return outcome
+
+    patch.setattr(commands, "apply_broker_id", apply)
+
+
+def old_masters_are_heard(patch: pytest.MonkeyPatch) -> None:
+    """C4: who is in sync is taken from anybody who was ever master, whatever it believes."""
+    real = commands.alter_sync_state_set
+
+    def alter(facts: Any, request: Any, proposed: Any) -> Any:
+        state = facts.tables.in_sync.get(request.broker_name)
+        if state is not None and state.master is not None:
+            request.master_broker_id, request.master_epoch = state.master, state.master_epoch
+            proposed.sync_state_set_epoch = state.epoch
+            proposed.sync_state_set = sorted({*proposed.sync_state_set, state.master})
+        return real(facts, request, proposed)
+
+    patch.setattr(commands, "alter_sync_state_set", alter)
+
+
+def anybody_is_elected(patch: pytest.MonkeyPatch) -> None:
+    """C6: with nobody in sync alive, somebody else is elected, though that is not allowed."""
+    real = commands.policy.elect
+
+    def elect(in_sync: Any, others: Any, old: Any, prefer: Any, alive: Any) -> int | None:
+        return real(in_sync, range(1, 9), old, prefer, alive)
+
+    patch.setattr(commands.policy, "elect", elect)
+
+
+def snapshot_without_data(patch: pytest.MonkeyPatch) -> None:
+    """B26, R7: a snapshot of the controllers' state has nothing in it."""
+    patch.setattr(Tables, "snapshot", lambda self: Tables.__new__(Tables) and b'{"replicas":{},"in_sync":{}}')
+
+
+def never_heard_is_dead(patch: pytest.MonkeyPatch) -> None:
+    """B21: a new active controller takes for dead whom it has not heard yet."""
+    real = Liveness.may_live
+
+    def may_live(self: Liveness, cluster: str, name: str, broker_id: int, now: int) -> bool:
+        self.judging_from = 0
+        return real(self, cluster, name, broker_id, now)
+
+    patch.setattr(Liveness, "may_live", may_live)
+
+
+def old_channels_count(patch: pytest.MonkeyPatch) -> None:
+    """B19: the first channel of a broker is its channel for ever."""
+    no_books(patch)
+    real = Liveness.heard
+
+    def heard(self: Liveness, beat: Any, broker_id: int, conn: int, now: int) -> Any:
+        row = self.rows.get((beat.cluster_name, beat.broker_name, broker_id))
+        return real(self, beat, broker_id, row.conn if row is not None and row.alive else conn, now)
+
+    patch.setattr(Liveness, "heard", heard)
+
+
+def only_the_active_one_listens(patch: pytest.MonkeyPatch) -> None:
+    """B20: a new active controller knows nobody, and notices nobody's death."""
+    real = Controller._activate
+
+    def activate(self: Controller) -> None:
+        self.live = Liveness()
+        real(self)
+
+    def came(self: Liveness, beat: Any, broker_id: int, conn: int, now: int) -> Any:
+        return None
+
+    patch.setattr(Controller, "_activate", activate)
+    patch.setattr(Liveness, "heard", came)
+
+
+# ---- who is in sync ----
+
+
+def joiners_do_not_count(patch: pytest.MonkeyPatch) -> None:
+    """B1: who is proposed is waited for only when the controller has said yes."""
+    patch.setattr(InSync, "required", property(lambda self: self.agreed))
+
+
+def the_lost_are_dropped_at_once(patch: pytest.MonkeyPatch) -> None:
+    """B2: a replica whose connection is lost is not waited for any more, though the controller may elect it."""
+    real = InSync.gone
+
+    def gone(self: InSync, replica: int) -> None:
+        real(self, replica)
+        if replica != self.own:
+            self.agreed -= {replica}
+
+    patch.setattr(InSync, "gone", gone)
+
+
+def the_unconnected_are_passed_over(patch: pytest.MonkeyPatch) -> None:
+    """B4: what all have that are connected is confirmed."""
+    def on_all(self: Master) -> int:
+        connected = {follower.replica for follower in self.followers.values()}
+        has, self._has = self._has, {one: end for one, end in self._has.items() if one in connected}
+        own = self.in_sync.own
+        try:
+            ends = [self._has[one] for one in self.in_sync.required if one != own and one in self._has]
+            return min(ends, default=1 << 62)
+        finally:
+            self._has = has
+
+    patch.setattr(Master, "on_all", on_all)
+
+
+def the_set_of_the_last_term(patch: pytest.MonkeyPatch) -> None:
+    """B8: who becomes master goes on with the set that it knew, and not with the controller's."""
+    real = InSync.agree
+
+    def agree(self: InSync, members: Any, epoch: int, now: int) -> bool:
+        return real(self, (self.own,), epoch, now)
+
+    patch.setattr(InSync, "agree", agree)
+
+
+def joins_before_it_has_all(patch: pytest.MonkeyPatch) -> None:
+    """C4: a replica comes in as soon as it follows."""
+    patch.setattr(Master, "_may_be_in", lambda self, replica: True)
+
+
+def joins_by_an_old_report(patch: pytest.MonkeyPatch) -> None:
+    """C4: a replica that had all that was confirmed comes in later, when more is."""
+    patch.setattr(InSync, "keep_joiners", lambda self, may_join: None)
+
+
+def one_is_enough(patch: pytest.MonkeyPatch) -> None:
+    """C4: what the best replica has counts as what all have."""
+
+    def on_all(self: Master) -> int:
+        own = self.in_sync.own
+        return max((self._has.get(one, -1) for one in self.in_sync.required if one != own), default=1 << 62)
+
+    patch.setattr(Master, "on_all", on_all)
+
+
+def connections_are_counted(patch: pytest.MonkeyPatch) -> None:
+    """B17: a replica that comes back counts twice, as its old connection and as its new one."""
+    no_books(patch)
+    real, greet = Master.on_all, Master._greet
+
+    def on_all(self: Master) -> int:
+        ends = sorted((f.acknowledged for f in self.followers.values()), reverse=True)
+        needed = len(self.in_sync.required) - 1
+        return real(self) if needed < 1 else (ends[needed - 1] if len(ends) >= needed else -1)
+
+    def _greet(self: Master, follower: Follower, data: bytes, at: int) -> Any:
+        others = {conn: one for conn, one in self.followers.items() if one is not follower}
+        for conn in others:
+            del self.followers[conn]
+        try:
+            return greet(self, follower, data, at)
+        finally:
+            self.followers |= others
+
+    patch.setattr(Master, "on_all", on_all)
+    patch.setattr(Master, "_greet", _greet)
+
+
+# ---- the stream ----
+
+
+def reports_without_a_handshake(patch: pytest.MonkeyPatch) -> None:
+    """B14a: who reports before it said who it is counts as the last replica that said so."""
+    real = Master._reported
+
+    def reported(self: Master, follower: Follower, report: int, now: Millis) -> Any:
+        if not follower.replica and report >= 0:
+            for one in self.in_sync.agreed - {self.in_sync.own}:
+                self._has[one] = report
+            return []
+        return real(self, follower, report, now)
+
+    patch.setattr(Master, "_reported", reported)
+
+
+def reports_what_is_not_durable(patch: pytest.MonkeyPatch) -> None:
+    """C4, C5: a replica reports what it has written, where what is durable was asked for."""
+    real = Slave.report_new
+    patch.setattr(Slave, "report_new", lambda self, upto, now: real(self, self._replica.end, now))
+
+
+def reported_before_it_is_cut(patch: pytest.MonkeyPatch) -> None:
+    """B13: a slave follows before its cut is durable."""
+
+    def trim(self: AutoSwitchReplication, trim: Any) -> list[Effect]:
+        if trim.end >= self._store.log.end:
+            return self._adopt(trim)
+        self._store.truncate(trim.end, [])
+        return [*self._store.truncate(trim.end, []), Feed(CutFor(trim))]
+
+    patch.setattr(AutoSwitchReplication, "_trim", trim)
+
+
+def cut_without_zeros(patch: pytest.MonkeyPatch) -> None:
+    """B13, #10666: what is cut stays in the files, behind the end."""
+    patch.setattr(Segments, "zero_from", lambda self, offset: 0)
+
+
+# ---- epochs ----
+
+
+def epochs_outlive_a_cut(patch: pytest.MonkeyPatch) -> None:
+    """B9: a slave that cuts its log keeps the epochs of what it cut."""
+
+    def adopt(self: Epochs, theirs: Any, upto: int) -> bool:
+        kept = list(self.entries)
+        for entry in theirs:
+            if not kept or (entry.epoch > kept[-1].epoch and entry.start > kept[-1].start):
+                kept.append(entry)
+        changed, self.entries = kept != self.entries, kept
+        return changed
+
+    patch.setattr(Epochs, "adopt", adopt)
+
+
+def labels_of_the_next_epoch(patch: pytest.MonkeyPatch) -> None:
+    """B10: what a handshake says of epochs that ended within one packet is forgotten."""
+    real = Epochs.adopt
+
+    def adopt(self: Epochs, theirs: Any, upto: int) -> bool:
+        return real(self, [entry for entry in theirs if entry.start <= upto or entry is theirs[-1]], upto)
+
+    patch.setattr(Epochs, "adopt", adopt)
+
+
+def nothing_is_cut(patch: pytest.MonkeyPatch) -> None:
+    """C9: a slave takes its log for the master's, as far as it goes."""
+    patch.setattr(Slave, "_point", lambda self, theirs, end: min(self._replica.end, end))
+
+
+def the_epoch_is_not_opened(patch: pytest.MonkeyPatch) -> None:
+    """B11, #6505: who becomes master writes on in the epoch of the last one."""
+
+    def begin(self: Epochs, epoch: int, end: int) -> None:
+        if not self.entries:
+            self.entries.append(EpochEntry(epoch, end))
+
+    patch.setattr(Epochs, "begin", begin)
+
+
+def empty_epochs_are_not_saved(patch: pytest.MonkeyPatch) -> None:
+    """B12: the epochs that a slave takes over are not on its disk when it follows."""
+    real = AutoSwitchReplication._adopt
+
+    def adopt(self: AutoSwitchReplication, trim: Any) -> list[Effect]:
+        return [effect if not isinstance(effect, SaveState) else effect.then[0] for effect in real(self, trim)]
+
+    patch.setattr(AutoSwitchReplication, "_adopt", adopt)
+
+
+def leads_before_its_epoch_is_durable(patch: pytest.MonkeyPatch) -> None:
+    """C9: a master writes before the entry of its epoch is durable."""
+    real = AutoSwitchReplication.lead
+
+    def lead(self: AutoSwitchReplication, epoch: int, now: Millis) -> list[Effect]:
+        effects = real(self, epoch, now)
+        return [Feed(Led(epoch)) if isinstance(effect, SaveState) else effect for effect in effects]
+
+    patch.setattr(AutoSwitchReplication, "lead", lead)
+
+
+def an_epoch_is_led_twice(patch: pytest.MonkeyPatch) -> None:
+    """C9: a master that was restarted goes on in the epoch that it led."""
+    patch.setattr(ReplicasManager, "_may_lead", lambda self, epoch, now: True)
+
+
+# ---- what readers see, and roles ----
+
+
+def all_is_confirmed(patch: pytest.MonkeyPatch) -> None:
+    """B4, C10: readers see what the master alone has."""
+
+    def confirm(self: AutoSwitchReplication) -> None:
+        self._store.confirm(self._store.log.end)
+
+    patch.setattr(AutoSwitchReplication, "confirm", confirm)
+
+
+def a_start_confirms_all(patch: pytest.MonkeyPatch) -> None:
+    """B5, #6609: what a start finds in the log readers see."""
+    real = Gate.load
+
+    def load(self: Gate, confirmed: int, queues: Any) -> None:
+        units = [queue.raw(queue.end - 1) for queue in queues if queue.end > queue.min]
+        real(self, max([confirmed, *(unit.physical_offset + unit.size for unit in units if unit is not None)]), queues)
+
+    patch.setattr(Gate, "load", load)
+
+
+def offsets_of_what_is_shown(patch: pytest.MonkeyPatch) -> None:
+    """B6, #7689: a new master's first message of a queue takes the offset of one that is not confirmed."""
+    no_books(patch)
+    from perseid.store.store import MessageStore
+
+    real = MessageStore.append
+
+    def append(self: MessageStore, message: Any, now: int) -> Any:
+        queue = self.queue_of(message.topic, message.queue_id)
+        if queue is not None and queue.shown < queue.end:
+            queue.cut(queue.shown)
+        return real(self, message, now)
+
+    patch.setattr(MessageStore, "append", append)
+    patch.setattr("perseid.broker.node.sends_of", lambda broker: None)
+
+
+def group_offsets_are_not_clamped(patch: pytest.MonkeyPatch) -> None:
+    """B14, #4771: a group stays ahead of a queue that has lost messages."""
+    patch.setattr(ConsumerOffsets, "clamp", lambda self, end_of: None)
+
+
+def serves_before_its_role_is_known(patch: pytest.MonkeyPatch) -> None:
+    """B38: a broker serves in the role that it had, before a controller has told it one."""
+    real = ReplicasManager.start
+
+    def start(self: ReplicasManager, now: Millis) -> None:
+        real(self, now)
+        if self._replication.epochs.last > 0:
+            self.epoch = self._replication.epochs.last
+            self.fenced = self._broker.replicas.is_slave = False
+            self.master_id = self.broker_id
+            self._broker.emit(self._replication.lead(self.epoch, now)[-1])
+            self._agree([self.broker_id], 0, now)
+            self._broker.registration.start(now)
+
+    patch.setattr(ReplicasManager, "start", start)
+
+
+def the_elder_wins_at_the_name_server(patch: pytest.MonkeyPatch) -> None:
+    """B37, #6316: a table of topics does not say of which epoch's master it is."""
+    real = TopicTable.bump
+    patch.setattr(TopicTable, "bump", lambda self, now, state_version=None: real(self, now))
+
+
+def a_wiped_disk_counts(patch: pytest.MonkeyPatch) -> None:
+    """C5: a broker that lost its log and kept its id lets itself be elected."""
+    patch.setattr(ReplicasManager, "_be_silent", lambda self, why: None)
+    patch.setattr(ReplicasManager, "_wiped", property(lambda self: False, lambda self, value: None), raising=False)
+
+
+def a_copy_is_welcome(patch: pytest.MonkeyPatch) -> None:
+    """C7: a broker on a copied disk takes the id, and the place, of the living one."""
+    real = commands.register_broker
+
+    def register(facts: Any, request: Any) -> Any:
+        live, facts.live = facts.live, Liveness()
+        facts.live.judging_from = 1 << 62
+        try:
+            return real(facts, request)
+        finally:
+            facts.live = live
+
+    heard = Liveness.heard
+
+    def taken(self: Liveness, beat: Any, broker_id: int, conn: int, now: int) -> Any:
+        row = self.rows.get((beat.cluster_name, beat.broker_name, broker_id))
+        if row is not None:
+            row.address = beat.broker_addr
+        return heard(self, beat, broker_id, conn, now)
+
+    patch.setattr(commands, "register_broker", register)
+    patch.setattr(Liveness, "heard", taken)
+    patch.setattr(ReplicasManager, "_checked", property(lambda self: True, lambda self, value: None), raising=False)
+
+
+FOUND: dict[Mutation, tuple[str, int | str]] = {}
+"""What is broken first, and in which seed, from 1 on, or in which scenario."""
+
+BY_NAME = {scenario.__name__: scenario for scenario in SCENARIOS}
+
+
+def failure_of(where: int | str) -> str:
+    """How a seed, or a scenario, failed; "": it did not."""
+    if isinstance(where, int):
+        return run(where).failure
+    try:
+        BY_NAME[where]()
+    except Violation as violation:
+        return str(violation)
+    return ""
+
+
+@pytest.mark.sim
+@pytest.mark.once
+@pytest.mark.usefixtures("without_core")
+@pytest.mark.parametrize("mutation", FOUND, ids=lambda mutation: mutation.__name__)
+def test_a_planted_defect_is_found(mutation: Mutation, monkeypatch: pytest.MonkeyPatch) -> None:
+    promise, where = FOUND[mutation]
+    mutation(monkeypatch)
+    failure = failure_of(where)
+    assert failure.startswith(promise), failure or f"{where} keeps all promises"
+
+
+@pytest.mark.sim
+@pytest.mark.once
+@pytest.mark.usefixtures("without_core")
+@pytest.mark.parametrize("where", sorted({where for _, where in FOUND.values()}, key=str))
+def test_without_it_all_promises_are_kept(where: int | str) -> None:
+    assert not failure_of(where)
+
+
+assert Role
+assert State
