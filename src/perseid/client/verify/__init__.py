@@ -1,5 +1,5 @@
-"""Holding a cluster to its acknowledgements: a sender that never gives up, a ledger of what was acknowledged, what became
-of it, and where the time of an outage went. What `perseid verify` and the demo are made of."""
+"""Holding a cluster to its acknowledgements: a sender that never gives up, a ledger of what was acknowledged, what
+became of it, and where the time of an outage went. What `perseid verify` and the demo are made of."""
 
 from perseid.client.verify.ledger import Entry, Findings, Ledger, compare, read_back
 from perseid.client.verify.outage import Outage, Part

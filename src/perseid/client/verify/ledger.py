@@ -40,7 +40,7 @@ READERS = 8
 
 
 class Entry(NamedTuple):
-    """One acknowledged message: where it was stored, when that was heard of (ms since 1970), and after how many sends."""
+    """One acknowledged message: where it was stored, when that was heard of (ms since 1970), after how many sends."""
 
     key: str
     queue: MessageQueue

@@ -44,6 +44,11 @@ class Part:
         """How long it took."""
         return self.end_ms - self.start_ms
 
+    def to_json(self) -> Mapping[str, Any]:
+        """For scripts: milliseconds."""
+        start_ms, ms = round(self.start_ms, 2), round(self.length_ms, 2)
+        return {"name": self.name, "startMs": start_ms, "ms": ms, "seen": self.seen, "what": self.what}
+
 
 @dataclass(slots=True)
 class Outage:
@@ -121,10 +126,7 @@ class Outage:
             "newMaster": self.new_master,
             "oldEpoch": self.epochs[0],
             "newEpoch": self.epochs[1],
-            "parts": [
-                {"name": p.name, "startMs": round(p.start_ms, 2), "ms": round(p.length_ms, 2), "seen": p.seen, "what": p.what}
-                for p in self.parts()
-            ],
+            "parts": [part.to_json() for part in self.parts()],
             "also": [{"atMs": round(self._ms(s.at), 2), "what": s.what} for s in self.also],
             "errors": self.errors,
             "pollMs": self.poll_ms,

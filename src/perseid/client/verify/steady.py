@@ -4,8 +4,8 @@ One lane a queue: a lane sends its next message when the one before is acknowled
 known. Lanes take turns, so that together they keep the rate; what an outage held up is not made up for.
 
 While sends to a broker set fail, or one has waited `STALL_MS` for its answer, one lane asks the name server every few
-milliseconds where its master is, and tries there; the others wait for it. An attempt that waits at a master that
-is no longer the route's is given up. So an outage ends when a message is acknowledged, not when somebody's timer says so.
+milliseconds where its master is, and tries there; the others wait for it. An attempt at a master that is no longer the
+route's is given up. So an outage ends when a message is acknowledged, not when a timer says so.
 """
 
 from __future__ import annotations
@@ -14,14 +14,15 @@ import asyncio
 import time
 from collections.abc import Callable
 from dataclasses import dataclass, field
-from typing import Protocol
+from typing import Any, Protocol
 
-from perseid.client.errors import ClientError, ServerRefused, code_name
+from perseid.client.errors import ClientError, NoRoute, ServerRefused, code_name
 from perseid.client.model import Message, MessageQueue, SendResult, SendStatus
 from perseid.client.producer import DEFAULT_QUEUES, STORED_CODES, Packed, Producer
 from perseid.client.session import Session
 from perseid.client.verify.ledger import Entry, Ledger
 from perseid.wire.codes import ResponseCode
+from perseid.wire.command import Command
 
 POLL_MS = 5
 STALL_MS = 100
@@ -42,8 +43,8 @@ class Observer(Protocol):
     def failed(self, broker_name: str, why: str) -> None:
         """An attempt failed."""
 
-    def routed(self, broker_name: str, master: str) -> None:
-        """The name server names a master, asked during trouble."""
+    def routed(self, broker_name: str, master: str | None) -> None:
+        """Whom the name server names as master, asked during trouble."""
 
     def acknowledged(self, broker_name: str, master: str) -> None:
         """Trouble is over: a message is acknowledged."""
@@ -60,7 +61,6 @@ class _Set:
     """While there is trouble; set at its end."""
     prober: int | None = None
     """The lane that looks for a way."""
-    waits: int = 0
 
 
 @dataclass(slots=True)
@@ -170,31 +170,38 @@ class SteadySender:
             while not call.done():
                 await self._turn(lane, queue, address, call)
                 if not call.done() and self._session.routes.address(queue.broker_name) not in (None, address):
-                    return self._failure(queue.broker_name, f"no answer from {address}, no longer the master")
+                    self._failure(queue.broker_name, f"no answer from {address}, no longer the master")
+                    return None
             answer = call.result()
             if answer.code in HOPELESS:
                 raise ServerRefused(answer.code, answer.remark, address)
             if answer.code not in STORED_CODES:
-                return self._failure(queue.broker_name, f"{address}: {code_name(answer.code)} {answer.remark or ''}")
+                self._failure(queue.broker_name, f"{address}: {code_name(answer.code)} {answer.remark or ''}")
+                return None
             result = packed.result(answer, queue)[0]
             if result.status is SendStatus.SEND_OK:
                 return result
             self.counts.stored_only += 1
-            return self._failure(queue.broker_name, f"{address}: {result.status.name}")
+            self._failure(queue.broker_name, f"{address}: {result.status.name}")
+            return None
         except ServerRefused:
             raise
         except ClientError as error:
-            return self._failure(queue.broker_name, str(error))
+            self._failure(queue.broker_name, str(error))
+            return None
         finally:
             call.cancel()
 
     # ---- trouble ----
 
     async def _turn(
-        self, lane: int, queue: MessageQueue, address: str, call: asyncio.Future[object] | None = None
+        self, lane: int, queue: MessageQueue, address: str, call: asyncio.Future[Command] | None = None
     ) -> None:
         """Wait for the next moment worth a try: for whoever looks for a way, or as the one who does."""
         state = self._sets[queue.broker_name]
+        if state.over is None and call is not None and self._loop.time() - state.last_ack < STALL_MS / 1000:
+            await asyncio.wait({call}, timeout=STALL_MS / 1000)  # others are answered: only this one is late
+            return
         if state.over is None:
             state.over = asyncio.Event()
             if self._observer is not None:
@@ -203,14 +210,12 @@ class SteadySender:
             state.prober = lane
         if state.prober != lane:
             over = asyncio.ensure_future(state.over.wait())
-            await asyncio.wait({over, call} if call is not None else {over}, return_when=asyncio.FIRST_COMPLETED)
+            waited: set[asyncio.Future[Any]] = {over} if call is None else {over, call}
+            await asyncio.wait(waited, return_when=asyncio.FIRST_COMPLETED)
             over.cancel()
             return
         next_look = self._loop.time() + self._poll_s
-        await self._session.routes.refresh(queue.topic, at_once=True)
-        master = self._session.routes.address(queue.broker_name)
-        if master is not None and self._observer is not None:
-            self._observer.routed(queue.broker_name, master)
+        master = await self._look(queue)
         if master is not None and master != address:
             return
         pause = max(0.0, next_look - self._loop.time())
@@ -218,6 +223,22 @@ class SteadySender:
             await asyncio.wait({call}, timeout=pause)
         else:
             await asyncio.sleep(pause)
+
+    async def _look(self, queue: MessageQueue) -> str | None:
+        """Ask the name server where the master is; None when it knows none, or does not answer."""
+        routes, name = self._session.routes, queue.broker_name
+        try:
+            async with asyncio.timeout(STALL_MS / 1000):  # one that hangs goes on being asked behind this
+                await routes.fetch(queue.topic)
+            master = routes.address(name)
+        except NoRoute:
+            master = None
+        except (ClientError, TimeoutError) as error:
+            self._failure(name, f"no route: {str(error) or 'the name server does not answer'}")
+            return None
+        if self._observer is not None:
+            self._observer.routed(name, master)
+        return master
 
     def _failure(self, broker_name: str, why: str) -> None:
         self.counts.failures += 1
