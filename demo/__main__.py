@@ -13,22 +13,12 @@ from pathlib import Path
 from rich.console import Console
 from rich.table import Table
 
-from demo import report, verify
+from demo import produce, report, verify
+from demo.cluster import Cluster
 from demo.flights import TOTAL, flights
-from demo.produce import Produced, create_topic, stream
-from demo.servers import Server
-from perseid.testing.ports import free_port
 
 TOPIC = "flights"
 OFFSETS_A_BATCH = 60_000
-
-
-def produce(namesrv: str, servers: tuple[Server, Server, Server]) -> Produced:
-    """Start name server, master and slave, and stream; they are left running for the Spark job."""
-    for server in servers:
-        server.start()
-    asyncio.run(create_topic(namesrv, TOPIC))
-    return asyncio.run(stream(namesrv, TOPIC, flights(), servers[1]))
 
 
 def land(folder: Path, namesrv: str, console: Console) -> tuple[verify.Checked, list[tuple[str, int, float]], float]:
@@ -56,6 +46,16 @@ def land(folder: Path, namesrv: str, console: Console) -> tuple[verify.Checked, 
         spark.stop()
 
 
+def failures(run: produce.Run) -> list[str]:
+    """What went wrong before Spark, in words."""
+    faults = []
+    if not any(outage.cause is not None for outage in run.outages):
+        faults.append("the kill of the master was not noticed")
+    if not run.findings.kept:
+        faults.append(f"of the steady sender's messages some were lost or moved: {run.findings.named}")
+    return faults
+
+
 def main() -> int:
     """The whole demo."""
     parser = argparse.ArgumentParser(prog="demo", description=__doc__)
@@ -64,51 +64,51 @@ def main() -> int:
     shutil.rmtree(folder, ignore_errors=True)
     folder.mkdir(parents=True)
     console = Console()
-    namesrv_port, broker_port, slave_port = free_port(), free_port((0, -2, 1)), free_port((0, -2, 1))
-    namesrv = f"127.0.0.1:{namesrv_port}"
-    name_server = Server("namesrv", folder / "servers", namesrv_port, {"kvConfigPath": folder / "kvConfig.json"})
-    both = {
-        "brokerName": "demo", "brokerIP1": "127.0.0.1", "namesrvAddr": namesrv, "slaveReadEnable": "true",
-        "mappedFileSizeCommitLog": 256 << 20,
-    }  # fmt: skip
-    broker = Server("broker", folder / "servers" / "master", broker_port, {
-        **both, "brokerRole": "SYNC_MASTER", "inSyncReplicas": 2, "storePathRootDir": folder / "store",
-    })  # fmt: skip
-    slave = Server("broker", folder / "servers" / "slave", slave_port, {
-        **both, "brokerRole": "SLAVE", "brokerId": 1, "storePathRootDir": folder / "slave",
-    })  # fmt: skip
-    console.print(f"[bold]Perseid demo[/]: {TOTAL:,} flights, name server {namesrv}, master and slave on 127.0.0.1")
+    console.print(f"[bold]Perseid demo[/]: {TOTAL:,} flights; three controllers, a name server, a master and two slaves")
+    with console.status("starting the cluster"):
+        cluster = Cluster.start(folder)
     try:
-        produced = produce(namesrv, (name_server, broker, slave))
-        checked, delays, archive_s = land(folder, namesrv, console)
+        for member in cluster.told["members"]:
+            console.print(f"  {member['name']:<14} {member['address']:<16} pid {member['pid']}")
+        run = asyncio.run(produce.run(cluster, TOPIC, flights()))
+        checked, delays, archive_s = land(folder, cluster.namesrv, console)
     finally:
-        for server in (slave, broker, name_server):
-            server.stop()
-    report.plot(delays, folder / "delays.png")
+        cluster.stop()
+    produced, findings = run.produced, run.findings
+    outage = max(run.outages, key=lambda one: (one.cause is not None, one.length_ms or 0), default=None)
+    faults = checked.faults + failures(run)
+    report.plot_failover(produced, outage, folder / "failover.png")
+    report.plot_delays(delays, folder / "delays.png")
+    seen = [] if outage is None else [part for part in outage.parts() if part.seen]
+    parts = [(f"of that, {part.name}", f"{part.length_ms:.0f} ms") for part in seen]
     figures = [
         ("flights acknowledged", f"{produced.messages:,}"),
         ("messages a second, the outage included", f"{produced.messages_per_second:,.0f}"),
-        ("flights read from the slave while the master was away", f"{produced.read_from_slave:,}"),
-        ("reading them took", f"{produced.slave_s:.2f} s"),
-        ("no sends from SIGKILL until the master was back", f"{produced.unavailable_s:.2f} s"),
-        ("batches sent again", f"{produced.retries}"),
+        ("no flight acknowledged from SIGKILL on for", f"{produced.unavailable_s * 1000:,.0f} ms"),
+        ("batches of flights sent again", f"{produced.retries}"),
+        ("a steady sender was without acknowledgement for", f"{(outage and outage.length_ms) or 0:,.0f} ms"),
+        *parts,
+        ("of its messages lost", f"{findings.lost} of {findings.acknowledged:,}"),
         ("rows in the table", f"{checked.rows:,}"),
         ("duplicates from retries, removed", f"{checked.duplicates:,}"),
         ("flights, once each", f"{checked.flights:,}"),
         ("flights out of order", f"{checked.out_of_order}"),
         ("landing the topic as Parquet", f"{archive_s:.1f} s"),
     ]
-    page = report.write(folder, figures, checked.faults)
-    results = {"produced": asdict(produced), "checked": asdict(checked)}
+    page = report.write(folder, figures, faults, produced)
+    results = {
+        "produced": {k: v for k, v in asdict(produced).items() if k not in ("timeline", "steady")},
+        "outages": [one.to_json() for one in run.outages], "steady": asdict(findings), "checked": asdict(checked),
+    }  # fmt: skip
     (folder / "report.json").write_text(json.dumps(results, indent=1))
     table = Table(show_header=False)
     for name, value in figures:
         table.add_row(name, value)
     console.print(table)
-    for fault in checked.faults:
+    for fault in faults:
         console.print(f"[bold red]failed:[/] {fault}")
     console.print(f"report: {page}")
-    return 1 if checked.faults else 0
+    return 1 if faults else 0
 
 
 if __name__ == "__main__":

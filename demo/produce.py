@@ -1,36 +1,41 @@
-"""Streams the flights in order and kills the master half-way; it comes back when the slave has been read."""
+"""Streams the flights in order and kills the master half-way, for good; a second, steady sender tells how long nothing
+was acknowledged, and where that time went."""
 
 from __future__ import annotations
 
 import asyncio
 import time
 from collections.abc import Iterable
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 
 from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeElapsedColumn
 
+from demo.cluster import Cluster
 from demo.flights import TOTAL, Flight
-from demo.servers import Server
-from demo.standby import read_everything
-from perseid.client import Admin, ClientError, OrderedProducer, PullConsumer
+from perseid.cli.verify import picture
+from perseid.client import Admin, OrderedProducer, PullConsumer, Session
+from perseid.client.verify import Findings, Ledger, Outage, SteadySender, Watch, compare, read_back
 
 QUEUES = 8
-POLL_S = 0.005
-READY_DEADLINE_S = 60
+TICK_S = 0.005
 PRODUCE_DEADLINE_S = 240
+STEADY_TOPIC = "steady"
+STEADY_RATE = 200.0
+SETTLE_MS = 60_000
 
 
 @dataclass(slots=True)
 class Produced:
-    """What streaming came to."""
+    """What streaming came to. `timeline`: (seconds since the kill, flights acknowledged)."""
 
     messages: int
     seconds: float
     unavailable_s: float
     retries: int
-    read_from_slave: int
-    """Flights that were acknowledged when the master died: all were read from the slave before it came back."""
-    slave_s: float
+    killed: str
+    timeline: list[tuple[float, int]] = field(default_factory=list)
+    steady: list[float] = field(default_factory=list)
+    """When the steady sender's messages were acknowledged, in seconds since the kill."""
 
     @property
     def messages_per_second(self) -> float:
@@ -38,70 +43,96 @@ class Produced:
         return self.messages / self.seconds
 
 
-async def create_topic(namesrv: str, topic: str) -> None:
-    """Wait until the master is registered and its slave follows, then make the topic."""
-    deadline = time.monotonic() + READY_DEADLINE_S
-    async with Admin(namesrv) as admin:
-        while True:
-            try:
-                if await admin.ha_status():
-                    await admin.create_topic(topic, QUEUES)
-                    return
-            except ClientError:
-                if time.monotonic() > deadline:
-                    raise
-            if time.monotonic() > deadline:
-                raise SystemExit(f"no slave follows the master after {READY_DEADLINE_S} s")
-            await asyncio.sleep(POLL_S * 10)
+@dataclass(slots=True)
+class Run:
+    """All that the run showed."""
+
+    produced: Produced
+    outages: list[Outage]
+    findings: Findings
+    """Of the steady sender's messages."""
 
 
-async def stream(namesrv: str, topic: str, flights: Iterable[Flight], broker: Server) -> Produced:
-    """Send all flights, ordered per aircraft; the master is killed after the first half, and started again when all
-    that was acknowledged has been read from the slave."""
+async def run(cluster: Cluster, topic: str, flights: Iterable[Flight]) -> Run:
+    """Make the topics, send everything, kill the master half-way, and hold the steady sender's ledger against the
+    cluster that is left."""
+    session = Session(cluster.namesrv)
+    book = Ledger(STEADY_TOPIC, f"d{time.time_ns() // 1_000_000:x}")
+    acknowledged_at: list[float] = []
     columns = (
         TextColumn("{task.description}"), BarColumn(), MofNCompleteColumn(),
         TextColumn("{task.fields[rate]:>8,.0f} msg/s"), TimeElapsedColumn(),
     )  # fmt: skip
     with Progress(*columns) as progress:
-        bar = progress.add_task("flights acknowledged", total=TOTAL, rate=0.0)
-        start = time.monotonic()
-        async with (
-            OrderedProducer(namesrv, "demo_producer") as producer,
-            PullConsumer(namesrv, "demo_standby", from_where="first") as consumer,
-        ):
-            queues = await consumer.queues(topic)
+        async with Admin(session=session) as admin:
+            for name, queues in ((topic, QUEUES), (STEADY_TOPIC, 4)):
+                await admin.create_topic(name, queues)
+            async with Watch(session, on_end=lambda outage: _tell(progress, outage)) as watch:
+                await watch.prepare(STEADY_TOPIC)
+                steady = SteadySender(
+                    session, book, rate=STEADY_RATE, observer=watch,
+                    on_ack=lambda entry: acknowledged_at.append(time.monotonic()),
+                )  # fmt: skip
+                sending = asyncio.create_task(steady.run())
+                try:
+                    produced, killed_at = await _stream(cluster, topic, flights, progress, watch, sending)
+                finally:
+                    steady.stop.set()
+                    await sending
+            produced.steady = [at - killed_at for at in acknowledged_at]
+            async with PullConsumer(session=session, group="demo_steady") as consumer:
+                findings = compare(book.entries, await read_back(consumer, book, settle_ms=SETTLE_MS))
+        return Run(produced, watch.outages, findings)
 
-            async def send() -> None:
-                for flight in flights:
-                    await producer.put(flight.message(topic), flight.order_key)
-                await producer.flush()
 
-            sending = asyncio.create_task(send())
-            killed_at, unavailable_s, acknowledged_then, slave_s = 0.0, 0.0, 0, 0.0
-            while not sending.done():
-                await asyncio.wait({sending}, timeout=POLL_S)
-                now, acknowledged = time.monotonic(), producer.stats.acknowledged
-                progress.update(bar, completed=acknowledged, rate=acknowledged / (now - start))
-                broker.check()
-                if not killed_at and acknowledged >= TOTAL // 2:
-                    killed_at = now
-                    broker.kill()
-                    progress.console.print(f"  SIGKILL to the master after {acknowledged:,} flights")
-                    reading = progress.add_task("read from the slave", total=acknowledged, rate=0.0)
-                    slave_s = await read_everything(
-                        consumer, queues, lambda: producer.stats.acknowledged,
-                        lambda count, task=reading: progress.update(task, completed=count),  # type: ignore[misc]
-                    )  # fmt: skip
-                    acknowledged_then = producer.stats.acknowledged
-                    progress.update(reading, total=acknowledged_then, rate=acknowledged_then / slave_s)
-                    progress.console.print(f"  the slave had all {acknowledged_then:,}; starting the master again")
-                    broker.start()
-                elif killed_at and not unavailable_s and acknowledged > acknowledged_then:
-                    unavailable_s = now - killed_at
-                if now - start > PRODUCE_DEADLINE_S:
-                    raise SystemExit(f"the flights were not sent within {PRODUCE_DEADLINE_S} s")
-            await sending
-            stats = producer.stats
-        seconds = time.monotonic() - start
-        progress.update(bar, completed=stats.acknowledged, rate=stats.acknowledged / seconds)
-    return Produced(stats.acknowledged, seconds, unavailable_s, stats.retries, acknowledged_then, slave_s)
+async def _stream(
+    cluster: Cluster, topic: str, flights: Iterable[Flight], progress: Progress, watch: Watch,
+    beside: asyncio.Task[None],
+) -> tuple[Produced, float]:  # fmt: skip
+    """Send all flights, ordered per aircraft; what that came to, and when the master was killed."""
+    bar = progress.add_task("flights acknowledged", total=TOTAL, rate=0.0)
+    start = time.monotonic()
+    killed_at, unavailable_s, then, name = 0.0, 0.0, 0, ""
+    timeline: list[tuple[float, int]] = []
+    async with OrderedProducer(cluster.namesrv, "demo_producer") as producer:
+
+        async def send() -> None:
+            for flight in flights:
+                await producer.put(flight.message(topic), flight.order_key)
+            await producer.flush()
+
+        sending = asyncio.create_task(send())
+        while not sending.done():
+            await asyncio.wait({sending}, timeout=TICK_S)
+            now, acknowledged = time.monotonic(), producer.stats.acknowledged
+            progress.update(bar, completed=acknowledged, rate=acknowledged / (now - start))
+            timeline.append((now, acknowledged))
+            cluster.check()
+            if beside.done():
+                beside.result()
+            if not killed_at and acknowledged >= TOTAL // 2:
+                master = watch_master(producer)
+                watch.cause(f"SIGKILL to {master}")
+                name, killed_at, then = cluster.kill(master), time.monotonic(), producer.stats.acknowledged
+                progress.console.print(f"  SIGKILL to {name} at {master}, the master, after {then:,} flights")
+            elif killed_at and not unavailable_s and acknowledged > then:
+                unavailable_s = now - killed_at
+            if now - start > PRODUCE_DEADLINE_S:
+                raise SystemExit(f"the flights were not sent within {PRODUCE_DEADLINE_S} s")
+        await sending
+        stats = producer.stats
+    seconds = time.monotonic() - start
+    progress.update(bar, completed=stats.acknowledged, rate=stats.acknowledged / seconds)
+    timeline = [(at - killed_at, count) for at, count in timeline]
+    return Produced(stats.acknowledged, seconds, unavailable_s, stats.retries, name, timeline), killed_at
+
+
+def watch_master(producer: OrderedProducer) -> str:
+    """Where the producer sends to."""
+    ((_, _, address),) = producer.session.routes.addresses()
+    return address
+
+
+def _tell(progress: Progress, outage: Outage) -> None:
+    if not outage.slow_only:
+        progress.console.print(picture(outage))

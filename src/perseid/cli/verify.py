@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import json
+import sys
 import time
 from collections.abc import Sequence
 from dataclasses import asdict
@@ -11,12 +12,12 @@ from pathlib import Path
 from typing import Annotated, Any
 
 import typer
-from rich.console import Console
+from rich.console import Console, Group
 from rich.live import Live
 from rich.table import Table
 from rich.text import Text
 
-from perseid.cli.topics import DEFAULT_NAMESRV, AsJson, Namesrv, run, show
+from perseid.cli.topics import DEFAULT_NAMESRV, PIPE_COLUMNS, AsJson, Namesrv, run, show
 from perseid.client import Admin, NoRoute, PullConsumer, Session
 from perseid.client.verify import Findings, Ledger, Outage, SteadySender, Watch, compare, read_back
 from perseid.client.verify.steady import Counts
@@ -151,7 +152,7 @@ class _Screen:
     def __init__(self, seconds: float, *, quiet: bool) -> None:
         self._seconds = seconds
         self._quiet = quiet
-        self._console = Console(stderr=True)
+        self._console = Console(stderr=True, width=None if sys.stderr.isatty() else PIPE_COLUMNS)
         self._down: dict[str, float] = {}
 
     def begins(self, outage: Outage) -> None:
@@ -187,16 +188,18 @@ class _Screen:
         return text
 
 
-def picture(outage: Outage) -> Table:
+def picture(outage: Outage) -> Group:
     """An outage's parts, one below the other, each where it lies in the window."""
     length_ms = outage.length_ms
     clock = time.strftime("%H:%M:%S", time.localtime(outage.time_ms / 1000)) + f".{outage.time_ms % 1000:03}"
     since = outage.cause.what if outage.cause is not None else f"the last acknowledgement at {clock}"
     length = f"[bold red]{length_ms or 0:,.0f} ms[/]"
     title = f"[bold]{outage.broker_name}[/]: {length} without an acknowledgement, from {since}"
+    if outage.slow_only:
+        return Group(Text(f"{outage.broker_name}: an answer took {length_ms or 0:,.0f} ms, at {clock}", style="dim"))
     if outage.epochs[1] != outage.epochs[0]:
         title += f"; epoch {outage.epochs[0]} → {outage.epochs[1]}"
-    table = Table(title=title, title_justify="left", box=None, padding=(0, 1), show_header=False, title_style="")
+    table = Table(box=None, padding=(0, 1), show_header=False)
     table.add_column(no_wrap=True)
     table.add_column(justify="right", no_wrap=True)
     table.add_column(no_wrap=True, min_width=BAR_CELLS)
@@ -210,7 +213,7 @@ def picture(outage: Outage) -> Table:
         table.add_row("also", f"{1000 * (one.at - outage.start):,.0f} ms", "", one.what)
     for why, count in sorted(outage.errors.items(), key=lambda row: -row[1])[:OTHER_ERRORS]:
         table.add_row("[dim]error[/]", f"[dim]{count} ×[/]", "", why)
-    return table
+    return Group(Text.from_markup(title), table)
 
 
 def bar(start: float, end: float, whole: float) -> str:

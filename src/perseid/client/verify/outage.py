@@ -86,6 +86,11 @@ class Outage:
         """The whole window; None while it lasts."""
         return None if self.first_ack is None else 1000 * (self.first_ack - self.start)
 
+    @property
+    def slow_only(self) -> bool:
+        """True when nothing failed and nobody changed: an answer was late, that is all."""
+        return not self.errors and not self.seen.keys() - {FIRST}
+
     def note(self, name: str, at: float, what: str) -> None:
         """Something was seen; only the first time counts."""
         self.seen.setdefault(name, Seen(at, what))
@@ -119,6 +124,7 @@ class Outage:
         length_ms = self.length_ms
         return {
             "broker": self.broker_name,
+            "slowOnly": self.slow_only,
             "lastAcknowledgementMs": self.time_ms,
             "lengthMs": None if length_ms is None else round(length_ms, 2),
             "from": self.cause.what if self.cause is not None else "last acknowledgement",

@@ -234,7 +234,8 @@ class SteadySender:
         except NoRoute:
             master = None
         except (ClientError, TimeoutError) as error:
-            self._failure(name, f"no route: {str(error) or 'the name server does not answer'}")
+            if self._observer is not None:
+                self._observer.failed(name, f"no route: {str(error) or 'the name server does not answer'}")
             return None
         if self._observer is not None:
             self._observer.routed(name, master)

@@ -79,6 +79,7 @@ class Watch:
         self._groups: dict[str, DLedgerClient] = {}
         self._tasks: dict[str, list[asyncio.Task[None]]] = {}
         self._routeless: set[str] = set()
+        self._first_error: dict[str, str] = {}
         self._cause: Seen | None = None
         self._refresher: asyncio.Task[None] | None = None
 
@@ -164,6 +165,8 @@ class Watch:
         if self._cause is not None and now - self._cause.at < CAUSE_S:
             outage.cause = self._cause
         self._cause = None
+        if broker_name in self._first_error:
+            outage.errors[self._first_error.pop(broker_name)] = 1
         self.open[broker_name] = outage
         asks: list[Coroutine[Any, Any, None]]
         if known.controllers:
@@ -177,9 +180,11 @@ class Watch:
             self._on_begin(outage)
 
     def failed(self, broker_name: str, why: str) -> None:
-        """Count it; what came before anything was noticed counts too."""
+        """Count it; what begins an outage is heard of before it."""
         outage = self.open.get(broker_name)
-        if outage is not None and (why in outage.errors or len(outage.errors) < MAX_ERRORS):
+        if outage is None:
+            self._first_error[broker_name] = why
+        elif (why in outage.errors or len(outage.errors) < MAX_ERRORS):
             outage.errors[why] = outage.errors.get(why, 0) + 1
 
     def routed(self, broker_name: str, master: str | None) -> None:
@@ -201,6 +206,7 @@ class Watch:
         outage.first_ack, outage.new_master = now, master
         outage.note(FIRST, now, f"{master} acknowledges")
         self._routeless.discard(broker_name)
+        self._first_error.pop(broker_name, None)
         for task in self._tasks.pop(broker_name, []):
             task.cancel()
         self._known[broker_name].epoch = outage.epochs[1]
