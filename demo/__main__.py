@@ -8,6 +8,7 @@ import json
 import shutil
 import time
 from dataclasses import asdict
+from itertools import islice
 from pathlib import Path
 
 from rich.console import Console
@@ -21,8 +22,12 @@ TOPIC = "flights"
 OFFSETS_A_BATCH = 60_000
 
 
-def land(folder: Path, namesrv: str, console: Console) -> tuple[verify.Checked, list[tuple[str, int, float]], float]:
-    """Archive the topic with Spark and check the table."""
+Landed = tuple[verify.Checked, list[tuple[str, int, float]], float]
+"""What the table holds, the mean delays by carrier and hour, and how many seconds the landing took."""
+
+
+def land(folder: Path, namesrv: str, count: int, console: Console) -> Landed:
+    """Archive the topic with Spark and check that the table has so many flights."""
     import perseid.spark
     from perseid.spark.archive import archive, read
 
@@ -41,7 +46,7 @@ def land(folder: Path, namesrv: str, console: Console) -> tuple[verify.Checked, 
         with console.status("checking every flight"):
             rows = read(spark, table)
             unique = verify.unique_flights(rows).cache()
-            return verify.check(rows, unique), verify.delays(unique), seconds
+            return verify.check(rows, unique, count), verify.delays(unique), seconds
     finally:
         spark.stop()
 
@@ -60,18 +65,21 @@ def main() -> int:
     """The whole demo."""
     parser = argparse.ArgumentParser(prog="demo", description=__doc__)
     parser.add_argument("--out", type=Path, default=Path("demo-out"), help="folder, made anew")
-    folder: Path = parser.parse_args().out.resolve()
+    parser.add_argument("--flights", type=int, default=TOTAL, help="only the first so many, to try it out")
+    arguments = parser.parse_args()
+    folder: Path = arguments.out.resolve()
+    count = min(TOTAL, max(1000, arguments.flights))
     shutil.rmtree(folder, ignore_errors=True)
     folder.mkdir(parents=True)
     console = Console()
-    console.print(f"[bold]Perseid demo[/]: {TOTAL:,} flights; three controllers, a name server, a master and two slaves")
+    console.print(f"[bold]Perseid demo[/]: {count:,} flights; three controllers, a name server, a master and two slaves")
     with console.status("starting the cluster"):
         cluster = Cluster.start(folder)
     try:
         for member in cluster.told["members"]:
             console.print(f"  {member['name']:<14} {member['address']:<16} pid {member['pid']}")
-        run = asyncio.run(produce.run(cluster, TOPIC, flights()))
-        checked, delays, archive_s = land(folder, cluster.namesrv, console)
+        run = asyncio.run(produce.run(cluster, TOPIC, islice(flights(), count), count))
+        checked, delays, archive_s = land(folder, cluster.namesrv, count, console)
     finally:
         cluster.stop()
     produced, findings = run.produced, run.findings

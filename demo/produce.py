@@ -11,7 +11,7 @@ from dataclasses import dataclass, field
 from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeElapsedColumn
 
 from demo.cluster import Cluster
-from demo.flights import TOTAL, Flight
+from demo.flights import Flight
 from perseid.cli.verify import picture
 from perseid.client import Admin, OrderedProducer, PullConsumer, Session
 from perseid.client.verify import Findings, Ledger, Outage, SteadySender, Watch, compare, read_back
@@ -53,7 +53,7 @@ class Run:
     """Of the steady sender's messages."""
 
 
-async def run(cluster: Cluster, topic: str, flights: Iterable[Flight]) -> Run:
+async def run(cluster: Cluster, topic: str, flights: Iterable[Flight], count: int) -> Run:
     """Make the topics, send everything, kill the master half-way, and hold the steady sender's ledger against the
     cluster that is left."""
     session = Session(cluster.namesrv)
@@ -75,7 +75,7 @@ async def run(cluster: Cluster, topic: str, flights: Iterable[Flight]) -> Run:
                 )  # fmt: skip
                 sending = asyncio.create_task(steady.run())
                 try:
-                    produced, killed_at = await _stream(cluster, topic, flights, progress, watch, sending)
+                    produced, killed_at = await _stream(cluster, topic, flights, count, progress, watch, sending)
                 finally:
                     steady.stop.set()
                     await sending
@@ -86,11 +86,11 @@ async def run(cluster: Cluster, topic: str, flights: Iterable[Flight]) -> Run:
 
 
 async def _stream(
-    cluster: Cluster, topic: str, flights: Iterable[Flight], progress: Progress, watch: Watch,
+    cluster: Cluster, topic: str, flights: Iterable[Flight], count: int, progress: Progress, watch: Watch,
     beside: asyncio.Task[None],
 ) -> tuple[Produced, float]:  # fmt: skip
     """Send all flights, ordered per aircraft; what that came to, and when the master was killed."""
-    bar = progress.add_task("flights acknowledged", total=TOTAL, rate=0.0)
+    bar = progress.add_task("flights acknowledged", total=count, rate=0.0)
     start = time.monotonic()
     killed_at, unavailable_s, then, name = 0.0, 0.0, 0, ""
     timeline: list[tuple[float, int]] = []
@@ -103,14 +103,14 @@ async def _stream(
 
         sending = asyncio.create_task(send())
         while not sending.done():
-            await asyncio.wait({sending}, timeout=TICK_S)
+            await asyncio.wait({sending, beside}, timeout=TICK_S, return_when=asyncio.FIRST_COMPLETED)
             now, acknowledged = time.monotonic(), producer.stats.acknowledged
             progress.update(bar, completed=acknowledged, rate=acknowledged / (now - start))
             timeline.append((now, acknowledged))
             cluster.check()
             if beside.done():
                 beside.result()
-            if not killed_at and acknowledged >= TOTAL // 2:
+            if not killed_at and acknowledged >= count // 2:
                 master = watch_master(producer)
                 watch.cause(f"SIGKILL to {master}")
                 name, killed_at, then = cluster.kill(master), time.monotonic(), producer.stats.acknowledged
@@ -118,12 +118,13 @@ async def _stream(
             elif killed_at and not unavailable_s and acknowledged > then:
                 unavailable_s = now - killed_at
             if now - start > PRODUCE_DEADLINE_S:
+                sending.cancel()
                 raise SystemExit(f"the flights were not sent within {PRODUCE_DEADLINE_S} s")
         await sending
         stats = producer.stats
     seconds = time.monotonic() - start
     progress.update(bar, completed=stats.acknowledged, rate=stats.acknowledged / seconds)
-    timeline = [(at - killed_at, count) for at, count in timeline]
+    timeline = [(at - killed_at, acknowledged) for at, acknowledged in timeline]
     return Produced(stats.acknowledged, seconds, unavailable_s, stats.retries, name, timeline), killed_at
 
 
@@ -134,5 +135,5 @@ def watch_master(producer: OrderedProducer) -> str:
 
 
 def _tell(progress: Progress, outage: Outage) -> None:
-    if not outage.slow_only:
+    if outage.cause is not None:
         progress.console.print(picture(outage))

@@ -29,6 +29,8 @@ STALL_MS = 100
 """An answer that is later counts as trouble, though it is waited for."""
 TRY_TIMEOUT_MS = 3500
 """Of one attempt: a little more than a broker waits for its slaves."""
+LAST_S = 5.0
+"""At the end, for what was sent and is not acknowledged yet."""
 HOPELESS = frozenset({ResponseCode.MESSAGE_ILLEGAL, ResponseCode.REQUEST_CODE_NOT_SUPPORTED})
 """Refusals that no other try would change."""
 
@@ -120,6 +122,8 @@ class SteadySender:
             stopped = asyncio.create_task(self.stop.wait())
             try:
                 await asyncio.wait({stopped, *lanes}, timeout=seconds, return_when=asyncio.FIRST_COMPLETED)
+                self.stop.set()
+                await asyncio.wait(lanes, timeout=LAST_S)
                 for lane in lanes:
                     if lane.done():
                         lane.result()
@@ -132,8 +136,7 @@ class SteadySender:
 
     async def _lane(self, number: int, queue: MessageQueue, due: float, step: float) -> None:
         sequence = 0
-        while True:
-            await asyncio.sleep(max(0.0, due - self._loop.time()))
+        while await self._due(due):
             key = f"{self._ledger.run}-{number}-{sequence}"
             body = f"{key} ".encode().ljust(self._body_bytes, b".")
             packed = self._producer.pack(Message(queue.topic, body, keys=[key]))
@@ -144,6 +147,17 @@ class SteadySender:
                 self._on_ack(entry)
             sequence += 1
             due = max(due + step, self._loop.time())
+
+    async def _due(self, due: float) -> bool:
+        """Wait until then; False when nothing more is to be sent."""
+        wait = due - self._loop.time()
+        if wait > 0 and not self.stop.is_set():
+            try:
+                async with asyncio.timeout(wait):
+                    await self.stop.wait()
+            except TimeoutError:
+                pass
+        return not self.stop.is_set()
 
     async def _deliver(self, lane: int, queue: MessageQueue, packed: Packed) -> tuple[SendResult, int]:
         """The acknowledgement of a message, and after how many sends it came."""

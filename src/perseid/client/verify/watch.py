@@ -98,8 +98,10 @@ class Watch:
         await self._admin.stop()
 
     def cause(self, what: str) -> None:
-        """Something is about to be done that may bring an outage about: its window begins here."""
+        """Something is about to be done that may bring an outage about, or that prolongs one: its window begins here."""
         self._cause = Seen(self._now(), what)
+        for outage in self.open.values():
+            outage.cause = outage.cause or self._cause
 
     # ---- when all is well ----
 
@@ -234,7 +236,8 @@ class Watch:
             for found in sets:
                 if self._elected(outage, known, found, active or "a controller"):
                     elected = found
-            await self._pause()
+            if elected is None:
+                await self._pause()
         while True:
             try:
                 told = await self._admin.broker_epochs(elected.master_address)
