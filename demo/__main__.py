@@ -72,7 +72,7 @@ def main() -> int:
     shutil.rmtree(folder, ignore_errors=True)
     folder.mkdir(parents=True)
     console = Console()
-    console.print(f"[bold]Perseid demo[/]: {count:,} flights; three controllers, a name server, a master and two slaves")
+    console.print(f"[bold]Perseid demo[/]: {count:,} flights; 3 controllers, a name server, a master and its 2 slaves")
     with console.status("starting the cluster"):
         cluster = Cluster.start(folder)
     try:

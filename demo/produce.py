@@ -13,11 +13,12 @@ from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, T
 from demo.cluster import Cluster
 from demo.flights import Flight
 from perseid.cli.verify import picture
-from perseid.client import Admin, OrderedProducer, PullConsumer, Session
+from perseid.client import Admin, ClientError, OrderedProducer, PullConsumer, Session
 from perseid.client.verify import Findings, Ledger, Outage, SteadySender, Watch, compare, read_back
 
 QUEUES = 8
 TICK_S = 0.005
+READY_DEADLINE_S = 60
 PRODUCE_DEADLINE_S = 240
 STEADY_TOPIC = "steady"
 STEADY_RATE = 200.0
@@ -66,7 +67,7 @@ async def run(cluster: Cluster, topic: str, flights: Iterable[Flight], count: in
     with Progress(*columns) as progress:
         async with Admin(session=session) as admin:
             for name, queues in ((topic, QUEUES), (STEADY_TOPIC, 4)):
-                await admin.create_topic(name, queues)
+                await _create(admin, name, queues)
             async with Watch(session, on_end=lambda outage: _tell(progress, outage)) as watch:
                 await watch.prepare(STEADY_TOPIC)
                 steady = SteadySender(
@@ -83,6 +84,19 @@ async def run(cluster: Cluster, topic: str, flights: Iterable[Flight], count: in
             async with PullConsumer(session=session, group="demo_steady") as consumer:
                 findings = compare(book.entries, await read_back(consumer, book, settle_ms=SETTLE_MS))
         return Run(produced, watch.outages, findings)
+
+
+async def _create(admin: Admin, topic: str, queues: int) -> None:
+    """Make a topic, more than once if need be: the machine may be busy."""
+    deadline = time.monotonic() + READY_DEADLINE_S
+    while True:
+        try:
+            await admin.create_topic(topic, queues)
+            return
+        except ClientError:
+            if time.monotonic() > deadline:
+                raise
+        await asyncio.sleep(TICK_S * 10)
 
 
 async def _stream(

@@ -53,7 +53,7 @@ def unique_flights(table: DataFrame) -> DataFrame:
 
 
 def check(table: DataFrame, flights: DataFrame, wanted: int) -> Checked:
-    """Count what is there and what is wrong, of `wanted` flights. `flights` is what `unique_flights` made of `table`."""
+    """Count what is there and what is wrong, of so many `wanted`. `flights`: what `unique_flights` made of `table`."""
     from pyspark.sql import Window
     from pyspark.sql import functions as F
 

@@ -97,7 +97,7 @@ class FakeController(FakeServer):
 
     def _on_update_controller_config(self, peer: _Peer, command: Command) -> Answer:
         self.changed_config.append(bytes(command.body))
-        if b"configStorePath" in command.body:
+        if b"configStorePath" in bytes(command.body):
             return Answer(ResponseCode.NO_PERMISSION, remark="Can not update config in black list.")
         return Answer()
 

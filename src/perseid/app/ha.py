@@ -84,6 +84,9 @@ def plan(
     """What is to run on `data`, an absolute path; ports of 0 are free ones. `settings` are for the brokers besides."""
     if not MIN_REPLICAS <= replicas <= MAX_REPLICAS:
         raise ConfigError(f"{replicas} replicas: {MIN_REPLICAS} or {MAX_REPLICAS} are wanted")
+    lowest = controller_port + CONTROLLER_STEP * (CONTROLLERS - 1)
+    if controller_port and lowest < 1:
+        raise ConfigError(f"controller port {controller_port}: the last one would be {lowest}; choose a higher one")
     namesrv = f"{HOST}:{namesrv_port or free_port()}"
     ports = [controller_port + CONTROLLER_STEP * n if controller_port else free_port() for n in range(CONTROLLERS)]
     controllers = ";".join(f"{HOST}:{port}" for port in ports)

@@ -219,6 +219,7 @@ def picture(outage: Outage) -> Group:
 def bar(start: float, end: float, whole: float) -> str:
     """`start` to `end` of `whole` as blocks, an eighth of a cell exact; what is there at all is seen."""
     first, last = (round(8 * BAR_CELLS * min(1.0, max(0.0, at / whole))) for at in (start, end))
+    first = min(first, 8 * BAR_CELLS - 1)
     last = max(last, first + 1)
     cells = first // 8
     filled = last - 8 * cells
