@@ -12,7 +12,7 @@ from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, T
 
 from demo.cluster import Cluster
 from demo.flights import Flight
-from perseid.cli.verify import picture
+from perseid.cli.verify import Picture
 from perseid.client import Admin, ClientError, OrderedProducer, PullConsumer, Session
 from perseid.client.verify import Findings, Ledger, Outage, SteadySender, Watch, compare, read_back
 
@@ -150,4 +150,4 @@ def watch_master(producer: OrderedProducer) -> str:
 
 def _tell(progress: Progress, outage: Outage) -> None:
     if outage.cause is not None:
-        progress.console.print(picture(outage))
+        progress.console.print(Picture(outage))

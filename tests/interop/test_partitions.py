@@ -177,10 +177,13 @@ def test_no_partition_of_the_master_loses_what_was_acknowledged(cluster: Cluster
     told = json.loads(out)
     assert told["kept"], (told["named"], cluster.processes.logs())
     assert told["acknowledged"] == len(Ledger.load(path).entries) > 9 * MORE
-    one_master_an_epoch(cluster, Ledger.load(path))
+    masters = one_master_an_epoch(cluster, Ledger.load(path))
+    print(f"{told['acknowledged']} acknowledged, {told['doubled']} doubled, masters by epoch: {masters}")
+    for outage in told["outages"]:
+        print(f"{outage['lengthMs']:9.1f} ms, epoch {outage['oldEpoch']} to {outage['newEpoch']}")
 
 
-def one_master_an_epoch(cluster: Cluster, ledger: Ledger) -> None:
+def one_master_an_epoch(cluster: Cluster, ledger: Ledger) -> dict[int, set[str]]:
     """Who acknowledged stands in the message's id with its place in the log, which says in which epoch."""
     logs = cluster.perseid("admin", "broker-epoch")
     (epochs,) = [log["epochs"] for log in logs if log["broker_id"] == 0]
@@ -191,3 +194,4 @@ def one_master_an_epoch(cluster: Cluster, ledger: Ledger) -> None:
         epoch = max(number for number, begin in epochs if begin <= position)
         masters[epoch].add(str(host))
     assert {len(hosts) for hosts in masters.values()} == {1}, masters
+    return dict(masters)

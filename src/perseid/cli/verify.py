@@ -7,12 +7,12 @@ import json
 import sys
 import time
 from collections.abc import Sequence
-from dataclasses import asdict
+from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import Annotated, Any
 
 import typer
-from rich.console import Console, Group
+from rich.console import Console, ConsoleOptions, RenderResult
 from rich.live import Live
 from rich.table import Table
 from rich.text import Text
@@ -24,7 +24,9 @@ from perseid.client.verify.steady import Counts
 
 BROKEN = 3
 """Exit code when the cluster broke a promise."""
-BAR_CELLS = 40
+BAR_CELLS, LEAST_BAR_CELLS = 40, 12
+OTHER_CELLS = 84
+"""Of a picture's other columns, where there is room for them."""
 BLOCKS = "▏▎▍▌▋▊▉█"
 REFRESH_PER_SECOND = 8
 OTHER_ERRORS = 5
@@ -161,7 +163,7 @@ class _Screen:
     def ended(self, outage: Outage) -> None:
         self._down.pop(outage.broker_name, None)
         if not self._quiet:
-            self._console.print(picture(outage))
+            self._console.print(Picture(outage))
 
     async def show(self, sender: SteadySender, work: Any) -> None:
         """Run `work` to its end, or to Ctrl-C, which ends the sending and not the check."""
@@ -188,38 +190,47 @@ class _Screen:
         return text
 
 
-def picture(outage: Outage) -> Group:
-    """An outage's parts, one below the other, each where it lies in the window."""
-    length_ms = outage.length_ms
-    clock = time.strftime("%H:%M:%S", time.localtime(outage.time_ms / 1000)) + f".{outage.time_ms % 1000:03}"
-    since = outage.cause.what if outage.cause is not None else f"the last acknowledgement at {clock}"
-    length = f"[bold red]{length_ms or 0:,.0f} ms[/]"
-    title = f"[bold]{outage.broker_name}[/]: {length} without an acknowledgement, from {since}"
-    if outage.slow_only:
-        return Group(Text(f"{outage.broker_name}: an answer took {length_ms or 0:,.0f} ms, at {clock}", style="dim"))
-    if outage.epochs[1] != outage.epochs[0]:
-        title += f"; epoch {outage.epochs[0]} → {outage.epochs[1]}"
-    table = Table(box=None, padding=(0, 1), show_header=False)
-    table.add_column(no_wrap=True)
-    table.add_column(justify="right", no_wrap=True)
-    table.add_column(no_wrap=True, min_width=BAR_CELLS)
-    table.add_column(overflow="fold", style="dim")
-    for part in outage.parts():
-        style = COLOURS.get(part.name, "white")
-        took = f"{part.length_ms:,.0f} ms" if part.seen else "–"
-        drawn = bar(part.start_ms, part.end_ms, length_ms or 1.0) if part.seen else ""
-        table.add_row(part.name, took, Text(drawn, style=style), part.what)
-    for one in outage.also:
-        table.add_row("also", f"{1000 * (one.at - outage.start):,.0f} ms", "", one.what)
-    for why, count in sorted(outage.errors.items(), key=lambda row: -row[1])[:OTHER_ERRORS]:
-        table.add_row("[dim]error[/]", f"[dim]{count} ×[/]", "", why)
-    return Group(Text.from_markup(title), table)
+@dataclass(frozen=True, slots=True)
+class Picture:
+    """An outage's parts, one below the other, each where it lies in the window; as wide as the terminal."""
+
+    outage: Outage
+
+    def __rich_console__(self, console: Console, options: ConsoleOptions) -> RenderResult:
+        outage, length_ms = self.outage, self.outage.length_ms or 0.0
+        clock = time.strftime("%H:%M:%S", time.localtime(outage.time_ms / 1000)) + f".{outage.time_ms % 1000:03}"
+        if outage.slow_only:
+            yield Text(f"{outage.broker_name}: an answer took {length_ms:,.0f} ms, at {clock}", style="dim")
+            return
+        since = outage.cause.what if outage.cause is not None else f"the last acknowledgement at {clock}"
+        title = f"[bold]{outage.broker_name}[/]: [bold red]{length_ms:,.0f} ms[/] without an acknowledgement"
+        epochs = f"; epoch {outage.epochs[0]} → {outage.epochs[1]}" if outage.epochs[0] != outage.epochs[1] else ""
+        yield Text.from_markup(f"{title}, from {since}{epochs}")
+        yield self._table(max(LEAST_BAR_CELLS, min(BAR_CELLS, options.max_width - OTHER_CELLS)))
+
+    def _table(self, cells: int) -> Table:
+        outage = self.outage
+        table = Table(box=None, padding=(0, 1), show_header=False)
+        table.add_column(no_wrap=True)
+        table.add_column(justify="right", no_wrap=True)
+        table.add_column(no_wrap=True, min_width=cells)
+        table.add_column(overflow="fold", style="dim")
+        for part in outage.parts():
+            style = COLOURS.get(part.name, "white")
+            took = f"{part.length_ms:,.0f} ms" if part.seen else "–"
+            drawn = bar(part.start_ms, part.end_ms, outage.length_ms or 1.0, cells) if part.seen else ""
+            table.add_row(part.name, took, Text(drawn, style=style), part.what)
+        for one in outage.also:
+            table.add_row("also", f"{1000 * (one.at - outage.start):,.0f} ms", "", one.what)
+        for why, count in sorted(outage.errors.items(), key=lambda row: -row[1])[:OTHER_ERRORS]:
+            table.add_row("error", f"{count} ×", "", why, style="dim")
+        return table
 
 
-def bar(start: float, end: float, whole: float) -> str:
-    """`start` to `end` of `whole` as blocks, an eighth of a cell exact; what is there at all is seen."""
-    first, last = (round(8 * BAR_CELLS * min(1.0, max(0.0, at / whole))) for at in (start, end))
-    first = min(first, 8 * BAR_CELLS - 1)
+def bar(start: float, end: float, whole: float, width: int = BAR_CELLS) -> str:
+    """`start` to `end` of `whole` as blocks in `width` cells, the end exact to an eighth; what there is can be seen."""
+    first, last = (round(8 * width * min(1.0, max(0.0, at / whole))) for at in (start, end))
+    first = min(first, 8 * width - 1)
     last = max(last, first + 1)
     cells = first // 8
     filled = last - 8 * cells

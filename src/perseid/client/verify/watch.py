@@ -98,7 +98,7 @@ class Watch:
         await self._admin.stop()
 
     def cause(self, what: str) -> None:
-        """Something is about to be done that may bring an outage about, or that prolongs one: its window begins here."""
+        """Something is about to be done that may bring an outage about, or prolong one: its window begins here."""
         self._cause = Seen(self._now(), what)
         for outage in self.open.values():
             outage.cause = outage.cause or self._cause
