@@ -17,6 +17,8 @@ from rich.table import Table
 from demo import produce, report, verify
 from demo.cluster import Cluster
 from demo.flights import TOTAL, flights
+from demo.steady import Steady
+from perseid.cli.verify import Picture
 
 TOPIC = "flights"
 OFFSETS_A_BATCH = 60_000
@@ -51,13 +53,13 @@ def land(folder: Path, namesrv: str, count: int, console: Console) -> Landed:
         spark.stop()
 
 
-def failures(run: produce.Run) -> list[str]:
+def failures(steady: Steady) -> list[str]:
     """What went wrong before Spark, in words."""
     faults = []
-    if not any(outage.cause is not None for outage in run.outages):
-        faults.append("the kill of the master was not noticed")
-    if not run.findings.kept:
-        faults.append(f"of the steady sender's messages some were lost or moved: {run.findings.named}")
+    if steady.outage is None:
+        faults.append("no other master took over")
+    if not steady.told["kept"]:
+        faults.append(f"of the steady sender's messages some were lost or moved: {steady.told['named']}")
     return faults
 
 
@@ -73,30 +75,37 @@ def main() -> int:
     folder.mkdir(parents=True)
     console = Console()
     console.print(f"[bold]Perseid demo[/]: {count:,} flights; 3 controllers, a name server, a master and its 2 slaves")
+    steady: Steady | None = None
     with console.status("starting the cluster"):
         cluster = Cluster.start(folder)
     try:
         for member in cluster.told["members"]:
             console.print(f"  {member['name']:<14} {member['address']:<16} pid {member['pid']}")
-        run = asyncio.run(produce.run(cluster, TOPIC, islice(flights(), count), count))
+        with console.status("starting `perseid verify run`"):
+            steady = Steady.start(folder, cluster.namesrv)
+        produced = asyncio.run(produce.run(cluster, TOPIC, islice(flights(), count), count))
+        with console.status("checking what `perseid verify run` had acknowledged"):
+            steady.stop()
+        if steady.outage is not None:
+            console.print(Picture(steady.outage))
         checked, delays, archive_s = land(folder, cluster.namesrv, count, console)
     finally:
+        if steady is not None:
+            steady.kill()
         cluster.stop()
-    produced, findings = run.produced, run.findings
-    outage = max(run.outages, key=lambda one: (one.cause is not None, one.length_ms or 0), default=None)
-    faults = checked.faults + failures(run)
-    report.plot_failover(produced, outage, folder / "failover.png")
+    faults = checked.faults + failures(steady)
+    report.plot_failover(produced, steady, folder / "failover.png")
     report.plot_delays(delays, folder / "delays.png")
-    seen = [] if outage is None else [part for part in outage.parts() if part.seen]
-    parts = [(f"of that, {part.name}", f"{part.length_ms:.0f} ms") for part in seen]
+    outage = steady.outage or {"lengthMs": 0.0, "parts": []}
+    parts = [(f"of that, {p['name']}", f"{p['ms']:,.0f} ms") for p in outage["parts"] if p["seen"]]
     figures = [
         ("flights acknowledged", f"{produced.messages:,}"),
         ("messages a second, the outage included", f"{produced.messages_per_second:,.0f}"),
-        ("no flight acknowledged from SIGKILL on for", f"{produced.unavailable_s * 1000:,.0f} ms"),
+        ("from SIGKILL to the next acknowledged flight", f"{produced.unavailable_s * 1000:,.0f} ms"),
         ("batches of flights sent again", f"{produced.retries}"),
-        ("a steady sender was without acknowledgement for", f"{(outage and outage.length_ms) or 0:,.0f} ms"),
+        ("`perseid verify run` was without an acknowledgement for", f"{outage['lengthMs']:,.0f} ms"),
         *parts,
-        ("of its messages lost", f"{findings.lost} of {findings.acknowledged:,}"),
+        ("of its messages lost", f"{steady.told['lost']} of {steady.told['acknowledged']:,}"),
         ("rows in the table", f"{checked.rows:,}"),
         ("duplicates from retries, removed", f"{checked.duplicates:,}"),
         ("flights, once each", f"{checked.flights:,}"),
@@ -104,10 +113,8 @@ def main() -> int:
         ("landing the topic as Parquet", f"{archive_s:.1f} s"),
     ]
     page = report.write(folder, figures, faults, produced)
-    results = {
-        "produced": {k: v for k, v in asdict(produced).items() if k not in ("timeline", "steady")},
-        "outages": [one.to_json() for one in run.outages], "steady": asdict(findings), "checked": asdict(checked),
-    }  # fmt: skip
+    told = {key: value for key, value in asdict(produced).items() if key != "timeline"}
+    results = {"produced": told, "verify": steady.told, "checked": asdict(checked)}
     (folder / "report.json").write_text(json.dumps(results, indent=1))
     table = Table(show_header=False)
     for name, value in figures:

@@ -6,7 +6,7 @@ import html
 from pathlib import Path
 
 from demo.produce import Produced
-from perseid.client.verify import Outage
+from demo.steady import Steady
 
 PAGE = """<!doctype html>
 <meta charset="utf-8"><title>Perseid: the flights demo</title>
@@ -29,12 +29,12 @@ COLOURS = {
 }  # fmt: skip
 RATE_STEP_S = 0.25
 ROUND_S = 0.15
-"""Of the steady sender's acknowledgements: what is shown before and after the window."""
+"""What is shown before and after the window, at least."""
 
 
-def plot_failover(produced: Produced, outage: Outage | None, path: Path) -> None:
-    """Above, the flights a second around the kill; below, the window from near: each acknowledgement of the steady
-    sender a stroke, the parts of the window in colour."""
+def plot_failover(produced: Produced, steady: Steady, path: Path) -> None:
+    """Above, the flights a second around the kill; below, the window from near: each acknowledgement of `perseid verify
+    run` a stroke, the parts of its outage in colour."""
     import matplotlib
 
     matplotlib.use("Agg")
@@ -44,24 +44,29 @@ def plot_failover(produced: Produced, outage: Outage | None, path: Path) -> None
     times, rates = _rates(produced.timeline)
     whole.fill_between(times, rates, step="post", color="#9fc1e8")
     whole.axvline(0, color="#c0392b", linewidth=1.5)
-    whole.text(0, max(rates) * 1.02, "  SIGKILL to the master", color="#c0392b", va="bottom")
+    side = "left" if -times[0] < times[-1] else "right"
+    whole.text(0, max(rates) * 1.04, "  SIGKILL to the master  ", color="#c0392b", va="bottom", ha=side)
     whole.set_ylim(0, max(rates) * 1.15)
     whole.set_ylabel("flights acknowledged a second")
     whole.set_xlabel("seconds since the kill")
     whole.set_title(f"{produced.messages:,} flights; the master never comes back")
-    window_ms = 0.0 if outage is None else outage.length_ms or 0.0
+    outage = steady.outage or {"lengthMs": 0.0, "lastAcknowledgementMs": produced.killed_ms, "parts": []}
+    window_ms, begin_ms = outage["lengthMs"], outage["lastAcknowledgementMs"] - produced.killed_ms
     side_ms = max(1000 * ROUND_S, window_ms / 4)
-    strokes = [1000 * at for at in produced.steady if -side_ms <= 1000 * at <= window_ms + side_ms]
-    near.vlines(strokes, 0, 1, color="#555555", linewidth=0.8)
-    parts = [] if outage is None else [part for part in outage.parts() if part.seen]
+    strokes = [at - produced.killed_ms for at in steady.acknowledged_ms()]
+    low, high = begin_ms - side_ms, begin_ms + window_ms + side_ms
+    near.vlines([at for at in strokes if low <= at <= high], 0, 1, color="#555555", linewidth=0.8)
+    near.axvline(0, color="#c0392b", linewidth=1.5)
+    parts = [part for part in outage["parts"] if part["seen"]]
     for number, part in enumerate(parts):
-        near.axvspan(part.start_ms, part.end_ms, color=COLOURS.get(part.name, "#888888"), alpha=0.5, linewidth=0)
-        label, colour = f"{part.name}: {part.length_ms:.0f} ms", COLOURS.get(part.name, "#888888")
-        near.text(part.start_ms, 1.12 + 0.16 * (len(parts) - number), label, color=colour, va="top", fontsize=9)
-    near.set_xlim(-side_ms, window_ms + side_ms)
+        start, ms = begin_ms + part["startMs"], part["ms"]
+        near.axvspan(start, start + ms, color=COLOURS.get(part["name"], "#888888"), alpha=0.5, linewidth=0)
+        label = f" {part['name']}: {ms:.0f} ms"
+        near.text(start, 1.12 + 0.16 * (len(parts) - number), label, va="top", fontsize=9)
+    near.set_xlim(low, high)
     near.set_ylim(0, 1.2 + 0.16 * max(1, len(parts)))
     near.set_yticks([])
-    near.set_xlabel("milliseconds since the kill; each stroke is a message that a steady sender had acknowledged")
+    near.set_xlabel("milliseconds since the kill; each stroke is a message that `perseid verify run` had acknowledged")
     near.set_title(f"{window_ms:,.0f} ms without an acknowledgement")
     figure.savefig(path, dpi=120)
     plt.close(figure)

@@ -83,7 +83,7 @@ def test_the_picture_shows_each_part_where_it_lies() -> None:
         one.note(name, at, f"what of {name}")
     one.first_ack = 10.040
     console = Console(width=140, record=True, force_terminal=False)
-    console.print(verify.Picture(one))
+    console.print(verify.Picture(one.to_json()))
     title, *rows = [line for line in console.export_text().splitlines() if line.strip()]
     assert "a: 40 ms without an acknowledgement" in title and "epoch 4 → 5" in title
     cells = {line.split("  ")[0].strip(): line for line in rows}
@@ -93,7 +93,7 @@ def test_the_picture_shows_each_part_where_it_lies() -> None:
     assert cells["detection"].rindex("█") + 1 == cells["election"].index("█")
     assert "not seen" in cells["role change"] and "█" not in cells["role change"]
     narrow = Console(width=80, record=True, force_terminal=False)
-    narrow.print(verify.Picture(one))
+    narrow.print(verify.Picture(one.to_json()))
     assert len(narrow.export_text().splitlines()) < 12, "words keep some room beside the bar"
 
 

@@ -6,7 +6,7 @@ import asyncio
 import json
 import sys
 import time
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import Annotated, Any
@@ -163,7 +163,7 @@ class _Screen:
     def ended(self, outage: Outage) -> None:
         self._down.pop(outage.broker_name, None)
         if not self._quiet:
-            self._console.print(Picture(outage))
+            self._console.print(Picture(outage.to_json()))
 
     async def show(self, sender: SteadySender, work: Any) -> None:
         """Run `work` to its end, or to Ctrl-C, which ends the sending and not the check."""
@@ -194,35 +194,37 @@ class _Screen:
 class Picture:
     """An outage's parts, one below the other, each where it lies in the window; as wide as the terminal."""
 
-    outage: Outage
+    told: Mapping[str, Any]
+    """`Outage.to_json()`."""
 
     def __rich_console__(self, console: Console, options: ConsoleOptions) -> RenderResult:
-        outage, length_ms = self.outage, self.outage.length_ms or 0.0
-        clock = time.strftime("%H:%M:%S", time.localtime(outage.time_ms / 1000)) + f".{outage.time_ms % 1000:03}"
-        if outage.slow_only:
-            yield Text(f"{outage.broker_name}: an answer took {length_ms:,.0f} ms, at {clock}", style="dim")
+        told = self.told
+        time_ms, length = told["lastAcknowledgementMs"], f"{told['lengthMs'] or 0:,.0f} ms"
+        clock = time.strftime("%H:%M:%S", time.localtime(time_ms / 1000)) + f".{time_ms % 1000:03}"
+        if told["slowOnly"]:
+            yield Text(f"{told['broker']}: an answer took {length}, at {clock}", style="dim")
             return
-        since = outage.cause.what if outage.cause is not None else f"the last acknowledgement at {clock}"
-        title = f"[bold]{outage.broker_name}[/]: [bold red]{length_ms:,.0f} ms[/] without an acknowledgement"
-        epochs = f"; epoch {outage.epochs[0]} → {outage.epochs[1]}" if outage.epochs[0] != outage.epochs[1] else ""
-        yield Text.from_markup(f"{title}, from {since}{epochs}")
+        epochs = f"; epoch {told['oldEpoch']} → {told['newEpoch']}" if told["oldEpoch"] != told["newEpoch"] else ""
+        text = Text(told["broker"], style="bold")
+        text.append(": ", style="not bold").append(length, style="bold red")
+        yield text.append(f" without an acknowledgement, from {told['from']} at {clock}{epochs}", style="not bold")
         yield self._table(max(LEAST_BAR_CELLS, min(BAR_CELLS, options.max_width - OTHER_CELLS)))
 
     def _table(self, cells: int) -> Table:
-        outage = self.outage
+        told = self.told
         table = Table(box=None, padding=(0, 1), show_header=False)
         table.add_column(no_wrap=True)
         table.add_column(justify="right", no_wrap=True)
         table.add_column(no_wrap=True, min_width=cells)
         table.add_column(overflow="fold", style="dim")
-        for part in outage.parts():
-            style = COLOURS.get(part.name, "white")
-            took = f"{part.length_ms:,.0f} ms" if part.seen else "–"
-            drawn = bar(part.start_ms, part.end_ms, outage.length_ms or 1.0, cells) if part.seen else ""
-            table.add_row(part.name, took, Text(drawn, style=style), part.what)
-        for one in outage.also:
-            table.add_row("also", f"{1000 * (one.at - outage.start):,.0f} ms", "", one.what)
-        for why, count in sorted(outage.errors.items(), key=lambda row: -row[1])[:OTHER_ERRORS]:
+        for part in told["parts"]:
+            start, end = part["startMs"], part["startMs"] + part["ms"]
+            drawn = bar(start, end, told["lengthMs"] or 1.0, cells) if part["seen"] else ""
+            took = f"{part['ms']:,.0f} ms" if part["seen"] else "–"
+            table.add_row(part["name"], took, Text(drawn, style=COLOURS.get(part["name"], "white")), part["what"])
+        for one in told["also"]:
+            table.add_row("also", f"{one['atMs']:,.0f} ms", "", one["what"])
+        for why, count in sorted(told["errors"].items(), key=lambda row: -row[1])[:OTHER_ERRORS]:
             table.add_row("error", f"{count} ×", "", why, style="dim")
         return table
 
