@@ -1,4 +1,5 @@
-"""Replicas on simulated disks, a controller that is a dictionary, and between them streams whose bytes come cut anywhere."""
+"""Replicas on simulated disks, a controller that is a dictionary, and between them streams whose bytes come cut
+anywhere."""
 
 from __future__ import annotations
 
@@ -200,7 +201,7 @@ class Replicas:
         if not one.up or one.number in self.unreachable or self.master is None:
             return
         if one is self.master:
-            if one.replication.epoch < self.epoch:
+            if one.replication.epoch < self.epoch and one.replication.epochs.last < self.epoch:
                 one.run(one.replication.lead(self.epoch, self.now))
         elif one.replication.epoch < self.epoch:
             one.run(one.replication.follow(self.epoch, self.now))
@@ -317,10 +318,11 @@ class Replicas:
     def write(self, count: int) -> list[Appended]:
         """Messages of several topics at the master."""
         assert self.master is not None
-        return [
-            self.master.append(b"%d." % n + self.random.randbytes(self.random.randrange(60)), *self.random.choice(TOPICS))
-            for n in range(count)
-        ]
+        random, found = self.random, []
+        for number in range(count):
+            body = b"%d." % number + random.randbytes(random.randrange(60))
+            found.append(self.master.append(body, *random.choice(TOPICS)))
+        return found
 
     def check_same(self) -> None:
         """All have the same log, epochs and queues, and readers see all of it."""

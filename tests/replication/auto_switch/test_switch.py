@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 
 from perseid.replication.auto_switch.epochs import PATH, Epochs
-from perseid.wire.ha_auto import EpochEntry, decode_epoch_file
+from perseid.wire.ha_auto import EpochEntry, decode_epoch_file, encode_report, encode_slave_handshake
 
 from .replicas import Replicas
 
@@ -190,11 +190,9 @@ def test_b13_a_crash_in_the_middle_of_a_cut(steps: int, power: bool) -> None:
 
 
 def test_b17_a_replica_on_two_connections_is_one() -> None:
-    from perseid.wire.ha_auto import encode_report, encode_slave_handshake
-
     made = Replicas(2)
     in_sync(made)
-    (done,) = made.write(1)
+    made.write(1)
     first = made.stranger(made[1])
     made.says(made[1], first, encode_slave_handshake(2, from_last_file=False, learner=False))
     second = made.stranger(made[1])

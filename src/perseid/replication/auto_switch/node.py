@@ -97,6 +97,7 @@ class AutoSwitchReplication:
         if self._store.truncating:
             self._waits = lambda now: self.lead(epoch, now)
             return []
+        assert self.epochs.last < epoch, f"an earlier life was master of epoch {self.epochs.last}, told {epoch}"
         effects = [*self.slave.follow("", now), *self.let_go("it is master of another epoch now")]
         self.epoch, self.leads = epoch, False
         store, own = self._store, self._store.config

@@ -1,0 +1,158 @@
+"""Readers of a gated store see what is confirmed; cuts of the log take all that hangs on it, through crashes."""
+
+from __future__ import annotations
+
+from random import Random
+
+import pytest
+
+from perseid.base.machine import Feed, Flush, SaveState
+from perseid.sim.disk import SimDisk
+from perseid.store import gate as gates
+from perseid.store.recovery import save_durably
+from perseid.store.store import MessageStore
+
+from .harness import HOST, START, config, message
+
+
+class Gated:
+    """A gated store on a disk; effects are carried out when the test says so."""
+
+    def __init__(self, disk: SimDisk | None = None) -> None:
+        self.disk = disk or SimDisk(Random(3))
+        self.store = MessageStore(self.disk, config(), HOST, gated=True)
+        self.store.load(START)
+        self.shown: list[tuple[int, int]] = []
+        assert self.store.gate is not None
+        self.store.gate.on_shown = lambda queue, first, end: self.shown.append((first, end))
+
+    def append(self, count: int = 1) -> int:
+        for n in range(count):
+            self.store.append(message(body=b"%d" % n, KEYS=f"k{n}"), START)
+        return self.store.log.end
+
+    def do(self, effects: list[object], most: int = 99) -> list[object]:
+        """Carry out what the disk is asked for, in order; what came to nothing."""
+        todo = list(effects)
+        while todo and most > 0:
+            effect = todo.pop(0)
+            most -= 1
+            if isinstance(effect, Flush):
+                for file in effect.files:
+                    file.sync()
+                todo = [*effect.then, *todo]
+            elif isinstance(effect, SaveState):
+                save_durably(self.disk, effect.path, effect.data)
+                todo = [*effect.then, *todo]
+            else:
+                assert isinstance(effect, Feed), effect
+                todo += self.store.handle(effect.event)
+        return todo
+
+    @property
+    def seen(self) -> int:
+        return self.store.max_offset("T", 0)
+
+
+def test_readers_see_what_is_confirmed() -> None:
+    one = Gated()
+    first = one.append()
+    end = one.append(2)
+    assert one.seen == 0 and one.store.query("T", "k0", 9, 0, START + 1).records == []
+    assert one.store.record_at(0) is None
+    one.store.confirm(first)
+    assert one.seen == 1 and one.shown == [(0, 1)] and one.store.record_at(0) is not None
+    one.store.confirm(first + 1)
+    assert one.seen == 1, "half a record is none"
+    one.store.confirm(end)
+    assert one.seen == 3 and one.shown == [(0, 1), (1, 2), (2, 3)]
+    one.store.confirm(first)
+    assert one.seen == 3 and one.store.confirmed == end, "it never falls"
+    one.store.validate()
+
+
+def test_a_batch_is_shown_as_it_is_confirmed() -> None:
+    one = Gated()
+    one.store.append_batch([message(body=b"%d" % n) for n in range(3)], START)
+    assert one.seen == 0
+    one.store.confirm(one.store.log.end)
+    assert one.seen == 3
+
+
+def test_too_many_runs(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(gates, "MAX_RUNS", 3)
+    one = Gated()
+    ends = [one.append() for _ in range(12)]
+    for number, end in enumerate(ends, 1):
+        one.store.confirm(end)
+        assert one.seen == number
+        one.store.validate()
+
+
+def test_b5_b6_a_start_shows_what_was_confirmed_and_gives_no_offset_twice() -> None:
+    one = Gated()
+    first = one.append(2)
+    one.append(3)
+    one.store.confirm(first)
+    one.store.close(START)
+    again = Gated(one.disk)
+    assert (again.seen, again.store.confirmed) == (2, first)
+    done = again.store.append(message(), START)
+    assert done.queue_offset == 5
+    again.store.confirm(again.store.log.end)
+    assert again.seen == 6
+    again.store.validate()
+
+
+def test_a_cut_takes_units_and_keys() -> None:
+    one = Gated()
+    keep = one.append(2)
+    one.append(60)
+    one.store.confirm(keep)
+    assert one.do(one.store.truncate(keep, [])) == []
+    assert not one.store.truncating and one.store.log.end == keep and one.seen == 2
+    done = one.store.append(message(body=b"other", KEYS="k2"), START)
+    assert (done.queue_offset, done.physical_offset) == (2, keep)
+    one.store.confirm(one.store.log.end)
+    assert len(one.store.query("T", "k2", 9, 0, START + 1).records) == 1
+    assert len(one.store.query("T", "k1", 9, 0, START + 1).records) == 1
+    one.store.validate()
+
+
+def test_a_cut_to_nothing_forgets_all() -> None:
+    one = Gated()
+    one.append(40)
+    assert one.do(one.store.truncate(0, [])) == []
+    assert one.store.log.end == 0 and one.seen == 0 and list(one.store.queues()) == []
+    assert one.store.append(message(), START).queue_offset == 0
+
+
+@pytest.mark.parametrize("power", [False, True])
+@pytest.mark.parametrize("durable", [False, True])
+@pytest.mark.parametrize("steps", range(5))
+def test_b13_a_crash_in_a_cut_leaves_the_old_end_or_the_new_one(steps: int, durable: bool, power: bool) -> None:
+    one = Gated()
+    keep = one.append(3)
+    one.do([one.store.flush([])])
+    end = one.append(50)
+    if durable:
+        one.do([one.store.flush([])])
+        one.do(one.store.tick(START + 5_000))
+    rest = one.do(one.store.truncate(keep, []), steps)
+    if power:
+        one.disk.cut_power()
+    else:
+        one.disk.kill()
+    again = Gated(one.disk)
+    again.store.validate()
+    assert keep <= again.store.log.end <= end
+    if not rest:
+        assert again.store.log.end == keep
+    assert again.do(again.store.truncate(keep, [])) == [] if again.store.log.end > keep else True
+    done = again.store.append(message(body=b"new"), START)
+    assert done.queue_offset == 3
+    again.do([again.store.flush([])])
+    again.disk.cut_power()
+    last = Gated(again.disk)
+    assert last.store.log.end == done.physical_offset + done.size, "nothing of the old tail came back"
+    last.store.validate()
