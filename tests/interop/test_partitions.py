@@ -35,6 +35,8 @@ HOLD_S = 4.0
 MORE = 40
 """Acknowledgements that show that it goes on."""
 POLL_S = 0.1
+ASKED = 20
+"""Times, each of which waits for an active controller for as long as the client does."""
 QUICK = {
     "brokerHeartbeatInterval": 300, "controllerHeartBeatTimeoutMills": 2000, "syncControllerMetadataPeriod": 1000,
     "syncBrokerMetadataPeriod": 500, "checkSyncStateSetPeriod": 500, "haMaxTimeSlaveNotCatchup": 2000,
@@ -89,7 +91,13 @@ class Cluster:
         )
 
     def seen(self) -> dict[str, Any]:
-        """The broker set as the controllers see it; empty when they don't know it."""
+        """The broker set as the controllers see it; asked until one of them is active, and knows it."""
+        for _ in range(ASKED):
+            if told := self._ask():
+                return told
+        raise AssertionError(f"no controller knows the broker set: {self.processes.logs()}")
+
+    def _ask(self) -> dict[str, Any]:
         assert self._asking.stdin is not None and self._asking.stdout is not None
         self._asking.stdin.write("\n")
         self._asking.stdin.flush()
@@ -103,7 +111,7 @@ class Cluster:
 
     def all_in_sync(self) -> bool:
         told = self.seen()
-        return bool(told) and sum(r["in_sync"] and r["alive"] for r in told["replicas"]) == len(BROKERS)
+        return sum(r["in_sync"] and r["alive"] for r in told["replicas"]) == len(BROKERS)
 
     def perseid(self, *args: str) -> Any:
         """What a command prints as JSON, run where the clients are."""
@@ -127,7 +135,7 @@ def until(what: str, condition: Callable[[], bool], cluster: Cluster) -> None:
         if condition():
             return
         pause.wait(POLL_S)
-    raise AssertionError(f"{what}: not within {DEADLINE_S} s; {cluster.seen()}; {cluster.processes.logs()}")
+    raise AssertionError(f"{what}: not within {DEADLINE_S} s; {cluster.processes.logs()}")
 
 
 def cut(star: Star, master: str, others: tuple[str, ...], way: str) -> None:

@@ -4,9 +4,10 @@ from __future__ import annotations
 
 import asyncio
 import json
+import signal
 import sys
 import time
-from collections.abc import Mapping, Sequence
+from collections.abc import Coroutine, Mapping, Sequence
 from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import Annotated, Any
@@ -24,6 +25,7 @@ from perseid.client.verify.steady import Counts
 
 BROKEN = 3
 """Exit code when the cluster broke a promise."""
+STOPS = (signal.SIGINT, signal.SIGTERM)
 BAR_CELLS, LEAST_BAR_CELLS = 40, 12
 OTHER_CELLS = 84
 """Of a picture's other columns, where there is room for them."""
@@ -165,21 +167,28 @@ class _Screen:
         if not self._quiet:
             self._console.print(Picture(outage.to_json()))
 
-    async def show(self, sender: SteadySender, work: Any) -> None:
-        """Run `work` to its end, or to Ctrl-C, which ends the sending and not the check."""
-        start, task = time.monotonic(), asyncio.ensure_future(work)
-        with Live(console=self._console, refresh_per_second=REFRESH_PER_SECOND, transient=True) as live:
-            while not task.done():
-                if not self._quiet:
-                    live.update(self._line(sender.counts, time.monotonic() - start))
-                try:
+    async def show(self, sender: SteadySender, work: Coroutine[Any, Any, None]) -> None:
+        """Run `work` to its end, or to Ctrl-C or SIGTERM, which end the sending and not the check; a second one ends
+        all."""
+        loop, start, task = asyncio.get_running_loop(), time.monotonic(), asyncio.ensure_future(work)
+
+        def stop() -> None:
+            sender.stop.set()
+            for number in STOPS:
+                loop.remove_signal_handler(number)
+
+        for number in STOPS:
+            loop.add_signal_handler(number, stop)
+        try:
+            with Live(console=self._console, refresh_per_second=REFRESH_PER_SECOND, transient=True) as live:
+                while not task.done():
+                    if not self._quiet:
+                        live.update(self._line(sender.counts, time.monotonic() - start))
                     await asyncio.wait({task}, timeout=1 / REFRESH_PER_SECOND)
-                except asyncio.CancelledError:
-                    sender.stop.set()
-                    me = asyncio.current_task()
-                    assert me is not None
-                    me.uncancel()
-        task.result()
+            task.result()
+        finally:
+            task.cancel()
+            stop()
 
     def _line(self, counts: Counts, elapsed: float) -> Text:
         of = f" of {self._seconds:.0f}" if self._seconds else ""
