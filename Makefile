@@ -20,7 +20,7 @@ $(READY): pyproject.toml setup.py $(wildcard src/perseid/core/*.py src/perseid/c
 
 setup: $(READY) ## Make .venv with everything; the command is then .venv/bin/perseid
 
-demo: $(READY) ## 336,776 flights, a master that is killed half-way, its slave, and a Spark table
+demo: $(READY) ## 336,776 flights, a master that is killed half-way for good, and a Spark table
 	$(RUN) -m demo --out demo-out
 
 test: $(READY) ## All tests that need neither JDK, Maven nor Go

@@ -1,1 +1,1 @@
-"""`make demo`: real flights through a broker that is killed half-way, into a Spark table that is checked."""
+"""`make demo`: real flights through a cluster whose master is killed half-way, into a Spark table that is checked."""

@@ -8,31 +8,28 @@ import json
 import shutil
 import time
 from dataclasses import asdict
+from itertools import islice
 from pathlib import Path
 
 from rich.console import Console
 from rich.table import Table
 
-from demo import report, verify
+from demo import produce, report, verify
+from demo.cluster import Cluster
 from demo.flights import TOTAL, flights
-from demo.produce import Produced, create_topic, stream
-from demo.servers import Server
-from perseid.testing.ports import free_port
+from demo.steady import Steady
+from perseid.cli.verify import Picture
 
 TOPIC = "flights"
 OFFSETS_A_BATCH = 60_000
 
 
-def produce(namesrv: str, servers: tuple[Server, Server, Server]) -> Produced:
-    """Start name server, master and slave, and stream; they are left running for the Spark job."""
-    for server in servers:
-        server.start()
-    asyncio.run(create_topic(namesrv, TOPIC))
-    return asyncio.run(stream(namesrv, TOPIC, flights(), servers[1]))
+Landed = tuple[verify.Checked, list[tuple[str, int, float]], float]
+"""What the table holds, the mean delays by carrier and hour, and how many seconds the landing took."""
 
 
-def land(folder: Path, namesrv: str, console: Console) -> tuple[verify.Checked, list[tuple[str, int, float]], float]:
-    """Archive the topic with Spark and check the table."""
+def land(folder: Path, namesrv: str, count: int, console: Console) -> Landed:
+    """Archive the topic with Spark and check that the table has so many flights."""
     import perseid.spark
     from perseid.spark.archive import archive, read
 
@@ -51,64 +48,82 @@ def land(folder: Path, namesrv: str, console: Console) -> tuple[verify.Checked, 
         with console.status("checking every flight"):
             rows = read(spark, table)
             unique = verify.unique_flights(rows).cache()
-            return verify.check(rows, unique), verify.delays(unique), seconds
+            return verify.check(rows, unique, count), verify.delays(unique), seconds
     finally:
         spark.stop()
+
+
+def failures(steady: Steady) -> list[str]:
+    """What went wrong before Spark, in words."""
+    faults = []
+    if steady.outage is None:
+        faults.append("no other master took over")
+    if not steady.told["kept"]:
+        faults.append(f"of the steady sender's messages some were lost or moved: {steady.told['named']}")
+    return faults
 
 
 def main() -> int:
     """The whole demo."""
     parser = argparse.ArgumentParser(prog="demo", description=__doc__)
     parser.add_argument("--out", type=Path, default=Path("demo-out"), help="folder, made anew")
-    folder: Path = parser.parse_args().out.resolve()
+    parser.add_argument("--flights", type=int, default=TOTAL, help="only the first so many, to try it out")
+    arguments = parser.parse_args()
+    folder: Path = arguments.out.resolve()
+    count = min(TOTAL, max(1000, arguments.flights))
     shutil.rmtree(folder, ignore_errors=True)
     folder.mkdir(parents=True)
     console = Console()
-    namesrv_port, broker_port, slave_port = free_port(), free_port((0, -2, 1)), free_port((0, -2, 1))
-    namesrv = f"127.0.0.1:{namesrv_port}"
-    name_server = Server("namesrv", folder / "servers", namesrv_port, {"kvConfigPath": folder / "kvConfig.json"})
-    both = {
-        "brokerName": "demo", "brokerIP1": "127.0.0.1", "namesrvAddr": namesrv, "slaveReadEnable": "true",
-        "mappedFileSizeCommitLog": 256 << 20,
-    }  # fmt: skip
-    broker = Server("broker", folder / "servers" / "master", broker_port, {
-        **both, "brokerRole": "SYNC_MASTER", "inSyncReplicas": 2, "storePathRootDir": folder / "store",
-    })  # fmt: skip
-    slave = Server("broker", folder / "servers" / "slave", slave_port, {
-        **both, "brokerRole": "SLAVE", "brokerId": 1, "storePathRootDir": folder / "slave",
-    })  # fmt: skip
-    console.print(f"[bold]Perseid demo[/]: {TOTAL:,} flights, name server {namesrv}, master and slave on 127.0.0.1")
+    console.print(f"[bold]Perseid demo[/]: {count:,} flights; 3 controllers, a name server, a master and its 2 slaves")
+    steady: Steady | None = None
+    with console.status("starting the cluster"):
+        cluster = Cluster.start(folder)
     try:
-        produced = produce(namesrv, (name_server, broker, slave))
-        checked, delays, archive_s = land(folder, namesrv, console)
+        for member in cluster.told["members"]:
+            console.print(f"  {member['name']:<14} {member['address']:<16} pid {member['pid']}")
+        with console.status("starting `perseid verify run`"):
+            steady = Steady.start(folder, cluster.namesrv)
+        produced = asyncio.run(produce.run(cluster, TOPIC, islice(flights(), count), count))
+        with console.status("checking what `perseid verify run` had acknowledged"):
+            steady.stop()
+        if steady.outage is not None:
+            console.print(Picture(steady.outage))
+        checked, delays, archive_s = land(folder, cluster.namesrv, count, console)
     finally:
-        for server in (slave, broker, name_server):
-            server.stop()
-    report.plot(delays, folder / "delays.png")
+        if steady is not None:
+            steady.kill()
+        cluster.stop()
+    faults = checked.faults + failures(steady)
+    report.plot_failover(produced, steady, folder / "failover.png")
+    report.plot_delays(delays, folder / "delays.png")
+    outage = steady.outage or {"lengthMs": 0.0, "parts": []}
+    parts = [(f"of that, {p['name']}", f"{p['ms']:,.0f} ms") for p in outage["parts"] if p["seen"]]
     figures = [
         ("flights acknowledged", f"{produced.messages:,}"),
         ("messages a second, the outage included", f"{produced.messages_per_second:,.0f}"),
-        ("flights read from the slave while the master was away", f"{produced.read_from_slave:,}"),
-        ("reading them took", f"{produced.slave_s:.2f} s"),
-        ("no sends from SIGKILL until the master was back", f"{produced.unavailable_s:.2f} s"),
-        ("batches sent again", f"{produced.retries}"),
+        ("from SIGKILL to the next acknowledged flight", f"{produced.unavailable_s * 1000:,.0f} ms"),
+        ("batches of flights sent again", f"{produced.retries}"),
+        ("`perseid verify run` was without an acknowledgement for", f"{outage['lengthMs']:,.0f} ms"),
+        *parts,
+        ("of its messages lost", f"{steady.told['lost']} of {steady.told['acknowledged']:,}"),
         ("rows in the table", f"{checked.rows:,}"),
         ("duplicates from retries, removed", f"{checked.duplicates:,}"),
         ("flights, once each", f"{checked.flights:,}"),
         ("flights out of order", f"{checked.out_of_order}"),
         ("landing the topic as Parquet", f"{archive_s:.1f} s"),
     ]
-    page = report.write(folder, figures, checked.faults)
-    results = {"produced": asdict(produced), "checked": asdict(checked)}
+    page = report.write(folder, figures, faults, produced)
+    told = {key: value for key, value in asdict(produced).items() if key != "timeline"}
+    results = {"produced": told, "verify": steady.told, "checked": asdict(checked)}
     (folder / "report.json").write_text(json.dumps(results, indent=1))
     table = Table(show_header=False)
     for name, value in figures:
         table.add_row(name, value)
     console.print(table)
-    for fault in checked.faults:
+    for fault in faults:
         console.print(f"[bold red]failed:[/] {fault}")
     console.print(f"report: {page}")
-    return 1 if checked.faults else 0
+    return 1 if faults else 0
 
 
 if __name__ == "__main__":

@@ -1,36 +1,37 @@
-"""Streams the flights in order and kills the master half-way; it comes back when the slave has been read."""
+"""Streams the flights in order and kills the master half-way, for good."""
 
 from __future__ import annotations
 
 import asyncio
 import time
 from collections.abc import Iterable
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 
 from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeElapsedColumn
 
-from demo.flights import TOTAL, Flight
-from demo.servers import Server
-from demo.standby import read_everything
-from perseid.client import Admin, ClientError, OrderedProducer, PullConsumer
+from demo.cluster import Cluster
+from demo.flights import Flight
+from perseid.client import Admin, ClientError, OrderedProducer
 
 QUEUES = 8
-POLL_S = 0.005
+TICK_S = 0.005
 READY_DEADLINE_S = 60
 PRODUCE_DEADLINE_S = 240
 
 
 @dataclass(slots=True)
 class Produced:
-    """What streaming came to."""
+    """What streaming came to. `timeline`: (seconds since the kill, flights acknowledged)."""
 
     messages: int
     seconds: float
     unavailable_s: float
+    """From the kill to the next acknowledged flight."""
     retries: int
-    read_from_slave: int
-    """Flights that were acknowledged when the master died: all were read from the slave before it came back."""
-    slave_s: float
+    killed: str
+    killed_ms: int
+    """Since 1970."""
+    timeline: list[tuple[float, int]] = field(default_factory=list)
 
     @property
     def messages_per_second(self) -> float:
@@ -38,70 +39,65 @@ class Produced:
         return self.messages / self.seconds
 
 
-async def create_topic(namesrv: str, topic: str) -> None:
-    """Wait until the master is registered and its slave follows, then make the topic."""
-    deadline = time.monotonic() + READY_DEADLINE_S
-    async with Admin(namesrv) as admin:
-        while True:
-            try:
-                if await admin.ha_status():
-                    await admin.create_topic(topic, QUEUES)
-                    return
-            except ClientError:
-                if time.monotonic() > deadline:
-                    raise
-            if time.monotonic() > deadline:
-                raise SystemExit(f"no slave follows the master after {READY_DEADLINE_S} s")
-            await asyncio.sleep(POLL_S * 10)
-
-
-async def stream(namesrv: str, topic: str, flights: Iterable[Flight], broker: Server) -> Produced:
-    """Send all flights, ordered per aircraft; the master is killed after the first half, and started again when all
-    that was acknowledged has been read from the slave."""
+async def run(cluster: Cluster, topic: str, flights: Iterable[Flight], count: int) -> Produced:
+    """Make the topic, send all flights, ordered per aircraft, and kill the master half-way."""
+    async with Admin(cluster.namesrv) as admin:
+        await _create(admin, topic, QUEUES)
     columns = (
         TextColumn("{task.description}"), BarColumn(), MofNCompleteColumn(),
         TextColumn("{task.fields[rate]:>8,.0f} msg/s"), TimeElapsedColumn(),
     )  # fmt: skip
     with Progress(*columns) as progress:
-        bar = progress.add_task("flights acknowledged", total=TOTAL, rate=0.0)
-        start = time.monotonic()
-        async with (
-            OrderedProducer(namesrv, "demo_producer") as producer,
-            PullConsumer(namesrv, "demo_standby", from_where="first") as consumer,
-        ):
-            queues = await consumer.queues(topic)
+        return await _stream(cluster, topic, flights, count, progress)
 
-            async def send() -> None:
-                for flight in flights:
-                    await producer.put(flight.message(topic), flight.order_key)
-                await producer.flush()
 
-            sending = asyncio.create_task(send())
-            killed_at, unavailable_s, acknowledged_then, slave_s = 0.0, 0.0, 0, 0.0
-            while not sending.done():
-                await asyncio.wait({sending}, timeout=POLL_S)
-                now, acknowledged = time.monotonic(), producer.stats.acknowledged
-                progress.update(bar, completed=acknowledged, rate=acknowledged / (now - start))
-                broker.check()
-                if not killed_at and acknowledged >= TOTAL // 2:
-                    killed_at = now
-                    broker.kill()
-                    progress.console.print(f"  SIGKILL to the master after {acknowledged:,} flights")
-                    reading = progress.add_task("read from the slave", total=acknowledged, rate=0.0)
-                    slave_s = await read_everything(
-                        consumer, queues, lambda: producer.stats.acknowledged,
-                        lambda count, task=reading: progress.update(task, completed=count),  # type: ignore[misc]
-                    )  # fmt: skip
-                    acknowledged_then = producer.stats.acknowledged
-                    progress.update(reading, total=acknowledged_then, rate=acknowledged_then / slave_s)
-                    progress.console.print(f"  the slave had all {acknowledged_then:,}; starting the master again")
-                    broker.start()
-                elif killed_at and not unavailable_s and acknowledged > acknowledged_then:
-                    unavailable_s = now - killed_at
-                if now - start > PRODUCE_DEADLINE_S:
-                    raise SystemExit(f"the flights were not sent within {PRODUCE_DEADLINE_S} s")
-            await sending
-            stats = producer.stats
-        seconds = time.monotonic() - start
-        progress.update(bar, completed=stats.acknowledged, rate=stats.acknowledged / seconds)
-    return Produced(stats.acknowledged, seconds, unavailable_s, stats.retries, acknowledged_then, slave_s)
+async def _create(admin: Admin, topic: str, queues: int) -> None:
+    """Make a topic, more than once if need be: the machine may be busy."""
+    deadline = time.monotonic() + READY_DEADLINE_S
+    while True:
+        try:
+            await admin.create_topic(topic, queues)
+            return
+        except ClientError:
+            if time.monotonic() > deadline:
+                raise
+        await asyncio.sleep(TICK_S * 10)
+
+
+async def _stream(
+    cluster: Cluster, topic: str, flights: Iterable[Flight], count: int, progress: Progress
+) -> Produced:
+    bar = progress.add_task("flights acknowledged", total=count, rate=0.0)
+    start = time.monotonic()
+    killed_at, killed_ms, unavailable_s, then, name = 0.0, 0, 0.0, 0, ""
+    timeline: list[tuple[float, int]] = []
+    async with OrderedProducer(cluster.namesrv, "demo_producer") as producer:
+
+        async def send() -> None:
+            for flight in flights:
+                await producer.put(flight.message(topic), flight.order_key)
+            await producer.flush()
+
+        sending = asyncio.create_task(send())
+        while not sending.done():
+            await asyncio.wait({sending}, timeout=TICK_S)
+            now, acknowledged = time.monotonic(), producer.stats.acknowledged
+            progress.update(bar, completed=acknowledged, rate=acknowledged / (now - start))
+            timeline.append((now, acknowledged))
+            cluster.check()
+            if not killed_at and acknowledged >= count // 2:
+                ((_, _, master),) = producer.session.routes.addresses()
+                killed_at, killed_ms, then = time.monotonic(), time.time_ns() // 1_000_000, acknowledged
+                name = cluster.kill(master)
+                progress.console.print(f"  SIGKILL to {name} at {master}, the master, after {then:,} flights")
+            elif killed_at and not unavailable_s and acknowledged > then:
+                unavailable_s = now - killed_at
+            if now - start > PRODUCE_DEADLINE_S:
+                sending.cancel()
+                raise SystemExit(f"the flights were not sent within {PRODUCE_DEADLINE_S} s")
+        await sending
+        stats = producer.stats
+    seconds = time.monotonic() - start
+    progress.update(bar, completed=stats.acknowledged, rate=stats.acknowledged / seconds)
+    timeline = [(at - killed_at, acknowledged) for at, acknowledged in timeline]
+    return Produced(stats.acknowledged, seconds, unavailable_s, stats.retries, name, killed_ms, timeline)

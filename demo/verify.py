@@ -5,8 +5,6 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
-from demo.flights import TOTAL
-
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame
 
@@ -17,8 +15,9 @@ FLIGHT = (
 
 @dataclass(slots=True)
 class Checked:
-    """What the table holds."""
+    """What the table holds, of so many flights that were `wanted`."""
 
+    wanted: int
     rows: int
     flights: int
     duplicates: int
@@ -30,8 +29,8 @@ class Checked:
     def faults(self) -> list[str]:
         """What is wrong, in words; empty when all is well."""
         faults = []
-        if self.flights != TOTAL:
-            faults.append(f"{TOTAL - self.flights} of {TOTAL} flights are missing")
+        if self.flights != self.wanted:
+            faults.append(f"{self.wanted - self.flights} of {self.wanted} flights are missing")
         if self.out_of_order:
             faults.append(f"{self.out_of_order} flights stand before an earlier flight of their aircraft")
         if self.split_keys:
@@ -53,8 +52,8 @@ def unique_flights(table: DataFrame) -> DataFrame:
     return parsed.withColumn("copy", F.row_number().over(first)).where("copy = 1").drop("copy")
 
 
-def check(table: DataFrame, flights: DataFrame) -> Checked:
-    """Count what is there and what is wrong. `flights` is what `unique_flights` made of `table`."""
+def check(table: DataFrame, flights: DataFrame, wanted: int) -> Checked:
+    """Count what is there and what is wrong, of so many `wanted`. `flights`: what `unique_flights` made of `table`."""
     from pyspark.sql import Window
     from pyspark.sql import functions as F
 
@@ -65,7 +64,7 @@ def check(table: DataFrame, flights: DataFrame) -> Checked:
     found: Any = flights.select(F.count("flight_id"), F.count_distinct("flight_id")).first()
     queues = flights.groupBy("order_key").agg(F.count_distinct("brokerName", "queueId").alias("queues"))
     return Checked(
-        rows=rows, flights=found[1], duplicates=rows - found[0], out_of_order=before,
+        wanted=wanted, rows=rows, flights=found[1], duplicates=rows - found[0], out_of_order=before,
         split_keys=queues.where("queues > 1").count(), repeated_offsets=rows - places,
     )  # fmt: skip
 

@@ -276,3 +276,27 @@ def test_leaving_sends_what_is_left_but_an_error_drops_it() -> None:
                 producer.send(Message("t", b"z"), "k")
 
     run(test())
+
+
+def test_a_failing_lane_is_tried_as_soon_as_the_route_names_another_master(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(ordered, "RETRY_FIRST_MS", 60_000)
+    monkeypatch.setattr(ordered, "RETRY_MAX_MS", 60_000)
+    monkeypatch.setattr(ordered, "ROUTE_FIRST_MS", 1)
+
+    async def test() -> None:
+        async with FakeServer({"t": 1}) as names, FakeServer({"t": 1}) as other:
+            first = names.address
+
+            def move(command: Command) -> Answer:
+                names.address = other.address  # what the route says from now on
+                return Answer(ResponseCode.SYSTEM_ERROR, remark="no longer the master")
+
+            names.script[RequestCode.SEND_MESSAGE_V2].append(move)
+            async with OrderedProducer(first) as producer:
+                await producer.put(Message("t", b"one"), "k")
+                await producer.flush()
+                assert producer.stats.retries == 1
+            assert other.bodies("t") == [b"one"] and not names.bodies("t")
+            names.address = first
+
+    run(test())

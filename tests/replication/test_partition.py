@@ -8,7 +8,6 @@ from __future__ import annotations
 
 import json
 import os
-import shutil
 import signal
 import subprocess
 import sys
@@ -18,6 +17,7 @@ from pathlib import Path
 
 import pytest
 
+from netns import DEADLINE, Processes, ip, make, processes_in
 from perseid.disk.real import RealDisk
 from perseid.store.config import StoreConfig
 from perseid.store.store import MessageStore
@@ -26,9 +26,6 @@ from perseid.wire.record import decode_all
 
 MASTER_IP, SLAVE_IP = "10.77.3.1", "10.77.3.2"
 NAMESRV = f"{MASTER_IP}:9876"
-PERSEID = [sys.executable, "-c", "from perseid.cli.main import main; main()"]
-SMALL = "mappedFileSizeCommitLog=1048576\nmappedFileSizeConsumeQueue=6000\nmaxHashSlotNum=1000\nmaxIndexNum=4000\n"
-DEADLINE = 60
 BEFORE, DURING, AFTER = 60, 8, 60
 """Messages that are sent before, during and after the cut."""
 
@@ -52,23 +49,12 @@ def way() -> str:
     return "installed"
 
 
-def ip(*args: str) -> None:
-    """Run the `ip` command."""
-    subprocess.run(["ip", *args], check=True, capture_output=True, timeout=20)
-
-
 @pytest.fixture
 def spaces() -> Iterator[tuple[str, str]]:
     """Two namespaces with a wire between them; skipped where they can't be made."""
-    if shutil.which("ip") is None or os.geteuid() != 0:
-        pytest.skip("network namespaces need root and the `ip` command")
     one, two = (f"perseid-{os.getpid()}-{n}" for n in (1, 2))
     with ExitStack() as undo:
-        for name in (one, two):
-            made = subprocess.run(["ip", "netns", "add", name], capture_output=True, timeout=20, check=False)
-            if made.returncode:
-                pytest.skip(f"no right to make network namespaces: {made.stderr.decode().strip()}")
-            undo.callback(ip, "netns", "del", name)
+        make(one, two, undo=undo)
         try:
             ip("link", "add", "wire", "netns", one, "type", "veth", "peer", "name", "wire", "netns", two)
             for name, address in ((one, MASTER_IP), (two, SLAVE_IP)):
@@ -80,44 +66,10 @@ def spaces() -> Iterator[tuple[str, str]]:
         yield one, two
 
 
-class Processes:
-    """What a test started, in its namespaces; ended with it."""
-
-    def __init__(self, home: Path) -> None:
-        self.home = home
-        self.running: list[subprocess.Popen[str]] = []
-
-    def start(self, space: str, *command: str, stdin: int | None = None) -> subprocess.Popen[str]:
-        log = (self.home / f"stderr-{len(self.running)}").open("wb")
-        paths = [path for path in sys.path if path]
-        process = subprocess.Popen(
-            ["ip", "netns", "exec", space, *command], stdin=stdin, stdout=subprocess.PIPE, stderr=log, text=True,
-            env={**os.environ, "HOME": str(self.home), "PYTHONPATH": os.pathsep.join(paths)},
-        )  # fmt: skip
-        self.running.append(process)
-        return process
-
-    def server(self, space: str, kind: str, name: str, **settings: object) -> subprocess.Popen[str]:
-        conf = self.home / f"{name}.conf"
-        conf.write_text(SMALL * (kind == "broker") + "".join(f"{key}={value}\n" for key, value in settings.items()))
-        process = self.start(space, *PERSEID, kind, "-c", str(conf))
-        assert process.stdout is not None
-        line = process.stdout.readline()
-        assert "boot success" in line, (line, [p.read_text() for p in self.home.glob("stderr-*")])
-        return process
-
-    def end(self) -> None:
-        for process in self.running:
-            if process.poll() is None:
-                process.kill()
-            process.communicate(timeout=DEADLINE)
-
-
 @pytest.fixture
 def processes(tmp_path: Path) -> Iterator[Processes]:
-    started = Processes(tmp_path)
-    yield started
-    started.end()
+    with processes_in(tmp_path) as started:
+        yield started
 
 
 def test_a_partition_loses_nothing_that_was_acknowledged(

@@ -10,16 +10,14 @@ N must not shrink below the folders found: what is in the others would be out of
 from __future__ import annotations
 
 import asyncio
-import ctypes
 import logging
-import signal
-import sys
 from collections.abc import Sequence
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from pathlib import Path
 
 from perseid.app import process
 from perseid.app.broker import Loaded
+from perseid.app.children import Child, perseid
 from perseid.base.errors import ConfigError
 
 log = logging.getLogger("perseid.shards")
@@ -32,11 +30,8 @@ SETTLED_S = 10.0
 """A shard that ran for so long had started."""
 FIRST_WAIT_S, LONGEST_WAIT_S = 0.5, 10.0
 """Before a shard is started anew; doubled each time."""
-STOP_S = 60.0
-"""For all to end; then they are killed."""
 UNSHARDED = "commitlog"
 """A folder of this name in storePathRootDir is that of a broker without shards."""
-_PR_SET_PDEATHSIG = 1
 
 
 def of(loaded: Loaded, shard: int) -> Loaded:
@@ -68,68 +63,36 @@ def check(loaded: Loaded, count: int) -> None:
 
 def command(config_file: Path | None, namesrv: str | None, shard: int) -> list[str]:
     """What runs one shard."""
-    own = [sys.executable, "-c", "from perseid.cli.main import main; main()", "broker", "--shard", str(shard)]
+    own = perseid("broker", "--shard", str(shard))
     own += ["-c", str(config_file)] if config_file is not None else []
     return own + (["-n", namesrv] if namesrv is not None else [])
-
-
-@dataclass
-class _Shard:
-    number: int
-    command: Sequence[str]
-    process: asyncio.subprocess.Process | None = None
 
 
 async def serve(commands: Sequence[Sequence[str]]) -> int:
     """Run shards until told to end; 0 when all ended well, 1 when one could not be kept running."""
     told = process.told_to_end()
-    shards = [_Shard(number, command) for number, command in enumerate(commands)]
-    keepers = [asyncio.create_task(_keep(shard), name=f"shard {shard.number}") for shard in shards]
+    shards = [Child(f"shard {number}", command) for number, command in enumerate(commands)]
+    keepers = [asyncio.create_task(_keep(shard), name=shard.name) for shard in shards]
     await asyncio.wait({told, *keepers}, return_when=asyncio.FIRST_COMPLETED)
     lost = any(keeper.done() for keeper in keepers)
     for keeper in keepers:
         keeper.cancel()
     await asyncio.gather(*keepers, return_exceptions=True)
-    codes = await asyncio.gather(*(_end(shard) for shard in shards))
+    codes = await asyncio.gather(*(shard.end() for shard in shards))
     return process.FAILED if lost or any(codes) else process.OK
 
 
-async def _keep(shard: _Shard) -> None:
+async def _keep(shard: Child) -> None:
     """Run a shard, again and again; returns when it does not start."""
-    loop, number, failed_starts = asyncio.get_running_loop(), shard.number, 0
+    loop, failed_starts = asyncio.get_running_loop(), 0
     while True:
         began = loop.time()
-        shard.process = await asyncio.create_subprocess_exec(
-            *shard.command,
-            start_new_session=True,  # Ctrl-C in the terminal asks the supervisor alone
-            preexec_fn=_end_with_parent,
-        )
-        code = await shard.process.wait()
+        await shard.start()
+        code = await shard.wait()
         failed_starts = 1 if loop.time() - began >= SETTLED_S else failed_starts + 1
         wait = min(FIRST_WAIT_S * 2 ** (failed_starts - 1), LONGEST_WAIT_S)
         if failed_starts == MAX_FAILED_STARTS:
-            log.error("shard %d ended with code %d, %d times at its start: all shards end", number, code, failed_starts)
+            log.error("%s ended with code %d, %d times at its start: all shards end", shard.name, code, failed_starts)
             return
-        log.error("shard %d ended with code %d; it is started again in %.1f s", number, code, wait)
+        log.error("%s ended with code %d; it is started again in %.1f s", shard.name, code, wait)
         await asyncio.sleep(wait)
-
-
-async def _end(shard: _Shard) -> int:
-    """End a shard that may run; its exit code."""
-    running = shard.process
-    if running is None:
-        return process.OK
-    if running.returncode is None:
-        running.send_signal(signal.SIGTERM)
-    try:
-        return await asyncio.wait_for(running.wait(), STOP_S)
-    except TimeoutError:
-        log.error("shard %d did not end within %.0f s: killed; its next start checks its log", shard.number, STOP_S)
-        running.kill()
-        return await running.wait()
-
-
-def _end_with_parent() -> None:
-    """In the child: it ends when the supervisor dies (Linux)."""
-    if sys.platform == "linux":
-        ctypes.CDLL(None).prctl(_PR_SET_PDEATHSIG, signal.SIGTERM)

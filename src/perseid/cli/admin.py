@@ -1,4 +1,4 @@
-"""`perseid admin`: what operators want to know of brokers and of Raft groups, and what they tell them."""
+"""`perseid admin`: what operators want to know of brokers, Raft groups and controllers, and what they tell them."""
 
 from __future__ import annotations
 
@@ -9,6 +9,7 @@ from typing import Annotated
 import typer
 from rich.table import Table
 
+from perseid.cli import controllers
 from perseid.cli.topics import DEFAULT_NAMESRV, AsJson, Namesrv, run, show
 from perseid.client import Admin, SlaveStatus
 from perseid.client.dledger import DLedgerClient, MemberStatus
@@ -22,6 +23,7 @@ admin_app = typer.Typer(help="Look after brokers.", no_args_is_help=True)
 def register(app: typer.Typer) -> None:
     """Add the commands to the `perseid` command."""
     app.add_typer(admin_app, name="admin")
+    controllers.register(admin_app)
 
 
 @admin_app.command()

@@ -9,9 +9,9 @@ from typing import Annotated
 import typer
 
 from perseid.base.errors import PerseidError
-from perseid.cli import admin, messages, servers, sim, spark, topics
+from perseid.cli import admin, messages, servers, sim, spark, topics, verify
 
-MODULES = (servers, messages, topics, admin, spark, sim)
+MODULES = (servers, messages, topics, admin, verify, spark, sim)
 """In the order in which `perseid --help` shows them."""
 
 app = typer.Typer(

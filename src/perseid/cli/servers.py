@@ -10,6 +10,7 @@ import typer
 from perseid.app import broker as broker_app
 from perseid.app import controller as controller_app
 from perseid.app import dledger as dledger_app
+from perseid.app import ha as ha_app
 from perseid.app import namesrv as namesrv_app
 from perseid.app import process, shards
 from perseid.app import up as up_app
@@ -102,10 +103,27 @@ def up(
     data: Annotated[Path, typer.Option(help="Folder of everything that is stored; made when it is missing.")],
     namesrv_port: Annotated[int, typer.Option(min=0, max=65_535, help="0: a free one.")] = 9876,
     broker_port: Annotated[int, typer.Option(min=0, max=65_534, help="0: a free one.")] = 10911,
+    ha: Annotated[
+        bool, typer.Option("--ha", help="Three controllers, a name server and replicas of a broker, a process each.")
+    ] = False,
+    replicas: Annotated[
+        int, typer.Option(min=ha_app.MIN_REPLICAS, max=ha_app.MAX_REPLICAS, help="With --ha: brokers of the set.")
+    ] = ha_app.MAX_REPLICAS,
+    controller_port: Annotated[
+        int, typer.Option(min=0, max=65_535, help="With --ha: of the first; the others have 10 and 20 less.")
+    ] = ha_app.CONTROLLER_PORT,
     as_json: Annotated[bool, typer.Option("--json", help="Print the ready line as JSON.")] = False,
 ) -> None:
-    """Run a name server and a broker in one process; prints one line when sends are accepted."""
+    """Run a name server and a broker in one process; prints one line when sends are accepted.
+
+    With --ha, a cluster that goes on when any one of its processes is killed: try it, with `perseid verify run`.
+    """
     process.set_up_logging()
-    raise typer.Exit(
-        process.run(up_app.serve(data.expanduser().absolute(), namesrv_port, broker_port, as_json=as_json))
-    )
+    folder = data.expanduser().absolute()
+    if ha:
+        planned = ha_app.plan(
+            folder, namesrv_port=namesrv_port, broker_port=broker_port, controller_port=controller_port,
+            replicas=replicas,
+        )  # fmt: skip
+        raise typer.Exit(process.run(ha_app.serve(planned, as_json=as_json)))
+    raise typer.Exit(process.run(up_app.serve(folder, namesrv_port, broker_port, as_json=as_json)))

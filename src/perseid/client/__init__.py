@@ -9,7 +9,7 @@
 `perseid.client.blocking` has the same for code without asyncio.
 """
 
-from perseid.client.admin import Admin, Cluster, QueueLag, QueueStats, SlaveStatus
+from perseid.client.admin import Admin, BrokerEpochs, Cluster, QueueLag, QueueStats, SlaveStatus
 from perseid.client.book import FlowLimits
 from perseid.client.consumer import PushConsumer, RetryLater
 from perseid.client.credentials import Credentials
@@ -36,6 +36,7 @@ from perseid.client.subscription import Sql
 
 __all__ = [
     "Admin",
+    "BrokerEpochs",
     "BufferFull",
     "ClientError",
     "Cluster",

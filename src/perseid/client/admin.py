@@ -28,6 +28,7 @@ from perseid.wire.bodies import (
 )
 from perseid.wire.codes import RequestCode, ResponseCode
 from perseid.wire.command import Command
+from perseid.wire.controller import EpochEntryCache
 from perseid.wire.headers.offsets import ResetOffsetRequest
 from perseid.wire.headers.query import QueryMessageRequest, ViewMessageByIdRequest
 from perseid.wire.headers.topics import (
@@ -60,6 +61,18 @@ class SlaveStatus:
     lag_bytes: int
     lag_seconds: float | None
     bytes_per_second: int
+
+
+@dataclass(frozen=True, slots=True)
+class BrokerEpochs:
+    """The epochs of one broker's log, under controllers: (epoch, begin) in order; the last one ends at `max_offset`."""
+
+    broker_name: str
+    address: str
+    broker_id: int
+    """0: it is master, by its own account."""
+    epochs: tuple[tuple[int, int], ...]
+    max_offset: int
 
 
 @dataclass(frozen=True, slots=True)
@@ -237,6 +250,13 @@ class Admin(Client):
                     SlaveStatus(name, one.addr, one.in_sync, one.diff, lag_s, one.transferred_byte_in_second)
                 )
         return found
+
+    async def broker_epochs(self, address: str) -> BrokerEpochs:
+        """The epochs of the log of a broker (`host:port`) that is under controllers; `ServerRefused` by others."""
+        answer = await self._ask(address, RequestCode.GET_BROKER_EPOCH_CACHE)
+        told = EpochEntryCache.from_json(bytes(answer.body))
+        epochs = tuple((one.epoch, one.start_offset) for one in told.epoch_list)
+        return BrokerEpochs(told.broker_name, address, told.broker_id, epochs, told.max_offset)
 
     async def broker_config(self, address: str) -> dict[str, str]:
         """A broker's settings."""

@@ -151,13 +151,14 @@ class DLedgerClient:
 
     async def status(self) -> dict[str, MemberStatus]:
         """Each member as it sees itself."""
-        found = await asyncio.gather(*(self._status_of(name) for name in self.members))
+        found = await asyncio.gather(*(self.status_of(name) for name in self.members))
         return {one.id: one for one in found}
 
-    async def _status_of(self, name: str) -> MemberStatus:
+    async def status_of(self, name: str, *, timeout_ms: int = CALL_TIMEOUT_MS) -> MemberStatus:
+        """One member as it sees itself."""
         address, request = self.members[name], MetadataRequest(wants_status=True)
         try:
-            answer = await self._ask(name, DLedgerRequest.METADATA, request, MetadataResponse)
+            answer = await self._ask(name, DLedgerRequest.METADATA, request, MetadataResponse, timeout_ms)
         except ClientError:
             return MemberStatus(name, address, "unreachable")
         if answer.code != Code.SUCCESS:
@@ -168,10 +169,12 @@ class DLedgerClient:
 
     # ---- asking ----
 
-    async def _ask(self, name: str, code: int, request: Message, kind: type[M]) -> M:
+    async def _ask(
+        self, name: str, code: int, request: Message, kind: type[M], timeout_ms: int = CALL_TIMEOUT_MS
+    ) -> M:
         assert self._connections is not None, "use it as `async with DLedgerClient(…)`"
         request.group, request.remote_id = self.group, name
-        answer = await self._connections.call(self.members[name], code, None, request.to_json(), CALL_TIMEOUT_MS)
+        answer = await self._connections.call(self.members[name], code, None, request.to_json(), timeout_ms)
         return kind.from_json(bytes(answer.body))
 
     async def _at_leader(self, code: int, request: Message, kind: type[M], timeout_ms: int, *, once: bool) -> M:

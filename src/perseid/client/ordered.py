@@ -5,7 +5,8 @@ Each queue has a lane:
     idle --first message--> in flight --stored--> idle, or in flight again with what has gathered meanwhile
                               | no answer, no connection, a retry code
                               v
-                           waiting (50 ms, doubling up to 250 ms) --> in flight with the very same batch
+                           waiting (50 ms, doubling up to 250 ms, or until the route names another master)
+                              |                             --> in flight with the very same batch
                               | `deadline_ms` over, or refused for good
                               v
                            all that the lane holds fails
@@ -51,6 +52,8 @@ DEADLINE_MS = 120_000
 """How long one batch is tried before it fails."""
 RETRY_FIRST_MS = 50
 RETRY_MAX_MS = 250
+ROUTE_FIRST_MS = 10
+"""Between two looks at the route while a lane fails; doubled up to `RETRY_MAX_MS`."""
 MAX_BATCH_MESSAGES = 256
 MAX_BATCH_BYTES = 256 * 1024
 BUFFER_MESSAGES = 50_000
@@ -91,7 +94,9 @@ class _Entry(NamedTuple):
 class _Lane:
     """One queue."""
 
-    __slots__ = ("attempts", "deadline", "entries", "failing_since", "in_flight", "packed", "planned", "queue")
+    __slots__ = (
+        "attempts", "deadline", "entries", "failing_since", "in_flight", "packed", "planned", "queue", "retry", "tried",
+    )  # fmt: skip
 
     def __init__(self, queue: MessageQueue) -> None:
         self.queue = queue
@@ -102,14 +107,19 @@ class _Lane:
         self.attempts = 0
         self.deadline = 0.0
         self.failing_since: int | None = None
+        self.retry: asyncio.TimerHandle | None = None
+        self.tried: str | None = None
+        """The address of the last attempt."""
 
 
 class _Topic:
     """A topic's lanes, once its route is known; before, the messages that wait for that."""
 
-    __slots__ = ("lanes", "waiting")
+    __slots__ = ("following", "lanes", "waiting")
 
     def __init__(self) -> None:
+        self.following = False
+        """While the route is asked for again and again."""
         self.lanes: list[_Lane] | None = None
         self.waiting: list[tuple[int, _Entry]] = []
 
@@ -336,8 +346,9 @@ class OrderedProducer(Client):
         if packed is None or self._loop is None:
             return
         lane.attempts += 1
+        lane.retry = None
         connections = self.session.connections
-        address = self.session.routes.address(lane.queue.broker_name)
+        lane.tried = address = self.session.routes.address(lane.queue.broker_name)
         connection = connections.ready(address) if address is not None else None
         if connection is None:
             self.session.spawn(self._connect(lane), f"connect for {lane.queue}")
@@ -412,8 +423,27 @@ class OrderedProducer(Client):
             self._fail_lane(lane, failure)
             return
         self.stats.retries += 1
-        self.session.spawn(self.session.routes.refresh(lane.queue.topic), f"route of {lane.queue.topic}")
-        loop.call_later(pause_ms / 1000, self._attempt, lane)
+        lane.retry = loop.call_later(pause_ms / 1000, self._attempt, lane)
+        topic = self._topics.get(lane.queue.topic)
+        if topic is not None and not topic.following:
+            topic.following = True
+            self.session.spawn(self._follow(lane.queue.topic, topic), f"route of {lane.queue.topic}")
+
+    async def _follow(self, name: str, topic: _Topic) -> None:
+        """Look at the route while a lane of the topic fails: one that waits is tried at once at another master."""
+        pause_ms, routes = ROUTE_FIRST_MS, self.session.routes
+        try:
+            while self._loop is not None and any(lane.failing_since is not None for lane in topic.lanes or ()):
+                await routes.refresh(name, at_once=True)
+                for lane in topic.lanes or ():
+                    master = routes.address(lane.queue.broker_name)
+                    if lane.retry is not None and master is not None and master != lane.tried:
+                        lane.retry.cancel()
+                        self._attempt(lane)
+                await asyncio.sleep(pause_ms / 1000)
+                pause_ms = min(pause_ms * 2, RETRY_MAX_MS)
+        finally:
+            topic.following = False
 
     def _recovered(self, lane: _Lane) -> None:
         lane.failing_since = None
@@ -426,6 +456,9 @@ class OrderedProducer(Client):
 
     def _fail_lane(self, lane: _Lane, error: SendFailed) -> None:
         entries = [*lane.in_flight, *lane.entries]
+        if lane.retry is not None:
+            lane.retry.cancel()
+            lane.retry = None
         lane.in_flight = []
         lane.packed = None
         lane.entries.clear()

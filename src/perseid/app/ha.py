@@ -1,0 +1,260 @@
+"""A cluster that goes on when any one process dies: three controllers, a name server, and a broker set of two or three,
+a process each, on 127.0.0.1. `perseid up --ha`; what the demo kills.
+
+Each has a configuration file of its own below `DATA/conf`, as an operator would write it, and a log in `DATA/log`. What
+is killed is not started again: that the rest goes on without it is the point.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import json
+import sys
+from collections.abc import Mapping
+from dataclasses import asdict, dataclass, field
+from pathlib import Path
+from typing import Any
+
+from perseid.app import process
+from perseid.app.children import Child, perseid
+from perseid.base.errors import ConfigError, PerseidError
+from perseid.client.admin import Admin
+from perseid.client.controller import ControllerClient, ReplicaSet
+from perseid.client.errors import ClientError
+from perseid.net.ports import free_port
+
+HOST = "127.0.0.1"
+BROKER_NAME = "broker-a"
+CONTROLLERS = 3
+MIN_REPLICAS, MAX_REPLICAS = 2, 3
+CONTROLLER_PORT = 9878
+CONTROLLER_STEP = -10
+"""The original's own examples have its controllers at 9878, 9868 and 9858."""
+BROKER_STEP = 10
+BROKER_PORTS = (0, -2, 1)
+"""That a broker opens, from its own: its second one, and that for its slaves."""
+LOG_FILE_BYTES = 64 << 20
+READY_S = 120.0
+"""Until there is a master that all replicas follow; the machine may be busy."""
+ASK_TIMEOUT_MS = 1000
+POLL_S = 0.1
+TAIL_CHARS = 2000
+
+
+@dataclass(frozen=True, slots=True)
+class Member:
+    """One process of the cluster: its part, its name, where it listens, and what it is told."""
+
+    role: str
+    name: str
+    address: str
+    settings: Mapping[str, object] = field(repr=False)
+
+    def write(self, conf: Path) -> Path:
+        """Write its configuration file; where that is."""
+        path = conf / f"{self.name}.conf"
+        path.write_text("".join(f"{key}={value}\n" for key, value in self.settings.items()))
+        return path
+
+
+@dataclass(frozen=True, slots=True)
+class Plan:
+    """The members, in the order in which they are started."""
+
+    data: Path
+    namesrv: str
+    controllers: str
+    members: tuple[Member, ...]
+
+    @property
+    def brokers(self) -> list[Member]:
+        """The broker set."""
+        return [member for member in self.members if member.role == "broker"]
+
+
+def plan(
+    data: Path,
+    *,
+    namesrv_port: int = 9876,
+    broker_port: int = 10911,
+    controller_port: int = CONTROLLER_PORT,
+    replicas: int = MAX_REPLICAS,
+    settings: Mapping[str, object] | None = None,
+) -> Plan:
+    """What is to run on `data`, an absolute path; ports of 0 are free ones. `settings` are for the brokers besides."""
+    if not MIN_REPLICAS <= replicas <= MAX_REPLICAS:
+        raise ConfigError(f"{replicas} replicas: {MIN_REPLICAS} or {MAX_REPLICAS} are wanted")
+    lowest = controller_port + CONTROLLER_STEP * (CONTROLLERS - 1)
+    if controller_port and lowest < 1:
+        raise ConfigError(f"controller port {controller_port}: the last one would be {lowest}; choose a higher one")
+    namesrv = f"{HOST}:{namesrv_port or free_port()}"
+    ports = [controller_port + CONTROLLER_STEP * n if controller_port else free_port() for n in range(CONTROLLERS)]
+    controllers = ";".join(f"{HOST}:{port}" for port in ports)
+    peers = ";".join(f"n{number}-{HOST}:{port}" for number, port in enumerate(ports))
+    members = [_name_server(data, namesrv)]
+    members += [_controller(data, number, port, peers) for number, port in enumerate(ports)]
+    for number in range(1, replicas + 1):
+        port = broker_port + BROKER_STEP * (number - 1) if broker_port else free_port(BROKER_PORTS)
+        members.append(_broker(data, number, port, namesrv, controllers, settings or {}))
+    return Plan(data, namesrv, controllers, tuple(members))
+
+
+def _name_server(data: Path, address: str) -> Member:
+    own = data / "namesrv"
+    told = {
+        "listenPort": address.rpartition(":")[2], "bindAddress": HOST, "kvConfigPath": own / "kvConfig.json",
+        "configStorePath": own / "namesrv.properties",
+    }  # fmt: skip
+    return Member("namesrv", "namesrv", address, told)
+
+
+def _controller(data: Path, number: int, port: int, peers: str) -> Member:
+    own = data / f"controller-n{number}"
+    told = {
+        "controllerDLegerGroup": "controllers", "controllerDLegerPeers": peers, "controllerDLegerSelfId": f"n{number}",
+        "bindAddress": HOST, "controllerStorePath": own / "store", "configStorePath": own / "controller.properties",
+        "mappedFileSize": LOG_FILE_BYTES,
+    }  # fmt: skip
+    return Member("controller", f"controller-n{number}", f"{HOST}:{port}", told)
+
+
+def _broker(
+    data: Path, number: int, port: int, namesrv: str, controllers: str, settings: Mapping[str, object]
+) -> Member:
+    """Nothing acknowledged is lost as long as one replica that was in sync lives: all of them have to have it."""
+    told: dict[str, object] = {
+        "brokerName": BROKER_NAME, "brokerIP1": HOST, "listenPort": port, "bindAddress": HOST, "namesrvAddr": namesrv,
+        "enableControllerMode": "true", "controllerAddr": controllers, "allAckInSyncStateSet": "true",
+        "haListenPort": port + 1, "storePathRootDir": data / f"broker-{number}",
+    }  # fmt: skip
+    return Member("broker", f"broker-{number}", f"{HOST}:{port}", {**told, **settings})
+
+
+class Cluster:
+    """The processes of a plan."""
+
+    def __init__(self, planned: Plan) -> None:
+        self.plan = planned
+        self.children: dict[str, Child] = {}
+        self._logs = planned.data / "log"
+
+    def log_of(self, name: str) -> Path:
+        """Where a member's output goes."""
+        return self._logs / f"{name}.log"
+
+    async def start(self) -> None:
+        """Start all of them; ConfigError when the folder can't be used."""
+        conf = self.plan.data / "conf"
+        try:
+            for folder in (conf, self._logs):
+                folder.mkdir(parents=True, exist_ok=True)
+            for member in self.plan.members:
+                command = perseid(member.role, "-c", str(member.write(conf)))
+                child = self.children[member.name] = Child(member.name, command)
+                await child.start(self.log_of(member.name))
+        except OSError as error:
+            raise ConfigError(f"{self.plan.data}: can't be used: {error.strerror or error}; choose another") from None
+
+    async def ready(self) -> ReplicaSet:
+        """The broker set, once it has a master that the name server knows, and all replicas are in sync.
+
+        PerseidError, with the end of its log, when a member ends instead; or when it takes too long.
+        """
+        deadline = asyncio.get_running_loop().time() + READY_S
+        last = "nobody was asked yet"
+        async with (
+            ControllerClient(self.plan.controllers, timeout_ms=ASK_TIMEOUT_MS) as controllers,
+            Admin(self.plan.namesrv, timeout_ms=ASK_TIMEOUT_MS) as admin,
+        ):
+            while asyncio.get_running_loop().time() < deadline:
+                self._check()
+                try:
+                    found = await controllers.replica_sets([BROKER_NAME])
+                    known = (await admin.cluster_info()).brokers.get(BROKER_NAME, {})
+                    last = f"the controllers know {found}, the name server {known}"
+                    for one in found:
+                        in_sync = [replica for replica in one.replicas if replica.in_sync]
+                        if len(in_sync) == len(self.plan.brokers) and known.get(0) == one.master_address != "":
+                            return one
+                except ClientError as error:
+                    last = str(error)
+                await asyncio.sleep(POLL_S)
+        raise PerseidError(f"the cluster was not ready within {READY_S:.0f} s: {last}; its logs are in {self._logs}")
+
+    def _check(self) -> None:
+        for name, child in self.children.items():
+            if child.running is not None and child.running.returncode is not None:
+                tail = self.log_of(name).read_text(errors="replace")[-TAIL_CHARS:]
+                code = child.running.returncode
+                raise PerseidError(f"{name} ended with {code}; {self.log_of(name)} ends with:\n{tail}")
+
+    async def end(self) -> dict[str, int]:
+        """End them, the brokers first; their exit codes."""
+        codes: dict[str, int] = {}
+        for role in ("broker", "controller", "namesrv"):
+            names = [m.name for m in self.plan.members if m.role == role and m.name in self.children]
+            ended = await asyncio.gather(*(self.children[name].end() for name in names))
+            codes |= dict(zip(names, ended, strict=True))
+        return codes
+
+
+async def serve(planned: Plan, *, as_json: bool = False) -> int:
+    """Run the cluster until told to end; 0, or 1 when a member that was not killed ended badly."""
+    told = process.told_to_end()
+    cluster = Cluster(planned)
+    killed: set[str] = set()
+    watchers: list[asyncio.Task[None]] = []
+    try:
+        await cluster.start()
+        getting_ready = asyncio.ensure_future(cluster.ready())
+        ends: set[asyncio.Future[Any]] = {told, getting_ready}
+        await asyncio.wait(ends, return_when=asyncio.FIRST_COMPLETED)
+        if getting_ready.done():
+            _say_ready(cluster, getting_ready.result(), as_json=as_json)
+            watchers = [
+                asyncio.create_task(_watch(cluster, name, killed, as_json=as_json)) for name in cluster.children
+            ]
+            await told
+        getting_ready.cancel()
+    finally:
+        for watcher in watchers:
+            watcher.cancel()
+        codes = await cluster.end()
+    return process.FAILED if any(code for name, code in codes.items() if name not in killed) else process.OK
+
+
+async def _watch(cluster: Cluster, name: str, killed: set[str], *, as_json: bool) -> None:
+    """Say so when a member ends by itself, and how to have it back."""
+    child = cluster.children[name]
+    code = await child.wait()
+    killed.add(name)
+    member = next(member for member in cluster.plan.members if member.name == name)
+    conf = cluster.plan.data / "conf" / f"{name}.conf"
+    if as_json:
+        _print(json.dumps({"event": "ended", "name": name, "code": code}))
+    else:
+        _print(f"{name} (pid {child.pid}) ended with {code}; have it back: perseid {member.role} -c {conf}")
+
+
+def _say_ready(cluster: Cluster, found: ReplicaSet, *, as_json: bool) -> None:
+    planned = cluster.plan
+    rows = [
+        {"name": m.name, "role": m.role, "address": m.address, "pid": cluster.children[m.name].pid}
+        for m in planned.members
+    ]  # fmt: skip
+    if as_json:
+        told = {
+            "event": "ready", "namesrv": planned.namesrv, "controllers": planned.controllers,
+            "data": str(planned.data), "master": found.master_address, "members": rows, "set": asdict(found),
+        }  # fmt: skip
+        _print(json.dumps(told))
+        return
+    _print(f"ready namesrv={planned.namesrv} controllers={planned.controllers} data={planned.data}")
+    for row in rows:
+        master = "  master" if row["address"] == found.master_address else ""
+        _print(f"  {row['name']:<14} {row['address']:<16} pid {row['pid']}{master}")
+
+
+def _print(line: str) -> None:
+    sys.stdout.write(line + "\n")
+    sys.stdout.flush()

@@ -1,0 +1,315 @@
+"""Asks everybody while an outage lasts: controllers, the members of a DLedger group, brokers; the sender tells what the
+name server says. How a broker set is looked after is asked of its brokers beforehand (`prepare`).
+
+Questions are asked every `poll_ms`, each at its own pace: one that hangs holds no other up.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+from collections.abc import Callable, Coroutine
+from dataclasses import dataclass, field
+from typing import Any
+
+from perseid.base.errors import PerseidError
+from perseid.client.admin import Admin
+from perseid.client.controller import ControllerClient, ReplicaSet
+from perseid.client.dledger import DLedgerClient, MemberStatus
+from perseid.client.errors import ClientError
+from perseid.client.routes import MASTER_ID
+from perseid.client.session import Session
+from perseid.client.verify.outage import ALONE, CONTROLLER, FIRST, GROUP, Outage, Seen
+
+log = logging.getLogger("perseid.client")
+
+ASK_TIMEOUT_MS = 500
+"""Of one question; then it is asked again."""
+REFRESH_S = 1.0
+"""So often what holds without trouble is asked for anew: the master's epoch, the term."""
+MAX_ERRORS = 20
+"""Kinds of errors that are counted, an outage."""
+CAUSE_S = 30.0
+"""A cause that was told explains an outage that begins within this time."""
+
+
+@dataclass(slots=True)
+class _Known:
+    """How a broker set is looked after, and how it was when all was well."""
+
+    broker_name: str
+    controllers: str = ""
+    peers: str = ""
+    group: str = ""
+    epoch: int | None = None
+    """Of the master (controllers), or the term (groups)."""
+    master_id: int | None = None
+    members: dict[str, str] = field(default_factory=dict)
+    """Of a group: member's id → broker's address."""
+
+    @property
+    def names(self) -> tuple[str, ...]:
+        return CONTROLLER if self.controllers else GROUP if self.peers else ALONE
+
+
+class Watch:
+    """Observes a sender (`SteadySender(observer=watch)`) within `async with`; `outages` are those that are over.
+
+    `controllers` are asked instead of those that the brokers name. `on_begin` and `on_end` hear of each outage.
+    """
+
+    def __init__(
+        self,
+        session: Session,
+        *,
+        poll_ms: float = 5,
+        controllers: str | None = None,
+        on_begin: Callable[[Outage], None] | None = None,
+        on_end: Callable[[Outage], None] | None = None,
+    ) -> None:
+        self.outages: list[Outage] = []
+        self.open: dict[str, Outage] = {}
+        self._session = session
+        self._admin = Admin(session=session, timeout_ms=ASK_TIMEOUT_MS)
+        self._poll_ms = poll_ms
+        self._given = controllers
+        self._on_begin, self._on_end = on_begin, on_end
+        self._known: dict[str, _Known] = {}
+        self._controllers: dict[str, ControllerClient] = {}
+        self._groups: dict[str, DLedgerClient] = {}
+        self._tasks: dict[str, list[asyncio.Task[None]]] = {}
+        self._routeless: set[str] = set()
+        self._first_error: dict[str, str] = {}
+        self._cause: Seen | None = None
+        self._refresher: asyncio.Task[None] | None = None
+
+    async def __aenter__(self) -> Watch:
+        await self._admin.start()
+        return self
+
+    async def __aexit__(self, *_: object) -> None:
+        tasks = [task for tasks in self._tasks.values() for task in tasks]
+        tasks += [self._refresher] if self._refresher is not None else []
+        for task in tasks:
+            task.cancel()
+        await asyncio.gather(*tasks, return_exceptions=True)
+        for group in self._groups.values():
+            await group.__aexit__(None, None, None)
+        await self._admin.stop()
+
+    def cause(self, what: str) -> None:
+        """Something is about to be done that may bring an outage about, or prolong one: its window begins here."""
+        self._cause = Seen(self._now(), what)
+        for outage in self.open.values():
+            outage.cause = outage.cause or self._cause
+
+    # ---- when all is well ----
+
+    async def prepare(self, topic: str) -> None:
+        """Find out how the brokers of a topic are looked after. ClientError when they don't answer."""
+        route = await self._session.routes.fetch(topic)
+        for name, replicas in route.brokers.items():
+            self._known[name] = await self._learn(name, replicas)
+        await self._refresh()
+        self._refresher = asyncio.create_task(self._keep_fresh())
+
+    async def _learn(self, name: str, replicas: dict[int, str]) -> _Known:
+        known = _Known(name, controllers=self._given or "")
+        for address in replicas.values():
+            try:
+                config = await self._admin.broker_config(address)
+            except ClientError as error:
+                log.info("%s can't be asked how it is looked after: %s", address, error)
+                continue
+            if config.get("enableControllerMode") == "true":
+                known.controllers = known.controllers or config.get("controllerAddr", "")
+            elif config.get("enableDLegerCommitLog") == "true":
+                known.peers, known.group = config.get("dLegerPeers", ""), config.get("dLegerGroup", "")
+                known.members[config.get("dLegerSelfId", "")] = address
+        if known.controllers and known.controllers not in self._controllers:
+            self._controllers[known.controllers] = ControllerClient(
+                known.controllers, timeout_ms=ASK_TIMEOUT_MS, connections=self._session.connections
+            )
+        if known.peers and known.peers not in self._groups:
+            self._groups[known.peers] = await DLedgerClient(known.peers, group=known.group).__aenter__()
+        return known
+
+    async def _keep_fresh(self) -> None:
+        while True:
+            await asyncio.sleep(REFRESH_S)
+            await self._refresh()
+
+    async def _refresh(self) -> None:
+        for known in self._known.values():
+            if known.broker_name in self.open:
+                continue
+            try:
+                if known.controllers:
+                    for found in await self._controllers[known.controllers].replica_sets([known.broker_name]):
+                        if known.broker_name not in self.open and found.master_alive:
+                            known.epoch, known.master_id = found.master_epoch, found.master_id
+                elif known.peers:
+                    rows = (await self._groups[known.peers].status()).values()
+                    terms = [row.term for row in rows if row.term is not None and row.leader == row.id]
+                    if known.broker_name not in self.open and terms:
+                        known.epoch = max(terms)
+            except PerseidError as error:
+                log.info("%s: %s", known.broker_name, error)
+
+    # ---- what the sender tells ----
+
+    def trouble(self, broker_name: str, master: str, last_ack: float, time_ms: int) -> None:
+        """An outage begins: start asking."""
+        now = self._now()
+        known = self._known.setdefault(broker_name, _Known(broker_name))
+        outage = Outage(broker_name, master, known.names, last_ack, now, time_ms, poll_ms=self._poll_ms)
+        outage.epochs = (known.epoch, known.epoch)
+        if self._cause is not None and now - self._cause.at < CAUSE_S:
+            outage.cause = self._cause
+        self._cause = None
+        if broker_name in self._first_error:
+            outage.errors[self._first_error.pop(broker_name)] = 1
+        self.open[broker_name] = outage
+        asks: list[Coroutine[Any, Any, None]]
+        if known.controllers:
+            asks = [self._ask_controllers(outage, known)]
+        elif known.peers:
+            asks = [self._ask_member(outage, known, name) for name in self._groups[known.peers].members]
+        else:
+            asks = [self._ask_old_master(outage)]
+        self._tasks[broker_name] = [asyncio.create_task(ask, name=f"watch {broker_name}") for ask in asks]
+        if self._on_begin is not None:
+            self._on_begin(outage)
+
+    def failed(self, broker_name: str, why: str) -> None:
+        """Count it; what begins an outage is heard of before it."""
+        outage = self.open.get(broker_name)
+        if outage is None:
+            self._first_error[broker_name] = why
+        elif (why in outage.errors or len(outage.errors) < MAX_ERRORS):
+            outage.errors[why] = outage.errors.get(why, 0) + 1
+
+    def routed(self, broker_name: str, master: str | None) -> None:
+        """The name server names another master, or one again."""
+        outage = self.open.get(broker_name)
+        if outage is None:
+            return
+        if master is None:
+            self._routeless.add(broker_name)
+        elif master != outage.old_master or broker_name in self._routeless:
+            outage.note("route", self._now(), f"the name server names {master}")
+
+    def acknowledged(self, broker_name: str, master: str) -> None:
+        """The outage is over."""
+        outage = self.open.pop(broker_name, None)
+        if outage is None:
+            return
+        now = self._now()
+        outage.first_ack, outage.new_master = now, master
+        outage.note(FIRST, now, f"{master} acknowledges")
+        self._routeless.discard(broker_name)
+        self._first_error.pop(broker_name, None)
+        for task in self._tasks.pop(broker_name, []):
+            task.cancel()
+        self._known[broker_name].epoch = outage.epochs[1]
+        self.outages.append(outage)
+        if self._on_end is not None:
+            self._on_end(outage)
+
+    # ---- asking ----
+
+    async def _ask_controllers(self, outage: Outage, known: _Known) -> None:
+        """Until somebody else is master, and says so."""
+        client = self._controllers[known.controllers]
+        active: str | None = None
+        elected: ReplicaSet | None = None
+        while elected is None:
+            try:
+                sets = await client.replica_sets([outage.broker_name])
+            except ClientError as error:
+                sets = []
+                self._once(outage, f"no answer from the controllers: {error}")
+            else:
+                if active not in (None, client.active):
+                    outage.also.append(Seen(self._now(), f"controller {client.active} is active instead of {active}"))
+                active = client.active
+            for found in sets:
+                if self._elected(outage, known, found, active or "a controller"):
+                    elected = found
+            if elected is None:
+                await self._pause()
+        while True:
+            try:
+                told = await self._admin.broker_epochs(elected.master_address)
+            except ClientError as error:
+                log.debug("%s: %s", elected.master_address, error)
+            else:
+                if told.broker_id == MASTER_ID and told.epochs and told.epochs[-1][0] >= elected.master_epoch:
+                    what = f"{elected.master_address} is master, its log begins epoch {told.epochs[-1][0]}"
+                    outage.note("role change", self._now(), f"{what} at {told.epochs[-1][1]:,}")
+                    return
+            await self._pause()
+
+    def _elected(self, outage: Outage, known: _Known, found: ReplicaSet, active: str) -> bool:
+        """True when a newer master is there; notes what else is new."""
+        now, newer = self._now(), known.epoch is not None and found.master_epoch > known.epoch
+        dead = [r for r in found.replicas if r.id == known.master_id and not r.alive]
+        if dead and not (newer and found.master_id is not None):
+            outage.note("detection", now, f"controller {active} takes broker {known.master_id} for dead")
+        if not newer:
+            return False
+        if found.master_id is None:
+            self._once(outage, f"controller {active}: nobody can be elected (epoch {found.master_epoch})")
+            return False
+        outage.epochs = (outage.epochs[0], found.master_epoch)
+        outage.note("election", now, f"controller {active}: broker {found.master_id}, epoch {found.master_epoch}")
+        known.master_id = found.master_id
+        return True
+
+    def _once(self, outage: Outage, what: str) -> None:
+        if len(outage.also) < MAX_ERRORS and what not in (one.what for one in outage.also):
+            outage.also.append(Seen(self._now(), what))
+
+    async def _ask_member(self, outage: Outage, known: _Known, name: str) -> None:
+        """One member of a group, and, when it leads a newer term, the broker on it."""
+        client = self._groups[known.peers]
+        while True:
+            row: MemberStatus = await client.status_of(name, timeout_ms=ASK_TIMEOUT_MS)
+            if row.term is not None and (known.epoch is None or row.term > known.epoch):
+                outage.note("detection", self._now(), f"{name} is in term {row.term}")
+                if row.leader == name:
+                    outage.epochs = (outage.epochs[0], row.term)
+                    outage.note("election", self._now(), f"{name} leads term {row.term}")
+                    break
+            await self._pause()
+        while (address := known.members.get(name)) is not None:
+            try:
+                role = (await self._admin.broker_config(address)).get("brokerRole", "")
+            except ClientError as error:
+                log.debug("%s: %s", address, error)
+            else:
+                if role.endswith("MASTER"):
+                    outage.note("role change", self._now(), f"{address} is {role}")
+                    return
+            await self._pause()
+
+    async def _ask_old_master(self, outage: Outage) -> None:
+        """Until a process answers where the master was, once none did."""
+        gone = False
+        while True:
+            try:
+                await self._admin.broker_runtime_info(outage.old_master)
+            except ClientError:
+                gone = True
+            else:
+                if gone:
+                    outage.note("return", self._now(), f"a process answers at {outage.old_master}")
+                    return
+            await self._pause()
+
+    async def _pause(self) -> None:
+        await asyncio.sleep(self._poll_ms / 1000)
+
+    @staticmethod
+    def _now() -> float:
+        return asyncio.get_running_loop().time()
