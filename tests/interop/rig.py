@@ -43,12 +43,14 @@ MAINS = {
     "namesrv": "org.apache.rocketmq.namesrv.NamesrvStartup",
     "broker": "org.apache.rocketmq.broker.BrokerStartup",
     "dledger": "interop.DLedgerNode",
+    "controller": "org.apache.rocketmq.controller.ControllerStartup",
 }
+OPENED = ("lang", "util", "util.concurrent", "util.concurrent.atomic", "math", "text", "net", "io", "nio")
 JVM = [
     "-XX:+UseSerialGC",
     "-XX:TieredStopAtLevel=1",
     "-XX:MaxDirectMemorySize=512m",
-    *(f"--add-opens=java.base/{p}=ALL-UNNAMED" for p in ("java.lang", "java.util", "java.nio", "sun.nio.ch")),
+    *(f"--add-opens=java.base/{p}=ALL-UNNAMED" for p in ("sun.nio.ch", *(f"java.{p}" for p in OPENED))),
 ]
 QUICK_CLIENT = ["-Drocketmq.client.rebalance.waitInterval=2000"]
 """A Java client looks every 20 s which queues are its own; a test needn't wait that long."""

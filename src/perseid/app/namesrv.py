@@ -6,6 +6,7 @@ import os
 from dataclasses import replace
 from pathlib import Path
 
+from perseid.app import controller as controller_app
 from perseid.app import process
 from perseid.base import config
 from perseid.nameserver.config import REFUSED, NameServerConfig
@@ -20,8 +21,9 @@ def load(path: Path | None) -> NameServerConfig:
     """The configuration of a file (or the defaults), its paths filled in; ConfigError when it can't be."""
     settings = process.read_settings(path)
     config.refuse(settings, REFUSED)
-    process.report_unknown(settings, NameServerConfig)
     loaded = config.build(NameServerConfig, settings)
+    if not loaded.enable_controller_in_namesrv:  # the controller reports what neither of them knows
+        process.report_unknown(settings, NameServerConfig)
     folder = process.home_folder() / "namesrv"
     store_path = loaded.config_store_path or str(path.resolve() if path else folder / "namesrv.properties")
     return replace(
@@ -30,6 +32,11 @@ def load(path: Path | None) -> NameServerConfig:
         kv_config_path=loaded.kv_config_path or str(folder / "kvConfig.json"),
         config_store_path=store_path,
     )
+
+
+def load_controller(path: Path | None, loaded: NameServerConfig) -> controller_app.Loaded | None:
+    """The controller in the same process, if there is to be one (enableControllerInNamesrv)."""
+    return controller_app.load(path, NameServerConfig) if loaded.enable_controller_in_namesrv else None
 
 
 def driver(loaded: NameServerConfig, listener: Listener | None = None) -> Driver:
@@ -49,12 +56,15 @@ def driver(loaded: NameServerConfig, listener: Listener | None = None) -> Driver
     return Driver(node, disk, {LISTENER: main}, name="namesrv", limits=limits)
 
 
-async def serve(loaded: NameServerConfig) -> int:
-    """Run until told to end; the exit code."""
+async def serve(loaded: NameServerConfig, controller: controller_app.Loaded | None = None) -> int:
+    """Run until told to end, with a controller beside it or without; the exit code."""
     running = driver(loaded)
+    beside = [controller_app.build(controller)[1]] if controller is not None else []
 
     async def ready() -> None:
         address = f"{loaded.bind_address}:{running.ports[LISTENER]}"
+        if controller is not None:
+            print(controller_app.announcement(controller), flush=True)  # noqa: T201
         print(f"The Name Server boot success. serializeType=JSON, address {address}", flush=True)  # noqa: T201
 
-    return await process.serve([running], ready)
+    return await process.serve([running, *beside], ready)

@@ -1,4 +1,4 @@
-"""`perseid namesrv`, `perseid broker`, `perseid up`: the servers, in the foreground."""
+"""`perseid namesrv`, `perseid broker`, `perseid controller`, `perseid up` and so on: the servers, in the foreground."""
 
 from __future__ import annotations
 
@@ -8,6 +8,7 @@ from typing import Annotated
 import typer
 
 from perseid.app import broker as broker_app
+from perseid.app import controller as controller_app
 from perseid.app import dledger as dledger_app
 from perseid.app import namesrv as namesrv_app
 from perseid.app import process, shards
@@ -30,6 +31,7 @@ def register(app: typer.Typer) -> None:
     app.command()(broker)
     app.command()(up)
     app.command()(dledger)
+    app.command()(controller)
 
 
 def namesrv(
@@ -38,10 +40,11 @@ def namesrv(
     """Run a name server until SIGTERM or Ctrl-C."""
     process.set_up_logging()
     loaded = namesrv_app.load(config_file)
+    beside = namesrv_app.load_controller(config_file, loaded)
     if print_all or print_important:
         typer.echo(config.to_text(loaded, important=not print_all), nl=False)
         return
-    raise typer.Exit(process.run(namesrv_app.serve(loaded)))
+    raise typer.Exit(process.run(namesrv_app.serve(loaded, beside)))
 
 
 def broker(
@@ -81,6 +84,18 @@ def dledger(
         typer.echo(config.to_text(own, raft, important=not print_all), nl=False)
         return
     raise typer.Exit(process.run(dledger_app.serve(own, raft)))
+
+
+def controller(
+    config_file: ConfigFile = None, print_all: PrintAll = False, print_important: PrintImportant = False
+) -> None:
+    """Run a controller, a member of the group that elects the masters of broker sets, until SIGTERM or Ctrl-C."""
+    process.set_up_logging()
+    loaded = controller_app.load(config_file)
+    if print_all or print_important:
+        typer.echo(loaded.to_text(important=not print_all), nl=False)
+        return
+    raise typer.Exit(process.run(controller_app.serve(loaded)))
 
 
 def up(

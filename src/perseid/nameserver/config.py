@@ -34,10 +34,11 @@ class NameServerConfig:
     delete_topic_with_broker_registration: bool = False
     support_acting_master: bool = False
     notify_min_broker_id_changed: bool = False
+    enable_controller_in_namesrv: bool = option(False, important=True)
+    """A controller in the same process, at its own port; its settings stand in the same file."""
 
 
 REFUSED = (
     Refusal("clusterTest", ("false",), "Perseid has no cluster test mode"),
-    Refusal("enableControllerInNamesrv", ("false",), "Perseid has no controller yet"),
     Refusal("tls.server.mode", ("disabled", "permissive"), "Perseid has no TLS yet"),
 )

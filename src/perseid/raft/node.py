@@ -44,6 +44,7 @@ from perseid.base.machine import (
     Write,
 )
 from perseid.disk.port import Disk
+from perseid.raft import checkpoint
 from perseid.raft.applying import Applier, Kept, StateMachine
 from perseid.raft.config import RaftConfig, peers_of
 from perseid.raft.election import Election
@@ -77,7 +78,6 @@ from perseid.wire.dledger import (
 )
 from perseid.wire.rpc import Caller, Failure
 
-CHECKPOINT = "checkpoint"
 LISTENER = "dledger"
 MAX_BACKOFF_MS = 200
 """Between two dials of a peer: whoever comes back is wanted at once."""
@@ -136,7 +136,7 @@ class Raft:
         """Called when a vote leaves, or our own counts."""
         self.now: Millis = 0
         self._disk = disk
-        self._checkpoint_path = folder + CHECKPOINT
+        self._checkpoint_path = folder + checkpoint.NAME
         self._applier = Applier(machine, log, folder, config.snapshot_threshold) if machine is not None else None
         self._caller = Caller(max_backoff_ms=MAX_BACKOFF_MS)
         self._out: list[Effect] = []
@@ -246,7 +246,8 @@ class Raft:
             self.note("warning", note)
         else:
             self._kept = self.member.term, self.member.vote
-        committed, trusted, checked = self._read_checkpoint()
+        text = self._disk.read(self._checkpoint_path)
+        committed, trusted, checked = checkpoint.parse(text, synced=self.config.sync_before_answer)
         for line in self.log.load(trusted, checked=checked):
             self.note("info", line)
         if self.log.end_term > self.member.term:
@@ -265,19 +266,6 @@ class Raft:
         self.note("info", f"entries {self.log.begin} to {self.log.end}, term {self.member.term}")
         self._flush()
 
-    def _read_checkpoint(self) -> tuple[int, int, bool]:
-        """What was committed at the last checkpoint; which entries were committed and durable: the log has them still,
-        for nothing that is committed is ever cut; and whether all of the log was written with checksums, for a Java
-        member writes none, and its checkpoints don't say so."""
-        text = self._disk.read(self._checkpoint_path)
-        found = {}
-        for line in (text or b"").decode("ascii", "replace").splitlines():
-            key, _, value = line.partition("=")
-            found[key] = int(value) if value.isdigit() else -1
-        committed = found.get("committedIndex", -1)
-        durable = found.get("endIndex", -1) if self.config.sync_before_answer else -1
-        return committed, min(committed, durable), text is None or found.get("checksums") == 1
-
     def _shut_down(self, then: list[Effect]) -> None:
         if self.leader is not None:
             self.leader.end()
@@ -293,8 +281,7 @@ class Raft:
 
     def _checkpoint(self, then: list[Effect]) -> SaveState:
         self._checkpointed = self.committed, self.log.durable
-        text = f"committedIndex={self.committed}\nendIndex={self.log.durable}\nchecksums=1\n"
-        return SaveState(self._checkpoint_path, text.encode(), then)
+        return SaveState(self._checkpoint_path, checkpoint.text(self.committed, self.log.durable), then)
 
     # ---- a turn ends ----
 
@@ -442,15 +429,24 @@ class Raft:
         assert self.leader is not None
         self.leader.extend(run, self.now, done)
 
+    def receive(self, conn: ConnId, command: Command, now: Millis) -> list[Effect]:
+        """One command of the group, for a host that has others on the same connections; a `Tick` has to follow."""
+        self.now, self._out = now, []
+        self._command(conn, command)
+        return self._out
+
     # ---- requests ----
+
+    def _command(self, conn: ConnId, command: Command) -> None:
+        if command.is_response:
+            self._out += self._caller.answered(conn, command, self.now)
+        elif not self._ended:
+            self._serve(conn, command)
 
     def _frames(self, event: Frames) -> None:
         try:
             for command in decode_all(event.data):
-                if command.is_response:
-                    self._out += self._caller.answered(event.conn, command, self.now)
-                elif not self._ended:
-                    self._serve(event.conn, command)
+                self._command(event.conn, command)
         except RemoteProtocolError as error:
             self.note("warning", f"connection {event.conn} of {self._conns.get(event.conn, '')}: {error}; it is closed")
             self.emit(Close(event.conn, str(error)))

@@ -45,6 +45,7 @@ from perseid.wire.headers.base import (
     to_ext,
     true_texts_of,
 )
+from perseid.wire.headers.namesrv import BrokerHeartbeatRequest
 from perseid.wire.headers.pull import PullMessageRequest
 from perseid.wire.headers.send import SendMessageRequest, SendMessageRequestV2
 
@@ -180,6 +181,7 @@ HOT: dict[bytes, type[Header]] = {
     b"320,": SendMessageRequestV2,
     b'10,"': SendMessageRequest,
     b"11,\"": PullMessageRequest,
+    b"904,": BrokerHeartbeatRequest,
 }
 """What follows `{"code":` in the headers that are decoded whole at once."""
 

@@ -1,0 +1,104 @@
+"""A controller as a process."""
+
+from __future__ import annotations
+
+import os
+from dataclasses import dataclass, replace
+from pathlib import Path
+from random import Random
+
+from perseid.app import process
+from perseid.base import config
+from perseid.base.errors import ConfigError
+from perseid.controller.config import REFUSED, ControllerConfig
+from perseid.controller.node import LISTENER, Controller
+from perseid.net.driver import Driver, Listener
+from perseid.net.limits import Limits
+from perseid.raft.config import RaftConfig, peers_of
+
+NAMED = ("controllerDLegerGroup", "controllerDLegerPeers", "controllerDLegerSelfId")
+
+
+@dataclass(frozen=True, slots=True)
+class Loaded:
+    """What one controller is told, its paths filled in."""
+
+    own: ControllerConfig
+    raft: RaftConfig
+
+    def to_text(self, *, important: bool) -> str:
+        """All settings, or the important ones."""
+        return config.to_text(self.own, *(() if important else (self.raft,)), important=important)
+
+
+def load(path: Path | None, *others: type) -> Loaded:
+    """The configuration of a file; ConfigError when it can't be. `others`: who else reads that file."""
+    settings = process.read_settings(path)
+    config.refuse(settings, REFUSED)
+    process.report_unknown(settings, ControllerConfig, RaftConfig, *others)
+    own = config.build(ControllerConfig, settings)
+    texts = own.controller_dleger_group, own.controller_dleger_peers, own.controller_dleger_self_id
+    missing = [key for key, text in zip(NAMED, texts, strict=True) if not text]
+    if missing:
+        raise ConfigError(
+            f"{path or 'no file'}: {', '.join(missing)}: missing; a controller needs its group, the addresses of all "
+            "members (n0-host:port;…) and which of them it is"
+        )
+    if own.controller_dleger_self_id not in peers_of(own.controller_dleger_peers):
+        raise ConfigError(
+            f"controllerDLegerSelfId={own.controller_dleger_self_id} is not among the peers "
+            f"({own.controller_dleger_peers})"
+        )
+    home = process.home_folder()
+    own = replace(
+        own,
+        controller_store_path=own.controller_store_path or str(home / "DLedgerController"),
+        config_store_path=own.config_store_path or str(home / "controller" / "controller.properties"),
+    )
+    raft = replace(
+        config.build(RaftConfig, settings),
+        group=own.controller_dleger_group,
+        peers=own.controller_dleger_peers,
+        self_id=own.controller_dleger_self_id,
+        mapped_file_size_for_entry_data=own.mapped_file_size,
+    )
+    return Loaded(own, raft)
+
+
+def build(loaded: Loaded, listener: Listener | None = None) -> tuple[Controller, Driver]:
+    """The controller of a configuration on its own files, in `controllerStorePath`/dledger-ID as the original names
+    them, listening where the peers' list says."""
+    own, raft = loaded.own, loaded.raft
+    store = Path(own.controller_store_path).expanduser().absolute()
+    config_path = Path(own.config_store_path).expanduser().absolute()
+    root = Path(os.path.commonpath([store, config_path.parent]))
+    disk = process.open_disk(root)
+    folder = store.relative_to(root).as_posix()
+    node = Controller(
+        own,
+        raft,
+        disk,
+        Random(),
+        folder="" if folder == "." else folder + "/",
+        config_path=config_path.relative_to(root).as_posix(),
+    )
+    _, _, port = peers_of(raft.peers)[raft.self_id].rpartition(":")
+    limits = Limits(idle_ms=own.server_channel_max_idle_time_seconds * 1000)
+    main = listener or Listener(own.bind_address, int(port))
+    return node, Driver(node, disk, {LISTENER: main}, name=f"controller-{raft.self_id}", limits=limits)
+
+
+def announcement(loaded: Loaded) -> str:
+    """What is printed when it listens."""
+    raft = loaded.raft
+    return f"controller {raft.self_id} of {raft.group} listens at {peers_of(raft.peers)[raft.self_id]}"
+
+
+async def serve(loaded: Loaded) -> int:
+    """Run until told to end; the exit code."""
+    _, running = build(loaded)
+
+    async def ready() -> None:
+        print(announcement(loaded), flush=True)  # noqa: T201
+
+    return await process.serve([running], ready)

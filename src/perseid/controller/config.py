@@ -1,0 +1,50 @@
+"""What a controller can be told. Names are the original's keys in snake_case, defaults are the original's; what its
+Raft member can be told besides is `raft.config`."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+from perseid.base.config import Refusal, option
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ControllerConfig:
+    """Of one controller. Times are milliseconds, sizes bytes."""
+
+    controller_dleger_group: str = option("", key="controllerDLegerGroup", important=True)
+    controller_dleger_peers: str = option("", key="controllerDLegerPeers", important=True)
+    """`id-host:port;…`: all controllers; brokers and tools speak to them there too."""
+    controller_dleger_self_id: str = option("", key="controllerDLegerSelfId", important=True)
+    controller_type: str = option("DLedger", important=True)
+    controller_store_path: str = option("", important=True)
+    """Empty: `DLedgerController` in the user's home."""
+    mapped_file_size: int = option(1 << 30, low=256)
+    """Of the files of the group's log."""
+    config_store_path: str = option("", important=True)
+    """Where a changed configuration is written. Empty: `controller/controller.properties` in the user's home."""
+    config_black_list: str = "configBlackList;configStorePath"
+    bind_address: str = "0.0.0.0"
+    server_channel_max_idle_time_seconds: int = option(120, low=1)
+
+    scan_not_active_broker_interval: int = option(5_000, low=1)
+    """No effect: a broker that has been silent for too long is found when it has."""
+    scan_inactive_master_interval: int = option(5_000, low=1)
+    """So often sets without a master that is alive are looked for."""
+    elect_master_max_retry_count: int = option(3, low=1)
+    """No effect: an election that elects nobody is made again when somebody could be elected."""
+    enable_elect_unclean_master: bool = option(False, important=True)
+    """When nobody in sync is alive, somebody else may be elected: what only those in sync have is lost."""
+    is_process_read_event: bool = False
+    """Reads are answered when an entry that was appended for them is committed: never by a controller that was deposed
+    and does not know it."""
+    notify_broker_role_changed: bool = True
+
+
+REFUSED = (
+    Refusal(
+        "controllerType",
+        ("dledger",),
+        "Perseid's controllers form a group by DLedger, alone or with the original's, and know nothing of JRaft's log",
+    ),
+)
