@@ -227,9 +227,15 @@ class Crowd:
             raise BenchError(f"{len(refused)} of {len(brokers)} requests {code} were refused: {refused[0]}")
 
     def turn(self) -> None:
-        """Send the heartbeats that are due, and read what has come within TICK_S."""
-        self._send_beats()
-        for key, _ in self._selector.select(TICK_S):
+        """Send the heartbeats that are due, and read what has come; with nothing to do, wait for TICK_S at most.
+
+        Heartbeats go out one by one: brokers do not beat together.
+        """
+        next_s = self._send_beats()
+        found = self._selector.select(TICK_S if next_s > TICK_S else 0)
+        if not found and next_s <= TICK_S:
+            time.sleep(min(max(0.0, next_s), TICK_S))  # the selector knows whole milliseconds only
+        for key, _ in found:
             if key.data is None:
                 self._accept()
             else:
@@ -240,14 +246,17 @@ class Crowd:
         while time.monotonic() < deadline:
             self.turn()
 
-    def _send_beats(self) -> None:
+    def _send_beats(self) -> float:
+        """Send those that are due; how many seconds until the next one is."""
         if not self._beating:
-            return
-        due = int((time.monotonic() - self._beat_from_s) / BEAT_S * len(self._beating))
-        for number in range(self._next_beat, due):
-            self._beating[number % len(self._beating)].socket.sendall(self._beating[number % len(self._beating)].beat)
-        self.beats += max(0, due - self._next_beat)
-        self._next_beat = max(due, self._next_beat)
+            return 2 * TICK_S
+        each_s, passed_s = BEAT_S / len(self._beating), time.monotonic() - self._beat_from_s
+        for number in range(self._next_beat, due := int(passed_s / each_s)):
+            one = self._beating[number % len(self._beating)]
+            one.socket.sendall(one.beat)
+        self.beats += due - self._next_beat
+        self._next_beat = due
+        return (due + 1) * each_s - passed_s
 
     def _accept(self) -> None:
         try:
