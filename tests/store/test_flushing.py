@@ -120,13 +120,13 @@ def test_a_round_flushes_queues_and_index_in_pieces() -> None:
     while flushes := [e for e in effects if isinstance(e, Flush) and any("commitlog" not in p for p in paths(e))]:
         (piece,) = flushes
         pieces.append(paths(piece))
-        assert node.store._flusher.checkpoint.replay_from == 0
+        assert node.store.flusher.checkpoint.replay_from == 0
         effects = [more for e in piece.then if isinstance(e, Feed) for more in node.store.handle(e.event)]
     files = [[p for p in piece if p[-20:].isdigit() or p.startswith("index/")] for piece in pieces]
     assert [len(f) for f in files] == [16, 16, 9]
     assert {"consumequeue", "consumequeue/T", "consumequeue/T/39", "index"} <= set(pieces[0])
     assert files[2][-1].startswith("index/")
-    assert node.store._flusher.checkpoint.replay_from == node.store.end
+    assert node.store.flusher.checkpoint.replay_from == node.store.end
 
 
 def test_rounds_come_early_when_much_would_be_replayed() -> None:
@@ -134,7 +134,7 @@ def test_rounds_come_early_when_much_would_be_replayed() -> None:
     for _ in range(20):
         node.store.append(message(body=bytes(300)), node.now)
     node.pass_time(1)
-    assert node.store._flusher.checkpoint.replay_from == node.store.end
+    assert node.store.flusher.checkpoint.replay_from == node.store.end
 
 
 def test_a_stray_event_of_a_round_does_nothing() -> None:

@@ -39,7 +39,7 @@ REFUSED = (
     Refusal("storeType", ("default",), "Perseid has one kind of store"),
     Refusal("duplicationEnable", ("false",), "Perseid has no duplication"),
     Refusal("storePathDLedgerCommitLog", (), "Perseid keeps it below storePathRootDir, in dledger-ID"),
-    Refusal("enableControllerMode", ("false",), "Perseid has no controller yet"),
+    Refusal("fetchControllerAddrByDnsLookup", ("false",), "Perseid asks each controller of controllerAddr; name them"),
     Refusal("controllerType", ("dledger",), "Perseid has no controller of this kind"),
     Refusal("enableSlaveActingMaster", ("false",), "Perseid has no acting masters yet"),
     Refusal("enablePropertyFilter", ("false",), "Perseid has no SQL92 filters yet"),
@@ -108,9 +108,11 @@ def load(path: Path | None, namesrv: str | None = None) -> Loaded:
     broker = config.build(BrokerConfig, settings)
     store = config.build(StoreConfig, settings)
     raft = config.build(RaftConfig, settings)
+    if broker.enable_controller_mode:
+        _check_controllers(broker, settings)
     if broker.enable_dleger_commit_log:
         raft = _member(settings, broker, store, raft)
-    else:
+    elif not broker.enable_controller_mode:
         _check_role(broker, settings)
     addresses = namesrv or broker.namesrv_addr or os.environ.get(NAME_SERVER_VARIABLE, "")
     _check_addresses(addresses, settings)
@@ -223,9 +225,19 @@ def _member(
     )
 
 
-def _check_addresses(addresses: str, settings: Mapping[str, Setting]) -> None:
-    where = settings["namesrvAddr"].where if "namesrvAddr" in settings else "name servers"
+def _check_controllers(broker: BrokerConfig, settings: Mapping[str, Setting]) -> None:
+    """A controller elects, or a group does."""
+    where = settings["enableControllerMode"].where
+    if broker.enable_dleger_commit_log:
+        raise ConfigError(f"{where}: enableControllerMode=true and enableDLegerCommitLog=true: choose one of them")
+    if not broker.controller_addr.strip("; "):
+        raise ConfigError(f"{where}: enableControllerMode=true needs controllerAddr=host:port;host:port")
+    _check_addresses(broker.controller_addr, settings, "controllerAddr")
+
+
+def _check_addresses(addresses: str, settings: Mapping[str, Setting], key: str = "namesrvAddr") -> None:
+    where = settings[key].where if key in settings else "name servers"
     for address in filter(None, addresses.split(";")):
         host, _, port = address.strip().rpartition(":")
         if not host or not port.isdecimal() or not 0 < int(port) < 65_536:
-            raise ConfigError(f"{where}: namesrvAddr={addresses}: host:port;host:port is wanted")
+            raise ConfigError(f"{where}: {key}={addresses}: host:port;host:port is wanted")

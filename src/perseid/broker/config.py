@@ -65,6 +65,21 @@ class BrokerConfig:
     flush_consumer_offset_interval: int = 5_000
     flush_delay_offset_interval: int = 10_000
 
+    # a controller elects who is master
+    enable_controller_mode: bool = False
+    """brokerRole and brokerId mean nothing then."""
+    controller_addr: str = ""
+    """`host:port;host:port` of all controllers."""
+    broker_election_priority: int = 2_147_483_647
+    """The lower, the sooner elected among equals."""
+    controller_heart_beat_timeout_mills: int = option(10_000, low=1)
+    """A controller takes us for dead after so long a silence."""
+    broker_heartbeat_interval: int = option(1_000, low=1)
+    sync_controller_metadata_period: int = option(10_000, low=1)
+    sync_broker_metadata_period: int = option(5_000, low=1)
+    check_sync_state_set_period: int = option(5_000, low=1)
+    send_heartbeat_timeout_millis: int = option(1_000, low=1)
+
     # a Raft group (DLedger)
     enable_dleger_commit_log: bool = option(False, key="enableDLegerCommitLog")
     """The log is that of a group, which elects who is master; brokerRole and brokerId mean nothing then."""

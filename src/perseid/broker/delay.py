@@ -109,7 +109,7 @@ class DelayService:
         return fastjson.pretty({"dataVersion": self.version, "offsetTable": table})
 
     def _confirm(self) -> None:
-        end, unconfirmed = self._broker.store.end, self._unconfirmed
+        end, unconfirmed = self._broker.store.confirmed, self._unconfirmed
         while unconfirmed and unconfirmed[0][0] <= end:
             _, level, offset = unconfirmed.popleft()
             self._confirmed[level] = offset

@@ -124,7 +124,7 @@ def _header_of(command: Command) -> SendMessageRequest | None:
 
 def takes_sends(broker: Broker) -> bool:
     """May plain sends be stored now? If not, the ordinary handler says why."""
-    if broker.replicas.is_slave or broker.acks.full:
+    if broker.replicas.is_slave or broker.acks.full or broker.replicas.too_few:
         return False
     return broker.config.start_accept_send_request_time_stamp <= broker.now
 
@@ -308,6 +308,8 @@ class PlainSends:
         self._next_id = b"," + packed_host(broker.store_host).hex().upper().encode()
         """What stands between the offsets of a batch's messages."""
         self._holds = broker.holds
+        self._seen = broker.store.gate is None
+        """Do readers see at once what is written?"""
         begin, *middle, end = (text.replace(b"%", b"%%") for text in answer_texts(broker))
         numbers = (b"%b", b"%d", b"%d", b"%b", b"%d")
         self._answer = begin + b"".join(n + text for n, text in zip(numbers, (*middle, end), strict=True))
@@ -406,7 +408,7 @@ class PlainSends:
                 break
             placed.append(offset)
             lane.count += 1
-            if self._holds.count:
+            if self._holds.count and self._seen:
                 lane.arrivals.append((number, facts.tag_code))
         assert len(placed) in (0, len(items)), "a batch that fits has room"
         return placed

@@ -16,6 +16,7 @@ from random import Random
 from typing import TYPE_CHECKING
 
 from perseid.base.machine import Effect, Event, Millis, Start, Stop, Tick
+from perseid.broker import switch
 from perseid.broker.system_topics import SELF_TEST_TOPIC
 from perseid.disk.port import Disk
 from perseid.raft.config import RaftConfig
@@ -94,7 +95,7 @@ class Group:
         if self.is_master and (not raft.member.is_leader or raft.member.term != self._term):
             self.is_master = False
             store.forget_pending()
-            broker.replicas.become(master=False)
+            switch.become(broker, master=False)
         if raft.member.is_leader and not self.is_master:
             self._lead()
 
@@ -104,7 +105,7 @@ class Group:
         if store.settled:
             self.is_master, self._term = True, raft.member.term
             store.forget_pending()
-            broker.replicas.become(master=True)
+            switch.become(broker, master=True)
         elif self._marked != raft.member.term and not store.behind and store.writable:
             self._marked = raft.member.term
             store.forget_pending()

@@ -73,10 +73,11 @@ from perseid.disk.port import Disk
 from perseid.raft.config import RaftConfig
 from perseid.raft.files import FileLog
 from perseid.raft.state import RaftEvent
-from perseid.replication.classic.master import FetchedFor
 from perseid.replication.classic.slave import LISTENER as HA_LISTENER
 from perseid.replication.config import ReplicationConfig
 from perseid.store.config import SYNC_FLUSH, StoreConfig
+from perseid.store.consume_queue import ConsumeQueue
+from perseid.store.gate import units_of
 from perseid.store.plain import packed_host
 from perseid.store.results import Flushed, StoreEvent
 from perseid.store.store import MessageStore
@@ -120,7 +121,11 @@ class Broker:
         self.now: Millis = 0
         self.store_host = host_from(config.address)
         self.group = Group(self, raft, store_config, disk, random, new_log) if raft is not None else None
-        self.store = MessageStore(disk, store_config, self.store_host) if self.group is None else self.group.store
+        self.store = (
+            MessageStore(disk, store_config, self.store_host, gated=config.enable_controller_mode)
+            if self.group is None
+            else self.group.store
+        )
         self.sync_flush = store_config.flush_disk_type == SYNC_FLUSH and self.group is None
         self.replicas = Replicas(self, replication or ReplicationConfig())
         self.waits = self.sync_flush or self.replicas.synchronous or self.group is not None
@@ -163,7 +168,6 @@ class Broker:
     def _handlers(self) -> dict[type[Any], Callable[[Any], None]]:
         """What is done with each kind of event."""
         return {
-            FetchedFor: self.replicas.fetched,
             Frames: lambda event: self._on_reads((event,)),
             Reads: lambda event: self._on_reads(event.frames),
             Opened: self._on_opened,
@@ -177,6 +181,7 @@ class Broker:
             Shutdown: self._on_shutdown,
             Saved: self.saves.saved,
             _Ended: self._on_ended,
+            **self.replicas.handlers(),
         }
 
     # ---- the machine ----
@@ -373,6 +378,7 @@ class Broker:
         if conn.dialled:
             self._out.extend(self.caller.handle(event, self.now))
             self.registration.connection_closed(conn.dialled, self.now)
+            self.replicas.dialled_closed(conn.dialled, self.now)
         self.producers.connection_closed(event.conn)
         self.consumers.connection_closed(self, event.conn)
 
@@ -517,12 +523,16 @@ class Broker:
         self._housekeeping_at = now + HOUSEKEEPING_MS
         self._state = "running"
         self.saves.tables([])
-        self.registration.start(now)
         self.replicas.start(now)
 
     def hear_appends(self) -> None:
         """Let each message that readers can see be heard of, as it is done in our role."""
-        if self.group is not None:
+        gate = self.store.gate
+        if gate is not None:
+            gate.on_shown = self._shown
+            slave = self.replicas.is_slave
+            self.store.on_append = None if slave else lambda topic, q, offset, tag, at, size: self._counted(topic, size)
+        elif self.group is not None:
             self.group.store.on_entry = self._counted
             self.store.on_append = self._copied if self.replicas.is_slave else self._arrived
         else:
@@ -536,6 +546,16 @@ class Broker:
         """The store took a message: called in the middle of a turn."""
         self._counted(topic, size)
         self._arrived(topic, queue_id, queue_offset, tag_code, offset, size)
+
+    def _shown(self, queue: ConsumeQueue, first: int, end: int) -> None:
+        """Readers see units of a queue: called at the end of a turn, or in the middle of one."""
+        if queue.topic == SCHEDULE_TOPIC and not self.replicas.is_slave:
+            unit = queue.raw(first)
+            assert unit is not None
+            self.delay.arrived(queue.queue_id, unit.tag_code)
+        elif self.holds.waits(queue.topic, queue.queue_id):
+            for begin, units in units_of(queue, first, end):
+                self.holds.units_arrived(queue.topic, queue.queue_id, begin, units)
 
     def _counted(self, topic: str, size: int) -> None:
         self.stats.put(topic, 1, size)

@@ -147,6 +147,16 @@ class ConsumerOffsets:
                     self._count -= len(queues)
                 self.dirty = True
 
+    def clamp(self, end_of: Callable[[str, int], int | None]) -> None:
+        """No group is ahead of a queue that there is: the messages that it had read beyond are gone."""
+        for table in (self._committed, self._reset, self._pulled):
+            for (topic, _), queues in table.items():
+                for queue_id, offset in queues.items():
+                    end = end_of(topic, queue_id)
+                    if end is not None and end < offset:
+                        queues[queue_id] = end
+                        self.dirty = True
+
     # ---- a slave ----
 
     def adopt(self, table: dict[str, dict[int, int]], version: DataVersion | None) -> None:

@@ -114,7 +114,7 @@ class QuickPulls:
         if seat is None or not self._is_good(seat, conn):
             return at
         queue, offset, config = seat.queue, pulls.queue_offset, broker.store.config
-        low, high = queue.min, queue.end
+        low, high = queue.min, queue.shown
         if not low <= offset < high:
             return at
         log, codes = broker.store.log, seat.checked.codes

@@ -38,7 +38,9 @@ UNAVAILABLE = (
 
 
 def check_load(broker: Broker) -> None:
-    """Refuse a send (2) while more answers than can be held wait for the disk."""
+    """Refuse a send: 2 while more answers than can be held wait for the disk; 1 while too few replicas are in sync."""
+    if broker.replicas.too_few:
+        raise RequestRefused(ResponseCode.SYSTEM_ERROR, broker.replicas.too_few)
     if broker.acks.full:
         raise RequestRefused(
             ResponseCode.SYSTEM_BUSY,

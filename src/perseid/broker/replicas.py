@@ -2,20 +2,25 @@
 
 The mode is chosen once, here: a SLAVE follows and refuses what changes a log; a SYNC_MASTER with `inSyncReplicas`
 above 1 holds answers back until so many nodes have the message; a member of a Raft group (`broker.group`) does, until a
-quorum has it, and is master or slave as its group elects; all others acknowledge by their own disk alone.
+quorum has it, and is master or slave as its group elects; so is a broker under a controller (`broker.manager`), which
+waits for all that are in sync with `allAckInSyncStateSet`; all others acknowledge by their own disk alone.
 """
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
+from collections.abc import Callable
+from typing import TYPE_CHECKING, Any
 
 from perseid.base.errors import RequestRefused
 from perseid.base.machine import Close, Closed, ConnectFailed, ConnId, Effect, Frames, Millis, Opened
 from perseid.broker.copies import Copies
+from perseid.broker.manager import FileSaved, ReplicasManager
 from perseid.raft.node import LISTENER as RAFT_LISTENER
+from perseid.replication.auto_switch.node import AutoSwitchReplication, CutFor, Led, TrimmedTo
+from perseid.replication.auto_switch.slave import Slave as AutoSlave
 from perseid.replication.classic.master import EVERYTHING, FetchedFor
 from perseid.replication.classic.node import ClassicReplication
-from perseid.replication.classic.slave import Slave, State
+from perseid.replication.classic.slave import Slave
 from perseid.replication.config import ReplicationConfig
 from perseid.wire.bodies import (
     HAClientRuntimeInfo,
@@ -58,6 +63,18 @@ CHANGES = frozenset(
     )
 )
 """Of topics and groups: a slave's are its master's."""
+UNFENCED = frozenset(
+    (
+        RequestCode.NOTIFY_BROKER_ROLE_CHANGED,
+        RequestCode.GET_BROKER_EPOCH_CACHE,
+        RequestCode.EXCHANGE_BROKER_HA_INFO,
+        RequestCode.GET_BROKER_HA_STATUS,
+        RequestCode.GET_BROKER_RUNTIME_INFO,
+        RequestCode.GET_BROKER_CONFIG,
+        RequestCode.UPDATE_BROKER_CONFIG,
+    )
+)
+"""What is answered before the first role."""
 
 
 class Replicas:
@@ -67,13 +84,20 @@ class Replicas:
         self._broker = broker
         self.config = config
         self.group = broker.group
-        role = broker.config.broker_role if self.group is None else ""
-        self.is_slave = role == SLAVE or self.group is not None
-        self.nodes = config.in_sync_replicas if role == SYNC_MASTER else 1
+        controlled = broker.config.enable_controller_mode
+        role = broker.config.broker_role if self.group is None and not controlled else ""
+        self.is_slave = role == SLAVE or self.group is not None or controlled
+        self.nodes = config.in_sync_replicas if role == SYNC_MASTER or controlled else 1
         """So many must have a message before it is acknowledged."""
+        self.auto: AutoSwitchReplication | None = None
+        self.manager: ReplicasManager | None = None
+        if controlled:
+            self.auto = AutoSwitchReplication(config, broker.store, broker.disk, self._propose)
+            self.manager = ReplicasManager(broker, self.auto)
         wanted_from = (lambda: broker.acks.begin) if self.synchronous else None
         prove = self._prove if role == SLAVE else None
         self.classic = ClassicReplication(config, broker.store, prove, wanted_from=wanted_from)
+        self.stream: ClassicReplication | AutoSwitchReplication = self.auto or self.classic
         self.copies = Copies(broker)
 
     @property
@@ -86,11 +110,15 @@ class Replicas:
     @property
     def broker_id(self) -> int:
         """As it stands in the route."""
+        if self.manager is not None:
+            return self.manager.broker_id if self.is_slave else MASTER_ID
         return self.group.broker_id if self.group is not None else self._broker.config.broker_id
 
     @property
-    def slave(self) -> Slave | None:
-        """Our end of the classic stream, if this is a slave of that kind."""
+    def slave(self) -> Slave | AutoSlave | None:
+        """Our end of the stream, if this is a slave that has one."""
+        if self.auto is not None:
+            return self.auto.slave if self.is_slave else None
         return self.classic.slave
 
     def start(self, now: Millis) -> None:
@@ -104,31 +132,32 @@ class Replicas:
             )
         if self.is_slave:
             broker.offsets.follow()
-        if self.config.ha_master_address:
-            self._emit(self.slave.follow(self.config.ha_master_address, now) if self.slave is not None else [])
+        if self.auto is not None and self.manager is not None:
+            self._emit(self.auto.start())
+            self.manager.start(now)
+            return
+        broker.registration.start(now)
+        if self.config.ha_master_address and self.slave is not None:
+            self._emit(self.slave.follow(self.config.ha_master_address, now))
 
-    def become(self, *, master: bool) -> None:
-        """The group has elected us, or another one: the one place where a broker's role changes."""
-        broker, now = self._broker, self._broker.now
-        self.is_slave = not master
-        broker.epoch += 1
-        broker.note("info", f"{broker.config.broker_name} is {'master' if master else 'slave'} here")
-        broker.hear_appends()
-        if master:
-            self.copies.follow(None, now)
-            broker.offsets.lead()
-            broker.delay.start(now)
-        else:
-            broker.delay.stop()
-            broker.offsets.follow()
-            broker.give_up_waiting("another broker became master before a quorum had the message")
-        broker.registration.role_changed(now)
+    def handlers(self) -> dict[type[Any], Callable[[Any], None]]:
+        """What is done with events of our own."""
+        found: dict[type[Any], Callable[[Any], None]] = {FetchedFor: self._fed}
+        if self.manager is not None:
+            found |= {CutFor: self._fed, TrimmedTo: self._fed}
+            found |= {Led: self.manager.led, FileSaved: self.manager.file_saved}
+        return found
+
+    def _fed(self, event: FetchedFor | CutFor | TrimmedTo) -> None:
+        self._emit(self.stream.fed(event, self._broker.now))
 
     def follow(self, master: str, ha_address: str | None, now: Millis) -> None:
         """Name servers told where the master is, and its HA port; a configured address wins."""
         if self.group is not None and self.is_slave and master != self._broker.config.address:
             self.copies.follow(master, now)
-        if self.slave is not None:
+        if self.manager is not None:
+            self.manager.ha_address_told(master, ha_address, now)
+        elif self.slave is not None:
             self.copies.follow(master, now)
             address = self.config.ha_master_address or ha_address
             if address:
@@ -137,9 +166,13 @@ class Replicas:
     # ---- what a slave may not ----
 
     def check(self, code: int) -> None:
-        """RequestRefused for what only a master may do."""
+        """RequestRefused for what only a master may do, and for all but the controller's notices before the first role."""
         if not self.is_slave:
             return
+        if self.manager is not None and self.manager.fenced and code not in UNFENCED:
+            raise RequestRefused(
+                ResponseCode.SERVICE_NOT_AVAILABLE, "the broker is fenced: no controller has told it its role yet"
+            )
         if code in SENDS or (code in PULLS and not self._broker.config.slave_read_enable):
             raise RequestRefused(
                 ResponseCode.SYSTEM_BUSY,
@@ -157,18 +190,27 @@ class Replicas:
     @property
     def synchronous(self) -> bool:
         """Do acknowledgements wait for slaves?"""
-        return self.nodes > 1
+        return self.nodes > 1 or (self.auto is not None and self.config.all_ack_in_sync_state_set)
+
+    @property
+    def too_few(self) -> str:
+        """Why no message is taken, with fewer replicas in sync than `minInSyncReplicas` wants; "": there are enough."""
+        master, least = self.auto.master if self.auto is not None else None, self.config.min_in_sync_replicas
+        if least <= 1 or not self.synchronous or master is None or master.in_sync.count >= least:
+            return ""
+        return f"in-sync replicas not enough: {master.in_sync.count}, minInSyncReplicas is {least}"
 
     def replicated(self) -> int:
         """The log is on as many nodes as the mode wants up to here."""
+        if self.auto is not None:
+            return self.auto.replicated()
         return self.classic.master.replicated(self.nodes) if self.nodes > 1 else EVERYTHING
 
     # ---- what operators and readers are told ----
 
     def status(self, now: Millis) -> HARuntimeInfo:
         """Who follows, or who is followed."""
-        master, end = self.classic.master, self._broker.store.end
-        followers = [f for f in master.followers.values() if f.following]
+        end = self._broker.store.end
         info = HARuntimeInfo(master=not self.is_slave)
         if self.slave is not None:
             slave = self.slave
@@ -178,10 +220,16 @@ class Replicas:
                 max_offset=end,
                 last_read_timestamp=slave.heard,
                 last_write_timestamp=slave.reported_at,
-                is_activated=slave.state is State.FOLLOWING,
+                is_activated=slave.following,
             )
             return info
         info.master_commit_log_max_offset = end
+        if self.auto is not None:
+            info.ha_connection_info = self._auto_followers(now)
+            info.in_sync_slave_nums = sum(one.in_sync for one in info.ha_connection_info)
+            return info
+        master = self.classic.master
+        followers = [f for f in master.followers.values() if f.following]
         info.in_sync_slave_nums = sum(master.in_sync(f) for f in followers)
         info.ha_connection_info = [
             HAConnectionRuntimeInfo(
@@ -196,6 +244,21 @@ class Replicas:
             for f in followers
         ]
         return info
+
+    def _auto_followers(self, now: Millis) -> list[HAConnectionRuntimeInfo]:
+        master, end = self.auto.master if self.auto is not None else None, self._broker.store.end
+        return [] if master is None else [
+            HAConnectionRuntimeInfo(
+                addr=f.peer,
+                slave_ack_offset=f.acknowledged,
+                diff=end - f.acknowledged,
+                in_sync=f.replica in master.in_sync.agreed,
+                transferred_byte_in_second=f.meter.per_second(now),
+                transfer_from_where=f.next,
+            )
+            for f in master.followers.values()
+            if f.following
+        ]  # fmt: skip
 
     def runtime_info(self, now: Millis) -> dict[str, str]:
         """The same as rows of code 28's table: bytes and seconds that each slave is behind."""
@@ -215,7 +278,7 @@ class Replicas:
             return MASTER_ID
         store = self._broker.store
         behind = physical_offset >= 0 and store.end - physical_offset > store.config.in_memory_bytes
-        if not behind and self.slave is not None and self.slave.state is State.FOLLOWING:
+        if not behind and self.slave is not None and self.slave.following:
             return MASTER_ID
         return group.which_broker_when_consume_slowly if behind else group.broker_id
 
@@ -224,7 +287,7 @@ class Replicas:
         """Is this a slave whose master is there, so that readers who find nothing should ask that one?"""
         if self.group is not None:
             return self.is_slave and self.group.raft.member.leader is not None
-        return self.slave is not None and self.slave.state is State.FOLLOWING
+        return self.slave is not None and self.slave.following
 
     # ---- events ----
 
@@ -233,7 +296,7 @@ class Replicas:
         if self.group is not None and self.is_groups(event):
             self.group.feed(event)
             return
-        self._emit(self.classic.opened(event, self._broker.now))
+        self._emit(self.stream.opened(event, self._broker.now))
 
     def is_groups(self, event: Opened | ConnectFailed) -> bool:
         """Is this about a connection between members of the group?"""
@@ -247,48 +310,60 @@ class Replicas:
         if self.group is not None and self.is_groups(event):
             self.group.feed(event)
             return
-        self._emit(self.classic.connect_failed(event, self._broker.now))
+        self._emit(self.stream.connect_failed(event, self._broker.now))
 
     def received(self, event: Frames) -> None:
         if self.group is not None and self.group.raft.owns(event.conn):
             self.group.feed(event)
             return
-        self._emit(self.classic.received(event, self._broker.now))
+        self._emit(self.stream.received(event, self._broker.now))
 
     def closed(self, event: Closed) -> None:
         if self.group is not None and self.group.raft.owns(event.conn):
             self.group.feed(event)
             return
-        self._emit(self.classic.closed(event, self._broker.now))
+        self._emit(self.stream.closed(event, self._broker.now))
 
-    def fetched(self, event: FetchedFor) -> None:
-        self._emit(self.classic.fetched(event))
+    def dialled_closed(self, address: str, now: Millis) -> None:
+        """A connection for requests that we dialled is gone."""
+        if self.manager is not None:
+            self.manager.connection_closed(address, now)
+
+    def _propose(self, members: frozenset[int]) -> list[Effect]:
+        assert self.manager is not None
+        return self.manager.propose(members)
 
     def owns(self, conn: ConnId) -> bool:
-        return self.classic.owns(conn) or (self.group is not None and self.group.raft.owns(conn))
+        return self.stream.owns(conn) or (self.group is not None and self.group.raft.owns(conn))
 
     def settle(self) -> None:
         """At the end of a turn."""
         if self.group is not None:
             self.group.settle()
-        self._emit(self.classic.settle(self._broker.now))
+        self._emit(self.stream.settle(self._broker.now))
 
     def tick(self, now: Millis) -> None:
-        self._emit(self.classic.tick(now))
+        self._emit(self.stream.tick(now))
+        if self.manager is not None:
+            self.manager.tick(now)
         self.copies.tick(now)
 
     def next_deadline(self) -> Millis | None:
         group = self.group.next_deadline() if self.group is not None else None
-        dues = (self.classic.next_deadline(), self.copies.next_deadline(), group)
+        manager = self.manager.next_deadline() if self.manager is not None else None
+        dues = (self.stream.next_deadline(), self.copies.next_deadline(), group, manager)
         return min((due for due in dues if due is not None), default=None)
 
     def stop(self) -> None:
         """At a shutdown: slaves are let go before the log is closed."""
+        if self.manager is not None and self.auto is not None:
+            self.manager.stop()
+            self._emit([*self.auto.slave.follow("", self._broker.now), *self.auto.let_go("the master ends")])
         for conn in list(self.classic.master.followers):
             self._broker.emit(Close(conn, "the master ends"))
 
     def validate(self) -> None:
-        self.classic.validate()
+        self.stream.validate()
         if self.group is not None:
             self.group.validate()
 
@@ -296,7 +371,7 @@ class Replicas:
 
     def _prove(self, now: Millis) -> list[Effect]:
         """Ask the master for the record that our log ends with."""
-        broker, slave = self._broker, self.slave
+        broker, slave = self._broker, self.classic.slave
         assert slave is not None
         master, offset = broker.registration.master_address, broker.store.last_record()
         ours = broker.store.record_at(offset) if offset is not None else None

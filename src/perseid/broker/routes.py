@@ -22,6 +22,7 @@ from perseid.broker.request import Reply, Request
 from perseid.wire.codes import RequestCode as Code
 from perseid.wire.headers import admin as admin_headers
 from perseid.wire.headers import clients as client_headers
+from perseid.wire.headers import controller as controller_headers
 from perseid.wire.headers import offsets as offset_headers
 from perseid.wire.headers import pull as pull_headers
 from perseid.wire.headers import query as query_headers
@@ -133,6 +134,9 @@ ROUTES: dict[int, Route] = route_table(
     Route(Code.GET_BROKER_CONFIG, None, admin.get_broker_config),
     Route(Code.GET_BROKER_RUNTIME_INFO, None, admin.get_runtime_info),
     # replication
+    Route(Code.NOTIFY_BROKER_ROLE_CHANGED, controller_headers.NotifyBrokerRoleChangedRequest, replication.notify_role_changed),
+    Route(Code.GET_BROKER_EPOCH_CACHE, None, replication.get_epoch_cache),
+    Route(Code.EXCHANGE_BROKER_HA_INFO, controller_headers.ExchangeHaInfoRequest, replication.exchange_ha_info),
     Route(Code.GET_BROKER_HA_STATUS, None, replication.get_ha_status),
     Route(Code.GET_ALL_CONSUMER_OFFSET, None, offsets.get_all_consumer_offset),
     Route(Code.GET_ALL_DELAY_OFFSET, None, replication.get_all_delay_offset),

@@ -279,8 +279,11 @@ class TopicTable:
         if changed:
             self._change(changed, now)
 
-    def bump(self, now: Millis) -> None:
-        """A new data version without another change: all topics are to be registered anew."""
+    def bump(self, now: Millis, state_version: int | None = None) -> None:
+        """A new data version without another change: all topics are to be registered anew. `state_version`: the epoch of
+        a master, which stands above all else in it."""
+        if state_version is not None:
+            self.version.state_version = state_version
         self._change(self.rows, now)
 
     def adopt(self, rows: Mapping[str, TopicConfig], version: DataVersion) -> None:
@@ -308,7 +311,7 @@ class TopicTable:
 
     def _change(self, names: Iterable[str], now: Millis) -> None:
         self.changed.update(names)
-        self.version.next_version(now)
+        self.version.next_version(now, self.version.state_version)
 
     # ---- reading the whole ----
 

@@ -36,3 +36,15 @@ class ReplicationConfig:
     """A slave reports only what it has synced to its disk."""
     ha_window_bytes: int = option(8 << 20, low=1)
     """So much may be on its way to one slave, neither reported nor lost; the longest record at least."""
+
+    # under a controller
+    all_ack_in_sync_state_set: bool = False
+    """All replicas that are in sync must have a message before it is acknowledged; what a failover must keep."""
+    min_in_sync_replicas: int = option(1, low=1, high=65)
+    """With fewer in sync, the master among them, sends are refused."""
+    ha_max_time_slave_not_catchup: int = option(15_000, low=1)
+    """Who has not caught up with the master for so long is no longer in sync."""
+    async_learner: bool = False
+    """This replica is sent the log, and is never in sync."""
+    sync_from_last_file: bool = False
+    """This replica, when it is empty, begins with the last file of the log."""

@@ -6,6 +6,7 @@ thousand topics would else take gigabytes at once. Blocks are reserved for ROOM_
 written, so that a full disk refuses a message before anything of it is stored.
 
     min ≤ end;  units [min, end) point to records of the log in ascending order
+    shown ≤ end: readers see the units before `shown`; all of them, but in a replicated store (`store.gate`)
 """
 
 from __future__ import annotations
@@ -23,6 +24,8 @@ ROOM_UNITS = 3_000
 UNIT = Struct(">qiq")
 PHYSICAL_OFFSET = Struct(">q")
 BLANK_UNIT = UNIT.pack(0, 0x7FFFFFFF, 0)
+OPEN = 1 << 62
+"""The limit of a queue all of whose units readers see."""
 _pack = UNIT.pack
 
 
@@ -36,6 +39,7 @@ class ConsumeQueue:
         "dirty",
         "end",
         "issued",
+        "limit",
         "min",
         "queue_id",
         "room",
@@ -51,6 +55,8 @@ class ConsumeQueue:
         self.segments = Segments(disk, folders, f"{FOLDER}/{topic}/{queue_id}", file_bytes, sparse=True)
         self.min = 0
         self.end = 0
+        self.limit = OPEN
+        """Readers see no unit from there on."""
         self.issued = 0
         """Units before it are durable, or in a Flush that runs."""
         self.dirty = False
@@ -59,6 +65,11 @@ class ConsumeQueue:
         self._file_first = 0
         self.room = 0
         """The first offset for which no place in the file of the next unit is reserved."""
+
+    @property
+    def shown(self) -> int:
+        """Readers see the units before this one."""
+        return self.end if self.end < self.limit else self.limit
 
     # ---- writing ----
 
@@ -143,11 +154,12 @@ class ConsumeQueue:
     # ---- reading ----
 
     def units(self, offset: int, count: int) -> memoryview:
-        """Up to `count` units from `offset` on, of one file; empty when no file holds it."""
-        return self.segments.view(offset * UNIT_BYTES, min(count, self.end - offset) * UNIT_BYTES)
+        """Up to `count` units from `offset` on that readers see, of one file; empty when no file holds it."""
+        return self.segments.view(offset * UNIT_BYTES, max(0, min(count, self.shown - offset)) * UNIT_BYTES)
 
     def unit(self, offset: int) -> ConsumeUnit | None:
-        if not self.min <= offset < self.end:
+        """What stands there for readers."""
+        if not self.min <= offset < self.shown:
             return None
         return self.raw(offset)
 

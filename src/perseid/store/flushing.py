@@ -17,12 +17,14 @@ from perseid.store.commit_log import FOLDER as LOG_FOLDER
 from perseid.store.commit_log import PAGE_BYTES, CommitLog
 from perseid.store.config import SYNC_FLUSH, StoreConfig
 from perseid.store.consume_queue import ConsumeQueue
+from perseid.store.gate import Gate
 from perseid.store.index import Index
 from perseid.store.results import CheckpointSaved, Flushed, PieceFlushed
 from perseid.store.segments import Folders
 
 PIECE_FILES = 16
 """At most so many files are synced in one go, before a waiting flush of the log has its turn."""
+EVERYTHING = 1 << 62
 SYNC_FLUSH_INTERVAL_MS = 10
 """With SYNC_FLUSH, messages that nobody waits for are flushed after this time."""
 
@@ -46,6 +48,10 @@ class Flusher:
         self._unsaved = False
         self.dirty: dict[ConsumeQueue, None] = {}
         """Queues with units that no round has taken yet."""
+        self.gate: Gate | None = None
+        """Of a replicated store: the checkpoint says what is confirmed."""
+        self._most = EVERYTHING
+        """The checkpoint says of no byte from there on that it is durable: they are about to be cut."""
         self._pieces: list[list[Syncable]] = []
         self._round: tuple[int, int, Millis, int] | None = None
         """What the running round makes durable: the log's end, its last record and that one's time, the newest
@@ -133,15 +139,15 @@ class Flusher:
 
     def _durable(self) -> Checkpoint:
         """What a checkpoint may say. A round can be ahead of the log's own flush: the log leads."""
-        c = self.checkpoint
+        c, end = self.checkpoint, min(self._log.durable_end, self._most)
         return Checkpoint(
             c.log_timestamp,
             c.queues_timestamp,
             c.index_timestamp,
             c.master_flushed_offset,
-            c.confirm_offset,
-            log_end=self._log.durable_end,
-            replay_from=min(c.replay_from, self._log.durable_end),
+            c.confirm_offset if self.gate is None else min(self.gate.confirmed, end),
+            log_end=end,
+            replay_from=min(c.replay_from, end),
             last_record=c.last_record,
             index_end=c.index_end,
         )
@@ -169,13 +175,40 @@ class Flusher:
         self._unsaved = False
         return checkpoints.encode(self._durable())
 
+    def confirmed(self) -> None:
+        """More is confirmed: the checkpoint is to say so."""
+        self._unsaved = True
+
+    # ---- a cut ----
+
+    def clamp(self, end: int) -> Checkpoint:
+        """The log is about to end at `end`: the checkpoint to save first. It promises nothing beyond from now on."""
+        c = self.checkpoint
+        self._most = end
+        c.replay_from = min(c.replay_from, end)
+        self.saved_replay_from = min(self.saved_replay_from, end)
+        c.index_end = min(c.index_end, end - 1)
+        if c.last_record >= end:
+            c.last_record = -1
+        if self._round is not None:
+            upto, last, timestamp, index_end = self._round
+            self._round = min(upto, end), last if last < end else -1, timestamp, min(index_end, end - 1)
+        return self._durable()
+
+    def cut_done(self, end: int, index_end: int) -> None:
+        """The log ends there; `index_end` is what is left in the index."""
+        self.checkpoint.index_end = min(self.checkpoint.index_end, index_end)
+        self._most = EVERYTHING
+        self._unsaved = True
+
     # ---- events ----
 
     def handle(self, event: object) -> list[Effect]:
         """Take in that something became durable."""
         if isinstance(event, Flushed):
-            if event.upto > self._log.flushed:
-                self._log.flushed = event.upto
+            upto = min(event.upto, self._log.end)  # it was cut meanwhile; what comes there now waits for the cut
+            if upto > self._log.flushed:
+                self._log.flushed = upto
                 self.checkpoint.log_timestamp = event.timestamp
                 self._unsaved = True
         elif isinstance(event, PieceFlushed):

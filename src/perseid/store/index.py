@@ -199,6 +199,26 @@ class IndexFile:
         self._rewrite(heads, count, timestamp_of)
         return True
 
+    def drop_from(self, offset: int) -> bool:
+        """Take away the entries of records from `offset` of the log on, the newest first: each knows what its slot
+        led to before. False when none is left."""
+        table = self._table if self._table is not None else self._load_table()
+        count = self.count
+        while count > 1:
+            key_hash, at, diff, previous = self.entry(count - 1)
+            if at < offset:
+                self.end_offset, self.end_timestamp = at, self.begin_timestamp + diff * 1000
+                break
+            count -= 1
+            slot = key_hash % self._slots
+            table[slot] = previous
+            self._changed[slot >> PART_BITS] = 1
+            self.slot_count -= not previous
+        if count < self.count:
+            self.file.write(self._entries_at + ENTRY_BYTES * count, bytes(ENTRY_BYTES * (self.count - count)))
+            self.count, self.dirty = count, True
+        return count > 1
+
     def _rewrite(self, heads: array[int], count: int, timestamp_of: Callable[[int], Millis]) -> None:
         self.count = count
         self.slot_count = len(heads) - heads.count(0)
@@ -364,6 +384,12 @@ class Index:
         """After a crash: keep what is about records before `before`, which is durable; drop the rest."""
         self._drain()
         while self._files and not self._files[-1].repair(before, timestamp_of):
+            self._remove(self._files[-1])
+
+    def drop_from(self, offset: int) -> None:
+        """The log ends at `offset` now: drop what is about records from there on. OSError from the disk."""
+        self._drain()
+        while self._files and self._files[-1].end_offset >= offset and not self._files[-1].drop_from(offset):
             self._remove(self._files[-1])
 
     def remove_before(self, log_start: int) -> None:

@@ -163,8 +163,11 @@ class PlainAppends:
             self._parts.clear()
             for queue in self._queues:
                 if queue.units:
+                    first, gate = queue.queue.end, self._store.gate
                     queue.queue.put_many(b"".join(queue.units))
                     queue.units.clear()
+                    if gate is not None:
+                        gate.hold(queue.queue, first, log.end)
             index = self._store.index
             if index.enabled:
                 index.put_many(self._entries, self._now)

@@ -66,7 +66,7 @@ def read(
     """Records of a queue from `offset` on whose tag code is wanted, within the limits of one answer."""
     if queue is None:
         return ReadResult(ReadStatus.NO_MATCHED_LOGIC_QUEUE, 0, 0, 0, [])
-    low, high = queue.min, queue.end
+    low, high = queue.min, queue.shown
     if high == 0:
         return ReadResult(ReadStatus.NO_MESSAGE_IN_QUEUE, 0, low, high, [])
     if offset < low:
@@ -97,9 +97,9 @@ def cold(
 ) -> list[Part]:
     """What a read from `offset` on would have to wait for: units first, and when they are there, records."""
     hot_from = log.end - config.hot_bytes
-    if hot_from <= log.start or not queue.min <= offset < queue.end:
+    if hot_from <= log.start or not queue.min <= offset < queue.shown:
         return []
-    scan = min(scan_units(config, max_messages), queue.end - offset)
+    scan = min(scan_units(config, max_messages), queue.shown - offset)
     parts = queue.segments.cold(offset * UNIT_BYTES, scan * UNIT_BYTES)
     if parts:
         return parts
@@ -195,7 +195,7 @@ def _gather_quickly(
         return None  # a window ended before a record did: it was removed, or is none
     if not count:
         return None
-    return ReadResult(ReadStatus.FOUND, offset + scanned, queue.min, queue.end, buffers, count, total, last)
+    return ReadResult(ReadStatus.FOUND, offset + scanned, queue.min, queue.shown, buffers, count, total, last)
 
 
 def _gather(
@@ -234,7 +234,7 @@ def _gather(
         elif not found.count:
             status = ReadStatus.MESSAGE_WAS_REMOVING
             skip_before = _next_file(log, physical)
-    return ReadResult(status, next_offset, queue.min, queue.end, found.buffers, found.count, found.total, last)
+    return ReadResult(status, next_offset, queue.min, queue.shown, found.buffers, found.count, found.total, last)
 
 
 def _next_file(log: CommitLog, offset: int) -> int:
@@ -267,8 +267,8 @@ def offset_by_time(log: CommitLog, queue: ConsumeQueue | None, timestamp: Millis
     """
     if queue is None or not queue.segments.starts:
         return 0
-    low, high = queue.min, queue.end
-    if low == high:
+    low, high = queue.min, queue.shown
+    if low >= high:
         return 0 if upper else high
     first = low
     while low < high:
@@ -286,8 +286,11 @@ def offset_by_time(log: CommitLog, queue: ConsumeQueue | None, timestamp: Millis
 # ---- keys ----
 
 
-def query(log: CommitLog, index: Index, topic: str, key: str, most: int, begin: Millis, end: Millis) -> QueryResult:
-    """Records that may carry the key, stored in [begin, end]. Only the hash is compared: the asker filters."""
+def query(
+    log: CommitLog, index: Index, topic: str, key: str, most: int, begin: Millis, end: Millis, upto: int
+) -> QueryResult:
+    """Records that may carry the key, stored in [begin, end], before offset `upto` of the log. Only the hash is compared:
+    the asker filters."""
     found: list[memoryview] = []
     wanted_hash = key_hash(topic, key)
     until = end
@@ -299,7 +302,7 @@ def query(log: CommitLog, index: Index, topic: str, key: str, most: int, begin: 
             view = log.record_at(offset)
             if number == 0:
                 until = record_time(log, offset, len(view)) if view is not None else -1
-            if view is not None:
+            if view is not None and offset < upto:
                 found.append(view)
         if found or until < begin:
             break

@@ -72,6 +72,11 @@ class Replica:
         return self._store.log.end
 
     @property
+    def start(self) -> int:
+        """Where the log begins."""
+        return self._store.log.start
+
+    @property
     def flushed(self) -> int:
         """The log is durable up to here."""
         return self._store.flushed
@@ -200,7 +205,9 @@ class Replica:
         for lane in batch.touched:
             units = lane.units
             lane.queue.put_many(units)
-            if store.on_units is not None:
+            if store.gate is not None:
+                store.gate.hold(lane.queue, lane.first, log.end)
+            elif store.on_units is not None:
                 store.on_units(lane.topic, lane.queue_id, lane.first, units)
         if store.index.enabled:
             for (begin, stored), (stop, _) in pairwise((*times, (len(entries), 0))):
@@ -274,6 +281,8 @@ class Replica:
             tag = tag_code_of(topic, record.properties, record.store_timestamp, self._levels)
             queue.prepare()
             queue.put(offset, record.size, tag)
+            if store.gate is not None:
+                store.gate.hold(queue, record.queue_offset, log.end)
             if store.on_append is not None:
                 store.on_append(topic, record.queue_id, record.queue_offset, tag, offset, record.size)
 
@@ -289,7 +298,7 @@ class Replica:
         queues = {}
         for key, record in firsts.items():
             queue = queues[key] = self._queue_of(record)
-            self._make_place(queue, record.queue_offset)
+            self._make_place(self._store, queue, record.queue_offset)
             self._learn(queue)
             try:
                 self._store.prepare(queue, counts[key])
@@ -320,10 +329,12 @@ class Replica:
         return queue
 
     @staticmethod
-    def _make_place(queue: ConsumeQueue, offset: int) -> None:
+    def _make_place(store: MessageStore, queue: ConsumeQueue, offset: int) -> None:
         """Let the queue's next unit be that of `offset`, unless it has one there already."""
         if offset == 0 < queue.end:  # the topic was deleted and made again
             queue.cut(0)
+            if store.gate is not None:
+                store.gate.forget(queue)
         while queue.end < offset:
             queue.prepare()
             queue.put(*UNIT.unpack(BLANK_UNIT))

@@ -21,11 +21,13 @@ from perseid.disk.port import Disk
 from perseid.store import checkpoint as checkpoints
 from perseid.store import reading
 from perseid.store.commit_log import CommitLog
+from perseid.store.checks import Checks
 from perseid.store.config import StoreConfig
 from perseid.store.consume_queue import FOLDER as QUEUES_FOLDER
 from perseid.store.consume_queue import ConsumeQueue
 from perseid.store.dispatch import INDEXED_TAG, in_queue, key_hashes, parse_delay_levels, tag_code_of
 from perseid.store.flushing import Flusher
+from perseid.store.gate import Gate, GatedAppends
 from perseid.store.index import Index
 from perseid.store.plain import CoreAppends, PlainQueue
 from perseid.store.recovery import QueueKey, Recovery, save_durably
@@ -43,6 +45,7 @@ from perseid.store.results import (
 )
 from perseid.store.retention import Retention
 from perseid.store.segments import Folders, Part
+from perseid.store.truncation import Cut, Truncation
 from perseid.wire.properties import PROPERTY_END
 from perseid.wire.record import (
     MAX_PROPERTIES_BYTES,
@@ -52,7 +55,6 @@ from perseid.wire.record import (
     SYS_TRANSACTION_ROLLBACK,
     Host,
     Message,
-    Record,
     RecordError,
     encode,
     patch,
@@ -77,23 +79,27 @@ OnUnits: TypeAlias = Callable[[str, int, int, Buffer], None]
 class MessageStore:
     """Log, queues, index and their durability. Use it from one thread; only syncs run elsewhere."""
 
-    def __init__(self, disk: Disk, config: StoreConfig, store_host: Host, log: CommitLog | None = None) -> None:
-        """`log`: another one than that of the folder `commitlog`."""
+    def __init__(
+        self, disk: Disk, config: StoreConfig, store_host: Host, log: CommitLog | None = None, *, gated: bool = False
+    ) -> None:
+        """`log`: another one than that of the folder `commitlog`. `gated`: readers see what is confirmed (`gate`)."""
         self._disk = disk
         self.config = config
         self.store_host = store_host
         self._levels = parse_delay_levels(config.message_delay_level)
-        self._folders = Folders(disk)
-        self.log = log or CommitLog(disk, self._folders, config)
-        self.index = Index(disk, self._folders, config)
+        self.folders = Folders(disk)
+        self.log = log or CommitLog(disk, self.folders, config)
+        self.index = Index(disk, self.folders, config)
         self._queues: dict[QueueKey, ConsumeQueue] = {}
-        self._flusher = Flusher(config, self.log, self.index, self._folders, checkpoints.Checkpoint())
+        self.flusher = Flusher(config, self.log, self.index, self.folders, checkpoints.Checkpoint())
         self._retention = Retention(disk, config, self.log)
         self.on_append: OnAppend | None = None
         self.on_units: OnUnits | None = None
         self._why_not_loaded = "the store is not loaded"
         self._failure = ""
-        self._validated = self._loaded_end = 0
+        self.gate = Gate() if gated else None
+        self._truncation = Truncation(self)
+        self._checks = Checks()
         self._deleted: set[str] = set()
         self._leftovers: set[str] = set()
         self._index_retry_at: Millis = 0
@@ -128,14 +134,17 @@ class MessageStore:
         recovery = Recovery(disk, self.config, log, self._queues, self.index, checkpoint, self._new_queue)
         recovery.run(crashed, gaps)
         if crashed:
-            self._folders.distrust()
-        for file in [*recovery.files_to_sync(), *self._folders.take()]:
+            self.folders.distrust()
+        for file in [*recovery.files_to_sync(), *self.folders.take()]:
             file.sync()
-        self._flusher = Flusher(self.config, log, self.index, self._folders, checkpoint)
-        save_durably(disk, checkpoints.PATH, self._flusher.final_checkpoint())
-        self._flusher.start(now)
+        self.flusher = Flusher(self.config, log, self.index, self.folders, checkpoint)
+        if self.gate is not None:
+            self.gate.load(min(max(checkpoint.confirm_offset, log.start), log.end), self._queues.values())
+            self.flusher.gate = self.gate
+        save_durably(disk, checkpoints.PATH, self.flusher.final_checkpoint())
+        self.flusher.start(now)
         self._retention.start(now)
-        self._validated, self._loaded_end = log.start, log.end
+        self._checks.loaded(log)
         self._why_not_loaded = ""
         notes += recovery.notes
         return LoadReport(not crashed, log.start, log.end, recovery.truncated_bytes, notes)
@@ -154,7 +163,7 @@ class MessageStore:
         return gaps
 
     def _new_queue(self, topic: str, queue_id: int) -> ConsumeQueue:
-        queue = ConsumeQueue(self._disk, self._folders, topic, queue_id, self.config.consume_queue_file_bytes)
+        queue = ConsumeQueue(self._disk, self.folders, topic, queue_id, self.config.consume_queue_file_bytes)
         self._queues[topic, queue_id] = queue
         return queue
 
@@ -173,17 +182,17 @@ class MessageStore:
 
     def _close(self) -> None:
         disk = self._disk
-        for file in self._flusher.unfinished():
+        for file in self.flusher.unfinished():
             file.sync()
-        save_durably(disk, checkpoints.PATH, self._flusher.final_checkpoint())
+        save_durably(disk, checkpoints.PATH, self.flusher.final_checkpoint())
         disk.remove(ABORT_PATH)
         disk.sync_dir("")
 
     def lives_on(self, event: DiskFailed, now: Millis) -> bool:
         """Whether a failure is only that of the checkpoint's save: the old one stays true, and it is tried again."""
-        if event.path != checkpoints.PATH:
+        if event.path != checkpoints.PATH or self.truncating:
             return False
-        self._flusher.not_saved(now)
+        self.flusher.not_saved(now)
         return True
 
     def fail(self, reason: str) -> None:
@@ -223,6 +232,27 @@ class MessageStore:
         """The log is durable up to here."""
         return self.log.flushed
 
+    @property
+    def confirmed(self) -> int:
+        """Readers see the records before it."""
+        return self.log.end if self.gate is None else self.gate.confirmed
+
+    def confirm(self, upto: int) -> None:
+        """Readers may see the log up to there: every replica that counts has it."""
+        assert self.gate is not None and upto <= self.log.end, f"confirmed up to {upto} of {self.log.end}"
+        if self.gate.confirm(upto):
+            self.flusher.confirmed()
+
+    @property
+    def truncating(self) -> bool:
+        """Is a cut under way?"""
+        return self._truncation.under_way
+
+    def truncate(self, end: int, then: list[Effect]) -> list[Effect]:
+        """Let the log end at `end`, where a record begins, and queues and index with it; when that is durable, `then`.
+        Nothing may be appended before."""
+        return self._truncation.begin(end, then)
+
     # ---- append ----
 
     def append(self, message: Message, now: Millis) -> Appended:
@@ -239,6 +269,8 @@ class MessageStore:
         log.put(offset, record, now)
         tag = tag_code_of(message.topic, message.properties, now, self._levels)
         queue.put(offset, size, tag)
+        if self.gate is not None:
+            self.gate.hold(queue, queue_offset, log.end)
         if self.index.enabled:
             self.index.put(key_hashes(message.topic, message.properties), offset, now)
         if self.on_append is not None:
@@ -271,6 +303,8 @@ class MessageStore:
             tag = tag_code_of(topic, message.properties, now, self._levels)
             queue.prepare()
             queue.put(done.physical_offset, done.size, tag)
+            if self.gate is not None:
+                self.gate.hold(queue, done.queue_offset, log.end)
             if index.enabled:
                 index.put(key_hashes(topic, message.properties), done.physical_offset, now)
             if self.on_append is not None:
@@ -316,7 +350,7 @@ class MessageStore:
             except OSError as error:
                 why = f"{folder}: what a deleted topic left can't be removed: {error}"
                 raise AppendRefused(PutStatus.CREATE_MAPPED_FILE_FAILED, why) from error
-        queue = ConsumeQueue(self._disk, self._folders, topic, queue_id, self.config.consume_queue_file_bytes)
+        queue = ConsumeQueue(self._disk, self.folders, topic, queue_id, self.config.consume_queue_file_bytes)
         self.prepare(queue, count)
         self._queues[topic, queue_id] = queue
         return queue
@@ -331,7 +365,7 @@ class MessageStore:
             raise AppendRefused(PutStatus.CREATE_MAPPED_FILE_FAILED, f"no new queue file: {error}") from error
         if not queue.dirty:
             queue.dirty = True
-            self._flusher.dirty[queue] = None
+            self.flusher.dirty[queue] = None
 
     def queue_of(self, topic: str, queue_id: int) -> ConsumeQueue | None:
         """The queue itself; None when it has had no message."""
@@ -354,7 +388,7 @@ class MessageStore:
 
     def core_appends(self, batch: Batch) -> CoreAppends:
         """Takes what the core gathers."""
-        return CoreAppends(self, batch)
+        return CoreAppends(self, batch) if self.gate is None else GatedAppends(self, batch, self.gate)
 
     def plain_queue(self, topic: str, queue_id: int) -> PlainQueue | None:
         """A quick way to append plain messages to a queue that is there; None when there is none."""
@@ -380,9 +414,9 @@ class MessageStore:
         return self._queues.keys()
 
     def max_offset(self, topic: str, queue_id: int) -> int:
-        """The offset of the queue's next message; 0 for a queue that has had none."""
+        """The offset behind the queue's last message that readers see; 0 for a queue that has had none."""
         queue = self._queues.get((topic, queue_id))
-        return queue.end if queue is not None else 0
+        return queue.shown if queue is not None else 0
 
     def min_offset(self, topic: str, queue_id: int) -> int:
         """The offset of the first message that is still there, the max offset when none is."""
@@ -417,7 +451,7 @@ class MessageStore:
     def record_at(self, physical_offset: int) -> memoryview | None:
         """The record that begins at an offset of the log; None when there is none. The bytes at an offset
         that a stranger named may be anything: decode them with care."""
-        return self.log.record_at(physical_offset)
+        return self.log.record_at(physical_offset) if physical_offset < self.confirmed else None
 
     def last_record(self) -> int | None:
         """The offset of the log's last record that a queue points to, or of its very last one; None: there is none."""
@@ -447,7 +481,7 @@ class MessageStore:
         a tag."""
         key = INDEXED_TAG + key if index_type == TAG_INDEX else key
         most = min(max_count, self.config.max_msgs_num_batch)
-        return reading.query(self.log, self.index, topic, key, most, begin, end)
+        return reading.query(self.log, self.index, topic, key, most, begin, end, self.confirmed)
 
     # ---- topics ----
 
@@ -458,22 +492,22 @@ class MessageStore:
             return []
         for queue in gone:
             del self._queues[topic, queue.queue_id]
-            self._flusher.dirty.pop(queue, None)
+            self.flusher.dirty.pop(queue, None)
         self._deleted.add(topic)
         folder = f"{QUEUES_FOLDER}/{topic}"
         self._leftovers.add(folder)
-        self._flusher.hurry = True  # a crash before the next checkpoint would bring the topic back
+        self.flusher.hurry = True  # a crash before the next checkpoint would bring the topic back
         try:
             self._remove_leftover(folder)
         except OSError as error:
             return [Note("error", f"{folder}: can't be removed, tried again when the topic is used: {error}")]
-        files: list[Syncable] = [*self._folders.take()]
+        files: list[Syncable] = [*self.folders.take()]
         return [Flush(files)]
 
     def _remove_leftover(self, folder: str) -> None:
         """Remove a deleted topic's folder, whose old units must not come back with a new topic of the name."""
         self._disk.remove(folder)
-        self._folders.forget(folder)
+        self.folders.forget(folder)
         self._leftovers.discard(folder)
 
     # ---- durability and time ----
@@ -481,21 +515,23 @@ class MessageStore:
     @property
     def needs_flush(self) -> bool:
         """Something was appended that no flush was handed out for."""
-        return self._flusher.needs_flush
+        return self.flusher.needs_flush
 
     def flush(self, then: list[Effect]) -> Flush:
         """Make all appended so far durable, then `then`. Costs nothing when it is in a flush already."""
-        return self._flusher.flush(then)
+        return self.flusher.flush(then)
 
     def handle(self, event: StoreEvent) -> list[Effect]:
         """An event that came back from one of the store's own effects."""
         if isinstance(event, Removed):
             self._retention.removed()
             return self._follow_log_start()
-        return self._flusher.handle(event)
+        if isinstance(event, Cut):
+            return self._truncation.cut(event)
+        return self.flusher.handle(event)
 
     def _follow_log_start(self) -> list[Effect]:
-        start, durable = self.log.start, self._flusher.saved_replay_from
+        start, durable = self.log.start, self.flusher.saved_replay_from
         failed: list[Effect] = []
         for queue in self._queues.values():
             try:
@@ -511,10 +547,10 @@ class MessageStore:
 
     def tick(self, now: Millis) -> list[Effect]:
         """What is due: flushes, the checkpoint, removals."""
-        if self._why_not_loaded or self._failure:
+        if self._why_not_loaded or self._failure or self._truncation.under_way:
             return []
-        effects = self._flusher.tick(now)
-        effects += self._retention.tick(now, self._flusher.saved_replay_from)
+        effects = self.flusher.tick(now)
+        effects += self._retention.tick(now, self.flusher.saved_replay_from)
         if self.index.broken:
             effects += self._try_index_again(now)
         return effects
@@ -530,55 +566,27 @@ class MessageStore:
         return []
 
     def next_deadline(self) -> Millis | None:
-        if self._why_not_loaded or self._failure:
+        if self._why_not_loaded or self._failure or self._truncation.under_way:
             return None
         index = self._index_retry_at if self.index.broken else None
-        dues = (self._flusher.next_deadline(), self._retention.next_deadline(), index)
+        dues = (self.flusher.next_deadline(), self._retention.next_deadline(), index)
         return min((due for due in dues if due is not None), default=None)
 
     def delete_expired(self, now: Millis) -> None:
         """Remove expired files now, whatever the hour (code 329)."""
         self._retention.delete_now(now)
 
+    def cut_done(self, end: int) -> None:
+        """Log, queues and index end there now."""
+        self.flusher.cut_done(end, self.index.end_offset)
+        self._checks.cut(end)
+        if self.gate is not None:
+            self.gate.cut(end, self._queues.values())
+
     # ---- invariants ----
 
     def validate(self) -> None:
         """Check the whole state, records since the last call only: AssertionError when it is broken."""
-        log = self.log
-        assert log.start <= log.flushed <= log.issued <= log.end, (
-            f"log: start {log.start}, flushed {log.flushed}, issued {log.issued}, end {log.end}"
-        )
-        assert self._flusher.saved_replay_from <= log.flushed, "a checkpoint promised what is not durable"
-        if self._validated < log.end:
-            self._validate_records(max(self._validated, log.start))
-        for queue in self._queues.values():
-            assert 0 <= queue.min <= queue.end, f"{queue.segments.folder}: [{queue.min}, {queue.end})"
-            assert queue.end * UNIT_BYTES <= queue.segments.end, f"{queue.segments.folder}: units without a file"
-
-    def _validate_records(self, start: int) -> None:
-        log = self.log
-        walk = log.walk(start)
-        for record in walk:
-            if walk.offset >= log.end:
-                break
-            if in_queue(record.sys_flag):
-                self._validate_unit(record)
-        assert walk.offset >= log.end, f"log: at {walk.offset}: {walk.why}, but its end is {log.end}"
-        self._validated = log.end
-
-    def _validate_unit(self, record: Record) -> None:
-        offset, physical = record.queue_offset, record.physical_offset
-        where = f"{record.topic}/{record.queue_id}: unit {offset}"
-        queue = self._queues.get((record.topic, record.queue_id))
-        if queue is None:
-            deleted = record.topic in self._deleted or physical < self._loaded_end
-            assert deleted, f"{where} of the record at {physical} is missing with its queue"
-            return
-        first = queue.raw(0)
-        if first is not None and queue.end > 0 and physical < first.physical_offset < self.log.end:
-            return  # the topic was deleted and made again later
-        assert offset < queue.end, f"{where} of the record at {physical} is missing"
-        unit = queue.raw(offset)
-        assert unit is not None and (unit.physical_offset, unit.size) == (physical, record.size), (
-            f"{where} is {unit}, the log has ({physical}, {record.size})"
-        )
+        self._checks.run(self.log, self._queues, self.flusher.saved_replay_from, self._deleted)
+        if self.gate is not None:
+            self.gate.validate(self.log.end)

@@ -179,6 +179,11 @@ class Caller:
         peer.dial_at = None
         return [Connect(peer.address)]
 
+    def drop(self, address: str) -> list[Effect]:
+        """Close the connection to `address`, if there is one; what was asked on it fails when it is closed."""
+        peer = self._peers.get(address)
+        return [Close(peer.conn, "not needed any more")] if peer is not None and peer.conn is not None else []
+
     # ---- what happened ----
 
     def owns(self, conn: ConnId) -> bool:

@@ -5,9 +5,13 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
+from perseid.base.errors import RequestRefused
 from perseid.broker.request import Reply, Request
 from perseid.wire import fastjson
 from perseid.wire.bodies import DataVersion
+from perseid.wire.codes import ResponseCode
+from perseid.wire.controller import OPEN_END, Epoch, EpochEntryCache, SyncStateSet
+from perseid.wire.headers.controller import ExchangeHaInfoResponse, NotifyBrokerRoleChangedRequest
 
 if TYPE_CHECKING:
     from perseid.broker.node import Broker
@@ -18,6 +22,49 @@ TIMER_CHECKPOINT_BYTES = 56
 def get_ha_status(broker: Broker, request: Request) -> Reply:
     """Who follows this broker and how far behind each one is; of a slave, whom it follows."""
     return Reply(body=broker.replicas.status(broker.now).to_json())
+
+
+def notify_role_changed(broker: Broker, request: Request) -> Reply | None:
+    """A controller says who is master."""
+    header: NotifyBrokerRoleChangedRequest = request.header
+    manager = broker.replicas.manager
+    if manager is None:
+        raise RequestRefused(ResponseCode.SYSTEM_ERROR, "this broker has no controller: enableControllerMode is false")
+    if header.master_epoch is not None:
+        members = SyncStateSet.from_json(request.command.body)
+        manager.told(header.master_broker_id, header.master_address, header.master_epoch, members, broker.now)
+    return Reply()
+
+
+def get_epoch_cache(broker: Broker, request: Request) -> Reply:
+    """Which bytes of our log are of which master's epoch."""
+    auto, config = broker.replicas.auto, broker.config
+    if auto is None:
+        raise RequestRefused(ResponseCode.SYSTEM_ERROR, "this request is for brokers under a controller only")
+    starts = [entry.start for entry in auto.epochs.entries]
+    ends = [*starts[1:], OPEN_END]
+    epochs = [
+        Epoch(epoch=entry.epoch, start_offset=entry.start, end_offset=end)
+        for entry, end in zip(auto.epochs.entries, ends, strict=False)
+    ]
+    cache = EpochEntryCache(
+        cluster_name=config.broker_cluster_name, broker_name=config.broker_name,
+        broker_id=broker.replicas.broker_id, epoch_list=epochs, max_offset=broker.store.end,
+    )  # fmt: skip
+    return Reply(body=cache.to_json())
+
+
+def exchange_ha_info(broker: Broker, request: Request) -> Reply:
+    """Where our HA port is, of a master; nothing, of a slave."""
+    if broker.replicas.is_slave:
+        return Reply(header=ExchangeHaInfoResponse())
+    return Reply(
+        header=ExchangeHaInfoResponse(
+            master_ha_address=broker.replicas.ha_address,
+            master_flush_offset=broker.store.flushed,
+            master_address=broker.config.address,
+        )
+    )
 
 
 def get_all_delay_offset(broker: Broker, request: Request) -> Reply:

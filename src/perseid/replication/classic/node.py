@@ -73,7 +73,9 @@ class ClassicReplication:
             return self.slave.closed(event.conn, event.reason, now)
         return self.master.closed(event.conn, event.reason)
 
-    def fetched(self, event: FetchedFor) -> list[Effect]:
+    def fed(self, event: object, now: Millis) -> list[Effect]:
+        """Something that we asked for has come to pass."""
+        assert isinstance(event, FetchedFor)
         return self.master.fetched(event)
 
     def settle(self, now: Millis) -> list[Effect]:

@@ -140,3 +140,19 @@ class ApplyBrokerIdResponse(Header):
 
     cluster_name: str | None = None
     broker_name: str | None = None
+
+
+class ExchangeHaInfoRequest(Header):
+    """906: where is the master's HA port? Asked of a master, without fields."""
+
+    master_ha_address: str | None = None
+    master_flush_offset: Long | None = None
+    master_address: str | None = None
+
+
+class ExchangeHaInfoResponse(Header):
+    """Of 906, by a master; empty otherwise."""
+
+    master_ha_address: str | None = None
+    master_flush_offset: Long | None = None
+    master_address: str | None = None

@@ -1,0 +1,126 @@
+"""What a broker becomes and drops when its role changes: one list, from the top to the bottom, for both ways.
+
+Whoever brings something that a master has and a slave has not adds a row. Nothing here waits: what must be durable before
+a role begins is so already, and what has to be told to others is told at once. Queue offsets need no row: each queue ends
+where its log's last record of it says, in every role.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import TYPE_CHECKING, NamedTuple
+
+from perseid.wire.bodies import TopicConfig
+
+if TYPE_CHECKING:
+    from perseid.broker.node import Broker
+
+RECENT_MS = 60_000
+"""A topic of a message so new may be missing in a slave's copy of its master's table; an older one was deleted."""
+
+Change = Callable[["Broker"], None]
+
+
+class Part(NamedTuple):
+    """Something that hangs on the role."""
+
+    name: str
+    master: Change
+    slave: Change
+
+
+def become(broker: Broker, *, master: bool) -> None:
+    """The broker's role is another one from now on."""
+    broker.replicas.is_slave = not master
+    broker.note("info", f"{broker.config.broker_name} is {'master' if master else 'slave'} here")
+    for part in PARTS:
+        (part.master if master else part.slave)(broker)
+
+
+def _nothing(broker: Broker) -> None:
+    """Of a part that has nothing to do in this direction."""
+
+
+def _check_pulls_anew(broker: Broker) -> None:
+    broker.epoch += 1
+
+
+def _hear_appends(broker: Broker) -> None:
+    broker.hear_appends()
+
+
+def _give_up(broker: Broker) -> None:
+    broker.give_up_waiting("another broker became master before enough replicas had the message")
+
+
+def _copy_nobody(broker: Broker) -> None:
+    broker.replicas.copies.follow(None, broker.now)
+
+
+def _lead_offsets(broker: Broker) -> None:
+    broker.offsets.lead()
+    if broker.replicas.manager is not None:
+        broker.offsets.clamp(_queue_end(broker))
+
+
+def _queue_end(broker: Broker) -> Callable[[str, int], int | None]:
+    """Where a queue ends that there is; a group must not wait behind it, for offsets that were lost."""
+
+    def end(topic: str, queue_id: int) -> int | None:
+        queue = broker.store.queue_of(topic, queue_id)
+        return queue.end if queue is not None else None
+
+    return end
+
+
+def _follow_offsets(broker: Broker) -> None:
+    broker.offsets.follow()
+
+
+def _deliver_delayed(broker: Broker) -> None:
+    broker.delay.start(broker.now)
+
+
+def _stop_delivering(broker: Broker) -> None:
+    broker.delay.stop()
+
+
+def _complete_topics(broker: Broker) -> None:
+    """A topic that the old master made in its last moments: its messages are here, its row is not."""
+    store, config = broker.store, broker.config
+    if broker.replicas.manager is None:
+        return
+    queues: dict[str, int] = {}
+    for topic, queue_id in store.queues():
+        if topic not in broker.topics and not broker.topics.is_system(topic):
+            newest = store.store_time(topic, queue_id, store.max_offset(topic, queue_id) - 1)
+            if newest >= store.log.last_timestamp - RECENT_MS:
+                queues[topic] = max(queues.get(topic, 0), queue_id + 1)
+    for topic, count in queues.items():
+        count = count if topic.startswith("%") else max(count, config.default_topic_queue_nums)
+        row = TopicConfig(topic_name=topic, read_queue_nums=count, write_queue_nums=count)
+        broker.topics.update(row, broker.now)
+        broker.note("warning", f"topic {topic} came with its messages, without a row in the last copy of the table")
+
+
+def _new_version(broker: Broker) -> None:
+    """Name servers take the table of the newer master (B37)."""
+    if broker.replicas.manager is not None:
+        broker.topics.bump(broker.now, broker.replicas.manager.epoch)
+
+
+def _register(broker: Broker) -> None:
+    broker.registration.role_changed(broker.now)
+
+
+PARTS = (
+    Part("quick pulls", _check_pulls_anew, _check_pulls_anew),
+    Part("who hears of appends", _hear_appends, _hear_appends),
+    Part("answers that wait", _nothing, _give_up),
+    Part("copies of the master's tables", _copy_nobody, _nothing),
+    Part("consumer offsets", _lead_offsets, _follow_offsets),
+    Part("delayed messages", _deliver_delayed, _stop_delivering),
+    Part("topics", _complete_topics, _nothing),
+    Part("the table's version", _new_version, _nothing),
+    Part("name servers", _register, _register),
+)

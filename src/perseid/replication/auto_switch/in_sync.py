@@ -1,0 +1,137 @@
+"""Who is in sync with a master: what the controller agreed to, what is proposed, and whom an acknowledgement needs
+(ha-autoswitch.md §8).
+
+    required = agreed ∪ all that was proposed since and may have been applied
+
+A proposal that got no answer may be applied at any later time, so its joiners count until the set's epoch has moved on:
+then no older proposal can be applied any more. A replica that is to leave counts until the controller has let it go
+(B1, B2). One proposal is under way at a time.
+
+A replica stays while it has caught up with the master's end within `max_not_caught_up_ms`. It comes in when it has all
+that is confirmed, and a byte position in the master's own epoch.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+
+from perseid.base.machine import Millis
+
+RETRY_MS = 500
+"""After a proposal that failed."""
+BARRED_MS = 10_000
+"""A replica that the controller does not know is not proposed again for so long."""
+MAX_BARRED = 1_000
+
+
+class InSync:
+    """The set of one master's term. `own` is the master's id."""
+
+    def __init__(self, own: int, max_not_caught_up_ms: Millis) -> None:
+        self.own = own
+        self._most_ms = max_not_caught_up_ms
+        self.agreed: frozenset[int] = frozenset((own,))
+        self.epoch = -1
+        """Of the agreed set, as the controller counts."""
+        self.proposed: frozenset[int] | None = None
+        """The proposal that is under way."""
+        self._maybe: frozenset[int] = frozenset()
+        """Members of proposals since `epoch` that may have been applied."""
+        self._unknown = False
+        """One of them got no answer."""
+        self._caught_up: dict[int, Millis] = {}
+        self._wanted: set[int] = set()
+        """Who has caught up, and is to come in."""
+        self._not_before: Millis = 0
+        self._singly = False
+        """One joiner at a time: together they were refused, and nobody knows who was meant."""
+        self._barred: dict[int, Millis] = {}
+
+    # ---- what the controller says ----
+
+    def agree(self, members: Iterable[int], epoch: int, now: Millis) -> bool:
+        """The controller's set; False: it is older than what is known, or the same."""
+        if epoch <= self.epoch:
+            return False
+        self.agreed, self.epoch = frozenset(members) | {self.own}, epoch
+        self._maybe, self._unknown, self.proposed = frozenset(), False, None
+        self._wanted -= self.agreed
+        self._singly = self._singly and bool(self._wanted)
+        for one in self.agreed:
+            self._caught_up.setdefault(one, now)
+        return True
+
+    def failed(self, now: Millis, *, refused: bool, stranger: bool = False) -> None:
+        """The proposal came to nothing: the controller refused it, or (not `refused`) nobody knows. `stranger`: it does
+        not know some replica."""
+        joiners = (self.proposed or self.agreed) - self.agreed
+        self._singly = self._singly or (refused and len(joiners) > 1)
+        if stranger and len(joiners) == 1:
+            if len(self._barred) >= MAX_BARRED:
+                self._barred.clear()
+            self._barred[min(joiners)] = now + BARRED_MS
+        self.proposed = None
+        self._unknown = self._unknown or not refused
+        if not self._unknown:
+            self._maybe = frozenset()
+        self._not_before = now + RETRY_MS
+
+    # ---- whom an acknowledgement needs ----
+
+    @property
+    def required(self) -> frozenset[int]:
+        """All of these need to have what is acknowledged."""
+        return self.agreed | self._maybe
+
+    @property
+    def count(self) -> int:
+        """How many are in sync, as `minInSyncReplicas` counts: the original's greater of both sets."""
+        return max(len(self.agreed), len(self._maybe))
+
+    # ---- what replicas do ----
+
+    def caught_up(self, replica: int, at: Millis) -> None:
+        """It had all that the master had then."""
+        if at > self._caught_up.get(replica, -1):
+            self._caught_up[replica] = at
+
+    def may_join(self, replica: int) -> None:
+        """It has all that is confirmed."""
+        if replica not in self.agreed:
+            self._wanted.add(replica)
+
+    def gone(self, replica: int) -> None:
+        """Its connection is lost: it is to leave."""
+        self._wanted.discard(replica)
+        if replica != self.own:
+            self._caught_up.pop(replica, None)
+
+    def proposal(self, now: Millis) -> frozenset[int] | None:
+        """The set to propose now; None: there is nothing to change, or an answer is awaited. `proposed` is that."""
+        if self.proposed is not None or now < self._not_before or self.epoch < 0:
+            return None
+        stays = frozenset(one for one in self.agreed if one == self.own or self._is_fresh(one, now))
+        joiners = sorted(one for one in self._wanted if self._barred.get(one, 0) <= now)
+        wanted = stays | set(joiners[:1] if self._singly else joiners)
+        if wanted == self.agreed:
+            return None
+        self.proposed = wanted
+        self._maybe |= wanted
+        return wanted
+
+    def _is_fresh(self, replica: int, now: Millis) -> bool:
+        return now - self._caught_up.get(replica, -self._most_ms - 1) <= self._most_ms
+
+    def next_deadline(self) -> Millis | None:
+        """When there may be something to propose."""
+        if self.proposed is not None or self.epoch < 0:
+            return None
+        dues = [self._barred.get(one, 0) for one in self._wanted]
+        dues += [self._caught_up.get(one, -self._most_ms - 1) + self._most_ms + 1 for one in self.agreed - {self.own}]
+        return max(self._not_before, min(dues)) if dues else None
+
+    def validate(self) -> None:
+        """AssertionError when the books contradict one another."""
+        assert self.own in self.agreed, self.agreed
+        assert self.proposed is None or self.proposed <= self._maybe, (self.proposed, self._maybe)
+        assert not self._wanted & self.agreed, (self._wanted, self.agreed)

@@ -1,0 +1,346 @@
+"""The master's end of the AutoSwitch stream: who follows, what is sent to whom, what all that count have.
+
+A follower's states: silent → (handshake) greeted → (first report: its request) following → gone.
+
+    acknowledged ≤ next ≤ sendable ≤ log.end         next − max(acknowledged, start) ≤ window
+
+Each packet is of one epoch and one file, and says which epoch its bytes are (the original's last packet of an epoch says
+the next one, B10). Whoever breaks the order of frames, or reports more than it was sent, is cut off (B14a, B15). A replica
+on two connections is its newest one (B17).
+
+What a replica is known to have outlives its connection: its log does, too. So a lost connection never lets anything be
+confirmed or acknowledged that the replica has not reported (B2, B4).
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass, field
+
+from perseid.base.machine import Buffer, Close, ConnId, Effect, Feed, Fetch, Millis, Note, Write
+from perseid.replication.auto_switch.epochs import Epochs
+from perseid.replication.auto_switch.in_sync import InSync
+from perseid.replication.classic.master import EVERYTHING, FETCH_BYTES, MAX_FOLLOWERS, WINDOW_MS, FetchedFor, Meter
+from perseid.replication.config import ReplicationConfig
+from perseid.store.commit_log import CommitLog
+from perseid.wire.ha_auto import (
+    HANDSHAKE,
+    REPORT_BYTES,
+    SLAVE_HANDSHAKE_BYTES,
+    STATE_BYTES,
+    TRANSFER,
+    Packet,
+    decode_report,
+    decode_slave_handshake,
+    encode_master_handshake,
+    encode_packet,
+    state_of,
+)
+
+TELL_MS = 100
+"""A replica hears so much later at most what is confirmed, when nothing else is sent to it."""
+LONGEST_BYTES = max(SLAVE_HANDSHAKE_BYTES, REPORT_BYTES)
+
+
+@dataclass(slots=True)
+class Follower:
+    """One connection of a replica."""
+
+    conn: ConnId
+    peer: str
+    heard: Millis
+    sent: Millis
+    replica: int = 0
+    """Its id; 0: it has not said yet who it is."""
+    learner: bool = False
+    from_last_file: bool = False
+    start: int = -1
+    """Where it was begun with; -1: nothing was asked for yet."""
+    next: int = -1
+    acknowledged: int = -1
+    told: int = -1
+    """The confirm offset that it was told."""
+    mark: tuple[int, Millis] = (0, 0)
+    """Our log's end when it was last sent something, and when that was."""
+    partial: bytes = b""
+    fetching: bool = False
+    meter: Meter = field(default_factory=Meter)
+
+    @property
+    def following(self) -> bool:
+        return self.start >= 0
+
+
+class Master:
+    """All followers of one log in one master's term. `sendable` tells up to where the log may be sent, `confirmed` up to
+    where readers see it."""
+
+    def __init__(
+        self,
+        config: ReplicationConfig,
+        log: CommitLog,
+        epochs: Epochs,
+        in_sync: InSync,
+        sendable: Callable[[], int],
+        confirmed: Callable[[], int],
+        *,
+        hot_bytes: int,
+        longest_record: int,
+    ) -> None:
+        """A window holds `longest_record` at least: slaves may report whole records only."""
+        self._config = config
+        self._window = max(config.ha_window_bytes, longest_record)
+        self._log = log
+        self._epochs = epochs
+        self.in_sync = in_sync
+        self._sendable = sendable
+        self._confirmed = confirmed
+        self._hot_bytes = hot_bytes
+        self.followers: dict[ConnId, Follower] = {}
+        self._has: dict[int, int] = {}
+        """Replica → the end of its log, as it last reported in this term."""
+        self._learners: set[int] = set()
+
+    # ---- connections ----
+
+    def opened(self, conn: ConnId, peer: str, now: Millis) -> list[Effect]:
+        """Somebody connected; until the handshake it is nobody."""
+        if len(self.followers) >= MAX_FOLLOWERS:
+            return [
+                Note("warning", f"{peer}: refused at the HA port: {MAX_FOLLOWERS} are connected already"),
+                Close(conn, "too many replicas"),
+            ]
+        self.followers[conn] = Follower(conn, peer, now, now)
+        return []
+
+    def closed(self, conn: ConnId, reason: str) -> list[Effect]:
+        """A follower is gone."""
+        follower = self.followers.pop(conn, None)
+        if follower is None or not follower.replica:
+            return []
+        if all(other.replica != follower.replica for other in self.followers.values()):
+            self.in_sync.gone(follower.replica)
+            if follower.replica not in self.in_sync.required:
+                self._has.pop(follower.replica, None)
+                self._learners.discard(follower.replica)
+        text = f"replica {follower.replica} at {follower.peer}, {follower.acknowledged}, is gone: {reason}"
+        return [Note("info", text)]
+
+    def _cut(self, follower: Follower, why: str) -> list[Effect]:
+        """End a connection that we won't go on with."""
+        gone = self.closed(follower.conn, why)
+        note = Note("warning", f"replica {follower.replica} at {follower.peer}: {why}; its connection is closed")
+        return [*gone, note, Close(follower.conn, why)]
+
+    # ---- frames ----
+
+    def received(self, conn: ConnId, data: Buffer, now: Millis) -> list[Effect]:
+        """What a follower sent: a handshake, then reports, cut anywhere."""
+        follower = self.followers.get(conn)
+        if follower is None:
+            return []
+        follower.heard = now
+        partial = follower.partial + data
+        effects: list[Effect] = []
+        at, total = 0, len(partial)
+        while total - at >= STATE_BYTES and conn in self.followers:
+            state = state_of(partial, at)
+            size = {HANDSHAKE: SLAVE_HANDSHAKE_BYTES, TRANSFER: REPORT_BYTES}.get(state)
+            if size is None:
+                return effects + self._cut(follower, f"a frame of state {state}")
+            if total - at < size:
+                break
+            if state == HANDSHAKE:
+                effects += self._greet(follower, partial, at)
+            else:
+                effects += self._reported(follower, decode_report(partial, at), now)
+            at += size
+        follower.partial = partial[at:]
+        return effects
+
+    def _greet(self, follower: Follower, data: bytes, at: int) -> list[Effect]:
+        """It says who it is; it may say so again, and asks anew then."""
+        said = decode_slave_handshake(data, at)
+        if said.broker_id < 1 or said.broker_id == self.in_sync.own:
+            return self._cut(follower, f"it says that it is replica {said.broker_id}")
+        if follower.replica not in (0, said.broker_id):
+            return self._cut(follower, f"it was replica {follower.replica}, and says that it is {said.broker_id}")
+        effects: list[Effect] = []
+        for other in list(self.followers.values()):
+            if other is not follower and other.replica == said.broker_id:
+                effects += self._cut(other, "it came back on another connection")
+        follower.replica, follower.learner = said.broker_id, said.learner
+        follower.from_last_file = said.from_last_file
+        follower.start = follower.next = follower.acknowledged = -1
+        if said.learner:
+            self._learners.add(said.broker_id)
+        else:
+            self._learners.discard(said.broker_id)
+        return [*effects, Write(follower.conn, encode_master_handshake(self._epochs.entries, self._log.end))]
+
+    def _reported(self, follower: Follower, report: int, now: Millis) -> list[Effect]:
+        if not follower.replica:
+            return self._cut(follower, "a report before its handshake")
+        if report < 0 or report > self._log.end:
+            return self._cut(follower, f"a report of {report}, our log ends at {self._log.end}")
+        if not follower.following:
+            effects = self._begin(follower, report, now)
+        elif report > follower.next:
+            return self._cut(follower, f"a report of {report}, with {follower.next} sent")
+        else:
+            effects = []
+        if follower.conn in self.followers:
+            follower.acknowledged = report
+            self._has[follower.replica] = report
+            if not follower.learner:
+                self._progress(follower, now)
+        return effects
+
+    def _begin(self, follower: Follower, request: int, now: Millis) -> list[Effect]:
+        log = self._log
+        begin = request
+        if request == 0:
+            last = log.end - log.end % log.segments.file_bytes
+            begin = max(log.start, last) if follower.from_last_file else log.start
+        elif request < log.start:
+            why = f"its log ends at {request}, ours begins at {log.start}: what is between is gone. Wipe its store"
+            return self._cut(follower, why)
+        follower.start = follower.next = begin
+        follower.mark = log.end, now
+        text = f"replica {follower.replica} at {follower.peer} follows from {begin}, our log ends at {log.end}"
+        return [Note("info", text)]
+
+    def _progress(self, follower: Follower, now: Millis) -> None:
+        """Has it caught up, and may it come in?"""
+        end, at = follower.mark
+        if follower.acknowledged >= self._log.end:
+            self.in_sync.caught_up(follower.replica, now)
+        elif follower.acknowledged >= end:
+            self.in_sync.caught_up(follower.replica, at)
+        own = self._epochs.entries[-1].start if self._epochs.entries else 0
+        if follower.acknowledged >= max(self._confirmed(), own):
+            self.in_sync.may_join(follower.replica)
+
+    # ---- sending ----
+
+    def send(self, now: Millis) -> list[Effect]:
+        """What each follower can be sent now."""
+        effects: list[Effect] = []
+        upto = self._sendable()
+        for follower in list(self.followers.values()):
+            if follower.following and not follower.fetching and follower.next < upto:
+                effects += self._send_to(follower, upto, now)
+        return effects
+
+    def _send_to(self, follower: Follower, upto: int, now: Millis) -> list[Effect]:
+        log = self._log
+        base = max(follower.acknowledged, follower.start)
+        limit = min(upto, base + self._window, follower.next + self._allowance(follower, now))
+        if limit <= follower.next:
+            return []
+        if follower.next < log.end - self._hot_bytes:
+            parts = log.segments.cold(follower.next, min(FETCH_BYTES, upto - follower.next))
+            if parts:
+                follower.fetching = True
+                conn = follower.conn
+                return [Fetch(parts, [Feed(FetchedFor(conn))], [Feed(FetchedFor(conn, failed=True))])]
+            limit = min(limit, follower.next + FETCH_BYTES)
+        if follower.next >= follower.mark[0]:
+            follower.mark = log.end, now
+        pieces: list[Buffer] = []
+        at, most, confirmed = follower.next, self._config.ha_transfer_batch_size, self._confirmed()
+        while at < limit:
+            entry, end = self._epochs.owner(at)
+            body = log.segments.view(at, min(most, limit - at, end - at))
+            if not body:
+                return self._cut(follower, f"the log has no byte {at} any more, it begins at {log.start}")
+            pieces += (encode_packet(Packet(len(body), at, entry.epoch, entry.start, confirmed)), body)
+            at += len(body)
+        follower.meter.add(at - follower.next, now)
+        follower.next, follower.sent, follower.told = at, now, confirmed
+        return [Write(follower.conn, pieces)]
+
+    def _allowance(self, follower: Follower, now: Millis) -> int:
+        if not self._config.ha_flow_control_enable:
+            return EVERYTHING
+        follower.meter.per_second(now)
+        return max(0, self._config.max_ha_transfer_byte_in_second - follower.meter.bytes)
+
+    def fetched(self, event: FetchedFor) -> list[Effect]:
+        """A part of the log is in memory now."""
+        follower = self.followers.get(event.conn)
+        if follower is None:
+            return []
+        follower.fetching = False
+        return self._cut(follower, f"the log can't be read at {follower.next}") if event.failed else []
+
+    def _heartbeat(self, follower: Follower, now: Millis) -> Effect:
+        """Where we are, and what is confirmed; the replica compares the offset with its end."""
+        entry, _ = self._epochs.owner(follower.next)
+        follower.sent, follower.told = now, self._confirmed()
+        return Write(
+            follower.conn, encode_packet(Packet(0, follower.next, entry.epoch, entry.start, follower.told))
+        )
+
+    # ---- time ----
+
+    def tick(self, now: Millis) -> list[Effect]:
+        """Heartbeats, and the end of those that say nothing."""
+        effects: list[Effect] = []
+        for follower in list(self.followers.values()):
+            if now - follower.heard > self._config.ha_housekeeping_interval:
+                effects += self._cut(follower, f"silent for {now - follower.heard} ms")
+            elif follower.following:
+                if now >= self._due(follower):
+                    effects.append(self._heartbeat(follower, now))
+        return effects
+
+    def refresh(self, now: Millis) -> None:
+        """Who has all that there is has caught up, however long nothing was written."""
+        for follower in self.followers.values():
+            if follower.acknowledged >= self._log.end and not follower.learner:
+                self.in_sync.caught_up(follower.replica, now)
+
+    def _due(self, follower: Follower) -> Millis:
+        """When it is to hear of us next."""
+        news = follower.told < self._confirmed() and follower.next >= self._sendable()
+        return follower.sent + (TELL_MS if news else self._config.ha_send_heartbeat_interval + 1)
+
+    def next_deadline(self) -> Millis | None:
+        config = self._config
+        dues: list[Millis] = []
+        for follower in self.followers.values():
+            dues.append(follower.heard + config.ha_housekeeping_interval + 1)
+            if follower.following:
+                dues.append(self._due(follower))
+                if config.ha_flow_control_enable and follower.next < self._sendable():
+                    dues.append(follower.meter.since + WINDOW_MS)
+        return min(dues, default=None)
+
+    # ---- what is on which replicas ----
+
+    def on_all(self) -> int:
+        """Up to here all that are in sync, or may be by now, have the log; `EVERYTHING`: there is none but us."""
+        own, has = self.in_sync.own, self._has
+        return min((has.get(one, -1) for one in self.in_sync.required if one != own), default=EVERYTHING)
+
+    def on_nodes(self, nodes: int) -> int:
+        """Up to here so many nodes have the log, ours among them, learners not."""
+        if nodes <= 1:
+            return EVERYTHING
+        ends = sorted((end for one, end in self._has.items() if one not in self._learners), reverse=True)
+        return ends[nodes - 2] if len(ends) >= nodes - 1 else -1
+
+    def validate(self) -> None:
+        """AssertionError when the books contradict one another."""
+        log = self._log
+        self.in_sync.validate()
+        assert len(self.followers) <= MAX_FOLLOWERS
+        ids = [follower.replica for follower in self.followers.values() if follower.replica]
+        assert len(ids) == len(set(ids)), f"a replica on two connections: {ids}"
+        for follower in self.followers.values():
+            assert len(follower.partial) < LONGEST_BYTES
+            if follower.following:
+                low = max(follower.start, follower.acknowledged)
+                assert low <= follower.next <= log.end, f"{follower}, log end {log.end}"
+                assert follower.next - low <= self._window, follower

@@ -1,0 +1,71 @@
+"""The invariants of a store: each record that is shown has its unit, and no other unit is there."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+
+from perseid.core.layout import UNIT_BYTES
+from perseid.store.commit_log import CommitLog
+from perseid.store.consume_queue import ConsumeQueue
+from perseid.store.dispatch import in_queue
+from perseid.store.recovery import QueueKey
+from perseid.wire.record import Record
+
+
+class Checks:
+    """What was looked at already, so that each call only looks at what is new."""
+
+    def __init__(self) -> None:
+        self._validated = self._loaded_end = 0
+
+    def loaded(self, log: CommitLog) -> None:
+        """A store was loaded, with this log."""
+        self._validated, self._loaded_end = log.start, log.end
+
+    def cut(self, end: int) -> None:
+        """The log ends there now: what comes behind it is new."""
+        self._validated, self._loaded_end = min(self._validated, end), min(self._loaded_end, end)
+
+    def run(
+        self, log: CommitLog, queues: Mapping[QueueKey, ConsumeQueue], promised: int, deleted: set[str]
+    ) -> None:
+        """AssertionError when something is broken. `promised`: what the checkpoint says is durable; `deleted`: topics
+        whose queues may be gone."""
+        assert log.start <= log.flushed <= log.issued <= log.end, (
+            f"log: start {log.start}, flushed {log.flushed}, issued {log.issued}, end {log.end}"
+        )
+        assert promised <= log.flushed, "a checkpoint promised what is not durable"
+        if self._validated < log.end:
+            self._records(log, queues, deleted)
+        for queue in queues.values():
+            assert 0 <= queue.min <= queue.end, f"{queue.segments.folder}: [{queue.min}, {queue.end})"
+            assert queue.end * UNIT_BYTES <= queue.segments.end, f"{queue.segments.folder}: units without a file"
+
+    def _records(self, log: CommitLog, queues: Mapping[QueueKey, ConsumeQueue], deleted: set[str]) -> None:
+        walk = log.walk(max(self._validated, log.start))
+        for record in walk:
+            if walk.offset >= log.end:
+                break
+            if in_queue(record.sys_flag):
+                self._unit(log, queues, deleted, record)
+        assert walk.offset >= log.end, f"log: at {walk.offset}: {walk.why}, but its end is {log.end}"
+        self._validated = log.end
+
+    def _unit(
+        self, log: CommitLog, queues: Mapping[QueueKey, ConsumeQueue], deleted: set[str], record: Record
+    ) -> None:
+        offset, physical = record.queue_offset, record.physical_offset
+        where = f"{record.topic}/{record.queue_id}: unit {offset}"
+        queue = queues.get((record.topic, record.queue_id))
+        if queue is None:
+            gone = record.topic in deleted or physical < self._loaded_end
+            assert gone, f"{where} of the record at {physical} is missing with its queue"
+            return
+        first = queue.raw(0)
+        if first is not None and queue.end > 0 and physical < first.physical_offset < log.end:
+            return  # the topic was deleted and made again later
+        assert offset < queue.end, f"{where} of the record at {physical} is missing"
+        unit = queue.raw(offset)
+        assert unit is not None and (unit.physical_offset, unit.size) == (physical, record.size), (
+            f"{where} is {unit}, the log has ({physical}, {record.size})"
+        )
