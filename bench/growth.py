@@ -87,6 +87,8 @@ class Peer:
             data = self.socket.recv(READ_BYTES)
         except BlockingIOError:
             return
+        except ConnectionError:
+            data = b""
         if not data:
             raise BenchError("the controller closed a broker's connection")
         self.unread += data
@@ -253,7 +255,10 @@ class Crowd:
         each_s, passed_s = BEAT_S / len(self._beating), time.monotonic() - self._beat_from_s
         for number in range(self._next_beat, due := int(passed_s / each_s)):
             one = self._beating[number % len(self._beating)]
-            one.socket.sendall(one.beat)
+            try:
+                one.socket.sendall(one.beat)
+            except OSError as error:
+                raise BenchError(f"a heartbeat of broker {one.id} of {set_name(one.number)}: {error}") from error
         self.beats += due - self._next_beat
         self._next_beat = due
         return (due + 1) * each_s - passed_s
