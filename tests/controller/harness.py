@@ -225,7 +225,7 @@ class Group:
         link = self._links.get((cell.name, conn))
         if link is not None and link[0] in self.cells:
             self._mail.append((*link, data))
-        elif link is not None:
+        elif link is not None and link[0] not in self.unreachable:
             self.notices += [(link[0], one.keep()) for one in decode_all(data)]
 
     def dialled(self, cell: Cell, to: str) -> None:

@@ -125,7 +125,8 @@ def test_java_and_our_controllers_are_one_group_with_leadership_on_each(mixed: C
         rig.until("an active controller without it", mixed.active, 90)
         mixed.register(f"without-{member.folder.name}", 1, "10.1.1.2:1")
         member.start()
-    mixed.lead(0)
+        # a Java leader that took a snapshot (B26) can't tell a member what it lacks of the entries before it
+        mixed.lead(mixed.members.index(member))
     assert len(mixed.sets([f"without-{member.folder.name}" for member in mixed.members])) == 3
 
 

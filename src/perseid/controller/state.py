@@ -91,7 +91,7 @@ class Tables:
             self.on_event(event)
 
     def snapshot(self) -> bytes:
-        return msgspec.json.encode(_Snapshot(self.replicas, self.in_sync), order="deterministic")
+        return msgspec.json.encode(_Snapshot(self.replicas, self.in_sync))
 
     def restore(self, data: bytes) -> None:
         """Of bytes whose checksum was right."""
