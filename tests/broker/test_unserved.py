@@ -32,10 +32,7 @@ LATER = {
     ],
     "replicas": [
         Code.NOTIFY_MIN_BROKER_ID_CHANGE,
-        Code.EXCHANGE_BROKER_HA_INFO,
         Code.RESET_MASTER_FLUSH_OFFSET,
-        Code.GET_BROKER_EPOCH_CACHE,
-        Code.NOTIFY_BROKER_ROLE_CHANGED,
     ],
     "relays to clients": [
         Code.GET_CONSUMER_RUNNING_INFO,

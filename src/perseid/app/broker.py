@@ -191,7 +191,7 @@ def _check_places(settings: Mapping[str, Setting], root: Path) -> None:
 def _check_role(broker: BrokerConfig, settings: Mapping[str, Setting]) -> None:
     """A master has the id 0, a slave another one: clients tell them apart by it."""
     slave = broker.broker_role == SLAVE
-    if slave != (broker.broker_id > 0):
+    if slave != (broker.broker_id > 0) or broker.broker_id < 0:
         both = [f"brokerId={broker.broker_id}", f"brokerRole={broker.broker_role}"]
         named = settings.get("brokerId") or settings["brokerRole"]
         first, second = both if named.key == "brokerId" else reversed(both)

@@ -17,7 +17,7 @@ class BrokerConfig:
 
     broker_cluster_name: str = option("DefaultCluster", important=True)
     broker_name: str = option("perseid", important=True)
-    broker_id: int = option(0, low=0, important=True)
+    broker_id: int = option(0, low=-1, important=True)
     broker_ip1: str = option("127.0.0.1", key="brokerIP1", important=True)
     broker_ip2: str = option("", key="brokerIP2")
     listen_port: int = option(10911, low=3, high=65_534, important=True)

@@ -1,8 +1,8 @@
 """The controllers, as a broker asks them: which one is active, and what it says.
 
-All are asked at once who leads, again each `FIND_MS` until one says it, and each `syncControllerMetadataPeriod` from then
-on. Whoever does not answer, says that it leads no longer, or whose connection is lost is asked no more until it is named
-again: nothing waits for the next period, as in the original.
+All are asked at once who leads, again each `FIND_MS` until one says it, and each `syncControllerMetadataPeriod` from
+then on. Whoever does not answer, says that it leads no longer, or whose connection is lost is asked no more until it is
+named again: nothing waits for the next period, as in the original.
 """
 
 from __future__ import annotations
@@ -28,7 +28,8 @@ SOON_MS = 50
 TIMEOUT_MS = 3_000
 MAX_CONTROLLERS = 64
 LOST = frozenset((0, ResponseCode.SYSTEM_ERROR, ResponseCode.CONTROLLER_NOT_LEADER))
-"""What a controller answers that is not the active one; 0: nothing. SYSTEM_ERROR is the original's 5 s without a quorum."""
+"""What a controller answers that is not the active one; 0: nothing. SYSTEM_ERROR is the original's 5 s without a
+quorum."""
 ANSWERS = frozenset(
     (
         (RequestCode.CONTROLLER_ELECT_MASTER, ResponseCode.CONTROLLER_MASTER_STILL_EXIST),

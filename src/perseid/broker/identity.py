@@ -58,8 +58,8 @@ def load(disk: Disk, cluster_name: str, broker_name: str) -> Identity | Claim | 
         found = Identity(parts[0], parts[1], int(parts[2]))
         if found[:2] != (cluster_name, broker_name) or found.broker_id < 1:
             raise IdentityRefused(
-                f"{path}: it is that of {found.cluster_name}/{found.broker_name}, id {found.broker_id}; the configuration "
-                f"says {cluster_name}/{broker_name}: correct the one, or give this broker a folder of its own"
+                f"{path}: it is that of {found.cluster_name}/{found.broker_name}, id {found.broker_id}; the "
+                f"configuration says {cluster_name}/{broker_name}: correct the one, or use another folder"
             )
         return found if path == PATH else Claim(found, parts[3])
     return None

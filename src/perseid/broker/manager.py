@@ -4,7 +4,8 @@
 
 - *finding*: all controllers are asked at once who leads; again when the leader does not answer or says that it leads no
   longer, and each `syncControllerMetadataPeriod`.
-- *claiming*: a free id is asked for, written to a file with a check code, and claimed with it; then it is ours for good.
+- *claiming*: a free id is asked for, written to a file with a check code, and claimed with it; then it is ours for
+good.
 - *registering*: the controller learns our address, unless a living broker has our id: then somebody copied a disk.
 - *serving*: heartbeats go to all controllers; roles come by notices, by answers, and by a look each
   `syncBrokerMetadataPeriod`. A role with a higher epoch than ours counts, nothing else. Nothing waits for a timer
@@ -26,7 +27,6 @@ from collections.abc import Sequence
 from enum import Enum
 from typing import TYPE_CHECKING
 
-from perseid.base.errors import RequestRefused
 from perseid.base.machine import Effect, Feed, Millis, SaveState
 from perseid.broker import identity, switch
 from perseid.broker.controllers import FIND_MS, SOON_MS, Controllers, nobody_cares
@@ -261,7 +261,6 @@ class ReplicasManager:
         )
 
     def _registered(self, reply: Command, now: Millis) -> None:
-        said = reply.header(headers.RegisterBrokerToControllerResponse)
         body = SyncStateSet.from_json(reply.body)
         self._asking, self.state = False, State.SERVING
         if self._wiped and self.broker_id in body.sync_state_set:
@@ -512,7 +511,8 @@ class ReplicasManager:
             refused = code >= ResponseCode.CONTROLLER_FENCED_MASTER_EPOCH and code != ResponseCode.CONTROLLER_NOT_LEADER
             in_sync.failed(now, refused=refused, stranger=code == ResponseCode.CONTROLLER_INVALID_REPLICAS)
             if refused and code != ResponseCode.CONTROLLER_BROKER_NOT_ALIVE:
-                self._complain(f"controller {self.controllers.leader}: {sorted(members)} are not taken for in sync: {why}")
+                who = sorted(members)
+                self._complain(f"controller {self.controllers.leader}: {who} are not taken for in sync: {why}")
                 self._poll_at = now
 
         header = headers.AlterSyncStateSetRequest(

@@ -166,7 +166,7 @@ class Replicas:
     # ---- what a slave may not ----
 
     def check(self, code: int) -> None:
-        """RequestRefused for what only a master may do, and for all but the controller's notices before the first role."""
+        """RequestRefused for what only a master may do; before the first role, for nearly all."""
         if not self.is_slave:
             return
         if self.manager is not None and self.manager.fenced and code not in UNFENCED:

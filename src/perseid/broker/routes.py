@@ -134,7 +134,11 @@ ROUTES: dict[int, Route] = route_table(
     Route(Code.GET_BROKER_CONFIG, None, admin.get_broker_config),
     Route(Code.GET_BROKER_RUNTIME_INFO, None, admin.get_runtime_info),
     # replication
-    Route(Code.NOTIFY_BROKER_ROLE_CHANGED, controller_headers.NotifyBrokerRoleChangedRequest, replication.notify_role_changed),
+    Route(
+        Code.NOTIFY_BROKER_ROLE_CHANGED,
+        controller_headers.NotifyBrokerRoleChangedRequest,
+        replication.notify_role_changed,
+    ),
     Route(Code.GET_BROKER_EPOCH_CACHE, None, replication.get_epoch_cache),
     Route(Code.EXCHANGE_BROKER_HA_INFO, controller_headers.ExchangeHaInfoRequest, replication.exchange_ha_info),
     Route(Code.GET_BROKER_HA_STATUS, None, replication.get_ha_status),

@@ -1,8 +1,8 @@
 """What a broker becomes and drops when its role changes: one list, from the top to the bottom, for both ways.
 
-Whoever brings something that a master has and a slave has not adds a row. Nothing here waits: what must be durable before
-a role begins is so already, and what has to be told to others is told at once. Queue offsets need no row: each queue ends
-where its log's last record of it says, in every role.
+Whoever brings something that a master has and a slave has not adds a row. Nothing here waits: what must be durable
+before a role begins is so already, and what has to be told to others is told at once. Queue offsets need no row: each
+queue ends where its log's last record of it says, in every role.
 """
 
 from __future__ import annotations

@@ -280,8 +280,8 @@ class TopicTable:
             self._change(changed, now)
 
     def bump(self, now: Millis, state_version: int | None = None) -> None:
-        """A new data version without another change: all topics are to be registered anew. `state_version`: the epoch of
-        a master, which stands above all else in it."""
+        """A new data version without another change: all topics are to be registered anew. `state_version`: the epoch
+        of a master, which stands above all else in it."""
         if state_version is not None:
             self.version.state_version = state_version
         self._change(self.rows, now)

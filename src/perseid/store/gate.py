@@ -6,8 +6,8 @@ queue shows its units only up to the confirm offset. What is beyond may yet be c
     shown ≤ end, in each queue;     units below `shown` belong to records below `confirmed`;     confirmed ≤ log.end
     confirmed never falls, but by `cut`
 
-What was appended in one go to one queue is a *run*; runs are shown in order, whole. Where there are too many of them, and
-after a start, queues are looked through instead (`_slow`).
+What was appended in one go to one queue is a *run*; runs are shown in order, whole. Where there are too many of them,
+and after a start, queues are looked through instead (`_slow`).
 """
 
 from __future__ import annotations

@@ -289,8 +289,8 @@ def offset_by_time(log: CommitLog, queue: ConsumeQueue | None, timestamp: Millis
 def query(
     log: CommitLog, index: Index, topic: str, key: str, most: int, begin: Millis, end: Millis, upto: int
 ) -> QueryResult:
-    """Records that may carry the key, stored in [begin, end], before offset `upto` of the log. Only the hash is compared:
-    the asker filters."""
+    """Records that may carry the key, stored in [begin, end], before offset `upto` of the log. Only the hash is
+    compared: the asker filters."""
     found: list[memoryview] = []
     wanted_hash = key_hash(topic, key)
     until = end

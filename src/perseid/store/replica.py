@@ -206,7 +206,9 @@ class Replica:
             units = lane.units
             lane.queue.put_many(units)
             if store.gate is not None:
-                store.gate.hold(lane.queue, lane.first, log.end)
+                queue = store.queue_of(lane.topic, lane.queue_id)
+                assert queue is not None, "a lane of a queue that is gone"
+                store.gate.hold(queue, lane.first, log.end)
             elif store.on_units is not None:
                 store.on_units(lane.topic, lane.queue_id, lane.first, units)
         if store.index.enabled:

@@ -16,12 +16,11 @@ from collections.abc import Callable, Iterable, Mapping
 from typing import TYPE_CHECKING, TypeAlias
 
 from perseid.base.machine import Buffer, DiskFailed, Effect, Flush, Millis, Note, Syncable
-from perseid.core.layout import UNIT_BYTES
 from perseid.disk.port import Disk
 from perseid.store import checkpoint as checkpoints
 from perseid.store import reading
-from perseid.store.commit_log import CommitLog
 from perseid.store.checks import Checks
+from perseid.store.commit_log import CommitLog
 from perseid.store.config import StoreConfig
 from perseid.store.consume_queue import FOLDER as QUEUES_FOLDER
 from perseid.store.consume_queue import ConsumeQueue

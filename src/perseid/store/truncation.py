@@ -42,8 +42,8 @@ class Truncation:
         self.under_way = False
 
     def begin(self, end: int, then: list[Effect]) -> list[Effect]:
-        """Ask for a log that ends at `end`; `then` is carried out when it durably does. Where the log begins later, nothing
-        of it stays, and what comes next may begin anywhere."""
+        """Ask for a log that ends at `end`; `then` is carried out when it durably does. Where the log begins later,
+        nothing of it stays, and what comes next may begin anywhere."""
         log = self._store.log
         assert 0 <= end <= log.end, f"cut at {end}, the log is [{log.start}, {log.end})"
         end = end if end > log.start else 0

@@ -3,10 +3,10 @@
     slave → master   handshake  state 4 = 1, from last file 2, learner 2, broker id 8
                      report     state 4 = 2, offset 8                          the end of the slave's log
     master → slave   handshake  state 4 = 1, size 4, log end 8, last epoch 4, then entries (epoch 4, start 8)
-                     packet     state 4 = 2, size 4, offset 8, epoch 4, its start 8, confirm offset 8, then bytes of the log
+                     packet     state 4 = 2, size 4, offset 8, epoch 4, its start 8, confirm offset 8, then bytes
 
-Big endian; no magic, no checksum. A packet without bytes is a heartbeat. Each frame is sent whole: the original takes 12
-bytes of a handshake for all of it.
+Big endian; no magic, no checksum. A packet without bytes is a heartbeat. Each frame is sent whole: the original takes
+12 bytes of a handshake for all of it.
 
 An *epoch* is the term of one master: its entry says with which byte of the log it began. It ends where the next begins.
 """

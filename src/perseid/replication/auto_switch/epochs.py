@@ -2,11 +2,11 @@
 
     entries ascend in epoch and in start; entry i owns [start i, start i+1), the last one all that follows
 
-Bytes of one epoch were written by one master, so two logs that have the same entry (epoch and start) have the same bytes
-from there on, up to where one of them ends or begins another epoch.
+Bytes of one epoch were written by one master, so two logs that have the same entry (epoch and start) have the same
+bytes from there on, up to where one of them ends or begins another epoch.
 
-An entry stands in the file before the first byte of its epoch stands in the log: the other way round a crash would leave
-bytes that count as an older epoch's, and a comparison would take them for equal to others.
+An entry stands in the file before the first byte of its epoch stands in the log: the other way round a crash would
+leave bytes that count as an older epoch's, and a comparison would take them for equal to others.
 """
 
 from __future__ import annotations
@@ -70,8 +70,8 @@ class Epochs:
         return self.entries[-1].epoch if self.entries else NO_EPOCH
 
     def held(self, end: int) -> int:
-        """The epoch of the last byte of a log that ends at `end`; that of the first entry for bytes before it; -1: there
-        is none."""
+        """The epoch of the last byte of a log that ends at `end`; that of the first entry for bytes before it; -1:
+        there is none."""
         owned = [entry.epoch for entry in self.entries if entry.start < end]
         return owned[-1] if owned else NO_EPOCH
 
@@ -90,8 +90,8 @@ class Epochs:
     # ---- changing ----
 
     def begin(self, epoch: int, end: int) -> None:
-        """We are the master of `epoch`, whose first byte will be that at `end`. Epochs of which we have no byte go: their
-        entries would say that what we write is theirs."""
+        """We are the master of `epoch`, whose first byte will be that at `end`. Epochs of which we have no byte go:
+        their entries would say that what we write is theirs."""
         self.entries = [entry for entry in self.entries if entry.start < end and entry.epoch < epoch]
         self.entries.append(EpochEntry(epoch, end))
 
@@ -113,8 +113,8 @@ class Epochs:
     def adopt(self, theirs: Sequence[EpochEntry], upto: int) -> bool:
         """Our log is the master's up to `upto`, and goes on as the master's does; did that change anything?
 
-        Of our own entries those before `upto` stay, and that at `upto` if the master has the same. Of the master's those
-        come that are newer."""
+        Of our own entries those before `upto` stay, and that at `upto` if the master has the same. Of the master's
+        those come that are newer."""
         kept = [entry for entry in self.entries if entry.start < upto or (entry.start == upto and entry in theirs)]
         for entry in theirs:
             if not kept or (entry.epoch > kept[-1].epoch and entry.start > kept[-1].start):

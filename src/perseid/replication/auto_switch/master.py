@@ -4,9 +4,9 @@ A follower's states: silent → (handshake) greeted → (first report: its reque
 
     acknowledged ≤ next ≤ sendable ≤ log.end         next − max(acknowledged, start) ≤ window
 
-Each packet is of one epoch and one file, and says which epoch its bytes are (the original's last packet of an epoch says
-the next one, B10). Whoever breaks the order of frames, or reports more than it was sent, is cut off (B14a, B15). A replica
-on two connections is its newest one (B17).
+Each packet is of one epoch and one file, and says which epoch its bytes are (the original's last packet of an epoch
+says the next one, B10). Whoever breaks the order of frames, or reports more than it was sent, is cut off (B14a, B15). A
+replica on two connections is its newest one (B17).
 
 What a replica is known to have outlives its connection: its log does, too. So a lost connection never lets anything be
 confirmed or acknowledged that the replica has not reported (B2, B4).
@@ -72,8 +72,8 @@ class Follower:
 
 
 class Master:
-    """All followers of one log in one master's term. `sendable` tells up to where the log may be sent, `confirmed` up to
-    where readers see it."""
+    """All followers of one log in one master's term. `sendable` tells up to where the log may be sent, `confirmed` up
+    to where readers see it."""
 
     def __init__(
         self,
@@ -290,9 +290,8 @@ class Master:
         for follower in list(self.followers.values()):
             if now - follower.heard > self._config.ha_housekeeping_interval:
                 effects += self._cut(follower, f"silent for {now - follower.heard} ms")
-            elif follower.following:
-                if now >= self._due(follower):
-                    effects.append(self._heartbeat(follower, now))
+            elif follower.following and now >= self._due(follower):
+                effects.append(self._heartbeat(follower, now))
         return effects
 
     def refresh(self, now: Millis) -> None:

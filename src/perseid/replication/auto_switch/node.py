@@ -5,8 +5,8 @@
 Roles come from outside, with an epoch each. A broker leads when its epoch's entry is durable (`Led`); until then it has
 followers, if they come, and gives nothing to them that they have not got.
 
-While it leads, what all replicas have that are in sync is confirmed (`allAckInSyncStateSet`); otherwise all that it has, as
-in the original. While it follows, the master says what is confirmed.
+While it leads, what all replicas have that are in sync is confirmed (`allAckInSyncStateSet`); otherwise all that it
+has, as in the original. While it follows, the master says what is confirmed.
 """
 
 from __future__ import annotations

@@ -6,11 +6,11 @@
                          └────────────────────────────────────────────────────┘
 
 - greeting: we have said who we are; the master answers with its epochs.
-- trimming: what our log has beyond the last common point goes (`Trim`), and our epochs become the master's from there on.
-  Nothing is reported before both are durable: a report is a promise.
-- following: each packet has to begin where the log, with what is not yet a whole record, ends, and be of an epoch that the
-  handshake named: a newer one, of the same master elected again, is greeted anew. Whole records are written; after each
-  read the log's end is reported, or, with haReportDurableOnly, what is flushed of it.
+- trimming: what our log has beyond the last common point goes (`Trim`), and our epochs become the master's from there
+  on. Nothing is reported before both are durable: a report is a promise.
+- following: each packet has to begin where the log, with what is not yet a whole record, ends, and be of an epoch that
+  the handshake named: a newer one, of the same master elected again, is greeted anew. Whole records are written; after
+  each read the log's end is reported, or, with haReportDurableOnly, what is flushed of it.
 
 What the master says is confirmed readers see, as far as our log goes.
 """
@@ -44,8 +44,8 @@ from perseid.wire.ha_auto import (
 )
 
 FIRST_RETRY_MS = 100
-"""Between a connection's end, or a dial that failed, and the next dial; doubled each time, up to `RETRY_MS`. The original
-waits 5 s."""
+"""Between a connection's end, or a dial that failed, and the next dial; doubled each time, up to `RETRY_MS`. The
+original waits 5 s."""
 RETRY_MS = 1_000
 REFUSED_RETRY_MS = 30_000
 """The same after our history was refused: somebody has to do something about it."""

@@ -1,0 +1,267 @@
+"""Replicas follow, fall behind, are cut and lead in turn: what was acknowledged stays."""
+
+from __future__ import annotations
+
+import pytest
+
+from perseid.replication.auto_switch.epochs import PATH, Epochs
+from perseid.wire.ha_auto import EpochEntry, decode_epoch_file
+
+from .replicas import Replicas
+
+
+def in_sync(made: Replicas) -> frozenset[int]:
+    """A master with all others in sync."""
+    made.elect(1)
+    made.wait(300)
+    assert made.members == frozenset(range(1, len(made.all) + 1))
+    return made.members
+
+
+@pytest.mark.parametrize("piece", [1, 7, 100_000])
+def test_what_the_master_has_all_get_however_it_is_cut(piece: int) -> None:
+    made = Replicas(3, piece=piece)
+    in_sync(made)
+    for done in made.write(25):
+        assert made[1].acknowledged(done)
+    made.wait(300)
+    made.check_same()
+
+
+def test_an_acknowledgement_waits_for_all_in_sync() -> None:
+    made = Replicas(3)
+    in_sync(made)
+    made.part(1, 3)
+    (done,) = made.write(1)
+    assert not made[1].acknowledged(done)
+    assert made[1].store.max_offset("T", 0) + made[1].store.max_offset("T", 1) + made[1].store.max_offset("U", 0) == 0
+    made.answer(made[1])
+    assert made.members == {1, 2} and made[1].acknowledged(done)
+
+
+def test_b1_a_joiner_that_may_have_been_agreed_to_is_waited_for() -> None:
+    made = Replicas(2)
+    made.part(1, 2)
+    made.elect(1)
+    made.cut_off.clear()
+    made.wait(100, answers=False)
+    made.wait(400, answers=False)
+    assert made[1].proposals == [frozenset((1, 2))]
+    made.answer(made[1], lost=True)
+    made.part(1, 2)
+    (done,) = made.write(1)
+    assert made.members == {1, 2}, "the controller may elect it"
+    assert not made[1].acknowledged(done)
+
+
+def test_b2_b4_who_left_counts_until_the_controller_agrees() -> None:
+    made = Replicas(2)
+    in_sync(made)
+    made.unreachable.add(1)
+    made.part(1, 2)
+    before = made[1].store.confirmed
+    (done,) = made.write(1)
+    made.wait(2_000)
+    assert not made[1].acknowledged(done) and made[1].store.confirmed == before
+    made.elect(2)
+    made.wait(100)
+    assert not made[1].acknowledged(done), "never two masters that acknowledge"
+
+
+def test_two_masters_after_a_partition_the_old_one_has_stopped_and_is_cut() -> None:
+    made = Replicas(3)
+    in_sync(made)
+    kept = made.write(5)
+    made.unreachable.add(1)
+    made.part(1, 2)
+    made.part(1, 3)
+    lost = made.write(5)
+    made.elect(2)
+    made.wait(500)
+    assert made[1].replication.leads and made[2].replication.leads, "two believe it"
+    assert not any(made[1].acknowledged(done) for done in lost)
+    new = made.write(5)
+    made.wait(300)
+    assert all(made[2].acknowledged(done) for done in new)
+    made.unreachable.clear()
+    made.cut_off.clear()
+    made.wait(1_000)
+    assert made.members == {1, 2, 3}
+    made.check_same()
+    assert kept[-1].physical_offset < made[1].store.confirmed
+    assert any("cut off" in note for note in made[1].notes)
+    assert [entry.epoch for entry in made[1].replication.epochs.entries] == [1, 2]
+
+
+def test_b9_epochs_that_were_cut_are_dropped_on_disk_too() -> None:
+    made = Replicas(3)
+    in_sync(made)
+    made.write(3)
+    made.part(1, 2)
+    made.part(1, 3)
+    made.write(3)
+    made.unreachable.add(1)
+    made.elect(2)
+    made.write(2)
+    made.wait(300)
+    made.unreachable.clear()
+    made.cut_off.clear()
+    made.wait(1_000)
+    made[2].kill()
+    made.elect(1)
+    made.write(2)
+    made[2].start()
+    made.wait(1_000)
+    made.check_same()
+    for one in made.all:
+        assert decode_epoch_file(one.disk.read(PATH) or b"") == one.replication.epochs.entries
+
+
+def test_b10_short_epochs_reach_a_fresh_replica() -> None:
+    made = Replicas(3)
+    made[3].kill()
+    made.elect(1)
+    made.wait(300)
+    for number in (2, 1, 2):
+        made.write(1)
+        made.wait(300)
+        made.elect(number)
+        made.wait(300)
+    made.write(1)
+    made[3].start()
+    made.wait(1_000)
+    made.check_same()
+    assert [entry.epoch for entry in made[3].replication.epochs.entries] == [1, 2, 3, 4]
+
+
+def test_b11_the_same_master_in_a_new_epoch_goes_on() -> None:
+    made = Replicas(2)
+    in_sync(made)
+    made.write(3)
+    made.epoch += 1
+    made[1].run(made[1].replication.lead_on(made.epoch))
+    made[2].replication.epoch = made.epoch
+    made.write(3)
+    made.wait(2_000)
+    made.check_same()
+    assert [entry.epoch for entry in made[1].replication.epochs.entries] == [1, 2]
+
+
+def test_b12_dropping_all_epochs_is_durable() -> None:
+    made = Replicas(1)
+    made.elect(1)
+    one = made[1]
+    one.disk.write(PATH + ".bak", b"1\n0\n7-0\n")
+    epochs = Epochs()
+    one.run([epochs.save(one.disk, [])])
+    again = Epochs([EpochEntry(9, 0)])
+    again.entries = []
+    assert again.load(one.disk) == [] and again.entries == []
+
+
+@pytest.mark.parametrize("power", [False, True])
+@pytest.mark.parametrize("steps", range(6))
+def test_b13_a_crash_in_the_middle_of_a_cut(steps: int, power: bool) -> None:
+    made = Replicas(3)
+    in_sync(made)
+    made.write(6)
+    for one in made.all:
+        one.run([one.store.flush([])])
+    made.unreachable.add(1)
+    made.part(1, 2)
+    made.part(1, 3)
+    made.write(12)
+    made[1].run([made[1].store.flush([])])
+    made.elect(2)
+    made.write(3)
+    made.wait(300)
+    made.unreachable.clear()
+    made.cut_off.clear()
+    made[1].slow_disk = True
+    made.wait(300)
+    made[1].sync(steps)
+    made[1].kill(power=power)
+    made[1].slow_disk = False
+    made[1].start()
+    made.wait(1_500)
+    made.write(2)
+    made.wait(300)
+    made.check_same()
+
+
+def test_b17_a_replica_on_two_connections_is_one() -> None:
+    from perseid.wire.ha_auto import encode_report, encode_slave_handshake
+
+    made = Replicas(2)
+    in_sync(made)
+    (done,) = made.write(1)
+    first = made.stranger(made[1])
+    made.says(made[1], first, encode_slave_handshake(2, from_last_file=False, learner=False))
+    second = made.stranger(made[1])
+    made.says(made[1], second, encode_slave_handshake(2, from_last_file=False, learner=False))
+    followers = made[1].replication.master
+    assert followers is not None and [f.conn for f in followers.followers.values() if f.replica == 2] == [second]
+    made.says(made[1], second, encode_report(0))
+    assert followers.on_nodes(3) == -1
+
+
+def test_a_learner_gets_all_and_is_never_in_sync() -> None:
+    made = Replicas(2, async_learner=True)
+    made.elect(1)
+    made.write(3)
+    made.wait(2_000)
+    assert made.members == {1}
+    made.check_same()
+
+
+def test_an_empty_replica_may_begin_with_the_last_file() -> None:
+    made = Replicas(2, sync_from_last_file=True)
+    made.part(1, 2)
+    made.elect(1)
+    made.write(60)
+    made.cut_off.clear()
+    made.wait(2_000)
+    assert made[2].store.log.start == made[1].store.log.end - made[1].store.log.end % 2048 > 0
+    assert made.members == {1, 2}
+
+
+def test_a_replica_that_stalls_leaves_and_comes_back() -> None:
+    made = Replicas(2, ha_max_time_slave_not_catchup=1_000, ha_report_durable_only=True)
+    in_sync(made)
+    made[2].slow_disk = True
+    made.write(2)
+    made.wait(1_500)
+    assert made.members == {1}
+    made[2].slow_disk = False
+    made[2].sync()
+    made.wait(500)
+    assert made.members == {1, 2}
+
+
+def test_readers_of_a_replica_hear_what_is_confirmed_soon() -> None:
+    made = Replicas(2)
+    in_sync(made)
+    made.write(4)
+    made.wait(200)
+    assert made[2].store.confirmed == made[1].store.confirmed == made[1].store.log.end
+
+
+def test_another_history_is_refused_and_nothing_is_changed() -> None:
+    made = Replicas(2)
+    made[2].kill()
+    made.elect(1)
+    made.write(4)
+    made[1].kill()
+    made.members = frozenset((2,))
+    made[2].start()
+    made[2].replication.epochs.entries = []
+    made.epoch = 6
+    made.elect(2)
+    made.write(3)
+    made[1].start()
+    assert made[1].store.confirmed > 0 or made[1].store.log.end > 0
+    made[1].store.confirm(made[1].store.log.end)
+    before = made[1].bytes()
+    made.wait(1_000)
+    assert made[1].bytes() == before
+    assert any("none in common" in note for note in made[1].notes)
