@@ -36,6 +36,8 @@ public final class StockProducers {
                 if (result.getSendStatus() == SendStatus.SEND_OK) {
                     System.out.println(number + " " + System.nanoTime());
                     System.out.flush();
+                } else {
+                    System.err.println(number + " " + System.nanoTime() + " " + result.getSendStatus());
                 }
             } catch (Exception e) {
                 System.err.println(number + " " + System.nanoTime() + " " + e);

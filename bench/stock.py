@@ -20,7 +20,7 @@ PRODUCERS = 6
 ROUTE_POLL_S = 30.0
 """pollNameServerInterval of a stock client."""
 SEND_PAUSE_MS = 20
-FIRST_TIMEOUT_S = 60.0
+FIRST_TIMEOUT_S = 180.0
 LATE_S = 0.05
 """An answer of the old master that was under way may be seen so late."""
 END_TIMEOUT_S = 10.0
