@@ -120,6 +120,27 @@ def test_a_name_server_and_a_broker_apart(start, tmp_path: Path) -> None:
     assert (tmp_path / "store" / "config" / "topics.json").exists()
 
 
+def test_controllers_apart_and_inside_a_name_server(start, tmp_path: Path) -> None:
+    ns_port, first, second = free_port(), free_port(), free_port()
+    peers = f"n0-127.0.0.1:{first};n1-127.0.0.1:{second}"
+    common = f"controllerDLegerGroup=g\ncontrollerDLegerPeers={peers}\nmappedFileSize=1048576\n"
+    (tmp_path / "ns.conf").write_text(
+        f"{common}controllerDLegerSelfId=n0\ncontrollerStorePath={tmp_path}/c0\nlistenPort={ns_port}\n"
+        "enableControllerInNamesrv=true\nbindAddress=127.0.0.1\n"
+    )
+    (tmp_path / "c.conf").write_text(f"{common}controllerDLegerSelfId=n1\ncontrollerStorePath={tmp_path}/c1\n")
+    both = start("namesrv", "-c", str(tmp_path / "ns.conf"))
+    assert both.line() == f"The Name Server boot success. serializeType=JSON, address 127.0.0.1:{ns_port}"
+    assert f"controller n0 of g listens at 127.0.0.1:{first}" in (tmp_path / "stderr").read_text()
+    alone = start("controller", "-c", str(tmp_path / "c.conf"))
+    assert alone.line() == f"controller n1 of g listens at 127.0.0.1:{second}"
+    for port in (ns_port, first, second):
+        socket.create_connection(("127.0.0.1", port), DEADLINE).close()
+    assert alone.end() == (0, "")
+    assert both.end() == (0, "")
+    assert (tmp_path / "c0" / "dledger-n0" / "currterm").exists()
+
+
 def test_shards_are_one_command_and_one_that_dies_comes_back(start, tmp_path: Path) -> None:
     namesrv_port, port = free_port(), free_port((0, -2, 10, 8))
     (tmp_path / "namesrv.conf").write_text(f"listenPort={namesrv_port}\n")
@@ -181,5 +202,8 @@ def test_the_settings_are_printed(monkeypatch, capsys, tmp_path: Path) -> None:
     code, important, _ = call(monkeypatch, capsys, "broker", "-m", "-c", str(path), "-n", "n:1")
     assert code == 0 and "brokerName=x\n" in important and "namesrvAddr=n:1\n" in important
     assert "longPollingEnable" not in important
+    path.write_text("controllerDLegerGroup=g\ncontrollerDLegerPeers=n0-h:1\ncontrollerDLegerSelfId=n0\n")
+    code, out, _ = call(monkeypatch, capsys, "controller", "-p", "-c", str(path))
+    assert code == 0 and "controllerDLegerPeers=n0-h:1\n" in out and "heartBeatTimeIntervalMs=2000\n" in out
     code, out, _ = call(monkeypatch, capsys, "namesrv", "-p")
     assert code == 0 and "listenPort=9876\n" in out

@@ -12,6 +12,8 @@ from perseid.broker.answers import MAX_REMARK
 from perseid.broker.handlers.pull import MAX_SUSPEND_MS
 from perseid.broker.hold import MAX_HELD
 from perseid.broker.topics import MAX_QUEUES
+from perseid.controller import config as controller_config
+from perseid.controller import routes as controller_routes
 from perseid.nameserver import config as name_server_config
 from perseid.nameserver import routes as name_server_routes
 
@@ -35,6 +37,7 @@ def listed(title: str) -> list[tuple[int, str]]:
     [
         ("Requests that a broker serves", broker_routes.ROUTES),
         ("Requests that a name server serves", name_server_routes.ROUTES),
+        ("Requests that a controller serves", controller_routes.ROUTES),
     ],
 )
 def test_the_codes_are_those_of_the_routes(title: str, routes: dict[int, object]) -> None:
@@ -57,7 +60,7 @@ def test_refused_codes_are_not_served() -> None:
 def test_the_settings_that_stop_the_start() -> None:
     rows = re.findall(r"(?m)^\| (`.*?) \|", section("Settings that stop the start"))
     keys = set(re.findall(r"`([\w.]+)`", "".join(rows)))
-    refused = {r.key for r in (*broker_process.REFUSED, *name_server_config.REFUSED)}
+    refused = {r.key for r in (*broker_process.REFUSED, *name_server_config.REFUSED, *controller_config.REFUSED)}
     assert keys == refused | broker_process._FIXED_PLACES.keys() | {"brokerId", "brokerRole", "messageDelayLevel"}
 
 

@@ -64,7 +64,7 @@ async def serve(loaded: NameServerConfig, controller: controller_app.Loaded | No
     async def ready() -> None:
         address = f"{loaded.bind_address}:{running.ports[LISTENER]}"
         if controller is not None:
-            print(controller_app.announcement(controller), flush=True)  # noqa: T201
+            process.log.info("%s", controller_app.announcement(controller))
         print(f"The Name Server boot success. serializeType=JSON, address {address}", flush=True)  # noqa: T201
 
     return await process.serve([running, *beside], ready)
