@@ -21,6 +21,12 @@ RATIOS = {
     "sending": "sending",
     "first byte": "first_byte_s",
     "gap": "gap_s",
+    "worst gap": "gap_s",
+    "beyond": "beyond_s",
+    "rejoin": "joined_s",
+    "lost": "lost",
+    "beating": "beat_cores",
+    "electing": "elect_s",
 }
 """What goals are about, and the figure of a round that it is."""
 WORDS = {
@@ -34,7 +40,15 @@ WORDS = {
     "sending": "a master's sending CPU over a plain sendall's",
     "first byte": "seconds to a slave's first byte",
     "gap": "seconds without a leader",
+    "worst gap": "seconds without a leader, the longest",
+    "beyond": "seconds without a leader beyond the timeout, the longest",
+    "rejoin": "seconds from a broker's first connection until it is in sync, the longest",
+    "lost": "acknowledged messages lost",
+    "beating": "cores that heartbeats take",
+    "electing": "seconds until all are elected, the longest",
 }
+WORST = ("worst gap", "beyond", "rejoin", "lost", "electing")
+"""Goals that are about the highest figure of all rounds, not the median."""
 QUIET_CORES = 0.1
 """Of other processes; more, and the figures are of no use."""
 
@@ -113,7 +127,7 @@ def _value(summary: Summary, row: dict[str, Any], goal: Goal) -> float | None:
     own = row["servers"].get(goal.server)
     if own is None:
         return None
-    value: float = own[figure][0]
+    value: float = own[figure][2 if goal.what in WORST else 0]
     if not goal.against:
         return value
     if goal.against in SERVERS:
@@ -177,6 +191,39 @@ FAIL_TEXT = (
     "s: from the killed broker's new start until it has what the new leader had then. tuned: "
     "`heartBeatTimeIntervalMs=50`, `maxHeartBeatLeak=3`, `minVoteIntervalMs=20`, `maxVoteIntervalMs=60`, which are not "
     "Java's brokers' to set."
+)
+SWITCH_COLUMNS = (
+    "row",
+    "broker",
+    "median s",
+    "lowest",
+    "highest",
+    "of Java's",
+    "beyond timeout s",
+    "named s",
+    "in sync s",
+    "from connection s",
+    "lost",
+)
+SWITCH_TEXT = (
+    "From SIGKILL (hahang: SIGSTOP) of the master to the first message that another broker acknowledged, for a client "
+    "that sends every 5 ms, and asks the name server for the master as often while it has none; beyond timeout s: the "
+    "longest, less the time after which a silent broker counts as gone (10 s; tuned: 3 s); named s: until the name "
+    "server named another master. in sync s: from the killed broker's new start until the controllers name it in the "
+    "SyncStateSet; from connection s: from its first connection to a controller on, the longest is judged. lost: of "
+    "all messages acknowledged. tuned: `brokerHeartbeatInterval=500`, `controllerHeartBeatTimeoutMills=3000`, and "
+    "`scanNotActiveBrokerInterval=1000` for the controllers."
+)
+OUTAGE_COLUMNS = ("row", "broker", "median s", "lowest", "highest")
+OUTAGE_TEXT = (
+    "The longest time between two acknowledgements of each of six stock Java producers, whose questions for the route, "
+    "one in 30 s, are spread over the 30 s; the killed broker comes back only after all of them go on."
+)
+GROW_COLUMNS = ("row", "broker", "heartbeats/s", "cores", "elected s", "CPU s", "load", "other")
+GROW_TEXT = (
+    "cores: of the controller while it hears heartbeats and nothing else; elected s: from the first closed connection "
+    "until the controller has told brokers of every one of these sets of its new master; CPU s: of the controller in "
+    "that time; load, other: cores of the load generator and of other processes beside the heartbeats."
 )
 LAG_COLUMNS = ("row", "broker", "lag MB", "most MB", "most s")
 LAG_TEXT = (
@@ -247,8 +294,7 @@ def rest_rows(summary: Summary, *, ranges: bool) -> Iterator[list[str]]:
 def catch_up_rows(summary: Summary, *, ranges: bool) -> Iterator[list[str]]:
     """The cells of CATCH_UP_COLUMNS."""
     for name, server, figures, first in _having(summary, "plain_s_gib"):
-        own = _absolute(summary, name, server)
-        marks = {v.goal.what: _mark(v, ranges) for v in own}
+        marks = _marks(summary, name, server, ranges)
         yield [
             first,
             server,
@@ -275,7 +321,7 @@ def refill_rows(summary: Summary, *, ranges: bool) -> Iterator[list[str]]:
 
 def fail_rows(summary: Summary, *, ranges: bool) -> Iterator[list[str]]:
     """The cells of FAIL_COLUMNS."""
-    for name, server, figures, first in _having(summary, "gap_s"):
+    for name, server, figures, first in _having(summary, "follows_s"):
         gap = [f"{seconds:.2f}" for seconds in figures["gap_s"]]
         gap[0] += "".join(_mark(v, ranges) for v in _absolute(summary, name, server))
         yield [
@@ -285,6 +331,52 @@ def fail_rows(summary: Summary, *, ranges: bool) -> Iterator[list[str]]:
             _judged(summary, name, server, "gap", ranges),
             _cell(figures["follows_s"], 1, ranges),
         ]
+
+
+def switch_rows(summary: Summary, *, ranges: bool) -> Iterator[list[str]]:
+    """The cells of SWITCH_COLUMNS."""
+    for name, server, figures, first in _having(summary, "joined_s"):
+        marks = _marks(summary, name, server, ranges)
+        median, lowest, highest = (f"{seconds:.3f}" for seconds in figures["gap_s"])
+        yield [
+            first,
+            server,
+            median + marks.get("gap", ""),
+            lowest,
+            highest + marks.get("worst gap", ""),
+            _judged(summary, name, server, "gap", ranges),
+            f"{figures['beyond_s'][2]:.2f}" + marks.get("beyond", ""),
+            _cell(figures["named_s"], 3, ranges),
+            _cell(figures["back_s"], 2, ranges),
+            _cell(figures["joined_s"], 2, ranges) + marks.get("rejoin", ""),
+            f"{figures['lost'][2]:.0f} of {figures['acked'][2]:,.0f}" + marks.get("lost", ""),
+        ]
+
+
+def outage_rows(summary: Summary, *, ranges: bool) -> Iterator[list[str]]:
+    """The cells of OUTAGE_COLUMNS."""
+    for _, server, figures, first in _having(summary, "outage_s"):
+        yield [first, server, *(f"{seconds:.1f}" for seconds in figures["outage_s"])]
+
+
+def grow_rows(summary: Summary, *, ranges: bool) -> Iterator[list[str]]:
+    """The cells of GROW_COLUMNS."""
+    for name, server, figures, first in _having(summary, "elect_s"):
+        marks = _marks(summary, name, server, ranges)
+        yield [
+            first,
+            server,
+            _cell(figures["beats_per_s"], 0, False),
+            _cell(figures["beat_cores"], 3, ranges) + marks.get("beating", ""),
+            _cell(figures["elect_s"], 2, ranges) + marks.get("electing", ""),
+            _cell(figures["elect_cpu_s"], 2, ranges),
+            *(f"{figures[f'{whose}_grow_cores'][0]:.2f}" for whose in ("load", "others")),
+        ]
+
+
+def _marks(summary: Summary, row: str, server: str, ranges: bool) -> dict[str, str]:
+    """What is to be written behind a server's figures that are judged beside nobody else's."""
+    return {v.goal.what: _mark(v, ranges) for v in _absolute(summary, row, server)}
 
 
 def lag_rows(summary: Summary, *, ranges: bool) -> Iterator[list[str]]:

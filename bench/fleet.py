@@ -8,12 +8,14 @@ import shutil
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from pathlib import Path
 
+from growth import LoneController
 from pairs import Pair
 from rows import Row
 from servers import SHARD_COUNT, SHARDS, Server, parts_of
+from sets import DEFAULT, TUNED, BrokerSet
 from trios import Trio, timing_of
 
-HEAP = {"namesrv": "256m", "broker": "512m"}
+HEAP = {"namesrv": "256m", "broker": "512m", "controller": "256m"}
 
 FleetKey = tuple[str, ...]
 """Server, flush, store, role, and how many make a group: what differs in these has brokers of its own."""
@@ -23,6 +25,10 @@ def server_of(name: str, folder: Path, row: Row, heap: Mapping[str, str]) -> Ser
     """What a row is measured on, not started yet: one of SERVERS."""
     parts = parts_of(name, heap)
     conf: dict[str, object] = {"flushDiskType": row.flush}
+    if row.mode == "grow":
+        return LoneController(name, *parts, folder, {})
+    if row.replicas:
+        return BrokerSet(name, *parts, folder, conf, row.replicas, TUNED if row.tuned else DEFAULT)
     if row.members:
         return Trio(name, *parts, folder, conf | timing_of(name), row.members)
     if not row.role:
@@ -66,7 +72,8 @@ class Fleet:
         return [name for name in row.servers if not self.only or name in self.only]
 
     def key(self, name: str, row: Row) -> FleetKey:
-        return (name, row.flush, row.store, row.role, f"group of {row.members}" if row.members else "")
+        some = (f"group of {row.members}" if row.members else "", f"set of {row.replicas}" if row.replicas else "")
+        return (name, row.flush, row.store, row.role, *some)
 
     def keys(self, rows: Iterable[Row]) -> set[FleetKey]:
         return {self.key(name, row) for row in rows if not row.own_servers for name in self.wanted(row)}

@@ -14,23 +14,32 @@ from figures import (
     COLUMNS,
     FAIL_COLUMNS,
     FAIL_TEXT,
+    GROW_COLUMNS,
+    GROW_TEXT,
     LAG_COLUMNS,
     LAG_TEXT,
+    OUTAGE_COLUMNS,
+    OUTAGE_TEXT,
     QUIET_CORES,
     REFILL_COLUMNS,
     REFILL_TEXT,
     REST_COLUMNS,
     REST_TEXT,
+    SWITCH_COLUMNS,
+    SWITCH_TEXT,
     Summary,
     catch_up_rows,
     fail_rows,
     goals,
+    grow_rows,
     lag_rows,
     load_share,
     load_words,
     others_busy,
+    outage_rows,
     refill_rows,
     rest_rows,
+    switch_rows,
     table_rows,
     verdicts,
 )
@@ -41,11 +50,19 @@ from servers import BROKER_CONF, CORE, JAVA, PLAIN, SHARDS, TUNED, UNSYNCED
 
 HERE = Path(__file__).resolve().parent
 TEMPLATE, PART, DOCS = HERE / "benchmarks.md.in", HERE / "part.md.in", HERE.parent / "docs"
-PART_TITLES = {"broker": "One broker", "replication": "Master and slave", "dledger": "A DLedger group"}
+PART_TITLES = {
+    "broker": "One broker",
+    "replication": "Master and slave",
+    "dledger": "A DLedger group",
+    "failover": "A broker set under controllers",
+}
 COLOURS = {JAVA: "#b0553a", CORE: "#2f6f9f", PLAIN: "#9fbdd3", SHARDS: "#5a8f5a", UNSYNCED: "#8a6fae", TUNED: "#c9a227"}
 TABLES = {
     "table": (COLUMNS, table_rows, COLUMN_TEXT),
     "fail": (FAIL_COLUMNS, fail_rows, FAIL_TEXT),
+    "switch": (SWITCH_COLUMNS, switch_rows, SWITCH_TEXT),
+    "outage": (OUTAGE_COLUMNS, outage_rows, OUTAGE_TEXT),
+    "grow": (GROW_COLUMNS, grow_rows, GROW_TEXT),
     "catching": (CATCH_UP_COLUMNS, catch_up_rows, CATCH_UP_TEXT),
     "refill": (REFILL_COLUMNS, refill_rows, REFILL_TEXT),
     "lag": (LAG_COLUMNS, lag_rows, LAG_TEXT),

@@ -76,16 +76,22 @@ class Row:
     """The log is taken out of the page cache before each round."""
     members: int = 0
     """Of a DLedger group; all its brokers are measured."""
+    replicas: int = 0
+    """Of a broker set under three controllers; all its brokers are measured."""
+    tuned: bool = False
+    """Heartbeats and controllers that miss a broker sooner than by default."""
 
     @property
     def part(self) -> str:
         """Rows that stand together in docs/benchmarks.md, and are measured in one run."""
+        if self.replicas or self.mode == "grow":
+            return "failover"
         return "dledger" if self.members else "replication" if self.role else "broker"
 
     @property
     def own_servers(self) -> bool:
         """No others' rows are measured on its servers: they are new, or killed."""
-        return self.mode in ("start", "fail", "hang")
+        return self.mode in ("start", "fail", "hang", "stock", "grow")
 
     @property
     def topic(self) -> str:
@@ -123,6 +129,10 @@ GROUPS, TIMED_GROUPS = (JAVA, UNSYNCED, CORE), (JAVA, CORE, TUNED)
 CHEAPER = (Goal("cpu", 1 / 10, UNSYNCED),)
 """As Java does it, from memory; what syncing costs stands beside it."""
 FOLLOWED = (Goal("gap", 1 / 2), Goal("gap", 0.3, TUNED, against=""))
+BACK = (Goal("rejoin", 1, against=""), Goal("lost", 0, against=""))
+SWITCHED = (Goal("gap", 0.06, against=""), Goal("worst gap", 0.2, against=""), *BACK)
+MISSED = (Goal("beyond", 0.5, against=""), *BACK)
+GROWN = (Goal("beating", 0.25, against=""), Goal("electing", 5, against=""))
 FILLED = 400_000
 
 ROWS = (
@@ -255,6 +265,51 @@ ROWS = (
         fill=Fill("bench-dlcatch", 1024),
         members=3,
     ),
+    *(
+        Row(
+            f"haall{connections}",
+            f"send to a controllers' set of two, both in sync, {connections} connections × 1, 1 KiB",
+            (Goal("cpu", 1 / 4),),
+            _load(connections, 1, 1024),
+            servers=WITHOUT_PLAIN,
+            replicas=2,
+        )
+        for connections in (16, 64)
+    ),
+    *(
+        Row(
+            name + tuned,
+            f"the master of a controllers' set of three {title}{settings}",
+            goals,
+            {},
+            mode=mode,
+            servers=WITHOUT_PLAIN,
+            replicas=3,
+            tuned=bool(tuned),
+        )
+        for name, mode, title, goals in (
+            ("hakill", "fail", "is killed, {kills} times", SWITCHED),
+            ("hahang", "hang", "is stopped, {kills} times: its connections stay", MISSED),
+        )
+        for tuned, settings in (("", ""), ("tuned", ", tuned"))
+    ),
+    Row(
+        "haclient",
+        "the master of a controllers' set of three is killed, as stock Java producers see it, {stock_kills} times",
+        (),
+        {},
+        mode="stock",
+        servers=WITHOUT_PLAIN,
+        replicas=3,
+    ),
+    Row(
+        "hagrow",
+        "a controller with {sets:,} sets of three, whose brokers beat once a second; {dying} masters die at once",
+        GROWN,
+        {},
+        mode="grow",
+        servers=WITHOUT_PLAIN,
+    ),
 )
 
 
@@ -266,6 +321,17 @@ class Sizes:
     cold_mib: int
     catch_mib: int = 512
     kills: int = 20
+    sets: int = 2_000
+
+    @property
+    def stock_kills(self) -> int:
+        """Each shows the outage of several producers, and takes half a minute."""
+        return max(1, self.kills // 4)
+
+    @property
+    def dying(self) -> int:
+        """How many masters of all sets die at once."""
+        return max(1, self.sets // 10)
 
 
 def sized(rows: Sequence[Row], sizes: Sizes) -> list[Row]:
@@ -281,7 +347,14 @@ def sized(rows: Sequence[Row], sizes: Sizes) -> list[Row]:
             fill = replace(fill, bytes=sizes.cold_mib << 20)
         if row.name == "dlcatch" and fill:
             fill = replace(fill, bytes=sizes.catch_mib << 20)
-        title = row.title.format(large=f"{sizes.large_gib:g}", catch=sizes.catch_mib, kills=sizes.kills)
+        title = row.title.format(
+            large=f"{sizes.large_gib:g}",
+            catch=sizes.catch_mib,
+            kills=sizes.kills,
+            stock_kills=sizes.stock_kills,
+            sets=sizes.sets,
+            dying=sizes.dying,
+        )
         made.append(replace(row, title=title, fill=fill))
     return made
 

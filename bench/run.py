@@ -19,7 +19,7 @@ import signal
 import subprocess
 import sys
 import time
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
@@ -27,9 +27,11 @@ from typing import Any
 from cold import evict
 from figures import QUIET_CORES, Rounds, Summary, load_share, others_busy, summarise
 from fleet import Fleet, alone, discard
+from growth import REPLICAS, Crowd, LoneController
 from machine import describe_machine
 from pairs import Lag, Pair, catch_up
 from report import PART_TITLES, show, write_docs
+from retrying import RetryingClient
 from rich.console import Console
 from rich.markup import escape
 from rows import ROWS, Fill, Row, Sizes, groups, sized
@@ -43,6 +45,8 @@ from servers import (
     load_program,
     raise_open_files,
 )
+from sets import TOPIC, BrokerSet, without_master
+from stock import StockProducers, stock_outages
 from trios import Trio, refill, without_leader
 
 PARTS = {part: {row.name for row in ROWS if row.part == part} for part in PART_TITLES}
@@ -181,6 +185,17 @@ PHASES_S = (1.0, 3.0)
 
 def in_short(result: Mapping[str, float]) -> str:
     """A round, in a line."""
+    if "joined_s" in result:
+        return (
+            f"none acknowledged for {result['gap_s']:.3f} s, master named after {result['named_s']:.3f} s; in sync "
+            f"{result['back_s']:.2f} s after its start, {result['joined_s']:.2f} s after its first connection; "
+            f"{result['lost']:.0f} of {result['acked']:.0f} lost, {result['moved']:.0f} moved"
+        )
+    if "elect_s" in result:
+        return (
+            f"{result['beats_per_s']:,.0f} heartbeats/s: {result['beat_cores']:.3f} cores; "
+            f"elected within {result['elect_s']:.2f} s, {result['elect_cpu_s']:.2f} s of CPU"
+        )
     if "gap_s" in result:
         return f"no leader for {result['gap_s']:.2f} s; back and following after {result['follows_s']:.2f} s"
     if "mb_s" in result:
@@ -197,8 +212,8 @@ def in_short(result: Mapping[str, float]) -> str:
 class Bench:
     """Measures rows, one group after the other."""
 
-    def __init__(self, args: argparse.Namespace, folder: Path, console: Console) -> None:
-        self.args, self.folder, self.console = args, folder, console
+    def __init__(self, args: argparse.Namespace, sizes: Sizes, folder: Path, console: Console) -> None:
+        self.args, self.sizes, self.folder, self.console = args, sizes, folder, console
         self.fleet = Fleet(folder, args.only or [])
         self.results: Rounds = {}
 
@@ -210,9 +225,15 @@ class Bench:
             for number, group in enumerate(parts := list(groups(rows))):
                 self.fleet.keep(self.fleet.keys(row for some in parts[number:] for row in some))
                 self.check_disk()
-                {"start": self.starts, "fail": self.fails, "hang": self.fails}.get(group[0].mode, self.group)(group)
+                self.measure(group[0])(group)
         finally:
             self.fleet.keep(set())
+
+    def measure(self, row: Row) -> Callable[[Sequence[Row]], None]:
+        """How a row, or a group of such, is measured."""
+        kills = self.switches if row.replicas else self.fails
+        some = {"start": self.starts, "fail": kills, "hang": kills, "stock": self.stock, "grow": self.grows}
+        return some.get(row.mode, self.group)
 
     def check_disk(self) -> None:
         free = shutil.disk_usage(self.folder).free
@@ -273,6 +294,55 @@ class Bench:
                 finally:
                     discard(one)
 
+    def new_ones(self, row: Row) -> Iterator[tuple[Server, list[dict[str, float]]]]:
+        """New servers of each kind in turn, started, and where their rounds go; they end when the next is asked for."""
+        self.fleet.pause()
+        results = self.results[row.name] = {name: [] for name in self.fleet.wanted(row)}
+        for name, rounds in results.items():
+            one = self.fleet.new(name, f"{row.mode}-{name}", row)
+            try:
+                one.start()
+                yield one, rounds
+            finally:
+                discard(one)
+
+    def switches(self, rows: Sequence[Row]) -> None:
+        """A new broker set of each kind in turn, whose master is killed again and again."""
+        (row,) = rows
+        for one, kills in self.new_ones(row):
+            assert isinstance(one, BrokerSet)
+            draw = random.Random(SEED)
+            with RetryingClient(one.namesrv_port, TOPIC) as client:
+                for number in range(self.args.kills):
+                    kills.append(without_master(one, client, draw.uniform(*PHASES_S), silent=row.mode == "hang"))
+                    self.say(f"{row.name}, kill {number + 1}, {one.name}: {in_short(kills[-1])}")
+
+    def stock(self, rows: Sequence[Row]) -> None:
+        """The same, as stock Java producers see it."""
+        (row,) = rows
+        for one, outages in self.new_ones(row):
+            assert isinstance(one, BrokerSet)
+            with StockProducers(one.namesrv_address) as producers:
+                for number in range(self.sizes.stock_kills):
+                    outages += (found := stock_outages(one, producers))
+                    seen = ", ".join(f"{outage['outage_s']:.1f}" for outage in found)
+                    self.say(f"{row.name}, kill {number + 1}, {one.name}: none acknowledged for {seen} s")
+
+    def grows(self, rows: Sequence[Row]) -> None:
+        """One controller of each kind in turn, with thousands of brokers."""
+        (row,) = rows
+        for one, rounds in self.new_ones(row):
+            assert isinstance(one, LoneController)
+            with Crowd(one.ports[0], self.sizes.sets) as crowd:
+                crowd.connect()
+                crowd.register()
+                crowd.turn_for(float(self.args.warm) if one.name == JAVA else PERSEID_WARM_SECONDS)
+                for number in range(self.args.rounds):
+                    result = crowd.beating(one, self.args.seconds)
+                    dying = range(number * self.sizes.dying, (number + 1) * self.sizes.dying)
+                    rounds.append(result | crowd.electing(one, dying))
+                    self.say(f"{row.name}, round {number + 1}, {one.name}: {in_short(rounds[-1])}")
+
     def starts(self, rows: Sequence[Row]) -> None:
         """A new broker of each kind in turn: how long it took to start, and what it costs when nothing happens."""
         self.fleet.pause()
@@ -306,7 +376,7 @@ def possible(rows: Sequence[Row], sizes: Sizes, folder: Path, console: Console) 
         )
     files, found = raise_open_files(), []
     for row in sized(rows, sizes):
-        idle = int(row.load.get("idle", 0))
+        idle = REPLICAS * sizes.sets if row.mode == "grow" else int(row.load.get("idle", 0))
         if idle + SPARE_FILES > files:
             console.print(
                 f"[yellow]{row.name} is left out: {idle + SPARE_FILES} open files are needed, this system allows "
@@ -333,7 +403,8 @@ def parse_arguments() -> argparse.Namespace:
     parser.add_argument("--large-gib", type=float, default=0.0, help="log of the row `large`; 0: no such row")
     parser.add_argument("--cold-mib", type=int, default=1024, help="of log that the row `cold` reads")
     parser.add_argument("--catch-mib", type=int, default=512, help="of log that the row `dlcatch` copies")
-    parser.add_argument("--kills", type=int, default=20, help="of leaders, in the row `dlfail`")
+    parser.add_argument("--kills", type=int, default=20, help="of leaders and masters, in rows that kill")
+    parser.add_argument("--sets", type=int, default=2_000, help="of brokers that the controller of `hagrow` has")
     parser.add_argument("--only", choices=SERVERS, action="append", help="leave the others out")
     parser.add_argument("--json", type=Path, default=Path("build/bench.json"), help="where the figures go")
     parser.add_argument("--write", action="store_true", help="also their part of docs/benchmarks.md")
@@ -366,10 +437,11 @@ def main() -> int:
     signal.signal(signal.SIGTERM, lambda *_: sys.exit(143))
     folder = data_folder()
     chosen = [r for r in ROWS if r.name in args.rows]
-    bench = Bench(args, folder, console)
+    sizes = Sizes(args.large_gib, args.cold_mib, args.catch_mib, args.kills, args.sets)
+    bench = Bench(args, sizes, folder, console)
     rows, broken = chosen, ""
     try:
-        rows = possible(chosen, Sizes(args.large_gib, args.cold_mib, args.catch_mib, args.kills), folder, console)
+        rows = possible(chosen, sizes, folder, console)
         bench.run(rows)
     except BenchError as error:
         broken = str(error)

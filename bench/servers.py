@@ -1,4 +1,4 @@
-"""The two brokers of the benchmark as processes: the Java one out of Maven's jars, and Perseid.
+"""The servers of the benchmark as processes: the Java ones out of Maven's jars, and Perseid's.
 
 Both get the same `broker.conf`. A `Server` is a name server and a broker in a folder of its own, on free
 ports of loopback. It dies with this process however that ends (PR_SET_PDEATHSIG), and can be stopped
@@ -35,6 +35,7 @@ CALL_TIMEOUT_S = 10.0
 STORED_TIMEOUT_S = 60.0
 TOPIC_QUEUES = 8
 OPEN_FILES = 65_536
+SEND = 310
 TRY_AGAIN_S = 0.005
 
 BROKER_CONF = {
@@ -133,7 +134,11 @@ def data_folder() -> Path:
 
 
 def java_command(heap: Mapping[str, str]) -> Command:
-    main = {"namesrv": "namesrv.NamesrvStartup", "broker": "broker.BrokerStartup"}
+    main = {
+        "namesrv": "namesrv.NamesrvStartup",
+        "broker": "broker.BrokerStartup",
+        "controller": "controller.ControllerStartup",
+    }
     jars = java_jars()
 
     def command(role: str, conf: Path, home: Path) -> list[str]:
@@ -167,6 +172,26 @@ def _die_with_parent() -> None:
     ctypes.CDLL(None).prctl(1, signal.SIGKILL)
 
 
+def frame_of(code: int, ext: Mapping[str, object], body: bytes = b"", *, opaque: int = 1, flag: int = 0) -> bytes:
+    """A request, as a client sends it: JSON header."""
+    fields = {k: str(v) for k, v in ext.items()}
+    command = {"code": code, "extFields": fields, "flag": flag, "language": "JAVA", "opaque": opaque, "version": 513}
+    head = json.dumps(command).encode()
+    return struct.pack(">II", 4 + len(head) + len(body), len(head)) + head + body
+
+
+def parts_of_frame(data: bytes) -> tuple[dict[str, Any], bytes]:
+    """The header and the body of a frame, without its first four bytes."""
+    stop = 4 + (struct.unpack(">I", data[:4])[0] & 0xFFFFFF)
+    return json.loads(data[4:stop]), data[stop:]
+
+
+def send_header(topic: str, queue: int) -> dict[str, object]:
+    """Of a send to a topic that need not exist."""
+    header = {"a": "bench_producer", "b": topic, "c": "TBW102", "d": TOPIC_QUEUES, "e": queue, "f": 0}
+    return header | {"g": int(time.time() * 1000), "h": 0, "i": "", "j": 0, "k": "false", "m": "false"}
+
+
 class Remote:
     """A connection for set-up and checks: one call at a time, JSON headers."""
 
@@ -187,29 +212,15 @@ class Remote:
 
     def exchange(self, code: int, ext: Mapping[str, object], body: bytes = b"") -> tuple[dict[str, Any], bytes]:
         """The header and the body of the answer, whatever its code."""
-        fields = {k: str(v) for k, v in ext.items()}
-        command = {
-            "code": code,
-            "extFields": fields,
-            "flag": 0,
-            "language": "JAVA",
-            "opaque": 1,
-            "version": 513,
-        }
-        head = json.dumps(command).encode()
-        self.socket.sendall(struct.pack(">II", 4 + len(head) + len(body), len(head)) + head + body)
+        self.socket.sendall(frame_of(code, ext, body))
         prefix = self.stream.read(4)
         if len(prefix) < 4:
             raise BenchError(f"the connection was closed while code {code} was asked")
-        data = self.stream.read(struct.unpack(">I", prefix)[0])
-        stop = 4 + (struct.unpack(">I", data[:4])[0] & 0xFFFFFF)
-        return json.loads(data[4:stop]), data[stop:]
+        return parts_of_frame(self.stream.read(struct.unpack(">I", prefix)[0]))
 
     def send(self, topic: str, queue: int) -> None:
         """One message, whose topic need not exist; BenchError when it is not acknowledged."""
-        header = {"a": "bench_producer", "b": topic, "c": "TBW102", "d": TOPIC_QUEUES, "e": queue, "f": 0}
-        header |= {"g": int(time.time() * 1000), "h": 0, "i": "", "j": 0, "k": "false", "m": "false"}
-        self.call(310, header, b"first")
+        self.call(SEND, send_header(topic, queue), b"first")
 
     def __enter__(self) -> Remote:
         return self
@@ -268,7 +279,8 @@ class Server:
     def namesrv_address(self) -> str:
         return f"127.0.0.1:{self.namesrv_port}"
 
-    def _spawn(self, role: str, conf: Mapping[str, object], home: Path) -> None:
+    def _spawn(self, role: str, conf: Mapping[str, object], home: Path, kind: str = "") -> None:
+        """`kind`: of the program, when the role's name does not tell it."""
         home.mkdir(parents=True, exist_ok=True)
         file = self.folder / f"{role}.conf"
         file.write_text("".join(f"{k}={v}\n" for k, v in conf.items()))
@@ -277,7 +289,7 @@ class Server:
         env = {**os.environ, **self.environment, "ROCKETMQ_HOME": str(home), "PYTHONPATH": path}
         with open(self.folder / f"{role}.log", "ab") as log:
             self.processes[role] = subprocess.Popen(
-                self.command("namesrv" if role == "namesrv" else "broker", file, home),
+                self.command(kind or ("namesrv" if role == "namesrv" else "broker"), file, home),
                 cwd=home,
                 env=env,
                 stdin=subprocess.DEVNULL,

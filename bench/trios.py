@@ -8,28 +8,17 @@ from __future__ import annotations
 
 import json
 import os
-import re
-import shutil
-import signal
 import time
 from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 
+from members import GROUP, Members, bare_keys
 from pairs import FOLLOW_TIMEOUT_S, GIB, HA_POLL_S, busy_s, cpu_s
-from servers import BROKER_CONF, CORE, TUNED, UNSYNCED, BenchError, Command, Remote, Server
-
-from perseid.testing.ports import free_port
+from servers import CORE, TUNED, UNSYNCED, BenchError, Command, Remote
 
 METADATA, CLUSTER_INFO, RUNTIME_INFO = 50_000, 106, 28
-GROUP = str(BROKER_CONF["brokerName"])
-SPAN = (0, -2, 1)
-"""Beside a broker's port: its VIP port and that of its HA service."""
 PROBE_S = 2.0
 """So long a member may take to say whom it follows."""
-STEADY_S = 1.5
-"""So long nobody else may have led before it is said who does: those who were stopped look for a leader at once."""
-SETTLE_TIMEOUT_S = 90.0
-SETTLE_POLL_S = 0.1
 ROUTE_POLL_S = 0.03
 TRICKLE_S = 0.5
 SEND_PAUSE_S = 0.005
@@ -57,27 +46,15 @@ def timing_of(name: str) -> dict[str, object]:
     return TIMINGS.get(name, {})
 
 
-def distinct_ports(spans: Sequence[Sequence[int]], draw: Callable[[Sequence[int]], int] = free_port) -> list[int]:
-    """A free port for each span, none of which is near another's."""
-    ports: list[int] = []
-    taken: set[int] = set()
-    for span in spans:
-        port = draw(span)
-        while taken & {port + near for near in span}:
-            port = draw(span)
-        ports.append(port)
-        taken |= {port + near for near in span}
-    return ports
-
-
 def master_in(body: bytes) -> int | None:
     """The port of the group's master in a name server's table of brokers, whose numbers may be bare keys."""
-    table = json.loads(re.sub(rb"([{,])\s*(-?\d+)\s*:", rb'\1"\2":', body))
+    table = bare_keys(body)
+    assert isinstance(table, dict)
     address = table.get("brokerAddrTable", {}).get(GROUP, {}).get("brokerAddrs", {}).get("0")
     return int(address.rpartition(":")[2]) if address else None
 
 
-class Trio(Server):
+class Trio(Members):
     """A name server and the brokers of a DLedger group, any of which may be killed and started again."""
 
     def __init__(
@@ -89,78 +66,17 @@ class Trio(Server):
         conf: Mapping[str, object],
         members: int = 3,
     ) -> None:
-        super().__init__(name, command, environment, folder, conf)
-        self.members = range(members)
-        ports = distinct_ports([SPAN] * members + [(0,)] * (members + 1))
-        self.node_ports, self.peer_ports, self.namesrv_port = ports[:members], ports[members:-1], ports[-1]
-        self.leader = 0
-
-    def start(self) -> None:
-        """Return when all run and one of them leads."""
-        began = time.monotonic()
-        self._spawn("namesrv", {"listenPort": self.namesrv_port}, self.folder)
-        self._until("namesrv", lambda: Remote(self.namesrv_port).close())
-        for number in self.members:
-            self.start_node(number)
-        for number, port in enumerate(self.node_ports):
-            self._until(f"n{number}", lambda port=port: Remote(port).close())  # type: ignore[misc]
-        self.settle()
-        self.start_s = time.monotonic() - began
-
-    def node_folder(self, number: int) -> Path:
-        return self.folder / f"n{number}"
+        super().__init__(name, command, environment, folder, conf, members, others=members)
+        self.peer_ports = self.other_ports
 
     def node_conf(self, number: int) -> dict[str, object]:
-        """A broker's configuration: that of all rows but for its id and role, which are the group's to tell."""
-        store = self.node_folder(number) / "store"
-        common = {k: v for k, v in {**BROKER_CONF, **self.conf}.items() if k not in ("brokerId", "brokerRole")}
-        return common | {
-            "listenPort": self.node_ports[number],
-            "namesrvAddr": self.namesrv_address,
-            "storePathRootDir": store,
-            "storePathCommitLog": store / "commitlog",
+        """A broker's configuration: its id and role are the group's to tell."""
+        return self.common_conf(number) | {
             "enableDLegerCommitLog": "true",
             "dLegerGroup": GROUP,
             "dLegerPeers": ";".join(f"n{i}-127.0.0.1:{port}" for i, port in enumerate(self.peer_ports)),
             "dLegerSelfId": f"n{number}",
         }
-
-    def start_node(self, number: int) -> None:
-        """A broker with whatever its folder holds."""
-        self._spawn(f"n{number}", self.node_conf(number), self.node_folder(number))
-
-    def kill_node(self, number: int) -> None:
-        """SIGKILL; return when it is gone."""
-        for pid in self._descendants(f"n{number}"):
-            os.kill(pid, signal.SIGKILL)
-        self.processes.pop(f"n{number}").wait()
-
-    def stop_node(self, number: int) -> None:
-        """SIGSTOP: it says nothing, but its connections stay."""
-        for pid in self._descendants(f"n{number}"):
-            os.kill(pid, signal.SIGSTOP)
-
-    def wipe_node(self, number: int) -> None:
-        shutil.rmtree(self.node_folder(number))
-
-    def pids(self) -> list[int]:
-        """The leader's first."""
-        order = sorted(self.members, key=lambda number: number != self.leader)
-        return [pid for number in order for pid in self._descendants(f"n{number}")]
-
-    def resume(self) -> None:
-        """Go on; who leads may be another one than before."""
-        super().resume()
-        self.settle()
-
-    def stop(self) -> None:
-        """By force, and all at once: one that is asked would wait for a quorum, and nobody needs its store."""
-        for role, process in self.processes.items():
-            if process.poll() is None:
-                for pid in self._descendants(role):
-                    os.kill(pid, signal.SIGKILL)
-        for process in self.processes.values():
-            process.wait()
 
     # ---- who leads ----
 
@@ -186,19 +102,6 @@ class Trio(Server):
         except (OSError, BenchError):
             return None
         return leader
-
-    def settle(self) -> None:
-        """Return when one leads, all follow it and it takes sends, and that has stayed so for a while."""
-        deadline = time.monotonic() + SETTLE_TIMEOUT_S
-        seen, since = None, time.monotonic()
-        while seen is None or time.monotonic() - since < STEADY_S:
-            if (leader := self._leads()) != seen or leader is None:
-                seen, since = leader, time.monotonic()
-            if time.monotonic() > deadline:
-                logs = "\n".join(self._log(f"n{number}") for number in self.members)
-                raise BenchError(f"the {self.name} group had no leader for {SETTLE_TIMEOUT_S:.0f} s:\n{logs}")
-            time.sleep(SETTLE_POLL_S)
-        self.leader, self.ports = seen, [self.node_ports[seen]]
 
     # ---- what a member has ----
 

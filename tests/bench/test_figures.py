@@ -106,6 +106,49 @@ def test_seconds_without_a_leader_are_put_beside_javas() -> None:
     assert list(figures.table_rows(found, ranges=False)) == list(figures.catch_up_rows(found, ranges=False)) == []
 
 
+def kill(gap_s: float, joined_s: float = 0.5, lost: int = 0, acked: int = 100) -> dict[str, float]:
+    own = {"gap_s": gap_s, "named_s": gap_s / 2, "beyond_s": gap_s - 3, "back_s": joined_s + 1, "joined_s": joined_s}
+    return own | {"acked": acked, "lost": lost, "moved": 0}
+
+
+def test_a_masters_death_is_judged_by_the_median_and_by_the_worst() -> None:
+    java = [kill(0.2), kill(0.3), kill(0.4)]
+    found = summary(hakill={JAVA: java, CORE: [kill(0.03), kill(0.04), kill(0.3, acked=300)]})
+    assert {v.goal.what: v.met for v in figures.verdicts(found)} == {
+        "gap": True,
+        "worst gap": False,
+        "rejoin": True,
+        "lost": True,
+    }
+    first, ours = figures.switch_rows(found, ranges=False)
+    assert first[:2] == ["hakill", JAVA] and len(ours) == len(first) == len(figures.SWITCH_COLUMNS)
+    assert ours[2:6] == ["0.040 ✓", "0.030", "0.300 ✗", "0.13"]
+    assert ours[-2:] == ["0.50 ✓", "0 of 300 ✓"]
+    assert list(figures.fail_rows(found, ranges=False)) == []
+    found = summary(hahangtuned={JAVA: java, CORE: [kill(3.4, 0.9), kill(3.6, 1.1, lost=1)]})
+    assert [(v.goal.what, v.met) for v in figures.verdicts(found)] == [
+        ("beyond", False),
+        ("rejoin", False),
+        ("lost", False),
+    ]
+
+
+def test_a_controllers_growth_and_what_stock_producers_see() -> None:
+    def growth(cores: float, elect_s: float) -> list[dict[str, float]]:
+        own = {"beats_per_s": 6000.0, "beat_cores": cores, "elect_s": elect_s, "elect_cpu_s": 1.0}
+        return [own | {"load_grow_cores": 0.1, "others_grow_cores": 0.0}]
+
+    found = summary(hagrow={JAVA: growth(0.4, 1.0), CORE: growth(0.2, 4.0) + growth(0.2, 6.0)})
+    assert [(v.goal.what, v.met) for v in figures.verdicts(found)] == [("beating", True), ("electing", False)]
+    rows = list(figures.grow_rows(found, ranges=False))
+    assert rows[1] == ["", CORE, "6,000", "0.200 ✓", "5.00 ✗", "1.00", "0.10", "0.00"]
+    found = summary(haclient={JAVA: [{"outage_s": 3.0}, {"outage_s": 28.0}], CORE: [{"outage_s": 4.0}]})
+    assert list(figures.outage_rows(found, ranges=False)) == [
+        ["haclient", JAVA, "15.5", "3.0", "28.0"],
+        ["", CORE, "4.0", "4.0", "4.0"],
+    ]
+
+
 def test_a_follower_that_is_filled_again_is_in_a_table_of_its_own() -> None:
     one = {"took_s": 6.0, "first_byte_s": 4.0, "mb_s": 100.0, "master_s_gib": 1.0, "slave_s_gib": 2.0}
     found = summary(dlcatch={JAVA: [one | {"slave_mb_cpu_s": 10.0}], UNSYNCED: [one | {"slave_mb_cpu_s": 25.0}]})

@@ -19,7 +19,7 @@ def test_rows_have_names_of_their_own_and_goals_that_can_be_judged() -> None:
         for goal in row.goals:
             assert goal.server in row.servers, f"{row.name}: {goal}"
             assert goal.against in (*row.servers, *NAMES, ""), f"{row.name}: {goal}"
-            assert goal.limit > 0
+            assert goal.limit > 0 or goal.what == "lost"
 
 
 def test_what_is_compared_with_another_row_takes_turns_with_it() -> None:
@@ -72,7 +72,28 @@ def test_rows_of_a_group_have_brokers_of_their_own() -> None:
     assert by_name["dlfail"].title.endswith("killed, 3 times") and by_name["dlfail"].own_servers
     fill = by_name["dlcatch"].fill
     assert fill is not None and fill.bytes == 96 << 20 and "96 MiB" in by_name["dlcatch"].title
-    assert {row.part for row in ROWS} == {"broker", "replication", "dledger"}
+    assert {row.part for row in ROWS} == {"broker", "replication", "dledger", "failover"}
+
+
+def test_rows_of_a_controllers_set() -> None:
+    ours = [row for row in ROWS if row.part == "failover"]
+    assert {row.name: row.replicas for row in ours} == {
+        "haall16": 2,
+        "haall64": 2,
+        "hakill": 3,
+        "hakilltuned": 3,
+        "hahang": 3,
+        "hahangtuned": 3,
+        "haclient": 3,
+        "hagrow": 0,
+    }
+    assert all(row.servers == (JAVA, CORE) for row in ours)
+    assert [row.name for row in ours if row.tuned] == ["hakilltuned", "hahangtuned"]
+    by_name = {row.name: row for row in sized(ours, Sizes(large_gib=0, cold_mib=64, kills=8, sets=300))}
+    assert by_name["hahangtuned"].title.endswith("its connections stay, tuned")
+    assert by_name["haclient"].title.endswith("2 times") and "300 sets" in by_name["hagrow"].title
+    assert "30 masters" in by_name["hagrow"].title
+    assert all(by_name[name].own_servers for name in by_name if not name.startswith("haall"))
 
 
 def test_a_part_stands_for_its_rows() -> None:

@@ -8,9 +8,10 @@ import pytest
 
 sys.path.insert(0, str(Path(__file__).parents[2] / "bench"))
 
-import trios
+import members
+from members import distinct_ports
 from servers import CORE, JAVA, TUNED, UNSYNCED, BenchError, perseid_command
-from trios import Trio, distinct_ports, master_in, timing_of
+from trios import Trio, master_in, timing_of
 
 
 def trio(tmp_path: Path, **conf: object) -> Trio:
@@ -84,12 +85,12 @@ class Clock:
         return self.now
 
     def sleep(self, seconds: float) -> None:
-        self.now += trios.STEADY_S / 3
+        self.now += members.STEADY_S / 3
 
 
 @pytest.fixture
 def scripted(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Scripted:
-    monkeypatch.setattr(trios, "time", Clock())
+    monkeypatch.setattr(members, "time", Clock())
     return Scripted(CORE, perseid_command, {}, tmp_path, {})
 
 

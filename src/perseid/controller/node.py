@@ -100,6 +100,8 @@ class Controller:
         self.elections = Elections(self)
         self.touched = False
         """The member has something to do in this turn."""
+        self._member_due: Millis | None = None
+        """The member's next deadline: another one only after it was touched."""
         own = f"{folder}dledger-{raft.self_id}/"
         sizes = raft.mapped_file_size_for_entry_data, raft.mapped_file_size_for_entry_index
         log = new_log(disk, *sizes, folder=own)
@@ -152,10 +154,9 @@ class Controller:
         return out
 
     def next_deadline(self) -> Millis | None:
-        due = self.raft.next_deadline()
         if self._ended:
-            return due
-        parts = [due, self._caller.next_deadline(), self.live.next_deadline()]
+            return self.raft.next_deadline()
+        parts = [self._member_due, self._caller.next_deadline(), self.live.next_deadline()]
         if self.active:
             parts.append(self.elections.scan_at)
         elif self._unmarked:
@@ -165,6 +166,7 @@ class Controller:
     def validate(self) -> None:
         """AssertionError when the books contradict one another."""
         self.raft.validate()
+        assert self._ended or self._member_due == self.raft.next_deadline(), "the member was touched by stealth"
         self.live.validate()
         self.writes.validate()
         self._caller.validate()
@@ -178,11 +180,12 @@ class Controller:
         """Let the member do what is due, and follow it."""
         for _ in range(MAX_STEPS):
             self._mark()
-            due = self.raft.next_deadline()
+            due = self._member_due
             if not self.touched and (due is None or due > self.now):
                 return
             self.touched = False
             self._carry_out(self.raft.handle(Tick(), self.now))
+            self._member_due = self.raft.next_deadline()
             if not self.touched and not self._unmarked:
                 return
         # what is left is done when the next deadline, which is past, comes up

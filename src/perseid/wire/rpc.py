@@ -86,6 +86,8 @@ class Caller:
         self._calls: dict[int, _Call] = {}
         self._peers: dict[str, _Peer] = {}
         self._by_conn: dict[ConnId, _Peer] = {}
+        self._redials: dict[str, _Peer] = {}
+        """Those whose dial is due some time: few, however many there are."""
         self._deadlines: list[tuple[Millis, int]] = []
 
     # ---- to call ----
@@ -174,9 +176,11 @@ class Caller:
             return []
         if now < peer.not_before:
             peer.dial_at = peer.not_before
+            self._redials[peer.address] = peer
             return []
         peer.dialling = True
         peer.dial_at = None
+        self._redials.pop(peer.address, None)
         return [Connect(peer.address)]
 
     def drop(self, address: str) -> list[Effect]:
@@ -219,10 +223,11 @@ class Caller:
         """The next timeout or dial."""
         while self._deadlines and self._deadlines[0][1] not in self._calls:
             heappop(self._deadlines)
-        times = [peer.dial_at for peer in self._peers.values() if peer.dial_at is not None]
-        if self._deadlines:
-            times.append(self._deadlines[0][0])
-        return min(times, default=None)
+        first = self._deadlines[0][0] if self._deadlines else None
+        for peer in self._redials.values():
+            if peer.dial_at is not None and (first is None or peer.dial_at < first):
+                first = peer.dial_at
+        return first
 
     def validate(self) -> None:
         """AssertionError when what is pending and what is connected contradict one another."""
@@ -230,6 +235,7 @@ class Caller:
             assert peer.conn == conn and not peer.dialling and not peer.waiting, peer
         for peer in self._peers.values():
             waiting = [opaque for opaque in peer.waiting if opaque in self._calls]
+            assert (peer.dial_at is not None) == (peer.address in self._redials), peer
             assert not waiting or peer.dialling or peer.dial_at is not None, peer
 
     def opened(self, conn: ConnId, address: str, now: Millis) -> list[Effect]:
@@ -278,9 +284,10 @@ class Caller:
         while self._deadlines and self._deadlines[0][0] <= now:
             _, opaque = heappop(self._deadlines)
             effects += self._fail([opaque], "no answer in time", now)
-        for peer in self._peers.values():
+        for peer in list(self._redials.values()):
             if peer.dial_at is not None and peer.dial_at <= now:
                 peer.dial_at = None
+                del self._redials[peer.address]
                 peer.waiting = deque(opaque for opaque in peer.waiting if opaque in self._calls)
                 if peer.waiting:
                     effects += self._dial(peer, now)
