@@ -569,4 +569,5 @@ SCENARIOS: list[Callable[..., None]] = [
     old_master_that_does_not_know,
     one_slave_on_two_connections,
     power_of_all_lost_after_an_acknowledgement,
+    joiner_dies_with_its_proposal,
 ]

@@ -6,7 +6,7 @@ from collections.abc import Callable
 
 import pytest
 
-from .ha_scenarios import SCENARIOS, joiner_dies_with_its_proposal
+from .ha_scenarios import SCENARIOS
 
 
 @pytest.mark.sim
@@ -14,11 +14,3 @@ from .ha_scenarios import SCENARIOS, joiner_dies_with_its_proposal
 @pytest.mark.parametrize("scenario", SCENARIOS, ids=lambda scenario: scenario.__name__)
 def test_a_case_that_users_suffered_from(scenario: Callable[..., None], seed: int) -> None:
     scenario(seed=seed)
-
-
-@pytest.mark.sim
-@pytest.mark.xfail(
-    strict=True, reason="as in the original, what was proposed without an answer is waited for until the set changes"
-)
-def test_a_joiner_that_dies_with_its_proposal_holds_nobody_up() -> None:
-    joiner_dies_with_its_proposal()

@@ -16,7 +16,7 @@ A broker that its controllers must not elect is *silent*: it sends them no heart
 - It finds itself in sync, and has lost its log (a wiped disk): until it has caught up with the master.
 - It finds itself master of an epoch that an earlier life of it led: what it has of that epoch may be less than its
   replicas have, and it can't begin another one by itself. It lets its controllers know that it was gone (`_knock`), so
-  that they elect anew.
+  that they elect anew. A master does so, too, when a replica is gone that was perhaps taken in: see `STUCK_MS`.
 
 Until its first role a broker is fenced: no client is served, no name server knows it.
 """
@@ -46,6 +46,9 @@ if TYPE_CHECKING:
 
 RETRY_MS = 1_000
 """After a step of the registration that failed; the original waits 5 s."""
+STUCK_MS = 5_000
+"""So long an acknowledgement may wait for a replica that is gone, and was perhaps taken in: only another epoch ends what
+may still be under way."""
 KNOCK_MS = 15_000
 """Between two attempts to let controllers know that we were gone: longer than they need to notice by themselves."""
 
@@ -543,6 +546,10 @@ class ReplicasManager:
             self._ask_address(now)
         if self._knock_at is not None and self._knock_at <= now:
             self._knock(now)
+        master = self._replication.master
+        if master is not None and not self.silent:
+            stuck = master.in_sync.stuck
+            self._knock_at = (self._knock_at or now + STUCK_MS) if stuck else None
 
     def next_deadline(self) -> Millis | None:
         if self._ending:

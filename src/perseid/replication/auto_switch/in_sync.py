@@ -97,6 +97,13 @@ class InSync:
         return self.agreed | self._maybe | awaited
 
     @property
+    def stuck(self) -> bool:
+        """Is somebody waited for who is gone, and whom no proposal can let go: the one that was to bring it in got no
+        answer, and may be applied yet?"""
+        unknown = self._maybe - self.agreed if self._unknown and self.proposed is None else frozenset()
+        return any(one not in self._caught_up for one in unknown)
+
+    @property
     def count(self) -> int:
         """How many are in sync, as `minInSyncReplicas` counts: the original's greater of both sets."""
         return max(len(self.agreed), len(self._maybe))
