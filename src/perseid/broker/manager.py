@@ -47,8 +47,8 @@ if TYPE_CHECKING:
 RETRY_MS = 1_000
 """After a step of the registration that failed; the original waits 5 s."""
 STUCK_MS = 5_000
-"""So long an acknowledgement may wait for a replica that is gone, and was perhaps taken in: only another epoch ends what
-may still be under way."""
+"""So long an acknowledgement may wait for a replica that is gone, and was perhaps taken in: only another epoch ends
+what may still be under way."""
 KNOCK_MS = 15_000
 """Between two attempts to let controllers know that we were gone: longer than they need to notice by themselves."""
 
