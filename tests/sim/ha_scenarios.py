@@ -11,10 +11,10 @@ from typing import Any
 
 from perseid.sim.group import PORT
 from perseid.sim.group_run import both_ways
-from perseid.sim.ha import Replica
 from perseid.sim.ha_book import QUEUES, TOPIC
 from perseid.sim.ha_broker import HA_PORT, IDENTITY
 from perseid.sim.ha_clients import Client
+from perseid.sim.ha_members import Replica
 from perseid.sim.ha_run import Course
 from perseid.sim.history import Violation
 from perseid.sim.operator import create_topic

@@ -17,7 +17,8 @@ from perseid.sim.slaves import Stranger
 from perseid.wire.ha_auto import encode_report, encode_slave_handshake
 
 if TYPE_CHECKING:
-    from perseid.sim.ha import Ha, Replica
+    from perseid.sim.ha import Ha
+    from perseid.sim.ha_members import Replica
 
 OF_SETS = (
     "active controller killed",
