@@ -162,7 +162,7 @@ class HaFaults(Faults):
         """One way: its bytes arrive, and none come back; or the other way round."""
         master = self._master()
         choices: tuple[Sequence[Watched], ...] = (self.ha.replicas, self.ha.controllers, self.targets)
-        others = self.random.choice(choices)
+        others: Sequence[Watched] = self.random.choice(choices)
         pairs = [(master.name, one.name) for one in others if one is not master]
         if self.random.random() < 0.5:
             pairs = [(b, a) for a, b in pairs]
