@@ -24,7 +24,7 @@ from perseid.sim.disk import SimDisk, SimFile
 from perseid.sim.driver import NodeDriver
 from perseid.sim.group import FAILED, MAX_FAILED_STARTS, PORT, Group, Watched, WatchedLog
 from perseid.sim.ha_book import QUEUES, TOPIC, Book, Stored
-from perseid.sim.ha_broker import MAIN_PORT, Settings, build_broker, listeners
+from perseid.sim.ha_broker import IDENTITY, MAIN_PORT, Settings, build_broker, listeners
 from perseid.sim.ha_chain import Histories
 from perseid.sim.ha_members import ControllerMember, Replica
 from perseid.sim.ha_oracle import BrokerSet, Oracle
@@ -252,6 +252,16 @@ class Ha(Group):
     def _noted(self, watched: Watched, text: str) -> None:
         if isinstance(watched, ControllerMember):
             super()._noted(watched, text)
+        elif "does not know the id" in text and isinstance(watched, Replica):
+            self.scheduler.after(US_PER_S, self._give_new_id, watched, watched.driver.lives)
+
+    def _give_new_id(self, replica: Replica, life: int) -> None:
+        """An operator reads what a broker says whom the controllers have forgotten, and does it."""
+        if replica.driver.lives == life and replica.driver.machine is not None:
+            self.count("forgotten, comes back with a new id")
+            replica.driver.crash("its id is removed")
+            replica.driver.disk.remove(IDENTITY)
+            self.restart_later(replica, 50, 500)
 
     # ---- what passes by ----
 

@@ -155,14 +155,14 @@ class HaFaults(Faults):
         inside = [master.name, *self.random.choice(([], [one.name for one in self.clients[:2]]))]
         if self.random.random() < 0.4:
             inside += [one.name for one in self._slaves()[:1]]
-        everybody = [one.name for one in (*self.targets, self.ha.names, *self.clients)]
+        everybody = [*(one.name for one in (*self.targets, self.ha.names)), *(one.name for one in self.clients)]
         self._split(inside, [name for name in everybody if name not in inside])
 
     def _master_deaf_or_mute(self, watched: Watched) -> None:
         """One way: its bytes arrive, and none come back; or the other way round."""
         master = self._master()
         choices: tuple[Sequence[Watched], ...] = (self.ha.replicas, self.ha.controllers, self.targets)
-        others: Sequence[Watched] = self.random.choice(choices)
+        others = self.random.choice(choices)
         pairs = [(master.name, one.name) for one in others if one is not master]
         if self.random.random() < 0.5:
             pairs = [(b, a) for a, b in pairs]
