@@ -101,7 +101,7 @@ def decided_side_by_side(patch: pytest.MonkeyPatch) -> None:
 
 
 def active_when_elected(patch: pytest.MonkeyPatch) -> None:
-    """R9: a controller decides as soon as it is elected, before it knows what was committed before it."""
+    """C7: a controller decides as soon as it is elected, before it knows what was committed before it."""
     no_books(patch)
 
     def mark(self: Controller) -> None:
@@ -504,7 +504,7 @@ FOUND: dict[Mutation, tuple[str, int | str]] = {
     answers_before_commit: ("C7", 1),
     unknown_is_success: ("R9", "active_controller_without_its_group"),
     decided_side_by_side: ("C7", 1),
-    active_when_elected: ("sends succeed after faults heal", 3),
+    active_when_elected: ("C7", 3),
     any_id_is_given: ("C7", 1),
     old_masters_are_heard: ("C10", "old_master_that_does_not_know"),
     anybody_is_elected: ("C6", 1),
