@@ -372,8 +372,8 @@ def wiped_disk_with_its_old_id(**given: Any) -> None:
 
 
 def wiped_disk_that_is_filled_again(**given: Any) -> None:
-    """A wiped slave, in sync as far as the controllers know, dies while it is filled again, and so does the master: it is
-    not elected with a part of the log."""
+    """A wiped slave, in sync as far as the controllers know, dies while it is filled again, and so does the master: it
+    is not elected with a part of the log."""
     stage = Stage(2, window_bytes=2_000, log_file_bytes=8 << 10, **given)
     stage.send(60, *stage.producers)
     (slave,), master = stage.slaves, stage.master
