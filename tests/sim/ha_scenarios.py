@@ -11,10 +11,10 @@ from typing import Any
 
 from perseid.sim.group import PORT
 from perseid.sim.group_run import both_ways
-from perseid.sim.ha import Replica
 from perseid.sim.ha_book import QUEUES, TOPIC
 from perseid.sim.ha_broker import HA_PORT, IDENTITY
 from perseid.sim.ha_clients import Client
+from perseid.sim.ha_members import Replica
 from perseid.sim.ha_run import Course
 from perseid.sim.history import Violation
 from perseid.sim.operator import create_topic
@@ -371,6 +371,29 @@ def wiped_disk_with_its_old_id(**given: Any) -> None:
     stage.finish()
 
 
+def wiped_disk_that_is_filled_again(**given: Any) -> None:
+    """A wiped slave, in sync as far as the controllers know, dies while it is filled again, and so does the master: it
+    is not elected with a part of the log."""
+    stage = Stage(2, window_bytes=2_000, log_file_bytes=8 << 10, **given)
+    stage.send(60, *stage.producers)
+    (slave,), master = stage.slaves, stage.master
+    for one in stage.controllers():
+        stage.ha.network.block(master.name, one)
+    stage.ha.crash(slave)
+    stage.ha.wipe(slave, (IDENTITY,))
+    stage.ha.restart(slave)
+    stage.until(lambda: 0 < slave.end < master.end // 2, "it has a part of the log")
+    stage.ha.crash(slave)
+    stage.run(0.5)
+    stage.ha.crash(master)
+    stage.heal()
+    stage.ha.restart(slave)
+    stage.run(20)
+    stage.ha.restart(master)
+    stage.send(10)
+    stage.finish()
+
+
 def copied_disk(**given: Any) -> None:
     """Somebody starts a broker on a copy of another's disk: it serves nobody, and the set goes on."""
     stage = Stage(**given)
@@ -561,6 +584,7 @@ SCENARIOS: list[Callable[..., None]] = [
     controller_switch_then_the_master_dies,
     new_controller_without_heartbeats,
     wiped_disk_with_its_old_id,
+    wiped_disk_that_is_filled_again,
     copied_disk,
     expand_whose_answer_is_lost,
     shrink_without_the_controllers,

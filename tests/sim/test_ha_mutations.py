@@ -101,7 +101,7 @@ def decided_side_by_side(patch: pytest.MonkeyPatch) -> None:
 
 
 def active_when_elected(patch: pytest.MonkeyPatch) -> None:
-    """R9: a controller decides as soon as it is elected, before it knows what was committed before it."""
+    """C7: a controller decides as soon as it is elected, before it knows what was committed before it."""
     no_books(patch)
 
     def mark(self: Controller) -> None:
@@ -464,6 +464,17 @@ def a_wiped_disk_counts(patch: pytest.MonkeyPatch) -> None:
     patch.setattr(ReplicasManager, "_wiped", property(lambda self: False, lambda self, value: None), raising=False)
 
 
+def a_wiped_disk_is_forgotten(patch: pytest.MonkeyPatch) -> None:
+    """C5: a broker that lost its log takes itself for whole after a restart, as soon as it has any epochs."""
+    real = ReplicasManager.start
+
+    def start(self: ReplicasManager, now: Millis) -> None:
+        real(self, now)
+        self._wiped = self._replication.epochs.lost
+
+    patch.setattr(ReplicasManager, "start", start)
+
+
 def a_copy_is_welcome(patch: pytest.MonkeyPatch) -> None:
     """C7: a broker on a copied disk takes the id, and the place, of the living one."""
     real = commands.register_broker
@@ -493,7 +504,7 @@ FOUND: dict[Mutation, tuple[str, int | str]] = {
     answers_before_commit: ("C7", 1),
     unknown_is_success: ("R9", "active_controller_without_its_group"),
     decided_side_by_side: ("C7", 1),
-    active_when_elected: ("sends succeed after faults heal", 3),
+    active_when_elected: ("C7", 3),
     any_id_is_given: ("C7", 1),
     old_masters_are_heard: ("C10", "old_master_that_does_not_know"),
     anybody_is_elected: ("C6", 1),
@@ -527,6 +538,7 @@ FOUND: dict[Mutation, tuple[str, int | str]] = {
     serves_before_its_role_is_known: ("no member breaks", 1),
     the_elder_wins_at_the_name_server: ("C8", "old_master_at_the_name_server"),
     a_wiped_disk_counts: ("C5", "wiped_disk_with_its_old_id"),
+    a_wiped_disk_is_forgotten: ("C5", "wiped_disk_that_is_filled_again"),
     a_copy_is_welcome: ("C10", "copied_disk"),
 }
 """What is broken first, and in which seed, from 1 on, or in which scenario."""

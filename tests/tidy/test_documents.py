@@ -36,7 +36,9 @@ def test_each_link_leads_somewhere(document: Path) -> None:
         assert (document.parent / target).exists(), f"{name(document)}: {target}"
 
 
-@pytest.mark.parametrize("module", ["tests/sim/test_raft_mutations.py", "tests/sim/test_broker_group.py"])
+@pytest.mark.parametrize(
+    "module", ["tests/sim/test_raft_mutations.py", "tests/sim/test_broker_group.py", "tests/sim/test_ha_mutations.py"]
+)
 def test_the_table_of_planted_defects_is_what_is_tested(module: str) -> None:
     tree = ast.parse((ROOT / module).read_text())
     docs = {node.name: ast.get_docstring(node) or "" for node in tree.body if isinstance(node, ast.FunctionDef)}

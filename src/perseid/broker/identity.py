@@ -15,6 +15,8 @@ from perseid.disk.port import Disk
 
 PATH = "brokerIdentity"
 CLAIM_PATH = "brokerIdentity-temp"
+WIPED_PATH = "brokerIdentity-wiped"
+"""Not empty while a broker whose disk was wiped has not got again what it lost, whatever its epochs say by then."""
 SEPARATOR = "#"
 
 

@@ -63,11 +63,11 @@ class State(Enum):
 
 
 class FileSaved:
-    """Fed back when an identity, or a claim, is durable."""
+    """Fed back when an identity, or a claim, is durable; None: that nothing is missing any more of a wiped disk."""
 
     __slots__ = ("saved",)
 
-    def __init__(self, saved: Identity | Claim) -> None:
+    def __init__(self, saved: Identity | Claim | None) -> None:
         self.saved = saved
 
 
@@ -111,7 +111,7 @@ class ReplicasManager:
             self._claim = found
         elif found is not None:
             self._known(found)
-            self._wiped = self._replication.epochs.lost
+            self._wiped = self._replication.epochs.lost or bool(self._broker.disk.read(identity.WIPED_PATH))
         self.controllers.find(now)
 
     def connection_closed(self, address: str, now: Millis) -> None:
@@ -215,6 +215,11 @@ class ReplicasManager:
 
     def file_saved(self, event: FileSaved) -> None:
         """A claim, or our identity, is durable: the controller may hear of it, or has."""
+        if event.saved is None:
+            if self._wiped:
+                self._wiped, self.silent = False, ""
+                self._broker.note("info", "what the master said is confirmed is here again")
+            return
         now, self._asking = self._broker.now, False
         if isinstance(event.saved, Claim):
             self._claim = event.saved
@@ -267,9 +272,12 @@ class ReplicasManager:
         body = SyncStateSet.from_json(reply.body)
         self._asking, self.state = False, State.SERVING
         if self._wiped and self.broker_id in body.sync_state_set:
+            self._emit([SaveState(identity.WIPED_PATH, b"wiped", [])])  # before any epoch is: a restart has to know
             self._be_silent("we are in sync, says the controller, and have nothing: this disk was wiped")
         else:
             self._wiped = False
+            if self._broker.disk.read(identity.WIPED_PATH):  # others are in sync: nobody counts on us
+                self._emit([SaveState(identity.WIPED_PATH, b"", [])])
         self._greet(now)
 
     def _greet(self, now: Millis) -> None:
@@ -310,8 +318,8 @@ class ReplicasManager:
         config = self._broker.config
         self._beat_at = now + config.broker_heartbeat_interval
         if self._wiped and self._replication.slave.caught_up:
-            self._wiped, self.silent = False, ""
-            self._broker.note("info", "what the master said is confirmed is here again")
+            flushed = self._broker.store.flush([])
+            self._emit([flushed, SaveState(identity.WIPED_PATH, b"", [Feed(FileSaved(None))])])
         if self.silent:
             return
         header = self._heartbeat()

@@ -8,7 +8,6 @@
 
 from __future__ import annotations
 
-import traceback
 from random import Random
 from typing import Any
 
@@ -21,10 +20,10 @@ from perseid.raft.node import LISTENER, Raft
 from perseid.sim.disk import SimDisk
 from perseid.sim.driver import NodeDriver
 from perseid.sim.group import PORT, Group, Watched, WatchedLog
-from perseid.sim.group_run import FAULTS_US, LIVENESS_US, MAX_FAULTS_US, MIN_FAULTS, MIN_OPERATIONS, Faults
+from perseid.sim.group_run import FAULTS_US, LIVENESS_US, MAX_FAULTS_US, MIN_OPERATIONS, Faults
 from perseid.sim.history import Violation
 from perseid.sim.net import End
-from perseid.sim.run import Result
+from perseid.sim.run import Result, played
 from perseid.sim.scheduler import US_PER_MS, US_PER_S, Scheduler
 from perseid.store.config import StoreConfig
 from perseid.wire.codes import RequestCode, ResponseCode
@@ -339,20 +338,4 @@ class Course:
 def run(seed: int, *, story: bool = False) -> Result:
     """Play one seed; never raises for what the brokers did wrong."""
     course = Course(seed)
-    group, result = course.group, Result(seed)
-    try:
-        course.play()
-    except Violation as violation:
-        result.failure = str(violation)
-        if violation.__cause__ is not None:
-            result.failure += "\n" + "".join(traceback.format_exception(violation.__cause__))
-    except Exception as error:
-        result.failure = "".join(traceback.format_exception(error))
-    result.operations, result.faults = group.operations, course.faults.begun
-    result.virtual_s, result.counts = group.scheduler.now_us / US_PER_S, group.counts
-    result.digest = group.scheduler.trace.digest()
-    if not result.failure and result.faults < MIN_FAULTS:
-        result.failure = f"only {result.faults} faults began"
-    if story or result.failure:
-        result.story = group.scheduler.trace.story()
-    return result
+    return played(seed, course.play, course.group, course.faults, story=story)

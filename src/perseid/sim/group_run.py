@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import traceback
 from collections.abc import Callable, Sequence
 from typing import Any
 
@@ -11,7 +10,7 @@ from perseid.sim.group import PORT, Group, Watched
 from perseid.sim.history import Violation
 from perseid.sim.linear import Done, explain
 from perseid.sim.net import End
-from perseid.sim.run import Result
+from perseid.sim.run import Result, played
 from perseid.sim.scheduler import US_PER_MS, US_PER_S, Scheduler
 from perseid.wire.command import decode_all, encode_request
 from perseid.wire.dledger import (
@@ -435,21 +434,4 @@ class Course:
 def run(seed: int, *, story: bool = False) -> Result:
     """Play one seed; never raises for what the group did wrong."""
     course = Course(seed)
-    group, result = course.group, Result(seed)
-    try:
-        course.play()
-    except Violation as violation:
-        result.failure = str(violation)
-        if violation.__cause__ is not None:
-            result.failure += "\n" + "".join(traceback.format_exception(violation.__cause__))
-    except Exception as error:
-        result.failure = "".join(traceback.format_exception(error))
-    scheduler = group.scheduler
-    result.operations, result.faults = group.operations, course.faults.begun
-    result.virtual_s, result.counts = scheduler.now_us / US_PER_S, group.counts
-    result.digest = scheduler.trace.digest()
-    if not result.failure and result.faults < MIN_FAULTS:
-        result.failure = f"only {result.faults} faults began"
-    if story or result.failure:
-        result.story = scheduler.trace.story()
-    return result
+    return played(seed, course.play, course.group, course.faults, story=story)

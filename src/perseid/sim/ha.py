@@ -7,7 +7,6 @@ is held against the logs of all who are in sync at that moment (`ha_book`: C4, C
 
 from __future__ import annotations
 
-from itertools import pairwise
 from random import Random
 from typing import Any
 
@@ -25,13 +24,13 @@ from perseid.sim.disk import SimDisk, SimFile
 from perseid.sim.driver import NodeDriver
 from perseid.sim.group import FAILED, MAX_FAILED_STARTS, PORT, Group, Watched, WatchedLog
 from perseid.sim.ha_book import QUEUES, TOPIC, Book, Stored
-from perseid.sim.ha_broker import HA_PORT, MAIN_PORT, Look, Settings, build_broker, listeners
-from perseid.sim.ha_chain import NOWHERE, Chain, Epoch, Histories
+from perseid.sim.ha_broker import IDENTITY, MAIN_PORT, Settings, build_broker, listeners
+from perseid.sim.ha_chain import Histories
+from perseid.sim.ha_members import ControllerMember, Replica
 from perseid.sim.ha_oracle import BrokerSet, Oracle
 from perseid.sim.history import Violation
 from perseid.sim.net import End
 from perseid.sim.scheduler import US_PER_S
-from perseid.sim.slaves import log_bytes
 from perseid.wire.codes import RequestCode, ResponseCode
 from perseid.wire.command import Command, decode_all
 from perseid.wire.dledger import Entry
@@ -46,216 +45,6 @@ SEEN_BY = (RequestCode.SEND_MESSAGE, RequestCode.SEND_MESSAGE_V2, RequestCode.PU
 CONTROL = range(RequestCode.CONTROLLER_ALTER_SYNC_STATE_SET, RequestCode.CONTROLLER_APPLY_BROKER_ID + 1)
 MAX_ASKED = 20_000
 """Requests whose answers are waited for; older ones are forgotten."""
-
-
-class ControllerMember(Watched):
-    """A controller."""
-
-    seen = -1
-    """Up to this entry its state was compared."""
-
-    @property
-    def controller(self) -> Controller | None:
-        machine: Any = self.driver.machine
-        found: Controller | None = machine
-        return found
-
-    @property
-    def raft(self) -> Raft | None:
-        controller = self.controller
-        return controller.raft if controller is not None else None
-
-    @property
-    def active(self) -> bool:
-        return self.controller is not None and self.controller.active
-
-    def after_event(self) -> None:
-        super().after_event()
-        controller, group = self.controller, self.group
-        assert isinstance(group, Ha)
-        applier = controller.raft._applier if controller is not None else None
-        if controller is None or applier is None or applier.applied == self.seen:
-            return
-        self.seen = applied = applier.applied
-        if applied >= 0 and _state(controller) != group.oracle.states[applied]:
-            what = f"{_state(controller)}, agreed: {group.oracle.states[applied]}"
-            raise Violation("R7", f"{self.name} has after entry {applied}: {what}")
-
-
-def _state(controller: Controller) -> tuple[Any, ...]:
-    """A controller's tables, in the oracle's words."""
-    found = []
-    tables = controller.tables
-    for name in sorted(tables.replicas):
-        info, state = tables.replicas[name], tables.in_sync[name]
-        ids = tuple((one, info.brokers[one].address, info.brokers[one].check_code) for one in sorted(info.brokers))
-        members = tuple(sorted(state.members))
-        found.append((name, ids, info.next_id, state.master, state.master_epoch, members, state.epoch))
-    return tuple(found)
-
-
-class Replica(Watched):
-    """A broker of the set."""
-
-    group: Ha
-
-    def __init__(self, group: Ha, name: str, driver: NodeDriver) -> None:
-        super().__init__(group, name, driver)
-        self.log = Chain(driver.disk, group.settings.log_file_bytes)
-        self.id = 0
-        """Of the controllers, as far as it has one."""
-        self.epoch = -1
-        """The highest that it ever took."""
-        self.is_master = False
-        self.confirmed = 0
-        self.epochs: list[Epoch] = []
-        self.flushed = 0
-        self.trusted: tuple[int, bytes] = (0, b"")
-        """Up to where its log has to be there after whatever happens, and its hash."""
-        self.excused = False
-        """Its disk was wiped, and it has not caught up since."""
-
-    @property
-    def broker(self) -> Broker | None:
-        machine: Any = self.driver.machine
-        found: Broker | None = machine
-        return found
-
-    @property
-    def raft(self) -> None:
-        return None
-
-    @property
-    def address(self) -> str:
-        """Of its main port."""
-        return f"{self.driver.ip}:{MAIN_PORT}"
-
-    @property
-    def look(self) -> Look | None:
-        """What there is to see of it, if it runs and has begun."""
-        return Look(self.broker) if self.broker is not None and Look.began(self.broker) else None
-
-    @property
-    def end(self) -> int:
-        """Of its log; of one that is down, where it ended when it was last seen."""
-        return self.log.end
-
-    def record(self, physical: int) -> bytes | None:
-        """The record that its log has there."""
-        size = self._bytes(physical, 4)
-        if size is None or not int.from_bytes(size, "big"):
-            return None
-        return self._bytes(physical, int.from_bytes(size, "big"))
-
-    def _bytes(self, offset: int, size: int) -> bytes | None:
-        look = self.look
-        if look is not None and offset + size > look.end:
-            return None
-        return log_bytes(self.driver.disk, self.group.settings.log_file_bytes, offset, offset + size)
-
-    def has(self, stored: Stored) -> bool:
-        """Is a message in its log, as it was?"""
-        raw = self._bytes(stored.physical, stored.end - stored.physical)
-        return raw is not None and stored.body in raw and int.from_bytes(raw[:4], "big") == len(raw)
-
-    def unit(self, topic: str, queue_id: int, offset: int) -> int | None:
-        """Where the message at a queue's offset stands in its log."""
-        assert self.broker is not None
-        unit = self.broker.store.unit(topic, queue_id, offset)
-        return unit.physical_offset if unit is not None else None
-
-    def queue_end(self, topic: str, queue_id: int) -> int:
-        """Where the queue ends, whether readers see all of it or not."""
-        assert self.broker is not None
-        queue = self.broker.store.queue_of(topic, queue_id)
-        return queue.end if queue is not None else 0
-
-    # ---- after every event ----
-
-    def after_event(self) -> None:
-        look = self.look
-        if look is None:
-            return
-        self._follow(look)
-        self._role(look)
-
-    def started(self) -> None:
-        """A new life has begun: C9, and what was durable is there."""
-        look = self.look
-        if look is None:
-            return
-        self.log.dirty = 0
-        self.epochs, self.confirmed, self.is_master, self.epoch = [], 0, False, -1
-        self._follow(look)
-        end, digest = self.trusted
-        if not self.excused and self.log.at(end) != digest:
-            raise Violation("R10", f"{self.name} has not what was durable up to {end}; its log ends at {look.end}")
-        self._role(look)
-
-    def _follow(self, look: Look) -> None:
-        group, log = self.group, self.log
-        before, confirmed = log.end, self.confirmed
-        changed = log.follow(look.end)
-        cut = min(changed, look.end)
-        if changed < NOWHERE and cut < before:
-            self._was_cut(cut, before, confirmed)
-        epochs = look.epochs
-        again = changed if changed < NOWHERE else before
-        if epochs != self.epochs:
-            same = next((i for i, (a, b) in enumerate(zip(epochs, self.epochs, strict=False)) if a != b), None)
-            first = min(len(epochs), len(self.epochs)) if same is None else same
-            again = min(again, *(start for _, start in (*epochs[first:], *self.epochs[first:])), before)
-            self._check_epochs(epochs)
-            self.epochs = list(epochs)
-        group.histories.check(self.name, log, self.epochs, again)
-        self.confirmed = look.confirmed
-        if look.confirmed > look.end:
-            raise Violation("C10", f"{self.name}: confirmed up to {look.confirmed}, the log ends at {look.end}")
-        if self.confirmed < confirmed and changed == NOWHERE:
-            raise Violation(
-                "C10", f"{self.name}: confirmed fell from {confirmed} to {self.confirmed}, and nothing was cut"
-            )
-        if self.excused and log.end != before and self.group.has_all(self):
-            self.excused = False
-            self.group.count("a wiped broker has everything again")
-        if look.flushed > self.trusted[0]:
-            digest = log.at(look.flushed)
-            if digest is not None:
-                self.trusted = look.flushed, digest
-
-    def _was_cut(self, cut: int, before: int, confirmed: int) -> None:
-        """C12."""
-        group = self.group
-        group.count("log cut")
-        group.scheduler.note("checkers", f"{self.name} is cut at {cut}; it ended at {before}, confirmed {confirmed}")
-        if cut < confirmed and group.all_ack and not self.excused:
-            raise Violation("C12", f"{self.name} is cut at {cut}, and knew that {confirmed} was confirmed")
-        if cut < self.trusted[0]:
-            self.trusted = cut, self.log.at(cut) or b""
-        group.ambush(0.4, "killed after a cut", self)
-
-    def _check_epochs(self, epochs: list[Epoch]) -> None:
-        """C2, C9."""
-        for (epoch, start), (after, later) in pairwise(epochs):
-            if epoch >= after or start >= later:
-                raise Violation("C9", f"{self.name}: epochs {epochs} do not ascend")
-        if epochs and epochs[-1][0] > self.group.agreed.master_epoch:
-            raise Violation("C2", f"{self.name} has epoch {epochs[-1]}, agreed: {self.group.agreed.master_epoch}")
-
-    def _role(self, look: Look) -> None:
-        group = self.group
-        self.id = look.id or self.id
-        epoch, was = self.epoch, self.is_master
-        self.is_master, now = look.is_master, look.master_epoch
-        if now < epoch:
-            raise Violation("C2", f"{self.name}: its epoch fell from {epoch} to {now}")
-        self.epoch = max(now, epoch)
-        if self.is_master and (not was or now > epoch):
-            group.became_master(self, again=was)
-        elif was and not self.is_master:
-            group.count("became slave")
-        if self.is_master and group.all_ack and look.confirmed:
-            group.check_confirmed(self, look.confirmed)
 
 
 class Ha(Group):
@@ -463,14 +252,16 @@ class Ha(Group):
     def _noted(self, watched: Watched, text: str) -> None:
         if isinstance(watched, ControllerMember):
             super()._noted(watched, text)
-        else:
-            self.broker_noted(watched, text)
+        elif "does not know the id" in text and isinstance(watched, Replica):
+            self.scheduler.after(US_PER_S, self._give_new_id, watched, watched.driver.lives)
 
-    def broker_noted(self, watched: Watched, text: str) -> None:
-        """A line of a broker's log."""
-        for words, name in BROKER_NOTES.items():
-            if words in text:
-                self.count(name)
+    def _give_new_id(self, replica: Replica, life: int) -> None:
+        """An operator reads what a broker says whom the controllers have forgotten, and does it."""
+        if replica.driver.lives == life and replica.driver.machine is not None:
+            self.count("forgotten, comes back with a new id")
+            replica.driver.crash("its id is removed")
+            replica.driver.disk.remove(IDENTITY)
+            self.restart_later(replica, 50, 500)
 
     # ---- what passes by ----
 
@@ -612,9 +403,3 @@ class Ha(Group):
     def active_within(self) -> int:
         """C13: until then an active controller has to be there after all has healed, in microseconds."""
         return self.healed_at_us + 6 * US_PER_S + 4 * self.silence_us
-
-
-BROKER_NOTES: dict[str, str] = {}
-"""Words of a broker's lines, and what they are counted as."""
-
-__all__ = ["HA_PORT", "Ha", "Replica"]

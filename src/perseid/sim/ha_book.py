@@ -21,7 +21,8 @@ from perseid.wire.headers.send import SendMessageResponse
 from perseid.wire.record import Record, decode, decode_all
 
 if TYPE_CHECKING:
-    from perseid.sim.ha import Ha, Replica
+    from perseid.sim.ha import Ha
+    from perseid.sim.ha_members import Replica
 
 TOPIC, QUEUES = "orders", 3
 SCHEDULED = "SCHEDULE_TOPIC_XXXX"

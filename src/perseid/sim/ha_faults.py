@@ -17,7 +17,8 @@ from perseid.sim.slaves import Stranger
 from perseid.wire.ha_auto import encode_report, encode_slave_handshake
 
 if TYPE_CHECKING:
-    from perseid.sim.ha import Ha, Replica
+    from perseid.sim.ha import Ha
+    from perseid.sim.ha_members import Replica
 
 OF_SETS = (
     "active controller killed",
@@ -154,7 +155,7 @@ class HaFaults(Faults):
         inside = [master.name, *self.random.choice(([], [one.name for one in self.clients[:2]]))]
         if self.random.random() < 0.4:
             inside += [one.name for one in self._slaves()[:1]]
-        everybody = [one.name for one in (*self.targets, self.ha.names, *self.clients)]
+        everybody = [*(one.name for one in (*self.targets, self.ha.names)), *(one.name for one in self.clients)]
         self._split(inside, [name for name in everybody if name not in inside])
 
     def _master_deaf_or_mute(self, watched: Watched) -> None:

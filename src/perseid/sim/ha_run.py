@@ -2,16 +2,15 @@
 
 from __future__ import annotations
 
-import traceback
 from typing import Any
 
-from perseid.sim.group_run import FAULTS_US, MAX_FAULTS_US, MIN_FAULTS, MIN_OPERATIONS
+from perseid.sim.group_run import FAULTS_US, MAX_FAULTS_US, MIN_OPERATIONS
 from perseid.sim.ha import Ha
 from perseid.sim.ha_book import TOPIC
 from perseid.sim.ha_clients import Client, Operator, Probe, Producer, Reader
 from perseid.sim.ha_faults import HaFaults
 from perseid.sim.history import Violation
-from perseid.sim.run import Result
+from perseid.sim.run import Result, played
 from perseid.sim.scheduler import US_PER_S
 from perseid.wire.record import decode
 
@@ -115,26 +114,4 @@ class Course:
 def run(seed: int, *, story: bool = False, **given: Any) -> Result:
     """Play one seed; never raises for what the cluster did wrong. `given`: settings that are not drawn."""
     course = Course(seed, **given)
-    return played(course, seed, story=story)
-
-
-def played(course: Any, seed: int, *, story: bool = False) -> Result:
-    """Play a course, and say how it went."""
-    ha, result = course.ha, Result(seed)
-    try:
-        course.play()
-    except Violation as violation:
-        result.failure = str(violation)
-        if violation.__cause__ is not None:
-            result.failure += "\n" + "".join(traceback.format_exception(violation.__cause__))
-    except Exception as error:
-        result.failure = "".join(traceback.format_exception(error))
-    scheduler = ha.scheduler
-    result.operations, result.faults = ha.operations, course.faults.begun
-    result.virtual_s, result.counts = scheduler.now_us / US_PER_S, ha.counts
-    result.digest = scheduler.trace.digest()
-    if not result.failure and result.faults < MIN_FAULTS:
-        result.failure = f"only {result.faults} faults began"
-    if story or result.failure:
-        result.story = scheduler.trace.story()
-    return result
+    return played(seed, course.play, course.ha, course.faults, story=story)

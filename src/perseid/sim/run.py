@@ -4,7 +4,9 @@ from __future__ import annotations
 
 import traceback
 from collections import Counter
+from collections.abc import Callable
 from dataclasses import dataclass, field
+from typing import Protocol
 
 from perseid.sim.client import Client
 from perseid.sim.cluster import Cluster
@@ -13,7 +15,7 @@ from perseid.sim.history import Violation
 from perseid.sim.keeper import Keeper
 from perseid.sim.lockers import Holders, Locker
 from perseid.sim.operator import Auditor, Operator
-from perseid.sim.scheduler import US_PER_S
+from perseid.sim.scheduler import US_PER_S, Scheduler
 from perseid.sim.slaves import Stray
 from perseid.sim.workload import (
     BatchProducer,
@@ -143,26 +145,43 @@ class Probe(Producer):
         self.left.discard((sents[0].topic, sents[0].queue_id))
 
 
-def run(seed: int, *, story: bool = False, slaves: int | None = None) -> Result:
-    """Play one seed; never raises for what the cluster did wrong. `slaves`: as many, instead of what the seed draws."""
-    course = Run(seed, slaves)
-    cluster = course.cluster
+class World(Protocol):
+    """What a course is played in."""
+
+    scheduler: Scheduler
+    counts: Counter[str]
+    operations: int
+
+
+class Begun(Protocol):
+    """The faults of a course."""
+
+    begun: int
+
+
+def played(seed: int, play: Callable[[], None], world: World, faults: Begun, *, story: bool) -> Result:
+    """Play a course, and say how it went; never raises for what the nodes did wrong."""
     result = Result(seed)
     try:
-        course.play()
+        play()
     except Violation as violation:
         result.failure = str(violation)
         if violation.__cause__ is not None:
             result.failure += "\n" + "".join(traceback.format_exception(violation.__cause__))
     except Exception as error:
         result.failure = "".join(traceback.format_exception(error))
-    scheduler = cluster.scheduler
-    result.operations, result.faults = cluster.operations, course.faults.begun
+    scheduler = world.scheduler
+    result.operations, result.faults = world.operations, faults.begun
+    result.virtual_s, result.counts = scheduler.now_us / US_PER_S, world.counts
+    result.digest = scheduler.trace.digest()
     if not result.failure and result.faults < MIN_FAULTS:
         result.failure = f"only {result.faults} faults began"
-    result.virtual_s = scheduler.now_us / US_PER_S
-    result.counts = cluster.counts
-    result.digest = scheduler.trace.digest()
     if story or result.failure:
         result.story = scheduler.trace.story()
     return result
+
+
+def run(seed: int, *, story: bool = False, slaves: int | None = None) -> Result:
+    """Play one seed; never raises for what the cluster did wrong. `slaves`: as many, instead of what the seed draws."""
+    course = Run(seed, slaves)
+    return played(seed, course.play, course.cluster, course.faults, story=story)
