@@ -127,7 +127,7 @@ class Outage:
             "slowOnly": self.slow_only,
             "lastAcknowledgementMs": self.time_ms,
             "lengthMs": None if length_ms is None else round(length_ms, 2),
-            "from": self.cause.what if self.cause is not None else "last acknowledgement",
+            "from": self.cause.what if self.cause is not None else "the last acknowledgement",
             "oldMaster": self.old_master,
             "newMaster": self.new_master,
             "oldEpoch": self.epochs[0],
