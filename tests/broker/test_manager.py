@@ -127,7 +127,7 @@ def test_a_first_start_ends_as_master(tmp_path: Path) -> None:
     made.wait(300)
     order = [Code.CONTROLLER_GET_NEXT_BROKER_ID, Code.CONTROLLER_APPLY_BROKER_ID, Code.CONTROLLER_REGISTER_BROKER,
              Code.BROKER_HEARTBEAT, Code.CONTROLLER_GET_REPLICA_INFO, Code.CONTROLLER_ELECT_MASTER]  # fmt: skip
-    assert [code for code in made.asked if code in order][:6] == order
+    assert [code for code in dict.fromkeys(made.asked) if code in order] == order
     assert (tmp_path / PATH).read_text() == "C#b#1" and not (tmp_path / CLAIM_PATH).exists()
     assert (tmp_path / EPOCHS_PATH).read_bytes().endswith(b"\n1-0\n")
     assert made.rig.ask(*SEND).code == 0

@@ -132,7 +132,7 @@ class Replica:
 
     def append(self, body: bytes, topic: str = "T", queue_id: int = 0) -> Appended:
         """The master stores a message, and its turn ends."""
-        done = self.store.append(message(topic, body, queue_id, KEYS=body[:8].decode("latin1")), self.made.now)
+        done = self.store.append(message(topic, body, queue_id, KEYS=body[:4].hex()), self.made.now)
         self.settle()
         return done
 
