@@ -14,8 +14,8 @@ from typing import Any
 from perseid.client.verify import Ledger
 
 RATE = 200
-BEGIN_DEADLINE_S = 60
-END_DEADLINE_S = 120
+BEGIN_DEADLINE_S = 180
+END_DEADLINE_S = 240
 PAUSE_S = 0.02
 
 

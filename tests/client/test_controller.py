@@ -4,12 +4,14 @@ from __future__ import annotations
 
 import pytest
 
-from perseid.client import Admin, ClientError, ServerRefused
+from perseid.client import Admin, ClientError, ServerRefused, Session
 from perseid.client.controller import ControllerClient, NoController, Replica, addresses_of
+from perseid.client.verify import Ledger, SteadySender, Watch
 from perseid.wire import controller
 from perseid.wire.codes import RequestCode, ResponseCode
+from perseid.wire.command import Command
 
-from .fake import BROKER, hang_up, refuse, run, silence
+from .fake import BROKER, Answer, hang_up, refuse, run, silence
 from .fake_controller import FakeController, Group, replica
 
 
@@ -123,5 +125,38 @@ def test_epochs_come_from_the_broker() -> None:
             server.script[RequestCode.GET_BROKER_EPOCH_CACHE] += [refuse(ResponseCode.REQUEST_CODE_NOT_SUPPORTED)]
             with pytest.raises(ServerRefused):
                 await admin.broker_epochs(server.address)
+
+    run(test())
+
+
+def test_a_watch_sees_what_the_controllers_do_about_a_dead_master() -> None:
+    async def test() -> None:
+        group = Group(sets={BROKER: one_set()})
+        told = group.sets[BROKER]
+        async with FakeController(group, {"t": 1}) as server:
+
+            def fail(command: Command) -> Answer | None:
+                told.in_sync_replicas[0].alive = False
+                return Answer(ResponseCode.SERVICE_NOT_AVAILABLE) if told.master_epoch == 4 else None
+
+            def elect(command: Command) -> None:
+                told.master_broker_id, told.master_address, told.master_epoch = 3, server.address, 5
+                server.epochs.epoch_list = [controller.Epoch(4, 0, 60), controller.Epoch(5, 60)]
+
+            session, ledger = Session(server.address), Ledger("t", "r")
+            async with Watch(session, poll_ms=1, controllers=server.address) as watch:
+                await watch.prepare("t")
+                server.script[RequestCode.SEND_MESSAGE_V2].extend([fail] * 10_000)
+                server.script[RequestCode.CONTROLLER_GET_SYNC_STATE_DATA] += [lambda command: None, elect]
+                sender = SteadySender(
+                    session, ledger, rate=1000, poll_ms=1, observer=watch, on_ack=lambda entry: sender.stop.set()
+                )
+                watch.cause("the test")
+                await sender.run()
+            outage = watch.outages[0]
+            assert outage.epochs == (4, 5) and outage.cause is not None and outage.cause.what == "the test"
+            assert outage.seen["detection"].what == f"controller {server.address} takes broker 1 for dead"
+            assert outage.seen["election"].what == f"controller {server.address}: broker 3, epoch 5"
+            assert outage.seen["detection"].at <= outage.seen["election"].at
 
     run(test())

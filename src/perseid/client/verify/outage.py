@@ -23,7 +23,7 @@ ALONE = ("return", "route", FIRST)
 
 @dataclass(frozen=True, slots=True)
 class Seen:
-    """When something was first seen (seconds of the sender's clock), and in words what."""
+    """When something was first seen (seconds of the monotonic clock), and in words what."""
 
     at: float
     what: str
@@ -52,7 +52,7 @@ class Part:
 
 @dataclass(slots=True)
 class Outage:
-    """One broker set without acknowledgements, from the last one to the next; times are of the sender's clock.
+    """One broker set without acknowledgements, from the last one to the next; times are of the monotonic clock.
 
     `cause`, when somebody knows it (who sent the SIGKILL), starts the window instead: what was acknowledged after it
     had left before it.
@@ -127,7 +127,7 @@ class Outage:
             "slowOnly": self.slow_only,
             "lastAcknowledgementMs": self.time_ms,
             "lengthMs": None if length_ms is None else round(length_ms, 2),
-            "from": self.cause.what if self.cause is not None else "last acknowledgement",
+            "from": self.cause.what if self.cause is not None else "the last acknowledgement",
             "oldMaster": self.old_master,
             "newMaster": self.new_master,
             "oldEpoch": self.epochs[0],

@@ -16,7 +16,7 @@ from collections.abc import Callable
 from dataclasses import dataclass, field
 from typing import Any, Protocol
 
-from perseid.client.errors import ClientError, NoRoute, ServerRefused, code_name
+from perseid.client.errors import ClientError, NoRoute, RequestTimeout, ServerRefused, code_name
 from perseid.client.model import Message, MessageQueue, SendResult, SendStatus
 from perseid.client.producer import DEFAULT_QUEUES, STORED_CODES, Packed, Producer
 from perseid.client.session import Session
@@ -39,7 +39,7 @@ class Observer(Protocol):
     """Hears when a broker set stops acknowledging, and when it goes on."""
 
     def trouble(self, broker_name: str, master: str, last_ack: float, time_ms: int) -> None:
-        """No answer from `master`, or an error. `last_ack`: of this broker set, by the loop's clock; `time_ms`: the
+        """No answer from `master`, or an error. `last_ack`: of this broker set, by the monotonic clock; `time_ms`: the
         same since 1970."""
 
     def failed(self, broker_name: str, why: str) -> None:
@@ -106,13 +106,12 @@ class SteadySender:
         self._observer = observer
         self._on_ack = on_ack
         self._sets: dict[str, _Set] = {}
-        self._loop = asyncio.get_running_loop()
 
     async def run(self, seconds: float | None = None) -> None:
         """Send for so long, or until `stop` is set; ClientError when the topic has no queue, or takes no message."""
         async with self._producer:
             queues = await self._producer.queues(self._ledger.topic)
-            start = self._loop.time()
+            start = time.monotonic()
             for queue in queues:
                 self._sets.setdefault(queue.broker_name, _Set(start, _now_ms()))
             lanes = [
@@ -146,11 +145,11 @@ class SteadySender:
             if self._on_ack is not None:
                 self._on_ack(entry)
             sequence += 1
-            due = max(due + step, self._loop.time())
+            due = max(due + step, time.monotonic())
 
     async def _due(self, due: float) -> bool:
         """Wait until then; False when nothing more is to be sent."""
-        wait = due - self._loop.time()
+        wait = due - time.monotonic()
         if wait > 0 and not self.stop.is_set():
             try:
                 async with asyncio.timeout(wait):
@@ -200,6 +199,10 @@ class SteadySender:
             return None
         except ServerRefused:
             raise
+        except RequestTimeout as error:
+            self._session.connections.retire(address)  # lost packets may come again much later
+            self._failure(queue.broker_name, str(error))
+            return None
         except ClientError as error:
             self._failure(queue.broker_name, str(error))
             return None
@@ -213,7 +216,7 @@ class SteadySender:
     ) -> None:
         """Wait for the next moment worth a try: for whoever looks for a way, or as the one who does."""
         state = self._sets[queue.broker_name]
-        if state.over is None and call is not None and self._loop.time() - state.last_ack < STALL_MS / 1000:
+        if state.over is None and call is not None and time.monotonic() - state.last_ack < STALL_MS / 1000:
             await asyncio.wait({call}, timeout=STALL_MS / 1000)  # others are answered: only this one is late
             return
         if state.over is None:
@@ -228,11 +231,11 @@ class SteadySender:
             await asyncio.wait(waited, return_when=asyncio.FIRST_COMPLETED)
             over.cancel()
             return
-        next_look = self._loop.time() + self._poll_s
+        next_look = time.monotonic() + self._poll_s
         master = await self._look(queue)
         if master is not None and master != address:
             return
-        pause = max(0.0, next_look - self._loop.time())
+        pause = max(0.0, next_look - time.monotonic())
         if call is not None:
             await asyncio.wait({call}, timeout=pause)
         else:
@@ -261,7 +264,7 @@ class SteadySender:
             self._observer.failed(broker_name, why)
 
     def _acknowledged(self, broker_name: str, address: str) -> None:
-        state, counts, now = self._sets[broker_name], self.counts, self._loop.time()
+        state, counts, now = self._sets[broker_name], self.counts, time.monotonic()
         counts.acknowledged += 1
         if counts.last_ack:
             counts.longest_gap_ms = max(counts.longest_gap_ms, 1000 * (now - counts.last_ack))
