@@ -181,8 +181,7 @@ def test_what_cannot_be_had_is_one_line_and_an_exit_code(monkeypatch, capsys, tm
     code, out, err = call(monkeypatch, capsys, "broker", "-c", str(path))
     assert (code, out) == (1, "")
     assert err == (
-        f"perseid: {path}:1: enableControllerMode=true: Perseid has no controller yet; "
-        "remove the line or set enableControllerMode=false\n"
+        f"perseid: {path}:1: enableControllerMode=true needs controllerAddr=host:port;host:port\n"
     )
 
 

@@ -6,6 +6,7 @@ from collections.abc import Callable
 
 import pytest
 
+from perseid.broker import switch
 from perseid.broker.group import Group
 from perseid.broker.node import Broker
 from perseid.raft.commit_log import EntryLog
@@ -64,7 +65,7 @@ def marks_by_nobody(patch: pytest.MonkeyPatch) -> None:
     def lead(self: Group) -> None:
         if self.store.settled:
             self.is_master, self._term = True, self.raft.member.term
-            self._broker.replicas.become(master=True)
+            switch.become(self._broker, master=True)
 
     patch.setattr(Group, "_lead", lead)
 

@@ -5,11 +5,6 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from hypothesis import settings
-
-settings.register_profile("untimed", deadline=None)  # a busy machine is no defect
-settings.load_profile("untimed")
-
 
 
 @pytest.fixture(scope="session")
