@@ -147,5 +147,5 @@ def test_requests_that_are_refused_end_the_run(crowd: Crowd, monkeypatch: pytest
 
 def test_a_broker_whose_connection_is_closed_ends_the_run(controller: FakeController, crowd: Crowd) -> None:
     crowd.brokers[3, 3].socket.shutdown(socket.SHUT_RDWR)
-    with pytest.raises(BenchError, match="closed a broker's connection|a heartbeat of broker 3 of set-0003"):
+    with pytest.raises(BenchError, match=r"closed a broker's connection|a heartbeat of broker 3 of set-0003"):
         crowd.turn_for(30.0)

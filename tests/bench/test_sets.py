@@ -178,10 +178,10 @@ def names() -> Iterator[FakeMaster]:
 
 
 def until(condition: Callable[[], object]) -> None:
-    deadline = time.monotonic() + WAIT_S
+    deadline, pause = time.monotonic() + WAIT_S, threading.Event()
     while not condition():
         assert time.monotonic() < deadline
-        time.sleep(0.002)
+        pause.wait(0.002)
 
 
 @pytest.mark.parametrize("how", ["kill", "silent", "refuse"])
