@@ -345,7 +345,7 @@ def switch_rows(summary: Summary, *, ranges: bool) -> Iterator[list[str]]:
             lowest,
             highest + marks.get("worst gap", ""),
             _judged(summary, name, server, "gap", ranges),
-            f"{figures['beyond_s'][2]:.2f}" + marks.get("beyond", ""),
+            f"{figures['beyond_s'][2]:.2f}" + marks.get("beyond", "") if row_named(name).mode == "hang" else "",
             _cell(figures["named_s"], 3, ranges),
             _cell(figures["back_s"], 2, ranges),
             _cell(figures["joined_s"], 2, ranges) + marks.get("rejoin", ""),

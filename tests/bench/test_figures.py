@@ -122,7 +122,7 @@ def test_a_masters_death_is_judged_by_the_median_and_by_the_worst() -> None:
     }
     first, ours = figures.switch_rows(found, ranges=False)
     assert first[:2] == ["hakill", JAVA] and len(ours) == len(first) == len(figures.SWITCH_COLUMNS)
-    assert ours[2:6] == ["0.040 ✓", "0.030", "0.300 ✗", "0.13"]
+    assert ours[2:7] == ["0.040 ✓", "0.030", "0.300 ✗", "0.13", ""], "who is killed has no timeout"
     assert ours[-2:] == ["0.50 ✓", "0 of 300 ✓"]
     assert list(figures.fail_rows(found, ranges=False)) == []
     found = summary(hahangtuned={JAVA: java, CORE: [kill(3.4, 0.9), kill(3.6, 1.1, lost=1)]})
@@ -131,6 +131,7 @@ def test_a_masters_death_is_judged_by_the_median_and_by_the_worst() -> None:
         ("rejoin", False),
         ("lost", False),
     ]
+    assert list(figures.switch_rows(found, ranges=False))[1][6] == "0.60 ✗"
 
 
 def test_a_controllers_growth_and_what_stock_producers_see() -> None:
