@@ -188,7 +188,7 @@ class AutoSwitchReplication:
     def confirm(self) -> None:
         """Let readers see what is confirmed by now, while we lead."""
         assert self.master is not None
-        end = self._store.log.end
+        end = self._sendable()  # with SYNC_FLUSH readers see nothing that a power cut could take back
         self._store.confirm(min(end, self.master.on_all()) if self.config.all_ack_in_sync_state_set else end)
 
     # ---- events ----
