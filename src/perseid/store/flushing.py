@@ -216,7 +216,7 @@ class Flusher:
                 del self._pieces[:1]
                 return self._next_piece()
         elif isinstance(event, CheckpointSaved):
-            self.saved_replay_from = event.replay_from
+            self.saved_replay_from = min(event.replay_from, self._most)  # it was on its way when the cut began
         return []
 
     def tick(self, now: Millis) -> list[Effect]:
