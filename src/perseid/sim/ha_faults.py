@@ -59,6 +59,8 @@ class HaFaults(Faults):
         self.targets = [*ha.controllers, *ha.replicas]
         self._done: set[str] = set()
         self._shut: list[str] = []
+        self._wiped = 0
+        """Whose disk was wiped; 0: nobody's."""
 
     def kinds(self) -> Sequence[str]:
         able = [kind for kind in KINDS if (self.ha.synced or kind not in LOSING) and kind not in self._done]
@@ -198,15 +200,18 @@ class HaFaults(Faults):
         if len(whole) >= 2 and slaves:
             self._done.add("disk wiped")
             one = self.random.choice(slaves)
+            self._wiped = one.id
             self.ha.crash(one)
             self.ha.wipe(one, (IDENTITY,) if self.random.random() < 0.7 else ())
             self.ha.count("wiped with its old id")
             self.ha.restart_later(one, 100, 3_000)
 
     def _metadata_cleaned(self, watched: Watched) -> None:
-        """A slave is stopped and forgotten; then it comes back without the file with its id."""
+        """A slave is stopped and forgotten; then it comes back without the file with its id. Not the last one in sync
+        whose disk was never wiped."""
         agreed = self.ha.agreed
-        slaves = [one for one in self._slaves() if len(agreed.members - {one.id}) and one.id != agreed.master]
+        left = agreed.members - {self._wiped}
+        slaves = [one for one in self._slaves() if len(left - {one.id}) and one.id != agreed.master]
         if slaves:
             self._done.add("metadata cleaned")
             one = self.random.choice(slaves)
