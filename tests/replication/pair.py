@@ -20,10 +20,10 @@ from perseid.base.machine import (
     Opened,
     Write,
 )
-from perseid.replication.classic.master import FetchedFor
 from perseid.replication.classic.node import ClassicReplication
 from perseid.replication.classic.slave import LISTENER, State
 from perseid.replication.config import ReplicationConfig
+from perseid.replication.sender import FetchedFor
 from perseid.store.dispatch import SCHEDULE_TOPIC
 from perseid.store.results import StoreEvent
 from store.harness import Node, message

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import pytest
 
-from perseid.replication.classic.master import MAX_FOLLOWERS
 from perseid.replication.classic.slave import State
+from perseid.replication.sender import MAX_FOLLOWERS
 from perseid.wire.ha import encode_header, encode_report
 from store.harness import message
 

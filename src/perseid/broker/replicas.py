@@ -18,10 +18,10 @@ from perseid.broker.manager import FileSaved, ReplicasManager
 from perseid.raft.node import LISTENER as RAFT_LISTENER
 from perseid.replication.auto_switch.node import AutoSwitchReplication, CutFor, Led, TrimmedTo
 from perseid.replication.auto_switch.slave import Slave as AutoSlave
-from perseid.replication.classic.master import EVERYTHING, FetchedFor
 from perseid.replication.classic.node import ClassicReplication
 from perseid.replication.classic.slave import Slave
 from perseid.replication.config import ReplicationConfig
+from perseid.replication.sender import EVERYTHING, FetchedFor
 from perseid.wire.bodies import (
     HAClientRuntimeInfo,
     HAConnectionRuntimeInfo,

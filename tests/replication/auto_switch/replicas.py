@@ -25,8 +25,8 @@ from perseid.base.machine import (
 )
 from perseid.replication.auto_switch.node import AutoSwitchReplication, CutFor, Led, TrimmedTo
 from perseid.replication.auto_switch.slave import LISTENER
-from perseid.replication.classic.master import FetchedFor
 from perseid.replication.config import ReplicationConfig
+from perseid.replication.sender import FetchedFor
 from perseid.sim.disk import SimDisk
 from perseid.store.recovery import save_durably
 from perseid.store.results import Appended, StoreEvent

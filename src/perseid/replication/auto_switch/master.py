@@ -15,13 +15,13 @@ confirmed or acknowledged that the replica has not reported (B2, B4).
 from __future__ import annotations
 
 from collections.abc import Callable
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 
-from perseid.base.machine import Buffer, Close, ConnId, Effect, Feed, Fetch, Millis, Note, Write
+from perseid.base.machine import Buffer, Close, ConnId, Effect, Millis, Note, Write
 from perseid.replication.auto_switch.epochs import Epochs
 from perseid.replication.auto_switch.in_sync import InSync
-from perseid.replication.classic.master import EVERYTHING, FETCH_BYTES, MAX_FOLLOWERS, WINDOW_MS, FetchedFor, Meter
 from perseid.replication.config import ReplicationConfig
+from perseid.replication.sender import EVERYTHING, Connected, Sender
 from perseid.store.commit_log import CommitLog
 from perseid.wire.ha_auto import (
     HANDSHAKE,
@@ -43,35 +43,20 @@ LONGEST_BYTES = max(SLAVE_HANDSHAKE_BYTES, REPORT_BYTES)
 
 
 @dataclass(slots=True)
-class Follower:
+class Follower(Connected):
     """One connection of a replica."""
 
-    conn: ConnId
-    peer: str
-    heard: Millis
-    sent: Millis
     replica: int = 0
     """Its id; 0: it has not said yet who it is."""
     learner: bool = False
     from_last_file: bool = False
-    start: int = -1
-    """Where it was begun with; -1: nothing was asked for yet."""
-    next: int = -1
-    acknowledged: int = -1
     told: int = -1
     """The confirm offset that it was told."""
     mark: tuple[int, Millis] = (0, 0)
     """Our log's end when it was last sent something, and when that was."""
-    partial: bytes = b""
-    fetching: bool = False
-    meter: Meter = field(default_factory=Meter)
-
-    @property
-    def following(self) -> bool:
-        return self.start >= 0
 
 
-class Master:
+class Master(Sender[Follower]):
     """All followers of one log in one master's term. `sendable` tells up to where the log may be sent, `confirmed` up
     to where readers see it."""
 
@@ -87,31 +72,15 @@ class Master:
         hot_bytes: int,
         longest_record: int,
     ) -> None:
-        """A window holds `longest_record` at least: slaves may report whole records only."""
-        self._config = config
-        self._window = max(config.ha_window_bytes, longest_record)
-        self._log = log
+        super().__init__(config, log, sendable, Follower, hot_bytes=hot_bytes, longest_record=longest_record)
         self._epochs = epochs
         self.in_sync = in_sync
-        self._sendable = sendable
         self._confirmed = confirmed
-        self._hot_bytes = hot_bytes
-        self.followers: dict[ConnId, Follower] = {}
         self._has: dict[int, int] = {}
         """Replica → the end of its log, as it last reported in this term."""
         self._learners: set[int] = set()
 
     # ---- connections ----
-
-    def opened(self, conn: ConnId, peer: str, now: Millis) -> list[Effect]:
-        """Somebody connected; until the handshake it is nobody."""
-        if len(self.followers) >= MAX_FOLLOWERS:
-            return [
-                Note("warning", f"{peer}: refused at the HA port: {MAX_FOLLOWERS} are connected already"),
-                Close(conn, "too many replicas"),
-            ]
-        self.followers[conn] = Follower(conn, peer, now, now)
-        return []
 
     def closed(self, conn: ConnId, reason: str) -> list[Effect]:
         """A follower is gone."""
@@ -239,98 +208,36 @@ class Master:
 
     # ---- sending ----
 
-    def send(self, now: Millis) -> list[Effect]:
-        """What each follower can be sent now."""
-        effects: list[Effect] = []
-        upto = self._sendable()
-        for follower in list(self.followers.values()):
-            if follower.following and not follower.fetching and follower.next < upto:
-                effects += self._send_to(follower, upto, now)
-        return effects
+    def _packet(self, at: int, most: int) -> tuple[Buffer, Buffer]:
+        entry, end = self._epochs.owner(at)
+        body = self._log.segments.view(at, min(most, end - at))
+        return encode_packet(Packet(len(body), at, entry.epoch, entry.start, self._confirmed())), body
 
-    def _send_to(self, follower: Follower, upto: int, now: Millis) -> list[Effect]:
-        log = self._log
-        base = max(follower.acknowledged, follower.start)
-        limit = min(upto, base + self._window, follower.next + self._allowance(follower, now))
-        if limit <= follower.next:
-            return []
-        if follower.next < log.end - self._hot_bytes:
-            parts = log.segments.cold(follower.next, min(FETCH_BYTES, upto - follower.next))
-            if parts:
-                follower.fetching = True
-                conn = follower.conn
-                return [Fetch(parts, [Feed(FetchedFor(conn))], [Feed(FetchedFor(conn, failed=True))])]
-            limit = min(limit, follower.next + FETCH_BYTES)
-        if follower.next >= follower.mark[0]:
-            follower.mark = log.end, now
-        pieces: list[Buffer] = []
-        at, most, confirmed = follower.next, self._config.ha_transfer_batch_size, self._confirmed()
-        while at < limit:
-            entry, end = self._epochs.owner(at)
-            body = log.segments.view(at, min(most, limit - at, end - at))
-            if not body:
-                return self._cut(follower, f"the log has no byte {at} any more, it begins at {log.start}")
-            pieces += (encode_packet(Packet(len(body), at, entry.epoch, entry.start, confirmed)), body)
-            at += len(body)
-        follower.meter.add(at - follower.next, now)
-        follower.next, follower.sent, follower.told = at, now, confirmed
-        return [Write(follower.conn, pieces)]
-
-    def _allowance(self, follower: Follower, now: Millis) -> int:
-        if not self._config.ha_flow_control_enable:
-            return EVERYTHING
-        follower.meter.per_second(now)
-        return max(0, self._config.max_ha_transfer_byte_in_second - follower.meter.bytes)
-
-    def fetched(self, event: FetchedFor) -> list[Effect]:
-        """A part of the log is in memory now."""
-        follower = self.followers.get(event.conn)
-        if follower is None:
-            return []
-        follower.fetching = False
-        return self._cut(follower, f"the log can't be read at {follower.next}") if event.failed else []
+    def _sent(self, follower: Follower, first: int, now: Millis) -> None:
+        super()._sent(follower, first, now)
+        follower.told = self._confirmed()
+        if first >= follower.mark[0]:
+            follower.mark = self._log.end, now
 
     def _heartbeat(self, follower: Follower, now: Millis) -> Effect:
         """Where we are, and what is confirmed; the replica compares the offset with its end."""
         entry, _ = self._epochs.owner(follower.next)
-        follower.sent, follower.told = now, self._confirmed()
+        follower.told = self._confirmed()
         return Write(
             follower.conn, encode_packet(Packet(0, follower.next, entry.epoch, entry.start, follower.told))
         )
 
-    # ---- time ----
+    def _beat_at(self, follower: Follower) -> Millis:
+        news = follower.told < self._confirmed() and follower.next >= self._sendable()
+        return follower.sent + (TELL_MS if news else self._config.ha_send_heartbeat_interval + 1)
 
-    def tick(self, now: Millis) -> list[Effect]:
-        """Heartbeats, and the end of those that say nothing."""
-        effects: list[Effect] = []
-        for follower in list(self.followers.values()):
-            if now - follower.heard > self._config.ha_housekeeping_interval:
-                effects += self._cut(follower, f"silent for {now - follower.heard} ms")
-            elif follower.following and now >= self._due(follower):
-                effects.append(self._heartbeat(follower, now))
-        return effects
+    # ---- time ----
 
     def refresh(self, now: Millis) -> None:
         """Who has all that there is has caught up, however long nothing was written."""
         for follower in self.followers.values():
             if follower.acknowledged >= self._log.end and not follower.learner:
                 self.in_sync.caught_up(follower.replica, now)
-
-    def _due(self, follower: Follower) -> Millis:
-        """When it is to hear of us next."""
-        news = follower.told < self._confirmed() and follower.next >= self._sendable()
-        return follower.sent + (TELL_MS if news else self._config.ha_send_heartbeat_interval + 1)
-
-    def next_deadline(self) -> Millis | None:
-        config = self._config
-        dues: list[Millis] = []
-        for follower in self.followers.values():
-            dues.append(follower.heard + config.ha_housekeeping_interval + 1)
-            if follower.following:
-                dues.append(self._due(follower))
-                if config.ha_flow_control_enable and follower.next < self._sendable():
-                    dues.append(follower.meter.since + WINDOW_MS)
-        return min(dues, default=None)
 
     # ---- what is on which replicas ----
 
@@ -348,14 +255,8 @@ class Master:
 
     def validate(self) -> None:
         """AssertionError when the books contradict one another."""
-        log = self._log
+        super().validate()
         self.in_sync.validate()
-        assert len(self.followers) <= MAX_FOLLOWERS
         ids = [follower.replica for follower in self.followers.values() if follower.replica]
         assert len(ids) == len(set(ids)), f"a replica on two connections: {ids}"
-        for follower in self.followers.values():
-            assert len(follower.partial) < LONGEST_BYTES
-            if follower.following:
-                low = max(follower.start, follower.acknowledged)
-                assert low <= follower.next <= log.end, f"{follower}, log end {log.end}"
-                assert follower.next - low <= self._window, follower
+        assert all(len(follower.partial) < LONGEST_BYTES for follower in self.followers.values())

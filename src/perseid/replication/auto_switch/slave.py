@@ -24,8 +24,8 @@ from enum import Enum
 from perseid.base.errors import RemoteProtocolError
 from perseid.base.machine import Buffer, Close, Connect, ConnId, Effect, Millis, Note, Write
 from perseid.replication.auto_switch.epochs import Epochs, consistent_point
-from perseid.replication.classic.master import Meter
 from perseid.replication.config import ReplicationConfig
+from perseid.replication.sender import Meter
 from perseid.store.replica import Replica, ReplicaRefused
 from perseid.wire.ha_auto import (
     HANDSHAKE,

@@ -8,9 +8,10 @@ from __future__ import annotations
 from collections.abc import Callable
 
 from perseid.base.machine import Closed, ConnectFailed, ConnId, Effect, Frames, Millis, Opened
-from perseid.replication.classic.master import FetchedFor, Master
+from perseid.replication.classic.master import Master
 from perseid.replication.classic.slave import LISTENER, Slave
 from perseid.replication.config import ReplicationConfig
+from perseid.replication.sender import FetchedFor
 from perseid.store.config import SYNC_FLUSH
 from perseid.store.replica import Replica
 from perseid.store.store import MessageStore

@@ -20,8 +20,8 @@ from collections.abc import Callable
 from enum import Enum
 
 from perseid.base.machine import Buffer, Close, Connect, ConnId, Effect, Millis, Note, Write
-from perseid.replication.classic.master import Meter
 from perseid.replication.config import ReplicationConfig
+from perseid.replication.sender import Meter
 from perseid.store.replica import Replica, ReplicaRefused
 from perseid.wire.ha import HEADER_BYTES, decode_header, encode_report
 
