@@ -34,7 +34,7 @@ PORT = 20911
 NAME = "g"
 FOLDERS = ("data", "index", "crc")
 MAX_FAILED_STARTS = 30
-FAILED = ("disk failed", "what was not yet durable may be lost")
+FAILED = ("disk failed", "what was not yet durable may be lost", "the store could not be closed")
 """Words of a member, or a broker, that ends because of its disk."""
 
 
