@@ -114,8 +114,8 @@ class Controllers:
     def register(self, name: str, number: int, address: str) -> None:
         """A broker gets its id."""
         ext: dict[str, object] = {"clusterName": CLUSTER, "brokerName": name, "appliedBrokerId": number}
-        answer = self.ask(APPLY_ID, {**ext, "registerCheckCode": f"{address};{MILLIS}"})
-        assert answer.code == 0, answer
+        ext["registerCheckCode"] = f"{address};{MILLIS}"
+        rig.until(f"the id of {name}", lambda: self.ask(APPLY_ID, ext).code == 0, 60)
 
 
 def brokers(

@@ -85,8 +85,7 @@ def test_masters_are_killed_back_and_forth_and_nothing_is_lost(
 ) -> None:
     client = rig.Client(java_agent, perseid_cluster)
     try:
-        master = brokers_set.master()
-        assert master is not None
+        master = rig.until("a master", brokers_set.master, 60)
         assert "success" in client.mqadmin("updateTopic", "-b", master.address, "-t", name, "-r", "4", "-w", "4")
         rig.until("route", lambda: rig.call(perseid_cluster.namesrv, 105, {"topic": name}).code == 0)
         there = f'"{name}":'.encode()
@@ -97,8 +96,7 @@ def test_masters_are_killed_back_and_forth_and_nothing_is_lost(
         for number in range(KILLS):
             acked = (number + 1) * COUNT // (KILLS + 2)
             client("flood.await", name=name, acked=acked, timeoutMs=AWAIT_SECONDS * 1000, wait=AWAIT_SECONDS + 30)
-            old = brokers_set.master()
-            assert old is not None
+            old = rig.until("a master", brokers_set.master, 60)
             old.kill()
             rig.until("another master", lambda gone=old: brokers_set.master() not in (None, gone), 60)
             epochs.append(brokers_set.controllers.info(brokers_set.name)[1])
@@ -107,8 +105,7 @@ def test_masters_are_killed_back_and_forth_and_nothing_is_lost(
         assert epochs == sorted(set(epochs)), "each election has an epoch of its own"
         done = client("flood.end", name=name, timeoutMs=2 * AWAIT_SECONDS * 1000, wait=2 * AWAIT_SECONDS + 30)
         assert len(done["acked"]) == COUNT, f"{len(done['acked'])} acknowledged, {done['retries']} retries"
-        last = brokers_set.master()
-        assert last is not None
+        last = rig.until("a master", brokers_set.master, 60)
         ends = [rig.call(last.address, 30, {"topic": name, "queueId": queue}).ext["offset"] for queue in range(4)]
         got = client.consume(name, f"g_{name}", sum(map(int, ends)), rig.many(90, 300))
         missing = set(done["acked"]) - {m["body"].partition(" ")[0] for m in got}

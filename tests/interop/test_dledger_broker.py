@@ -157,7 +157,8 @@ def test_each_broker_is_master_is_killed_and_comes_back(group: Group, producer: 
         broker.start()
     done = producer("flood.end", name=name, timeoutMs=2 * AWAIT_SECONDS * 1000, wait=2 * AWAIT_SECONDS + 30)
     assert len(done["acked"]) == COUNT, f"{len(done['acked'])} acknowledged, {done['retries']} retries"
-    producer.send(name, ["the end"])  # without it a Java leader does not look at what a follower lacks
+    # without it a Java leader does not look at what a follower lacks
+    rig.until("the end is sent", lambda: producer.send(name, ["the end"]), 60)
     rig.until("all logs are the same", group.same, 60)
     body = re.compile(f"({group.name}/\\d+-\\d+) x".encode())
     stored = {found.decode() for entry in group.entries(0) for found in body.findall(entry)}
