@@ -21,8 +21,8 @@ from perseid.base.machine import (
     Write,
 )
 from perseid.replication.classic.node import ClassicReplication
-from perseid.replication.classic.slave import LISTENER, State
 from perseid.replication.config import ReplicationConfig
+from perseid.replication.receiver import LISTENER, State
 from perseid.replication.sender import FetchedFor
 from perseid.store.dispatch import SCHEDULE_TOPIC
 from perseid.store.results import StoreEvent

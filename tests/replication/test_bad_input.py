@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from perseid.replication.classic.slave import State
+from perseid.replication.receiver import State
 from perseid.replication.sender import MAX_FOLLOWERS
 from perseid.wire.ha import encode_header, encode_report
 from store.harness import message

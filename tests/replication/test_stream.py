@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from perseid.replication.classic.slave import REFUSED_RETRY_MS, RETRY_MS, State
+from perseid.replication.receiver import REFUSED_RETRY_MS, RETRY_MS, State
 from perseid.store.config import SYNC_FLUSH
 from store.harness import message
 

@@ -39,7 +39,7 @@ def headers_must_come_whole(patch: pytest.MonkeyPatch) -> None:
     real = Slave._take
 
     def take(self: Slave, view: memoryview) -> None:
-        self._header = b""
+        self._head = bytearray()
         real(self, view)
 
     patch.setattr(Slave, "_take", take)

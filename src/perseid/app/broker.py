@@ -22,8 +22,8 @@ from perseid.net.driver import Driver, Listener
 from perseid.net.limits import Limits
 from perseid.raft.config import RaftConfig, peers_of
 from perseid.raft.node import LISTENER as RAFT_LISTENER
-from perseid.replication.classic.slave import LISTENER as HA_LISTENER
 from perseid.replication.config import ReplicationConfig
+from perseid.replication.receiver import LISTENER as HA_LISTENER
 from perseid.store.config import StoreConfig
 
 VIP_OFFSET = -2

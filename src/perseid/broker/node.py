@@ -73,8 +73,8 @@ from perseid.disk.port import Disk
 from perseid.raft.config import RaftConfig
 from perseid.raft.files import FileLog
 from perseid.raft.state import RaftEvent
-from perseid.replication.classic.slave import LISTENER as HA_LISTENER
 from perseid.replication.config import ReplicationConfig
+from perseid.replication.receiver import LISTENER as HA_LISTENER
 from perseid.store.config import SYNC_FLUSH, StoreConfig
 from perseid.store.consume_queue import ConsumeQueue
 from perseid.store.gate import units_of

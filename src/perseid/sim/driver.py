@@ -40,7 +40,7 @@ from perseid.base.machine import (
     Tick,
     Write,
 )
-from perseid.replication.classic.slave import LISTENER as HA_LISTENER
+from perseid.replication.receiver import LISTENER as HA_LISTENER
 from perseid.sim.disk import CrashPoint, SimDisk, SimFile
 from perseid.sim.history import Violation
 from perseid.sim.net import End, Network

@@ -24,8 +24,8 @@ from perseid.base.machine import (
     Write,
 )
 from perseid.replication.auto_switch.node import AutoSwitchReplication, CutFor, Led, TrimmedTo
-from perseid.replication.auto_switch.slave import LISTENER
 from perseid.replication.config import ReplicationConfig
+from perseid.replication.receiver import LISTENER
 from perseid.replication.sender import FetchedFor
 from perseid.sim.disk import SimDisk
 from perseid.store.recovery import save_durably

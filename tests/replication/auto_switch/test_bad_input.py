@@ -7,7 +7,7 @@ from collections.abc import Callable
 import pytest
 
 from perseid.base.machine import Frames, Opened
-from perseid.replication.auto_switch.slave import LISTENER, State
+from perseid.replication.receiver import LISTENER, State
 from perseid.wire.ha_auto import (
     EpochEntry,
     Packet,

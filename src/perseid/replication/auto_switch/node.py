@@ -18,8 +18,9 @@ from perseid.disk.port import Disk
 from perseid.replication.auto_switch.epochs import Epochs
 from perseid.replication.auto_switch.in_sync import InSync
 from perseid.replication.auto_switch.master import Master
-from perseid.replication.auto_switch.slave import LISTENER, Slave, Trim
+from perseid.replication.auto_switch.slave import Slave, Trim
 from perseid.replication.config import ReplicationConfig
+from perseid.replication.receiver import LISTENER
 from perseid.replication.sender import FetchedFor
 from perseid.store.config import SYNC_FLUSH
 from perseid.store.replica import Replica

@@ -19,13 +19,12 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from dataclasses import dataclass
-from enum import Enum
 
 from perseid.base.errors import RemoteProtocolError
-from perseid.base.machine import Buffer, Close, Connect, ConnId, Effect, Millis, Note, Write
+from perseid.base.machine import Buffer, Close, ConnId, Effect, Millis, Write
 from perseid.replication.auto_switch.epochs import Epochs, consistent_point
 from perseid.replication.config import ReplicationConfig
-from perseid.replication.sender import Meter
+from perseid.replication.receiver import REFUSED_RETRY_MS, RETRY_MS, Receiver, State
 from perseid.store.replica import Replica, ReplicaRefused
 from perseid.wire.ha_auto import (
     HANDSHAKE,
@@ -44,26 +43,9 @@ from perseid.wire.ha_auto import (
 )
 
 FIRST_RETRY_MS = 100
-"""Between a connection's end, or a dial that failed, and the next dial; doubled each time, up to `RETRY_MS`. The
-original waits 5 s."""
-RETRY_MS = 1_000
-REFUSED_RETRY_MS = 30_000
-"""The same after our history was refused: somebody has to do something about it."""
+"""Between a connection's end, or a dial that failed, and the next dial; doubled each time, up to `RETRY_MS`."""
 TRIM_MS = 60_000
 """A cut that takes longer is given up, and asked for again."""
-LISTENER = "ha"
-"""What the connections of this stream are called, as those of classic replication."""
-
-
-class State(Enum):
-    """See above."""
-
-    IDLE = "idle"
-    WAITING = "waiting"
-    DIALLING = "dialling"
-    GREETING = "greeting"
-    TRIMMING = "trimming"
-    FOLLOWING = "following"
 
 
 @dataclass(slots=True)
@@ -75,7 +57,7 @@ class Trim:
     theirs: list[EpochEntry]
 
 
-class Slave:
+class Slave(Receiver):
     """Follows one master. `trim` makes a `Trim` durable; `trimmed` has to be called then. `confirm` lets readers see
     more."""
 
@@ -88,37 +70,19 @@ class Slave:
         confirm: Callable[[int], None],
         confirmed: Callable[[], int],
     ) -> None:
-        self._config = config
-        self._replica = replica
+        super().__init__(config, replica, PACKET_BYTES)
         self._epochs = epochs
         self._trim = trim
         self._confirm = confirm
         self._confirmed = confirmed
         self.broker_id = 0
-        self.state = State.IDLE
-        self.address = ""
-        self.conn: ConnId | None = None
         self.caught_up = False
         """We have had all that the master said was confirmed, since we follow it."""
-        self._dial_at: Millis = 0
         self._retry_ms = FIRST_RETRY_MS
-        self._head = bytearray()
-        """Of a frame whose head is not whole yet."""
-        self._left = 0
-        """Bytes of the packet's body that have not come yet."""
         self._named: frozenset[int] = frozenset()
         """The epochs of the handshake."""
         self._told = 0
         """What the master said last is confirmed."""
-        self.heard: Millis = 0
-        self.reported_at: Millis = 0
-        self.reported = -1
-        self.meter = Meter()
-
-    @property
-    def following(self) -> bool:
-        """Does the master send its log to us?"""
-        return self.state is State.FOLLOWING
 
     # ---- whom to follow ----
 
@@ -136,15 +100,9 @@ class Slave:
 
     def _end(self, why: str, now: Millis, retry_ms: Millis = 0, level: str = "warning") -> list[Effect]:
         """Give up a connection; another one is tried later."""
-        conn, self.conn = self.conn, None
-        self.reported = -1
         self.caught_up = False
-        self.state = State.WAITING if self.address else State.IDLE
-        self._dial_at = now + (retry_ms or self._retry_ms)
-        self._retry_ms = min(2 * self._retry_ms, RETRY_MS)
-        self._replica.forget_partial()
-        note = Note(level, f"master {self.address}: {why}; our log ends at {self._replica.end}")
-        return [note] if conn is None else [note, Close(conn, why)]
+        pause, self._retry_ms = retry_ms or self._retry_ms, min(2 * self._retry_ms, RETRY_MS)
+        return super()._end(why, now, pause, level)
 
     # ---- connections ----
 
@@ -152,28 +110,12 @@ class Slave:
         """The master's HA port answered."""
         if self.state is not State.DIALLING or address != self.address:
             return [Close(conn, "not wanted any more")]
-        self.conn = conn
-        self._head, self._left = bytearray(), 0
-        self.heard = self.reported_at = now
-        self.state = State.GREETING
+        self._connected(conn, State.GREETING, now)
         config = self._config
         hello = encode_slave_handshake(
             self.broker_id, from_last_file=config.sync_from_last_file, learner=config.async_learner
         )
         return [Write(conn, hello)]
-
-    def connect_failed(self, address: str, reason: str, now: Millis) -> list[Effect]:
-        """Nobody is there."""
-        if self.state is not State.DIALLING or address != self.address:
-            return []
-        return self._end(f"no connection: {reason}", now)
-
-    def closed(self, conn: ConnId, reason: str, now: Millis) -> list[Effect]:
-        """The connection is gone."""
-        if conn != self.conn:
-            return []
-        self.conn = None
-        return self._end(reason, now)
 
     # ---- the stream ----
 
@@ -251,31 +193,11 @@ class Slave:
         """Log and epochs are durably those of the master, up to `trim.end`: go on from there."""
         if self.state is not State.TRIMMING or trim.conn != self.conn:
             return []
-        self.state = State.FOLLOWING
         self.heard = now
         self._retry_ms = FIRST_RETRY_MS
-        self.reported, self.reported_at = -1, now
-        note = Note("info", f"following master {self.address} from {self._replica.end}, epoch {self._epochs.last}")
-        if self._config.ha_report_durable_only and self._replica.flushed < self._replica.end:
-            return [note, self._replica.flush()]
-        return [note, *self._report(self._replica.end, now)]
+        return self._follow_on(now, f"{self._replica.end}, epoch {self._epochs.last}")
 
-    def _take(self, view: memoryview) -> None:
-        at, size = 0, len(view)
-        while at < size:
-            if self._left:
-                stop = min(size, at + self._left)
-                self._replica.take(view[at:stop])
-                self._left -= stop - at
-            else:
-                stop = min(size, at + PACKET_BYTES - len(self._head))
-                self._head += view[at:stop]
-                if len(self._head) == PACKET_BYTES:
-                    self._begin_packet(bytes(self._head))
-                    self._head = bytearray()
-            at = stop
-
-    def _begin_packet(self, head: bytes) -> None:
+    def _begin_packet(self, head: bytes) -> int:
         if state_of(head) != TRANSFER:
             raise RemoteProtocolError(f"a frame of state {state_of(head)} among packets")
         packet = decode_packet(head)
@@ -284,58 +206,20 @@ class Slave:
                 raise RemoteProtocolError(f"it is master of epoch {packet.epoch} now")
             raise RemoteProtocolError(f"bytes of epoch {packet.epoch}, which its handshake did not name")
         self._replica.expect(packet.offset, packet.size)
-        self._left = packet.size
         self._told = packet.confirm
+        return packet.size
 
-    def report_new(self, upto: int, now: Millis) -> list[Effect]:
-        """Report the log's end, or what is durable of it, if that is more than was reported."""
-        if self.state is not State.FOLLOWING or upto <= self.reported:
-            return []
-        if self.reported < 0 and upto < self._replica.end:
-            return []  # the request names the log's end
-        return self._report(upto, now)
-
-    def _report(self, upto: int, now: Millis) -> list[Effect]:
-        assert self.conn is not None
-        self.reported, self.reported_at = upto, now
-        return [Write(self.conn, encode_report(upto))]
-
-    # ---- time ----
-
-    def tick(self, now: Millis) -> list[Effect]:
-        """Dial, report, notice silence."""
-        if self.state is State.WAITING and now >= self._dial_at:
-            self.state = State.DIALLING
-            return [Connect(self.address, listener=LISTENER, complete=len)]
-        if self.conn is None:
-            return []
-        if now - self.heard > self._most_silent:
-            return self._end(f"silent for {now - self.heard} ms", now)
-        if self.reported >= 0 and now - self.reported_at > self._config.ha_send_heartbeat_interval:
-            return self._report(self.reported, now)
-        return []
+    def _encode_report(self, upto: int) -> bytes:
+        return encode_report(upto)
 
     @property
     def _most_silent(self) -> Millis:
         return TRIM_MS if self.state is State.TRIMMING else self._config.ha_housekeeping_interval
 
-    def next_deadline(self) -> Millis | None:
-        if self.state is State.WAITING:
-            return self._dial_at
-        if self.conn is None:
-            return None
-        silent = self.heard + self._most_silent + 1
-        if self.reported < 0:
-            return silent
-        return min(silent, self.reported_at + self._config.ha_send_heartbeat_interval + 1)
-
     def validate(self) -> None:
         """AssertionError when the books contradict one another."""
-        connected = self.state in (State.GREETING, State.TRIMMING, State.FOLLOWING)
-        assert (self.conn is not None) == connected, self.state
-        assert self._left >= 0 and len(self._head) <= 1 << 16
-        if self.state is State.FOLLOWING:
-            assert self.reported <= self._replica.end, "nothing is reported that is not in the log"
+        super().validate()
+        assert len(self._head) <= 1 << 16
 
 
 def _told(entries: list[EpochEntry]) -> str:

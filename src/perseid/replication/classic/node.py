@@ -9,8 +9,9 @@ from collections.abc import Callable
 
 from perseid.base.machine import Closed, ConnectFailed, ConnId, Effect, Frames, Millis, Opened
 from perseid.replication.classic.master import Master
-from perseid.replication.classic.slave import LISTENER, Slave
+from perseid.replication.classic.slave import Slave
 from perseid.replication.config import ReplicationConfig
+from perseid.replication.receiver import LISTENER
 from perseid.replication.sender import FetchedFor
 from perseid.store.config import SYNC_FLUSH
 from perseid.store.replica import Replica
