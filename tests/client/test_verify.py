@@ -3,14 +3,20 @@
 from __future__ import annotations
 
 import asyncio
+from collections.abc import Sequence
 from pathlib import Path
+from typing import Any, cast
 
 import pytest
 
 from perseid.base.errors import PerseidError
 from perseid.client import MessageQueue, PullConsumer, ServerRefused, Session
+from perseid.client.admin import BrokerEpochs
+from perseid.client.controller import ControllerClient, ReplicaSet
+from perseid.client.routes import MASTER_ID
 from perseid.client.verify import Entry, Ledger, Outage, SteadySender, Watch, compare, read_back, steady
 from perseid.client.verify.outage import CONTROLLER, FIRST
+from perseid.client.verify.watch import _Known
 from perseid.wire.codes import RequestCode, ResponseCode
 from perseid.wire.command import Command
 from perseid.wire.headers.send import SendMessageRequestV2, SendMessageResponse
@@ -192,6 +198,61 @@ def test_a_send_that_hangs_is_given_up_when_the_route_names_another_master(monke
             outage = watch.outages[0]
             assert (outage.old_master, outage.new_master) == (first, new.address)
             assert outage.seen["route"].what == f"the name server names {new.address}"
+
+    run(test())
+
+
+class Slow:
+    """Controllers and a broker that answer once they are let; the new master is broker 2, in epoch 2."""
+
+    active = "c"
+
+    def __init__(self) -> None:
+        self.told = asyncio.Event()
+
+    async def replica_sets(self, names: Sequence[str]) -> list[ReplicaSet]:
+        await self.told.wait()
+        return [ReplicaSet(BROKER, 2, "new", 2, 2, ())]
+
+    async def broker_epochs(self, address: str) -> BrokerEpochs:
+        return BrokerEpochs(BROKER, address, MASTER_ID, ((2, 5),), 7)
+
+    def attach(self, watch: Watch) -> None:
+        watch._known[BROKER] = _Known(BROKER, controllers="c", epoch=1, master_id=1)
+        watch._controllers["c"] = cast(ControllerClient, self)
+        cast(Any, watch._admin).broker_epochs = self.broker_epochs
+
+
+def test_an_acknowledgement_may_overtake_the_news_of_the_election() -> None:
+    async def test() -> None:
+        slow, ended = Slow(), list[Outage]()
+        async with Watch(Session("127.0.0.1:1"), poll_ms=1, on_end=ended.append) as watch:
+            slow.attach(watch)
+            watch.trouble(BROKER, "old", watch._now(), 0)
+            watch.acknowledged(BROKER, "new")
+            await asyncio.sleep(0.01)
+            assert not ended
+            slow.told.set()
+        (outage,) = ended
+        assert outage.epochs == (1, 2) and watch._known[BROKER].epoch == 2
+        seen = {part.name: part.seen for part in outage.parts()}
+        assert seen["election"] and seen["role change"] and seen[FIRST]
+        assert outage.length_ms == pytest.approx(sum(part.length_ms for part in outage.parts()))
+
+    run(test())
+
+
+def test_the_next_outage_does_not_wait_for_news_of_the_one_before() -> None:
+    async def test() -> None:
+        slow, ended = Slow(), list[Outage]()
+        async with Watch(Session("127.0.0.1:1"), poll_ms=1, on_end=ended.append) as watch:
+            slow.attach(watch)
+            watch.trouble(BROKER, "old", watch._now(), 0)
+            watch.acknowledged(BROKER, "new")
+            watch.trouble(BROKER, "new", watch._now(), 0)
+            assert [one.old_master for one in ended] == ["old"]
+            watch.acknowledged(BROKER, "new")
+            assert [one.old_master for one in ended] == ["old", "new"]
 
     run(test())
 

@@ -11,11 +11,12 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import Any
 
+ROLE = "role change"
 FIRST = "first acknowledgement"
-CONTROLLER = ("detection", "election", "role change", "route", FIRST)
+CONTROLLER = ("detection", "election", ROLE, "route", FIRST)
 """Of a broker set under controllers: they take the master for dead; they have chosen another one; that broker says so
 itself; the name server names it; it acknowledges."""
-GROUP = ("detection", "election", "role change", "route", FIRST)
+GROUP = CONTROLLER
 """Of a DLedger group: a member is in a higher term; one leads it; that broker says that it is master; as above."""
 ALONE = ("return", "route", FIRST)
 """Of a master without either: a process answers at its address again; as above."""

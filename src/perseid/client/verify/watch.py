@@ -20,7 +20,7 @@ from perseid.client.dledger import DLedgerClient, MemberStatus
 from perseid.client.errors import ClientError
 from perseid.client.routes import MASTER_ID
 from perseid.client.session import Session
-from perseid.client.verify.outage import ALONE, CONTROLLER, FIRST, GROUP, Outage, Seen
+from perseid.client.verify.outage import ALONE, CONTROLLER, FIRST, GROUP, ROLE, Outage, Seen
 
 log = logging.getLogger("perseid.client")
 
@@ -30,6 +30,9 @@ REFRESH_S = 1.0
 """So often what holds without trouble is asked for anew: the master's epoch, the term."""
 MAX_ERRORS = 20
 """Kinds of errors that are counted, an outage."""
+SETTLE_S = 1.0
+"""So long questions go on after an outage under another master, while nobody has said who was elected: the first
+acknowledgement may overtake the answers."""
 CAUSE_S = 30.0
 """A cause that was told explains an outage that begins within this time."""
 
@@ -79,6 +82,7 @@ class Watch:
         self._controllers: dict[str, ControllerClient] = {}
         self._groups: dict[str, DLedgerClient] = {}
         self._tasks: dict[str, list[asyncio.Task[None]]] = {}
+        self._settling: dict[str, tuple[Outage, asyncio.Task[None]]] = {}
         self._routeless: set[str] = set()
         self._first_error: dict[str, str] = {}
         self._cause: Seen | None = None
@@ -89,11 +93,15 @@ class Watch:
         return self
 
     async def __aexit__(self, *_: object) -> None:
+        await asyncio.gather(*(task for _, task in self._settling.values()))
         tasks = [task for tasks in self._tasks.values() for task in tasks]
         tasks += [self._refresher] if self._refresher is not None else []
         for task in tasks:
             task.cancel()
-        await asyncio.gather(*tasks, return_exceptions=True)
+        ends = await asyncio.gather(*tasks, return_exceptions=True)
+        for end in ends:
+            if isinstance(end, Exception):
+                raise end  # a defect of ours: what others can bring about is caught where it is asked
         for group in self._groups.values():
             await group.__aexit__(None, None, None)
         await self._admin.stop()
@@ -142,26 +150,34 @@ class Watch:
 
     async def _refresh(self) -> None:
         for known in self._known.values():
-            if known.broker_name in self.open:
+            if self._busy(known.broker_name):
                 continue
             try:
                 if known.controllers:
                     for found in await self._controllers[known.controllers].replica_sets([known.broker_name]):
-                        if known.broker_name not in self.open and found.master_alive:
+                        if not self._busy(known.broker_name) and found.master_alive:
                             known.epoch, known.master_id = found.master_epoch, found.master_id
                 elif known.peers:
                     rows = (await self._groups[known.peers].status()).values()
                     terms = [row.term for row in rows if row.term is not None and row.leader == row.id]
-                    if known.broker_name not in self.open and terms:
+                    if not self._busy(known.broker_name) and terms:
                         known.epoch = max(terms)
             except PerseidError as error:
                 log.info("%s: %s", known.broker_name, error)
+
+    def _busy(self, broker_name: str) -> bool:
+        """Is it being asked about? Then what was known of it is what that is compared with."""
+        return broker_name in self.open or broker_name in self._settling
 
     # ---- what the sender tells ----
 
     def trouble(self, broker_name: str, master: str, last_ack: float, time_ms: int) -> None:
         """An outage begins: start asking."""
         now = self._now()
+        if broker_name in self._settling:
+            before, settling = self._settling.pop(broker_name)
+            settling.cancel()
+            self._finish(before)
         known = self._known.setdefault(broker_name, _Known(broker_name))
         outage = Outage(broker_name, master, known.names, last_ack, now, time_ms, poll_ms=self._poll_ms)
         outage.epochs = (known.epoch, known.epoch)
@@ -210,10 +226,28 @@ class Watch:
         outage.note(FIRST, now, f"{master} acknowledges")
         self._routeless.discard(broker_name)
         self._first_error.pop(broker_name, None)
-        for task in self._tasks.pop(broker_name, []):
-            task.cancel()
-        self._known[broker_name].epoch = outage.epochs[1]
         self.outages.append(outage)
+        if master == outage.old_master or self._all_told(outage):
+            self._finish(outage)
+        else:
+            self._settling[broker_name] = outage, asyncio.create_task(self._settle(outage))
+
+    @staticmethod
+    def _all_told(outage: Outage) -> bool:
+        return ROLE not in outage.names or ROLE in outage.seen
+
+    async def _settle(self, outage: Outage) -> None:
+        deadline = self._now() + SETTLE_S
+        while not self._all_told(outage) and self._now() < deadline:
+            await self._pause()
+        del self._settling[outage.broker_name]
+        self._finish(outage)
+
+    def _finish(self, outage: Outage) -> None:
+        """Nobody is asked about it any more."""
+        for task in self._tasks.pop(outage.broker_name, []):
+            task.cancel()
+        self._known[outage.broker_name].epoch = outage.epochs[1]
         if self._on_end is not None:
             self._on_end(outage)
 
@@ -247,7 +281,7 @@ class Watch:
             else:
                 if told.broker_id == MASTER_ID and told.epochs and told.epochs[-1][0] >= elected.master_epoch:
                     what = f"{elected.master_address} is master, its log begins epoch {told.epochs[-1][0]}"
-                    outage.note("role change", self._now(), f"{what} at {told.epochs[-1][1]:,}")
+                    outage.note(ROLE, self._now(), f"{what} at {told.epochs[-1][1]:,}")
                     return
             await self._pause()
 
@@ -290,7 +324,7 @@ class Watch:
                 log.debug("%s: %s", address, error)
             else:
                 if role.endswith("MASTER"):
-                    outage.note("role change", self._now(), f"{address} is {role}")
+                    outage.note(ROLE, self._now(), f"{address} is {role}")
                     return
             await self._pause()
 
