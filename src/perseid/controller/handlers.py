@@ -6,12 +6,12 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import TYPE_CHECKING
 
-from perseid.base import config as settings
-from perseid.base.errors import ConfigError, RequestRefused
+from perseid.base import config as configuration
+from perseid.base.errors import RequestRefused
 from perseid.controller import commands
 from perseid.controller.commands import Outcome
 from perseid.controller.request import OK, Reply, Request
-from perseid.wire import fastjson
+from perseid.wire import fastjson, settings
 from perseid.wire.codes import ResponseCode
 from perseid.wire.controller import SyncStateSet
 from perseid.wire.fastjson import JsonError
@@ -136,20 +136,12 @@ def update_config(controller: Controller, request: Request) -> Reply | None:
     """1009: all or none of the settings in the body; the answer waits for the disk."""
     if not len(request.body):
         return OK
-    try:
-        wanted = settings.pairs(str(request.body, "utf-8"))
-    except ValueError:
-        raise RequestRefused(ResponseCode.SYSTEM_ERROR, "string2Properties error") from None
-    if not wanted.keys().isdisjoint({*ALWAYS_BLACK, *controller.config.config_black_list.split(";")}):
-        raise RequestRefused(ResponseCode.NO_PERMISSION, "Can not update config in black list.")
-    try:
-        controller.config = settings.changed(controller.config, wanted)
-    except ConfigError as error:
-        raise RequestRefused(ResponseCode.SYSTEM_ERROR, str(error)) from None
+    wanted = settings.wanted(request.body, (*ALWAYS_BLACK, *controller.config.config_black_list.split(";")))
+    controller.config = settings.changed(controller.config, wanted)
     controller.note("info", f"configuration changed by {request.peer}: {wanted}")
     return None if controller.save_config(request) else OK
 
 
 def get_config(controller: Controller, request: Request) -> Reply:
     """1010: all settings as they are now, as a properties text."""
-    return Reply(body=settings.to_text(controller.raft.config, controller.config).encode())
+    return Reply(body=configuration.to_text(controller.raft.config, controller.config).encode())

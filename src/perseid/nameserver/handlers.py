@@ -7,8 +7,8 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from perseid.base import config as settings
-from perseid.base.errors import ConfigError, RequestRefused
+from perseid.base import config as configuration
+from perseid.base.errors import RequestRefused
 from perseid.nameserver.kv import ORDER_TOPIC_CONFIG
 from perseid.nameserver.request import OK, Reply, Request
 from perseid.nameserver.tables import (
@@ -18,6 +18,7 @@ from perseid.nameserver.tables import (
     BrokerKey,
     in_zone,
 )
+from perseid.wire import settings
 from perseid.wire.bodies import (
     BrokerMemberGroup,
     ClusterInfo,
@@ -278,20 +279,12 @@ def update_config(server: NameServer, request: Request) -> Reply | None:
     """Change settings at run time: all or none of them; the answer waits for the disk."""
     if not len(request.body):
         return OK
-    try:
-        wanted = settings.pairs(str(request.body, "utf-8"))
-    except ValueError:
-        raise RequestRefused(ResponseCode.SYSTEM_ERROR, "string2Properties error") from None
-    if not wanted.keys().isdisjoint({*ALWAYS_BLACK, *server.config.config_black_list.split(";")}):
-        raise RequestRefused(ResponseCode.NO_PERMISSION, "Can not update config in black list.")
-    try:
-        server.config = settings.changed(server.config, wanted)
-    except ConfigError as error:
-        raise RequestRefused(ResponseCode.SYSTEM_ERROR, str(error)) from None
+    wanted = settings.wanted(request.body, (*ALWAYS_BLACK, *server.config.config_black_list.split(";")))
+    server.config = settings.changed(server.config, wanted)
     server.note("info", f"configuration changed by {request.peer}: {wanted}")
     return None if server.save_config(request) else OK
 
 
 def get_config(server: NameServer, request: Request) -> Reply:
     """All settings as they are now, as a properties text."""
-    return Reply(body=settings.to_text(server.config).encode())
+    return Reply(body=configuration.to_text(server.config).encode())

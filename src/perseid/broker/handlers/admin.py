@@ -6,11 +6,11 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from perseid.base import config as configuration
-from perseid.base.errors import ConfigError, RequestRefused
+from perseid.base.errors import RequestRefused
 from perseid.broker.clients import Client
 from perseid.broker.request import Reply, Request
 from perseid.broker.system_topics import SCHEDULE_TOPIC
-from perseid.wire import bodies, fastjson
+from perseid.wire import bodies, fastjson, settings
 from perseid.wire.bodies import DataVersion, MessageQueue
 from perseid.wire.codes import VERSION, Language, ResponseCode
 from perseid.wire.headers import topics as headers
@@ -60,21 +60,13 @@ def update_broker_config(broker: Broker, request: Request) -> Reply:
     All or nothing: 16 for the black list, 1 for a key that needs a restart or isn't known, or a value that
     doesn't fit. (The original takes any key, and most have no effect.)
     """
-    try:
-        wanted = configuration.pairs(bytes(request.body).decode("utf-8"))
-    except UnicodeDecodeError as error:
-        raise RequestRefused(ResponseCode.SYSTEM_ERROR, f"string2Properties error: {error}") from None
-    if not BLACK_LIST.isdisjoint(wanted):
-        raise RequestRefused(ResponseCode.NO_PERMISSION, "Can not update config in black list.")
+    wanted = settings.wanted(request.body, BLACK_LIST)
     fixed = sorted(wanted.keys() - CHANGEABLE)
     if fixed:
         known = broker.effective_properties()
         why = ", ".join(f"{key} ({'needs a restart' if key in known else 'unknown'})" for key in fixed)
         raise RequestRefused(ResponseCode.SYSTEM_ERROR, f"nothing was changed; can't be set at run time: {why}")
-    try:
-        changed = configuration.changed(broker.config, wanted)
-    except ConfigError as error:
-        raise RequestRefused(ResponseCode.SYSTEM_ERROR, f"nothing was changed; {error}") from None
+    changed = settings.changed(broker.config, wanted)
     permission_changed = changed.broker_permission != broker.config.broker_permission
     broker.config = changed
     if permission_changed:
@@ -84,8 +76,8 @@ def update_broker_config(broker: Broker, request: Request) -> Reply:
 
 def get_broker_config(broker: Broker, request: Request) -> Reply:
     """All settings as they are now, as a properties text."""
-    settings = broker.effective_properties() | configuration.to_properties(broker.config)
-    text = "".join(f"{key}={value}\n" for key, value in sorted(settings.items()))
+    now = broker.effective_properties() | configuration.to_properties(broker.config)
+    text = "".join(f"{key}={value}\n" for key, value in sorted(now.items()))
     version = DataVersion(counter=0, state_version=0, timestamp=broker.stats.started)
     return Reply(header=GetBrokerConfigResponse(version=version.to_json().decode()), body=text.encode())
 
