@@ -208,9 +208,10 @@ class Slow:
     active = "c"
 
     def __init__(self) -> None:
-        self.told = asyncio.Event()
+        self.asked, self.told = asyncio.Event(), asyncio.Event()
 
     async def replica_sets(self, names: Sequence[str]) -> list[ReplicaSet]:
+        self.asked.set()
         await self.told.wait()
         return [ReplicaSet(BROKER, 2, "new", 2, 2, ())]
 
@@ -230,7 +231,7 @@ def test_an_acknowledgement_may_overtake_the_news_of_the_election() -> None:
             slow.attach(watch)
             watch.trouble(BROKER, "old", watch._now(), 0)
             watch.acknowledged(BROKER, "new")
-            await asyncio.sleep(0.01)
+            await slow.asked.wait()
             assert not ended
             slow.told.set()
         (outage,) = ended

@@ -7,12 +7,13 @@ from collections.abc import Callable, Mapping
 from random import Random
 from typing import Any
 
+from tests.durable import failure_of
+
 from perseid.base.machine import (
     Close,
     Closed,
     Connect,
     ConnectFailed,
-    DiskFailed,
     Effect,
     Feed,
     Flush,
@@ -29,7 +30,6 @@ from perseid.controller.config import ControllerConfig
 from perseid.controller.node import LISTENER, Controller
 from perseid.raft.config import RaftConfig
 from perseid.sim.disk import SimDisk
-from perseid.store.recovery import save_durably
 from perseid.wire.codes import RequestCode
 from perseid.wire.command import Command, decode_all, encode_request
 
@@ -121,16 +121,9 @@ class Cell:
             self.stopped = effect.reason
 
     def _make_durable(self, effect: Flush | SaveState) -> None:
-        path = effect.path if isinstance(effect, SaveState) else ""
-        try:
-            if isinstance(effect, SaveState):
-                save_durably(self.disk, effect.path, effect.data)
-            else:
-                for file in effect.files:
-                    path = file.path
-                    file.sync()
-        except OSError as error:
-            self._effects.extend(self.node.handle(DiskFailed(path, str(error)), self.group.now))
+        failed = failure_of(self.disk, effect)
+        if failed is not None:
+            self._effects.extend(self.node.handle(failed, self.group.now))
         else:
             self._effects.extendleft(reversed(effect.then))
 

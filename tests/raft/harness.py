@@ -9,12 +9,13 @@ from dataclasses import dataclass
 from random import Random
 from typing import Any, TypeVar
 
+from tests.durable import failure_of
+
 from perseid.base.machine import (
     Close,
     Closed,
     Connect,
     ConnectFailed,
-    DiskFailed,
     Effect,
     Event,
     Feed,
@@ -207,16 +208,9 @@ class Seat:
             self.stopped = effect.reason
 
     def _make_durable(self, effect: Flush | SaveState) -> None:
-        path = effect.path if isinstance(effect, SaveState) else ""
-        try:
-            if isinstance(effect, SaveState):
-                save_durably(self.disk, effect.path, effect.data)
-            else:
-                for file in effect.files:
-                    path = file.path
-                    file.sync()
-        except OSError as error:
-            self._effects.extend(self.raft.handle(DiskFailed(path, str(error)), self.now))
+        failed = failure_of(self.disk, effect)
+        if failed is not None:
+            self._effects.extend(self.raft.handle(failed, self.now))
         else:
             self._effects.extendleft(reversed(effect.then))
 

@@ -6,6 +6,7 @@ import json
 from random import Random
 
 import pytest
+from tests.durable import make_durable
 
 from perseid.base.errors import StoreError
 from perseid.base.machine import DiskFailed, Effect, Event, Feed, Flush, Note, SaveState, Start, Tick
@@ -61,14 +62,10 @@ class One:
         for effect in effects:
             if isinstance(effect, Note):
                 self.notes.append(effect.text)
-            elif isinstance(effect, Flush):
-                for file in effect.files:
-                    file.sync()
-                self._carry_out(effect.then)
             elif isinstance(effect, SaveState) and effect.path == SNAPSHOT and self.full:
                 self.feed(DiskFailed(effect.path, "no space"))
-            elif isinstance(effect, SaveState):
-                save_durably(self.disk, effect.path, effect.data)
+            elif isinstance(effect, Flush | SaveState):
+                make_durable(self.disk, effect)
                 self._carry_out(effect.then)
             elif isinstance(effect, Feed):
                 self.feed(effect.event)  # type: ignore[arg-type]

@@ -6,6 +6,7 @@ from random import Random
 from typing import Any
 
 import pytest
+from tests.durable import make_durable
 
 from perseid.base.machine import Effect, Event, Feed, Flush, SaveState, Start, Tick
 from perseid.raft.config import RaftConfig
@@ -14,7 +15,6 @@ from perseid.raft.node import Raft
 from perseid.raft.store import GroupStore, divided_offset
 from perseid.sim.disk import SimDisk
 from perseid.store.config import StoreConfig
-from perseid.store.recovery import save_durably
 from perseid.store.results import AppendRefused, PutStatus, StoreEvent
 from perseid.store.store import MessageStore
 from perseid.wire.host import host_from
@@ -61,11 +61,7 @@ class One:
                 if self.held is not None:
                     self.held.append(effect)
                     continue
-                if isinstance(effect, Flush):
-                    for file in effect.files:
-                        file.sync()
-                else:
-                    save_durably(self.disk, effect.path, effect.data)
+                make_durable(self.disk, effect)
                 self.carry_out(effect.then)
             elif isinstance(effect, Feed) and isinstance(effect.event, StoreEvent):
                 self.carry_out(self.store.handle(effect.event))

@@ -6,10 +6,11 @@ from collections import deque
 from random import Random
 from typing import Any
 
+from tests.durable import make_durable
+
 from perseid.base.machine import Effect, Feed, Flush, Note, SaveState
 from perseid.sim.disk import SimDisk
 from perseid.store.config import StoreConfig
-from perseid.store.recovery import save_durably
 from perseid.store.results import LoadReport, StoreEvent
 from perseid.store.store import MessageStore
 from perseid.wire import properties as props
@@ -78,12 +79,8 @@ class Node:
         if not self.effects:
             return False
         effect = self.effects.popleft()
-        if isinstance(effect, Flush):
-            for file in effect.files:
-                file.sync()
-            self.effects.extendleft(reversed(effect.then))
-        elif isinstance(effect, SaveState):
-            save_durably(self.disk, effect.path, effect.data)
+        if isinstance(effect, Flush | SaveState):
+            make_durable(self.disk, effect)
             self.effects.extendleft(reversed(effect.then))
         elif isinstance(effect, Feed):
             if isinstance(effect.event, StoreEvent):

@@ -5,11 +5,11 @@ from __future__ import annotations
 from random import Random
 
 import pytest
+from tests.durable import make_durable
 
 from perseid.base.machine import Feed, Flush, SaveState
 from perseid.sim.disk import SimDisk
 from perseid.store import gate as gates
-from perseid.store.recovery import save_durably
 from perseid.store.store import MessageStore
 
 from .harness import HOST, START, config, message
@@ -37,12 +37,8 @@ class Gated:
         while todo and most > 0:
             effect = todo.pop(0)
             most -= 1
-            if isinstance(effect, Flush):
-                for file in effect.files:
-                    file.sync()
-                todo = [*effect.then, *todo]
-            elif isinstance(effect, SaveState):
-                save_durably(self.disk, effect.path, effect.data)
+            if isinstance(effect, Flush | SaveState):
+                make_durable(self.disk, effect)
                 todo = [*effect.then, *todo]
             else:
                 assert isinstance(effect, Feed), effect

@@ -8,6 +8,8 @@ from collections.abc import Iterable
 from random import Random
 from typing import Any
 
+from tests.durable import make_durable
+
 from perseid.base.machine import (
     Close,
     Closed,
@@ -28,7 +30,6 @@ from perseid.replication.config import ReplicationConfig
 from perseid.replication.receiver import LISTENER
 from perseid.replication.sender import FetchedFor
 from perseid.sim.disk import SimDisk
-from perseid.store.recovery import save_durably
 from perseid.store.results import Appended, StoreEvent
 from perseid.store.store import MessageStore
 from store.harness import HOST, START, config, message
@@ -101,11 +102,7 @@ class Replica:
         while self.io and count > 0:
             count -= 1
             effect = self.io.popleft()
-            if isinstance(effect, Flush):
-                for file in effect.files:
-                    file.sync()
-            else:
-                save_durably(self.disk, effect.path, effect.data)
+            make_durable(self.disk, effect)
             self.run(effect.then)
 
     def feed(self, event: Any) -> None:
