@@ -1,11 +1,17 @@
 """Loading a controller's configuration: the original's files, and one clear line for what can't be had."""
 
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
 
-from perseid.app import controller, namesrv
+from perseid.app import controller, namesrv, process
 from perseid.base.errors import ConfigError
+from perseid.base.machine import Frames, Opened, SaveState, Start
+from perseid.controller.node import LISTENER, Controller
+from perseid.nameserver.node import NameServer
+from perseid.wire.codes import RequestCode
+from perseid.wire.command import encode_request
 
 PEERS = "n0-127.0.0.1:9877;n1-127.0.0.1:9868;n2-127.0.0.1:9876"
 ENOUGH = f"controllerDLegerGroup=group1\ncontrollerDLegerPeers={PEERS}\ncontrollerDLegerSelfId=n1\n"
@@ -62,3 +68,49 @@ def test_beside_a_name_server_only_when_it_is_asked_for(tmp_path: Path) -> None:
     path = write(tmp_path, "enableControllerInNamesrv=true\n")
     with pytest.raises(ConfigError, match="controllerDLegerGroup"):
         namesrv.load_controller(path, namesrv.load(path))
+
+
+def saved(node: NameServer | Controller, code: int, body: bytes) -> bytes:
+    """What a node writes to its configuration file after a request."""
+    node.handle(Start(), 1_000)
+    node.handle(Opened(1, "127.0.0.1:5", "127.0.0.1:9", LISTENER), 1_000)
+    effects = node.handle(Frames(1, encode_request(code, 7, {}, body)), 1_000)
+    (save,) = [one for one in effects if isinstance(one, SaveState) and one.path.endswith("controller.conf")]
+    return save.data
+
+
+def test_both_keep_what_the_other_one_has_in_their_file(tmp_path: Path) -> None:
+    """A change of the name server's settings once would have dropped the controller's: it would not have come back."""
+    text = ENOUGH + (
+        f"enableControllerInNamesrv=true\nconfigStorePath={tmp_path}/controller.conf\nheartBeatTimeIntervalMs=700\n"
+        f"controllerStorePath={tmp_path}/store\nkvConfigPath={tmp_path}/kv.json\n"
+    )
+    path = write(tmp_path, text)
+    loaded = namesrv.load(path)
+    beside = namesrv.load_controller(path, loaded)
+    assert beside is not None
+    (names, _), (member, _) = namesrv.build(loaded), controller.build(beside)
+    namesrv.share_file(names, member, process.values(process.read_settings(path)))
+    path.write_bytes(saved(names, RequestCode.UPDATE_NAMESRV_CONFIG, b"orderMessageEnable=true"))
+    again = controller.load(path, type(loaded))
+    one_black_list = replace(again.own, config_black_list=beside.own.config_black_list)  # a key of both
+    assert one_black_list == beside.own and again.raft == beside.raft
+    path.write_bytes(saved(member, RequestCode.UPDATE_CONTROLLER_CONFIG, b"scanInactiveMasterInterval=900"))
+    assert namesrv.load(path).order_message_enable
+    again = controller.load(path, type(loaded))
+    assert again.own.scan_inactive_master_interval == 900 and again.raft == beside.raft
+
+
+def test_a_controllers_file_keeps_the_keys_of_its_group(tmp_path: Path) -> None:
+    text = ENOUGH + f"configStorePath={tmp_path}/controller.conf\nheartBeatTimeIntervalMs=700\nstrange=1\n"
+    path = write(tmp_path, text + f"controllerStorePath={tmp_path}/store\n")
+    loaded = controller.load(path)
+    node, _ = controller.build(loaded)
+    path.write_bytes(saved(node, RequestCode.UPDATE_CONTROLLER_CONFIG, b"scanInactiveMasterInterval=900"))
+    assert controller.load(path).raft == loaded.raft and b"strange=1\n" in path.read_bytes()
+
+
+def test_a_toml_file_is_not_overwritten_with_properties(tmp_path: Path) -> None:
+    path = tmp_path / "ns.toml"
+    path.write_text("listenPort = 0\n")
+    assert namesrv.load(path).config_store_path.endswith("namesrv.properties")

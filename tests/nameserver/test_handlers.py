@@ -180,7 +180,7 @@ def test_the_configuration_is_shown_changed_and_saved() -> None:
         (b"orderMessageEnable=true\nconfigStorePath=x", 16, "Can not update config in black list."),
         (b"rocketmqHome=x", 16, "Can not update config in black list."),
         (b"\xff\xfe", 1, "string2Properties error"),
-        (b"waitSecondsForService=x", 1, "update: waitSecondsForService=x: a whole number is wanted"),
+        (b"orderMessageEnable=x", 1, "nothing was changed; update: orderMessageEnable=x: true or false is wanted"),
     ],
 )
 def test_a_change_that_is_refused(body: bytes, code: int, remark: str) -> None:

@@ -33,7 +33,7 @@ def test_registration_settings_and_restart(tmp_path: Path) -> None:
     body = b'{"topicConfigSerializeWrapper":{"topicConfigTable":{"T":{"topicName":"T"},"U":{"topicName":"U"}}}}'
 
     async def main() -> None:
-        driver = namesrv.driver(config, Listener())
+        _, driver = namesrv.build(config, Listener())
         await driver.start()
         port = driver.ports[namesrv.LISTENER]
         own, other = [Peer(*await asyncio.open_connection("127.0.0.1", port)) for _ in range(2)]
@@ -48,7 +48,7 @@ def test_registration_settings_and_restart(tmp_path: Path) -> None:
         assert await asyncio.wait_for(other.reader.read(-1), DEADLINE) == b""
         other.writer.close()
 
-        driver = namesrv.driver(namesrv.load(tmp_path / "conf" / "ns.conf"), Listener())
+        _, driver = namesrv.build(namesrv.load(tmp_path / "conf" / "ns.conf"), Listener())
         await driver.start()
         peer = Peer(*await asyncio.open_connection("127.0.0.1", driver.ports[namesrv.LISTENER]))
         assert (await peer.ask(Code.GET_KV_CONFIG, {"namespace": "n", "key": "k"})).ext == {"value": "v"}

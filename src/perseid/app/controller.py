@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+from collections.abc import Mapping
 from dataclasses import dataclass, replace
 from pathlib import Path
 from random import Random
@@ -25,6 +26,8 @@ class Loaded:
 
     own: ControllerConfig
     raft: RaftConfig
+    given: Mapping[str, str]
+    """All keys of the file, as they stand there."""
 
     def to_text(self, *, important: bool) -> str:
         """All settings, or the important ones."""
@@ -62,13 +65,13 @@ def load(path: Path | None, *others: type) -> Loaded:
         self_id=own.controller_dleger_self_id,
         mapped_file_size_for_entry_data=own.mapped_file_size,
     )
-    return Loaded(own, raft)
+    return Loaded(own, raft, process.values(settings))
 
 
 def build(loaded: Loaded, listener: Listener | None = None) -> tuple[Controller, Driver]:
     """The controller of a configuration on its own files, in `controllerStorePath`/dledger-ID as the original names
     them, listening where the peers' list says."""
-    own, raft = loaded.own, loaded.raft
+    own, raft, given = loaded.own, loaded.raft, loaded.given
     store = Path(own.controller_store_path).expanduser().absolute()
     config_path = Path(own.config_store_path).expanduser().absolute()
     root = Path(os.path.commonpath([store, config_path.parent]))
@@ -82,6 +85,7 @@ def build(loaded: Loaded, listener: Listener | None = None) -> tuple[Controller,
         folder="" if folder == "." else folder + "/",
         config_path=config_path.relative_to(root).as_posix(),
     )
+    node.kept = lambda: given
     _, _, port = peers_of(raft.peers)[raft.self_id].rpartition(":")
     limits = Limits(idle_ms=own.server_channel_max_idle_time_seconds * 1000)
     main = listener or Listener(own.bind_address, int(port))

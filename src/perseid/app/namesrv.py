@@ -3,12 +3,14 @@
 from __future__ import annotations
 
 import os
+from collections.abc import Mapping
 from dataclasses import replace
 from pathlib import Path
 
 from perseid.app import controller as controller_app
 from perseid.app import process
 from perseid.base import config
+from perseid.controller.node import Controller
 from perseid.nameserver.config import REFUSED, NameServerConfig
 from perseid.nameserver.node import NameServer
 from perseid.net.driver import Driver, Listener
@@ -25,7 +27,8 @@ def load(path: Path | None) -> NameServerConfig:
     if not loaded.enable_controller_in_namesrv:  # the controller reports what neither of them knows
         process.report_unknown(settings, NameServerConfig)
     folder = process.home_folder() / "namesrv"
-    store_path = loaded.config_store_path or str(path.resolve() if path else folder / "namesrv.properties")
+    kept = path.resolve() if path and path.suffix != ".toml" else folder / "namesrv.properties"
+    store_path = loaded.config_store_path or str(kept)
     return replace(
         loaded,
         rocketmq_home=loaded.rocketmq_home or os.environ.get("ROCKETMQ_HOME", ""),
@@ -39,7 +42,7 @@ def load_controller(path: Path | None, loaded: NameServerConfig) -> controller_a
     return controller_app.load(path, NameServerConfig) if loaded.enable_controller_in_namesrv else None
 
 
-def driver(loaded: NameServerConfig, listener: Listener | None = None) -> Driver:
+def build(loaded: NameServerConfig, listener: Listener | None = None) -> tuple[NameServer, Driver]:
     """The name server of a configuration, on its own files."""
     kv_path = Path(loaded.kv_config_path).expanduser().resolve()
     store_path = Path(loaded.config_store_path).expanduser().resolve()
@@ -53,13 +56,25 @@ def driver(loaded: NameServerConfig, listener: Listener | None = None) -> Driver
     )
     limits = Limits(idle_ms=loaded.server_channel_max_idle_time_seconds * 1000)
     main = listener or Listener(loaded.bind_address, loaded.listen_port)
-    return Driver(node, disk, {LISTENER: main}, name="namesrv", limits=limits)
+    return node, Driver(node, disk, {LISTENER: main}, name="namesrv", limits=limits)
 
 
-async def serve(loaded: NameServerConfig, controller: controller_app.Loaded | None = None) -> int:
-    """Run until told to end, with a controller beside it or without; the exit code."""
-    running = driver(loaded)
-    beside = [controller_app.build(controller)[1]] if controller is not None else []
+def share_file(names: NameServer, controller: Controller, given: Mapping[str, str]) -> None:
+    """Both have the same configuration file: what one of them writes there keeps what the other one has by now."""
+    names.kept = lambda: {**given, **config.to_properties(controller.config)}
+    controller.kept = lambda: {**given, **config.to_properties(names.config)}
+
+
+async def serve(path: Path | None, loaded: NameServerConfig, controller: controller_app.Loaded | None = None) -> int:
+    """Run until told to end, with a controller beside it or without; the exit code. `path`: of the configuration."""
+    node, running = build(loaded)
+    given = process.values(process.read_settings(path))
+    node.kept = lambda: given
+    beside: list[Driver] = []
+    if controller is not None:
+        member, other = controller_app.build(controller)
+        share_file(node, member, given)
+        beside.append(other)
 
     async def ready() -> None:
         address = f"{loaded.bind_address}:{running.ports[LISTENER]}"

@@ -47,6 +47,11 @@ def read_settings(path: Path | None) -> dict[str, Setting]:
     return config.read(text, str(path))
 
 
+def values(settings: Mapping[str, Setting]) -> dict[str, str]:
+    """Key → text, as a file has them."""
+    return {key: setting.value for key, setting in settings.items()}
+
+
 def report_unknown(settings: Mapping[str, Setting], *classes: type) -> None:
     """Name the keys that nothing here knows, in one line."""
     strange = config.unknown(settings, *classes)

@@ -64,7 +64,7 @@ async def serve(
         kv_config_path=str(data / "namesrv" / "kvConfig.json"),
         config_store_path=str(data / "namesrv" / "namesrv.properties"),
     )
-    name_server = namesrv_app.driver(names, Listener(bound=namesrv_socket))
+    _, name_server = namesrv_app.build(names, Listener(bound=namesrv_socket))
     chosen = replace(
         broker_config or BrokerConfig(broker_name="broker-a"),
         broker_ip1=HOST,

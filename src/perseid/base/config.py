@@ -284,6 +284,8 @@ def to_properties(*configs: Any, important: bool = False) -> dict[str, str]:
     return dict(sorted(found.items()))
 
 
-def to_text(*configs: Any, important: bool = False) -> str:
-    """The same as a properties text: `key=value` lines."""
-    return "".join(f"{key}={value}\n" for key, value in to_properties(*configs, important=important).items())
+def to_text(*configs: Any, important: bool = False, kept: Mapping[str, str] | None = None) -> str:
+    """The same as a properties text: `key=value` lines; before them the keys of `kept` that are none of theirs."""
+    own = to_properties(*configs, important=important)
+    others = {key: value for key, value in (kept or {}).items() if key not in own}
+    return "".join(f"{key}={value}\n" for key, value in (others | own).items())

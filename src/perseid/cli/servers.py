@@ -45,7 +45,7 @@ def namesrv(
     if print_all or print_important:
         typer.echo(config.to_text(loaded, important=not print_all), nl=False)
         return
-    raise typer.Exit(process.run(namesrv_app.serve(loaded, beside)))
+    raise typer.Exit(process.run(namesrv_app.serve(config_file, loaded, beside)))
 
 
 def broker(

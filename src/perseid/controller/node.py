@@ -16,7 +16,7 @@ from __future__ import annotations
 
 import traceback
 from collections import deque
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from random import Random
 from typing import Any
 
@@ -112,6 +112,8 @@ class Controller:
         self._members = frozenset(self.raft.member.peers.values())
         self._caller = Caller()
         self._config_path = config_path
+        self.kept: Callable[[], Mapping[str, str]] = dict
+        """Keys of the configuration's file that are not ours: they stay in it."""
         self._saving: deque[Request] = deque()
         self._marking = -1
         """The term in which our entry that says nothing is under way, or committed."""
@@ -293,7 +295,7 @@ class Controller:
         if self._config_path is None:
             return False
         self._saving.append(request)
-        text = settings.to_text(self.config).encode()
+        text = settings.to_text(self.config, kept=self.kept()).encode()
         self._out.append(SaveState(self._config_path, text, then=[Feed(_Saved())]))
         return True
 

@@ -11,6 +11,7 @@ from __future__ import annotations
 
 import traceback
 from collections import deque
+from collections.abc import Callable, Mapping
 
 from perseid.base import config as settings
 from perseid.base.errors import LocalProtocolError, RemoteProtocolError, RequestRefused
@@ -70,6 +71,8 @@ class NameServer:
         self._disk = disk
         self._kv_path = kv_path
         self._config_path = config_path
+        self.kept: Callable[[], Mapping[str, str]] = dict
+        """Keys of the configuration's file that are not ours: they stay in it."""
         self._peers: dict[ConnId, str] = {}
         self._saving: deque[Request] = deque()
         self._scan_at: Millis = 0
@@ -133,7 +136,7 @@ class NameServer:
         """Write the configuration; the request is answered when it is durable. False: there is no file for it."""
         if self._config_path is None:
             return False
-        self._save(self._config_path, settings.to_text(self.config).encode(), request)
+        self._save(self._config_path, settings.to_text(self.config, kept=self.kept()).encode(), request)
         return True
 
     def min_id_changed(self, change: MinIdChange | None) -> None:
