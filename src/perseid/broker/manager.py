@@ -4,8 +4,7 @@
 
 - *finding*: all controllers are asked at once who leads; again when the leader does not answer or says that it leads no
   longer, and each `syncControllerMetadataPeriod`.
-- *claiming*: a free id is asked for, written to a file with a check code, and claimed with it; then it is ours for
-good.
+- *claiming*: a free id is asked for, written to a file with a check code, and claimed with it; then it is ours.
 - *registering*: the controller learns our address, unless a living broker has our id: then somebody copied a disk.
 - *serving*: heartbeats go to all controllers; roles come by notices, by answers, and by a look each
   `syncBrokerMetadataPeriod`. A role with a higher epoch than ours counts, nothing else. Nothing waits for a timer
