@@ -11,6 +11,7 @@ from typing import Any
 import rig
 
 from perseid.testing.ports import free_port
+from perseid.wire.codes import ResponseCode
 
 ALTER, ELECT, REGISTER, INFO, METADATA, SETS = 1001, 1002, 1003, 1004, 1005, 1006
 NEXT_ID, APPLY_ID, HEARTBEAT = 1012, 1013, 904
@@ -26,25 +27,38 @@ def loads(body: bytes) -> Any:
 
 
 class Controllers:
-    """A group."""
+    """A group of `java` and `perseid`; or of `jraft`: the original's on another Raft, which ours can't join."""
 
     def __init__(self, folder: Path, kinds: Sequence[str], **properties: object) -> None:
         self.group = folder.name
         self.ports = [free_port() for _ in kinds]
-        peers = ";".join(f"n{i}-127.0.0.1:{port}" for i, port in enumerate(self.ports))
+        rafts = [free_port() for _ in kinds]
         self.members = [
             rig.Process(
-                "controller", kind, folder / f"c{i}",
+                "controller", "perseid" if kind == "perseid" else "java", folder / f"c{i}",
                 {
-                    "listenPort": port, "controllerDLegerGroup": self.group, "controllerDLegerPeers": peers,
-                    "controllerDLegerSelfId": f"n{i}", "controllerStorePath": folder / f"c{i}" / "store",
-                    "configStorePath": folder / f"c{i}" / "controller.properties", "mappedFileSize": 16 << 20,
-                    "controllerType": "DLedger", **properties,
+                    "listenPort": port, "controllerStorePath": folder / f"c{i}" / "store",
+                    "configStorePath": folder / f"c{i}" / "controller.properties",
+                    **(self._jraft(i, rafts) if kind == "jraft" else self._dledger(i)), **properties,
                 },
             )
             for i, (kind, port) in enumerate(zip(kinds, self.ports, strict=True))
         ]  # fmt: skip
         self.addresses = ";".join(member.address for member in self.members)
+
+    def _dledger(self, number: int) -> dict[str, object]:
+        peers = ";".join(f"n{i}-127.0.0.1:{port}" for i, port in enumerate(self.ports))
+        return {
+            "controllerType": "DLedger", "controllerDLegerGroup": self.group, "controllerDLegerPeers": peers,
+            "controllerDLegerSelfId": f"n{number}", "mappedFileSize": 16 << 20,
+        }  # fmt: skip
+
+    def _jraft(self, number: int, rafts: Sequence[int]) -> dict[str, object]:
+        return {
+            "controllerType": "jRaft", "jRaftGroupId": self.group, "jRaftServerId": f"127.0.0.1:{rafts[number]}",
+            "jRaftInitConf": ",".join(f"127.0.0.1:{port}" for port in rafts),
+            "jRaftControllerRPCAddr": ",".join(f"127.0.0.1:{port}" for port in self.ports),
+        }  # fmt: skip
 
     def start(self) -> Controllers:
         for member in self.members:
@@ -111,6 +125,32 @@ class Controllers:
 
         rig.until(f"c{wanted} is active", leads, 90)
 
+    def decide(self, count: int) -> list[str]:
+        """Have each member lead, and decide its share of `count` events and an election; names of the broker sets."""
+        names: list[str] = []
+        for wanted in range(len(self.members)):
+            self.lead(wanted)
+
+            def told(code: int, wanted: int = wanted, **ext: object) -> bool:
+                """Have the wanted one do something; on a busy machine another one may lead meanwhile."""
+                header = {"clusterName": "c", "brokerName": names[-1], **ext}
+                answer = rig.call(self.members[wanted].address, code, header)
+                if answer.code == ResponseCode.CONTROLLER_NOT_LEADER:
+                    self.lead(wanted)
+                return answer.code in (0, ResponseCode.CONTROLLER_MASTER_STILL_EXIST)
+
+            for _ in range(count // len(self.members) + 1):
+                names.append(f"decided-{len(names)}")
+                code = f"10.1.1.1:{len(names)};{MILLIS}"
+                rig.until("an id", lambda code=code: told(APPLY_ID, appliedBrokerId=1, registerCheckCode=code), 60)
+
+            def elected() -> bool:
+                beat = told(HEARTBEAT, brokerAddr="10.1.1.1:1", brokerId=1)
+                return beat and told(ELECT, brokerId=1, invokeTime=MILLIS)
+
+            rig.until("a master", elected, 60)
+        return names
+
     def register(self, name: str, number: int, address: str) -> None:
         """A broker gets its id."""
         ext: dict[str, object] = {"clusterName": CLUSTER, "brokerName": name, "appliedBrokerId": number}
@@ -119,12 +159,12 @@ class Controllers:
 
 
 def brokers(
-    cluster: rig.Cluster, group: Controllers, folder: Path, kinds: Sequence[str], **properties: object
+    cluster: rig.Cluster, group: Controllers, folder: Path, kinds: Sequence[str], first: int = 0, **properties: object
 ) -> list[rig.Process]:
-    """A broker set under controllers: acknowledged is what all in sync have."""
+    """A broker set under controllers: acknowledged is what all in sync have. Or more of one, from number `first` on."""
     return [
         rig.broker(
-            kind, folder / f"b{i}", cluster.namesrv, brokerName=folder.name, brokerId=-1, brokerRole="SLAVE",
+            kind, folder / f"b{first + i}", cluster.namesrv, brokerName=folder.name, brokerId=-1, brokerRole="SLAVE",
             enableControllerMode="true", controllerAddr=group.addresses, totalReplicas=len(kinds),
             inSyncReplicas=len(kinds), minInSyncReplicas=1, allAckInSyncStateSet="true",
             haListenPort=free_port(), **properties,

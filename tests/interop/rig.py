@@ -24,10 +24,11 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import Any
+from typing import Any, TypeVar
 
 from perseid.testing.ports import free_port
 
+T = TypeVar("T")
 HERE = Path(__file__).resolve().parent
 SRC = HERE.parents[1] / "src"
 VERSION = "5.5.0"
@@ -70,8 +71,8 @@ SOAK = bool(os.environ.get("PERSEID_SOAK"))
 """`make soak`: the counts that the issues name, instead of short forms."""
 
 
-def many(short: int, long: int) -> int:
-    """A count, by the length of the run."""
+def many(short: T, long: T) -> T:
+    """A count, or what else depends on the length of the run."""
     return long if SOAK else short
 
 

@@ -3,14 +3,19 @@
 from __future__ import annotations
 
 import json
+import signal
+import subprocess
+import sys
 from collections.abc import Iterator
 from pathlib import Path
+from typing import Any
 
 import pytest
 import rig
-from controllers import APPLY_ID, ELECT, HEARTBEAT, MILLIS, Controllers, brokers
+from broker_sets import BrokerSet, kill_masters
+from controllers import Controllers, brokers
 
-from perseid.wire.codes import ResponseCode
+from perseid.client.blocking import BlockingAdmin
 
 pytestmark = [pytest.mark.interop, pytest.mark.timeout(rig.many(600, 3_600), func_only=True)]
 
@@ -18,11 +23,11 @@ GROUPS = {
     "java_java_perseid": ("java", "java", "perseid"),
     "java_perseid_perseid": ("java", "perseid", "perseid"),
 }
-COUNT = rig.many(2_000, 20_000)
+PERSEID = [sys.executable, "-c", "from perseid.cli.main import main; main()"]
+TOOL_SECONDS = 240
 KILLS = rig.many(2, 20)
-"""Of a master, and of an active controller."""
 EVENTS = 1_100
-AWAIT_SECONDS = rig.many(180, 1_800)
+"""The original makes a snapshot after 1,000, and has nothing in it (B26)."""
 
 
 @pytest.fixture(params=GROUPS.values(), ids=GROUPS.keys())
@@ -50,79 +55,18 @@ def client(perseid_cluster: rig.Cluster, java_agent: rig.Agent) -> Iterator[rig.
     made.close()
 
 
-def stored(cluster: rig.Cluster, master: str, topic: str) -> int:
-    """How many messages the topic has at the master: those that were sent again count twice."""
-    return sum(int(rig.call(master, 30, {"topic": topic, "queueId": queue}).ext["offset"]) for queue in range(4))
-
-
 def test_java_brokers_lose_nothing_under_our_controllers(
-    ours: Controllers, perseid_cluster: rig.Cluster, client: rig.Client, workshop: Path, name: str
+    perseid_cluster: rig.Cluster, client: rig.Client, workshop: Path, name: str
 ) -> None:
-    both = brokers(perseid_cluster, ours, workshop / f"set-{name}", ("java", "java"))
-    at = {broker.address: broker for broker in both}
-    set_name = both[0].folder.parent.name
+    made = BrokerSet(perseid_cluster, workshop / f"set-{name}", ("perseid",) * 3, ("java", "java"))
     try:
-        for broker in both:
-            broker.start()
-        rig.until("both are in sync", lambda: ours.info(set_name)[2] == [1, 2], 90)
-        master = rig.until("a master", lambda: at.get(ours.info(set_name)[0] or ""), 60)
-        assert "success" in client.mqadmin("updateTopic", "-b", master.address, "-t", name, "-r", "4", "-w", "4")
-        rig.until("route", lambda: rig.call(perseid_cluster.namesrv, 105, {"topic": name}).code == 0)
-        there = f'"{name}":'.encode()
-        rig.until("both know the topic", lambda: all(there in rig.call(b.address, 21).body for b in both), 100)
-        client("flood.start", name=name, topic=name, count=COUNT, pollMs=1_000)
-        epochs = [ours.info(set_name)[1]]
-        for number in range(KILLS):
-            acked = (2 * number + 1) * COUNT // (2 * KILLS + 1)
-            client("flood.await", name=name, acked=acked, timeoutMs=AWAIT_SECONDS * 1000, wait=AWAIT_SECONDS + 30)
-            master = rig.until("a master", lambda: at.get(ours.info(set_name)[0] or ""), 60)
-            master.kill()
-            rig.until("another master", lambda gone=master: ours.info(set_name)[0] not in (None, gone.address), 60)
-            epochs.append(ours.info(set_name)[1])
-            acked = (2 * number + 2) * COUNT // (2 * KILLS + 1)
-            client("flood.await", name=name, acked=acked, timeoutMs=AWAIT_SECONDS * 1000, wait=AWAIT_SECONDS + 30)
-            active = rig.until("an active controller", ours.active, 60)
-            active.kill()
-            rig.until("another active controller", ours.active, 60)
-            master.start()
-            active.start()
-            rig.until("both are in sync again", lambda: ours.info(set_name)[2] == [1, 2], 120)
-        assert epochs == sorted(set(epochs)), "each election has an epoch of its own"
-        done = client("flood.end", name=name, timeoutMs=2 * AWAIT_SECONDS * 1000, wait=2 * AWAIT_SECONDS + 30)
-        assert len(done["acked"]) == COUNT, f"{len(done['acked'])} acknowledged, {done['retries']} retries"
-        last = ours.info(set_name)[0] or ""
-        got = client.consume(name, f"g_{name}", stored(perseid_cluster, last, name), rig.many(90, 300))
-        missing = set(done["acked"]) - {m["body"].partition(" ")[0] for m in got}
-        assert not missing, f"{len(missing)} acknowledged messages are missing"
+        kill_masters(made.start(), client, name, KILLS)
     finally:
-        for broker in both:
-            if broker.running:
-                broker.kill()
+        made.kill()
 
 
 def test_java_and_our_controllers_are_one_group_with_leadership_on_each(mixed: Controllers) -> None:
-    names: list[str] = []
-    for wanted in range(len(mixed.members)):
-        mixed.lead(wanted)
-
-        def told(code: int, wanted: int = wanted, **ext: object) -> bool:
-            """Have the wanted one do something; on a busy machine another one may lead meanwhile."""
-            header = {"clusterName": "c", "brokerName": names[-1], **ext}
-            answer = rig.call(mixed.members[wanted].address, code, header)
-            if answer.code == ResponseCode.CONTROLLER_NOT_LEADER:
-                mixed.lead(wanted)
-            return answer.code in (0, ResponseCode.CONTROLLER_MASTER_STILL_EXIST)
-
-        for _ in range(EVENTS // len(mixed.members) + 1):
-            names.append(f"set-{len(names)}")
-            code = f"10.1.1.1:{len(names)};{MILLIS}"
-            rig.until("an id", lambda code=code: told(APPLY_ID, appliedBrokerId=1, registerCheckCode=code), 60)
-
-        def elected() -> bool:
-            beat = told(HEARTBEAT, brokerAddr="10.1.1.1:1", brokerId=1)
-            return beat and told(ELECT, brokerId=1, invokeTime=MILLIS)
-
-        rig.until("a master", elected, 60)
+    names = mixed.decide(EVENTS)
     assert len(names) > 1_000
     seen = rig.until("all sets", lambda: len(found := mixed.sets(names)) == len(names) and found, 30)
     for wanted in range(len(mixed.members)):
@@ -179,3 +123,98 @@ def test_the_stock_tools_ask_our_controllers(
         for broker in both:
             if broker.running:
                 broker.kill()
+
+
+# ---- our tools before the original's controllers and brokers ----
+
+
+def perseid(*args: str, code: int = 0) -> Any:
+    """What a command prints as JSON."""
+    command = [*PERSEID, *args, "--json"]
+    done = subprocess.run(command, capture_output=True, text=True, timeout=TOOL_SECONDS, check=False)
+    assert done.returncode == code, (args, done.returncode, done.stdout, done.stderr)
+    return json.loads(done.stdout)
+
+
+def test_our_tools_ask_java_controllers_and_java_brokers(
+    perseid_cluster: rig.Cluster, workshop: Path, name: str
+) -> None:
+    made = BrokerSet(perseid_cluster, workshop / f"set-{name}", ("java",), ("java", "java"))
+    at, namesrv = ("-a", made.controllers.addresses), ("-n", perseid_cluster.namesrv)
+    which = ("-b", made.name)
+    try:
+        made.start()
+        (row,) = perseid("admin", "controller-metadata", *at)
+        assert row["address"] == made.controllers.addresses and row["active"] and row["group"] == made.controllers.group
+        (config,) = perseid("admin", "controller-config", "scanInactiveMasterInterval", *at).values()
+        assert config == {"scanInactiveMasterInterval": "5000"}
+        perseid("admin", "update-controller-config", "scanInactiveMasterInterval=4321", *at)
+        (config,) = perseid("admin", "controller-config", "scanInactiveMasterInterval", *at).values()
+        assert config == {"scanInactiveMasterInterval": "4321"}
+
+        (before,) = perseid("admin", "sync-state-set", *which, *at, *namesrv)
+        master, epoch, _ = made.controllers.info(made.name)
+        assert (before["master_address"], before["master_epoch"]) == (master, epoch)
+        assert [(one["in_sync"], one["alive"]) for one in before["replicas"]] == [(True, True)] * 2
+        (wanted,) = (one["id"] for one in before["replicas"] if one["id"] != before["master_id"])
+        ledger = workshop / f"ledger-{name}"
+        killed = verify_through_a_kill(made, name, ledger)
+        assert killed["kept"] and killed["acknowledged"] == len(ledger.read_text().splitlines()) - 1, killed
+        (switch,) = [one for one in killed["outages"] if one["newMaster"] != one["oldMaster"]]
+        assert (switch["oldMaster"], switch["oldEpoch"]) == (master, epoch) and switch["newEpoch"] > epoch
+        parts = {part["name"]: part for part in switch["parts"]}
+        assert parts["election"]["seen"] and f"broker {wanted}" in parts["election"]["what"], parts
+        assert perseid("verify", "check", str(ledger), *namesrv)["kept"]
+        (after,) = perseid("admin", "sync-state-set", *which, *at, *namesrv)
+        assert (after["master_id"], after["master_epoch"]) == (wanted, switch["newEpoch"])
+
+        elected = perseid("admin", "elect-master", *which, "--to", str(before["master_id"]), *at)
+        assert elected["changed"] and elected["master_address"] == master
+        made.await_in_sync()
+        logs = rig.until("both tell their epochs", lambda: two(perseid("admin", "broker-epoch", *which, *namesrv)), 60)
+        told = {log["address"]: log for log in logs}
+        assert told[master]["broker_id"] == 0 and told[master]["epochs"][0] == [1, 0]
+        assert len({log["max_offset"] for log in logs}) == 1 and len(told[master]["epochs"]) > 1
+
+        for broker in made.all:
+            broker.kill()
+        rig.until("nobody is master", lambda: made.controllers.info(made.name)[0] is None, 60)
+        perseid("admin", "clean-broker-metadata", *which, "--id", "1", "--id", "2", "--yes", *at)
+        assert perseid("admin", "sync-state-set", *which, *at, *namesrv, code=1) == []
+    finally:
+        made.kill()
+
+
+def two(found: list[Any]) -> list[Any] | None:
+    return found if len(found) == 2 else None
+
+
+def verify_through_a_kill(of: BrokerSet, topic: str, ledger: Path) -> Any:
+    """What `perseid verify run` tells of a master that is killed, and comes back."""
+    with BlockingAdmin(of.cluster.namesrv) as admin:
+        admin.create_topic(topic, 4, brokers=[of.name])
+    there = f'"{topic}":'.encode()
+    rig.until("all know the topic", lambda: all(there in rig.call(b.address, 21).body for b in of.all), 100)
+    run = subprocess.Popen(
+        [
+            *PERSEID, "verify", "run", topic, "--rate", "100", "--seconds", "0", "--settle", "60", "--json",
+            "--ledger", str(ledger), "-n", of.cluster.namesrv,
+        ],
+        stdout=subprocess.PIPE,
+    )  # fmt: skip
+    try:
+        lines = lambda: ledger.read_bytes().count(b"\n") if ledger.exists() else 0  # noqa: E731
+        rig.until("acknowledgements", lambda: lines() > 100, 60)
+        master = of.await_master()
+        master.kill()
+        before = lines()
+        of.await_master(gone=master)
+        rig.until("acknowledgements of another one", lambda: lines() > before + 100, 60)
+        master.start()
+        of.await_in_sync()
+        run.send_signal(signal.SIGINT)
+        return json.loads(run.communicate(timeout=TOOL_SECONDS)[0])
+    finally:
+        if run.poll() is None:
+            run.kill()
+            run.wait(TOOL_SECONDS)

@@ -218,15 +218,18 @@ final class Sends {
         }
     }
 
-    /** One thread for each queue sends "queue-number" in order, each until it is acknowledged. */
+    /** One thread for each queue sends "queue-number" in order, each until it is acknowledged; at its end, or before. */
     private static final class Flood {
         private final DefaultMQProducer producer;
         private final String topic;
         private final int perQueue;
         private final int bodySize;
+        private final int pauseMs;
+        private final String prefix;
         private final List<Thread> threads = new ArrayList<>();
         private final AtomicInteger retries = new AtomicInteger();
         private final List<String> acked = Collections.synchronizedList(new ArrayList<>());
+        private final Map<String, String> ids = new ConcurrentHashMap<>();
         private volatile boolean ended;
 
         Flood(JSONObject args, DefaultMQProducer producer) throws Exception {
@@ -235,6 +238,8 @@ final class Sends {
             List<MessageQueue> queues = producer.fetchPublishMessageQueues(topic);
             this.perQueue = args.getIntValue("count") / queues.size();
             this.bodySize = args.getIntValue("bodySize", 64);
+            this.pauseMs = args.getIntValue("pauseMs", 0);
+            this.prefix = (String) args.getOrDefault("prefix", "");
             for (MessageQueue queue : queues) {
                 Thread thread = new Thread(() -> run(queue));
                 thread.setDaemon(true);
@@ -248,12 +253,13 @@ final class Sends {
 
         private void run(MessageQueue queue) {
             for (int i = 0; i < perQueue && !ended; i++) {
-                String name = queue.getBrokerName() + "/" + queue.getQueueId() + "-" + i;
+                String name = prefix + queue.getBrokerName() + "/" + queue.getQueueId() + "-" + i;
                 byte[] body = (name + " " + "x".repeat(bodySize)).getBytes(StandardCharsets.UTF_8);
                 while (!ended) {
                     try {
-                        if (producer.send(new Message(topic, "", name, body), queue, 2000).getSendStatus()
-                            == SendStatus.SEND_OK) {
+                        SendResult sent = producer.send(new Message(topic, "", name, body), queue, 2000);
+                        if (sent.getSendStatus() == SendStatus.SEND_OK) {
+                            ids.put(name, sent.getOffsetMsgId());
                             break;
                         }
                     } catch (Exception e) {
@@ -265,6 +271,9 @@ final class Sends {
                     return;
                 }
                 acked.add(name);
+                if (pauseMs > 0) {
+                    LockSupport.parkNanos(TimeUnit.MILLISECONDS.toNanos(pauseMs));
+                }
             }
         }
 
@@ -283,7 +292,7 @@ final class Sends {
             for (Thread thread : threads) {
                 thread.join(10_000);
             }
-            return Map.of("acked", new ArrayList<>(acked), "retries", retries.get());
+            return Map.of("acked", new ArrayList<>(acked), "ids", ids, "retries", retries.get());
         }
     }
 }
