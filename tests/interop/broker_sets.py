@@ -28,9 +28,9 @@ EPOCH_FILE = "epochFileCheckpoint"
 LOG_FOLDERS = ("commitlog", "consumequeue", "index")
 STATE_FILES = (EPOCH_FILE, f"{EPOCH_FILE}.bak", "checkpoint")
 ENDLESS = 10_000_000
-PAUSE_MS = 10
+PAUSE_MS = 20
 """Between two messages of one of the load's four threads."""
-MORE = rig.many(300, 400)
+MORE = rig.many(200, 400)
 """Acknowledgements that show that it goes on."""
 ACKNOWLEDGED_SECONDS = 60
 
@@ -245,8 +245,8 @@ class BrokerSet:
 
     def check_lost(self, client: rig.Client, topic: str, acked: dict[str, str]) -> None:
         """All that was acknowledged is to be read; but for what a Java master acknowledged alone (B2)."""
-        got = client.consume(topic, f"g_{topic}", self.stored(topic), rig.many(90, 300))
-        lost = acked.keys() - {message["body"].partition(" ")[0] for message in got}
+        got = client.consume(topic, f"g_{topic}", self.stored(topic), rig.many(90, 300), brief=True)
+        lost = acked.keys() - {message["body"] for message in got}
         unexplained = [name for name in lost if not self._alone(acked[name])]
         assert not unexplained, f"{len(unexplained)} acknowledged messages are missing: {unexplained[:10]}"
         self.named["B2: acknowledged alone"] += len(lost)

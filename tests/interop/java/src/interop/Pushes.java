@@ -1,6 +1,7 @@
 package interop;
 
 import com.alibaba.fastjson2.JSONObject;
+import java.nio.charset.StandardCharsets;
 import java.util.ArrayList;
 import java.util.List;
 import java.util.Map;
@@ -16,7 +17,7 @@ import org.apache.rocketmq.common.consumer.ConsumeFromWhere;
 import org.apache.rocketmq.common.message.MessageExt;
 import org.apache.rocketmq.remoting.protocol.heartbeat.MessageModel;
 
-/** Push consumers: they collect what they are given, and fail as often as they are told. */
+/** Push consumers: they collect what they are given (or, brief, the first words of it), and fail as often as they are told. */
 final class Pushes {
     private static final Map<String, Push> PUSHES = new ConcurrentHashMap<>();
     private static final AtomicInteger NEXT = new AtomicInteger();
@@ -53,10 +54,12 @@ final class Pushes {
         private final List<Map<String, Object>> seen = new ArrayList<>();
         private final int failures;
         private final int delayLevel;
+        private final boolean brief;
 
         Push(JSONObject args) throws Exception {
             failures = args.getIntValue("failures", 0);
             delayLevel = args.getIntValue("delayLevel", 1);
+            brief = args.getBooleanValue("brief");
             consumer = new DefaultMQPushConsumer(args.getString("group"));
             consumer.setNamesrvAddr(args.getString("namesrv"));
             consumer.setInstanceName("c" + System.nanoTime());
@@ -97,13 +100,21 @@ final class Pushes {
             }
         }
 
+        private static Map<String, Object> whole(MessageExt m) {
+            Map<String, Object> o = Plain.message(m);
+            o.put("at", System.currentTimeMillis());
+            return o;
+        }
+
+        private static String firstWord(MessageExt m) {
+            return new String(m.getBody(), StandardCharsets.UTF_8).split(" ", 2)[0];
+        }
+
         private boolean take(List<MessageExt> messages) {
             boolean well = true;
             synchronized (seen) {
                 for (MessageExt m : messages) {
-                    Map<String, Object> o = Plain.message(m);
-                    o.put("at", System.currentTimeMillis());
-                    seen.add(o);
+                    seen.add(brief ? Map.of("body", firstWord(m)) : whole(m));
                     well &= m.getReconsumeTimes() >= failures;
                 }
                 seen.notifyAll();
