@@ -7,6 +7,8 @@ READY := $(VENV)/.ready
 
 PLAIN_INTEROP := $(addprefix tests/interop/test_,java_producers.py java_consumers.py go_clients.py)
 
+SOAK_INTEROP := $(addprefix tests/interop/test_,replication.py dledger.py dledger_broker.py controller.py autoswitch.py epochs.py)
+
 .PHONY: help setup demo test test-plain check sim soak interop interop-plain bench profile fuzz wheel clean
 
 help: ## What there is
@@ -43,7 +45,7 @@ sim: $(READY) ## Many seeds of the simulator, of brokers, of Raft groups, of bot
 
 soak: sim ## What an issue asks for by hand, before it is resolved
 	@tests/interop/install.sh
-	PERSEID_SOAK=1 $(RUN) -m pytest -m interop tests/interop/test_replication.py tests/interop/test_dledger.py tests/interop/test_dledger_broker.py $(ARGS)
+	PERSEID_SOAK=1 $(RUN) -m pytest -m interop -rP $(SOAK_INTEROP) $(ARGS)
 
 interop: $(READY) ## Against the real Java and Go parts (installs what they need)
 	@tests/interop/install.sh
