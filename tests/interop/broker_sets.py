@@ -111,7 +111,10 @@ class Load:
 
     def more(self, count: int = MORE) -> None:
         """Wait until so many more are acknowledged."""
-        wanted = self._acked(0, 0) + count
+        self.reach(self._acked(0, 0) + count)
+
+    def reach(self, wanted: int) -> None:
+        """Wait until so many are acknowledged."""
         seconds = rig.PATIENCE * ACKNOWLEDGED_SECONDS
         found = self._acked(wanted, seconds)
         assert found >= wanted, f"{found} of {wanted} acknowledged within {seconds} s"

@@ -66,7 +66,7 @@ def send_and_change(of: BrokerSet, client: rig.Client, topic: str, number: int, 
     master = of.await_master()
     load, count = load_of(client, topic, f"{number}:", size) if size else (None, 0)
     if load is not None and kill:
-        load.more(count // 2)
+        load.reach(count // 2)
     elif load is not None:
         acked = load.end(ALL_SECONDS)
     if kill:
