@@ -24,7 +24,7 @@ pytestmark = [pytest.mark.interop, pytest.mark.timeout(rig.many(900, 3_600), fun
 KIB = 1 << 10
 BYTES = (0, 0, 300, 40 * KIB, 1_000, 32 * KIB, 0, 8 * KIB, 36 * KIB, 100)
 """Of bodies, between one change of masters and the next."""
-CHANGES = rig.many(10, 60)
+CHANGES = rig.many(7, 60)
 KILLED = 3
 """Each change of this number is a SIGKILL amidst the sends; the others are ordered."""
 BODY = 4 * KIB
