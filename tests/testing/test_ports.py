@@ -26,3 +26,28 @@ def test_one_that_is_held_is_not_given(monkeypatch: pytest.MonkeyPatch) -> None:
         assert ports.free_port() == taken + 2
         with pytest.raises(PerseidError, match="no free port found"):
             ports.free_port((0, -2))
+
+
+def test_a_process_is_given_none_twice(monkeypatch: pytest.MonkeyPatch) -> None:
+    first = ports.free_port((0, 1))
+    drawn = iter((first, first + 1, first - 1, first - 3))
+    monkeypatch.setattr("random.SystemRandom.randrange", lambda *_: next(drawn))
+    assert ports.free_port((0, 1)) == first - 3
+
+
+def test_one_that_any_address_of_the_machine_holds_is_not_given(monkeypatch: pytest.MonkeyPatch) -> None:
+    port = ports.free_port()
+    with socket.socket() as held:
+        held.bind(("127.9.9.9", port + 3))
+        drawn = iter((port + 3, port + 5))
+        monkeypatch.setattr("random.SystemRandom.randrange", lambda *_: next(drawn))
+        assert ports.free_port() == port + 5
+
+
+def test_they_lie_in_the_range_that_is_told(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("PERSEID_PORTS", "20000-20100")
+    assert 20_000 <= ports.free_port() < 20_100
+    for told in ("20000", "0-99", "30000-20000", "x-y", "20000-99999"):
+        monkeypatch.setenv("PERSEID_PORTS", told)
+        with pytest.raises(PerseidError, match="no range of ports"):
+            ports.free_port()
