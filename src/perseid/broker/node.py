@@ -93,6 +93,10 @@ from perseid.wire.rpc import Caller
 HOUSEKEEPING_MS = 10_000
 SOON_MS = 50
 """After a turn of plain sends only, deadlines are not worked out anew until this has passed."""
+GATHER_FROM = 4
+"""Messages that wait for other nodes, with those that were last let go: from so many on the next turn had better find
+more to do."""
+GATHER_US = 50
 
 
 class _Ended:
@@ -128,7 +132,8 @@ class Broker:
         )
         self.sync_flush = store_config.flush_disk_type == SYNC_FLUSH and self.group is None
         self.replicas = Replicas(self, replication or ReplicationConfig())
-        self.waits = self.sync_flush or self.replicas.synchronous or self.group is not None
+        self._waits_for_nodes = self.replicas.synchronous or self.group is not None
+        self.waits = self.sync_flush or self._waits_for_nodes
         """Acknowledgements wait: for the disk, for slaves, for both, or for the group."""
         self.topics = TopicTable(config, 0)
         self.groups = SubscriptionGroupTable(0)
@@ -159,6 +164,8 @@ class Broker:
         self._unflushed: list[tuple[ConnId, bytes, int]] = []
         self._refused: dict[ConnId, str] = {}
         self._flushing = False
+        self._released = 0
+        """Messages that were answered together last, of those that waited."""
         self._state = "new"
         self._housekeeping_at: Millis = 0
         self._deadline: Millis = 0
@@ -239,6 +246,11 @@ class Broker:
         """What ends up to here in the log is as durable as the mode promises."""
         own = self.store.flushed if self.sync_flush else self.store.end
         return min(own, self.replicas.replicated()) if self.replicas.synchronous else own
+
+    def gathers(self) -> int:
+        """How many microseconds to hear nothing: when many answers wait for other nodes, or did a moment ago, what
+        comes next should make one turn with what lets them go. Who waits for a way there and back loses little."""
+        return GATHER_US if self._waits_for_nodes and len(self.acks) + self._released >= GATHER_FROM else 0
 
     @property
     def most_wait_ms(self) -> int:
@@ -451,7 +463,10 @@ class Broker:
 
     def _release(self) -> None:
         """Give the answers whose messages are as durable as promised now."""
-        for done in self.acks.release(self.ready):
+        released = self.acks.release(self.ready)
+        if released:
+            self._released = sum(done.count for done in released)
+        for done in released:
             self.stats.put_took(self.now - done.since, done.count)
             if done.request is not None and done.reply is not None:
                 self.reply(done.request, done.reply)

@@ -89,6 +89,8 @@ class Replicas:
         self.is_slave = role == SLAVE or self.group is not None or controlled
         self.nodes = config.in_sync_replicas if role == SYNC_MASTER or controlled else 1
         """So many must have a message before it is acknowledged."""
+        self.synchronous = self.nodes > 1 or (controlled and config.all_ack_in_sync_state_set)
+        """Do acknowledgements wait for slaves?"""
         self.auto: AutoSwitchReplication | None = None
         self.manager: ReplicasManager | None = None
         if controlled:
@@ -186,11 +188,6 @@ class Replicas:
             )
 
     # ---- what acknowledgements wait for ----
-
-    @property
-    def synchronous(self) -> bool:
-        """Do acknowledgements wait for slaves?"""
-        return self.nodes > 1 or (self.auto is not None and self.config.all_ack_in_sync_state_set)
 
     @property
     def too_few(self) -> str:
