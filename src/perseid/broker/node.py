@@ -55,6 +55,7 @@ from perseid.broker.config import BrokerConfig
 from perseid.broker.delay import DelayService
 from perseid.broker.fast import sends_of
 from perseid.broker.fetches import Fetched, Fetches
+from perseid.broker.forwards import Forwards
 from perseid.broker.group import Group
 from perseid.broker.groups import SubscriptionGroupTable
 from perseid.broker.hold import Holds
@@ -62,7 +63,7 @@ from perseid.broker.locks import QueueLocks
 from perseid.broker.offsets import ConsumerOffsets
 from perseid.broker.pulls import KEEP_EPOCH
 from perseid.broker.registration import Registration
-from perseid.broker.replicas import Replicas
+from perseid.broker.replicas import SENDS, Replicas
 from perseid.broker.request import VIP_LISTENER, Connection, Reply, Request
 from perseid.broker.routes import NOT_ON_VIP, READS, ROUTES
 from perseid.broker.saves import Saved, Saves
@@ -147,6 +148,7 @@ class Broker:
         self.delay = DelayService(self)
         self.stats = BrokerStats(0)
         self.caller = Caller()
+        self.forwards = Forwards(self)
         self.registration = Registration(self)
         self.saves = Saves(self)
         self.answers = Answers(config)
@@ -236,6 +238,7 @@ class Broker:
             return
         for part in (self.store, self.topics, self.groups, self.offsets, self.locks, self.holds, self.replicas):
             part.validate()
+        self.forwards.validate()
         if not self.replicas.is_slave:
             self.delay.validate()
         self.acks.validate(self.ready)
@@ -358,6 +361,9 @@ class Broker:
             raise RequestRefused(ResponseCode.REQUEST_CODE_NOT_SUPPORTED, f" request type {code} not supported")
         if self._state != "running":
             raise RequestRefused(ResponseCode.SERVICE_NOT_AVAILABLE, "the broker is shutting down")
+        if self.replicas.is_slave and code in SENDS and (master := self.forwards.master_for(request)):
+            self.forwards.send(master, request)
+            return None
         self.replicas.check(code)
         if route.header is not None and request.header is None:
             request.header = request.command.header(route.header)
