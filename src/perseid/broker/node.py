@@ -55,7 +55,6 @@ from perseid.broker.config import BrokerConfig
 from perseid.broker.delay import DelayService
 from perseid.broker.fast import sends_of
 from perseid.broker.fetches import Fetched, Fetches
-from perseid.broker.forwards import Forwards
 from perseid.broker.group import Group
 from perseid.broker.groups import SubscriptionGroupTable
 from perseid.broker.hold import Holds
@@ -63,7 +62,7 @@ from perseid.broker.locks import QueueLocks
 from perseid.broker.offsets import ConsumerOffsets
 from perseid.broker.pulls import KEEP_EPOCH
 from perseid.broker.registration import Registration
-from perseid.broker.replicas import SENDS, Replicas
+from perseid.broker.replicas import Replicas
 from perseid.broker.request import VIP_LISTENER, Connection, Reply, Request
 from perseid.broker.routes import NOT_ON_VIP, READS, ROUTES
 from perseid.broker.saves import Saved, Saves
@@ -94,10 +93,6 @@ from perseid.wire.rpc import Caller
 HOUSEKEEPING_MS = 10_000
 SOON_MS = 50
 """After a turn of plain sends only, deadlines are not worked out anew until this has passed."""
-GATHER_FROM = 4
-"""Messages that wait for other nodes, with those that were last let go: from so many on the next turn had better find
-more to do."""
-GATHER_US = 50
 
 
 class _Ended:
@@ -133,8 +128,8 @@ class Broker:
         )
         self.sync_flush = store_config.flush_disk_type == SYNC_FLUSH and self.group is None
         self.replicas = Replicas(self, replication or ReplicationConfig())
-        self._waits_for_nodes = self.replicas.synchronous or self.group is not None
-        self.waits = self.sync_flush or self._waits_for_nodes
+        for_nodes = self.replicas.synchronous or self.group is not None
+        self.waits = self.sync_flush or for_nodes
         """Acknowledgements wait: for the disk, for slaves, for both, or for the group."""
         self.topics = TopicTable(config, 0)
         self.groups = SubscriptionGroupTable(0)
@@ -143,12 +138,11 @@ class Broker:
         self.consumers = ConsumerTable()
         self.locks = QueueLocks()
         self.holds = Holds()
-        self.acks = Acks()
+        self.acks = Acks(for_nodes=for_nodes)
         self.fetches = Fetches()
         self.delay = DelayService(self)
         self.stats = BrokerStats(0)
         self.caller = Caller()
-        self.forwards = Forwards(self)
         self.registration = Registration(self)
         self.saves = Saves(self)
         self.answers = Answers(config)
@@ -166,8 +160,6 @@ class Broker:
         self._unflushed: list[tuple[ConnId, bytes, int]] = []
         self._refused: dict[ConnId, str] = {}
         self._flushing = False
-        self._released = 0
-        """Messages that were answered together last, of those that waited."""
         self._state = "new"
         self._housekeeping_at: Millis = 0
         self._deadline: Millis = 0
@@ -238,7 +230,6 @@ class Broker:
             return
         for part in (self.store, self.topics, self.groups, self.offsets, self.locks, self.holds, self.replicas):
             part.validate()
-        self.forwards.validate()
         if not self.replicas.is_slave:
             self.delay.validate()
         self.acks.validate(self.ready)
@@ -249,11 +240,6 @@ class Broker:
         """What ends up to here in the log is as durable as the mode promises."""
         own = self.store.flushed if self.sync_flush else self.store.end
         return min(own, self.replicas.replicated()) if self.replicas.synchronous else own
-
-    def gathers(self) -> int:
-        """How many microseconds to hear nothing: when many answers wait for other nodes, or did a moment ago, what
-        comes next should make one turn with what lets them go. Who waits for a way there and back loses little."""
-        return GATHER_US if self._waits_for_nodes and len(self.acks) + self._released >= GATHER_FROM else 0
 
     @property
     def most_wait_ms(self) -> int:
@@ -361,8 +347,7 @@ class Broker:
             raise RequestRefused(ResponseCode.REQUEST_CODE_NOT_SUPPORTED, f" request type {code} not supported")
         if self._state != "running":
             raise RequestRefused(ResponseCode.SERVICE_NOT_AVAILABLE, "the broker is shutting down")
-        if self.replicas.is_slave and code in SENDS and (master := self.forwards.master_for(request)):
-            self.forwards.send(master, request)
+        if self.replicas.hands_on(request):
             return None
         self.replicas.check(code)
         if route.header is not None and request.header is None:
@@ -469,10 +454,7 @@ class Broker:
 
     def _release(self) -> None:
         """Give the answers whose messages are as durable as promised now."""
-        released = self.acks.release(self.ready)
-        if released:
-            self._released = sum(done.count for done in released)
-        for done in released:
+        for done in self.acks.release(self.ready):
             self.stats.put_took(self.now - done.since, done.count)
             if done.request is not None and done.reply is not None:
                 self.reply(done.request, done.reply)

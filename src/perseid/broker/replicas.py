@@ -14,7 +14,9 @@ from typing import TYPE_CHECKING, Any
 from perseid.base.errors import RequestRefused
 from perseid.base.machine import Close, Closed, ConnectFailed, ConnId, Effect, Frames, Millis, Opened
 from perseid.broker.copies import Copies
+from perseid.broker.forwards import Forwards
 from perseid.broker.manager import FileSaved, ReplicasManager
+from perseid.broker.request import Request
 from perseid.raft.node import LISTENER as RAFT_LISTENER
 from perseid.replication.auto_switch.node import AutoSwitchReplication, CutFor, Led, TrimmedTo
 from perseid.replication.auto_switch.slave import Slave as AutoSlave
@@ -101,6 +103,7 @@ class Replicas:
         self.classic = ClassicReplication(config, broker.store, prove, wanted_from=wanted_from)
         self.stream: ClassicReplication | AutoSwitchReplication = self.auto or self.classic
         self.copies = Copies(broker)
+        self.forwards = Forwards(broker)
 
     @property
     def ha_address(self) -> str:
@@ -166,6 +169,15 @@ class Replicas:
                 self._emit(self.slave.follow(address, now))
 
     # ---- what a slave may not ----
+
+    def hands_on(self, request: Request) -> bool:
+        """Is this a send that is the master's to take, and on its way there now?"""
+        if not self.is_slave or request.command.code not in SENDS:
+            return False
+        master = self.forwards.master_for(request)
+        if master:
+            self.forwards.send(master, request)
+        return master != ""
 
     def check(self, code: int) -> None:
         """RequestRefused for what only a master may do; before the first role, for nearly all."""
@@ -361,6 +373,7 @@ class Replicas:
 
     def validate(self) -> None:
         self.stream.validate()
+        self.forwards.validate()
         if self.group is not None:
             self.group.validate()
 
