@@ -6,7 +6,7 @@ import org.apache.rocketmq.common.message.Message;
 
 /**
  * Stock producers with default settings, started one after the other: each sends, waits for its answer, pauses and sends
- * again. A line for each message that was acknowledged: producer, nanoseconds of the monotonic clock.
+ * again. A line for each message that was acknowledged: producer, nanoseconds of the monotonic clock, the broker's port.
  * Arguments: name server, topic, producers, seconds between their starts, milliseconds between sends.
  */
 public final class StockProducers {
@@ -34,7 +34,8 @@ public final class StockProducers {
             try {
                 SendResult result = producer.send(new Message(topic, Long.toString(sent).getBytes()));
                 if (result.getSendStatus() == SendStatus.SEND_OK) {
-                    System.out.println(number + " " + System.nanoTime());
+                    int port = Integer.parseInt(result.getOffsetMsgId().substring(8, 16), 16);
+                    System.out.println(number + " " + System.nanoTime() + " " + port);
                     System.out.flush();
                 } else {
                     System.err.println(number + " " + System.nanoTime() + " " + result.getSendStatus());

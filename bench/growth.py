@@ -30,6 +30,8 @@ WINDOW = 200
 """Requests under way while the brokers are registered: the controller answers each within 5 s."""
 EXCHANGE_TIMEOUT_S = 300.0
 ELECTION_TIMEOUT_S = 120.0
+MOST_REDIALLED = 0.05
+"""Of all brokers; a controller that hangs up on more of them is overloaded, and its figures are of no use."""
 READ_BYTES = 65536
 BACKLOG = 4096
 ONE_WAY = 2
@@ -132,7 +134,7 @@ class Crowd:
         """By set and id."""
         self.masters: dict[int, int] = {}
         """What notices said last: the master's id of each set."""
-        self.beats = 0
+        self.beats = self.redialled = 0
         self._selector = selectors.DefaultSelector()
         self._listener = socket.socket()
         self._listener.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
@@ -156,11 +158,25 @@ class Crowd:
 
     # ---- the brokers ----
 
+    def _dial(self) -> socket.socket:
+        connection = socket.create_connection(("127.0.0.1", self.controller_port), START_TIMEOUT_S)
+        connection.setblocking(False)
+        return connection
+
+    def _dial_again(self, one: Broker) -> None:
+        """The controller hung up on a broker, as it does on those that it takes for dead: come back, as brokers do."""
+        self.redialled += 1
+        if self.redialled > MOST_REDIALLED * REPLICAS * self.sets:
+            raise BenchError(f"the controller hung up on {self.redialled} of {REPLICAS * self.sets} brokers")
+        self._selector.unregister(one.socket)
+        one.socket.close()
+        one.socket, one.unread = self._dial(), bytearray()
+        self._selector.register(one.socket, selectors.EVENT_READ, one)
+
     def connect(self) -> None:
         for number in range(self.sets):
             for broker_id in range(1, REPLICAS + 1):
-                connection = socket.create_connection(("127.0.0.1", self.controller_port), START_TIMEOUT_S)
-                connection.setblocking(False)
+                connection = self._dial()
                 address = address_of(number, broker_id, self._port)
                 names = {"clusterName": CLUSTER, "brokerName": set_name(number), "brokerAddr": address}
                 state = {"brokerId": broker_id, "epoch": 1, "maxOffset": 1000, "confirmOffset": 1000}
@@ -257,8 +273,8 @@ class Crowd:
             one = self._beating[number % len(self._beating)]
             try:
                 one.socket.sendall(one.beat)
-            except OSError as error:
-                raise BenchError(f"a heartbeat of broker {one.id} of {set_name(one.number)}: {error}") from error
+            except OSError:
+                self._dial_again(one)
         self.beats += due - self._next_beat
         self._next_beat = due
         return (due + 1) * each_s - passed_s
@@ -281,7 +297,8 @@ class Crowd:
                     self.masters[number] = broker_id
         except BenchError:
             if isinstance(peer, Broker):
-                raise
+                self._dial_again(peer)
+                return
             self._selector.unregister(peer.socket)  # the controller may hang up on a broker that it has told
             peer.socket.close()
 
@@ -290,7 +307,7 @@ class Crowd:
     def beating(self, controller: LoneController, seconds: float) -> dict[str, float]:
         """What the controller takes while all it has to do is to hear heartbeats."""
         self.turn_for(BEAT_S)
-        pids, beats, began = controller.pids(), self.beats, time.monotonic()
+        pids, beats, dialled, began = controller.pids(), self.beats, self.redialled, time.monotonic()
         before = cpu_s(pids), busy_s(), time.process_time()
         self.turn_for(seconds)
         took_s = time.monotonic() - began
@@ -299,6 +316,7 @@ class Crowd:
             "beats_per_s": (self.beats - beats) / took_s,
             "beat_cores": cpu / took_s,
             "load_grow_cores": own / took_s,
+            "redialled": self.redialled - dialled,
             "others_grow_cores": (busy - cpu - own) / took_s,
         }
 

@@ -11,6 +11,7 @@ import re
 import shutil
 import signal
 import time
+from abc import ABC, abstractmethod
 from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 
@@ -21,8 +22,6 @@ from perseid.testing.ports import free_port
 GROUP = str(BROKER_CONF["brokerName"])
 SPAN = (0, -2, 1)
 """Beside a broker's port: its VIP port and that of its HA service."""
-STEADY_S = 1.5
-"""So long nobody else may have led before it is said who does: those who were stopped look for a leader at once."""
 SETTLE_TIMEOUT_S = 90.0
 SETTLE_POLL_S = 0.1
 
@@ -45,10 +44,12 @@ def bare_keys(body: bytes) -> object:
     return json.loads(re.sub(rb"([{,])\s*(-?\d+)\s*:", rb'\1"\2":', body))
 
 
-class Members(Server):
+class Members(Server, ABC):
     """A name server and brokers, each in its own folder, that may be killed and started again."""
 
     settle_timeout_s = SETTLE_TIMEOUT_S
+    steady_s = 1.5
+    """So long nobody else may have led before it is said who does: those who were stopped look for a leader at once."""
 
     def __init__(
         self,
@@ -67,13 +68,13 @@ class Members(Server):
         self.node_ports, self.other_ports, self.namesrv_port = ports[:members], ports[members:-1], ports[-1]
         self.leader = 0
 
+    @abstractmethod
     def node_conf(self, number: int) -> dict[str, object]:
         """A broker's configuration."""
-        raise NotImplementedError
 
+    @abstractmethod
     def _leads(self) -> int | None:
         """Who leads, if all members agree and its broker takes a send."""
-        raise NotImplementedError
 
     def start_others(self) -> None:
         """What has to run before the brokers; return when it does."""
@@ -146,7 +147,7 @@ class Members(Server):
         """Return when one leads, all follow it and it takes sends, and that has stayed so for a while."""
         deadline = time.monotonic() + self.settle_timeout_s
         seen, since = None, time.monotonic()
-        while seen is None or time.monotonic() - since < STEADY_S:
+        while seen is None or time.monotonic() - since < self.steady_s:
             if (leader := self._leads()) != seen or leader is None:
                 seen, since = leader, time.monotonic()
             if time.monotonic() > deadline:

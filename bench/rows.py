@@ -325,8 +325,12 @@ class Sizes:
 
     @property
     def stock_kills(self) -> int:
-        """Each shows the outage of several producers, and takes half a minute."""
-        return max(1, self.kills // 4)
+        """Each shows the outage of several producers, and takes a minute."""
+        return max(1, self.kills // 5)
+
+    def kills_of(self, row: Row, server: str) -> int:
+        """Java takes half a minute a kill, and minutes to come back: half as many, but for the first row."""
+        return self.kills if server != JAVA or row.name == "hakill" else max(1, self.kills // 2)
 
     @property
     def dying(self) -> int:

@@ -45,7 +45,7 @@ from servers import (
     load_program,
     raise_open_files,
 )
-from sets import TOPIC, BrokerSet, without_master
+from sets import TOPIC, BrokerSet, loss, without_master
 from stock import StockProducers, stock_outages
 from trios import Trio, refill, without_leader
 
@@ -177,6 +177,8 @@ def at_rest(server: Server, topics: Sequence[str], connections: int, settle_s: f
 
 MAX_TRIES = 4
 """Of one round that others disturb."""
+MAX_SETS = 5
+"""Of Java brokers, in one row that kills masters."""
 SEED = 7
 """Of when leaders are killed."""
 PHASES_S = (1.0, 3.0)
@@ -188,13 +190,13 @@ def in_short(result: Mapping[str, float]) -> str:
     if "joined_s" in result:
         return (
             f"none acknowledged for {result['gap_s']:.3f} s, master named after {result['named_s']:.3f} s; in sync "
-            f"{result['back_s']:.2f} s after its start, {result['joined_s']:.2f} s after its first connection; "
-            f"{result['lost']:.0f} of {result['acked']:.0f} lost, {result['moved']:.0f} moved"
+            f"{result['back_s']:.2f} s after its start, {result['joined_s']:.2f} s after its first connection"
         )
     if "elect_s" in result:
         return (
             f"{result['beats_per_s']:,.0f} heartbeats/s: {result['beat_cores']:.3f} cores; "
-            f"elected within {result['elect_s']:.2f} s, {result['elect_cpu_s']:.2f} s of CPU"
+            f"elected within {result['elect_s']:.2f} s, {result['elect_cpu_s']:.2f} s of CPU; "
+            f"{result['redialled']:.0f} brokers were hung up on"
         )
     if "gap_s" in result:
         return f"no leader for {result['gap_s']:.2f} s; back and following after {result['follows_s']:.2f} s"
@@ -307,15 +309,42 @@ class Bench:
                 discard(one)
 
     def switches(self, rows: Sequence[Row]) -> None:
-        """A new broker set of each kind in turn, whose master is killed again and again."""
+        """A broker set of each kind in turn, whose master is killed again and again. A Java set that does not come back
+        gives way to a new one; ours may not fail."""
         (row,) = rows
-        for one, kills in self.new_ones(row):
-            assert isinstance(one, BrokerSet)
-            draw = random.Random(SEED)
-            with RetryingClient(one.namesrv_port, TOPIC) as client:
-                for number in range(self.args.kills):
-                    kills.append(without_master(one, client, draw.uniform(*PHASES_S), silent=row.mode == "hang"))
-                    self.say(f"{row.name}, kill {number + 1}, {one.name}: {in_short(kills[-1])}")
+        self.fleet.pause()
+        results = self.results[row.name] = {name: [] for name in self.fleet.wanted(row)}
+        for name, kills in results.items():
+            wanted, draw = self.sizes.kills_of(row, name), random.Random(SEED)
+            for number in range(MAX_SETS):
+                one = self.fleet.new(name, f"{row.mode}-{name}-{number}", row)
+                assert isinstance(one, BrokerSet)
+                try:
+                    one.start()
+                    self.kill_masters(row, one, kills, wanted, draw)
+                    break
+                except BenchError as error:
+                    if name != JAVA or number == MAX_SETS - 1:
+                        raise
+                    self.say(f"{row.name}, {name}: begun anew with another set, for {str(error).splitlines()[0]}")
+                finally:
+                    discard(one)
+
+    def kill_masters(
+        self, row: Row, one: BrokerSet, kills: list[dict[str, float]], wanted: int, draw: random.Random
+    ) -> None:
+        """Kill until there are `wanted` kills; to each of this set's belongs what was lost in all of them."""
+        first = len(kills)
+        nothing = {"acked": 0.0, "lost": 0.0, "moved": 0.0}
+        with RetryingClient(one.namesrv_port, TOPIC) as client:
+            while len(kills) < wanted:
+                found = without_master(one, client, draw.uniform(*PHASES_S), silent=row.mode == "hang")
+                kills.append(found | nothing)
+                self.say(f"{row.name}, kill {len(kills)}, {one.name}: {in_short(found)}")
+            verdict = loss(one, client)
+        for kill in kills[first:]:
+            kill |= {"acked": verdict.acked, "lost": verdict.lost, "moved": verdict.moved}
+        self.say(f"{row.name}, {one.name}: {verdict.lost} of {verdict.acked} lost, {verdict.moved} moved")
 
     def stock(self, rows: Sequence[Row]) -> None:
         """The same, as stock Java producers see it."""

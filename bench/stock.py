@@ -21,8 +21,6 @@ ROUTE_POLL_S = 30.0
 """pollNameServerInterval of a stock client."""
 SEND_PAUSE_MS = 20
 FIRST_TIMEOUT_S = 180.0
-LATE_S = 0.05
-"""An answer of the old master that was under way may be seen so late."""
 END_TIMEOUT_S = 10.0
 
 
@@ -32,7 +30,8 @@ class StockProducers:
     def __init__(self, namesrv_address: str, topic: str = TOPIC) -> None:
         self._arguments = [namesrv_address, topic, str(PRODUCERS), str(ROUTE_POLL_S / PRODUCERS), str(SEND_PAUSE_MS)]
         self._seen = threading.Condition()
-        self._last: dict[int, float] = {}
+        self._last: dict[int, tuple[float, int]] = {}
+        """Of each producer, its last acknowledgement: when, and by which port's broker."""
         self._gap: dict[int, tuple[float, float]] = {}
         """Of each producer, the longest time between two acknowledgements since `watch`: when it began, and its end."""
 
@@ -60,17 +59,17 @@ class StockProducers:
 
     def _read(self, lines: IO[str]) -> None:
         for line in lines:
-            if (parts := line.split()) and all(part.isdigit() for part in parts) and len(parts) == 2:
-                self.acknowledged(int(parts[0]), int(parts[1]) / 1e9)
+            if (parts := line.split()) and all(part.isdigit() for part in parts) and len(parts) == 3:
+                self.acknowledged(int(parts[0]), int(parts[1]) / 1e9, int(parts[2]))
 
-    def acknowledged(self, producer: int, at_s: float) -> None:
-        """A producer's message was."""
+    def acknowledged(self, producer: int, at_s: float, port: int) -> None:
+        """A producer's message was, by that port's broker."""
         with self._seen:
             if (last := self._last.get(producer)) is not None:
                 began, ended = self._gap.get(producer, (0.0, 0.0))
-                if at_s - last > ended - began:
-                    self._gap[producer] = (last, at_s)
-            self._last[producer] = at_s
+                if at_s - last[0] > ended - began:
+                    self._gap[producer] = (last[0], at_s)
+            self._last[producer] = at_s, port
             self._seen.notify_all()
 
     def watch(self) -> None:
@@ -78,17 +77,22 @@ class StockProducers:
         with self._seen:
             self._gap.clear()
 
-    def await_all(self, since_s: float, timeout_s: float) -> None:
-        """Return when each producer had a message acknowledged after that moment (monotonic)."""
+    def await_all(self, since_s: float, timeout_s: float, but: int = 0) -> None:
+        """Return when each producer had a message acknowledged after that moment (monotonic), by another broker than
+        that of the port `but`: an answer of a dead one may still be on its way."""
+
+        def goes_on(producer: int) -> bool:
+            at_s, port = self._last.get(producer, (0.0, but))
+            return at_s > since_s and port != but
 
         def done() -> bool:
-            return len(self._last) == PRODUCERS and min(self._last.values()) > since_s
+            return all(map(goes_on, range(PRODUCERS)))
 
         with self._seen:
             if not self._seen.wait_for(done, timeout_s):
                 self._errors.seek(0)
                 said = self._errors.read()[-2000:].decode(errors="replace")
-                late = [n for n in range(PRODUCERS) if self._last.get(n, 0.0) <= since_s]
+                late = [n for n in range(PRODUCERS) if not goes_on(n)]
                 raise BenchError(
                     f"stock producers {late} had no message acknowledged within {timeout_s:.0f} s:\n{said}"
                 )
@@ -107,7 +111,7 @@ def stock_outages(one: BrokerSet, stock: StockProducers) -> list[dict[str, float
     stock.watch()
     began = time.monotonic()
     one.kill_node(victim)
-    stock.await_all(began + LATE_S, NO_MASTER_TIMEOUT_S)
+    stock.await_all(began, NO_MASTER_TIMEOUT_S, but=one.node_ports[victim])
     found = [{"outage_s": seconds} for seconds in stock.outages().values()]
     one.start_node(victim)
     one.until(victim, "come back in sync", lambda: one.in_sync(victim), SYNC_TIMEOUT_S)

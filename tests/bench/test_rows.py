@@ -89,7 +89,7 @@ def test_rows_of_a_controllers_set() -> None:
     }
     assert all(row.servers == (JAVA, CORE) for row in ours)
     assert [row.name for row in ours if row.tuned] == ["hakilltuned", "hahangtuned"]
-    by_name = {row.name: row for row in sized(ours, Sizes(large_gib=0, cold_mib=64, kills=8, sets=300))}
+    by_name = {row.name: row for row in sized(ours, Sizes(large_gib=0, cold_mib=64, kills=10, sets=300))}
     assert by_name["hahangtuned"].title.endswith("its connections stay, tuned")
     assert by_name["haclient"].title.endswith("2 times") and "300 sets" in by_name["hagrow"].title
     assert "30 masters" in by_name["hagrow"].title
@@ -108,3 +108,9 @@ def test_who_is_compared_with_whom() -> None:
     assert references["shards"] == references["shards-closed"] == CORE
     assert all(SHARDS in row.servers for row in ROWS if row.name.startswith("shards"))
     assert sum(PLAIN in row.servers for row in ROWS) >= 10
+
+
+def test_java_is_killed_half_as_often_but_in_the_first_row() -> None:
+    sizes, rows = Sizes(large_gib=0, cold_mib=64, kills=20), {row.name: row for row in ROWS}
+    assert sizes.kills_of(rows["hakill"], JAVA) == 20 == sizes.kills_of(rows["hahang"], CORE)
+    assert sizes.kills_of(rows["hahang"], JAVA) == 10 == sizes.kills_of(rows["hakilltuned"], JAVA)

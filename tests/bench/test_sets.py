@@ -1,5 +1,6 @@
 """Broker sets under controllers in `make bench`: their configuration, the retrying client, and the loss check."""
 
+import io
 import json
 import os
 import socket
@@ -229,15 +230,20 @@ def test_what_breaks_the_client_is_told_to_who_waits(names: FakeMaster, monkeypa
 def test_an_outage_is_the_longest_pause_of_each_producer() -> None:
     stock = StockProducers("127.0.0.1:1")
     for at_s in (1.0, 1.5, 4.0, 4.25):
-        stock.acknowledged(0, at_s)
+        stock.acknowledged(0, at_s, 11)
     assert stock.outages() == {0: 2.5}
     stock.watch()
-    stock.acknowledged(0, 4.75)
+    stock.acknowledged(0, 4.75, 12)
     for number in range(1, PRODUCERS):
-        stock.acknowledged(number, 1.0)
-        stock.acknowledged(number, 5.0 + number)
+        stock.acknowledged(number, 1.0, 11)
+        stock.acknowledged(number, 5.0 + number, 12)
     assert stock.outages() == {0: 0.5} | {number: 4.0 + number for number in range(1, PRODUCERS)}
+    stock.await_all(4.5, 0.01, but=11)
+    stock.acknowledged(2, 9.0, 11)
     stock.await_all(4.5, 0.01)
+    stock._errors = io.BytesIO()  # type: ignore[assignment]
+    with pytest.raises(BenchError, match=r"producers \[2\]"):
+        stock.await_all(4.5, 0.01, but=11)  # by the old master, late
 
 
 def test_a_broker_that_does_not_come_back_ends_the_run(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -85,7 +85,7 @@ class Clock:
         return self.now
 
     def sleep(self, seconds: float) -> None:
-        self.now += members.STEADY_S / 3
+        self.now += members.Members.steady_s / 3
 
 
 @pytest.fixture

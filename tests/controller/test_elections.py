@@ -7,6 +7,7 @@ from tests.controller.harness import CLUSTER, SET, Cell, Client, Group, address,
 from tests.controller.test_requests import Stage
 
 from perseid.controller.live import DEFAULT_TIMEOUT_MS, GRAIN_MS
+from perseid.controller.node import GATHER_FROM, GATHER_US, GATHER_WINDOW_MS
 from perseid.wire.codes import RequestCode as Ask
 from perseid.wire.codes import ResponseCode as Code
 
@@ -240,3 +241,22 @@ def test_an_election_long_ago_is_not_told_again(three: Three) -> None:
     three.switch()
     three.group.run()
     assert not three.group.told()
+
+
+def test_a_controller_gathers_heartbeats_only_where_very_many_come(stage: Stage) -> None:
+    node, group = stage.cell.node, stage.group
+
+    def beats(count: int) -> None:
+        for _ in range(count):
+            stage.brokers[2].beat(2)
+        group.now += GATHER_WINDOW_MS
+        stage.brokers[3].beat(3)
+
+    beats(2)
+    assert node.gathers() == 0
+    beats(GATHER_FROM)
+    assert node.gathers() == GATHER_US
+    stage.brokers[3].ask(Ask.CONTROLLER_GET_METADATA_INFO)
+    assert node.gathers() == 0, "who asks may ask again at once"
+    beats(2)
+    assert node.gathers() == 0

@@ -4,6 +4,8 @@ import asyncio
 import logging
 import random
 import socket
+import time
+from types import SimpleNamespace
 from typing import Any
 
 import pytest
@@ -20,16 +22,20 @@ from perseid.base.machine import (
     Frames,
     Note,
     Opened,
+    Reads,
     Start,
     Stop,
     Tick,
     Write,
 )
+from perseid.net import driver
 from perseid.net.driver import Driver, Listener, bind
 from perseid.net.limits import Limits
 from perseid.wire.command import decode_all, encode_request
 
 from .world import DEADLINE, FRAME, MemoryDisk, MemoryFile, Node, Running, echo, ended
+
+CLOCKS = {"time_ns": time.time_ns, "monotonic_ns": time.monotonic_ns}
 
 # ---- frames ----
 
@@ -140,6 +146,38 @@ def test_a_node_that_finds_the_protocol_broken_loses_only_that_connection(run: A
 
 
 # ---- writes ----
+
+
+def test_a_node_that_gathers_hears_of_what_came_meanwhile_in_one_turn(
+    run: Any, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """In its pause others send: all of it is one event."""
+    pauses: list[float] = []
+    peers: list[socket.socket] = []
+    wanted = [70_000_000]
+
+    def pause(seconds: float) -> None:
+        pauses.append(seconds)
+        for peer in peers:
+            peer.sendall(FRAME)
+
+    async def main() -> None:
+        node = Node(Frames=echo)
+        monkeypatch.setattr(driver, "time", SimpleNamespace(sleep=pause, **CLOCKS))
+        gathers = lambda: wanted.pop() if wanted and node.of(Frames) else 0  # noqa: E731
+        async with Running(node, Limits(gather_us=25), gathers=gathers) as it:
+            peers.extend(socket.create_connection(("127.0.0.1", it.driver.ports["main"])) for _ in range(3))
+            reader, writer = await it.dial()
+            await node.until(lambda: len(node.of(Opened)) == 4)
+            writer.write(FRAME)
+            assert await asyncio.wait_for(reader.readexactly(len(FRAME)), DEADLINE) == FRAME
+            await node.until(lambda: bool(node.of(Reads)))
+            assert len(node.of(Reads)[0].frames) == 3
+            for peer in peers:
+                peer.close()
+        assert pauses == [25e-6], "no longer than the limit, and only when the node wants it"
+
+    run(main())
 
 
 def test_writes_of_one_turn_leave_as_one_write(run: Any) -> None:

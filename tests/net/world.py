@@ -112,9 +112,15 @@ class MemoryDisk:
 class Running:
     """A driver on a free port, with streams to it."""
 
-    def __init__(self, node: Node, limits: Limits | None = None, disk: MemoryDisk | None = None) -> None:
+    def __init__(
+        self,
+        node: Node,
+        limits: Limits | None = None,
+        disk: MemoryDisk | None = None,
+        gathers: Callable[[], int] | None = None,
+    ) -> None:
         self.disk = disk or MemoryDisk()
-        self.driver = Driver(node, self.disk, {"main": Listener()}, limits=limits)
+        self.driver = Driver(node, self.disk, {"main": Listener()}, limits=limits, gathers=gathers)
         self.writers: list[asyncio.StreamWriter] = []
 
     async def __aenter__(self) -> "Running":

@@ -161,7 +161,7 @@ def build(loaded: Loaded, listeners: Mapping[str, Listener] | None = None) -> tu
             ha_port = loaded.replication.ha_listen_port or port + HA_PORT_OFFSET
             listeners[HA_LISTENER] = Listener(host, ha_port, complete=len)
     limits = Limits(idle_ms=loaded.process.server_channel_max_idle_time_seconds * 1000)
-    return node, Driver(node, disk, listeners, name="broker", limits=limits)
+    return node, Driver(node, disk, listeners, name="broker", limits=limits, gathers=node.acks.gathers)
 
 
 async def serve(loaded: Loaded) -> int:

@@ -89,7 +89,8 @@ def build(loaded: Loaded, listener: Listener | None = None) -> tuple[Controller,
     _, _, port = peers_of(raft.peers)[raft.self_id].rpartition(":")
     limits = Limits(idle_ms=own.server_channel_max_idle_time_seconds * 1000)
     main = listener or Listener(own.bind_address, int(port))
-    return node, Driver(node, disk, {LISTENER: main}, name=f"controller-{raft.self_id}", limits=limits)
+    name = f"controller-{raft.self_id}"
+    return node, Driver(node, disk, {LISTENER: main}, name=name, limits=limits, gathers=node.gathers)
 
 
 def announcement(loaded: Loaded) -> str:

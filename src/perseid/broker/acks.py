@@ -19,6 +19,12 @@ MAX_WAITING = 100_000
 """Answers that wait at once. Beyond it the disk is too slow for what comes: sends are refused with 2."""
 
 
+GATHER_FROM = 4
+"""Messages that wait for other nodes, with those that were last let go: from so many on the next turn had better find
+more to do."""
+GATHER_US = 50
+
+
 @dataclass(slots=True)
 class Waiting:
     """An answer, and the log offset that has to be durable before it may leave; or, in `frames`, the answers to
@@ -39,9 +45,13 @@ class Waiting:
 class Acks:
     """The table of waiting acknowledgements of one broker."""
 
-    def __init__(self) -> None:
+    def __init__(self, *, for_nodes: bool = False) -> None:
+        """`for_nodes`: what they wait for is on other nodes."""
+        self._for_nodes = for_nodes
         self._waiting: deque[Waiting] = deque()
         self._count = 0
+        self._released = 0
+        """Messages that were let go together last."""
         self._turn_began = 0
 
     def __len__(self) -> int:
@@ -52,6 +62,11 @@ class Acks:
     def full(self) -> bool:
         """No further message may be stored that has to wait."""
         return self._count >= MAX_WAITING
+
+    def gathers(self) -> int:
+        """How many microseconds to hear nothing: when many answers wait for other nodes, or did a moment ago, what
+        comes next should make one turn with what lets them go. Who waits for a way there and back loses little."""
+        return GATHER_US if self._for_nodes and self._count + self._released >= GATHER_FROM else 0
 
     def turn(self, log_end: int) -> None:
         """A turn begins: what it stores comes behind `log_end`."""
@@ -82,10 +97,12 @@ class Acks:
 
     def release(self, flushed: int) -> list[Waiting]:
         """All whose message is durable, now that the log is flushed up to `flushed`."""
-        done = []
+        done, before = [], self._count
         while self._waiting and self._waiting[0].end_offset <= flushed:
             done.append(self._waiting.popleft())
             self._count -= done[-1].count
+        if done:
+            self._released = before - self._count
         return done
 
     def expire(self, now: Millis) -> list[Waiting]:

@@ -41,6 +41,9 @@ class BrokerConfig:
     sync_flush_timeout: int = 5_000
     start_accept_send_request_time_stamp: int = 0
 
+    forward_sends_to_master: bool = False
+    """Under a controller: a slave hands sends on to its master instead of refusing them."""
+
     # pulls
     slave_read_enable: bool = False
     """A master sends readers that are far behind to a slave, and a slave answers them."""

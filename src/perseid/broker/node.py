@@ -128,7 +128,8 @@ class Broker:
         )
         self.sync_flush = store_config.flush_disk_type == SYNC_FLUSH and self.group is None
         self.replicas = Replicas(self, replication or ReplicationConfig())
-        self.waits = self.sync_flush or self.replicas.synchronous or self.group is not None
+        for_nodes = self.replicas.synchronous or self.group is not None
+        self.waits = self.sync_flush or for_nodes
         """Acknowledgements wait: for the disk, for slaves, for both, or for the group."""
         self.topics = TopicTable(config, 0)
         self.groups = SubscriptionGroupTable(0)
@@ -137,7 +138,7 @@ class Broker:
         self.consumers = ConsumerTable()
         self.locks = QueueLocks()
         self.holds = Holds()
-        self.acks = Acks()
+        self.acks = Acks(for_nodes=for_nodes)
         self.fetches = Fetches()
         self.delay = DelayService(self)
         self.stats = BrokerStats(0)
@@ -346,6 +347,8 @@ class Broker:
             raise RequestRefused(ResponseCode.REQUEST_CODE_NOT_SUPPORTED, f" request type {code} not supported")
         if self._state != "running":
             raise RequestRefused(ResponseCode.SERVICE_NOT_AVAILABLE, "the broker is shutting down")
+        if self.replicas.hands_on(request):
+            return None
         self.replicas.check(code)
         if route.header is not None and request.header is None:
             request.header = request.command.header(route.header)

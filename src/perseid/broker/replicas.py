@@ -14,7 +14,9 @@ from typing import TYPE_CHECKING, Any
 from perseid.base.errors import RequestRefused
 from perseid.base.machine import Close, Closed, ConnectFailed, ConnId, Effect, Frames, Millis, Opened
 from perseid.broker.copies import Copies
+from perseid.broker.forwards import Forwards
 from perseid.broker.manager import FileSaved, ReplicasManager
+from perseid.broker.request import Request
 from perseid.raft.node import LISTENER as RAFT_LISTENER
 from perseid.replication.auto_switch.node import AutoSwitchReplication, CutFor, Led, TrimmedTo
 from perseid.replication.auto_switch.slave import Slave as AutoSlave
@@ -89,6 +91,8 @@ class Replicas:
         self.is_slave = role == SLAVE or self.group is not None or controlled
         self.nodes = config.in_sync_replicas if role == SYNC_MASTER or controlled else 1
         """So many must have a message before it is acknowledged."""
+        self.synchronous = self.nodes > 1 or (controlled and config.all_ack_in_sync_state_set)
+        """Do acknowledgements wait for slaves?"""
         self.auto: AutoSwitchReplication | None = None
         self.manager: ReplicasManager | None = None
         if controlled:
@@ -99,6 +103,7 @@ class Replicas:
         self.classic = ClassicReplication(config, broker.store, prove, wanted_from=wanted_from)
         self.stream: ClassicReplication | AutoSwitchReplication = self.auto or self.classic
         self.copies = Copies(broker)
+        self.forwards = Forwards(broker)
 
     @property
     def ha_address(self) -> str:
@@ -165,6 +170,15 @@ class Replicas:
 
     # ---- what a slave may not ----
 
+    def hands_on(self, request: Request) -> bool:
+        """Is this a send that is the master's to take, and on its way there now?"""
+        if not self.is_slave or request.command.code not in SENDS:
+            return False
+        master = self.forwards.master_for(request)
+        if master:
+            self.forwards.send(master, request)
+        return master != ""
+
     def check(self, code: int) -> None:
         """RequestRefused for what only a master may do; before the first role, for nearly all."""
         if not self.is_slave:
@@ -186,11 +200,6 @@ class Replicas:
             )
 
     # ---- what acknowledgements wait for ----
-
-    @property
-    def synchronous(self) -> bool:
-        """Do acknowledgements wait for slaves?"""
-        return self.nodes > 1 or (self.auto is not None and self.config.all_ack_in_sync_state_set)
 
     @property
     def too_few(self) -> str:
@@ -364,6 +373,7 @@ class Replicas:
 
     def validate(self) -> None:
         self.stream.validate()
+        self.forwards.validate()
         if self.group is not None:
             self.group.validate()
 

@@ -67,6 +67,9 @@ AGAIN_MS = 10
 """After the log did not take the entry of a new leader."""
 MAX_STEPS = 20
 """Of one turn: each makes a role or a request go on."""
+GATHER_US = 500
+GATHER_WINDOW_MS, GATHER_FROM = 100, 50
+"""So many turns in so long: brokers by the hundred, whose heartbeats had better share turns."""
 
 
 class _Saved:
@@ -121,6 +124,8 @@ class Controller:
         self._peers: dict[ConnId, str] = {}
         self._out: list[Effect] = []
         self._ended = False
+        self._quiet, self._quiet_since, self._gathers_us = 0, 0, 0
+        """Turns of nothing but heartbeats, since when they are counted, and what follows from that."""
         self._events = self._handlers()
 
     def _handlers(self) -> dict[type[Any], Callable[[Any], None]]:
@@ -153,6 +158,13 @@ class Controller:
             raise AssertionError(f"no event of a controller: {event!r}")
         if not self._ended:
             self._settle()
+        if out or type(event) not in (Frames, Reads):
+            self._gathers_us = 0
+        else:
+            self._quiet += 1
+            if now - self._quiet_since >= GATHER_WINDOW_MS:
+                self._gathers_us = GATHER_US if self._quiet >= GATHER_FROM else 0
+                self._quiet, self._quiet_since = 0, now
         return out
 
     def next_deadline(self) -> Millis | None:
@@ -164,6 +176,10 @@ class Controller:
         elif self._unmarked:
             parts.append(self._mark_at)
         return min((one for one in parts if one is not None), default=None)
+
+    def gathers(self) -> int:
+        """How many microseconds to hear nothing: some, while very many turns bring nothing but heartbeats."""
+        return self._gathers_us
 
     def validate(self) -> None:
         """AssertionError when the books contradict one another."""

@@ -5,6 +5,9 @@ same `now`; what connections brought is gathered and goes in at the end of the t
 another kind. Effects are carried out in order; at the end of the turn each connection that was written to gets one
 write, and the timer is set. No task and no future is made for a request.
 
+A node that *gathers* would rather hear of several things in one turn a moment later than of each in a turn of its own:
+nobody waits for it alone. Its loop then pauses as long as it says.
+
 States: new → (start) running → (Stop, a failure) ended. An exception that leaves `handle` ends the node:
 its state can't be trusted any more, so nothing that it had not yet written leaves. `stopped` tells the
 reason, `""` for a clean end.
@@ -100,8 +103,11 @@ class Driver:
         name: str = "node",
         limits: Limits | None = None,
         logger: logging.Logger | None = None,
+        gathers: Callable[[], int] | None = None,
     ) -> None:
+        """`gathers`: for how many microseconds the node had better hear nothing; asked after each turn."""
         self.limits = limits or Limits()
+        self._gathers = gathers
         self.connections: dict[ConnId, Connection] = {}
         self.partial_bytes = 0
         self.ports: dict[str, int] = {}
@@ -358,6 +364,8 @@ class Driver:
             self._look()
         self._turn_scheduled = False
         self._now = None
+        if self._gathers is not None and not self._ended and (pause_us := self._gathers()):
+            time.sleep(min(pause_us, self.limits.gather_us) / 1e6)
 
     def _on_thread(self, then: list[Effect], failed: list[Failed]) -> None:
         self._loop.call_soon_threadsafe(self._durable, then, failed)

@@ -21,6 +21,9 @@ class Limits:
     partial_bytes: int = 512 * 1024 * 1024
     """Of unfinished frames, on all connections together; the read that goes beyond closes its connection."""
 
+    gather_us: int = 1_000
+    """So long, in microseconds, a node that gathers (`Driver`) may hear nothing after a turn."""
+
     turn_bytes: int = 1024 * 1024
     """Of what was read in one turn of the event loop; more is handed to the node before the turn ends."""
 

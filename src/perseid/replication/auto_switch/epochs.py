@@ -78,7 +78,10 @@ class Epochs:
     def owner(self, offset: int) -> tuple[EpochEntry, int]:
         """The entry that owns a byte, and where its epoch ends. Bytes before the first entry count as its own: the
         log is older than its epochs."""
-        found, end = self.entries[0], OPEN_END
+        found, end = self.entries[-1], OPEN_END
+        if found.start <= offset:  # nearly always
+            return found, end
+        found = self.entries[0]
         for entry, after in pairwise((*self.entries, EpochEntry(0, OPEN_END))):
             if entry.start > offset:
                 break

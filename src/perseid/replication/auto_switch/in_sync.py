@@ -28,6 +28,7 @@ BARRED_MS = 10_000
 MAX_BARRED = 1_000
 AWAITED_MS = 1_000
 """So long acknowledgements wait for a joiner that is near, at most."""
+FOR_EVER = 1 << 62
 REST_MS = 3_000
 """After that it is not awaited again for so long."""
 
@@ -57,6 +58,8 @@ class InSync:
         self._singly = False
         """One joiner at a time: together they were refused, and nobody knows who was meant."""
         self._barred: dict[int, Millis] = {}
+        self._quiet_until: Millis = 0
+        """There is nothing to propose before, unless something happens."""
 
     # ---- what the controller says ----
 
@@ -65,6 +68,7 @@ class InSync:
         if epoch <= self.epoch:
             return False
         self.agreed, self.epoch = frozenset(members) | {self.own}, epoch
+        self._quiet_until = 0
         self._maybe, self._unknown, self.proposed = frozenset(), False, None
         self._wanted -= self.agreed
         self._awaited = {one: until for one, until in self._awaited.items() if one not in self.agreed}
@@ -93,6 +97,8 @@ class InSync:
     @property
     def required(self) -> frozenset[int]:
         """All of these need to have what is acknowledged."""
+        if not self._awaited and not self._maybe:  # nearly always
+            return self.agreed
         awaited = frozenset(one for one, until in self._awaited.items() if self._now < until)
         return self.agreed | self._maybe | awaited
 
@@ -119,6 +125,7 @@ class InSync:
         """It has all that is confirmed."""
         if replica not in self.agreed:
             self._wanted.add(replica)
+            self._quiet_until = 0
 
     def near(self, replica: int, now: Millis) -> None:
         """It is not in sync, and has all but what came a moment ago: await it, unless that was tried just now."""
@@ -129,11 +136,12 @@ class InSync:
 
     def keep_joiners(self, may_join: Callable[[int], bool]) -> None:
         """Those that are to come in, and have not been proposed, stay so only if they may."""
-        if self.proposed is None:
+        if self._wanted and self.proposed is None:
             self._wanted = {one for one in self._wanted if may_join(one)}
 
     def gone(self, replica: int) -> None:
         """Its connection is lost: it is to leave."""
+        self._quiet_until = 0
         self._wanted.discard(replica)
         self._awaited.pop(replica, None)
         if replica != self.own:
@@ -142,12 +150,15 @@ class InSync:
     def proposal(self, now: Millis) -> frozenset[int] | None:
         """The set to propose now; None: there is nothing to change, or an answer is awaited. `proposed` is that."""
         self._now = now
-        if self.proposed is not None or now < self._not_before or self.epoch < 0:
+        if now < self._quiet_until or self.proposed is not None or now < self._not_before or self.epoch < 0:
             return None
         stays = frozenset(one for one in self.agreed if one == self.own or self._is_fresh(one, now))
         joiners = sorted(one for one in self._wanted if self._barred.get(one, 0) <= now)
         wanted = stays | set(joiners[:1] if self._singly else joiners)
         if wanted == self.agreed:
+            if not self._wanted:  # until one of them may have to leave: each catches up later than it did, not sooner
+                ends = [self._caught_up[one] + self._most_ms + 1 for one in self.agreed if one != self.own]
+                self._quiet_until = min(ends, default=FOR_EVER)
             return None
         self.proposed = wanted
         self._maybe |= wanted

@@ -243,8 +243,11 @@ class Master(Sender[Follower]):
 
     def on_all(self) -> int:
         """Up to here all that are in sync, or may be by now, have the log; `EVERYTHING`: there is none but us."""
-        own, has = self.in_sync.own, self._has
-        return min((has.get(one, -1) for one in self.in_sync.required if one != own), default=EVERYTHING)
+        own, has, least = self.in_sync.own, self._has, EVERYTHING
+        for one in self.in_sync.required:  # each turn asks: no generator
+            if one != own and (end := has.get(one, -1)) < least:
+                least = end
+        return least
 
     def on_nodes(self, nodes: int) -> int:
         """Up to here so many nodes have the log, ours among them, learners not."""
