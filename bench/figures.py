@@ -211,9 +211,10 @@ SWITCH_TEXT = (
     "longest, less the time after which a silent broker counts as gone (10 s; tuned: 3 s); named s: until the name "
     "server named another master. in sync s: from the killed broker's new start until the controllers name it in the "
     "SyncStateSet; from connection s: from its first connection to a controller on, the longest is judged. lost: of "
-    "all messages acknowledged by a set, looked for behind its last kill. Java, which takes half a minute a kill, is "
-    "killed half as often but for hakill, and a set of it that does not come back within 120 s gives way to another "
-    "one. tuned: `brokerHeartbeatInterval=500`, `controllerHeartBeatTimeoutMills=3000`, and "
+    "all messages acknowledged by a set, looked for behind its last kill. Java, which takes up to a minute a kill, is "
+    "killed half as often in hakilltuned, a quarter as often in the hang rows; a replica of it that stays out of sync "
+    "for 10 s is started anew, a set that does not come back within 120 s gives way to another one. tuned: "
+    "`brokerHeartbeatInterval=500`, `controllerHeartBeatTimeoutMills=3000`, and "
     "`scanNotActiveBrokerInterval=1000` for the controllers."
 )
 OUTAGE_COLUMNS = ("row", "broker", "median s", "lowest", "highest")

@@ -329,8 +329,10 @@ class Sizes:
         return max(1, self.kills // 5)
 
     def kills_of(self, row: Row, server: str) -> int:
-        """Java takes half a minute a kill, and minutes to come back: half as many, but for the first row."""
-        return self.kills if server != JAVA or row.name == "hakill" else max(1, self.kills // 2)
+        """Java takes up to a minute a kill: fewer, but for the first row."""
+        if server != JAVA or row.name == "hakill":
+            return self.kills
+        return max(1, self.kills // (4 if row.mode == "hang" else 2))
 
     @property
     def dying(self) -> int:

@@ -344,7 +344,8 @@ class Bench:
             verdict = loss(one, client)
         for kill in kills[first:]:
             kill |= {"acked": verdict.acked, "lost": verdict.lost, "moved": verdict.moved}
-        self.say(f"{row.name}, {one.name}: {verdict.lost} of {verdict.acked} lost, {verdict.moved} moved")
+        more = f"; {one.started_anew} replicas that stayed out of sync started anew" if one.started_anew else ""
+        self.say(f"{row.name}, {one.name}: {verdict.lost} of {verdict.acked} lost, {verdict.moved} moved{more}")
 
     def stock(self, rows: Sequence[Row]) -> None:
         """The same, as stock Java producers see it."""

@@ -16,7 +16,7 @@ from pathlib import Path
 
 from members import GROUP, Members, bare_keys
 from retrying import RetryingClient, Verdict
-from servers import START_TIMEOUT_S, BenchError, Command, Remote
+from servers import JAVA, START_TIMEOUT_S, BenchError, Command, Remote
 
 CONTROLLER_METADATA, SYNC_STATE_DATA, TOPIC_CONFIGS = 1005, 1006, 21
 CONTROLLERS = 3
@@ -26,6 +26,9 @@ LOOK_S = 0.01
 """Between two looks at who is in sync."""
 SYNC_TIMEOUT_S = 120.0
 """Java's killed brokers took up to 110 s to be in sync again, or never were."""
+STUCK_S = 10.0
+"""A Java replica that is out of sync for so long is started anew: the one that was not killed often never comes back,
+for when the old master hangs it stays with it."""
 NO_MASTER_TIMEOUT_S = 120.0
 """Longer is not waited for an acknowledgement; Java has had none within 90 s."""
 TOPIC = "bench-switch"
@@ -92,6 +95,8 @@ class BrokerSet(Members):
         super().__init__(name, command, environment, folder, conf, brokers, others=CONTROLLERS)
         self.timing, self.controller_ports = timing, self.other_ports
         self._controller: int | None = None
+        self.started_anew = 0
+        """Java replicas that did not come back in sync by themselves."""
 
     def controller_conf(self, number: int) -> dict[str, object]:
         """A controller's configuration: it answers where its peers reach it."""
@@ -175,6 +180,24 @@ class BrokerSet(Members):
         except (OSError, BenchError):
             return None
         return self.node_ports.index(found.master)
+
+    def settle(self) -> None:
+        """As of all members; with Java's help, see STUCK_S."""
+        deadline = time.monotonic() + STUCK_S
+        while self.name == JAVA and self.start_s and self._leads() is None:
+            if time.monotonic() > deadline:
+                self._start_stuck_ones()
+                break
+            time.sleep(LOOK_S)
+        super().settle()
+
+    def _start_stuck_ones(self) -> None:
+        found = self.replicas()
+        for number, port in enumerate(self.node_ports):
+            if found is not None and port != found.master and port not in found.in_sync:
+                self.kill_node(number)
+                self.start_node(number)
+                self.started_anew += 1
 
     def until(self, number: int, what: str, done: Callable[[], bool], timeout_s: float) -> float:
         """When (monotonic) it was so; BenchError after `timeout_s`, or when that broker has ended."""

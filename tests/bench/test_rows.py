@@ -110,7 +110,7 @@ def test_who_is_compared_with_whom() -> None:
     assert sum(PLAIN in row.servers for row in ROWS) >= 10
 
 
-def test_java_is_killed_half_as_often_but_in_the_first_row() -> None:
+def test_java_is_killed_less_often_but_in_the_first_row() -> None:
     sizes, rows = Sizes(large_gib=0, cold_mib=64, kills=20), {row.name: row for row in ROWS}
     assert sizes.kills_of(rows["hakill"], JAVA) == 20 == sizes.kills_of(rows["hahang"], CORE)
-    assert sizes.kills_of(rows["hahang"], JAVA) == 10 == sizes.kills_of(rows["hakilltuned"], JAVA)
+    assert sizes.kills_of(rows["hahang"], JAVA) == 5 and sizes.kills_of(rows["hakilltuned"], JAVA) == 10

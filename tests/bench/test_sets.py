@@ -18,8 +18,9 @@ import pytest
 sys.path.insert(0, str(Path(__file__).parents[2] / "bench"))
 
 import retrying
+import sets
 from retrying import Acked, RetryingClient, judge, master_of
-from servers import CORE, BenchError, perseid_command
+from servers import CORE, JAVA, BenchError, perseid_command
 from sets import DEFAULT, TUNED, BrokerSet, Replicas, Timing, connected, replicas_in
 from stock import PRODUCERS, StockProducers
 
@@ -222,6 +223,23 @@ def test_what_breaks_the_client_is_told_to_who_waits(names: FakeMaster, monkeypa
     monkeypatch.setattr(RetryingClient, "_turn", broken)
     with RetryingClient(names.port, "topic") as client, pytest.raises(ValueError, match="broken"):
         client.acked_elsewhere(1, WAIT_S)
+
+
+def test_a_java_replica_that_stays_out_of_sync_is_started_anew(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    one = broker_set(tmp_path)
+    done: list[tuple[str, int]] = []
+    ports = one.node_ports
+    monkeypatch.setattr(sets, "STUCK_S", 0.05)
+    monkeypatch.setattr(one, "name", JAVA)
+    monkeypatch.setattr(one, "start_s", 1.0)
+    monkeypatch.setattr(one, "steady_s", 0.0)
+    monkeypatch.setattr(one, "_leads", lambda: 1 if done else None)
+    monkeypatch.setattr(one, "replicas", lambda: Replicas(ports[1], 2, frozenset({ports[0]})))
+    monkeypatch.setattr(one, "kill_node", lambda number: done.append(("kill", number)))
+    monkeypatch.setattr(one, "start_node", lambda number: done.append(("start", number)))
+    one.settle()
+    assert done == [("kill", 2), ("start", 2)], "neither the master, nor who is in sync"
+    assert one.started_anew == 1 and one.leader == 1
 
 
 # ---- stock producers ----
