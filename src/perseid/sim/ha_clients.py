@@ -186,9 +186,11 @@ class Reader(Client):
                         raise Violation("C11", f"{queue_id}@{at} was to come, {record.queue_offset} came")
                 self.next[queue_id] = reply.header(PullMessageResponse).next_begin_offset
             elif reply.code == ResponseCode.PULL_OFFSET_MOVED and broker == MASTER:
-                if self.ha.all_ack and self.ha.current(self.brokers.get(MASTER, "")):
+                begin, master = reply.header(PullMessageResponse).next_begin_offset, self.ha.master
+                is_whole = master is not None and (begin < asked or not master.start)
+                if self.ha.certain and is_whole and self.ha.current(self.brokers.get(MASTER, "")):
                     raise Violation("C11", f"{queue_id}@{asked} was there to be read, and is no more")
-                self.next[queue_id] = reply.header(PullMessageResponse).next_begin_offset
+                self.next[queue_id] = begin
 
         self._ask(broker, RequestCode.PULL_MESSAGE, header, done)
 
