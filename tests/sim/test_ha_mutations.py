@@ -33,7 +33,7 @@ from perseid.store.gate import Gate
 from perseid.wire.dledger import Code, Entry
 from perseid.wire.ha_auto import EpochEntry
 
-from .ha_scenarios import SCENARIOS
+from .test_scenarios_ha import SCENARIOS
 
 Mutation = Callable[[pytest.MonkeyPatch], None]
 

@@ -8,6 +8,7 @@ is held against the logs of all who are in sync at that moment (`ha_book`: C4, C
 from __future__ import annotations
 
 import json
+from collections.abc import Iterable
 from random import Random
 from typing import Any
 
@@ -90,8 +91,8 @@ class Ha(Group):
         self._asked: dict[tuple[int, int], Command] = {}
         self._clients = 0
         self._checked: tuple[Any, ...] = ()
-        self._most_in_sync: dict[int, int] = {}
-        """Master's epoch → how many were in sync at most, or were to be."""
+        self._ever_in_sync: dict[int, set[int]] = {}
+        """Master's epoch → who was in sync at any time of it, or was to be."""
         if self.settings.drift_ppm:
             self._set_clocks()
 
@@ -171,7 +172,7 @@ class Ha(Group):
 
     def _committed(self, raft: Raft, entry: Entry) -> None:
         self.oracle.apply(bytes(entry.body))
-        self._in_sync(self.agreed.master_epoch, len(self.agreed.members))
+        self._in_sync(self.agreed.master_epoch, self.agreed.members)
 
     def _broker(self, number: int) -> Replica:
         name, ip = f"broker{number}", f"10.0.2.{number}"
@@ -335,7 +336,7 @@ class Ha(Group):
                 self._asked[end.other.id, command.opaque] = kept = command.keep()
                 if command.code == RequestCode.CONTROLLER_ALTER_SYNC_STATE_SET:
                     proposed = json.loads(bytes(kept.body))["syncStateSet"]
-                    self._in_sync(int(kept.ext["masterEpoch"]), len(proposed))
+                    self._in_sync(int(kept.ext["masterEpoch"]), proposed)
                 if len(self._asked) > MAX_ASKED:
                     del self._asked[next(iter(self._asked))]
 
@@ -378,17 +379,17 @@ class Ha(Group):
         unclean_at = self.agreed.unclean_at
         return self.strict and (not unclean_at or unclean_at <= min(replica.epoch, replica.tail_epoch))
 
-    def _in_sync(self, epoch: int, count: int) -> None:
-        self._most_in_sync[epoch] = max(count, self._most_in_sync.get(epoch, 0))
+    def _in_sync(self, epoch: int, members: Iterable[int]) -> None:
+        self._ever_in_sync.setdefault(epoch, set()).update(members)
 
-    def most_in_sync(self, epoch: int) -> int:
-        """How many were in sync at most, or were to be, as long as the master of an epoch has been one."""
-        most, masters = self._most_in_sync.get(epoch, 0), self.agreed.masters
+    def ever_in_sync(self, epoch: int) -> set[int]:
+        """Who was in sync at any time, or was to be, since the master of an epoch has been one."""
+        masters, found = self.agreed.masters, set(self._ever_in_sync.get(epoch, ()))
         master = masters.get(epoch)
         while epoch > 1 and masters.get(epoch - 1) in (None, master):
             epoch -= 1
-            most = max(most, self._most_in_sync.get(epoch, 0))
-        return most
+            found |= self._ever_in_sync.get(epoch, set())
+        return found
 
     def require_nodes(self, replica: Replica, stored: Stored) -> None:
         """inSyncReplicas: so many nodes, no learners among them, have what the agreed master acknowledges."""

@@ -103,7 +103,7 @@ class Book:
         self.ha.oracle.master_is(self.ha.set_name, epoch, replica.id)
         self.acknowledged += 1
         least = self.ha.settings.min_in_sync
-        if least > 1 and self.ha.most_in_sync(epoch) < least:
+        if least > 1 and len(self.ha.ever_in_sync(epoch)) < least:
             raise Violation("minInSyncReplicas", f"{replica.name} acknowledges in {epoch}, never with {least} in sync")
         if not (self.ha.trusts(replica) or self.ha.is_current(replica)):
             self.ha.count("acknowledged by a master that is none any more")

@@ -76,14 +76,16 @@ class Producer(Client):
     def __init__(self, ha: Ha, name: str, pause_ms: int) -> None:
         super().__init__(ha, name, pause_ms)
         self.acknowledged = 0
+        self.sizes: tuple[int, ...] = SIZES
+        self.delayed_share = DELAYED
         self._number = 0
         self.queues: list[int] | None = None
         """Those that it sends to; None: any."""
 
     def work(self) -> None:
         self._number += 1
-        body = f"{self.name}.{self._number}.".encode().ljust(self.random.choice(SIZES), b"x")
-        delayed = self.random.random() < DELAYED and self.queues is None
+        body = f"{self.name}.{self._number}.".encode().ljust(self.random.choice(self.sizes), b"x")
+        delayed = self.random.random() < self.delayed_share and self.queues is None
         properties = f"UNIQ_KEY\x01{self.name}.{self._number}\x02" + ("DELAY\x011\x02" if delayed else "")
         self._try(body, properties, TRIES)
 

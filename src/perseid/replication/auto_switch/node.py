@@ -113,6 +113,8 @@ class AutoSwitchReplication:
             hot_bytes=own.hot_bytes,
             longest_record=min(own.max_record_bytes, own.commit_log_file_bytes),
         )
+        if self._durable_only and store.log.flushed < store.log.end:
+            effects.append(store.flush([]))  # readers saw it at the last master: it is shown here from the beginning on
         return [*effects, self.epochs.save(self._disk, [Feed(Led(epoch))])]
 
     def led(self, epoch: int) -> bool:
