@@ -191,7 +191,11 @@ class Look:
 
     @property
     def flushed(self) -> int:
-        return self._broker.store.flushed
+        """A start has to find it up to there: nothing of a log that begins later than at 0, before its checkpoint says
+        that it is there."""
+        store = self._broker.store
+        begun = not self.start or store.flusher.saved_log_end > self.start
+        return store.flushed if begun else 0
 
     @property
     def confirmed(self) -> int:

@@ -212,7 +212,7 @@ class Replica(Watched):
         if self.excused and log.end != before and self.group.has_all(self):
             self.excused = False
             self.group.count("a wiped broker has everything again")
-        if look.flushed > max(self.trusted[0], self.start):
+        if look.flushed > self.trusted[0]:
             digest = log.at(look.flushed)
             if digest is not None:
                 self.trusted = look.flushed, digest

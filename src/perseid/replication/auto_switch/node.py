@@ -242,7 +242,9 @@ class AutoSwitchReplication:
             proposal = self.master.proposal(now)
             if proposal is not None:
                 effects += self._propose(proposal)
-        elif self.config.ha_report_durable_only:
+        elif not self.config.ha_report_durable_only:
+            effects += self.slave.report_new(self._store.log.end, now)
+        else:
             log = self._store.log
             effects += self.slave.report_new(log.flushed, now)
             if self.slave.following and log.end > log.issued == log.flushed:  # one at a time: the next covers more
