@@ -309,7 +309,11 @@ def copied_disk(**given: Any) -> None:
     for original in (stage.master, stage.slaves[0]):
         copy = stage.ha.copy(original)
         stage.run(15)
+        if original is not stage.master:
+            stage.cut([original.name], [stage.master.name])  # only the copy could say what it has
+            stage.run(3)
         stage.send(10)
+        stage.heal()
         if copy.machine is not None:
             copy.crash("it was a mistake")
     stage.finish()

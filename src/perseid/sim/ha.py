@@ -93,6 +93,8 @@ class Ha(Group):
         self._checked: tuple[Any, ...] = ()
         self._ever_in_sync: dict[int, set[int]] = {}
         """Master's epoch → who was in sync at any time of it, or was to be."""
+        self._led: dict[int, tuple[str, int]] = {}
+        """Epoch → who led it, in which life: no other life may, for it may have less."""
         if self.settings.drift_ppm:
             self._set_clocks()
 
@@ -443,8 +445,10 @@ class Ha(Group):
     def became_master(self, replica: Replica, *, again: bool) -> None:
         """C1, C5, C11: a broker takes a new epoch as its master."""
         self.count("became master again" if again else "became master")
-        agreed = self.agreed
+        agreed, life = self.agreed, (replica.name, replica.driver.lives)
         self.oracle.master_is(SET_NAME, replica.epoch, replica.id)
+        if self._led.setdefault(replica.epoch, life) != life:
+            raise Violation("C9", f"{replica.name} leads epoch {replica.epoch}, as life {self._led[replica.epoch]} did")
         self.scheduler.note("checkers", f"{replica.name} is master of {replica.epoch}, its log ends at {replica.end}")
         if replica.epoch != agreed.master_epoch:
             self.count("became master late")  # others were elected since
