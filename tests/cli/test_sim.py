@@ -1,6 +1,7 @@
 """`perseid sim`: many seeds, one seed, JSON, and exit codes."""
 
 import json
+from collections import Counter
 
 import pytest
 from typer.testing import CliRunner
@@ -44,3 +45,21 @@ def test_a_long_run_that_misses_something_has_failed(monkeypatch: pytest.MonkeyP
     done = runner.invoke(app, ["sim", "--seeds", str(coverage.ENOUGH_SEEDS)])
     assert done.exit_code == 1 and "never occurred: fault power cut" in done.output
     assert runner.invoke(app, ["sim", "--seeds", "5"]).exit_code == 0
+
+
+@pytest.mark.parametrize("as_json", [False, True])
+def test_an_interrupted_run_tells_what_was_played(as_json: bool, monkeypatch: pytest.MonkeyPatch) -> None:
+    def play(seed: int, *, story: bool = False) -> Result:
+        if seed == 4:
+            raise KeyboardInterrupt
+        return Result(seed, operations=10, counts=Counter({"fault power cut": 1}))
+
+    monkeypatch.setitem(sim.MODELS, "broker", (play, coverage.EXPECTED))
+    done = runner.invoke(app, ["sim", "--seeds", "9", *(["--json"] if as_json else [])])
+    assert done.exit_code == 130
+    if as_json:
+        summary = json.loads(done.output)
+        assert summary["interrupted"] and (summary["seeds"], summary["counts"]) == (3, {"fault power cut": 3})
+    else:
+        assert "         3  fault power cut" in done.output and "3 seeds, 30 operations" in done.output
+        assert "interrupted: 3 of 9 seeds, from 1 on, were played" in done.output

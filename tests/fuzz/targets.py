@@ -7,24 +7,49 @@ import struct
 import zlib
 from collections.abc import Callable, Sequence
 from itertools import pairwise
+from random import Random
+from typing import Any
+
+import msgspec
 
 from perseid.base.errors import RemoteProtocolError, RequestRefused
+from perseid.controller import events
+from perseid.controller.state import Tables
+from perseid.raft.applying import SNAPSHOT, Applier
+from perseid.raft.files import FileLog
 from perseid.raft.runs import CoreRuns, PlainRuns
+from perseid.sim.disk import SimDisk
+from perseid.store.recovery import save_durably
 from perseid.wire import batch, bodies, compression, frame, properties, record
 from perseid.wire.codes import Serializer
 from perseid.wire.command import Command, decode_all, encode_request, encode_response
 from perseid.wire.dledger import Entry, PushEntryRequest
+from perseid.wire.ha_auto import (
+    EpochEntry,
+    Packet,
+    decode_entries,
+    decode_epoch_file,
+    encode_epoch_file,
+    encode_master_handshake,
+    encode_packet,
+    encode_report,
+    encode_slave_handshake,
+)
+from perseid.wire.hashing import crc32_raw
+from perseid.wire.headers import controller as controllers
 from perseid.wire.headers.base import Header, to_ext
 from perseid.wire.headers.clients import ConsumerSendMsgBackRequest
-from perseid.wire.headers.namesrv import RegisterBrokerRequest
+from perseid.wire.headers.namesrv import BrokerHeartbeatRequest, RegisterBrokerRequest
 from perseid.wire.headers.offsets import GetMaxOffsetRequest
 from perseid.wire.headers.pull import PullMessageRequest
 from perseid.wire.headers.send import SendMessageRequest, SendMessageRequestV2, SendMessageResponse
 from perseid.wire.host import Host
 
 try:
+    from . import ends
     from .twins import ReplicaTwins, Twins, checked_core
 except ImportError:  # run.py puts this folder on the path
+    import ends  # type: ignore[no-redef]
     from twins import ReplicaTwins, Twins, checked_core  # type: ignore[no-redef]
 
 Target = Callable[[bytes], None]
@@ -201,6 +226,64 @@ def entries(data: bytes) -> None:
     assert _runs[0].derived(data) == plain.derived(data)
 
 
+def ha_master(data: bytes) -> None:
+    """What comes in at a master's port of the AutoSwitch stream."""
+    ends.master_hears(data)
+
+
+def ha_slave(data: bytes) -> None:
+    """What a master sends to a slave of the AutoSwitch stream."""
+    ends.slave_hears(data)
+
+
+def controller(data: bytes) -> None:
+    """A request for a controller."""
+    ends.controller_hears(data, _framed)
+
+
+def controller_events(data: bytes) -> None:
+    """An entry of the controllers' log: whatever it holds, every member applies it, and a snapshot has all of it."""
+    tables, again = Tables(), Tables()
+    for body in (EVENTS[0], EVENTS[1], data, data):
+        tables.apply(Entry(0, 1, 0, body))
+    again.restore(tables.snapshot())
+    assert (again.replicas, again.in_sync) == (tables.replicas, tables.in_sync)
+    try:
+        event = events.decode(data)
+    except events.UnreadableEvent:
+        return
+    assert event is None or events.decode(events.encode(event)) == event
+
+
+def controller_snapshots(data: bytes) -> None:
+    """A snapshot of the controllers' state: as a file, and as the bytes of one whose checksum is right."""
+    for text in (data, b'{"crc":%d,"lastIncludedIndex":-1,"lastIncludedTerm":0}\n' % crc32_raw(data) + data):
+        disk = SimDisk(Random(1))
+        save_durably(disk, SNAPSHOT, text)
+        log = FileLog(disk, 1 << 10, 32 * 64)
+        log.load(-1)
+        applier = Applier(Tables(), log, "", 10)
+        assert applier.load(disk, -1) and applier.applied == -1, "there are no entries that it could be of"
+    tables = Tables()
+    try:
+        tables.restore(data)
+    except (msgspec.MsgspecError, UnicodeDecodeError):
+        return
+    again = Tables()
+    again.restore(tables.snapshot())
+    assert (again.replicas, again.in_sync) == (tables.replicas, tables.in_sync)
+
+
+def epoch_files(data: bytes) -> None:
+    """The file of epochs, and the entries of a handshake."""
+    for decode in (decode_epoch_file, decode_entries):
+        try:
+            found = decode(data[: len(data) // 12 * 12] if decode is decode_entries else data)
+        except RemoteProtocolError:
+            continue
+        assert decode_epoch_file(encode_epoch_file(found)) == found
+
+
 def _framed(data: bytes) -> bytes:
     """A frame of a header and a body: JSON ends with the last brace, a binary header where it says."""
     if data[:1] == b"{":
@@ -215,6 +298,12 @@ TARGETS: dict[str, Target] = {
     for target in (
         core,
         slave,
+        ha_master,
+        ha_slave,
+        controller,
+        controller_events,
+        controller_snapshots,
+        epoch_files,
         pushes,
         entries,
         frames,
@@ -235,6 +324,76 @@ SLAVE_TEXTS = (
     "UNIQ_KEY\x01A\x02CLUSTER\x01c\x02TRACE_ON\x01true\x02\nbody body body",
     "\nno properties",
 )
+
+
+EVENTS = [
+    events.encode(one)
+    for one in (
+        events.ApplyBrokerId("c", "b", "10.0.0.1:10911", "10.0.0.1:10911;1", 1),
+        events.ApplyBrokerId("c", "b", "10.0.0.2:10911", "10.0.0.2:10911;2", 2),
+        events.ElectMaster("b", True, 1),
+        events.AlterSyncStateSet("b", [1, 2]),
+        events.UpdateBrokerAddress("c", "b", "10.0.0.3:10911", 2),
+        events.ElectMaster("b", False),
+        events.CleanBrokerData("b", [2]),
+        events.CleanBrokerData("b"),
+    )
+]
+
+
+def _ids(kind: type[Header], **more: Any) -> Header:
+    return kind(cluster_name="c", broker_name="b", **more)
+
+
+def _controller_requests() -> list[bytes]:
+    """Headers and bodies, in the order in which a set comes to be and goes."""
+    said: list[tuple[int, Header | None, bytes]] = [
+        (1012, controllers.GetNextBrokerIdRequest(cluster_name="c", broker_name="b"), b""),
+        (1013, _ids(controllers.ApplyBrokerIdRequest, applied_broker_id=1, register_check_code="1.1.1.1:9;1"), b""),
+        (1003, _ids(controllers.RegisterBrokerToControllerRequest, broker_id=1, broker_address="1.1.1.1:9"), b""),
+        (904, BrokerHeartbeatRequest("c", "10.0.0.1:10911", "b", 1, 1, 100, 100, 3000, 0), b""),
+        (1002, _ids(controllers.ElectMasterRequest, broker_id=1), b""),
+        (1001, controllers.AlterSyncStateSetRequest("b", 1, 1), b'{"syncStateSet":[1,2],"syncStateSetEpoch":1}'),
+        (1004, controllers.GetReplicaInfoRequest("b"), b""),
+        (1005, None, b""),
+        (1006, None, b'["b"]'),
+        (1009, None, b"scanNotActiveBrokerInterval=1000\n"),
+        (1010, None, b""),
+        (1011, _ids(controllers.CleanBrokerDataRequest, broker_controller_ids_to_clean="2"), b""),
+    ]
+    return [encode_request(code, n, header, body)[8:] for n, (code, header, body) in enumerate(said)]
+
+
+def _snapshots() -> list[bytes]:
+    """States, and a file of one."""
+    tables, found = Tables(), []
+    for body in EVENTS[:4]:
+        tables.apply(Entry(0, 1, 0, body))
+        found.append(tables.snapshot())
+    head = b'{"crc":%d,"lastIncludedIndex":-1,"lastIncludedTerm":0}' % crc32_raw(found[-1])
+    return [*found, head + b"\n" + found[-1]]
+
+
+def _streams() -> tuple[list[bytes], list[bytes]]:
+    """What replicas say to their master, and what a master says to them; the first byte says in what pieces."""
+    source = ends.End()
+    source.write()
+    source.lead(5)
+    log = source.store.log
+    bytes_of, end = bytes(log.segments.view(0, log.end)), log.end
+    hello = encode_slave_handshake(2, from_last_file=False, learner=False)
+    learner = encode_slave_handshake(3, from_last_file=True, learner=True)
+    said = [hello + encode_report(0), hello + encode_report(end) * 2, learner + encode_report(0), hello + learner]
+    five = EpochEntry(5, 0)
+    greeting = encode_master_handshake([five], end)
+    packets = encode_packet(Packet(end, 0, *five, end)) + bytes_of + encode_packet(Packet(0, end, *five, end))
+    halves = b"".join(
+        encode_packet(Packet(len(part), at, *five, at)) + part
+        for at, part in ((0, bytes_of[:100]), (100, bytes_of[100:]))
+    )
+    older = encode_master_handshake([EpochEntry(1, 0), EpochEntry(6, 150)], 500)
+    sent = [greeting + packets, greeting + halves, older, greeting]
+    return [bytes((n * 9,)) + one for n, one in enumerate(said)], [bytes((n * 13,)) + one for n, one in enumerate(sent)]
 
 
 def _requests() -> list[bytes]:
@@ -295,6 +454,12 @@ def _seeds() -> dict[str, list[bytes]]:
         "pushes": [push.to_json()],
         "entries": [b"".join(bytes(part) for entry in log for part in entry.encode())],
         "core": _requests(),
+        "ha_master": _streams()[0],
+        "ha_slave": _streams()[1],
+        "controller": _controller_requests(),
+        "controller_events": EVENTS,
+        "controller_snapshots": _snapshots(),
+        "epoch_files": [encode_epoch_file([EpochEntry(1, 0), EpochEntry(4, 900)]), b"0\n0\n"],
         "slave": [bytes(8) + text.encode() for text in SLAVE_TEXTS],
         "frames": [*written[Serializer.JSON], *written[Serializer.ROCKETMQ], b"".join(written[Serializer.JSON])],
         "json_header": [raw[8:] for raw in written[Serializer.JSON]],

@@ -33,7 +33,7 @@ from perseid.store.gate import Gate
 from perseid.wire.dledger import Code, Entry
 from perseid.wire.ha_auto import EpochEntry
 
-from .ha_scenarios import SCENARIOS
+from .test_scenarios_ha import SCENARIOS
 
 Mutation = Callable[[pytest.MonkeyPatch], None]
 
@@ -518,7 +518,7 @@ FOUND: dict[Mutation, tuple[str, int | str]] = {
     reports_what_is_not_durable: ("C5", "power_of_all_lost_after_an_acknowledgement"),
     reported_before_it_is_cut: ("C9", "confirm_offset_of_an_unrecognised_master"),
     epochs_outlive_a_cut: ("C13", 2),
-    labels_of_the_next_epoch: ("C9", 14),
+    labels_of_the_next_epoch: ("C9", "epochs_of_a_few_bytes"),
     nothing_is_cut: ("C9", "confirm_offset_of_an_unrecognised_master"),
     the_epoch_is_not_opened: ("C9", "confirm_offset_of_an_unrecognised_master"),
     empty_epochs_are_not_saved: ("C13", 1),

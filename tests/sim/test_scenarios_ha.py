@@ -1,4 +1,4 @@
-"""The cases of the original's users, one by one (`ha_scenarios`)."""
+"""The cases of the original's users, one by one (`ha_scenarios`, `ha_log_scenarios`)."""
 
 from __future__ import annotations
 
@@ -6,7 +6,9 @@ from collections.abc import Callable
 
 import pytest
 
-from .ha_scenarios import SCENARIOS
+from . import ha_log_scenarios, ha_scenarios
+
+SCENARIOS = [*ha_scenarios.SCENARIOS, *ha_log_scenarios.SCENARIOS]
 
 
 @pytest.mark.sim

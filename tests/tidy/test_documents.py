@@ -37,7 +37,13 @@ def test_each_link_leads_somewhere(document: Path) -> None:
 
 
 @pytest.mark.parametrize(
-    "module", ["tests/sim/test_raft_mutations.py", "tests/sim/test_broker_group.py", "tests/sim/test_ha_mutations.py"]
+    "module",
+    [
+        "tests/sim/test_raft_mutations.py",
+        "tests/sim/test_broker_group.py",
+        "tests/sim/test_ha_mutations.py",
+        "tests/sim/test_ha_log_mutations.py",
+    ],
 )
 def test_the_table_of_planted_defects_is_what_is_tested(module: str) -> None:
     tree = ast.parse((ROOT / module).read_text())

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import signal
 import sys
 import time
 from collections import Counter
@@ -30,6 +31,8 @@ CHUNK_SEEDS = 20
 MAX_STORIES = 5
 """Failing seeds whose trace is printed; all are named."""
 STORY_LINES = 60
+INTERRUPTED = 130
+"""The exit code after Ctrl-C."""
 
 
 def register(app: typer.Typer) -> None:
@@ -54,50 +57,105 @@ def sim(
     """Play brokers, controllers or Raft groups with their clients, in virtual time, under faults drawn from seeds."""
     if seed is not None:
         raise typer.Exit(_replay(model, seed, as_json, story))
-    started = time.monotonic()
-    total: Counter[str] = Counter()
-    failed: list[Result] = []
-    operations = faults = played = 0
-    for results in _played(model, first, seeds, jobs):
-        for result in results:
-            played += 1
-            operations += result.operations
-            faults += result.faults
-            total += result.counts
-            if result.failure:
-                failed.append(result)
-                if not as_json:
-                    _report(model, result, with_story=len(failed) <= MAX_STORIES)
+    tally = Tally(model, first, seeds)
+    try:
+        for result in _played(model, first, seeds, jobs):
+            tally.add(result, quiet=as_json)
+    except KeyboardInterrupt:
+        tally.interrupted = True
+    tally.tell(as_json=as_json)
+    raise typer.Exit(tally.code)
+
+
+class Tally:
+    """What was played until now."""
+
+    def __init__(self, model: str, first: int, seeds: int) -> None:
+        self.model, self.first, self.seeds = model, first, seeds
+        self.started = time.monotonic()
+        self.total: Counter[str] = Counter()
+        self.failed: list[Result] = []
+        self.played = self.operations = self.faults = 0
+        self.interrupted = False
+
+    def add(self, result: Result, *, quiet: bool) -> None:
+        """Count one; tell of it at once when it failed."""
+        self.played += 1
+        self.operations += result.operations
+        self.faults += result.faults
+        self.total += result.counts
+        if result.failure:
+            self.failed.append(result)
+            if not quiet:
+                _report(self.model, result, with_story=len(self.failed) <= MAX_STORIES)
         if sys.stderr.isatty():
-            print(f"\r{played} of {seeds} seeds, {len(failed)} failed", end="", file=sys.stderr, flush=True)
-    took = time.monotonic() - started
-    missing = coverage.missing(total, MODELS[model][1]) if seeds >= coverage.ENOUGH_SEEDS else []
-    if as_json:
-        print(json.dumps(_summary(played, failed, operations, faults, took, total, missing), indent=2))
-    else:
-        print(coverage.table(total, MODELS[model][1]))
-        rate = f"{took:.0f} s ({60 * played / took:.0f} seeds a minute)"
-        print(f"{played} seeds, {operations} operations, {faults} faults in {rate}")
-        for name in missing:
+            told = f"\r{self.played} of {self.seeds} seeds, {len(self.failed)} failed"
+            print(told, end="", file=sys.stderr, flush=True)
+
+    @property
+    def missing(self) -> list[str]:
+        """What should have occurred in so many seeds, and did not."""
+        enough = self.played >= coverage.ENOUGH_SEEDS
+        return coverage.missing(self.total, MODELS[self.model][1]) if enough else []
+
+    @property
+    def code(self) -> int:
+        """Of the process."""
+        return INTERRUPTED if self.interrupted else 1 if self.failed or self.missing else 0
+
+    def tell(self, *, as_json: bool) -> None:
+        """Print all of it."""
+        took = time.monotonic() - self.started
+        if as_json:
+            print(json.dumps(self._summary(took), indent=2))
+            return
+        print(coverage.table(self.total, MODELS[self.model][1]))
+        rate = f"{took:.0f} s ({60 * self.played / took:.0f} seeds a minute)"
+        print(f"{self.played} seeds, {self.operations} operations, {self.faults} faults in {rate}")
+        for name in self.missing:
             print(f"never occurred: {name}")
-        if failed:
-            print(f"{len(failed)} seeds failed: {' '.join(str(result.seed) for result in failed)}")
-    raise typer.Exit(1 if failed or missing else 0)
+        if self.failed:
+            print(f"{len(self.failed)} seeds failed: {' '.join(str(result.seed) for result in self.failed)}")
+        if self.interrupted:
+            print(f"interrupted: {self.played} of {self.seeds} seeds, from {self.first} on, were played")
+
+    def _summary(self, took: float) -> dict[str, Any]:
+        return {
+            "seeds": self.played,
+            "operations": self.operations,
+            "faults": self.faults,
+            "seconds": round(took, 1),
+            "failed": [_seed(result) for result in self.failed],
+            "never_occurred": self.missing,
+            "interrupted": self.interrupted,
+            "counts": dict(sorted(self.total.items())),
+        }
 
 
-def _played(model: str, first: int, seeds: int, jobs: int) -> Iterator[list[Result]]:
+def _played(model: str, first: int, seeds: int, jobs: int) -> Iterator[Result]:
     """The results in the order of the seeds."""
+    if jobs == 1:
+        yield from map(MODELS[model][0], range(first, first + seeds))
+        return
     chunks = [range(at, min(at + CHUNK_SEEDS, first + seeds)) for at in range(first, first + seeds, CHUNK_SEEDS)]
     play = partial(_play, model)
-    if jobs == 1:
-        yield from map(play, chunks)
-        return
-    with ProcessPoolExecutor(jobs) as pool:
+    with ProcessPoolExecutor(jobs, initializer=_leave_interrupts) as pool:
         waiting = iter(chunks)
         futures = [pool.submit(play, chunk) for chunk in islice(waiting, 2 * jobs)]
-        while futures:
-            yield futures.pop(0).result()
-            futures += [pool.submit(play, chunk) for chunk in islice(waiting, 1)]
+        try:
+            while futures:
+                yield from futures.pop(0).result()
+                futures += [pool.submit(play, chunk) for chunk in islice(waiting, 1)]
+        except BaseException:
+            for process in list((pool._processes or {}).values()):
+                process.terminate()  # what it plays would be played to its end, and nobody would hear of it
+            pool.shutdown(wait=False, cancel_futures=True)
+            raise
+
+
+def _leave_interrupts() -> None:
+    """Ctrl-C reaches all processes of a terminal: the first one ends the others."""
+    signal.signal(signal.SIGINT, signal.SIG_IGN)
 
 
 def _play(model: str, seeds: range) -> list[Result]:
@@ -138,24 +196,4 @@ def _seed(result: Result) -> dict[str, Any]:
         "operations": result.operations,
         "faults": result.faults,
         "virtual_s": result.virtual_s,
-    }
-
-
-def _summary(
-    played: int,
-    failed: list[Result],
-    operations: int,
-    faults: int,
-    took: float,
-    total: Counter[str],
-    missing: list[str],
-) -> dict[str, Any]:
-    return {
-        "seeds": played,
-        "operations": operations,
-        "faults": faults,
-        "seconds": round(took, 1),
-        "failed": [_seed(result) for result in failed],
-        "never_occurred": missing,
-        "counts": dict(sorted(total.items())),
     }

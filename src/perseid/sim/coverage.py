@@ -219,6 +219,7 @@ HA_KINDS = (
     "failing save",
     "flapping slave",
     "half open",
+    "last in sync killed",
     "master cut off",
     "master deaf or mute",
     "master killed",
@@ -235,6 +236,18 @@ HA_KINDS = (
     "strangers at the port of replication",
 )
 
+HA_MODES = (
+    "a broker begins with the last file",
+    "a learner",
+    "acknowledged by so many nodes",
+    "asynchronous flush, and power fails",
+    "clocks drift",
+    "reported before it is durable, and power fails",
+    "so many have to be in sync",
+    "synchronous flush, and power stays",
+    "unclean elections are allowed",
+)
+
 HA_STATES = (
     "a group's offset was asked for",
     "a new master is killed",
@@ -243,6 +256,8 @@ HA_STATES = (
     "acknowledged with 1 in sync",
     "acknowledged with 2 in sync",
     "acknowledged with 3 in sync",
+    "acknowledged by 2 nodes",
+    "acknowledged by 3 nodes",
     "acknowledged: delayed",
     "applied: broker id",
     "applied: cleaned",
@@ -252,10 +267,12 @@ HA_STATES = (
     "applied: new address",
     "applied: nobody elected",
     "applied: shrink",
+    "applied: unclean election",
     "became leader",
     "became master",
     "became master again",
     "became slave",
+    "began with the last file",
     "broker ended cleanly",
     "broker ended: could not start",
     "broker ended: crash point",
@@ -268,8 +285,11 @@ HA_STATES = (
     "killed after a cut",
     "leader met a higher term",
     "leader silent",
+    "learner follows",
     "log cut",
     "lost with a change of masters: acknowledged",
+    "lost with an unclean election: acknowledged",
+    "master of a log without its beginning",
     "member ended: disk failed",
     "message read",
     "message read from a slave",
@@ -280,9 +300,11 @@ HA_STATES = (
     "recovery cut off a tail",
     "route found",
     "route without a master",
+    "send refused: too few are in sync",
     "start from a snapshot",
     "stranger cut off",
     "wiped with its old id",
+    "wiped, has another history than its master",
 )
 
 HA_ANSWERS = (
@@ -310,6 +332,7 @@ HA_ANSWERS = (
 
 HA_EXPECTED = {
     "faults": [f"fault {name}" for name in HA_KINDS],
+    "modes": [f"mode: {words}" for words in HA_MODES],
     "states": list(HA_STATES),
     "answers": list(HA_ANSWERS),
 }

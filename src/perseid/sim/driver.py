@@ -110,6 +110,8 @@ class NodeDriver:
         self.lives = 0
         self.clock_ms = 0
         """How far the wall clock is from the true time; changes only between lives."""
+        self.drift_ppm = 0
+        """So many microseconds the clock gains in each second of the true time."""
         self.sync_us = SYNC_US
         self.validate_every = 1
         """The state's invariants are checked after each so-manieth event."""
@@ -139,7 +141,8 @@ class NodeDriver:
     @property
     def now(self) -> Millis:
         """The node's wall clock."""
-        return EPOCH_MS + self.clock_ms + self.scheduler.now_us // US_PER_MS
+        now_us = self.scheduler.now_us
+        return EPOCH_MS + self.clock_ms + (now_us + now_us * self.drift_ppm // US_PER_S) // US_PER_MS
 
     @property
     def idle(self) -> bool:
@@ -352,7 +355,8 @@ class NodeDriver:
         deadline = machine.next_deadline()
         if deadline is None:
             return
-        at = max((deadline - EPOCH_MS - self.clock_ms) * US_PER_MS, self.scheduler.now_us + 1)
+        on_its_clock_us = (deadline - EPOCH_MS - self.clock_ms) * US_PER_MS
+        at = max(-(-on_its_clock_us * US_PER_S // (US_PER_S + self.drift_ppm)), self.scheduler.now_us + 1)
         if self._timer is None or at < self._timer_us:
             Scheduler.cancel(self._timer)
             self._timer_us = at

@@ -7,6 +7,8 @@ is held against the logs of all who are in sync at that moment (`ha_book`: C4, C
 
 from __future__ import annotations
 
+import json
+from collections.abc import Iterable
 from random import Random
 from typing import Any
 
@@ -24,7 +26,7 @@ from perseid.sim.disk import SimDisk, SimFile
 from perseid.sim.driver import NodeDriver
 from perseid.sim.group import FAILED, MAX_FAILED_STARTS, PORT, Group, Watched, WatchedLog
 from perseid.sim.ha_book import QUEUES, TOPIC, Book, Stored
-from perseid.sim.ha_broker import IDENTITY, MAIN_PORT, Settings, build_broker, listeners
+from perseid.sim.ha_broker import IDENTITY, MAIN_PORT, MAX_SKEW_MS, Settings, build_broker, listeners
 from perseid.sim.ha_chain import Histories
 from perseid.sim.ha_members import ControllerMember, Replica
 from perseid.sim.ha_oracle import BrokerSet, Oracle
@@ -43,6 +45,8 @@ VALIDATE_EVERY = 11
 SEEN_BY = (RequestCode.SEND_MESSAGE, RequestCode.SEND_MESSAGE_V2, RequestCode.PULL_MESSAGE)
 """Requests of clients whose answers are looked at."""
 CONTROL = range(RequestCode.CONTROLLER_ALTER_SYNC_STATE_SET, RequestCode.CONTROLLER_APPLY_BROKER_ID + 1)
+LATE_MS = (5_000, 25_000)
+"""When a broker starts that begins with the last file of the log."""
 MAX_ASKED = 20_000
 """Requests whose answers are waited for; older ones are forgotten."""
 
@@ -54,22 +58,27 @@ class Ha(Group):
     namesrv_address = f"{NAMESRV_IP}:{NAMESRV_PORT}"
     topics = ((TOPIC, QUEUES),)
 
-    def __init__(self, seed: int, brokers: int = 0, **given: Any) -> None:
-        """How many brokers, and all settings (`Settings`), are drawn, but for those that are given."""
+    def __init__(self, seed: int, brokers: int = 0, *, modes: bool = False, **given: Any) -> None:
+        """How many brokers, and all settings (`Settings`), are drawn, but for those that are given. `modes`: those too
+        that few sets have."""
         self.healed_at_us = 0
         synced = given.pop("synced", None)
         super().__init__(seed, CONTROLLERS, **({} if synced is None else {"sync_before_answer": synced}))
         self.synced = self.synced if synced is None else synced
         random = self.scheduler.stream("ha")
         self.settings = Settings.drawn(random, synced=self.synced, **given)
-        self.all_ack = self.settings.all_ack
+        count = brokers or random.choice((2, 3, 3))
+        if modes:
+            self.settings = self.settings.with_modes(self.scheduler.stream("modes"), count)
+        for words in self.settings.modes():
+            self.count(f"mode: {words}")
         self.oracle = Oracle(self.settings.unclean, self.count)
+        self.oracle.is_learner = lambda number: number == self.learner
         self.histories = Histories()
         self.book = Book(self)
         self.controllers = [one for one in self.members if isinstance(one, ControllerMember)]
         self.control_addresses = ";".join(f"{one.driver.ip}:{PORT}" for one in self.controllers)
         self._moves = 0
-        count = brokers or random.choice((2, 3, 3))
         self.replicas = [self._broker(number) for number in range(1, count + 1)]
         self.namesrv = NodeDriver(
             "namesrv", NAMESRV_IP, self.scheduler, self.network,
@@ -82,6 +91,12 @@ class Ha(Group):
         self._asked: dict[tuple[int, int], Command] = {}
         self._clients = 0
         self._checked: tuple[Any, ...] = ()
+        self._ever_in_sync: dict[int, set[int]] = {}
+        """Master's epoch → who was in sync at any time of it, or was to be."""
+        self._led: dict[int, tuple[str, int]] = {}
+        """Epoch → who led it, in which life: no other life may, for it may have less."""
+        if self.settings.drift_ppm:
+            self._set_clocks()
 
     # ---- parts ----
 
@@ -98,6 +113,12 @@ class Ha(Group):
             if one.is_master and one.look is not None and (one.id, one.epoch) == (agreed.master, agreed.master_epoch):
                 return one
         return None
+
+    @property
+    def learner(self) -> int:
+        """The id of the broker that is never in sync; 0: there is none, or it has none yet."""
+        number = self.settings.learner
+        return self.replicas[number - 1].id if number else 0
 
     def by_id(self, number: int) -> Replica | None:
         return next((one for one in self.replicas if one.id == number), None)
@@ -118,15 +139,13 @@ class Ha(Group):
     def answered(self, client: str, request: RequestCode, name: str, command: Command) -> None:
         """A client got an answer; refusals are worth a line."""
         if command.code != ResponseCode.SUCCESS:
+            if "in-sync replicas not enough" in (command.remark or ""):
+                self.count("send refused: too few are in sync")
             self.count(f"refusal {request.name} {name}")
             self.scheduler.note(client, f"{request.name} answered {name}: {command.remark}")
 
     def _member(self, name: str, number: int, settings: dict[str, Any]) -> Watched:
         raft = RaftConfig(self_id=name, **settings)
-        config = ControllerConfig(
-            controller_dleger_group=raft.group, controller_dleger_peers=raft.peers, controller_dleger_self_id=name,
-            scan_inactive_master_interval=2_000,
-        )  # fmt: skip
         made: list[Watched] = []
 
         def new_log(*arguments: Any, **more: Any) -> WatchedLog:
@@ -138,6 +157,10 @@ class Ha(Group):
             watched = made[0]
             assert isinstance(watched, ControllerMember)
             watched.seen = -1
+            config = ControllerConfig(
+                controller_dleger_group=raft.group, controller_dleger_peers=raft.peers, controller_dleger_self_id=name,
+                scan_inactive_master_interval=2_000, enable_elect_unclean_master=self.settings.unclean,
+            )  # fmt: skip
             controller = Controller(config, raft, disk, random, new_log=new_log)  # type: ignore[arg-type]
             self.hear(watched, controller.raft)
             return controller
@@ -151,6 +174,7 @@ class Ha(Group):
 
     def _committed(self, raft: Raft, entry: Entry) -> None:
         self.oracle.apply(bytes(entry.body))
+        self._in_sync(self.agreed.master_epoch, self.agreed.members)
 
     def _broker(self, number: int) -> Replica:
         name, ip = f"broker{number}", f"10.0.2.{number}"
@@ -158,7 +182,7 @@ class Ha(Group):
 
         def build(disk: SimDisk, random: Random) -> Broker:
             ip = made[0].driver.ip
-            return build_broker(self.settings, ip, self.control_addresses, self.namesrv_address, disk, random)
+            return build_broker(self.settings, number, ip, self.control_addresses, self.namesrv_address, disk, random)
 
         driver = NodeDriver(name, ip, self.scheduler, self.network, build, listeners(), self.count_once)
         replica = Replica(self, name, driver)
@@ -173,8 +197,17 @@ class Ha(Group):
     def start(self) -> None:
         self.namesrv.start()
         super().start()
-        for replica in self.replicas:
-            self._start(replica)
+        for number, replica in enumerate(self.replicas, 1):
+            if number == self.settings.late:
+                self.restart_later(replica, *LATE_MS)
+            else:
+                self._start(replica)
+
+    def _set_clocks(self) -> None:
+        random, most = self.scheduler.stream("clocks"), self.settings.drift_ppm
+        for one in (*self.controllers, *self.replicas, self.names):
+            one.driver.drift_ppm = random.randint(-most, most)
+            one.driver.clock_ms = random.randint(-MAX_SKEW_MS, MAX_SKEW_MS)
 
     def _start(self, watched: Watched) -> None:
         if isinstance(watched, ControllerMember):
@@ -217,7 +250,7 @@ class Ha(Group):
         driver = NodeDriver(
             "copy", ip, self.scheduler, self.network,
             lambda disk, random: build_broker(
-                self.settings, ip, self.control_addresses, self.namesrv_address, disk, random
+                self.settings, 0, ip, self.control_addresses, self.namesrv_address, disk, random
             ),
             listeners(), self.count_once,
         )  # fmt: skip
@@ -254,6 +287,23 @@ class Ha(Group):
             super()._noted(watched, text)
         elif "does not know the id" in text and isinstance(watched, Replica):
             self.scheduler.after(US_PER_S, self._give_new_id, watched, watched.driver.lives)
+        elif "Wipe the store" in text and text.startswith("master ") and isinstance(watched, Replica):
+            self.scheduler.after(US_PER_S, self._wipe_for, watched.id)
+        elif "Wipe its store" in text and text.startswith("replica "):
+            self.scheduler.after(US_PER_S, self._wipe_for, int(text.split()[1]))
+        elif " follows from " in text and text.split()[1] == str(self.learner):
+            self.count("learner follows")
+
+    def _wipe_for(self, number: int) -> None:
+        """An operator reads that a replica shares no history with its master, as after an unclean election, or that its
+        master's log begins behind its end, and wipes it; nobody else has to be helped so."""
+        replica, may_part = self.by_id(number), self.settings.unclean or self.settings.late
+        if replica is None or number in self.agreed.members or replica.driver.machine is None or not may_part:
+            return
+        self.count("wiped, has another history than its master")
+        self.crash(replica)
+        self.wipe(replica, (IDENTITY,))
+        self.restart_later(replica, 50, 500)
 
     def _give_new_id(self, replica: Replica, life: int) -> None:
         """An operator reads what a broker says whom the controllers have forgotten, and does it."""
@@ -285,7 +335,10 @@ class Ha(Group):
     def _remember(self, end: End, data: bytes, codes: Any) -> None:
         for command in decode_all(data):
             if not command.is_response and command.code in codes:
-                self._asked[end.other.id, command.opaque] = command.keep()
+                self._asked[end.other.id, command.opaque] = kept = command.keep()
+                if command.code == RequestCode.CONTROLLER_ALTER_SYNC_STATE_SET:
+                    proposed = json.loads(bytes(kept.body))["syncStateSet"]
+                    self._in_sync(int(kept.ext["masterEpoch"]), proposed)
                 if len(self._asked) > MAX_ASKED:
                     del self._asked[next(iter(self._asked))]
 
@@ -312,6 +365,47 @@ class Ha(Group):
 
     # ---- what must hold ----
 
+    @property
+    def strict(self) -> bool:
+        """Do acknowledgements wait for all that are in sync, and for their disks where power may fail?"""
+        return self.settings.strict
+
+    @property
+    def certain(self) -> bool:
+        """Was nothing that clients were told allowed to get lost until now?"""
+        return self.strict and not self.agreed.unclean_at and not self.book.begun_anew
+
+    def trusts(self, replica: Replica) -> bool:
+        """Does what this broker tells clients hold for ever? Not if somebody who was not in sync was elected since:
+        what it had beyond that one's log is lost, whatever it answers."""
+        unclean_at = self.agreed.unclean_at
+        return self.strict and (not unclean_at or unclean_at <= min(replica.epoch, replica.tail_epoch))
+
+    def _in_sync(self, epoch: int, members: Iterable[int]) -> None:
+        self._ever_in_sync.setdefault(epoch, set()).update(members)
+
+    def ever_in_sync(self, epoch: int) -> set[int]:
+        """Who was in sync at any time, or was to be, since the master of an epoch has been one."""
+        masters, found = self.agreed.masters, set(self._ever_in_sync.get(epoch, ()))
+        master = masters.get(epoch)
+        while epoch > 1 and masters.get(epoch - 1) in (None, master):
+            epoch -= 1
+            found |= self._ever_in_sync.get(epoch, set())
+        return found
+
+    def require_nodes(self, replica: Replica, stored: Stored) -> None:
+        """inSyncReplicas: so many nodes, no learners among them, have what the agreed master acknowledges."""
+        settings = self.settings
+        if settings.nodes <= 1 or settings.all_ack or (settings.synced and not settings.report_durable):
+            return
+        who = [one for one in self.replicas if one.excused or (one.id != self.learner and one.has(stored))]
+        if len(who) < settings.nodes:
+            raise Violation(
+                "inSyncReplicas", f"{replica.name} acknowledges {stored.body[:20]!r} at {stored.physical}, which only "
+                f"{', '.join(one.name for one in who)} have, {settings.nodes} should"
+            )  # fmt: skip
+        self.count(f"acknowledged by {settings.nodes} nodes")
+
     def require_holders(self, promise: str, replica: Replica, stored: Stored) -> str:
         """C4, C10: who is in sync, as agreed, has a message. Their names."""
         agreed = self.agreed
@@ -322,7 +416,7 @@ class Ha(Group):
                 continue
             if member.has(stored):
                 found.append(member.name)
-            elif self.all_ack:
+            elif self.strict:
                 what = f"{stored.body[:20]!r} at {stored.physical}"
                 raise Violation(
                     promise, f"{replica.name} (epoch {replica.epoch}) answers {what}, which {member.name} has not; in "
@@ -351,8 +445,10 @@ class Ha(Group):
     def became_master(self, replica: Replica, *, again: bool) -> None:
         """C1, C5, C11: a broker takes a new epoch as its master."""
         self.count("became master again" if again else "became master")
-        agreed = self.agreed
+        agreed, life = self.agreed, (replica.name, replica.driver.lives)
         self.oracle.master_is(SET_NAME, replica.epoch, replica.id)
+        if self._led.setdefault(replica.epoch, life) != life:
+            raise Violation("C9", f"{replica.name} leads epoch {replica.epoch}, as life {self._led[replica.epoch]} did")
         self.scheduler.note("checkers", f"{replica.name} is master of {replica.epoch}, its log ends at {replica.end}")
         if replica.epoch != agreed.master_epoch:
             self.count("became master late")  # others were elected since
@@ -387,7 +483,7 @@ class Ha(Group):
         for one in self.replicas:
             if one.look is None:
                 return f"{one.name} is down"
-            if one.id not in agreed.members:
+            if one.id not in agreed.members and one.id != self.learner:
                 return f"{one.name} ({one.id}) is not in sync: {sorted(agreed.members)}"
             if one.log.hashes[-1:] != master.log.hashes[-1:]:
                 return f"{one.name} ends at {one.end}, {master.name} at {master.end}"

@@ -4,9 +4,16 @@ C4   who is in sync has what was acknowledged          C10  and what readers see
 C5   a later master has what was acknowledged          C11  a queue's offset keeps its message
 C8   one broker acknowledges in one epoch
 
-Where acknowledgements wait for all in sync (`all_ack`) that holds whatever happens, as long as one of them keeps its
-disk. Otherwise a new master may lack what the last one acknowledged alone: that is lost with the change, counted, and
-everything else stays.
+Where acknowledgements wait for all in sync, and for their disks where power may fail (`Ha.strict`), that holds whatever
+happens, as long as one of them keeps its disk. Otherwise a new master may lack what the last one acknowledged: that is
+lost with the change, counted, and everything else stays. The weaker promises of other modes:
+
+- inSyncReplicas=n: so many nodes have what the agreed master acknowledges, when it does.
+- minInSyncReplicas=n: who never had so many in sync since it became master acknowledges nothing.
+- unclean elections: what is lost is lost with the election of somebody who was not in sync, and at no other time; the
+  answers of those who do not know of that election yet promise nothing, and what they have beyond the new log goes.
+- syncFromLastFile: such a broker lacks what stands before its log's beginning, and begins a queue anew of which it has
+  nothing, when it is elected.
 """
 
 from __future__ import annotations
@@ -61,6 +68,10 @@ class Book:
         self.may_repeat: set[bytes] = set()
         self.acknowledged = 0
         self.lost: list[Stored] = []
+        self.begun_anew = 0
+        """Queues that a master began anew that had nothing of them."""
+        self._began = 0
+        """The epoch of the last master that began."""
         self._ackers: dict[int, str] = {}
 
     def sends(self, body: bytes, *, delayed: bool) -> None:
@@ -91,7 +102,10 @@ class Book:
             raise Violation("C8", f"{self._ackers[epoch]} and {replica.name} acknowledge in epoch {epoch}")
         self.ha.oracle.master_is(self.ha.set_name, epoch, replica.id)
         self.acknowledged += 1
-        if not (self.ha.all_ack or self.ha.is_current(replica)):
+        least = self.ha.settings.min_in_sync
+        if least > 1 and len(self.ha.ever_in_sync(epoch)) < least:
+            raise Violation("minInSyncReplicas", f"{replica.name} acknowledges in {epoch}, never with {least} in sync")
+        if not (self.ha.trusts(replica) or self.ha.is_current(replica)):
             self.ha.count("acknowledged by a master that is none any more")
             return  # the new one has it or not, as it happens
         stored = self._remember(replica, record, acknowledged=True)
@@ -102,12 +116,14 @@ class Book:
             raise Violation("an answer says where", f"{said.queue_id}@{said.queue_offset}, it is at {stored.place}")
         self.ha.count(f"acknowledged with {len(self.ha.agreed.members)} in sync")
         stored.holders = self.ha.require_holders("C4", replica, stored)
+        if self.ha.is_current(replica):
+            self.ha.require_nodes(replica, stored)
 
     def _read(self, replica: Replica, record: Record) -> None:
         if record.body not in self.sent:
             raise Violation("what is read was sent", f"{record.body[:20]!r} at {record.physical_offset}")
         self.ha.count("message read" if replica.is_master else "message read from a slave")
-        if not (self.ha.all_ack or self.ha.is_current(replica)):
+        if not (self.ha.trusts(replica) or self.ha.is_current(replica)):
             return
         stored = self._remember(replica, record, acknowledged=False)
         self.ha.require_holders("C10", replica, stored)
@@ -140,7 +156,9 @@ class Book:
     def master_began(self, replica: Replica) -> None:
         """C5, C11: what a new master has to have."""
         gone = [one for one in self.stored.values() if not replica.has(one)]
-        if gone and self.ha.all_ack:
+        unclean = self.ha.agreed.unclean_at > self._began
+        self._began = replica.epoch
+        if gone and self.ha.strict and not unclean:
             one = gone[0]
             what = "acknowledged" if one.acknowledged else "read"
             raise Violation(
@@ -153,11 +171,26 @@ class Book:
                 del self.places[one.place]
             self.delayed.discard(one.body)
             self.lost.append(one)
-            self.ha.count("lost with a change of masters: acknowledged" if one.acknowledged else "lost: read")
+            what = "an unclean election" if unclean else "a change of masters"
+            self.ha.count(f"lost with {what}: acknowledged" if one.acknowledged else "lost: read")
+        if replica.start:
+            self._without_beginning(replica)
+
+    def _without_beginning(self, replica: Replica) -> None:
+        """A master whose log has no beginning: queues of which it has nothing begin anew."""
+        self.ha.count("master of a log without its beginning")
+        for queue_id in sorted({queue_id for queue_id, _ in self.places}):
+            if not replica.queue_end(TOPIC, queue_id):
+                self.begun_anew += 1
+                self.ha.count("a queue begins anew")
+                for place in [place for place in self.places if place[0] == queue_id]:
+                    del self.places[place]
 
     def check_queues(self, replica: Replica) -> None:
         """C11: its queues have each message where it was, and go on behind all of them."""
         for (queue_id, offset), physical in self.places.items():
+            if physical < replica.start:
+                continue
             found = replica.unit(TOPIC, queue_id, offset)
             if found != physical:
                 raise Violation(

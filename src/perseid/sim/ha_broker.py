@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from random import Random
 from typing import Any
 
@@ -14,6 +14,8 @@ from perseid.store.config import ASYNC_FLUSH, SYNC_FLUSH, StoreConfig
 
 MAIN_PORT, HA_PORT = 10911, 10912
 IDENTITY = "brokerIdentity"
+MAX_DRIFT_PPM = 50_000
+MAX_SKEW_MS = 30_000
 
 
 @dataclass(frozen=True, slots=True)
@@ -30,6 +32,26 @@ class Settings:
     batch_bytes: int
     window_bytes: int
     hot_bytes: int
+    sync_flush: bool
+    """SYNC_FLUSH, else ASYNC_FLUSH."""
+    report_durable: bool
+    """haReportDurableOnly."""
+    learner: int = 0
+    """This broker (asyncLearner) is never in sync; 0: there is none."""
+    late: int = 0
+    """This broker comes later, empty, and begins with the last file of the log (syncFromLastFile); 0: none."""
+    nodes: int = 1
+    """inSyncReplicas: so many have what is acknowledged, where not all in sync have to."""
+    min_in_sync: int = 1
+    """minInSyncReplicas."""
+    drift_ppm: int = 0
+    """The clocks of all machines go wrong by up to this much, each by its own."""
+
+    @property
+    def strict(self) -> bool:
+        """Nothing that was acknowledged is lost, as long as nobody is elected who is not in sync."""
+        durable = not self.synced or (self.sync_flush and self.report_durable)
+        return self.all_ack and durable
 
     @classmethod
     def drawn(cls, random: Random, *, synced: bool, **given: Any) -> Settings:
@@ -43,8 +65,46 @@ class Settings:
             "batch_bytes": random.choice((500, 4_096, 32_768)),
             "window_bytes": random.choice((2_000, 20_000, 8 << 20)),
             "hot_bytes": random.choice((4 << 10, 64 << 20)),
+            "sync_flush": synced,
+            "report_durable": synced,
         }
         return cls(**{**drawn, **given, "synced": synced})
+
+    def with_modes(self, random: Random, brokers: int) -> Settings:
+        """What only some sets are told, by a seed too, and apart from all that is drawn besides: who is told nothing of
+        it plays as it would without."""
+        told: dict[str, Any] = {}
+        if random.random() < 0.12:
+            told["unclean"] = True
+        if random.random() < 0.12:
+            told["learner"] = brokers
+        if random.random() < 0.12:
+            told |= {"late": random.randint(1, brokers), "log_file_bytes": 8 << 10}
+        voters = brokers - ("learner" in told)
+        if random.random() < 0.5 and not self.all_ack and voters > 1:
+            told["nodes"] = random.randint(2, voters)
+        if random.random() < 0.15 and (self.all_ack or "nodes" in told) and voters > 1:
+            told["min_in_sync"] = random.randint(2, voters)
+        if random.random() < 0.2:
+            told["drift_ppm"] = MAX_DRIFT_PPM
+        if random.random() < (0.12 if self.synced else 0.6):
+            told["sync_flush"], told["report_durable"] = random.choice(((True, False), (False, True), (False, False)))
+        return replace(self, **told)
+
+    def modes(self) -> list[str]:
+        """What is not as in most runs, in words."""
+        found = {
+            "unclean elections are allowed": self.unclean,
+            "a learner": self.learner > 0,
+            "a broker begins with the last file": self.late > 0,
+            "acknowledged by so many nodes": self.nodes > 1,
+            "so many have to be in sync": self.min_in_sync > 1,
+            "clocks drift": self.drift_ppm > 0,
+            "asynchronous flush, and power fails": self.synced and not self.sync_flush,
+            "reported before it is durable, and power fails": self.synced and not self.report_durable,
+            "synchronous flush, and power stays": not self.synced and self.sync_flush,
+        }
+        return [words for words, is_so in found.items() if is_so]
 
 
 def listeners() -> dict[str, int]:
@@ -53,9 +113,9 @@ def listeners() -> dict[str, int]:
 
 
 def build_broker(
-    settings: Settings, ip: str, controllers: str, name_server: str, disk: SimDisk, random: Random
+    settings: Settings, number: int, ip: str, controllers: str, name_server: str, disk: SimDisk, random: Random
 ) -> Broker:
-    """One life of a broker."""
+    """One life of a broker. `number`: which of the set it is."""
     store = StoreConfig(
         commit_log_file_bytes=settings.log_file_bytes,
         consume_queue_file_bytes=400,
@@ -63,7 +123,7 @@ def build_broker(
         max_index_num=200,
         message_delay_level="1s 2s",
         flush_consume_queue_thorough_interval=2_000,
-        flush_disk_type=SYNC_FLUSH if settings.synced else ASYNC_FLUSH,
+        flush_disk_type=SYNC_FLUSH if settings.sync_flush else ASYNC_FLUSH,
         clean_file_forcibly_enable=False,
         hot_bytes=settings.hot_bytes,
     )
@@ -79,7 +139,11 @@ def build_broker(
     )
     replication = ReplicationConfig(
         all_ack_in_sync_state_set=settings.all_ack,
-        ha_report_durable_only=settings.synced,
+        in_sync_replicas=settings.nodes,
+        min_in_sync_replicas=settings.min_in_sync,
+        async_learner=number == settings.learner,
+        sync_from_last_file=number == settings.late,
+        ha_report_durable_only=settings.report_durable,
         ha_max_time_slave_not_catchup=settings.not_caught_up_ms,
         ha_transfer_batch_size=settings.batch_bytes,
         ha_window_bytes=settings.window_bytes,
@@ -115,13 +179,23 @@ class Look:
         return self._manager.epoch
 
     @property
+    def start(self) -> int:
+        """Where its log begins; 0 while that is empty."""
+        log = self._broker.store.log
+        return log.start if log.end else 0
+
+    @property
     def end(self) -> int:
         """Of its log."""
         return self._broker.store.log.end
 
     @property
     def flushed(self) -> int:
-        return self._broker.store.flushed
+        """A start has to find it up to there: nothing of a log that begins later than at 0, before its checkpoint says
+        that it is there."""
+        store = self._broker.store
+        begun = not self.start or store.flusher.saved_log_end > self.start
+        return store.flushed if begun else 0
 
     @property
     def confirmed(self) -> int:

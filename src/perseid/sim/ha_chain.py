@@ -27,6 +27,8 @@ class Chain:
 
     def __init__(self, disk: SimDisk, file_bytes: int) -> None:
         self.file_bytes = file_bytes
+        self.start = 0
+        """Where it begins; the first of `ends`, if that is not 0."""
         self.ends: list[int] = []
         self.hashes: list[bytes] = []
         self.dirty = 0
@@ -37,6 +39,11 @@ class Chain:
         self._disk = disk
         self.dirty = 0
         disk.wrote = self._wrote
+
+    def begin(self, start: int, digest: bytes) -> None:
+        """It is empty, and goes on from `start`; what stood before has this hash."""
+        self.start = self.dirty = start
+        self.ends, self.hashes = ([start], [digest]) if start else ([], [])
 
     def _wrote(self, path: str, offset: int) -> None:
         folder, _, name = path.rpartition("/")
@@ -57,7 +64,7 @@ class Chain:
     def follow(self, end: int) -> int:
         """Look at the disk again: the log ends at `end` now. From where on it is another one than at the last look;
         NOWHERE if it has only grown, or is as it was."""
-        keep = bisect_right(self.ends, min(self.dirty, end))
+        keep = bisect_right(self.ends, max(self.start, min(self.dirty, end)))
         before = list(zip(self.ends[keep:], self.hashes[keep:], strict=True))
         del self.ends[keep:], self.hashes[keep:]
         self.dirty = NOWHERE
@@ -95,7 +102,7 @@ class Histories:
         """Records that end behind `begin` came, or count as of another epoch than before."""
         if not epochs:
             return
-        owner, after = 0, bisect_right(chain.ends, begin)
+        owner, after = 0, max(bisect_right(chain.ends, begin), int(chain.start > 0))
         for place in range(after, len(chain.ends)):
             first = chain.ends[place - 1] if place else 0
             while owner + 1 < len(epochs) and epochs[owner + 1][1] <= first:

@@ -76,14 +76,16 @@ class Producer(Client):
     def __init__(self, ha: Ha, name: str, pause_ms: int) -> None:
         super().__init__(ha, name, pause_ms)
         self.acknowledged = 0
+        self.sizes: tuple[int, ...] = SIZES
+        self.delayed_share = DELAYED
         self._number = 0
         self.queues: list[int] | None = None
         """Those that it sends to; None: any."""
 
     def work(self) -> None:
         self._number += 1
-        body = f"{self.name}.{self._number}.".encode().ljust(self.random.choice(SIZES), b"x")
-        delayed = self.random.random() < DELAYED and self.queues is None
+        body = f"{self.name}.{self._number}.".encode().ljust(self.random.choice(self.sizes), b"x")
+        delayed = self.random.random() < self.delayed_share and self.queues is None
         properties = f"UNIQ_KEY\x01{self.name}.{self._number}\x02" + ("DELAY\x011\x02" if delayed else "")
         self._try(body, properties, TRIES)
 
@@ -186,9 +188,11 @@ class Reader(Client):
                         raise Violation("C11", f"{queue_id}@{at} was to come, {record.queue_offset} came")
                 self.next[queue_id] = reply.header(PullMessageResponse).next_begin_offset
             elif reply.code == ResponseCode.PULL_OFFSET_MOVED and broker == MASTER:
-                if self.ha.all_ack and self.ha.current(self.brokers.get(MASTER, "")):
+                begin, master = reply.header(PullMessageResponse).next_begin_offset, self.ha.master
+                is_whole = master is not None and (begin < asked or not master.start)
+                if self.ha.certain and is_whole and self.ha.current(self.brokers.get(MASTER, "")):
                     raise Violation("C11", f"{queue_id}@{asked} was there to be read, and is no more")
-                self.next[queue_id] = reply.header(PullMessageResponse).next_begin_offset
+                self.next[queue_id] = begin
 
         self._ask(broker, RequestCode.PULL_MESSAGE, header, done)
 

@@ -38,6 +38,7 @@ OF_SETS = (
     "clean restart",
     "flapping slave",
     "masters killed in a row",
+    "last in sync killed",
 )
 KINDS = tuple(sorted((*(kind for kind in OF_GROUPS if kind not in ("leader lost with one behind",)), *OF_SETS)))
 ONCE = frozenset(("disk wiped", "metadata cleaned", "address changed"))
@@ -64,6 +65,8 @@ class HaFaults(Faults):
 
     def kinds(self) -> Sequence[str]:
         able = [kind for kind in KINDS if (self.ha.synced or kind not in LOSING) and kind not in self._done]
+        if not self.ha.settings.unclean:
+            able.remove("last in sync killed")
         return [*able, *(kind for kind in able if kind in OFTEN)]
 
     def target(self) -> Watched:
@@ -103,6 +106,19 @@ class HaFaults(Faults):
         master = self.ha.master
         if master is not None and not self.ha.healed:
             (self._power_cut if self.ha.synced and self.random.random() < 0.4 else self._process_crash)(master)
+
+    def _last_in_sync_killed(self, watched: Watched) -> None:
+        """A master that has lost its slaves dies: with unclean elections one of those is elected."""
+        master, most_ms = self._master(), self.ha.settings.not_caught_up_ms
+        self._shut.append(address := f"{master.driver.ip}:{HA_PORT}")
+        self.ha.network.shut_port(address)
+        self._after(most_ms + 1_000, most_ms + 4_000, self._kill_if_alone, master, address)
+
+    def _kill_if_alone(self, master: Replica, address: str) -> None:
+        if self.ha.agreed.members == {master.id} and master.driver.machine is not None and not self.ha.healed:
+            self.ha.crash(master)
+            self.ha.restart_later(master, 5_000, 15_000)
+        self.ha.network.open_port(address)
 
     def _active_controller_killed(self, watched: Watched) -> None:
         for one in self.ha.controllers:

@@ -113,6 +113,16 @@ class Replica(Watched):
         return Look(self.broker) if self.broker is not None and Look.began(self.broker) else None
 
     @property
+    def start(self) -> int:
+        """Where its log begins: later than at 0 where that was asked for (syncFromLastFile)."""
+        return self.log.start
+
+    @property
+    def tail_epoch(self) -> int:
+        """The last epoch that its log has."""
+        return self.epochs[-1][0] if self.epochs else 0
+
+    @property
     def end(self) -> int:
         """Of its log; of one that is down, where it ended when it was last seen."""
         return self.log.end
@@ -131,7 +141,9 @@ class Replica(Watched):
         return log_bytes(self.driver.disk, self.group.settings.log_file_bytes, offset, offset + size)
 
     def has(self, stored: Stored) -> bool:
-        """Is a message in its log, as it was?"""
+        """Is a message in its log, as it was, or too old for it?"""
+        if stored.physical < self.start:
+            return True
         raw = self._bytes(stored.physical, stored.end - stored.physical)
         return raw is not None and stored.body in raw and int.from_bytes(raw[:4], "big") == len(raw)
 
@@ -171,9 +183,14 @@ class Replica(Watched):
 
     def _follow(self, look: Look) -> None:
         group, log = self.group, self.log
-        before, confirmed = log.end, self.confirmed
+        before, confirmed, floor = log.end, self.confirmed, log.start
+        begun = look.start != log.start
+        if begun:
+            log.begin(look.start, self._hash_of_master(look.start))
         changed = log.follow(look.end)
-        cut = min(changed, look.end)
+        if begun and floor:
+            changed = floor  # it has dropped all that it had
+        cut = min(changed, max(look.end, floor))
         if changed < NOWHERE and cut < before:
             self._was_cut(cut, before, confirmed)
         epochs = look.epochs
@@ -200,12 +217,25 @@ class Replica(Watched):
             if digest is not None:
                 self.trusted = look.flushed, digest
 
+    def _hash_of_master(self, start: int) -> bytes:
+        """Its log begins at `start`: the hash of all before, by the log of whom it follows."""
+        if not start:
+            return b""
+        peers = [end.other.owner for end in self.group.network.ends.values() if end.owner is self.driver]
+        for one in self.group.replicas:
+            digest = one.log.at(start) if one.driver in peers and one is not self else None
+            if digest is not None:
+                self.group.count("began with the last file")
+                return digest
+        raise Violation("a log begins as its master's goes on", f"{self.name} begins at {start}, and nobody has that")
+
     def _was_cut(self, cut: int, before: int, confirmed: int) -> None:
         """C12."""
         group = self.group
         group.count("log cut")
         group.scheduler.note("checkers", f"{self.name} is cut at {cut}; it ended at {before}, confirmed {confirmed}")
-        if cut < confirmed and group.all_ack and not self.excused:
+        of_before = self.tail_epoch < group.agreed.unclean_at  # what nobody elected since had may go
+        if cut < confirmed and group.strict and not self.excused and not of_before:
             raise Violation("C12", f"{self.name} is cut at {cut}, and knew that {confirmed} was confirmed")
         if cut < self.trusted[0]:
             self.trusted = cut, self.log.at(cut) or b""
@@ -231,5 +261,5 @@ class Replica(Watched):
             group.became_master(self, again=was)
         elif was and not self.is_master:
             group.count("became slave")
-        if self.is_master and group.all_ack and look.confirmed:
+        if self.is_master and look.confirmed and group.trusts(self):
             group.check_confirmed(self, look.confirmed)

@@ -38,6 +38,8 @@ class BrokerSet:
     """Master's epoch → who was elected for it."""
     sets: dict[int, frozenset[int]] = field(default_factory=lambda: {0: frozenset()})
     """The set's epoch → who was in sync."""
+    unclean_at: int = 0
+    """The epoch of the last master who was not in sync before; 0: there was none."""
     cleaned: bool = False
     """An operator has taken somebody out: the next election may be of anybody (C6)."""
 
@@ -53,6 +55,8 @@ class Oracle:
     def __init__(self, unclean: bool, count: Callable[[str], None]) -> None:
         self.unclean = unclean
         self.count = count
+        self.is_learner: Callable[[int], bool] = lambda number: False
+        """Is this a broker that may not come in sync?"""
         self.sets: dict[str, BrokerSet] = {}
         self.states: list[tuple[Any, ...]] = []
 
@@ -94,6 +98,9 @@ class Oracle:
             raise Violation("C3", f"{sorted(members)} are in sync, and master {known.master} is not")
         if not members <= known.ids.keys():
             raise Violation("C7", f"{sorted(members)} are in sync; registered are {sorted(known.ids)}")
+        for one in sorted(members - known.members):
+            if self.is_learner(one):
+                raise Violation("learners stay out", f"{one} is in sync: {sorted(members)}")
         self.count("applied: shrink" if members < known.members else "applied: expand")
         self._put(known, members)
 
@@ -109,10 +116,12 @@ class Oracle:
             self.count("applied: nobody elected")
             return
         first = known.master_epoch == 1
-        if not first and not known.cleaned and master not in known.members:
-            if not self.unclean:
+        if not first and master not in known.members:
+            if not self.unclean and not known.cleaned:
                 raise Violation("C6", f"{master} is elected for {known.master_epoch}, in sync: {sorted(known.members)}")
-            self.count("applied: unclean election")
+            if self.unclean:
+                known.unclean_at = known.master_epoch
+                self.count("applied: unclean election")
         known.cleaned = False
         self.count("applied: first election" if first else "applied: election")
         self._put(known, frozenset((master,)))

@@ -45,6 +45,8 @@ class Flusher:
         self.checkpoint = checkpoint
         """What is durable now."""
         self.saved_replay_from = max(checkpoint.replay_from, 0)
+        self.saved_log_end = max(checkpoint.log_end, 0)
+        """A start knows that the log was durable up to here."""
         self._unsaved = False
         self.dirty: dict[ConsumeQueue, None] = {}
         """Queues with units that no round has taken yet."""
@@ -156,7 +158,7 @@ class Flusher:
         self._checkpoint_at = now
         self._unsaved = False
         checkpoint = self._durable()
-        saved = Feed(CheckpointSaved(checkpoint.replay_from))
+        saved = Feed(CheckpointSaved(checkpoint.replay_from, checkpoint.log_end))
         return [SaveState(checkpoints.PATH, checkpoints.encode(checkpoint), [saved])]
 
     def not_saved(self, now: Millis) -> None:
@@ -187,6 +189,7 @@ class Flusher:
         self._most = end
         c.replay_from = min(c.replay_from, end)
         self.saved_replay_from = min(self.saved_replay_from, end)
+        self.saved_log_end = min(self.saved_log_end, end)
         c.index_end = min(c.index_end, end - 1)
         if c.last_record >= end:
             c.last_record = -1
@@ -217,6 +220,7 @@ class Flusher:
                 return self._next_piece()
         elif isinstance(event, CheckpointSaved):
             self.saved_replay_from = min(event.replay_from, self._most)  # it was on its way when the cut began
+            self.saved_log_end = min(event.log_end, self._most)
         return []
 
     def tick(self, now: Millis) -> list[Effect]:

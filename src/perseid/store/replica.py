@@ -77,6 +77,13 @@ class Replica:
         return self._store.log.start
 
     @property
+    def begun(self) -> bool:
+        """Does a start find a log that begins elsewhere than at 0? Not before a checkpoint says that it is there: until
+        then it could be one whose first files are lost."""
+        log = self._store.log
+        return log.end == 0 or log.start == 0 or self._store.flusher.saved_log_end > log.start
+
+    @property
     def flushed(self) -> int:
         """The log is durable up to here."""
         return self._store.flushed

@@ -134,12 +134,14 @@ class PieceFlushed(StoreEvent):
 
 
 class CheckpointSaved(StoreEvent):
-    """A checkpoint is durable: the next recovery needs nothing before `replay_from`."""
+    """A checkpoint is durable: the next recovery needs nothing before `replay_from`, and has to find the log up to
+    `log_end`."""
 
-    __slots__ = ("replay_from",)
+    __slots__ = ("log_end", "replay_from")
 
-    def __init__(self, replay_from: int) -> None:
+    def __init__(self, replay_from: int, log_end: int) -> None:
         self.replay_from = replay_from
+        self.log_end = log_end
 
 
 class Removed(StoreEvent):

@@ -19,7 +19,7 @@ from dataclasses import dataclass
 
 from perseid.base.machine import Buffer, Close, ConnId, Effect, Millis, Note, Write
 from perseid.replication.auto_switch.epochs import Epochs
-from perseid.replication.auto_switch.in_sync import InSync
+from perseid.replication.auto_switch.in_sync import AWAITED_MS, InSync
 from perseid.replication.config import ReplicationConfig
 from perseid.replication.sender import EVERYTHING, Connected, Sender
 from perseid.store.commit_log import CommitLog
@@ -53,7 +53,8 @@ class Follower(Connected):
     told: int = -1
     """The confirm offset that it was told."""
     mark: tuple[int, Millis] = (0, 0)
-    """Our log's end when it was last sent something, and when that was."""
+    """Our log's end when it last had all up to the mark before, and when that was: when it has that, too, it had caught
+    up then. It moves no sooner: a replica that reports some time after it was sent something would never reach it."""
 
 
 class Master(Sender[Follower]):
@@ -186,9 +187,12 @@ class Master(Sender[Follower]):
             self.in_sync.caught_up(follower.replica, now)
         elif follower.acknowledged >= end:
             self.in_sync.caught_up(follower.replica, at)
+        if follower.acknowledged >= end:
+            follower.mark = self._log.end, now
+        is_near = follower.acknowledged >= max(end, self._own_start) and now - at <= AWAITED_MS
         if self._may_be_in(follower.replica):
             self.in_sync.may_join(follower.replica)
-        elif follower.acknowledged >= max(end, self._own_start) and self._config.all_ack_in_sync_state_set:
+        elif is_near and self._config.all_ack_in_sync_state_set:
             self.in_sync.near(follower.replica, now)
 
     @property
@@ -216,8 +220,6 @@ class Master(Sender[Follower]):
     def _sent(self, follower: Follower, first: int, now: Millis) -> None:
         super()._sent(follower, first, now)
         follower.told = self._confirmed()
-        if first >= follower.mark[0]:
-            follower.mark = self._log.end, now
 
     def _heartbeat(self, follower: Follower, now: Millis) -> Effect:
         """Where we are, and what is confirmed; the replica compares the offset with its end."""

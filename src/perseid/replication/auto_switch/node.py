@@ -113,6 +113,8 @@ class AutoSwitchReplication:
             hot_bytes=own.hot_bytes,
             longest_record=min(own.max_record_bytes, own.commit_log_file_bytes),
         )
+        if self._durable_only and store.log.flushed < store.log.end:
+            effects.append(store.flush([]))  # readers saw it at the last master: it is shown here from the beginning on
         return [*effects, self.epochs.save(self._disk, [Feed(Led(epoch))])]
 
     def led(self, epoch: int) -> bool:
@@ -240,7 +242,9 @@ class AutoSwitchReplication:
             proposal = self.master.proposal(now)
             if proposal is not None:
                 effects += self._propose(proposal)
-        elif self.config.ha_report_durable_only:
+        elif not self.config.ha_report_durable_only:
+            effects += self.slave.report_new(self._store.log.end, now)
+        else:
             log = self._store.log
             effects += self.slave.report_new(log.flushed, now)
             if self.slave.following and log.end > log.issued == log.flushed:  # one at a time: the next covers more

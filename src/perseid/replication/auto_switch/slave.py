@@ -194,6 +194,8 @@ class Slave(Receiver):
         if self.state is not State.TRIMMING or trim.conn != self.conn:
             return []
         self.heard = now
+        if not self._replica.begun:
+            return self._end("a start would not find our log yet, which begins later than at 0", now, level="info")
         self._retry_ms = FIRST_RETRY_MS
         return self._follow_on(now, f"{self._replica.end}, epoch {self._epochs.last}")
 
@@ -208,6 +210,11 @@ class Slave(Receiver):
         self._replica.expect(packet.offset, packet.size)
         self._told = packet.confirm
         return packet.size
+
+    def report_new(self, upto: int, now: Millis) -> list[Effect]:
+        """As every slave; of a log that begins later than at 0 nothing before a start would find it. A slave whose
+        report was heard may be elected, and must not come back with nothing."""
+        return super().report_new(upto, now) if self._replica.begun else []
 
     def _encode_report(self, upto: int) -> bytes:
         return encode_report(upto)

@@ -1,0 +1,196 @@
+"""Defects planted in the log of a broker under controllers, in its stream, and in the modes that few sets are in: each
+breaks the promise that it should (see `test_ha_mutations`)."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+
+from perseid.base.machine import Effect, Feed
+from perseid.broker.replicas import Replicas
+from perseid.replication.auto_switch import master as masters
+from perseid.replication.auto_switch.in_sync import InSync
+from perseid.replication.auto_switch.master import EVERYTHING, Follower, Master
+from perseid.replication.auto_switch.node import AutoSwitchReplication, Led
+from perseid.replication.auto_switch.slave import Slave
+from perseid.store.flushing import Flusher
+from perseid.store.results import CheckpointSaved
+from perseid.store.segments import Segments
+from perseid.wire.ha_auto import STATE_BYTES, decode_slave_handshake
+
+from .test_ha_mutations import Mutation, failure_of, no_books
+
+# ---- what is durable, and what is cut ----
+
+
+def shown_before_it_is_flushed(patch: pytest.MonkeyPatch) -> None:
+    """C5, #8239: a master alone in sync shows readers what a power cut takes back."""
+
+    def confirm(self: AutoSwitchReplication) -> None:
+        assert self.master is not None
+        end = self._store.log.end
+        self._store.confirm(min(end, self.master.on_all()) if self.config.all_ack_in_sync_state_set else end)
+
+    patch.setattr(AutoSwitchReplication, "confirm", confirm)
+
+
+def an_old_checkpoint_counts(patch: pytest.MonkeyPatch) -> None:
+    """B13: a checkpoint that was on its way when the log was cut counts as the last one."""
+    real = Flusher.handle
+
+    def handle(self: Flusher, event: Any) -> Any:
+        out = real(self, event)
+        if isinstance(event, CheckpointSaved):
+            self.saved_replay_from = event.replay_from
+        return out
+
+    patch.setattr(Flusher, "handle", handle)
+
+
+def cut_without_zeros(patch: pytest.MonkeyPatch) -> None:
+    """B13, #10666: what is cut stays in the files, behind the end."""
+    patch.setattr(Segments, "zero_from", lambda self, offset: 0)
+
+
+# ---- who is in sync ----
+
+
+def stuck_for_ever(patch: pytest.MonkeyPatch) -> None:
+    """C13: a replica that died with the proposal to take it in is waited for until it comes back."""
+    patch.setattr(InSync, "stuck", False)
+
+
+def nobody_is_awaited(patch: pytest.MonkeyPatch) -> None:
+    """C13: a replica has to have every byte in one instant to come in."""
+    patch.setattr(InSync, "near", lambda self, replica, now: None)
+
+
+def the_mark_moves_on(patch: pytest.MonkeyPatch) -> None:
+    """C13: what a replica has to reach to have caught up moves on with all that it is sent."""
+    real = Master._sent
+
+    def sent(self: Master, follower: Follower, first: int, now: int) -> None:
+        real(self, follower, first, now)
+        follower.mark = self._log.end, now
+
+    patch.setattr(Master, "_sent", sent)
+
+
+# ---- the same master again ----
+
+
+def offsets_are_rebuilt(patch: pytest.MonkeyPatch) -> None:
+    """B7, #6344: a master that is elected again takes for a queue's end what is confirmed of it."""
+    no_books(patch)
+    real = AutoSwitchReplication.lead_on
+
+    def lead_on(self: AutoSwitchReplication, epoch: int) -> list[Effect]:
+        for queue in self._store.queue_table.values():
+            if queue.shown < queue.end:
+                queue.cut(queue.shown)
+        return real(self, epoch)
+
+    patch.setattr(AutoSwitchReplication, "lead_on", lead_on)
+
+
+def no_epoch_of_its_own(patch: pytest.MonkeyPatch) -> None:
+    """B11, #9689: a master that is elected again goes on under the epoch that it had."""
+
+    def lead_on(self: AutoSwitchReplication, epoch: int) -> list[Effect]:
+        self.epoch = epoch
+        return [Feed(Led(epoch))]
+
+    patch.setattr(AutoSwitchReplication, "lead_on", lead_on)
+
+
+# ---- frames ----
+
+
+def twelve_bytes_are_a_handshake(patch: pytest.MonkeyPatch) -> None:
+    """B15, #6307: a handshake of which twelve bytes are there is taken for all of it."""
+
+    def decode(data: Any, at: int = 0) -> Any:
+        return decode_slave_handshake(bytes(data[at : at + 16]).ljust(16, b"\0"))
+
+    patch.setattr(masters, "SLAVE_HANDSHAKE_BYTES", 12)
+    patch.setattr(masters, "decode_slave_handshake", decode)
+
+
+def half_a_head_is_forgotten(patch: pytest.MonkeyPatch) -> None:
+    """B16, #5651: a packet whose head comes in two pieces is lost."""
+    real = Slave._take
+
+    def take(self: Slave, view: memoryview) -> None:
+        real(self, view)
+        if len(self._head) >= STATE_BYTES:
+            self._head = bytearray()
+
+    patch.setattr(Slave, "_take", take)
+
+
+# ---- modes ----
+
+
+def learners_come_in(patch: pytest.MonkeyPatch) -> None:
+    """asyncLearner: nobody looks at what a handshake says of it."""
+    real = Master._greet
+
+    def greet(self: Master, follower: Follower, data: bytes, at: int) -> list[Effect]:
+        effects = real(self, follower, data, at)
+        follower.learner = False
+        return effects
+
+    patch.setattr(Master, "_greet", greet)
+
+
+def one_node_less(patch: pytest.MonkeyPatch) -> None:
+    """inSyncReplicas: the master counts twice."""
+
+    def on_nodes(self: Master, nodes: int) -> int:
+        return real(self, nodes - 1) if nodes > 2 else EVERYTHING
+
+    real = Master.on_nodes
+    patch.setattr(Master, "on_nodes", on_nodes)
+
+
+def however_few_are_in_sync(patch: pytest.MonkeyPatch) -> None:
+    """minInSyncReplicas: messages are taken with any number in sync."""
+    patch.setattr(Replicas, "too_few", "")
+
+
+FOUND: dict[Mutation, tuple[str, int | str]] = {
+    shown_before_it_is_flushed: ("C5", "reader_of_what_is_not_flushed"),
+    an_old_checkpoint_counts: ("no member breaks", 2034),
+    cut_without_zeros: ("C13", "stale_tail_behind_a_cut"),
+    stuck_for_ever: ("the scenario goes on", "joiner_dies_with_its_proposal"),
+    nobody_is_awaited: ("C13", "comes_back_under_steady_load"),
+    the_mark_moves_on: ("C13", "comes_back_under_steady_load"),
+    offsets_are_rebuilt: ("C11", "elected_again_with_messages_under_way"),
+    no_epoch_of_its_own: ("C9", "elected_again_with_messages_under_way"),
+    twelve_bytes_are_a_handshake: ("C13", 1),
+    half_a_head_is_forgotten: ("C13", "frames_in_single_bytes"),
+    learners_come_in: ("learners stay out", 16),
+    one_node_less: ("inSyncReplicas", 6),
+    however_few_are_in_sync: ("minInSyncReplicas", 24),
+}
+"""What is broken first, and in which seed, from 1 on, or in which scenario."""
+
+
+@pytest.mark.sim
+@pytest.mark.once
+@pytest.mark.usefixtures("without_core")
+@pytest.mark.parametrize("mutation", FOUND, ids=lambda mutation: mutation.__name__)
+def test_a_planted_defect_is_found(mutation: Mutation, monkeypatch: pytest.MonkeyPatch) -> None:
+    promise, where = FOUND[mutation]
+    mutation(monkeypatch)
+    failure = failure_of(where)
+    assert failure.startswith(promise), failure or f"{where} keeps all promises"
+
+
+@pytest.mark.sim
+@pytest.mark.once
+@pytest.mark.usefixtures("without_core")
+@pytest.mark.parametrize("where", sorted({where for _, where in FOUND.values()}, key=str))
+def test_without_it_all_promises_are_kept(where: int | str) -> None:
+    assert not failure_of(where)
