@@ -74,6 +74,7 @@ final class Pushes {
             consumer.setConsumeThreadMin(4);
             consumer.setConsumeThreadMax(4);
             consumer.setPersistConsumerOffsetInterval(1000);
+            consumer.setAwaitTerminationMillisWhenShutdown(10_000); // else what was just taken may come again
             consumer.setPollNameServerInterval(2000);
             consumer.setPullBatchSize(args.getIntValue("pullBatch", 32));
             if (args.containsKey("sql")) {
