@@ -218,9 +218,58 @@ def test_an_empty_replica_may_begin_with_the_last_file() -> None:
     made.elect(1)
     made.write(60)
     made.cut_off.clear()
-    made.wait(2_000)
+    made.wait(3_000)
     assert made[2].store.log.start == made[1].store.log.end - made[1].store.log.end % 2048 > 0
     assert made.members == {1, 2}
+    begin, end = made[2].store.log.start, made[2].store.log.end
+    made[2].kill()
+    made[2].start()
+    assert (made[2].store.log.start, made[2].store.log.end) == (begin, end), "what was reported is there"
+
+
+def test_a_log_that_begins_later_is_not_reported_before_a_start_finds_it() -> None:
+    """A start takes it for a log whose first files are lost, until a checkpoint says where it begins."""
+    made = Replicas(2, sync_from_last_file=True)
+    made.part(1, 2)
+    made.elect(1)
+    made.write(60)
+    made.cut_off.clear()
+    made.wait(500)
+    assert made[2].store.log.end == made[1].store.log.end and made.members == {1}
+    made[2].kill()
+    made[2].start()
+    assert made[2].store.log.end == 0
+    made.tell(made[2])
+    made.wait(3_000)
+    assert made.members == {1, 2}
+
+
+def test_a_replica_that_reports_late_has_caught_up_all_the_same() -> None:
+    """Its reports name what was sent some time ago, and more has been sent since, always."""
+    late = {"ha_report_durable_only": True, "ha_max_time_slave_not_catchup": 1_000}
+    made = Replicas(2, all_ack_in_sync_state_set=False, **late)
+    in_sync(made)
+    made[2].slow_disk = True
+    for _ in range(30):
+        waiting = len(made[2].io)
+        made.write(2)
+        made.wait(100)
+        made[2].sync(waiting)  # what was asked for a turn ago
+    assert made.members == {1, 2}
+
+
+def test_a_master_begins_with_all_that_it_has_durable() -> None:
+    """With SYNC_FLUSH readers see what is durable: what they saw at the last master is shown from the beginning."""
+    made = Replicas(3, store={"flush_disk_type": "SYNC_FLUSH"})
+    in_sync(made)
+    made.write(3)
+    end = made[1].store.log.end
+    made[1].run([made[1].store.flush([])])
+    made[1].settle()
+    assert made[2].store.log.end == end > made[2].store.log.flushed
+    made[1].kill()
+    made.elect(2)
+    assert made[2].leads and made[2].store.confirmed == end
 
 
 def test_a_replica_that_stalls_leaves_and_comes_back() -> None:
