@@ -15,7 +15,7 @@ from perseid.sim.ha_faults import KINDS
 from perseid.sim.ha_run import run
 from perseid.sim.run import Result
 
-FIRST, SEEDS, GROUPS = 1, 100, 20
+FIRST, SEEDS, GROUPS = 1, 110, 22
 """`make sim` plays more."""
 
 
