@@ -282,7 +282,7 @@ class Columns(Scanner):
         return at
 
     def take(self, data: Buffer, at: int, base: int, topic: bytes, body: bytes, properties: bytes) -> None:
-        """A row of the record at `at`, which is sound, with another topic, body and properties (each name once, and none
+        """A row of the record at `at`, which is sound, with another topic, body and properties (each name once, none is
         empty). A time that no calendar has becomes 0."""
         texts = [memoryview(text) for text in (topic, body, properties)]
         total = self._look_at(data)
@@ -456,9 +456,8 @@ class Columns(Scanner):
             return False
         for i in range(first, names.count):
             begin = names.ends[i]
-            if names.ends[i + 1] - begin == end - at and names.data[begin] == d[at]:
-                if _equal(names.data, begin, d, at, end - at):
-                    return False
+            if names.ends[i + 1] - begin == end - at and _equal(names.data, begin, d, at, end - at):
+                return False
         return True
 
 

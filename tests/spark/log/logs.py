@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import struct
 from collections.abc import Callable, Sequence
+from itertools import pairwise
 from pathlib import Path
 from random import Random
 from typing import Any
@@ -151,7 +152,7 @@ def rows_of(segment: Segment, cuts: Sequence[int] = (), way: str = QUICKEST, **m
     options = RowOptions(names=ALL, **more)
     found: list[dict[str, Any]] = []
     bounds = [segment.start, *sorted(cuts), segment.limit]
-    for begin, end in zip(bounds, bounds[1:], strict=False):
+    for begin, end in pairwise(bounds):
         with SegmentBytes(segment) as data:
             walk = Walk(segment, data, WAYS[way](options, segment.entries), options.most_bytes)
             for batch in walk.batches(begin, end):

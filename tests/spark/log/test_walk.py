@@ -225,7 +225,8 @@ def test_an_end_that_nobody_is_writing_is_damage(tmp_path: Path, end: str) -> No
     segment = one_segment(tmp_path / "s", 0, one + tail, is_last=end != "not the last")
     good, bad = rows_of(segment)
     assert good["_corrupt"] is None
-    assert bad["_corrupt"].startswith(f"{segment.path}: at byte {len(one)}: {min(len(tail), 70 if 'g' == end[0] else 500)}")
+    size = {"garbage": 70, "cut off": len(tail), "not the last": 500}[end]
+    assert bad["_corrupt"].startswith(f"{segment.path}: at byte {len(one)}: {size} bytes are no record: ")
 
 
 def test_what_the_disk_cannot_read_is_a_row_and_the_rest_is_read(

@@ -106,7 +106,7 @@ def _log(folder: str, files: list[Path], entries: bool | None) -> Log:
             if end < after and path != last:
                 gaps.append((end, f"{path}: the log's bytes {end} to {after} are missing: no file has them"))
             elif end > after:
-                gaps.append((after, f"{path}: its last {end - after} bytes belong to the next file, by that one's name"))
+                gaps.append((after, f"{path}: its last {end - after} bytes are the next file's, by that one's name"))
                 end = after
         limit = end
         if path == last:

@@ -3,12 +3,12 @@
     path            store folders, with `,` between them: each a log of its own
     splitBytes      a Spark partition has at most so much of a segment (64m; k, m, g stand for powers of 1024)
     minPartitions   at least so many Spark partitions, if there is enough to be cut
-    maxRecordBytes  no record is longer: what claims to be is damage, and a split reads so much more (the store's limit)
+    maxRecordBytes  no record is longer: what claims to be is damage; a split reads so much more (the store's limit)
     decompress      true (default): bodies as a consumer gets them; false: as they are stored
     includeBody     false: no body is decoded or handed to Spark
     includeFolder   true: the column `folder` too, which tells the rows of several folders apart
     timeSlackMs     how far a broker's clock may have been set back: segments are left out by time beyond that (one hour)
-    pushDown        false: filters are left to Spark (a session with spark.sql.python.filterPushdown.enabled=false)
+    pushDown        false: filters are left to Spark (where spark.sql.python.filterPushdown.enabled is false)
 """
 
 from __future__ import annotations

@@ -66,8 +66,8 @@ KEPT_IN_HOLES = {"physicalOffset", "_corrupt", "folder"}
 
 @dataclass(frozen=True, slots=True)
 class Chosen:
-    """Which records become rows, as far as that can be said before they are decoded. Times in milliseconds; bounds are
-    included. Rows with `_corrupt` may come all the same."""
+    """Which records become rows, as far as that can be said before they are decoded. Times are in milliseconds, bounds
+    are included. Rows with `_corrupt` may come all the same."""
 
     topics: frozenset[str] | None = None
     times: tuple[int, int] = (LONG_MIN, LONG_MAX)
@@ -146,7 +146,9 @@ class Rows(ABC):
         """The rows since the last batch, as one."""
 
     @abstractmethod
-    def _put(self, data: Buffer, at: int, base: int, record: Record, topic: bytes, body: bytes, raw: bytes) -> None: ...
+    def _put(
+        self, data: Buffer, at: int, base: int, record: Record, topic: bytes, body: bytes, raw: bytes
+    ) -> None: ...
 
     @abstractmethod
     def _put_hole(self, place: int) -> None: ...

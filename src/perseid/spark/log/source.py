@@ -6,7 +6,6 @@ Spark's driver looks at the folders' file names, and at the end of the last file
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Mapping
-from dataclasses import replace
 from typing import Any
 
 from pyspark.sql.datasource import DataSource, DataSourceReader, Filter, InputPartition
@@ -14,8 +13,8 @@ from pyspark.sql.types import StructType
 
 from perseid.spark.log import filters, folders
 from perseid.spark.log.options import LogOptions, parse
-from perseid.spark.log.rows import COLUMNS, Chosen, RowOptions, ddl, rows
-from perseid.spark.log.walk import SegmentBytes, Walk
+from perseid.spark.log.reading import planned, read
+from perseid.spark.log.rows import COLUMNS, Chosen, RowOptions, ddl
 
 
 class LogSplit(InputPartition):
@@ -24,33 +23,6 @@ class LogSplit(InputPartition):
     def __init__(self, split: folders.Split) -> None:
         super().__init__((split.segment.path, split.begin, split.end))
         self.split = split
-
-
-def planned(options: LogOptions, chosen: Chosen) -> list[folders.Split]:
-    """The splits of all folders. ConfigError when one has no log."""
-    return folders.splits(
-        [log for folder in options.folders for log in folders.logs(folder)],
-        chosen,
-        slack_ms=options.slack_ms,
-        split_bytes=options.split_bytes,
-        min_partitions=options.min_partitions,
-    )
-
-
-def read(split: folders.Split, options: RowOptions) -> Iterator[Any]:
-    """The record batches of one split."""
-    segment = split.segment
-    found = rows(replace(options, folder=split.folder), segment.entries)
-    for place, why in split.gaps:
-        found.hole(place, why)
-    try:
-        data = SegmentBytes(segment)
-    except FileNotFoundError:
-        found.hole(split.begin, f"{segment.where(split.begin)}: the file is gone since the read was planned")
-        yield found.batch()
-        return
-    with data:
-        yield from Walk(segment, data, found, options.most_bytes).batches(split.begin, split.end)
 
 
 class LogReader(DataSourceReader):

@@ -19,8 +19,8 @@ split. Take (1) each place in A at which something is sound, and (2) the first s
     in a stretch, which by definition ends at (2).
 
 So when the walks from all of them come to the same first event of the split, that is it. Otherwise the window moves
-back, to twice the distance, until they agree; at worst it reaches the segment's first byte, where nothing is left to
-be decided. In a log as brokers write it the first window, of some 4 MiB, is enough; a sender who knows where his
+back, to twice the distance, until they agree; at worst it reaches the segment's first byte, where there is but one
+walk. In a log as brokers write it the first window, of some 4 MiB, is enough; a sender who knows where his
 message will stand can make a split read more, up to the segment's part before it, but never read wrongly.
 (tests/spark/log/test_walk.py draws logs with such messages, damaged ones and both.)
 
@@ -61,7 +61,7 @@ class Segment:
     end: int
     """Behind its last byte."""
     limit: int
-    """What is read ends here: at `end`, but for the last segment, which is read as far as it was when it was planned."""
+    """What is read ends here: at `end`, but the last segment is read as far as it was when it was planned."""
     entries: bool
     """Its records stand in a DLedger group's entries."""
     is_last: bool
