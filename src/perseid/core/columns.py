@@ -11,7 +11,8 @@ looked for in the middle of a segment, pass the very same test (spark/log/walk.p
     DLedger   magic, a size within bounds that is the head's and the body's, the entry's own offset is where it stands
 
 `read` takes plain records and stops before the first one that is anything else: not sound, a body that does not match
-its checksum or is compressed, text that is not UTF-8, a property that stands there twice, a time that no calendar has.
+its checksum or is compressed, text that is not UTF-8, a property that stands there twice, properties that end in a
+zero (nobody writes that, but a record that is being written ends so), a time that no calendar has.
 The caller looks at that one, and has it taken in with what it makes of it, or puts a hole in its place.
 
 Trust: nothing is believed. Each length is compared with what is left before it is followed.
@@ -342,6 +343,8 @@ class Columns(Scanner):
             crc = crc32_raw(self._raw[self._body : self._end])
             if (crc & INT_MAX) != self._int(record + 8):
                 return False
+        if self._properties_end > self._properties_at and self._d[self._properties_end - 1] == 0:
+            return False
         if not _is_utf8(self._d, self._topic_at, self._topic_end):
             return False
         if not _is_utf8(self._d, self._properties_at, self._properties_end):

@@ -73,10 +73,10 @@ def test_files_that_nothing_was_written_into_yet_are_no_damage(tmp_path: Path) -
 
 
 def test_a_log_that_is_being_written_is_read_as_far_as_it_was(tmp_path: Path) -> None:
-    log = written(tmp_path, [(0, classic(0, filled=False))])
+    log = written(tmp_path, [(0, segment_of(0, 4 * SIZE, record, filled=False))])
     before = splits(log)
     count = len(rows_in(before, read))
-    (log / f"{0:020d}").write_bytes(classic(0))
+    (log / f"{0:020d}").write_bytes(segment_of(0, 4 * SIZE, record))
     later = rows_in(before, read)
     assert count <= len(later) <= count + 4096 // 100 and not any(row["_corrupt"] for row in later)
     assert len(rows_in(splits(log), read)) > len(later)
@@ -132,9 +132,9 @@ def test_segments_are_left_out_by_offset_and_by_time(tmp_path: Path) -> None:
 
     assert starts(Chosen()) == [0, 1, 2, 3, 4]
     assert starts(Chosen(offsets=(SIZE, 3 * SIZE - 1))) == [1, 2]
-    assert starts(Chosen(times=(T0 + 11 * hour, T0 + 12 * hour))) == [2]
+    assert starts(Chosen(times=(T0 + 11 * hour + 1, T0 + 12 * hour))) == [2]
     assert starts(Chosen(times=(T0 + 11 * hour, T0 + 12 * hour)), timeSlackMs=str(4 * hour)) == [1, 2, 3]
-    assert starts(Chosen(times=(T0 + 21 * hour, T0 + 99 * hour))) == [4]
+    assert starts(Chosen(times=(T0 + 21 * hour + 1, T0 + 99 * hour))) == [4]
     one = Chosen(offsets=(2 * SIZE + 1000, 2 * SIZE + 2000))
     rows = rows_in(splits(log, one), read, chosen=one)
     every = [row["physicalOffset"] for row in rows_in(splits(log), read)]

@@ -25,7 +25,9 @@ BODY = b"a body that is worth to be compressed " * 5
 
 def odd(random: Random, place: int) -> bytes:
     """A record that is none of the plain ones, or nearly."""
-    kind = random.randrange(8)
+    kind = random.randrange(9)
+    if kind == 8:
+        return record(place, properties=b"a\x01b\x02c\0")
     if kind == 0:
         return record(place, body=compress(BODY, random.choice(KINDS)), sys_flag=flag_of(random.choice(KINDS)))
     if kind == 1:

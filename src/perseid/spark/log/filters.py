@@ -22,7 +22,8 @@ from pyspark.sql.datasource import (
     LessThanOrEqual,
 )
 
-from perseid.spark.log.rows import LONG_MAX, LONG_MIN, Chosen
+from perseid.core.layout import LONG_MAX, LONG_MIN
+from perseid.spark.log.rows import Chosen
 
 MAX_TOPICS = 64
 """Names in a filter that are compared with each record's; more are left to Spark."""

@@ -7,7 +7,7 @@
     decompress      true (default): bodies as a consumer gets them; false: as they are stored
     includeBody     false: no body is decoded or handed to Spark
     includeFolder   true: the column `folder` too, which tells the rows of several folders apart
-    timeSlackMs     how far a broker's clock may have been set back: segments are left out by time beyond that (one hour)
+    timeSlackMs     how far a broker's clock may have been set back: segments are left out by time beyond it (one hour)
     pushDown        false: filters are left to Spark (where spark.sql.python.filterPushdown.enabled is false)
 """
 

@@ -105,7 +105,7 @@ def host_text(raw: bytes) -> bytes:
 
 
 class Rows(ABC):
-    """What both ways share: rows that are out of the ordinary. `entries`: records stand in a DLedger group's entries."""
+    """What both ways share: rows that are out of the ordinary. `entries`: records stand in a group's entries."""
 
     def __init__(self, options: RowOptions, entries: bool) -> None:
         self.options = options
@@ -182,6 +182,8 @@ class Rows(ABC):
             return size
         body = record.body
         notes += self._times(record)
+        if record.properties.endswith(b"\0"):
+            notes.append("its properties end in a zero: they are not whole")
         if record.body and crc32(record.body) != record.body_crc:
             notes.append("the body does not match its checksum")
         elif self.options.decompress and record.sys_flag & SYS_COMPRESSED:
@@ -363,25 +365,33 @@ class PlainRows(Rows):
     def read(self, data: Buffer, at: int, stop: int, base: int) -> int:
         while 0 <= at < stop and self.count < MAX_ROWS:
             size = self.sound(data, at, base)
-            if size < 0:
-                break
             begin = at + self._head_bytes
-            try:
-                record = decode(memoryview(data)[begin : at + size])
-            except RecordError:
-                break
-            if record.size != size - self._head_bytes or record.physical_offset != base + begin:
+            record = None if size < 0 else self._record_in(data, begin, at + size)
+            if record is None or record.size != at + size - begin or record.physical_offset != base + begin:
                 break
             if self._chosen(record):
-                times = record.store_timestamp, record.born_timestamp
-                if not all(TIME_MIN <= time <= TIME_MAX for time in times):
-                    break
-                if self.options.decompress and record.sys_flag & SYS_COMPRESSED:
+                if not self._is_plain(record, data, begin, at + size):
                     break
                 if not self.options.chosen.only_corrupt:
                     self._put(data, at, base, record, record.topic.encode(), record.body, record.properties)
             at += size
         return at
+
+    def _record_in(self, data: Buffer, begin: int, end: int) -> Record | None:
+        try:
+            return decode(memoryview(data)[begin:end], check_crc=False, errors="replace")
+        except RecordError:
+            return None
+
+    def _is_plain(self, record: Record, data: Buffer, begin: int, end: int) -> bool:
+        return (
+            TIME_MIN <= record.store_timestamp <= TIME_MAX
+            and TIME_MIN <= record.born_timestamp <= TIME_MAX
+            and not (self.options.decompress and record.sys_flag & SYS_COMPRESSED)
+            and not (record.body and crc32(record.body) != record.body_crc)
+            and not record.properties.endswith(b"\0")
+            and ("\ufffd" not in record.topic or _is_text(memoryview(data)[begin:end]))
+        )
 
     def _chosen(self, record: Record) -> bool:
         chosen = self.options.chosen

@@ -24,8 +24,8 @@ walk. In a log as brokers write it the first window, of some 4 MiB, is enough; a
 message will stand can make a split read more, up to the segment's part before it, but never read wrongly.
 (tests/spark/log/test_walk.py draws logs with such messages, damaged ones and both.)
 
-**The end.** The last segment that holds anything ends at zeros, or in a record that is not whole yet: that is no damage.
-Any other end without a blank is.
+**The end.** The last segment that holds anything ends at zeros, or in a record that is not whole yet: that is no
+damage. Any other end without a blank is.
 """
 
 from __future__ import annotations
@@ -41,7 +41,15 @@ from typing import Any
 from perseid.base.machine import Buffer
 from perseid.spark.log.rows import Rows
 from perseid.wire import dledger
-from perseid.wire.record import BLANK_MAGIC, MAGIC_V1, MAGIC_V2, MIN_RECORD_BYTES, PHYSICAL_OFFSET_AT
+from perseid.wire.record import (
+    BLANK_MAGIC,
+    MAGIC_V1,
+    MAGIC_V2,
+    MIN_RECORD_BYTES,
+    PHYSICAL_OFFSET_AT,
+    RecordError,
+    decode,
+)
 
 CHUNK_BYTES = 4 << 20
 """Read at a time."""
@@ -259,6 +267,8 @@ class Walk:
         place, segment = base + at, self.segment
         size = self._rows.sound(data, at, base)
         if size > 0:
+            if segment.is_last and self._is_torn(data, at, size, place):
+                return segment.limit
             self._rows.odd(data, at, base, segment.where(place))
             return place + size
         if self.is_blank(place):
@@ -273,6 +283,17 @@ class Walk:
                 end = place + max(1, len(rest))
         self._rows.hole(place, f"{segment.where(place)}: {end - place} bytes are no record: {self._why(place, end)}")
         return segment.limit if found is None else found
+
+    def _is_torn(self, data: Buffer, at: int, size: int, place: int) -> bool:
+        """Is this the log's end, a record that is written up to somewhere in its properties?"""
+        head = dledger.ENTRY_HEADER_BYTES if self.segment.entries else 0
+        if data[at + size - 1] != 0 or self._rest(place + size) != b"":
+            return False
+        try:
+            record = decode(data, at + head, check_crc=False, errors="replace")
+        except RecordError:
+            return False
+        return record.properties.endswith(b"\0")
 
     def _rest(self, place: int) -> bytes | None:
         """All that stands from there on, without the zeros at its end; None when it is too long for one record."""
