@@ -3,8 +3,8 @@
     python bench/spark.py [--records 4000000] [--bytes 256] [--rounds 3] [--folder DIR] [--json FILE]
 
 All in one session, on two cores. A round reads each form once, in turn; the best round counts. What is read goes to
-Spark's `noop` sink, so that every column of every row is made and nothing is written. CPU is that of Spark's JVM and its
-Python workers, which says more than the clock on a machine that others use too. MB are those of the log.
+Spark's `noop` sink, so that every column of every row is made and nothing is written. CPU is that of Spark's JVM and
+its Python workers, which says more than the clock on a machine that others use too. MB are those of the log.
 """
 
 from __future__ import annotations
@@ -161,8 +161,8 @@ def main() -> None:
     print(f"{done['records']:,} records of {given.bytes} bytes, two cores, best of {given.rounds}")
     print(f"{'':26}{'rows/s':>12}{'MB/s':>9}{'rows/CPU-s':>13}{'s':>8}{'CPU s':>8}")
     for name, one in done["forms"].items():
-        numbers = f"{one['rows_s']:12,.0f}{one['mb_s']:9.1f}{one['rows_cpu_s']:13,.0f}{one['s']:8.2f}{one['cpu_s']:8.2f}"
-        print(f"{name:26}{numbers}")
+        speeds = f"{one['rows_s']:12,.0f}{one['mb_s']:9.1f}{one['rows_cpu_s']:13,.0f}"
+        print(f"{name:26}{speeds}{one['s']:8.2f}{one['cpu_s']:8.2f}")
     if given.json:
         given.json.write_text(json.dumps(done, indent=1))
 

@@ -3,12 +3,13 @@
 cimport cython
 from perseid.core.scan cimport Scanner
 
-cdef Py_ssize_t MIN_BYTES, HEAD_BYTES, FIXED_V4, V6_MORE, START_BYTES, MAX_NAMES, MAX_HOSTS, SHORT_MAX
+cdef Py_ssize_t MIN_BYTES, HEAD_BYTES, FIXED_V4, V6_MORE, START_BYTES, MAX_START_BYTES, MAX_NAMES, MAX_HOSTS, SHORT_MAX
 cdef long long MAGIC_V1, MAGIC_V2, ENTRY_MAGIC, INT_MAX, TIME_MIN, TIME_MAX
 cdef int TOPIC, BODY, PROPERTIES, NAMES, HOSTS, BORN_V6, STORE_V6, COMPRESSED
 cdef const unsigned char[::1] NOTHING
 
 
+@cython.final
 cdef class Text:
     cdef readonly int[::1] ends
     cdef readonly unsigned char[::1] data
@@ -19,9 +20,12 @@ cdef class Text:
     @cython.locals(ends="int[::1]")
     cdef int room_for(self, Py_ssize_t texts) except -1
     cdef int put(self, const unsigned char[::1] d, Py_ssize_t at, Py_ssize_t end) except -1
+    @cython.locals(size=Py_ssize_t, i=Py_ssize_t)
+    cdef int add(self, bytes text) except -1
     cdef int cut(self, Py_ssize_t count) except -1
 
 
+@cython.final
 cdef class Columns(Scanner):
     cdef readonly Py_ssize_t count, checked
     cdef readonly long long[::1] longs
@@ -35,10 +39,12 @@ cdef class Columns(Scanner):
     cdef object _host
     cdef list _topics
     cdef dict _hosts
+    cdef bytes _born_raw, _born_text, _store_raw, _store_text
     cdef long long _time_low, _time_high, _low, _high
     cdef bint _all_topics, _keep, _compare
 
     cpdef begin(self)
+    cdef Text _again(self, Text texts)
     @cython.locals(total=Py_ssize_t, found=Py_ssize_t)
     cpdef Py_ssize_t sound(self, object data, Py_ssize_t at, long long base) except -2
     @cython.locals(total=Py_ssize_t, found=Py_ssize_t)
@@ -71,8 +77,8 @@ cdef class Columns(Scanner):
         const unsigned char[::1] b, Py_ssize_t body_at, Py_ssize_t body_end,
     ) except -1
     cdef int _addresses(self) except -1
-    @cython.locals(raw=bytes, text=bytes)
-    cdef int _address(self, Text texts, Py_ssize_t at, Py_ssize_t end) except -1
+    @cython.locals(text=bytes)
+    cdef bytes _address(self, bytes raw)
     @cython.locals(
         first=Py_ssize_t, row=Py_ssize_t, keys_at=Py_ssize_t, keys_end=Py_ssize_t, tags_at=Py_ssize_t,
         tags_end=Py_ssize_t, stop=Py_ssize_t, split=Py_ssize_t,

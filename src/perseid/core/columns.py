@@ -48,6 +48,8 @@ FIXED_V4, V6_MORE = 88, 12
 BORN_V6, STORE_V6, COMPRESSED = 0x10, 0x20, 0x1
 INT_MAX, SHORT_MAX = 2**31 - 1, 2**15 - 1
 START_BYTES = 1 << 16
+MAX_START_BYTES = 4 << 20
+"""The first buffer of a column is no longer, whatever the last one came to."""
 MAX_NAMES = 64
 """Properties of one message that are compared with one another; one with more is not plain."""
 MAX_HOSTS = 4096
@@ -57,9 +59,10 @@ NOTHING = memoryview(b"")
 class Text:
     """One column of texts or bytes: where each ends, and all of them in one piece."""
 
-    def __init__(self, rows: int) -> None:
+    def __init__(self, rows: int, size: int) -> None:
+        """With room for so many texts, and so many bytes."""
         self.ends = memoryview(bytearray(4 * (rows + 1))).cast("i")
-        self.data = memoryview(bytearray(START_BYTES))
+        self.data = memoryview(bytearray(size + START_BYTES))
         self.count = self.size = 0
 
     def room(self, more: int) -> None:
@@ -79,6 +82,16 @@ class Text:
     def put(self, d: memoryview, at: int, end: int) -> None:
         """Add a text, for which there is room."""
         self.size = _copy(self.data, self.size, d, at, end - at)
+        self.count += 1
+        self.ends[self.count] = self.size
+
+    def add(self, text: bytes) -> None:
+        """Add a text, and make room for it."""
+        size = len(text)
+        self.room(size)
+        for i in range(size):
+            self.data[self.size + i] = text[i]
+        self.size += size
         self.count += 1
         self.ends[self.count] = self.size
 
@@ -107,6 +120,10 @@ class Columns(Scanner):
         self._record = self._size = self._topic_at = self._topic_end = 0
         self._properties_at = self._properties_end = self._stored_at = 0
         self._hosts: dict[bytes, bytes] = {}
+        self._born_raw = self._born_text = self._store_raw = self._store_text = b""
+        """The addresses of the last row, which are likely to come again."""
+        self.topics = self.bodies = self.keys = self.tags = self.born_hosts = self.store_hosts = Text(0, 0)
+        self.names = self.values = self.topics
         self.checked = 0
         """Records that were found good, whether they became rows or not."""
         self.begin()
@@ -131,10 +148,14 @@ class Columns(Scanner):
         """A bit for each row."""
         self.maps = memoryview(bytearray(4 * (self._rows + 1))).cast("i")
         """Where each row's properties end, in `names` and `values`."""
-        self.topics, self.bodies = Text(self._rows), Text(self._rows)
-        self.keys, self.tags = Text(self._rows), Text(self._rows)
-        self.born_hosts, self.store_hosts = Text(self._rows), Text(self._rows)
-        self.names, self.values = Text(4 * self._rows), Text(4 * self._rows)
+        self.topics, self.bodies = self._again(self.topics), self._again(self.bodies)
+        self.keys, self.tags = self._again(self.keys), self._again(self.tags)
+        self.born_hosts, self.store_hosts = self._again(self.born_hosts), self._again(self.store_hosts)
+        self.names, self.values = self._again(self.names), self._again(self.values)
+
+    def _again(self, texts: Text) -> Text:
+        """An empty column, with room for as much as this one has."""
+        return Text(max(self._rows, texts.count), min(texts.size, MAX_START_BYTES))
 
     @property
     def size(self) -> int:
@@ -399,19 +420,23 @@ class Columns(Scanner):
     def _addresses(self) -> None:
         """The addresses of the record that was found."""
         if self._wanted & HOSTS:
-            self._address(self.born_hosts, self._record + 48, self._stored_at)
-            self._address(self.store_hosts, self._stored_at + 8, self._body - 16)
+            if not self._is(self._record + 48, self._stored_at - self._record - 48, self._born_raw):
+                self._born_raw = bytes(self._raw[self._record + 48 : self._stored_at])
+                self._born_text = self._address(self._born_raw)
+            if not self._is(self._stored_at + 8, self._body - self._stored_at - 24, self._store_raw):
+                self._store_raw = bytes(self._raw[self._stored_at + 8 : self._body - 16])
+                self._store_text = self._address(self._store_raw)
+            self.born_hosts.add(self._born_text)
+            self.store_hosts.add(self._store_text)
 
-    def _address(self, texts: Text, at: int, end: int) -> None:
-        """Add the address that stands between, as a text; the last one is kept as it is likely to come again."""
-        raw = bytes(self._raw[at:end])
+    def _address(self, raw: bytes) -> bytes:
+        """An address as a text."""
         text = self._hosts.get(raw)
         if text is None:
             if len(self._hosts) >= MAX_HOSTS:
                 self._hosts.clear()
             text = self._hosts[raw] = self._host(raw)
-        texts.room(len(text))
-        texts.put(text, 0, len(text))  # type: ignore[arg-type]
+        return text
 
     # ---- properties ----
 

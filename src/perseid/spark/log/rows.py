@@ -191,6 +191,8 @@ class Rows(ABC):
                 body = decompress(record.body, record.sys_flag)
             except RemoteProtocolError as error:
                 notes.append(str(error))
+        if not notes and self.options.chosen.only_corrupt:
+            return size
         if notes:
             self._notes[self.count] = f"{where}: {'; '.join(notes)}"
         raw = props.encode(props.decode(record.properties))

@@ -203,30 +203,46 @@ class Walk:
         """The first event at `place` or behind it of the walk from the segment's first byte (see above)."""
         segment, back = self.segment, self._most_bytes
         while place - back > segment.start:
-            found = self._meet(*self._starts(place - back), place)
+            found = self._meet(self._starts(place - back), place)
             if len(found) == 1:
                 return found.pop()
             back *= 2
-        return self._meet([segment.start], {}, place).pop()
+        return self._meet([(segment.start, self.next(segment.start))], place).pop()
 
-    def _starts(self, low: int) -> tuple[list[int], dict[int, int]]:
-        """Where a walk may be that comes from before the window at `low`; and where the events at these places end, as
-        far as that is known."""
+    def _starts(self, low: int) -> list[tuple[int, int]]:
+        """Where a walk may be that comes from before the window at `low`, and where the events at these places end."""
         high = low + self._most_bytes
         data, at = self._bytes(low, 2 * self._most_bytes)
         places, ends = self._rows.marks(data, at, min(at + high - low, len(data)), low - at)
         behind = self.search(high)
-        return [*places, self.segment.limit if behind is None else behind], dict(zip(places, ends, strict=True))
+        last = (self.segment.limit,) * 2 if behind is None else (behind, self.next(behind))
+        return [*zip(places, ends, strict=True), last]
 
-    def _meet(self, walks: list[int], ends: dict[int, int], place: int) -> set[int]:
+    def _meet(self, starts: list[tuple[int, int]], place: int) -> set[int]:
         """Where the walks from these places, which are in order, come to at or behind `place`."""
-        while walks[0] < place:
+        walks: list[int] = []
+        for begin, end in starts:
+            self._walk_on(walks, min(begin, place))
+            if begin >= place:
+                heappush(walks, begin)
+            elif not walks or walks[0] != begin:
+                heappush(walks, end)
+            elif len(walks) == 1:
+                walks[0] = end
+            else:
+                while walks and walks[0] == begin:
+                    heappop(walks)
+                heappush(walks, end)
+        self._walk_on(walks, place)
+        return set(walks)
+
+    def _walk_on(self, walks: list[int], place: int) -> None:
+        """Let each of these walks, a heap, go on to `place` or behind it."""
+        while walks and walks[0] < place:
             at = heappop(walks)
             while walks and walks[0] == at:
                 heappop(walks)
-            end = ends.get(at)
-            heappush(walks, self.next(at) if end is None else end)
-        return set(walks)
+            heappush(walks, self.next(at))
 
     # ---- rows ----
 
@@ -285,14 +301,15 @@ class Walk:
         return segment.limit if found is None else found
 
     def _is_torn(self, data: Buffer, at: int, size: int, place: int) -> bool:
-        """Is this the log's end, a record that is written up to somewhere in its properties?"""
+        """Is this the log's end: a record that is written up to somewhere in its properties, or an entry whose head is
+        there, and what it holds is not whole?"""
         head = dledger.ENTRY_HEADER_BYTES if self.segment.entries else 0
         if data[at + size - 1] != 0 or self._rest(place + size) != b"":
             return False
         try:
             record = decode(data, at + head, check_crc=False, errors="replace")
         except RecordError:
-            return False
+            return True
         return record.properties.endswith(b"\0")
 
     def _rest(self, place: int) -> bytes | None:
