@@ -4,12 +4,15 @@ A target that raises anything has found a defect. `SEEDS` holds good inputs of e
 """
 
 import struct
+import sys
 import zlib
 from collections.abc import Callable, Sequence
 from itertools import pairwise
+from typing import Any
 
 from perseid.base.errors import RemoteProtocolError, RequestRefused
 from perseid.raft.runs import CoreRuns, PlainRuns
+from perseid.spark.log.rows import COLUMNS, CoreRows, PlainRows, RowOptions, Rows
 from perseid.wire import batch, bodies, compression, frame, properties, record
 from perseid.wire.codes import Serializer
 from perseid.wire.command import Command, decode_all, encode_request, encode_response
@@ -201,6 +204,34 @@ def entries(data: bytes) -> None:
     assert _runs[0].derived(data) == plain.derived(data)
 
 
+_hidden: list[object] = []
+
+
+def columns(data: bytes) -> None:
+    """A segment of a log, and of a group's: where records stand, and their rows, by the core and without."""
+    sys.unraisablehook = _hidden.append
+    options = RowOptions(tuple(COLUMNS), most_bytes=MAX_PLAIN_BYTES)
+    for in_entries in (False, True):
+        ways: list[Rows] = [PlainRows(options, in_entries), CoreRows(options, in_entries, checked_core().columns)]
+        places = [way.marks(data, 0, len(data), 0) for way in ways]
+        assert places[0] == places[1]
+        found = [_rows(way, data) for way in ways]
+        assert found[0].equals(found[1])
+    assert not _hidden, f"an error in a function that can't raise: {_hidden[0]}"
+
+
+def _rows(way: Rows, data: bytes) -> Any:
+    at = 0
+    while (at := way.read(data, at, len(data), 0)) < len(data):
+        if way.sound(data, at, 0) > 0:
+            at += way.odd(data, at, 0, "here")
+        else:
+            way.hole(at, "nothing")
+            found = way.find(data, at + 1, len(data), 0)
+            at = len(data) if found < 0 else found
+    return way.batch()
+
+
 def _framed(data: bytes) -> bytes:
     """A frame of a header and a body: JSON ends with the last brace, a binary header where it says."""
     if data[:1] == b"{":
@@ -217,6 +248,7 @@ TARGETS: dict[str, Target] = {
         slave,
         pushes,
         entries,
+        columns,
         frames,
         json_header,
         binary_header,
@@ -291,7 +323,17 @@ def _seeds() -> dict[str, list[bytes]]:
     push = PushEntryRequest(
         group="g", remote_id="n1", local_id="n0", leader_id="n0", term=2, type="APPEND", commit_index=2, batch_entry=log
     )
+    sent = bytearray(made[0])
+    for message in stored[1:]:
+        one = record.encode(message)
+        record.patch(one, 5, len(sent), 1_700_000_000_000)
+        sent += one
+    packed = record.Message(topic="t", body=compression.compress(plain), sys_flag=compression.flag_of(compression.ZLIB))
+    one = record.encode(packed)
+    record.patch(one, 5, 48, 1_700_000_000_000)
+    entry = b"".join(bytes(part) for part in Entry(0, 1, 0, bytes(one), size=48 + len(one)).encode())
     return {
+        "columns": [bytes(sent), entry],
         "pushes": [push.to_json()],
         "entries": [b"".join(bytes(part) for entry in log for part in entry.encode())],
         "core": _requests(),

@@ -249,3 +249,18 @@ def test_what_the_disk_cannot_read_is_a_row_and_the_rest_is_read(
     assert any("bytes 8192 to 12288 can't be read from the disk" in row["_corrupt"] for row in bad)
     away = [row for row in before if not 8192 <= row["physicalOffset"] + row["size"] < 12_288 + row["size"]]
     assert [row for row in after if not row["_corrupt"]] == away
+
+
+def test_the_first_thing_that_looks_like_a_record_may_be_none(tmp_path: Path) -> None:
+    """What the windows are for: without them the drawn logs above would be read wrongly."""
+    wrong = 0
+    for seed in range(30):
+        random = Random(seed)
+        data = made(random, False, True, 0)
+        segment = one_segment(tmp_path / f"{seed}", START, data)
+        with SegmentBytes(segment) as raw:
+            walk = Walk(segment, raw, WAYS[QUICKEST](RowOptions(("topic",), most_bytes=MOST), False), MOST)
+            for place in random.sample(range(START, START + SIZE), 40):
+                naive = walk.search(place)
+                wrong += (segment.limit if naive is None else naive) != walk.begin(place) and naive is not None
+    assert wrong > 30
