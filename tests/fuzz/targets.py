@@ -12,7 +12,7 @@ from typing import Any
 
 from perseid.base.errors import RemoteProtocolError, RequestRefused
 from perseid.raft.runs import CoreRuns, PlainRuns
-from perseid.spark.log.rows import COLUMNS, CoreRows, PlainRows, RowOptions, Rows
+from perseid.spark.log.rows import CoreRows, PlainRows, RowOptions, Rows
 from perseid.wire import batch, bodies, compression, frame, properties, record
 from perseid.wire.codes import Serializer
 from perseid.wire.command import Command, decode_all, encode_request, encode_response
@@ -210,7 +210,8 @@ _hidden: list[object] = []
 def columns(data: bytes) -> None:
     """A segment of a log, and of a group's: where records stand, and their rows, by the core and without."""
     sys.unraisablehook = _hidden.append
-    options = RowOptions(tuple(COLUMNS), most_bytes=MAX_PLAIN_BYTES)
+    names = ("topic", "body", "properties", "tags", "bornHost", "bornTimestamp", "_corrupt")
+    options = RowOptions(names, most_bytes=MAX_PLAIN_BYTES)
     for in_entries in (False, True):
         ways: list[Rows] = [PlainRows(options, in_entries), CoreRows(options, in_entries, checked_core().columns)]
         places = [way.marks(data, 0, len(data), 0) for way in ways]

@@ -53,7 +53,7 @@ def folders(tmp_path_factory: pytest.TempPathFactory) -> tuple[Path, Path]:
 def test_damage_is_rows_and_all_else_is_read(spark: Any, folders: tuple[Path, Path]) -> None:
     good, bad = folders
     whole = spark.read.format("perseid-log").load(str(good)).select("physicalOffset").collect()
-    frame = spark.read.format("perseid-log").option("splitBytes", "8k").option("maxRecordBytes", "4k").load(str(bad))
+    frame = spark.read.format("perseid-log").option("splitBytes", "16k").option("maxRecordBytes", "4k").load(str(bad))
     rows = frame.select("physicalOffset", "topic", "_corrupt").collect()
     damage = [row for row in rows if row["_corrupt"]]
     assert 1 <= len(damage) <= 3 and all(str(bad) in row["_corrupt"] for row in damage)

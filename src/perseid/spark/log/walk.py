@@ -334,7 +334,7 @@ class Walk:
         own_at = 24 if segment.entries else PHYSICAL_OFFSET_AT
         if len(rest) >= own_at + 8 and _LONG.unpack_from(rest, own_at)[0] != place:
             return False
-        return len(rest) < size and place + size <= segment.end
+        return bool(len(rest) < size and place + size <= segment.end)
 
     def _why(self, place: int, end: int) -> str:
         """Why nothing stands there."""
