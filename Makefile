@@ -12,7 +12,7 @@ SOAK_INTEROP := $(addprefix tests/interop/test_,replication.py dledger.py dledge
 .PHONY: help setup demo test test-plain check sim soak interop interop-plain bench bench-spark profile fuzz wheel clean
 
 help: ## What there is
-	@grep -E '^[a-z-]+:.*##' $(MAKEFILE_LIST) | sed -E 's/^([a-z]+):[^#]*## /\1\t/' | expand -t 10
+	@grep -E '^[a-z-]+:.*##' $(MAKEFILE_LIST) | sed -E 's/^([a-z-]+):[^#]*## /\1\t/' | expand -t 15
 
 $(READY): pyproject.toml setup.py $(wildcard src/perseid/core/*.py src/perseid/core/*.pxd)
 	@$(PYTHON) -c 'import sys; assert sys.version_info >= (3, 11), "Perseid needs Python 3.11 or later; set PYTHON="'

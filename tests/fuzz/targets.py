@@ -211,7 +211,7 @@ def columns(data: bytes) -> None:
     """A segment of a log, and of a group's: where records stand, and their rows, by the core and without."""
     sys.unraisablehook = _hidden.append
     names = ("topic", "body", "properties", "tags", "bornHost", "bornTimestamp", "_corrupt")
-    options = RowOptions(names, most_bytes=MAX_PLAIN_BYTES)
+    options = RowOptions(names, most_bytes=MAX_PLAIN_BYTES, most_rows=256)
     for in_entries in (False, True):
         ways: list[Rows] = [PlainRows(options, in_entries), CoreRows(options, in_entries, checked_core().columns)]
         places = [way.marks(data, 0, len(data), 0) for way in ways]
@@ -224,6 +224,8 @@ def columns(data: bytes) -> None:
 def _rows(way: Rows, data: bytes) -> Any:
     at = 0
     while (at := way.read(data, at, len(data), 0)) < len(data):
+        if way.full:
+            break
         if way.sound(data, at, 0) > 0:
             at += way.odd(data, at, 0, "here")
         else:

@@ -308,9 +308,9 @@ class Columns(Scanner):
         empty). A time that no calendar has becomes 0."""
         texts = [memoryview(text) for text in (topic, body, properties)]
         total = self._look_at(data)
-        if not self._stands(at, total, base):
+        if self.count >= self._rows or not self._stands(at, total, base):
             self._let_go()
-            raise ValueError(f"no record stands at {base + at}")
+            raise ValueError(f"no record stands at {base + at}, or {self.count} rows are all")
         self._room(len(topic), len(body), len(properties))
         self.names.room_for(len(properties) // 4 + 1)
         self.values.room_for(len(properties) // 4 + 1)
@@ -326,6 +326,8 @@ class Columns(Scanner):
     def hole(self, place: int) -> None:
         """A row that has nothing but its physical offset."""
         row = self.count
+        if row >= self._rows:
+            raise ValueError(f"{row} rows are all")
         for i in range(len(LONG_COLUMNS)):
             self.longs[i * self._rows + row] = 0
         for i in range(len(INT_COLUMNS)):

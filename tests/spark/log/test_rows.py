@@ -11,7 +11,6 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 from tests.spark.log.logs import ALL, HEAD, T0, WAYS, damaged, drawn, one_segment, record, rows_of, segment_of
 
-from perseid.spark.log import rows as module
 from perseid.spark.log.rows import Chosen, RowOptions
 from perseid.spark.log.walk import SegmentBytes, Walk
 from perseid.wire import properties as props
@@ -142,10 +141,9 @@ def test_an_entry_that_is_no_message_is_a_row_and_the_next_one_is_read(tmp_path:
 
 
 @pytest.mark.parametrize("way", WAYS)
-def test_a_batch_ends_when_it_is_full(tmp_path: Path, way: str, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(module, "MAX_ROWS", 8)
+def test_a_batch_ends_when_it_is_full(way: str) -> None:
     data = segment_of(0, 5000, lambda place: record(place))
-    options = RowOptions(("physicalOffset", "properties"))
+    options = RowOptions(("physicalOffset", "properties"), most_rows=8)
     found = WAYS[way](options, False)
     at, sizes = 0, []
     while (at := found.read(data, at, len(data), 0)) and found.count:

@@ -83,6 +83,8 @@ class RowOptions:
     chosen: Chosen = field(default_factory=Chosen)
     decompress: bool = True
     most_bytes: int = MOST_BYTES
+    most_rows: int = MAX_ROWS
+    """Of one batch."""
     folder: str = ""
 
 
@@ -225,7 +227,9 @@ class CoreRows(Rows):
             (layout.NAMES, {"keys", "tags"}), (layout.HOSTS, {"storeHost", "bornHost"}),
         ):  # fmt: skip
             wanted |= flag if names & set(options.names) else 0
-        self._columns = module.Columns(entries, options.most_bytes, MAX_ROWS, wanted, host_text, options.decompress)
+        self._columns = module.Columns(
+            entries, options.most_bytes, options.most_rows, wanted, host_text, options.decompress
+        )
         chosen = options.chosen
         topics = None if chosen.topics is None else [topic.encode() for topic in sorted(chosen.topics)]
         self._columns.choose(topics, chosen.times, chosen.offsets, not chosen.only_corrupt)
@@ -236,7 +240,7 @@ class CoreRows(Rows):
 
     @property
     def full(self) -> bool:
-        return self.count >= MAX_ROWS or self._columns.size >= MAX_BATCH_BYTES
+        return self.count >= self.options.most_rows or self._columns.size >= MAX_BATCH_BYTES
 
     def sound(self, data: Buffer, at: int, base: int) -> int:
         return int(self._columns.sound(data, at, base))
@@ -274,10 +278,10 @@ class CoreRows(Rows):
         if name in LONG_COLUMNS:
             if name == "term" and not self._head_bytes:
                 return pa.nulls(rows, kind)
-            part = self._longs.slice(LONG_COLUMNS.index(name) * 8 * MAX_ROWS, 8 * rows)
+            part = self._longs.slice(LONG_COLUMNS.index(name) * 8 * self.options.most_rows, 8 * rows)
             return pa.Array.from_buffers(kind, rows, [self._valid(name, rows), part])
         if name in INT_COLUMNS:
-            part = self._ints.slice(INT_COLUMNS.index(name) * 4 * MAX_ROWS, 4 * rows)
+            part = self._ints.slice(INT_COLUMNS.index(name) * 4 * self.options.most_rows, 4 * rows)
             return pa.Array.from_buffers(kind, rows, [self._valid(name, rows), part])
         if name == "properties":
             pairs = pa.StructArray.from_arrays(
@@ -325,7 +329,7 @@ class PlainRows(Rows):
 
     @property
     def full(self) -> bool:
-        return self.count >= MAX_ROWS or self._bytes >= MAX_BATCH_BYTES
+        return self.count >= self.options.most_rows or self._bytes >= MAX_BATCH_BYTES
 
     def sound(self, data: Buffer, at: int, base: int) -> int:
         if self._head_bytes:
@@ -365,7 +369,7 @@ class PlainRows(Rows):
         return places, ends
 
     def read(self, data: Buffer, at: int, stop: int, base: int) -> int:
-        while 0 <= at < stop and self.count < MAX_ROWS:
+        while 0 <= at < stop and self.count < self.options.most_rows:
             size = self.sound(data, at, base)
             begin = at + self._head_bytes
             record = None if size < 0 else self._record_in(data, begin, at + size)
