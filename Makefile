@@ -9,10 +9,10 @@ PLAIN_INTEROP := $(addprefix tests/interop/test_,java_producers.py java_consumer
 
 SOAK_INTEROP := $(addprefix tests/interop/test_,replication.py dledger.py dledger_broker.py controller.py autoswitch.py epochs.py)
 
-.PHONY: help setup demo test test-plain check sim soak interop interop-plain bench profile fuzz wheel clean
+.PHONY: help setup demo test test-plain check sim soak interop interop-plain bench bench-spark profile fuzz wheel clean
 
 help: ## What there is
-	@grep -E '^[a-z]+:.*##' $(MAKEFILE_LIST) | sed -E 's/^([a-z]+):[^#]*## /\1\t/' | expand -t 10
+	@grep -E '^[a-z-]+:.*##' $(MAKEFILE_LIST) | sed -E 's/^([a-z-]+):[^#]*## /\1\t/' | expand -t 15
 
 $(READY): pyproject.toml setup.py $(wildcard src/perseid/core/*.py src/perseid/core/*.pxd)
 	@$(PYTHON) -c 'import sys; assert sys.version_info >= (3, 11), "Perseid needs Python 3.11 or later; set PYTHON="'
@@ -58,6 +58,9 @@ interop-plain: $(READY) ## The stock producers and consumers on our cluster, wit
 bench: $(READY) ## Side by side with the Java broker (ROWS=... for some; ARGS=--help)
 	@tests/interop/install.sh
 	$(RUN) bench/run.py $(if $(ROWS),--rows $(ROWS)) $(ARGS)
+
+bench-spark: $(READY) ## The sources beside Parquet and JSON lines of the same rows, in one session (ARGS=--help)
+	$(RUN) bench/spark.py $(ARGS)
 
 profile: $(READY) ## Flame graphs of a broker under load, and where the microseconds go (ROWS=closed)
 	$(RUN) bench/profile_broker.py $(if $(ROWS),--rows $(ROWS)) $(ARGS)

@@ -8,7 +8,7 @@ import os
 from Cython.Build import cythonize
 from setuptools import Extension, setup
 
-NAMES = ("scan", "sends", "batch", "pulls", "records", "entries")
+NAMES = ("scan", "sends", "batch", "pulls", "records", "entries", "columns")
 FOLDER = "src/perseid/core"
 
 checks = os.environ.get("PERSEID_CORE_CHECKS") == "1"

@@ -4,6 +4,7 @@ A target that raises anything has found a defect. `SEEDS` holds good inputs of e
 """
 
 import struct
+import sys
 import zlib
 from collections.abc import Callable, Sequence
 from itertools import pairwise
@@ -19,6 +20,7 @@ from perseid.raft.applying import SNAPSHOT, Applier
 from perseid.raft.files import FileLog
 from perseid.raft.runs import CoreRuns, PlainRuns
 from perseid.sim.disk import SimDisk
+from perseid.spark.log.rows import CoreRows, PlainRows, RowOptions, Rows
 from perseid.store.recovery import save_durably
 from perseid.wire import batch, bodies, compression, frame, properties, record
 from perseid.wire.codes import Serializer
@@ -282,6 +284,35 @@ def epoch_files(data: bytes) -> None:
         except RemoteProtocolError:
             continue
         assert decode_epoch_file(encode_epoch_file(found)) == found
+_hidden: list[object] = []
+
+
+def columns(data: bytes) -> None:
+    """A segment of a log, and of a group's: where records stand, and their rows, by the core and without."""
+    sys.unraisablehook = _hidden.append
+    names = ("topic", "body", "properties", "tags", "bornHost", "bornTimestamp", "_corrupt")
+    options = RowOptions(names, most_bytes=MAX_PLAIN_BYTES, most_rows=256)
+    for in_entries in (False, True):
+        ways: list[Rows] = [PlainRows(options, in_entries), CoreRows(options, in_entries, checked_core().columns)]
+        places = [way.marks(data, 0, len(data), 0) for way in ways]
+        assert places[0] == places[1]
+        found = [_rows(way, data) for way in ways]
+        assert found[0].equals(found[1])
+    assert not _hidden, f"an error in a function that can't raise: {_hidden[0]}"
+
+
+def _rows(way: Rows, data: bytes) -> Any:
+    at = 0
+    while (at := way.read(data, at, len(data), 0)) < len(data):
+        if way.full:
+            break
+        if way.sound(data, at, 0) > 0:
+            at += way.odd(data, at, 0, "here")
+        else:
+            way.hole(at, "nothing")
+            found = way.find(data, at + 1, len(data), 0)
+            at = len(data) if found < 0 else found
+    return way.batch()
 
 
 def _framed(data: bytes) -> bytes:
@@ -306,6 +337,7 @@ TARGETS: dict[str, Target] = {
         epoch_files,
         pushes,
         entries,
+        columns,
         frames,
         json_header,
         binary_header,
@@ -450,7 +482,17 @@ def _seeds() -> dict[str, list[bytes]]:
     push = PushEntryRequest(
         group="g", remote_id="n1", local_id="n0", leader_id="n0", term=2, type="APPEND", commit_index=2, batch_entry=log
     )
+    sent = bytearray(made[0])
+    for message in stored[1:]:
+        one = record.encode(message)
+        record.patch(one, 5, len(sent), 1_700_000_000_000)
+        sent += one
+    packed = record.Message(topic="t", body=compression.compress(plain), sys_flag=compression.flag_of(compression.ZLIB))
+    one = record.encode(packed)
+    record.patch(one, 5, 48, 1_700_000_000_000)
+    entry = b"".join(bytes(part) for part in Entry(0, 1, 0, bytes(one), size=48 + len(one)).encode())
     return {
+        "columns": [bytes(sent), entry],
         "pushes": [push.to_json()],
         "entries": [b"".join(bytes(part) for entry in log for part in entry.encode())],
         "core": _requests(),

@@ -4,6 +4,7 @@
                                     ← pulls (which pull it is, and the records that answer it)
     batch ← records (the records that a slave was sent)
     scan ← entries (the entries of a Raft group, on disk and in a push)
+    scan ← columns (the records of a segment as columns)
 
 `compiled` is this core when it was compiled; None when there was no C compiler at the installation, or when
 PERSEID_CORE=off asks for plain Python. Everything works without it, slower.
@@ -17,7 +18,7 @@ from types import ModuleType
 from typing import NamedTuple, Protocol
 
 from perseid.base.machine import Buffer
-from perseid.core import batch, entries, pulls, records, scan, sends
+from perseid.core import batch, columns, entries, pulls, records, scan, sends
 from perseid.wire import frame
 
 
@@ -36,7 +37,7 @@ class Queue(Protocol):
 
 SWITCH = "PERSEID_CORE"
 
-PARTS = ("scan", "sends", "batch", "pulls", "records", "entries")
+PARTS = ("scan", "sends", "batch", "pulls", "records", "entries", "columns")
 """Each needs those before it."""
 
 
@@ -48,10 +49,11 @@ class Core(NamedTuple):
     pulls: ModuleType
     records: ModuleType
     entries: ModuleType
+    columns: ModuleType
 
 
-installed = Core(scan, batch, pulls, records, entries)
-is_compiled: bool = all(part.compiled for part in (scan, sends, batch, pulls, records, entries))
+installed = Core(scan, batch, pulls, records, entries, columns)
+is_compiled: bool = all(part.compiled for part in (scan, sends, batch, pulls, records, entries, columns))
 compiled = installed if is_compiled and os.environ.get(SWITCH) != "off" else None
 
 complete: Callable[[Buffer], int] = frame.complete if compiled is None else scan.complete

@@ -1,4 +1,4 @@
-"""What the core and the plain Python beside it both have to know: sizes in files, and what makes a send plain."""
+"""What the core and the plain Python beside it both have to know: sizes in files, what makes a send plain, columns."""
 
 UNIT_BYTES = 20
 """A unit of a consume queue."""
@@ -18,3 +18,14 @@ ODD_NAMES = (
     "TRACE_ON", "CLUSTER",
 )  # fmt: skip
 """Properties that the ordinary handler has to look at."""
+
+LONG_COLUMNS = (
+    "queueOffset", "physicalOffset", "storeTimestamp", "bornTimestamp", "preparedTransactionOffset", "term",
+)  # fmt: skip
+INT_COLUMNS = ("queueId", "sysFlag", "flag", "reconsumeTimes", "size", "bodyCrc")
+"""Columns of numbers, in the order in which they stand in `longs` and `ints` of `core.columns`."""
+TOPIC, BODY, PROPERTIES, NAMES, HOSTS = 1, 2, 4, 8, 16
+"""What is copied into columns: NAMES are keys and tags."""
+TIME_MIN, TIME_MAX = -62_135_596_800_000, 253_402_300_799_999
+"""The years 1 to 9999, in milliseconds."""
+LONG_MIN, LONG_MAX = -(2**63), 2**63 - 1

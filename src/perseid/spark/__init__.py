@@ -1,8 +1,10 @@
-"""Topics as Spark tables: `spark.read.format("perseid")`, `spark.readStream.format("perseid")`, and jobs.
+"""Topics as Spark tables: `spark.read.format("perseid")`, `spark.readStream.format("perseid")`, and jobs; store folders
+without a broker: `spark.read.format("perseid-log")`.
 
     import perseid.spark
     spark = perseid.spark.session()
     spark.read.format("perseid").option("nameserver", "127.0.0.1:9876").option("subscribe", "flights").load()
+    spark.read.format("perseid-log").load("/store").where("_corrupt is not null").show()
 """
 
 from __future__ import annotations
@@ -18,6 +20,8 @@ if TYPE_CHECKING:
     from pyspark.sql import SparkSession
 
 __all__ = ["NoJava", "register", "session"]
+
+PUSH_DOWN = "spark.sql.python.filterPushdown.enabled"
 
 
 def session(
@@ -45,8 +49,12 @@ def session(
 
 
 def register(spark: SparkSession) -> SparkSession:
-    """Add the data source `perseid` to a session of your own; gives it back."""
+    """Add the data sources `perseid` and `perseid-log` to a session of your own; gives it back. Spark is told to hand
+    filters over to sources in Python: `perseid-log` leaves out by them what need not be decoded."""
+    from perseid.spark.log.source import PerseidLogDataSource
     from perseid.spark.source import PerseidDataSource
 
     spark.dataSource.register(PerseidDataSource)
+    spark.dataSource.register(PerseidLogDataSource)
+    spark.conf.set(PUSH_DOWN, "true")
     return spark

@@ -20,8 +20,9 @@ from __future__ import annotations
 
 import json
 import re
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
+from difflib import get_close_matches
 
 from perseid.base.errors import ConfigError
 
@@ -36,11 +37,12 @@ ALIASES = {
     "endingoffset": "endingoffsets",
     "groupidprefix": "group",
 }
-KNOWN = {
-    "nameserver", "subscribe", "subscribepattern", "assign", "tags", "startingoffsets", "endingoffsets",
-    "startingtimestamp", "endingtimestamp", "maxoffsetspertrigger", "minpartitions", "failondataloss",
-    "includeheaders", "includebody", "group", "pulltimeoutms", "pullbatchsize", "path",
-}  # fmt: skip
+NAMES = (
+    "nameserver", "subscribe", "subscribePattern", "assign", "tags", "startingOffsets", "endingOffsets",
+    "startingTimestamp", "endingTimestamp", "maxOffsetsPerTrigger", "minPartitions", "failOnDataLoss",
+    "includeHeaders", "includeBody", "group", "pullTimeoutMs", "pullBatchSize", "path",
+)  # fmt: skip
+KNOWN = {name.lower() for name in NAMES}
 
 QueueOffsets = Mapping[str, Mapping[str, int]]
 """Topic → "brokerName:queueId" → offset."""
@@ -73,7 +75,7 @@ def parse(options: Mapping[str, str], *, streaming: bool) -> SourceOptions:
     for name, value in options.items():
         key = ALIASES.get(name.lower(), name.lower())
         if key not in KNOWN:
-            raise ConfigError(f"option {name!r} is unknown to the perseid source; known are {', '.join(sorted(KNOWN))}")
+            raise unknown("perseid", name, [*NAMES, *ALIASES])
         given[key] = value
     if "nameserver" not in given:
         raise ConfigError('the perseid source needs a name server: .option("nameserver", "host:9876")')
@@ -89,13 +91,13 @@ def parse(options: Mapping[str, str], *, streaming: bool) -> SourceOptions:
         tags=given.get("tags", "*"),
         starting=_offsets("startingOffsets", given.get("startingoffsets"), LATEST if streaming else EARLIEST),
         ending=_offsets("endingOffsets", given.get("endingoffsets"), LATEST),
-        starting_timestamp_ms=_number("startingTimestamp", given.get("startingtimestamp")),
-        ending_timestamp_ms=_number("endingTimestamp", given.get("endingtimestamp")),
-        max_offsets_per_trigger=_number("maxOffsetsPerTrigger", given.get("maxoffsetspertrigger"), least=1),
-        min_partitions=_number("minPartitions", given.get("minpartitions"), least=1) or 0,
-        fail_on_data_loss=_switch("failOnDataLoss", given.get("failondataloss"), True),
-        include_headers=_switch("includeHeaders", given.get("includeheaders"), False),
-        include_body=_switch("includeBody", given.get("includebody"), True),
+        starting_timestamp_ms=number("startingTimestamp", given.get("startingtimestamp")),
+        ending_timestamp_ms=number("endingTimestamp", given.get("endingtimestamp")),
+        max_offsets_per_trigger=number("maxOffsetsPerTrigger", given.get("maxoffsetspertrigger"), least=1),
+        min_partitions=number("minPartitions", given.get("minpartitions"), least=1) or 0,
+        fail_on_data_loss=switch("failOnDataLoss", given.get("failondataloss"), True),
+        include_headers=switch("includeHeaders", given.get("includeheaders"), False),
+        include_body=switch("includeBody", given.get("includebody"), True),
         group=given.get("group", "PERSEID_SPARK"),
     )
 
@@ -151,7 +153,16 @@ def _offsets(name: str, text: str | None, default: int) -> int | QueueOffsets:
     return result
 
 
-def _number(name: str, text: str | None, *, least: int = 0) -> int | None:
+def unknown(source: str, name: str, known: Sequence[str]) -> ConfigError:
+    """The error for an option that a source does not have: it names the nearest one, and all."""
+    by_key = {each.lower(): each for each in known}
+    near = [by_key[key] for key in get_close_matches(name.lower(), by_key, n=1)]
+    hint = f"; did you mean {near[0]!r}?" if near else ";"
+    return ConfigError(f"option {name!r} is unknown to the {source} source{hint} known are {', '.join(sorted(known))}")
+
+
+def number(name: str, text: str | None, *, least: int = 0) -> int | None:
+    """A number that an option says; ConfigError when it says none from `least` on."""
     if text is None:
         return None
     if not text.strip().isdecimal() or int(text) < least:
@@ -159,7 +170,8 @@ def _number(name: str, text: str | None, *, least: int = 0) -> int | None:
     return int(text)
 
 
-def _switch(name: str, text: str | None, default: bool) -> bool:
+def switch(name: str, text: str | None, default: bool) -> bool:
+    """True or false, as an option says; ConfigError when it says neither."""
     if text is None:
         return default
     if text.lower() not in ("true", "false"):

@@ -212,8 +212,9 @@ def size_and_magic(buffer: Buffer, at: int = 0) -> tuple[int, int]:
     return size, magic
 
 
-def decode(buffer: Buffer, at: int = 0, *, check_crc: bool = True) -> Record:
-    """The record that begins at `at`; RecordError says why there is none."""
+def decode(buffer: Buffer, at: int = 0, *, check_crc: bool = True, errors: str = "strict") -> Record:
+    """The record that begins at `at`; RecordError says why there is none. `errors`: of a topic's name that is no UTF-8,
+    as `str` takes it."""
     size, magic = size_and_magic(buffer, at)
     if magic != MAGIC_V1 and magic != MAGIC_V2:
         raise RecordError(f"magic {magic & 0xFFFFFFFF:08x} is not that of a record")
@@ -227,7 +228,7 @@ def decode(buffer: Buffer, at: int = 0, *, check_crc: bool = True) -> Record:
         born_timestamp, born_ip, born_port, store_timestamp, store_ip, store_port,
         reconsume_times, prepared, body_bytes,
     ) = layout.unpack_from(buffer, at)  # fmt: skip
-    body, topic, properties = _tail(buffer, at, size, at + layout.size, body_bytes, magic)
+    body, topic, properties = _tail(buffer, at, size, at + layout.size, body_bytes, magic, errors)
     if check_crc and body_bytes and crc32(body) != crc:
         raise RecordError("the body does not match its checksum")
     return Record(
@@ -238,7 +239,7 @@ def decode(buffer: Buffer, at: int = 0, *, check_crc: bool = True) -> Record:
 
 
 def _tail(
-    buffer: Buffer, at: int, size: int, body_at: int, body_bytes: int, magic: int
+    buffer: Buffer, at: int, size: int, body_at: int, body_bytes: int, magic: int, errors: str
 ) -> tuple[bytes, str, bytes]:
     """Body, topic and properties; their lengths have to add up to the record's size exactly."""
     end = at + size
@@ -257,7 +258,7 @@ def _tail(
     if properties_at + properties_bytes != end or properties_bytes < 0:
         raise RecordError(f"properties of {properties_bytes} bytes don't end where the record of {size} ends")
     try:
-        topic = str(buffer[topic_at : properties_at - 2], "utf-8")
+        topic = str(buffer[topic_at : properties_at - 2], "utf-8", errors)
     except UnicodeDecodeError:
         raise RecordError("the topic's name is not UTF-8") from None
     return bytes(buffer[body_at : body_at + body_bytes]), topic, bytes(buffer[properties_at:end])
