@@ -37,3 +37,9 @@ the log ends with was not known after a recovery that read nothing; 984: a queue
 the next was durable, and a power cut took that, so that the queue began at 0 again; 10070: the request of a slave
 with haReportDurableOnly acknowledged what was not yet durable.
 """
+
+WHOLE = {
+    6070: "a new master with SYNC_FLUSH showed readers less than they had seen, until its first flush was over",
+    6078: "a replica whose log began with the last file had reported it, and its next life took it for lost",
+}
+"""The same of whole clusters."""

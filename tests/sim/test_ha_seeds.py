@@ -15,6 +15,8 @@ from perseid.sim.ha_faults import KINDS
 from perseid.sim.ha_run import run
 from perseid.sim.run import Result
 
+from .regressions import WHOLE
+
 FIRST, SEEDS, GROUPS = 1, 110, 22
 """`make sim` plays more."""
 
@@ -48,6 +50,13 @@ def test_seeds_keep_all_promises(group: int, counted: Path) -> None:
     if len(found) == GROUPS:
         total = sum((Counter(json.loads(one.read_text())) for one in found), Counter[str]())
         assert not coverage.missing(total, coverage.HA_EXPECTED), coverage.table(total, coverage.HA_EXPECTED)
+
+
+@pytest.mark.sim
+@pytest.mark.parametrize("seed", WHOLE)
+def test_a_seed_that_once_failed(seed: int) -> None:
+    result = run(seed)
+    assert not result.failure, explained(result)
 
 
 def test_every_kind_of_fault_is_expected() -> None:
