@@ -284,6 +284,8 @@ def epoch_files(data: bytes) -> None:
         except RemoteProtocolError:
             continue
         assert decode_epoch_file(encode_epoch_file(found)) == found
+
+
 _hidden: list[object] = []
 
 
