@@ -77,7 +77,7 @@ def layout_of(queues: Iterable[MessageQueue]) -> str:
 
 def parse(text: str) -> Stamp | None:
     """A stamp; None for what is none (anyone may set a property of that name)."""
-    parts = text.split(":") if len(text) <= MAX_STAMP_CHARS else ()
+    parts = text.split(":") if len(text) <= MAX_STAMP_CHARS else []
     if len(parts) != len(Stamp._fields):
         return None
     writer, batch, lane, layout, home, since, sequence, digest = parts
@@ -99,7 +99,8 @@ class _Mark(NamedTuple):
 class Repeats:
     """One reader's view of one queue: which messages came already.
 
-    For each list of messages, in order: read what `look_back` names, give it to `learn` and `learnt`, then call `fresh`.
+    For each list of messages, in order: read what `look_back` names, give it to `learn` and `learnt`, then ask for
+    what is `fresh`.
     `begin` is the offset at which the reader begins. Retry topics and dead letters hold copies in an order of their
     own: nothing is dropped there.
     """
@@ -164,9 +165,10 @@ class Repeats:
             self._marks[lane] = mark._replace(differs=True)
             if self._strict:
                 raise RepeatsDiffer(
-                    f"{self._queue}: offset {message.queue_offset} is message {stamp.sequence} of batch {stamp.batch} of"
-                    f" {stamp.writer}, lane {stamp.lane}, as was an earlier one, but what was sent differs: the batch was"
-                    " run again in another order. Write with the option sequenceBy, and read this with dedupe=false"
+                    f"{self._queue}: offset {message.queue_offset} is message {stamp.sequence} of lane {stamp.lane} of"
+                    f" batch {stamp.batch} of {stamp.writer}, as was an earlier one, but what was sent differs: the"
+                    " batch was run again in another order. Write with the option sequenceBy, and read this with"
+                    " dedupe=false"
                 )
         elif not (mark.differs and mark.batch == stamp.batch):
             self.dropped += 1

@@ -37,6 +37,7 @@ def session(
         "spark.ui.enabled": "false",
         "spark.ui.showConsoleProgress": "false",
         "spark.sql.session.timeZone": "UTC",
+        "spark.sql.python.filterPushdown.enabled": "true",  # reads leave out what .where(…) does not want
         **(config or {}),
     }
     for key, value in settings.items():
@@ -45,7 +46,7 @@ def session(
 
 
 def register(spark: SparkSession) -> SparkSession:
-    """Add the data source `perseid` to a session of your own; gives it back."""
+    """Add the data source and sink `perseid` to a session of your own; gives it back."""
     from perseid.spark.source import PerseidDataSource
 
     spark.dataSource.register(PerseidDataSource)

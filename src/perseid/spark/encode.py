@@ -12,6 +12,7 @@ from dataclasses import dataclass
 from itertools import repeat
 from struct import Struct
 from typing import Any
+from zlib import crc32
 
 import pyarrow as pa
 import pyarrow.compute as pc
@@ -23,7 +24,6 @@ from perseid.spark.sink_options import BY_COLUMN, BY_KEY, SinkError, SinkOptions
 from perseid.wire import properties
 from perseid.wire.batch import MIN_ITEM_BYTES
 from perseid.wire.codes import RequestCode
-from perseid.wire.hashing import crc32_raw
 
 MAX_SORT_BYTES = 1 << 30
 """What one task gathers to sort by `sequenceBy`."""
@@ -81,7 +81,7 @@ class _Lane:
         """The next message's properties; counts it."""
         sequence = self.sequence
         self.sequence = sequence + 1
-        self.digest = digest = crc32_raw(tail, crc32_raw(body, self.digest))
+        self.digest = digest = crc32(tail, crc32(body, self.digest))
         if self.stamp:
             return b"%b%012X%b%b%b%d:%08x\x02" % (self.unique, sequence, _WAIT, tail, self.stamp, sequence, digest)
         return b"%b%012X%b%b" % (self.unique, sequence, _WAIT, tail)
@@ -229,7 +229,7 @@ class Encoder:
             raise SinkError(f"topic {topic}: a row without a {self._columns['value']}: a message needs a body")
         bounds = pc.min_max(pc.binary_length(column)).as_py()
         if bounds["min"] == 0:
-            raise SinkError(f"topic {topic}: a row with an empty {self._columns['value']}: a body has at least one byte")
+            raise SinkError(f"topic {topic}: a row with an empty {self._columns['value']}: a body has a byte at least")
         if bounds["max"] > MAX_BODY_BYTES - MIN_ITEM_BYTES - MAX_PROPERTIES_BYTES:
             raise SinkError(
                 f"topic {topic}: a body of {bounds['max']} bytes; with its properties a message has at most"
@@ -290,7 +290,8 @@ def in_sequence(batches: Iterable[Any], names: Sequence[str]) -> Iterator[Any]:
 
 def _name_in(rows: Any, name: str) -> str:
     """A column's own spelling: Spark's names have no case."""
-    return next(own for own in rows.schema.names if own.lower() == name.lower())
+    names: list[str] = rows.schema.names
+    return next(own for own in names if own.lower() == name.lower())
 
 
 def _by_topic(batch: Any, name: str) -> Iterator[tuple[str, Any]]:
@@ -322,7 +323,7 @@ def _map(topic: str, pairs: Iterable[tuple[str, str | None]] | None) -> bytes:
             continue
         text = f"{name}\x01{value}\x02"
         if text.count("\x01") != 1 or text.count("\x02") != 1:
-            raise SinkError(f"topic {topic}: property {name!r} holds \\x01 or \\x02, which separate properties on the wire")
+            raise SinkError(f"topic {topic}: property {name!r} holds \\x01 or \\x02, which separate properties")
         parts.append(text)
     return "".join(parts).encode()
 

@@ -18,7 +18,6 @@ from collections.abc import Awaitable, Callable, Mapping, Sequence
 from types import TracebackType
 from typing import Self, TypeVar
 
-from perseid.base.errors import PerseidError
 from perseid.client.blocking import LoopThread
 from perseid.client.errors import (
     ClientError,
@@ -167,7 +166,7 @@ class Sender:
         except ServerRefused as error:
             if transient(error):
                 raise
-            log.warning("%s: where the batch begins can't be noted, readers may have to look far back: %s", topic, error)
+            log.warning("%s: where the batch begins can't be noted, so readers look far back: %s", topic, error)
             planned = dict.fromkeys(planned, 0)
         return _layout(planned)
 

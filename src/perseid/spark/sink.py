@@ -16,8 +16,8 @@ that `foreachBatch` can hand on its batch.
 from __future__ import annotations
 
 import logging
+import os
 import time
-import uuid
 from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass
 from typing import Any
@@ -62,7 +62,7 @@ class _Writer:
         fields = [(field.name, field.dataType.simpleString()) for field in schema.fields]
         self._columns = sink_options.columns(self._options, fields)
         self._streaming = streaming
-        self._own_id = uuid.uuid4().hex
+        self._own_id = os.urandom(16).hex()
         self._planned_ms = time.time_ns() // 1_000_000
         self._planned: Ends | None = None
         if self._options.topic is not None:
@@ -124,7 +124,7 @@ class _Writer:
             log.warning("batch %d is stored; where the next one begins could not be noted: %s", batch_id, error)
 
 
-class PerseidWriter(_Writer, DataSourceArrowWriter):  # type: ignore[misc]
+class PerseidWriter(_Writer, DataSourceArrowWriter):
     """`df.write.format("perseid")`."""
 
     def commit(self, messages: list[Any]) -> None:
@@ -137,7 +137,7 @@ class PerseidWriter(_Writer, DataSourceArrowWriter):  # type: ignore[misc]
         log.warning("the write failed; %d tasks had stored their rows", sum(m is not None for m in messages))
 
 
-class PerseidStreamWriter(_Writer, DataSourceStreamArrowWriter):  # type: ignore[misc]
+class PerseidStreamWriter(_Writer, DataSourceStreamArrowWriter):
     """`df.writeStream.format("perseid")`."""
 
     def commit(self, messages: list[Any], batchId: int) -> None:

@@ -20,7 +20,7 @@ NAMES = (
     "kafka.bootstrap.servers",
 )  # fmt: skip
 
-BATCH_MESSAGES = 1000
+BATCH_MESSAGES = 256
 BATCH_BYTES = 512 * 1024
 """What is sent as one."""
 TIMEOUT_MS = 3000
@@ -106,7 +106,7 @@ def columns(options: SinkOptions, fields: Iterable[tuple[str, str]]) -> dict[str
     """
     found: dict[str, str] = {}
     extra = {name.lower() for name in (*options.sequence_by, options.partition_column or "") if name}
-    types = {name: kind for name, kind in fields}
+    types = dict(fields)
     lower = {name.lower(): name for name in types}
     for missing in sorted(extra - lower.keys()):
         what = "partitionColumn" if missing == (options.partition_column or "").lower() else "sequenceBy"
@@ -135,7 +135,8 @@ def columns(options: SinkOptions, fields: Iterable[tuple[str, str]]) -> dict[str
     if options.partition_column is not None:
         kind = types[lower[options.partition_column.lower()]]
         if kind not in PARTITION_TYPES:
-            raise SinkError(f"partitionColumn={options.partition_column!r} is {kind}, not {' or '.join(PARTITION_TYPES)}")
+            allowed = " or ".join(PARTITION_TYPES)
+            raise SinkError(f"partitionColumn={options.partition_column!r} is {kind}, not {allowed}")
     return found
 
 
