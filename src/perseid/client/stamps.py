@@ -111,7 +111,13 @@ class Repeats:
         self._strict = strict
         self._max_marks = max_marks
         self._marks: OrderedDict[Lane, _Mark] = OrderedDict()
+        self._wanted: set[Lane] = set()
+        """The lanes that are being looked back for."""
         self._floor = begin
+        """No message from here on is of a lane that was met and has no mark."""
+        self._seen = begin
+        self._whole = True
+        """No lane was passed over while looking back."""
         self._lowest = max(0, begin - MAX_LOOK_BACK)
         self.dropped = 0
         self.differing = 0
@@ -122,12 +128,15 @@ class Repeats:
         if self._floor <= self._lowest:
             return None
         lowest = self._floor
+        self._wanted, self._whole = set(), True
         for message in messages:
             stamp = self._stamp(message)
-            if stamp is not None and stamp.since < lowest:
-                mark = self._marks.get((stamp.writer, stamp.lane, stamp.layout))
+            if stamp is not None and stamp.since < self._floor:
+                lane = (stamp.writer, stamp.lane, stamp.layout)
+                mark = self._marks.get(lane)
                 if mark is None or mark.batch < stamp.batch:
-                    lowest = stamp.since
+                    lowest = min(lowest, stamp.since)
+                    self._wanted.add(lane)
         if lowest == self._floor:
             return None
         return max(lowest, self._lowest), self._floor
@@ -139,16 +148,24 @@ class Repeats:
             if stamp is not None:
                 lane = (stamp.writer, stamp.lane, stamp.layout)
                 mark = self._marks.get(lane)
-                if mark is None or (mark.batch, mark.sequence) < (stamp.batch, stamp.sequence):
-                    self._remember(lane, _Mark(stamp.batch, stamp.sequence, stamp.digest), message.queue_offset)
+                if mark is None and lane not in self._wanted and len(self._marks) >= self._max_marks:
+                    self._whole = False
+                elif mark is None or (mark.batch, mark.sequence) < (stamp.batch, stamp.sequence):
+                    self._remember(lane, _Mark(stamp.batch, stamp.sequence, stamp.digest))
 
     def learnt(self, start: int) -> None:
         """All messages from `start` to the floor have been given to `learn`."""
-        self._floor = min(self._floor, start)
+        if self._whole:
+            self._floor = min(self._floor, start)
 
     def fresh(self, messages: Sequence[ReceivedMessage]) -> list[ReceivedMessage]:
         """The messages that did not come already; RepeatsDiffer with `strict` when that can't be told."""
-        return [message for message in messages if self._is_fresh(message)]
+        found = []
+        for message in messages:
+            if self._is_fresh(message):
+                found.append(message)
+            self._seen = message.queue_offset + 1
+        return found
 
     def _is_fresh(self, message: ReceivedMessage) -> bool:
         stamp = self._stamp(message)
@@ -158,7 +175,7 @@ class Repeats:
         mark = self._marks.get(lane)
         if mark is None or (stamp.batch, stamp.sequence) > (mark.batch, mark.sequence):
             differs = mark is not None and mark.differs and mark.batch == stamp.batch
-            self._remember(lane, _Mark(stamp.batch, stamp.sequence, stamp.digest, differs), message.queue_offset)
+            self._remember(lane, _Mark(stamp.batch, stamp.sequence, stamp.digest, differs))
             return True
         if (stamp.batch, stamp.sequence) == (mark.batch, mark.sequence) and stamp.digest != mark.digest:
             self.differing += 1
@@ -175,12 +192,13 @@ class Repeats:
             return False
         return True
 
-    def _remember(self, lane: Lane, mark: _Mark, offset: int) -> None:
+    def _remember(self, lane: Lane, mark: _Mark) -> None:
         self._marks[lane] = mark
         self._marks.move_to_end(lane)
         if len(self._marks) > self._max_marks:
             self._marks.popitem(last=False)
-            self._floor = max(self._floor, offset + 1)
+            self._whole = False
+            self._floor = max(self._floor, self._seen)
             self._lowest = max(self._lowest, self._floor - MAX_LOOK_BACK)
 
     def _stamp(self, message: ReceivedMessage) -> Stamp | None:
