@@ -2,7 +2,16 @@
 
 import asyncio
 
-from perseid.client import Admin, Message, MessageQueue, Producer, PullConsumer, PushConsumer, ReceivedMessage, RetryLater
+from perseid.client import (
+    Admin,
+    Message,
+    MessageQueue,
+    Producer,
+    PullConsumer,
+    PushConsumer,
+    ReceivedMessage,
+    RetryLater,
+)
 from perseid.client.stamps import STAMP, home_of, layout_of
 from perseid.testing.embedded import EmbeddedBroker
 
@@ -44,13 +53,17 @@ def test_a_pull_consumer_drops_repeats_also_when_it_begins_in_the_middle(perseid
         assert len(await bodies(0, dedupe=False)) == 25
         assert await bodies(0, dedupe=True) == WHOLE
         assert await bodies(3, dedupe=True) == WHOLE[3:]
-        assert await bodies(7, dedupe=True) == WHOLE[5:], "offsets 7 to 9 are repeats of what stands before the beginning"
+        assert await bodies(7, dedupe=True) == WHOLE[5:], (
+            "offsets 7 to 9 are repeats of what stands before the beginning"
+        )
         assert await bodies(15, dedupe=True) == WHOLE[10:]
 
     run(test())
 
 
-def test_a_push_consumer_drops_repeats_over_its_restart_and_keeps_its_own_retries(perseid_broker: EmbeddedBroker) -> None:
+def test_a_push_consumer_drops_repeats_over_its_restart_and_keeps_its_own_retries(
+    perseid_broker: EmbeddedBroker,
+) -> None:
     async def test() -> None:
         namesrv = perseid_broker.namesrv
         await written_twice(namesrv)

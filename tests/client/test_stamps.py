@@ -128,7 +128,16 @@ def test_a_copy_in_another_queue_and_retries_are_left_alone() -> None:
 
 @pytest.mark.parametrize(
     "text",
-    ["", "x", "q:0:0:l:h:0:0", "q:-1:0:l:h:0:0:d", "q:a:0:l:h:0:0:d", "q:0:0:l:h:0:0:d:e", "q" * 300, f"q:{2**70}:0:l:h:0:0:d"],
+    [
+        "",
+        "x",
+        "q:0:0:l:h:0:0",
+        "q:-1:0:l:h:0:0:d",
+        "q:a:0:l:h:0:0:d",
+        "q:0:0:l:h:0:0:d:e",
+        "q" * 300,
+        f"q:{2**70}:0:l:h:0:0:d",
+    ],
 )
 def test_what_is_no_stamp_says_nothing(text: str) -> None:
     assert parse(text) is None
