@@ -63,7 +63,8 @@ def test_what_is_not_known_is_left_to_spark() -> None:
     taken = pushdown.of([
         spark.Not(spark.EqualTo(("tag",), "a")), spark.IsNotNull(("offset",)), spark.EqualTo(("value",), b"x"),
         spark.GreaterThan(("tag",), "a"), spark.EqualTo(("properties", "a"), "b"), spark.EqualTo(("offset",), "x"),
-        spark.StringStartsWith(("tag",), "a"), spark.EqualTo(("timestamp",), "noon"), spark.EqualNullSafe(("tag",), None),
+        spark.StringStartsWith(("tag",), "a"), spark.EqualNullSafe(("tag",), None),
+        spark.EqualTo(("timestamp",), "noon"),
     ])  # fmt: skip
     assert taken == pushdown.Pushed()
 

@@ -116,6 +116,12 @@ class PullConsumer(Client):
             raise NoRoute(topic, "none of its brokers is readable at the moment")
         return queues
 
+    async def check_expression(self, topic: str) -> None:
+        """Let the topic's brokers read the SQL expression; ClientError when one does not take it."""
+        subscription = self._subscription(topic)
+        if subscription.kind != "TAG":
+            await self._puller.check(subscription, await self.session.routes.get(topic))
+
     def assign(self, queues: Iterable[MessageQueue]) -> None:
         """Read exactly these queues from now on; queues that stay keep their position."""
         wanted = {MessageQueue(*queue) for queue in queues}

@@ -10,11 +10,12 @@ from enum import Enum
 from perseid.client.connection import Header
 from perseid.client.errors import ClientError, ConnectFailed, ServerRefused
 from perseid.client.model import MessageQueue, ReceivedMessage
-from perseid.client.routes import MASTER_ID
+from perseid.client.routes import MASTER_ID, TopicRoute
 from perseid.client.session import Session
 from perseid.client.stamps import Repeats
 from perseid.client.subscription import Subscription
 from perseid.wire import record
+from perseid.wire.bodies import CheckClientRequestBody
 from perseid.wire.codes import RequestCode, ResponseCode
 from perseid.wire.headers.offsets import (
     GetMaxOffsetRequest,
@@ -155,6 +156,21 @@ class Puller:
         finally:
             if waiting is not None:
                 waiting.cancel()
+
+    async def check(self, subscription: Subscription, route: TopicRoute) -> None:
+        """Let the brokers of a topic read an SQL expression; ClientError when one does not take it.
+
+        A pull does not tell: Java's brokers find nothing for an expression that they can't read.
+        """
+        body = CheckClientRequestBody(self._session.client_id, self._group, None, subscription.data()).to_json()
+        for ids in route.brokers.values():
+            try:
+                await self._session.connections.ask(ids[min(ids)], RequestCode.CHECK_CLIENT_CONFIG, None, body)
+            except ServerRefused as error:
+                raise ClientError(
+                    f"topic {subscription.topic}: the broker does not take the expression"
+                    f" {subscription.text!r}: {error}"
+                ) from error
 
     async def fresh(
         self, repeats: Repeats, queue: MessageQueue, messages: list[ReceivedMessage], subscription: Subscription

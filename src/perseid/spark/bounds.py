@@ -10,7 +10,7 @@ from typing import TypeVar
 
 from perseid.base.errors import ConfigError
 from perseid.client.blocking import BlockingPullConsumer
-from perseid.client.errors import ClientError, NoRoute, ServerRefused
+from perseid.client.errors import ClientError, NoRoute
 from perseid.client.model import MessageQueue
 from perseid.spark import plan
 from perseid.spark.options import EARLIEST, LATEST, QueueOffsets, SourceOptions, nearest
@@ -195,21 +195,19 @@ class Bounds:
     # ---- other ----
 
     def check_sql(self) -> None:
-        """Let one broker of each name look at the SQL expression; ConfigError with its answer when it refuses."""
+        """Let the brokers read the SQL expression; ConfigError with the answer of one that does not take it."""
         if self._options.sql is None:
             return
-        for queue in {queue.broker_name: queue for queue in self.queues()}.values():
+        for topic in {queue.topic for queue in self.queues()}:
             try:
-                self._pull_last(queue)
-            except ServerRefused as error:
+                self._consumer.check_expression(topic)
+            except ClientError as error:
+                if not isinstance(error.__cause__, ServerRefused):
+                    raise
                 raise ConfigError(
-                    f"sql={self._options.sql!r}: {queue.broker_name} does not take it: {error}. Java's brokers need"
-                    " enablePropertyFilter=true for SQL; Perseid's filter by tags only: use the option tags, or"
-                    " .where(…)"
+                    f"sql={self._options.sql!r}: {error}. Java's brokers need enablePropertyFilter=true for SQL;"
+                    " Perseid's filter by tags only: use the option tags, or .where(…)"
                 ) from error
-
-    def _pull_last(self, queue: MessageQueue) -> None:
-        self._ask(lambda consumer: consumer.pull(queue, consumer.max_offset(queue), 1))
 
     def commit(self, position: plan.Position) -> None:
         """Commit offsets for the group, for displays of its lag. Best effort: a failure is logged."""
