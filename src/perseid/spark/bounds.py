@@ -10,7 +10,7 @@ from typing import TypeVar
 
 from perseid.base.errors import ConfigError
 from perseid.client.blocking import BlockingPullConsumer
-from perseid.client.errors import ClientError, NoRoute
+from perseid.client.errors import ClientError, NoRoute, ServerRefused
 from perseid.client.model import MessageQueue
 from perseid.spark import plan
 from perseid.spark.options import EARLIEST, LATEST, QueueOffsets, SourceOptions, nearest
