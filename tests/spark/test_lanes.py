@@ -94,6 +94,17 @@ def test_a_batch_whose_commit_came_through_but_which_runs_again_keeps_its_bound(
     assert [m.body for m in everything(perseid_broker, "t", dedupe=True)] == [b"a", b"b"]
 
 
+def test_a_batch_finds_its_bound_again_though_the_end_of_the_last_one_was_never_noted(
+    perseid_broker: EmbeddedBroker,
+) -> None:
+    perseid_broker.create_topic("t", 1)
+    options = options_of(perseid_broker, "t")
+    send(options, Part("q", 0, 0), ["a", "b"], stop_after=2)  # whole, but nothing was remembered
+    for _ in range(2):
+        assert send(options, Part("q", 1, 0), ["c", "d"]).since == (0,), "where batch 0 began"
+    assert [m.body for m in everything(perseid_broker, "t", dedupe=True)] == [b"a", b"b", b"c", b"d"]
+
+
 def test_a_write_of_its_own_id_asks_the_broker_for_nothing(perseid_broker: EmbeddedBroker) -> None:
     perseid_broker.create_topic("t", 2)
     with Sender(options_of(perseid_broker, "t")) as sender:

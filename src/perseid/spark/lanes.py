@@ -155,14 +155,16 @@ class Sender:
             queues, began = await self._queues(topic), planned_ms - CLOCK_SKEW_MS
             times = await asyncio.gather(*(self._offsets.at_time(queue, began) for queue in queues))
             return _layout(dict(zip(queues, times, strict=True)))
-        for batch in (part.batch, part.batch + 1):
-            known = await self._remembered(topic, slot_group(self._options, part.writer, batch))
-            if known:
-                return _layout(known)
+        own = slot_group(self._options, part.writer, part.batch)
+        known = await self._remembered(topic, own)
+        if known:
+            return _layout(known)
+        before = await self._remembered(topic, slot_group(self._options, part.writer, part.batch + 1))
+        planned = before or planned  # before: the end of the last batch was not noted, but where it began
         if planned is None:
             return _layout(dict.fromkeys(await self._queues(topic), 0))
         try:
-            await self._commit(slot_group(self._options, part.writer, part.batch), planned)
+            await self._commit(own, planned)
         except ServerRefused as error:
             if transient(error):
                 raise
