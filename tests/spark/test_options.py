@@ -3,6 +3,7 @@
 import pytest
 
 from perseid.base.errors import ConfigError
+from perseid.client import Sql
 from perseid.spark.options import EARLIEST, LATEST, parse
 
 
@@ -24,6 +25,16 @@ def test_offsets_by_name() -> None:
     assert options.starting == {"a": {"b-0:3": 7}}
 
 
+def test_times_by_name_durations_and_filters() -> None:
+    given = {"nameserver": "h:1", "subscribe": "a", "startingOffsetsByTimestamp": '{"a": {"b-0:3": 1700000000000}}'}
+    options = parse({**given, "endingTimestamp": "1700000000001", "maxTriggerDelay": "90s"}, streaming=False)
+    assert options.starting_timestamp_ms == {"a": {"b-0:3": 1_700_000_000_000}}
+    assert (options.ending_timestamp_ms, options.max_trigger_delay_ms) == (1_700_000_000_001, 90_000)
+    assert parse({**given, "sql": "price > 5"}, streaming=True).expression == Sql("price > 5")
+    filters: list[dict[str, str]] = [{}, {"tags": "*"}, {"tags": "a"}, {"sql": "x"}]
+    assert [parse({**given, **one}, streaming=True).whole for one in filters] == [True, True, False, False]
+
+
 @pytest.mark.parametrize(
     ("changed", "named"),
     [
@@ -35,7 +46,22 @@ def test_offsets_by_name() -> None:
         ({"startingOffsets": '{"a": {"b": 5}}'}, "startingOffsets"),
         ({"maxOffsetsPerTrigger": "0"}, "maxOffsetsPerTrigger"),
         ({"failOnDataLoss": "maybe"}, "failOnDataLoss"),
-        ({"maxOffsetPerTrigger": "5"}, "maxOffsetPerTrigger"),
+        (
+            {"maxOffsetPerTrigger": "5"},
+            "'maxOffsetPerTrigger' is unknown to the perseid source: did you mean 'maxOffsets",
+        ),
+        ({"startngoffsets": "earliest"}, "did you mean 'startingOffsets'"),
+        ({"zzz": "1"}, "known are .*subscribePattern"),
+        ({"minOffsetsPerTrigger": "9", "maxOffsetsPerTrigger": "5"}, "minOffsetsPerTrigger=9"),
+        ({"maxTriggerDelay": "soon"}, "maxTriggerDelay='soon'"),
+        ({"maxTriggerDelay": "5 weeks"}, "maxTriggerDelay"),
+        ({"startingOffsetsByTimestamp": '{"a": {"b:0": -5}}'}, "startingOffsetsByTimestamp"),
+        ({"startingOffsetsByTimestamp": '{"a": {"b:0": true}}'}, "milliseconds"),
+        ({"endingOffsetsByTimestamp": "yesterday"}, "endingOffsetsByTimestamp: 'yesterday' is no JSON"),
+        ({"startingTimestamp": "5", "startingOffsets": "earliest"}, "give one of startingOffsets, startingTimestamp"),
+        ({"sql": "a > 1", "tags": "x"}, "one filter"),
+        ({"dedupe": "1"}, "dedupe='1'"),
+        ({"topic": "b"}, "another name of it"),
         ({"subscribe": None, "subscribePattern": "("}, "subscribePattern"),
     ],
 )

@@ -1,8 +1,10 @@
 """Ranges and micro-batches as numbers."""
 
+import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from perseid.base.errors import ConfigError
 from perseid.client.model import MessageQueue
 from perseid.spark import plan
 
@@ -52,3 +54,43 @@ def test_splitting_keeps_every_offset(latest: plan.Position, at_least: int) -> N
         (p.queue, o) for p in parts for o in range(p.start, p.end)
     )
     assert len(cut) >= min(at_least, sum(p.end - p.start for p in parts))
+
+
+def test_a_queue_that_is_new_begins_at_0_and_so_does_one_that_was_begun_anew() -> None:
+    parts = plan.ranges({"t/a/0": 50}, {"t/a/0": 20, "t/a/1": 5})
+    assert [(part.queue.queue_id, part.start, part.end) for part in parts] == [(0, 0, 20), (1, 0, 5)]
+
+
+def test_a_queue_that_ends_before_what_was_read_is_lost_or_followed() -> None:
+    start, latest = {"t/a/0": 50, "t/a/1": 5}, {"t/a/0": 20, "t/a/1": 9}
+    with pytest.raises(plan.DataLost, match="t/a/0: was read up to offset 50, and ends at 20 now"):
+        plan.check_not_begun_anew(start, latest)
+    end = plan.advance(plan.followed(start, latest), latest, None)
+    assert end == {"t/a/0": 20, "t/a/1": 9}
+    assert [(part.start, part.end) for part in plan.ranges(start, end)] == [(0, 20), (5, 9)]
+
+
+def test_a_queue_that_is_away_keeps_its_place() -> None:
+    start = {"t/a/0": 50, "t/b/0": 7}
+    plan.check_not_begun_anew(start, {"t/a/0": 60})
+    assert plan.advance(start, {"t/a/0": 60}, None) == {"t/a/0": 60, "t/b/0": 7}
+
+
+def test_a_checkpoint_of_another_topic_is_refused() -> None:
+    start = {"old/a/0": 50, "t/a/0": 7}
+    with pytest.raises(ConfigError, match="the checkpoint is of old, which this query does not read"):
+        plan.check_checkpoint(start, {"t"}.__contains__, strict=True)
+    plan.check_checkpoint(start, {"t"}.__contains__, strict=False)
+    with pytest.raises(ConfigError, match="the checkpoint is of old, t, which"):
+        plan.check_checkpoint(start, {"other"}.__contains__, strict=False)
+    plan.check_checkpoint({"t/a/0": 7}, {"t", "added"}.__contains__, strict=True)
+
+
+def test_a_batch_waits_until_it_is_worth_it_but_not_for_ever() -> None:
+    pace = plan.Pace(100, 1000)
+    assert not pace.is_time(0, 0)
+    assert pace.is_time(1, 5), "the first batch of a run"
+    assert not pace.is_time(99, 1004)
+    assert pace.is_time(100, 900)
+    assert not pace.is_time(99, 1899)
+    assert pace.is_time(1, 1900), "maxTriggerDelay is over"

@@ -167,6 +167,11 @@ class BlockingPullConsumer(Blocking[PullConsumer]):
         thread, client = self._running
         return thread.run(client.queues(topic))
 
+    def check_expression(self, topic: str) -> None:
+        """As `PullConsumer.check_expression`."""
+        thread, client = self._running
+        thread.run(client.check_expression(topic))
+
     def assign(self, queues: Iterable[MessageQueue]) -> None:
         """As `PullConsumer.assign`."""
         thread, client = self._running

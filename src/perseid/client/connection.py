@@ -108,8 +108,11 @@ class Connection(asyncio.Protocol):
     ) -> Command:
         """Send a request and wait for its answer, whatever its code."""
         if not self._writable.is_set():
-            async with asyncio.timeout(timeout_ms / 1000):
-                await self._writable.wait()
+            try:
+                async with asyncio.timeout(timeout_ms / 1000):
+                    await self._writable.wait()
+            except TimeoutError:
+                raise RequestTimeout(self.address, timeout_ms) from None
         future: asyncio.Future[Command] = self._loop.create_future()
 
         def on_reply(command: Command | None, error: Exception | None) -> None:

@@ -78,7 +78,8 @@ class PushConsumer(Client):
 
     `subscriptions` maps topics to tags (`"a || b"`, `"*"`) or `Sql("price > 5")`. A plain function runs in a
     thread, an `async def` on the event loop. `from_where` says where a group without offsets begins: "last",
-    "first", or a time in milliseconds.
+    "first", or a time in milliseconds. `dedupe` leaves out what a stamped writer sent again (`perseid.client.stamps`;
+    Perseid's Spark sink is one); what this group itself is given again after a crash or a failed handler still comes.
     """
 
     def __init__(
@@ -99,6 +100,7 @@ class PushConsumer(Client):
         suspend_ms: int = SUSPEND_MS,
         consume_timeout_ms: int = CONSUME_TIMEOUT_MS,
         offsets_folder: Path | None = None,
+        dedupe: bool = False,
         session: Session | None = None,
     ) -> None:
         if not group:
@@ -114,6 +116,7 @@ class PushConsumer(Client):
         self.needs_locks = ordered and not broadcast
         self.max_reconsume_times = max_reconsume_times
         self.max_times_ordered = max_reconsume_times if max_reconsume_times >= 0 else MAX_TIMES_ORDERED
+        self.dedupe = dedupe
         self.limits = limits or FlowLimits()
         self.pull_batch = pull_batch
         self.pull_interval_ms = pull_interval_ms

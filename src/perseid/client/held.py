@@ -18,6 +18,7 @@ from perseid.client.book import QueueBook
 from perseid.client.errors import ServerRefused
 from perseid.client.model import MessageQueue, ReceivedMessage
 from perseid.client.pulling import PullStatus
+from perseid.client.stamps import Repeats
 from perseid.wire.codes import ResponseCode
 
 if TYPE_CHECKING:
@@ -41,6 +42,7 @@ class HeldQueue:
     def __init__(self, consumer: PushConsumer, queue: MessageQueue, offset: int) -> None:
         self.queue = queue
         self.book = QueueBook(queue, offset)
+        self.repeats = Repeats(queue, offset) if consumer.dedupe else None
         self.gone = asyncio.Event()
         self.room = asyncio.Event()
         self.work = asyncio.Event()
@@ -133,16 +135,20 @@ class HeldQueue:
     async def _pull_once(self) -> int:
         """One pull and what follows from it; gives back how long to wait before the next."""
         consumer, book = self._consumer, self.book
+        subscription = consumer.subscriptions[self.queue.topic]
         self.last_pull_ms = consumer.now()
         try:
             result = await consumer.puller.pull(
                 self.queue,
                 book.next_offset,
-                consumer.subscriptions[self.queue.topic],
+                subscription,
                 max_messages=consumer.pull_batch,
                 with_subscription=False,
                 commit_offset=0 if consumer.broadcast else consumer.offsets.get(self.queue, 0),
             )
+            messages = result.messages
+            if self.repeats is not None and messages:
+                messages = await consumer.puller.fresh(self.repeats, self.queue, messages, subscription)
         except ServerRefused as error:
             if error.code == ResponseCode.FLOW_CONTROL:
                 return FLOW_CONTROL_PAUSE_MS
@@ -160,7 +166,7 @@ class HeldQueue:
             log.warning("%s: offset %d is not there; on to %d", self.queue, book.next_offset, result.next_offset)
             consumer.sharing.restart(self, result.next_offset)
             return ERROR_PAUSE_MS
-        fresh = book.add(result.messages, result.next_offset)
+        fresh = book.add(messages, result.next_offset)
         consumer.stats.pulled += len(fresh)
         if not book.messages:
             consumer.offsets[self.queue] = book.commit_offset

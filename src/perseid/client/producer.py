@@ -286,7 +286,7 @@ class Producer(Client):
                 f"a batch of {len(items)} messages has {len(body)} bytes, the limit is {self._max_body_bytes}:"
                 " send fewer at a time"
             )
-        packed = Packed(topic, body, "WAIT\x01true\x02", ids)
+        packed = Packed(topic, body, f"UNIQ_KEY\x01{ids[0]}\x02WAIT\x01true\x02", ids)
         packed.code = RequestCode.SEND_BATCH_MESSAGE
         return packed
 

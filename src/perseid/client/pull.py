@@ -11,13 +11,15 @@ import asyncio
 import logging
 from collections import deque
 from collections.abc import AsyncGenerator, Iterable, Sequence
+from dataclasses import replace
 
 from perseid.base.errors import PerseidError
 from perseid.client.errors import ClientError, NoRoute, ServerRefused
 from perseid.client.life import Client
 from perseid.client.model import MessageQueue, ReceivedMessage
-from perseid.client.pulling import HOLD_MS, Offsets, Puller, PullResult, PullStatus
+from perseid.client.pulling import HOLD_MS, READ_BATCH, Offsets, Puller, PullResult, PullStatus
 from perseid.client.session import Session, now_ms
+from perseid.client.stamps import Repeats
 from perseid.client.subscription import ALL, Sql, Subscription
 from perseid.wire.codes import ResponseCode
 
@@ -27,8 +29,6 @@ BUFFER_MESSAGES = 1000
 BUFFER_BYTES = 100 * 1024 * 1024
 ERROR_PAUSE_MS = 1000
 FLOW_CONTROL_PAUSE_MS = 20
-ONE_PULL_MESSAGES = 256
-"""Asked for in one pull; brokers answer with fewer (the original's with 32)."""
 
 
 class _Assigned:
@@ -36,6 +36,7 @@ class _Assigned:
 
     def __init__(self, queue: MessageQueue) -> None:
         self.queue = queue
+        self.repeats: Repeats | None = None
         self.next_fetch: int | None = None
         self.position: int | None = None
         self.ready: deque[ReceivedMessage] = deque()
@@ -54,7 +55,8 @@ class PullConsumer(Client):
     """Reads the queues that you assign: `async with PullConsumer("host:9876", "my-group") as consumer: …`.
 
     `expression` filters by tags (`"a || b"`) or by `Sql("price > 5")`. `from_where` says where a queue is
-    begun for which the group has committed nothing: "first" or "last".
+    begun for which the group has committed nothing: "first" or "last". With `dedupe` `poll()` and `read()` leave out
+    what a stamped writer sent again (`perseid.client.stamps`; Perseid's Spark sink is one).
     """
 
     def __init__(
@@ -67,6 +69,7 @@ class PullConsumer(Client):
         buffer_messages: int = BUFFER_MESSAGES,
         buffer_bytes: int = BUFFER_BYTES,
         hold_ms: int = HOLD_MS,
+        dedupe: bool = False,
         session: Session | None = None,
     ) -> None:
         if from_where not in ("first", "last"):
@@ -78,6 +81,7 @@ class PullConsumer(Client):
         self._buffer_messages = buffer_messages
         self._buffer_bytes = buffer_bytes
         self._hold_ms = hold_ms
+        self._dedupe = dedupe
         self._puller = Puller(self.session, group)
         self._offsets = Offsets(self.session)
         self._subscriptions: dict[str, Subscription] = {}
@@ -111,6 +115,12 @@ class PullConsumer(Client):
         if not queues:
             raise NoRoute(topic, "none of its brokers is readable at the moment")
         return queues
+
+    async def check_expression(self, topic: str) -> None:
+        """Let the topic's brokers read the SQL expression; ClientError when one does not take it."""
+        subscription = self._subscription(topic)
+        if subscription.kind != "TAG":
+            await self._puller.check(subscription, await self.session.routes.get(topic))
 
     def assign(self, queues: Iterable[MessageQueue]) -> None:
         """Read exactly these queues from now on; queues that stay keep their position."""
@@ -165,7 +175,7 @@ class PullConsumer(Client):
         return found
 
     async def pull(
-        self, queue: MessageQueue, offset: int, max_messages: int = ONE_PULL_MESSAGES, *, hold_ms: int = 0
+        self, queue: MessageQueue, offset: int, max_messages: int = READ_BATCH, *, hold_ms: int = 0
     ) -> PullResult:
         """One pull of any queue, assigned or not, from `offset` on; nothing is buffered or remembered."""
         self.session.check_running("PullConsumer")
@@ -174,30 +184,24 @@ class PullConsumer(Client):
         )
 
     async def read(
-        self, queue: MessageQueue, start: int, end: int, *, max_messages: int = ONE_PULL_MESSAGES
+        self, queue: MessageQueue, start: int, end: int, *, max_messages: int = READ_BATCH
     ) -> AsyncGenerator[list[ReceivedMessage]]:
         """All messages of a queue with start ≤ offset < end, in lists, in order; one pull is always under way.
 
         Ends early when the queue ends before `end`. When the broker has already deleted the beginning, the
         first message has a higher offset than `start`: compare with `min_offset()`.
         """
-        at = start
-        waiting: asyncio.Task[PullResult] | None = None
+        self.session.check_running("PullConsumer")
+        subscription = self._subscription(queue.topic)
+        lists = self._puller.read(queue, start, end, subscription, max_messages=max_messages)
+        repeats = self._repeats(queue, start)
         try:
-            waiting = asyncio.ensure_future(self.pull(queue, at, max_messages)) if at < end else None
-            while waiting is not None:
-                result = await waiting
-                waiting = None
-                moved_on = result.next_offset > at
-                at = max(at, result.next_offset)
-                if at < end and moved_on and result.status is not PullStatus.NO_NEW:
-                    waiting = asyncio.ensure_future(self.pull(queue, at, max_messages))
-                wanted = [m for m in result.messages if start <= m.queue_offset < end]
+            async for found in lists:
+                wanted = await self._puller.fresh(repeats, queue, found, subscription) if repeats is not None else found
                 if wanted:
                     yield wanted
         finally:
-            if waiting is not None:
-                waiting.cancel()
+            await lists.aclose()
 
     # ---- offsets ----
 
@@ -249,8 +253,12 @@ class PullConsumer(Client):
             found = self._subscriptions[topic] = Subscription.parse(topic, self._expression, now_ms())
         return found
 
+    def _repeats(self, queue: MessageQueue, begin: int) -> Repeats | None:
+        return Repeats(queue, begin) if self._dedupe else None
+
     def _begin(self, assigned: _Assigned) -> None:
         self._error = None
+        assigned.repeats = None
         self._assigned[assigned.queue] = assigned
         assigned.task = self.session.spawn(self._fill(assigned), f"read {assigned.queue}")
 
@@ -294,9 +302,16 @@ class PullConsumer(Client):
                     queue,
                     assigned.next_fetch,
                     subscription,
-                    max_messages=min(ONE_PULL_MESSAGES, self._buffer_messages),
+                    max_messages=min(READ_BATCH, self._buffer_messages),
                     hold_ms=self._hold_ms,
                 )
+                if result.status is PullStatus.MOVED:
+                    log.warning("%s: offset %d is not there; on to %d", queue, assigned.next_fetch, result.next_offset)
+                    assigned.repeats = None
+                elif self._dedupe:
+                    assigned.repeats = assigned.repeats or Repeats(queue, assigned.next_fetch)
+                    fresh = await self._puller.fresh(assigned.repeats, queue, result.messages, subscription)
+                    result = replace(result, messages=fresh)
             except ServerRefused as error:
                 if error.code in _FOR_GOOD:
                     self._error = error
@@ -309,8 +324,6 @@ class PullConsumer(Client):
                 log.warning("%s: reading goes on in %d ms: %s", queue, ERROR_PAUSE_MS, error)
                 await asyncio.sleep(ERROR_PAUSE_MS / 1000)
                 continue
-            if result.status is PullStatus.MOVED:
-                log.warning("%s: offset %d is not there; on to %d", queue, assigned.next_fetch, result.next_offset)
             assigned.next_fetch = result.next_offset
             if result.messages:
                 assigned.ready.extend(result.messages)

@@ -2,16 +2,20 @@
 
 from __future__ import annotations
 
+import asyncio
+from collections.abc import AsyncGenerator
 from dataclasses import dataclass
 from enum import Enum
 
 from perseid.client.connection import Header
 from perseid.client.errors import ClientError, ConnectFailed, ServerRefused
 from perseid.client.model import MessageQueue, ReceivedMessage
-from perseid.client.routes import MASTER_ID
+from perseid.client.routes import MASTER_ID, TopicRoute
 from perseid.client.session import Session
+from perseid.client.stamps import Repeats
 from perseid.client.subscription import Subscription
 from perseid.wire import record
+from perseid.wire.bodies import CheckClientRequestBody
 from perseid.wire.codes import RequestCode, ResponseCode
 from perseid.wire.headers.offsets import (
     GetMaxOffsetRequest,
@@ -28,6 +32,8 @@ HOLD_MS = 15_000
 GRACE_MS = 15_000
 """How much longer than the hold the client waits for the answer (30 s in all, as the Java client)."""
 PULL_BATCH = 32
+READ_BATCH = 256
+"""Asked for in one pull of a read; brokers answer with fewer (the original's with 32)."""
 COMMIT, SUSPEND, SUBSCRIPTION = 1, 2, 4
 
 
@@ -121,6 +127,61 @@ class Puller:
                 if not subscription.tags or subscription.wants(message.tag):
                     messages.append(message)
         return PullResult(status, messages, header.next_begin_offset, header.min_offset, header.max_offset)
+
+    async def read(
+        self, queue: MessageQueue, start: int, end: int, subscription: Subscription, *, max_messages: int = READ_BATCH
+    ) -> AsyncGenerator[list[ReceivedMessage]]:
+        """All messages with start ≤ offset < end, in lists, in order; one pull is always under way.
+
+        Ends early when the queue ends before `end`.
+        """
+        at = start
+        waiting: asyncio.Task[PullResult] | None = None
+
+        def ask() -> asyncio.Task[PullResult]:
+            return asyncio.ensure_future(self.pull(queue, at, subscription, max_messages=max_messages, hold_ms=0))
+
+        try:
+            waiting = ask() if at < end else None
+            while waiting is not None:
+                result = await waiting
+                waiting = None
+                moved_on = result.next_offset > at
+                at = max(at, result.next_offset)
+                if at < end and moved_on and result.status is not PullStatus.NO_NEW:
+                    waiting = ask()
+                wanted = [m for m in result.messages if start <= m.queue_offset < end]
+                if wanted:
+                    yield wanted
+        finally:
+            if waiting is not None:
+                waiting.cancel()
+
+    async def check(self, subscription: Subscription, route: TopicRoute) -> None:
+        """Let the brokers of a topic read an SQL expression; ClientError when one does not take it.
+
+        A pull does not tell: Java's brokers find nothing for an expression that they can't read.
+        """
+        body = CheckClientRequestBody(self._session.client_id, self._group, None, subscription.data()).to_json()
+        for ids in route.brokers.values():
+            try:
+                await self._session.connections.ask(ids[min(ids)], RequestCode.CHECK_CLIENT_CONFIG, None, body)
+            except ServerRefused as error:
+                raise ClientError(
+                    f"topic {subscription.topic}: the broker does not take the expression"
+                    f" {subscription.text!r}: {error}"
+                ) from error
+
+    async def fresh(
+        self, repeats: Repeats, queue: MessageQueue, messages: list[ReceivedMessage], subscription: Subscription
+    ) -> list[ReceivedMessage]:
+        """The messages of a pull that are no repeats; reads back in the queue where that is needed to tell."""
+        back = repeats.look_back(messages)
+        if back is not None:
+            async for earlier in self.read(queue, *back, subscription):
+                repeats.learn(earlier)
+            repeats.learnt(back[0])
+        return repeats.fresh(messages)
 
     async def _address(self, queue: MessageQueue) -> tuple[int, str]:
         routes = self._session.routes

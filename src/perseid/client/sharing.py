@@ -14,7 +14,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from perseid.base.errors import PerseidError
-from perseid.client.errors import ClientError, NoRoute, ServerRefused
+from perseid.client.errors import NoRoute
 from perseid.client.held import HeldQueue
 from perseid.client.locks import QueueLocks
 from perseid.client.model import RETRY_PREFIX, MessageQueue
@@ -22,7 +22,7 @@ from perseid.client.offsets import BrokerOffsets, FileOffsets, OffsetStore, only
 from perseid.client.pulling import Offsets
 from perseid.client.rebalance import allocate_averagely, changes, stable_members
 from perseid.client.routes import TopicRoute
-from perseid.wire.bodies import CheckClientRequestBody, GetConsumerListByGroupResponseBody
+from perseid.wire.bodies import GetConsumerListByGroupResponseBody
 from perseid.wire.codes import RequestCode
 from perseid.wire.headers.clients import GetConsumerListByGroupRequest
 
@@ -254,14 +254,5 @@ class Sharing:
         """Have a broker read each SQL expression before we begin, as a bad one would only fail later."""
         for subscription in self._consumer.subscriptions.values():
             route = self._session.routes.known(subscription.topic)
-            if subscription.kind == "TAG" or route is None:
-                continue
-            body = CheckClientRequestBody(self._session.client_id, self._group, None, subscription.data()).to_json()
-            for ids in route.brokers.values():
-                try:
-                    await self._session.connections.ask(ids[min(ids)], RequestCode.CHECK_CLIENT_CONFIG, None, body)
-                except ServerRefused as error:
-                    raise ClientError(
-                        f"topic {subscription.topic}: the broker does not take the expression"
-                        f" {subscription.text!r}: {error}"
-                    ) from error
+            if subscription.kind != "TAG" and route is not None:
+                await self._consumer.puller.check(subscription, route)

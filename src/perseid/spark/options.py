@@ -1,30 +1,18 @@
-"""The options of the source: Kafka's names, and those of the old rocketmq-spark as aliases.
+"""The options of the source: Kafka's names, and those of the old rocketmq-spark as aliases (docs/spark.md lists them).
 
-    nameserver            host:port of a name server, several with `;`        (aliases namesrv, kafka.bootstrap.servers)
-    subscribe             topics with `,`                                     (alias topic)
-    subscribePattern      a regular expression that topics match whole
-    assign                {"topic": {"broker-a": [0, 1]}}
-    tags                  `a || b`                                            (alias subexpression)
-    startingOffsets       earliest | latest | {"topic": {"broker-a:0": 5}}; -2 earliest, -1 latest
-    endingOffsets         the same, for batch reads
-    startingTimestamp, endingTimestamp   milliseconds, for all queues
-    maxOffsetsPerTrigger  offsets that one micro-batch covers at most
-    minPartitions         at least so many Spark partitions
-    failOnDataLoss        true (default): fail when offsets are gone; false: go on after them
-    includeHeaders        the properties as Kafka's headers too
-    includeBody           false: no body is decoded or handed to Spark
-    groupIdPrefix, group  the consumer group that brokers see
+Nothing here asks a broker: what can be told wrong by looking at it is refused here, by the name people wrote.
 """
 
 from __future__ import annotations
 
+import difflib
 import json
 import re
-from collections.abc import Mapping, Sequence
+from collections.abc import Collection, Iterable, Mapping
 from dataclasses import dataclass
-from difflib import get_close_matches
 
 from perseid.base.errors import ConfigError
+from perseid.client.subscription import ALL, Sql
 
 EARLIEST, LATEST = -2, -1
 
@@ -38,14 +26,24 @@ ALIASES = {
     "groupidprefix": "group",
 }
 NAMES = (
-    "nameserver", "subscribe", "subscribePattern", "assign", "tags", "startingOffsets", "endingOffsets",
-    "startingTimestamp", "endingTimestamp", "maxOffsetsPerTrigger", "minPartitions", "failOnDataLoss",
-    "includeHeaders", "includeBody", "group", "pullTimeoutMs", "pullBatchSize", "path",
+    "nameserver", "subscribe", "subscribePattern", "assign", "tags", "sql", "startingOffsets", "endingOffsets",
+    "startingTimestamp", "endingTimestamp", "startingOffsetsByTimestamp", "endingOffsetsByTimestamp",
+    "maxOffsetsPerTrigger", "minOffsetsPerTrigger", "maxTriggerDelay", "minPartitions", "failOnDataLoss",
+    "includeHeaders", "includeBody", "dedupe", "commitOffsets", "deadlineMs", "group", "groupIdPrefix",
+    "namesrv", "topic", "subExpression", "kafka.bootstrap.servers", "startingOffset", "endingOffset",
 )  # fmt: skip
-KNOWN = {name.lower() for name in NAMES}
+IGNORED = {"path", "pulltimeoutms", "pullbatchsize"}
+"""Spark's own, and those of the old connector that have no meaning here."""
+
+MAX_TRIGGER_DELAY_MS = 15 * 60_000
+"""Kafka's: how long minOffsetsPerTrigger may hold a batch back."""
+DEADLINE_MS = 120_000
+"""How long brokers that don't answer are borne."""
+_UNITS_MS = {"ms": 1, "s": 1000, "m": 60_000, "min": 60_000, "h": 3_600_000, "d": 86_400_000}
+_DURATION = re.compile(r"(\d+)\s*([a-z]*)").fullmatch
 
 QueueOffsets = Mapping[str, Mapping[str, int]]
-"""Topic → "brokerName:queueId" → offset."""
+"""Topic → "brokerName:queueId" → offset, or milliseconds."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -56,50 +54,160 @@ class SourceOptions:
     topics: tuple[str, ...] = ()
     pattern: str | None = None
     assign: Mapping[str, Mapping[str, tuple[int, ...]]] | None = None
-    tags: str = "*"
+    tags: str = ALL
+    sql: str | None = None
     starting: int | QueueOffsets = EARLIEST
     ending: int | QueueOffsets = LATEST
-    starting_timestamp_ms: int | None = None
-    ending_timestamp_ms: int | None = None
+    starting_timestamp_ms: int | QueueOffsets | None = None
+    ending_timestamp_ms: int | QueueOffsets | None = None
     max_offsets_per_trigger: int | None = None
+    min_offsets_per_trigger: int = 0
+    max_trigger_delay_ms: int = MAX_TRIGGER_DELAY_MS
     min_partitions: int = 0
     fail_on_data_loss: bool = True
     include_headers: bool = False
     include_body: bool = True
+    dedupe: bool = True
+    commit_offsets: bool = False
+    deadline_ms: int = DEADLINE_MS
     group: str = "PERSEID_SPARK"
+
+    @property
+    def expression(self) -> str | Sql:
+        """What the brokers filter by."""
+        return self.tags if self.sql is None else Sql(self.sql)
+
+    @property
+    def whole(self) -> bool:
+        """Every message is read: a missing offset is a lost one."""
+        return self.sql is None and self.tags.strip() in ("", ALL)
 
 
 def parse(options: Mapping[str, str], *, streaming: bool) -> SourceOptions:
     """Check the options of a read. A stream starts at the latest offset, a batch at the earliest, as Kafka's do."""
-    given: dict[str, str] = {}
-    for name, value in options.items():
-        key = ALIASES.get(name.lower(), name.lower())
-        if key not in KNOWN:
-            raise unknown("perseid", name, [*NAMES, *ALIASES])
-        given[key] = value
-    if "nameserver" not in given:
+    given = normal(options, NAMES, ALIASES, "the perseid source")
+    if not given.get("nameserver"):
         raise ConfigError('the perseid source needs a name server: .option("nameserver", "host:9876")')
     chosen = [name for name in ("subscribe", "subscribepattern", "assign") if given.get(name)]
     if len(chosen) != 1:
         raise ConfigError('say which topics to read with one of .option("subscribe", …), "subscribePattern", "assign"')
+    if given.get("sql") and given.get("tags", ALL).strip() not in ("", ALL):
+        raise ConfigError("tags and sql: give one filter; SQL knows the tag by the name TAGS")
+    _one_of(given, "startingoffsets", "startingtimestamp", "startingoffsetsbytimestamp")
+    _one_of(given, "endingoffsets", "endingtimestamp", "endingoffsetsbytimestamp")
     topics = tuple(topic.strip() for topic in given.get("subscribe", "").split(",") if topic.strip())
+    most = number("maxOffsetsPerTrigger", given.get("maxoffsetspertrigger"), least=1)
+    least = number("minOffsetsPerTrigger", given.get("minoffsetspertrigger")) or 0
+    if most is not None and least > most:
+        raise ConfigError(f"minOffsetsPerTrigger={least} is more than maxOffsetsPerTrigger={most}")
     return SourceOptions(
         nameserver=given["nameserver"],
         topics=topics,
         pattern=_pattern(given.get("subscribepattern")),
         assign=_assign(given.get("assign")),
-        tags=given.get("tags", "*"),
+        tags=given.get("tags", ALL),
+        sql=given.get("sql") or None,
         starting=_offsets("startingOffsets", given.get("startingoffsets"), LATEST if streaming else EARLIEST),
         ending=_offsets("endingOffsets", given.get("endingoffsets"), LATEST),
-        starting_timestamp_ms=number("startingTimestamp", given.get("startingtimestamp")),
-        ending_timestamp_ms=number("endingTimestamp", given.get("endingtimestamp")),
-        max_offsets_per_trigger=number("maxOffsetsPerTrigger", given.get("maxoffsetspertrigger"), least=1),
+        starting_timestamp_ms=_times("starting", given),
+        ending_timestamp_ms=_times("ending", given),
+        max_offsets_per_trigger=most,
+        min_offsets_per_trigger=least,
+        max_trigger_delay_ms=duration("maxTriggerDelay", given.get("maxtriggerdelay"), MAX_TRIGGER_DELAY_MS),
         min_partitions=number("minPartitions", given.get("minpartitions"), least=1) or 0,
         fail_on_data_loss=switch("failOnDataLoss", given.get("failondataloss"), True),
         include_headers=switch("includeHeaders", given.get("includeheaders"), False),
         include_body=switch("includeBody", given.get("includebody"), True),
+        dedupe=switch("dedupe", given.get("dedupe"), True),
+        commit_offsets=switch("commitOffsets", given.get("commitoffsets"), False),
+        deadline_ms=number("deadlineMs", given.get("deadlinems")) or DEADLINE_MS,
         group=given.get("group", "PERSEID_SPARK"),
     )
+
+
+# ---- for the options of the sink and of store folders too ----
+
+
+def normal(
+    options: Mapping[str, str],
+    names: Collection[str],
+    aliases: Mapping[str, str],
+    who: str,
+    *,
+    ignored: Collection[str] = IGNORED,
+) -> dict[str, str]:
+    """The options by their lower-case names, aliases put right; ConfigError for an unknown one."""
+    known = {name.lower() for name in names}
+    given: dict[str, str] = {}
+    for name, value in options.items():
+        lower = name.lower()
+        if lower in ignored:
+            continue
+        if lower not in known:
+            raise ConfigError(f"option {name!r} is unknown to {who}{nearest(name, names)}")
+        key = aliases.get(lower, lower)
+        if given.setdefault(key, value) != value:
+            raise ConfigError(f"option {name!r} says {value!r}, another name of it says {given[key]!r}: give one")
+    return given
+
+
+def nearest(name: str, names: Iterable[str], *, most: int = 60) -> str:
+    """`: did you mean 'x'? known are …`, for the end of an error about a name."""
+    spelled = {known.lower(): known for known in sorted(names)}
+    close = difflib.get_close_matches(name.lower(), spelled, n=1)
+    hint = f": did you mean {spelled[close[0]]!r}?" if close else ":"
+    listed = list(spelled.values())
+    more = f" and {len(listed) - most} more" if len(listed) > most else ""
+    return f"{hint} known are {', '.join(listed[:most]) or 'none'}{more}"
+
+
+def number(name: str, text: str | None, *, least: int = 0) -> int | None:
+    """A number from `least` on; None when nothing was given."""
+    if text is None:
+        return None
+    if not text.strip().isdecimal() or int(text) < least:
+        raise ConfigError(f"{name}={text!r} is not a number from {least} on")
+    return int(text)
+
+
+def switch(name: str, text: str | None, default: bool) -> bool:
+    """true or false."""
+    if text is None:
+        return default
+    if text.lower() not in ("true", "false"):
+        raise ConfigError(f"{name}={text!r} is neither true nor false")
+    return text.lower() == "true"
+
+
+def duration(name: str, text: str | None, default_ms: int) -> int:
+    """Milliseconds of `15m`, `30s`, `500ms`; a bare number is milliseconds."""
+    if text is None:
+        return default_ms
+    found = _DURATION(text.strip().lower())
+    unit = found.group(2) if found else ""
+    if found is None or (unit and unit not in _UNITS_MS):
+        raise ConfigError(f"{name}={text!r} is no duration: write 15m, 30s or 500ms")
+    return int(found.group(1)) * _UNITS_MS.get(unit, 1)
+
+
+def json_object(name: str, text: str) -> dict[str, object]:
+    """A JSON object."""
+    try:
+        value = json.loads(text)
+    except ValueError as error:
+        raise ConfigError(f"{name}: {text!r} is no JSON: {error}") from None
+    if not isinstance(value, dict):
+        raise ConfigError(f"{name}: {text!r} is no JSON object")
+    return value
+
+
+# ---- inside ----
+
+
+def _one_of(given: Mapping[str, str], *names: str) -> None:
+    spelled = [name for name in NAMES if name.lower() in names and given.get(name.lower()) is not None]
+    if len(spelled) > 1:
+        raise ConfigError(f"give one of {', '.join(spelled)}")
 
 
 def _pattern(text: str | None) -> str | None:
@@ -111,29 +219,23 @@ def _pattern(text: str | None) -> str | None:
     return text
 
 
-def _json(name: str, text: str) -> dict[str, object]:
-    try:
-        value = json.loads(text)
-    except ValueError as error:
-        raise ConfigError(f"{name}: {text!r} is no JSON: {error}") from None
-    if not isinstance(value, dict):
-        raise ConfigError(f"{name}: {text!r} is no JSON object")
-    return value
-
-
 def _assign(text: str | None) -> Mapping[str, Mapping[str, tuple[int, ...]]] | None:
     if text is None:
         return None
     result: dict[str, dict[str, tuple[int, ...]]] = {}
-    for topic, brokers in _json("assign", text).items():
+    for topic, brokers in json_object("assign", text).items():
         if not isinstance(brokers, dict):
             raise ConfigError(f'assign: {topic!r} needs {{"brokerName": [queueId, …]}}, not {brokers!r}')
         result[topic] = {}
         for broker, queues in brokers.items():
-            if not isinstance(queues, list) or not all(isinstance(queue, int) and queue >= 0 for queue in queues):
+            if not isinstance(queues, list) or not all(_whole(queue, 0) for queue in queues):
                 raise ConfigError(f"assign: queues of {topic}/{broker} are a list of numbers from 0 on, not {queues!r}")
             result[topic][broker] = tuple(queues)
     return result
+
+
+def _whole(value: object, least: int) -> bool:
+    return isinstance(value, int) and not isinstance(value, bool) and value >= least
 
 
 def _offsets(name: str, text: str | None, default: int) -> int | QueueOffsets:
@@ -141,39 +243,25 @@ def _offsets(name: str, text: str | None, default: int) -> int | QueueOffsets:
         return default
     if text.lower() in ("earliest", "latest"):
         return EARLIEST if text.lower() == "earliest" else LATEST
+    return _by_queue(name, text, "offset", "(or -2, -1)", EARLIEST)
+
+
+def _times(side: str, given: Mapping[str, str]) -> int | QueueOffsets | None:
+    name = f"{side}OffsetsByTimestamp"
+    text = given.get(name.lower())
+    if text is not None:
+        return _by_queue(name, text, "milliseconds", "(since 1970)", 0)
+    return number(f"{side}Timestamp", given.get(f"{side}timestamp"))
+
+
+def _by_queue(name: str, text: str, what: str, hint: str, least: int) -> QueueOffsets:
     result: dict[str, dict[str, int]] = {}
-    for topic, queues in _json(name, text).items():
+    for topic, queues in json_object(name, text).items():
         if not isinstance(queues, dict):
-            raise ConfigError(f'{name}: {topic!r} needs {{"brokerName:queueId": offset}}, not {queues!r}')
-        for queue, offset in queues.items():
+            raise ConfigError(f'{name}: {topic!r} needs {{"brokerName:queueId": {what}}}, not {queues!r}')
+        for queue, value in queues.items():
             broker, colon, queue_id = queue.rpartition(":")
-            if not colon or not broker or not queue_id.isdecimal() or not isinstance(offset, int) or offset < EARLIEST:
-                raise ConfigError(f'{name}: {queue!r}: {offset!r} is not "brokerName:queueId": offset (or -2, -1)')
+            if not colon or not broker or not queue_id.isdecimal() or not _whole(value, least):
+                raise ConfigError(f'{name}: {queue!r}: {value!r} is not "brokerName:queueId": {what} {hint}')
         result[topic] = dict(queues)
     return result
-
-
-def unknown(source: str, name: str, known: Sequence[str]) -> ConfigError:
-    """The error for an option that a source does not have: it names the nearest one, and all."""
-    by_key = {each.lower(): each for each in known}
-    near = [by_key[key] for key in get_close_matches(name.lower(), by_key, n=1)]
-    hint = f"; did you mean {near[0]!r}?" if near else ";"
-    return ConfigError(f"option {name!r} is unknown to the {source} source{hint} known are {', '.join(sorted(known))}")
-
-
-def number(name: str, text: str | None, *, least: int = 0) -> int | None:
-    """A number that an option says; ConfigError when it says none from `least` on."""
-    if text is None:
-        return None
-    if not text.strip().isdecimal() or int(text) < least:
-        raise ConfigError(f"{name}={text!r} is not a number from {least} on")
-    return int(text)
-
-
-def switch(name: str, text: str | None, default: bool) -> bool:
-    """True or false, as an option says; ConfigError when it says neither."""
-    if text is None:
-        return default
-    if text.lower() not in ("true", "false"):
-        raise ConfigError(f"{name}={text!r} is neither true nor false")
-    return text.lower() == "true"

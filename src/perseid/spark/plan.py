@@ -1,17 +1,23 @@
 """Which offsets a batch covers, and how they are cut into Spark partitions. Pure: numbers in, numbers out.
 
-An offset of the source is `{"topic/brokerName/queueId": next offset}`. It only grows, queue by queue.
+An offset of the source is `{"topic/brokerName/queueId": next offset}`. It grows, queue by queue; where it shrinks, the
+queue was begun anew (its topic was deleted and made again), which only failOnDataLoss=false lets through.
 """
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass
 from itertools import pairwise
 
+from perseid.base.errors import ConfigError, PerseidError
 from perseid.client.model import MessageQueue
 
 Position = dict[str, int]
+
+
+class DataLost(PerseidError):
+    """Offsets that were to be read are gone from the broker."""
 
 
 def name_of(queue: MessageQueue) -> str:
@@ -36,13 +42,20 @@ class Range:
 
 
 def ranges(start: Mapping[str, int], end: Mapping[str, int]) -> list[Range]:
-    """What lies between two source offsets; a queue that is new in `end` begins at 0."""
+    """What lies between two source offsets; a queue that is new in `end`, or begun anew, begins at 0."""
     result = []
     for name in sorted(end):
         first = start.get(name, 0)
+        if first > end[name]:
+            first = 0
         if first < end[name]:
             result.append(Range(queue_of(name), first, end[name]))
     return result
+
+
+def ranges_between(start: Mapping[str, int], end: Mapping[str, int]) -> list[Range]:
+    """What lies between the two bounds of a batch read; nothing where the end comes first."""
+    return [Range(queue_of(name), start[name], end[name]) for name in sorted(end) if start[name] < end[name]]
 
 
 def split(parts: Iterable[Range], at_least: int) -> list[Range]:
@@ -60,19 +73,68 @@ def split(parts: Iterable[Range], at_least: int) -> list[Range]:
     return cut
 
 
-def advance(start: Mapping[str, int], latest: Mapping[str, int], limit: int | None) -> Position:
-    """The end of the next micro-batch: `latest`, or at most `limit` offsets on, shared in proportion to the lag.
+def lag(start: Mapping[str, int], latest: Mapping[str, int]) -> int:
+    """How many offsets there are behind `start`."""
+    return sum(max(0, latest[name] - start.get(name, 0)) for name in latest)
 
-    Never behind `start`, also when a queue is gone or lost its end.
+
+def advance(start: Mapping[str, int], latest: Mapping[str, int], limit: int | None) -> Position:
+    """The end of the next micro-batch: at most `limit` offsets in all, shared by lag. No queue goes back.
+
+    A queue that vanished keeps its place: its broker is away, or its topic is gone; what was read stays read.
     """
     names = sorted({*start, *latest})
-    lag = {name: max(0, latest.get(name, 0) - start.get(name, 0)) for name in names}
-    total = sum(lag.values())
-    end = {name: start.get(name, 0) + lag[name] for name in names}
+    behind = {name: max(0, latest.get(name, 0) - start.get(name, 0)) for name in names}
+    total = sum(behind.values())
+    end = {name: start.get(name, 0) + behind[name] for name in names}
     if limit is None or total <= limit:
         return end
-    share = {name: lag[name] * limit // total for name in names}
+    share = {name: behind[name] * limit // total for name in names}
     rest = limit - sum(share.values())  # fewer than there are queues with a lag: the fractions that were cut off
-    for name in [name for name in names if lag[name] > share[name]][:rest]:
+    for name in [name for name in names if behind[name] > share[name]][:rest]:
         share[name] += 1
     return {name: start.get(name, 0) + share[name] for name in names}
+
+
+def followed(start: Mapping[str, int], latest: Mapping[str, int]) -> Position:
+    """`start`, with the queues that were begun anew (they end before it) at their ends."""
+    return {name: min(offset, latest.get(name, offset)) for name, offset in start.items()}
+
+
+class Pace:
+    """minOffsetsPerTrigger: holds a micro-batch back until it is worth it, but not for more than `max_delay_ms`."""
+
+    def __init__(self, least: int, max_delay_ms: int) -> None:
+        self._least = least
+        self._max_delay_ms = max_delay_ms
+        self._last_ms: int | None = None
+
+    def is_time(self, waiting: int, now_ms: int) -> bool:
+        """Whether `waiting` offsets are to be read now; the first batch of a run is, whatever its size."""
+        late = self._last_ms is None or now_ms - self._last_ms >= self._max_delay_ms
+        if waiting == 0 or not (late or waiting >= self._least):
+            return False
+        self._last_ms = now_ms
+        return True
+
+
+def check_checkpoint(start: Mapping[str, int], is_read: Callable[[str], bool], *, strict: bool) -> None:
+    """ConfigError when a checkpoint is of topics that this query does not read; not `strict`: of none that it reads."""
+    topics = sorted({queue_of(name).topic for name in start})
+    foreign = [topic for topic in topics if not is_read(topic)]
+    if foreign and (strict or len(foreign) == len(topics)):
+        raise ConfigError(
+            f"the checkpoint is of {', '.join(foreign)}, which this query does not read: give each query a"
+            " checkpointLocation of its own"
+            + ("" if len(foreign) == len(topics) else ", or set failOnDataLoss=false to leave these topics")
+        )
+
+
+def check_not_begun_anew(start: Mapping[str, int], latest: Mapping[str, int]) -> None:
+    """DataLost when a queue ends before the place that was read already."""
+    for name in sorted(start.keys() & latest.keys()):
+        if latest[name] < start[name]:
+            raise DataLost(
+                f"{name}: was read up to offset {start[name]}, and ends at {latest[name]} now: the topic was deleted"
+                " and made again, or its broker lost messages; set failOnDataLoss=false to read what is there"
+            )

@@ -19,7 +19,7 @@ from dataclasses import dataclass
 
 from perseid.base.errors import ConfigError
 from perseid.spark.log.rows import MOST_BYTES
-from perseid.spark.options import number, switch, unknown
+from perseid.spark.options import normal, number, switch
 from perseid.wire.dledger import ENTRY_HEADER_BYTES
 from perseid.wire.record import MIN_RECORD_BYTES
 
@@ -51,29 +51,24 @@ class LogOptions:
 
 def parse(options: Mapping[str, str]) -> LogOptions:
     """Check the options of a read."""
-    by_key = {name.lower(): name for name in NAMES}
-    given: dict[str, str] = {}
-    for name, value in options.items():
-        if name.lower() not in by_key:
-            raise unknown("perseid-log", name, NAMES)
-        given[by_key[name.lower()]] = value
+    given = normal(options, NAMES, {}, "the perseid-log source", ignored=())
     folders = tuple(dict.fromkeys(folder.strip() for folder in given.get("path", "").split(",") if folder.strip()))
     if not folders:
         raise ConfigError('the perseid-log source needs a store folder: .option("path", "/store")')
-    longest = _bytes("maxRecordBytes", given.get("maxRecordBytes"), MIN_RECORD_BYTES)
+    longest = _bytes("maxRecordBytes", given.get("maxrecordbytes"), MIN_RECORD_BYTES)
     if longest is not None and longest > MAX_RECORD_BYTES:
         raise ConfigError(f"maxRecordBytes={longest} is more than {MAX_RECORD_BYTES}")
-    slack = number("timeSlackMs", given.get("timeSlackMs"))
+    slack = number("timeSlackMs", given.get("timeslackms"))
     return LogOptions(
         folders=folders,
-        split_bytes=_bytes("splitBytes", given.get("splitBytes"), 1) or SPLIT_BYTES,
-        min_partitions=number("minPartitions", given.get("minPartitions"), least=1) or 0,
+        split_bytes=_bytes("splitBytes", given.get("splitbytes"), 1) or SPLIT_BYTES,
+        min_partitions=number("minPartitions", given.get("minpartitions"), least=1) or 0,
         most_bytes=MOST_BYTES if longest is None else longest + ENTRY_HEADER_BYTES,
         decompress=switch("decompress", given.get("decompress"), True),
-        include_body=switch("includeBody", given.get("includeBody"), True),
-        include_folder=switch("includeFolder", given.get("includeFolder"), False),
+        include_body=switch("includeBody", given.get("includebody"), True),
+        include_folder=switch("includeFolder", given.get("includefolder"), False),
         slack_ms=SLACK_MS if slack is None else slack,
-        push_down=switch("pushDown", given.get("pushDown"), True),
+        push_down=switch("pushDown", given.get("pushdown"), True),
     )
 
 

@@ -1,0 +1,347 @@
+"""Rows as they are sent: which queue, which bytes, which stamp. No I/O; the same rows give the same bytes each time.
+
+A *lane* is what one task sends to one queue (delayed messages: for each delay level), in order. It gathers messages
+until they fill a batch. Delayed messages go alone: brokers don't take them in batches.
+"""
+
+from __future__ import annotations
+
+import hashlib
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from itertools import repeat
+from struct import Struct
+from typing import Any
+from zlib import crc32
+
+import pyarrow as pa
+import pyarrow.compute as pc
+
+from perseid.client.model import MAX_BODY_BYTES, MAX_PROPERTIES_BYTES, RETRY_PREFIX, MessageQueue, check_topic, key_hash
+from perseid.client.producer import Packed
+from perseid.client.stamps import STAMP, home_of, layout_of
+from perseid.spark.sink_options import BY_COLUMN, BY_KEY, SinkError, SinkOptions
+from perseid.wire import properties
+from perseid.wire.batch import MIN_ITEM_BYTES
+from perseid.wire.codes import RequestCode
+
+MAX_SORT_BYTES = 1 << 30
+"""What one task gathers to sort by `sequenceBy`."""
+MAX_TOPICS = 1000
+"""Topics that one task writes to."""
+ID_PREFIX_BYTES = 10
+
+OWN_PROPERTIES = frozenset(
+    value for name, value in vars(properties).items() if name.isupper() and isinstance(value, str)
+) | {STAMP}
+"""Left out of `properties`: what brokers and clients say of a message themselves."""
+
+_HEAD = Struct(">iiiii").pack
+_LENGTH = Struct(">h").pack
+_WAIT = b"\x02WAIT\x01true\x02"
+
+
+@dataclass(frozen=True, slots=True)
+class Part:
+    """Whose messages these are: a partition of a batch of a writer."""
+
+    writer: str
+    batch: int
+    partition: int
+
+
+@dataclass(frozen=True, slots=True)
+class Layout:
+    """The queues that the rows of a batch are spread over, and where the batch begins in each at the earliest."""
+
+    queues: tuple[MessageQueue, ...]
+    since: tuple[int, ...]
+
+
+class _Lane:
+    """One queue's messages of one delay level."""
+
+    __slots__ = ("bytes", "digest", "first", "level", "parts", "queue", "sequence", "stamp", "unique", "waiting")
+
+    def __init__(self, part: Part, layout: Layout, name: str, at: int, level: int, stamped: bool) -> None:
+        self.queue = layout.queues[at]
+        self.level = level
+        lane = f"{part.partition}.{level}" if level else str(part.partition)
+        place = f"{part.writer}:{part.batch}:{lane}:{name}:{home_of(self.queue)}"
+        prefix = hashlib.blake2b(place.encode(), digest_size=ID_PREFIX_BYTES).hexdigest().upper()
+        self.unique = f"UNIQ_KEY\x01{prefix}".encode()
+        self.stamp = f"{STAMP}\x01{place}:{layout.since[at]}:".encode() if stamped else b""
+        self.sequence = self.first = 0
+        self.digest = 0
+        self.parts: list[bytes] = []
+        self.waiting = 0
+        self.bytes = 0
+
+    def properties(self, body: bytes, tail: bytes) -> bytes:
+        """The next message's properties; counts it."""
+        sequence = self.sequence
+        self.sequence = sequence + 1
+        self.digest = digest = crc32(tail, crc32(body, self.digest))
+        if self.stamp:
+            return b"%b%012X%b%b%b%d:%08x\x02" % (self.unique, sequence, _WAIT, tail, self.stamp, sequence, digest)
+        return b"%b%012X%b%b" % (self.unique, sequence, _WAIT, tail)
+
+    def take(self) -> Packed:
+        """What has gathered, as one batch."""
+        own = f"{self.unique.decode()}{self.first:012X}\x02WAIT\x01true\x02"  # a batch has an id too, as Java's have
+        packed = Packed(self.queue.topic, b"".join(self.parts), own, [""])
+        packed.code = RequestCode.SEND_BATCH_MESSAGE
+        self.parts = []
+        self.waiting = self.bytes = 0
+        return packed
+
+
+class _Topic:
+    """One topic's lanes."""
+
+    def __init__(self, part: Part, layout: Layout, stamped: bool) -> None:
+        self._part, self._layout, self._stamped = part, layout, stamped
+        self._name = layout_of(layout.queues)
+        self.size = len(layout.queues)
+        self.rows = 0
+        self.plain = [self.lane(at, 0) for at in range(self.size)]
+        self.delayed: dict[tuple[int, int], _Lane] = {}
+
+    def lane(self, at: int, level: int) -> _Lane:
+        return _Lane(self._part, self._layout, self._name, at, level, self._stamped)
+
+    def delayed_lane(self, at: int, level: int) -> _Lane:
+        found = self.delayed.get((at, level))
+        if found is None:
+            found = self.delayed[at, level] = self.lane(at, level)
+        return found
+
+
+class Encoder:
+    """Makes batches of rows: give it record batches (`add`), then `finish`.
+
+    `layout` tells the queues of a topic, `emit` gets what is ready, in order for each queue. SinkError names a row
+    that can't be sent.
+    """
+
+    def __init__(
+        self,
+        options: SinkOptions,
+        columns: Mapping[str, str],
+        part: Part,
+        layout: Callable[[str], Layout],
+        emit: Callable[[MessageQueue, Packed], None],
+    ) -> None:
+        self._options = options
+        self._columns = columns
+        self._part = part
+        self._find = layout
+        self._emit = emit
+        self._topics: dict[str, _Topic] = {}
+        self.messages = 0
+
+    @property
+    def topics(self) -> list[str]:
+        """The topics written to so far."""
+        return sorted(self._topics)
+
+    def add(self, batch: Any) -> None:
+        """Take in a record batch."""
+        if batch.num_rows == 0:
+            return
+        if self._options.topic is not None:
+            self._add(self._options.topic, batch)
+            return
+        for topic, rows in _by_topic(batch, self._columns["topic"]):
+            self._add(topic, rows)
+
+    def finish(self) -> None:
+        """Emit what waits."""
+        for topic in self._topics.values():
+            for lane in topic.plain:
+                if lane.waiting:
+                    self._emit(lane.queue, lane.take())
+
+    # ---- inside ----
+
+    def _add(self, name: str, batch: Any) -> None:
+        topic = self._topics.get(name) or self._open(name)
+        bodies = self._bodies(name, batch)
+        tails = self._tails(name, batch)
+        where = self._where(topic, batch)
+        topic.rows += batch.num_rows
+        self.messages += batch.num_rows
+        if "delay" in self._columns:
+            levels = batch.column(self._columns["delay"]).fill_null(0).to_pylist()
+            if any(levels):
+                self._add_some_delayed(topic, where, bodies, tails, levels)
+                return
+        self._add_plain(topic.plain, where, bodies, tails)
+
+    def _open(self, name: str) -> _Topic:
+        if name.startswith(RETRY_PREFIX):
+            raise SinkError(f"topic {name!r}: a retry topic belongs to the brokers")
+        check_topic(name)
+        if len(self._topics) >= MAX_TOPICS:
+            raise SinkError(f"one task writes to {MAX_TOPICS} topics at most: is the column topic what you meant?")
+        found = self._topics[name] = _Topic(self._part, self._find(name), self._options.stamps)
+        return found
+
+    def _add_plain(
+        self, lanes: Sequence[_Lane], where: Iterable[int], bodies: Sequence[bytes], tails: Iterable[bytes]
+    ) -> None:
+        most, room = self._options.batch_messages, self._options.batch_bytes
+        for at, body, tail in zip(where, bodies, tails, strict=False):
+            lane = lanes[at]
+            props = lane.properties(body, tail)
+            length, size = len(props), len(body)
+            if length > MAX_PROPERTIES_BYTES:
+                raise _too_long(lane.queue.topic, length)
+            total = MIN_ITEM_BYTES + size + length
+            if lane.bytes + total > room and lane.waiting:
+                self._emit(lane.queue, lane.take())
+            if not lane.waiting:
+                lane.first = lane.sequence - 1
+            lane.parts += (_HEAD(total, 0, 0, 0, size), body, _LENGTH(length), props)
+            lane.bytes += total
+            lane.waiting += 1
+            if lane.waiting >= most:
+                self._emit(lane.queue, lane.take())
+
+    def _add_some_delayed(
+        self, topic: _Topic, where: Iterable[int], bodies: list[bytes], tails: Iterable[bytes], levels: list[int]
+    ) -> None:
+        for at, body, tail, level in zip(where, bodies, tails, levels, strict=False):
+            if level == 0:
+                self._add_plain(topic.plain, (at,), (body,), (tail,))
+                continue
+            if level < 0:
+                raise SinkError(f"delay {level}: 0 is at once, 1 to 18 are the brokers' delay levels")
+            lane = topic.delayed_lane(at, level)
+            props = lane.properties(body, tail) + b"DELAY\x01%d\x02" % level
+            if len(props) > MAX_PROPERTIES_BYTES:
+                raise _too_long(lane.queue.topic, len(props))
+            self._emit(lane.queue, Packed(lane.queue.topic, body, props.decode(), [""]))
+
+    def _bodies(self, topic: str, batch: Any) -> list[bytes]:
+        column = batch.column(self._columns["value"]).cast(pa.binary())
+        if column.null_count:
+            raise SinkError(f"topic {topic}: a row without a {self._columns['value']}: a message needs a body")
+        bounds = pc.min_max(pc.binary_length(column)).as_py()
+        if bounds["min"] == 0:
+            raise SinkError(f"topic {topic}: a row with an empty {self._columns['value']}: a body has a byte at least")
+        if bounds["max"] > MAX_BODY_BYTES - MIN_ITEM_BYTES - MAX_PROPERTIES_BYTES:
+            raise SinkError(
+                f"topic {topic}: a body of {bounds['max']} bytes; with its properties a message has at most"
+                f" {MAX_BODY_BYTES} bytes: store it elsewhere and send where"
+            )
+        found: list[bytes] = column.to_pylist()
+        return found
+
+    def _tails(self, topic: str, batch: Any) -> Iterable[bytes]:
+        """The encoded properties that the columns give."""
+        found: list[Any] = []
+        for meaning, name in (("tag", b"TAGS"), ("key", b"KEYS"), ("orderingKey", properties.SHARDING_KEY.encode())):
+            if meaning in self._columns:
+                found.append(_property(topic, self._columns[meaning], name, batch.column(self._columns[meaning])))
+        tails: Iterable[bytes] = repeat(b"")
+        if found:
+            joined = pc.binary_join_element_wise(*found, pa.scalar(b"", pa.binary()))
+            tails = joined.to_pylist()
+        if "properties" not in self._columns:
+            return tails
+        maps = batch.column(self._columns["properties"]).to_pylist()
+        return [tail + _map(topic, pairs) for tail, pairs in zip(tails, maps, strict=False)]
+
+    def _where(self, topic: _Topic, batch: Any) -> Iterable[int]:
+        """Which queue each row goes to."""
+        options, columns = self._options, self._columns
+        size, first = topic.size, topic.rows + self._part.partition
+        chosen: list[str] = []
+        if "orderingKey" in columns:
+            chosen.append(columns["orderingKey"])
+        if options.partitioner == BY_KEY:
+            chosen.append(columns["key"])
+        elif options.partitioner == BY_COLUMN:
+            chosen.append(_name_in(batch, options.partition_column or ""))
+        turns: list[int] = [at % size for at in range(first, first + batch.num_rows)]
+        for name in reversed(chosen):
+            numbers = _hashed(batch.column(name), size)
+            turns = [turn if number is None else number for turn, number in zip(turns, numbers, strict=True)]
+        return turns
+
+
+def in_sequence(batches: Iterable[Any], names: Sequence[str]) -> Iterator[Any]:
+    """The same rows, sorted by some columns: an order that does not depend on how they came. SinkError: too many."""
+    gathered: list[Any] = []
+    size = 0
+    for batch in batches:
+        gathered.append(batch)
+        size += batch.nbytes
+        if size > MAX_SORT_BYTES:
+            raise SinkError(
+                f"sequenceBy: a task has more than {MAX_SORT_BYTES} bytes to sort: spread the rows over more partitions"
+            )
+    if gathered:
+        table = pa.Table.from_batches(gathered)
+        keys = [(_name_in(table, name), "ascending") for name in names]
+        yield from table.sort_by(keys).to_batches(max_chunksize=max(batch.num_rows for batch in gathered) or None)
+
+
+def _name_in(rows: Any, name: str) -> str:
+    """A column's own spelling: Spark's names have no case."""
+    names: list[str] = rows.schema.names
+    return next(own for own in names if own.lower() == name.lower())
+
+
+def _by_topic(batch: Any, name: str) -> Iterator[tuple[str, Any]]:
+    column = batch.column(name)
+    if column.null_count:
+        raise SinkError(f"a row without a {name}: give every row one, or set the option topic")
+    for topic in pc.unique(column).to_pylist():
+        yield topic, batch.filter(pc.equal(column, pa.scalar(topic, column.type)))
+
+
+def _property(topic: str, column: str, name: bytes, values: Any) -> Any:
+    """`name \\x01 value \\x02` for each row, nothing for null and for an empty text."""
+    if pa.types.is_list(values.type) or pa.types.is_large_list(values.type):
+        values = pc.binary_join(values.cast(pa.list_(pa.string())), " ")
+    values = values.cast(pa.binary())
+    for separator in (b"\x01", b"\x02"):
+        if pc.any(pc.match_substring(values, separator.decode())).as_py():
+            raise SinkError(f"topic {topic}: a {column} holds {separator!r}, which separates properties on the wire")
+    there = pc.fill_null(pc.greater(pc.binary_length(values), 0), False)
+    ends = [pa.scalar(text, pa.binary()) for text in (name + b"\x01", b"\x02", b"")]
+    text = pc.binary_join_element_wise(ends[0], values, ends[1], ends[2])
+    return pc.if_else(there, text, pa.scalar(b"", pa.binary()))
+
+
+def _map(topic: str, pairs: Iterable[tuple[str, str | None]] | None) -> bytes:
+    parts = []
+    for name, value in pairs or ():
+        if not name or not value or name in OWN_PROPERTIES:
+            continue
+        text = f"{name}\x01{value}\x02"
+        if text.count("\x01") != 1 or text.count("\x02") != 1:
+            raise SinkError(f"topic {topic}: property {name!r} holds \\x01 or \\x02, which separate properties")
+        parts.append(text)
+    return "".join(parts).encode()
+
+
+def _hashed(values: Any, size: int) -> list[int | None]:
+    """The queue of each value, as the Java client's SelectMessageQueueByHash chooses it; None for null."""
+    if pa.types.is_list(values.type) or pa.types.is_large_list(values.type):
+        values = pc.list_element(pc.if_else(pc.greater(pc.list_value_length(values), 0), values, None), 0)
+    coded = values.dictionary_encode()
+    queues = [None if key is None else key_hash(_text(key)) % size for key in coded.dictionary.to_pylist()]
+    return [None if at is None else queues[at] for at in coded.indices.to_pylist()]
+
+
+def _text(key: Any) -> str:
+    return key.decode("utf-8", "replace") if isinstance(key, bytes) else str(key)
+
+
+def _too_long(topic: str, size: int) -> SinkError:
+    return SinkError(
+        f"topic {topic}: the key, tag and properties of a row have {size} bytes, the limit is {MAX_PROPERTIES_BYTES}"
+    )

@@ -1,0 +1,157 @@
+"""The options and the columns of the sink, checked before anything is sent."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass
+
+from perseid.base.errors import ConfigError, PerseidError
+from perseid.client.model import MAX_BODY_BYTES, check_topic
+from perseid.client.stamps import MAX_NUMBER, MAX_WRITER_CHARS
+from perseid.spark.options import DEADLINE_MS, nearest, normal, number, switch
+
+ROUND_ROBIN, BY_KEY, BY_COLUMN = "roundRobin", "key", "column"
+PARTITIONERS = (ROUND_ROBIN, BY_KEY, BY_COLUMN)
+
+ALIASES = {"namesrv": "nameserver", "kafka.bootstrap.servers": "nameserver", "producergroup": "group"}
+NAMES = (
+    "nameserver", "topic", "partitioner", "partitionColumn", "stamps", "queryId", "batchId", "sequenceBy",
+    "batchMessages", "batchBytes", "timeoutMs", "deadlineMs", "group", "checkpointLocation", "namesrv", "producerGroup",
+    "kafka.bootstrap.servers",
+)  # fmt: skip
+
+BATCH_MESSAGES = 256
+BATCH_BYTES = 512 * 1024
+"""What is sent as one."""
+TIMEOUT_MS = 3000
+GROUP = "PERSEID_SPARK_SINK"
+
+TEXTS = ("string", "binary")
+COLUMNS: Mapping[str, tuple[str, ...]] = {
+    "topic": ("string",),
+    "key": (*TEXTS, "array<string>"),
+    "tag": ("string",),
+    "value": TEXTS,
+    "properties": ("map<string,string>",),
+    "delay": ("tinyint", "smallint", "int", "bigint"),
+    "orderingKey": TEXTS,
+}
+"""Name → the types that it can have, as Spark writes them."""
+COLUMN_ALIASES = {
+    "keys": "key", "tags": "tag", "body": "value", "delaylevel": "delay", "ordering_key": "orderingKey",
+    "shardingkey": "orderingKey",
+}  # fmt: skip
+PARTITION_TYPES = (*TEXTS, "tinyint", "smallint", "int", "bigint")
+
+
+class SinkError(PerseidError):
+    """Rows that can't be sent: it says which, and why."""
+
+
+@dataclass(frozen=True, slots=True)
+class SinkOptions:
+    """What a write was told, checked. ConfigError names the option that can't be."""
+
+    nameserver: str
+    topic: str | None = None
+    partitioner: str = ROUND_ROBIN
+    partition_column: str | None = None
+    stamps: bool = True
+    query_id: str | None = None
+    batch_id: int | None = None
+    sequence_by: tuple[str, ...] = ()
+    batch_messages: int = BATCH_MESSAGES
+    batch_bytes: int = BATCH_BYTES
+    timeout_ms: int = TIMEOUT_MS
+    deadline_ms: int = DEADLINE_MS
+    group: str = GROUP
+
+
+def parse(options: Mapping[str, str]) -> SinkOptions:
+    """Check the options of a write."""
+    given = normal(options, NAMES, ALIASES, "the perseid sink")
+    if not given.get("nameserver"):
+        raise ConfigError('the perseid sink needs a name server: .option("nameserver", "host:9876")')
+    topic = given.get("topic")
+    if topic is not None:
+        check_topic(topic)
+    result = SinkOptions(
+        nameserver=given["nameserver"],
+        topic=topic,
+        partitioner=_partitioner(given.get("partitioner")),
+        partition_column=given.get("partitioncolumn"),
+        stamps=switch("stamps", given.get("stamps"), True),
+        query_id=_query_id(given.get("queryid")),
+        batch_id=number("batchId", given.get("batchid")),
+        sequence_by=tuple(name.strip() for name in given.get("sequenceby", "").split(",") if name.strip()),
+        batch_messages=number("batchMessages", given.get("batchmessages"), least=1) or BATCH_MESSAGES,
+        batch_bytes=number("batchBytes", given.get("batchbytes"), least=1) or BATCH_BYTES,
+        timeout_ms=number("timeoutMs", given.get("timeoutms"), least=1) or TIMEOUT_MS,
+        deadline_ms=number("deadlineMs", given.get("deadlinems"), least=1) or DEADLINE_MS,
+        group=given.get("group", GROUP),
+    )
+    if (result.partitioner == BY_COLUMN) != (result.partition_column is not None):
+        raise ConfigError("partitioner=column and partitionColumn=NAME go together")
+    if result.batch_id is not None and (result.query_id is None or result.batch_id > MAX_NUMBER):
+        raise ConfigError("batchId counts the batches of a queryId: give both, or neither")
+    if result.batch_bytes > MAX_BODY_BYTES:
+        raise ConfigError(f"batchBytes={result.batch_bytes}: brokers take {MAX_BODY_BYTES} bytes at most")
+    return result
+
+
+def columns(options: SinkOptions, fields: Iterable[tuple[str, str]]) -> dict[str, str]:
+    """What each thing to send is called in the rows: "value" → "body". `fields` are Spark's names and types.
+
+    SinkError for a column that has no meaning, or not the type for it.
+    """
+    found: dict[str, str] = {}
+    extra = {name.lower() for name in (*options.sequence_by, options.partition_column or "") if name}
+    types = dict(fields)
+    lower = {name.lower(): name for name in types}
+    for missing in sorted(extra - lower.keys()):
+        what = "partitionColumn" if missing == (options.partition_column or "").lower() else "sequenceBy"
+        raise SinkError(f"{what}: there is no column {missing!r}{nearest(missing, types)}")
+    by_lower = {name.lower(): name for name in COLUMNS} | COLUMN_ALIASES
+    for name, kind in types.items():
+        meaning = by_lower.get(name.lower())
+        if meaning is None:
+            if name.lower() not in extra:
+                raise SinkError(
+                    f"the column {name!r} has no meaning for the perseid sink{nearest(name, by_lower)};"
+                    " leave it out, or put it into the map `properties`"
+                )
+            continue
+        if meaning in found:
+            raise SinkError(f"{found[meaning]!r} and {name!r} are two names of the same: give one")
+        if kind not in COLUMNS[meaning]:
+            raise SinkError(f"the column {name!r} is {kind}; the perseid sink takes {' or '.join(COLUMNS[meaning])}")
+        found[meaning] = name
+    if "value" not in found:
+        raise SinkError(f"the perseid sink needs a column value (or body){nearest('value', types)}")
+    if "topic" not in found and options.topic is None:
+        raise SinkError('say where to: .option("topic", …), or a column topic')
+    if options.partitioner == BY_KEY and "key" not in found:
+        raise SinkError("partitioner=key needs a column key (or keys)")
+    if options.partition_column is not None:
+        kind = types[lower[options.partition_column.lower()]]
+        if kind not in PARTITION_TYPES:
+            allowed = " or ".join(PARTITION_TYPES)
+            raise SinkError(f"partitionColumn={options.partition_column!r} is {kind}, not {allowed}")
+    return found
+
+
+def _partitioner(text: str | None) -> str:
+    spelled = {name.lower(): name for name in PARTITIONERS}
+    if text is None:
+        return ROUND_ROBIN
+    if text.lower() not in spelled:
+        raise ConfigError(f"partitioner={text!r} is unknown{nearest(text, PARTITIONERS)}")
+    return spelled[text.lower()]
+
+
+def _query_id(text: str | None) -> str | None:
+    if text is None:
+        return None
+    if not 0 < len(text) <= MAX_WRITER_CHARS or not all(c.isascii() and (c.isalnum() or c in "_-") for c in text):
+        raise ConfigError(f"queryId={text!r}: 1 to {MAX_WRITER_CHARS} letters, digits, '_', '-'")
+    return text

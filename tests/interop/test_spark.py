@@ -1,0 +1,106 @@
+"""The Spark source and sink on a Java 5.5.0 cluster, without Spark: what its tasks and its planner do there."""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Iterator
+
+import pyarrow as pa
+import pytest
+import rig
+
+from perseid.base.errors import ConfigError
+from perseid.client import Message
+from perseid.client.blocking import BlockingAdmin, BlockingProducer
+from perseid.spark import plan, sink_options
+from perseid.spark.bounds import Bounds
+from perseid.spark.encode import Encoder, Layout, Part
+from perseid.spark.lanes import Sender
+from perseid.spark.options import parse
+from perseid.spark.pushdown import Pushed
+from perseid.spark.reading import QueueRange, read_range
+
+pytestmark = pytest.mark.interop
+BATCHES, ROWS = 3, 50
+
+
+def attempt(namesrv: str, topic: str, batch: int, stop_after: int | None = None) -> Layout:
+    """A task's attempt at a batch; with `stop_after` it ends there."""
+    options = sink_options.parse({"nameserver": namesrv, "topic": topic, "batchMessages": "8"})
+    part, found = Part("q", batch, 0), []
+    with Sender(options) as sender:
+        ends = sender.ends(topic)
+
+        def layout(name: str) -> Layout:
+            found.append(sender.layout(name, part, ends, 0, remembered=True))
+            return found[-1]
+
+        encoder = Encoder(options, {"value": "value", "key": "key"}, part, layout, sender.put)
+        values = [f"{batch}.{i}" for i in range(ROWS)]
+        encoder.add(pa.record_batch({"value": values, "key": values}).slice(0, stop_after))
+        encoder.finish()
+        sender.flush()
+        if stop_after is None:
+            sender.remember(topic, part.writer, batch + 1)
+    return found[0]
+
+
+def read(namesrv: str, topic: str, **more: str) -> list[str]:
+    options = parse({"nameserver": namesrv, "subscribe": topic, **more}, streaming=False)
+    with Bounds(options) as bounds:
+        bounds.check_sql()
+        parts = plan.ranges_between(bounds.starting(), bounds.ending())
+    return sorted(
+        row["value"].decode()
+        for part in parts
+        for batch in read_range(options, ["value"], QueueRange(part), Pushed())
+        for row in batch.to_pylist()
+    )
+
+
+def test_rows_come_once_whatever_attempts_there_were(java: rig.Client, name: str) -> None:
+    namesrv = java.cluster.namesrv
+    with BlockingAdmin(namesrv) as admin:
+        admin.create_topic(name, 3)
+    wanted = sorted(f"{batch}.{i}" for batch in range(BATCHES) for i in range(ROWS))
+    for batch in range(BATCHES):
+        layouts = [attempt(namesrv, name, batch, stop_after) for stop_after in (23, 9, None)]
+        assert layouts[0] == layouts[1] == layouts[2], "an attempt finds where the first one began"
+    assert read(namesrv, name) == wanted
+    sent = BATCHES * (ROWS + 23 + 9)
+    assert len(read(namesrv, name, dedupe="false")) == sent
+    got = java.consume(name, f"g_{name}", sent)
+    ids = Counter(message["msgId"] for message in got)
+    assert len(ids) == len(wanted), "a stock consumer sees copies, which have one id"
+    assert {len({m["body"] for m in got if m["msgId"] == one}) for one in ids} == {1}
+
+
+@pytest.fixture
+def sql_on(java_cluster: rig.Cluster) -> Iterator[None]:
+    """The broker filters by properties; afterwards it does not again, as other tests rely on."""
+    with BlockingAdmin(java_cluster.namesrv) as admin:
+        assert admin._thread is not None and admin._client is not None
+        run, client = admin._thread.run, admin._client
+        run(client.update_broker_config(java_cluster.broker, {"enablePropertyFilter": "true"}))
+        yield
+        run(client.update_broker_config(java_cluster.broker, {"enablePropertyFilter": "false"}))
+
+
+def test_sql_is_refused_where_it_is_off(cluster: rig.Cluster, name: str) -> None:
+    with BlockingAdmin(cluster.namesrv) as admin:
+        admin.create_topic(name, 1)
+    with pytest.raises(ConfigError, match="sql='price > 6'"):
+        read(cluster.namesrv, name, sql="price > 6")
+
+
+@pytest.mark.usefixtures("sql_on")
+def test_sql_is_filtered_by_the_broker(java_cluster: rig.Cluster, name: str) -> None:
+    namesrv = java_cluster.namesrv
+    with BlockingAdmin(namesrv) as admin:
+        admin.create_topic(name, 2)
+    with BlockingProducer(namesrv) as producer:
+        for number in range(10):
+            producer.send(Message(name, b"%d" % number, properties={"price": str(number)}))
+    assert read(namesrv, name, sql="price > 6") == ["7", "8", "9"]
+    with pytest.raises(ConfigError, match="sql='price > '"):
+        read(namesrv, name, sql="price > ")

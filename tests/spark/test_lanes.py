@@ -1,0 +1,193 @@
+"""The sink's sending on a real broker: restarts, refusals, and where a batch begins. Without Spark."""
+
+from __future__ import annotations
+
+import threading
+from typing import Any
+
+import pyarrow as pa
+import pytest
+
+from perseid.client import ClientError, MessageQueue, ReceivedMessage
+from perseid.client.blocking import BlockingPullConsumer
+from perseid.client.stamps import STAMP, parse
+from perseid.spark import lanes, sink_options
+from perseid.spark.encode import Encoder, Layout, Part
+from perseid.spark.lanes import Ends, Sender
+from perseid.spark.sink_options import SinkError, SinkOptions
+from perseid.testing.embedded import EmbeddedBroker
+
+
+def options_of(broker: EmbeddedBroker, topic: str, **more: str) -> SinkOptions:
+    return sink_options.parse({"nameserver": broker.namesrv, "topic": topic, **more})
+
+
+def send(
+    options: SinkOptions, part: Part, values: list[str], *, planned: Ends | None = None, stop_after: int = 0
+) -> Layout:
+    """One task's attempt at `values`; with `stop_after` it ends there, as if killed. Gives what it spread them over."""
+    topic = options.topic or ""
+    found: list[Layout] = []
+    batch = pa.record_batch({"value": values})
+    with Sender(options) as sender:
+
+        def layout(name: str) -> Layout:
+            ends = planned if planned is not None else sender.ends(name)
+            found.append(sender.layout(name, part, ends, 0, remembered=True))
+            return found[-1]
+
+        encoder = Encoder(options, {"value": "value"}, part, layout, sender.put)
+        encoder.add(batch.slice(0, stop_after) if stop_after else batch)
+        encoder.finish()
+        sender.flush()
+        if not stop_after:
+            sender.remember(topic, part.writer, part.batch + 1)
+    return found[0]
+
+
+def everything(broker: EmbeddedBroker, topic: str, **more: Any) -> list[ReceivedMessage]:
+    with BlockingPullConsumer(broker.namesrv, "check", **more) as consumer:
+        return [
+            message
+            for queue in consumer.queues(topic)
+            for found in consumer.read(queue, 0, consumer.max_offset(queue))
+            for message in found
+        ]
+
+
+def test_attempts_that_end_anywhere_leave_each_message_once_for_a_reader_that_looks_at_stamps(
+    perseid_broker: EmbeddedBroker,
+) -> None:
+    perseid_broker.create_topic("t", 3)
+    options = options_of(perseid_broker, "t", batchMessages="4")
+    for batch in range(3):
+        values = [f"{batch}.{i}" for i in range(40)]
+        for stop_after in (17, 9):
+            send(options, Part("q", batch, 0), values, stop_after=stop_after)
+        send(options, Part("q", batch, 0), values)
+    wanted = sorted(f"{batch}.{i}".encode() for batch in range(3) for i in range(40))
+    assert len(everything(perseid_broker, "t")) == 3 * (40 + 17 + 9)
+    assert sorted(m.body for m in everything(perseid_broker, "t", dedupe=True)) == wanted
+
+
+def test_a_batch_that_runs_again_finds_where_it_began_and_its_queues(perseid_broker: EmbeddedBroker) -> None:
+    perseid_broker.create_topic("t", 2)
+    options = options_of(perseid_broker, "t")
+    first = send(options, Part("q", 0, 0), [str(i) for i in range(10)])
+    assert first.since == (0, 0)
+    killed = send(options, Part("q", 1, 0), [str(i) for i in range(10)], stop_after=4)
+    assert killed.since == (5, 5), "where batch 0 ended"
+    perseid_broker.create_topic("t", 4)
+    again = send(options, Part("q", 1, 0), [str(i) for i in range(10)])
+    assert again == killed, "the queues of the first attempt, though there are more now"
+    after = send(options, Part("q", 2, 0), [str(i) for i in range(8)])
+    assert (len(after.queues), after.since) == (4, (12, 12, 0, 0))
+    stamps = [parse(message.properties[STAMP]) for message in everything(perseid_broker, "t")]
+    assert {(s.batch, s.since) for s in stamps if s is not None} == {(0, 0), (1, 5), (2, 12), (2, 0)}
+
+
+def test_a_batch_whose_commit_came_through_but_which_runs_again_keeps_its_bound(perseid_broker: EmbeddedBroker) -> None:
+    perseid_broker.create_topic("t", 1)
+    options = options_of(perseid_broker, "t")
+    send(options, Part("q", 0, 0), ["a", "b"])
+    assert send(options, Part("q", 0, 0), ["a", "b"]).since == (0,), "not 2: that is where batch 1 begins"
+    assert [m.body for m in everything(perseid_broker, "t", dedupe=True)] == [b"a", b"b"]
+
+
+def test_a_batch_finds_its_bound_again_though_the_end_of_the_last_one_was_never_noted(
+    perseid_broker: EmbeddedBroker,
+) -> None:
+    perseid_broker.create_topic("t", 1)
+    options = options_of(perseid_broker, "t")
+    send(options, Part("q", 0, 0), ["a", "b"], stop_after=2)  # whole, but nothing was remembered
+    for _ in range(2):
+        assert send(options, Part("q", 1, 0), ["c", "d"]).since == (0,), "where batch 0 began"
+    assert [m.body for m in everything(perseid_broker, "t", dedupe=True)] == [b"a", b"b", b"c", b"d"]
+
+
+def test_a_write_of_its_own_id_asks_the_broker_for_nothing(perseid_broker: EmbeddedBroker) -> None:
+    perseid_broker.create_topic("t", 2)
+    with Sender(options_of(perseid_broker, "t")) as sender:
+        planned: Ends = {MessageQueue("t", "embedded", 1): 7, MessageQueue("t", "embedded", 0): 3}
+        assert sender.layout("t", Part("q", 0, 0), planned, 0, remembered=False).since == (3, 7)
+        assert sender.layout("t", Part("q", 0, 0), None, 0, remembered=False).since == (0, 0)
+
+
+def test_a_broker_that_is_restarted_is_borne(perseid_broker: EmbeddedBroker) -> None:
+    perseid_broker.create_topic("t", 2)
+    options = options_of(perseid_broker, "t", batchMessages="10", timeoutMs="1000")
+    with Sender(options) as sender:
+        layout = sender.layout("t", Part("q", 0, 0), sender.ends("t"), 0, remembered=True)
+        encoder = Encoder(options, {"value": "value"}, Part("q", 0, 0), lambda _: layout, sender.put)
+        encoder.add(pa.record_batch({"value": [f"{i:04}" for i in range(100)]}))
+        perseid_broker.stop()
+        encoder.add(pa.record_batch({"value": [f"{i:04}" for i in range(100, 400)]}))
+        encoder.finish()
+        restart = threading.Thread(target=perseid_broker.start)
+        restart.start()
+        sender.flush()
+        restart.join(60)
+        assert sender.retries > 0
+    found = everything(perseid_broker, "t", dedupe=True)
+    assert sorted(m.body for m in found) == [f"{i:04}".encode() for i in range(400)]
+    for queue in range(2):
+        bodies = [m.body for m in found if m.queue.queue_id == queue]
+        assert bodies == sorted(bodies), "in the order of the rows"
+
+
+def test_a_broker_that_stays_away_fails_the_write_at_the_deadline(perseid_broker: EmbeddedBroker) -> None:
+    perseid_broker.create_topic("t", 1)
+    options = options_of(perseid_broker, "t", deadlineMs="300", timeoutMs="100")
+    with Sender(options) as sender:
+        layout = sender.layout("t", Part("q", 0, 0), sender.ends("t"), 0, remembered=False)
+        encoder = Encoder(options, {"value": "value"}, Part("q", 0, 0), lambda _: layout, sender.put)
+        perseid_broker.stop()
+        encoder.add(pa.record_batch({"value": ["x"]}))
+        encoder.finish()
+        with pytest.raises(ClientError, match="not acknowledged within deadlineMs=300"):
+            sender.flush()
+        with pytest.raises(ClientError, match="not acknowledged"):
+            encoder.add(pa.record_batch({"value": ["x"] * 1000}))
+    perseid_broker.start()
+
+
+def test_what_waits_to_be_sent_is_bounded(perseid_broker: EmbeddedBroker, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(lanes, "BUFFER_BYTES", 1000)
+    perseid_broker.create_topic("t", 1)
+    options = options_of(perseid_broker, "t", batchMessages="1")
+    held: list[int] = []
+    with Sender(options) as sender:
+        layout = sender.layout("t", Part("q", 0, 0), sender.ends("t"), 0, remembered=False)
+        put = sender.put
+
+        def watched(queue: MessageQueue, packed: Any) -> None:
+            put(queue, packed)
+            held.append(sender._held)
+
+        encoder = Encoder(options, {"value": "value"}, Part("q", 0, 0), lambda _: layout, watched)
+        encoder.add(pa.record_batch({"value": ["x" * 100] * 50}))
+        encoder.finish()
+        sender.flush()
+    assert max(held) < 1000 + 500
+    assert len(everything(perseid_broker, "t")) == 50
+
+
+def test_a_topic_that_is_not_there_is_refused_with_the_nearest_name(
+    perseid_broker: EmbeddedBroker, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    from pyspark.sql.types import StructType
+
+    from perseid.spark import retrying
+    from perseid.spark.sink import PerseidWriter
+
+    monkeypatch.setattr(retrying, "NO_ROUTE_MS", 200)
+    perseid_broker.create_topic("flights", 1)
+    schema = StructType().add("value", "string")
+    with pytest.raises(SinkError, match=r"no queue of topic 'flihgts'.*did you mean 'flights'"):
+        PerseidWriter(
+            {"nameserver": perseid_broker.namesrv, "topic": "flihgts"}, schema, overwrite=False, streaming=False
+        )
+    with pytest.raises(SinkError, match="can't be overwritten"):
+        PerseidWriter(
+            {"nameserver": perseid_broker.namesrv, "topic": "flights"}, schema, overwrite=True, streaming=False
+        )

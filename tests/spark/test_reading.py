@@ -1,0 +1,252 @@
+"""Bounds and ranges of the source on a real broker, without Spark's Java."""
+
+from __future__ import annotations
+
+import threading
+from collections.abc import Iterator
+from typing import Any
+
+import pytest
+
+from perseid.base.errors import ConfigError, PerseidError
+from perseid.client import Message, MessageQueue
+from perseid.client.blocking import BlockingAdmin, BlockingProducer, BlockingPullConsumer
+from perseid.client.stamps import STAMP, home_of, layout_of
+from perseid.spark import bounds as bounds_module
+from perseid.spark import plan, pushdown, reading
+from perseid.spark.bounds import Bounds
+from perseid.spark.options import SourceOptions, parse
+from perseid.spark.plan import DataLost
+from perseid.spark.pushdown import Pushed
+from perseid.spark.reading import QueueRange, read_range
+from perseid.spark.source import PerseidStreamReader
+from perseid.testing.embedded import EmbeddedBroker
+
+from .conftest import fill
+
+NAMES = ["value", "queueOffset", "tag"]
+
+
+@pytest.fixture(autouse=True)
+def impatient(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(bounds_module, "NO_ROUTE_MS", 200)
+
+
+def options_of(broker: EmbeddedBroker, topic: str, *, streaming: bool = False, **more: str) -> SourceOptions:
+    return parse({"nameserver": broker.namesrv, "subscribe": topic, **more}, streaming=streaming)
+
+
+def rows(options: SourceOptions, pushed: Pushed | None = None) -> list[dict[str, Any]]:
+    """A batch read of all that `options` say."""
+    pushed = pushed or Pushed()
+    with Bounds(options) as bounds:
+        parts = bounds.narrowed(plan.ranges_between(bounds.starting(), bounds.ending()), pushed)
+    return [
+        row
+        for part in parts
+        for batch in read_range(options, NAMES, QueueRange(part), pushed)
+        for row in batch.to_pylist()
+    ]
+
+
+def test_times_for_all_queues_and_for_each(perseid_broker: EmbeddedBroker) -> None:
+    fill(perseid_broker, "t", 100, queues=2)
+    with BlockingPullConsumer(perseid_broker.namesrv) as consumer:
+        stored = [m.store_timestamp for q in consumer.queues("t") for found in consumer.read(q, 0, 99) for m in found]
+    late = str(max(stored) + 60_000)
+    assert len(rows(options_of(perseid_broker, "t", startingTimestamp=str(min(stored))))) == 100
+    assert rows(options_of(perseid_broker, "t", startingTimestamp=late)) == []
+    assert rows(options_of(perseid_broker, "t", endingTimestamp=str(min(stored) - 1))) == []
+    half = options_of(perseid_broker, "t", startingOffsetsByTimestamp=f'{{"t": {{"embedded:0": {late}}}}}')
+    with BlockingPullConsumer(perseid_broker.namesrv) as consumer:
+        other = consumer.max_offset(MessageQueue("t", "embedded", 1))
+    assert len(rows(half)) == other, "queue 1 was not named: from its beginning"
+    ended = options_of(perseid_broker, "t", endingOffsetsByTimestamp='{"t": {"embedded:0": 5}}')
+    assert len(rows(ended)) == other, "queue 1 was not named: to its end"
+
+
+@pytest.mark.parametrize(
+    ("more", "said"),
+    [
+        ({"startingOffsets": '{"t": {"embedded:0": 101}}'}, "startingOffsets: t/embedded/0 has offsets 0 to 100, 101"),
+        ({"endingOffsets": '{"t": {"embedded:0": 5000}}'}, "5000 is none of them; set failOnDataLoss=false"),
+        ({"startingOffsets": '{"t": {"embeded:0": 1}}'}, "no queue t/embeded:0: did you mean 't/embedded:0'"),
+        ({"startingOffsetsByTimestamp": '{"u": {"embedded:0": 1}}'}, "no queue u/embedded:0"),
+    ],
+)
+def test_offsets_out_of_range_are_refused(perseid_broker: EmbeddedBroker, more: dict[str, str], said: str) -> None:
+    fill(perseid_broker, "t", 100, queues=1)
+    with pytest.raises(PerseidError, match=said):
+        rows(options_of(perseid_broker, "t", **more))
+    rows(options_of(perseid_broker, "t", failOnDataLoss="false", **more))
+
+
+def test_a_topic_that_is_not_there_is_refused_with_the_nearest_name(perseid_broker: EmbeddedBroker) -> None:
+    perseid_broker.create_topic("flights", 1)
+    with pytest.raises(ConfigError, match=r"'flihgts'.*did you mean 'flights'"):
+        rows(options_of(perseid_broker, "flihgts"))
+    with pytest.raises(ConfigError, match="no such queues: flights/embedded/3; there are flights/embedded/0"):
+        rows(parse({"nameserver": perseid_broker.namesrv, "assign": '{"flights": {"embedded": [3]}}'}, streaming=False))
+
+
+def test_sql_is_refused_by_a_broker_without_it(perseid_broker: EmbeddedBroker) -> None:
+    fill(perseid_broker, "t", 10)
+    with (
+        Bounds(options_of(perseid_broker, "t", sql="i > 5")) as bounds,
+        pytest.raises(ConfigError, match="sql='i > 5'"),
+    ):
+        bounds.check_sql()
+
+
+def test_filters_leave_out_what_nobody_wants(perseid_broker: EmbeddedBroker) -> None:
+    fill(perseid_broker, "t", 200, queues=2)
+    options = options_of(perseid_broker, "t")
+    with Bounds(options) as bounds:
+        parts = plan.ranges_between(bounds.starting(), bounds.ending())
+        chosen = pushdown.Pushed(offsets=(10, 19), queues=(("queueid", frozenset([1])),))
+        assert bounds.narrowed(parts, chosen) == [plan.Range(MessageQueue("t", "embedded", 1), 10, 20)]
+        assert bounds.narrowed(parts, pushdown.Pushed(times_ms=(2**42, None))) == []
+        assert bounds.narrowed(parts, pushdown.Pushed(times_ms=(None, 5))) == []
+        assert bounds.narrowed(parts, pushdown.Pushed(times_ms=(5, 2**42))) == parts
+    assert [row["value"] for row in rows(options, pushdown.Pushed(keys=frozenset(["k17"])))] == [b"body 17"]
+
+
+def test_compressed_and_batch_messages_are_read_as_a_consumer_reads_them(perseid_broker: EmbeddedBroker) -> None:
+    perseid_broker.create_topic("t", 1)
+    with BlockingProducer(perseid_broker.namesrv, compress_above_bytes=100) as producer:
+        producer.send(Message("t", b"z" * 5000))
+        producer.send_batch([Message("t", b"b%d" % i) for i in range(3)])
+    assert [row["value"] for row in rows(options_of(perseid_broker, "t"))] == [b"z" * 5000, b"b0", b"b1", b"b2"]
+
+
+def test_repeats_of_a_stamped_writer_are_dropped_in_each_range(perseid_broker: EmbeddedBroker) -> None:
+    perseid_broker.create_topic("t", 1)
+    queue = MessageQueue("t", "embedded", 0)
+
+    def stamped(sequence: int, digest: str = "d") -> Message:
+        stamp = f"q:0:0:{layout_of([queue])}:{home_of(queue)}:0:{sequence}:{digest}"
+        return Message("t", b"%d" % sequence, properties={STAMP: stamp})
+
+    with BlockingProducer(perseid_broker.namesrv) as producer:
+        producer.send_batch([stamped(n) for n in [0, 1, 2, 3, 0, 1, 2, 3, 4, 5]], queue=queue)
+        assert [row["queueOffset"] for row in rows(options_of(perseid_broker, "t"))] == [0, 1, 2, 3, 8, 9]
+        assert len(rows(options_of(perseid_broker, "t", dedupe="false"))) == 10
+        options = options_of(perseid_broker, "t")
+        cut = [
+            [row["queueOffset"] for batch in read_range(options, NAMES, part, Pushed()) for row in batch.to_pylist()]
+            for part in (QueueRange(plan.Range(queue, a, b)) for a, b in ((0, 3), (3, 6), (6, 10)))
+        ]
+        assert cut == [[0, 1, 2], [3], [8, 9]], "as when it is read whole: ranges read back"
+        producer.send_batch([stamped(5, "other")], queue=queue)
+        with pytest.raises(PerseidError, match="dedupe=false"):
+            rows(options)
+
+
+def test_a_broker_that_dies_in_the_middle_of_a_range_is_borne(
+    perseid_broker: EmbeddedBroker, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    fill(perseid_broker, "t", 500, queues=1)
+    monkeypatch.setattr(reading, "BATCH_MESSAGES", 50)
+    options = options_of(perseid_broker, "t")
+    queue = MessageQueue("t", "embedded", 0)
+    batches: Iterator[Any] = read_range(options, NAMES, QueueRange(plan.Range(queue, 0, 500)), Pushed())
+    got = next(batches).to_pylist()
+    perseid_broker.stop()
+    restart = threading.Timer(0.5, perseid_broker.start)
+    restart.start()
+    got += [row for batch in batches for row in batch.to_pylist()]
+    restart.join(60)
+    assert [row["queueOffset"] for row in got] == list(range(500))
+
+
+def test_a_broker_that_stays_away_fails_the_task_at_the_deadline(perseid_broker: EmbeddedBroker) -> None:
+    fill(perseid_broker, "t", 10, queues=1)
+    options = options_of(perseid_broker, "t", deadlineMs="300")
+    perseid_broker.stop()
+    with pytest.raises(PerseidError):
+        list(read_range(options, NAMES, QueueRange(plan.Range(MessageQueue("t", "embedded", 0), 0, 10)), Pushed()))
+    perseid_broker.start()
+
+
+def test_offsets_that_are_gone_fail_the_task_unless_that_is_allowed(perseid_broker: EmbeddedBroker) -> None:
+    fill(perseid_broker, "t", 10, queues=1)
+    part = QueueRange(plan.Range(MessageQueue("t", "embedded", 0), 0, 20))
+    with pytest.raises(DataLost, match="offsets 0 to 19 were to be read, the broker has 0 to 9; set failOnDataLoss"):
+        list(read_range(options_of(perseid_broker, "t"), NAMES, part, Pushed()))
+    allowed = options_of(perseid_broker, "t", failOnDataLoss="false")
+    assert sum(batch.num_rows for batch in read_range(allowed, NAMES, part, Pushed())) == 10
+
+
+# ---- streams ----
+
+
+def stream(broker: EmbeddedBroker, topic: str, **more: str) -> PerseidStreamReader:
+    return PerseidStreamReader(options_of(broker, topic, streaming=True, **more), NAMES)
+
+
+def test_queues_that_are_new_are_found_and_read_from_0(perseid_broker: EmbeddedBroker) -> None:
+    fill(perseid_broker, "t", 40, queues=1)
+    reader = stream(perseid_broker, "t", startingOffsets="earliest")
+    start = reader.initialOffset()
+    end = reader.latestOffset(start, reader.getDefaultReadLimit())
+    fill(perseid_broker, "t", 200, queues=3)
+    after = reader.latestOffset(end, reader.getDefaultReadLimit())
+    parts = reader.partitions(end, after)
+    assert {part.queue_id: part.start for part in parts} == {0: 40, 1: 0, 2: 0}
+    assert sum(part.end - part.start for part in parts) == 200
+
+
+def test_a_topic_that_was_deleted_and_made_again_is_noticed(perseid_broker: EmbeddedBroker) -> None:
+    fill(perseid_broker, "t", 40, queues=1)
+    reader = stream(perseid_broker, "t", startingOffsets="earliest")
+    end = reader.latestOffset(reader.initialOffset(), reader.getDefaultReadLimit())
+    with BlockingAdmin(perseid_broker.namesrv) as admin:
+        admin.delete_topic("t")
+    with pytest.raises(DataLost, match="topic t is gone"):
+        stream(perseid_broker, "t", deadlineMs="300").latestOffset(end, reader.getDefaultReadLimit())
+    allowed = stream(perseid_broker, "t", deadlineMs="300", failOnDataLoss="false")
+    assert allowed.latestOffset(end, reader.getDefaultReadLimit()) == end, "left out until it comes back"
+    fill(perseid_broker, "t", 10, queues=1)
+    with pytest.raises(DataLost, match="the topic was deleted and made again"):
+        reader.latestOffset(end, reader.getDefaultReadLimit())
+    again = allowed.latestOffset(end, reader.getDefaultReadLimit())
+    assert [(part.start, part.end) for part in allowed.partitions(end, again)] == [(0, 10)]
+
+
+def test_a_checkpoint_of_another_topic_is_refused(perseid_broker: EmbeddedBroker) -> None:
+    fill(perseid_broker, "t", 10, queues=1)
+    reader = stream(perseid_broker, "t")
+    for call in (
+        lambda: reader.latestOffset({"other/embedded/0": 5}, reader.getDefaultReadLimit()),
+        lambda: reader.partitions({"other/embedded/0": 5}, {"other/embedded/0": 9}),
+    ):
+        with pytest.raises(ConfigError, match="the checkpoint is of other"):
+            call()
+
+
+def test_a_batch_is_held_back_until_it_is_worth_it(perseid_broker: EmbeddedBroker) -> None:
+    fill(perseid_broker, "t", 40, queues=1)
+    reader = stream(perseid_broker, "t", startingOffsets="earliest", minOffsetsPerTrigger="30", maxTriggerDelay="1h")
+    limit = reader.getDefaultReadLimit()
+    end = reader.latestOffset(reader.initialOffset(), limit)
+    assert end == {"t/embedded/0": 40}
+    fill(perseid_broker, "t", 10, queues=1)
+    assert reader.latestOffset(end, limit) == end
+    fill(perseid_broker, "t", 20, queues=1)
+    assert reader.latestOffset(end, limit) == {"t/embedded/0": 70}
+    fill(perseid_broker, "t", 5, queues=1)
+    reader.prepareForTriggerAvailableNow()
+    assert reader.latestOffset({"t/embedded/0": 70}, limit) == {"t/embedded/0": 75}, "all that is there"
+
+
+def test_group_offsets_are_committed_when_asked_for(perseid_broker: EmbeddedBroker) -> None:
+    fill(perseid_broker, "t", 40, queues=1)
+    queue = MessageQueue("t", "embedded", 0)
+    for more, wanted in (({}, None), ({"commitOffsets": "true"}, 40)):
+        reader = stream(perseid_broker, "t", startingOffsets="earliest", group="shown", **more)
+        end = reader.latestOffset(reader.initialOffset(), reader.getDefaultReadLimit())
+        for part in reader.partitions({"t/embedded/0": 0}, end):
+            assert sum(batch.num_rows for batch in reader.read(part)) == 40
+        reader.commit(end)
+        with BlockingPullConsumer(perseid_broker.namesrv, "shown") as consumer:
+            assert consumer.committed(queue) == wanted
