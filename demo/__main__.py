@@ -31,7 +31,7 @@ Landed = tuple[verify.Checked, list[tuple[str, int, float]], float]
 def land(folder: Path, namesrv: str, count: int, console: Console) -> Landed:
     """Archive the topic with Spark and check that the table has so many flights."""
     import perseid.spark
-    from perseid.spark.archive import archive, read
+    from perseid.spark.jobs.archive import archive, read
 
     table = str(folder / "table")
     with console.status("starting Spark"):

@@ -11,7 +11,7 @@ import pyarrow.parquet as pq
 import pytest
 from tests.spark.conftest import fill
 
-from perseid.spark.archive import archive, read
+from perseid.spark.jobs.archive import archive, read
 from perseid.testing.embedded import EmbeddedBroker
 
 pytestmark = [pytest.mark.spark, pytest.mark.xdist_group("spark"), pytest.mark.timeout(600)]
@@ -19,7 +19,7 @@ pytestmark = [pytest.mark.spark, pytest.mark.xdist_group("spark"), pytest.mark.t
 KILLED = """
 import os, signal, sys
 import perseid.spark
-from perseid.spark import archive as module
+from perseid.spark.jobs import archive as module
 
 namesrv, topic, table, where, batch = sys.argv[1:]
 plain = module._Files.rename

@@ -1,0 +1,93 @@
+"""What all jobs share: options, Spark's session, a progress bar, events as JSON lines, errors in one line, exit codes.
+
+Exit codes: 0 done, and nothing found that should not be; 1 an error, in one line on stderr; 2 wrong usage; FOUND the
+job is done and found what its user has to look at.
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager
+from typing import TYPE_CHECKING, Annotated, Any
+
+import typer
+from rich.console import Console
+from rich.progress import (
+    BarColumn,
+    MofNCompleteColumn,
+    Progress,
+    SpinnerColumn,
+    TaskID,
+    TextColumn,
+    TimeElapsedColumn,
+)
+
+from perseid.base.errors import PerseidError
+
+if TYPE_CHECKING:
+    from pyspark.sql import SparkSession
+
+FOUND = 3
+"""As in `perseid verify`: something is not as it was promised."""
+
+Namesrv = Annotated[str, typer.Option("--namesrv", "-n", help="host:port;host:port.")]
+Master = Annotated[str | None, typer.Option(help="Spark's master; local on all cores if not given.")]
+AsJson = Annotated[bool, typer.Option("--json", help="One JSON object a line, for scripts.")]
+
+
+class Job:
+    """A job that runs: its session, and what it tells people (stderr) or programs (stdout)."""
+
+    def __init__(self, spark: SparkSession, progress: Progress, bar: TaskID, *, as_json: bool) -> None:
+        self.spark = spark
+        self._progress = progress
+        self._bar = bar
+        self._as_json = as_json
+
+    def total(self, count: int) -> None:
+        """How much there is to do, for the bar."""
+        self._progress.update(self._bar, total=count)
+
+    def advance(self, count: int) -> None:
+        """So much more is done."""
+        self._progress.advance(self._bar, count)
+
+    def event(self, name: str, **fields: Any) -> None:
+        """A line for programs; people see nothing of it."""
+        if self._as_json:
+            typer.echo(json.dumps({"event": name, **fields}))
+
+    def done(self, text: str, told: Mapping[str, Any]) -> None:
+        """The last word: `text` for people, `told` for programs."""
+        self._progress.stop()
+        if self._as_json:
+            self.event("done", **told)
+        else:
+            typer.echo(text)
+
+
+@contextmanager
+def job(title: str, *, master: str | None, as_json: bool) -> Iterator[Job]:
+    """A session for one job, with a bar named `title`; the session ends with it. PerseidError becomes exit code 1."""
+    console = Console(stderr=True)
+    try:
+        import perseid.spark
+    except ImportError as error:
+        console.print(f"Spark's parts are not installed ({error}): pip install 'perseid[spark]'")
+        raise typer.Exit(1) from None
+    columns = (
+        SpinnerColumn(), TextColumn("{task.description}"), BarColumn(), MofNCompleteColumn(), TimeElapsedColumn(),
+    )  # fmt: skip
+    with Progress(*columns, console=console, disable=as_json) as progress:
+        bar = progress.add_task(title, total=None)
+        try:
+            spark = perseid.spark.session(f"perseid: {title}", master=master)
+            try:
+                yield Job(spark, progress, bar, as_json=as_json)
+            finally:
+                spark.stop()
+        except PerseidError as error:
+            progress.stop()
+            console.print(f"[red]{error}[/]", highlight=False)
+            raise typer.Exit(1) from None
