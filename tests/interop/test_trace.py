@@ -1,0 +1,75 @@
+"""Message traces of stock Java clients, on a Java broker and on ours: what they write is what we decode."""
+
+from __future__ import annotations
+
+import base64
+import json
+import os
+from collections import Counter
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+import rig
+
+from perseid.client.blocking import BlockingPullConsumer
+from perseid.wire import trace
+
+pytestmark = pytest.mark.interop
+TOPIC = "RMQ_SYS_TRACE_TOPIC"
+COUNT = 6
+
+
+@pytest.fixture
+def traced(java: rig.Client) -> Iterator[rig.Client]:
+    """The stock clients; their producers, which send traces until they are stopped, end with the test."""
+    yield java
+    java("producers.stop")
+
+
+def bodies(namesrv: str) -> list[bytes]:
+    """All of the trace topic."""
+    with BlockingPullConsumer(namesrv) as consumer:
+        return [
+            message.body
+            for queue in consumer.queues(TOPIC)
+            for some in consumer.read(queue, consumer.min_offset(queue), consumer.max_offset(queue))
+            for message in some
+        ]
+
+
+def test_what_java_clients_trace_is_decoded(traced: rig.Client, topic: str, name: str) -> None:
+    namesrv = traced.cluster.namesrv
+    sent = traced(
+        "send", traced=True, group=f"p_{name}",
+        messages=[{"topic": topic, "body": f"m{i}", "tags": "red", "keys": "k1 k2"} for i in range(COUNT)],
+    )  # fmt: skip
+    ids = {result["msgId"] for result in sent}
+    assert len(ids) == COUNT
+    traced("transaction", traced=True, message={"topic": topic, "body": "half"})
+    handle = traced("push.start", topic=topic, group=f"g_{name}", traced=True, failures=1, delayLevel=1)
+    traced.collect(handle, 2 * (COUNT + 1))
+    traced("push.stop", handle=handle)
+    traced("producers.stop")
+
+    def found() -> list[trace.Trace]:
+        return [one for body in bodies(namesrv) for one in trace.decode(body) if one.msg_id in ids]
+
+    def kinds() -> Counter[str]:
+        return Counter(one.kind for one in found())
+
+    rig.until("the traces", lambda: kinds()[trace.PUB] >= COUNT and kinds()[trace.AFTER] >= 2 * COUNT)
+    if os.environ.get("PERSEID_RECORD"):  # how tests/wire/traces.json was made
+        recorded = [base64.b64encode(body).decode() for body in bodies(namesrv)]
+        Path(os.environ["PERSEID_RECORD"]).write_text(json.dumps(recorded, indent=0) + "\n")
+    pubs = [one for one in found() if one.kind == trace.PUB]
+    assert {one.msg_id for one in pubs} == ids and all(one.ok and one.topic == topic for one in pubs)
+    assert all((one.group, one.tags, one.keys, one.body_bytes) == (f"p_{name}", "red", "k1 k2", 2) for one in pubs)
+    assert {one.store_host for one in pubs} == {traced.cluster.broker}
+    before = [one for one in found() if one.kind == trace.BEFORE]
+    assert Counter(one.retries for one in before) == {0: COUNT, 1: COUNT} and {one.group for one in before} == {f"g_{name}"}
+    after = [one for one in found() if one.kind == trace.AFTER]
+    assert {(one.request_id, one.msg_id) for one in after} == {(one.request_id, one.msg_id) for one in before}
+    assert Counter((one.ok, one.code) for one in after) == {(False, "FAILED"): COUNT, (True, "SUCCESS"): COUNT}
+    ends = [one for body in bodies(namesrv) for one in trace.decode(body) if one.kind == trace.END_TRANSACTION]
+    assert [one.state for one in ends if one.topic == topic] == ["COMMIT_MESSAGE"]
