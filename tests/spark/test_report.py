@@ -98,7 +98,7 @@ def test_the_summary_has_the_colour_of_the_verdict(good: bool | None, tone: str)
 
 def test_a_page_that_cannot_be_written_is_said(tmp_path: Path) -> None:
     assert Page("t", "s").write(tmp_path / "r.html").read_text().startswith("<!doctype html>")
-    with pytest.raises(ConfigError, match="the report can't be written: .*nowhere"):
+    with pytest.raises(ConfigError, match=r"the report can't be written: .*nowhere"):
         Page("t", "s").write(tmp_path / "nowhere" / "r.html")
 
 
@@ -108,7 +108,8 @@ def test_a_picture_of_its_own(tmp_path: Path) -> None:
 
 
 def test_the_words_for_sizes_and_times() -> None:
-    assert [bytes_text(n) for n in (0, 1023, 1536, 5 << 30, 3 << 50)] == ["0 B", "1023 B", "1.5 KiB", "5.0 GiB", "3072.0 TiB"]
+    sizes = (0, 1023, 1536, 5 << 30, 3 << 50)
+    assert [bytes_text(n) for n in sizes] == ["0 B", "1023 B", "1.5 KiB", "5.0 GiB", "3072.0 TiB"]
     assert [ms_text(n) for n in (None, 0, 999, 1500, 90_000, 5_400_000, 172_800_000, -2000)] == [
         "–", "0 ms", "999 ms", "1.5 s", "1.5 min", "1.5 h", "2.0 d", "-2.0 s",
     ]  # fmt: skip

@@ -1,4 +1,4 @@
-"""A page of tables and pictures, as one file that needs nothing else: readable on a phone, in the light and in the dark.
+"""A page of tables and pictures, as one file that needs nothing else: for phones too, in the light and in the dark.
 
     page = Page("Two replicas", "They are equal.", good=True)
     page.table(["replica", "records"], [["/a", 100], ["/b", 100]])

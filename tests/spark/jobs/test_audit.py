@@ -118,16 +118,13 @@ def a_body_with_its_checksum(found: Parts) -> int:
     return MIDDLE
 
 
-def a_record_behind_the_blank(found: Parts) -> int:
-    """Where one log's segment ends with a blank, the other's goes on with a record."""
+def a_blank_too_early(found: Parts) -> int:
+    """Where one log's segment has its last record, the other's ends with a blank."""
     data = found[SIZE]
-    end = places({SIZE: data})[-1]
-    end += replicas.size_at(found, end)
-    rest = SIZE - (end - SIZE)
-    small = replicas.one(end, topic="a", body=b"", properties=b"")
-    assert len(small) + 8 <= rest, "there is room in the segment's rest"
-    data[end - SIZE :] = small + struct.pack(">ii", rest - len(small), -875286124) + bytes(rest - len(small) - 8)
-    return end
+    last = places({SIZE: data})[-1]
+    left = 2 * SIZE - last
+    data[last - SIZE :] = struct.pack(">ii", left, -875286124) + bytes(left - 8)
+    return last
 
 
 def the_first_record(found: Parts) -> int:
@@ -183,7 +180,7 @@ PLANTED: dict[str, tuple[Callable[[Parts], int], str, str]] = {
     "a record more": (a_record_more, "differing", ""),
     "another order": (another_order, "differing", ""),
     "another history": (another_history, "differing", ""),
-    "a record where a blank should be": (a_record_behind_the_blank, "extra", ""),
+    "a blank where a record should be": (a_blank_too_early, "missing", ""),
     "the first record": (the_first_record, "differing", "queueOffset"),
     "the last record": (the_last_record, "differing", "queueOffset"),
     "swapped segments": (swapped_segments, "missing", "it says that it stands at"),

@@ -24,11 +24,11 @@ START_S = T0 // 1000
 
 
 def one_a_second(place: int, number: int) -> bytes:
-    """Of topic "even" in queues 0 and 1 by turns; every fourth besides of "skewed": three of four of those in queue 2."""
+    """Four of "even" in queues 0 and 1, then one of "skewed": three of four of those in queue 2."""
     if number % 5 == 4:
         queue = 2 if number % 20 != 4 else 0
-        return record(place, topic="skewed", queue_id=queue, stored=T0 + number * 200, queue_offset=number, body=bytes(50))
-    return record(place, topic="even", queue_id=number % 5 % 2, stored=T0 + number * 200, queue_offset=number)
+        return record(place, topic="skewed", queue_id=queue, stored=T0 + number * 200, body=bytes(50))
+    return record(place, topic="even", queue_id=number % 5 % 2, stored=T0 + number * 200)
 
 
 @pytest.fixture(scope="module")

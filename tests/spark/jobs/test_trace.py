@@ -50,9 +50,11 @@ def taken() -> list[bytes]:
         ]))  # fmt: skip
     again = T0 + 70_000
     found.append(body([
-        ("SubBefore", again, "r", "g", "R60b", "ID60", 1, "k"), ("SubAfter", "R60b", "ID60", 9, "true", "k", 0, again, "g"),
-        ("SubBefore", again, "r", "g", "Rx", "IDx", 0, "k"), ("SubAfter", "Rx", "IDx", 9, "true", "k", 0, again, "g"),
-    ]))  # fmt: skip
+        ("SubBefore", again, "r", "g", "R60b", "ID60", 1, "k"),
+        ("SubAfter", "R60b", "ID60", 9, "true", "k", 0, again, "g"),
+        ("SubBefore", again, "r", "g", "Rx", "IDx", 0, "k"),
+        ("SubAfter", "Rx", "IDx", 9, "true", "k", 0, again, "g"),
+    ]))
     return found
 
 
@@ -100,7 +102,8 @@ def test_what_a_java_client_traced_is_read_from_a_broker(spark: Any, broker: Emb
         for one in json.loads(RECORDED.read_text()):
             producer.send(Message("java-traces", base64.b64decode(one)))
     found = trace(spark, nameserver=broker.namesrv, topic="java-traces")
-    counts = {kind: sum(one.count for one in found.latencies if one.kind == kind) for kind in (SEND, END_TO_END, CONSUME)}
+    kinds = (SEND, END_TO_END, CONSUME)
+    counts = {kind: sum(one.count for one in found.latencies if one.kind == kind) for kind in kinds}
     assert counts == {SEND: 7, END_TO_END: 7, CONSUME: 14} and (found.undecodable, found.untraced) == (0, 0)
     assert sum(one.count for one in found.failures) == 7 and {one.how for one in found.failures} == {"FAILED"}
     assert {one.client for one in found.latencies} == {"127.0.0.1"}

@@ -392,7 +392,8 @@ def page(found: Audited) -> Page:
     corrupt = sum(replica.corrupt for replica in found.replicas)
     apart = sum(not pair.is_compared for pair in found.pairs)
     records = sum(replica.records for replica in found.replicas)
-    summary = f"{len(found.replicas)} replicas with {records:,} records: {divergences:,} divergences, {corrupt:,} corrupt"
+    summary = f"{len(found.replicas)} replicas with {records:,} records: {divergences:,} divergences"
+    summary += f", {corrupt:,} corrupt"
     summary += f", {apart} pairs without an offset in common." if apart else "."
     verdict = "They agree." if found.is_equal else "They do not agree."
     made = Page("Audit of replicas", summary, good=found.is_equal, verdict=verdict)

@@ -4,8 +4,8 @@ A dead letter is its message as it was sent (body, keys, tag, sender, time of bi
 properties. Its reconsumeTimes is how often it was handed out in vain. Why a listener failed is written nowhere by any
 client; what can be told is how a message died:
 
-    used up     it was handed out as often as the group's limit allows (retryMaxTimes, 16 unless set; MAX_RECONSUME_TIMES
-                in the message counts before it): once, and again for each retry
+    used up     it was handed out as often as the group's limit allows (retryMaxTimes, 16 unless set; the message's
+                own MAX_RECONSUME_TIMES counts before it): once, and again for each retry
     given up    less often: the listener refused it (delay level -1), or its client has a lower limit
 """
 
@@ -206,8 +206,9 @@ def _groups(rows: DataFrame) -> tuple[Group, ...]:
     from pyspark.sql import functions as F
 
     found = rows.groupBy("group").agg(
-        F.count("*").alias("records"), F.count_if(F.col("how") == USED_UP).alias("used"), F.avg("attempts").alias("mean"),
-        F.percentile("lived", 0.5).alias("lived"), F.min("died").alias("low"), F.max("died").alias("high"),
+        F.count("*").alias("records"), F.count_if(F.col("how") == USED_UP).alias("used"),
+        F.avg("attempts").alias("mean"), F.percentile("lived", 0.5).alias("lived"),
+        F.min("died").alias("low"), F.max("died").alias("high"),
     ).collect()  # fmt: skip
     return tuple(sorted(
         (Group(r["group"], r.records, r.used, r.records - r.used, r["mean"], r.lived or 0.0, r.low, r.high)
@@ -282,8 +283,8 @@ def page(found: DeadLetters) -> Page:
     made.heading("Groups")
     made.table(
         ["group", "dead letters", "used up", "given up", "mean attempts", "median life", "first", "last"],
-        [[g.name, g.records, g.used_up, g.given_up, g.attempts, ms_text(g.lived_ms), _time(g.first_ms), _time(g.last_ms)]
-         for g in found.groups],
+        [[g.name, g.records, g.used_up, g.given_up, g.attempts, ms_text(g.lived_ms), _time(g.first_ms),
+          _time(g.last_ms)] for g in found.groups],
     )  # fmt: skip
     made.text(
         "used up: handed out as often as the group's limit allows. given up: less often; the listener refused the "

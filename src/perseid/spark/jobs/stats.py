@@ -237,7 +237,8 @@ def page(found: Stats) -> Page:
     made = Page("Topics: size, rate, skew", summary(found) + ".", good=False if found.corrupt else None)
     made.heading("Topics")
     made.table(
-        ["topic", "messages", "size", "mean", "largest", "a second", "at its peak", "over", "queues", "skew", "fullest"],
+        ["topic", "messages", "size", "mean", "largest", "a second", "at its peak", "over", "queues", "skew",
+         "fullest"],
         [
             [t.name, t.records, bytes_text(t.bytes), bytes_text(t.bytes / max(1, t.records)), bytes_text(t.largest),
              t.per_second, t.peak_per_second, ms_text(t.last_ms - t.first_ms), t.queues, f"{t.skew:.2f}", t.fullest]

@@ -31,7 +31,7 @@ UNKNOWN = "(not traced)"
 MOST_ROWS = 10_000
 """Of each table."""
 BUCKETS = 60
-CURVE = tuple(number / 100 for number in range(1, 100)) + (0.995, 0.999, 1.0)
+CURVE = (*(number / 100 for number in range(1, 100)), 0.995, 0.999, 1.0)
 DRAWN = 6
 STEPS = 4
 
@@ -203,8 +203,8 @@ def _values(traces: DataFrame) -> DataFrame:
     topic = F.coalesce("sentTo", F.lit(UNKNOWN)).alias("topic")
     before = traces.where(f"kind = '{wire.BEFORE}'").dropDuplicates(["requestId", "msgId"]).join(sent, "msgId", "left")
     first = before.where("retries = 0 and sentAt is not null").select(
-        F.lit(END_TO_END).alias("kind"), topic, "group", "client", "time", (F.col("time") - F.col("sentAt")).alias("ms"),
-        F.lit(True).alias("ok"), F.lit(None).cast("string").alias("how"),
+        F.lit(END_TO_END).alias("kind"), topic, "group", "client", "time",
+        (F.col("time") - F.col("sentAt")).alias("ms"), F.lit(True).alias("ok"), F.lit(None).cast("string").alias("how"),
     )  # fmt: skip
     after = traces.where(f"kind = '{wire.AFTER}'").dropDuplicates(["requestId", "msgId"])
     after = after.select("requestId", "msgId", "cost", "ok", "code", F.col("client").alias("by"))
@@ -224,11 +224,12 @@ def _latencies(values: DataFrame) -> tuple[Latency, ...]:
         F.count("ms").alias("n"), F.percentile("ms", list(QUANTILES)).alias("q"), F.max("ms").alias("most"),
         F.count_if(~F.col("ok")).alias("failures"), F.count_if(F.col("ms") < 0).alias("negative"),
     ).orderBy("kind", "topic", "client").limit(MOST_ROWS).collect()  # fmt: skip
-    found = [
-        Latency(r.kind, r.topic, r.client, r.n, *(round(float(q), 3) for q in r.q), float(r.most), r.failures, r.negative)
-        for r in rows
-        if r.n
-    ]
+    found = []
+    for r in rows:
+        p50, p90, p99, p999 = (round(float(q), 3) for q in r.q or [0] * len(QUANTILES))
+        found.append(Latency(
+            r.kind, r.topic, r.client, r.n, p50, p90, p99, p999, float(r.most or 0), r.failures, r.negative
+        ))  # fmt: skip
     return tuple(sorted(found, key=lambda latency: (KINDS.index(latency.kind), latency.topic, latency.client)))
 
 

@@ -4,7 +4,7 @@ Replicas have the same bytes. A classic slave and one under a controller get the
 DLedger group get whole entries, heads and all. So no field of a record may differ, not even the storeHost, which is the
 address of the master that stored it; and what makes two records the same one is their place. What may rightly differ
 is where a log begins (retention is each broker's own; a slave may be told to begin with its master's last file), where
-it ends (a replica that is behind), and what is no record: zeros behind the end, and the rest of a file behind its blank.
+it ends (a replica that is behind), and what is no record: zeros behind the end, the rest of a file behind its blank.
 
     Side    one replica's log: where it begins, and where its last sound record ends
     Share   a range of places, with what each replica has of it: the work of one task
@@ -154,7 +154,7 @@ def side(folder: str, most_bytes: int) -> Side:
 
 
 def _end_in(folder: str, segment: Segment, most_bytes: int) -> int | None:
-    """Behind the last sound record that begins in a segment, read from the segment's end backwards; None: it has none."""
+    """Behind the last sound record that begins in a segment, looked for from its end backwards; None: it has none."""
     back = most_bytes
     options = RowOptions(_NAMES, decompress=False, most_bytes=most_bytes)
     while segment.limit > segment.start:
@@ -221,7 +221,7 @@ class _Events:
 
 def compare(share: Share, ranges: Sequence[tuple[int, int]], *, most_bytes: int, samples: int) -> Told:
     """Hold the replicas against one another in one share. `ranges`: where each log begins and ends: two are compared
-    where both are. At most `samples` differences of each pair, and as much damage of each replica, are told in words."""
+    where both are. At most `samples` differences of a pair, and as much damage of each replica, are told in words."""
     options = RowOptions(_NAMES, decompress=False, most_bytes=most_bytes)
     found = [_events(pieces, options) for pieces in share.pieces]
     compared = []
