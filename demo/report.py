@@ -63,7 +63,9 @@ def _rates(timeline: list[tuple[float, int]]) -> tuple[list[float], list[float]]
             times.append(last_at)
             rates.append((count - last_count) / (at - last_at))
             last_at, last_count = at, count
-    return [*times, last_at], [*rates, rates[-1] if rates else 0.0]
+    end, count = timeline[-1]
+    rest = (count - last_count) / (end - last_at) if end > last_at else 0.0
+    return [*times, last_at, end], [*rates, rest, rest]
 
 
 def draw_delays(figure: Any, delays: list[tuple[str, int, float]]) -> None:

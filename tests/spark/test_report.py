@@ -85,7 +85,7 @@ def test_numbers_stand_to_the_right_and_long_tables_end() -> None:
     page.table(["n"], [[n] for n in range(MAX_ROWS + 5)])
     page.table(["n"], [])
     text = page.html()
-    assert '<td>a</td><td class="number">1,234,567</td>' in text and '<td class="number">–</td>' in text
+    assert '<td class="short">a</td><td class="number">1,234,567</td>' in text and '<td class="number">–</td>' in text
     assert '<td class="number">1.2</td>' in text and "5 more rows are left out." in text and "None." in text
     assert f">{MAX_ROWS - 1:,}</td>" in text and f">{MAX_ROWS:,}</td>" not in text
     parsed(page)

@@ -38,6 +38,8 @@ BOTH = {
     "axes.titlesize": 11, "axes.spines.top": False, "axes.spines.right": False, "legend.frameon": False,
     "axes.grid": True, "axes.axisbelow": True, "svg.hashsalt": "perseid",
 }  # fmt: skip
+SHORT = 24
+"""Letters of a cell that is one line."""
 COLOURS = ("#2a7de1", "#e08a1e", "#2e9e6b", "#b453c6", "#d64545", "#17a2b8", "#8a7a22", "#7b8794")
 """Of lines and bars, seen on white and on black."""
 
@@ -63,9 +65,10 @@ h2 {{ font-size: 1.2rem; margin: 2.2rem 0 .6rem }}
 table {{ border-collapse: collapse; min-width: min(100%, 24rem) }}
 th, td {{ padding: .3rem 1.2rem .3rem 0; border-bottom: 1px solid var(--line); text-align: left; vertical-align: top }}
 th {{ font-weight: 600; color: var(--dim); white-space: nowrap }}
+td.short {{ white-space: nowrap }}
 td.number, th.number {{ text-align: right; font-variant-numeric: tabular-nums; white-space: nowrap }}
 .note {{ color: var(--dim); font-size: .92rem }}
-figure {{ margin: 1rem 0 }} img {{ width: 100%; height: auto; display: block }}
+figure {{ margin: 1rem 0; overflow-x: auto }} img {{ width: 100%; min-width: 32rem; height: auto; display: block }}
 figcaption {{ color: var(--dim); font-size: .92rem }}
 footer {{ margin-top: 3rem; color: var(--dim); font-size: .85rem }}
 </style></head><body>
@@ -104,8 +107,7 @@ class Page:
         kinds = [' class="number"' if is_number else "" for is_number in numeric]
         head = "".join(f"<th{kind}>{html.escape(name)}</th>" for name, kind in zip(headers, kinds, strict=False))
         body = "".join(
-            "<tr>" + "".join(f"<td{kind}>{_cell(cell)}</td>" for cell, kind in zip(row, kinds, strict=True)) + "</tr>"
-            for row in shown
+            f"<tr>{''.join(_td(cell, kind) for cell, kind in zip(row, kinds, strict=True))}</tr>" for row in shown
         )
         head = f"<thead><tr>{head}</tr></thead>" if headers else ""
         self._parts.append(f'<div class="wide"><table>{head}<tbody>{body}</tbody></table></div>')
@@ -179,6 +181,22 @@ def ms_text(ms: float | None) -> str:
         if abs(ms) >= length:
             return f"{ms / length:.1f} {unit}"
     return f"{ms:.0f} ms"
+
+
+def time_axis(axes: Any) -> None:
+    """Few and short marks for times (datetimes in UTC) on the axis across."""
+    from matplotlib.dates import AutoDateLocator, ConciseDateFormatter
+
+    locator = AutoDateLocator(minticks=3, maxticks=6)
+    axes.xaxis.set_major_locator(locator)
+    axes.xaxis.set_major_formatter(ConciseDateFormatter(locator))
+
+
+def _td(value: Cell, kind: str) -> str:
+    """A cell; a short one is not broken over lines."""
+    if not kind and isinstance(value, str) and len(value) <= SHORT:
+        kind = ' class="short"'
+    return f"<td{kind}>{_cell(value)}</td>"
 
 
 def _cell(value: Cell) -> str:

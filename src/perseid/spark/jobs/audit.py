@@ -24,7 +24,7 @@ from perseid.replication.auto_switch import epochs
 from perseid.spark.log import compare
 from perseid.spark.log.compare import KINDS, Finding, Share, Side, Told
 from perseid.spark.log.options import LogOptions, parse
-from perseid.spark.report import Page
+from perseid.spark.report import COLOURS, Page
 from perseid.wire.ha_auto import EpochEntry, decode_epoch_file
 
 if TYPE_CHECKING:
@@ -365,7 +365,7 @@ def _pair_lines(pair: Pair, replicas: dict[str, Replica]) -> list[str]:
     if pair.epochs is not None:
         said.append(f"  from {pair.epochs.offset} on it is epoch {pair.epochs.left} in one file, "
                     f"{pair.epochs.right} in the other")  # fmt: skip
-    if pair.agreed is not None and pair.first is not None and pair.first < pair.agreed:
+    if pair.agreed is not None and pair.epochs is None and pair.first is not None and pair.first < pair.agreed:
         said.append(f"  by their epoch files they are one history up to {pair.agreed}: nothing would repair this")
     for topic, counts in pair.topics.items():
         said.append(f"  {topic}: " + ", ".join(f"{counts[kind]} {kind}" for kind in KINDS if counts[kind]))
@@ -435,14 +435,20 @@ def _draw(figure: Any, found: Audited) -> None:
     """A bar for each replica, a mark for each share of it with divergences."""
     axes = figure.subplots()
     names = [replica.folder for replica in found.replicas]
+    unit = 2**20 if max(replica.end for replica in found.replicas) > 2**22 else 2**10
     for number, replica in enumerate(found.replicas):
-        axes.barh(number, (replica.end - replica.begin) / 2**20, left=replica.begin / 2**20, height=0.5)
+        axes.barh(
+            number, (replica.end - replica.begin) / unit, left=replica.begin / unit, height=0.5, color=COLOURS[0]
+        )
+    marks: set[tuple[int, int]] = set()
     for pair in found.pairs:
-        rows = [names.index(pair.left), names.index(pair.right)]
         places = [finding.place for finding in pair.findings] + [begin for begin, _ in pair.shares[1:]]
-        for place in places:
-            axes.plot([place / 2**20] * 2, rows, color="#d64545", marker="x", linewidth=1)
+        marks |= {(names.index(folder), place) for folder in (pair.left, pair.right) for place in places}
+    if marks:
+        rows, at = zip(*marks, strict=True)
+        axes.vlines([place / unit for place in at], [r - 0.32 for r in rows], [r + 0.32 for r in rows],
+                    color=COLOURS[4], linewidth=1.2)  # fmt: skip
     axes.set_yticks(range(len(names)), [name if len(name) < 30 else "…" + name[-28:] for name in names])
     axes.invert_yaxis()
-    axes.set_xlabel("offset, MiB (red: divergences)")
+    axes.set_xlabel(f"offset, {'KiB' if unit == 2**10 else 'MiB'} (red: divergences)")
     axes.grid(axis="y", visible=False)

@@ -17,7 +17,7 @@ from typing import TYPE_CHECKING, Any
 
 from perseid.base.errors import ConfigError
 from perseid.spark.jobs.inputs import Input, Steps, chosen
-from perseid.spark.report import Page, ms_text
+from perseid.spark.report import Page, ms_text, time_axis
 
 if TYPE_CHECKING:
     from pyspark.sql import Column, DataFrame, SparkSession
@@ -34,6 +34,7 @@ BUCKETS = 60
 """Of the picture over time, at most."""
 USED_UP, GIVEN_UP = "used up", "given up"
 STEPS = 4
+PARTS = ("origin", "queue", "tag", "host", "attempts")
 
 
 @dataclass(frozen=True, slots=True)
@@ -140,7 +141,7 @@ def dead_letters(
     try:
         found_groups = _groups(rows)  # the one pass
         step(1)
-        parts = {name: _parts(rows, name) for name in ("origin", "queue", "tag", "host", "attempts")}
+        parts = _parts(rows)
         step(2)
         bucket_s, over_time = _over_time(rows, found_groups)
         step(3)
@@ -217,14 +218,17 @@ def _groups(rows: DataFrame) -> tuple[Group, ...]:
     ))  # fmt: skip
 
 
-def _parts(rows: DataFrame, name: str) -> tuple[Part, ...]:
-    """How many of each group have each value, those with most first."""
+def _parts(rows: DataFrame) -> dict[str, tuple[Part, ...]]:
+    """By what dead letters may have in common: how many of each group have each value, those with most first."""
     from pyspark.sql import functions as F
 
-    value = F.col(name).cast("string").alias("value")
-    found = rows.groupBy("group", value).count().where("value <> ''")
-    found = found.orderBy(F.desc("count"), "group", "value").limit(MOST_ROWS)
-    return tuple(Part(row["group"], row["value"], row["count"]) for row in found.collect())
+    columns = [F.struct(F.lit(name).alias("name"), F.col(name).cast("string").alias("value")) for name in PARTS]
+    pairs = rows.select("group", F.explode(F.array(*columns)).alias("pair")).select("group", "pair.*")
+    counted = pairs.where("value <> ''").groupBy("group", "name", "value").count()
+    found = counted.orderBy(F.desc("count"), "group", "value").limit(MOST_ROWS * len(PARTS)).collect()
+    return {
+        name: tuple(Part(row["group"], row.value, row["count"]) for row in found if row.name == name) for name in PARTS
+    }
 
 
 def _over_time(rows: DataFrame, groups: tuple[Group, ...]) -> tuple[int, tuple[tuple[str, int, int], ...]]:
@@ -331,4 +335,4 @@ def _draw(figure: Any, found: DeadLetters) -> None:
             lows[start] += count
     axes.set_ylabel(f"dead letters in {ms_text(found.bucket_s * 1000)}")
     axes.legend(fontsize=8)
-    figure.autofmt_xdate(rotation=20)
+    time_axis(axes)

@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, Any
 
 from perseid.client.blocking import BlockingPullConsumer
 from perseid.spark.jobs.inputs import Input, Steps, chosen
-from perseid.spark.report import Page, bytes_text, ms_text
+from perseid.spark.report import Page, bytes_text, ms_text, time_axis
 from perseid.spark.topics import SYSTEM_PREFIXES
 
 if TYPE_CHECKING:
@@ -25,7 +25,7 @@ MOST_BUCKETS = 120
 MOST_QUEUES = 100_000
 DRAWN_TOPICS = 7
 """The largest ones have a colour of their own; all others are one."""
-STEPS = 4
+STEPS = 3
 
 
 @dataclass(frozen=True, slots=True)
@@ -106,14 +106,10 @@ def stats(
     seconds = _seconds(source.frame(spark, ["topic", "source", "queueId", "queueOffset", "storeTimestamp", "bytes"]))
     seconds.persist()
     try:
-        corrupt = seconds.agg({"corrupt": "sum"}).collect()[0][0] or 0  # the one pass
+        queues, times, corrupt = _queues(seconds)  # the one pass
         step(1)
-        sound = seconds.where("topic is not null and second is not null")
-        queues = _queues(sound)
+        bucket_s, over_time = _over_time(seconds, times)
         step(2)
-        bucket_s, over_time = _over_time(sound)
-        step(3)
-        times = _times(sound)
     finally:
         seconds.unpersist()
     found = _topics(queues, times, bucket_s, over_time, _queue_counts(source))
@@ -136,43 +132,48 @@ def _seconds(rows: DataFrame) -> DataFrame:
     )  # fmt: skip
 
 
-def _times(seconds: DataFrame) -> dict[str, tuple[int, int]]:
-    """First and last second of each topic."""
-    from pyspark.sql import functions as F
-
-    rows = seconds.groupBy("topic").agg(F.min("second").alias("low"), F.max("second").alias("high")).collect()
-    return {row["topic"]: (row["low"], row["high"]) for row in rows}
+Times = dict[str, tuple[int, int]]
+"""First and last second of topics."""
 
 
-def _queues(seconds: DataFrame) -> list[Queue]:
+def _queues(seconds: DataFrame) -> tuple[list[Queue], Times, int]:
+    """Queues, the times of their topics, and how many rows are corrupt."""
     from pyspark.sql import functions as F
 
     rows = (
         seconds.groupBy("topic", "source", "queueId")
         .agg(
             F.sum("records").alias("records"), F.sum("bytes").alias("bytes"), F.max("largest").alias("largest"),
-            F.min("first").alias("first"), F.max("lastOffset").alias("last"),
+            F.min("first").alias("first"), F.max("lastOffset").alias("last"), F.sum("corrupt").alias("corrupt"),
+            F.min("second").alias("low"), F.max("second").alias("high"),
         )
         .orderBy("topic", "source", "queueId").limit(MOST_QUEUES).collect()
     )  # fmt: skip
-    return [
-        Queue(r.topic, r.source, r.queueId, r.records, r.bytes or 0, r.largest or 0, r["first"], r["last"])
-        for r in rows
-    ]
+    queues, times = [], Times()
+    for r in rows:
+        if r.topic is None:
+            continue
+        queues.append(
+            Queue(r.topic, r.source, r.queueId, r.records, r.bytes or 0, r.largest or 0, r["first"], r["last"])
+        )
+        if r.low is not None:
+            low, high = times.get(r.topic, (r.low, r.high))
+            times[r.topic] = (min(low, r.low), max(high, r.high))
+    return queues, times, sum(row.corrupt for row in rows)
 
 
-def _over_time(seconds: DataFrame) -> tuple[int, list[tuple[str, int, int, int]]]:
+def _over_time(seconds: DataFrame, times: Times) -> tuple[int, list[tuple[str, int, int, int]]]:
     """The length of a bucket, and what each topic has in each."""
     from pyspark.sql import functions as F
 
-    (span,) = seconds.agg(F.min("second").alias("first"), F.max("second").alias("last")).collect()
-    if span["first"] is None:
+    if not times:
         return BUCKETS_S[0], []
-    length = span["last"] - span["first"] + 1
+    length = max(high for _, high in times.values()) - min(low for low, _ in times.values()) + 1
     bucket_s = next((s for s in BUCKETS_S if length <= s * MOST_BUCKETS), -(-length // MOST_BUCKETS))
     start = (F.floor(F.col("second") / bucket_s) * bucket_s).alias("start")
-    rows = seconds.groupBy("topic", start).agg(F.sum("records").alias("records"), F.sum("bytes").alias("bytes"))
-    return bucket_s, sorted((r.topic, r.start, r.records, r.bytes or 0) for r in rows.collect())
+    rows = seconds.where("topic is not null and second is not null").groupBy("topic", start)
+    rows = rows.agg(F.sum("records").alias("records"), F.sum("bytes").alias("bytes")).collect()
+    return bucket_s, sorted((r.topic, r.start, r.records, r.bytes or 0) for r in rows)
 
 
 def _queue_counts(source: Input) -> dict[str, int]:
@@ -185,7 +186,7 @@ def _queue_counts(source: Input) -> dict[str, int]:
 
 def _topics(
     queues: list[Queue],
-    times: dict[str, tuple[int, int]],
+    times: Times,
     bucket_s: int,
     over_time: list[tuple[str, int, int, int]],
     known: dict[str, int],
@@ -283,7 +284,7 @@ def _draw_rate(figure: Any, found: Stats) -> None:
     axes.set_xlabel(f"store time, UTC (each step {ms_text(found.bucket_s * 1000)})")
     axes.set_ylim(bottom=0)
     axes.legend(fontsize=8)
-    figure.autofmt_xdate(rotation=20)
+    time_axis(axes)
 
 
 def _draw_queues(figure: Any, found: Stats) -> None:

@@ -17,11 +17,11 @@ from typing import TYPE_CHECKING, Any
 
 from perseid.base.errors import RemoteProtocolError
 from perseid.spark.jobs.inputs import Input, Steps, chosen
-from perseid.spark.report import Page, ms_text
+from perseid.spark.report import Page, ms_text, time_axis
 from perseid.wire import trace as wire
 
 if TYPE_CHECKING:
-    from pyspark.sql import DataFrame, SparkSession
+    from pyspark.sql import Column, DataFrame, SparkSession
 
 TOPIC = "RMQ_SYS_TRACE_TOPIC"
 SEND, END_TO_END, CONSUME = "send", "end to end", "consume"
@@ -116,28 +116,36 @@ def trace(
     step(0)
     traces = _traces(spark, source).persist()
     try:
-        kinds = {row["kind"]: row["count"] for row in traces.groupBy("kind").count().collect()}  # the one pass
-        wrong = traces.where("wrong is not null").select("wrong").limit(1).collect()
+        kinds, undecodable, why = _kinds(traces)  # the one pass
         step(1)
         values = _values(traces).persist()
         try:
-            latencies = _latencies(values)
+            latencies, span = _latencies(values)
             step(2)
             failures = _failures(values)
-            bucket_s, over_time = _over_time(values)
+            bucket_s, over_time = _over_time(values, span)
             step(3)
             curves = _curves(values, latencies)
-            untraced = values.where(f"kind = '{CONSUME}' and topic = '{UNKNOWN}'").count()
         finally:
             values.unpersist()
     finally:
         traces.unpersist()
     step(STEPS)
-    undecodable = kinds.pop(None, 0)
+    untraced = sum(one.count for one in latencies if (one.kind, one.topic) == (CONSUME, UNKNOWN))
     return Traced(
-        source.said, sum(kinds.values()), kinds, undecodable, wrong[0]["wrong"] if wrong else "", latencies, failures,
-        bucket_s, over_time, curves, untraced,
+        source.said, sum(kinds.values()), kinds, undecodable, why, latencies, failures, bucket_s, over_time, curves,
+        untraced,
     )  # fmt: skip
+
+
+def _kinds(traces: DataFrame) -> tuple[dict[str, int], int, str]:
+    """Traces of each kind; messages that hold none, and why one of them does not."""
+    from pyspark.sql import functions as F
+
+    rows = traces.groupBy("kind").agg(F.count("*").alias("n"), F.max("wrong").alias("wrong")).collect()
+    bad = next((row for row in rows if row.kind is None), None)
+    kinds = {row.kind: row.n for row in rows if row.kind is not None}
+    return dict(sorted(kinds.items())), 0 if bad is None else bad.n, "" if bad is None else bad.wrong
 
 
 def _traces(spark: SparkSession, source: Input) -> DataFrame:
@@ -200,29 +208,46 @@ def _values(traces: DataFrame) -> DataFrame:
     sent = pubs.where("msgId is not null").groupBy("msgId").agg(
         F.min("time").alias("sentAt"), F.min_by("topic", "time").alias("sentTo")
     )
-    topic = F.coalesce("sentTo", F.lit(UNKNOWN)).alias("topic")
-    before = traces.where(f"kind = '{wire.BEFORE}'").dropDuplicates(["requestId", "msgId"]).join(sent, "msgId", "left")
-    first = before.where("retries = 0 and sentAt is not null").select(
-        F.lit(END_TO_END).alias("kind"), topic, "group", "client", "time",
-        (F.col("time") - F.col("sentAt")).alias("ms"), F.lit(True).alias("ok"), F.lit(None).cast("string").alias("how"),
-    )  # fmt: skip
-    after = traces.where(f"kind = '{wire.AFTER}'").dropDuplicates(["requestId", "msgId"])
-    after = after.select("requestId", "msgId", "cost", "ok", "code", F.col("client").alias("by"))
-    taken = before.select("requestId", "msgId", "time", "group", topic)
-    consumed = after.join(taken, ["requestId", "msgId"], "left").select(
-        F.lit(CONSUME).alias("kind"), F.coalesce("topic", F.lit(UNKNOWN)).alias("topic"),
-        F.coalesce("group", F.lit("")).alias("group"), F.col("by").alias("client"), "time", F.col("cost").alias("ms"),
-        "ok", F.when(~F.col("ok"), F.coalesce("code", F.lit("failed"))).alias("how"),
-    )  # fmt: skip
-    return sends.unionByName(first).unionByName(consumed)
+    handed = _handed(traces).join(sent, "msgId", "left")
+    first = F.when(F.expr("retries = 0"), F.col("time") - F.col("sentAt"))
+    nothing = F.lit(None).cast("string")
+    both = F.array(
+        _value(END_TO_END, first, F.lit(True), nothing),
+        _value(CONSUME, F.col("cost"), F.col("ok"), F.when(~F.col("ok"), F.coalesce("code", F.lit("failed")))),
+    )
+    taken = handed.select(
+        F.explode(both).alias("value"), F.coalesce("sentTo", F.lit(UNKNOWN)).alias("topic"),
+        F.coalesce("group", F.lit("")).alias("group"), "client", "time",
+    ).select("value.*", "topic", "group", "client", "time")  # fmt: skip
+    return sends.unionByName(taken.where("ms is not null"))
 
 
-def _latencies(values: DataFrame) -> tuple[Latency, ...]:
+def _value(kind: str, ms: Column, ok: Column, how: Column) -> Column:
+    from pyspark.sql import functions as F
+
+    return F.struct(F.lit(kind).alias("kind"), ms.alias("ms"), ok.alias("ok"), how.alias("how"))
+
+
+def _handed(traces: DataFrame) -> DataFrame:
+    """A row for each time that a message was given to a listener: of what was told before it and after it."""
+    from pyspark.sql import functions as F
+
+    before, after = F.col("kind") == wire.BEFORE, F.col("kind") == wire.AFTER
+    return traces.where(before | after).groupBy("requestId", "msgId").agg(
+        F.min(F.when(before, F.col("time"))).alias("time"), F.min(F.when(before, F.col("retries"))).alias("retries"),
+        F.max("group").alias("group"), F.max("client").alias("client"),
+        F.max(F.when(after, F.col("cost"))).alias("cost"), F.min(F.when(after, F.col("ok"))).alias("ok"), F.max(F.when(after, F.col("code"))).alias("code"),
+    )  # fmt: skip
+
+
+def _latencies(values: DataFrame) -> tuple[tuple[Latency, ...], tuple[int, int] | None]:
+    """All of them, and the first and last time."""
     from pyspark.sql import functions as F
 
     rows = values.groupBy("kind", "topic", "client").agg(
         F.count("ms").alias("n"), F.percentile("ms", list(QUANTILES)).alias("q"), F.max("ms").alias("most"),
         F.count_if(~F.col("ok")).alias("failures"), F.count_if(F.col("ms") < 0).alias("negative"),
+        F.min("time").alias("low"), F.max("time").alias("high"),
     ).orderBy("kind", "topic", "client").limit(MOST_ROWS).collect()  # fmt: skip
     found = []
     for r in rows:
@@ -230,7 +255,9 @@ def _latencies(values: DataFrame) -> tuple[Latency, ...]:
         found.append(Latency(
             r.kind, r.topic, r.client, r.n, p50, p90, p99, p999, float(r.most or 0), r.failures, r.negative
         ))  # fmt: skip
-    return tuple(sorted(found, key=lambda latency: (KINDS.index(latency.kind), latency.topic, latency.client)))
+    times = [(row.low, row.high) for row in rows if row.low is not None]
+    span = (min(low for low, _ in times), max(high for _, high in times)) if times else None
+    return tuple(sorted(found, key=lambda one: (KINDS.index(one.kind), one.topic, one.client))), span
 
 
 def _failures(values: DataFrame) -> tuple[Failures, ...]:
@@ -243,13 +270,14 @@ def _failures(values: DataFrame) -> tuple[Failures, ...]:
     )
 
 
-def _over_time(values: DataFrame) -> tuple[int, tuple[tuple[str, int, float, float], ...]]:
+def _over_time(
+    values: DataFrame, span: tuple[int, int] | None
+) -> tuple[int, tuple[tuple[str, int, float, float], ...]]:
     from pyspark.sql import functions as F
 
-    (span,) = values.agg(F.min("time").alias("low"), F.max("time").alias("high")).collect()
-    if span["low"] is None:
+    if span is None:
         return 1, ()
-    bucket_s = max(1, -(-(span["high"] - span["low"] + 1) // (1000 * BUCKETS)))
+    bucket_s = max(1, -(-(span[1] - span[0] + 1) // (1000 * BUCKETS)))
     start = (F.floor(F.col("time") / (1000 * bucket_s)) * bucket_s).alias("start")
     rows = values.where("time is not null").groupBy("kind", start).agg(F.percentile("ms", [0.5, 0.99]).alias("q"))
     return bucket_s, tuple(sorted((r.kind, r.start, float(r.q[0]), float(r.q[1])) for r in rows.collect()))
@@ -346,5 +374,5 @@ def _draw(figure: Any, found: Traced, kind: str) -> None:
         time.plot(at, p99s, label="p99", marker=".", linewidth=1)
         time.set_ylabel("milliseconds")
         time.legend(fontsize=8)
-        time.tick_params(axis="x", rotation=20)
+        time_axis(time)
     time.set_title(f"each {ms_text(found.bucket_s * 1000)}")
