@@ -83,7 +83,7 @@ def with_transactions(java_cluster: rig.Cluster) -> Iterator[None]:
 
 @pytest.mark.usefixtures("with_transactions")
 def test_a_transactions_end_is_traced(java_cluster: rig.Cluster, java_agent: rig.Agent, name: str) -> None:
-    """On the Java broker, as ours has no transactions yet. The whole topic is what tests/wire/traces.json was made of."""
+    """On the Java broker, as ours has no transactions yet. tests/wire/traces.json is the whole topic after this."""
     java, topic = rig.Client(java_agent, java_cluster), f"t_{name}"
     with BlockingAdmin(java_cluster.namesrv) as admin:
         admin.create_topic(topic, 1)

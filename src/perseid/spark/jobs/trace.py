@@ -236,7 +236,8 @@ def _handed(traces: DataFrame) -> DataFrame:
     return traces.where(before | after).groupBy("requestId", "msgId").agg(
         F.min(F.when(before, F.col("time"))).alias("time"), F.min(F.when(before, F.col("retries"))).alias("retries"),
         F.max("group").alias("group"), F.max("client").alias("client"),
-        F.max(F.when(after, F.col("cost"))).alias("cost"), F.min(F.when(after, F.col("ok"))).alias("ok"), F.max(F.when(after, F.col("code"))).alias("code"),
+        F.max(F.when(after, F.col("cost"))).alias("cost"), F.min(F.when(after, F.col("ok"))).alias("ok"),
+        F.max(F.when(after, F.col("code"))).alias("code"),
     )  # fmt: skip
 
 
