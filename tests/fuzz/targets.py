@@ -22,7 +22,7 @@ from perseid.raft.runs import CoreRuns, PlainRuns
 from perseid.sim.disk import SimDisk
 from perseid.spark.log.rows import CoreRows, PlainRows, RowOptions, Rows
 from perseid.store.recovery import save_durably
-from perseid.wire import batch, bodies, compression, frame, properties, record
+from perseid.wire import batch, bodies, compression, frame, properties, record, trace
 from perseid.wire.codes import Serializer
 from perseid.wire.command import Command, decode_all, encode_request, encode_response
 from perseid.wire.dledger import Entry, PushEntryRequest
@@ -286,6 +286,15 @@ def epoch_files(data: bytes) -> None:
         assert decode_epoch_file(encode_epoch_file(found)) == found
 
 
+def traces(data: bytes) -> None:
+    """A message of the trace topic."""
+    try:
+        found = trace.decode(data)
+    except RemoteProtocolError:
+        return
+    assert all(0 <= (one.time_ms or 0) <= trace.LAST_MS for one in found)
+
+
 _hidden: list[object] = []
 
 
@@ -340,6 +349,7 @@ TARGETS: dict[str, Target] = {
         pushes,
         entries,
         columns,
+        traces,
         frames,
         json_header,
         binary_header,
@@ -504,6 +514,10 @@ def _seeds() -> dict[str, list[bytes]]:
         "controller_events": EVENTS,
         "controller_snapshots": _snapshots(),
         "epoch_files": [encode_epoch_file([EpochEntry(1, 0), EpochEntry(4, 900)]), b"0\n0\n"],
+        "traces": [
+            b"Pub\x011\x01r\x01g\x01t\x01I\x01a\x01k\x01h:1\x015\x017\x010\x01O\x01true\x02",
+            b"SubBefore\x011\x01r\x01g\x01R\x01I\x010\x01k\x02SubAfter\x01R\x01I\x013\x01false\x01k\x014\x019\x01g\x02",
+        ],
         "slave": [bytes(8) + text.encode() for text in SLAVE_TEXTS],
         "frames": [*written[Serializer.JSON], *written[Serializer.ROCKETMQ], b"".join(written[Serializer.JSON])],
         "json_header": [raw[8:] for raw in written[Serializer.JSON]],

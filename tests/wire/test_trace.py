@@ -76,8 +76,10 @@ def test_each_kind_with_all_its_fields() -> None:
         (b"\xff\xfe", "not"),
         (b"hello", "no kind of trace: 'hello'"),
         (body(PUB, 1), "a Pub of 2 fields"),
-        (body(AFTER, "REQ", "ID1", "x", "true", "k"), "no number: 'x'"),
-        (body(AFTER, "REQ", "ID1", 1 << 63, "true", "k"), "64 bits"),
+        (body(AFTER, "REQ", "ID1", "x", "true", "k"), "no number of 32 bits: 'x'"),
+        (body(AFTER, "REQ", "ID1", 1 << 31, "true", "k"), "no number of 32 bits"),
+        (body(BEFORE, 1 << 62, "r", "g", "REQ", "ID1", 2, "k"), "no time from 1970 to 9999"),
+        (body(BEFORE, "1_0", "r", "g", "REQ", "ID1", 2, "k"), "no time"),
         (body(AFTER, "REQ", "ID1", 1, "yes", "k"), "neither true nor false"),
     ],
 )

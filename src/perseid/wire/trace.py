@@ -17,6 +17,7 @@ leaves no trace.
 
 from __future__ import annotations
 
+import re
 from collections.abc import Sequence
 
 import msgspec
@@ -28,6 +29,9 @@ PUB, BEFORE, AFTER, END_TRANSACTION, RECALL = "Pub", "SubBefore", "SubAfter", "E
 CODES = ("SUCCESS", "TIME_OUT", "EXCEPTION", "RETURNNULL", "FAILED")
 """How a listener's call ended, by its number."""
 MESSAGE_TYPES = ("NORMAL", "HALF", "COMMIT", "DELAY", "ORDER")
+LAST_MS = 253_402_300_799_999
+"""The end of the year 9999."""
+_INT = re.compile(r"-?[0-9]{1,19}").fullmatch
 _LEAST = {PUB: 13, BEFORE: 8, AFTER: 6, END_TRANSACTION: 13, RECALL: 7}
 """Fields, the kind among them."""
 
@@ -75,24 +79,24 @@ def _trace(fields: Sequence[str]) -> Trace:
         return _pub(fields)
     if kind == BEFORE:
         return Trace(
-            kind, _number(fields[1]), group=_text(fields[3]), request_id=_text(fields[4]), msg_id=_text(fields[5]),
+            kind, _time(fields[1]), group=_text(fields[3]), request_id=_text(fields[4]), msg_id=_text(fields[5]),
             retries=_number(fields[6]), keys=_text(fields[7]),
         )  # fmt: skip
     if kind == AFTER:
         return Trace(
-            kind, _number(fields[7]) if len(fields) > 7 else None, request_id=_text(fields[1]), msg_id=_text(fields[2]),
+            kind, _time(fields[7]) if len(fields) > 7 else None, request_id=_text(fields[1]), msg_id=_text(fields[2]),
             cost_ms=_number(fields[3]), ok=_truth(fields[4]), keys=_text(fields[5]),
             code=_name(CODES, fields[6]) if len(fields) > 6 else None,
             group=_text(fields[8]) if len(fields) > 8 else None,
         )  # fmt: skip
     if kind == END_TRANSACTION:
         return Trace(
-            kind, _number(fields[1]), group=_text(fields[3]), topic=_text(fields[4]), msg_id=_text(fields[5]),
+            kind, _time(fields[1]), group=_text(fields[3]), topic=_text(fields[4]), msg_id=_text(fields[5]),
             tags=_text(fields[6]), keys=_text(fields[7]), store_host=_text(fields[8]),
             message_type=_name(MESSAGE_TYPES, fields[9]), state=_text(fields[11]),
         )  # fmt: skip
     return Trace(
-        kind, _number(fields[1]), group=_text(fields[3]), topic=_text(fields[4]), msg_id=_text(fields[5]),
+        kind, _time(fields[1]), group=_text(fields[3]), topic=_text(fields[4]), msg_id=_text(fields[5]),
         ok=_truth(fields[6]),
     )  # fmt: skip
 
@@ -100,7 +104,7 @@ def _trace(fields: Sequence[str]) -> Trace:
 def _pub(fields: Sequence[str]) -> Trace:
     """The offset's id came between the type and the outcome with later clients."""
     return Trace(
-        PUB, _number(fields[1]), group=_text(fields[3]), topic=_text(fields[4]), msg_id=_text(fields[5]),
+        PUB, _time(fields[1]), group=_text(fields[3]), topic=_text(fields[4]), msg_id=_text(fields[5]),
         tags=_text(fields[6]), keys=_text(fields[7]), store_host=_text(fields[8]), body_bytes=_number(fields[9]),
         cost_ms=_number(fields[10]), message_type=_name(MESSAGE_TYPES, fields[11]),
         ok=_truth(fields[12] if len(fields) == 13 else fields[13]),
@@ -112,13 +116,17 @@ def _text(field: str) -> str | None:
 
 
 def _number(field: str) -> int:
-    try:
-        found = int(field)
-    except ValueError:
-        raise RemoteProtocolError(f"no number: {field[:40]!r}") from None
-    if not -(1 << 63) <= found < 1 << 63:
-        raise RemoteProtocolError(f"no number of 64 bits: {field[:40]}")
-    return found
+    """What Java writes as an int."""
+    if not _INT(field) or not -(1 << 31) <= int(field) < 1 << 31:
+        raise RemoteProtocolError(f"no number of 32 bits: {field[:40]!r}")
+    return int(field)
+
+
+def _time(field: str) -> int:
+    """Milliseconds since 1970."""
+    if not _INT(field) or not 0 <= int(field) <= LAST_MS:
+        raise RemoteProtocolError(f"no time from 1970 to 9999: {field[:40]!r}")
+    return int(field)
 
 
 def _truth(field: str) -> bool:
