@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import shutil
 import struct
 import tarfile
 from collections.abc import Callable
@@ -10,11 +11,13 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from tests.spark.conftest import fill
 from tests.spark.jobs import replicas
 from tests.spark.jobs.replicas import SIZE, Parts, at, places, rebuilt, spoilt, written
 
 from perseid.base.errors import ConfigError
 from perseid.spark.jobs.audit import Audited, audit, lines, page
+from perseid.testing.embedded import EmbeddedBroker
 from perseid.wire.host import host_from
 from perseid.wire.record import decode
 
@@ -486,3 +489,14 @@ def test_the_command_says_by_its_exit_code_whether_they_agree(command: Callable[
 def test_the_report_of_replicas_that_agree(spark: Any, tmp_path: Path) -> None:
     text = page(audit(spark, folders=one_and_other(tmp_path, replicas.parts()))).html()
     assert "They agree." in text and "The first divergences" not in text and "<script" not in text
+
+
+def test_a_copy_of_a_running_brokers_folder_is_behind_it_and_no_divergence(spark: Any, tmp_path: Path) -> None:
+    with EmbeddedBroker(tmp_path / "broker") as broker:
+        fill(broker, "orders", 300)
+        store = next(path.parent for path in (tmp_path / "broker").rglob("commitlog"))
+        shutil.copytree(store / "commitlog", tmp_path / "copy" / "commitlog")
+        fill(broker, "orders", 100, start=300)
+        found = audit(spark, folders=[str(store), str(tmp_path / "copy")])
+    assert found.is_equal and [replica.topics["orders"] for replica in found.replicas] == [400, 300]
+    assert 0 < found.replicas[1].end < found.replicas[0].end
