@@ -68,7 +68,7 @@ th {{ font-weight: 600; color: var(--dim); white-space: nowrap }}
 td.short {{ white-space: nowrap }}
 td.number, th.number {{ text-align: right; font-variant-numeric: tabular-nums; white-space: nowrap }}
 .note {{ color: var(--dim); font-size: .92rem }}
-figure {{ margin: 1rem 0; overflow-x: auto }} img {{ width: 100%; min-width: 32rem; height: auto; display: block }}
+figure {{ margin: 1rem 0; overflow-x: auto }} img {{ width: 100%; min-width: 29rem; height: auto; display: block }}
 figcaption {{ color: var(--dim); font-size: .92rem }}
 footer {{ margin-top: 3rem; color: var(--dim); font-size: .85rem }}
 </style></head><body>
