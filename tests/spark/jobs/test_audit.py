@@ -241,6 +241,7 @@ def test_entries_of_a_group_are_compared_with_their_heads(
     if fields == ("term",):
         assert finding.left is not None and finding.right is not None
         assert (finding.left.term, finding.right.term) == (3, 9) and "term 3/9" in "".join(lines(found))
+        assert found.first_epochs(pair) == (3, 9) and f"at {SIZE}, epochs 3 and 9;" in "".join(lines(found))
 
 
 @pytest.mark.parametrize(
@@ -259,7 +260,10 @@ def test_the_same_bytes_under_other_epochs_are_a_divergence(
     found = audit(spark, folders=one_and_other(tmp_path, replicas.parts(), epochs=(EPOCHS, theirs)))
     (pair,) = found.pairs
     assert (pair.first, pair.divergences, pair.is_equal) == (first, 0, False)
-    assert pair.epochs is not None and (pair.epochs.left, pair.epochs.right) == epochs
+    assert pair.epochs is not None and (pair.epochs.left, pair.epochs.right) == epochs == found.first_epochs(pair)
+    assert found.told()["pairs"][0]["firstEpochs"] == epochs
+    logs = [f"{folder}/commitlog" for folder in (pair.left, pair.right)]
+    assert audit(spark, folders=[logs[0], f"file://{logs[1]}"]).pairs[0].epochs == pair.epochs, "beside the log"
 
 
 def test_what_differs_although_the_epochs_say_it_is_one_history_is_said(spark: Any, tmp_path: Path) -> None:

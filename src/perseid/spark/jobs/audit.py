@@ -136,8 +136,26 @@ class Audited:
         found: dict[str, Any] = msgspec.to_builtins(asdict(self))
         found["equal"] = self.is_equal
         for told, pair in zip(found["pairs"], self.pairs, strict=True):
-            told |= {"equal": pair.is_equal, "first": pair.first} | {kind: pair.count(kind) for kind in KINDS}
+            told |= {"equal": pair.is_equal, "first": pair.first, "firstEpochs": self.first_epochs(pair)}
+            told |= {kind: pair.count(kind) for kind in KINDS}
         return found
+
+    def first_epochs(self, pair: Pair) -> tuple[int | None, int | None]:
+        """Of which epochs, or terms of a group, the first divergence of a pair is, to one and to the other; None: it
+        has no record there, or nobody knows."""
+        if pair.first is None:
+            return None, None
+        one, other = (
+            owner(replica.epochs, pair.first)
+            for folder in (pair.left, pair.right)
+            for replica in self.replicas
+            if replica.folder == folder
+        )
+        if pair.findings and pair.findings[0].place == pair.first:
+            left, right = pair.findings[0].left, pair.findings[0].right
+            one = left.term if left is not None and left.term is not None else one
+            other = right.term if right is not None and right.term is not None else other
+        return one, other
 
 
 def audit(
@@ -291,8 +309,10 @@ def _epochs(folder: str) -> tuple[EpochEntry, ...] | str | None:
     """Those of a folder's epoch file (or of its `.bak`, as the original reads it); None without one; what is wrong, if
     neither can be read."""
     why = None
+    root = Path(folder.removeprefix("file://")).expanduser()
+    root = root.parent if root.name == "commitlog" else root
     for name in (epochs.PATH, epochs.BACKUP):
-        path = Path(folder) / name
+        path = root / name
         if not path.is_file():
             continue
         try:
@@ -347,19 +367,19 @@ def lines(found: Audited) -> list[str]:
         said.append(text)
         said += [f"  corrupt at {place}: {why}" for place, why in one.damage]
     for pair in found.pairs:
-        said += _pair_lines(pair, {replica.folder: replica for replica in found.replicas})
+        said += _pair_lines(pair, found.first_epochs(pair))
     return said
 
 
-def _pair_lines(pair: Pair, replicas: dict[str, Replica]) -> list[str]:
+def _pair_lines(pair: Pair, first_epochs: tuple[int | None, int | None]) -> list[str]:
     both = f"{pair.left} and {pair.right}"
     if not pair.is_compared:
         return [f"{both}: no offset is in both: nothing was compared"]
     if pair.is_equal:
         return [f"{both}: equal from {pair.begin} to {pair.end}"]
     text = f"{both}: the first divergence is at {pair.first}"
-    if pair.first is not None and replicas[pair.left].epochs and replicas[pair.right].epochs:
-        one, other = (owner(replicas[folder].epochs, pair.first) for folder in (pair.left, pair.right))
+    one, other = ("none" if epoch is None else epoch for epoch in first_epochs)
+    if first_epochs != (None, None):
         text += f", epoch {one}" if one == other else f", epochs {one} and {other}"
     said = [f"{text}; " + ", ".join(f"{pair.count(kind)} {kind}" for kind in KINDS)]
     if pair.epochs is not None:
@@ -410,8 +430,8 @@ def page(found: Audited) -> Page:
     made.picture(lambda figure: _draw(figure, found), "The offsets that each replica has, and where replicas diverge")
     made.heading("Pairs")
     made.table(
-        ["one", "the other", "from", "to", "first divergence", *KINDS],
-        [[p.left, p.right, p.begin, p.end, p.first, *map(p.count, KINDS)] for p in found.pairs],
+        ["one", "the other", "from", "to", "first divergence", "epoch", "epoch", *KINDS],
+        [[p.left, p.right, p.begin, p.end, p.first, *found.first_epochs(p), *map(p.count, KINDS)] for p in found.pairs],
     )
     made.text("missing: the second has no record there; extra: only the second has one.")
     made.heading("Topics")
