@@ -96,7 +96,7 @@ def plant(form: str, point: str, method: str, batch: int) -> None:
         named: Any = SqlCatalog
         named._write_metadata = staticmethod(
             dies_after(
-                named._write_metadata, lambda metadata, *rest: metadata.properties.get("perseid.batch") == str(batch)
+                named._write_metadata, lambda metadata, **rest: metadata.properties.get("perseid.batch") == str(batch)
             )
         )
     elif form == "delta":  # somewhere in it
@@ -116,6 +116,7 @@ def in_a_process(job: Callable[[], Any]) -> str:
         signal.alarm(DEADLINE_S)
 
         def run() -> None:
+            spark._jvm.org.apache.spark.sql.classic.SparkSession.setActiveSession(spark._jsparkSession)
             try:
                 job()
             except BaseException:
@@ -174,6 +175,8 @@ def replayed(table: Path, topic: str) -> str:
 if __name__ == "__main__":
     namesrv, folder, chosen = sys.argv[1], Path(sys.argv[2]), sys.argv[3:]
     spark = perseid.spark.session("killed", master="local[2]", config={"spark.sql.shuffle.partitions": "2"})
+    for form in chosen:
+        table_class(form)  # imported once, not in each child
     told = {}
     for form in chosen:
         for point in POINTS:

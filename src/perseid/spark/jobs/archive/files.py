@@ -35,16 +35,6 @@ MAX_OPEN = 32
 MERGE_ROWS = 8192
 COMPRESSION = "zstd"
 DICTIONARIES = ["topic", "brokerName", "queueId", "tag", "bornHost", "storeHost", "flag", "sysFlag", "reconsumeTimes"]
-STATISTICS = [
-    "brokerName",
-    "queueId",
-    "queueOffset",
-    "storeTimestamp",
-    "bornTimestamp",
-    "tag",
-    "keys",
-    "physicalOffset",
-]
 
 TOLD = "path string, partition string, rows bigint, bytes bigint, corrupt bigint, low bigint, high bigint"
 _FORMATS = {DAY: "%Y-%m-%d", HOUR: "%Y-%m-%d-%H"}
@@ -126,9 +116,7 @@ class _File:
         self._full = folder / path
         self._full.parent.mkdir(parents=True, exist_ok=True)
         self._file = self._full.open("wb")
-        self._writer = pq.ParquetWriter(
-            self._file, schema, compression=COMPRESSION, use_dictionary=DICTIONARIES, write_statistics=STATISTICS
-        )
+        self._writer = pq.ParquetWriter(self._file, schema, compression=COMPRESSION, use_dictionary=DICTIONARIES)
         self._gathered: list[Any] = []
         self.gathered_bytes = self._gathered_rows = 0
         self._rows = self._corrupt = 0

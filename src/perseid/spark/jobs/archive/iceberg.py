@@ -10,7 +10,7 @@ the small files and adds the merged ones. Files of snapshots that have expired a
 from __future__ import annotations
 
 import time
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from datetime import UTC, datetime, timedelta
 from pathlib import Path
 from urllib.parse import unquote, urlsplit
@@ -18,7 +18,7 @@ from urllib.parse import unquote, urlsplit
 from pyiceberg.catalog.sql import SqlCatalog
 from pyiceberg.exceptions import CommitFailedException, NoSuchTableError
 from pyiceberg.table import Table as PyIcebergTable
-from pyiceberg.table import _parquet_files_to_data_files
+from pyiceberg.table import Transaction, _parquet_files_to_data_files
 from pyiceberg.transforms import DayTransform, HourTransform
 
 from perseid.base.errors import ConfigError
@@ -33,7 +33,9 @@ PROPERTIES = {
     "write.metadata.delete-after-commit.enabled": "true",
     "write.metadata.previous-versions-max": "100",
     "commit.manifest-merge.enabled": "true",
+    "commit.retry.num-retries": "0",
 }
+"""No retries: pyiceberg would put the files on top of whatever came in meanwhile, the same batch by another run too."""
 _EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
 
 
@@ -54,16 +56,13 @@ class IcebergTable(Table):
         return self.folder.data / f"{batch:08d}-{attempt}"
 
     def commit(self, batch: int, place: Path, files: Sequence[WrittenFile]) -> None:
-        table = self._load() or self._create()
-        self._check_next(table, batch)
         paths = [str(place / file.path) for file in files]
-        try:
-            with table.transaction() as change:
-                if paths:
-                    change.add_files(paths, snapshot_properties={BATCH: str(batch)}, check_duplicate_files=False)
-                change.set_properties({BATCH: str(batch)})
-        except CommitFailedException as error:
-            raise self._refused(batch, error) from error
+
+        def add(change: Transaction, table: PyIcebergTable) -> None:
+            if paths:
+                change.add_files(paths, snapshot_properties={BATCH: str(batch)}, check_duplicate_files=False)
+
+        self._commit(batch, self._load() or self._create(), add)
 
     def snapshot(self) -> Snapshot:
         table = self._load()
@@ -78,22 +77,20 @@ class IcebergTable(Table):
         return Snapshot(_last(table), tuple(sorted(files, key=lambda file: file.path)))
 
     def replace(self, batch: int, place: Path, old: Sequence[DataFile], new: Sequence[WrittenFile]) -> None:
-        table = self._load()
-        assert table is not None
-        self._check_next(table, batch)
         gone = {file.path for file in old}
-        added = _parquet_files_to_data_files(table.metadata, [str(place / file.path) for file in new], table.io)
-        try:
-            with table.transaction() as change:
-                with change.update_snapshot(snapshot_properties={BATCH: str(batch)}).overwrite() as snapshot:
-                    for file in added:
-                        snapshot.append_data_file(file)
-                    for task in table.scan().plan_files():
-                        if _path(task.file.file_path) in gone:
-                            snapshot.delete_data_file(task.file)
-                change.set_properties({BATCH: str(batch)})
-        except CommitFailedException as error:
-            raise self._refused(batch, error) from error
+        paths = [str(place / file.path) for file in new]
+
+        def swap(change: Transaction, table: PyIcebergTable) -> None:
+            with change.update_snapshot(snapshot_properties={BATCH: str(batch)}).overwrite() as snapshot:
+                for file in _parquet_files_to_data_files(table.metadata, paths, table.io):
+                    snapshot.append_data_file(file)
+                for task in table.scan().plan_files():
+                    if _path(task.file.file_path) in gone:
+                        snapshot.delete_data_file(task.file)
+
+        table = self._load()
+        assert table is not None, "there are files to merge"
+        self._commit(batch, table, swap)
 
     def clean(self, keep_hours: int) -> None:
         """Expire snapshots that are older, and delete files that no other has and that are older."""
@@ -140,16 +137,19 @@ class IcebergTable(Table):
             return (_EPOCH + timedelta(days=number)).strftime("%Y-%m-%d")
         return (_EPOCH + timedelta(hours=number)).strftime("%Y-%m-%d-%H")
 
-    def _check_next(self, table: PyIcebergTable, batch: int) -> None:
+    def _commit(self, batch: int, table: PyIcebergTable, change: Callable[[Transaction, PyIcebergTable], None]) -> None:
+        """Commit a change and the batch's number together, on the state that `table` has and on no other."""
         if _last(table) >= batch:
+            raise ConfigError(f"{self.folder.path}: batch {batch} is there already: is another run writing to it?")
+        try:
+            with table.transaction() as transaction:
+                change(transaction, table)
+                transaction.set_properties({BATCH: str(batch)})
+        except CommitFailedException as error:
             raise ConfigError(
-                f"{self.folder.path}: batch {batch} is there already: is another run writing to this table?"
-            )
-
-    def _refused(self, batch: int, error: Exception) -> ConfigError:
-        return ConfigError(
-            f"{self.folder.path}: batch {batch} was not committed: the table changed meanwhile ({error})"
-        )
+                f"{self.folder.path}: batch {batch} is not committed, as somebody changed the table meanwhile: run it"
+                f" again ({error})"
+            ) from error
 
 
 def _last(table: PyIcebergTable) -> int:
