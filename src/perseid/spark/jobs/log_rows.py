@@ -46,9 +46,8 @@ class LogFolder:
         from pyspark.sql import functions as F
         from pyspark.sql.types import StringType
 
-        log = self._log(LOG_COLUMNS)
-        damage = log.where(F.col(CORRUPT).isNotNull() & F.col("topic").isNull())
-        found = log.where(F.col("topic") == self._topic).unionByName(damage)
+        damage = self._log(LOG_COLUMNS).where(F.col(CORRUPT).isNotNull() & F.col("topic").isNull())
+        found = self._log(LOG_COLUMNS).where(F.col("topic") == self._topic).unionByName(damage)  # each has its filters
         columns = shape.spark()
         if shape.bodies is None:
             columns = columns.add(CORRUPT, StringType())

@@ -202,7 +202,6 @@ class _Run:
     def all(self) -> None:
         """All batches, up to where the queues end at its beginning."""
         folder, last = self.table.folder, self.table.last_batch()
-        folder.sweep(last)
         known = folder.plan(last)
         with Bounds(self._source, begun=known is not None) as bounds:
             bounds.check_sql()
@@ -210,6 +209,7 @@ class _Run:
             begin = dict(known.begin) if known else bounds.starting()
         if folder.info() is None:
             folder.create(self.table.info)  # only now: a topic by a wrong name makes no table
+        folder.sweep(last)
         position = dict(known.end) if known else dict(begin)
         if known is not None:
             check_not_another(self._source, known, target)
