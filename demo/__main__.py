@@ -94,8 +94,6 @@ def main() -> int:
             steady.kill()
         cluster.stop()
     faults = checked.faults + failures(steady)
-    report.plot_failover(produced, steady, folder / "failover.png")
-    report.plot_delays(delays, folder / "delays.png")
     outage = steady.outage or {"lengthMs": 0.0, "parts": []}
     parts = [(f"of that, {p['name']}", f"{p['ms']:,.0f} ms") for p in outage["parts"] if p["seen"]]
     figures = [
@@ -112,7 +110,7 @@ def main() -> int:
         ("flights out of order", f"{checked.out_of_order}"),
         ("landing the topic as Parquet", f"{archive_s:.1f} s"),
     ]
-    page = report.write(folder, figures, faults, produced)
+    page = report.write(folder, figures, faults, produced, steady, delays)
     told = {key: value for key, value in asdict(produced).items() if key != "timeline"}
     results = {"produced": told, "verify": steady.told, "checked": asdict(checked)}
     (folder / "report.json").write_text(json.dumps(results, indent=1))

@@ -7,8 +7,9 @@ job is done and found what its user has to look at.
 from __future__ import annotations
 
 import json
-from collections.abc import Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
+from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
@@ -28,12 +29,31 @@ from perseid.base.errors import PerseidError
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
 
+    from perseid.spark.report import Page
+
 FOUND = 3
 """As in `perseid verify`: something is not as it was promised."""
 
 Namesrv = Annotated[str, typer.Option("--namesrv", "-n", help="host:port;host:port.")]
+SomeNamesrv = Annotated[str | None, typer.Option("--namesrv", "-n", help="host:port;host:port: ask the brokers.")]
+Folders = Annotated[
+    list[str] | None, typer.Option("--folder", "-f", help="Read this store folder, with no broker; may be repeated.")
+]
 Master = Annotated[str | None, typer.Option(help="Spark's master; local on all cores if not given.")]
 AsJson = Annotated[bool, typer.Option("--json", help="One JSON object a line, for scripts.")]
+
+
+def _with_folder(path: Path | None) -> Path | None:
+    """Refused before the job runs, not after it."""
+    if path is not None and not path.absolute().parent.is_dir():
+        raise typer.BadParameter(f"there is no folder {path.absolute().parent}")
+    return path
+
+
+Report = Annotated[
+    Path | None,
+    typer.Option("--report", help="HTML file to be made: tables and pictures.", dir_okay=False, callback=_with_folder),
+]
 
 
 class Job:
@@ -49,6 +69,10 @@ class Job:
         """How much there is to do, for the bar."""
         self._progress.update(self._bar, total=count)
 
+    def at(self, done: int, total: int) -> None:
+        """So much of so much is done."""
+        self._progress.update(self._bar, completed=done, total=total)
+
     def advance(self, count: int) -> None:
         """So much more is done."""
         self._progress.advance(self._bar, count)
@@ -63,6 +87,12 @@ class Job:
         self._progress.stop()
         line = {"event": "row", **fields} if self._as_json else fields
         typer.echo(json.dumps(line, ensure_ascii=self._as_json))
+
+    def report(self, make: Callable[[], Page], path: Path | None) -> None:
+        """Make the page, if one was asked for."""
+        if path is not None:
+            make().write(path)
+            self.event("report", path=str(path))
 
     def done(self, text: str, told: Mapping[str, Any]) -> None:
         """The last word: `text` for people, `told` for programs."""

@@ -63,6 +63,7 @@ final class Pushes {
             consumer = new DefaultMQPushConsumer(args.getString("group"));
             consumer.setNamesrvAddr(args.getString("namesrv"));
             consumer.setInstanceName("c" + System.nanoTime());
+            consumer.setEnableTrace(args.getBooleanValue("traced"));
             consumer.setConsumeFromWhere(ConsumeFromWhere.valueOf(
                 "CONSUME_FROM_" + args.getOrDefault("from", "FIRST_OFFSET")));
             if (args.containsKey("timestamp")) {

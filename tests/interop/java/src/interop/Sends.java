@@ -67,7 +67,7 @@ final class Sends {
             + args.getOrDefault("compress", "") + " " + args.getOrDefault("traced", "");
     }
 
-    /** One producer for each name server, group and compression, kept for the next command. */
+    /** One producer for each name server, group, compression and whether it is traced, kept for the next command. */
     private static DefaultMQProducer producer(JSONObject args) throws Exception {
         synchronized (PRODUCERS) {
             DefaultMQProducer producer = PRODUCERS.get(key(args));
@@ -80,6 +80,7 @@ final class Sends {
                 producer.setRetryTimesWhenSendFailed(args.getIntValue("retries", 2));
                 producer.setCompressMsgBodyOverHowmuch(Integer.MAX_VALUE);
                 producer.setPollNameServerInterval(args.getIntValue("pollMs", 30_000));
+                producer.setEnableTrace(args.getBooleanValue("traced"));
                 if (args.containsKey("compress")) {
                     producer.setCompressType(CompressionType.of(args.getString("compress")));
                     producer.setCompressMsgBodyOverHowmuch(args.getIntValue("compressOver", 100));
@@ -199,6 +200,7 @@ final class Sends {
         TransactionMQProducer producer = new TransactionMQProducer("interop_tx");
         producer.setNamesrvAddr(args.getString("namesrv"));
         producer.setInstanceName("t" + System.nanoTime());
+        producer.setEnableTrace(args.getBooleanValue("traced"));
         producer.setTransactionListener(new TransactionListener() {
             @Override
             public LocalTransactionState executeLocalTransaction(Message message, Object arg) {

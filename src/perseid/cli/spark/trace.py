@@ -1,0 +1,32 @@
+"""`perseid spark trace`: latencies and failures from message traces."""
+
+from __future__ import annotations
+
+from typing import Annotated
+
+import typer
+
+from perseid.cli.spark.running import AsJson, Folders, Master, Report, SomeNamesrv, job
+
+
+def register(app: typer.Typer) -> None:
+    """Add the command."""
+    app.command()(trace)
+
+
+def trace(
+    topic: Annotated[str, typer.Argument(help="The trace topic, where it has another name.")] = "RMQ_SYS_TRACE_TOPIC",
+    namesrv: SomeNamesrv = None,
+    folder: Folders = None,
+    report: Report = None,
+    master: Master = None,
+    as_json: AsJson = False,
+) -> None:
+    """Latency percentiles per topic and client (send, end to end, consume) and failures, from message traces."""
+    with job("traces", master=master, as_json=as_json) as running:
+        from perseid.spark.jobs.trace import lines, page
+        from perseid.spark.jobs.trace import trace as run
+
+        found = run(running.spark, nameserver=namesrv, folders=folder or (), topic=topic, on_progress=running.at)
+        running.report(lambda: page(found), report)
+        running.done("\n".join(lines(found)), found.told())

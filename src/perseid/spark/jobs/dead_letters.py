@@ -1,0 +1,334 @@
+"""Where messages die, and how: the topics %DLQ%GROUP, which brokers fill with what a group could not consume.
+
+A dead letter is its message as it was sent (body, keys, tag, sender, time of birth), with where it came from in its
+properties. Its reconsumeTimes is how often it was handed out in vain. Why a listener failed is written nowhere by any
+client; what can be told is how a message died:
+
+    used up     it was handed out as often as the group's limit allows (retryMaxTimes, 16 unless set; the message's
+                own MAX_RECONSUME_TIMES counts before it): once, and again for each retry
+    given up    less often: the listener refused it (delay level -1), or its client has a lower limit
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import asdict, dataclass
+from typing import TYPE_CHECKING, Any
+
+from perseid.base.errors import ConfigError
+from perseid.spark.jobs.inputs import Input, Steps, chosen
+from perseid.spark.report import Page, ms_text
+
+if TYPE_CHECKING:
+    from pyspark.sql import Column, DataFrame, SparkSession
+
+PREFIX = "%DLQ%"
+MAX_RETRIES = 16
+"""A group's retryMaxTimes, unless it is set."""
+SAMPLES = 20
+MOST_ROWS = 1000
+"""Of each table."""
+SHOWN_BYTES = 120
+"""Of a sample's body."""
+BUCKETS = 60
+"""Of the picture over time, at most."""
+USED_UP, GIVEN_UP = "used up", "given up"
+STEPS = 4
+
+
+@dataclass(frozen=True, slots=True)
+class Group:
+    """A consumer group's dead letters."""
+
+    name: str
+    records: int
+    used_up: int
+    given_up: int
+    attempts: float
+    """Mean of how often a message was handed out."""
+    lived_ms: float
+    """Median time from a message's birth to its death."""
+    first_ms: int
+    last_ms: int
+    """When the first and the last one died, since 1970."""
+
+
+@dataclass(frozen=True, slots=True)
+class Part:
+    """So many dead letters of a group have this in common."""
+
+    group: str
+    value: str
+    records: int
+
+
+@dataclass(frozen=True, slots=True)
+class Sample:
+    """One dead letter."""
+
+    group: str
+    origin: str
+    queue: str
+    """Broker or folder and queue where it first stood, as far as that is known."""
+    keys: str
+    tag: str
+    host: str
+    attempts: int
+    how: str
+    lived_ms: int
+    died_ms: int
+    msg_id: str
+    origin_id: str
+    """The broker's id of the first copy: its address and offset."""
+    body: str
+
+
+@dataclass(frozen=True, slots=True)
+class DeadLetters:
+    """What there is."""
+
+    where: str
+    groups: tuple[Group, ...]
+    """The one with most first."""
+    origins: tuple[Part, ...]
+    queues: tuple[Part, ...]
+    """Topic and queue where messages first stood; only for folders that still have them."""
+    tags: tuple[Part, ...]
+    hosts: tuple[Part, ...]
+    """Of the clients that sent them, without ports."""
+    attempts: tuple[Part, ...]
+    over_time: tuple[tuple[str, int, int], ...]
+    """Group, seconds since 1970, how many died."""
+    bucket_s: int
+    samples: tuple[Sample, ...]
+    """The last ones."""
+
+    @property
+    def records(self) -> int:
+        """Of all groups."""
+        return sum(group.records for group in self.groups)
+
+    def told(self) -> dict[str, Any]:
+        """All of it, for JSON."""
+        return {**asdict(self), "records": self.records}
+
+
+def dead_letters(
+    spark: SparkSession,
+    *,
+    nameserver: str | None = None,
+    groups: Sequence[str] = (),
+    folders: Sequence[str] = (),
+    max_retries: int = MAX_RETRIES,
+    samples: int = SAMPLES,
+    on_progress: Steps | None = None,
+) -> DeadLetters:
+    """Look at the dead letters of some groups, or of all. ConfigError for what is not there."""
+    if max_retries < 0 or samples < 0:
+        raise ConfigError(f"max_retries={max_retries}, samples={samples}: give numbers from 0 on")
+    topics = tuple(group if group.startswith(PREFIX) else PREFIX + group for group in groups)
+    source = chosen(nameserver, topics, folders, prefix=PREFIX, may_be_none=True)
+    if source.nameserver is not None and not source.topics:
+        return DeadLetters(source.said, (), (), (), (), (), (), (), 1, ())
+
+    def step(number: int) -> None:
+        if on_progress is not None:
+            on_progress(number, STEPS)
+
+    step(0)
+    rows = _with_queues(spark, source, _rows(spark, source, max_retries)).persist()
+    try:
+        found_groups = _groups(rows)  # the one pass
+        step(1)
+        parts = {name: _parts(rows, name) for name in ("origin", "queue", "tag", "host", "attempts")}
+        step(2)
+        bucket_s, over_time = _over_time(rows, found_groups)
+        step(3)
+        last = _samples(rows, samples)
+    finally:
+        rows.unpersist()
+    step(STEPS)
+    return DeadLetters(
+        where=source.said, groups=found_groups, origins=parts["origin"], queues=parts["queue"], tags=parts["tag"],
+        hosts=parts["host"], attempts=parts["attempts"], over_time=over_time, bucket_s=bucket_s, samples=last,
+    )  # fmt: skip
+
+
+def _rows(spark: SparkSession, source: Input, max_retries: int) -> DataFrame:
+    """One row for each dead letter, with little of its body."""
+    from pyspark.sql import functions as F
+
+    names = ["topic", "source", "queueOffset", "storeTimestamp", "bornTimestamp", "keys", "tag", "bornHost",
+             "reconsumeTimes", "properties", "value"]  # fmt: skip
+    rows = source.frame(spark, names)
+    if not source.topics:
+        rows = rows.where(F.col("topic").startswith(PREFIX))
+
+    def property_(*keys: str) -> Column:
+        return F.coalesce(*(F.col("properties")[key] for key in keys), F.lit(""))
+
+    limit = F.coalesce(F.expr("try_cast(properties['MAX_RECONSUME_TIMES'] as int)"), F.lit(max_retries))
+    return rows.where("topic is not null and storeTimestamp is not null").select(
+        F.substring_index("topic", PREFIX, -1).alias("group"),
+        "source", "queueOffset",
+        property_("DLQ_ORIGIN_TOPIC", "RETRY_TOPIC").alias("origin"),
+        property_("ORIGIN_MESSAGE_ID", "DLQ_ORIGIN_MESSAGE_ID").alias("originId"),
+        property_("UNIQ_KEY").alias("msgId"),
+        F.coalesce("keys", F.lit("")).alias("keys"), F.coalesce("tag", F.lit("")).alias("tag"),
+        F.regexp_replace("bornHost", r":\d+$", "").alias("host"),
+        F.col("reconsumeTimes").alias("attempts"),
+        F.when(F.col("reconsumeTimes") > limit, USED_UP).otherwise(GIVEN_UP).alias("how"),
+        F.unix_millis("storeTimestamp").alias("died"),
+        (F.unix_millis("storeTimestamp") - F.unix_millis("bornTimestamp")).alias("lived"),
+        F.substring("value", 1, SHOWN_BYTES).alias("body"),
+    )  # fmt: skip
+
+
+def _with_queues(spark: SparkSession, source: Input, rows: DataFrame) -> DataFrame:
+    """The same, with the queue where the message first stood: the broker's id of that copy names its offset, and a
+    folder that still has it knows the queue."""
+    from pyspark.sql import functions as F
+
+    if not source.folders:
+        return rows.withColumn("queue", F.lit("").cast("string"))
+    first = Input(None, (), source.folders).frame(spark, ["topic", "source", "queueId", "physicalOffset"])
+    first = first.where("topic is not null").select(
+        F.col("topic").alias("origin"), "source", F.col("physicalOffset").alias("at"), "queueId"
+    )
+    place = F.expr("try_cast(conv(right(originId, 16), 16, 10) as bigint)")
+    joined = rows.withColumn("at", F.when(F.length("originId") >= 32, place))
+    joined = joined.join(first, ["origin", "source", "at"], "left")
+    queue = F.when(F.col("queueId").isNotNull(), F.concat_ws(" ", "origin", F.col("queueId").cast("string")))
+    return joined.withColumn("queue", F.coalesce(queue, F.lit(""))).drop("queueId", "at")
+
+
+def _groups(rows: DataFrame) -> tuple[Group, ...]:
+    from pyspark.sql import functions as F
+
+    found = rows.groupBy("group").agg(
+        F.count("*").alias("records"), F.count_if(F.col("how") == USED_UP).alias("used"),
+        F.avg("attempts").alias("mean"), F.percentile("lived", 0.5).alias("lived"),
+        F.min("died").alias("low"), F.max("died").alias("high"),
+    ).collect()  # fmt: skip
+    return tuple(sorted(
+        (Group(r["group"], r.records, r.used, r.records - r.used, r["mean"], r.lived or 0.0, r.low, r.high)
+         for r in found),
+        key=lambda group: (-group.records, group.name),
+    ))  # fmt: skip
+
+
+def _parts(rows: DataFrame, name: str) -> tuple[Part, ...]:
+    """How many of each group have each value, those with most first."""
+    from pyspark.sql import functions as F
+
+    value = F.col(name).cast("string").alias("value")
+    found = rows.groupBy("group", value).count().where("value <> ''")
+    found = found.orderBy(F.desc("count"), "group", "value").limit(MOST_ROWS)
+    return tuple(Part(row["group"], row["value"], row["count"]) for row in found.collect())
+
+
+def _over_time(rows: DataFrame, groups: tuple[Group, ...]) -> tuple[int, tuple[tuple[str, int, int], ...]]:
+    from pyspark.sql import functions as F
+
+    if not groups:
+        return 1, ()
+    span_s = (max(g.last_ms for g in groups) - min(g.first_ms for g in groups)) // 1000 + 1
+    bucket_s = -(-span_s // BUCKETS)
+    start = (F.floor(F.col("died") / (1000 * bucket_s)) * bucket_s).alias("start")
+    found = rows.groupBy("group", start).count().collect()
+    return bucket_s, tuple(sorted((row["group"], row["start"], row["count"]) for row in found))
+
+
+def _samples(rows: DataFrame, count: int) -> tuple[Sample, ...]:
+    from pyspark.sql import functions as F
+
+    found = rows.orderBy(F.desc("died"), "group", "queueOffset").limit(count).collect()
+    return tuple(
+        Sample(
+            group=r["group"], origin=r.origin, queue=r.queue, keys=r["keys"], tag=r.tag, host=r.host,
+            attempts=r.attempts, how=r.how, lived_ms=r.lived or 0, died_ms=r.died, msg_id=r.msgId,
+            origin_id=r.originId, body=bytes(r.body or b"").decode("utf-8", "replace"),
+        )
+        for r in found
+    )  # fmt: skip
+
+
+# ---- for people ----
+
+
+def summary(found: DeadLetters) -> str:
+    """In a sentence."""
+    text = f"{found.records:,} dead letters of {len(found.groups):,} groups ({found.where})"
+    used = sum(group.used_up for group in found.groups)
+    return text + (f": {used:,} used up, {found.records - used:,} given up" if found.records else "")
+
+
+def lines(found: DeadLetters) -> list[str]:
+    """What was found, in words."""
+    said = [summary(found)]
+    for group in found.groups:
+        said.append(
+            f"  {group.name}: {group.records:,} ({group.used_up:,} used up, {group.given_up:,} given up), "
+            f"{group.attempts:.1f} attempts, lived {ms_text(group.lived_ms)}"
+        )
+        for what, parts in (("from", found.origins), ("tag", found.tags), ("sent by", found.hosts)):
+            own = [f"{part.value} {part.records:,}" for part in parts if part.group == group.name][:5]
+            said += [f"    {what}: {', '.join(own)}"] if own else []
+    return said
+
+
+def page(found: DeadLetters) -> Page:
+    """The report."""
+    made = Page("Dead letters", summary(found) + ".", good=not found.records)
+    made.heading("Groups")
+    made.table(
+        ["group", "dead letters", "used up", "given up", "mean attempts", "median life", "first", "last"],
+        [[g.name, g.records, g.used_up, g.given_up, g.attempts, ms_text(g.lived_ms), _time(g.first_ms),
+          _time(g.last_ms)] for g in found.groups],
+    )  # fmt: skip
+    made.text(
+        "used up: handed out as often as the group's limit allows. given up: less often; the listener refused the "
+        "message (delay level -1), or its client has a lower limit."
+    )
+    if found.over_time:
+        made.picture(lambda figure: _draw(figure, found), "Dead letters over time, by group")
+    for title, parts in (
+        ("Where they came from", found.origins), ("Queues they came from", found.queues), ("Tags", found.tags),
+        ("Clients that sent them", found.hosts), ("How often they were handed out", found.attempts),
+    ):  # fmt: skip
+        if parts:
+            made.heading(title)
+            made.table(["group", "value", "dead letters"], [[p.group, p.value, p.records] for p in parts])
+    if found.samples:
+        made.heading("The last ones")
+        made.table(
+            ["died", "group", "origin", "keys", "tag", "sent by", "attempts", "life", "message", "body"],
+            [[_time(s.died_ms), s.group, s.queue or s.origin, s.keys, s.tag, s.host, s.attempts, ms_text(s.lived_ms),
+              s.msg_id, s.body] for s in found.samples],
+        )  # fmt: skip
+    return made
+
+
+def _time(ms: int) -> str:
+    from datetime import UTC, datetime
+
+    return datetime.fromtimestamp(ms / 1000, UTC).strftime("%Y-%m-%d %H:%M:%S")
+
+
+def _draw(figure: Any, found: DeadLetters) -> None:
+    """Stacked bars: how many died when."""
+    from datetime import UTC, datetime
+
+    axes = figure.subplots()
+    starts = sorted({start for _, start, _ in found.over_time})
+    lows = dict.fromkeys(starts, 0)
+    width = found.bucket_s * 0.9 / 86_400
+    for group in found.groups[:8]:
+        own = {start: count for name, start, count in found.over_time if name == group.name}
+        at = [datetime.fromtimestamp(start, UTC) for start in own]
+        axes.bar(at, list(own.values()), width, bottom=[lows[s] for s in own], align="edge", label=group.name)
+        for start, count in own.items():
+            lows[start] += count
+    axes.set_ylabel(f"dead letters in {ms_text(found.bucket_s * 1000)}")
+    axes.legend(fontsize=8)
+    figure.autofmt_xdate(rotation=20)

@@ -1,0 +1,103 @@
+"""Message traces of stock Java clients, on a Java broker and on ours: what they write is what we decode."""
+
+from __future__ import annotations
+
+import base64
+import json
+import os
+from collections import Counter
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+import rig
+
+from perseid.client.blocking import BlockingAdmin, BlockingPullConsumer
+from perseid.wire import trace
+
+pytestmark = pytest.mark.interop
+TOPIC = "RMQ_SYS_TRACE_TOPIC"
+COUNT = 6
+
+
+@pytest.fixture
+def traced(java: rig.Client) -> Iterator[rig.Client]:
+    """The stock clients; their producers, which send traces until they are stopped, end with the test."""
+    yield java
+    java("producers.stop")
+
+
+def bodies(namesrv: str) -> list[bytes]:
+    """All of the trace topic."""
+    with BlockingPullConsumer(namesrv) as consumer:
+        return [
+            message.body
+            for queue in consumer.queues(TOPIC)
+            for some in consumer.read(queue, consumer.min_offset(queue), consumer.max_offset(queue))
+            for message in some
+        ]
+
+
+def test_what_java_clients_trace_is_decoded(traced: rig.Client, topic: str, name: str) -> None:
+    namesrv = traced.cluster.namesrv
+    sent = traced(
+        "send", traced=True, group=f"p_{name}",
+        messages=[{"topic": topic, "body": f"m{i}", "tags": "red", "keys": "k1 k2"} for i in range(COUNT)],
+    )  # fmt: skip
+    ids = {result["msgId"] for result in sent}
+    assert len(ids) == COUNT
+    handle = traced("push.start", topic=topic, group=f"g_{name}", traced=True, failures=1, delayLevel=1)
+    traced.collect(handle, 2 * COUNT)
+    traced("push.stop", handle=handle)
+    traced("producers.stop")
+
+    def found() -> list[trace.Trace]:
+        return [one for body in bodies(namesrv) for one in trace.decode(body) if one.msg_id in ids]
+
+    def kinds() -> Counter[str]:
+        return Counter(one.kind for one in found())
+
+    rig.until("the traces", lambda: kinds()[trace.PUB] >= COUNT and kinds()[trace.AFTER] >= 2 * COUNT)
+    pubs = [one for one in found() if one.kind == trace.PUB]
+    assert {one.msg_id for one in pubs} == ids and all(one.ok and one.topic == topic for one in pubs)
+    assert all((one.group, one.tags, one.keys, one.body_bytes) == (f"p_{name}", "red", "k1 k2", 2) for one in pubs)
+    assert {one.store_host for one in pubs} == {traced.cluster.broker}
+    before = [one for one in found() if one.kind == trace.BEFORE]
+    assert Counter(one.retries for one in before) == {0: COUNT, 1: COUNT}
+    assert {one.group for one in before} == {f"g_{name}"}
+    after = [one for one in found() if one.kind == trace.AFTER]
+    assert {(one.request_id, one.msg_id) for one in after} == {(one.request_id, one.msg_id) for one in before}
+    assert Counter((one.ok, one.code) for one in after) == {(False, "FAILED"): COUNT, (True, "SUCCESS"): COUNT}
+
+
+@pytest.fixture
+def with_transactions(java_cluster: rig.Cluster) -> Iterator[None]:
+    """The Java broker takes transactions; afterwards it does not again, as other tests rely on."""
+    with BlockingAdmin(java_cluster.namesrv) as admin:
+        assert admin._thread is not None and admin._client is not None
+        run, client = admin._thread.run, admin._client
+        run(client.update_broker_config(java_cluster.broker, {"rejectTransactionMessage": "false"}))
+        yield
+        run(client.update_broker_config(java_cluster.broker, {"rejectTransactionMessage": "true"}))
+
+
+@pytest.mark.usefixtures("with_transactions")
+def test_a_transactions_end_is_traced(java_cluster: rig.Cluster, java_agent: rig.Agent, name: str) -> None:
+    """On the Java broker, as ours has no transactions yet. All of the topic is what tests/wire/traces.json was made of."""
+    java, topic = rig.Client(java_agent, java_cluster), f"t_{name}"
+    with BlockingAdmin(java_cluster.namesrv) as admin:
+        admin.create_topic(topic, 1)
+    java("transaction", traced=True, message={"topic": topic, "body": "half"})
+
+    def found() -> list[trace.Trace]:
+        every = [one for body in bodies(java_cluster.namesrv) for one in trace.decode(body)]
+        return [one for one in every if one.topic == topic]
+
+    rig.until("the traces", lambda: len(found()) >= 2)
+    half, end = sorted(found(), key=lambda one: one.kind == trace.END_TRANSACTION)
+    assert (half.kind, half.message_type, half.body_bytes) == (trace.PUB, "HALF", 4)
+    assert (end.kind, end.message_type, end.state) == (trace.END_TRANSACTION, "COMMIT", "COMMIT_MESSAGE")
+    assert end.msg_id == half.msg_id
+    if os.environ.get("PERSEID_RECORD"):
+        recorded = [base64.b64encode(body).decode() for body in bodies(java_cluster.namesrv)]
+        Path(os.environ["PERSEID_RECORD"]).write_text(json.dumps(recorded, indent=0) + "\n")
