@@ -54,7 +54,7 @@ def test_a_topic_lands_once_goes_on_and_is_compacted(
     told = compact(spark, table=str(table), keep_hours=0)
     assert told.before > told.after and told.before == before
     assert places(spark, table) == places_outside(table) == found
-    again = archive(spark, **given, compact=True)
+    again = archive(spark, **given, compact=True, keep_hours=0)
     assert (again.rows, again.compacted) == (0, Compacted(told.after, told.after))
     assert files_of(table) == told.after, "what nobody reads any more is deleted"
 

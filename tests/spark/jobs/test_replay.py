@@ -6,7 +6,7 @@ from typing import Any
 import pytest
 from tests.spark.conftest import fill
 
-from perseid.base.errors import ConfigError
+from perseid.base.errors import ConfigError, PerseidError
 from perseid.client import Message
 from perseid.client.blocking import BlockingProducer, BlockingPullConsumer
 from perseid.client.model import ReceivedMessage
@@ -111,5 +111,5 @@ def test_a_replay_of_a_time_range_by_a_column_at_a_rate(spark: Any, broker: Embe
         ({"topic": "slow er"}, "slow er"),
         ({"topic": "sloow", "name": "c"}, "did you mean 'slow'"),
     ):
-        with pytest.raises(Exception, match=said):
+        with pytest.raises(PerseidError, match=said):
             replay(spark, **{**given, **more})

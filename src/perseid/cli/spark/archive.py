@@ -30,7 +30,7 @@ def archive(
     compact: Annotated[bool, typer.Option(help="Merge small files afterwards.")] = False,
     target_mb: Annotated[int, typer.Option(help="How large a merged file gets.", min=1)] = 128,
     keep_hours: Annotated[
-        int, typer.Option(help="How long merged files stay for readers (Delta, Iceberg).", min=0)
+        int, typer.Option(help="How long earlier versions are kept (Delta, Iceberg).", min=0)
     ] = 168,
     batch_offsets: Annotated[int, typer.Option(help="Offsets that one batch covers at most.", min=1)] = 500_000,
     tags: Annotated[str | None, typer.Option(help="Only messages with these tags: 'a || b'.")] = None,

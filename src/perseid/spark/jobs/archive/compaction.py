@@ -36,7 +36,7 @@ def compact(
 ) -> Compacted:
     """Merge an archive's files that are smaller than half of `target_bytes`, within their partitions.
 
-    Files that no version of the last `keep_hours` has are deleted. Killed at any point, run it again.
+    Before that, files that no version of the last `keep_hours` has are deleted. Killed at any point, run it again.
     """
     folder = TableFolder(table)
     info = folder.known()
@@ -49,13 +49,14 @@ def compact(
 def compact_locked(spark: SparkSession, table: Table, target_bytes: int, keep_hours: int) -> Compacted:
     """The same for who holds the lock."""
     before = table.snapshot()
+    if not before.files:
+        return Compacted(0, 0)
+    table.clean(keep_hours)  # first: what is merged now stays until another compaction, for those who read it now
     if table.info.format == DELTA:
         from perseid.spark.jobs.archive.delta import DeltaTable
 
         assert isinstance(table, DeltaTable)
-        if before.files:
-            table.optimize(target_bytes)
-            table.clean(keep_hours)
+        table.optimize(target_bytes)
         return Compacted(len(before.files), len(table.snapshot().files))
     bins = grouped(before.files, target_bytes)
     if bins:
@@ -67,7 +68,6 @@ def compact_locked(spark: SparkSession, table: Table, target_bytes: int, keep_ho
         assert plan is not None, "there are files, so there was a batch"
         table.folder.write_plan(batch, plan)
         table.replace(batch, place, [file for each in bins for file in each], new)
-    table.clean(keep_hours)
     return Compacted(len(before.files), len(table.snapshot().files))
 
 

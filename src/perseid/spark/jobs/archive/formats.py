@@ -12,10 +12,11 @@ the new. A reader that listed the old ones and has not opened them all finds the
 from __future__ import annotations
 
 import ctypes
+import logging
 import os
 import shutil
 from abc import ABC, abstractmethod
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -23,7 +24,11 @@ from perseid.base.errors import ConfigError
 from perseid.spark.jobs.archive.files import WrittenFile
 from perseid.spark.jobs.archive.folder import DELTA, ICEBERG, NONE, TableFolder, TableInfo, sync_folder
 
+log = logging.getLogger("perseid.spark")
+
 BATCH_COLUMN = "batch"
+MAX_LOOKS = 10
+"""How often a folder is listed that changes meanwhile."""
 RENAME_EXCHANGE = 2
 AT_FDCWD = -100
 
@@ -109,14 +114,21 @@ class ParquetTable(Table):
         sync_folder(self.folder.data)
 
     def snapshot(self) -> Snapshot:
-        by = self.info.partition_by
-        batch, files = self.last_batch(), []
+        for _ in range(MAX_LOOKS):
+            batch = self.last_batch()
+            try:
+                files = tuple(self._files())
+            except FileNotFoundError as error:
+                log.info("%s was swapped while it was listed: %s", self.folder.data, error)
+                continue
+            if self.last_batch() == batch:
+                return Snapshot(batch, files)
+        raise ConfigError(f"{self.folder.data}: it changed {MAX_LOOKS} times while it was listed")
+
+    def _files(self) -> Iterator[DataFile]:
         for path in sorted(self.folder.data.rglob("*.parquet")):
-            partition = "" if by == NONE else path.parent.name.partition("=")[2]
-            files.append(DataFile(str(path), partition, path.stat().st_size))
-        if self.last_batch() != batch:
-            return self.snapshot()  # it changed meanwhile
-        return Snapshot(batch, tuple(files))
+            partition = "" if self.info.partition_by == NONE else path.parent.name.partition("=")[2]
+            yield DataFile(str(path), partition, path.stat().st_size)
 
     def replace(self, batch: int, place: Path, old: Sequence[DataFile], new: Sequence[WrittenFile]) -> None:
         another = self.folder.staging / f"data-{batch:08d}"

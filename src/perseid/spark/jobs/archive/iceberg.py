@@ -98,7 +98,7 @@ class IcebergTable(Table):
         if table is None:
             return
         before = datetime.fromtimestamp(time.time(), UTC) - timedelta(hours=keep_hours)
-        table.maintenance.expire_snapshots().older_than(before.replace(tzinfo=None)).commit()
+        table.maintenance.expire_snapshots().older_than(before).commit()
         table = self._load()
         assert table is not None
         kept = {_path(name) for name in table.inspect.all_files().column("file_path").to_pylist()}
