@@ -27,7 +27,7 @@ from perseid.spark.jobs.archive.formats import Table
 DEADLINE_S = 120
 TOPIC = "kills"
 POINTS = ("tasks", "before", "in", "after")
-COMPACTION_POINTS = ("before", "in", "after")
+COMPACTION_POINTS = ("in", "after")
 
 
 def die() -> None:
@@ -145,7 +145,7 @@ def archived(table: Path, form: str, point: str) -> str:
 def compacted(table: Path, form: str, point: str) -> str:
     whole = in_a_process(
         lambda: archive(
-            spark, nameserver=namesrv, topic=TOPIC, table=str(table), format=form, max_offsets_per_trigger=40
+            spark, nameserver=namesrv, topic=TOPIC, table=str(table), format=form, max_offsets_per_trigger=60
         )
     )
     assert whole == "exit 0", whole
@@ -155,7 +155,7 @@ def compacted(table: Path, form: str, point: str) -> str:
             plant(form, point, "optimize", 1 << 20)
             compact(spark, table=str(table), target_bytes=1 << 20)
         else:
-            plant(form, point, "replace", 3)
+            plant(form, point, "replace", 2)
             compact(spark, table=str(table))
 
     return in_a_process(job)

@@ -62,7 +62,7 @@ def test_a_topic_lands_once_goes_on_and_is_compacted(
 @pytest.fixture(scope="module")
 def killed(broker: EmbeddedBroker, tmp_path_factory: pytest.TempPathFactory) -> tuple[Path, dict[str, str]]:
     """Tables whose runs were killed, and how each ended."""
-    fill(broker, TOPIC, 100)
+    fill(broker, TOPIC, 100, queues=2)
     broker.create_topic("kills-replayed", 3)
     folder = tmp_path_factory.mktemp("killed")
     script = Path(__file__).with_name("killed.py")
