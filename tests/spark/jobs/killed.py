@@ -1,10 +1,12 @@
 """Runs jobs in processes of their own and kills each with SIGKILL at a chosen point; Spark's JVM lives on, and with it
 what the killed job's tasks were doing.
 
-    python killed.py NAMESRV FOLDER FORMAT...
+    python killed.py NAMESRV FOLDER points FORMAT...
+    python killed.py NAMESRV FOLDER SEED FORMAT...
 
-For each format and each point there is a table FOLDER/FORMAT-POINT of the topic `kills`. Says one JSON object: what
-became of each.
+points: for each format and each point there is a table FOLDER/FORMAT-POINT of the topic `kills`. A seed: one table
+FOLDER/FORMAT a format, of the topic `soak`, whose runs are killed at times drawn from the seed, and started again until
+one comes to its end. Says one JSON object: what became of each.
 """
 
 from __future__ import annotations
@@ -17,6 +19,7 @@ import threading
 import traceback
 from collections.abc import Callable
 from pathlib import Path
+from random import Random
 from typing import Any
 
 import perseid.spark
@@ -26,6 +29,8 @@ from perseid.spark.jobs.archive.formats import Table
 
 DEADLINE_S = 120
 TOPIC = "kills"
+SOAK_TOPIC = "soak"
+MAX_KILLS = 200
 POINTS = ("tasks", "before", "in", "after")
 COMPACTION_POINTS = ("in", "after")
 
@@ -172,17 +177,39 @@ def replayed(table: Path, topic: str) -> str:
     return in_a_process(job)
 
 
+def soaked(table: Path, form: str, random: Random) -> int:
+    """Archive and compact until it is done; how often it was killed."""
+
+    def job() -> None:
+        threading.Timer(random.uniform(0.1, 4), die).start()
+        archive(
+            spark, nameserver=namesrv, topic=SOAK_TOPIC, table=str(table), format=form, partition_by="hour",
+            max_offsets_per_trigger=60, compact=True, target_bytes=1 << 20, keep_hours=0,
+        )  # fmt: skip
+
+    for kills in range(MAX_KILLS):
+        random.random()
+        if in_a_process(job) == "exit 0":
+            return kills
+    raise AssertionError(f"{table} is not done after {MAX_KILLS} runs")
+
+
 if __name__ == "__main__":
-    namesrv, folder, chosen = sys.argv[1], Path(sys.argv[2]), sys.argv[3:]
+    namesrv, folder, how, chosen = sys.argv[1], Path(sys.argv[2]), sys.argv[3], sys.argv[4:]
     spark = perseid.spark.session("killed", master="local[2]", config={"spark.sql.shuffle.partitions": "2"})
     for form in chosen:
         table_class(form)  # imported once, not in each child
-    told = {}
-    for form in chosen:
-        for point in POINTS:
-            told[f"{form}-{point}"] = archived(folder / f"{form}-{point}", form, point)
-        for point in COMPACTION_POINTS:
-            told[f"{form}-compact-{point}"] = compacted(folder / f"{form}-compact-{point}", form, point)
-    told["replay"] = replayed(folder / f"{chosen[-1]}-compact-after", "kills-replayed")
+    told: dict[str, Any] = {}
+    if how == "points":
+        for form in chosen:
+            for point in POINTS:
+                told[f"{form}-{point}"] = archived(folder / f"{form}-{point}", form, point)
+            for point in COMPACTION_POINTS:
+                told[f"{form}-compact-{point}"] = compacted(folder / f"{form}-compact-{point}", form, point)
+        told["replay"] = replayed(folder / f"{chosen[-1]}-compact-after", "kills-replayed")
+    else:
+        drawn = Random(int(how))
+        for form in chosen:
+            told[form] = soaked(folder / form, form, drawn)
     print(json.dumps(told))
     spark.stop()

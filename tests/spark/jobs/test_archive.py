@@ -9,7 +9,7 @@ from typing import Any
 
 import pytest
 from tests.spark.conftest import fill
-from tests.spark.jobs.killed import COMPACTION_POINTS, POINTS, TOPIC
+from tests.spark.jobs.killed import COMPACTION_POINTS, POINTS, SOAK_TOPIC, TOPIC
 from tests.spark.jobs.tables import FORMATS, files_of, places, places_outside, rows_outside
 
 from perseid.base.errors import ConfigError
@@ -60,25 +60,48 @@ def test_a_topic_lands_once_goes_on_and_is_compacted(
 
 
 @pytest.fixture(scope="module")
-def killed(broker: EmbeddedBroker, tmp_path_factory: pytest.TempPathFactory) -> tuple[Path, dict[str, str]]:
+def killed(broker: EmbeddedBroker, tmp_path_factory: pytest.TempPathFactory) -> tuple[Path, dict[str, Any]]:
     """Tables whose runs were killed, and how each ended."""
     fill(broker, TOPIC, 100, queues=2)
     broker.create_topic("kills-replayed", 3)
-    folder = tmp_path_factory.mktemp("killed")
+    return run_killed(broker, tmp_path_factory.mktemp("killed"), "points")
+
+
+def run_killed(broker: EmbeddedBroker, folder: Path, how: str) -> tuple[Path, dict[str, Any]]:
     script = Path(__file__).with_name("killed.py")
     ended = subprocess.run(
-        [sys.executable, str(script), broker.namesrv, str(folder), *FORMATS],
+        [sys.executable, str(script), broker.namesrv, str(folder), how, *FORMATS],
         env={**os.environ, "SPARK_LOCAL_IP": "127.0.0.1"},
         capture_output=True,
-        timeout=500,
+        timeout=1800,
     )
     assert ended.returncode == 0, ended.stderr.decode()[-4000:]
     return folder, json.loads(ended.stdout.decode().splitlines()[-1])
 
 
+@pytest.mark.skipif(not os.environ.get("PERSEID_SOAK"), reason="PERSEID_SOAK=1: some minutes")
+@pytest.mark.timeout(3600)
+def test_runs_that_are_killed_at_random_times_fifty_times_leave_the_topic(
+    spark: Any, broker: EmbeddedBroker, tmp_path: Path
+) -> None:
+    kills, seed, count = 0, int(os.environ.get("SEED", "1")), 3000
+    fill(broker, SOAK_TOPIC, count, queues=2)
+    for attempt in range(20):
+        folder, told = run_killed(broker, tmp_path / str(attempt), str(seed + attempt))
+        kills += sum(told.values())
+        print(f"seed {seed + attempt}: killed {told}")
+        for form in FORMATS:
+            found = places(spark, folder / form)
+            assert len(found) == len(set(found)) == count, (form, seed + attempt)
+            assert places_outside(folder / form) == found, (form, seed + attempt)
+        if kills >= 50:
+            return
+    raise AssertionError(f"{kills} kills only")
+
+
 @pytest.mark.parametrize("form", FORMATS)
 def test_a_run_that_is_killed_anywhere_leaves_nothing_half_and_nothing_twice(
-    spark: Any, broker: EmbeddedBroker, killed: tuple[Path, dict[str, str]], form: str
+    spark: Any, broker: EmbeddedBroker, killed: tuple[Path, dict[str, Any]], form: str
 ) -> None:
     folder, told = killed
     for point in POINTS:
@@ -103,7 +126,7 @@ def test_a_run_that_is_killed_anywhere_leaves_nothing_half_and_nothing_twice(
 
 @pytest.mark.parametrize("form", FORMATS)
 def test_a_compaction_that_is_killed_anywhere_changes_no_row(
-    spark: Any, killed: tuple[Path, dict[str, str]], form: str
+    spark: Any, killed: tuple[Path, dict[str, Any]], form: str
 ) -> None:
     folder, told = killed
     for point in COMPACTION_POINTS:
@@ -118,7 +141,7 @@ def test_a_compaction_that_is_killed_anywhere_changes_no_row(
 
 
 def test_a_replay_that_is_killed_and_started_again_sends_each_message_once(
-    spark: Any, broker: EmbeddedBroker, killed: tuple[Path, dict[str, str]]
+    spark: Any, broker: EmbeddedBroker, killed: tuple[Path, dict[str, Any]]
 ) -> None:
     folder, told = killed
     assert told["replay"] == "SIGKILL"
