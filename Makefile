@@ -17,7 +17,7 @@ help: ## What there is
 $(READY): pyproject.toml setup.py $(wildcard src/perseid/core/*.py src/perseid/core/*.pxd)
 	@$(PYTHON) -c 'import sys; assert sys.version_info >= (3, 11), "Perseid needs Python 3.11 or later; set PYTHON="'
 	@test -x $(RUN) || $(PYTHON) -m venv $(VENV)
-	$(BIN)/pip install --quiet --disable-pip-version-check --retries 5 --timeout 60 --editable '.[spark,demo,dev]'
+	$(BIN)/pip install --quiet --disable-pip-version-check --retries 5 --timeout 60 --editable '.[spark,lake,demo,dev]'
 	@touch $@
 
 setup: $(READY) ## Make .venv with everything; the command is then .venv/bin/perseid

@@ -127,6 +127,13 @@ class Bounds:
         """Where each queue ends now."""
         return {plan.name_of(queue): self._end(queue) for queue in self.queues()}
 
+    def earliest(self) -> plan.Position:
+        """Where each queue begins now."""
+        return {
+            plan.name_of(queue): self._ask(lambda consumer, queue=queue: consumer.min_offset(queue))  # type: ignore[misc]
+            for queue in self.queues()
+        }
+
     def _end(self, queue: MessageQueue) -> int:
         return self._ask(lambda consumer: consumer.max_offset(queue))
 

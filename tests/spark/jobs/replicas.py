@@ -37,9 +37,7 @@ def parts(*, entries: bool = False, make: Callable[[int], bytes] = one) -> Parts
     for number in range(SEGMENTS):
         start = number * SIZE
         last = number == SEGMENTS - 1
-        found[start] = bytearray(
-            segment_of(start, SIZE, make, entries=entries, filled=not last, index=number * 1000)
-        )
+        found[start] = bytearray(segment_of(start, SIZE, make, entries=entries, filled=not last, index=number * 1000))
     return found
 
 

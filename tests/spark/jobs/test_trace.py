@@ -49,12 +49,16 @@ def taken() -> list[bytes]:
             ("SubAfter", f"R{i}", f"ID{i}", 7, "false" if i == 60 else "true", "k", 2 if i == 60 else 0, at + 7, "g"),
         ]))  # fmt: skip
     again = T0 + 70_000
-    found.append(body([
-        ("SubBefore", again, "r", "g", "R60b", "ID60", 1, "k"),
-        ("SubAfter", "R60b", "ID60", 9, "true", "k", 0, again, "g"),
-        ("SubBefore", again, "r", "g", "Rx", "IDx", 0, "k"),
-        ("SubAfter", "Rx", "IDx", 9, "true", "k", 0, again, "g"),
-    ]))
+    found.append(
+        body(
+            [
+                ("SubBefore", again, "r", "g", "R60b", "ID60", 1, "k"),
+                ("SubAfter", "R60b", "ID60", 9, "true", "k", 0, again, "g"),
+                ("SubBefore", again, "r", "g", "Rx", "IDx", 0, "k"),
+                ("SubAfter", "Rx", "IDx", 9, "true", "k", 0, again, "g"),
+            ]
+        )
+    )
     return found
 
 

@@ -82,6 +82,12 @@ class Job:
         if self._as_json:
             typer.echo(json.dumps({"event": name, **fields}))
 
+    def row(self, fields: Mapping[str, Any]) -> None:
+        """A row of a result, one JSON object a line, for people and programs."""
+        self._progress.stop()
+        line = {"event": "row", **fields} if self._as_json else fields
+        typer.echo(json.dumps(line, ensure_ascii=self._as_json))
+
     def report(self, make: Callable[[], Page], path: Path | None) -> None:
         """Make the page, if one was asked for."""
         if path is not None:

@@ -1,0 +1,216 @@
+"""Parquet files written by Spark's tasks: rows of ranges of a topic, or of files that are merged.
+
+No row passes through the driver or the JVM: a task reads, decodes and writes record batches, and gives Spark one line
+for each file. So memory is bounded by what a task gathers for a row group, whatever a batch or a topic holds. Only
+files that a finished task named are ever committed: what failed attempts and killed runs wrote is never seen.
+"""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from dataclasses import astuple, dataclass
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import pyarrow as pa
+import pyarrow.compute as pc
+import pyarrow.parquet as pq
+
+from perseid.spark import plan
+from perseid.spark.jobs.archive.folder import DAY, HOUR, NONE, sync_folder
+from perseid.spark.jobs.archive.rows import CORRUPT, RowShape, Shaper, rows_of
+from perseid.spark.options import SourceOptions
+
+if TYPE_CHECKING:
+    from pyspark.sql import SparkSession
+
+ROW_GROUP_BYTES = 32 << 20
+ROW_GROUP_ROWS = 131_072
+"""A row group is written when this much has been gathered for it,"""
+GATHERED_BYTES = 96 << 20
+"""and the largest one when a task has gathered this much for all its partitions."""
+MAX_OPEN = 32
+"""Files that a task has open; the one written to longest ago is ended for another."""
+MERGE_ROWS = 8192
+COMPRESSION = "zstd"
+DICTIONARIES = ["topic", "brokerName", "queueId", "tag", "bornHost", "storeHost", "flag", "sysFlag", "reconsumeTimes"]
+
+TOLD = "path string, partition string, rows bigint, bytes bigint, corrupt bigint, low bigint, high bigint"
+_FORMATS = {DAY: "%Y-%m-%d", HOUR: "%Y-%m-%d-%H"}
+
+
+@dataclass(frozen=True, slots=True)
+class WrittenFile:
+    """A file that a task wrote. `path` is relative to the folder, `low` and `high` the store times in milliseconds."""
+
+    path: str
+    partition: str
+    rows: int
+    bytes: int
+    corrupt: int
+    low: int
+    high: int
+
+
+@dataclass(frozen=True, slots=True)
+class Target:
+    """Where files go, and how."""
+
+    folder: str
+    partition_by: str
+    shape: RowShape
+
+
+class PartitionedFiles:
+    """Writes record batches into files, each of one partition. `name` makes them unlike any other task's."""
+
+    def __init__(self, target: Target, name: str) -> None:
+        self._target = target
+        self._name = name
+        self._schema = target.shape.arrow()
+        self._open: dict[str, _File] = {}
+        self._made = 0
+        self.written: list[WrittenFile] = []
+
+    def add(self, batch: Any) -> None:
+        """Take in some rows."""
+        if batch.num_rows == 0:
+            return
+        if self._target.partition_by == NONE:
+            self._file("").add(batch)
+        else:
+            names = pc.strftime(batch.column("storeTimestamp"), format=_FORMATS[self._target.partition_by])
+            for name in pc.unique(names).to_pylist():
+                self._file(name).add(batch.filter(pc.equal(names, name)))
+        while sum(file.gathered_bytes for file in self._open.values()) > GATHERED_BYTES:
+            max(self._open.values(), key=lambda file: file.gathered_bytes).flush()
+
+    def finish(self) -> list[WrittenFile]:
+        """End all files; they are durable."""
+        for name in list(self._open):
+            self._end(name)
+        return self.written
+
+    def _file(self, partition: str) -> _File:
+        found = self._open.pop(partition, None)
+        if found is None:
+            if len(self._open) >= MAX_OPEN:
+                self._end(next(iter(self._open)))
+            name = f"part-{self._name}-{self._made:04d}.parquet"
+            self._made += 1
+            folder = f"{self._target.partition_by}={partition}/" if partition else ""
+            found = _File(Path(self._target.folder), folder + name, partition, self._schema)
+        self._open[partition] = found  # the last one is the one written to last
+        return found
+
+    def _end(self, partition: str) -> None:
+        self.written.append(self._open.pop(partition).end())
+
+
+class _File:
+    """One file that is being written."""
+
+    def __init__(self, folder: Path, path: str, partition: str, schema: Any) -> None:
+        self._path, self._partition, self._schema = path, partition, schema
+        self._full = folder / path
+        self._full.parent.mkdir(parents=True, exist_ok=True)
+        self._file = self._full.open("wb")
+        self._writer = pq.ParquetWriter(self._file, schema, compression=COMPRESSION, use_dictionary=DICTIONARIES)
+        self._gathered: list[Any] = []
+        self.gathered_bytes = self._gathered_rows = 0
+        self._rows = self._corrupt = 0
+        self._low: int | None = None
+        self._high = 0
+
+    def add(self, batch: Any) -> None:
+        self._gathered.append(batch)
+        self.gathered_bytes += batch.nbytes
+        self._gathered_rows += batch.num_rows
+        self._rows += batch.num_rows
+        bounds = pc.min_max(batch.column("storeTimestamp").cast(pa.int64())).as_py()
+        low, high = bounds["min"] // 1000, bounds["max"] // 1000
+        self._low, self._high = low if self._low is None else min(self._low, low), max(self._high, high)
+        if CORRUPT in self._schema.names:
+            self._corrupt += batch.num_rows - batch.column(CORRUPT).null_count
+        if self.gathered_bytes >= ROW_GROUP_BYTES or self._gathered_rows >= ROW_GROUP_ROWS:
+            self.flush()
+
+    def flush(self) -> None:
+        """Write what is gathered as a row group."""
+        if self._gathered:
+            rows = pa.Table.from_batches(self._gathered, schema=self._schema)
+            self._writer.write_table(rows, row_group_size=max(1, rows.num_rows))
+        self._gathered = []
+        self.gathered_bytes = self._gathered_rows = 0
+
+    def end(self) -> WrittenFile:
+        self.flush()
+        self._writer.close()
+        self._file.flush()
+        os.fsync(self._file.fileno())
+        size = self._file.tell()
+        self._file.close()
+        sync_folder(self._full.parent)
+        low = self._low or 0
+        return WrittenFile(self._path, self._partition, self._rows, size, self._corrupt, low, self._high)
+
+
+def write_ranges(
+    spark: SparkSession, parts: Sequence[plan.Range], options: SourceOptions, target: Target
+) -> list[WrittenFile]:
+    """Write what ranges of queues hold: a task a range."""
+
+    def task(number: int) -> Iterator[Any]:
+        yield from rows_of(options, parts[number], Shaper(target.shape))
+
+    return _run(spark, len(parts), task, target)
+
+
+def merge(spark: SparkSession, groups: Sequence[Sequence[str]], target: Target) -> list[WrittenFile]:
+    """Write the rows of each group of files (of one partition) into one file: a task a group."""
+
+    def task(number: int) -> Iterator[Any]:
+        for path in groups[number]:
+            with pq.ParquetFile(path) as file:
+                for batch in file.iter_batches(MERGE_ROWS, columns=target.shape.arrow().names):
+                    yield batch.cast(target.shape.arrow())
+
+    return _run(spark, len(groups), task, target)
+
+
+def _run(spark: SparkSession, tasks: int, rows: Callable[[int], Iterator[Any]], target: Target) -> list[WrittenFile]:
+    """What the tasks wrote; nothing else is left in the folder."""
+    if tasks == 0:
+        return []
+
+    def write(batches: Iterable[Any]) -> Iterator[Any]:
+        from pyspark import TaskContext
+
+        context = TaskContext.get()
+        attempt = context.taskAttemptId() if context is not None else 0
+        for batch in batches:
+            for number in batch.column("id").to_pylist():
+                files = PartitionedFiles(target, f"{number:05d}-{attempt}")
+                for found in rows(number):
+                    files.add(found)
+                yield _told(files.finish())
+
+    told = spark.range(0, tasks, 1, tasks).mapInArrow(write, TOLD).collect()
+    written = [WrittenFile(*row) for row in told]
+    named = {file.path for file in written}
+    folder = Path(target.folder)
+    for path in folder.rglob("*.parquet"):
+        if str(path.relative_to(folder)) not in named:
+            path.unlink()  # of an attempt that failed
+    if folder.exists():
+        sync_folder(folder)
+    return written
+
+
+def _told(files: Sequence[WrittenFile]) -> Any:
+    names = WrittenFile.__slots__
+    columns = list(zip(*map(astuple, files), strict=True)) if files else [() for _ in names]
+    kinds = [pa.string(), pa.string(), *[pa.int64()] * 5]
+    arrays = [pa.array(values, kind) for values, kind in zip(columns, kinds, strict=True)]
+    return pa.RecordBatch.from_arrays(arrays, names=list(names))

@@ -1,0 +1,182 @@
+"""An archive's folder: what the table is, who writes to it, and which offsets each batch covers.
+
+    TABLE/data/…                    the rows, as Parquet files
+    TABLE/_perseid/table.json       what the table is of: topic, format, partitions, filter, schema (`TableInfo`)
+    TABLE/_perseid/plans/N.json     which offsets the table covers once batch N is in it (`Plan`)
+    TABLE/_perseid/staging          what is written before it counts
+    TABLE/_perseid/lock             held by the run that writes
+    TABLE/_delta_log, TABLE/metadata and TABLE/_perseid/catalog.db: Delta's and Iceberg's own
+
+How a table's batches are numbered: the number of the last one is part of what each format commits, together with the
+rows (`formats`). Plan N is on disk before batch N is committed. So a table's position is plan N of the N that it says,
+whatever was killed: a plan that no commit names is written over by the next attempt.
+"""
+
+from __future__ import annotations
+
+import fcntl
+import os
+import shutil
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager
+from dataclasses import dataclass, field
+from pathlib import Path
+from urllib.parse import unquote, urlsplit
+
+import msgspec
+
+from perseid.base.errors import ConfigError
+from perseid.spark.jobs.archive.bodies import BodySchema
+
+OWN_FOLDER = "_perseid"
+DATA_FOLDER = "data"
+PLANS_KEPT = 100
+"""Plans of earlier batches, for readers that looked at the table a moment ago."""
+VERSION = 1
+
+PARQUET, DELTA, ICEBERG = "parquet", "delta", "iceberg"
+FORMATS = (PARQUET, DELTA, ICEBERG)
+NONE, DAY, HOUR = "none", "day", "hour"
+PARTITIONS = (NONE, DAY, HOUR)
+
+
+@dataclass(frozen=True, slots=True)
+class TableInfo:
+    """What a table is of; it never changes. `filter`: the source's options that choose messages."""
+
+    topic: str
+    format: str
+    partition_by: str
+    table_id: str
+    filter: Mapping[str, str] = field(default_factory=dict)
+    schema: BodySchema | None = None
+    keep_value: bool = True
+    version: int = VERSION
+
+
+@dataclass(frozen=True, slots=True)
+class Plan:
+    """What a table covers: the offsets [begin, end) of each queue (`topic/brokerName/queueId`), and when the message
+    before `end` was stored, by which a topic that was made anew is told from the one that was read."""
+
+    begin: Mapping[str, int]
+    end: Mapping[str, int]
+    stored_ms: Mapping[str, int] = field(default_factory=dict)
+
+
+class TableFolder:
+    """The folder of one archive."""
+
+    def __init__(self, table: str | Path) -> None:
+        self.path = local(str(table))
+        self.own = self.path / OWN_FOLDER
+        self.data = self.path / DATA_FOLDER
+        self.staging = self.own / "staging"
+
+    # ---- what it is of ----
+
+    def info(self) -> TableInfo | None:
+        """What the table is of; None where there is no archive."""
+        path = self.own / "table.json"
+        if not path.is_file():
+            return None
+        try:
+            info = msgspec.json.decode(path.read_bytes(), type=TableInfo)
+        except msgspec.DecodeError as error:
+            raise ConfigError(f"{path}: {error}: was it changed by hand?") from None
+        if info.version != VERSION:
+            raise ConfigError(f"{path}: a table of version {info.version}, this perseid knows {VERSION}")
+        return info
+
+    def known(self) -> TableInfo:
+        """What the table is of. ConfigError where there is no archive."""
+        info = self.info()
+        if info is None:
+            raise ConfigError(f"{self.path} is no archive: it has no {OWN_FOLDER}/table.json")
+        return info
+
+    def check_free(self) -> None:
+        """ConfigError when something else is in the folder."""
+        if self.path.exists() and any(entry.name != OWN_FOLDER for entry in self.path.iterdir()):
+            raise ConfigError(f"{self.path} is no archive and not empty: name another folder")
+
+    def create(self, info: TableInfo) -> None:
+        """Say what a new table is of."""
+        (self.own / "plans").mkdir(parents=True, exist_ok=True)
+        write_whole(self.own / "table.json", msgspec.json.encode(info))
+
+    # ---- who writes ----
+
+    @contextmanager
+    def locked(self, name: str = "lock") -> Iterator[None]:
+        """Nobody else writes to the table (or whatever `name` stands for) meanwhile; a run that dies lets go.
+        ConfigError when somebody does."""
+        self.own.mkdir(parents=True, exist_ok=True)
+        with (self.own / name).open("a") as lock:
+            try:
+                fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
+            except BlockingIOError:
+                raise ConfigError(f"{self.own / name} is held by another run: wait until that is done") from None
+            yield
+
+    def sweep(self, last: int) -> None:
+        """Remove what killed runs left: all that was staged, and files of batches after `last`."""
+        shutil.rmtree(self.staging, ignore_errors=True)
+        self.staging.mkdir(parents=True)
+        self.data.mkdir(exist_ok=True)
+        for folder in self.data.glob("*-*"):
+            number = folder.name.partition("-")[0]
+            if number.isdecimal() and int(number) > last:
+                shutil.rmtree(folder)
+
+    # ---- what it covers ----
+
+    def plan(self, batch: int) -> Plan | None:
+        """What the table covers with batch `batch`; None before the first."""
+        if batch < 0:
+            return None
+        path = self._plan(batch)
+        try:
+            return msgspec.json.decode(path.read_bytes(), type=Plan)
+        except FileNotFoundError:
+            raise ConfigError(f"{path} is missing: without it nobody knows what the table covers") from None
+
+    def write_plan(self, batch: int, plan: Plan) -> None:
+        """Note what the table covers once batch `batch` is committed."""
+        write_whole(self._plan(batch), msgspec.json.encode(plan))
+        self._plan(batch - PLANS_KEPT).unlink(missing_ok=True)
+
+    def _plan(self, batch: int) -> Path:
+        return self.own / "plans" / f"{batch:08d}.json"
+
+
+def local(table: str) -> Path:
+    """The folder that a path or a file: address names. ConfigError for what is on no mounted file system."""
+    parts = urlsplit(table)
+    if parts.scheme == "file":
+        return Path(unquote(parts.path)).absolute()
+    if parts.scheme and "://" in table:
+        raise ConfigError(
+            f"{table}: tables are folders that the driver and all executors see under one path: mount {parts.scheme}"
+        )
+    return Path(table).absolute()
+
+
+def write_whole(path: Path, data: bytes) -> None:
+    """Write a file so that it is there whole, or as it was, after a crash too."""
+    temporary = path.with_name(f".{path.name}.new")
+    with temporary.open("wb") as file:
+        file.write(data)
+        file.flush()
+        os.fsync(file.fileno())
+    temporary.rename(path)
+    sync_folder(path.parent)
+
+
+def sync_folder(path: Path) -> None:
+    """Make the names in a folder durable."""
+    descriptor = os.open(path, os.O_RDONLY)
+    try:
+        os.fsync(descriptor)
+    finally:
+        os.close(descriptor)

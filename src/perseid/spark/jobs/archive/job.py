@@ -1,0 +1,275 @@
+"""The run that brings a table up to what its topic holds.
+
+The ends of the queues are looked up once; what lies between the table's position and them is read in batches of a
+bounded number of offsets. Batch N is: plan N on disk, files written by Spark's tasks, one commit of files and number.
+Killed before the commit, the next run finds number N - 1 and makes batch N anew; killed after it, it goes on behind.
+
+An offset is a place: a table has each (brokerName, topic, queueId, queueOffset) once. So a topic that was deleted and
+made anew is another topic, and refused: where its queues end before the table's position, and, as plans keep when the
+last message of each queue was stored, also where they have grown beyond it.
+"""
+
+from __future__ import annotations
+
+import logging
+import os
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass
+from typing import TYPE_CHECKING
+
+from perseid.base.errors import ConfigError
+from perseid.client.blocking import BlockingPullConsumer
+from perseid.client.errors import ClientError
+from perseid.spark import plan as planning
+from perseid.spark.bounds import Bounds
+from perseid.spark.jobs import failures
+from perseid.spark.jobs.archive import bodies, formats
+from perseid.spark.jobs.archive.compaction import KEEP_HOURS, TARGET_BYTES, Compacted, compact_locked
+from perseid.spark.jobs.archive.files import Target, write_ranges
+from perseid.spark.jobs.archive.folder import FORMATS, NONE, PARQUET, PARTITIONS, Plan, TableFolder, TableInfo
+from perseid.spark.jobs.archive.formats import Table
+from perseid.spark.jobs.archive.rows import RowShape
+from perseid.spark.options import ALIASES as SOURCE_ALIASES
+from perseid.spark.options import NAMES as SOURCE_NAMES
+from perseid.spark.options import SourceOptions, nearest, normal, parse
+from perseid.spark.plan import DataLost
+
+if TYPE_CHECKING:
+    from pyspark.sql import SparkSession
+
+log = logging.getLogger("perseid.spark")
+
+FILTER = ("tags", "sql", "dedupe")
+"""The source's options that choose messages: a table has one choice."""
+NOT_HERE = ("subscribe", "subscribePattern", "assign", "nameserver", "includeHeaders", "includeBody")
+"""The source's options that the job sets itself."""
+BATCH_OFFSETS = 500_000
+TASK_OFFSETS = 100_000
+"""Offsets that one task reads at most."""
+
+
+@dataclass(frozen=True, slots=True)
+class Archived:
+    """What one run did."""
+
+    batches: int
+    rows: int
+    files: int
+    bytes: int
+    corrupt: int
+    """Rows whose bodies did not decode."""
+    compacted: Compacted | None = None
+
+
+def archive(
+    spark: SparkSession,
+    *,
+    nameserver: str,
+    topic: str,
+    table: str,
+    format: str | None = None,
+    partition_by: str | None = None,
+    schema: str | None = None,
+    message: str | None = None,
+    keep_value: bool | None = None,
+    max_offsets_per_trigger: int | None = BATCH_OFFSETS,
+    options: Mapping[str, str] | None = None,
+    compact: bool = False,
+    target_bytes: int = TARGET_BYTES,
+    keep_hours: int = KEEP_HOURS,
+    on_start: Callable[[int], None] | None = None,
+    on_batch: Callable[[int, int], None] | None = None,
+) -> Archived:
+    """Bring the table at `table` up to what the topic holds now; returns what this run added.
+
+    `format` (parquet, delta, iceberg), `partition_by` (none, day, hour of the store time), `schema` and `message`
+    (`bodies.load`), `keep_value` (false: no raw bytes where a body decoded) and the filters among `options` make the
+    table what it is: they need to be said for a new table only, and must not differ later. `options` go to the source
+    (tags, startingOffsets, failOnDataLoss, …). `on_start(offsets)` is called with what there is to read,
+    `on_batch(batch, rows)` after each batch. Run it again to go on. ConfigError: it can't be done as asked;
+    DataLost: messages are gone; TaskFailed: see the text.
+    """
+    folder = TableFolder(table)
+    shape = _Shape(format, partition_by, None if schema is None else bodies.load(schema, message), keep_value)
+    if schema is None and message is not None:
+        raise ConfigError("message names what a schema (.desc) holds: give schema too")
+    given = _source_options(options)
+    parse({"nameserver": nameserver, "subscribe": topic, **given}, streaming=True)  # wrong ones are told at once
+    if folder.info() is None:
+        folder.check_free()
+    with folder.locked(), failures.told():
+        info = folder.info()
+        if info is None:
+            info = _new_info(topic, shape, given)
+        else:
+            _check_same(folder, info, topic, shape, given)
+        source = parse(
+            {"nameserver": nameserver, "subscribe": topic, **_starting(given), **info.filter}, streaming=True
+        )
+        run = _Run(spark, formats.of(folder, info), source, max_offsets_per_trigger, on_start, on_batch)
+        run.all()
+        compacted = compact_locked(spark, run.table, target_bytes, keep_hours) if compact else None
+    return Archived(run.batches, run.rows, run.files, run.bytes, run.corrupt, compacted)
+
+
+@dataclass(frozen=True, slots=True)
+class _Shape:
+    """What was asked of the table; None: what it is."""
+
+    format: str | None
+    partition_by: str | None
+    bodies: bodies.BodySchema | None
+    keep_value: bool | None
+
+    def __post_init__(self) -> None:
+        for name, value, known in (
+            ("format", self.format, FORMATS), ("partition-by", self.partition_by, PARTITIONS),
+        ):  # fmt: skip
+            if value is not None and value not in known:
+                raise ConfigError(f"{name}={value!r} is unknown{nearest(value, known)}")
+
+
+def _source_options(options: Mapping[str, str] | None) -> dict[str, str]:
+    """The options by their own names. ConfigError for an unknown one, or one that is the job's."""
+    spelled = {name.lower(): name for name in SOURCE_NAMES}
+    found = normal(options or {}, SOURCE_NAMES, SOURCE_ALIASES, "the perseid source")
+    result = {spelled[name]: value for name, value in found.items()}
+    for name in NOT_HERE:
+        if name in result:
+            raise ConfigError(f"the archive sets the option {name} itself")
+    return result
+
+
+def _starting(given: Mapping[str, str]) -> dict[str, str]:
+    """The options but the filters; a new table begins at the earliest offsets if they don't say where."""
+    result = {name: value for name, value in given.items() if name not in FILTER}
+    if not any(name.startswith("starting") for name in result):
+        result["startingOffsets"] = "earliest"
+    return result
+
+
+def _new_info(topic: str, shape: _Shape, given: Mapping[str, str]) -> TableInfo:
+    if shape.keep_value is False and shape.bodies is None:
+        raise ConfigError("keep_value=false (--drop-value) leaves decoded bodies only: give a schema")
+    return TableInfo(
+        topic=topic,
+        format=shape.format or PARQUET,
+        partition_by=shape.partition_by or NONE,
+        table_id=os.urandom(8).hex(),
+        filter={name: given[name] for name in FILTER if name in given},
+        schema=shape.bodies,
+        keep_value=shape.keep_value is not False,
+    )
+
+
+def _check_same(folder: TableFolder, info: TableInfo, topic: str, shape: _Shape, given: Mapping[str, str]) -> None:
+    """ConfigError when a table is of another topic, or is not made as asked."""
+    where = f"{folder.path} holds"
+    if info.topic != topic:
+        raise ConfigError(f"{where} topic {info.topic}, not {topic}: give each topic a table of its own")
+    asked = (
+        ("format", shape.format, info.format), ("partitions", shape.partition_by, info.partition_by),
+        ("values beside decoded bodies", shape.keep_value, info.keep_value),
+        *((name, given.get(name), info.filter.get(name)) for name in FILTER),
+    )  # fmt: skip
+    for name, wanted, has in asked:
+        if wanted is not None and wanted != has:
+            raise ConfigError(f"{where} {name}={has}, not {wanted}: leave it out, or begin another table")
+    if shape.bodies is not None and shape.bodies != info.schema:
+        raise ConfigError(f"{where} bodies of {'another' if info.schema else 'no'} schema: begin another table")
+
+
+class _Run:
+    """One run: from the table's position to where the topic ends now."""
+
+    def __init__(
+        self,
+        spark: SparkSession,
+        table: Table,
+        source: SourceOptions,
+        batch_offsets: int | None,
+        on_start: Callable[[int], None] | None,
+        on_batch: Callable[[int, int], None] | None,
+    ) -> None:
+        self.table = table
+        self.batches = self.rows = self.files = self.bytes = self.corrupt = 0
+        self._spark = spark
+        self._source = source
+        self._batch_offsets = batch_offsets
+        self._on_start, self._on_batch = on_start, on_batch
+        self._shape = RowShape(table.info.schema, table.info.keep_value)
+
+    def all(self) -> None:
+        """All batches, up to where the queues end at its beginning."""
+        folder, last = self.table.folder, self.table.last_batch()
+        known = folder.plan(last)
+        with Bounds(self._source, begun=known is not None) as bounds:
+            bounds.check_sql()
+            target = bounds.latest()
+            begin = dict(known.begin) if known else bounds.starting()
+        if folder.info() is None:
+            folder.create(self.table.info)  # only now: a topic by a wrong name makes no table
+        folder.sweep(last)
+        position = dict(known.end) if known else dict(begin)
+        if known is not None:
+            check_not_another(self._source, known, target)
+        if self._on_start is not None:
+            self._on_start(planning.lag(position, target))
+        while planning.lag(position, target):
+            end = planning.advance(position, target, self._batch_offsets)
+            last += 1
+            self._batch(last, position, Plan({**dict.fromkeys(end, 0), **begin}, end, stored_ms(self._source, end)))
+            position = end
+
+    def _batch(self, number: int, position: planning.Position, plan: Plan) -> None:
+        place = self.table.place(number, os.urandom(4).hex())
+        place.mkdir(parents=True)
+        self.table.folder.write_plan(number, plan)
+        parts = planning.ranges(position, plan.end)
+        offsets = sum(part.end - part.start for part in parts)
+        parts = planning.split(parts, -(-offsets // TASK_OFFSETS))
+        files = write_ranges(
+            self._spark, parts, self._source, Target(str(place), self.table.info.partition_by, self._shape)
+        )
+        self.table.commit(number, place, files)
+        rows = sum(file.rows for file in files)
+        self.batches += 1
+        self.rows += rows
+        self.files += len(files)
+        self.bytes += sum(file.bytes for file in files)
+        self.corrupt += sum(file.corrupt for file in files)
+        if self._on_batch is not None:
+            self._on_batch(number, rows)
+
+
+def check_not_another(source: SourceOptions, known: Plan, latest: Mapping[str, int]) -> None:
+    """DataLost when a topic's queues are not those that were read up to a plan: the topic was made anew."""
+    again = "the topic was deleted and made again, or its broker lost messages: archive it into another table"
+    for name in sorted(known.end.keys() & latest.keys()):
+        if latest[name] < known.end[name]:
+            raise DataLost(f"{name}: was read up to offset {known.end[name]}, and ends at {latest[name]} now: {again}")
+    found = stored_ms(source, {name: offset for name, offset in known.end.items() if name in latest})
+    for name in sorted(found.keys() & known.stored_ms.keys()):
+        if found[name] != known.stored_ms[name]:
+            raise DataLost(
+                f"{name}: the message at offset {known.end[name] - 1} is not the one that was read: it was stored at"
+                f" {known.stored_ms[name]}, that at {found[name]} (milliseconds): {again}"
+            )
+
+
+def stored_ms(source: SourceOptions, end: Mapping[str, int]) -> dict[str, int]:
+    """When the message before each end was stored, where the broker still has it. Best effort: what can't be had is
+    left out, and not compared later."""
+    found: dict[str, int] = {}
+    with BlockingPullConsumer(source.nameserver, source.group) as consumer:
+        for name, offset in end.items():
+            if offset == 0:
+                continue
+            try:
+                messages = consumer.pull(planning.queue_of(name), offset - 1, 1).messages
+            except ClientError as error:
+                log.info("%s: nobody tells when offset %d was stored: %s", name, offset - 1, error)
+                continue
+            if messages and messages[0].queue_offset == offset - 1:
+                found[name] = messages[0].store_timestamp
+    return found

@@ -1,0 +1,98 @@
+"""The commits of each format, without Spark: a batch comes in whole, and once."""
+
+from pathlib import Path
+from typing import Any
+
+import pytest
+from tests.spark.jobs.tables import FORMATS, rows_outside
+from tests.spark.jobs.test_files import batch
+
+from perseid.base.errors import ConfigError
+from perseid.spark.jobs.archive import formats
+from perseid.spark.jobs.archive.files import PartitionedFiles, Target, WrittenFile
+from perseid.spark.jobs.archive.folder import Plan, TableFolder, TableInfo
+from perseid.spark.jobs.archive.formats import Table
+from perseid.spark.jobs.archive.rows import RowShape
+
+HOUR_MS = 3_600_000
+
+
+def table_of(path: Path, form: str, by: str = "none") -> Table:
+    """A new table, or one that is there."""
+    folder = TableFolder(path)
+    info = folder.info() or TableInfo("orders", form, by, "id")
+    folder.create(info)
+    table = formats.of(folder, info)
+    folder.sweep(table.last_batch())
+    return table
+
+
+def written(table: Table, number: int, count: int = 10, step_ms: int = 1) -> tuple[Path, list[WrittenFile]]:
+    """A batch's files, not committed."""
+    place = table.place(number, "ab")
+    place.mkdir(parents=True, exist_ok=True)
+    files = PartitionedFiles(Target(str(place), table.info.partition_by, RowShape()), "t")
+    files.add(batch(number * 1000, count, step_ms))
+    return place, files.finish()
+
+
+@pytest.mark.parametrize("form", FORMATS)
+def test_a_batch_counts_once_it_is_committed_also_an_empty_one(tmp_path: Path, form: str) -> None:
+    table = table_of(tmp_path / "t", form, "day")
+    assert (table.last_batch(), table.snapshot()) == (-1, formats.Snapshot(-1, ()))
+    place, files = written(table, 0, 40, HOUR_MS // 10)
+    assert len(files) == 2
+    assert table.snapshot().files == (), "nothing is seen before the commit"
+    table.commit(0, place, files)
+    table.commit(1, table.place(1, "cd"), [])
+    again = table_of(tmp_path / "t", form)
+    snapshot = again.snapshot()
+    assert (again.last_batch(), snapshot.batch) == (1, 1)
+    assert sorted(file.partition for file in snapshot.files) == ["2026-11-20", "2026-11-21"]
+    assert sorted(row["queueOffset"] for row in rows_outside(tmp_path / "t", ["queueOffset"])) == list(range(40))
+
+
+@pytest.mark.parametrize("form", ["delta", "iceberg"])
+def test_two_that_began_at_the_same_state_can_not_both_commit(
+    tmp_path: Path, form: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    table_of(tmp_path / "t", form).commit(0, Path(), [])
+    one, other = table_of(tmp_path / "t", form), table_of(tmp_path / "t", form)
+    state: Any = other._load()  # type: ignore[attr-defined]
+    monkeypatch.setattr(other, "_load", lambda: state)
+    first, second = written(one, 1), written(one, 2)
+    one.commit(1, *first)
+    with pytest.raises(ConfigError, match="batch 1"):
+        other.commit(1, *second)
+    fresh = table_of(tmp_path / "t", form)
+    assert (fresh.last_batch(), len(fresh.snapshot().files)) == (1, 1)
+    with pytest.raises(ConfigError, match="batch 1 is there already"):
+        fresh.commit(1, *first)
+
+
+def test_a_parquet_batch_never_comes_in_over_another(tmp_path: Path) -> None:
+    table = table_of(tmp_path / "t", "parquet")
+    table.commit(0, *written(table, 0))
+    place, files = written(table, 0)
+    with pytest.raises(OSError, match="not empty"):
+        table.commit(0, place, files)
+
+
+def test_a_delta_table_with_deletion_vectors_and_an_iceberg_table_with_deletes_are_refused(tmp_path: Path) -> None:
+    import deltalake
+
+    table = table_of(tmp_path / "d", "delta")
+    table.commit(0, *written(table, 0))
+    deltalake.DeltaTable(str(tmp_path / "d")).alter.add_feature(
+        deltalake.TableFeatures.DeletionVectors, allow_protocol_versions_increase=True
+    )
+    with pytest.raises(ConfigError, match="deletionVectors"):
+        table.snapshot()
+
+
+def test_plans_of_old_batches_go(tmp_path: Path) -> None:
+    folder = TableFolder(tmp_path)
+    folder.create(TableInfo("t", "parquet", "none", "id"))
+    for number in range(103):
+        folder.write_plan(number, Plan({}, {}))
+    assert len(list((folder.own / "plans").glob("*.json"))) == 100
