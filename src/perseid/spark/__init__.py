@@ -29,28 +29,35 @@ def session(
 ) -> SparkSession:
     """A Spark session with the sources registered, on a Java that was found (`NoJava` when there is none).
 
-    `master` is Spark's; without it a local session on all cores. `config` is added to the settings.
+    `master` is Spark's, `sc://host:port` for a Connect server; without it what SPARK_REMOTE, spark-submit or
+    SPARK_MASTER say, or else a local session on all cores. `config` is added to the settings.
     """
-    if "SPARK_HOME" not in os.environ and "SPARK_REMOTE" not in os.environ:
+    remote = (master or "").startswith("sc://") or (master is None and "SPARK_REMOTE" in os.environ)
+    submitted = "PYSPARK_GATEWAY_PORT" in os.environ
+    if not (remote or submitted or "SPARK_HOME" in os.environ):
         os.environ["JAVA_HOME"] = str(java_home())
     os.environ.setdefault("PYSPARK_PYTHON", sys.executable)  # workers that plan take python3 from PATH otherwise
     from pyspark.sql import SparkSession
 
-    builder = SparkSession.builder.appName(app_name).master(master or os.environ.get("SPARK_MASTER", "local[*]"))
-    settings = {
-        "spark.ui.enabled": "false",
-        "spark.ui.showConsoleProgress": "false",
-        "spark.sql.session.timeZone": "UTC",
-        **(config or {}),
-    }
+    builder = SparkSession.builder.appName(app_name)
+    settings = {"spark.sql.session.timeZone": "UTC", **(config or {})}
+    if remote:
+        builder = builder.remote(master) if master else builder
+    else:
+        settings = {"spark.ui.enabled": "false", "spark.ui.showConsoleProgress": "false", **settings}
+        chosen = master or os.environ.get("SPARK_MASTER")
+        if chosen or not submitted:
+            builder = builder.master(chosen or "local[*]")
     for key, value in settings.items():
         builder = builder.config(key, value)
     return register(builder.getOrCreate())
 
 
 def register(spark: SparkSession) -> SparkSession:
-    """Add the data source and sink `perseid` and the source `perseid-log` to a session of your own; gives it back. Spark
-    is told to hand filters over to sources in Python: what a `.where(…)` does not want is neither pulled nor decoded."""
+    """Add the data source and sink `perseid` and the source `perseid-log` to a session of your own; gives it back.
+
+    Spark is told to hand filters over to sources in Python: what a `.where(…)` does not want is not even decoded.
+    """
     from perseid.spark.log.source import PerseidLogDataSource
     from perseid.spark.source import PerseidDataSource
 

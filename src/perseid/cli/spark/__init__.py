@@ -4,9 +4,9 @@ from __future__ import annotations
 
 import typer
 
-from perseid.cli.spark import archive
+from perseid.cli.spark import archive, package
 
-COMMANDS = (archive,)
+COMMANDS = (archive, package)
 """In the order in which `perseid spark --help` shows them."""
 
 spark_app = typer.Typer(help="Jobs on Spark, over topics and store folders.", no_args_is_help=True)
