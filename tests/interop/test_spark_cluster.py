@@ -134,7 +134,7 @@ def guide(tmp_path_factory: pytest.TempPathFactory, broker: EmbeddedBroker) -> I
 
 def test_executors_take_perseid_from_what_was_shipped(guide: Guide) -> None:
     (guide._folder / "where.py").write_text(WHERE)
-    said = guide.run('spark-submit --master "$MASTER" $SHIPPED --conf spark.executor.memory=600m where.py')
+    said = guide.run('spark-submit --master "$CLUSTER" $SHIPPED --conf spark.executor.memory=600m where.py')
     found = [line.split() for line in said.splitlines() if line.startswith("executor ")]
     assert len(found) == 2
     for _, path, compiled in found:

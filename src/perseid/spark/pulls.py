@@ -86,7 +86,7 @@ class Pulls:
         step, depth = 0, 1
         under_way: deque[_Pull] = deque()
         while at < end:
-            asked = []
+            asked: list[int] = []
             while len(under_way) + len(asked) < depth and planned < end:
                 asked.append(planned)
                 planned += step if step else end

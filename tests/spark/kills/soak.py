@@ -34,7 +34,7 @@ PER_SECOND = 500
 MOST_PAUSE_S = 4.0
 """Before a kill,"""
 EARLY = 0.25
-"""a part of which come any time after the driver is up, the others when it has brought a batch to its end since then."""
+"""a part of which come any time after the driver is up, the others when it has brought a batch to its end since."""
 BATCH_S = 90.0
 """That this is waited for."""
 BACK_AFTER_S = (0.5, 4.0)
