@@ -11,7 +11,8 @@ from __future__ import annotations
 
 import os
 import sys
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager
 from typing import TYPE_CHECKING
 
 from perseid.spark.java import NoJava, java_home
@@ -22,6 +23,8 @@ if TYPE_CHECKING:
 __all__ = ["NoJava", "register", "session"]
 
 PUSH_DOWN = "spark.sql.python.filterPushdown.enabled"
+STREAM_SETTINGS = ("SPARK_LOCAL_DIRS", "SPARK_AUTH_SOCKET_TIMEOUT", "SPARK_BUFFER_SIZE", "SPARK_PYTHON_RUNTIME")
+"""What Spark 4.3 puts into a source's environment when a stream of it begins."""
 
 
 def session(
@@ -61,7 +64,28 @@ def register(spark: SparkSession) -> SparkSession:
     from perseid.spark.log.source import PerseidLogDataSource
     from perseid.spark.source import PerseidDataSource
 
-    spark.dataSource.register(PerseidDataSource)
-    spark.dataSource.register(PerseidLogDataSource)
+    with _environment(spark):
+        spark.dataSource.register(PerseidDataSource)
+        spark.dataSource.register(PerseidLogDataSource)
     spark.conf.set(PUSH_DOWN, "true")
     return spark
+
+
+@contextmanager
+def _environment(spark: SparkSession) -> Iterator[None]:
+    """Register sources so that two streams may begin at the same time.
+
+    A source's environment is one java.util.HashMap, made at its registration. Each stream that begins puts its settings
+    into it (PythonStreamingSourceRunner), without a lock: two at once break the map, and from then on each task of that
+    source fails to read it (OptionalDataException). Settings that are there already are only replaced.
+    """
+    from pyspark.sql import SparkSession as Classic
+
+    environment = spark.sparkContext.environment if type(spark).__module__ == Classic.__module__ else {}
+    added = [name for name in STREAM_SETTINGS if name not in environment]
+    environment.update(dict.fromkeys(added, ""))
+    try:
+        yield
+    finally:
+        for name in added:
+            del environment[name]
