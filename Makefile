@@ -32,7 +32,7 @@ test-plain: $(READY) ## The same without the compiled core, and without Spark
 	PERSEID_CORE=off $(RUN) -m pytest -n 2 --dist loadgroup -m 'not interop and not spark and not once' $(ARGS)
 
 check: $(READY) ## Lint, types, layers, tidiness
-	$(BIN)/ruff check setup.py src tests bench demo
+	$(BIN)/ruff check setup.py src tests bench demo examples
 	$(BIN)/mypy
 	$(BIN)/lint-imports --config .importlinter --no-cache
 	$(RUN) -m pytest tests/tidy -p no:randomly
@@ -46,6 +46,7 @@ sim: $(READY) ## Many seeds of the simulator, of brokers, of Raft groups, of bot
 soak: sim ## What an issue asks for by hand, before it is resolved
 	@tests/interop/install.sh
 	PERSEID_SOAK=1 $(RUN) -m pytest -m interop -rP $(SOAK_INTEROP) $(ARGS)
+	$(RUN) -m tests.spark.kills.soak --kills 50
 
 interop: $(READY) ## Against the real Java and Go parts (installs what they need)
 	@tests/interop/install.sh
@@ -59,7 +60,8 @@ bench: $(READY) ## Side by side with the Java broker (ROWS=... for some; ARGS=--
 	@tests/interop/install.sh
 	$(RUN) bench/run.py $(if $(ROWS),--rows $(ROWS)) $(ARGS)
 
-bench-spark: $(READY) ## The sources beside Parquet and JSON lines of the same rows, in one session (ARGS=--help)
+bench-spark: $(READY) ## Sources, sink and archive, beside Parquet, JSON lines and a Java consumer (ARGS=--help)
+	@tests/interop/install.sh
 	$(RUN) bench/spark.py $(ARGS)
 
 profile: $(READY) ## Flame graphs of a broker under load, and where the microseconds go (ROWS=closed)

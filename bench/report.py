@@ -56,6 +56,8 @@ PART_TITLES = {
     "dledger": "A DLedger group",
     "failover": "A broker set under controllers",
 }
+SPARK = "spark"
+"""A part that bench/spark.py writes."""
 COLOURS = {JAVA: "#b0553a", CORE: "#2f6f9f", PLAIN: "#9fbdd3", SHARDS: "#5a8f5a", UNSYNCED: "#8a6fae", TUNED: "#c9a227"}
 TABLES = {
     "table": (COLUMNS, table_rows, COLUMN_TEXT),
@@ -127,13 +129,18 @@ def part_text(report: dict[str, Any], part: str) -> str:
 
 def write_docs(report: dict[str, Any], part: str) -> None:
     """Replace a part of the page; and, with the broker's, the plot."""
-    page = DOCS / "benchmarks.md"
-    parts = {name: _part_of(page.read_text(), name) for name in PART_TITLES} | {part: part_text(report, part).strip()}
-    conf = ", ".join(f"`{k}={v}`" for k, v in BROKER_CONF.items())
-    page.write_text(Template(TEMPLATE.read_text()).substitute(conf=conf, **parts))
+    write_part(part, part_text(report, part))
     if part == "broker":
         (DOCS / "img").mkdir(parents=True, exist_ok=True)
         plot(report["summary"], report["machine"], DOCS / "img" / "bench.png")
+
+
+def write_part(part: str, text: str) -> None:
+    """Replace a part of the page by another text."""
+    page = DOCS / "benchmarks.md"
+    parts = {name: _part_of(page.read_text(), name) for name in (*PART_TITLES, SPARK)} | {part: text.strip()}
+    conf = ", ".join(f"`{k}={v}`" for k, v in BROKER_CONF.items())
+    page.write_text(Template(TEMPLATE.read_text()).substitute(conf=conf, **parts))
 
 
 def _part_of(text: str, name: str) -> str:

@@ -1,170 +1,172 @@
-"""Rows and bytes a second that Spark reads: a store folder, and the same rows from Parquet and from JSON lines.
+"""What Spark reads and writes a second: store folders, topics, the sink, a long archive.
 
-    python bench/spark.py [--records 4000000] [--bytes 256] [--rounds 3] [--folder DIR] [--json FILE]
+    python bench/spark.py [--parts log,sink,source,archive] [--records 4000000] [--messages 2000000]
+                          [--archive 10000000] [--rounds 3] [--json FILE] [--write]
 
-All in one session, on two cores. A round reads each form once, in turn; the best round counts. What is read goes to
-Spark's `noop` sink, so that every column of every row is made and nothing is written. CPU is that of Spark's JVM and
-its Python workers, which says more than the clock on a machine that others use too. MB are those of the log.
+`--short` takes a minute or two and says little. All in one session, on two cores. A round does each once, in turn; the
+best round counts. What is read goes to Spark's `noop` sink, so that every column of every row is made and nothing is
+written. CPU is that of Spark's JVM and its Python processes, which says more than the clock on a machine that others
+use too; that of the broker does not count, nor, for the Java consumer, the start and the warming up of its JVM. MB are
+those of the log. Goals: issue 8.
 """
 
 from __future__ import annotations
 
 import argparse
 import json
-import os
+import sys
 import tempfile
-import time
-from collections.abc import Callable
+from collections.abc import Iterable
 from pathlib import Path
 from typing import Any
 
+import spark_broker
+import spark_log
+from machine import describe_machine
+from report import write_part
+
 import perseid.spark
 from perseid import core
-from perseid.wire.host import host_from
-from perseid.wire.record import Message, blank, encode, patch
 
-SEGMENT_BYTES = 256 << 20
-TOPICS = ("flights", "weather")
-QUEUES = 8
-T0 = 1_700_000_000_000
-SCHEMA = "topic string, queueOffset bigint, storeTimestamp timestamp, tags string"
-CLOCK_TICKS = os.sysconf("SC_CLK_TCK")
+PARTS = ("log", "sink", "source", "archive")
+SHORT = {"records": 200_000, "messages": 100_000, "archive": 200_000, "rounds": 1}
+MB = 1e6
 
 
-def fill(folder: Path, records: int, size: int) -> int:
-    """Write a log of so many records of `size` bytes each; its bytes."""
-    folder.mkdir(parents=True)
-    heads = [_head(topic, size) for topic in TOPICS]
-    number = place = 0
-    while number < records:
-        start, parts = place, []
-        while number < records and place + size + 8 <= start + SEGMENT_BYTES:
-            one = bytearray(heads[number & 1])
-            one[15] = number % QUEUES
-            patch(one, number // QUEUES, place, T0 + number // 100)
-            parts.append(bytes(one))
-            number += 1
-            place += size
-        left = start + SEGMENT_BYTES - place
-        data = b"".join(parts)
-        with (folder / f"{start:020d}").open("wb") as file:
-            file.write(data)
-            if number < records:
-                file.write(blank(left))
-            file.truncate(SEGMENT_BYTES)
-        place = place if number == records else start + SEGMENT_BYTES
-    return place
-
-
-def _head(topic: str, size: int) -> bytearray:
-    properties = b"UNIQ_KEY\x017F0000010A2B18B4AAC2000000000000\x02TAGS\x01TagA\x02KEYS\x01key1\x02WAIT\x01true\x02"
-    message = Message(
-        topic=topic, body=b"", properties=properties, born_timestamp=T0,
-        born_host=host_from("10.0.0.7:50123"), store_host=host_from("10.0.0.9:10911"),
-    )  # fmt: skip
-    message.body = bytes(range(65, 91)) * 400
-    message.body = message.body[: max(1, size - len(encode(message)) + len(message.body))]
-    found = encode(message)
-    assert len(found) == size, f"a record of {len(found)} bytes: --bytes is too small"
-    return found
-
-
-def cpu_s() -> float:
-    """CPU seconds of this process and all below it, those that have ended too."""
-    parents, times = {}, {}
-    for entry in Path("/proc").iterdir():
-        if entry.name.isdecimal():
-            try:
-                words = (entry / "stat").read_text().rpartition(")")[2].split()
-            except OSError:
-                continue
-            parents[int(entry.name)] = int(words[1])
-            times[int(entry.name)] = sum(map(int, words[11:15])) / CLOCK_TICKS
-    mine, more = {os.getpid()}, True
-    while more:
-        found = {pid for pid, parent in parents.items() if parent in mine} - mine
-        mine |= found
-        more = bool(found)
-    return sum(times.get(pid, 0.0) for pid in mine)
-
-
-def measured(read: Callable[[], Any]) -> dict[str, float]:
-    """Read once: seconds, and CPU seconds."""
-    cpu, begin = cpu_s(), time.perf_counter()
-    read().write.format("noop").mode("overwrite").save()
-    return {"s": time.perf_counter() - begin, "cpu_s": cpu_s() - cpu}
-
-
-def forms(spark: Any, folder: Path) -> dict[str, Callable[[], Any]]:
-    """What is compared. `perseid`, from a running broker, comes beside these."""
-    log = spark.read.format("perseid-log").load(str(folder / "store"))
-    schema = log.schema
-    return {
-        "perseid-log": lambda: spark.read.format("perseid-log").load(str(folder / "store")),
-        "json lines": lambda: spark.read.schema(schema).json(str(folder / "json")),
-        "parquet": lambda: spark.read.parquet(str(folder / "parquet")),
-        "perseid-log, 4 columns": lambda: spark.read.format("perseid-log").schema(SCHEMA).load(str(folder / "store")),
-        "json lines, 4 columns": lambda: spark.read.schema(SCHEMA).json(str(folder / "json")),
-        "parquet, 4 columns": lambda: spark.read.schema(SCHEMA).parquet(str(folder / "parquet")),
-        "perseid-log, damage only": lambda: (
-            spark.read.format("perseid-log").load(str(folder / "store")).where("_corrupt is not null")
-        ),
-    }
-
-
-def run(folder: Path, records: int, size: int, rounds: int) -> dict[str, Any]:
-    """The figures of each form: the best of the rounds."""
-    total = fill(folder / "store" / "commitlog", records, size)
-    spark = perseid.spark.session("bench", master="local[2]", config={"spark.driver.memory": "2g"})
+def run(folder: Path, parts: Iterable[str], given: argparse.Namespace) -> dict[str, Any]:
+    """The figures of some parts."""
+    config = {"spark.driver.memory": "2g", "spark.sql.shuffle.partitions": "2"}
+    spark = perseid.spark.session("bench", master="local[2]", config=config)
     spark.sparkContext.setLogLevel("ERROR")
+    done: dict[str, Any] = {"compiled": core.compiled is not None, "bytes": given.bytes}
     try:
-        every = forms(spark, folder)
-        rows = every["perseid-log"]()
-        rows.write.parquet(str(folder / "parquet"))
-        rows.write.json(str(folder / "json"))
-        counts = {name: read().count() for name, read in every.items() if "only" not in name}
-        assert set(counts.values()) == {records}, counts
-        found: dict[str, list[dict[str, float]]] = {name: [] for name in every}
-        for _ in range(rounds):
-            for name, read in every.items():
-                found[name].append(measured(read))
+        if "log" in parts:
+            done["log"] = spark_log.run(spark, folder / "log", given.records, given.bytes, given.rounds)
+            show(done, "log")
+        if {"sink", "source", "archive"} & set(parts):
+            with spark_broker.Broker(folder) as broker:
+                if {"sink", "source"} & set(parts):
+                    done["sink"] = spark_broker.run_sinks(spark, broker, given.messages, given.rounds)
+                    show(done, "sink")
+                if "source" in parts:
+                    done["source"] = spark_broker.run_sources(spark, broker, given.messages, given.rounds)
+                    show(done, "source")
+                if "archive" in parts:
+                    done["archive"] = spark_broker.run_archive(spark, broker, folder, given.archive)
+                    print("\n".join(archive_lines(done["archive"])), flush=True)
     finally:
         spark.stop()
-    best = {name: {key: min(one[key] for one in times) for key in ("s", "cpu_s")} for name, times in found.items()}
-    return {
-        "records": records,
-        "bytes": total,
-        "compiled": core.compiled is not None,
-        "forms": {
-            name: {
-                **one,
-                "rows_s": records / one["s"],
-                "mb_s": total / one["s"] / 1e6,
-                "rows_cpu_s": records / one["cpu_s"],
-            }
-            for name, one in best.items()
-        },
-    }
+    return done
+
+
+def table(done: dict[str, Any], part: str) -> list[list[str]]:
+    """A part's figures: name, records a second, MB a second, records a CPU-second, seconds, CPU seconds."""
+    lines = []
+    for name, one in done[part].items():
+        mb = f"{one['bytes'] / one['s'] / MB:,.0f}" if "bytes" in one else ""
+        per_s, per_cpu = one["records"] / one["s"], one["records"] / max(one["cpu_s"], 1e-9)
+        lines.append([name, f"{per_s:,.0f}", mb, f"{per_cpu:,.0f}", f"{one['s']:.2f}", f"{one['cpu_s']:.2f}"])
+    return lines
+
+
+def show(done: dict[str, Any], part: str) -> None:
+    """Print a part."""
+    print(f"{part:30}{'records/s':>12}{'MB/s':>7}{'rec./CPU-s':>13}{'s':>8}{'CPU s':>8}")
+    for name, *cells in table(done, part):
+        widths = (12, 7, 13, 8, 8)
+        print(f"{name:30}" + "".join(f"{cell:>{width}}" for cell, width in zip(cells, widths, strict=True)))
+    sys.stdout.flush()
+
+
+def archive_lines(one: dict[str, Any]) -> list[str]:
+    """What the archive took, in words."""
+    lines = [
+        f"archive of {one['records']:,} messages in one run: {one['s']:.0f} s,"
+        f" {one['records'] / one['s']:,.0f} a second, {one['cpu_s']:.0f} CPU s"
+    ]
+    for mark in one["marks"]:
+        lines.append(
+            f"until {mark['part']:4.0%}: JVM at most {mark['jvm_bytes'] / MB:,.0f} MB,"
+            f" Python workers together at most {mark['workers_bytes'] / MB:,.0f} MB"
+        )
+    return lines
+
+
+def goals(done: dict[str, Any]) -> list[str]:
+    """Each goal of the issue that was measured, and whether it is met."""
+
+    def verdict(text: str, value: float, goal: float) -> str:
+        return f"{text}: {value:,.2f} (goal ≥ {goal:,.0f}: {'met' if value >= goal else 'missed'})"
+
+    def speed(part: str, name: str, key: str = "s") -> float:
+        return float(done[part][name]["records"] / done[part][name][key])
+
+    lines = []
+    if "log" in done:
+        for more in ("", ", 4 columns"):
+            found = speed("log", f"perseid-log{more}") / 1e6
+            lines.append(verdict(f"`perseid-log`{more}: million records a second", found, 1))
+        ratio = speed("log", "perseid-log") / speed("log", "json lines")
+        lines.append(verdict("`perseid-log` beside JSON lines: times as fast", ratio, 1))
+    if "source" in done:
+        plain = speed("source", "plain Java consumer", "cpu_s")
+        for more in ("", ", 4 columns"):
+            ratio = speed("source", f"perseid{more}", "cpu_s") / plain
+            lines.append(verdict(f"`perseid`{more}: records a CPU-second beside the Java consumer's", ratio, 3))
+    if "sink" in done:
+        lines.append(verdict("the sink: thousand messages a second", speed("sink", "sink") / 1e3, 100))
+    return lines
+
+
+def page(done: dict[str, Any], command: str) -> str:
+    """The part of docs/benchmarks.md."""
+    machine = describe_machine()
+    text = [f"## Spark\n`python {command}` on {machine['date']}.\n"]
+    for part in ("log", "source", "sink"):
+        if part in done:
+            text.append(f"| {part} | records/s | MB/s | records/CPU-s | s | CPU s |")
+            text.append("| --- | ---: | ---: | ---: | ---: | ---: |")
+            text += ["| " + " | ".join(cells) + " |" for cells in table(done, part)]
+            text.append("")
+    if "archive" in done:
+        text += [f"- {line}" for line in archive_lines(done["archive"])] + [""]
+    text += [f"- {line}" for line in goals(done)] + [""]
+    text.append(
+        f"Records of {done['bytes']} bytes in the log; messages of {spark_broker.VALUE_BYTES} bytes with a tag and a"
+        f" key in topics of {spark_broker.QUEUES} queues. All columns unless said otherwise. What it means:"
+        " [performance.md](performance.md).\n"
+    )
+    text.append("; ".join(f"{name}: {value}" for name, value in machine.items() if name != "date"))
+    return "\n".join(text)
 
 
 def main() -> None:
-    """Run it and print a table."""
+    """Run it, print it, and write it down."""
     options = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    options.add_argument("--records", type=int, default=4_000_000)
-    options.add_argument("--bytes", type=int, default=256, help="of one record")
+    options.add_argument("--parts", default=",".join(PARTS))
+    options.add_argument("--records", type=int, default=4_000_000, help="in the log")
+    options.add_argument("--bytes", type=int, default=256, help="of one record in the log")
+    options.add_argument("--messages", type=int, default=2_000_000, help="in the topics that are read")
+    options.add_argument("--archive", type=int, default=10_000_000, help="messages in the topic that is archived")
     options.add_argument("--rounds", type=int, default=3)
+    options.add_argument("--short", action="store_true", help="to try it out")
     options.add_argument("--folder", type=Path, help="where the files go: empty, or not there yet; kept afterwards")
     options.add_argument("--json", type=Path, help="the figures, for scripts")
+    options.add_argument("--write", action="store_true", help="into docs/benchmarks.md")
     given = options.parse_args()
-    with tempfile.TemporaryDirectory() as temporary:
-        done = run(given.folder or Path(temporary), given.records, given.bytes, given.rounds)
-    print(f"{done['records']:,} records of {given.bytes} bytes, two cores, best of {given.rounds}")
-    print(f"{'':26}{'rows/s':>12}{'MB/s':>9}{'rows/CPU-s':>13}{'s':>8}{'CPU s':>8}")
-    for name, one in done["forms"].items():
-        speeds = f"{one['rows_s']:12,.0f}{one['mb_s']:9.1f}{one['rows_cpu_s']:13,.0f}"
-        print(f"{name:26}{speeds}{one['s']:8.2f}{one['cpu_s']:8.2f}")
+    if given.short:
+        vars(given).update(SHORT)
+    parts = given.parts.split(",")
+    with tempfile.TemporaryDirectory(prefix="perseid-bench-") as temporary:
+        folder = given.folder or Path(temporary)
+        folder.mkdir(parents=True, exist_ok=True)
+        done = run(folder, parts, given)
+    for line in goals(done):
+        print(line)
     if given.json:
         given.json.write_text(json.dumps(done, indent=1))
+    if given.write:
+        write_part("spark", page(done, " ".join(["bench/spark.py", *sys.argv[1:]])))
 
 
 if __name__ == "__main__":

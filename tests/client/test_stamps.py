@@ -10,7 +10,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from perseid.client.model import MessageQueue, ReceivedMessage
-from perseid.client.stamps import MAX_LOOK_BACK, STAMP, Repeats, RepeatsDiffer, home_of, layout_of, parse
+from perseid.client.stamps import MAX_LOOK_BACK, STAMP, Placed, Repeats, RepeatsDiffer, home_of, layout_of, parse, runs
 from perseid.wire import properties, record
 
 QUEUE = MessageQueue("t", "a", 0)
@@ -82,6 +82,26 @@ def firsts(log: Sequence[ReceivedMessage]) -> list[int]:
 @given(logs(), st.integers(1, 5))
 def test_each_message_comes_once(log: list[ReceivedMessage], pull: int) -> None:
     assert read(log, 0, pull=pull) == firsts(log)
+
+
+@given(logs(), st.integers(1, 9))
+def test_runs_give_the_same(log: list[ReceivedMessage], pull: int) -> None:
+    repeats, got = Repeats(QUEUE, 0), []
+    for at in range(0, len(log), pull):
+        found = [Placed(m.queue_offset, m.properties.get(STAMP)) for m in log[at : at + pull]]
+        cut = runs(one for one in found if one.stamp is not None)
+        assert repeats.look_back([run[0] for run in cut]) is None, "it has read all from the beginning"
+        again = repeats.repeated(cut)
+        got += [one.queue_offset for one in found if one.queue_offset not in again]
+    assert got == firsts(log)
+
+
+def test_a_run_is_of_one_batch_of_one_lane_and_rises() -> None:
+    texts = [stamp(0, 0), stamp(0, 1), stamp(0, 5), stamp(0, 5), stamp(1, 6), stamp(1, 7, lane="1"), "x", "x:1"]
+    texts.append(stamp(1, 8))
+    cut = runs(Placed(at, text) for at, text in enumerate(texts))
+    assert [[one.queue_offset for one in run] for run in cut] == [[0, 1, 2], [3], [4], [5], [6], [7], [8]]
+    assert len(runs(Placed(at, stamp(0, 0) + more) for at, more in enumerate(("", ":1", "é")))) == 3
 
 
 @given(logs(), st.data())

@@ -5,18 +5,10 @@ from datetime import UTC, datetime
 import pytest
 from pyspark.sql import datasource as spark
 
-from perseid.client.model import MessageQueue, ReceivedMessage
+from perseid.client.model import MessageQueue
 from perseid.spark import pushdown
 from perseid.spark.options import parse
 from perseid.spark.source import PerseidBatchReader
-from perseid.wire import properties, record
-
-
-def keyed(keys: str | None) -> ReceivedMessage:
-    props = properties.encode({"KEYS": keys}) if keys else b""
-    raw = record.encode(record.Message(topic="t", body=b"x", properties=props))
-    record.patch(raw, 0, 0, 1)
-    return ReceivedMessage(record.decode(raw), "a")
 
 
 def test_offsets_are_bounded() -> None:
@@ -55,8 +47,7 @@ def test_tags_become_an_expression() -> None:
 
 def test_keys_are_compared() -> None:
     for value in ("k1 k2", b"k1 k2"):
-        taken = pushdown.of([spark.EqualTo(("keys",), value)])
-        assert [taken.wants(keyed(keys)) for keys in ("k1 k2", "k1", None)] == [True, False, False]
+        assert pushdown.of([spark.EqualTo(("keys",), value)]).keys == {"k1 k2"}
 
 
 def test_what_is_not_known_is_left_to_spark() -> None:

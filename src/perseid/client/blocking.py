@@ -208,6 +208,11 @@ class BlockingPullConsumer(Blocking[PullConsumer]):
         finally:
             thread.run(lists.aclose())
 
+    def address(self, queue: MessageQueue) -> str:
+        """As `PullConsumer.address`."""
+        thread, client = self._running
+        return thread.run(client.address(queue))
+
     def min_offset(self, queue: MessageQueue) -> int:
         """As `PullConsumer.min_offset`."""
         thread, client = self._running

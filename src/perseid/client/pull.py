@@ -203,6 +203,11 @@ class PullConsumer(Client):
         finally:
             await lists.aclose()
 
+    async def address(self, queue: MessageQueue) -> str:
+        """`host:port` of the replica that a pull of this queue goes to now."""
+        self.session.check_running("PullConsumer")
+        return (await self._puller.address(queue))[1]
+
     # ---- offsets ----
 
     async def min_offset(self, queue: MessageQueue) -> int:

@@ -90,7 +90,7 @@ class Puller:
         `with_subscription` sends the filter along (needed for groups that send no heartbeats);
         `commit_offset` above 0 commits that offset on the way.
         """
-        broker_id, address = await self._address(queue)
+        broker_id, address = await self.address(queue)
         commits = commit_offset > 0 and broker_id == MASTER_ID
         flag = (COMMIT if commits else 0) | (SUSPEND if hold_ms > 0 else 0) | (SUBSCRIPTION if with_subscription else 0)
         request = PullMessageRequest(
@@ -183,7 +183,8 @@ class Puller:
             repeats.learnt(back[0])
         return repeats.fresh(messages)
 
-    async def _address(self, queue: MessageQueue) -> tuple[int, str]:
+    async def address(self, queue: MessageQueue) -> tuple[int, str]:
+        """Id and `host:port` of the replica that a pull of this queue goes to now."""
         routes = self._session.routes
         broker_id = self._suggested.get(queue, MASTER_ID)
         for again in (False, True):

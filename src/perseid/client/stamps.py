@@ -27,7 +27,7 @@ from __future__ import annotations
 
 from collections import OrderedDict
 from collections.abc import Iterable, Sequence
-from typing import NamedTuple
+from typing import NamedTuple, TypeVar
 from zlib import crc32
 
 from perseid.client.errors import ClientError
@@ -61,6 +61,14 @@ class Stamp(NamedTuple):
     digest: str
 
 
+class Placed(NamedTuple):
+    """What of a message tells whether it is a repeat: its place in its queue, and its stamp."""
+
+    queue_offset: int
+    stamp: str | None
+
+
+M = TypeVar("M", ReceivedMessage, Placed)
 Lane = tuple[str, str, str]
 """writer, lane, layout"""
 
@@ -85,6 +93,31 @@ def parse(text: str) -> Stamp | None:
         return None
     stamp = Stamp(writer, int(batch), lane, layout, home, int(since), int(sequence), digest)
     return None if max(stamp.batch, stamp.since, stamp.sequence) > MAX_NUMBER else stamp
+
+
+def runs(messages: Iterable[Placed]) -> list[list[Placed]]:
+    """Messages in their order, cut into runs: of one lane and batch, each with a higher sequence than the one before.
+
+    Of a run the first is fresh only if all of it is, and its last leaves the mark. So a reader has to look at the
+    others only where the first is a repeat.
+    """
+    found: list[list[Placed]] = []
+    prefix, highest = "", -1
+    for one in messages:
+        text = one.stamp or ""
+        if prefix and text.startswith(prefix) and len(text) <= MAX_STAMP_CHARS:
+            sequence, _, digest = text[len(prefix) :].partition(":")
+            number = int(sequence) if sequence.isascii() and sequence.isdecimal() and ":" not in digest else -1
+            if highest < number <= MAX_NUMBER:
+                highest = number
+                found[-1].append(one)
+                continue
+        stamp = parse(text)
+        prefix, highest = "", -1
+        if stamp is not None:
+            prefix, highest = text[: text.rindex(":", 0, text.rindex(":")) + 1], stamp.sequence
+        found.append([one])
+    return found
 
 
 class _Mark(NamedTuple):
@@ -123,7 +156,7 @@ class Repeats:
         self.differing = 0
         """Messages that stood where another one is remembered."""
 
-    def look_back(self, messages: Sequence[ReceivedMessage]) -> tuple[int, int] | None:
+    def look_back(self, messages: Sequence[ReceivedMessage] | Sequence[Placed]) -> tuple[int, int] | None:
         """Offsets [start, end) that have to be learnt before `fresh(messages)`; None: nothing."""
         if self._floor <= self._lowest:
             return None
@@ -158,7 +191,7 @@ class Repeats:
         if self._whole:
             self._floor = min(self._floor, start)
 
-    def fresh(self, messages: Sequence[ReceivedMessage]) -> list[ReceivedMessage]:
+    def fresh(self, messages: Sequence[M]) -> list[M]:
         """The messages that did not come already; RepeatsDiffer with `strict` when that can't be told."""
         found = []
         for message in messages:
@@ -167,7 +200,18 @@ class Repeats:
             self._seen = message.queue_offset + 1
         return found
 
-    def _is_fresh(self, message: ReceivedMessage) -> bool:
+    def repeated(self, cut: Iterable[Sequence[Placed]]) -> set[int]:
+        """The offsets of those messages of `runs` that came already. As `fresh`, but a run that is new costs little."""
+        found: set[int] = set()
+        for run in cut:
+            if self.fresh(run[:1]):
+                if len(run) > 1:
+                    self.fresh(run[-1:])
+            else:
+                found |= {one.queue_offset for one in run} - {one.queue_offset for one in self.fresh(run[1:])}
+        return found
+
+    def _is_fresh(self, message: ReceivedMessage | Placed) -> bool:
         stamp = self._stamp(message)
         if stamp is None:
             return True
@@ -201,8 +245,8 @@ class Repeats:
             self._floor = max(self._floor, self._seen)
             self._lowest = max(self._lowest, self._floor - MAX_LOOK_BACK)
 
-    def _stamp(self, message: ReceivedMessage) -> Stamp | None:
-        text = message.record.props.get(STAMP)
+    def _stamp(self, message: ReceivedMessage | Placed) -> Stamp | None:
+        text = message.stamp if isinstance(message, Placed) else message.record.props.get(STAMP)
         if text is None:
             return None
         stamp = parse(text)

@@ -4,7 +4,8 @@
                                     ← pulls (which pull it is, and the records that answer it)
     batch ← records (the records that a slave was sent)
     scan ← entries (the entries of a Raft group, on disk and in a push)
-    scan ← columns (the records of a segment as columns)
+    scan ← columns (the records of a segment, or of a pull's answer, as columns)
+    items (rows of columns as the items of batch sends)
 
 `compiled` is this core when it was compiled; None when there was no C compiler at the installation, or when
 PERSEID_CORE=off asks for plain Python. Everything works without it, slower.
@@ -18,7 +19,7 @@ from types import ModuleType
 from typing import NamedTuple, Protocol
 
 from perseid.base.machine import Buffer
-from perseid.core import batch, columns, entries, pulls, records, scan, sends
+from perseid.core import batch, columns, entries, items, pulls, records, scan, sends
 from perseid.wire import frame
 
 
@@ -37,7 +38,7 @@ class Queue(Protocol):
 
 SWITCH = "PERSEID_CORE"
 
-PARTS = ("scan", "sends", "batch", "pulls", "records", "entries", "columns")
+PARTS = ("scan", "sends", "batch", "pulls", "records", "entries", "columns", "items")
 """Each needs those before it."""
 
 
@@ -50,10 +51,11 @@ class Core(NamedTuple):
     records: ModuleType
     entries: ModuleType
     columns: ModuleType
+    items: ModuleType
 
 
-installed = Core(scan, batch, pulls, records, entries, columns)
-is_compiled: bool = all(part.compiled for part in (scan, sends, batch, pulls, records, entries, columns))
+installed = Core(scan, batch, pulls, records, entries, columns, items)
+is_compiled: bool = all(part.compiled for part in (scan, sends, batch, pulls, records, entries, columns, items))
 compiled = installed if is_compiled and os.environ.get(SWITCH) != "off" else None
 
 complete: Callable[[Buffer], int] = frame.complete if compiled is None else scan.complete

@@ -5,8 +5,8 @@ from perseid.core.scan cimport Scanner
 
 cdef Py_ssize_t MIN_BYTES, HEAD_BYTES, FIXED_V4, V6_MORE, START_BYTES, MAX_START_BYTES, MAX_NAMES, MAX_HOSTS, SHORT_MAX
 cdef long long MAGIC_V1, MAGIC_V2, ENTRY_MAGIC, INT_MAX, TIME_MIN, TIME_MAX
-cdef int TOPIC, BODY, PROPERTIES, NAMES, HOSTS, BORN_V6, STORE_V6, COMPRESSED
-cdef const unsigned char[::1] NOTHING
+cdef int TOPIC, BODY, PROPERTIES, NAMES, HOSTS, IDS, STAMPS, BORN_V6, STORE_V6, COMPRESSED
+cdef const unsigned char[::1] NOTHING, ID_NAME, STAMP_NAME
 
 
 @cython.final
@@ -30,8 +30,8 @@ cdef class Columns(Scanner):
     cdef readonly Py_ssize_t count, checked
     cdef readonly long long[::1] longs
     cdef readonly int[::1] ints, maps
-    cdef readonly unsigned char[::1] has_keys, has_tags
-    cdef readonly Text topics, bodies, keys, tags, born_hosts, store_hosts, names, values
+    cdef readonly unsigned char[::1] has_keys, has_tags, has_ids
+    cdef readonly Text topics, bodies, keys, tags, born_hosts, store_hosts, names, values, ids, stamps
     cdef Py_ssize_t _head_bytes, _most_bytes, _rows, _record, _size, _topic_at, _topic_end
     cdef Py_ssize_t _properties_at, _properties_end, _stored_at
     cdef int _wanted
@@ -81,7 +81,8 @@ cdef class Columns(Scanner):
     cdef bytes _address(self, bytes raw)
     @cython.locals(
         first=Py_ssize_t, row=Py_ssize_t, keys_at=Py_ssize_t, keys_end=Py_ssize_t, tags_at=Py_ssize_t,
-        tags_end=Py_ssize_t, stop=Py_ssize_t, split=Py_ssize_t,
+        tags_end=Py_ssize_t, id_at=Py_ssize_t, id_end=Py_ssize_t, stamp_at=Py_ssize_t, stamp_end=Py_ssize_t,
+        stop=Py_ssize_t, split=Py_ssize_t, whole=bint,
     )
     cdef bint _put_properties(self, const unsigned char[::1] d, Py_ssize_t at, Py_ssize_t end) except -1
     @cython.locals(names=Text, begin=Py_ssize_t, i=Py_ssize_t)

@@ -15,6 +15,8 @@ its checksum or is compressed, text that is not UTF-8, a property that stands th
 zero (nobody writes that, but a record that is being written ends so), a time that no calendar has.
 The caller looks at that one, and has it taken in with what it makes of it, or puts a hole in its place.
 
+The records of a pull answer come from all over a log: with `base` ANYWHERE they may stand where they like.
+
 Trust: nothing is believed. Each length is compared with what is left before it is followed.
 """
 
@@ -26,12 +28,14 @@ from perseid.base.machine import Buffer
 from perseid.core.layout import (
     BODY,
     HOSTS,
+    IDS,
     INT_COLUMNS,
     LONG_COLUMNS,
     LONG_MAX,
     LONG_MIN,
     NAMES,
     PROPERTIES,
+    STAMPS,
     TIME_MAX,
     TIME_MIN,
     TOPIC,
@@ -54,6 +58,8 @@ MAX_NAMES = 64
 """Properties of one message that are compared with one another; one with more is not plain."""
 MAX_HOSTS = 4096
 NOTHING = memoryview(b"")
+ID_NAME = memoryview(b"UNIQ_KEY")
+STAMP_NAME = memoryview(b"PERSEID_STAMP")
 
 
 class Text:
@@ -123,7 +129,7 @@ class Columns(Scanner):
         self._born_raw = self._born_text = self._store_raw = self._store_text = b""
         """The addresses of the last row, which are likely to come again."""
         self.topics = self.bodies = self.keys = self.tags = self.born_hosts = self.store_hosts = Text(0, 0)
-        self.names = self.values = self.topics
+        self.names = self.values = self.ids = self.stamps = self.topics
         self.checked = 0
         """Records that were found good, whether they became rows or not."""
         self.begin()
@@ -145,6 +151,7 @@ class Columns(Scanner):
         self.ints = memoryview(bytearray(4 * len(INT_COLUMNS) * self._rows)).cast("i")
         self.has_keys = memoryview(bytearray((self._rows + 7) // 8))
         self.has_tags = memoryview(bytearray((self._rows + 7) // 8))
+        self.has_ids = memoryview(bytearray((self._rows + 7) // 8))
         """A bit for each row."""
         self.maps = memoryview(bytearray(4 * (self._rows + 1))).cast("i")
         """Where each row's properties end, in `names` and `values`."""
@@ -152,6 +159,8 @@ class Columns(Scanner):
         self.keys, self.tags = self._again(self.keys), self._again(self.tags)
         self.born_hosts, self.store_hosts = self._again(self.born_hosts), self._again(self.store_hosts)
         self.names, self.values = self._again(self.names), self._again(self.values)
+        self.ids, self.stamps = self._again(self.ids), self._again(self.stamps)
+        """The clients' ids, and what tells repeats; where a row has none, it has an empty one."""
 
     def _again(self, texts: Text) -> Text:
         """An empty column, with room for as much as this one has."""
@@ -160,7 +169,7 @@ class Columns(Scanner):
     @property
     def size(self) -> int:
         """Bytes of all texts."""
-        return self.topics.size + self.bodies.size + self.names.size + self.values.size
+        return self.topics.size + self.bodies.size + self.names.size + self.values.size + self.stamps.size
 
     # ---- where records stand ----
 
@@ -237,7 +246,8 @@ class Columns(Scanner):
         return self._long(at + 24) == base + at and self._long(at + 8) >= 0 and self._long(at + 16) >= 0
 
     def _parts(self, at: int, left: int, place: int) -> bool:
-        """Find the parts of the record at `at`, which stands at `place` of the log; False when they don't add up."""
+        """Find the parts of the record at `at`, which stands at `place` of the log (below 0: anywhere); False when they
+        don't add up."""
         size = magic = p = flags = 0
         if left < MIN_BYTES:
             return False
@@ -245,7 +255,9 @@ class Columns(Scanner):
         if size < MIN_BYTES or size > left or size > self._most_bytes:
             return False
         magic = self._signed(at + 4)
-        if (magic != MAGIC_V1 and magic != MAGIC_V2) or self._long(at + 28) != place:
+        if magic != MAGIC_V1 and magic != MAGIC_V2:
+            return False
+        if place >= 0 and self._long(at + 28) != place:
             return False
         flags = self._int(at + 36)
         self._stored_at = at + 56 + (V6_MORE if flags & BORN_V6 else 0)
@@ -312,8 +324,9 @@ class Columns(Scanner):
             self._let_go()
             raise ValueError(f"no record stands at {base + at}, or {self.count} rows are all")
         self._room(len(topic), len(body), len(properties))
-        self.names.room_for(len(properties) // 4 + 1)
-        self.values.room_for(len(properties) // 4 + 1)
+        if self._wanted & PROPERTIES:
+            self.names.room_for(len(properties) // 4 + 1)
+            self.values.room_for(len(properties) // 4 + 1)
         self._numbers(at)
         self._texts(texts[0], 0, len(topic), texts[1], 0, len(body))
         self._compare = False
@@ -391,10 +404,13 @@ class Columns(Scanner):
         self.bodies.room(body)
         self.keys.room(properties)
         self.tags.room(properties)
-        self.names.room(properties)
-        self.values.room(properties)
-        self.names.room_for(MAX_NAMES)
-        self.values.room_for(MAX_NAMES)
+        self.ids.room(properties)
+        self.stamps.room(properties)
+        if self._wanted & PROPERTIES:
+            self.names.room(properties)
+            self.values.room(properties)
+            self.names.room_for(MAX_NAMES)
+            self.values.room_for(MAX_NAMES)
 
     def _numbers(self, at: int) -> None:
         """The numbers of the record that was found."""
@@ -443,12 +459,13 @@ class Columns(Scanner):
     # ---- properties ----
 
     def _put_properties(self, d: memoryview, at: int, end: int) -> bool:
-        """Add the properties that stand between, and among them keys and tags; False, and nothing is added, when one
-        stands there twice, or there are too many."""
-        if not self._wanted & (PROPERTIES | NAMES):
+        """Add the properties that stand between, and among them those that have columns; False, and nothing is added,
+        when all are wanted and one stands there twice, or there are too many."""
+        if not self._wanted & (PROPERTIES | NAMES | IDS | STAMPS):
             return True
         first, row = self.names.count, self.count
-        keys_at = keys_end = tags_at = tags_end = stop = split = 0
+        keys_at = keys_end = tags_at = tags_end = id_at = id_end = stamp_at = stamp_end = stop = split = 0
+        whole = self._wanted & PROPERTIES != 0
         while at < end:
             stop = at
             while stop < end and d[stop] != 2:
@@ -457,25 +474,37 @@ class Columns(Scanner):
             while split < stop and d[split] != 1:
                 split += 1
             if at < split < stop - 1:
-                if self._compare and not self._is_new(first, d, at, split):
-                    self.names.cut(first)
-                    self.values.cut(first)
-                    return False
-                self.names.put(d, at, split)
-                self.values.put(d, split + 1, stop)
+                if whole:
+                    if self._compare and not self._is_new(first, d, at, split):
+                        self.names.cut(first)
+                        self.values.cut(first)
+                        return False
+                    self.names.put(d, at, split)
+                    self.values.put(d, split + 1, stop)
                 if split - at == 4 and d[at + 3] == 83:  # S
                     if d[at] == 75 and d[at + 1] == 69 and d[at + 2] == 89:
                         keys_at, keys_end = split + 1, stop
                     elif d[at] == 84 and d[at + 1] == 65 and d[at + 2] == 71:
                         tags_at, tags_end = split + 1, stop
+                elif split - at == 8 and _same(d, at, split, ID_NAME):
+                    id_at, id_end = split + 1, stop
+                elif split - at == 13 and _same(d, at, split, STAMP_NAME):
+                    stamp_at, stamp_end = split + 1, stop
             at = stop + 1
-        self.maps[row + 1] = self.names.count
+        if whole:
+            self.maps[row + 1] = self.names.count
         if keys_end:
             self.has_keys[row >> 3] |= 1 << (row & 7)
         if tags_end:
             self.has_tags[row >> 3] |= 1 << (row & 7)
+        if id_end:
+            self.has_ids[row >> 3] |= 1 << (row & 7)
         self.keys.put(d, keys_at, keys_end)
         self.tags.put(d, tags_at, tags_end)
+        if self._wanted & IDS:
+            self.ids.put(d, id_at, id_end)
+        if self._wanted & STAMPS:
+            self.stamps.put(d, stamp_at, stamp_end)
         return True
 
     def _is_new(self, first: int, d: memoryview, at: int, end: int) -> bool:

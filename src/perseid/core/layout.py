@@ -24,8 +24,10 @@ LONG_COLUMNS = (
 )  # fmt: skip
 INT_COLUMNS = ("queueId", "sysFlag", "flag", "reconsumeTimes", "size", "bodyCrc")
 """Columns of numbers, in the order in which they stand in `longs` and `ints` of `core.columns`."""
-TOPIC, BODY, PROPERTIES, NAMES, HOSTS = 1, 2, 4, 8, 16
-"""What is copied into columns: NAMES are keys and tags."""
+TOPIC, BODY, PROPERTIES, NAMES, HOSTS, IDS, STAMPS = 1, 2, 4, 8, 16, 32, 64
+"""What is copied into columns: NAMES are keys and tags, IDS those that clients gave, STAMPS tell repeats."""
+ANYWHERE = -(2**62)
+"""In the place of where some records begin in a log, when that is not known."""
 TIME_MIN, TIME_MAX = -62_135_596_800_000, 253_402_300_799_999
 """The years 1 to 9999, in milliseconds."""
 LONG_MIN, LONG_MAX = -(2**63), 2**63 - 1

@@ -11,7 +11,8 @@ from __future__ import annotations
 
 import os
 import sys
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager
 from typing import TYPE_CHECKING
 
 from perseid.spark.java import NoJava, java_home
@@ -22,6 +23,8 @@ if TYPE_CHECKING:
 __all__ = ["NoJava", "register", "session"]
 
 PUSH_DOWN = "spark.sql.python.filterPushdown.enabled"
+STREAM_SETTINGS = ("SPARK_LOCAL_DIRS", "SPARK_AUTH_SOCKET_TIMEOUT", "SPARK_BUFFER_SIZE", "SPARK_PYTHON_RUNTIME")
+"""What Spark 4.3 puts into a source's environment when a stream of it begins."""
 
 
 def session(
@@ -29,20 +32,25 @@ def session(
 ) -> SparkSession:
     """A Spark session with the sources registered, on a Java that was found (`NoJava` when there is none).
 
-    `master` is Spark's; without it a local session on all cores. `config` is added to the settings.
+    `master` is Spark's, `sc://host:port` for a Connect server; without it what SPARK_REMOTE, spark-submit or
+    SPARK_MASTER say, or else a local session on all cores. `config` is added to the settings.
     """
-    if "SPARK_HOME" not in os.environ and "SPARK_REMOTE" not in os.environ:
+    remote = (master or "").startswith("sc://") or (master is None and "SPARK_REMOTE" in os.environ)
+    submitted = "PYSPARK_GATEWAY_PORT" in os.environ
+    if not (remote or submitted or "SPARK_HOME" in os.environ):
         os.environ["JAVA_HOME"] = str(java_home())
     os.environ.setdefault("PYSPARK_PYTHON", sys.executable)  # workers that plan take python3 from PATH otherwise
     from pyspark.sql import SparkSession
 
-    builder = SparkSession.builder.appName(app_name).master(master or os.environ.get("SPARK_MASTER", "local[*]"))
-    settings = {
-        "spark.ui.enabled": "false",
-        "spark.ui.showConsoleProgress": "false",
-        "spark.sql.session.timeZone": "UTC",
-        **(config or {}),
-    }
+    builder = SparkSession.builder.appName(app_name)
+    settings = {"spark.sql.session.timeZone": "UTC", **(config or {})}
+    if remote:
+        builder = builder.remote(master) if master else builder
+    else:
+        settings = {"spark.ui.enabled": "false", "spark.ui.showConsoleProgress": "false", **settings}
+        chosen = master or os.environ.get("SPARK_MASTER")
+        if chosen or not submitted:
+            builder = builder.master(chosen or "local[*]")
     for key, value in settings.items():
         builder = builder.config(key, value)
     return register(builder.getOrCreate())
@@ -50,11 +58,34 @@ def session(
 
 def register(spark: SparkSession) -> SparkSession:
     """Add the data source and sink `perseid` and the source `perseid-log` to a session of your own; gives it back.
-    Spark is told to hand filters over to them: what a `.where(…)` does not want is neither pulled nor decoded."""
+
+    Spark is told to hand filters over to them: what a `.where(…)` does not want is neither pulled nor decoded.
+    """
     from perseid.spark.log.source import PerseidLogDataSource
     from perseid.spark.source import PerseidDataSource
 
-    spark.dataSource.register(PerseidDataSource)
-    spark.dataSource.register(PerseidLogDataSource)
+    with _environment(spark):
+        spark.dataSource.register(PerseidDataSource)
+        spark.dataSource.register(PerseidLogDataSource)
     spark.conf.set(PUSH_DOWN, "true")
     return spark
+
+
+@contextmanager
+def _environment(spark: SparkSession) -> Iterator[None]:
+    """Register sources so that two streams may begin at the same time.
+
+    A source's environment is one java.util.HashMap, made at its registration. Each stream that begins puts its settings
+    into it (PythonStreamingSourceRunner), without a lock: two at once break the map, and from then on each task of that
+    source fails to read it (OptionalDataException). Settings that are there already are only replaced.
+    """
+    from pyspark.sql import SparkSession as Classic
+
+    environment = spark.sparkContext.environment if type(spark).__module__ == Classic.__module__ else {}
+    added = [name for name in STREAM_SETTINGS if name not in environment]
+    environment.update(dict.fromkeys(added, ""))
+    try:
+        yield
+    finally:
+        for name in added:
+            del environment[name]

@@ -7,6 +7,7 @@ until they fill a batch. Delayed messages go alone: brokers don't take them in b
 from __future__ import annotations
 
 import hashlib
+from array import array
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from itertools import repeat
@@ -17,6 +18,7 @@ from zlib import crc32
 import pyarrow as pa
 import pyarrow.compute as pc
 
+from perseid import core
 from perseid.client.model import MAX_BODY_BYTES, MAX_PROPERTIES_BYTES, RETRY_PREFIX, MessageQueue, check_topic, key_hash
 from perseid.client.producer import Packed
 from perseid.client.stamps import STAMP, home_of, layout_of
@@ -59,61 +61,117 @@ class Layout:
 
 
 class _Lane:
-    """One queue's messages of one delay level."""
-
-    __slots__ = ("bytes", "digest", "first", "level", "parts", "queue", "sequence", "stamp", "unique", "waiting")
+    """What a task sends to one queue with one delay level, in order."""
 
     def __init__(self, part: Part, layout: Layout, name: str, at: int, level: int, stamped: bool) -> None:
         self.queue = layout.queues[at]
-        self.level = level
         lane = f"{part.partition}.{level}" if level else str(part.partition)
         place = f"{part.writer}:{part.batch}:{lane}:{name}:{home_of(self.queue)}"
         prefix = hashlib.blake2b(place.encode(), digest_size=ID_PREFIX_BYTES).hexdigest().upper()
         self.unique = f"UNIQ_KEY\x01{prefix}".encode()
         self.stamp = f"{STAMP}\x01{place}:{layout.since[at]}:".encode() if stamped else b""
-        self.sequence = self.first = 0
-        self.digest = 0
-        self.parts: list[bytes] = []
-        self.waiting = 0
-        self.bytes = 0
+        self._sequence = self._digest = 0
 
     def properties(self, body: bytes, tail: bytes) -> bytes:
         """The next message's properties; counts it."""
-        sequence = self.sequence
-        self.sequence = sequence + 1
-        self.digest = digest = crc32(tail, crc32(body, self.digest))
+        sequence = self._sequence
+        self._sequence = sequence + 1
+        self._digest = digest = crc32(tail, crc32(body, self._digest))
         if self.stamp:
             return b"%b%012X%b%b%b%d:%08x\x02" % (self.unique, sequence, _WAIT, tail, self.stamp, sequence, digest)
         return b"%b%012X%b%b" % (self.unique, sequence, _WAIT, tail)
 
+    def packed(self, items: bytes, first: int) -> Packed:
+        """A batch of items, the first of which has this sequence."""
+        own = f"{self.unique.decode()}{first:012X}\x02WAIT\x01true\x02"  # a batch has an id too, as Java's have
+        packed = Packed(self.queue.topic, items, own, [""])
+        packed.code = RequestCode.SEND_BATCH_MESSAGE
+        return packed
+
+
+class _PlainLane(_Lane):
+    """One that gathers messages until they fill a batch."""
+
+    def __init__(self, *given: Any) -> None:
+        super().__init__(*given)
+        self._parts: list[bytes] = []
+        self._first = self._bytes = self.waiting = 0
+
+    def put(self, body: bytes, tail: bytes, most: int, room: int) -> bool:
+        """Add a message, unless `most` of them or `room` bytes would be passed."""
+        sequence, digest = self._sequence, self._digest
+        props = self.properties(body, tail)
+        length, size = len(props), len(body)
+        total = MIN_ITEM_BYTES + size + length
+        if length > MAX_PROPERTIES_BYTES:
+            raise _too_long(self.queue.topic, length)
+        if self.waiting and (self.waiting >= most or self._bytes + total > room):
+            self._sequence, self._digest = sequence, digest
+            return False
+        if not self.waiting:
+            self._first = sequence
+        self._parts += (_HEAD(total, 0, 0, 0, size), body, _LENGTH(length), props)
+        self._bytes += total
+        self.waiting += 1
+        return True
+
     def take(self) -> Packed:
         """What has gathered, as one batch."""
-        own = f"{self.unique.decode()}{self.first:012X}\x02WAIT\x01true\x02"  # a batch has an id too, as Java's have
-        packed = Packed(self.queue.topic, b"".join(self.parts), own, [""])
-        packed.code = RequestCode.SEND_BATCH_MESSAGE
-        self.parts = []
-        self.waiting = self.bytes = 0
-        return packed
+        items = b"".join(self._parts)
+        self._parts = []
+        self.waiting = self._bytes = 0
+        return self.packed(items, self._first)
+
+
+class _CoreLane(_Lane):
+    """The same by the compiled core, which takes many rows at once (`spread`)."""
+
+    def __init__(self, *given: Any, module: Any) -> None:
+        super().__init__(*given)
+        self.items = module.Lane(self.unique, self.stamp)
+
+    @property
+    def waiting(self) -> int:
+        return int(self.items.waiting)
+
+    def put(self, body: bytes, tail: bytes, most: int, room: int) -> bool:
+        """Add a message, unless `most` of them or `room` bytes would be passed."""
+        return bool(self.items.put(body, body, 0, len(body), tail, 0, len(tail), most, room)) or self.check(tail)
+
+    def check(self, tail: bytes) -> bool:
+        """SinkError when it is for the length of its properties that a message was not taken; False."""
+        self._sequence = int(self.items.sequence)
+        length = len(self.properties(b"", tail))
+        if length > MAX_PROPERTIES_BYTES:
+            raise _too_long(self.queue.topic, length)
+        assert self.waiting, "a lane with nothing in it takes any message"
+        return False
+
+    def take(self) -> Packed:
+        """What has gathered, as one batch."""
+        first = self.items.first
+        return self.packed(self.items.take(), first)
 
 
 class _Topic:
     """One topic's lanes."""
 
-    def __init__(self, part: Part, layout: Layout, stamped: bool) -> None:
+    def __init__(self, part: Part, layout: Layout, stamped: bool, module: Any) -> None:
         self._part, self._layout, self._stamped = part, layout, stamped
         self._name = layout_of(layout.queues)
         self.size = len(layout.queues)
         self.rows = 0
-        self.plain = [self.lane(at, 0) for at in range(self.size)]
+        given = [(part, layout, self._name, at, 0, stamped) for at in range(self.size)]
+        self.plain: list[_PlainLane] | list[_CoreLane] = (
+            [_PlainLane(*one) for one in given] if module is None else [_CoreLane(*one, module=module) for one in given]
+        )
         self.delayed: dict[tuple[int, int], _Lane] = {}
-
-    def lane(self, at: int, level: int) -> _Lane:
-        return _Lane(self._part, self._layout, self._name, at, level, self._stamped)
 
     def delayed_lane(self, at: int, level: int) -> _Lane:
         found = self.delayed.get((at, level))
         if found is None:
-            found = self.delayed[at, level] = self.lane(at, level)
+            found = _Lane(self._part, self._layout, self._name, at, level, self._stamped)
+            self.delayed[at, level] = found
         return found
 
 
@@ -131,12 +189,14 @@ class Encoder:
         part: Part,
         layout: Callable[[str], Layout],
         emit: Callable[[MessageQueue, Packed], None],
+        module: Any = core.compiled.items if core.compiled is not None else None,
     ) -> None:
         self._options = options
         self._columns = columns
         self._part = part
         self._find = layout
         self._emit = emit
+        self._module = module
         self._topics: dict[str, _Topic] = {}
         self.messages = 0
 
@@ -174,9 +234,13 @@ class Encoder:
         if "delay" in self._columns:
             levels = batch.column(self._columns["delay"]).fill_null(0).to_pylist()
             if any(levels):
-                self._add_some_delayed(topic, where, bodies, tails, levels)
+                self._add_some_delayed(topic, where, bodies.to_pylist(), _listed(tails), levels)
                 return
-        self._add_plain(topic.plain, where, bodies, tails)
+        if self._module is not None:
+            self._spread(topic.plain, where, bodies, tails)
+            return
+        for at, body, tail in zip(where, bodies.to_pylist(), _listed(tails), strict=False):
+            self._put(topic.plain[at], body, tail)
 
     def _open(self, name: str) -> _Topic:
         if name.startswith(RETRY_PREFIX):
@@ -184,36 +248,36 @@ class Encoder:
         check_topic(name)
         if len(self._topics) >= MAX_TOPICS:
             raise SinkError(f"one task writes to {MAX_TOPICS} topics at most: is the column topic what you meant?")
-        found = self._topics[name] = _Topic(self._part, self._find(name), self._options.stamps)
+        found = self._topics[name] = _Topic(self._part, self._find(name), self._options.stamps, self._module)
         return found
 
-    def _add_plain(
-        self, lanes: Sequence[_Lane], where: Iterable[int], bodies: Sequence[bytes], tails: Iterable[bytes]
-    ) -> None:
+    def _put(self, lane: _PlainLane | _CoreLane, body: bytes, tail: bytes) -> None:
         most, room = self._options.batch_messages, self._options.batch_bytes
-        for at, body, tail in zip(where, bodies, tails, strict=False):
-            lane = lanes[at]
-            props = lane.properties(body, tail)
-            length, size = len(props), len(body)
-            if length > MAX_PROPERTIES_BYTES:
-                raise _too_long(lane.queue.topic, length)
-            total = MIN_ITEM_BYTES + size + length
-            if lane.bytes + total > room and lane.waiting:
-                self._emit(lane.queue, lane.take())
-            if not lane.waiting:
-                lane.first = lane.sequence - 1
-            lane.parts += (_HEAD(total, 0, 0, 0, size), body, _LENGTH(length), props)
-            lane.bytes += total
-            lane.waiting += 1
-            if lane.waiting >= most:
-                self._emit(lane.queue, lane.take())
+        while not lane.put(body, tail, most, room):
+            self._emit(lane.queue, lane.take())
+
+    def _spread(self, lanes: Sequence[Any], where: Sequence[int], bodies: Any, tails: Any) -> None:
+        """All rows of a batch to their lanes, by the core."""
+        most, room, rows = self._options.batch_messages, self._options.batch_bytes, len(bodies)
+        own = [lane.items for lane in lanes]
+        chosen = array("i", where)
+        body_ends, body_data = _buffers(bodies)
+        tail_ends, tail_data = (memoryview(bytes(4 * (rows + 1))).cast("i"), b"") if tails is None else _buffers(tails)
+        at = 0
+        while True:
+            at = self._module.spread(own, chosen, body_ends, body_data, tail_ends, tail_data, at, rows, most, room)
+            if at == rows:
+                return
+            lane = lanes[chosen[at]]
+            lane.check(b"" if tails is None else tails[at].as_py())
+            self._emit(lane.queue, lane.take())
 
     def _add_some_delayed(
         self, topic: _Topic, where: Iterable[int], bodies: list[bytes], tails: Iterable[bytes], levels: list[int]
     ) -> None:
         for at, body, tail, level in zip(where, bodies, tails, levels, strict=False):
             if level == 0:
-                self._add_plain(topic.plain, (at,), (body,), (tail,))
+                self._put(topic.plain[at], body, tail)
                 continue
             if level < 0:
                 raise SinkError(f"delay {level}: 0 is at once, 1 to 18 are the brokers' delay levels")
@@ -223,7 +287,7 @@ class Encoder:
                 raise _too_long(lane.queue.topic, len(props))
             self._emit(lane.queue, Packed(lane.queue.topic, body, props.decode(), [""]))
 
-    def _bodies(self, topic: str, batch: Any) -> list[bytes]:
+    def _bodies(self, topic: str, batch: Any) -> Any:
         column = batch.column(self._columns["value"]).cast(pa.binary())
         if column.null_count:
             raise SinkError(f"topic {topic}: a row without a {self._columns['value']}: a message needs a body")
@@ -235,25 +299,20 @@ class Encoder:
                 f"topic {topic}: a body of {bounds['max']} bytes; with its properties a message has at most"
                 f" {MAX_BODY_BYTES} bytes: store it elsewhere and send where"
             )
-        found: list[bytes] = column.to_pylist()
-        return found
+        return column
 
-    def _tails(self, topic: str, batch: Any) -> Iterable[bytes]:
-        """The encoded properties that the columns give."""
+    def _tails(self, topic: str, batch: Any) -> Any:
+        """The encoded properties that the columns give; None: none."""
         found: list[Any] = []
         for meaning, name in (("tag", b"TAGS"), ("key", b"KEYS"), ("orderingKey", properties.SHARDING_KEY.encode())):
             if meaning in self._columns:
                 found.append(_property(topic, self._columns[meaning], name, batch.column(self._columns[meaning])))
-        tails: Iterable[bytes] = repeat(b"")
-        if found:
-            joined = pc.binary_join_element_wise(*found, pa.scalar(b"", pa.binary()))
-            tails = joined.to_pylist()
-        if "properties" not in self._columns:
-            return tails
-        maps = batch.column(self._columns["properties"]).to_pylist()
-        return [tail + _map(topic, pairs) for tail, pairs in zip(tails, maps, strict=False)]
+        if "properties" in self._columns:
+            maps = batch.column(self._columns["properties"]).to_pylist()
+            found.append(pa.array([_map(topic, pairs) for pairs in maps], pa.binary()))
+        return pc.binary_join_element_wise(*found, pa.scalar(b"", pa.binary())) if found else None
 
-    def _where(self, topic: _Topic, batch: Any) -> Iterable[int]:
+    def _where(self, topic: _Topic, batch: Any) -> Sequence[int]:
         """Which queue each row goes to."""
         options, columns = self._options, self._columns
         size, first = topic.size, topic.rows + self._part.partition
@@ -292,6 +351,18 @@ def _name_in(rows: Any, name: str) -> str:
     """A column's own spelling: Spark's names have no case."""
     names: list[str] = rows.schema.names
     return next(own for own in names if own.lower() == name.lower())
+
+
+def _listed(tails: Any) -> Iterable[bytes]:
+    listed: Iterable[bytes] = repeat(b"") if tails is None else tails.to_pylist()
+    return listed
+
+
+def _buffers(column: Any) -> tuple[Any, Any]:
+    """Where the texts of a column begin and end, and the bytes that hold them."""
+    _, ends, data = column.buffers()
+    numbers = memoryview(ends).cast("B").cast("i")[column.offset : column.offset + len(column) + 1]
+    return numbers, b"" if data is None else memoryview(data).cast("B")
 
 
 def _by_topic(batch: Any, name: str) -> Iterator[tuple[str, Any]]:

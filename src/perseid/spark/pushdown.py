@@ -18,7 +18,7 @@ from dataclasses import dataclass
 from datetime import UTC, datetime
 from typing import Any
 
-from perseid.client.model import MessageQueue, ReceivedMessage
+from perseid.client.model import MessageQueue
 
 Bound = tuple[int | None, int | None]
 """The lowest and the highest that is wanted."""
@@ -47,10 +47,6 @@ class Pushed:
     def wants_queue(self, queue: MessageQueue) -> bool:
         """Whether some row of a queue may be wanted."""
         return all(_QUEUE[name](queue) in values for name, values in self.queues)
-
-    def wants(self, message: ReceivedMessage) -> bool:
-        """Whether a message may be wanted, by its keys."""
-        return self.keys is None or message.record.props.get("KEYS") in self.keys
 
     @property
     def expression(self) -> str | None:

@@ -11,19 +11,23 @@ from typing import Any
 
 from pyspark.sql.datasource import InputPartition
 
+from perseid.base.machine import Buffer
 from perseid.client.blocking import BlockingPullConsumer
 from perseid.client.errors import ClientError
-from perseid.client.model import MessageQueue, ReceivedMessage
-from perseid.client.stamps import Repeats, RepeatsDiffer
-from perseid.spark import plan, schema
+from perseid.client.model import MessageQueue
+from perseid.client.session import now_ms
+from perseid.client.stamps import Repeats, RepeatsDiffer, runs
+from perseid.client.subscription import Subscription
+from perseid.spark import decode, plan
 from perseid.spark.bounds import Patience
 from perseid.spark.options import SourceOptions
 from perseid.spark.plan import DataLost
+from perseid.spark.pulls import Pulls
 from perseid.spark.pushdown import Pushed
 from perseid.spark.retrying import transient
 
-BATCH_MESSAGES = 4096
-"""Messages in one record batch at most."""
+BATCH_MESSAGES = 8192
+"""Messages in one record batch, but for what the last pull brought beyond that."""
 
 
 class QueueRange(InputPartition):
@@ -38,56 +42,65 @@ class QueueRange(InputPartition):
 
 def read_range(options: SourceOptions, names: list[str], part: QueueRange, pushed: Pushed) -> Iterator[Any]:
     """The record batches of one range. DataLost when offsets of it are gone and that is not allowed."""
-    waiting: list[ReceivedMessage] = []
-    for messages in _Range(options, part).messages():
-        waiting.extend(message for message in messages if pushed.wants(message))
-        if len(waiting) >= BATCH_MESSAGES:
-            yield schema.batch(waiting, names)
-            waiting = []
-    if waiting:
-        yield schema.batch(waiting, names)
+    found = _Range(options, names, part, pushed)
+    rows = found.rows
+    for _ in found.pulls():
+        if rows.full:
+            yield from _batch(rows)
+    yield from _batch(rows)
+
+
+def _batch(rows: decode.Rows) -> Iterator[Any]:
+    if rows.count:
+        batch = rows.batch()
+        if batch.num_rows:
+            yield batch
 
 
 class _Range:
     """A range that is being read."""
 
-    def __init__(self, options: SourceOptions, part: QueueRange) -> None:
+    def __init__(self, options: SourceOptions, names: Sequence[str], part: QueueRange, pushed: Pushed) -> None:
         self._options = options
-        self._queue = MessageQueue(part.topic, part.broker_name, part.queue_id)
+        self._queue = queue = MessageQueue(part.topic, part.broker_name, part.queue_id)
         self._at, self._end = part.start, part.end
         self._first = part.start
         self._begun = False
-        self._repeats = Repeats(self._queue, part.start, strict=True) if options.dedupe else None
+        self._repeats = Repeats(queue, part.start, strict=True) if options.dedupe else None
+        self._subscription = Subscription.parse(queue.topic, options.expression, now_ms())
+        wanted = decode.Wanted(
+            tuple(names), BATCH_MESSAGES, self._subscription.tags or None, pushed.keys, stamps=options.dedupe
+        )
+        self.rows = decode.rows(queue, wanted)
+        """What has come and was not handed on yet."""
 
-    def messages(self) -> Iterator[list[ReceivedMessage]]:
-        """The messages in order, without repeats."""
+    def pulls(self) -> Iterator[None]:
+        """Pull until the range is read whole; a turn for each pull, after which there are more rows."""
         patience = Patience(self._options.deadline_ms)
         while self._at < self._end:
             try:
-                for found in self._once():
+                for _ in self._once():
                     patience.progress()
-                    yield found
+                    yield
                 return
             except (ClientError, DataLost) as error:
                 passing = self._begun if isinstance(error, DataLost) else transient(error)
                 if not passing or isinstance(error, RepeatsDiffer):
                     raise
                 patience.wait(error)
+                yield
 
-    def _once(self) -> Iterator[list[ReceivedMessage]]:
+    def _once(self) -> Iterator[None]:
         options, queue = self._options, self._queue
         with BlockingPullConsumer(options.nameserver, options.group, expression=options.expression) as consumer:
             start, end = self._bounds(consumer)
             self._begun = True
-            checked = options.fail_on_data_loss and options.whole
-            for found in consumer.read(queue, start, end) if start < end else ():
-                if checked:
-                    self._check_whole(found)
-                fresh = self._fresh(consumer, found)
-                self._at = found[-1].queue_offset + 1
-                if fresh:
-                    yield fresh
-            if checked and start < end and self._at != end:
+            if start < end:
+                with Pulls(consumer.address(queue), options.group, queue, self._subscription) as pulls:
+                    for body in pulls.read(start, end):
+                        self._take(consumer, body, end)
+                        yield
+            if options.fail_on_data_loss and options.whole and start < end and self._at != end:
                 raise DataLost(f"{queue}: the messages end at offset {self._at}, {end} was promised")
             self._at = self._end
 
@@ -102,20 +115,36 @@ class _Range:
         self._at = start
         return start, end
 
-    def _check_whole(self, found: Sequence[ReceivedMessage]) -> None:
-        expected = self._at
-        for message in found:
-            if message.queue_offset != expected:
-                raise DataLost(f"{self._queue}: offset {message.queue_offset} came where {expected} was expected")
-            expected += 1
+    def _take(self, consumer: BlockingPullConsumer, body: Buffer, end: int) -> None:
+        """Make rows of what a pull brought; none, when that fails."""
+        offsets = self.rows.add(body, self._at, end)
+        if not offsets:
+            return
+        try:
+            if self._options.fail_on_data_loss and self._options.whole:
+                self._check_whole(offsets)
+            if self._repeats is not None:
+                self._drop_repeats(consumer, self._repeats)
+        except BaseException:
+            self.rows.drop()
+            raise
+        self._at = offsets[-1] + 1
 
-    def _fresh(self, consumer: BlockingPullConsumer, found: list[ReceivedMessage]) -> list[ReceivedMessage]:
-        repeats = self._repeats
-        if repeats is None:
-            return found
-        back = repeats.look_back(found)
+    def _check_whole(self, offsets: Sequence[int]) -> None:
+        if offsets != list(range(self._at, self._at + len(offsets))):
+            expected = next(e for e, offset in enumerate(offsets, self._at) if e != offset)
+            found = offsets[expected - self._at]
+            raise DataLost(f"{self._queue}: offset {found} came where {expected} was expected")
+
+    def _drop_repeats(self, consumer: BlockingPullConsumer, repeats: Repeats) -> None:
+        cut = runs(self.rows.placed())
+        if not cut:
+            return
+        back = repeats.look_back([run[0] for run in cut])
         if back is not None:
             for earlier in consumer.read(self._queue, *back):
                 repeats.learn(earlier)
             repeats.learnt(back[0])
-        return repeats.fresh(found)
+        again = repeats.repeated(cut)
+        if again:
+            self.rows.drop(again)

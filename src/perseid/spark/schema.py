@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING, Any
 import pyarrow as pa
 
 from perseid.client.model import ReceivedMessage
+from perseid.core.layout import TIME_MAX, TIME_MIN
 
 if TYPE_CHECKING:
     from pyspark.sql.types import StructType
@@ -22,6 +23,11 @@ LOG_APPEND_TIME = 1
 _TEXT_MAP = pa.map_(pa.string(), pa.string())
 _HEADERS = pa.list_(pa.struct([pa.field("key", pa.string()), pa.field("value", pa.binary())]))
 _TIME = pa.timestamp("us", tz="UTC")
+
+
+def _time(time_ms: int) -> int | None:
+    """Microseconds; null for a time that no calendar has."""
+    return time_ms * 1000 if TIME_MIN <= time_ms <= TIME_MAX else None
 
 
 def _key(message: ReceivedMessage) -> bytes | None:
@@ -41,7 +47,7 @@ COLUMNS: tuple[Column, ...] = (
     ("topic", "string", pa.string(), lambda m: m.record.topic),
     ("partition", "int", pa.int32(), lambda m: m.record.queue_id),
     ("offset", "bigint", pa.int64(), lambda m: m.record.queue_offset),
-    ("timestamp", "timestamp", _TIME, lambda m: m.record.store_timestamp * 1000),
+    ("timestamp", "timestamp", _TIME, lambda m: _time(m.record.store_timestamp)),
     ("timestampType", "int", pa.int32(), lambda m: LOG_APPEND_TIME),
     ("brokerName", "string", pa.string(), lambda m: m.queue.broker_name),
     ("queueId", "int", pa.int32(), lambda m: m.record.queue_id),
@@ -49,8 +55,8 @@ COLUMNS: tuple[Column, ...] = (
     ("tag", "string", pa.string(), lambda m: m.tag),
     ("keys", "string", pa.string(), lambda m: m.record.props.get("KEYS")),
     ("msgId", "string", pa.string(), lambda m: m.msg_id),
-    ("bornTimestamp", "timestamp", _TIME, lambda m: m.record.born_timestamp * 1000),
-    ("storeTimestamp", "timestamp", _TIME, lambda m: m.record.store_timestamp * 1000),
+    ("bornTimestamp", "timestamp", _TIME, lambda m: _time(m.record.born_timestamp)),
+    ("storeTimestamp", "timestamp", _TIME, lambda m: _time(m.record.store_timestamp)),
     ("bornHost", "string", pa.string(), lambda m: str(m.record.born_host)),
     ("storeHost", "string", pa.string(), lambda m: str(m.record.store_host)),
     ("flag", "int", pa.int32(), lambda m: m.record.flag),

@@ -4,9 +4,9 @@ from __future__ import annotations
 
 import typer
 
-from perseid.cli.spark import archive, audit, dead_letters, replay, stats, time_travel, trace
+from perseid.cli.spark import archive, audit, dead_letters, package, replay, stats, time_travel, trace
 
-COMMANDS = (archive, replay, time_travel, audit, stats, trace, dead_letters)
+COMMANDS = (archive, replay, time_travel, audit, stats, trace, dead_letters, package)
 """In the order in which `perseid spark --help` shows them."""
 
 spark_app = typer.Typer(help="Jobs on Spark, over topics and store folders.", no_args_is_help=True)

@@ -19,6 +19,7 @@ from perseid.base.machine import Buffer
 from perseid.core import columns as plain_columns
 from perseid.core import layout
 from perseid.core.layout import INT_COLUMNS, LONG_COLUMNS, LONG_MAX, LONG_MIN, TIME_MAX, TIME_MIN
+from perseid.spark.buffers import Buffers, bits
 from perseid.wire import properties as props
 from perseid.wire.compression import decompress
 from perseid.wire.dledger import ENTRY_HEADER, ENTRY_HEADER_BYTES, ENTRY_MAGIC
@@ -61,6 +62,11 @@ COLUMNS: dict[str, tuple[str, Any]] = {
 }
 """Spark's type and Arrow's of each column."""
 ONLY_WHEN_ASKED = {"folder", "size", "bodyCrc", "preparedTransactionOffset", "term"}
+TEXTS = {
+    "topic": "topics", "body": "bodies", "keys": "keys", "tags": "tags", "storeHost": "store_hosts",
+    "bornHost": "born_hosts",
+}  # fmt: skip
+"""What `core.columns` calls them."""
 KEPT_IN_HOLES = {"physicalOffset", "_corrupt", "folder"}
 
 
@@ -262,57 +268,32 @@ class CoreRows(Rows):
         self._columns.hole(place)
 
     def batch(self) -> Any:
-        rows, names = self.count, self.options.names
-        self._longs, self._ints = pa.py_buffer(self._columns.longs), pa.py_buffer(self._columns.ints)
-        arrays = [self._array(name, rows) for name in names]
+        names, found = self.options.names, Buffers(self._columns, self.options.most_rows)
+        arrays = [self._array(name, found) for name in names]
         self._columns.begin()
         self._notes, self._nulls = {}, {}
         return pa.RecordBatch.from_arrays(arrays, schema=arrow_schema(names))
 
-    def _array(self, name: str, rows: int) -> Any:
-        found, kind = self._columns, COLUMNS[name][1]
+    def _array(self, name: str, found: Buffers) -> Any:
+        kind, rows = COLUMNS[name][1], found.rows
         if name == "_corrupt":
             return self._notes_array(rows)
         if name == "folder":
             return pa.repeat(pa.scalar(self.options.folder, pa.string()), rows)
-        if name in LONG_COLUMNS:
-            if name == "term" and not self._head_bytes:
-                return pa.nulls(rows, kind)
-            part = self._longs.slice(LONG_COLUMNS.index(name) * 8 * self.options.most_rows, 8 * rows)
-            return pa.Array.from_buffers(kind, rows, [self._valid(name, rows), part])
-        if name in INT_COLUMNS:
-            part = self._ints.slice(INT_COLUMNS.index(name) * 4 * self.options.most_rows, 4 * rows)
-            return pa.Array.from_buffers(kind, rows, [self._valid(name, rows), part])
+        if name == "term" and not self._head_bytes:
+            return pa.nulls(rows, kind)
+        if name in LONG_COLUMNS or name in INT_COLUMNS:
+            return found.number(name, kind, self._valid(name, found))
         if name == "properties":
-            pairs = pa.StructArray.from_arrays(
-                [_texts(pa.string(), found.names), _texts(pa.string(), found.values)],
-                fields=[pa.field("key", pa.string(), nullable=False), pa.field("value", pa.string())],
-            )
-            parts = [self._valid(name, rows), pa.py_buffer(found.maps).slice(0, 4 * (rows + 1))]
-            return pa.Array.from_buffers(kind, rows, parts, children=[pairs])
-        texts = {
-            "topic": "topics", "body": "bodies", "keys": "keys", "tags": "tags", "storeHost": "store_hosts",
-            "bornHost": "born_hosts",
-        }[name]  # fmt: skip
-        return _texts(kind, getattr(found, texts), self._valid(name, rows))
+            return found.maps(kind, self._valid(name, found))
+        return found.text(TEXTS[name], kind, self._valid(name, found))
 
-    def _valid(self, name: str, rows: int) -> Any:
+    def _valid(self, name: str, found: Buffers) -> Any:
         """Which rows are not null in this column; None when all are."""
         if name in ("keys", "tags"):
-            return pa.py_buffer(self._columns.has_keys if name == "keys" else self._columns.has_tags)
+            return found.given("has_keys" if name == "keys" else "has_tags")
         nulls = self._nulls.get(name)
-        if not nulls:
-            return None
-        bits = bytearray(b"\xff" * ((rows + 7) // 8))
-        for row in nulls:
-            bits[row >> 3] &= ~(1 << (row & 7))
-        return pa.py_buffer(bits)
-
-
-def _texts(kind: Any, texts: Any, valid: Any = None) -> Any:
-    count = texts.count
-    ends = pa.py_buffer(texts.ends).slice(0, 4 * (count + 1))
-    return pa.Array.from_buffers(kind, count, [valid, ends, pa.py_buffer(texts.data).slice(0, texts.size)])
+        return bits(found.rows, nulls) if nulls else None
 
 
 class PlainRows(Rows):
