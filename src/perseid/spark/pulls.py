@@ -33,8 +33,9 @@ from perseid.wire.headers.pull import PullMessageRequest, PullMessageResponse
 
 MOST_MESSAGES = 1024
 """Asked for in one pull; brokers answer with as many as they are configured for, by default 32."""
-MOST_GUESSED = 8
-"""Pulls under way at most."""
+MOST_GUESSED = 32
+"""Pulls under way at most. When half of them are answered, as many are asked in one piece: what a send costs most is
+waking the broker."""
 BUFFER_BYTES = 1 << 20
 """Read at once; an answer that is longer gets a buffer of its own size."""
 MAX_OPAQUE = 2**31 - 1
@@ -86,11 +87,12 @@ class Pulls:
         step, depth = 0, 1
         under_way: deque[_Pull] = deque()
         while at < end:
-            asked: list[int] = []
-            while len(under_way) + len(asked) < depth and planned < end:
-                asked.append(planned)
-                planned += step if step else end
-            under_way.extend(self._ask(asked, end))
+            if len(under_way) <= depth // 2:
+                asked: list[int] = []
+                while len(under_way) + len(asked) < depth and planned < end:
+                    asked.append(planned)
+                    planned += step if step else end
+                under_way.extend(self._ask(asked, end))
             opaque, _ = under_way.popleft()
             answer = self._answer(opaque)
             if answer.code not in _GOES_ON:
