@@ -64,7 +64,7 @@ def _rates(timeline: list[tuple[float, int]]) -> tuple[list[float], list[float]]
             rates.append((count - last_count) / (at - last_at))
             last_at, last_count = at, count
     end, count = timeline[-1]
-    rest = (count - last_count) / (end - last_at) if end > last_at else 0.0
+    rest = (count - last_count) / max(end - last_at, RATE_STEP_S)  # of a short rest alone it would be a spike
     return [*times, last_at, end], [*rates, rest, rest]
 
 
