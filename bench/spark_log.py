@@ -68,7 +68,8 @@ def forms(spark: Any, folder: Path) -> dict[str, Callable[[], Any]]:
         "json lines, 4 columns": lambda: spark.read.schema(SCHEMA).json(str(folder / "json")),
         "parquet, 4 columns": lambda: spark.read.schema(SCHEMA).parquet(str(folder / "parquet")),
         "perseid-log, damage only": lambda: (
-            spark.read.format("perseid-log").load(str(folder / "store")).where("_corrupt is not null")
+            spark.read.format("perseid-log").option("pushDown", True).load(str(folder / "store"))
+            .where("_corrupt is not null")
         ),
     }
 

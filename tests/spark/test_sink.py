@@ -88,7 +88,8 @@ def test_a_table_becomes_a_topic_and_comes_back(spark: Any, broker: EmbeddedBrok
     for row in found.values():
         queues.setdefault(row.properties["__SHARDINGKEY"], set()).add(row.queueId)
     assert all(len(ids) == 1 for ids in queues.values())
-    wanted = read.where("tag = 't1' AND offset < 10 AND partition IN (0, 1)")
+    pushing = spark.read.format("perseid").option("nameserver", broker.namesrv).option("pushDown", True)
+    wanted = pushing.option("subscribe", "written").load().where("tag = 't1' AND offset < 10 AND partition IN (0, 1)")
     assert {row.keys for row in wanted.collect()} == {
         key for key, row in found.items() if row.tag == "t1" and row.offset < 10 and row.queueId in (0, 1)
     }
@@ -121,11 +122,14 @@ def test_wrong_columns_and_options_are_refused_by_name(spark: Any, broker: Embed
         spark.read.format("perseid").option("nameserver", broker.namesrv).option("startingOfsets", "earliest").load()
 
 
-def test_filters_do_no_harm_where_pushdown_is_off(spark: Any, broker: EmbeddedBroker) -> None:
-    fill(broker, "unpushed", 60)
+def test_a_read_that_is_used_twice_with_different_filters_loses_nothing(spark: Any, broker: EmbeddedBroker) -> None:
+    """Spark keeps one set of pushed filters for it: so none are taken unless pushDown is asked for."""
+    fill(broker, "twice", 60)
+    read = spark.read.format("perseid").option("nameserver", broker.namesrv).option("subscribe", "twice").load()
+    assert read.where("offset < 5").union(read.where("offset >= 5")).count() == 60
+    assert read.where("tag = 't1'").union(read).count() == 80
     spark.conf.set("spark.sql.python.filterPushdown.enabled", "false")
     try:
-        read = spark.read.format("perseid").option("nameserver", broker.namesrv).option("subscribe", "unpushed").load()
         assert read.where("tag = 't1'").count() == 20
     finally:
         spark.conf.set("spark.sql.python.filterPushdown.enabled", "true")

@@ -59,7 +59,7 @@ def session(
 def register(spark: SparkSession) -> SparkSession:
     """Add the data source and sink `perseid` and the source `perseid-log` to a session of your own; gives it back.
 
-    Spark is told to hand filters over to them: what a `.where(…)` does not want is neither pulled nor decoded.
+    Spark is told to hand filters over to those that are read with `pushDown`.
     """
     from perseid.spark.log.source import PerseidLogDataSource
     from perseid.spark.source import PerseidDataSource

@@ -29,7 +29,7 @@ NAMES = (
     "nameserver", "subscribe", "subscribePattern", "assign", "tags", "sql", "startingOffsets", "endingOffsets",
     "startingTimestamp", "endingTimestamp", "startingOffsetsByTimestamp", "endingOffsetsByTimestamp",
     "maxOffsetsPerTrigger", "minOffsetsPerTrigger", "maxTriggerDelay", "minPartitions", "failOnDataLoss",
-    "includeHeaders", "includeBody", "dedupe", "commitOffsets", "deadlineMs", "group", "groupIdPrefix",
+    "includeHeaders", "includeBody", "pushDown", "dedupe", "commitOffsets", "deadlineMs", "group", "groupIdPrefix",
     "namesrv", "topic", "subExpression", "kafka.bootstrap.servers", "startingOffset", "endingOffset",
 )  # fmt: skip
 IGNORED = {"path", "pulltimeoutms", "pullbatchsize"}
@@ -67,6 +67,7 @@ class SourceOptions:
     fail_on_data_loss: bool = True
     include_headers: bool = False
     include_body: bool = True
+    push_down: bool = False
     dedupe: bool = True
     commit_offsets: bool = False
     deadline_ms: int = DEADLINE_MS
@@ -118,6 +119,7 @@ def parse(options: Mapping[str, str], *, streaming: bool) -> SourceOptions:
         fail_on_data_loss=switch("failOnDataLoss", given.get("failondataloss"), True),
         include_headers=switch("includeHeaders", given.get("includeheaders"), False),
         include_body=switch("includeBody", given.get("includebody"), True),
+        push_down=switch("pushDown", given.get("pushdown"), False),
         dedupe=switch("dedupe", given.get("dedupe"), True),
         commit_offsets=switch("commitOffsets", given.get("commitoffsets"), False),
         deadline_ms=number("deadlineMs", given.get("deadlinems")) or DEADLINE_MS,

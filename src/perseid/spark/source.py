@@ -14,7 +14,7 @@ from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import replace
 from typing import Any
 
-from pyspark.sql.datasource import DataSource, DataSourceReader, DataSourceStreamReader
+from pyspark.sql.datasource import DataSource, DataSourceReader, DataSourceStreamReader, Filter
 from pyspark.sql.streaming.datasource import (
     ReadAllAvailable,
     ReadLimit,
@@ -35,36 +35,13 @@ from perseid.spark.topics import SYSTEM_PREFIXES
 __all__ = ["DataLost", "PerseidBatchReader", "PerseidDataSource", "PerseidStreamReader"]
 
 
-class _PushFilters:
-    """`pushFilters` of a reader, for sessions where Spark's filter pushdown is off too.
-
-    Spark refuses a reader with a `pushFilters` of its own then: it compares the method's function with that of its
-    base class. So this calls itself the base's; where pushdown is on, Spark calls it like any other.
-    """
-
-    __func__ = staticmethod(DataSourceReader.pushFilters)
-
-    def __init__(self, reader: PerseidBatchReader) -> None:
-        self._reader = reader
-
-    def __call__(self, filters: Iterable[Any]) -> list[Any]:
-        given = list(filters)
-        self._reader.pushed = pushdown.of(given)
-        return given  # Spark looks at each row again
-
-
 class PerseidBatchReader(DataSourceReader):
-    """`spark.read.format("perseid")`."""
+    """`spark.read.format("perseid")`, with all filters left to Spark."""
 
     def __init__(self, options: SourceOptions, names: list[str]) -> None:
         self._options = options
         self._names = names
         self.pushed = Pushed()
-
-    @property
-    def pushFilters(self) -> _PushFilters:
-        """Takes what queues, offsets, times, tags and keys the rows are wanted of."""
-        return _PushFilters(self)
 
     def partitions(self) -> list[QueueRange]:
         """The ranges between the starting and ending offsets, as they are now."""
@@ -78,6 +55,19 @@ class PerseidBatchReader(DataSourceReader):
 
     def read(self, partition: Any) -> Iterator[Any]:
         return read_range(self._options, self._names, partition, self.pushed)
+
+
+class FilteringBatchReader(PerseidBatchReader):
+    """The same with `pushDown`, where Spark hands its filters over (and raises where it may not).
+
+    Not the default: Spark 4.3 keeps what was pushed with the DataFrame that was loaded, not with each use of it, so
+    that one that a query uses twice with different filters would lose rows.
+    """
+
+    def pushFilters(self, filters: list[Filter]) -> Iterable[Filter]:
+        """Take note of the queues, offsets, times, tags and keys that are wanted; Spark looks at each row again."""
+        self.pushed = pushdown.of(filters)
+        return filters
 
 
 class PerseidStreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
@@ -167,7 +157,9 @@ class PerseidDataSource(DataSource):
 
     def reader(self, schema: StructType) -> PerseidBatchReader:
         """A batch read of some columns."""
-        return PerseidBatchReader(parse(self.options, streaming=False), _names(schema))
+        options = parse(self.options, streaming=False)
+        reader = FilteringBatchReader if options.push_down else PerseidBatchReader
+        return reader(options, _names(schema))
 
     def streamReader(self, schema: StructType) -> PerseidStreamReader:
         """A stream of some columns."""

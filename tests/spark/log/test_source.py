@@ -73,7 +73,7 @@ def test_several_folders_are_told_apart(spark: Any, folders: tuple[Path, Path]) 
 
 
 def test_filters_reach_the_source(spark: Any, folders: tuple[Path, Path]) -> None:
-    source = spark.read.format("perseid-log").option("timeSlackMs", "1000")
+    source = spark.read.format("perseid-log").option("timeSlackMs", "1000").option("pushDown", True)
     frame = source.schema("topic string, storeTimestamp timestamp, physicalOffset bigint").load(str(folders[0]))
     every = frame.collect()
     hour = "timestamp_millis(1700003600000)"
@@ -96,10 +96,20 @@ def test_filters_reach_the_source(spark: Any, folders: tuple[Path, Path]) -> Non
 def test_a_session_that_hands_over_no_filters_reads_the_same(spark: Any, folders: tuple[Path, Path]) -> None:
     spark.conf.set("spark.sql.python.filterPushdown.enabled", "false")
     try:
-        frame = spark.read.format("perseid-log").option("pushDown", "false").load(str(folders[0]))
+        frame = spark.read.format("perseid-log").load(str(folders[0]))
         assert 0 < frame.where("topic = 'a'").count() < frame.count()
     finally:
         spark.conf.set("spark.sql.python.filterPushdown.enabled", "true")
+
+
+def test_a_read_that_is_used_twice_with_different_filters_loses_nothing(
+    spark: Any, folders: tuple[Path, Path]
+) -> None:
+    """Spark keeps one set of pushed filters for it: so none are taken unless pushDown is asked for."""
+    frame = spark.read.format("perseid-log").load(str(folders[0]))
+    count = frame.count()
+    assert frame.where("topic = 'a'").union(frame.where("topic <> 'a' or topic is null")).count() == count > 0
+    assert frame.where("topic = 'nothing'").union(frame).count() == count
 
 
 @pytest.mark.parametrize(

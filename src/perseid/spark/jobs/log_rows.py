@@ -67,7 +67,7 @@ class LogFolder:
         return {f"{self._topic}/{self._broker}/{row['queueId']}": (row["low"], row["high"] + 1) for row in told}
 
     def _log(self, columns: str) -> DataFrame:
-        return self._spark.read.format("perseid-log").schema(columns).load(self._folder)
+        return self._spark.read.format("perseid-log").option("pushDown", True).schema(columns).load(self._folder)
 
 
 @dataclass(frozen=True)

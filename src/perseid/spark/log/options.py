@@ -8,7 +8,7 @@
     includeBody     false: no body is decoded or handed to Spark
     includeFolder   true: the column `folder` too, which tells the rows of several folders apart
     timeSlackMs     how far a broker's clock may have been set back: segments are left out by time beyond it (one hour)
-    pushDown        false: filters are left to Spark (where spark.sql.python.filterPushdown.enabled is false)
+    pushDown        true: what filters don't want is not decoded; for a DataFrame that a query uses once
 """
 
 from __future__ import annotations
@@ -46,7 +46,7 @@ class LogOptions:
     include_body: bool = True
     include_folder: bool = False
     slack_ms: int = SLACK_MS
-    push_down: bool = True
+    push_down: bool = False
 
 
 def parse(options: Mapping[str, str]) -> LogOptions:
@@ -68,7 +68,7 @@ def parse(options: Mapping[str, str]) -> LogOptions:
         include_body=switch("includeBody", given.get("includebody"), True),
         include_folder=switch("includeFolder", given.get("includefolder"), False),
         slack_ms=SLACK_MS if slack is None else slack,
-        push_down=switch("pushDown", given.get("pushdown"), True),
+        push_down=switch("pushDown", given.get("pushdown"), False),
     )
 
 

@@ -48,7 +48,11 @@ class LogReader(DataSourceReader):
 
 
 class FilteringLogReader(LogReader):
-    """The same, where Spark hands its filters over. Spark raises when this is asked of it and it may not."""
+    """The same with `pushDown`, where Spark hands its filters over (and raises where it may not).
+
+    Not the default: Spark 4.3 keeps what was pushed with the DataFrame that was loaded, not with each use of it, so
+    that one that a query uses twice with different filters would lose rows.
+    """
 
     def pushFilters(self, filters_: list[Filter]) -> Iterable[Filter]:
         """Take note of what can be left out; Spark applies all of them to what comes."""
