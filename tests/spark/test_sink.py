@@ -96,14 +96,14 @@ def test_a_table_becomes_a_topic_and_comes_back(spark: Any, broker: EmbeddedBrok
 
 
 def test_a_job_that_is_started_again_under_its_query_id_repeats_its_stamps(spark: Any, broker: EmbeddedBroker) -> None:
-    broker.create_topic("again", 2)
+    broker.create_topic("under-its-id", 2)
     rows = spark.range(0, 100, 1, 2).selectExpr("string(id) AS value")
     for _ in range(2):
         writer = rows.write.format("perseid").mode("append").option("nameserver", broker.namesrv)
-        writer.option("topic", "again").option("queryId", "nightly").option("batchId", "4").save()
-    assert len(consumed(broker, "again", dedupe=False)) == 200
-    assert sorted(consumed(broker, "again", dedupe=True)) == sorted(str(i).encode() for i in range(100))
-    read = spark.read.format("perseid").option("nameserver", broker.namesrv).option("subscribe", "again")
+        writer.option("topic", "under-its-id").option("queryId", "nightly").option("batchId", "4").save()
+    assert len(consumed(broker, "under-its-id", dedupe=False)) == 200
+    assert sorted(consumed(broker, "under-its-id", dedupe=True)) == sorted(str(i).encode() for i in range(100))
+    read = spark.read.format("perseid").option("nameserver", broker.namesrv).option("subscribe", "under-its-id")
     assert (read.load().count(), read.option("dedupe", "false").load().count()) == (100, 200)
 
 

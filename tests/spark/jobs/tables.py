@@ -36,7 +36,8 @@ def rows_outside(table: Path, columns: list[str] | None = None) -> list[dict[str
     if info.format == "iceberg":
         from pyiceberg.table import StaticTable
 
-        newest = max((table / "metadata").glob("*.metadata.json"), key=lambda path: path.name)
+        # by time: a run that was killed may have left one with the same number that no catalog ever named
+        newest = max((table / "metadata").glob("*.metadata.json"), key=lambda path: path.stat().st_mtime_ns)
         chosen = ("*",) if columns is None else tuple(columns)
         return list(StaticTable.from_metadata(str(newest)).scan(selected_fields=chosen).to_arrow().to_pylist())
     return list(ds.dataset(table / "data", format="parquet", partitioning="hive").to_table(columns=columns).to_pylist())
