@@ -14,6 +14,8 @@ sys.path.insert(0, str(Path(__file__).resolve().parent))
 
 import rig
 
+from perseid.client.blocking import BlockingAdmin
+
 TEST_SECONDS = 500
 KINDS = {
     "java": ("java", "java"),
@@ -119,6 +121,17 @@ def java_cluster(clusters: Callable[[str], rig.Cluster]) -> rig.Cluster:
 def perseid_cluster(clusters: Callable[[str], rig.Cluster]) -> rig.Cluster:
     """Our name server and broker."""
     return clusters("perseid")
+
+
+@pytest.fixture
+def with_transactions(java_cluster: rig.Cluster) -> Iterator[None]:
+    """The Java broker takes transactions; afterwards it does not again, as other tests rely on."""
+    with BlockingAdmin(java_cluster.namesrv) as admin:
+        assert admin._thread is not None and admin._client is not None
+        run, client = admin._thread.run, admin._client
+        run(client.update_broker_config(java_cluster.broker, {"rejectTransactionMessage": "false"}))
+        yield
+        run(client.update_broker_config(java_cluster.broker, {"rejectTransactionMessage": "true"}))
 
 
 @pytest.fixture(params=["java", "perseid"], ids=["on_java", "on_perseid"])

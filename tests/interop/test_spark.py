@@ -104,3 +104,22 @@ def test_sql_is_filtered_by_the_broker(java_cluster: rig.Cluster, name: str) -> 
     assert read(namesrv, name, sql="price > 6") == ["7", "8", "9"]
     with pytest.raises(ConfigError, match="sql='price > '"):
         read(namesrv, name, sql="price > ")
+
+
+@pytest.mark.usefixtures("with_transactions")
+def test_what_java_clients_wrote_is_read_as_a_consumer_reads_it(
+    java_cluster: rig.Cluster, java_agent: rig.Agent, name: str
+) -> None:
+    """Transactions only once they are committed, bodies unpacked, batches message by message."""
+    java, namesrv = rig.Client(java_agent, java_cluster), java_cluster.namesrv
+    with BlockingAdmin(namesrv) as admin:
+        admin.create_topic(name, 2)
+    java("transaction", message={"topic": name, "body": "committed"})
+    java("transaction", message={"topic": name, "body": "rolled back"}, state="ROLLBACK_MESSAGE")
+    long = {kind: kind * 5000 for kind in ("LZ4", "ZSTD", "ZLIB")}
+    for kind, body in long.items():
+        java("send", messages=[{"topic": name, "body": body}], compress=kind)
+    java("send", mode="batch", messages=[{"topic": name, "body": f"b{number}"} for number in range(3)])
+    wanted = sorted(["committed", *long.values(), "b0", "b1", "b2"])
+    rig.until("the committed message", lambda: len(read(namesrv, name)) >= len(wanted))
+    assert read(namesrv, name) == wanted

@@ -70,17 +70,6 @@ def test_what_java_clients_trace_is_decoded(traced: rig.Client, topic: str, name
     assert Counter((one.ok, one.code) for one in after) == {(False, "FAILED"): COUNT, (True, "SUCCESS"): COUNT}
 
 
-@pytest.fixture
-def with_transactions(java_cluster: rig.Cluster) -> Iterator[None]:
-    """The Java broker takes transactions; afterwards it does not again, as other tests rely on."""
-    with BlockingAdmin(java_cluster.namesrv) as admin:
-        assert admin._thread is not None and admin._client is not None
-        run, client = admin._thread.run, admin._client
-        run(client.update_broker_config(java_cluster.broker, {"rejectTransactionMessage": "false"}))
-        yield
-        run(client.update_broker_config(java_cluster.broker, {"rejectTransactionMessage": "true"}))
-
-
 @pytest.mark.usefixtures("with_transactions")
 def test_a_transactions_end_is_traced(java_cluster: rig.Cluster, java_agent: rig.Agent, name: str) -> None:
     """On the Java broker, as ours has no transactions yet. tests/wire/traces.json is the whole topic after this."""

@@ -204,7 +204,7 @@ final class Sends {
         producer.setTransactionListener(new TransactionListener() {
             @Override
             public LocalTransactionState executeLocalTransaction(Message message, Object arg) {
-                return LocalTransactionState.COMMIT_MESSAGE;
+                return LocalTransactionState.valueOf((String) args.getOrDefault("state", "COMMIT_MESSAGE"));
             }
 
             @Override
