@@ -6,6 +6,7 @@ import itertools
 import os
 import sys
 from collections.abc import Callable, Iterator
+from contextlib import contextmanager
 from pathlib import Path
 
 import pytest
@@ -123,15 +124,31 @@ def perseid_cluster(clusters: Callable[[str], rig.Cluster]) -> rig.Cluster:
     return clusters("perseid")
 
 
-@pytest.fixture
-def with_transactions(java_cluster: rig.Cluster) -> Iterator[None]:
-    """The Java broker takes transactions; afterwards it does not again, as other tests rely on."""
-    with BlockingAdmin(java_cluster.namesrv) as admin:
+@contextmanager
+def set_for_a_while(cluster: rig.Cluster, setting: str, value: str, afterwards: str) -> Iterator[None]:
+    """A broker's setting, for a test; then it is again what other tests rely on."""
+    with BlockingAdmin(cluster.namesrv) as admin:
         assert admin._thread is not None and admin._client is not None
         run, client = admin._thread.run, admin._client
-        run(client.update_broker_config(java_cluster.broker, {"rejectTransactionMessage": "false"}))
+        run(client.update_broker_config(cluster.broker, {setting: value}))
+        try:
+            yield
+        finally:
+            run(client.update_broker_config(cluster.broker, {setting: afterwards}))
+
+
+@pytest.fixture
+def with_transactions(java_cluster: rig.Cluster) -> Iterator[None]:
+    """The Java broker takes transactions."""
+    with set_for_a_while(java_cluster, "rejectTransactionMessage", "false", "true"):
         yield
-        run(client.update_broker_config(java_cluster.broker, {"rejectTransactionMessage": "true"}))
+
+
+@pytest.fixture
+def sql_on(java_cluster: rig.Cluster) -> Iterator[None]:
+    """The Java broker filters by properties."""
+    with set_for_a_while(java_cluster, "enablePropertyFilter", "true", "false"):
+        yield
 
 
 @pytest.fixture(params=["java", "perseid"], ids=["on_java", "on_perseid"])

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Iterator
 
 import pyarrow as pa
 import pytest
@@ -73,17 +72,6 @@ def test_rows_come_once_whatever_attempts_there_were(java: rig.Client, name: str
     ids = Counter(message["msgId"] for message in got)
     assert len(ids) == len(wanted), "a stock consumer sees copies, which have one id"
     assert {len({m["body"] for m in got if m["msgId"] == one}) for one in ids} == {1}
-
-
-@pytest.fixture
-def sql_on(java_cluster: rig.Cluster) -> Iterator[None]:
-    """The broker filters by properties; afterwards it does not again, as other tests rely on."""
-    with BlockingAdmin(java_cluster.namesrv) as admin:
-        assert admin._thread is not None and admin._client is not None
-        run, client = admin._thread.run, admin._client
-        run(client.update_broker_config(java_cluster.broker, {"enablePropertyFilter": "true"}))
-        yield
-        run(client.update_broker_config(java_cluster.broker, {"enablePropertyFilter": "false"}))
 
 
 def test_sql_is_refused_where_it_is_off(cluster: rig.Cluster, name: str) -> None:
