@@ -138,10 +138,13 @@ def set_for_a_while(cluster: rig.Cluster, setting: str, value: str, afterwards: 
 
 
 @pytest.fixture
-def with_transactions(java_cluster: rig.Cluster) -> Iterator[None]:
-    """The Java broker takes transactions."""
-    with set_for_a_while(java_cluster, "rejectTransactionMessage", "false", "true"):
-        yield
+def transactional_cluster(workshop: Path, name: str) -> Iterator[rig.Cluster]:
+    """Java's, taking transactions, for one test: a thread of its broker spins from the first of them on."""
+    cluster = rig.cluster(f"tx-{name}", "java", "java", workshop)
+    with set_for_a_while(cluster, "rejectTransactionMessage", "false", "true"):
+        yield cluster
+    for process in (cluster.broker_process, cluster.namesrv_process):
+        process.kill()
 
 
 @pytest.fixture

@@ -94,12 +94,11 @@ def test_sql_is_filtered_by_the_broker(java_cluster: rig.Cluster, name: str) -> 
         read(namesrv, name, sql="price > ")
 
 
-@pytest.mark.usefixtures("with_transactions")
 def test_what_java_clients_wrote_is_read_as_a_consumer_reads_it(
-    java_cluster: rig.Cluster, java_agent: rig.Agent, name: str
+    transactional_cluster: rig.Cluster, java_agent: rig.Agent, name: str
 ) -> None:
     """Transactions only once they are committed, bodies unpacked, batches message by message."""
-    java, namesrv = rig.Client(java_agent, java_cluster), java_cluster.namesrv
+    java, namesrv = rig.Client(java_agent, transactional_cluster), transactional_cluster.namesrv
     with BlockingAdmin(namesrv) as admin:
         admin.create_topic(name, 2)
     java("transaction", message={"topic": name, "body": "committed"})

@@ -70,20 +70,19 @@ def test_what_java_clients_trace_is_decoded(traced: rig.Client, topic: str, name
     assert Counter((one.ok, one.code) for one in after) == {(False, "FAILED"): COUNT, (True, "SUCCESS"): COUNT}
 
 
-@pytest.mark.usefixtures("with_transactions")
-def test_a_transactions_end_is_traced(java_cluster: rig.Cluster, java_agent: rig.Agent, name: str) -> None:
+def test_a_transactions_end_is_traced(transactional_cluster: rig.Cluster, java_agent: rig.Agent, name: str) -> None:
     """On the Java broker, as ours has no transactions yet. tests/wire/traces.json is the whole topic after this."""
-    java, topic = rig.Client(java_agent, java_cluster), f"t_{name}"
-    with BlockingAdmin(java_cluster.namesrv) as admin:
+    java, topic = rig.Client(java_agent, transactional_cluster), f"t_{name}"
+    with BlockingAdmin(transactional_cluster.namesrv) as admin:
         admin.create_topic(topic, 1)
     # a producer that ends at once can't have the trace topic made and trace into it too: another one does it first
     java("send", traced=True, group=f"p_{name}", messages=[{"topic": f"f_{name}", "body": "first"}])
-    rig.until("the trace topic", lambda: bodies(java_cluster.namesrv))
+    rig.until("the trace topic", lambda: bodies(transactional_cluster.namesrv))
     java("producers.stop")
     java("transaction", traced=True, message={"topic": topic, "body": "half"})
 
     def found() -> list[trace.Trace]:
-        every = [one for body in bodies(java_cluster.namesrv) for one in trace.decode(body)]
+        every = [one for body in bodies(transactional_cluster.namesrv) for one in trace.decode(body)]
         return [one for one in every if one.topic == topic]
 
     rig.until("the traces", lambda: len(found()) >= 2)
@@ -92,5 +91,5 @@ def test_a_transactions_end_is_traced(java_cluster: rig.Cluster, java_agent: rig
     assert (end.kind, end.message_type, end.state) == (trace.END_TRANSACTION, "COMMIT", "COMMIT_MESSAGE")
     assert end.msg_id == half.msg_id
     if os.environ.get("PERSEID_RECORD"):
-        recorded = [base64.b64encode(body).decode() for body in bodies(java_cluster.namesrv)]
+        recorded = [base64.b64encode(body).decode() for body in bodies(transactional_cluster.namesrv)]
         Path(os.environ["PERSEID_RECORD"]).write_text(json.dumps(recorded, indent=0) + "\n")
