@@ -8,9 +8,10 @@ from typing import Any
 
 import pytest
 
+from perseid import core
 from perseid.sim.disk import SimDisk
 from perseid.store.config import StoreConfig
-from perseid.store.index import FOLDER, Index
+from perseid.store.index import FOLDER, KEY, Index
 from perseid.store.segments import Folders
 
 START = 1_700_000_000_000
@@ -47,6 +48,17 @@ def test_entries_of_one_slot_are_a_chain() -> None:
     assert index.find(3, 9, *ALL) == [400, 200, 0]
     assert index.find(10, 9, *ALL) == [300, 100]
     assert index.find(17, 9, *ALL) == []
+
+
+def test_packed_entries_that_wait_are_written_by_the_core_that_the_index_began_with(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    """A broker of the pytest run may live on while another test switches the core off."""
+    index = fresh()
+    index.put_many(bytearray(KEY.pack(3, 100) + KEY.pack(10, 200)), START)
+    monkeypatch.setattr(core, "compiled", None)
+    assert (index.find(3, 9, *ALL), index.find(10, 9, *ALL)) == ([100], [200])
+    assert index.files[0].entry(2) == (10, 200, 0, 1)
 
 
 def test_limits_of_a_search() -> None:

@@ -36,6 +36,7 @@ from perseid.wire.record import MAX_TOPIC_BYTES
 if TYPE_CHECKING:
     from perseid.broker.node import Broker
     from perseid.broker.request import Connection
+    from perseid.core import Core
     from perseid.core.batch import Batch as CoreBatch
     from perseid.core.batch import Lane as CoreLane
 
@@ -68,7 +69,8 @@ def sends_of(broker: Broker) -> CoreSends | PlainSends | None:
     region = broker.answers.own_properties["MSG_REGION"]
     if len(broker.store_host.ip) != 4 or quote(region) != f'"{region}"':
         return None
-    return PlainSends(broker) if core.compiled is None else CoreSends(broker)
+    compiled = core.compiled
+    return PlainSends(broker) if compiled is None else CoreSends(broker, compiled)
 
 
 def answer_texts(broker: Broker) -> tuple[bytes, ...]:
@@ -139,9 +141,8 @@ def count_sends(broker: Broker, topic: str, count: int, size: int, requests: int
 class CoreSends:
     """The plain sends of one broker by the compiled core: those of a read by `unusual`, then `settle`."""
 
-    def __init__(self, broker: Broker) -> None:
-        assert core.compiled is not None
-        self._core = core.compiled
+    def __init__(self, broker: Broker, compiled: Core) -> None:
+        self._core = compiled
         self._broker = broker
         host, most = packed_host(broker.store_host), broker.store.config.max_message_size
         texts = answer_texts(broker)
@@ -150,7 +151,7 @@ class CoreSends:
         )
         self._batch.look_into(broker.topics.rows, broker.store.plain_queues)
         self._appends = broker.store.core_appends(self._batch)
-        self._pulls = QuickPulls(broker)
+        self._pulls = QuickPulls(broker, compiled)
         self._known: dict[tuple[str, int], CoreLane] = {}
         self._uncounted: list[CoreLane] = []
         self._begun = False

@@ -13,7 +13,6 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from perseid import core
 from perseid.base.errors import RequestRefused
 from perseid.base.machine import Buffer
 from perseid.broker.handlers import pull
@@ -28,6 +27,7 @@ from perseid.wire.headers.pull import PullMessageRequest, PullMessageResponse
 
 if TYPE_CHECKING:
     from perseid.broker.node import Broker
+    from perseid.core import Core
     from perseid.core.pulls import Pulls as CorePulls
 
 PULL_HINT = b'11,"'
@@ -97,10 +97,9 @@ class Seat:
 class QuickPulls:
     """The pulls of one broker that the compiled core answers."""
 
-    def __init__(self, broker: Broker) -> None:
-        assert core.compiled is not None
+    def __init__(self, broker: Broker, compiled: Core) -> None:
         self._broker = broker
-        self._pulls: CorePulls = core.compiled.pulls.Pulls()
+        self._pulls: CorePulls = compiled.pulls.Pulls()
 
     @staticmethod
     def may_be(data: Buffer, at: int) -> bool:

@@ -59,8 +59,10 @@ def _offsets(entries: Entries) -> tuple[int, int]:
 class IndexFile:
     """One file of the index."""
 
-    def __init__(self, file: File, name: str, slots: int, most: int) -> None:
+    def __init__(self, file: File, name: str, slots: int, most: int, insert: Callable[..., int]) -> None:
         self.file = file
+        self._insert = insert
+        """Of packed entries."""
         self.name = name
         self._slots = slots
         self.most = most
@@ -92,8 +94,7 @@ class IndexFile:
         if isinstance(entries, list):
             used = self._pack(entries, table, diff, packed)
         else:
-            assert core.compiled is not None, "packed entries come from the compiled core"
-            used = core.compiled.batch.insert(entries, table, self._changed, first, diff, packed)
+            used = self._insert(entries, table, self._changed, first, diff, packed)
         try:
             self.file.write(self._entries_at + ENTRY_BYTES * first, packed)
         except OSError:
@@ -253,6 +254,7 @@ class Index:
         self._folders = folders
         self._slots = config.max_hash_slot_num
         self._most = config.max_index_num
+        self._insert: Callable[..., int] = (core.compiled or core.installed).batch.insert
         self._bytes = HEADER_BYTES + SLOT_BYTES * self._slots + ENTRY_BYTES * self._most
         self.enabled = config.message_index_enable
         self._files: list[IndexFile] = []
@@ -277,7 +279,7 @@ class Index:
             if size != self._bytes:
                 why = f"the file has {size} bytes, maxHashSlotNum and maxIndexNum ask for {self._bytes}"
                 raise CorruptLog(path, min(size or 0, self._bytes), f"{why}: correct them, or remove the folder")
-            self._files.append(IndexFile(self._disk.open(path), name, self._slots, self._most))
+            self._files.append(IndexFile(self._disk.open(path), name, self._slots, self._most, self._insert))
         if self._files:
             self._folders.known(FOLDER)
         return []
@@ -345,7 +347,7 @@ class Index:
         if last is not None and name <= last.name:  # the clock went back; the order of names is that of files
             name = f"{int(last.name) + 1:0{NAME_DIGITS}d}"
         path = f"{FOLDER}/{name}"
-        file = IndexFile(self._disk.open(path, self._bytes, sparse=True), name, self._slots, self._most)
+        file = IndexFile(self._disk.open(path, self._bytes, sparse=True), name, self._slots, self._most, self._insert)
         self._folders.touch(FOLDER)
         if last is not None:
             last.leave()

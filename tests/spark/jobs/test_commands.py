@@ -1,44 +1,28 @@
 """The commands archive, replay and time-travel, on the session of the other tests."""
 
 import json
+from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
 import pytest
 from tests.spark.conftest import fill
-from typer.testing import CliRunner
 
-import perseid.spark
-from perseid.cli.main import app
 from perseid.cli.spark.time_travel import shown
 from perseid.cli.spark.times import moment, pairs
 from perseid.testing.embedded import EmbeddedBroker
 
 
-class Kept:
-    """A session that outlives the job that stops it."""
-
-    def __init__(self, spark: Any) -> None:
-        self._spark = spark
-
-    def __getattr__(self, name: str) -> Any:
-        return getattr(self._spark, name)
-
-    def stop(self) -> None:
-        """Not now."""
-
-
 @pytest.mark.spark
 @pytest.mark.xdist_group("spark")
 @pytest.mark.timeout(600)
-def test_the_commands(spark: Any, broker: EmbeddedBroker, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(perseid.spark, "session", lambda *args, **options: Kept(spark))
+def test_the_commands(command: Callable[..., Any], broker: EmbeddedBroker, tmp_path: Path) -> None:
     fill(broker, "commanded", 30)
     broker.create_topic("commanded-again", 2)
     table = str(tmp_path / "t")
 
     def run(*words: str, code: int = 0) -> list[dict[str, Any]]:
-        result = CliRunner().invoke(app, ["spark", *words, "--json"])
+        result = command(*words, "--json")
         assert result.exit_code == code, result.output
         return [json.loads(line) for line in result.stdout.splitlines()]
 
@@ -52,8 +36,7 @@ def test_the_commands(spark: Any, broker: EmbeddedBroker, tmp_path: Path, monkey
     assert (done["rows"], done["archived"], len(rows)) == (30, 30, 2)
     assert rows[0]["value"].startswith("body ") and rows[0]["properties"]["i"]
     assert run("archive", "other", table, *server, code=1) == []
-    result = CliRunner().invoke(app, ["spark", "time-travel", "x", "--as-of", "soon"])
-    assert result.exit_code == 2
+    assert command("time-travel", "x", "--as-of", "soon").exit_code == 2
 
 
 def test_times_and_pairs_as_people_write_them() -> None:

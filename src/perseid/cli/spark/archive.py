@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import asdict
+from functools import partial
 from typing import Annotated
 
 import typer
@@ -48,19 +49,11 @@ def archive(
     with job(f"{topic} → {table}", master=master, as_json=as_json) as running:
         from perseid.spark.jobs.archive import archive as run
 
-        def on_start(offsets: int) -> None:
-            running.total(offsets)
-            running.event("start", offsets=offsets)
-
-        def on_batch(batch: int, rows: int) -> None:
-            running.advance(rows)
-            running.event("batch", batch=batch, rows=rows)
-
         done = run(
             running.spark, nameserver=namesrv, topic=topic, table=table, format=format, partition_by=partition_by,
             schema=schema, message=message, keep_value=False if drop_value else None,
             max_offsets_per_trigger=batch_offsets, options=options, compact=compact, target_bytes=target_mb << 20,
-            keep_hours=keep_hours, on_start=on_start, on_batch=on_batch,
+            keep_hours=keep_hours, on_start=partial(running.begins, "offsets"), on_batch=running.batch,
         )  # fmt: skip
         bad = f", {done.corrupt} of them with bodies that did not decode" if done.corrupt else ""
         merged = f"; {done.compacted.before} files are {done.compacted.after} now" if done.compacted else ""

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import asdict
+from functools import partial
 from typing import Annotated
 
 import typer
@@ -37,17 +38,10 @@ def replay(
     with job(f"{table} → {topic}", master=master, as_json=as_json) as running:
         from perseid.spark.jobs.replay import replay as run
 
-        def on_start(rows: int) -> None:
-            running.total(rows)
-            running.event("start", rows=rows)
-
-        def on_batch(batch: int, rows: int) -> None:
-            running.advance(rows)
-            running.event("batch", batch=batch, rows=rows)
-
         done = run(
             running.spark, table=table, nameserver=namesrv, topic=topic, rate=rate, since_ms=since_ms,
-            until_ms=until_ms, order_by=order_by, name=name, on_start=on_start, on_batch=on_batch,
+            until_ms=until_ms, order_by=order_by, name=name, on_start=partial(running.begins, "rows"),
+            on_batch=running.batch,
         )  # fmt: skip
         running.done(
             f"{done.rows} messages sent to {topic} in {done.seconds:.1f} s; {done.done} of {done.batches} batches done",

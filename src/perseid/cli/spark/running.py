@@ -65,17 +65,19 @@ class Job:
         self._bar = bar
         self._as_json = as_json
 
-    def total(self, count: int) -> None:
-        """How much there is to do, for the bar."""
-        self._progress.update(self._bar, total=count)
-
     def at(self, done: int, total: int) -> None:
         """So much of so much is done."""
         self._progress.update(self._bar, completed=done, total=total)
 
-    def advance(self, count: int) -> None:
-        """So much more is done."""
-        self._progress.advance(self._bar, count)
+    def begins(self, what: str, count: int) -> None:
+        """A job of batches has so much to do, of `what`."""
+        self._progress.update(self._bar, total=count)
+        self.event("start", **{what: count})
+
+    def batch(self, batch: int, rows: int) -> None:
+        """A batch is done."""
+        self._progress.advance(self._bar, rows)
+        self.event("batch", batch=batch, rows=rows)
 
     def event(self, name: str, **fields: Any) -> None:
         """A line for programs; people see nothing of it."""

@@ -6,7 +6,6 @@ gets it, or the stored record's; `corrupt` says what is wrong with a row of a fo
 
 from __future__ import annotations
 
-import difflib
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
@@ -15,6 +14,7 @@ from perseid.base.errors import ConfigError
 from perseid.client.blocking import BlockingAdmin
 from perseid.spark.log import folders as log_folders
 from perseid.spark.log.options import parse
+from perseid.spark.options import nearest
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession
@@ -111,7 +111,5 @@ def chosen(
         raise ConfigError(f"{nameserver} knows no topics")
     for name in named:
         if name not in known:
-            close = difflib.get_close_matches(name, known, n=1)
-            hint = f": did you mean {close[0]!r}?" if close else ""
-            raise ConfigError(f"{nameserver} knows no topic {name!r}{hint}")
+            raise ConfigError(f"{nameserver} knows no topic {name!r}{nearest(name, known)}")
     return Input(nameserver, named, ())
