@@ -7,20 +7,26 @@ import struct
 import sys
 import zlib
 from collections.abc import Callable, Sequence
+from functools import partial
 from itertools import pairwise
 from random import Random
 from typing import Any
 
 import msgspec
+import pyarrow as pa
 
 from perseid.base.errors import RemoteProtocolError, RequestRefused
+from perseid.client.model import MessageQueue
 from perseid.controller import events
 from perseid.controller.state import Tables
 from perseid.raft.applying import SNAPSHOT, Applier
 from perseid.raft.files import FileLog
 from perseid.raft.runs import CoreRuns, PlainRuns
 from perseid.sim.disk import SimDisk
+from perseid.spark import sink_options
+from perseid.spark.encode import Encoder, Layout, Packed, Part
 from perseid.spark.log.rows import CoreRows, PlainRows, RowOptions, Rows
+from perseid.spark.sink_options import SinkError
 from perseid.store.recovery import save_durably
 from perseid.wire import batch, bodies, compression, frame, properties, record, trace
 from perseid.wire.codes import Serializer
@@ -326,6 +332,41 @@ def _rows(way: Rows, data: bytes) -> Any:
     return way.batch()
 
 
+def sink(data: bytes) -> None:
+    """Rows for the sink: two bytes for the limits of a batch, then rows, each a length, a length of its tag, a body."""
+    sys.unraisablehook = _hidden.append
+    if len(data) < 3:
+        return
+    limits = {"batchMessages": str(1 + data[0] % 16), "batchBytes": str(1000 + 20 * data[1])}
+    options = sink_options.parse({"nameserver": "h:1", "topic": "t", **limits})
+    values, tags, at = [], [], 2
+    while at + 2 < len(data):
+        end = at + 3 + data[at]
+        values.append(data[at + 2 : end])
+        tags.append(None if data[at + 1] == 0 else data[at + 2 : end].hex()[: data[at + 1]])
+        at = end
+    found = []
+    for module in (None, checked_core().items):
+        found.append(sent := list[Any]())
+        emit = partial(_keep, sent)
+        layout = Layout(tuple(MessageQueue("t", "a", n) for n in range(2)), (0, 7))
+        columns = {"value": "value", "tag": "tag"}
+        encoder = Encoder(options, columns, Part("q", 1, 0), lambda topic, layout=layout: layout, emit, module)
+        try:
+            rows = pa.record_batch({"value": pa.array(values, pa.binary()), "tag": pa.array(tags, pa.string())})
+            for half in (rows.slice(0, len(values) // 2), rows.slice(len(values) // 2)):
+                encoder.add(half)
+            encoder.finish()
+        except SinkError as error:
+            sent.append(str(error))
+    assert found[0] == found[1]
+    assert not _hidden, f"an error in a function that can't raise: {_hidden[0]}"
+
+
+def _keep(sent: list[Any], queue: MessageQueue, packed: Packed) -> None:
+    sent.append((queue, packed.body, packed.properties))
+
+
 def _framed(data: bytes) -> bytes:
     """A frame of a header and a body: JSON ends with the last brace, a binary header where it says."""
     if data[:1] == b"{":
@@ -349,6 +390,7 @@ TARGETS: dict[str, Target] = {
         pushes,
         entries,
         columns,
+        sink,
         traces,
         frames,
         json_header,
@@ -505,6 +547,7 @@ def _seeds() -> dict[str, list[bytes]]:
     entry = b"".join(bytes(part) for part in Entry(0, 1, 0, bytes(one), size=48 + len(one)).encode())
     return {
         "columns": [bytes(sent), entry],
+        "sink": [bytes([3, 9]) + b"\x05\x03hello!\x02\x00ab?\x04\x01abcde" * 9],
         "pushes": [push.to_json()],
         "entries": [b"".join(bytes(part) for entry in log for part in entry.encode())],
         "core": _requests(),
