@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 import base64
 import json
 import os
@@ -12,7 +13,8 @@ from pathlib import Path
 import pytest
 import rig
 
-from perseid.client.blocking import BlockingAdmin, BlockingPullConsumer
+from perseid.client import Message, PushConsumer, ReceivedMessage, Tracer
+from perseid.client.blocking import BlockingAdmin, BlockingProducer, BlockingPullConsumer
 from perseid.wire import trace
 
 pytestmark = pytest.mark.interop
@@ -79,6 +81,36 @@ def test_what_java_clients_trace_is_decoded(traced: rig.Client, topic: str, name
     assert Counter((one.ok, one.code) for one in after) == {(False, "FAILED"): COUNT, (True, "SUCCESS"): COUNT}
     if traced.cluster.broker_process.impl == "java":
         record(namesrv)
+
+
+def test_what_our_clients_trace_is_shown_by_mqadmin(traced: rig.Client, topic: str, name: str) -> None:
+    """Our tracer's messages, on both brokers, read by the stock tool."""
+    namesrv = traced.cluster.namesrv
+    with BlockingProducer(namesrv, f"p_{name}", hooks=[Tracer()]) as producer:
+        sent = producer.send(Message(topic, b"12345", tag="red", keys="k1 k2"))
+    again: list[int] = []
+
+    async def taken() -> None:
+        done = asyncio.Event()
+
+        def handle(message: ReceivedMessage) -> bool:
+            again.append(message.reconsume_times)
+            if len(again) == 2:
+                loop.call_soon_threadsafe(done.set)
+            return len(again) == 2
+
+        loop = asyncio.get_running_loop()
+        async with asyncio.timeout(60), PushConsumer(
+            namesrv, f"g_{name}", {topic: "*"}, handle, ordered=True, from_where="first", hooks=[Tracer()]
+        ):  # fmt: skip
+            await done.wait()
+
+    asyncio.run(taken())
+    printed = traced.mqadmin("queryMsgTraceById", "-i", sent.msg_id)
+    [pub] = [line.split() for line in printed.splitlines() if line.startswith("Pub")]
+    assert pub[1] == f"p_{name}" and pub[-1] == "success"
+    calls = [line.split() for line in printed.splitlines() if line.startswith("Sub")]
+    assert sorted((call[1], call[-1]) for call in calls) == [(f"g_{name}", "failed"), (f"g_{name}", "success")], printed
 
 
 def test_a_transactions_end_is_traced(transactional_cluster: rig.Cluster, java_agent: rig.Agent, name: str) -> None:

@@ -12,7 +12,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from perseid.base.errors import RemoteProtocolError
-from perseid.wire.trace import AFTER, BEFORE, END_TRANSACTION, PUB, RECALL, Trace, decode
+from perseid.wire.trace import AFTER, BEFORE, END_TRANSACTION, PUB, RECALL, Trace, decode, encode
 
 RECORDED = [base64.b64decode(body) for body in json.loads((Path(__file__).parent / "traces.json").read_text())]
 
@@ -41,6 +41,14 @@ def test_what_a_java_client_wrote_is_read() -> None:
         assert (end.ok, end.code) == ((True, "SUCCESS") if trace.retries else (False, "FAILED"))
 
 
+def test_what_a_java_client_wrote_is_written_again_byte_for_byte() -> None:
+    for one in RECORDED:
+        assert "".join(map(encode, decode(one))).encode() == one
+    recall = Trace(RECALL, 5, "g", "t", "ID", ok=True, region="r")
+    assert encode(recall) == "Recall\x015\x01r\x01g\x01t\x01ID\x01true\x02"
+    assert encode(Trace(BEFORE, 1, "a\x01b\x02")).count("\x01") == 7, "separators can't be smuggled in"
+
+
 def body(*fields: object) -> bytes:
     return "\x01".join(map(str, fields)).encode() + b"\x02"
 
@@ -48,12 +56,13 @@ def body(*fields: object) -> bytes:
 def test_each_kind_with_all_its_fields() -> None:
     pub = (PUB, 1000, "r", "g", "t", "ID1", "tag", "k", "10.0.0.1:10911", 5, 7)
     assert decode(body(*pub, 0, "OFF", "true")) == [
-        Trace(PUB, 1000, "g", "t", "ID1", "tag", "k", "10.0.0.1:10911", 5, 7, "NORMAL", True)
-    ]
+        Trace(PUB, 1000, "g", "t", "ID1", "tag", "k", "10.0.0.1:10911", 5, 7, "NORMAL", True, region="r",
+              offset_msg_id="OFF")
+    ]  # fmt: skip
     assert decode(body(*pub, 3, "false"))[0].ok is False, "before offsets' ids were written"
     assert decode(body(*pub, 9, "OFF", "true", "10.0.0.9"))[0].message_type == "9"
     assert decode(body(BEFORE, 1, "r", "g", "REQ", "ID1", 2, "null")) == [
-        Trace(BEFORE, 1, "g", msg_id="ID1", request_id="REQ", retries=2)
+        Trace(BEFORE, 1, "g", msg_id="ID1", request_id="REQ", retries=2, region="r")
     ]
     assert decode(body(AFTER, "REQ", "ID1", 3, "true", "k")) == [
         Trace(AFTER, msg_id="ID1", request_id="REQ", cost_ms=3, ok=True, keys="k")

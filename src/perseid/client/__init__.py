@@ -25,6 +25,7 @@ from perseid.client.errors import (
     SendFailed,
     ServerRefused,
 )
+from perseid.client.hooks import Consuming, Hook, Sending
 from perseid.client.model import Message, MessageQueue, ReceivedMessage, SendResult, SendStatus
 from perseid.client.ordered import OrderedProducer, OrderedStats
 from perseid.client.producer import Producer
@@ -33,6 +34,7 @@ from perseid.client.pulling import PullResult, PullStatus
 from perseid.client.routes import TopicRoute
 from perseid.client.session import Session
 from perseid.client.subscription import Sql
+from perseid.client.tracing import Tracer
 
 __all__ = [
     "Admin",
@@ -42,8 +44,10 @@ __all__ = [
     "Cluster",
     "ConnectFailed",
     "ConnectionLost",
+    "Consuming",
     "Credentials",
     "FlowLimits",
+    "Hook",
     "InvalidMessage",
     "Message",
     "MessageQueue",
@@ -64,9 +68,11 @@ __all__ = [
     "SendFailed",
     "SendResult",
     "SendStatus",
+    "Sending",
     "ServerRefused",
     "Session",
     "SlaveStatus",
     "Sql",
     "TopicRoute",
+    "Tracer",
 ]

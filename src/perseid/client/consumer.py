@@ -28,6 +28,7 @@ from perseid.client import serve
 from perseid.client.book import FlowLimits
 from perseid.client.errors import ClientError
 from perseid.client.held import Handler, HeldQueue
+from perseid.client.hooks import EXCEPTION, FAILED, SUCCESS, TIME_OUT, Consuming, Hook, Hooks
 from perseid.client.life import Client
 from perseid.client.model import RETRY_PREFIX, MessageQueue, ReceivedMessage
 from perseid.client.offsets import default_folder
@@ -80,6 +81,7 @@ class PushConsumer(Client):
     thread, an `async def` on the event loop. `from_where` says where a group without offsets begins: "last",
     "first", or a time in milliseconds. `dedupe` leaves out what a stamped writer sent again (`perseid.client.stamps`;
     Perseid's Spark sink is one); what this group itself is given again after a crash or a failed handler still comes.
+    `hooks` are called around each call of the handler (`perseid.client.hooks`).
     """
 
     def __init__(
@@ -101,14 +103,10 @@ class PushConsumer(Client):
         consume_timeout_ms: int = CONSUME_TIMEOUT_MS,
         offsets_folder: Path | None = None,
         dedupe: bool = False,
+        hooks: Sequence[Hook] = (),
         session: Session | None = None,
     ) -> None:
-        if not group:
-            raise ClientError("a consumer needs the name of its group: members of one group share the messages")
-        if not subscriptions:
-            raise ClientError(f"group {group} subscribes to nothing: pass {{'topic': '*'}}")
-        if from_where not in ("last", "first") and not isinstance(from_where, int):
-            raise ClientError(f"from_where={from_where!r}: write 'last', 'first', or a time in milliseconds")
+        _check(group, subscriptions, from_where)
         self.session = session or Session(namesrv)
         self.group = group
         self.ordered = ordered
@@ -122,6 +120,7 @@ class PushConsumer(Client):
         self.pull_interval_ms = pull_interval_ms
         self.suspend_ms = suspend_ms
         self.handler = handler
+        self._hooks = Hooks(hooks)
         self.concurrency = concurrency
         self.stats = ConsumerStats()
         self.started_ms = now_ms()
@@ -163,6 +162,7 @@ class PushConsumer(Client):
         self._started, self.stopping = True, False
         self.started_ms = now_ms()
         try:
+            await self._hooks.start(self.session, self.group)
             await self.retries.start()
             serve.add(self)
             await self.sharing.join()
@@ -195,6 +195,7 @@ class PushConsumer(Client):
     async def _leave(self) -> None:
         serve.remove(self)
         await self.retries.stop()
+        await self._hooks.stop()
         if self._threads is not None:
             self._threads.shutdown(wait=False, cancel_futures=True)
             self._threads = None
@@ -235,22 +236,38 @@ class PushConsumer(Client):
 
     async def handle(self, message: ReceivedMessage) -> RetryLater | None:
         """Call the handler; None when it went well."""
+        if not self._hooks:
+            return (await self._outcome(message))[1]
+        consuming = Consuming(self.group, message, now_ms())
+        self._hooks.before_consume(consuming)
         try:
-            async with asyncio.timeout(self._consume_timeout_ms / 1000):
+            consuming.outcome, failure = await self._outcome(message)
+            consuming.error = (failure and failure.__cause__) or failure
+        finally:  # when this client is stopped in the middle, too
+            self._hooks.after_consume(consuming)
+        return failure
+
+    async def _outcome(self, message: ReceivedMessage) -> tuple[str, RetryLater | None]:
+        """How a call ended (`perseid.client.hooks`), and why the message comes again."""
+        limit = asyncio.timeout(self._consume_timeout_ms / 1000)
+        try:
+            async with limit:
                 result = await self._call(message)
         except RetryLater as later:
             log.info("%r again later: %s", message, later)
             self.stats.failed += 1
-            return later
+            return FAILED, later
         except Exception as error:  # a handler may raise anything; the message is tried again
             log.exception("the handler of group %s failed with %r", self.group, message)
             self.stats.failed += 1
-            return RetryLater(repr(error))
+            failure = RetryLater(repr(error))
+            failure.__cause__ = error
+            return TIME_OUT if limit.expired() else EXCEPTION, failure
         if result is False:
             self.stats.failed += 1
-            return RetryLater("the handler returned False")
+            return FAILED, RetryLater("the handler returned False")
         self.stats.succeeded += 1
-        return None
+        return SUCCESS, None
 
     async def _call(self, message: ReceivedMessage) -> object:
         if not self._is_async:
@@ -303,3 +320,12 @@ class PushConsumer(Client):
             return
         message.reconsume_times += 1
         asyncio.get_running_loop().call_later(RESUBMIT_MS / 1000, self.ready.put_nowait, (held, message))
+
+
+def _check(group: str, subscriptions: Mapping[str, str | Sql], from_where: str | int) -> None:
+    if not group:
+        raise ClientError("a consumer needs the name of its group: members of one group share the messages")
+    if not subscriptions:
+        raise ClientError(f"group {group} subscribes to nothing: pass {{'topic': '*'}}")
+    if from_where not in ("last", "first") and not isinstance(from_where, int):
+        raise ClientError(f"from_where={from_where!r}: write 'last', 'first', or a time in milliseconds")

@@ -22,6 +22,7 @@ from perseid.client.errors import (
     SendFailed,
     ServerRefused,
 )
+from perseid.client.hooks import Hook, Hooks, Sending
 from perseid.client.latency import QueueChooser
 from perseid.client.life import Client
 from perseid.client.model import (
@@ -125,7 +126,8 @@ class Packed:
 class Producer(Client):
     """Sends messages: `async with Producer("host:9876") as producer: await producer.send(Message(…))`.
 
-    Times are milliseconds. `session` shares connections with other clients of this process.
+    Times are milliseconds. `hooks` are called around each attempt (`perseid.client.hooks`). `session` shares
+    connections with other clients of this process.
     """
 
     def __init__(
@@ -141,6 +143,7 @@ class Producer(Client):
         max_body_bytes: int = MAX_BODY_BYTES,
         default_queues: int = DEFAULT_QUEUES,
         avoid_slow_brokers: bool = False,
+        hooks: Sequence[Hook] = (),
         session: Session | None = None,
     ) -> None:
         self.session = session or Session(namesrv)
@@ -153,6 +156,7 @@ class Producer(Client):
         self._max_body_bytes = max_body_bytes
         self._default_queues = default_queues
         self._chooser = QueueChooser(self.session.random.randrange(1 << 16), avoid_slow_brokers=avoid_slow_brokers)
+        self._hooks = Hooks(hooks)
         self._started = False
         self._greeted: set[str] = set()
 
@@ -162,6 +166,11 @@ class Producer(Client):
         """Get ready to send; connections are opened when first needed."""
         if not self._started:
             await self.session.start()
+            try:
+                await self._hooks.start(self.session, self.group)
+            except BaseException:
+                await self.session.stop()
+                raise
             self.session.members.append(self)
             self._started = True
 
@@ -169,6 +178,7 @@ class Producer(Client):
         """Leave the group and close the connections (unless the session is shared)."""
         if self._started:
             self._started = False
+            await self._hooks.stop()
             self.session.members.remove(self)
             await self.session.unregister(producer_group=self.group)
             await self.session.stop()
@@ -229,8 +239,12 @@ class Producer(Client):
         self._check_started()
         packed = self.pack(message)
         chosen = queue or await self._choose(packed.topic, _by_key(key), None)
-        connection = await self.session.connections.get(await self.session.broker(chosen.broker_name, packed.topic))
+        address = await self.session.broker(chosen.broker_name, packed.topic)
+        connection = await self.session.connections.get(address)
+        sending = self._sending(packed, chosen, address, now_ms()) if self._hooks else None
         connection.oneway(packed.code, packed.header(self.group, chosen, self._default_queues), packed.body)
+        if sending is not None:
+            self._hooks.after_send(sending)
 
     async def queues(self, topic: str) -> list[MessageQueue]:
         """The queues that a send to `topic` can go to now."""
@@ -348,19 +362,39 @@ class Producer(Client):
         """One send to one queue: its results, or what went wrong."""
         started = now_ms()
         failed = True
+        sending: Sending | None = None
         try:
             address = await self.session.broker(queue.broker_name, packed.topic)
             if address not in self._greeted:
                 self._greet(address)
+            if self._hooks:
+                sending = self._sending(packed, queue, address, started)
             header = packed.header(self.group, queue, self._default_queues)
             answer = await self.session.connections.call(address, packed.code, header, packed.body, timeout_ms)
             if answer.code not in STORED_CODES:
                 raise ServerRefused(answer.code, answer.remark, address)
             failed = False
-            return packed.result(answer, queue)
+            results = packed.result(answer, queue)
+            if sending is not None:
+                told = answer.header(SendMessageResponse)
+                sending.results, sending.region = results, told.msg_region
+                sending.trace_on = told.trace_on is not False
+            return results
+        except BaseException as error:
+            if sending is not None:
+                sending.error = error
+            raise
         finally:
             now = now_ms()
             self._chooser.report(queue.broker_name, now - started, now, failed=failed)
+            if sending is not None:
+                self._hooks.after_send(sending)
+
+    def _sending(self, packed: Packed, queue: MessageQueue, address: str, started_ms: int) -> Sending:
+        """What hooks are told of an attempt; they are told that it begins."""
+        sending = Sending(self.group, queue, address, packed.ids, packed.properties, len(packed.body), started_ms)
+        self._hooks.before_send(sending)
+        return sending
 
     def _greet(self, address: str) -> None:
         """A broker seen for the first time gets a heartbeat soon, not only at the next turn of the 30 s."""

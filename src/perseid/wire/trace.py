@@ -58,6 +58,11 @@ class Trace(msgspec.Struct, frozen=True):
     """How a listener's call ended."""
     state: str | None = None
     """Of a transaction: COMMIT_MESSAGE, ROLLBACK_MESSAGE, UNKNOW (the original's spelling)."""
+    region: str | None = None
+    offset_msg_id: str | None = None
+    transaction_id: str | None = None
+    from_check: bool | None = None
+    """A transaction ended because the broker asked."""
 
 
 def decode(body: bytes) -> list[Trace]:
@@ -80,7 +85,7 @@ def _trace(fields: Sequence[str]) -> Trace:
     if kind == BEFORE:
         return Trace(
             kind, _time(fields[1]), group=_text(fields[3]), request_id=_text(fields[4]), msg_id=_text(fields[5]),
-            retries=_number(fields[6]), keys=_text(fields[7]),
+            retries=_number(fields[6]), keys=_text(fields[7]), region=_text(fields[2]),
         )  # fmt: skip
     if kind == AFTER:
         return Trace(
@@ -93,12 +98,51 @@ def _trace(fields: Sequence[str]) -> Trace:
         return Trace(
             kind, _time(fields[1]), group=_text(fields[3]), topic=_text(fields[4]), msg_id=_text(fields[5]),
             tags=_text(fields[6]), keys=_text(fields[7]), store_host=_text(fields[8]),
-            message_type=_name(MESSAGE_TYPES, fields[9]), state=_text(fields[11]),
+            message_type=_name(MESSAGE_TYPES, fields[9]), state=_text(fields[11]), region=_text(fields[2]),
+            transaction_id=_text(fields[10]), from_check=_truth(fields[12]),
         )  # fmt: skip
     return Trace(
         kind, _time(fields[1]), group=_text(fields[3]), topic=_text(fields[4]), msg_id=_text(fields[5]),
-        ok=_truth(fields[6]),
+        ok=_truth(fields[6]), region=_text(fields[2]),
     )  # fmt: skip
+
+
+def encode(trace: Trace) -> str:
+    """One trace as a Java 5.5.0 client writes it; a body is several of them, in UTF-8."""
+    one = trace
+    if one.kind == PUB:
+        fields: tuple[object, ...] = (
+            one.time_ms, one.region, one.group, one.topic, one.msg_id, one.tags, one.keys, one.store_host,
+            one.body_bytes, one.cost_ms, _index(MESSAGE_TYPES, one.message_type), one.offset_msg_id, one.ok,
+        )  # fmt: skip
+    elif one.kind == BEFORE:
+        fields = (one.time_ms, one.region, one.group, one.request_id, one.msg_id, one.retries, one.keys)
+    elif one.kind == AFTER:
+        code = _index(CODES, one.code)
+        fields = (one.request_id, one.msg_id, one.cost_ms, one.ok, one.keys, code, one.time_ms, one.group)
+    elif one.kind == END_TRANSACTION:
+        fields = (
+            one.time_ms, one.region, one.group, one.topic, one.msg_id, one.tags, one.keys, one.store_host,
+            _index(MESSAGE_TYPES, one.message_type), one.transaction_id, one.state, one.from_check,
+        )  # fmt: skip
+    else:
+        fields = (one.time_ms, one.region, one.group, one.topic, one.msg_id, one.ok)
+    return FIELD_END.join([one.kind, *map(_field, fields)]) + TRACE_END
+
+
+def _field(value: object) -> str:
+    if value is None:
+        return "null"
+    if isinstance(value, bool):
+        return "true" if value else "false"
+    return str(value).replace(FIELD_END, " ").replace(TRACE_END, " ")
+
+
+def _index(names: Sequence[str], name: str | None) -> int:
+    """A name's number; 0 for none."""
+    if name is None:
+        return 0
+    return names.index(name) if name in names else int(name)
 
 
 def _pub(fields: Sequence[str]) -> Trace:
@@ -107,7 +151,8 @@ def _pub(fields: Sequence[str]) -> Trace:
         PUB, _time(fields[1]), group=_text(fields[3]), topic=_text(fields[4]), msg_id=_text(fields[5]),
         tags=_text(fields[6]), keys=_text(fields[7]), store_host=_text(fields[8]), body_bytes=_number(fields[9]),
         cost_ms=_number(fields[10]), message_type=_name(MESSAGE_TYPES, fields[11]),
-        ok=_truth(fields[12] if len(fields) == 13 else fields[13]),
+        ok=_truth(fields[12] if len(fields) == 13 else fields[13]), region=_text(fields[2]),
+        offset_msg_id=None if len(fields) == 13 else _text(fields[12]),
     )  # fmt: skip
 
 
