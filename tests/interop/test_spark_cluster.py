@@ -78,8 +78,8 @@ class Guide:
         assert done.returncode == 0, f"{text}\n{done.stdout[-3000:]}\n{done.stderr[-5000:]}"
         return done.stdout
 
-    def start(self, text: str, said: str, times: int, seconds: float) -> None:
-        """Run commands that stay, until they have said something so many times."""
+    def start(self, text: str, said: str, times: int, seconds: float) -> subprocess.Popen[str]:
+        """Run commands that stay, and wait until they have said something so many times."""
         process = subprocess.Popen(
             ["bash", "-e", "-c", self.export() + text + "wait\n"], cwd=self._folder, env=self.env,
             stdin=subprocess.DEVNULL, stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True,
@@ -91,15 +91,20 @@ class Guide:
         ready = threading.Event()
         threading.Thread(target=_listen, args=(process.stdout, heard, said, times, ready), daemon=True).start()
         assert ready.wait(seconds), f"{said!r} was not said {times} times:\n" + "".join(heard)[-5000:]
+        return process
+
+    def stop(self, process: subprocess.Popen[str]) -> None:
+        self._begun.remove(process)
+        os.killpg(process.pid, signal.SIGTERM)
+        try:
+            process.wait(30)
+        except subprocess.TimeoutExpired:
+            os.killpg(process.pid, signal.SIGKILL)
+            process.wait()
 
     def end(self) -> None:
-        for process in reversed(self._begun):
-            os.killpg(process.pid, signal.SIGTERM)
-            try:
-                process.wait(30)
-            except subprocess.TimeoutExpired:
-                os.killpg(process.pid, signal.SIGKILL)
-                process.wait()
+        for process in self._begun[::-1]:
+            self.stop(process)
 
 
 def _listen(lines: IO[str], heard: list[str], said: str, times: int, ready: threading.Event) -> None:
@@ -152,8 +157,11 @@ def test_a_job_runs_through_spark_submit(guide: Guide) -> None:
 
 @pytest.mark.skipif(importlib.util.find_spec("grpc") is None, reason="needs pip install 'perseid[connect]'")
 def test_the_sources_and_the_sink_work_over_connect(guide: Guide) -> None:
-    guide.start(guide.shell[3], "Spark Connect server started", 1, CONNECT_S)
-    (guide._folder / "over_connect.py").write_text(guide.python)
-    said = guide.run("python over_connect.py", SPARK_REMOTE=f"sc://127.0.0.1:{guide.ports['15002']}")
+    server = guide.start(guide.shell[3], "Spark Connect server started", 1, CONNECT_S)
+    try:
+        (guide._folder / "over_connect.py").write_text(guide.python)
+        said = guide.run("python over_connect.py", SPARK_REMOTE=f"sc://127.0.0.1:{guide.ports['15002']}")
+    finally:
+        guide.stop(server)  # it has the cluster's cores for as long as it lives
     assert f"flights {COUNT} of carriers {len(CARRIERS)}" in said
     assert f"united {COUNT // 3}" in said
