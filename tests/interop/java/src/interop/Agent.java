@@ -40,6 +40,7 @@ public final class Agent {
         Pushes.register();
         Pulls.register();
         Admins.register();
+        Filters.register();
         ExecutorService threads = Executors.newCachedThreadPool();
         BufferedReader lines = new BufferedReader(new InputStreamReader(System.in, StandardCharsets.UTF_8));
         for (String line = lines.readLine(); line != null; line = lines.readLine()) {

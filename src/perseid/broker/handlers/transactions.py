@@ -1,0 +1,58 @@
+"""END_TRANSACTION (37): a producer's word about a half. Source: broker.md §8."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from perseid.base.errors import RequestRefused
+from perseid.broker import messages, put
+from perseid.broker.request import Reply, Request
+from perseid.broker.system_topics import HALF_TOPIC
+from perseid.store.results import AppendRefused
+from perseid.wire import properties as props
+from perseid.wire.codes import ResponseCode
+from perseid.wire.headers.send import EndTransactionRequest
+from perseid.wire.record import SYS_TRANSACTION_COMMIT, SYS_TRANSACTION_MASK, Record
+
+if TYPE_CHECKING:
+    from perseid.broker.node import Broker
+
+ROLLBACK = SYS_TRANSACTION_MASK
+
+
+def end_transaction(broker: Broker, request: Request) -> Reply | None:
+    """Deliver a half, or drop it. A word that says neither changes nothing: the producer is asked again later."""
+    header: EndTransactionRequest = request.header
+    if broker.replicas.is_slave:
+        raise RequestRefused(ResponseCode.SLAVE_NOT_AVAILABLE, "the broker is a slave: its master takes words about halves")
+    if header.commit_or_rollback not in (SYS_TRANSACTION_COMMIT, ROLLBACK):
+        return Reply()
+    half = _half(broker, header)
+    if not header.from_transaction_check and broker.transactions.is_late(half):
+        raise RequestRefused(
+            ResponseCode.ILLEGAL_OPERATION, "the time for a word about this transaction is over: it is asked for"
+        )
+    offset = broker.transactions.current(half.queue_offset)
+    if offset is None:
+        raise RequestRefused(ResponseCode.SYSTEM_ERROR, f"the transaction {half.queue_offset} is decided already")
+    try:
+        stored = broker.transactions.decide(offset, half, commit=header.commit_or_rollback == SYS_TRANSACTION_COMMIT)
+    except AppendRefused as refused:
+        raise put.refusal(broker, refused) from None
+    if stored is None:
+        return Reply()
+    return put.acknowledge(broker, request, Reply(), stored.physical_offset + stored.size, wait=True)
+
+
+def _half(broker: Broker, header: EndTransactionRequest) -> Record:
+    """The half that a word is about; refused in the order of broker.md §8."""
+    half = messages.stored_at(broker.store, header.commit_log_offset)
+    if half is None or half.topic != HALF_TOPIC:
+        raise RequestRefused(ResponseCode.SYSTEM_ERROR, "Find prepared transaction message failed")
+    if half.props.get(props.PGROUP) != header.producer_group:
+        raise RequestRefused(ResponseCode.SYSTEM_ERROR, "The producer group wrong")
+    if half.queue_offset != header.tran_state_table_offset:
+        raise RequestRefused(ResponseCode.SYSTEM_ERROR, "The transaction state table offset wrong")
+    if not props.get(half.properties, props.REAL_TOPIC) or not (half.props.get(props.REAL_QID, "")).isdecimal():
+        raise RequestRefused(ResponseCode.SYSTEM_ERROR, "the half names no topic and queue")
+    return half
