@@ -1,4 +1,4 @@
-"""SQL92 expressions (the original's answers: tests/wire/vectors.json and data/sql92.json), and pulls that filter by them."""
+"""SQL92 expressions with the original's answers, and pulls that filter by them."""
 
 from __future__ import annotations
 
@@ -18,8 +18,9 @@ from .requests import SUSPEND, properties, pull_header
 
 PULL, CHECK_CLIENT = 11, 46
 SUBSCRIPTION = 4
-VECTORS = json.loads((Path(__file__).parent.parent / "wire" / "vectors.json").read_text())["sql92"]
-DRAWN = json.loads((Path(__file__).parent / "data" / "sql92.json").read_text())
+DATA = Path(__file__).parent / "data"
+VECTORS = json.loads((DATA / "sql92_vectors.json").read_text())
+DRAWN = json.loads((DATA / "sql92.json").read_text())
 """Drawn by tests/sql_cases.py, answered by rocketmq-filter 5.5.0."""
 
 

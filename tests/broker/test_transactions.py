@@ -76,7 +76,8 @@ def test_a_half_is_no_message_until_it_is_committed(tmp_path: Path) -> None:
     assert message.body == b"half" and message.sys_flag & 0xC == 8
     assert message.prepared_transaction_offset == stored.physical_offset
     kept = message.props
-    assert kept["UNIQ_KEY"] == "ID1" and kept["TAGS"] == "A" and not {"REAL_TOPIC", "REAL_QID", "TRAN_MSG"} & kept.keys()
+    assert (kept["UNIQ_KEY"], kept["TAGS"]) == ("ID1", "A")
+    assert not {"REAL_TOPIC", "REAL_QID", "TRAN_MSG"} & kept.keys()
     [op] = records(rig, OP_HALF_TOPIC)
     assert (op.body, op.tag) == (b"0,", "d")
 
@@ -208,7 +209,9 @@ def test_a_half_of_a_producer_that_is_away_waits(tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize("clean", [True, False])
-def test_open_halves_are_known_after_a_start_over(tmp_path: Path, clean: bool, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_open_halves_are_known_after_a_start_over(
+    tmp_path: Path, clean: bool, monkeypatch: pytest.MonkeyPatch
+) -> None:
     monkeypatch.setattr(transactions, "LOADED_A_TURN", 2)
     rig = Rig(tmp_path)
     halves = [begin(rig, b"%d" % i, UNIQ_KEY=f"ID{i}") for i in range(6)]
@@ -217,6 +220,8 @@ def test_open_halves_are_known_after_a_start_over(tmp_path: Path, clean: bool, m
     rig.until(NOW + 5_500)
     if clean:
         rig.stop()
+    else:
+        rig.disk.unlock("lock")  # what the end of a process does
     rig = Rig(tmp_path, now=rig.now)
     assert word(rig, halves[3], COMMIT).code == 1, "decided before"
     assert word(rig, halves[4], ROLLBACK).code == 0, "open, though not taken up yet"
@@ -235,7 +240,7 @@ def test_progress_is_told_up_to_the_oldest_open_half(tmp_path: Path) -> None:
     word(rig, second, COMMIT)
     rig.handle(Tick())
     progress = rig.broker.offsets.query
-    assert progress(HALF_TOPIC, transactions.GROUP, 0) == 0 and progress(OP_HALF_TOPIC, transactions.GROUP, 0) == 0
+    assert not progress(HALF_TOPIC, transactions.GROUP, 0) and not progress(OP_HALF_TOPIC, transactions.GROUP, 0)
     word(rig, first, COMMIT)
     rig.handle(Tick())
     assert progress(HALF_TOPIC, transactions.GROUP, 0) == 2 and progress(OP_HALF_TOPIC, transactions.GROUP, 0) == 2
@@ -244,7 +249,9 @@ def test_progress_is_told_up_to_the_oldest_open_half(tmp_path: Path) -> None:
 # ---- trouble ----
 
 
-def test_a_decision_that_the_log_does_not_take_is_written_later(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_decision_that_the_log_does_not_take_is_written_later(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     rig = Rig(tmp_path)
     half = begin(rig)
     store, plain = rig.broker.store, rig.broker.store.append
@@ -280,7 +287,7 @@ def test_op_messages_of_strangers_are_read_with_care(tmp_path: Path) -> None:
         rig.broker.transactions._load_op(0, set())
         rig.broker.store.append(_op(body), NOW)
     rig.stop()
-    assert len(Rig(tmp_path, now=rig.now).broker.transactions) == 1
+    assert len(Rig(tmp_path, now=rig.now).broker.transactions) == 1, "the half is open"
 
 
 def _op(body: bytes) -> Any:

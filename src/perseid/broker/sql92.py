@@ -7,11 +7,12 @@
                        | [NOT] IN "(" string { "," string } ")" | [NOT] (CONTAINS | STARTSWITH | ENDSWITH) string }
     unary = ["+" | "-" | NOT] unary | string | number | TRUE | FALSE | NULL | property | "(" expression ")"
 
-Keywords in any case, names of properties as they are written; `--` and `/* */` are comments. Values are a string, a
-long, a double, a boolean, or nothing (NULL, and a property that is not there). A string beside a number or a boolean
-is read as one. What is compared with nothing is nothing, so is its NOT; a message is wanted when the result is true.
-What stands behind a whole expression is not looked at. Source: broker.md §6.5, and rocketmq-filter 5.5.0, against which
-tests/interop compares answers.
+Keywords in any case, names of properties as they are written; `/* */` is a comment. Values are a string, a long, a
+double, a boolean, or nothing (NULL, and a property that is not there). A string beside a number or a boolean is read
+as one, and so are two strings beside < and its like. Nothing beside < and its like is nothing, and so is its NOT; but
+nothing = nothing is true, and what is there = nothing is false. A message is wanted when the result is true. What
+stands behind a whole expression is not looked at. All of this, odd or not, is as rocketmq-filter 5.5.0 has it, with
+which tests/interop compares thousands of drawn expressions (broker.md §6.5).
 """
 
 from __future__ import annotations
@@ -99,18 +100,22 @@ def _double(text: str) -> float:
     return float(plain.rstrip("fFdD") if not plain.endswith("Infinity") else plain)
 
 
-def _sign(one: Value, other: Value) -> int | None:
-    """-1, 0, 1: how two values stand; None when they are of kinds that don't compare."""
+def _same(one: Value, other: Value) -> bool:
+    """Whether two values that are there are equal."""
     if isinstance(one, str) and isinstance(other, str):
-        return (one > other) - (one < other)
-    if isinstance(one, bool) or isinstance(other, bool):
-        if isinstance(one, int | float) and isinstance(other, int | float):
-            return one - other if isinstance(one, bool) and isinstance(other, bool) else None
-        first = one.lower() == "true" if isinstance(one, str) else one
-        second = other.lower() == "true" if isinstance(other, str) else other
-        assert isinstance(first, bool) and isinstance(second, bool)
-        return first - second
-    if isinstance(one, str):
+        return one == other
+    if isinstance(one, bool) and isinstance(other, str):
+        raise NotComparable(f"{other!r} behind a condition")
+    if isinstance(other, bool):
+        return (one.lower() == "true" if isinstance(one, str) else one) is other
+    return not isinstance(one, bool) and _sign(one, other) == 0
+
+
+def _sign(one: Value, other: Value) -> int:
+    """-1, 0, 1: how two values stand that are numbers, or strings to be read as such."""
+    if isinstance(one, str) and isinstance(other, str):
+        one, other = _double(one), _double(other)
+    elif isinstance(one, str):
         one = _long(one) if isinstance(other, int) else _double(one)
     elif isinstance(other, str):
         other = _long(other) if isinstance(one, int) else _double(other)
@@ -166,10 +171,20 @@ def _compare(one: _Node, other: _Node, holds: Callable[[int], bool]) -> _Node:
     def evaluate(properties: Properties) -> Value:
         first = left(properties)
         second = right(properties)
-        if first is None or second is None:
-            return None
-        sign = _sign(first, second)
-        return sign is not None and holds(sign)
+        return None if first is None or second is None else holds(_sign(first, second))
+
+    return _Node(evaluate, boolean=True)
+
+
+def _equal(one: _Node, other: _Node) -> _Node:
+    left, right = one.evaluate, other.evaluate
+
+    def evaluate(properties: Properties) -> Value:
+        first = left(properties)
+        second = right(properties)
+        if first is None:
+            return True if second is None else None
+        return second is not None and _same(first, second)
 
     return _Node(evaluate, boolean=True)
 
@@ -251,7 +266,7 @@ def _text_test(node: _Node, word: str, text: str, wanted: bool) -> _Node:
 
     def evaluate(properties: Properties) -> Value:
         value = inner(properties)
-        return test(value, text) is wanted if isinstance(value, str) else False
+        return test(value, text) is wanted if text and isinstance(value, str) else False
 
     return _Node(evaluate, boolean=True)
 
@@ -259,9 +274,9 @@ def _text_test(node: _Node, word: str, text: str, wanted: bool) -> _Node:
 # ---- reading ----
 
 _TOKEN = re.compile(
-    r"""(?P<skip>[ \t\n\r\f]+|--[^\r\n]*|/\*.*?\*/)
+    r"""(?P<skip>[ \t\n\r\f]+|/\*.*?\*/)
       | (?P<float>\d+\.\d*(?:[eE][+-]?\d+)?|\.\d+(?:[eE][+-]?\d+)?|\d+[eE][+-]?\d+)
-      | (?P<long>\d+[lL]?)
+      | (?P<long>(?:0|[1-9]\d*)[lL]?)
       | (?P<string>'(?:''|[^'])*')
       | (?P<word>[A-Za-z_$][A-Za-z0-9_$]*)
       | (?P<sign><>|<=|>=|[=<>(),+-])""",
@@ -362,11 +377,10 @@ class _Reader:
                 node = self._equal(node, self._comparison())
             elif self._takes("<>"):
                 node = _not(self._equal(node, self._comparison()))
-            elif self._takes("IS", "NULL"):
-                node = _is_null(node)
-            elif self._takes("IS", "NOT"):
+            elif self._takes("IS"):
+                negated = self._takes("NOT")
                 self._needs("NULL")
-                node = _not(_is_null(node))
+                node = _not(_is_null(node)) if negated else _is_null(node)
             else:
                 return node
 
@@ -374,7 +388,9 @@ class _Reader:
         for node in (one, other):
             if node.constant and node.value is None:
                 raise self.error("nothing equals NULL: use IS NULL")
-        return _compare(one, other, lambda sign: sign == 0)
+        if one.constant and one.boolean and other.constant and not other.boolean:
+            raise self.error("a boolean does not equal what is none")
+        return _equal(one, other)
 
     def _comparison(self) -> _Node:
         node = self._unary()
@@ -385,6 +401,7 @@ class _Reader:
                 node = self._ordered(node, self._unary(), sign)
             elif self._takes("BETWEEN"):
                 low, high = self._bounds()
+                self._check_bounds(low, high)
                 node = _and(self._ordered(node, low, ">="), self._ordered(node, high, "<="))
             elif self._takes("NOT", "BETWEEN"):
                 low, high = self._bounds()
@@ -394,13 +411,14 @@ class _Reader:
             elif self._takes("NOT", "IN"):
                 node = self._in(node, wanted=False)
             else:
-                word = next((each for each in _TEXT_TESTS if self._token == ("key", each)), None)
-                negated = next((each for each in _TEXT_TESTS if self._takes("NOT", each)), None) if not word else None
+                negated = self._takes("NOT")
+                word = next((each for each in _TEXT_TESTS if self._takes(each)), None)
                 if word is not None:
-                    self._advance()
-                if word is None and negated is None:
+                    node = _text_test(node, word, self._string(), not negated)
+                elif negated:
+                    raise self.error("BETWEEN, IN, CONTAINS, STARTSWITH or ENDSWITH is needed")
+                else:
                     return node
-                node = _text_test(node, word or negated or "", self._string(), negated is None)
 
     def _ordered(self, one: _Node, other: _Node, sign: str) -> _Node:
         for node in (one, other):
@@ -412,12 +430,13 @@ class _Reader:
         low = self._unary()
         self._needs("AND")
         high = self._unary()
-        if low.constant and high.constant:
-            if type(low.value) is not type(high.value):
-                raise self.error("the bounds of BETWEEN are of two kinds")
-            if low.value is not None and high.value is not None and (_sign(low.value, high.value) or 0) > 0:
-                raise self.error("the bounds of BETWEEN are in the wrong order")
         return low, high
+
+    def _check_bounds(self, low: _Node, high: _Node) -> None:
+        if not (low.constant and high.constant) or low.boolean or high.boolean:
+            return
+        if isinstance(low.value, str) or isinstance(high.value, str) or _sign(low.value, high.value) > 0:
+            raise self.error("the bounds of BETWEEN are no numbers, or in the wrong order")
 
     def _in(self, node: _Node, *, wanted: bool) -> _Node:
         if node.name is None:

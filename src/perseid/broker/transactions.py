@@ -83,7 +83,7 @@ class TransactionService:
         """How far op messages and halves are taken up, and where the halves ended at the start."""
         self._owed: list[int] = []
         """Halves that are decided, and whose op message the log did not take yet."""
-        self._told = (-1, -1)
+        self._told = (0, 0)
         self._again: Millis = 0
         self._questions = 0
 
@@ -99,6 +99,7 @@ class TransactionService:
         self._op_at = max(offsets.query(OP_HALF_TOPIC, GROUP, 0) or 0, store.min_offset(OP_HALF_TOPIC, 0))
         self._half_at = max(offsets.query(HALF_TOPIC, GROUP, 0) or 0, store.min_offset(HALF_TOPIC, 0))
         self._half_end = store.max_offset(HALF_TOPIC, 0)
+        self._told = self._half_at, self._op_at
         self._removed = set()
         self._load(now)
 
@@ -107,7 +108,6 @@ class TransactionService:
         for table in (self._open, self._due, self._moved, self._names, self._decided, self._ops, self._owed):
             table.clear()
         self._removed = None
-        self._told = (-1, -1)
 
     def _load(self, now: Millis) -> None:
         """Take up so many of the op messages, and after them of the halves."""
@@ -127,7 +127,8 @@ class TransactionService:
 
     def _load_op(self, offset: int, removed: set[int]) -> None:
         found = self._record(OP_HALF_TOPIC, offset)
-        named = [int(text) for text in found.body.decode("ascii", "replace").split(",") if _NUMBER(text)] if found else []
+        texts = found.body.decode("ascii", "replace").split(",") if found is not None else []
+        named = [int(text) for text in texts if _NUMBER(text)]
         removed.update(each for each in named if each >= self._half_at)
         if named:
             self._ops.append((offset, max(named)))

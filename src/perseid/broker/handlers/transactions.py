@@ -24,7 +24,7 @@ def end_transaction(broker: Broker, request: Request) -> Reply | None:
     """Deliver a half, or drop it. A word that says neither changes nothing: the producer is asked again later."""
     header: EndTransactionRequest = request.header
     if broker.replicas.is_slave:
-        raise RequestRefused(ResponseCode.SLAVE_NOT_AVAILABLE, "the broker is a slave: its master takes words about halves")
+        raise RequestRefused(ResponseCode.SLAVE_NOT_AVAILABLE, "a slave decides nothing: ask its master")
     if header.commit_or_rollback not in (SYS_TRANSACTION_COMMIT, ROLLBACK):
         return Reply()
     half = _half(broker, header)
