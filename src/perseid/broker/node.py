@@ -218,8 +218,8 @@ class Broker:
             return min(self._deadline, self.now + SOON_MS)
         deadline = self._housekeeping_at
         for part in (
-            self.store, self.holds, self.acks, self.delay, self.transactions, self.stats, self.caller, self.registration,
-            self.saves, self.replicas,
+            self.store, self.holds, self.acks, self.delay, self.transactions, self.stats, self.caller,
+            self.registration, self.saves, self.replicas,
         ):  # fmt: skip
             due = part.next_deadline()
             if due is not None and due < deadline:
