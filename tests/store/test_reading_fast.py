@@ -68,8 +68,8 @@ def both(
     """What the quick loop and the general one give; compared, if the quick one gives anything."""
     taken = queue.units(offset, 800) if units is None else units
     log, config = node.store.log, node.config
-    quick = reading._gather_quickly(log, config, queue, offset, taken, most, most_bytes, wanted, None)
-    general = reading._gather(log, config, queue, offset, taken, most, most_bytes, wanted)
+    quick = reading._gather_quickly(log, config, queue, offset, taken, most, most_bytes, wanted)
+    general = reading._gather(log, config, queue, offset, taken, most, most_bytes, wanted, None)
     if quick is not None:
         assert joined(quick) == joined(general)
     return quick, general
