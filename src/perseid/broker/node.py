@@ -527,7 +527,7 @@ class Broker:
         self.saves.load(now)
         if not self.replicas.is_slave:
             self.delay.start(now)
-            self.transactions.start(now)
+            self.transactions.start()
         self._housekeeping_at = now + HOUSEKEEPING_MS
         self._state = "running"
         self.saves.tables([])

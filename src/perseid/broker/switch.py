@@ -86,7 +86,7 @@ def _stop_delivering(broker: Broker) -> None:
 
 
 def _take_up_halves(broker: Broker) -> None:
-    broker.transactions.start(broker.now)
+    broker.transactions.start()
 
 
 def _drop_halves(broker: Broker) -> None:

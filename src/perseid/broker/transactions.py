@@ -10,11 +10,13 @@
 
 An op message (RMQ_SYS_TRANS_OP_HALF_TOPIC, tag d) names halves by their offsets in the half queue. Which halves are
 open is nothing but the halves without one, so whoever becomes master reads both queues from where the offsets of the
-group CID_RMQ_SYS_TRANS say, as many at a time as a turn has time for; until that is done nobody is asked. Progress is
+group CID_RMQ_SYS_TRANS say, as many at a time as a turn has time for; until that is done nobody is asked, and words
+are refused. It reads all that the log has, confirmed or not: what is cut off later, takes the role with it. Progress is
 told only of halves whose op message is confirmed, so that no crash forgets an open one.
 
-Invariants: a half is decided once (the original commits as often as it is told); nothing is delivered of what is
-open; a half is asked about until it is decided. Sources: store.md §11, broker.md §8.
+Invariants: a half is decided once in a log's life (the original commits as often as it is told); nothing is delivered
+of what is open; a half is asked about until it is decided. A crash between a commit and its op message lets the
+producer be asked again, and the message come twice. Sources: store.md §11, broker.md §8.
 """
 
 from __future__ import annotations
@@ -67,7 +69,7 @@ class TransactionService:
     def __init__(self, broker: Broker) -> None:
         self._broker = broker
         self._open: dict[int, _Half] = {}
-        """In the order of their offsets, but for those that come while older ones are still being taken up."""
+        """In the order of their offsets, but for those that come while older ones are being taken up."""
         self._due: list[tuple[Millis, int]] = []
         self._moved: dict[int, int] = {}
         """Where open halves stand now that were written anew, by the offset that their producer knows."""
@@ -79,8 +81,8 @@ class TransactionService:
         """Op messages that tell of halves beyond the progress: their offset, and the highest half that they name."""
         self._removed: set[int] | None = None
         """While halves are taken up: those that are decided."""
-        self._op_at = self._half_at = self._half_end = 0
-        """How far op messages and halves are taken up, and where the halves ended at the start."""
+        self._op_at = self._op_end = self._half_at = self._half_end = 0
+        """How far op messages and halves are taken up, and where they ended at the start."""
         self._owed: list[int] = []
         """Halves that are decided, and whose op message the log did not take yet."""
         self._told = (0, 0)
@@ -90,18 +92,27 @@ class TransactionService:
     def __len__(self) -> int:
         return len(self._open)
 
+    @property
+    def loading(self) -> bool:
+        """Are halves still being taken up?"""
+        return self._removed is not None
+
+    def places(self) -> list[int]:
+        """Where in the log the open halves stand."""
+        return [half.physical_offset for half in self._open.values()]
+
     # ---- roles ----
 
-    def start(self, now: Millis) -> None:
+    def start(self) -> None:
         """This broker is master from now on."""
         self.stop()
         offsets, store = self._broker.offsets, self._broker.store
         self._op_at = max(offsets.query(OP_HALF_TOPIC, GROUP, 0) or 0, store.min_offset(OP_HALF_TOPIC, 0))
         self._half_at = max(offsets.query(HALF_TOPIC, GROUP, 0) or 0, store.min_offset(HALF_TOPIC, 0))
-        self._half_end = store.max_offset(HALF_TOPIC, 0)
+        self._op_end, self._half_end = self._end(OP_HALF_TOPIC), self._end(HALF_TOPIC)
         self._told = self._half_at, self._op_at
         self._removed = set()
-        self._load(now)
+        self._load()
 
     def stop(self) -> None:
         """It is a slave from now on."""
@@ -109,16 +120,16 @@ class TransactionService:
             table.clear()
         self._removed = None
 
-    def _load(self, now: Millis) -> None:
+    def _load(self) -> None:
         """Take up so many of the op messages, and after them of the halves."""
-        store, removed = self._broker.store, self._removed
+        removed = self._removed
         assert removed is not None
         for _ in range(LOADED_A_TURN):
-            if self._op_at < store.max_offset(OP_HALF_TOPIC, 0):
+            if self._op_at < self._op_end:
                 self._load_op(self._op_at, removed)
                 self._op_at += 1
             elif self._half_at < self._half_end:
-                self._load_half(self._half_at, removed, now)
+                self._load_half(self._half_at, removed)
                 self._half_at += 1
             else:
                 self._removed = None
@@ -133,18 +144,25 @@ class TransactionService:
         if named:
             self._ops.append((offset, max(named)))
 
-    def _load_half(self, offset: int, removed: set[int], now: Millis) -> None:
+    def _load_half(self, offset: int, removed: set[int]) -> None:
         found = self._record(HALF_TOPIC, offset)
         if offset in removed or found is None:
             removed.discard(offset)
             return
-        self._opened(offset, found.physical_offset, max(now, found.born_timestamp + self._immunity_ms(found)))
+        immunity_ms = self._immunity(found.props.get(props.CHECK_IMMUNITY_TIME_IN_SECONDS))
+        self._opened(offset, found.physical_offset, self._due_after(found.born_timestamp, immunity_ms))
         old = found.props.get(props.TRAN_PREPARED_QUEUE_OFFSET, "")
         if _NUMBER(old):
             self._rename(int(old), offset)
 
+    def _end(self, topic: str) -> int:
+        """Where a queue ends, whether or not readers see it yet."""
+        queue = self._broker.store.queue_of(topic, 0)
+        return 0 if queue is None else queue.end
+
     def _record(self, topic: str, offset: int) -> Record | None:
-        unit = self._broker.store.unit(topic, 0, offset)
+        queue = self._broker.store.queue_of(topic, 0)
+        unit = queue.raw(offset) if queue is not None else None
         return None if unit is None else messages.stored_at(self._broker.store, unit.physical_offset)
 
     # ---- halves come ----
@@ -166,16 +184,17 @@ class TransactionService:
 
     def prepared(self, message: Message, stored: Appended) -> None:
         """A half was stored."""
-        text = props.get(message.properties, props.CHECK_IMMUNITY_TIME_IN_SECONDS)
-        due = message.born_timestamp + self._immunity(text)
-        self._opened(stored.queue_offset, stored.physical_offset, max(self._broker.now, due))
+        immunity_ms = self._immunity(props.get(message.properties, props.CHECK_IMMUNITY_TIME_IN_SECONDS))
+        self._opened(stored.queue_offset, stored.physical_offset, self._due_after(message.born_timestamp, immunity_ms))
 
     def _opened(self, offset: int, physical_offset: int, due: Millis) -> None:
         self._open[offset] = _Half(physical_offset, due)
         heapq.heappush(self._due, (due, offset))
 
-    def _immunity_ms(self, half: Record) -> int:
-        return self._immunity(half.props.get(props.CHECK_IMMUNITY_TIME_IN_SECONDS))
+    def _due_after(self, born: Millis, immunity_ms: int) -> Millis:
+        """When a half is asked about. Its time of birth is of its producer's clock, which may be wrong."""
+        now = self._broker.now
+        return min(max(now, born + immunity_ms), now + immunity_ms)
 
     def _immunity(self, text: str | None) -> int:
         """How long a half is not asked about, after it was born."""
@@ -190,20 +209,27 @@ class TransactionService:
 
     # ---- and are decided ----
 
-    def current(self, offset: int) -> int | None:
-        """Where a half stands, by the offset that its producer knows; None: it is decided, or there is none."""
+    def current(self, offset: int) -> int:
+        """Where a half stands, by the offset that its producer knows. RequestRefused: 14 while halves are taken up, 1
+        when it is decided, or there is none."""
+        if self._removed is not None:
+            raise RequestRefused(
+                ResponseCode.SERVICE_NOT_AVAILABLE, f"transactions are taken up, {self._half_end - self._half_at} halves"
+            )
         now_at = self._moved.get(offset, offset)
-        if now_at in self._open:
-            return now_at
-        waits = self._removed is not None and self._half_at <= offset < self._half_end
-        return offset if waits and self._removed is not None and offset not in self._removed else None
+        if now_at not in self._open:
+            raise RequestRefused(ResponseCode.SYSTEM_ERROR, f"the transaction {offset} is decided already")
+        return now_at
 
-    def decide(self, offset: int, half: Record, *, commit: bool) -> Appended | None:
-        """A producer's word about the half that stands at `offset`: what a commit stored. AppendRefused: nothing has
-        happened."""
-        stored = put.store(self._broker, self._message(half)) if commit else None
-        self._close(offset)
-        return stored
+    def decide(self, offset: int, half: Record, *, commit: bool) -> int:
+        """A producer's word about the half that stands at `offset`: where in the log what was stored of it ends.
+        AppendRefused: nothing has happened."""
+        if commit:
+            stored = put.store(self._broker, self._message(half))
+            return self._close(offset) or stored.physical_offset + stored.size
+        end = self._write_op(offset)
+        self._forget(offset)
+        return end
 
     def _message(self, half: Record) -> Message:
         """What is delivered of a half."""
@@ -218,19 +244,23 @@ class TransactionService:
         put.transform(self._broker, message, properties)
         return message
 
-    def _close(self, offset: int) -> None:
-        """A half is decided, and the log shall say so: at once, or when it takes it."""
+    def _forget(self, offset: int) -> None:
         self._open.pop(offset, None)
         self._moved.pop(self._names.pop(offset, -1), None)
-        if self._removed is not None:
-            self._removed.add(offset)
+
+    def _close(self, offset: int) -> int:
+        """A half is decided, and the log shall say so: at once, where its words end is told, or (0) when it takes
+        them."""
+        self._forget(offset)
         try:
-            self._write_op(offset)
+            return self._write_op(offset)
         except AppendRefused as refused:
             self._broker.note("warning", f"half {offset} is decided, which can't be written yet: {refused}")
             self._owed.append(offset)
+            self._again = self._broker.now + RETRY_MS
+            return 0
 
-    def _write_op(self, offset: int) -> None:
+    def _write_op(self, offset: int) -> int:
         broker = self._broker
         op = Message(
             topic=OP_HALF_TOPIC,
@@ -241,9 +271,10 @@ class TransactionService:
             properties=props.encode({props.TAGS: OP_TAG}),
         )
         stored = put.store(broker, op)
-        if self._removed is None:  # else it is taken up with the others
-            self._ops.append((stored.queue_offset, offset))
-        self._decided.append((stored.physical_offset + stored.size, offset))
+        end = stored.physical_offset + stored.size
+        self._ops.append((stored.queue_offset, offset))
+        self._decided.append((end, offset))
+        return end
 
     # ---- producers are asked ----
 
@@ -256,7 +287,7 @@ class TransactionService:
     def tick(self, now: Millis) -> None:
         """Take up more halves, or ask about those that are due."""
         if self._removed is not None:
-            self._load(now)
+            self._load()
         if self._owed and now >= self._again:
             self._pay(now)
         for _ in range(CHECKS_A_TURN):
@@ -280,10 +311,12 @@ class TransactionService:
             self._again = now + RETRY_MS
 
     def _check(self, offset: int, half: _Half, now: Millis) -> bool:
-        """Ask a half's producer; False when the log takes nothing."""
+        """Ask a half's producer; False: not yet, for the log takes nothing, or may lose it."""
         broker = self._broker
+        if half.physical_offset >= broker.store.confirmed:
+            return False
         found = messages.stored_at(broker.store, half.physical_offset)
-        if found is None or not self._sound(found):
+        if found is None or not is_half(found):
             broker.note("error", f"half {offset} at {half.physical_offset} can't be read: it is left out")
             self._close(offset)
             return True
@@ -299,11 +332,6 @@ class TransactionService:
             broker.note("warning", f"half {offset} can't be asked about, it is tried again: {refused}")
             return False
         return True
-
-    @staticmethod
-    def _sound(half: Record) -> bool:
-        queue_id = half.props.get(props.REAL_QID, "")
-        return bool(half.props.get(props.REAL_TOPIC)) and _NUMBER(queue_id) is not None
 
     def _discard(self, offset: int, half: Record) -> None:
         """Nobody says what is to become of it: it is kept for an operator."""
@@ -331,6 +359,18 @@ class TransactionService:
         if producer is not None:
             self._questions = (self._questions + 1) & 0x7FFFFFFF
             broker.write(producer.conn, _question(broker, self._questions, message, properties, stored))
+
+    def resume(self, half: Record) -> int:
+        """A half that was set aside is open again, and asked about at once: where it ends in the log. AppendRefused:
+        nothing has happened."""
+        properties = dict(half.props)
+        properties[props.TRANSACTION_CHECK_TIMES] = "0"
+        properties.pop(props.TRAN_PREPARED_QUEUE_OFFSET, None)
+        message = messages.seal(messages.again(half), properties)
+        message.topic, message.queue_id, message.store_host = HALF_TOPIC, 0, self._broker.store_host
+        stored = put.store(self._broker, message)
+        self._opened(stored.queue_offset, stored.physical_offset, self._broker.now)
+        return stored.physical_offset + stored.size
 
     def _rename(self, known: int, offset: int) -> None:
         self._moved[known] = offset
@@ -366,6 +406,12 @@ class TransactionService:
         assert waiting <= set(self._due), "an open half is not going to be asked about"
         if self._removed is None:
             assert list(self._open) == sorted(self._open), "open halves are in order"
+
+
+def is_half(found: Record) -> bool:
+    """Does a record say where its message is to go?"""
+    queue_id = found.props.get(props.REAL_QID, "")
+    return bool(found.props.get(props.REAL_TOPIC)) and _NUMBER(queue_id) is not None and int(queue_id) < 1 << 31
 
 
 def _question(

@@ -33,6 +33,7 @@ from perseid.client.pulling import PullResult, PullStatus
 from perseid.client.routes import TopicRoute
 from perseid.client.session import Session
 from perseid.client.subscription import Sql
+from perseid.client.transactions import TransactionProducer, TransactionResult, TransactionState
 
 __all__ = [
     "Admin",
@@ -69,4 +70,7 @@ __all__ = [
     "SlaveStatus",
     "Sql",
     "TopicRoute",
+    "TransactionProducer",
+    "TransactionResult",
+    "TransactionState",
 ]
