@@ -13,7 +13,7 @@ from perseid.broker import transactions
 from perseid.broker.system_topics import CHECK_MAX_TIME_TOPIC, HALF_TOPIC, OP_HALF_TOPIC
 from perseid.store.results import AppendRefused, PutStatus
 from perseid.wire.command import Command
-from perseid.wire.headers.send import EndTransactionRequest, SendMessageResponse
+from perseid.wire.headers.send import EndTransactionRequest, SendMessageRequest, SendMessageResponse
 from perseid.wire.record import Record, decode, decode_all
 
 from .harness import NOW, Rig
@@ -205,6 +205,60 @@ def test_a_half_of_a_producer_that_is_away_waits(tmp_path: Path) -> None:
     assert word(rig, question, COMMIT).code == 0 and bodies(rig) == [b"half"]
 
 
+def test_a_half_of_a_clock_that_is_ahead_is_asked_about_all_the_same(tmp_path: Path) -> None:
+    rig = Rig(tmp_path)
+    beat(rig)
+    header = SendMessageRequest(
+        producer_group="p", topic="T", default_topic="TBW102", default_topic_queue_nums=4, queue_id=1, sys_flag=4,
+        born_timestamp=NOW * 2, flag=0, properties=properties(UNIQ_KEY="ID1", TRAN_MSG="true", PGROUP="p"),
+    )  # fmt: skip
+    assert rig.ask(10, header, b"half").code == 0
+    rig.until(NOW + 6_001)
+    assert len(rig.told(3, CHECK)) == 1
+
+
+def test_settings_that_change_count_at_once(tmp_path: Path) -> None:
+    rig = Rig(tmp_path)
+    beat(rig)
+    wanted = b"transactionTimeOut=1000\ntransactionCheckInterval=500\ntransactionCheckMax=2\n"
+    assert rig.ask(25, None, wanted).code == 0
+    begin(rig)
+    rig.until(NOW + 1_001)
+    assert len(rig.told(3, CHECK)) == 1
+    rig.until(NOW + 2_600)
+    assert len(rig.told(3, CHECK)) == 1 and len(records(rig, CHECK_MAX_TIME_TOPIC)) == 1
+
+
+# ---- set aside, and resumed ----
+
+
+def resume(rig: Rig, msg_id: str) -> Command:
+    return rig.ask(323, {"topic": "T", "msgId": msg_id})
+
+
+def test_a_half_that_was_set_aside_can_be_asked_about_again(tmp_path: Path) -> None:
+    rig = Rig(tmp_path, transaction_check_max=2)
+    begin(rig)
+    rig.until(NOW + 600_000)
+    [aside] = records(rig, CHECK_MAX_TIME_TOPIC)
+    beat(rig)
+    assert resume(rig, aside.msg_id).code == 0
+    rig.until(rig.now + 1)
+    [question] = rig.told(3, CHECK)
+    assert decode(memoryview(question.body)).props["TRANSACTION_CHECK_TIMES"] == "1"
+    assert word(rig, question, COMMIT).code == 0 and bodies(rig) == [b"half"]
+
+
+@pytest.mark.parametrize("msg_id", ["", "x", "00" * 16, "7F00000100002A9F" + "7" * 16, "7F00000100002A9F" + "0" * 16])
+def test_only_a_half_that_was_set_aside_is_resumed(tmp_path: Path, msg_id: str) -> None:
+    rig = Rig(tmp_path)
+    half = begin(rig)
+    for each in (msg_id, half.msg_id):
+        answer = resume(rig, each)
+        assert answer.code == 1 and "Put message back" in (answer.remark or "")
+    assert len(rig.broker.transactions) == 1 and len(records(rig, HALF_TOPIC)) == 1
+
+
 # ---- starts over ----
 
 
@@ -223,8 +277,10 @@ def test_open_halves_are_known_after_a_start_over(
     else:
         rig.disk.unlock("lock")  # what the end of a process does
     rig = Rig(tmp_path, now=rig.now)
+    assert word(rig, halves[3], COMMIT).code == word(rig, halves[4], ROLLBACK).code == 14, "not taken up yet"
+    rig.until(NOW + 5_501)
     assert word(rig, halves[3], COMMIT).code == 1, "decided before"
-    assert word(rig, halves[4], ROLLBACK).code == 0, "open, though not taken up yet"
+    assert word(rig, halves[4], ROLLBACK).code == 0
     beat(rig)
     rig.until(NOW + 12_500)
     questions = rig.told(3, CHECK)
@@ -269,6 +325,19 @@ def test_a_decision_that_the_log_does_not_take_is_written_later(
     rig.until(NOW + 7_000)
     assert [op.body for op in records(rig, OP_HALF_TOPIC)] == [b"0,"]
     assert rig.broker.offsets.query(HALF_TOPIC, transactions.GROUP, 0) == 1 and bodies(rig) == [b"half"]
+
+
+def test_a_rollback_that_the_log_does_not_take_is_refused(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    rig = Rig(tmp_path)
+    half = begin(rig)
+
+    def append(message: Any, now: int) -> Any:
+        raise AppendRefused(PutStatus.SERVICE_NOT_AVAILABLE, "full")
+
+    with monkeypatch.context() as full:
+        full.setattr(rig.broker.store, "append", append)
+        assert word(rig, half, ROLLBACK).code == word(rig, half, COMMIT).code == 14
+    assert word(rig, half, ROLLBACK).code == 0 and word(rig, half, COMMIT).code == 1
 
 
 def test_halves_are_refused_when_too_many_are_open(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

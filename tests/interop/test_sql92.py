@@ -8,9 +8,9 @@ from typing import Any
 
 import pytest
 import rig
-from conftest import set_for_a_while
 from tests.sql_cases import Draw
 
+from conftest import set_for_a_while
 from perseid.broker import sql92
 from perseid.client import Message, Producer, PullConsumer, PushConsumer, ReceivedMessage, ServerRefused, Sql
 from perseid.client.blocking import BlockingPullConsumer

@@ -213,9 +213,8 @@ class TransactionService:
         """Where a half stands, by the offset that its producer knows. RequestRefused: 14 while halves are taken up, 1
         when it is decided, or there is none."""
         if self._removed is not None:
-            raise RequestRefused(
-                ResponseCode.SERVICE_NOT_AVAILABLE, f"transactions are taken up, {self._half_end - self._half_at} halves"
-            )
+            left = self._half_end - self._half_at
+            raise RequestRefused(ResponseCode.SERVICE_NOT_AVAILABLE, f"{left} halves are still being taken up")
         now_at = self._moved.get(offset, offset)
         if now_at not in self._open:
             raise RequestRefused(ResponseCode.SYSTEM_ERROR, f"the transaction {offset} is decided already")

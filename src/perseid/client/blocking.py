@@ -159,7 +159,8 @@ class BlockingProducer(Blocking[Producer]):
 
 
 class BlockingTransactionProducer(BlockingProducer):
-    """`TransactionProducer` without asyncio; takes the same arguments. Local transactions run in the caller's thread."""
+    """`TransactionProducer` without asyncio; takes the same arguments. Local transactions run in the caller's
+    thread."""
 
     _make = TransactionProducer
 

@@ -1,5 +1,5 @@
-"""END_TRANSACTION (37), a producer's word about a half, and RESUME_CHECK_HALF_MESSAGE (323), an operator's about one that
-was set aside. Source: broker.md §8."""
+"""END_TRANSACTION (37), a producer's word about a half, and RESUME_CHECK_HALF_MESSAGE (323), an operator's about one
+that was set aside. Source: broker.md §8."""
 
 from __future__ import annotations
 
