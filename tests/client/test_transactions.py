@@ -161,7 +161,6 @@ def test_questions_are_answered(is_async: bool) -> None:
                 return states[message.body]
 
             async def later(message: ReceivedMessage) -> TransactionState:
-                await asyncio.sleep(0)
                 return check(message)
 
             given = later if is_async else check
@@ -194,7 +193,8 @@ def test_too_many_questions_are_left_for_the_next_time(monkeypatch: pytest.Monke
             async with TransactionProducer(server.address, "g", check, topics=["t"]) as producer:
                 message = ReceivedMessage(record.decode(question()[1]), BROKER)
                 waiting = [asyncio.ensure_future(producer.answer(message)) for _ in range(2)]
-                await asyncio.sleep(0)
+                while producer.waiting < 2:
+                    await asyncio.wait(waiting, timeout=0)
                 assert await producer.answer(message) is UNKNOWN
                 gate.set()
                 assert await asyncio.gather(*waiting) == [COMMIT, COMMIT]

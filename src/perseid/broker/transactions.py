@@ -151,9 +151,13 @@ class TransactionService:
             return
         immunity_ms = self._immunity(found.props.get(props.CHECK_IMMUNITY_TIME_IN_SECONDS))
         self._opened(offset, found.physical_offset, self._due_after(found.born_timestamp, immunity_ms))
-        old = found.props.get(props.TRAN_PREPARED_QUEUE_OFFSET, "")
-        if _NUMBER(old):
-            self._rename(int(old), offset)
+        known = found.props.get(props.TRAN_PREPARED_QUEUE_OFFSET, "")
+        if _NUMBER(known):
+            before = self._moved.get(int(known), int(known))
+            if before in self._open:  # a crash came between a half that was written anew and its op message
+                self._forget(before)
+                self._owed.append(before)
+            self._rename(int(known), offset)
 
     def _end(self, topic: str) -> int:
         """Where a queue ends, whether or not readers see it yet."""

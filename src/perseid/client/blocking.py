@@ -135,7 +135,7 @@ class Blocking(Generic[C]):
 class BlockingProducer(Blocking[Producer]):
     """`Producer` without asyncio; takes the same arguments. Safe to use from several threads."""
 
-    _make = Producer
+    _make: Callable[..., Producer] = Producer
 
     def send(self, message: Message, **options: Any) -> SendResult:
         """As `Producer.send`."""
@@ -162,7 +162,7 @@ class BlockingTransactionProducer(BlockingProducer):
     """`TransactionProducer` without asyncio; takes the same arguments. Local transactions run in the caller's
     thread."""
 
-    _make = TransactionProducer
+    _make: Callable[..., Producer] = TransactionProducer
 
     def begin(self, message: Message, **options: Any) -> SendResult:
         """As `TransactionProducer.begin`."""

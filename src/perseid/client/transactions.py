@@ -95,7 +95,8 @@ class TransactionProducer(Producer):
         self._check = check
         self._topics = tuple(topics)
         self._checking = asyncio.Semaphore(CHECKS_AT_ONCE)
-        self._waiting = 0
+        self.waiting = 0
+        """Questions that have no answer yet."""
         self._threads: ThreadPoolExecutor | None = None
 
     # ---- life ----
@@ -196,10 +197,10 @@ class TransactionProducer(Producer):
 
     async def answer(self, message: ReceivedMessage) -> TransactionState:
         """What `check` says of a message; UNKNOWN when it fails, or when too many questions wait."""
-        if self._waiting >= MAX_CHECKS_WAITING:
-            log.warning("%r is left for the next question: %d wait", message, self._waiting)
+        if self.waiting >= MAX_CHECKS_WAITING:
+            log.warning("%r is left for the next question: %d wait", message, self.waiting)
             return TransactionState.UNKNOWN
-        self._waiting += 1
+        self.waiting += 1
         try:
             async with self._checking:
                 return await self._run(self._check, message)
@@ -207,7 +208,7 @@ class TransactionProducer(Producer):
             log.exception("the check of group %s failed with %r", self.group, message)
             return TransactionState.UNKNOWN
         finally:
-            self._waiting -= 1
+            self.waiting -= 1
 
     async def _run(self, function: Callable[[Any], Any], given: SendResult | ReceivedMessage) -> TransactionState:
         """The state that a function of the user's says."""

@@ -180,7 +180,7 @@ class TransactionProducer(Producer):
             if times_asked(half) < self.cluster.check_max and not self.cluster.checkers.may_delete:
                 raise Violation("asked as often as configured", f"{value!r} is set aside after {times_asked(half)}")
         for value, stored in self.history.halves.items():
-            if value in seen:
+            if value in seen or value in self.silent:
                 continue
             certain = self.cluster.sync_flush and value in self.history.committed_values
             if certain or value not in aside:
