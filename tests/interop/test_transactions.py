@@ -141,15 +141,16 @@ def of(body: str, *, asked: bool) -> TransactionState:
     return TransactionState.COMMIT if kind.endswith("commit") else TransactionState.ROLLBACK
 
 
-async def both_ways(namesrv: str, topic: str, kinds: tuple[str, ...]) -> None:
-    """Our producer: what is committed is read, once each, and nothing else."""
+async def both_ways(namesrv: str, topic: str, *, once: bool) -> None:
+    """Our producer: what is committed is read, and nothing else. A Java broker notes its decisions up to 3 s late: one
+    that asks so soon asks about what is decided, and delivers it again."""
     asked: list[ReceivedMessage] = []
 
     async def check(message: ReceivedMessage) -> TransactionState:
         asked.append(message)
         return of(message.body.decode(), asked=True)
 
-    bodies = [f"{kind}/{number}" for number in range(3) for kind in kinds]
+    bodies = [f"{kind}/{number}" for number in range(3) for kind in PLANS]
     async with TransactionProducer(namesrv, f"g_{topic}", check, topics=[topic]) as producer:
         ids = {}
         for body in bodies:
@@ -164,14 +165,14 @@ async def both_ways(namesrv: str, topic: str, kinds: tuple[str, ...]) -> None:
             while len(got) < len(wanted):
                 got += await consumer.poll(timeout_ms=2_000)
             got += await consumer.poll(timeout_ms=3_000)
-    assert Counter(m.body.decode() for m in got) == Counter(wanted)
+    assert {m.body.decode() for m in got} == wanted and (len(got) == len(wanted) or not once)
     assert {m.body.decode(): m.msg_id for m in got} == {body: ids[body] for body in wanted}
     assert {m.body.decode() for m in asked} >= {body for body in bodies if body.startswith("ask-")}
     assert {m.topic for m in asked} <= {topic}
 
 
 def test_our_producer_on_perseid(soon: rig.Cluster, topic: str) -> None:
-    run(both_ways(soon.namesrv, topic, PLANS))
+    run(both_ways(soon.namesrv, topic, once=True))
 
 
 def test_our_producer_on_java(transactional_cluster: rig.Cluster, name: str) -> None:
@@ -180,7 +181,7 @@ def test_our_producer_on_java(transactional_cluster: rig.Cluster, name: str) -> 
     with ExitStack() as settings:
         for key, value in SOON.items():
             settings.enter_context(set_for_a_while(transactional_cluster, key, str(value), str(USUAL[key])))
-        run(both_ways(transactional_cluster.namesrv, name, PLANS))
+        run(both_ways(transactional_cluster.namesrv, name, once=False))
 
 
 def test_our_blocking_producer_on_java(transactional_cluster: rig.Cluster, name: str) -> None:
