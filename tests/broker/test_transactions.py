@@ -9,8 +9,9 @@ from typing import Any
 import pytest
 
 from perseid.base.machine import Tick
-from perseid.broker import transactions
+from perseid.broker import switch, transactions
 from perseid.broker.system_topics import CHECK_MAX_TIME_TOPIC, HALF_TOPIC, OP_HALF_TOPIC
+from perseid.replication.config import ReplicationConfig
 from perseid.store.results import AppendRefused, PutStatus
 from perseid.wire.command import Command
 from perseid.wire.headers.send import EndTransactionRequest, SendMessageRequest, SendMessageResponse
@@ -363,3 +364,70 @@ def _op(body: bytes) -> Any:
     from perseid.wire.record import Message
 
     return Message(topic=OP_HALF_TOPIC, body=body, properties=b"TAGS\x01d\x02")
+
+
+# ---- roles, and slaves that are down ----
+
+
+def test_a_slave_decides_nothing_and_the_next_master_knows_what_is_open(tmp_path: Path) -> None:
+    rig = Rig(tmp_path)
+    beat(rig)
+    half = begin(rig)
+    switch.become(rig.broker, master=False)
+    assert word(rig, half, COMMIT).code == resume(rig, half.msg_id).code == 11
+    rig.until(NOW + 60_000)
+    assert not rig.told(3, CHECK) and len(rig.broker.transactions) == 0
+    switch.become(rig.broker, master=True)
+    rig.until(NOW + 60_001)
+    [question] = rig.told(3, CHECK)
+    assert word(rig, question, COMMIT).code == 0 and bodies(rig) == [b"half"]
+
+
+def test_a_new_master_knows_what_readers_do_not_see_yet(tmp_path: Path) -> None:
+    """What a log has beyond the confirm offset may have been acknowledged by the last master."""
+    rig = Rig(tmp_path)
+    beat(rig)
+    decided, half = begin(rig), begin(rig, UNIQ_KEY="ID2")
+    word(rig, decided, COMMIT)
+    switch.become(rig.broker, master=False)
+    for topic in (HALF_TOPIC, OP_HALF_TOPIC):
+        queue = rig.broker.store.queue_of(topic, 0)
+        assert queue is not None
+        queue.limit = 0
+        assert rig.broker.store.max_offset(topic, 0) == 0
+    switch.become(rig.broker, master=True)
+    assert len(rig.broker.transactions) == 1
+    assert word(rig, decided, COMMIT).code == 1 and word(rig, half, COMMIT).code == 0
+    assert len(bodies(rig)) == 2
+
+
+def test_a_commit_while_a_slave_is_down_is_kept(tmp_path: Path) -> None:
+    """#7709: the answer says that no slave has it, the message is delivered, and nobody is asked again."""
+    rig = Rig(tmp_path, replication=ReplicationConfig(in_sync_replicas=2), broker_role="SYNC_MASTER")
+    beat(rig)
+    header = SendMessageRequest(
+        producer_group="p", topic="T", default_topic="TBW102", default_topic_queue_nums=4, queue_id=1, sys_flag=4,
+        born_timestamp=NOW, flag=0, properties=properties(UNIQ_KEY="ID1", TRAN_MSG="true", PGROUP="p"),
+    )  # fmt: skip
+    sent = rig.tell(10, header, b"half")
+    rig.until(NOW + 4_000)
+    answer = rig.answer(sent)
+    assert answer.code == 12
+    stored = answer.header(SendMessageResponse)
+    said = rig.tell(END, EndTransactionRequest(
+        producer_group="p", tran_state_table_offset=stored.queue_offset, commit_log_offset=int(stored.msg_id[-16:], 16),
+        commit_or_rollback=COMMIT, msg_id="ID1",
+    ))  # fmt: skip
+    rig.until(rig.now + 4_000)
+    assert rig.answer(said).code == 12 and bodies(rig) == [b"half"]
+    rig.until(rig.now + 600_000)
+    assert bodies(rig) == [b"half"] and not rig.told(3, CHECK)
+
+
+def test_a_word_while_too_few_are_in_sync_is_refused(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    rig = Rig(tmp_path)
+    half = begin(rig)
+    with monkeypatch.context() as few:
+        few.setattr(type(rig.broker.replicas), "too_few", "in-sync replicas not enough")
+        assert word(rig, half, COMMIT).code == word(rig, half, ROLLBACK).code == 1
+    assert bodies(rig) == [] and word(rig, half, COMMIT).code == 0 and bodies(rig) == [b"half"]

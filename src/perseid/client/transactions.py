@@ -27,13 +27,13 @@ from enum import IntEnum
 from typing import Any
 
 from perseid.client.connection import Connection
-from perseid.client.errors import ClientError, InvalidMessage
+from perseid.client.errors import ClientError, InvalidMessage, ServerRefused
 from perseid.client.model import Message, MessageQueue, ReceivedMessage, SendResult, SendStatus
 from perseid.client.producer import Packed, Producer
 from perseid.client.session import Session
 from perseid.wire import ids, record
 from perseid.wire import properties as props
-from perseid.wire.codes import RequestCode
+from perseid.wire.codes import RequestCode, ResponseCode
 from perseid.wire.command import Command
 from perseid.wire.headers.send import CheckTransactionStateRequest, EndTransactionRequest
 from perseid.wire.record import SYS_TRANSACTION_COMMIT, SYS_TRANSACTION_PREPARED, SYS_TRANSACTION_ROLLBACK
@@ -43,6 +43,8 @@ log = logging.getLogger("perseid.client")
 CHECKS_AT_ONCE = 8
 MAX_CHECKS_WAITING = 2_000
 """Questions beyond these are left unanswered: the broker asks again."""
+TAKEN_CODES = (ResponseCode.SUCCESS, ResponseCode.FLUSH_DISK_TIMEOUT, ResponseCode.FLUSH_SLAVE_TIMEOUT)
+"""A word was taken, though not as safely as the mode promises."""
 OWN_PROPERTIES = (props.TRAN_MSG, props.PGROUP)
 
 
@@ -176,7 +178,10 @@ class TransactionProducer(Producer):
         try:
             address = await self.session.broker(broker_name, topic)
             timeout_ms = self._timeout_ms if timeout_ms is None else timeout_ms
-            await self.session.connections.ask(address, RequestCode.END_TRANSACTION, header, b"", timeout_ms)
+            code = RequestCode.END_TRANSACTION
+            answer = await self.session.connections.call(address, code, header, b"", timeout_ms)
+            if answer.code not in TAKEN_CODES:
+                raise ServerRefused(answer.code, answer.remark, address)
         except ClientError as error:
             log.warning("%s of %s is not acknowledged, the broker will ask: %s", state.name, half.msg_id, error)
             return TransactionResult(half, state, told=False)

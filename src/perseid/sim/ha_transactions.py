@@ -34,6 +34,8 @@ GROUP = "tp"
 COMMITS, SAID = 0.6, 0.5
 """So many are to be committed; of so many it is said without being asked."""
 BEAT_MS = (1_000, 4_000)
+ROUTE_AGAIN = 0.3
+"""After so many of the heartbeats the route is asked for again: an old master takes them, too."""
 SIZES = (12, 40, 300)
 
 
@@ -86,7 +88,7 @@ class Transactions(Client):
         data = HeartbeatData(client_id=f"{self.name}@1", producer_data_set=[ProducerData(group_name=GROUP)])
 
         def answered(reply: Command | None) -> None:
-            if reply is None:
+            if reply is None or self.random.random() < ROUTE_AGAIN:
                 self.brokers.clear()
 
         if MASTER in self.brokers:

@@ -32,6 +32,7 @@ def end_transaction(broker: Broker, request: Request) -> Reply | None:
         raise RequestRefused(ResponseCode.SLAVE_NOT_AVAILABLE, "a slave decides nothing: ask its master")
     if header.commit_or_rollback not in (SYS_TRANSACTION_COMMIT, ROLLBACK):
         return Reply()
+    put.check_load(broker)
     half = _half(broker, header)
     if not header.from_transaction_check and broker.transactions.is_late(half):
         raise RequestRefused(
@@ -50,6 +51,7 @@ def resume_check(broker: Broker, request: Request) -> Reply | None:
     header: ResumeCheckHalfMessageRequest = request.header
     if broker.replicas.is_slave:
         raise RequestRefused(ResponseCode.SLAVE_NOT_AVAILABLE, "a slave asks nobody: turn to its master")
+    put.check_load(broker)
     try:
         place = ids.parse_offset_message_id(header.msg_id or "")[1]
     except RemoteProtocolError as error:
