@@ -42,7 +42,8 @@ def kept(broker: EmbeddedBroker, request: pytest.FixtureRequest) -> Iterator[Ack
 
 def begin(peer: Peer, topic: str, more: str = "", body: bytes = b"half") -> Command:
     born = time.time_ns() // 1_000_000
-    return peer.send_message(topic, body, born_timestamp=born, properties=f"UNIQ_KEY\x01ID\x02TRAN_MSG\x01true\x02PGROUP\x01g\x02{more}")
+    properties = f"UNIQ_KEY\x01ID\x02TRAN_MSG\x01true\x02PGROUP\x01g\x02{more}"
+    return peer.send_message(topic, body, born_timestamp=born, properties=properties)
 
 
 def word(half: Command, **changed: str | None) -> dict[str, str]:
@@ -80,7 +81,7 @@ def test_a_word_that_is_spoilt(broker: EmbeddedBroker, kept: Acknowledged, field
         assert peer.call(RequestCode.END_TRANSACTION, word(half, commitOrRollback="12")).code == 0, "it is still open"
 
 
-@pytest.mark.parametrize("value", ["-1", "0", "1", "4", "7", "9", "13", str(2**31 - 1)])
+@pytest.mark.parametrize("value", ["-2", "0", "1", "4", "7", "9", "13", str(2**31 - 1)])
 def test_a_word_that_says_neither(broker: EmbeddedBroker, kept: Acknowledged, value: str) -> None:
     with Peer(broker.address) as peer:
         half = begin(peer, kept.topic)
@@ -155,7 +156,7 @@ def test_a_plain_message_and_an_open_half_can_not_be_resumed(broker: EmbeddedBro
 
 
 EXPRESSIONS = {
-    "empty": "", "blank": "  ", "nothing behind": "a >", "no condition": "a + b", "a value": "5", "a text": "'a'",
+    "empty": "", "blank": "  ", "nothing behind": "a >", "a value": "5", "a text": "'a'",
     "an open text": "a = 'b", "an open bracket": "(a > 5", "a stray sign": "a > 5 ; b", "an umlaut": "ä > 5",
     "a zero byte": "a\0 > 5", "an open comment": "a > 5 /* b", "a number over a long": "a > 9223372036854775808",
     "too deep": "(" * (MAX_DEPTH + 1) + "a > 5" + ")" * (MAX_DEPTH + 1), "nots": "NOT " * 10_000 + "a",
