@@ -81,9 +81,9 @@ def checks_are_not_counted(patch: pytest.MonkeyPatch) -> None:
     patch.setattr(TransactionService, "_ask", ask)
 
 
-def questions_name_the_old_half(patch: pytest.MonkeyPatch) -> None:
-    """The half that is written anew is not known under its producer's name: a late word finds nothing, and whoever is
-    asked decides it, so that nothing is lost; but it is asked about again after its first word."""
+def committed_halves_stay_open(patch: pytest.MonkeyPatch) -> None:
+    """What is committed is asked about again."""
+    no_books(patch)
     patch.setattr(TransactionService, "_close", lambda self, offset: 0)
 
 
@@ -95,7 +95,7 @@ ALONE: list[tuple[Mutation, int]] = [
     (progress_ahead_of_what_is_open, 30),
     (nobody_is_asked, 10),
     (checks_are_not_counted, 20),
-    (questions_name_the_old_half, 20),
+    (committed_halves_stay_open, 20),
 ]
 
 
