@@ -29,6 +29,8 @@ from perseid.wire.headers.send import CheckTransactionStateRequest, EndTransacti
 
 from .fake import BROKER, Answer, FakeServer, hang_up, refuse, run
 
+SAID_AT_ONCE = {"CHECK_IMMUNITY_TIME_IN_SECONDS": "600"}
+"""Not asked about, however slow the machine is."""
 COMMIT, ROLLBACK, UNKNOWN = TransactionState.COMMIT, TransactionState.ROLLBACK, TransactionState.UNKNOWN
 
 
@@ -220,6 +222,19 @@ def test_one_producer_of_a_group_a_session() -> None:
     run(test())
 
 
+def test_a_broker_that_was_away_is_greeted_again() -> None:
+    async def test() -> None:
+        async with FakeServer({"t": 1}) as server, TransactionProducer(server.address, "g", never) as producer:
+            await producer.begin(Message("t", b"one"))
+            await server.until(lambda: server.heartbeats)
+            known = len(server.heartbeats)
+            server.script[RequestCode.SEND_MESSAGE_V2].append(hang_up)
+            await producer.begin(Message("t", b"two"))
+            await server.until(lambda: len(server.heartbeats) > known)
+
+    run(test())
+
+
 # ---- on our broker ----
 
 
@@ -245,7 +260,7 @@ def test_what_is_committed_is_delivered_and_nothing_else(broker: EmbeddedBroker)
         said = {b"said": COMMIT, b"dropped": ROLLBACK, b"asked": UNKNOWN, b"asked and dropped": UNKNOWN}
         async with TransactionProducer(broker.namesrv, "g", check) as producer:
             for body, state in said.items():
-                message = Message("tx", body, properties={"price": "5"})
+                message = Message("tx", body, properties={"price": "5"} | ({} if state is UNKNOWN else SAID_AT_ONCE))
                 done = await producer.send_in_transaction(message, lambda half, state=state: state)
                 assert done.told == (state is not UNKNOWN)
             async with PullConsumer(broker.namesrv, "c", from_where="first", expression=Sql("price > 4")) as consumer:
@@ -291,8 +306,8 @@ def test_the_blocking_producer(broker: EmbeddedBroker) -> None:
         return COMMIT
 
     with BlockingTransactionProducer(broker.namesrv, "blocking", lambda message: ROLLBACK) as producer:
-        assert producer.send_in_transaction(Message("blocking", b"yes"), local).told
-        dropped = producer.begin(Message("blocking", b"no"))
+        assert producer.send_in_transaction(Message("blocking", b"yes", properties=SAID_AT_ONCE), local).told
+        dropped = producer.begin(Message("blocking", b"no", properties=SAID_AT_ONCE))
         assert producer.end(dropped, ROLLBACK).told and threads == [current_thread()]
         assert producer.send(Message("blocking", b"plain")).status == 0
     with BlockingPullConsumer(broker.namesrv, "c", from_where="first") as consumer:

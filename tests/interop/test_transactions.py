@@ -155,7 +155,10 @@ async def both_ways(namesrv: str, topic: str, *, once: bool) -> None:
         ids = {}
         for body in bodies:
             state = of(body, asked=False)
-            done = await producer.send_in_transaction(Message(topic, body.encode()), lambda half, state=state: state)
+            said_at_once = once and state is not TransactionState.UNKNOWN
+            properties = {"CHECK_IMMUNITY_TIME_IN_SECONDS": "600"} if said_at_once else {}
+            message = Message(topic, body.encode(), properties=properties)
+            done = await producer.send_in_transaction(message, lambda half, state=state: state)
             assert done.half.status is SendStatus.SEND_OK and done.told == (state is not TransactionState.UNKNOWN)
             ids[body] = done.half.msg_id
         wanted = {body for body in bodies if plan(body).endswith("commit")}

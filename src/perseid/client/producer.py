@@ -348,6 +348,7 @@ class Producer(Client):
         """One send to one queue: its results, or what went wrong."""
         started = now_ms()
         failed = True
+        address = ""
         try:
             address = await self.session.broker(queue.broker_name, packed.topic)
             if address not in self._greeted:
@@ -358,6 +359,9 @@ class Producer(Client):
                 raise ServerRefused(answer.code, answer.remark, address)
             failed = False
             return packed.result(answer, queue)
+        except (ConnectFailed, ConnectionLost):
+            self._greeted.discard(address)  # whoever answers there next does not know our group
+            raise
         finally:
             now = now_ms()
             self._chooser.report(queue.broker_name, now - started, now, failed=failed)
