@@ -156,10 +156,12 @@ def test_questions_are_answered(is_async: bool) -> None:
     async def test() -> None:
         async with FakeServer({"t": 1}) as server:
             asked: list[ReceivedMessage] = []
+            loop = asyncio.get_running_loop()
             states = {b"yes": COMMIT, b"no": ROLLBACK, b"who knows": UNKNOWN}
 
             def check(message: ReceivedMessage) -> TransactionState:
                 asked.append(message)
+                loop.call_soon_threadsafe(server.changed)
                 return states[message.body]
 
             async def later(message: ReceivedMessage) -> TransactionState:
