@@ -201,7 +201,7 @@ def test_an_earlier_offset_than_wanted_wakes_nobody() -> None:
 def test_ready_and_closed_in_one_turn() -> None:
     holds = Holds()
     holds.hold(request(1, conn=1), ("T", 0), 0, None, 10)
-    holds.hold(request(2, conn=2), ("T", 0), 0, {tag_code("A")}.__contains__, 10)
+    holds.hold(request(2, conn=2), ("T", 0), 0, lambda code, _: code == tag_code("A"), 10)
     holds.arrived("T", 0, 0, tag_code("A"))
     holds.connection_closed(1)
     assert [r.conn.id for r in holds.take_ready(0)] == [2]

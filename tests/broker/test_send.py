@@ -169,9 +169,7 @@ def test_topics_that_only_the_broker_writes_to(rig: Rig, topic: str) -> None:
     refused(send(rig, topic=topic), 16, f"Sending message to topic[{topic}] is forbidden.")
 
 
-def test_transactions_timers_and_inner_batches(rig: Rig) -> None:
-    transaction = properties(UNIQ_KEY="A", TRAN_MSG="TRUE")
-    refused(send(rig, properties=transaction), 16, "sending transaction message is forbidden")
+def test_timers_and_inner_batches(rig: Rig) -> None:
     for name in ("TIMER_DELAY_SEC", "TIMER_DELAY_MS", "TIMER_DELIVER_MS"):
         refused(send(rig, properties=properties(UNIQ_KEY="A", **{name: 5})), 1, "timer message is not enabled")
     refused(send(rig, properties=properties(UNIQ_KEY="A", INNER_NUM=2)), 13, "inner batch")
@@ -182,7 +180,6 @@ def test_transactions_timers_and_inner_batches(rig: Rig) -> None:
 
 def test_a_retried_message_of_a_transaction_is_an_ordinary_one(rig: Rig) -> None:
     more = properties(UNIQ_KEY="A", TRAN_MSG="true", DELAY="1")
-    refused(send(rig, properties=more), 16)
     assert send(rig, properties=more, reconsume_times=1).code == 0
     assert send(rig, properties=properties(UNIQ_KEY="A", TRAN_MSG="false")).code == 0
 

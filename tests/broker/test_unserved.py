@@ -12,7 +12,6 @@ from perseid.wire.codes import RequestCode as Code
 from .harness import Rig
 
 LATER = {
-    "transactions": [Code.END_TRANSACTION, Code.RESUME_CHECK_HALF_MESSAGE],
     "request and reply, recall": [
         Code.SEND_REPLY_MESSAGE,
         Code.SEND_REPLY_MESSAGE_V2,

@@ -64,7 +64,7 @@ SMALL_STORE = {
     "maxIndexNum": 40_000,
 }
 REFUSALS = {"rejectTransactionMessage": "true"}
-"""Makes a Java broker refuse what ours refuses always, so that both give the same answer."""
+"""A thread of a Java broker spins from its first transaction on: only one that is a test's own takes any."""
 QUIET = {"timerFlushIntervalMs": 60_000}
 """A Java broker writes its wheel of timers, 37 MB, each second to the disk: a fifth of a core, for nothing here."""
 

@@ -7,6 +7,8 @@ import json
 import pytest
 import rig
 
+from conftest import set_for_a_while
+
 pytestmark = pytest.mark.interop
 
 SYSTEM_ERROR, NOT_SUPPORTED, ILLEGAL, NO_PERMISSION = 1, 3, 13, 16
@@ -32,14 +34,16 @@ def _pull(cluster: rig.Cluster, topic: str, **more: object) -> rig.Answer:
     return rig.call(cluster.broker, 11, header)
 
 
-def test_transactions(java: rig.Client, topic: str) -> None:
-    """Refused by ours always, by a Java broker with rejectTransactionMessage."""
-    with pytest.raises(rig.AgentError) as e:
-        java("transaction", message={"topic": topic, "body": "half"})
-    assert e.value.code == NO_PERMISSION
-    half = _send(java.cluster, topic, properties="TRAN_MSG\x01true\x02PGROUP\x01raw\x02")
-    assert half.code == NO_PERMISSION
-    assert "transaction" in (half.remark or "")
+def test_transactions(java: rig.Client, cluster: rig.Cluster, topic: str) -> None:
+    """By a broker with rejectTransactionMessage, as the Java one here always is."""
+    afterwards = str(cluster.broker_process.impl == "java").lower()
+    with set_for_a_while(cluster, "rejectTransactionMessage", "true", afterwards):
+        with pytest.raises(rig.AgentError) as e:
+            java("transaction", message={"topic": topic, "body": "half"})
+        assert e.value.code == NO_PERMISSION
+        half = _send(java.cluster, topic, properties="TRAN_MSG\x01true\x02PGROUP\x01raw\x02")
+        assert half.code == NO_PERMISSION
+        assert "transaction" in (half.remark or "")
 
 
 @pytest.mark.parametrize("cluster", ["perseid"], indirect=True)
@@ -52,7 +56,7 @@ def test_timers(java: rig.Client, topic: str, kind: str) -> None:
 
 
 def test_sql92(java: rig.Client, cluster: rig.Cluster, topic: str, name: str) -> None:
-    """A Java broker refuses it too unless enablePropertyFilter is set."""
+    """Unless enablePropertyFilter is set."""
     sql = {"topic": topic, "subString": "a > 5", "expressionType": "SQL92", "tagsSet": [], "codeSet": []}
     body = {"clientId": "c", "group": name, "subscriptionData": sql}
     answer = rig.call(cluster.broker, 46, {}, json.dumps(body).encode())

@@ -114,7 +114,7 @@ def test_what_our_clients_trace_is_shown_by_mqadmin(traced: rig.Client, topic: s
 
 
 def test_a_transactions_end_is_traced(transactional_cluster: rig.Cluster, java_agent: rig.Agent, name: str) -> None:
-    """On the Java broker, as ours has no transactions yet."""
+    """On a Java broker of its own."""
     java, topic = rig.Client(java_agent, transactional_cluster), f"t_{name}"
     with BlockingAdmin(transactional_cluster.namesrv) as admin:
         admin.create_topic(topic, 1)

@@ -69,7 +69,7 @@ def both(
     taken = queue.units(offset, 800) if units is None else units
     log, config = node.store.log, node.config
     quick = reading._gather_quickly(log, config, queue, offset, taken, most, most_bytes, wanted)
-    general = reading._gather(log, config, queue, offset, taken, most, most_bytes, wanted)
+    general = reading._gather(log, config, queue, offset, taken, most, most_bytes, wanted, None)
     if quick is not None:
         assert joined(quick) == joined(general)
     return quick, general

@@ -48,9 +48,17 @@ class BrokerConfig:
     slave_read_enable: bool = False
     """A master sends readers that are far behind to a slave, and a slave answers them."""
     long_polling_enable: bool = True
+    enable_property_filter: bool = False
     short_polling_time_mills: int = 1000
     lite_pull_message_enable: bool = True
     default_query_max_num: int = 32
+
+    # transactions
+    reject_transaction_message: bool = False
+    transaction_time_out: int = 6_000
+    """Milliseconds before a producer is asked what became of its transaction."""
+    transaction_check_interval: int = 30_000
+    transaction_check_max: int = 15
 
     # consumers
     notify_consumer_ids_changed_enable: bool = True

@@ -1,17 +1,23 @@
-"""Tag subscriptions: `*`, or tags joined by `||`, compared by Java's hash of the tag.
+"""What a consumer wants of a queue: all, some tags, or what an SQL92 expression selects (broker.md §6.5).
 
-Different tags may share a hash; the client looks at the tag itself (broker.md §6.5).
+Tags (`a || b`) are compared by Java's hash, in the consume queue alone; different tags may share one, so the client
+looks at the tag itself. An expression looks at the properties of each record.
 """
 
 from __future__ import annotations
 
+from collections.abc import Callable
+from dataclasses import dataclass
 from functools import lru_cache
 
 from perseid.base.errors import RequestRefused
+from perseid.broker import sql92
+from perseid.wire import properties as props
 from perseid.wire.codes import ResponseCode
 from perseid.wire.hashing import tag_code
+from perseid.wire.record import properties_of
 
-TAG = "TAG"
+TAG, SQL92 = "TAG", "SQL92"
 ALL = "*"
 MAX_CACHED = 4096
 
@@ -37,3 +43,40 @@ def tag_codes(expression: str | None) -> frozenset[int] | None:
             ResponseCode.SUBSCRIPTION_PARSE_FAILED, f"parse the consumer's subscription failed: {expression!r}"
         )
     return codes
+
+
+@dataclass(frozen=True, slots=True)
+class Filter:
+    """What is wanted of a queue."""
+
+    codes: frozenset[int] | None = None
+    """Of the tags; None: all."""
+    expression: sql92.Expression | None = None
+    """Of the properties; None: all."""
+
+    @property
+    def wants_tag(self) -> Callable[[int], bool] | None:
+        """Asked of each unit of the consume queue."""
+        return None if self.codes is None else self.codes.__contains__
+
+    @property
+    def wants_record(self) -> Callable[[memoryview], bool] | None:
+        """Asked of each record."""
+        return None if self.expression is None else self._wants_record
+
+    def _wants_record(self, record: memoryview) -> bool:
+        assert self.expression is not None
+        encoded = properties_of(record)
+        return self.expression.wants(lambda name: props.get(encoded, name))
+
+
+def of(kind: str | None, expression: str | None, *, sql: bool) -> Filter:
+    """The filter of a subscription. RequestRefused: 1 where its kind is not served (`sql`: whether SQL92 is), 23 where
+    tags can't be read; SqlError where an expression can't."""
+    if is_tag_type(kind):
+        return Filter(tag_codes(expression))
+    if kind != SQL92 or not sql:
+        raise RequestRefused(
+            ResponseCode.SYSTEM_ERROR, f"The broker does not support consumer to filter message by {kind}"
+        )
+    return Filter(expression=sql92.parse(expression or ""))

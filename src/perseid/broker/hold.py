@@ -23,8 +23,8 @@ MAX_HELD = 200_000
 MAX_STALE = 1024
 """Deadlines of pulls that are no longer held, before they are swept out."""
 
-Wanted = Callable[[int], bool]
-"""Does the subscription want a message with this tag code?"""
+Arrival = Callable[[int, int], bool]
+"""Does the subscription want a message with this tag code, at this offset of the queue?"""
 
 QueueKey = tuple[str, int]
 
@@ -38,7 +38,7 @@ class Held:
     request: Request = field(compare=False)
     key: QueueKey = field(compare=False)
     offset: int = field(compare=False)
-    wanted: Wanted | None = field(compare=False)
+    wanted: Arrival | None = field(compare=False)
     waiting: bool = field(compare=False, default=True)
 
 
@@ -56,7 +56,7 @@ class Holds:
     def __len__(self) -> int:
         return self.count
 
-    def hold(self, request: Request, key: QueueKey, offset: int, wanted: Wanted | None, deadline: Millis) -> bool:
+    def hold(self, request: Request, key: QueueKey, offset: int, wanted: Arrival | None, deadline: Millis) -> bool:
         """Keep a pull waiting until `deadline`; False when the table is full."""
         if self.count >= MAX_HELD:
             return False
@@ -81,7 +81,7 @@ class Holds:
         if not queue:
             return
         for held in list(queue.values()):
-            if queue_offset >= held.offset and (held.wanted is None or held.wanted(tag_code)):
+            if queue_offset >= held.offset and (held.wanted is None or held.wanted(tag_code, queue_offset)):
                 self._leave(held)
                 self._ready.append(held)
 

@@ -69,6 +69,7 @@ from perseid.broker.saves import Saved, Saves
 from perseid.broker.stats import BrokerStats
 from perseid.broker.system_topics import SCHEDULE_TOPIC
 from perseid.broker.topics import TopicTable
+from perseid.broker.transactions import TransactionService
 from perseid.disk.port import Disk
 from perseid.raft.config import RaftConfig
 from perseid.raft.files import FileLog
@@ -141,6 +142,7 @@ class Broker:
         self.acks = Acks(for_nodes=for_nodes)
         self.fetches = Fetches()
         self.delay = DelayService(self)
+        self.transactions = TransactionService(self)
         self.stats = BrokerStats(0)
         self.caller = Caller()
         self.registration = Registration(self)
@@ -216,8 +218,8 @@ class Broker:
             return min(self._deadline, self.now + SOON_MS)
         deadline = self._housekeeping_at
         for part in (
-            self.store, self.holds, self.acks, self.delay, self.stats, self.caller, self.registration, self.saves,
-            self.replicas,
+            self.store, self.holds, self.acks, self.delay, self.transactions, self.stats, self.caller,
+            self.registration, self.saves, self.replicas,
         ):  # fmt: skip
             due = part.next_deadline()
             if due is not None and due < deadline:
@@ -232,6 +234,7 @@ class Broker:
             part.validate()
         if not self.replicas.is_slave:
             self.delay.validate()
+            self.transactions.validate()
         self.acks.validate(self.ready)
         assert not self._writes and not self._after_save, "an answer was not written"
 
@@ -399,6 +402,7 @@ class Broker:
             self._answer_late(late)
         if not self.replicas.is_slave:
             self.delay.tick(now)
+            self.transactions.tick(now)
         self.replicas.tick(now)
         self._out.extend(self.store.tick(now))
         self._out.extend(self.caller.handle(event, now))
@@ -523,6 +527,7 @@ class Broker:
         self.saves.load(now)
         if not self.replicas.is_slave:
             self.delay.start(now)
+            self.transactions.start()
         self._housekeeping_at = now + HOUSEKEEPING_MS
         self._state = "running"
         self.saves.tables([])

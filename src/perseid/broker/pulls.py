@@ -6,7 +6,8 @@ send nor a pull nor a commit of an offset begins a new one, and so do a connecti
 Topic, group and queue are compared besides, since a send or a pull may create them.
 
 Left to the ordinary handler: what is not found (it waits, or is refused), what has to be fetched, answers longer than
-GATHER_BYTES, pulls at the second port, and all pulls while an operator's reset of an offset waits to be taken up.
+GATHER_BYTES, filters by SQL92, pulls at the second port, and all pulls while an operator's reset of an offset waits to
+be taken up.
 """
 
 from __future__ import annotations
@@ -116,7 +117,7 @@ class QuickPulls:
         low, high = queue.min, queue.shown
         if not low <= offset < high:
             return at
-        log, codes = broker.store.log, seat.checked.codes
+        log, codes = broker.store.log, seat.checked.wanted.codes
         hot_from = log.end - config.hot_bytes
         most, most_bytes = seat.limits
         scan = most if codes is None else scan_units(config, most)
@@ -176,6 +177,8 @@ class QuickPulls:
             header = command.header(PullMessageRequest)
             checked = pull.admit(broker, Request(conn, command, header))
         except RequestRefused:
+            return
+        if checked.wanted.expression is not None:
             return
         queue = broker.store.queue_of(header.topic, header.queue_id)
         if queue is not None:

@@ -17,6 +17,7 @@ from perseid.broker.handlers import (
     send,
     sendback,
     topics,
+    transactions,
 )
 from perseid.broker.request import Reply, Request
 from perseid.wire.codes import RequestCode as Code
@@ -58,6 +59,10 @@ ROUTES: dict[int, Route] = route_table(
     Route(Code.SEND_MESSAGE, send_headers.SendMessageRequest, send.send_message),
     Route(Code.SEND_MESSAGE_V2, send_headers.SendMessageRequestV2, send.send_message),
     Route(Code.SEND_BATCH_MESSAGE, send_headers.SendMessageRequestV2, send.send_message),
+    Route(Code.END_TRANSACTION, send_headers.EndTransactionRequest, transactions.end_transaction),
+    Route(
+        Code.RESUME_CHECK_HALF_MESSAGE, admin_headers.ResumeCheckHalfMessageRequest, transactions.resume_check
+    ),
     Route(Code.PULL_MESSAGE, pull_headers.PullMessageRequest, pull.pull_message),
     Route(Code.LITE_PULL_MESSAGE, pull_headers.PullMessageRequest, pull.pull_message),
     Route(Code.CONSUMER_SEND_MSG_BACK, client_headers.ConsumerSendMsgBackRequest, sendback.consumer_send_back),

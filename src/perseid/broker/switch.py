@@ -85,6 +85,14 @@ def _stop_delivering(broker: Broker) -> None:
     broker.delay.stop()
 
 
+def _take_up_halves(broker: Broker) -> None:
+    broker.transactions.start()
+
+
+def _drop_halves(broker: Broker) -> None:
+    broker.transactions.stop()
+
+
 def _complete_topics(broker: Broker) -> None:
     """A topic that the old master made in its last moments: its messages are here, its row is not."""
     store, config = broker.store, broker.config
@@ -120,6 +128,7 @@ PARTS = (
     Part("copies of the master's tables", _copy_nobody, _nothing),
     Part("consumer offsets", _lead_offsets, _follow_offsets),
     Part("delayed messages", _deliver_delayed, _stop_delivering),
+    Part("transactions", _take_up_halves, _drop_halves),
     Part("topics", _complete_topics, _nothing),
     Part("the table's version", _new_version, _nothing),
     Part("name servers", _register, _register),

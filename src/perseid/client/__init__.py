@@ -35,6 +35,7 @@ from perseid.client.routes import TopicRoute
 from perseid.client.session import Session
 from perseid.client.subscription import Sql
 from perseid.client.tracing import Tracer
+from perseid.client.transactions import TransactionProducer, TransactionResult, TransactionState
 
 __all__ = [
     "Admin",
@@ -75,4 +76,7 @@ __all__ = [
     "Sql",
     "TopicRoute",
     "Tracer",
+    "TransactionProducer",
+    "TransactionResult",
+    "TransactionState",
 ]

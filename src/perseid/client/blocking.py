@@ -16,11 +16,12 @@ from typing import Any, Generic, Self, TypeVar
 
 from perseid.client.admin import Admin, Cluster, QueueLag, QueueStats, SlaveStatus
 from perseid.client.errors import NotStarted
-from perseid.client.model import Message, MessageQueue, ReceivedMessage, SendResult
+from perseid.client.model import Message, MessageQueue, ReceivedMessage, SendResult, SendStatus
 from perseid.client.producer import Producer
 from perseid.client.pull import PullConsumer
 from perseid.client.pulling import PullResult
 from perseid.client.routes import TopicRoute
+from perseid.client.transactions import TransactionProducer, TransactionResult, TransactionState
 
 T = TypeVar("T")
 C = TypeVar("C", Producer, PullConsumer, Admin)
@@ -134,7 +135,7 @@ class Blocking(Generic[C]):
 class BlockingProducer(Blocking[Producer]):
     """`Producer` without asyncio; takes the same arguments. Safe to use from several threads."""
 
-    _make = Producer
+    _make: Callable[..., Producer] = Producer
 
     def send(self, message: Message, **options: Any) -> SendResult:
         """As `Producer.send`."""
@@ -155,6 +156,39 @@ class BlockingProducer(Blocking[Producer]):
         """As `Producer.queues`."""
         thread, client = self._running
         return thread.run(client.queues(topic))
+
+
+class BlockingTransactionProducer(BlockingProducer):
+    """`TransactionProducer` without asyncio; takes the same arguments. Local transactions run in the caller's
+    thread."""
+
+    _make: Callable[..., Producer] = TransactionProducer
+
+    def begin(self, message: Message, **options: Any) -> SendResult:
+        """As `TransactionProducer.begin`."""
+        thread, client = self._transactional
+        return thread.run(client.begin(message, **options))
+
+    def end(self, half: SendResult, state: TransactionState, **options: Any) -> TransactionResult:
+        """As `TransactionProducer.end`."""
+        thread, client = self._transactional
+        return thread.run(client.end(half, state, **options))
+
+    def send_in_transaction(
+        self, message: Message, local: Callable[[SendResult], TransactionState], **options: Any
+    ) -> TransactionResult:
+        """As `TransactionProducer.send_in_transaction`; `local` is a plain function."""
+        half = self.begin(message, **options)
+        timeout_ms = options.get("timeout_ms")
+        if half.status is not SendStatus.SEND_OK:
+            return self.end(half, TransactionState.ROLLBACK, timeout_ms=timeout_ms)
+        return self.end(half, local(half), timeout_ms=timeout_ms)
+
+    @property
+    def _transactional(self) -> tuple[LoopThread, TransactionProducer]:
+        thread, client = self._running
+        assert isinstance(client, TransactionProducer)
+        return thread, client
 
 
 class BlockingPullConsumer(Blocking[PullConsumer]):

@@ -362,7 +362,11 @@ class Producer(Client):
         """One send to one queue: its results, or what went wrong."""
         started = now_ms()
         failed = True
+<<<<<<< HEAD
         sending: Sending | None = None
+=======
+        address = ""
+>>>>>>> c22640ca5d6cf81a050cc0dc994210dc8a5da1e9
         try:
             address = await self.session.broker(queue.broker_name, packed.topic)
             if address not in self._greeted:
@@ -374,6 +378,7 @@ class Producer(Client):
             if answer.code not in STORED_CODES:
                 raise ServerRefused(answer.code, answer.remark, address)
             failed = False
+<<<<<<< HEAD
             results = packed.result(answer, queue)
             if sending is not None:
                 told = answer.header(SendMessageResponse)
@@ -383,6 +388,11 @@ class Producer(Client):
         except BaseException as error:
             if sending is not None:
                 sending.error = error
+=======
+            return packed.result(answer, queue)
+        except (ConnectFailed, ConnectionLost):
+            self._greeted.discard(address)  # whoever answers there next does not know our group
+>>>>>>> c22640ca5d6cf81a050cc0dc994210dc8a5da1e9
             raise
         finally:
             now = now_ms()

@@ -74,6 +74,8 @@ class Session:
         self.members: list[Member] = []
         self.consumers: dict[str, Any] = {}
         """Push consumers by group, for the server's requests."""
+        self.checkers: dict[str, Any] = {}
+        """Transactional producers by group, likewise."""
         self.connections = Connections(self._on_request, credentials=credentials)
         self.names = NameServers(namesrv, self.connections, self.random)
         self.routes = Routes(self.names)

@@ -2,7 +2,8 @@
 
 - a message that was acknowledged is committed, where the answer says, and stays there: queue, offset and bytes;
 - what a pull brings is committed, and each offset of a queue brings the same message for ever;
-- a delayed message that was acknowledged is delivered, once or more often;
+- a delayed message that was acknowledged is delivered, once or more often, and so is one of a transaction whose commit
+  was acknowledged; what is open or rolled back is not;
 - in the end all brokers have the same queues, without gaps, and each message of the log once in them.
 """
 
@@ -18,7 +19,7 @@ from perseid.broker.system_topics import SCHEDULE_TOPIC
 from perseid.raft.config import RaftConfig
 from perseid.raft.node import LISTENER, Raft
 from perseid.sim.disk import SimDisk
-from perseid.sim.driver import NodeDriver
+from perseid.sim.driver import EPOCH_MS, NodeDriver
 from perseid.sim.group import PORT, Group, Watched, WatchedLog
 from perseid.sim.group_run import FAULTS_US, LIVENESS_US, MAX_FAULTS_US, MIN_OPERATIONS, Faults
 from perseid.sim.history import Violation
@@ -30,8 +31,8 @@ from perseid.wire.codes import RequestCode, ResponseCode
 from perseid.wire.command import Command, decode_all, encode_request
 from perseid.wire.dledger import Entry
 from perseid.wire.headers.pull import PullMessageRequest
-from perseid.wire.headers.send import SendMessageRequestV2, SendMessageResponse
-from perseid.wire.record import RecordError, decode
+from perseid.wire.headers.send import EndTransactionRequest, SendMessageRequestV2, SendMessageResponse
+from perseid.wire.record import SYS_TRANSACTION_COMMIT, SYS_TRANSACTION_ROLLBACK, RecordError, decode
 from perseid.wire.record import decode_all as decode_records
 
 BROKER_PORT = 10911
@@ -42,6 +43,8 @@ PAUSES_MS = (10, 200, 1_000)
 """Of a client between two operations: on average one of them."""
 DELAYED = 0.1
 """So many of the sends ask for a delay."""
+TRANSACTIONS, COMMITS = 0.15, 0.6
+"""So many of the operations are transactions, where there are any; so many of those are to be committed."""
 DELAY_US = 1 * US_PER_S
 ENTRY_HEADER_BYTES = 48
 
@@ -64,10 +67,13 @@ class BrokerMember(Watched):
 class BrokerGroup(Group):
     """The brokers of one run."""
 
-    def __init__(self, seed: int) -> None:
+    def __init__(self, seed: int, *, transactions: bool | None = False) -> None:
+        """`transactions`: whether there are any; None: as the seed draws."""
         self.records: dict[int, bytes] = {}
         """Place in the log → the body of the message that is committed there."""
         super().__init__(seed)
+        drawn = self.scheduler.stream("transactions").random() < 0.3
+        self.transactions = drawn if transactions is None else transactions
 
     def _member(self, name: str, number: int, settings: dict[str, Any]) -> Watched:
         raft = RaftConfig(self_id=name, **{**settings, "max_wait_ack_time_ms": 2_000})
@@ -116,6 +122,9 @@ class Book:
         self.seen: dict[tuple[int, int], bytes] = {}
         """Queue, offset → body."""
         self.delayed: set[bytes] = set()
+        """To be delivered."""
+        self.committed: dict[bytes, bool] = {}
+        """Messages of transactions: did their producer say that they are to be committed?"""
         self.acknowledged = 0
 
     def acked(self, queue_id: int, offset: int, physical: int, body: bytes, delayed: bool) -> None:
@@ -132,6 +141,8 @@ class Book:
 
     def met(self, queue_id: int, offset: int, body: bytes) -> None:
         """A message stands at an offset, as somebody was told."""
+        if not self.committed.get(body, True):
+            raise Violation("only what is committed is read", f"{queue_id}@{offset}: {body[:20]!r}")
         before = self.seen.setdefault((queue_id, offset), body)
         if before != body:
             raise Violation("an offset keeps its message", f"{queue_id}@{offset}: {before[:20]!r}, then {body[:20]!r}")
@@ -158,7 +169,9 @@ class Client:
         self.scheduler.after(self.random.randint(1, 2 * pause) * US_PER_MS, self._work)
 
     def _work(self) -> None:
-        if self.running:
+        if self.running and self.group.transactions and self.random.random() < TRANSACTIONS:
+            self._begin_transaction()
+        elif self.running:
             (self._pull if self.random.random() < 0.2 else self._send)()
 
     def _send(self) -> None:
@@ -181,6 +194,50 @@ class Client:
             self.begin()
 
         self._ask(RequestCode.SEND_MESSAGE_V2, header, body, answered)
+
+    def _begin_transaction(self) -> None:
+        self._number += 1
+        body = f"{self.name}.{self._number}.half".encode()
+        header = SendMessageRequestV2(
+            producer_group="p", topic=TOPIC, default_topic="TBW102", default_topic_queue_nums=QUEUES,
+            queue_id=self.random.randrange(QUEUES), sys_flag=4, flag=0,
+            born_timestamp=EPOCH_MS + self.scheduler.now_us // US_PER_MS,
+            properties=f"UNIQ_KEY\x01{self.name}{self._number}\x02TRAN_MSG\x01true\x02PGROUP\x01p\x02",
+        )  # fmt: skip
+        self.book.committed[body] = False
+
+        def answered(reply: Command | None) -> None:
+            if reply is not None and reply.code == ResponseCode.SUCCESS:
+                done = reply.header(SendMessageResponse)
+                physical = int(done.msg_id[-16:], 16)
+                if self.group.records.get(physical) != body:
+                    raise Violation("acknowledged is committed", f"half {body[:20]!r} at {physical}")
+                self.group.count("acknowledged: half")
+                self._end_transaction(body, done.queue_offset, physical)
+            else:
+                self._elsewhere()
+                self.begin()
+
+        self._ask(RequestCode.SEND_MESSAGE_V2, header, body, answered)
+
+    def _end_transaction(self, body: bytes, offset: int, physical: int) -> None:
+        commit = self.random.random() < COMMITS
+        self.book.committed[body] |= commit
+        header = EndTransactionRequest(
+            producer_group="p", tran_state_table_offset=offset, commit_log_offset=physical, msg_id="id",
+            commit_or_rollback=SYS_TRANSACTION_COMMIT if commit else SYS_TRANSACTION_ROLLBACK,
+        )  # fmt: skip
+
+        def answered(reply: Command | None) -> None:
+            if reply is not None and reply.code == ResponseCode.SUCCESS:
+                self.group.count("committed by a word" if commit else "rolled back by a word")
+                if commit:
+                    self.book.delayed.add(body)
+            else:
+                self._elsewhere()
+            self.begin()
+
+        self._ask(RequestCode.END_TRANSACTION, header, b"", answered)
 
     def _pull(self) -> None:
         queue_id = self.random.randrange(QUEUES)
@@ -264,8 +321,8 @@ class Client:
 class Course:
     """The course of one seed."""
 
-    def __init__(self, seed: int) -> None:
-        self.group = group = BrokerGroup(seed)
+    def __init__(self, seed: int, *, transactions: bool | None = False) -> None:
+        self.group = group = BrokerGroup(seed, transactions=transactions)
         group.ambushes = True
         self.book = Book(group)
         self.clients = [Client(group, f"client{n}", self.book) for n in range(CLIENTS)]
@@ -322,6 +379,8 @@ class Course:
                     met.add(unit.physical_offset)
                     if topic == TOPIC:
                         bodies.add(body)
+                        if not self.book.committed.get(body, True):
+                            raise Violation("only what is committed is read", f"{member.name}: {body[:20]!r}")
                         if self.book.seen.get((queue_id, offset), body) != body:
                             raise Violation("an offset keeps its message", f"{member.name}: {queue_id}@{offset}")
             for queue_id, offset in self.book.seen:
@@ -335,7 +394,8 @@ class Course:
                 raise Violation("delayed messages come", f"{member.name}: {len(missing)} of {waits} are missing")
 
 
-def run(seed: int, *, story: bool = False) -> Result:
-    """Play one seed; never raises for what the brokers did wrong."""
-    course = Course(seed)
+def run(seed: int, *, story: bool = False, transactions: bool | None = None) -> Result:
+    """Play one seed; never raises for what the brokers did wrong. `transactions`: with or without, instead of what the
+    seed draws."""
+    course = Course(seed, transactions=transactions)
     return played(seed, course.play, course.group, course.faults, story=story)

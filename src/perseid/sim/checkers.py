@@ -15,6 +15,8 @@ from collections.abc import Callable
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 from perseid.base.machine import Flush, SaveState
+from perseid.broker.system_topics import HALF_TOPIC, OP_HALF_TOPIC
+from perseid.broker.transactions import GROUP as TRANSACTIONS
 from perseid.sim.history import VALUE_BYTES, History, Place, Sent, Stored, Violation
 from perseid.wire import fastjson
 from perseid.wire.codes import ResponseCode
@@ -83,6 +85,7 @@ class Checkers:
         self.history = cluster.history
         self.doubtful: set[Place] = set()
         self.doubtful_delayed: set[bytes] = set()
+        self.doubtful_halves: set[bytes] = set()
         self.unsure: list[Written] = []
         """What the last power cut may have taken of the log, acknowledged or not."""
         self.gone: dict[int, Written] = {}
@@ -120,9 +123,9 @@ class Checkers:
 
     # ---- crashes ----
 
-    def killed(self) -> None:
+    def killed(self, *, crashed: bool = True) -> None:
         """The broker's process is gone."""
-        self.history.life_ended()
+        self.history.life_ended(crashed=crashed)
 
     def before_power_cut(self) -> None:
         """Find out what may be lost, while the disk still knows what is synced."""
@@ -137,10 +140,14 @@ class Checkers:
             if place not in self.doubtful and not self._survives(stored.physical, end):
                 self.history.forget([place])
         self.unsure += self._written(end)
-        for value, stored in self.history.delayed.items():
-            if not self._survives(stored.physical, end):
-                self._check_loss(f"delayed {value!r}", stored, old)
-                self.doubtful_delayed.add(value)
+        for what, table, doubtful in (
+            ("delayed", self.history.delayed, self.doubtful_delayed),
+            ("half", self.history.halves, self.doubtful_halves),
+        ):
+            for value, stored in table.items():
+                if not self._survives(stored.physical, end):
+                    self._check_loss(f"{what} {value!r}", stored, old)
+                    doubtful.add(value)
         self.cluster.scheduler.note("checkers", f"log durable up to {end}, {len(self.doubtful)} acknowledged in doubt")
 
     def _written(self, end: int) -> list[Written]:
@@ -223,12 +230,12 @@ class Checkers:
         history.forget(gone)
         if gone:
             self.cluster.count("unflushed messages lost", len(gone))
-        for value in self.doubtful_delayed:
-            stored = history.delayed[value]
-            if store.record_at(stored.physical) is None or not self._holds(store, stored):
-                del history.delayed[value]
+        for table, doubtful in ((history.delayed, self.doubtful_delayed), (history.halves, self.doubtful_halves)):
+            for value in doubtful & table.keys():
+                if not self._holds(store, table[value]):
+                    del table[value]
+            doubtful.clear()
         self.doubtful.clear()
-        self.doubtful_delayed.clear()
         self._maxima(store)
         self._group_offsets(store, broker.offsets)
 
@@ -271,6 +278,10 @@ class Checkers:
             if offset is not None and offset > end and offset not in commits.ahead:
                 raise Violation("no group is ahead of its queue", f"{group} in {topic}/{queue_id}: {offset} of {end}")
             commits.acked = -1
+        for topic in (HALF_TOPIC, OP_HALF_TOPIC):
+            offset, end = offsets.query(topic, TRANSACTIONS, 0) or 0, store.max_offset(topic, 0)
+            if offset > end:
+                raise Violation("no group is ahead of its queue", f"{TRANSACTIONS} in {topic}: {offset} of {end}")
 
     # ---- retention ----
 
@@ -288,6 +299,7 @@ class Checkers:
         old = [place for place, stored in self.history.acked.items() if stored.physical < start]
         old += [place for place, stored in self.history.read.items() if stored.physical < start]
         self.history.forget(old, lost=False)
-        for value in [value for value, stored in self.history.delayed.items() if stored.physical < start]:
-            del self.history.delayed[value]
+        for table in (self.history.delayed, self.history.halves):
+            for value in [value for value, stored in table.items() if stored.physical < start]:
+                del table[value]
         self.cluster.count("log file deleted")

@@ -34,6 +34,8 @@ HOT_BYTES = 4 * KIB
 """Of the log's end; what stands before it may have to be fetched."""
 VALIDATE_EVERY = 5
 """A check of the whole state costs as much as the event before it."""
+CHECK_AFTER_MS, CHECK_INTERVAL_MS = 2_000, 3_000
+"""When producers are asked about their transactions, and how often."""
 MAX_FAILED_STARTS = 30
 """In a row, about a second apart: a broker that still does not start, does not start at all."""
 
@@ -59,8 +61,8 @@ class Topic:
 class Cluster:
     """The machines of one run, what happened to them (`counts`) and what clients know (`history`)."""
 
-    def __init__(self, seed: int, slaves: int | None = None) -> None:
-        """`slaves`: how many; None: as many as the seed draws."""
+    def __init__(self, seed: int, slaves: int | None = None, transactions: bool | None = None) -> None:
+        """`slaves`: how many, `transactions`: whether there are any; None: as the seed draws."""
         self.scheduler = Scheduler(seed)
         self.counts: Counter[str] = Counter()
         self.history = History()
@@ -77,6 +79,9 @@ class Cluster:
         self.store_config = self._store_config(random)
         self.sync_flush_timeout = random.choice((1_000, 5_000))
         self.flush_limit_us = self.store_config.flush_commit_log_thorough_interval * US_PER_MS
+        drawn = self.scheduler.stream("transactions")  # of their own: other draws stay what they were without them
+        self.transactions = drawn.random() < 0.5 if transactions is None else transactions
+        self.check_max = drawn.choice((3, 15))
         self.slaves = Slaves(self, slaves)
         listeners = {"main": BROKER_PORT, "ha": HA_PORT} if self.slaves.all else {"main": BROKER_PORT}
         self.broker = NodeDriver(
@@ -187,6 +192,9 @@ class Cluster:
             sync_flush_timeout=self.sync_flush_timeout,
             broker_role=self.slaves.role,
             slave_read_enable=bool(self.slaves.all),
+            transaction_time_out=CHECK_AFTER_MS,
+            transaction_check_interval=CHECK_INTERVAL_MS,
+            transaction_check_max=self.check_max,
         )
         return Broker(config, self.store_config, disk, random, replication=self.slaves.config)
 
@@ -259,7 +267,7 @@ class Cluster:
 
     def _broker_ended(self, reason: str) -> None:
         self.trouble(0)
-        self.checkers.killed()
+        self.checkers.killed(crashed=bool(reason))
         if reason == "crash point" and self.cut_after_crash_point:
             self.cut_after_crash_point = False
             self.cut_power(self.broker)

@@ -32,7 +32,8 @@ if TYPE_CHECKING:
     from perseid.sim.ha_members import Replica
 
 TOPIC, QUEUES = "orders", 3
-SCHEDULED = "SCHEDULE_TOPIC_XXXX"
+WAITING = ("SCHEDULE_TOPIC_XXXX", "RMQ_SYS_TRANS_HALF_TOPIC")
+"""Topics of what is to come to its own topic later."""
 SENDS = (RequestCode.SEND_MESSAGE, RequestCode.SEND_MESSAGE_V2)
 
 Place = tuple[int, int]
@@ -65,6 +66,11 @@ class Book:
         self.places: dict[Place, int] = {}
         """Queue and offset → place in the log."""
         self.delayed: set[bytes] = set()
+        """Acknowledged, and to be delivered."""
+        self.halves: dict[bytes, bool] = {}
+        """Messages of transactions: are they to be committed?"""
+        self.said: set[bytes] = set()
+        """Those whose producer has said so."""
         self.may_repeat: set[bytes] = set()
         self.acknowledged = 0
         self.lost: list[Stored] = []
@@ -79,6 +85,29 @@ class Book:
         self.sent[body] = self.sent.get(body, 0) + 1
         if delayed:
             self.may_repeat.add(body)
+
+    # ---- transactions ----
+
+    def begins(self, body: bytes, *, commit: bool) -> None:
+        """A client sends a half. A new master that lacks a decision asks again, and delivers again."""
+        self.sends(body, delayed=True)
+        self.halves[body] = commit
+
+    def says(self, body: bytes) -> bool:
+        """Its producer is about to say what becomes of a half: whether it is to be committed."""
+        self.said.add(body)
+        return self.halves[body]
+
+    def is_half(self, body: bytes) -> None:
+        """A broker asks about it."""
+        if body not in self.halves:
+            raise Violation("a question names a half", f"{body[:20]!r}")
+
+    def is_committed(self, who: str, body: bytes) -> None:
+        """It stands in its topic: if it is of a transaction, that is to be committed, and is said to be."""
+        if body in self.halves and not (self.halves[body] and body in self.said):
+            what = "rolled back" if body in self.said else "open"
+            raise Violation("only what is committed is read", f"{who}: {body[:20]!r} is {what}")
 
     # ---- what leaves a broker ----
 
@@ -110,8 +139,9 @@ class Book:
             return  # the new one has it or not, as it happens
         stored = self._remember(replica, record, acknowledged=True)
         if stored.place is None:
-            self.delayed.add(body)
-            self.ha.count("acknowledged: delayed")
+            if self.halves.get(body, True):
+                self.delayed.add(body)
+            self.ha.count("acknowledged: half" if body in self.halves else "acknowledged: delayed")
         elif (said.queue_id, said.queue_offset) != stored.place:
             raise Violation("an answer says where", f"{said.queue_id}@{said.queue_offset}, it is at {stored.place}")
         self.ha.count(f"acknowledged with {len(self.ha.agreed.members)} in sync")
@@ -122,6 +152,7 @@ class Book:
     def _read(self, replica: Replica, record: Record) -> None:
         if record.body not in self.sent:
             raise Violation("what is read was sent", f"{record.body[:20]!r} at {record.physical_offset}")
+        self.is_committed(replica.name, record.body)
         self.ha.count("message read" if replica.is_master else "message read from a slave")
         if not (self.ha.trusts(replica) or self.ha.is_current(replica)):
             return
@@ -130,7 +161,7 @@ class Book:
 
     def _remember(self, replica: Replica, record: Record, *, acknowledged: bool) -> Stored:
         physical = record.physical_offset
-        waits = record.topic == SCHEDULED
+        waits = record.topic in WAITING
         place = None if waits else (record.queue_id, record.queue_offset)
         known = self.stored.get(physical)
         if known is None or known.body != record.body:

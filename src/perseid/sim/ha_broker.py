@@ -136,6 +136,9 @@ def build_broker(
         enable_controller_mode=True,
         controller_addr=controllers,
         controller_heart_beat_timeout_mills=settings.beat_timeout_ms,
+        transaction_time_out=1_500,
+        transaction_check_interval=2_000,
+        transaction_check_max=1_000,
     )
     replication = ReplicationConfig(
         all_ack_in_sync_state_set=settings.all_ack,

@@ -9,6 +9,7 @@ from perseid.sim.ha import Ha
 from perseid.sim.ha_book import TOPIC
 from perseid.sim.ha_clients import Client, Operator, Probe, Producer, Reader
 from perseid.sim.ha_faults import HaFaults
+from perseid.sim.ha_transactions import Transactions
 from perseid.sim.history import Violation
 from perseid.sim.run import Result, played
 from perseid.sim.scheduler import US_PER_S
@@ -26,13 +27,19 @@ DELAY_US = 10 * US_PER_S
 class Course:
     """The course of one seed."""
 
-    def __init__(self, seed: int, **given: Any) -> None:
+    def __init__(self, seed: int, *, transactions: bool | None = False, **given: Any) -> None:
+        """`transactions`: whether there are any; None: as the seed draws."""
         self.ha = ha = Ha(seed, **given)
         ha.ambushes = True
         self.producers = [Producer(ha, f"producer{n}", pause) for n, pause in enumerate((60, 250, 900), 1)]
         self.readers = [Reader(ha, f"reader{n}", pause) for n, pause in enumerate((200, 1_500), 1)]
         self.operator = Operator(ha, "operator")
         self.clients: list[Client] = [*self.producers, *self.readers]
+        if transactions is None:
+            transactions = ha.scheduler.stream("transactions").random() < 0.3
+        self.transactions = Transactions(ha, "transactions1", 300) if transactions else None
+        if self.transactions is not None:
+            self.clients.append(self.transactions)
         self.faults = HaFaults(ha, self.clients, self.operator)
 
     def play(self) -> None:
@@ -70,11 +77,25 @@ class Course:
         if not scheduler.run(scheduler.now_us + (SERVES_US if alone else IN_SYNC_US), lambda: not probe.left):
             raise Violation("sends succeed after faults heal", f"not to {probe.left} of the queues")
         for client in self.clients:
-            client.stop()
+            if client is self.transactions:
+                self.transactions.wind_down()
+            else:
+                client.stop()
         scheduler.run(scheduler.now_us + DELAY_US)
+        self._end_transactions()
         if not scheduler.run(scheduler.now_us + IN_SYNC_US, lambda: not ha.settled()):
             raise Violation("C13", f"not within {IN_SYNC_US // US_PER_S} s: {ha.settled()}")
         self.check()
+
+    def _end_transactions(self) -> None:
+        """All halves are asked about, and decided."""
+        producer, scheduler = self.transactions, self.ha.scheduler
+        if producer is None:
+            return
+        if not scheduler.run(scheduler.now_us + IN_SYNC_US, lambda: not producer.unfinished()):
+            why = producer.unfinished()
+            raise Violation("every transaction comes to an end", f"not within {IN_SYNC_US // US_PER_S} s: {why}")
+        producer.stop()
 
     def check(self) -> None:
         """The last look: all that was acknowledged, in each broker's log and queues."""
@@ -103,6 +124,7 @@ class Course:
                     body = decode(raw).body
                     met[body] = met.get(body, 0) + 1
         for body, times in met.items():
+            book.is_committed(replica.name, body)
             if body not in book.sent:
                 raise Violation("what is stored was sent", f"{replica.name}: {body[:20]!r}")
             if times > book.sent[body] and body not in book.may_repeat:
@@ -112,7 +134,7 @@ class Course:
             raise Violation("delayed messages come", f"{replica.name}: {len(missing)} are missing: {missing[0][:20]!r}")
 
 
-def run(seed: int, *, story: bool = False, **given: Any) -> Result:
+def run(seed: int, *, story: bool = False, transactions: bool | None = None, **given: Any) -> Result:
     """Play one seed; never raises for what the cluster did wrong. `given`: settings that are not drawn."""
-    course = Course(seed, **{"modes": True, **given})
+    course = Course(seed, transactions=transactions, **{"modes": True, **given})
     return played(seed, course.play, course.ha, course.faults, story=story)

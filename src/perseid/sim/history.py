@@ -8,7 +8,8 @@ a *place* is (topic, queue id, queue offset). The checks:
 - a value is at no more places than it was sent times;
 - a pull answers consecutive offsets from where it began, never beyond the maximum that it names;
 - a queue's maximum never falls;
-- a group's committed offset is one that was committed, and none older than what was promised.
+- a group's committed offset is one that was committed, and none older than what was promised;
+- a message of a transaction is read in its topic only when its producer has said that it is to be committed.
 
 After a power cut, and then only, what had not become durable may be forgotten; `perseid.sim.checkers` decides
 what that is. Topics whose names begin with `LOOSE` are deleted and made again during a run: of those only
@@ -24,6 +25,7 @@ from typing import NamedTuple, TypeAlias
 from perseid.wire.record import Record
 
 LOOSE = "churn"
+HALVES = ("RMQ_SYS_TRANS_HALF_TOPIC", "TRANS_CHECK_MAX_TIME_TOPIC")
 VALUE_BYTES = 8
 
 
@@ -61,6 +63,12 @@ class Sent:
     delayed: bool = False
     sent_back: bool = False
     """A consumer asked for it again, so it stands in a retry topic, too."""
+    commit: bool | None = None
+    """Of a message of a transaction: what is to become of it."""
+    told: bool = False
+    """Its producer has said so."""
+    repeats: int = 0
+    """How often it may come again, besides: a crash may forget that it was committed."""
     attempts: int = 0
     places: set[Place] = field(default_factory=set)
     acked_at_us: int | None = None
@@ -110,6 +118,11 @@ class History:
         self.read: dict[Place, Stored] = {}
         self.delayed: dict[bytes, Stored] = {}
         """Acknowledged messages with a delay that must come to their topic."""
+        self.transactions: list[Sent] = []
+        self.halves: dict[bytes, Stored] = {}
+        """Acknowledged halves that are to be committed."""
+        self.committed_values: set[bytes] = set()
+        """Of halves whose commit was acknowledged with all that the mode has."""
         self.max_offsets: dict[QueueKey, int] = {}
         self.commits: dict[tuple[str, str, int], Commits] = {}
         self._numbers = 0
@@ -124,12 +137,20 @@ class History:
         sent = self.sent[value] = Sent(value, body, topic, queue_id, producer, ordinal, tag)
         return sent
 
+    def transaction(self, sent: Sent, *, commit: bool) -> None:
+        """A message is about to be sent as a half."""
+        sent.commit = commit
+        self.transactions.append(sent)
+
     def acknowledged(self, sent: Sent, place: Place, physical: int, now_us: int, *, sure: bool) -> None:
         """A producer was told where its message is."""
         sent.acked_at_us = now_us if sent.acked_at_us is None else sent.acked_at_us
         stored = Stored(sent, physical, now_us, sure)
         if sent.delayed:
             self.delayed[sent.value] = stored
+        elif sent.commit is not None:
+            if sent.commit:
+                self.halves[sent.value] = stored
         elif not place.topic.startswith(LOOSE):
             if sent.queue_id not in (-1, place.queue_id):
                 raise Violation("right queue", f"{sent} was sent to queue {sent.queue_id} and acknowledged at {place}")
@@ -156,7 +177,12 @@ class History:
                 return sent
             if record.topic.startswith("%RETRY%") and sent.sent_back:
                 return sent
+            if record.topic in HALVES and sent.commit is not None:
+                return sent
             raise Violation("right topic", f"{sent} was sent to {sent.topic} and read in {record.topic}")
+        if sent.commit is not None and not (sent.commit and sent.told):
+            what = "rolled back" if sent.told else "open"
+            raise Violation("only what is committed is read", f"{sent} is {what}, and read in {record.topic}")
         if sent.queue_id not in (-1, record.queue_id):
             raise Violation("right queue", f"{sent} was sent to queue {sent.queue_id} and read in {record.queue_id}")
         if sent.tag != (record.tag or None):
@@ -166,7 +192,7 @@ class History:
             stored = Stored(sent, record.physical_offset, now_us)
             self._at(place, stored)
             self.read.setdefault(place, stored)
-            if not sent.delayed and len(sent.places) > sent.attempts:
+            if not sent.delayed and len(sent.places) > sent.attempts + sent.repeats:
                 places = ", ".join(map(str, sorted(sent.places)))
                 raise Violation("no duplicates but by retries", f"{sent}: sent {sent.attempts} times, is at {places}")
         return sent
@@ -257,10 +283,13 @@ class History:
                             commits.durable = number
                             break
 
-    def life_ended(self) -> None:
+    def life_ended(self, *, crashed: bool = True) -> None:
         """The broker's process is gone, and with it what was acknowledged of commits but not saved."""
         for commits in self.commits.values():
             commits.acked = -1
+        if crashed:
+            for sent in self.transactions:
+                sent.repeats += 1
 
     # ---- forgetting ----
 

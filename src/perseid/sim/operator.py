@@ -307,8 +307,13 @@ class Auditor(Client):
                     )
                 last[sent.producer] = sent.ordinal
 
+    @property
+    def seen(self) -> set[bytes]:
+        """The values that were read."""
+        return {bytes(record.body[:8]) for records in self.records.values() for record in records}
+
     def _delayed(self) -> None:
-        seen = {bytes(record.body[:8]) for records in self.records.values() for record in records}
+        seen = self.seen
         for value, stored in self.history.delayed.items():
             if value not in seen:
                 raise Violation("delayed messages arrive", f"{stored.sent}, log {stored.physical}")

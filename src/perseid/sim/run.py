@@ -17,6 +17,7 @@ from perseid.sim.lockers import Holders, Locker
 from perseid.sim.operator import Auditor, Operator
 from perseid.sim.scheduler import US_PER_S, Scheduler
 from perseid.sim.slaves import Stray
+from perseid.sim.transactions import TransactionProducer
 from perseid.sim.workload import (
     BatchProducer,
     Consumer,
@@ -40,6 +41,8 @@ SLAVES_US = 60 * US_PER_S
 """So long a slave may take to notice a half-open connection, to be refused and wiped, and to catch up."""
 SETTLE_US = 15 * US_PER_S
 """So long delayed messages may take to come, after that."""
+DECIDED_US = 60 * US_PER_S
+"""So long it may take until all producers were asked about open transactions, and have answered."""
 AUDIT_US = 60 * US_PER_S
 """So long it may take until all can be read, and the name server knows all topics."""
 
@@ -61,8 +64,8 @@ class Result:
 class Run:
     """The course of one seed."""
 
-    def __init__(self, seed: int, slaves: int | None = None) -> None:
-        self.cluster = cluster = Cluster(seed, slaves)
+    def __init__(self, seed: int, slaves: int | None = None, transactions: bool | None = None) -> None:
+        self.cluster = cluster = Cluster(seed, slaves, transactions)
         self.operator = Operator(cluster, "operator", 2_500)
         self.producers: list[Producer] = [
             Producer(cluster, "single1", 1_500),
@@ -82,6 +85,9 @@ class Run:
         self.clients: list[Client] = [self.operator, keeper, *self.producers, *self.consumers, *lockers]
         if cluster.slaves.all:
             self.clients.append(Stray(cluster, "stray"))
+        self.transactions = TransactionProducer(cluster, "transactions1", 2_500) if cluster.transactions else None
+        if self.transactions is not None:
+            self.clients.append(self.transactions)
         self.faults = Faults(cluster, Hostile(cluster), [client.name for client in self.clients])
 
     def play(self) -> None:
@@ -108,7 +114,10 @@ class Run:
         cluster, scheduler = self.cluster, self.cluster.scheduler
         self.faults.heal()
         for client in self.clients:
-            client.stop()
+            if client is self.transactions:
+                self.transactions.wind_down()
+            else:
+                client.stop()
         probe = Probe(cluster, "probe")
         probe.begin()
         patience_us = LIVENESS_US + (SLAVES_US if cluster.slaves.all else 0)
@@ -117,6 +126,7 @@ class Run:
                 "sends succeed after faults heal", f"not within {patience_us // US_PER_S} s in {sorted(probe.left)}"
             )
         scheduler.run(scheduler.now_us + SETTLE_US)
+        self._end_transactions()
         if not scheduler.run(scheduler.now_us + SLAVES_US, lambda: not cluster.slaves.settled()):
             why = cluster.slaves.settled()
             raise Violation("every slave catches up", f"not within {SLAVES_US // US_PER_S} s: {why}")
@@ -128,6 +138,19 @@ class Run:
         if not scheduler.run(scheduler.now_us + AUDIT_US, lambda: not auditor.left):
             raise Violation("everything can be read", f"not within {AUDIT_US // US_PER_S} s")
         auditor.check()
+        if self.transactions is not None:
+            self.transactions.check(auditor.seen)
+
+    def _end_transactions(self) -> None:
+        """All halves are asked about whose producer has an answer, and decided."""
+        producer, scheduler = self.transactions, self.cluster.scheduler
+        if producer is None:
+            return
+        if not scheduler.run(scheduler.now_us + DECIDED_US, lambda: not producer.unfinished()):
+            why = producer.unfinished()
+            raise Violation("every transaction comes to an end", f"not within {DECIDED_US // US_PER_S} s: {why}")
+        producer.stop()
+        scheduler.run(scheduler.now_us + US_PER_S)
 
 
 class Probe(Producer):
@@ -181,7 +204,10 @@ def played(seed: int, play: Callable[[], None], world: World, faults: Begun, *, 
     return result
 
 
-def run(seed: int, *, story: bool = False, slaves: int | None = None) -> Result:
-    """Play one seed; never raises for what the cluster did wrong. `slaves`: as many, instead of what the seed draws."""
-    course = Run(seed, slaves)
+def run(
+    seed: int, *, story: bool = False, slaves: int | None = None, transactions: bool | None = None
+) -> Result:
+    """Play one seed; never raises for what the cluster did wrong. `slaves`: as many, and `transactions`: with or
+    without, instead of what the seed draws."""
+    course = Run(seed, slaves, transactions)
     return played(seed, course.play, course.cluster, course.faults, story=story)

@@ -13,7 +13,7 @@ from perseid.store.config import StoreConfig
 from perseid.store.consume_queue import PHYSICAL_OFFSET, UNIT, ConsumeQueue
 from perseid.store.dispatch import key_hash
 from perseid.store.index import Index
-from perseid.store.results import QueryResult, ReadResult, ReadStatus, Wanted
+from perseid.store.results import QueryResult, ReadResult, ReadStatus, Wanted, WantedRecord
 from perseid.store.segments import Part
 from perseid.wire.record import BORN_HOST_AT, SYS_BORN_HOST_V6, SYS_FLAG_AT
 
@@ -62,8 +62,9 @@ def read(
     max_messages: int,
     max_bytes: int,
     wanted: Wanted | None,
+    wanted_record: WantedRecord | None = None,
 ) -> ReadResult:
-    """Records of a queue from `offset` on whose tag code is wanted, within the limits of one answer."""
+    """Records of a queue from `offset` on that are wanted, within the limits of one answer."""
     if queue is None:
         return ReadResult(ReadStatus.NO_MATCHED_LOGIC_QUEUE, 0, 0, 0, [])
     low, high = queue.min, queue.shown
@@ -79,8 +80,10 @@ def read(
     if not units:
         after = min((s for s in queue.segments.starts if s > offset * UNIT_BYTES), default=high * UNIT_BYTES)
         return ReadResult(ReadStatus.OFFSET_FOUND_NULL, after // UNIT_BYTES, low, high, [])
-    found = _gather_quickly(log, config, queue, offset, units, max_messages, max_bytes, wanted)
-    return found or _gather(log, config, queue, offset, units, max_messages, max_bytes, wanted)
+    found = None
+    if wanted_record is None:
+        found = _gather_quickly(log, config, queue, offset, units, max_messages, max_bytes, wanted)
+    return found or _gather(log, config, queue, offset, units, max_messages, max_bytes, wanted, wanted_record)
 
 
 SPAN_BYTES = 1 << 20
@@ -207,6 +210,7 @@ def _gather(
     max_messages: int,
     max_bytes: int,
     wanted: Wanted | None,
+    wanted_record: WantedRecord | None,
 ) -> ReadResult:
     status = ReadStatus.NO_MATCHED_MESSAGE
     found = _Gathered(log)
@@ -229,6 +233,10 @@ def _gather(
         next_offset += 1
         if physical < skip_before or (wanted is not None and not wanted(tag)):
             continue
+        if wanted_record is not None:
+            record = log.view(physical, size)
+            if record is not None and not wanted_record(record):
+                continue
         if found.add(physical, size):
             status = ReadStatus.FOUND
         elif not found.count:

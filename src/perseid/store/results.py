@@ -13,6 +13,8 @@ from perseid.base.machine import Buffer, Millis
 
 Wanted: TypeAlias = Callable[[int], bool]
 """A filter over tag codes."""
+WantedRecord: TypeAlias = Callable[[memoryview], bool]
+"""A filter over records."""
 
 
 class PutStatus(Enum):

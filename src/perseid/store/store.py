@@ -41,6 +41,7 @@ from perseid.store.results import (
     Removed,
     StoreEvent,
     Wanted,
+    WantedRecord,
 )
 from perseid.store.retention import Retention
 from perseid.store.segments import Folders, Part
@@ -430,10 +431,12 @@ class MessageStore:
         max_messages: int,
         max_bytes: int,
         wanted: Wanted | None = None,
+        wanted_record: WantedRecord | None = None,
     ) -> ReadResult:
-        """Records from `offset` on whose tag code is wanted (None: all), within the limits of one answer."""
+        """Records from `offset` on that are wanted by their tag code and by themselves (None: all), within the limits
+        of one answer."""
         queue = self._queues.get((topic, queue_id))
-        return reading.read(self.log, queue, self.config, offset, max_messages, max_bytes, wanted)
+        return reading.read(self.log, queue, self.config, offset, max_messages, max_bytes, wanted, wanted_record)
 
     def cold(
         self, topic: str, queue_id: int, offset: int, max_messages: int, codes: frozenset[int] | None
@@ -446,6 +449,11 @@ class MessageStore:
         """The consume queue's entry for an offset; None when there is none."""
         queue = self._queues.get((topic, queue_id))
         return queue.unit(offset) if queue is not None else None
+
+    def record(self, topic: str, queue_id: int, offset: int) -> memoryview | None:
+        """The record of a queue's message; None when it is not there."""
+        unit = self.unit(topic, queue_id, offset)
+        return None if unit is None else self.log.view(unit.physical_offset, unit.size)
 
     def record_at(self, physical_offset: int) -> memoryview | None:
         """The record that begins at an offset of the log; None when there is none. The bytes at an offset

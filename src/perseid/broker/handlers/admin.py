@@ -33,6 +33,7 @@ CHANGEABLE = frozenset(
         "defaultQueryMaxNum",
         "delayOffsetUpdateVersionStep",
         "enableMixedMessageType",
+        "enablePropertyFilter",
         "flushConsumerOffsetInterval",
         "flushDelayOffsetInterval",
         "litePullMessageEnable",
@@ -41,10 +42,14 @@ CHANGEABLE = frozenset(
         "notifyConsumerIdsChangedEnable",
         "registerBrokerTimeoutMills",
         "registerNameServerPeriod",
+        "rejectTransactionMessage",
         "shortPollingTimeMills",
         "startAcceptSendRequestTimeStamp",
         "subscriptionExpiredTimeout",
         "syncFlushTimeout",
+        "transactionCheckInterval",
+        "transactionCheckMax",
+        "transactionTimeOut",
         "useServerSideResetOffset",
     }
 )

@@ -9,6 +9,7 @@ from perseid.base.errors import RequestRefused
 from perseid.broker import filter as subscription_filter
 from perseid.broker.clients import Client
 from perseid.broker.request import Reply, Request
+from perseid.broker.sql92 import SqlError
 from perseid.broker.system_topics import UNIT_SUB, retry_topic
 from perseid.wire.bodies import CheckClientRequestBody, ConsumerData, GetConsumerListByGroupResponseBody, HeartbeatData
 from perseid.wire.codes import ResponseCode
@@ -92,9 +93,10 @@ def check_client_config(broker: Broker, request: Request) -> Reply:
     subscription = CheckClientRequestBody.from_json(request.body).subscription_data
     if subscription is None:
         return Reply()
-    if not subscription_filter.is_tag_type(subscription.expression_type):
-        raise RequestRefused(
-            ResponseCode.SYSTEM_ERROR,
-            f"The broker does not support consumer to filter message by {subscription.expression_type}",
-        )
+    kind, sql = subscription.expression_type, broker.config.enable_property_filter
+    if not subscription_filter.is_tag_type(kind):  # tags are taken as they are
+        try:
+            subscription_filter.of(kind, subscription.sub_string, sql=sql)
+        except SqlError as error:
+            raise RequestRefused(ResponseCode.SUBSCRIPTION_PARSE_FAILED, str(error)) from error
     return Reply()

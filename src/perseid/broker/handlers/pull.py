@@ -2,14 +2,15 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
 from typing import TYPE_CHECKING, NamedTuple
 
 from perseid.base.errors import RequestRefused
 from perseid.base.machine import Millis
 from perseid.broker import filter as subscription_filter
 from perseid.broker.handlers.send import FAQ
+from perseid.broker.hold import Arrival
 from perseid.broker.request import Reply, Request
+from perseid.broker.sql92 import SqlError
 from perseid.broker.system_topics import PERM_READ
 from perseid.store.results import ReadStatus
 from perseid.wire.bodies import SubscriptionData, SubscriptionGroupConfig, TopicConfig
@@ -51,8 +52,7 @@ _EMPTY_QUEUE = (ReadStatus.NO_MESSAGE_IN_QUEUE, ReadStatus.NO_MATCHED_LOGIC_QUEU
 def pull_message(broker: Broker, request: Request) -> Reply | None:
     """The messages of a queue from an offset on; None while a pull waits for one to arrive."""
     header: PullMessageRequest = request.header
-    group, topic, codes, _ = admit(broker, request)
-    wanted = None if codes is None else codes.__contains__
+    group, topic, wanted, _ = admit(broker, request)
     if request.may_hold and request.may_fetch and header.sys_flag & COMMIT_OFFSET and header.commit_offset >= 0:
         broker.offsets.commit(
             header.topic,
@@ -70,11 +70,13 @@ def pull_message(broker: Broker, request: Request) -> Reply | None:
     offset = header.queue_offset
     most, size = limits(header)
     if request.may_fetch:
-        parts = broker.store.cold(header.topic, header.queue_id, offset, most, codes)
+        parts = broker.store.cold(header.topic, header.queue_id, offset, most, wanted.codes)
         if parts:
             broker.fetches.wait(broker, request, parts)
             return None
-    found = broker.store.read(header.topic, header.queue_id, offset, most, size, wanted)
+    found = broker.store.read(
+        header.topic, header.queue_id, offset, most, size, wanted.wants_tag, wanted.wants_record
+    )
     code = _CODES[found.status]
     if found.status in _EMPTY_QUEUE and offset == 0:
         code = ResponseCode.PULL_NOT_FOUND
@@ -103,8 +105,7 @@ class Admitted(NamedTuple):
 
     group: SubscriptionGroupConfig
     topic: TopicConfig
-    codes: frozenset[int] | None
-    """Of the tags that are wanted; None: all messages are."""
+    wanted: subscription_filter.Filter
     until: Millis
     """From then on the group's subscription has to be renewed, if nothing else changes."""
 
@@ -112,8 +113,8 @@ class Admitted(NamedTuple):
 def admit(broker: Broker, request: Request) -> Admitted:
     """May this pull be answered, and with what? RequestRefused, in the order of broker.md §6.1, when it may not."""
     group, topic = _check(broker, request, request.header)
-    codes, until = _wanted(broker, request.header)
-    return Admitted(group, topic, codes, until)
+    wanted, until = _wanted(broker, request.header)
+    return Admitted(group, topic, wanted, until)
 
 
 def limits(header: PullMessageRequest) -> tuple[int, int]:
@@ -161,21 +162,23 @@ def _check(
     return group, topic
 
 
-def _wanted(broker: Broker, header: PullMessageRequest) -> tuple[frozenset[int] | None, Millis]:
-    """The tag codes of this pull's own subscription, or of the one that its group's heartbeats told."""
+def _wanted(broker: Broker, header: PullMessageRequest) -> tuple[subscription_filter.Filter, Millis]:
+    """The filter of this pull's own subscription, or of the one that its group's heartbeats told."""
     expression, kind, named = header.subscription, header.expression_type, header.sys_flag & SUBSCRIPTION
     if not named:
         known = broker.consumers.subscription_for_pull(broker.groups, header)
         expression, kind = known.sub_string, known.expression_type
-    if not subscription_filter.is_tag_type(kind):
-        raise RequestRefused(
-            ResponseCode.SYSTEM_ERROR, f"The broker does not support consumer to filter message by {kind}"
-        )
-    codes = subscription_filter.tag_codes(expression)
-    return codes, _compensate(broker, header, expression or subscription_filter.ALL) if named else FOREVER
+    try:
+        wanted = subscription_filter.of(kind, expression, sql=broker.config.enable_property_filter)
+    except SqlError as error:
+        code = ResponseCode.SUBSCRIPTION_PARSE_FAILED if named else ResponseCode.FILTER_DATA_NOT_EXIST
+        raise RequestRefused(code, f"parse the consumer's subscription failed: {error}") from error
+    if not named:
+        return wanted, FOREVER
+    return wanted, _compensate(broker, header, expression or subscription_filter.ALL, kind)
 
 
-def _compensate(broker: Broker, header: PullMessageRequest, expression: str) -> Millis:
+def _compensate(broker: Broker, header: PullMessageRequest, expression: str, kind: str | None) -> Millis:
     """Remember what a group pulls that sends no heartbeats, for those who ask; when that has to be done again."""
     consumers, name, topic = broker.consumers, header.consumer_group, header.topic
     group = consumers.group(name)
@@ -184,17 +187,22 @@ def _compensate(broker: Broker, header: PullMessageRequest, expression: str) -> 
     known = consumers.subscription(name, topic)
     if known is not None and known.sub_string == expression and broker.now - known.sub_version < COMPENSATE_MS:
         return known.sub_version + COMPENSATE_MS
-    tags = [] if expression == subscription_filter.ALL else subscription_filter.tags(expression)
-    codes = sorted({tag_code(tag) for tag in tags})
-    consumers.compensate(
-        name,
-        SubscriptionData(topic=topic, sub_string=expression, tags_set=tags, code_set=codes, sub_version=broker.now),
+    plain = expression == subscription_filter.ALL or not subscription_filter.is_tag_type(kind)
+    tags = [] if plain else subscription_filter.tags(expression)
+    subscription = SubscriptionData(
+        topic=topic,
+        sub_string=expression,
+        tags_set=tags,
+        code_set=sorted({tag_code(tag) for tag in tags}),
+        sub_version=broker.now,
+        expression_type=kind or subscription_filter.TAG,
     )
+    consumers.compensate(name, subscription)
     return broker.now + COMPENSATE_MS
 
 
 def _hold(
-    broker: Broker, request: Request, header: PullMessageRequest, wanted: Callable[[int], bool] | None
+    broker: Broker, request: Request, header: PullMessageRequest, wanted: subscription_filter.Filter
 ) -> bool:
     """Let a pull wait for a message, if it wants to and may."""
     if not header.sys_flag & SUSPEND or header.suspend_timeout_millis <= 0:
@@ -204,8 +212,22 @@ def _hold(
         wait_ms = broker.config.short_polling_time_mills
     request.command.keep()
     return broker.holds.hold(
-        request, (header.topic, header.queue_id), header.queue_offset, wanted, broker.now + wait_ms
-    )
+        request, (header.topic, header.queue_id), header.queue_offset, _arrival(broker, header, wanted),
+        broker.now + wait_ms,
+    )  # fmt: skip
+
+
+def _arrival(broker: Broker, header: PullMessageRequest, wanted: subscription_filter.Filter) -> Arrival | None:
+    """What a held pull asks of a message that arrives; None: nothing."""
+    wants_tag, wants_record, store = wanted.wants_tag, wanted.wants_record, broker.store
+    if wants_record is None:
+        return None if wants_tag is None else lambda tag_code, _: wants_tag(tag_code)
+
+    def arrival(_: int, offset: int) -> bool:
+        record = store.record(header.topic, header.queue_id, offset)
+        return record is None or wants_record(record)
+
+    return arrival
 
 
 def _answer(

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING
 from perseid.base.errors import RemoteProtocolError, RequestRefused
 from perseid.broker import messages, put
 from perseid.broker.request import Reply, Request
-from perseid.broker.system_topics import NOT_SENDABLE, PERM_WRITE, RETRY_PREFIX, UNIT, UNIT_SUB, dlq_topic
+from perseid.broker.system_topics import HALF_TOPIC, NOT_SENDABLE, PERM_WRITE, RETRY_PREFIX, UNIT, UNIT_SUB, dlq_topic
 from perseid.broker.topics import topic_name_fault
 from perseid.store.results import AppendRefused, PutStatus
 from perseid.wire import batch, ids
@@ -69,6 +69,8 @@ def _send(broker: Broker, request: Request, header: SendMessageRequest) -> Reply
         stored = put.store(broker, message)
     except AppendRefused as refused:
         raise put.refusal(broker, refused) from None
+    if message.topic == HALF_TOPIC:
+        broker.transactions.prepared(message, stored)
     reply = Reply(
         header=broker.answers.sent(
             ids.offset_message_id(broker.store_host, stored.physical_offset), queue_id, stored.queue_offset, unique_key
@@ -158,20 +160,25 @@ def _finish(broker: Broker, request: Request, message: Message, header: SendMess
         _redirect_retry(broker, request, message, properties)
     unique_key = properties.setdefault(props.UNIQ_KEY, broker.unique_ids.next(broker.now))
     properties.update(broker.answers.own_properties)
-    _refuse_transaction(broker, message, properties)
-    put.transform(broker, message, properties)
+    if _begins_transaction(broker, message, properties):
+        broker.transactions.prepare(message, properties)
+    else:
+        put.transform(broker, message, properties)
     return unique_key
 
 
-def _refuse_transaction(broker: Broker, message: Message, properties: dict[str, str]) -> None:
-    """A retried message may still say that it once began a transaction; any other one would begin it now."""
+def _begins_transaction(broker: Broker, message: Message, properties: dict[str, str]) -> bool:
+    """A retried message may still say that it once began a transaction; any other one begins it now."""
     if properties.get(props.TRAN_MSG, "").lower() != "true":
-        return
+        return False
     if message.reconsume_times > 0 and messages.delay_level(properties) > 0:
-        return
-    raise RequestRefused(
-        ResponseCode.NO_PERMISSION, f"the broker[{broker.config.broker_ip1}] sending transaction message is forbidden"
-    )
+        return False
+    if broker.config.reject_transaction_message:
+        raise RequestRefused(
+            ResponseCode.NO_PERMISSION,
+            f"the broker[{broker.config.broker_ip1}] sending transaction message is forbidden",
+        )
+    return True
 
 
 def _redirect_retry(broker: Broker, request: Request, message: Message, properties: dict[str, str]) -> None:

@@ -40,6 +40,8 @@ public final class Agent {
         Pushes.register();
         Pulls.register();
         Admins.register();
+        Filters.register();
+        Transactions.register();
         ExecutorService threads = Executors.newCachedThreadPool();
         BufferedReader lines = new BufferedReader(new InputStreamReader(System.in, StandardCharsets.UTF_8));
         for (String line = lines.readLine(); line != null; line = lines.readLine()) {

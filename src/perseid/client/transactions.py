@@ -1,0 +1,256 @@
+"""Send messages that are delivered only if a local transaction of yours has succeeded.
+
+    async with TransactionProducer("host:9876", "orders-tx", check) as producer:
+        result = await producer.send_in_transaction(message, lambda half: save(order))
+
+1. The message is stored as a *half*: no consumer sees it.
+2. Your local transaction runs, and says COMMIT, ROLLBACK or UNKNOWN.
+3. The broker is told: it delivers the half, or drops it.
+
+If the broker does not hear (UNKNOWN, a crash, a lost connection), it asks any producer of the group, again and again
+until it is told: `check` is called with the message, and must find out from what is durable on your side, as the
+process that began may be another one. After too many questions the half is set aside (`transactionCheckMax`).
+
+At least once: a message whose acknowledgement was lost is stored twice, as with every producer, and a master that dies
+between a commit and its own note of it asks and delivers again. Both copies carry the same `msg_id`.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import inspect
+import logging
+from collections.abc import Awaitable, Callable, Sequence
+from concurrent.futures import ThreadPoolExecutor
+from dataclasses import dataclass
+from enum import IntEnum
+from typing import Any
+
+from perseid.client.connection import Connection
+from perseid.client.errors import ClientError, InvalidMessage, ServerRefused
+from perseid.client.model import Message, MessageQueue, ReceivedMessage, SendResult, SendStatus
+from perseid.client.producer import Packed, Producer
+from perseid.client.session import Session
+from perseid.wire import ids, record
+from perseid.wire import properties as props
+from perseid.wire.codes import RequestCode, ResponseCode
+from perseid.wire.command import Command
+from perseid.wire.headers.send import CheckTransactionStateRequest, EndTransactionRequest
+from perseid.wire.record import SYS_TRANSACTION_COMMIT, SYS_TRANSACTION_PREPARED, SYS_TRANSACTION_ROLLBACK
+
+log = logging.getLogger("perseid.client")
+
+CHECKS_AT_ONCE = 8
+MAX_CHECKS_WAITING = 2_000
+"""Questions beyond these are left unanswered: the broker asks again."""
+TAKEN_CODES = (ResponseCode.SUCCESS, ResponseCode.FLUSH_DISK_TIMEOUT, ResponseCode.FLUSH_SLAVE_TIMEOUT)
+"""A word was taken, though not as safely as the mode promises."""
+OWN_PROPERTIES = (props.TRAN_MSG, props.PGROUP)
+
+
+class TransactionState(IntEnum):
+    """What became of a local transaction. UNKNOWN: nobody can say yet, the broker is to ask later."""
+
+    UNKNOWN = 0
+    COMMIT = SYS_TRANSACTION_COMMIT
+    ROLLBACK = SYS_TRANSACTION_ROLLBACK
+
+
+@dataclass(slots=True, frozen=True)
+class TransactionResult:
+    """A half, what its local transaction said, and whether the broker has acknowledged that (`told`).
+
+    A word that was not acknowledged is not lost: the broker asks.
+    """
+
+    half: SendResult
+    state: TransactionState
+    told: bool
+
+
+Local = Callable[[SendResult], "TransactionState | Awaitable[TransactionState]"]
+Check = Callable[[ReceivedMessage], "TransactionState | Awaitable[TransactionState]"]
+
+
+class TransactionProducer(Producer):
+    """A `Producer` that sends in transactions, too.
+
+    `check(message)` says what became of a transaction that a broker asks about; a plain function runs in a thread, an
+    `async def` on the event loop. All producers of one group must be able to answer for each other. `topics`: their
+    brokers are told of us from the start on, so that they can ask what an earlier life left open. The other options
+    are `Producer`'s.
+    """
+
+    def __init__(
+        self,
+        namesrv: str | Sequence[str],
+        group: str,
+        check: Check,
+        *,
+        topics: Sequence[str] = (),
+        session: Session | None = None,
+        **options: Any,
+    ) -> None:
+        if not group:
+            raise ClientError("a transactional producer needs the name of its group: brokers ask any member of it")
+        super().__init__(namesrv, group, session=session, **options)
+        self._check = check
+        self._topics = tuple(topics)
+        self._checking = asyncio.Semaphore(CHECKS_AT_ONCE)
+        self.waiting = 0
+        """Questions that have no answer yet."""
+        self._threads: ThreadPoolExecutor | None = None
+
+    # ---- life ----
+
+    async def start(self) -> None:
+        """Get ready to send, and to be asked."""
+        if self._started:
+            return
+        checkers = self.session.checkers
+        if self.group in checkers:
+            raise ClientError(f"this session has a transactional producer of group {self.group} already")
+        await super().start()
+        checkers[self.group] = self
+        self.session.handlers[RequestCode.CHECK_TRANSACTION_STATE] = (
+            lambda connection, command: _asked(checkers, connection, command)
+        )
+        self._threads = ThreadPoolExecutor(CHECKS_AT_ONCE, thread_name_prefix=f"transactions {self.group}")
+        try:
+            for topic in self._topics:
+                await self._route(topic)
+            if self._topics:
+                await self.session.heartbeat()
+        except BaseException:
+            await self.stop()
+            raise
+
+    async def stop(self) -> None:
+        """Leave the group: what is open is asked of its other members."""
+        if not self._started:
+            return
+        self.session.checkers.pop(self.group, None)
+        if self._threads is not None:
+            self._threads.shutdown(wait=False, cancel_futures=True)
+            self._threads = None
+        await super().stop()
+
+    # ---- sending ----
+
+    async def send_in_transaction(
+        self, message: Message, local: Local, *, queue: MessageQueue | None = None, timeout_ms: int | None = None
+    ) -> TransactionResult:
+        """Store a half, run `local` with its result, and tell the broker what `local` said.
+
+        A half that is stored less safely than the mode promises (`half.status`) is rolled back, and `local` does not
+        run. What `local` raises is raised here; the half stays open then, and the broker asks.
+        """
+        half = await self.begin(message, queue=queue, timeout_ms=timeout_ms)
+        if half.status is not SendStatus.SEND_OK:
+            return await self.end(half, TransactionState.ROLLBACK, timeout_ms=timeout_ms)
+        state = await self._run(local, half)
+        return await self.end(half, state, timeout_ms=timeout_ms)
+
+    async def begin(
+        self, message: Message, *, queue: MessageQueue | None = None, timeout_ms: int | None = None
+    ) -> SendResult:
+        """Store a half, for `end`. Its message can't be delayed."""
+        self._check_started()
+        return (await self._send(self.pack_half(message), queue, None, timeout_ms))[0]
+
+    async def end(
+        self, half: SendResult, state: TransactionState, *, timeout_ms: int | None = None
+    ) -> TransactionResult:
+        """Tell the broker what became of a half. UNKNOWN tells nothing: the broker asks."""
+        self._check_started()
+        if state is TransactionState.UNKNOWN:
+            return TransactionResult(half, state, told=False)
+        topic, broker_name, _ = half.queue
+        header = EndTransactionRequest(
+            producer_group=self.group,
+            tran_state_table_offset=half.queue_offset,
+            commit_log_offset=ids.parse_offset_message_id(half.offset_msg_id)[1],
+            commit_or_rollback=int(state),
+            msg_id=half.msg_id,
+            topic=topic,
+            transaction_id=half.transaction_id or None,
+        )
+        try:
+            address = await self.session.broker(broker_name, topic)
+            timeout_ms = self._timeout_ms if timeout_ms is None else timeout_ms
+            code = RequestCode.END_TRANSACTION
+            answer = await self.session.connections.call(address, code, header, b"", timeout_ms)
+            if answer.code not in TAKEN_CODES:
+                raise ServerRefused(answer.code, answer.remark, address)
+        except ClientError as error:
+            log.warning("%s of %s is not acknowledged, the broker will ask: %s", state.name, half.msg_id, error)
+            return TransactionResult(half, state, told=False)
+        return TransactionResult(half, state, told=True)
+
+    def pack_half(self, message: Message) -> Packed:
+        """As `pack`, for a half."""
+        if message.delay_level:
+            raise InvalidMessage(f"message for {message.topic}: a message of a transaction can't be delayed")
+        if any(name in message.properties for name in OWN_PROPERTIES):
+            raise InvalidMessage(f"properties {' and '.join(OWN_PROPERTIES)} are the transaction's own")
+        packed = self.pack(message)
+        packed.properties += str(props.encode({props.TRAN_MSG: "true", props.PGROUP: self.group}), "utf-8")
+        packed.sys_flag |= SYS_TRANSACTION_PREPARED
+        return packed
+
+    # ---- questions ----
+
+    async def answer(self, message: ReceivedMessage) -> TransactionState:
+        """What `check` says of a message; UNKNOWN when it fails, or when too many questions wait."""
+        if self.waiting >= MAX_CHECKS_WAITING:
+            log.warning("%r is left for the next question: %d wait", message, self.waiting)
+            return TransactionState.UNKNOWN
+        self.waiting += 1
+        try:
+            async with self._checking:
+                return await self._run(self._check, message)
+        except Exception:  # a check may raise anything; the broker asks again
+            log.exception("the check of group %s failed with %r", self.group, message)
+            return TransactionState.UNKNOWN
+        finally:
+            self.waiting -= 1
+
+    async def _run(self, function: Callable[[Any], Any], given: SendResult | ReceivedMessage) -> TransactionState:
+        """The state that a function of the user's says."""
+        is_async = inspect.iscoroutinefunction(function) or inspect.iscoroutinefunction(
+            getattr(function, "__call__", None)  # noqa: B004 - an object with an async __call__
+        )
+        if is_async:
+            state = function(given)
+        else:
+            state = await asyncio.get_running_loop().run_in_executor(self._threads, function, given)
+        if inspect.isawaitable(state):
+            state = await state
+        if not isinstance(state, TransactionState):
+            raise ClientError(f"{function!r} returned {state!r}: return a TransactionState")
+        return state
+
+
+async def _asked(checkers: dict[str, Any], connection: Connection, command: Command) -> None:
+    """CHECK_TRANSACTION_STATE: find the producer, ask its `check`, and tell the broker over the same connection."""
+    header = command.header(CheckTransactionStateRequest)
+    message = ReceivedMessage(record.decode(command.body), header.broker_name or "")
+    group = message.properties.get(props.PGROUP, "")
+    producer: TransactionProducer | None = checkers.get(group)
+    if producer is None:
+        log.warning("%s asks about a transaction of group %r, which has no producer here", connection.address, group)
+        return
+    state = await producer.answer(message)
+    if state is TransactionState.UNKNOWN:
+        return
+    word = EndTransactionRequest(
+        producer_group=group,
+        tran_state_table_offset=header.tran_state_table_offset,
+        commit_log_offset=header.commit_log_offset,
+        commit_or_rollback=int(state),
+        msg_id=message.msg_id,
+        topic=header.topic,
+        from_transaction_check=True,
+        transaction_id=header.transaction_id,
+    )
+    connection.oneway(RequestCode.END_TRANSACTION, word)
