@@ -10,8 +10,9 @@ from __future__ import annotations
 
 import asyncio
 import logging
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 
+from perseid.client import request_reply
 from perseid.client.errors import (
     ClientError,
     ConnectFailed,
@@ -30,10 +31,12 @@ from perseid.client.model import (
     RETRY_PREFIX,
     Message,
     MessageQueue,
+    ReceivedMessage,
     SendResult,
     SendStatus,
     key_hash,
 )
+from perseid.client.request_reply import REPLY_TIMEOUT_MS, REQUEST_TIMEOUT_MS
 from perseid.client.routes import DEFAULT_TOPIC, TopicRoute
 from perseid.client.session import Session, now_ms
 from perseid.wire import batch, compression
@@ -231,6 +234,35 @@ class Producer(Client):
         chosen = queue or await self._choose(packed.topic, _by_key(key), None)
         connection = await self.session.connections.get(await self.session.broker(chosen.broker_name, packed.topic))
         connection.oneway(packed.code, packed.header(self.group, chosen, self._default_queues), packed.body)
+
+    async def request(self, message: Message, *, timeout_ms: int = REQUEST_TIMEOUT_MS) -> ReceivedMessage:
+        """Send one message and wait for the reply of who consumes it; `NoReply` when none comes in time."""
+        self._check_started()
+        return await request_reply.request(self, message, timeout_ms)
+
+    async def reply(
+        self,
+        request: ReceivedMessage,
+        body: bytes,
+        *,
+        tag: str | None = None,
+        keys: str | Sequence[str] = (),
+        properties: Mapping[str, str] | None = None,
+        timeout_ms: int = REPLY_TIMEOUT_MS,
+    ) -> SendResult:
+        """Answer a message that was sent by `request`, and wait until who asked has the reply.
+
+        `InvalidMessage` for a message that asks for none; `ServerRefused` when who asked is gone.
+        """
+        self._check_started()
+        return await request_reply.reply(
+            self, request, body, timeout_ms, tag=tag, keys=keys, properties=properties
+        )
+
+    async def clusters(self, topic: str) -> set[str]:
+        """The clusters whose brokers a send to `topic` can go to."""
+        self._check_started()
+        return set((await self._route(topic)).clusters.values())
 
     async def queues(self, topic: str) -> list[MessageQueue]:
         """The queues that a send to `topic` can go to now."""

@@ -74,6 +74,8 @@ class Session:
         self.members: list[Member] = []
         self.consumers: dict[str, Any] = {}
         """Push consumers by group, for the server's requests."""
+        self.replies: object | None = None
+        """The replies that requests wait for (`request_reply`), once there are any."""
         self.connections = Connections(self._on_request, credentials=credentials)
         self.names = NameServers(namesrv, self.connections, self.random)
         self.routes = Routes(self.names)
