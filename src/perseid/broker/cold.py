@@ -65,7 +65,7 @@ class ColdReads:
     def set_limits(self, limits: dict[str, int]) -> None:
         """Bytes a window for groups. RequestRefused(1): too many groups have one."""
         if len(self.limits.keys() | limits.keys()) > MAX_GROUPS:
-            raise RequestRefused(ResponseCode.SYSTEM_ERROR, f"at most {MAX_GROUPS} groups can have a limit of their own")
+            raise RequestRefused(ResponseCode.SYSTEM_ERROR, f"at most {MAX_GROUPS} groups can have a limit")
         self.limits.update(limits)
 
     def info(self, config: BrokerConfig, now: Millis) -> bytes:

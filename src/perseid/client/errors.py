@@ -53,7 +53,7 @@ class NoReply(ClientError):
     """A request got no reply in time; its message may or may not have been consumed."""
 
     def __init__(self, topic: str, timeout_ms: int) -> None:
-        super().__init__(f"no reply to the request in {topic} within {timeout_ms} ms: does anybody consume it, and reply?")
+        super().__init__(f"no reply to the request in {topic} within {timeout_ms} ms: does who consumes it reply?")
         self.topic = topic
 
 

@@ -13,7 +13,6 @@ from __future__ import annotations
 
 import asyncio
 import logging
-import uuid
 from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from typing import TYPE_CHECKING
@@ -22,7 +21,7 @@ from perseid.base.errors import PerseidError
 from perseid.client.connection import Connection
 from perseid.client.errors import ClientError, InvalidMessage, NoReply, NoRoute
 from perseid.client.model import Message, MessageQueue, ReceivedMessage, SendResult
-from perseid.client.session import Session
+from perseid.client.session import Session, now_ms
 from perseid.wire import properties as props
 from perseid.wire.codes import RequestCode, ResponseCode
 from perseid.wire.command import Command
@@ -142,7 +141,7 @@ async def request(producer: Producer, message: Message, timeout_ms: int) -> Rece
     session, loop = producer.session, asyncio.get_running_loop()
     deadline = loop.time() + timeout_ms / 1000
     replies = replies_of(session)
-    correlation_id = str(uuid.uuid4())
+    correlation_id = session.unique_ids.next(now_ms())
     own = {
         props.CORRELATION_ID: correlation_id,
         props.REPLY_TO_CLIENT: session.client_id,
@@ -181,7 +180,7 @@ async def reply(
     correlation_id = asked.get(props.CORRELATION_ID)
     if not cluster or not client or not correlation_id:
         raise InvalidMessage(
-            f"{request!r} asks for no reply: it has no {props.CORRELATION_ID}, {props.REPLY_TO_CLIENT} or {props.CLUSTER}"
+            f"{request!r} wants no reply: it lacks {props.CORRELATION_ID}, {props.REPLY_TO_CLIENT} or {props.CLUSTER}"
         )
     own = {
         props.MSG_TYPE: REPLY_TYPE,
