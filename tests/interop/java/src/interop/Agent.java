@@ -37,6 +37,7 @@ public final class Agent {
         PrintStream answers = System.out;
         System.setOut(System.err);
         Sends.register();
+        Requests.register();
         Pushes.register();
         Pulls.register();
         Admins.register();
