@@ -312,7 +312,7 @@ def get_all_producers(broker: Broker, request: Request) -> Reply:
                 "clientId": client.client_id,
                 "language": _language(client),
                 "lastUpdateTimestamp": client.seen,
-                "remoteIP": client.peer,
+                "remoteIP": f"/{client.peer}",  # as Java writes an address
                 "version": client.version,
             }
             for client in broker.producers.clients(group)

@@ -38,6 +38,7 @@ public final class Agent {
         System.setOut(System.err);
         Sends.register();
         Requests.register();
+        Commands.register();
         Pushes.register();
         Pulls.register();
         Admins.register();
