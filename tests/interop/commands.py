@@ -59,7 +59,7 @@ ELSEWHERE = {
 
 COMMANDS: dict[str, Row] = {
     # looking
-    "topicList": ("", ("TOPIC", "%RETRY%GROUP", "TBW102", "CLUSTER_REPLY_TOPIC", "SCHEDULE_TOPIC_XXXX", "BenchmarkTest")),
+    "topicList": ("", ("TOPIC", "%RETRY%GROUP", "TBW102", "CLUSTER_REPLY_TOPIC", "SCHEDULE_TOPIC_XXXX")),
     "topicRoute": (T, SAME),
     "topicStatus": (T, SAME),
     "topicClusterList": (T, SAME),

@@ -400,7 +400,7 @@ class Admin(Client):
     # ---- messages ----
 
     async def view_message(self, offset_msg_id: str, topic: str = "") -> ReceivedMessage:
-        """One message by the id that names its place (`SendResult.offset_msg_id`); ClientError when it is no such id."""
+        """One message by the id that names its place (`SendResult.offset_msg_id`); ClientError when it is none."""
         try:
             host, offset = parse_offset_message_id(offset_msg_id)
         except RemoteProtocolError as error:
