@@ -41,6 +41,7 @@ GOOD: dict[Code, tuple[dict[str, str], bytes]] = {
     Code.UPDATE_COLD_DATA_FLOW_CTR_CONFIG: ({}, b"g=1000\n"),
     Code.REMOVE_COLD_DATA_FLOW_CTR_CONFIG: ({}, b"g"),
     Code.GET_COLD_DATA_FLOW_CTR_INFO: ({}, b""),
+    Code.RESET_MASTER_FLUSH_OFFSET: ({"masterFlushOffset": "0"}, b""),
 }  # fmt: skip
 BAD_VALUES = {
     "missing": None,
@@ -58,6 +59,7 @@ REQUIRED = {
     Code.INVOKE_BROKER_TO_GET_CONSUMER_STATUS: ("topic", "group"),
     Code.INVOKE_BROKER_TO_RESET_OFFSET: ("topic", "group", "timestamp"),
     Code.VIEW_BROKER_STATS_DATA: ("statsName", "statsKey"),
+    Code.RESET_MASTER_FLUSH_OFFSET: ("masterFlushOffset",),
     Code.SEND_REPLY_MESSAGE: tuple(name for name in SEND if name != "properties"),
     Code.SEND_REPLY_MESSAGE_V2: tuple("abcdefgh"),
 }

@@ -28,7 +28,6 @@ LATER = {
     ],
     "replicas": [
         Code.NOTIFY_MIN_BROKER_ID_CHANGE,
-        Code.RESET_MASTER_FLUSH_OFFSET,
     ],
     "static topics, RocksDB": [
         Code.UPDATE_AND_CREATE_STATIC_TOPIC,

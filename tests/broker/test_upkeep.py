@@ -264,3 +264,11 @@ def test_a_pull_from_the_disk_is_counted_and_limited(tmp_path: Path, monkeypatch
     assert answer is not None and answer.code == 0
     table = fastjson.loads(bytes(rig.ask(2003).body))["runtimeTable"]
     assert table["g"] == {"coldAcc": 100, "createTimeMills": NOW, "lastColdReadTimeMills": NOW}
+
+
+def test_a_master_has_no_masters_offset_to_reset(tmp_path: Path) -> None:
+    (tmp_path / "master").mkdir()
+    (tmp_path / "slave").mkdir()
+    assert Rig(tmp_path / "master").ask(908, {"masterFlushOffset": "0"}).code == 0
+    answer = Rig(tmp_path / "slave", broker_role="SLAVE", broker_id=1).ask(908, {"masterFlushOffset": "0"})
+    assert answer.code == 1 and "histories" in (answer.remark or "")

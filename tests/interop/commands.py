@@ -6,7 +6,7 @@ A command's row is its arguments, with `{topic}`, `{group}`, `{broker}`, `{name}
 
 - SAME: the same lines, but for their order and for what differs from run to run (`plain`);
 - words: the same exit, and each of these expressions is found in both;
-- Refused: ours says no with this code, and here is why; what Java says does not matter.
+- Refused: ours says no, with code 3 or in these words, and here is why; what Java says does not matter.
 """
 
 from __future__ import annotations
@@ -18,21 +18,21 @@ from typing import TypeAlias
 
 @dataclass(frozen=True)
 class Refused:
-    """A command that does not work on our cluster: the code of the answer (0: nothing is asked), and why."""
+    """A command that does not work on our cluster: why, and what it prints then."""
 
-    code: int
     why: str
+    says: str = r"CODE: 3\b|request type \w+ not supported"
 
 
 SAME = "same"
 Check: TypeAlias = str | tuple[str, ...] | Refused
 Row: TypeAlias = tuple[str, Check]
 
-LITE = Refused(3, "lite topics are not there")
-USERS = Refused(3, "no users and permissions")
-STATIC = Refused(3, "static topics are not there")
-B, C, T, G, TG = "-b {broker}", "-c {cluster}", "-t {topic}", "-g {group}", "-t {topic} -g {group}"
-A = "-a {broker}"
+LITE = Refused("lite topics are not there")
+NO_LITE = Refused("lite topics are not there", r"NAME\]? error")
+USERS = Refused("no users and permissions")
+STATIC = Refused("static topics are not there", r"CODE: 3\b|No topic route")
+B, T, G = "-b {broker}", "-t {topic}", "-g {group}"
 
 ENDLESS = {
     "clusterRT": "prints until it is killed; it asks for what clusterList and checkMsgSendRT ask for",
@@ -63,7 +63,7 @@ COMMANDS: dict[str, Row] = {
     "topicRoute": (T, SAME),
     "topicStatus": (T, SAME),
     "topicClusterList": (T, SAME),
-    "clusterList": ("", SAME),
+    "clusterList": ("", ("#Cluster Name #Broker Name #BID #Addr #Version", "CLUSTER NAME 0 BROKER V5_5_0 .* true")),
     "brokerStatus": (B, ("brokerVersionDesc", "commitLogMaxOffset", "msgPutTotalTodayNow", "putTps", "runtime")),
     "brokerConsumeStats": (B, SAME),
     "consumerProgress": (G, SAME),
@@ -88,7 +88,7 @@ COMMANDS: dict[str, Row] = {
     "exportConfigs": ("-c {cluster} -f {folder}", ("export .* success",)),
     "exportMetadata": ("-c {cluster} -f {folder}", ("export .* success",)),
     "exportMetrics": ("-c {cluster} -f {folder}", ("export .* success",)),
-    "exportPopRecord": ("-b {broker} -d true", Refused(3, "POP is not there")),
+    "exportPopRecord": ("-b {broker} -d true", Refused("POP is not there")),
     "getColdDataFlowCtrInfo": (B, SAME),
     "allocateMQ": ("-t {topic} -i 10.0.0.1,10.0.0.2", SAME),
     # sending
@@ -118,15 +118,15 @@ COMMANDS: dict[str, Row] = {
     "cleanExpiredCQ": (B, SAME),
     "cleanUnusedTopic": (B, SAME),
     "deleteExpiredCommitLog": (B, SAME),
+    "resetMasterFlushOffset": ("-b {broker} -o 0", SAME),
     # what is not there
-    "setConsumeMode": ("-b {broker} -t {topic} -g {group} -m POP -q 1", Refused(3, "POP is not there")),
-    "resetMasterFlushOffset": ("-b {broker} -o 0", Refused(3, "a slave compares histories with its master")),
-    "setCommitLogReadAheadMode": ("-b {broker} -m 1", Refused(3, "a reader thread asks for exactly what pulls want")),
+    "setConsumeMode": ("-b {broker} -t {topic} -g {group} -m POP -q 1", Refused("POP is not there")),
+    "setCommitLogReadAheadMode": ("-b {broker} -m 1", Refused("a reader thread asks for exactly what pulls want")),
     "updateStaticTopic": ("-t {topic}_static -qn 2 -c {cluster}", STATIC),
     "remappingStaticTopic": ("-t {topic}_static -c {cluster}", STATIC),
-    "rocksDBConfigToJson": ("-b {broker} -t topics", Refused(3, "no RocksDB")),
-    "checkRocksdbCqWriteProgress": ("-c {cluster} -n {namesrv} -t {topic}", Refused(3, "no RocksDB")),
-    "switchTimerEngine": ("-b {broker} -e F", Refused(3, "no RocksDB, so one engine of timers")),
+    "rocksDBConfigToJson": ("-c {cluster} -n {namesrv} -t topics", Refused("no RocksDB", r"CODE: 3\b|Exception")),
+    "checkRocksdbCqWriteProgress": ("-c {cluster} -n {namesrv} -t {topic}", Refused("no RocksDB")),
+    "switchTimerEngine": ("-b {broker} -e F", Refused("no RocksDB, so one engine of timers")),
     "createUser": ("-b {broker} -u u -p p", USERS),
     "updateUser": ("-b {broker} -u u -p p2", USERS),
     "getUser": ("-b {broker} -u u", USERS),
@@ -138,11 +138,11 @@ COMMANDS: dict[str, Row] = {
     "deleteAcl": ("-b {broker} -s User:u", USERS),
     "deleteUser": ("-b {broker} -u u", USERS),
     "getBrokerLiteInfo": (B, LITE),
-    "getParentTopicInfo": ("-p {topic}", LITE),
-    "getLiteTopicInfo": ("-p {topic} -l x", LITE),
-    "getLiteClientInfo": ("-p {topic} -g {group} -c {client}", LITE),
-    "getLiteGroupInfo": ("-p {topic} -g {group}", LITE),
-    "triggerLiteDispatch": ("-p {topic} -g {group}", LITE),
+    "getParentTopicInfo": ("-p {topic}", NO_LITE),
+    "getLiteTopicInfo": ("-p {topic} -l x", NO_LITE),
+    "getLiteClientInfo": ("-p {topic} -g {group} -c {client}", NO_LITE),
+    "getLiteGroupInfo": ("-p {topic} -g {group}", NO_LITE),
+    "triggerLiteDispatch": ("-p {topic} -g {group}", NO_LITE),
 }
 
 

@@ -81,8 +81,7 @@ def _difference(command: str, ours: list[str], javas: list[str] | None) -> str:
     check = COMMANDS[command][1]
     text = "\n".join(ours)
     if isinstance(check, Refused):
-        refused = re.search(rf"CODE: {check.code}\b|request type \w+ not supported", text)
-        return "" if refused else f"it is refused no more ({check.why})"
+        return "" if re.search(check.says, text) else f"it is not refused ({check.why}): {ours[:5]}"
     if check == SAME:
         if javas is None or ours == javas:
             return ""

@@ -1,4 +1,5 @@
-"""The table of all request codes in docs/compatibility.md, made from the routes.
+"""The tables of all request codes, and of mqadmin's commands, in docs/compatibility.md, made from the routes and from
+what `tests/interop/test_all_commands.py` runs.
 
     python tests/tidy/request_codes.py      writes it anew
 
@@ -8,7 +9,10 @@ tables and the clients' handlers say. For what nobody answers the reason stands 
 
 from __future__ import annotations
 
+import importlib.util
+import sys
 from pathlib import Path
+from types import ModuleType
 
 from perseid.broker.routes import ROUTES as BROKER
 from perseid.client import request_reply, serve
@@ -18,6 +22,7 @@ from perseid.wire.codes import RequestCode as Code
 
 DOCUMENT = Path(__file__).parents[2] / "docs" / "compatibility.md"
 BEGIN, END = "<!-- all request codes: python tests/tidy/request_codes.py -->\n", "<!-- end of all request codes -->\n"
+COMMANDS_BEGIN, COMMANDS_END = "<!-- commands of mqadmin -->\n", "<!-- end of commands of mqadmin -->\n"
 
 CLIENT = frozenset({*serve.HANDLERS, request_reply.SERVED})
 
@@ -47,7 +52,6 @@ WHY_NOT: dict[Code, str] = {
     Code.SET_MESSAGE_REQUEST_MODE: POP,
     Code.UPDATE_AND_CREATE_STATIC_TOPIC: "static topics are not there: code 3",
     Code.NOTIFY_MIN_BROKER_ID_CHANGE: ACTING,
-    Code.RESET_MASTER_FLUSH_OFFSET: "a slave compares histories with its master, so there is nothing to reset; code 3",
     Code.SET_COMMITLOG_READ_MODE: "a reader thread asks for exactly the parts of files that pulls want; code 3",
     Code.POP_LITE_MESSAGE: LITE,
     Code.LITE_SUBSCRIPTION_CTL: LITE,
@@ -89,11 +93,42 @@ def table() -> str:
     return "\n".join(lines) + "\n"
 
 
+def _commands() -> ModuleType:
+    """The table of the interop tests, which are no package."""
+    path = DOCUMENT.parents[1] / "tests" / "interop" / "commands.py"
+    spec = importlib.util.spec_from_file_location("mqadmin_commands", path)
+    assert spec is not None and spec.loader is not None
+    module = sys.modules[spec.name] = importlib.util.module_from_spec(spec)
+    spec.loader.exec_module(module)
+    return module
+
+
+def command_table() -> str:
+    """The commands that don't answer as on Java, by reason; and those that are not asked here."""
+    commands = _commands()
+    reasons: dict[str, list[str]] = {}
+    for name, (_, check) in commands.COMMANDS.items():
+        if isinstance(check, commands.Refused):
+            reasons.setdefault(check.why, []).append(name)
+    lines = ["| commands of mqadmin | |", "|---|---|"]
+    lines += [f"| {', '.join(names)} | refused: {why} |" for why, names in sorted(reasons.items())]
+    others = {**commands.ENDLESS, **commands.ELSEWHERE}
+    lines += [f"| {name} | {why} |" for name, why in sorted(others.items())]
+    working = len(commands.COMMANDS) - sum(map(len, reasons.values()))
+    return "\n".join(lines) + f"\n\nThe other {working} of {len(commands.COMMANDS) + len(others)} answer as on Java.\n"
+
+
+def _replaced(text: str, begin: str, end: str, new: str) -> str:
+    before, found, rest = text.partition(begin)
+    _, also, after = rest.partition(end)
+    assert found and also, f"{DOCUMENT} has no place {begin!r}"
+    return f"{before}{begin}{new}{end}{after}"
+
+
 def written() -> str:
-    """The document with the table as it is now."""
-    before, _, rest = DOCUMENT.read_text().partition(BEGIN)
-    _, _, after = rest.partition(END)
-    return f"{before}{BEGIN}{table()}{END}{after}"
+    """The document with the tables as they are now."""
+    text = _replaced(DOCUMENT.read_text(), BEGIN, END, table())
+    return _replaced(text, COMMANDS_BEGIN, COMMANDS_END, command_table())
 
 
 if __name__ == "__main__":

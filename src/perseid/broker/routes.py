@@ -167,6 +167,11 @@ ROUTES: dict[int, Route] = route_table(
     Route(Code.GET_BROKER_EPOCH_CACHE, None, replication.get_epoch_cache),
     Route(Code.EXCHANGE_BROKER_HA_INFO, controller_headers.ExchangeHaInfoRequest, replication.exchange_ha_info),
     Route(Code.GET_BROKER_HA_STATUS, None, replication.get_ha_status),
+    Route(
+        Code.RESET_MASTER_FLUSH_OFFSET,
+        admin_headers.ResetMasterFlushOffsetRequest,
+        replication.reset_master_flush_offset,
+    ),
     Route(Code.GET_ALL_CONSUMER_OFFSET, None, offsets.get_all_consumer_offset),
     Route(Code.GET_ALL_DELAY_OFFSET, None, replication.get_all_delay_offset),
     Route(Code.GET_ALL_MESSAGE_REQUEST_MODE, None, replication.get_all_message_request_mode),
