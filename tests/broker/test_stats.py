@@ -56,6 +56,21 @@ def test_a_topic_that_is_idle_for_a_day_is_forgotten() -> None:
     assert stats.put_total == 1
 
 
+def test_what_rests_is_still_known_and_wakes_up() -> None:
+    stats = BrokerStats(START)
+    stats.put("T", 3, 1)
+    for number in range(20):
+        stats.tick(START + number * SAMPLE_PERIOD_MS)
+    assert not stats._topic_puts, "it costs nothing while it rests"
+    tally = stats.topic_puts("T")
+    assert tally is not None and (tally.minute.sum, tally.day.sum) == (0, 3)
+    stats.put("T", 2, 1)
+    stats.tick(START + 20 * SAMPLE_PERIOD_MS)
+    assert stats.topic_puts("T") is tally and (tally.total, tally.minute.sum) == (5, 2)
+    stats.forget_topic("T")
+    assert stats.topic_puts("T") is None
+
+
 def test_windows_of_a_minute_an_hour_and_a_day() -> None:
     tally, now = Tally(), START
     assert tally.minute == tally.hour == tally.day == Window(0, 0.0)

@@ -44,9 +44,8 @@ class Stage:
         sent = java("send", group=GROUP, messages=messages)
         java.collect(handle, len(messages))
         rig.until("offsets", lambda: self._committed() == len(messages))
-        rig.until("statistics", lambda: rig.call(
-            cluster.broker, 315, {"statsName": "GROUP_GET_NUMS", "statsKey": f"{TOPIC}@{GROUP}"}
-        ).code == 0)  # fmt: skip
+        rig.until("statistics", lambda: self._counted("TOPIC_PUT_NUMS", TOPIC) == len(messages))
+        rig.until("statistics", lambda: self._counted("GROUP_GET_NUMS", f"{TOPIC}@{GROUP}") == len(messages))
         row = {"readQueueNums": 2, "writeQueueNums": 2, "perm": 6, "topicFilterType": "SINGLE_TAG", "topicSysFlag": 0}
         (self.folder / "topics.json").write_text(json.dumps([{"topicName": f"{TOPIC}_listed", "order": False, **row}]))
         (self.folder / "groups.json").write_text(json.dumps([{"groupName": f"{GROUP}_listed", "retryMaxTimes": 3}]))
@@ -59,6 +58,11 @@ class Stage:
     def _committed(self) -> int:
         table = self.java.admin("examineConsumeStats", GROUP, TOPIC)["offsetTable"]
         return sum(row["consumerOffset"] for queue, row in table if queue["topic"] == TOPIC)
+
+    def _counted(self, name: str, key: str) -> int:
+        """Within the last minute: what was counted between two samples is not there yet."""
+        answer = rig.call(self.cluster.broker, 315, {"statsName": name, "statsKey": key})
+        return int(json.loads(answer.body)["statsMinute"]["sum"]) if answer.code == 0 else 0
 
     def run(self, command: str) -> list[str]:
         """What a command prints, without what differs from run to run."""
