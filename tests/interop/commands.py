@@ -146,6 +146,44 @@ COMMANDS: dict[str, Row] = {
 }
 
 
+MORE: tuple[tuple[str, Row], ...] = (
+    ("clusterList", ("-m", ("CLUSTER NAME",))),
+    ("topicList", ("-c", ("CLUSTER TOPIC GROUP",))),
+    ("topicRoute", ("-t {topic} -l", SAME)),
+    ("topicStatus", ("-t {topic} -c {cluster}", SAME)),
+    ("consumerProgress", ("", ("GROUP 1 V5_5_0 PUSH CLUSTERING",))),
+    ("consumerProgress", ("-g {group} -t {topic} -s true", SAME)),
+    ("consumerStatus", ("-g {group}", ("Same subscription in the same group of consumer",))),
+    ("consumerConnection", ("-g {group} -b {broker}", SAME)),
+    ("brokerConsumeStats", ("-b {broker} -o true", SAME)),
+    ("brokerConsumeStats", ("-b {broker} -l 1", SAME)),
+    ("queryCq", ("-t {topic} -q 1 -i 0 -c 1 -b {broker} -g {group}", SAME)),
+    ("queryCq", ("-t {topic} -q 1 -i 99 -b {broker}", SAME)),
+    ("queryMsgById", ("-t {topic} -i {offsetMsg} -g {group} -d {client}", ("CR_SUCCESS",))),
+    ("queryMsgByUniqueKey", ("-t {topic} -i {msg} -g {group} -d {client}", ("CR_SUCCESS",))),
+    ("queryMsgByKey", ("-t {topic} -k none", SAME)),
+    ("statsAll", ("-a", ("TOPIC GROUP",))),
+    ("haStatus", ("-c {cluster}", SAME)),
+    ("updateTopic", ("-b {broker} -t {topic}_fifo -a +message.type=FIFO -o true", SAME)),
+    ("updateTopic", ("-c {cluster} -t {topic}_fifo -a +message.type=NORMAL", SAME)),
+    ("updateSubGroup", ("-c {cluster} -g {group}_other -o true -q 2", SAME)),
+    ("resetOffsetByTime", ("-g {group}_other -t {topic} -s now", ("#brokerName #queueId #offset",))),
+    ("resetOffsetByTime", ("-g {group}_other -t {topic} -b {broker} -q 1 -s 0 -o 1", SAME)),
+    ("deleteSubGroup", ("-c {cluster} -g {group}_other -r true", SAME)),
+    ("getColdDataFlowCtrInfo", ("-c {cluster}", SAME)),
+    ("getBrokerConfig", ("-c {cluster}", ("Master: BROKER",))),
+    ("cleanUnusedTopic", ("-c {cluster}", SAME)),
+    ("topicRoute", ("-t nowhere", SAME)),
+    ("topicStatus", ("-t nowhere", SAME)),
+    ("consumerConnection", ("-g nobody", SAME)),
+    ("producerConnection", ("-g nobody -t {topic}", SAME)),
+    ("consumerProgress", ("-g nobody", SAME)),
+    ("getConsumerConfig", ("-g nobody", SAME)),
+    ("deleteTopic", ("-t nowhere -c {cluster}", SAME)),
+)
+"""Other ways to call them, and what is not there."""
+
+
 _PLAIN = tuple(
     (re.compile(pattern), word)
     for pattern, word in (

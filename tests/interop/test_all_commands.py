@@ -9,7 +9,7 @@ from pathlib import Path
 
 import pytest
 import rig
-from commands import COMMANDS, ELSEWHERE, ENDLESS, SAME, Refused, plain
+from commands import COMMANDS, ELSEWHERE, ENDLESS, MORE, SAME, Check, Refused, plain
 
 pytestmark = pytest.mark.interop
 TOPIC, GROUP, NAME = "mqt", "mqg", "mqb"
@@ -64,11 +64,10 @@ class Stage:
         answer = rig.call(self.cluster.broker, 315, {"statsName": name, "statsKey": key})
         return int(json.loads(answer.body)["statsMinute"]["sum"]) if answer.code == 0 else 0
 
-    def run(self, command: str) -> list[str]:
+    def run(self, command: str, args: str) -> list[str]:
         """What a command prints, without what differs from run to run."""
-        args = COMMANDS[command][0].format(**self.names).split()
         try:
-            printed = self.java.mqadmin(command, *args)
+            printed = self.java.mqadmin(command, *args.format(**self.names).split())
         except rig.AgentError as error:
             printed = f"{error.type} {error.message}"
         return plain(printed, self.names)
@@ -80,41 +79,41 @@ class Stage:
         self.cluster.namesrv_process.kill()
 
 
-def _difference(command: str, ours: list[str], javas: list[str] | None) -> str:
+def _difference(check: Check, ours: list[str], javas: list[str]) -> str:
     """What is wrong with what ours printed; "": nothing."""
-    check = COMMANDS[command][1]
     text = "\n".join(ours)
     if isinstance(check, Refused):
         return "" if re.search(check.says, text) else f"it is not refused ({check.why}): {ours[:5]}"
     if check == SAME:
-        if javas is None or ours == javas:
+        if ours == javas:
             return ""
         lacks, more = [x for x in javas if x not in ours], [x for x in ours if x not in javas]
         return f"Java's alone: {lacks[:5]}; ours alone: {more[:5]}"
-    missing = [word for word in check for lines in (ours, javas or ours) if not re.search(word, "\n".join(lines))]
+    missing = [word for word in check for lines in (ours, javas) if not re.search(word, "\n".join(lines))]
     return f"{missing} not found" if missing else ""
 
 
 def test_each_command_prints_what_it_prints_on_java(java_agent: rig.Agent, tmp_path: Path) -> None:
     listed = set(java_agent("mqadmin.commands"))
     assert listed == COMMANDS.keys() | ENDLESS.keys() | ELSEWHERE.keys(), "each has its row"
-    printed: dict[str, dict[str, list[str]]] = {}
+    calls = [(command, args, check) for command, (args, check) in (*COMMANDS.items(), *MORE)]
+    calls.sort(key=lambda call: call[0].startswith(("delete", "clean", "reset")))
+    printed: dict[str, list[list[str]]] = {}
     wrong: dict[str, str] = {}
     for kind in ("java", "perseid"):
         (tmp_path / kind).mkdir()
         stage = Stage(kind, java_agent, tmp_path / kind)
         try:
-            printed[kind] = {command: stage.run(command) for command in COMMANDS}
+            printed[kind] = [stage.run(command, args) for command, args, _ in calls]
+            (tmp_path / f"{kind}.json").write_text(json.dumps(printed[kind], indent=1))
             if kind == "java":
                 continue
-            for command in COMMANDS:
-                javas = printed["java"][command]
-                why = _difference(command, printed[kind][command], javas)
+            for (command, args, check), javas, ours in zip(calls, printed["java"], printed["perseid"], strict=True):
+                why = _difference(check, ours, javas)
                 for _ in range(TRIES if why and command.startswith(("query", "print", "topic", "consume")) else 0):
-                    why = why and _difference(command, stage.run(command), javas)
+                    why = why and _difference(check, stage.run(command, args), javas)
                 if why:
-                    wrong[command] = why
+                    wrong[f"{command} {args}"] = why
         finally:
             stage.stop()
-            (tmp_path / f"{kind}.json").write_text(json.dumps(printed.get(kind, {}), indent=1))
     assert not wrong, "\n".join(f"{command}: {why}" for command, why in wrong.items())

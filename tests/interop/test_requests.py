@@ -70,31 +70,6 @@ def test_we_ask_java(java: rig.Client, cluster: rig.Cluster, topic: str, name: s
     run(test())
 
 
-def test_go_asks_java_and_java_asks_go(java: rig.Client, go: rig.Client, topic: str, name: str) -> None:
-    handle = java("replier.start", topic=topic, group=name)
-    assert go("request", message={"topic": topic, "body": "six?"})["body"] == "re: six?"
-    java.opened.remove(("replier.stop", handle))
-    assert java("replier.stop", handle=handle) == ""
-    go("replier.start", topic=topic, group=name)
-    assert java("request", message={"topic": topic, "body": "seven?"}, timeoutMs=60_000)["body"] == "re: seven?"
-
-
-def test_go_asks_us_and_we_ask_go(go: rig.Client, cluster: rig.Cluster, topic: str, name: str) -> None:
-    async def test() -> None:
-        async with Producer(cluster.namesrv) as producer:
-
-            async def handle(message: ReceivedMessage) -> None:
-                await producer.reply(message, b"re: " + message.body)
-
-            async with PushConsumer(cluster.namesrv, name, {topic: "*"}, handle, from_where="first"):
-                reply = await asyncio.to_thread(go, "request", message={"topic": topic, "body": "eight?"})
-            assert reply["body"] == "re: eight?"
-            await asyncio.to_thread(go, "replier.start", topic=topic, group=name)
-            assert (await producer.request(Message(topic, b"nine?"), timeout_ms=60_000)).body == b"re: nine?"
-
-    run(test())
-
-
 def test_operators_ask_our_consumers_through_the_broker(
     java: rig.Client, cluster: rig.Cluster, topic: str, name: str
 ) -> None:
