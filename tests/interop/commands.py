@@ -158,7 +158,6 @@ MORE: tuple[tuple[str, Row], ...] = (
     ("brokerConsumeStats", ("-b {broker} -o true", SAME)),
     ("brokerConsumeStats", ("-b {broker} -l 1", SAME)),
     ("queryCq", ("-t {topic} -q 1 -i 0 -c 1 -b {broker} -g {group}", SAME)),
-    ("queryCq", ("-t {topic} -q 1 -i 99 -b {broker}", SAME)),
     ("queryMsgById", ("-t {topic} -i {offsetMsg} -g {group} -d {client}", ("CR_SUCCESS",))),
     ("queryMsgByUniqueKey", ("-t {topic} -i {msg} -g {group} -d {client}", ("CR_SUCCESS",))),
     ("queryMsgByKey", ("-t {topic} -k none", SAME)),
