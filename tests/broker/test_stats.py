@@ -1,6 +1,6 @@
 from __future__ import annotations
 
-from perseid.broker.stats import DAY_MS, MAX_METERS, MINUTE_S, SAMPLE_PERIOD_MS, BrokerStats, Meter
+from perseid.broker.stats import DAY_MS, HOUR_MS, MAX_TALLIES, SAMPLE_PERIOD_MS, BrokerStats, Meter, Tally, Window
 
 START = 1_700_000_000_000
 
@@ -45,23 +45,78 @@ def test_rates_of_a_topic_and_of_a_group() -> None:
     assert stats.topic_put_tps("T") == stats.group_get_tps("G", "T") == 0.0
 
 
-def test_an_idle_topic_is_forgotten() -> None:
+def test_a_topic_that_is_idle_for_a_day_is_forgotten() -> None:
     stats = BrokerStats(START)
     stats.put("T", 1, 1)
     stats.got("G", "T", 1)
-    for i in range(MINUTE_S // 10 + 1):
-        assert stats._topic_puts and stats._group_gets
-        stats.tick(START + i * SAMPLE_PERIOD_MS)
-    assert not stats._topic_puts and not stats._group_gets
+    for hour in range(25):
+        assert stats.topic_puts("T") is not None and stats.group_gets("G", "T") is not None
+        stats.tick(START + hour * HOUR_MS)
+    assert stats.topic_puts("T") is None and stats.group_gets("G", "T") is None
     assert stats.put_total == 1
 
 
-def test_the_number_of_meters_is_bounded() -> None:
+def test_what_rests_is_still_known_and_wakes_up() -> None:
     stats = BrokerStats(START)
-    for i in range(MAX_METERS + 10):
+    stats.put("T", 3, 1)
+    for number in range(20):
+        stats.tick(START + number * SAMPLE_PERIOD_MS)
+    assert not stats._topic_puts, "it costs nothing while it rests"
+    tally = stats.topic_puts("T")
+    assert tally is not None and (tally.minute.sum, tally.day.sum) == (0, 3)
+    stats.put("T", 2, 1)
+    stats.tick(START + 20 * SAMPLE_PERIOD_MS)
+    assert stats.topic_puts("T") is tally and (tally.total, tally.minute.sum) == (5, 2)
+    stats.forget_topic("T")
+    assert stats.topic_puts("T") is None
+
+
+def test_windows_of_a_minute_an_hour_and_a_day() -> None:
+    tally, now = Tally(), START
+    assert tally.minute == tally.hour == tally.day == Window(0, 0.0)
+    tally.total = 5
+    tally.sample(now)
+    assert tally.minute == Window(5, 0.5), "a window begins with nothing one sample before the first"
+    assert (tally.hour.sum, tally.day.sum) == (5, 5)
+    for _ in range(6 * 60 * 3):
+        now += SAMPLE_PERIOD_MS
+        tally.total += 10
+        tally.sample(now)
+    assert tally.minute == Window(60, 1.0)
+    assert tally.hour == Window(6 * 600, 1.0)
+    assert tally.day.sum == 5 + 3 * 3600 and 0.7 < tally.day.per_second < 1.0, "one hour before the first counts too"
+    for _ in range(7):
+        now += SAMPLE_PERIOD_MS
+        tally.sample(now)
+    assert tally.minute == Window(0, 0.0) and tally.hour.sum == 3600
+
+
+def test_what_wakes_up_after_a_long_time_counts_from_then_on() -> None:
+    tally = Tally()
+    for number in range(40):
+        tally.sample(START + number * SAMPLE_PERIOD_MS)
+    tally.total = 20
+    tally.sample(START + 1000 * SAMPLE_PERIOD_MS)
+    assert tally.minute == Window(20, 2.0), "not over the hours before"
+
+
+def test_the_whole_broker_is_counted_with_system_topics_and_without() -> None:
+    stats = BrokerStats(START, is_system=lambda topic: topic == "SYS")
+    stats.put("T", 5, 1)
+    stats.put("SYS", 100, 1)
+    stats.got("G", "T", 3)
+    stats.tick(START)
+    assert {name: tally.minute.sum for name, tally in stats.tallies.items()} == {
+        "puts": 105, "gets": 3, "own_puts": 5, "own_gets": 3,
+    }  # fmt: skip
+
+
+def test_the_number_of_tallies_is_bounded() -> None:
+    stats = BrokerStats(START)
+    for i in range(MAX_TALLIES + 10):
         stats.put(str(i), 1, 1)
-    assert len(stats._topic_puts) == MAX_METERS
-    assert stats.put_total == MAX_METERS + 10
+    assert len(stats._topic_puts) == MAX_TALLIES
+    assert stats.put_total == MAX_TALLIES + 10
 
 
 def test_totals_of_the_days_leave_system_topics_out() -> None:

@@ -12,11 +12,7 @@ from perseid.wire.codes import RequestCode as Code
 from .harness import Rig
 
 LATER = {
-    "request and reply, recall": [
-        Code.SEND_REPLY_MESSAGE,
-        Code.SEND_REPLY_MESSAGE_V2,
-        Code.RECALL_MESSAGE,
-    ],
+    "recall": [Code.RECALL_MESSAGE],
     "POP": [
         Code.POP_MESSAGE,
         Code.ACK_MESSAGE,
@@ -31,26 +27,14 @@ LATER = {
     ],
     "replicas": [
         Code.NOTIFY_MIN_BROKER_ID_CHANGE,
-        Code.RESET_MASTER_FLUSH_OFFSET,
-    ],
-    "relays to clients": [
-        Code.GET_CONSUMER_RUNNING_INFO,
-        Code.CONSUME_MESSAGE_DIRECTLY,
-        Code.INVOKE_BROKER_TO_GET_CONSUMER_STATUS,
-    ],
-    "statistics and cleaning": [
-        Code.VIEW_BROKER_STATS_DATA,
-        Code.GET_BROKER_CONSUME_STATS,
-        Code.QUERY_CONSUME_QUEUE,
-        Code.CLEAN_EXPIRED_CONSUMEQUEUE,
-        Code.CLEAN_UNUSED_TOPIC,
-        Code.DELETE_EXPIRED_COMMITLOG,
     ],
     "static topics, RocksDB": [
         Code.UPDATE_AND_CREATE_STATIC_TOPIC,
         Code.CHECK_ROCKSDB_CQ_WRITE_PROGRESS,
         Code.EXPORT_ROCKSDB_CONFIG_TO_JSON,
     ],
+    "users, how files are read": [Code.AUTH_CREATE_USER, Code.AUTH_LIST_ACL, Code.SET_COMMITLOG_READ_MODE],
+    "what nobody serves": [Code.GET_TOPIC_NAME_LIST, Code.TRIGGER_DELETE_FILES, Code.SUSPEND_CONSUMER],
 }
 
 

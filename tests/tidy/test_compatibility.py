@@ -13,9 +13,9 @@ from perseid.broker.handlers.pull import MAX_SUSPEND_MS
 from perseid.broker.hold import MAX_HELD
 from perseid.broker.topics import MAX_QUEUES
 from perseid.controller import config as controller_config
-from perseid.controller import routes as controller_routes
 from perseid.nameserver import config as name_server_config
-from perseid.nameserver import routes as name_server_routes
+from perseid.wire.codes import RequestCode
+from tidy import request_codes
 
 DOCS = Path(__file__).parents[2] / "docs"
 COMPATIBILITY = (DOCS / "compatibility.md").read_text()
@@ -26,35 +26,17 @@ def section(title: str) -> str:
     return COMPATIBILITY.split(f"\n## {title}\n")[1].split("\n## ")[0]
 
 
-def listed(title: str) -> list[tuple[int, str]]:
-    """The codes of the tables in a section."""
-    rows = [line for line in section(title).splitlines() if line.startswith("|")]
-    return [(int(code), name) for row in rows for code, name in re.findall(r"\b(\d+) ([A-Z][A-Z0-9_]+)", row)]
+def test_the_table_of_all_codes_is_what_the_routes_say() -> None:
+    assert request_codes.written() == COMPATIBILITY, "write it anew: python tests/tidy/request_codes.py"
 
 
-@pytest.mark.parametrize(
-    ("title", "routes"),
-    [
-        ("Requests that a broker serves", broker_routes.ROUTES),
-        ("Requests that a name server serves", name_server_routes.ROUTES),
-        ("Requests that a controller serves", controller_routes.ROUTES),
-    ],
-)
-def test_the_codes_are_those_of_the_routes(title: str, routes: dict[int, object]) -> None:
-    served = {(int(route.code), route.code.name) for route in routes.values()}  # type: ignore[attr-defined]
-    assert set(listed(title)) == served
-    assert len(listed(title)) == len(served), "each stands there once"
+def test_there_is_a_reason_for_what_nobody_answers_and_for_nothing_else() -> None:
+    nobody = {code for code in RequestCode if not request_codes.served_by(code)}
+    assert nobody == set(request_codes.WHY_NOT)
 
 
 def test_the_vip_port() -> None:
     assert "but for 11 and 361" in COMPATIBILITY and {11, 361} == broker_routes.NOT_ON_VIP
-
-
-def test_refused_codes_are_not_served() -> None:
-    (row,) = [line for line in section("What is refused, and how").splitlines() if "any other request" in line]
-    codes = {int(number) for number in re.findall(r"\b\d{2,}\b", row.partition("| code 3")[0])}
-    assert codes >= {324, 325, 370}
-    assert not codes & (broker_routes.ROUTES.keys() | name_server_routes.ROUTES.keys())
 
 
 def test_the_settings_that_stop_the_start() -> None:

@@ -79,6 +79,9 @@ class ProducerTable(_Members):
     def __init__(self) -> None:
         super().__init__()
         self._groups: dict[str, dict[ConnId, Client]] = {}
+        self._by_id: dict[str, Client] = {}
+        """The one that was heard last, where several have the same id."""
+        self._id_of: dict[ConnId, str] = {}
         self._turn = 0
 
     def __contains__(self, group: object) -> bool:
@@ -94,12 +97,18 @@ class ProducerTable(_Members):
         """A heartbeat came: the client is a member from now on, or still."""
         if self._join(client.conn, group):
             self._groups.setdefault(group, {})[client.conn] = client
+            if self._id_of.get(client.conn) != client.client_id:
+                self._forget(client.conn)
+                self._id_of[client.conn] = client.client_id
+            self._by_id[client.client_id] = client
 
     def unregister(self, group: str, conn: ConnId) -> None:
         members = self._groups.get(group)
         if members is None or members.pop(conn, None) is None:
             return
         self._leave(conn, group)
+        if conn not in self._groups_of:
+            self._forget(conn)
         if not members:
             del self._groups[group]
 
@@ -124,14 +133,17 @@ class ProducerTable(_Members):
 
     def find(self, client_id: str) -> Client | None:
         """The producer with this id, in whatever group."""
-        for members in self._groups.values():
-            for client in members.values():
-                if client.client_id == client_id:
-                    return client
-        return None
+        return self._by_id.get(client_id)
+
+    def _forget(self, conn: ConnId) -> None:
+        client_id = self._id_of.pop(conn, None)
+        if client_id is not None and client_id in self._by_id and self._by_id[client_id].conn == conn:
+            del self._by_id[client_id]
 
     def validate(self) -> None:
         _check(self._groups, self._groups_of)
+        assert self._id_of.keys() == self._groups_of.keys(), "who left can't be found"
+        assert all(self._id_of[client.conn] == name for name, client in self._by_id.items()), "ids lead to who has them"
 
 
 @dataclass(slots=True)

@@ -44,6 +44,8 @@ class BrokerConfig:
     forward_sends_to_master: bool = False
     """Under a controller: a slave hands sends on to its master instead of refusing them."""
 
+    store_reply_message_enable: bool = True
+
     # pulls
     slave_read_enable: bool = False
     """A master sends readers that are far behind to a slave, and a slave answers them."""
@@ -52,6 +54,12 @@ class BrokerConfig:
     short_polling_time_mills: int = 1000
     lite_pull_message_enable: bool = True
     default_query_max_num: int = 32
+
+    # reads from the disk, in bytes each 5 s
+    cold_data_flow_control_enable: bool = False
+    cg_cold_read_threshold: int = option(3 << 20, low=0)
+    """Of one group, that has no limit of its own."""
+    global_cold_read_threshold: int = option(100 << 20, low=0)
 
     # transactions
     reject_transaction_message: bool = False

@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING
 
 from perseid.base.errors import RequestRefused
 from perseid.base.machine import Feed, Fetch
+from perseid.broker.cold import ColdReads
 from perseid.broker.request import Request
 from perseid.store.segments import Part
 from perseid.wire.codes import ResponseCode
@@ -35,13 +36,16 @@ class Fetches:
 
     def __init__(self) -> None:
         self.count = 0
+        self.cold = ColdReads()
 
     def wait(self, broker: Broker, request: Request, parts: list[Part]) -> None:
-        """Let a pull wait for parts of files. RequestRefused (2) when too many wait."""
+        """Let a pull wait for parts of files. RequestRefused (2): too many wait, or its group has read too much."""
         if self.count >= MAX_FETCHING:
             raise RequestRefused(
                 ResponseCode.SYSTEM_BUSY, f"[OVERLOAD]{self.count} pulls wait for the disk; try again later"
             )
+        size = sum(length for _, _, length in parts)
+        self.cold.admit(broker.config, request.header.consumer_group, size, broker.now)
         self.count += 1
         request.command.keep()
         broker.emit(Fetch(parts, [Feed(Fetched(request))], [Feed(Fetched(request, failed=True))]))

@@ -381,8 +381,8 @@ class Broker:
             return
         self.epoch += 1
         self.holds.connection_closed(event.conn)
+        self._out.extend(self.caller.handle(event, self.now))
         if conn.dialled:
-            self._out.extend(self.caller.handle(event, self.now))
             self.registration.connection_closed(conn.dialled, self.now)
             self.replicas.dialled_closed(conn.dialled, self.now)
         self.producers.connection_closed(event.conn)

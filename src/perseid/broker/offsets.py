@@ -186,6 +186,13 @@ class ConsumerOffsets:
         """The topics that the group committed offsets of."""
         return {topic for topic, name in self._committed if name == group}
 
+    def topics_by_group(self) -> dict[str, set[str]]:
+        """The same for all groups."""
+        found: dict[str, set[str]] = {}
+        for topic, group in self._committed:
+            found.setdefault(group, set()).add(topic)
+        return found
+
     def groups_of(self, topic: str) -> set[str]:
         """The groups that committed offsets of the topic."""
         return {group for name, group in self._committed if name == topic}

@@ -51,6 +51,8 @@ SENDS = frozenset(
         RequestCode.SEND_MESSAGE_V2,
         RequestCode.SEND_BATCH_MESSAGE,
         RequestCode.CONSUMER_SEND_MSG_BACK,
+        RequestCode.SEND_REPLY_MESSAGE,
+        RequestCode.SEND_REPLY_MESSAGE_V2,
     )
 )
 PULLS = frozenset((RequestCode.PULL_MESSAGE, RequestCode.LITE_PULL_MESSAGE))
@@ -62,6 +64,7 @@ CHANGES = frozenset(
         RequestCode.UPDATE_AND_CREATE_SUBSCRIPTIONGROUP,
         RequestCode.UPDATE_AND_CREATE_SUBSCRIPTIONGROUP_LIST,
         RequestCode.DELETE_SUBSCRIPTIONGROUP,
+        RequestCode.CLEAN_UNUSED_TOPIC,
     )
 )
 """Of topics and groups: a slave's are its master's."""

@@ -13,11 +13,14 @@ from perseid.broker.handlers import (
     offsets,
     pull,
     query,
+    relays,
     replication,
+    replies,
     send,
     sendback,
     topics,
     transactions,
+    upkeep,
 )
 from perseid.broker.request import Reply, Request
 from perseid.wire.codes import RequestCode as Code
@@ -68,6 +71,8 @@ ROUTES: dict[int, Route] = route_table(
     Route(Code.CONSUMER_SEND_MSG_BACK, client_headers.ConsumerSendMsgBackRequest, sendback.consumer_send_back),
     Route(Code.QUERY_MESSAGE, query_headers.QueryMessageRequest, query.query_message),
     Route(Code.VIEW_MESSAGE_BY_ID, query_headers.ViewMessageByIdRequest, query.view_message),
+    Route(Code.SEND_REPLY_MESSAGE, send_headers.SendMessageRequest, replies.send_reply),
+    Route(Code.SEND_REPLY_MESSAGE_V2, send_headers.SendMessageRequestV2, replies.send_reply),
     # offsets
     Route(Code.QUERY_CONSUMER_OFFSET, offset_headers.QueryConsumerOffsetRequest, offsets.query_consumer_offset),
     Route(Code.UPDATE_CONSUMER_OFFSET, offset_headers.UpdateConsumerOffsetRequest, offsets.update_consumer_offset),
@@ -87,6 +92,15 @@ ROUTES: dict[int, Route] = route_table(
     Route(Code.GET_CONSUMER_LIST_BY_GROUP, client_headers.GetConsumerListByGroupRequest, clients.get_consumer_list),
     Route(Code.LOCK_BATCH_MQ, None, locks.lock_batch),
     Route(Code.UNLOCK_BATCH_MQ, None, locks.unlock_batch),
+    Route(
+        Code.GET_CONSUMER_RUNNING_INFO, client_headers.GetConsumerRunningInfoRequest, relays.get_consumer_running_info
+    ),
+    Route(
+        Code.CONSUME_MESSAGE_DIRECTLY, client_headers.ConsumeMessageDirectlyRequest, relays.consume_message_directly
+    ),
+    Route(
+        Code.INVOKE_BROKER_TO_GET_CONSUMER_STATUS, admin_headers.GetConsumerStatusRequest, relays.get_consumer_status
+    ),
     # topics
     Route(Code.UPDATE_AND_CREATE_TOPIC, topic_headers.CreateTopicRequest, topics.update_and_create_topic),
     Route(Code.UPDATE_AND_CREATE_TOPIC_LIST, None, topics.update_and_create_topic_list),
@@ -138,6 +152,15 @@ ROUTES: dict[int, Route] = route_table(
     Route(Code.UPDATE_BROKER_CONFIG, None, admin.update_broker_config),
     Route(Code.GET_BROKER_CONFIG, None, admin.get_broker_config),
     Route(Code.GET_BROKER_RUNTIME_INFO, None, admin.get_runtime_info),
+    Route(Code.VIEW_BROKER_STATS_DATA, admin_headers.ViewBrokerStatsDataRequest, upkeep.view_broker_stats),
+    Route(Code.GET_BROKER_CONSUME_STATS, admin_headers.GetBrokerConsumeStatsRequest, upkeep.get_broker_consume_stats),
+    Route(Code.QUERY_CONSUME_QUEUE, query_headers.QueryConsumeQueueRequest, upkeep.query_consume_queue),
+    Route(Code.CLEAN_EXPIRED_CONSUMEQUEUE, None, upkeep.clean_expired_queues),
+    Route(Code.CLEAN_UNUSED_TOPIC, None, upkeep.clean_unused_topics),
+    Route(Code.DELETE_EXPIRED_COMMITLOG, None, upkeep.delete_expired_log),
+    Route(Code.UPDATE_COLD_DATA_FLOW_CTR_CONFIG, None, upkeep.update_cold_limits),
+    Route(Code.REMOVE_COLD_DATA_FLOW_CTR_CONFIG, None, upkeep.remove_cold_limit),
+    Route(Code.GET_COLD_DATA_FLOW_CTR_INFO, None, upkeep.get_cold_info),
     # replication
     Route(
         Code.NOTIFY_BROKER_ROLE_CHANGED,
@@ -147,6 +170,11 @@ ROUTES: dict[int, Route] = route_table(
     Route(Code.GET_BROKER_EPOCH_CACHE, None, replication.get_epoch_cache),
     Route(Code.EXCHANGE_BROKER_HA_INFO, controller_headers.ExchangeHaInfoRequest, replication.exchange_ha_info),
     Route(Code.GET_BROKER_HA_STATUS, None, replication.get_ha_status),
+    Route(
+        Code.RESET_MASTER_FLUSH_OFFSET,
+        admin_headers.ResetMasterFlushOffsetRequest,
+        replication.reset_master_flush_offset,
+    ),
     Route(Code.GET_ALL_CONSUMER_OFFSET, None, offsets.get_all_consumer_offset),
     Route(Code.GET_ALL_DELAY_OFFSET, None, replication.get_all_delay_offset),
     Route(Code.GET_ALL_MESSAGE_REQUEST_MODE, None, replication.get_all_message_request_mode),

@@ -7,9 +7,10 @@ just after a start, as in the original.
 
 from __future__ import annotations
 
+from array import array
 from collections import deque
 from collections.abc import Callable, Hashable
-from typing import TypeVar
+from typing import NamedTuple, TypeVar
 
 from perseid.base.machine import Millis
 
@@ -17,11 +18,14 @@ K = TypeVar("K", bound=Hashable)
 
 SAMPLE_PERIOD_MS = 10_000
 WINDOWS_S = (10, 60, 600)
-MINUTE_S = 60
 DAY_MS = 86_400_000
 
-MAX_METERS = 100_000
-"""Topics, or pairs of group and topic, that have a rate of their own; others count in the totals only."""
+TEN_MINUTES_MS = 600_000
+HOUR_MS = 3_600_000
+MINUTE_SAMPLES, HOUR_SAMPLES, DAY_SAMPLES = 7, 7, 25
+
+MAX_TALLIES = 100_000
+"""Topics, or pairs of group and topic, that are counted by themselves; others count in the totals only."""
 
 _PUT_TIME_BOUNDS_MS = (1, 10, 50, 100, 200, 500, 1000, 2000, 3000, 4000, 5000, 10_000)
 _PUT_TIME_NAMES = (
@@ -61,23 +65,125 @@ class Meter:
         (begin, before), (end, after) = self._samples[-1 - steps], self._samples[-1]
         return (after - before) * 1000 / (end - begin) if end > begin else 0.0
 
-    def recent(self) -> float:
-        """Per second, over all the samples that are kept."""
-        if len(self._samples) < 2:
-            return 0.0
-        (begin, before), (end, after) = self._samples[0], self._samples[-1]
-        return (after - before) * 1000 / (end - begin) if end > begin else 0.0
-
-    @property
-    def idle(self) -> bool:
-        """Nothing happened over the whole of the longest window."""
-        full = len(self._samples) == self._samples.maxlen
-        return full and self._samples[0][1] == self.total
-
     def text(self) -> str:
         """The rates over `WINDOWS_S` as code 28 writes them: up to three numbers with spaces between."""
         rates = (self.rate(window_s) for window_s in WINDOWS_S)
         return " ".join("" if rate is None else str(rate) for rate in rates)
+
+
+class Window(NamedTuple):
+    """What was counted within a window, and how much that is a second."""
+
+    sum: int
+    per_second: float
+
+
+class Tally:
+    """A total that only grows, and what it was: each 10 s for a minute, each 10 min for an hour, each hour for a day.
+
+    As in the original, a window begins with nothing one sample before the first one.
+    """
+
+    __slots__ = ("_day", "_day_at", "_hour", "_hour_at", "_minute", "total")
+
+    def __init__(self) -> None:
+        self.total = 0
+        self._minute = array("q")  # times and totals in turn
+        self._hour = array("q")
+        self._day = array("q")
+        self._hour_at = self._day_at = 0
+
+    def sample(self, now: Millis) -> None:
+        minute = self._minute
+        quiet = len(minute) == 2 * MINUTE_SAMPLES and minute[1] == minute[-1]
+        if not quiet or minute[-1] != self.total:
+            if quiet:  # nothing was noted meanwhile
+                minute[:] = array("q", (now - SAMPLE_PERIOD_MS, minute[-1]))
+            _add(minute, now, self.total, SAMPLE_PERIOD_MS, MINUTE_SAMPLES)
+        if now >= self._hour_at:
+            self._hour_at = now + TEN_MINUTES_MS
+            _add(self._hour, now, self.total, TEN_MINUTES_MS, HOUR_SAMPLES)
+        if now >= self._day_at:
+            self._day_at = now + HOUR_MS
+            _add(self._day, now, self.total, HOUR_MS, DAY_SAMPLES)
+
+    @property
+    def quiet(self) -> bool:
+        """Nothing was counted for a minute."""
+        minute = self._minute
+        return len(minute) == 2 * MINUTE_SAMPLES and minute[1] == self.total
+
+    @property
+    def idle(self) -> bool:
+        """Nothing was counted for a day."""
+        return len(self._day) == 2 * DAY_SAMPLES and self._day[1] == self.total
+
+    @property
+    def minute(self) -> Window:
+        return _window(self._minute)
+
+    @property
+    def hour(self) -> Window:
+        return _window(self._hour)
+
+    @property
+    def day(self) -> Window:
+        return _window(self._day)
+
+
+def _add(series: array[int], now: Millis, total: int, period_ms: Millis, most: int) -> None:
+    if not series:
+        series.extend((now - period_ms, 0))
+    series.extend((now, total))
+    if len(series) > 2 * most:
+        del series[:2]
+
+
+def _window(series: array[int]) -> Window:
+    if not series:
+        return Window(0, 0.0)
+    count = series[-1] - series[1]
+    return Window(count, count * 1000 / (series[-2] - series[0]))
+
+
+class Tallies(dict[K, Tally]):
+    """Those that something was counted by within the last minute, and, apart from them, those that rest: so that ten
+    thousand topics that nobody sends to cost nothing each 10 s."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self._resting: dict[K, Tally] = {}
+        self._rested_at: Millis = 0
+
+    def find(self, key: K) -> Tally | None:
+        """The tally of a key; None: nothing was counted for a day."""
+        return self.get(key) or self._resting.get(key)
+
+    def wake(self, key: K) -> Tally:
+        """The tally of a key that is not among the active ones; when there are too many, one that is forgotten."""
+        tally = self._resting.pop(key, None) or Tally()
+        if len(self) + len(self._resting) < MAX_TALLIES:
+            self[key] = tally
+        return tally
+
+    def sample(self, now: Millis) -> None:
+        """Take the samples that are due."""
+        for key, tally in list(self.items()):
+            tally.sample(now)
+            if tally.quiet:
+                self._resting[key] = self.pop(key)
+        if now - self._rested_at >= TEN_MINUTES_MS:
+            self._rested_at = now
+            for key, tally in list(self._resting.items()):
+                tally.sample(now)
+                if tally.idle:
+                    del self._resting[key]
+
+    def forget(self, wanted: Callable[[K], bool]) -> None:
+        """Forget what has a key that is wanted."""
+        for table in (self, self._resting):
+            for key in [key for key in table if wanted(key)]:
+                del table[key]
 
 
 class BrokerStats:
@@ -105,8 +211,10 @@ class BrokerStats:
         """Messages put until yesterday's and until today's midnight, without those of system topics."""
         self.get_total_mornings = (0, 0)
         self._is_system = is_system
-        self._topic_puts: dict[str, Meter] = {}
-        self._group_gets: dict[tuple[str, str], Meter] = {}
+        self.tallies = {name: Tally() for name in ("puts", "gets", "own_puts", "own_gets")}
+        """Of the whole broker: messages put and got, with system topics and without them."""
+        self._topic_puts = Tallies[str]()
+        self._group_gets = Tallies[tuple[str, str]]()
         self._put_times = [0] * len(_PUT_TIME_NAMES)
         self._utc_offset_ms = utc_offset_ms
         self._next_sample = now
@@ -118,10 +226,10 @@ class BrokerStats:
         """`messages` of `size` bytes altogether were stored under `topic`."""
         self.put_messages.total += messages
         self.put_bytes += size
-        meter = self._topic_puts.get(topic)
-        if meter is None:
-            meter = self._new_meter(self._topic_puts, topic)
-        meter.total += messages
+        tally = self._topic_puts.get(topic)
+        if tally is None:
+            tally = self._topic_puts.wake(topic)
+        tally.total += messages
         if not self._is_system(topic):
             self.put_total += messages
 
@@ -142,10 +250,10 @@ class BrokerStats:
         self.get_found.total += 1
         self.get_all.total += 1
         self.transferred.total += messages
-        meter = self._group_gets.get((group, topic))
-        if meter is None:
-            meter = self._new_meter(self._group_gets, (group, topic))
-        meter.total += messages
+        tally = self._group_gets.get((group, topic))
+        if tally is None:
+            tally = self._group_gets.wake((group, topic))
+        tally.total += messages
         if not self._is_system(topic):
             self.get_total += messages
 
@@ -164,8 +272,12 @@ class BrokerStats:
         if now >= self._next_sample:
             for meter in (self.put_messages, self.get_found, self.get_missed, self.get_all, self.transferred):
                 meter.sample(now)
-            _sample_all(self._topic_puts, now)
-            _sample_all(self._group_gets, now)
+            totals = (self.put_messages.total, self.transferred.total, self.put_total, self.get_total)
+            for tally, total in zip(self.tallies.values(), totals, strict=True):
+                tally.total = total
+                tally.sample(now)
+            self._topic_puts.sample(now)
+            self._group_gets.sample(now)
             self._next_sample = now + SAMPLE_PERIOD_MS
         if now >= self._next_morning:
             self.put_total_mornings = (self.put_total_mornings[1], self.put_total)
@@ -180,22 +292,28 @@ class BrokerStats:
 
     def topic_put_tps(self, topic: str) -> float:
         """Messages a second put to `topic`, over the last minute."""
-        meter = self._topic_puts.get(topic)
-        return meter.recent() if meter else 0.0
+        tally = self._topic_puts.get(topic)
+        return tally.minute.per_second if tally else 0.0
+
+    def topic_puts(self, topic: str) -> Tally | None:
+        """Messages put to `topic`; None: there was none for a day."""
+        return self._topic_puts.find(topic)
+
+    def group_gets(self, group: str, topic: str) -> Tally | None:
+        """Messages that `group` pulled of `topic`; None: there was none for a day."""
+        return self._group_gets.find((group, topic))
 
     def group_get_tps(self, group: str, topic: str) -> float:
         """Messages a second that `group` pulled of `topic`, over the last minute."""
-        meter = self._group_gets.get((group, topic))
-        return meter.recent() if meter else 0.0
+        tally = self._group_gets.get((group, topic))
+        return tally.minute.per_second if tally else 0.0
 
     def forget_topic(self, topic: str) -> None:
-        self._topic_puts.pop(topic, None)
-        for key in [key for key in self._group_gets if key[1] == topic]:
-            del self._group_gets[key]
+        self._topic_puts.forget(lambda key: key == topic)
+        self._group_gets.forget(lambda key: key[1] == topic)
 
     def forget_group(self, group: str) -> None:
-        for key in [key for key in self._group_gets if key[0] == group]:
-            del self._group_gets[key]
+        self._group_gets.forget(lambda key: key[0] == group)
 
     def put_latency_ms(self, share: float) -> float:
         """The time within which this share of the sends was answered (interpolated within a bucket)."""
@@ -218,17 +336,3 @@ class BrokerStats:
         seconds = (now - self.started) // 1000
         days, hours, minutes = seconds // 86_400, seconds // 3600 % 24, seconds // 60 % 60
         return f"[ {days} days, {hours} hours, {minutes} minutes, {seconds % 60} seconds ]"
-
-    @staticmethod
-    def _new_meter(meters: dict[K, Meter], key: K) -> Meter:
-        meter = Meter(MINUTE_S)
-        if len(meters) < MAX_METERS:
-            meters[key] = meter
-        return meter
-
-
-def _sample_all(meters: dict[K, Meter], now: Millis) -> None:
-    for key, meter in list(meters.items()):
-        meter.sample(now)
-        if meter.idle:
-            del meters[key]

@@ -9,7 +9,7 @@ from typing import Annotated
 import typer
 from rich.table import Table
 
-from perseid.cli import controllers
+from perseid.cli import controllers, groups
 from perseid.cli.topics import DEFAULT_NAMESRV, AsJson, Namesrv, run, show
 from perseid.client import Admin, SlaveStatus
 from perseid.client.dledger import DLedgerClient, MemberStatus
@@ -17,12 +17,13 @@ from perseid.client.dledger import DLedgerClient, MemberStatus
 Peers = Annotated[str, typer.Option(help="All members, id-host:port;id-host:port;…, as each of them has it.")]
 GroupName = Annotated[str, typer.Option(help="The group's name.")]
 
-admin_app = typer.Typer(help="Look after brokers.", no_args_is_help=True)
+admin_app = typer.Typer(help="Look after topics, groups, messages and brokers.", no_args_is_help=True)
 
 
 def register(app: typer.Typer) -> None:
     """Add the commands to the `perseid` command."""
     app.add_typer(admin_app, name="admin")
+    groups.register(admin_app)
     controllers.register(admin_app)
 
 

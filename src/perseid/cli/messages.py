@@ -196,7 +196,7 @@ class _Reader:
     def _print(self, message: ReceivedMessage) -> None:
         self.printed += 1
         if self._as_json:
-            typer.echo(json.dumps(_received_as_json(message), ensure_ascii=False))
+            typer.echo(json.dumps(received_as_json(message), ensure_ascii=False))
         else:
             typer.echo(message.body.decode("utf-8", "replace"))
 
@@ -213,7 +213,8 @@ def _as_json(result: SendResult) -> dict[str, Any]:
     }
 
 
-def _received_as_json(message: ReceivedMessage) -> dict[str, Any]:
+def received_as_json(message: ReceivedMessage) -> dict[str, Any]:
+    """A message as the commands print it with --json; a body that is no text is in hex."""
     try:
         body = {"body": message.body.decode()}
     except UnicodeDecodeError:

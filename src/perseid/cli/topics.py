@@ -57,6 +57,17 @@ def show(table: Table) -> None:
     Console(width=None if sys.stdout.isatty() else PIPE_COLUMNS).print(table)
 
 
+async def names_of(admin: Admin, *, everything: bool) -> list[str]:
+    """The names of all topics, or of all but the system's own."""
+    names = await admin.topic_list()
+    if everything:
+        return names
+    info = await admin.cluster_info()
+    own = {*info.clusters, *info.brokers, "BenchmarkTest", "SELF_TEST_TOPIC"}
+    own |= {f"{cluster}_REPLY_TOPIC" for cluster in info.clusters}
+    return [name for name in names if name not in own and not name.startswith(SYSTEM_PREFIXES)]
+
+
 @topic_app.command()
 def create(
     topic: Topic,
@@ -113,13 +124,7 @@ def list_topics(
 
     async def work() -> list[str]:
         async with Admin(namesrv) as admin:
-            names = await admin.topic_list()
-            if everything:
-                return names
-            info = await admin.cluster_info()
-            own = {*info.clusters, *info.brokers, "BenchmarkTest", "SELF_TEST_TOPIC"}
-            own |= {f"{cluster}_REPLY_TOPIC" for cluster in info.clusters}
-            return [name for name in names if name not in own and not name.startswith(SYSTEM_PREFIXES)]
+            return await names_of(admin, everything=everything)
 
     names = run(work(), namesrv)
     if as_json:

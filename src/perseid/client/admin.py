@@ -7,21 +7,27 @@ import json
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
+from perseid.base.errors import RemoteProtocolError
 from perseid.client.connection import Header
 from perseid.client.errors import ClientError, NoRoute, ServerRefused
 from perseid.client.life import Client
 from perseid.client.model import RETRY_PREFIX, MessageQueue, ReceivedMessage, check_topic
-from perseid.client.pulling import Offsets
+from perseid.client.pulling import Offsets, Puller
 from perseid.client.routes import DEFAULT_TOPIC, MASTER_ID, TopicRoute
 from perseid.client.session import Session
+from perseid.client.subscription import Subscription
 from perseid.wire import properties, record
 from perseid.wire.bodies import (
     ClusterInfo,
+    Connection,
     ConsumerConnection,
     ConsumeStats,
     HARuntimeInfo,
     KVTable,
+    ProducerConnection,
+    ResetOffsetBody,
     SubscriptionGroupConfig,
+    SubscriptionGroupWrapper,
     TopicConfig,
     TopicList,
     TopicStatsTable,
@@ -29,7 +35,8 @@ from perseid.wire.bodies import (
 from perseid.wire.codes import RequestCode, ResponseCode
 from perseid.wire.command import Command
 from perseid.wire.controller import EpochEntryCache
-from perseid.wire.headers.offsets import ResetOffsetRequest
+from perseid.wire.headers.clients import GetConsumerRunningInfoRequest
+from perseid.wire.headers.offsets import CloneGroupOffsetRequest, ResetOffsetRequest
 from perseid.wire.headers.query import QueryMessageRequest, ViewMessageByIdRequest
 from perseid.wire.headers.topics import (
     CreateTopicRequest,
@@ -37,16 +44,20 @@ from perseid.wire.headers.topics import (
     DeleteTopicRequest,
     GetConsumerConnectionListRequest,
     GetConsumeStatsRequest,
+    GetProducerConnectionListRequest,
     GetSubscriptionGroupConfigRequest,
     GetTopicConfigRequest,
     GetTopicStatsInfoRequest,
 )
 from perseid.wire.ids import parse_offset_message_id
+from perseid.wire.inspection import ConsumerRunningInfo
 
 TIMEOUT_MS = 5000
 DEFAULT_QUEUES = 8
 """As the original's admin tool gives a new topic."""
 READ_WRITE = 6
+TOOLS_GROUP = "TOOLS_CONSUMER"
+"""The original's group for operators who look at messages; every broker has it."""
 ROUTE_DEADLINE_MS = 5000
 ROUTE_PAUSE_MS = 50
 
@@ -319,21 +330,81 @@ class Admin(Client):
                 last = error
         raise last or ClientError(f"group {group}: no broker to ask")
 
-    async def reset_offset(self, group: str, topic: str, timestamp_ms: int) -> None:
-        """Make a group go on (or back) to what was stored at a time; -1: to the end."""
-        route = await self.topic_route(topic)
-        request = ResetOffsetRequest(
-            group=group, topic=topic, queue_id=-1, offset=None, timestamp=timestamp_ms, is_force=True
-        )
-        for ids in route.brokers.values():
+    async def producer_connections(self, group: str) -> list[Connection]:
+        """Who produces for a group now."""
+        found: dict[str, Connection] = {}
+        request = GetProducerConnectionListRequest(producer_group=group)
+        for address in (await self.masters()).values():
+            try:
+                answer = await self._ask(address, RequestCode.GET_PRODUCER_CONNECTION_LIST, request)
+            except ServerRefused as error:
+                if error.code != ResponseCode.SYSTEM_ERROR:
+                    raise
+                continue  # nobody at this broker
+            told = ProducerConnection.from_json(bytes(answer.body))
+            found.update((one.client_id, one) for one in told.connection_set)
+        return list(found.values())
+
+    async def groups(self) -> dict[str, SubscriptionGroupConfig]:
+        """All consumer groups that any master knows, by name."""
+        found: dict[str, SubscriptionGroupConfig] = {}
+        for address in (await self.masters()).values():
+            answer = await self._ask(address, RequestCode.GET_ALL_SUBSCRIPTIONGROUP_CONFIG)
+            table = SubscriptionGroupWrapper.from_json(bytes(answer.body)).subscription_group_table
+            found = {**table, **found}
+        return dict(sorted(found.items()))
+
+    async def running_info(self, group: str, client_id: str) -> ConsumerRunningInfo:
+        """What one consumer does, by its own account; it has to be alive."""
+        request = GetConsumerRunningInfoRequest(consumer_group=group, client_id=client_id)
+        last: ServerRefused | None = None
+        for address in (await self.masters()).values():
+            try:
+                answer = await self._ask(address, RequestCode.GET_CONSUMER_RUNNING_INFO, request)
+                return ConsumerRunningInfo.from_json(bytes(answer.body))
+            except ServerRefused as error:
+                last = error
+        raise last or ClientError(f"group {group}: no broker to ask")
+
+    async def reset_offset(self, group: str, topic: str, timestamp_ms: int) -> dict[MessageQueue, int]:
+        """Make a group go on (or back) to what was stored at a time; -1: to the end. The new offsets."""
+        route, found = await self.topic_route(topic), dict[MessageQueue, int]()
+        for name, ids in route.brokers.items():
             if MASTER_ID in ids:
-                await self._ask(ids[MASTER_ID], RequestCode.INVOKE_BROKER_TO_RESET_OFFSET, request)
+                found |= await self._reset(name, ids[MASTER_ID], group, topic, -1, None, timestamp_ms)
+        return found
+
+    async def reset_queue_offset(self, group: str, queue: MessageQueue, offset: int) -> dict[MessageQueue, int]:
+        """Make a group go on at an offset of one queue."""
+        await self.topic_route(queue.topic)
+        address = await self.session.broker(queue.broker_name, queue.topic)
+        return await self._reset(queue.broker_name, address, group, queue.topic, queue.queue_id, offset, 0)
+
+    async def _reset(
+        self, name: str, address: str, group: str, topic: str, queue_id: int, offset: int | None, timestamp_ms: int
+    ) -> dict[MessageQueue, int]:
+        request = ResetOffsetRequest(
+            group=group, topic=topic, queue_id=queue_id, offset=offset, timestamp=timestamp_ms, is_force=True
+        )
+        answer = await self._ask(address, RequestCode.INVOKE_BROKER_TO_RESET_OFFSET, request)
+        table = ResetOffsetBody.from_json(bytes(answer.body)).offset_table if answer.body else {}
+        return {MessageQueue(queue.topic, name, queue.queue_id): at for queue, at in table.items()}
+
+    async def clone_offset(self, source: str, target: str, topic: str | None = None, *, offline: bool = True) -> None:
+        """Let the group `target` go on where `source` is, in one topic or in all. Without `offline` topics are left out
+        that the living members of `source` don't subscribe to."""
+        request = CloneGroupOffsetRequest(src_group=source, dest_group=target, topic=topic, offline=offline)
+        for address in (await self.masters()).values():
+            await self._ask(address, RequestCode.CLONE_GROUP_OFFSET, request)
 
     # ---- messages ----
 
     async def view_message(self, offset_msg_id: str, topic: str = "") -> ReceivedMessage:
-        """One message by the id that names its place (`SendResult.offset_msg_id`)."""
-        host, offset = parse_offset_message_id(offset_msg_id)
+        """One message by the id that names its place (`SendResult.offset_msg_id`); ClientError when it is none."""
+        try:
+            host, offset = parse_offset_message_id(offset_msg_id)
+        except RemoteProtocolError as error:
+            raise ClientError(str(error)) from None
         request = ViewMessageByIdRequest(topic=topic or None, offset=offset)
         answer = await self._ask(str(host), RequestCode.VIEW_MESSAGE_BY_ID, request)
         return ReceivedMessage(record.decode(answer.body), "")
@@ -360,6 +431,14 @@ class Admin(Client):
                 if key in keys or item.props.get(properties.UNIQ_KEY) == key:
                     found.append(ReceivedMessage(item, name))
         return sorted(found, key=lambda message: message.store_timestamp)
+
+    async def messages_at(self, queue: MessageQueue, offset: int, count: int = 1) -> list[ReceivedMessage]:
+        """Up to `count` messages of a queue from an offset on; none when the queue has none there."""
+        await self.topic_route(queue.topic)
+        puller, found = Puller(self.session, TOOLS_GROUP), list[ReceivedMessage]()
+        async for part in puller.read(queue, offset, offset + count, Subscription.parse(queue.topic, None, 0)):
+            found += part
+        return found
 
     # ---- offsets ----
 

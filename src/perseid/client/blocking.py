@@ -152,6 +152,16 @@ class BlockingProducer(Blocking[Producer]):
         thread, client = self._running
         thread.run(client.send_oneway(message, **options))
 
+    def request(self, message: Message, **options: Any) -> ReceivedMessage:
+        """As `Producer.request`."""
+        thread, client = self._running
+        return thread.run(client.request(message, **options))
+
+    def reply(self, request: ReceivedMessage, body: bytes, **options: Any) -> SendResult:
+        """As `Producer.reply`."""
+        thread, client = self._running
+        return thread.run(client.reply(request, body, **options))
+
     def queues(self, topic: str) -> list[MessageQueue]:
         """As `Producer.queues`."""
         thread, client = self._running

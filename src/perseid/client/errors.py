@@ -49,6 +49,14 @@ class RequestTimeout(ClientError):
         self.address = address
 
 
+class NoReply(ClientError):
+    """A request got no reply in time; its message may or may not have been consumed."""
+
+    def __init__(self, topic: str, timeout_ms: int) -> None:
+        super().__init__(f"no reply to the request in {topic} within {timeout_ms} ms: does who consumes it reply?")
+        self.topic = topic
+
+
 class ServerRefused(ClientError):
     """A server answered with an error code; `code` is the original's response code, `remark` its text."""
 

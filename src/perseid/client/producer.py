@@ -10,8 +10,9 @@ from __future__ import annotations
 
 import asyncio
 import logging
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 
+from perseid.client import request_reply
 from perseid.client.errors import (
     ClientError,
     ConnectFailed,
@@ -31,10 +32,12 @@ from perseid.client.model import (
     RETRY_PREFIX,
     Message,
     MessageQueue,
+    ReceivedMessage,
     SendResult,
     SendStatus,
     key_hash,
 )
+from perseid.client.request_reply import REPLY_TIMEOUT_MS, REQUEST_TIMEOUT_MS
 from perseid.client.routes import DEFAULT_TOPIC, TopicRoute
 from perseid.client.session import Session, now_ms
 from perseid.wire import batch, compression
@@ -246,6 +249,35 @@ class Producer(Client):
         if sending is not None:
             self._hooks.after_send(sending)
 
+    async def request(self, message: Message, *, timeout_ms: int = REQUEST_TIMEOUT_MS) -> ReceivedMessage:
+        """Send one message and wait for the reply of who consumes it; `NoReply` when none comes in time."""
+        self._check_started()
+        return await request_reply.request(self, message, timeout_ms)
+
+    async def reply(
+        self,
+        request: ReceivedMessage,
+        body: bytes,
+        *,
+        tag: str | None = None,
+        keys: str | Sequence[str] = (),
+        properties: Mapping[str, str] | None = None,
+        timeout_ms: int = REPLY_TIMEOUT_MS,
+    ) -> SendResult:
+        """Answer a message that was sent by `request`, and wait until who asked has the reply.
+
+        `InvalidMessage` for a message that asks for none; `ServerRefused` when who asked is gone.
+        """
+        self._check_started()
+        return await request_reply.reply(
+            self, request, body, timeout_ms, tag=tag, keys=keys, properties=properties
+        )
+
+    async def clusters(self, topic: str) -> set[str]:
+        """The clusters whose brokers a send to `topic` can go to."""
+        self._check_started()
+        return set((await self._route(topic)).clusters.values())
+
     async def queues(self, topic: str) -> list[MessageQueue]:
         """The queues that a send to `topic` can go to now."""
         self._check_started()
@@ -362,11 +394,8 @@ class Producer(Client):
         """One send to one queue: its results, or what went wrong."""
         started = now_ms()
         failed = True
-<<<<<<< HEAD
         sending: Sending | None = None
-=======
         address = ""
->>>>>>> c22640ca5d6cf81a050cc0dc994210dc8a5da1e9
         try:
             address = await self.session.broker(queue.broker_name, packed.topic)
             if address not in self._greeted:
@@ -378,7 +407,6 @@ class Producer(Client):
             if answer.code not in STORED_CODES:
                 raise ServerRefused(answer.code, answer.remark, address)
             failed = False
-<<<<<<< HEAD
             results = packed.result(answer, queue)
             if sending is not None:
                 told = answer.header(SendMessageResponse)
@@ -386,13 +414,10 @@ class Producer(Client):
                 sending.trace_on = told.trace_on is not False
             return results
         except BaseException as error:
+            if isinstance(error, ConnectFailed | ConnectionLost):
+                self._greeted.discard(address)  # whoever answers there next does not know our group
             if sending is not None:
                 sending.error = error
-=======
-            return packed.result(answer, queue)
-        except (ConnectFailed, ConnectionLost):
-            self._greeted.discard(address)  # whoever answers there next does not know our group
->>>>>>> c22640ca5d6cf81a050cc0dc994210dc8a5da1e9
             raise
         finally:
             now = now_ms()

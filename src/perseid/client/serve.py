@@ -31,7 +31,7 @@ def add(consumer: PushConsumer) -> None:
     session = consumer.session
     session.consumers[consumer.group] = consumer
     if RequestCode.NOTIFY_CONSUMER_IDS_CHANGED not in session.handlers:
-        for code, handler in _HANDLERS.items():
+        for code, handler in HANDLERS.items():
             session.handlers[code] = _bind(session.consumers, handler)
 
 
@@ -106,13 +106,14 @@ async def _consume_directly(consumers: dict[str, Any], connection: Connection, c
     connection.reply(command, body=result.to_json())
 
 
-_HANDLERS: dict[int, _Served] = {
+HANDLERS: dict[int, _Served] = {
     RequestCode.NOTIFY_CONSUMER_IDS_CHANGED: _members_changed,
     RequestCode.RESET_CONSUMER_CLIENT_OFFSET: _offsets_reset,
     RequestCode.GET_CONSUMER_STATUS_FROM_CLIENT: _status,
     RequestCode.GET_CONSUMER_RUNNING_INFO: _running_info,
     RequestCode.CONSUME_MESSAGE_DIRECTLY: _consume_directly,
 }
+"""What a push consumer answers."""
 
 
 def _unknown_group(connection: Connection, command: Command, group: str) -> None:

@@ -532,12 +532,13 @@ class MessageStore:
         """An event that came back from one of the store's own effects."""
         if isinstance(event, Removed):
             self._retention.removed()
-            return self._follow_log_start()
+            return self.follow_log_start()
         if isinstance(event, Cut):
             return self._truncation.cut(event)
         return self.flusher.handle(event)
 
-    def _follow_log_start(self) -> list[Effect]:
+    def follow_log_start(self) -> list[Effect]:
+        """Remove what queues and index have of records that the log has lost (code 306; after each removal, too)."""
         start, durable = self.log.start, self.flusher.saved_replay_from
         failed: list[Effect] = []
         for queue in self._queues.values():

@@ -42,6 +42,8 @@ MAX_WAITING = 1_024
 MAX_PENDING = 65_535
 """Requests without an answer on all connections; the next fails at once."""
 
+NO_ANSWER = "no answer in time"
+
 _OPAQUE_MASK = 0x7FFFFFFF
 
 
@@ -132,7 +134,7 @@ class Caller:
             return on_reply(Failure(f"{MAX_PENDING} requests are pending already"), now)
         opaque = self._next_opaque()
         frame = encode_request(code, opaque, header, body)
-        self._remember(opaque, _Call(frame, now + timeout_ms, on_reply, conn))
+        self._remember(opaque, _Call(b"", now + timeout_ms, on_reply, conn))
         return [Write(conn, frame)]
 
     def _submit(
@@ -187,6 +189,11 @@ class Caller:
         """Close the connection to `address`, if there is one; what was asked on it fails when it is closed."""
         peer = self._peers.get(address)
         return [Close(peer.conn, "not needed any more")] if peer is not None and peer.conn is not None else []
+
+    @property
+    def pending(self) -> int:
+        """Requests without an answer."""
+        return len(self._calls)
 
     # ---- what happened ----
 
@@ -283,7 +290,7 @@ class Caller:
         effects: list[Effect] = []
         while self._deadlines and self._deadlines[0][0] <= now:
             _, opaque = heappop(self._deadlines)
-            effects += self._fail([opaque], "no answer in time", now)
+            effects += self._fail([opaque], NO_ANSWER, now)
         for peer in list(self._redials.values()):
             if peer.dial_at is not None and peer.dial_at <= now:
                 peer.dial_at = None

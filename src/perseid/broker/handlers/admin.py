@@ -28,7 +28,9 @@ CHANGEABLE = frozenset(
         "autoCreateSubscriptionGroup",
         "autoCreateTopicEnable",
         "brokerPermission",
+        "cgColdReadThreshold",
         "channelExpiredTimeout",
+        "coldDataFlowControlEnable",
         "consumerOffsetUpdateVersionStep",
         "defaultQueryMaxNum",
         "delayOffsetUpdateVersionStep",
@@ -36,6 +38,7 @@ CHANGEABLE = frozenset(
         "enablePropertyFilter",
         "flushConsumerOffsetInterval",
         "flushDelayOffsetInterval",
+        "globalColdReadThreshold",
         "litePullMessageEnable",
         "longPollingEnable",
         "maxMsgsNumBatch",
@@ -45,6 +48,7 @@ CHANGEABLE = frozenset(
         "rejectTransactionMessage",
         "shortPollingTimeMills",
         "startAcceptSendRequestTimeStamp",
+        "storeReplyMessageEnable",
         "subscriptionExpiredTimeout",
         "syncFlushTimeout",
         "transactionCheckInterval",
@@ -202,7 +206,7 @@ def get_topic_stats(broker: Broker, request: Request) -> Reply:
     for queue_id in range(max(row.read_queue_nums, row.write_queue_nums)):
         low = max(0, store.min_offset(header.topic, queue_id))
         high = max(0, store.max_offset(header.topic, queue_id))
-        table[_queue(broker, header.topic, queue_id)] = bodies.TopicOffset(
+        table[queue_of(broker, header.topic, queue_id)] = bodies.TopicOffset(
             min_offset=low,
             max_offset=high,
             last_update_timestamp=max(0, store.store_time(header.topic, queue_id, high - 1)) if high else 0,
@@ -226,7 +230,7 @@ def get_consume_stats(broker: Broker, request: Request) -> Reply:
             consumed = broker.offsets.query(topic, group, queue_id) or 0
             pulled = broker.offsets.pull_offset(topic, group, queue_id) or 0
             last = store.store_time(topic, queue_id, consumed - 1) if consumed else 0
-            table[_queue(broker, topic, queue_id)] = bodies.OffsetWrapper(
+            table[queue_of(broker, topic, queue_id)] = bodies.OffsetWrapper(
                 broker_offset=max(0, store.max_offset(topic, queue_id)),
                 consumer_offset=consumed,
                 pull_offset=max(consumed, pulled),
@@ -263,14 +267,15 @@ def query_consume_time_span(broker: Broker, request: Request) -> Reply:
                 "consumeTimeStamp": store.store_time(topic, queue_id, consumed - 1) if consumed else oldest,
                 "delayTime": broker.now - behind if behind >= 0 else 0,
                 "maxTimeStamp": store.store_time(topic, queue_id, end - 1),
-                "messageQueue": _queue(broker, topic, queue_id),
+                "messageQueue": queue_of(broker, topic, queue_id),
                 "minTimeStamp": oldest,
             }
         )
     return Reply(body=fastjson.dumps({"consumeTimeSpanSet": spans}))
 
 
-def _queue(broker: Broker, topic: str, queue_id: int) -> MessageQueue:
+def queue_of(broker: Broker, topic: str, queue_id: int) -> MessageQueue:
+    """A queue of this broker."""
     return MessageQueue(topic, broker.config.broker_name, queue_id)
 
 
@@ -312,7 +317,7 @@ def get_all_producers(broker: Broker, request: Request) -> Reply:
                 "clientId": client.client_id,
                 "language": _language(client),
                 "lastUpdateTimestamp": client.seen,
-                "remoteIP": client.peer,
+                "remoteIP": f"/{client.peer}",  # as Java writes an address
                 "version": client.version,
             }
             for client in broker.producers.clients(group)

@@ -6,6 +6,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from perseid.base.errors import RequestRefused
+from perseid.broker.handlers import relays
 from perseid.broker.request import Reply, Request
 from perseid.wire import bodies, fastjson
 from perseid.wire.bodies import MessageQueue
@@ -117,10 +118,7 @@ def reset_offset(broker: Broker, request: Request) -> Reply:
     """
     header: headers.ResetOffsetRequest = request.header
     if not broker.config.use_server_side_reset_offset:
-        raise RequestRefused(
-            ResponseCode.SYSTEM_ERROR,
-            "this broker resets offsets only itself (useServerSideResetOffset=true), not through its clients",
-        )
+        return relays.reset_by_clients(broker, request)
     topic = broker.topics.get(header.topic)
     if topic is None:
         raise RequestRefused(ResponseCode.TOPIC_NOT_EXIST, f"Topic {header.topic} does not exist")

@@ -67,6 +67,16 @@ def exchange_ha_info(broker: Broker, request: Request) -> Reply:
     )
 
 
+def reset_master_flush_offset(broker: Broker, request: Request) -> Reply:
+    """Forget how far a master's log was durable. A master has no master, so nothing changes, as in the original; a
+    slave here goes by its master's history and not by such a number: RequestRefused(1)."""
+    if broker.replicas.is_slave:
+        raise RequestRefused(
+            ResponseCode.SYSTEM_ERROR, "a slave compares histories with its master: there is no offset to reset"
+        )
+    return Reply()
+
+
 def get_all_delay_offset(broker: Broker, request: Request) -> Reply:
     """How far each delay level is delivered: the text of config/delayOffset.json."""
     return Reply(body=broker.delay.to_json())

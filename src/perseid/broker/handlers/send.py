@@ -43,9 +43,9 @@ def _send(broker: Broker, request: Request, header: SendMessageRequest) -> Reply
     put.check_load(broker)
     if not len(request.command.body):
         raise RequestRefused(ResponseCode.SYSTEM_ERROR, "the message body is empty")
-    _check_service(broker, header)
-    topic = broker.topics.get(header.topic) or _create_topic(broker, header)
-    queue_id = _queue_id(broker, header, topic)
+    check_service(broker, header)
+    topic = broker.topics.get(header.topic) or create_topic(broker, header)
+    queue_id = queue_id_of(broker, header, topic)
     sys_flag = header.sys_flag
     if topic.topic_filter_type == MULTI_TAG:
         sys_flag |= SYS_MULTI_TAGS
@@ -87,7 +87,8 @@ def _waits(properties: bytes) -> bool:
 # ---- checks, in the order of broker.md §4.1 ----
 
 
-def _check_service(broker: Broker, header: SendMessageRequest) -> None:
+def check_service(broker: Broker, header: SendMessageRequest) -> None:
+    """RequestRefused when no send is taken now, or none to this topic."""
     start = broker.config.start_accept_send_request_time_stamp
     if broker.now < start:
         raise RequestRefused(ResponseCode.SYSTEM_ERROR, f"broker unable to service, until {start}")
@@ -99,7 +100,7 @@ def _check_service(broker: Broker, header: SendMessageRequest) -> None:
         raise RequestRefused(ResponseCode.NO_PERMISSION, f"Sending message to topic[{header.topic}] is forbidden.")
 
 
-def _create_topic(broker: Broker, header: SendMessageRequest) -> TopicConfig:
+def create_topic(broker: Broker, header: SendMessageRequest) -> TopicConfig:
     """The topic of a first send, made after the template that the send names; refused with 29 or 17."""
     fault = topic_name_fault(header.topic)
     if fault is not None:
@@ -123,7 +124,7 @@ def _create_topic(broker: Broker, header: SendMessageRequest) -> TopicConfig:
     return topic
 
 
-def _queue_id(broker: Broker, header: SendMessageRequest, topic: TopicConfig) -> int:
+def queue_id_of(broker: Broker, header: SendMessageRequest, topic: TopicConfig) -> int:
     """The queue that was asked for, or one at random where none was."""
     queue_id = header.queue_id
     if queue_id >= max(topic.write_queue_nums, topic.read_queue_nums):

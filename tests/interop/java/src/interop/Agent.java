@@ -37,6 +37,8 @@ public final class Agent {
         PrintStream answers = System.out;
         System.setOut(System.err);
         Sends.register();
+        Requests.register();
+        Commands.register();
         Pushes.register();
         Pulls.register();
         Admins.register();
