@@ -60,6 +60,9 @@ from perseid.broker.groups import SubscriptionGroupTable
 from perseid.broker.hold import Holds
 from perseid.broker.locks import QueueLocks
 from perseid.broker.offsets import ConsumerOffsets
+from perseid.broker.pop.assignment import Routes
+from perseid.broker.pop.modes import RequestModes
+from perseid.broker.pop.service import PopService
 from perseid.broker.pulls import KEEP_EPOCH
 from perseid.broker.registration import Registration
 from perseid.broker.replicas import Replicas
@@ -143,6 +146,9 @@ class Broker:
         self.fetches = Fetches()
         self.delay = DelayService(self)
         self.transactions = TransactionService(self)
+        self.pop = PopService(self)
+        self.modes = RequestModes()
+        self.routes = Routes(self)
         self.stats = BrokerStats(0)
         self.caller = Caller()
         self.registration = Registration(self)
@@ -218,7 +224,7 @@ class Broker:
             return min(self._deadline, self.now + SOON_MS)
         deadline = self._housekeeping_at
         for part in (
-            self.store, self.holds, self.acks, self.delay, self.transactions, self.stats, self.caller,
+            self.store, self.holds, self.acks, self.delay, self.transactions, self.pop, self.stats, self.caller,
             self.registration, self.saves, self.replicas,
         ):  # fmt: skip
             due = part.next_deadline()
@@ -235,6 +241,7 @@ class Broker:
         if not self.replicas.is_slave:
             self.delay.validate()
             self.transactions.validate()
+            self.pop.validate()
         self.acks.validate(self.ready)
         assert not self._writes and not self._after_save, "an answer was not written"
 
@@ -338,10 +345,14 @@ class Broker:
             reply = Reply(ResponseCode.SYSTEM_ERROR, remark=f"{type(error).__name__}: {error}")
         if reply is None or request.command.is_oneway:
             return
-        if (self.topics.changed or self.groups.changed) and request.command.code not in READS:
+        if self._tables_changed and request.command.code not in READS:
             self._after_save.append((request, reply))
         else:
             self.reply(request, reply)
+
+    @property
+    def _tables_changed(self) -> bool:
+        return bool(self.topics.changed) or self.groups.changed or self.modes.changed
 
     def _handled(self, request: Request) -> Reply | None:
         code = request.command.code
@@ -403,6 +414,7 @@ class Broker:
         if not self.replicas.is_slave:
             self.delay.tick(now)
             self.transactions.tick(now)
+            self.pop.tick(now)
         self.replicas.tick(now)
         self._out.extend(self.store.tick(now))
         self._out.extend(self.caller.handle(event, now))
@@ -498,7 +510,7 @@ class Broker:
             for request in ready:
                 self._dispatch(request)
             ready = self.holds.take_ready(self.now)
-        if self.topics.changed or self.groups.changed:
+        if self._tables_changed:
             self.saves.tables(self._after_save)
             self._after_save = []
         if len(self.acks):
@@ -528,6 +540,7 @@ class Broker:
         if not self.replicas.is_slave:
             self.delay.start(now)
             self.transactions.start(now)
+            self.pop.start(now)
         self._housekeeping_at = now + HOUSEKEEPING_MS
         self._state = "running"
         self.saves.tables([])
@@ -561,6 +574,8 @@ class Broker:
             unit = queue.raw(first)
             assert unit is not None
             self.delay.arrived(queue.queue_id, unit.tag_code)
+        elif queue.topic == self.pop.topic:
+            self.pop.arrived(queue.queue_id)
         elif self.holds.waits(queue.topic, queue.queue_id):
             for begin, units in units_of(queue, first, end):
                 self.holds.units_arrived(queue.topic, queue.queue_id, begin, units)
@@ -572,6 +587,8 @@ class Broker:
         """Readers see a message that was taken: called in the middle of a turn."""
         if topic == SCHEDULE_TOPIC:
             self.delay.arrived(queue_id, tag_code)
+        elif topic == self.pop.topic:
+            self.pop.arrived(queue_id)
         else:
             self.holds.arrived(topic, queue_id, queue_offset, tag_code)
 
@@ -582,6 +599,7 @@ class Broker:
         self._state = "ending"
         self.registration.stop(self.now)
         self.replicas.stop()
+        self.pop.tell_progress()
         if self.group is not None:
             self.group.stop([])
         self.saves.everything([Feed(_Ended())])
