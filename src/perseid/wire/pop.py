@@ -167,6 +167,8 @@ class Checkpoint(NamedTuple):
     """Of the messages, in their queue."""
     again: int | None = None
     """It was written for a message that was popped before: how often it was put off."""
+    suspend: bool = False
+    """Its messages come again as if they had not been consumed: their reconsumeTimes stay."""
 
     @property
     def key(self) -> Key:
@@ -185,7 +187,7 @@ class Checkpoint(NamedTuple):
         return (
             f'{{"bm":0,"bn":{quote(self.broker_name)},"c":{quote(self.group)},"d":[{diffs}],"it":{self.invisible_time},'
             f'"n":{len(self.offsets)},"pt":{self.pop_time},"q":{self.queue_id},"reviveTime":{self.revive_time},"ro":0,'
-            f'{again}"so":{start},"t":{quote(self.topic)}}}'
+            f'{again}"so":{start},"sp":{"true" if self.suspend else "false"},"t":{quote(self.topic)}}}'
         ).encode()
 
 
@@ -241,6 +243,7 @@ def read_checkpoint(body: Buffer) -> Checkpoint | None:
     made = Checkpoint(
         members.text("t"), members.text("c"), members.number("q"), start, members.number("pt"), members.number("it"),
         str(found.get("bn") or ""), tuple(start + diff for diff in diffs), None if again is None else int(again),
+        found.get("sp") is True,
     )  # fmt: skip
     return made if members.sound else None
 

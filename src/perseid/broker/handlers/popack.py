@@ -103,7 +103,7 @@ def change_invisible_time(broker: Broker, request: Request) -> Reply | None:
     time = service.free_time(topic, group, queue_id, header.offset)
     checkpoint = Checkpoint(
         topic, group, queue_id, header.offset, time, header.invisible_time, broker.config.broker_name,
-        (header.offset,), again=0,
+        (header.offset,), again=0, suspend=header.suspend,
     )  # fmt: skip
     ack = Ack(
         topic, group, queue_id, handle.start_offset, handle.pop_time, handle.broker_name, (header.offset,),

@@ -156,9 +156,9 @@ class PopService:
             at = max(-1 if done is None else done, store.min_offset(self.topic, queue_id) - 1) + 1
             end = 0 if stored is None else stored.end
             queue = ReviveQueue(queue_id, min(at, end), end)
-            if alone and done is not None:
-                tip = broker.offsets.pull_offset(self.topic, REVIVE_GROUP, queue_id)
-                queue.tip = max(queue.at, tip or 0)
+            tip = broker.offsets.pull_offset(self.topic, REVIVE_GROUP, queue_id)
+            if alone and tip is not None:
+                queue.tip = max(queue.at, tip)
             self._queues.append(queue)
         self._leads, self._since = True, now
         self._load(now)
@@ -478,7 +478,7 @@ class PopService:
             properties[props.FIRST_POP_TIME] = str(checkpoint.pop_time)
         message = messages.seal(messages.again(found), properties)
         message.topic, message.queue_id = topic, 0
-        message.reconsume_times = found.reconsume_times + 1
+        message.reconsume_times = found.reconsume_times + (not checkpoint.suspend)
         message.born_host = message.store_host = broker.store_host
         put.store(broker, message)
 

@@ -41,6 +41,7 @@ public final class Agent {
         Pulls.register();
         Admins.register();
         Filters.register();
+        Pops.register();
         ExecutorService threads = Executors.newCachedThreadPool();
         BufferedReader lines = new BufferedReader(new InputStreamReader(System.in, StandardCharsets.UTF_8));
         for (String line = lines.readLine(); line != null; line = lines.readLine()) {

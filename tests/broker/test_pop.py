@@ -1,0 +1,649 @@
+"""POP: what is handed out, until when, and what becomes of it; over restarts and changes of roles."""
+
+from __future__ import annotations
+
+import json
+from dataclasses import replace
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from perseid.broker import switch
+from perseid.broker.pop import service
+from perseid.store.config import SYNC_FLUSH
+from perseid.store.results import AppendRefused, PutStatus
+from perseid.wire import fastjson
+from perseid.wire import pop as wire
+from perseid.wire.headers.pop import (
+    NotificationRequest,
+    NotificationResponse,
+    PeekMessageRequest,
+    PollingInfoRequest,
+    PollingInfoResponse,
+    PopMessageResponse,
+)
+from perseid.wire.pop import BatchAck, Checkpoint, Handle
+from perseid.wire.record import Record, decode_all
+
+from .harness import NOW, SMALL, Rig
+from .pops import (
+    BATCH_ACK,
+    INVISIBLE_MS,
+    NOTIFICATION,
+    PEEK,
+    POLLING_INFO,
+    POP,
+    REVIVE_TOPIC,
+    Popped,
+    ack,
+    bodies,
+    change,
+    pop,
+    pop_header,
+    read_pop,
+)
+from .requests import properties
+
+SECOND = 1_000
+
+
+def records(rig: Rig, topic: str, queue_id: int = 0) -> list[Record]:
+    found: list[Record] = []
+    at = rig.broker.store.min_offset(topic, queue_id)
+    while at < rig.broker.store.max_offset(topic, queue_id):
+        read = rig.broker.store.read(topic, queue_id, at, 32, 1 << 20)
+        found += decode_all(b"".join(bytes(buffer) for buffer in read.buffers))
+        at = read.next_offset
+    return found
+
+
+def revive_log(rig: Rig) -> list[tuple[str, dict[str, Any]]]:
+    return [(r.tag or "", json.loads(r.body)) for q in range(8) for r in records(rig, REVIVE_TOPIC, q)]
+
+
+def crash(rig: Rig, root: Path, **settings: Any) -> Rig:
+    """The process dies, and starts again on what the kernel has."""
+    rig.disk.unlock("lock")  # what the end of a process does
+    return Rig(root, now=rig.now, **settings)
+
+
+def stocked(root: Path, count: int = 3, **settings: Any) -> Rig:
+    rig = Rig(root, **settings)
+    for number in range(count):
+        rig.send("T", number % 4, b"m%d" % number)
+    return rig
+
+
+def is_changed(found: object) -> Popped:
+    assert isinstance(found, Popped), found
+    return found
+
+
+# ---- pop and ack ----
+
+
+def test_what_is_popped_is_nobody_elses(tmp_path: Path) -> None:
+    rig = stocked(tmp_path)
+    got = pop(rig)
+    assert sorted(bodies(got)) == [b"m0", b"m1", b"m2"]
+    assert pop(rig) == [] and sorted(bodies(pop(rig, consumer_group="other"))) == [b"m0", b"m1", b"m2"]
+    assert all(ack(rig, one).code == 0 for one in got)
+    rig.until(NOW + 10 * INVISIBLE_MS)
+    assert pop(rig) == [] and len(rig.broker.pop) == 0
+
+
+def test_what_is_not_acknowledged_comes_again_when_its_time_is_over(tmp_path: Path) -> None:
+    rig = stocked(tmp_path)
+    got = pop(rig)
+    assert ack(rig, next(one for one in got if one.body == b"m1")).code == 0
+    rig.until(NOW + INVISIBLE_MS - 1)
+    assert pop(rig) == []
+    rig.until(NOW + INVISIBLE_MS)
+    again = pop(rig)
+    assert sorted(bodies(again)) == [b"m0", b"m2"]
+    for one in again:
+        assert (one.message.topic, one.topic, one.message.reconsume_times) == ("T", "%RETRY%g_T", 1)
+        assert one.message.props["1ST_POP_TIME"] == str(NOW)
+    assert all(ack(rig, one).code == 0 for one in again)
+    rig.until(NOW + 10 * INVISIBLE_MS)
+    assert pop(rig) == []
+
+
+def test_a_message_comes_again_as_often_as_nobody_acknowledges_it(tmp_path: Path) -> None:
+    rig = stocked(tmp_path, 1)
+    for times in range(4):
+        [one] = pop(rig)
+        assert (one.body, one.message.reconsume_times) == (b"m0", times)
+        assert one.message.props.get("1ST_POP_TIME") == (str(NOW) if times else None)
+        rig.until(rig.now + INVISIBLE_MS)
+
+
+def test_the_retry_topic_v2_is_popped_with_the_older_one(tmp_path: Path) -> None:
+    rig = stocked(tmp_path, 1)
+    pop(rig)
+    rig.until(NOW + INVISIBLE_MS)
+    rig.stop()
+    rig = Rig(tmp_path, now=rig.now, enable_retry_topic_v2=True)
+    rig.send("T", 0, b"new")
+    got: list[Popped] = []
+    while len(got) < 2:  # each pop looks at one of both retry topics
+        got += pop(rig)
+    assert {(one.body, one.topic) for one in got} == {(b"m0", "%RETRY%g_T"), (b"new", "T")}
+    rig.until(rig.now + INVISIBLE_MS)
+    assert [r.body for r in records(rig, "%RETRY%g+T")] == [b"new"]
+
+
+def test_a_pop_takes_so_many_and_says_what_is_left(tmp_path: Path) -> None:
+    rig = stocked(tmp_path, 10)
+    answer = rig.ask(POP, pop_header(rig, max_msg_nums=4))
+    header = answer.header(PopMessageResponse)
+    assert len(read_pop(answer)) == 4 and header.rest_num == 6
+    assert len(pop(rig, queue_id=0)) + len(pop(rig, queue_id=1)) + len(pop(rig)) == 6
+
+
+def test_tags_and_what_is_between(tmp_path: Path) -> None:
+    rig = Rig(tmp_path)
+    for number in range(6):
+        rig.send("T", 0, b"m%d" % number, properties(TAGS="A" if number % 2 else "B"))
+    got = pop(rig, exp="A")
+    assert bodies(got) == [b"m1", b"m3", b"m5"]
+    assert [one.handle.offset for one in got] == [1, 3, 5]
+    assert ack(rig, got[1]).code == 0
+    rig.until(NOW + INVISIBLE_MS)
+    assert bodies(pop(rig, exp="A")) == [b"m1", b"m5"]
+    assert pop(rig, exp="B", queue_id=0) == []  # the group is past them
+
+
+def test_a_new_group_begins_where_it_says(tmp_path: Path) -> None:
+    rig = Rig(tmp_path, init_pop_offset_by_check_msg_in_mem=False)
+    for number in range(3):
+        rig.send("T", 0, b"m%d" % number)
+    assert bodies(pop(rig, init_mode=1, consumer_group="last")) == [b"m2"]
+    assert bodies(pop(rig, init_mode=0, consumer_group="first")) == [b"m0", b"m1", b"m2"]
+
+
+def test_a_reset_counts_from_the_next_pop_on(tmp_path: Path) -> None:
+    rig = Rig(tmp_path)
+    for number in range(3):
+        rig.send("T", 0, b"m%d" % number)
+    assert len(pop(rig)) == 3
+    rig.broker.offsets.reset("T", "g", 0, 0)
+    assert bodies(pop(rig)) == []  # popped, set back and popped again: only in another moment
+    rig.now += 1
+    assert bodies(pop(rig)) == [b"m0", b"m1", b"m2"]
+
+
+def test_batch_acks(tmp_path: Path) -> None:
+    rig = Rig(tmp_path)
+    for number in range(5):
+        rig.send("T", 0, b"m%d" % number)
+    got = pop(rig)
+    handle = got[0].handle
+    one = BatchAck("g", "T", "0", 0, 0, handle.revive_queue, handle.pop_time, INVISIBLE_MS, (0, 2, 4))
+    assert rig.ask(BATCH_ACK, None, wire.batch_ack_body("b", [one])).code == 0
+    assert [tag for tag, _ in revive_log(rig)] == ["ck", "bAck"]
+    rig.until(NOW + INVISIBLE_MS)
+    assert bodies(pop(rig)) == [b"m1", b"m3"]
+    assert rig.ask(BATCH_ACK, None, b"{}").code == 208
+
+
+# ---- more time ----
+
+
+def test_more_time_for_one_message(tmp_path: Path) -> None:
+    rig = stocked(tmp_path)
+    got = {one.body: one for one in pop(rig)}
+    rig.until(NOW + 30 * SECOND)
+    later = is_changed(change(rig, got[b"m0"], 2 * INVISIBLE_MS))
+    assert ack(rig, got[b"m1"]).code == 0
+    rig.until(NOW + INVISIBLE_MS)
+    assert bodies(pop(rig)) == [b"m2"]
+    rig.until(NOW + 30 * SECOND + 2 * INVISIBLE_MS - 1)
+    assert b"m0" not in bodies(pop(rig, consumer_group="g", invisible_time=1))
+    assert ack(rig, later).code == 0
+    rig.until(NOW + 10 * INVISIBLE_MS)
+    assert b"m0" not in bodies(pop(rig))
+
+
+def test_less_time_lets_it_come_again_at_once(tmp_path: Path) -> None:
+    rig = stocked(tmp_path, 1)
+    [one] = pop(rig)
+    is_changed(change(rig, one, 0))
+    rig.until(rig.now + 1)
+    assert bodies(pop(rig)) == [b"m0"]
+    rig.until(NOW + 1 + INVISIBLE_MS)
+    assert len(records(rig, "%RETRY%g_T")) == 2  # the second delivery's, none of the first one's
+
+
+def test_a_message_is_changed_twice_in_one_moment(tmp_path: Path) -> None:
+    rig = stocked(tmp_path, 1)
+    [one] = pop(rig)
+    one = is_changed(change(rig, one, 1_000))
+    one = is_changed(change(rig, one, 5_000))
+    rig.until(NOW + 4_900)
+    assert pop(rig) == []
+    rig.until(NOW + 5_100)
+    assert bodies(pop(rig)) == [b"m0"]
+
+
+def test_what_is_acknowledged_or_shown_again_gets_no_more_time(tmp_path: Path) -> None:
+    rig = stocked(tmp_path, 2)
+    first, second = pop(rig)
+    ack(rig, first)
+    refused = change(rig, first, 5_000)
+    assert not isinstance(refused, Popped) and refused.code == 208
+    rig.until(NOW + INVISIBLE_MS)
+    refused = change(rig, second, 5_000)
+    assert not isinstance(refused, Popped) and refused.code == 208
+    assert bodies(pop(rig)) == [second.body] and len(rig.broker.pop) == 1
+
+
+# ---- waiting ----
+
+
+def test_a_pop_waits_for_a_message(tmp_path: Path) -> None:
+    rig = stocked(tmp_path, 0)
+    rig.send("T", 0, b"first")
+    pop(rig)
+    waiting = rig.tell(POP, pop_header(rig, poll_time=15_000), client=2)
+    assert rig.answer(waiting, 2) is None
+    rig.until(NOW + 5_000)
+    rig.send("T", 3, b"late")
+    answer = rig.answer(waiting, 2)
+    assert answer is not None and bodies(read_pop(answer)) == [b"late"]
+
+
+def test_one_message_wakes_one_member_and_the_rest_the_next(tmp_path: Path) -> None:
+    rig = stocked(tmp_path, 1)
+    pop(rig)
+    waiting = [rig.tell(POP, pop_header(rig, poll_time=15_000, max_msg_nums=1), client=c) for c in (2, 3, 4)]
+    rig.send("T", 0, b"one")
+    assert [rig.answer(w, c) is not None for w, c in zip(waiting, (2, 3, 4), strict=True)] == [True, False, False]
+    rig.broker.holds.pops.more("T", "g")
+    rig.until(rig.now + 1)
+    rig.leave(3)
+    rig.send("T", 1, b"two")
+    answer = rig.answer(waiting[2], 4)
+    assert answer is not None and bodies(read_pop(answer)) == [b"two"]
+    assert rig.broker.holds.count == 0
+
+
+def test_what_one_leaves_the_next_one_gets(tmp_path: Path) -> None:
+    rig = Rig(tmp_path)
+    rig.send("T", 0, b"x")
+    pop(rig)
+    rig.broker.groups.find("g", rig.config, rig.now)
+    waiting = [rig.tell(POP, pop_header(rig, poll_time=15_000, max_msg_nums=1), client=c) for c in (2, 3)]
+    rig.hold_io()
+    for body in (b"a", b"b"):
+        rig.send("T", 0, body)
+    got = [rig.answer(w, c) for w, c in zip(waiting, (2, 3), strict=True)]
+    assert [bodies(read_pop(a)) for a in got if a is not None] == [[b"a"], [b"b"]]
+
+
+def test_a_message_that_comes_again_wakes_who_waits(tmp_path: Path) -> None:
+    rig = stocked(tmp_path, 1)
+    pop(rig)
+    waiting = rig.tell(POP, pop_header(rig, poll_time=2 * INVISIBLE_MS), client=2)
+    rig.until(NOW + INVISIBLE_MS - 1)
+    assert rig.answer(waiting, 2) is None
+    rig.until(NOW + INVISIBLE_MS)
+    answer = rig.answer(waiting, 2)
+    assert answer is not None and bodies(read_pop(answer)) == [b"m0"]
+
+
+def test_a_pop_that_gets_nothing_is_told_so_in_time(tmp_path: Path) -> None:
+    rig = stocked(tmp_path, 1)
+    pop(rig)
+    waiting = rig.tell(POP, pop_header(rig, poll_time=5_000), client=2)
+    info = PollingInfoRequest(consumer_group="g", topic="T", queue_id=-1)
+    assert rig.ask(POLLING_INFO, info).header(PollingInfoResponse).polling_num == 1
+    rig.until(NOW + 5_000)
+    answer = rig.answer(waiting, 2)
+    assert answer is not None and answer.code == 210
+    assert rig.ask(POLLING_INFO, info).header(PollingInfoResponse).polling_num == 0
+    late = rig.ask(POP, pop_header(rig, poll_time=1_000, born_time=rig.now - 2_000))
+    assert late.code == 210
+
+
+def test_too_many_pops_wait(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("perseid.broker.pop.waits.MAX_HELD", 1)
+    rig = stocked(tmp_path, 1)
+    pop(rig)
+    rig.tell(POP, pop_header(rig, poll_time=5_000), client=2)
+    assert rig.ask(POP, pop_header(rig, poll_time=5_000)).code == 209
+
+
+def test_a_notification_waits_and_takes_nothing(tmp_path: Path) -> None:
+    rig = stocked(tmp_path, 1)
+    pop(rig)
+    ask = NotificationRequest(consumer_group="g", topic="T", queue_id=-1, poll_time=15_000, born_time=rig.now)
+    waiting = rig.tell(NOTIFICATION, ask, client=2)
+    assert rig.answer(waiting, 2) is None
+    rig.send("T", 2, b"new")
+    answer = rig.answer(waiting, 2)
+    assert answer is not None and answer.header(NotificationResponse).has_msg
+    assert rig.ask(NOTIFICATION, ask).header(NotificationResponse).has_msg
+    assert bodies(pop(rig)) == [b"new"]
+
+
+def test_a_look_changes_nothing(tmp_path: Path) -> None:
+    rig = stocked(tmp_path)
+    peek = PeekMessageRequest(topic="T", consumer_group="g", queue_id=-1, max_msg_nums=32)
+    for _ in range(2):
+        answer = rig.ask(PEEK, peek)
+        assert answer.code == 0 and len(decode_all(answer.body)) == 3
+    assert len(pop(rig)) == 3
+    assert rig.ask(PEEK, peek).code == 19
+
+
+# ---- in order ----
+
+
+def test_in_order_one_batch_is_out(tmp_path: Path) -> None:
+    rig = Rig(tmp_path)
+    for number in range(4):
+        rig.send("T", 0, b"m%d" % number)
+    got = pop(rig, order=True, max_msg_nums=2)
+    assert bodies(got) == [b"m0", b"m1"] and got[0].handle.revive_queue == wire.ORDER_QUEUE
+    assert pop(rig, order=True) == []
+    ack(rig, got[0])
+    assert pop(rig, order=True) == []
+    ack(rig, got[1])
+    rig.now += 1
+    got = pop(rig, order=True)
+    assert bodies(got) == [b"m2", b"m3"]
+    assert revive_log(rig) == []
+
+
+def test_in_order_the_same_comes_again_from_the_first_that_is_not_acknowledged(tmp_path: Path) -> None:
+    rig = Rig(tmp_path)
+    for number in range(3):
+        rig.send("T", 0, b"m%d" % number)
+    got = pop(rig, order=True)
+    ack(rig, got[0])
+    waiting = rig.tell(POP, pop_header(rig, order=True, poll_time=2 * INVISIBLE_MS), client=2)
+    rig.until(NOW + INVISIBLE_MS - 1)
+    assert rig.answer(waiting, 2) is None
+    rig.until(NOW + INVISIBLE_MS)
+    answer = rig.answer(waiting, 2)
+    assert answer is not None and bodies(read_pop(answer)) == [b"m1", b"m2"]
+    assert answer.header(PopMessageResponse).order_count_info == "0 qo0%1 1;0 qo0%2 1;0 0 1"
+    assert ack(rig, got[1]).code == 0  # of the batch before: too late
+    assert pop(rig, order=True) == []
+
+
+def test_in_order_the_same_attempt_gets_the_same_batch(tmp_path: Path) -> None:
+    rig = Rig(tmp_path)
+    rig.send("T", 0, b"m")
+    assert bodies(pop(rig, order=True, attempt_id="a")) == [b"m"]
+    rig.now += 1
+    assert bodies(pop(rig, order=True, attempt_id="a")) == [b"m"]
+    assert pop(rig, order=True, attempt_id="b") == []
+
+
+def test_in_order_more_and_less_time(tmp_path: Path) -> None:
+    rig = Rig(tmp_path)
+    rig.send("T", 0, b"m")
+    [one] = pop(rig, order=True)
+    later = is_changed(change(rig, one, 2 * INVISIBLE_MS))
+    assert later.handle.revive_queue == wire.ORDER_QUEUE
+    rig.until(NOW + INVISIBLE_MS)
+    assert pop(rig, order=True) == []
+    is_changed(change(rig, one, 100))
+    rig.until(rig.now + 100)
+    assert bodies(pop(rig, order=True)) == [b"m"]
+
+
+def test_in_order_what_is_out_is_known_after_a_clean_start(tmp_path: Path) -> None:
+    rig = Rig(tmp_path)
+    rig.send("T", 0, b"m")
+    [one] = pop(rig, order=True)
+    rig.stop()
+    saved = fastjson.loads((tmp_path / "config/consumerOrderInfo.json").read_text())
+    row = saved["table"]["T@g"]["0"]
+    assert (row["popTime"], row["i"], row["o"], row["cm"]) == (NOW, INVISIBLE_MS, [0], 0)
+    rig = Rig(tmp_path, now=rig.now)
+    assert pop(rig, order=True) == []
+    ack(rig, one)
+    rig.until(NOW + INVISIBLE_MS)
+    assert pop(rig, order=True) == []
+    assert rig.broker.offsets.query("T", "g", 0) == 1
+
+
+# ---- starts over ----
+
+
+@pytest.mark.parametrize("clean", [True, False])
+def test_what_is_out_stays_out_over_a_start(tmp_path: Path, clean: bool) -> None:
+    """#7709: neither is a message lost nor does it come before its time, whatever was saved of the offsets."""
+    rig = stocked(tmp_path, 8)
+    first = pop(rig, max_msg_nums=3)
+    rig.until(NOW + 6_000)  # offsets are saved in between
+    second = pop(rig, max_msg_nums=3)
+    assert ack(rig, first[0]).code == ack(rig, second[0]).code == 0
+    if clean:
+        rig.stop()
+        rig = Rig(tmp_path, now=rig.now)
+    else:
+        rig = crash(rig, tmp_path)
+    left = pop(rig)
+    assert sorted(bodies([*first, *second, *left])) == [b"m%d" % n for n in range(8)]
+    for one in left:
+        ack(rig, one)
+    assert ack(rig, first[1]).code == 0
+    rig.until(NOW + INVISIBLE_MS - 1)
+    assert pop(rig) == []
+    rig.until(NOW + INVISIBLE_MS)
+    again = pop(rig)
+    assert bodies(again) == [first[2].body]
+    rig.until(NOW + 6_000 + INVISIBLE_MS)
+    assert sorted(bodies(pop(rig))) == sorted(bodies(second[1:]))
+    for queue in range(8):
+        assert rig.broker.store.max_offset(REVIVE_TOPIC, queue) >= 0
+
+
+def test_what_came_again_does_not_come_twice_after_a_crash(tmp_path: Path) -> None:
+    rig = stocked(tmp_path, 2)
+    pop(rig)
+    rig.until(NOW + INVISIBLE_MS)
+    again = pop(rig)
+    assert len(again) == 2 and ack(rig, again[0]).code == 0
+    rig = crash(rig, tmp_path)
+    rig.until(NOW + 3 * INVISIBLE_MS)
+    assert bodies(pop(rig)) == [again[1].body]
+
+
+def test_a_reset_stays_over_a_start(tmp_path: Path) -> None:
+    rig = Rig(tmp_path)
+    for number in range(3):
+        rig.send("T", 0, b"m%d" % number)
+    got = pop(rig)
+    rig.until(NOW + 2_000)
+    rig.broker.offsets.reset("T", "g", 0, 1)
+    rig.until(NOW + 11_000)
+    rig = crash(rig, tmp_path)
+    assert bodies(pop(rig)) == [b"m1", b"m2"]
+    assert ack(rig, got[0]).code == 0
+
+
+def test_progress_is_told_up_to_the_oldest_open_checkpoint(tmp_path: Path) -> None:
+    rig = Rig(tmp_path)
+    for number in range(3):
+        rig.send("T", 0, b"m%d" % number)
+    got = [pop(rig, max_msg_nums=1)[0] for _ in range(3)]
+    queue = got[0].handle.revive_queue
+
+    def progress() -> int | None:
+        rig.until(rig.now + 2_000)
+        return rig.broker.offsets.query(REVIVE_TOPIC, wire.REVIVE_GROUP, queue)
+
+    assert progress() is None
+    ack(rig, got[1])
+    assert progress() is None
+    ack(rig, got[0])
+    assert progress() == 1  # the third checkpoint stands at 2
+    ack(rig, got[2])
+    assert progress() == 5
+
+
+def test_many_records_are_taken_up_turn_by_turn(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    rig = stocked(tmp_path, 12)
+    got = [one for _ in range(12) for one in pop(rig, max_msg_nums=1)]
+    monkeypatch.setattr(service, "LOADED_A_TURN", 5)
+    rig = crash(rig, tmp_path)
+    rig.send("T", 0, b"new")
+    assert not rig.broker.pop.loaded and rig.ask(POP, pop_header(rig)).code == 210
+    waiting = rig.tell(POP, pop_header(rig, poll_time=5_000))
+    assert ack(rig, got[0]).code == 0
+    rig.until(rig.now + 1)
+    answer = rig.answer(waiting)
+    assert answer is not None and bodies(read_pop(answer)) == [b"new"]
+    rig.until(NOW + INVISIBLE_MS)
+    assert sorted(bodies(pop(rig))) == sorted([b"new", *bodies(got[1:])])
+
+
+def test_a_new_master_goes_on(tmp_path: Path) -> None:
+    rig = stocked(tmp_path)
+    got = pop(rig)
+    waiting = rig.tell(POP, pop_header(rig, poll_time=50_000), client=2)
+    switch.become(rig.broker, master=False)
+    rig.until(rig.now + 1)
+    assert len(rig.broker.pop) == 0
+    rig.until(NOW + 2 * INVISIBLE_MS)
+    answer = rig.answer(waiting, 2)
+    assert answer is not None and answer.code in (2, 210)
+    switch.become(rig.broker, master=True)
+    assert len(rig.broker.pop) == 3
+    rig.until(rig.now + 1)
+    assert sorted(bodies(pop(rig))) == sorted(bodies(got))
+
+
+# ---- durability ----
+
+
+def test_messages_leave_when_their_checkpoint_is_durable(tmp_path: Path) -> None:
+    rig = Rig(tmp_path, store=replace(SMALL, flush_disk_type=SYNC_FLUSH))
+    rig.send("T", 0, b"m")
+    rig.hold_io()
+    waiting = rig.tell(POP, pop_header(rig))
+    assert rig.answer(waiting) is None
+    rig.finish_io()
+    while rig.io:
+        rig.finish_io()
+    answer = rig.answer(waiting)
+    assert answer is not None
+    [one] = read_pop(answer)
+    rig.finish_io()
+    opaque = rig.tell(200051, {
+        "consumerGroup": "g", "topic": "T", "queueId": "0", "offset": "0", "extraInfo": str(one.handle)
+    })  # fmt: skip
+    assert rig.answer(opaque) is None
+    while rig.io:
+        rig.finish_io()
+    assert rig.answer(opaque) is not None
+
+
+def test_a_log_that_takes_nothing(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    rig = stocked(tmp_path)
+    [one, *_] = pop(rig, max_msg_nums=1)
+
+    def refuse(*_: object) -> object:
+        raise AppendRefused(PutStatus.SERVICE_NOT_AVAILABLE, "the disk is full")
+
+    with monkeypatch.context() as patched:
+        patched.setattr(rig.broker.store, "append", refuse)
+        assert rig.ask(POP, pop_header(rig)).code == 14
+        assert ack(rig, one).code == 14
+        rig.until(NOW + INVISIBLE_MS)
+        assert len(rig.broker.pop) == 1
+    rig.until(rig.now + 1_000)
+    assert len(pop(rig)) == 3
+
+
+# ---- the revive log ----
+
+
+def test_records_are_the_originals(tmp_path: Path) -> None:
+    rig = stocked(tmp_path, 1)
+    [one] = pop(rig)
+    ack(rig, one)
+    (tag, found), (ack_tag, done) = revive_log(rig)
+    assert (tag, ack_tag) == ("ck", "ack")
+    assert found == {
+        "bm": 0, "bn": "b", "c": "g", "d": [0], "it": INVISIBLE_MS, "n": 1, "pt": NOW, "q": 0,
+        "reviveTime": NOW + INVISIBLE_MS, "ro": 0, "so": 0, "sp": False, "t": "T",
+    }  # fmt: skip
+    assert done == {"ao": 0, "bn": "b", "c": "g", "pt": NOW, "q": 0, "so": 0, "t": "T"}
+
+
+def _append(rig: Rig, tag: str, body: bytes, queue_id: int = 3, deliver_at: int = 0) -> None:
+    """A record that another one wrote, or that the timer wheel brought."""
+    rig.send(REVIVE_TOPIC, queue_id, body, properties(TAGS=tag, TIMER_OUT_MS=1, TIMER_DELIVER_MS=deliver_at or NOW))
+
+
+def test_records_that_the_timer_wheel_of_the_original_brings(tmp_path: Path) -> None:
+    rig = stocked(tmp_path, 2)
+    rig.broker.groups.find("g", rig.config, rig.now)
+    rig.until(NOW + 30_000)
+    made = Checkpoint("T", "g", 0, 0, NOW, 31_000, "b", (0,))
+    other = Checkpoint("T", "g", 1, 0, NOW, 31_000, "b", (0,))
+    for one in (made, other):
+        _append(rig, "ck", one.to_json(), deliver_at=NOW + 30_000)
+    rig.until(NOW + 31_500)
+    assert [r.body for r in records(rig, "%RETRY%g_T")] == []  # its acks come no sooner
+    done = wire.Ack("T", "g", 0, 0, NOW, "b", (0,))
+    _append(rig, "ack", done.to_json(), deliver_at=NOW + 31_000)
+    rig.until(NOW + 60_000)
+    assert [r.body for r in records(rig, "%RETRY%g_T")] == [b"m1"]
+    assert pop(rig, queue_id=0) == [] or rig.broker.offsets.query("T", "g", 0) == 1
+
+
+def test_an_ack_before_the_originals_checkpoint(tmp_path: Path) -> None:
+    rig = stocked(tmp_path, 1)
+    rig.broker.groups.find("g", rig.config, rig.now)
+    made = Checkpoint("T", "g", 0, 0, NOW - 1_000, 31_000, "b", (0,))
+    handle = Handle(0, made.pop_time, 31_000, 3, "0", "b", 0, 0)
+    [stored] = records(rig, "T")
+    assert ack(rig, Popped(stored, handle, "T")).code == 0
+    assert len(rig.broker.pop) == 1
+    _append(rig, "ck", made.to_json(), deliver_at=NOW + 29_000)
+    assert len(rig.broker.pop) == 0
+    rig.until(NOW + 120_000)
+    assert records(rig, "%RETRY%g_T") == []
+
+
+@pytest.mark.parametrize(
+    ("tag", "body"),
+    [
+        ("ck", b"no json"),
+        ("ck", b"[]"),
+        ("ck", b'{"t":"T","c":"g"}'),
+        ("ck", b'{"bm":0,"bn":"b","c":"g","d":[0],"it":5,"n":1,"pt":-1,"q":0,"so":0,"t":"T"}'),
+        ("ck", b'{"bm":0,"bn":"b","c":"g","d":[-4],"it":5,"n":1,"pt":1,"q":0,"so":0,"t":"T"}'),
+        ("ck", b'{"bm":0,"bn":"b","c":"g","d":[0],"it":5,"n":99,"pt":1,"q":0,"so":0,"t":"T"}'),
+        ("ck", b'{"bm":0,"bn":"b","c":"g","d":"x","it":5,"n":1,"pt":1,"q":0,"so":0,"t":"T"}'),
+        ("ck", b'{"c":"g","d":[0],"it":99999999999999999999,"n":1,"pt":1,"q":0,"so":0,"t":"T"}'),
+        ("ack", b'{"ao":-1,"bn":"b","c":"g","pt":1,"q":0,"so":0,"t":"T"}'),
+        ("ack", b'{"ao":"x"}'),
+        ("bAck", b'{"aol":["x"],"bn":"b","c":"g","pt":1,"q":0,"so":0,"t":"T"}'),
+        ("else", b"{}"),
+    ],
+)
+def test_records_of_strangers_are_read_with_care(tmp_path: Path, tag: str, body: bytes) -> None:
+    rig = stocked(tmp_path, 1)
+    _append(rig, tag, body)
+    assert bodies(pop(rig)) == [b"m0"]
+    assert any("is no record of POP" in note.text for note in rig.notes)
+    rig = crash(rig, tmp_path)
+    rig.until(NOW + INVISIBLE_MS)
+    assert bodies(pop(rig)) == [b"m0"]
+
+
+def test_topics_and_groups_that_are_gone(tmp_path: Path) -> None:
+    rig = stocked(tmp_path, 1)
+    pop(rig)
+    assert rig.ask(207, {"groupName": "g"}).code == 0
+    rig.until(NOW + INVISIBLE_MS)
+    assert len(rig.broker.pop) == 0 and records(rig, "%RETRY%g_T") == []

@@ -1,0 +1,125 @@
+"""POP by stock Java clients, on Java's broker and on ours: what is handed out, until when, and what comes again."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+import rig
+
+pytestmark = pytest.mark.interop
+
+INVISIBLE_MS = 5_000
+PATIENCE_S = 40
+
+
+@pytest.fixture
+def stocked(java: rig.Client, cluster: rig.Cluster, name: str) -> str:
+    """A topic of four queues with twelve messages."""
+    java.mqadmin("updateTopic", "-b", cluster.broker, "-t", name, "-r", "4", "-w", "4")
+    java.mqadmin("updateSubGroup", "-b", cluster.broker, "-g", f"g_{name}")
+    rig.until(f"route of {name}", lambda: rig.call(cluster.namesrv, 105, {"topic": name}).code == 0)
+    java.send(name, [f"m{i}" for i in range(12)])
+    return name
+
+
+class Popper:
+    """One group's pops."""
+
+    def __init__(self, java: rig.Client, cluster: rig.Cluster, topic: str, group: str) -> None:
+        self._java = java
+        self._where = {
+            "topic": topic, "group": group, "broker": cluster.broker,
+            "brokerName": cluster.broker_process.folder.name,
+        }  # fmt: skip
+
+    def pop(self, **more: Any) -> list[dict[str, Any]]:
+        found = self._java("pop", **self._where, invisibleMs=more.pop("invisibleMs", INVISIBLE_MS), **more)
+        assert found["status"] in ("FOUND", "POLLING_NOT_FOUND", "NO_NEW_MSG"), found
+        messages: list[dict[str, Any]] = found["messages"]
+        return messages
+
+    def until(self, count: int, **more: Any) -> list[dict[str, Any]]:
+        got: list[dict[str, Any]] = []
+
+        def enough() -> bool:
+            got.extend(self.pop(waitMs=2_000, **more))
+            return len(got) >= count
+
+        rig.until(f"{count} popped messages", enough, PATIENCE_S)
+        return got
+
+    def ack(self, message: dict[str, Any]) -> str:
+        return str(self._java("pop.ack", **self._where, handle=message["handle"]))
+
+    def ack_all(self, messages: list[dict[str, Any]]) -> str:
+        return str(self._java("pop.ackAll", **self._where, handles=[m["handle"] for m in messages]))
+
+    def change(self, message: dict[str, Any], invisible_ms: int) -> dict[str, Any]:
+        found: dict[str, Any] = self._java(
+            "pop.change", **self._where, handle=message["handle"], invisibleMs=invisible_ms
+        )
+        return found
+
+
+@pytest.fixture
+def popper(java: rig.Client, cluster: rig.Cluster, stocked: str) -> Popper:
+    return Popper(java, cluster, stocked, f"g_{stocked}")
+
+
+def bodies(messages: list[dict[str, Any]]) -> list[str]:
+    return sorted(m["body"] for m in messages)
+
+
+def test_pop_ack_and_what_comes_again(popper: Popper) -> None:
+    got = popper.until(12)
+    assert bodies(got) == sorted(f"m{i}" for i in range(12))
+    for message in got[:4]:
+        assert popper.ack(message) == "OK"
+    assert popper.ack_all(got[4:8]) == "OK"
+    again = popper.until(4)
+    assert bodies(again) == bodies(got[8:])
+    first = {m["body"]: m for m in got}
+    for message in again:
+        assert message["reconsumeTimes"] == 1 and message["topic"] == got[0]["topic"]
+        assert message["at"] - first[message["body"]]["at"] >= INVISIBLE_MS - 500
+        assert popper.ack(message) == "OK"
+    assert popper.pop(waitMs=INVISIBLE_MS + 4_000) == []
+
+
+def test_another_time_for_a_message(popper: Popper) -> None:
+    got = popper.until(12, invisibleMs=60_000)
+    changed = popper.change(got[0], 3_000)
+    assert changed["status"] == "OK" and changed["handle"]
+    for message in got[1:]:
+        popper.ack(message)
+    [again] = popper.until(1)
+    assert again["body"] == got[0]["body"] and again["at"] - got[0]["at"] >= 2_500
+    assert popper.ack(again) == "OK"
+
+
+def test_in_order(popper: Popper, java: rig.Client, cluster: rig.Cluster) -> None:
+    first = popper.pop(queueId=0, count=2, ordered=True, invisibleMs=60_000)
+    assert len(first) == 2 and popper.pop(queueId=0, ordered=True) == []
+    for message in first:
+        assert popper.ack(message) == "OK"
+    [third] = popper.pop(queueId=0, count=2, ordered=True, invisibleMs=2_000)
+    [again] = popper.until(1, queueId=0, ordered=True)
+    assert (again["body"], again["reconsumeTimes"]) == (third["body"], 1)
+
+
+def test_a_push_consumer_that_pops(java: rig.Client, cluster: rig.Cluster, name: str) -> None:
+    """setmsgmode POP, and the broker's own rebalance: what fails once comes again."""
+    java.mqadmin("updateTopic", "-b", cluster.broker, "-t", name, "-r", "4", "-w", "4")
+    java.mqadmin("updateSubGroup", "-b", cluster.broker, "-g", name)
+    said = java.mqadmin("setConsumeMode", "-b", cluster.broker, "-t", name, "-g", name, "-m", "POP", "-q", "0")
+    assert "success" in said.lower(), said
+    rig.until(f"route of {name}", lambda: rig.call(cluster.namesrv, 105, {"topic": name}).code == 0)
+    handles = [java("push.start", topic=name, group=name, popping=True, failures=1) for _ in range(2)]
+    java.send(name, [f"m{i}" for i in range(8)])
+
+    def seen() -> list[dict[str, Any]]:
+        return [m for handle in handles for m in java.collect(handle, 0)]
+
+    rig.until("each message twice", lambda: len(seen()) >= 16, 90)
+    assert {(m["body"], m["reconsumeTimes"]) for m in seen()} == {(f"m{i}", n) for i in range(8) for n in (0, 1)}
