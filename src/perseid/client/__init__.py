@@ -27,6 +27,7 @@ from perseid.client.errors import (
 )
 from perseid.client.model import Message, MessageQueue, ReceivedMessage, SendResult, SendStatus
 from perseid.client.ordered import OrderedProducer, OrderedStats
+from perseid.client.pop import PopConsumer, PoppedMessage
 from perseid.client.producer import Producer
 from perseid.client.pull import PullConsumer
 from perseid.client.pulling import PullResult, PullStatus
@@ -51,6 +52,8 @@ __all__ = [
     "NotStarted",
     "OrderedProducer",
     "OrderedStats",
+    "PopConsumer",
+    "PoppedMessage",
     "Producer",
     "PullConsumer",
     "PullResult",
