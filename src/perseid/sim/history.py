@@ -25,6 +25,8 @@ from perseid.wire.record import Record
 
 LOOSE = "churn"
 VALUE_BYTES = 8
+POP_RETRY = "%RETRY%poppers"
+"""What was popped and not acknowledged stands there, too."""
 
 
 class Violation(AssertionError):
@@ -154,7 +156,7 @@ class History:
         if record.topic != sent.topic:
             if record.topic == "SCHEDULE_TOPIC_XXXX" and (sent.delayed or sent.sent_back):
                 return sent
-            if record.topic.startswith("%RETRY%") and sent.sent_back:
+            if record.topic.startswith("%RETRY%") and (sent.sent_back or record.topic.startswith(POP_RETRY)):
                 return sent
             raise Violation("right topic", f"{sent} was sent to {sent.topic} and read in {record.topic}")
         if sent.queue_id not in (-1, record.queue_id):

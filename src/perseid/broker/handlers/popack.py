@@ -98,7 +98,7 @@ def change_invisible_time(broker: Broker, request: Request) -> Reply | None:
     put.check_load(broker)
     service, topic, group, queue_id = broker.pop, header.topic, header.consumer_group, header.queue_id
     key = topic, group, queue_id, handle.start_offset, handle.pop_time
-    if service.full or not service.waits_for(key, (header.offset,)):
+    if service.full or not service.waits_for(key, (header.offset,), handle.pop_time + handle.invisible_time):
         raise RequestRefused(ResponseCode.NO_MESSAGE, f"{topic} {queue_id} {header.offset} is not popped any more")
     time = service.free_time(topic, group, queue_id, header.offset)
     checkpoint = Checkpoint(

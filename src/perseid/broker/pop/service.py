@@ -232,10 +232,12 @@ class PopService:
         self._broker.note("error", f"{self.topic} queue {queue.id} offset {offset} is no record of POP: left out")
 
     def _due_of(self, checkpoint: Checkpoint, record: Record) -> Millis:
-        """When a checkpoint that was read is revived: one of the original waits for its acks, which come later."""
+        """When a checkpoint that was read is revived: one of the original waits for its acks, which come later. None
+        waits longer than it was told to, though the clock has gone back since."""
+        due = min(checkpoint.revive_time, self._broker.now + checkpoint.invisible_time)
         if record.props.get(props.TIMER_DELIVER_MS) == str(checkpoint.revive_time - _TIMER_MS):
-            return max(checkpoint.revive_time, self._broker.now) + PATIENCE_MS
-        return checkpoint.revive_time
+            return max(due, self._broker.now) + PATIENCE_MS
+        return due
 
     def _add(self, queue: ReviveQueue, offset: int, checkpoint: Checkpoint, due: Millis) -> None:
         before = self._open.pop(checkpoint.key, None)
@@ -356,7 +358,7 @@ class PopService:
 
     def acknowledge(self, ack: Ack, queue_id: int) -> Appended | None:
         """Messages are consumed; None: nobody waits for that any more. AppendRefused: nothing has happened."""
-        if not self.waits_for(ack.key, ack.offsets):
+        if not self.waits_for(ack.key, ack.offsets, ack.revive_time):
             return None
         known = self._open.get(ack.key)
         if known is not None:
@@ -366,13 +368,14 @@ class PopService:
         self._written(queue_id, stored, ack)
         return stored
 
-    def waits_for(self, key: Key, offsets: tuple[int, ...]) -> bool:
+    def waits_for(self, key: Key, offsets: tuple[int, ...], revive_time: Millis) -> bool:
         """Is any of the messages out, as far as that can be known? One that this broker handed out itself, and knows
-        nothing of any more, was acknowledged or is shown again."""
+        nothing of any more, was acknowledged or is shown again; a checkpoint that an earlier master handed out may
+        still come, from its timer wheel."""
         found = self._open.get(key)
         if found is not None:
             return found.checkpoint is None or any(each in found.left for each in offsets)
-        return not self.loaded or bool(self._fresh) or key[-1] < self._since
+        return not self.loaded or bool(self._fresh) or key[-1] < self._since < revive_time
 
     def _append(self, queue_id: int, tag: str, body: bytes) -> Appended:
         broker = self._broker
