@@ -7,10 +7,13 @@ from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
+import msgspec
 import pytest
 
+from perseid.base.machine import Opened
 from perseid.broker import switch
 from perseid.broker.pop import service
+from perseid.raft.config import RaftConfig
 from perseid.store.config import SYNC_FLUSH
 from perseid.store.results import AppendRefused, PutStatus
 from perseid.wire import fastjson
@@ -647,3 +650,137 @@ def test_topics_and_groups_that_are_gone(tmp_path: Path) -> None:
     assert rig.ask(207, {"groupName": "g"}).code == 0
     rig.until(NOW + INVISIBLE_MS)
     assert len(rig.broker.pop) == 0 and records(rig, "%RETRY%g_T") == []
+
+
+# ---- who may, and modes ----
+
+
+def _subscribed(rig: Rig, *clients: int, group: str = "g") -> None:
+    for client in clients:
+        body = {"clientID": f"c{client}", "producerDataSet": [], "consumerDataSet": [{
+            "groupName": group, "consumeType": "CONSUME_POP", "messageModel": "CLUSTERING",
+            "consumeFromWhere": "CONSUME_FROM_FIRST_OFFSET", "subscriptionDataSet": [], "unitMode": False,
+        }]}  # fmt: skip
+        assert rig.ask(34, None, json.dumps(body).encode(), client=client).code == 0
+
+
+def assigned(rig: Rig, client: int, **more: Any) -> list[tuple[int, str]] | None:
+    body = {"topic": "T", "consumerGroup": "g", "clientId": f"c{client}", "strategyName": "AVG",
+            "messageModel": "CLUSTERING", **more}  # fmt: skip
+    answer = rig.ask(400, None, json.dumps(body).encode())
+    assert answer.code == 0, answer.remark
+    found = json.loads(bytes(answer.body)).get("messageQueueAssignments")
+    return None if found is None else sorted((row["messageQueue"]["queueId"], row["mode"]) for row in found)
+
+
+def set_mode(rig: Rig, mode: str, share: int = 0) -> None:
+    body = {"topic": "T", "consumerGroup": "g", "mode": mode, "popShareQueueNum": share}
+    assert rig.ask(401, None, json.dumps(body).encode()).code == 0
+
+
+def test_queues_are_divided_among_those_that_pull(tmp_path: Path) -> None:
+    rig = stocked(tmp_path)
+    _subscribed(rig, 1, 2, 3)
+    assert assigned(rig, 1) == [(0, "PULL"), (1, "PULL")]
+    assert assigned(rig, 2) == [(2, "PULL")] and assigned(rig, 3) == [(3, "PULL")]
+    assert assigned(rig, 2, strategyName="AVG_BY_CIRCLE") == [(1, "PULL")]
+    assert assigned(rig, 3, messageModel="BROADCASTING") == [(n, "PULL") for n in range(4)]
+    assert assigned(rig, 9) == [] and assigned(rig, 1, strategyName="FAIR") is None
+    assert assigned(rig, 1, consumerGroup="nobody") is None and assigned(rig, 1, topic="none") is None
+
+
+def test_queues_are_shared_by_those_that_pop(tmp_path: Path) -> None:
+    rig = stocked(tmp_path)
+    _subscribed(rig, 1, 2, 3)
+    set_mode(rig, "POP")
+    assert assigned(rig, 2) == [(-1, "POP")]
+    set_mode(rig, "POP", 1)
+    assert assigned(rig, 2) == [(2, "POP"), (3, "POP")] and assigned(rig, 3) == [(0, "POP"), (1, "POP"), (3, "POP")]
+    _subscribed(rig, 4, 5)
+    assert [assigned(rig, n) for n in (1, 4, 5)] == [[(0, "POP")], [(3, "POP")], [(0, "POP")]]
+
+
+def test_modes_are_durable_and_copied(tmp_path: Path) -> None:
+    rig = stocked(tmp_path)
+    set_mode(rig, "POP", 3)
+    assert "config/messageRequestMode.json" in rig.saved
+    rig = crash(rig, tmp_path)
+    row = rig.broker.modes.get("T", "g")
+    assert row is not None and (row.mode, row.pop_share_queue_num) == ("POP", 3)
+    answer = rig.ask(402)
+    assert json.loads(bytes(answer.body)) == {"messageRequestModeMap": {"T": {"g": {
+        "consumerGroup": "g", "mode": "POP", "popShareQueueNum": 3, "topic": "T"
+    }}}}  # fmt: skip
+
+
+def test_who_may_not_pop(tmp_path: Path) -> None:
+    rig = stocked(tmp_path)
+    [one] = pop(rig, max_msg_nums=1)
+    rig.broker.groups.rows["g"] = msgspec.structs.replace(rig.broker.groups.rows["g"], consume_enable=False)
+    assert rig.ask(POP, pop_header(rig)).code == 16
+    assert ack(rig, one).code == 0, "who has a message may still give it back"
+    rig.broker.topics.rows["T"] = msgspec.structs.replace(rig.broker.topics.rows["T"], perm=2)
+    assert rig.ask(POP, pop_header(rig, consumer_group="other")).code == 16
+    rig.stop()
+    rig = Rig(tmp_path, broker_permission=2)
+    assert rig.ask(POP, pop_header(rig, consumer_group="other")).code == 16
+    rig.stop()
+    rig = Rig(tmp_path, auto_create_subscription_group=False)
+    rig.broker.topics.rows["T"] = msgspec.structs.replace(rig.broker.topics.rows["T"], perm=6)
+    assert rig.ask(POP, pop_header(rig, consumer_group="unknown")).code == 26
+
+
+def test_a_slave_pops_nothing(tmp_path: Path) -> None:
+    rig = stocked(tmp_path)
+    [one] = pop(rig, max_msg_nums=1)
+    switch.become(rig.broker, master=False)
+    peek = PeekMessageRequest(topic="T", consumer_group="g", queue_id=-1, max_msg_nums=32)
+    assert rig.ask(POP, pop_header(rig)).code == rig.ask(PEEK, peek).code == ack(rig, one).code == 2
+    refused = change(rig, one, 5_000)
+    assert not isinstance(refused, Popped) and refused.code == 2
+    assert rig.ask(401, None, b'{"topic":"T","consumerGroup":"g","mode":"POP"}').code == 1
+
+
+def test_the_vip_port_leaves_pops_to_the_main_one(tmp_path: Path) -> None:
+    rig = stocked(tmp_path)
+    rig.handle(Opened(7, "10.0.0.7:1", "10.0.0.9:10909", "vip"))
+    for code in (POP, PEEK, NOTIFICATION, POLLING_INFO):
+        assert rig.ask(code, pop_header(rig), client=7).code == 3
+
+
+# ---- in a group ----
+
+
+def test_in_a_raft_group_what_is_out_is_what_is_committed(tmp_path: Path) -> None:
+    raft = RaftConfig(group="C", self_id="n0", peers="n0-127.0.0.1:40911")
+    rig = Rig(tmp_path, raft=raft)
+    for number in range(3):
+        sent = rig.tell(10, {
+            "producerGroup": "p", "topic": "T", "defaultTopic": "TBW102", "defaultTopicQueueNums": "4",
+            "queueId": "0", "sysFlag": "0", "bornTimestamp": "1", "flag": "0",
+        }, b"m%d" % number)  # fmt: skip
+        rig.until(rig.now + 10)
+        answer = rig.answer(sent)
+        assert answer is not None and answer.code == 0
+    asked = rig.tell(POP, pop_header(rig))
+    rig.until(rig.now + 10)
+    answer = rig.answer(asked)
+    assert answer is not None
+    got = read_pop(answer)
+    assert bodies(got) == [b"m0", b"m1", b"m2"] and len(rig.broker.pop) == 1
+    handle = got[0].handle
+    opaque = rig.tell(200051, {
+        "consumerGroup": "g", "topic": "T", "queueId": "0", "offset": "0", "extraInfo": str(handle)
+    })  # fmt: skip
+    rig.until(rig.now + 10)
+    acked = rig.answer(opaque)
+    assert acked is not None and acked.code == 0
+    popped_at = handle.pop_time
+    rig.disk.unlock("lock")
+    rig = Rig(tmp_path, now=rig.now, raft=raft)
+    assert len(rig.broker.pop) == 1
+    rig.until(popped_at + INVISIBLE_MS)
+    asked = rig.tell(POP, pop_header(rig))
+    rig.until(rig.now + 10)
+    answer = rig.answer(asked)
+    assert answer is not None and sorted(bodies(read_pop(answer))) == [b"m1", b"m2"]

@@ -1,4 +1,5 @@
-"""Defects planted into POP: each breaks the promise that it should, within so many seeds; and seeds that once failed."""
+"""Defects planted into POP, each of which breaks the promise that it should within so many seeds; and seeds that once
+failed."""
 
 from __future__ import annotations
 
@@ -96,9 +97,14 @@ def never_revived(patch: pytest.MonkeyPatch) -> None:
 
 def one_message_of_a_checkpoint_revived(patch: pytest.MonkeyPatch) -> None:
     """Of several messages that are not acknowledged the first one alone comes again."""
-    real = Open.left.fget
-    assert real is not None
-    patch.setattr(Open, "left", property(lambda self: real(self)[:1]))
+    real = PopService._revive
+
+    def revive(self: PopService, one: Open) -> bool:
+        if one.checkpoint is not None:
+            one.owed += one.left[1:]
+        return real(self, one)
+
+    patch.setattr(PopService, "_revive", revive)
 
 
 def handed_out_before_the_flush(patch: pytest.MonkeyPatch) -> None:
