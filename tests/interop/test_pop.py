@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
+from pathlib import Path
 from typing import Any
 
 import pytest
@@ -39,14 +41,14 @@ class Popper:
         messages: list[dict[str, Any]] = found["messages"]
         return messages
 
-    def until(self, count: int, **more: Any) -> list[dict[str, Any]]:
+    def until(self, wanted: int, **more: Any) -> list[dict[str, Any]]:
         got: list[dict[str, Any]] = []
 
         def enough() -> bool:
             got.extend(self.pop(waitMs=2_000, **more))
-            return len(got) >= count
+            return len(got) >= wanted
 
-        rig.until(f"{count} popped messages", enough, PATIENCE_S)
+        rig.until(f"{wanted} popped messages", enough, PATIENCE_S)
         return got
 
     def ack(self, message: dict[str, Any]) -> str:
@@ -123,3 +125,108 @@ def test_a_push_consumer_that_pops(java: rig.Client, cluster: rig.Cluster, name:
 
     rig.until("each message twice", lambda: len(seen()) >= 16, 90)
     assert {(m["body"], m["reconsumeTimes"]) for m in seen()} == {(f"m{i}", n) for i in range(8) for n in (0, 1)}
+
+
+# ---- from one implementation to the other, and kills ----
+
+
+class Passed:
+    """A broker whose folder passes from one implementation to the other; its address stays."""
+
+    def __init__(self, java: rig.Client, cluster: rig.Cluster, workshop: Path, impl: str, topic: str) -> None:
+        self.java, self.cluster, self.topic = java, cluster, topic
+        self.broker = rig.broker(impl, workshop / f"popped-{topic}", cluster.namesrv)
+        self.start()
+        java.mqadmin("updateTopic", "-b", self.broker.address, "-t", topic, "-r", "1", "-w", "1")
+        java.mqadmin("updateSubGroup", "-b", self.broker.address, "-g", f"g_{topic}")
+        rig.until(f"route of {topic}", lambda: rig.call(cluster.namesrv, 105, {"topic": topic}).code == 0)
+        where = replace(cluster, broker=self.broker.address, broker_process=self.broker)
+        self.popper = Popper(java, where, topic, f"g_{topic}")
+
+    def start(self) -> None:
+        self.broker.start()
+        rig.await_registered(self.cluster.namesrv, self.broker.folder.name)
+
+    def hand_over(self, impl: str) -> None:
+        self.broker = rig.Process("broker", impl, self.broker.folder, self.broker.properties)
+        self.start()
+        rig.until("route again", lambda: rig.call(self.cluster.namesrv, 105, {"topic": self.topic}).code == 0, 60)
+
+    def revive_records(self) -> int:
+        """How many records the revive log has."""
+        total = 0
+        for queue_id in range(8):
+            fields = {"topic": "rmq_sys_REVIVE_LOG_InteropCluster", "queueId": str(queue_id)}
+            total += int(rig.call(self.broker.address, 30, fields).ext.get("offset", 0))
+        return total
+
+
+@pytest.mark.parametrize("cluster", ["perseid"], indirect=True)
+@pytest.mark.parametrize("killed", [False, True], ids=["stopped", "killed"])
+def test_java_goes_on_where_we_were(
+    java: rig.Client, cluster: rig.Cluster, workshop: Path, name: str, killed: bool
+) -> None:
+    passed = Passed(java, cluster, workshop, "perseid", name)
+    try:
+        java.send(name, [f"m{i}" for i in range(8)])
+        got = passed.popper.until(8, invisibleMs=30_000, count=4)
+        for message in got[:3]:
+            assert passed.popper.ack(message) == "OK"
+        passed.broker.kill() if killed else passed.broker.stop()
+        passed.hand_over("java")
+        java.send(name, ["new"])
+        [new] = passed.popper.until(1)
+        assert new["body"] == "new", "what is out stays out"
+        assert passed.popper.ack(new) == "OK"
+        assert passed.popper.ack(got[3]) == "OK"
+        again = passed.popper.until(4)
+        assert bodies(again) == bodies(got[4:])
+        assert all(m["at"] - got[0]["at"] >= 29_000 for m in again)
+        for message in again:
+            assert passed.popper.ack(message) == "OK"
+        assert passed.popper.pop(waitMs=8_000) == []
+    finally:
+        passed.broker.kill()
+
+
+@pytest.mark.parametrize("cluster", ["perseid"], indirect=True)
+def test_we_go_on_where_java_was(java: rig.Client, cluster: rig.Cluster, workshop: Path, name: str) -> None:
+    passed = Passed(java, cluster, workshop, "java", name)
+    try:
+        java.send(name, [f"m{i}" for i in range(8)])
+        got = passed.popper.until(8, invisibleMs=8_000, count=4)
+        for message in got[:3]:
+            assert passed.popper.ack(message) == "OK"
+        rig.until("the timer wheel brings checkpoints and acks", lambda: passed.revive_records() >= 5, 60)
+        passed.broker.stop()
+        passed.hand_over("perseid")
+        again = passed.popper.until(5)
+        assert bodies(again) == bodies(got[3:])
+        assert all(m["reconsumeTimes"] == 1 and m["at"] - got[0]["at"] >= 7_500 for m in again)
+        for message in again:
+            assert passed.popper.ack(message) == "OK"
+        assert passed.popper.pop(waitMs=8_000) == []
+    finally:
+        passed.broker.kill()
+
+
+@pytest.mark.parametrize("cluster", ["perseid"], indirect=True)
+def test_nothing_popped_is_lost_by_kills(java: rig.Client, cluster: rig.Cluster, workshop: Path, name: str) -> None:
+    passed = Passed(java, cluster, workshop, "perseid", name)
+    count = rig.many(300, 20_000)
+    try:
+        where = passed.broker.address
+        java.mqadmin("setConsumeMode", "-b", where, "-t", name, "-g", f"g_{name}", "-m", "POP", "-q", "0")
+        java.send(name, [f"m{i}" for i in range(count)])
+        handle = java("push.start", topic=name, group=f"g_{name}", popping=True, invisibleMs=10_000, brief=True)
+        for part in (4, 2):
+            java.collect(handle, count // part, 90)
+            passed.broker.kill()
+            passed.start()
+
+        def seen() -> int:
+            return len({m["body"] for m in java.collect(handle, 0)})
+
+        rig.until(f"all {count} messages", lambda: seen() == count, 120)
+    finally:
+        passed.broker.kill()

@@ -25,7 +25,7 @@ REGRESSIONS = {
 
 
 def offsets_as_saved(patch: pytest.MonkeyPatch) -> None:
-    """A start trusts the saved offsets: checkpoints that moved them since are not heeded (#7709)."""
+    """A start trusts the saved offsets: checkpoints that moved them since are not heeded."""
     real = PopService._read
 
     def read(self: PopService, *arguments: Any) -> None:

@@ -47,7 +47,8 @@ def test_the_codes_are_those_of_the_routes(title: str, routes: dict[int, object]
 
 
 def test_the_vip_port() -> None:
-    assert "but for 11 and 361" in COMPATIBILITY and {11, 361} == broker_routes.NOT_ON_VIP
+    assert "but for 11 and 361, and 200050, 200052, 200054 and 200055," in COMPATIBILITY
+    assert {11, 361, 200050, 200052, 200054, 200055} == broker_routes.NOT_ON_VIP
 
 
 def test_refused_codes_are_not_served() -> None:

@@ -147,7 +147,7 @@ class Copies:
 
     def _take_modes(self, reply: Command, now: Millis) -> None:
         if len(reply.body):
-            self._broker.modes.adopt(bytes(reply.body))
+            self._broker.pop.modes.adopt(bytes(reply.body))
         self.rounds += 1
         if self._failed or self.rounds == 1:
             self._broker.note("info", f"topics, groups and offsets are those of master {self.master}")

@@ -48,7 +48,7 @@ from perseid.base.machine import (
     Tick,
     Write,
 )
-from perseid.broker.acks import Acks, Waiting
+from perseid.broker.acks import Acks
 from perseid.broker.answers import Answers
 from perseid.broker.clients import ConsumerTable, ProducerTable
 from perseid.broker.config import BrokerConfig
@@ -58,10 +58,9 @@ from perseid.broker.fetches import Fetched, Fetches
 from perseid.broker.group import Group
 from perseid.broker.groups import SubscriptionGroupTable
 from perseid.broker.hold import Holds
+from perseid.broker.late import answer_instead, answer_late
 from perseid.broker.locks import QueueLocks
 from perseid.broker.offsets import ConsumerOffsets
-from perseid.broker.pop.assignment import Routes
-from perseid.broker.pop.modes import RequestModes
 from perseid.broker.pop.service import PopService
 from perseid.broker.pulls import KEEP_EPOCH
 from perseid.broker.registration import Registration
@@ -88,7 +87,6 @@ from perseid.store.store import MessageStore
 from perseid.wire import command as wire
 from perseid.wire.codes import ResponseCode
 from perseid.wire.command import Command
-from perseid.wire.headers.send import SendMessageResponse
 from perseid.wire.host import NOWHERE, host_from
 from perseid.wire.ids import UniqueIds
 from perseid.wire.properties import encode as encode_properties
@@ -147,8 +145,6 @@ class Broker:
         self.delay = DelayService(self)
         self.transactions = TransactionService(self)
         self.pop = PopService(self)
-        self.modes = RequestModes()
-        self.routes = Routes(self)
         self.stats = BrokerStats(0)
         self.caller = Caller()
         self.registration = Registration(self)
@@ -345,14 +341,10 @@ class Broker:
             reply = Reply(ResponseCode.SYSTEM_ERROR, remark=f"{type(error).__name__}: {error}")
         if reply is None or request.command.is_oneway:
             return
-        if self._tables_changed and request.command.code not in READS:
+        if self.saves.due and request.command.code not in READS:
             self._after_save.append((request, reply))
         else:
             self.reply(request, reply)
-
-    @property
-    def _tables_changed(self) -> bool:
-        return bool(self.topics.changed) or self.groups.changed or self.modes.changed
 
     def _handled(self, request: Request) -> Reply | None:
         code = request.command.code
@@ -410,7 +402,7 @@ class Broker:
             return
         now = self.now
         for late in self.acks.expire(now):
-            self._answer_late(late)
+            answer_late(self, late)
         if not self.replicas.is_slave:
             self.delay.tick(now)
             self.transactions.tick(now)
@@ -430,30 +422,10 @@ class Broker:
             self.consumers.expire(self, now)
             self.locks.expire(now)
 
-    def _answer_late(self, late: Waiting) -> None:
-        """The message is stored, but not as safely as the mode promises, and time is up."""
-        replicated = self.replicas.replicated() >= late.end_offset
-        code = ResponseCode.FLUSH_DISK_TIMEOUT if replicated else ResponseCode.FLUSH_SLAVE_TIMEOUT
-        if self.group is not None:
-            code = ResponseCode.SYSTEM_ERROR
-        self._answer_instead(late, code, "IN_SYNC_REPLICAS_NOT_ENOUGH: no quorum had the message in time")
-
     def give_up_waiting(self, why: str) -> None:
         """Nobody knows what becomes of the messages that are waited for: say so."""
         for one in self.acks.give_up():
-            self._answer_instead(one, ResponseCode.SYSTEM_ERROR, f"UNKNOWN_ERROR: {why}")
-
-    def _answer_instead(self, late: Waiting, code: int, remark: str) -> None:
-        """Answer what waits with another code. The remark is for codes that senders take for a failure."""
-        self.stats.put_took(self.now - late.since, late.count)
-        if late.request is not None and late.reply is not None:
-            late.reply.code = code
-            if code == ResponseCode.SYSTEM_ERROR:
-                late.reply.remark = remark
-            self.reply(late.request, late.reply)
-        for answer in wire.decode_each(late.frames):
-            header = answer.header(SendMessageResponse)
-            self.write(late.conn, wire.encode_response(answer.opaque, code, header))
+            answer_instead(self, one, ResponseCode.SYSTEM_ERROR, f"UNKNOWN_ERROR: {why}")
 
     def _on_flushed(self, event: Flushed) -> None:
         self._flushing = False
@@ -510,7 +482,7 @@ class Broker:
             for request in ready:
                 self._dispatch(request)
             ready = self.holds.take_ready(self.now)
-        if self._tables_changed:
+        if self.saves.due:
             self.saves.tables(self._after_save)
             self._after_save = []
         if len(self.acks):

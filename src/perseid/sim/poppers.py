@@ -3,7 +3,7 @@
 A *copy* is a message at a place: of its topic, or, with each time that nobody acknowledged it, of the retry topic. How
 often it came before is its *generation* (reconsumeTimes). The checks:
 
-- a copy is handed out once: never again before its time (#7709), and after it only as another copy;
+- a copy is handed out once: never again before its time, and after it only as another copy;
 - a copy of the next generation comes no earlier than the invisible time of the one before ends, by the broker's clock;
 - what was acknowledged in time, with an answer, has no next generation;
 - in the end every message that was acknowledged to its sender was acknowledged by the group, too: none is lost.

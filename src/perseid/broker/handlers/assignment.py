@@ -38,12 +38,12 @@ def query_assignment(broker: Broker, request: Request) -> Reply | None:
             broker.reply(request, Reply(body=_assigned(broker, body, mode, queues)))
 
     request.command.keep()
-    broker.routes.find(body.topic, found)
+    broker.pop.routes.find(body.topic, found)
     return None
 
 
 def _mode(broker: Broker, topic: str, group: str) -> SetMessageRequestModeRequestBody:
-    row = broker.modes.get(topic, group)
+    row = broker.pop.modes.get(topic, group)
     if row is not None:
         return row
     config = broker.config
@@ -84,10 +84,10 @@ def set_message_request_mode(broker: Broker, request: Request) -> Reply:
         raise RequestRefused(ResponseCode.SUBSCRIPTION_GROUP_NOT_EXIST, "subscription group does not exist")
     if body.mode not in (modes.PULL, modes.POP):
         raise RequestRefused(ResponseCode.INVALID_PARAMETER, f"the mode {body.mode!r:.80} is neither PULL nor POP")
-    broker.modes.put(body)
+    broker.pop.modes.put(body)
     return Reply()
 
 
 def get_all_message_request_mode(broker: Broker, request: Request) -> Reply:
     """Which groups pop and which pull: what a slave copies."""
-    return Reply(body=broker.modes.for_slaves())
+    return Reply(body=broker.pop.modes.for_slaves())

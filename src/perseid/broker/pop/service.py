@@ -16,8 +16,7 @@ Three offsets:
   pops that wait for confirmation are remembered beside it, and forgotten with the role.
 - *progress*, the offset of the group CID_RMQ_SYS_REVIVE_GROUP on the revive topic: all up to it is closed. It is saved
   with the groups' offsets, in one file, so that a start finds each checkpoint that moved an offset which was not saved
-  yet, and moves it again: nothing is handed out twice before its time (#7709 is what happens otherwise), and nothing
-  that an offset passed is forgotten.
+  yet, and moves it again: nothing is handed out twice before its time, and nothing that an offset passed is forgotten.
 - *tip*, its pull offset: how far checkpoints have moved the offsets in the same file. Behind a clean or sudden end of
   one master they are not moved again by older ones, since an operator may have set them meanwhile.
 
@@ -39,6 +38,8 @@ from typing import TYPE_CHECKING
 
 from perseid.base.machine import Millis
 from perseid.broker import messages, put
+from perseid.broker.pop.assignment import Routes
+from perseid.broker.pop.modes import RequestModes
 from perseid.broker.pop.order import ConsumeOrder
 from perseid.broker.system_topics import SYSTEM_PREFIX
 from perseid.store.results import Appended, AppendRefused
@@ -120,6 +121,8 @@ class PopService:
         self._broker = broker
         self.topic = f"{SYSTEM_PREFIX}REVIVE_LOG_{broker.config.broker_cluster_name}"
         self.order = ConsumeOrder()
+        self.modes = RequestModes()
+        self.routes = Routes(broker)
         self._queues: list[ReviveQueue] = []
         self._open: dict[Key, Open] = {}
         self._due: list[tuple[Millis, int, Open]] = []
