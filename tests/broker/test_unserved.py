@@ -13,18 +13,7 @@ from .harness import Rig
 
 LATER = {
     "recall": [Code.RECALL_MESSAGE],
-    "POP": [
-        Code.POP_MESSAGE,
-        Code.ACK_MESSAGE,
-        Code.BATCH_ACK_MESSAGE,
-        Code.PEEK_MESSAGE,
-        Code.CHANGE_MESSAGE_INVISIBLETIME,
-        Code.NOTIFICATION,
-        Code.POLLING_INFO,
-        Code.POP_ROLLBACK,
-        Code.QUERY_ASSIGNMENT,
-        Code.SET_MESSAGE_REQUEST_MODE,
-    ],
+    "POP in RocksDB": [Code.POP_ROLLBACK],
     "replicas": [
         Code.NOTIFY_MIN_BROKER_ID_CHANGE,
     ],

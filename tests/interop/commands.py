@@ -88,7 +88,7 @@ COMMANDS: dict[str, Row] = {
     "exportConfigs": ("-c {cluster} -f {folder}", ("export .* success",)),
     "exportMetadata": ("-c {cluster} -f {folder}", ("export .* success",)),
     "exportMetrics": ("-c {cluster} -f {folder}", ("export .* success",)),
-    "exportPopRecord": ("-b {broker} -d true", Refused("POP is not there")),
+    "exportPopRecord": ("-b {broker} -d true", Refused("no RocksDB")),
     "getColdDataFlowCtrInfo": (B, SAME),
     "allocateMQ": ("-t {topic} -i 10.0.0.1,10.0.0.2", SAME),
     # sending
@@ -105,6 +105,7 @@ COMMANDS: dict[str, Row] = {
     "cloneGroupOffset": ("-s {group} -d {group}_made -t {topic} -o false", SAME),
     "resetOffsetByTime": ("-g {group}_made -t {topic} -s 0", SAME),
     "skipAccumulatedMessage": ("-g {group}_made -t {topic}", ("#brokerName #queueId #offset", "NAME 3 [234]")),
+    "setConsumeMode": ("-b {broker} -t {topic} -g {group}_made -m POP -q 1", SAME),
     "deleteSubGroup": ("-b {broker} -g {group}_made", SAME),
     "deleteTopic": ("-t {topic}_made -c {cluster}", SAME),
     "updateBrokerConfig": ("-b {broker} -k shortPollingTimeMills -v 1234", SAME),
@@ -120,7 +121,6 @@ COMMANDS: dict[str, Row] = {
     "deleteExpiredCommitLog": (B, SAME),
     "resetMasterFlushOffset": ("-b {broker} -o 0", SAME),
     # what is not there
-    "setConsumeMode": ("-b {broker} -t {topic} -g {group} -m POP -q 1", Refused("POP is not there")),
     "setCommitLogReadAheadMode": ("-b {broker} -m 1", Refused("a reader thread asks for exactly what pulls want")),
     "updateStaticTopic": ("-t {topic}_static -qn 2 -c {cluster}", STATIC),
     "remappingStaticTopic": ("-t {topic}_static -c {cluster}", STATIC),

@@ -15,6 +15,8 @@ from perseid.client import (
     Message,
     NoRoute,
     OrderedProducer,
+    PopConsumer,
+    PoppedMessage,
     Producer,
     PullConsumer,
     PushConsumer,
@@ -356,3 +358,37 @@ def test_mqadmin_sees_our_consumer(java_cluster: rig.Cluster, java_agent: rig.Ag
         run(test())
     finally:
         client.close()
+
+
+def test_the_consumer_that_pops(java_cluster: rig.Cluster, name: str) -> None:
+    async def test() -> None:
+        namesrv = java_cluster.namesrv
+        async with Admin(namesrv) as admin, Producer(namesrv) as producer:
+            await admin.create_topic(name, 2)
+            for number in range(8):
+                await producer.send(Message(name, b"m%d" % number))
+
+        async def gather(consumer: PopConsumer, count: int) -> list[PoppedMessage]:
+            got: list[PoppedMessage] = []
+            while len(got) < count:
+                got += await consumer.receive()
+            return got
+
+        async with PopConsumer(namesrv, f"g_{name}", name, invisible_ms=6_000) as consumer:
+            got = await gather(consumer, 8)
+            assert sorted(m.body for m in got) == [b"m%d" % n for n in range(8)]
+            await consumer.ack(got[0])
+            await consumer.ack_all(got[1:4])
+            kept = await consumer.change_invisible(got[4], 60_000)
+            again = await gather(consumer, 3)
+            assert sorted(m.body for m in again) == sorted(m.body for m in got[5:])
+            assert {(m.reconsume_times, m.topic) for m in again} == {(1, name)}
+            await consumer.ack_all([*again, kept])
+        async with PopConsumer(namesrv, f"o_{name}", name, invisible_ms=60_000, ordered=True) as consumer:
+            one = await consumer.receive(1)
+            for message in one:
+                await consumer.ack(message)
+            rest = await gather(consumer, 8 - len(one))
+            assert sorted(m.body for m in (*one, *rest)) == [b"m%d" % n for n in range(8)]
+
+    run(test())

@@ -33,21 +33,11 @@ INSIDE = "an event in the log of a JRaft controller, no request; our controllers
 CONTAINER = "of a broker container, which takes several brokers into one JVM; here each is a process (`--shards`)"
 ACTING = "no acting masters: `enableSlaveActingMaster=true` stops the start; code 3"
 ROCKSDB = "no RocksDB here; code 3"
-POP = "POP is not there: code 3"
 
 WHY_NOT: dict[Code, str] = {
     # of later parts of the project
     Code.RECALL_MESSAGE: "timers are not there: code 3",
-    Code.POP_MESSAGE: POP,
-    Code.ACK_MESSAGE: POP,
-    Code.PEEK_MESSAGE: POP,
-    Code.CHANGE_MESSAGE_INVISIBLETIME: POP,
-    Code.NOTIFICATION: POP,
-    Code.POLLING_INFO: POP,
-    Code.POP_ROLLBACK: POP,
-    Code.BATCH_ACK_MESSAGE: POP,
-    Code.QUERY_ASSIGNMENT: POP,
-    Code.SET_MESSAGE_REQUEST_MODE: POP,
+    Code.POP_ROLLBACK: ROCKSDB,
     Code.UPDATE_AND_CREATE_STATIC_TOPIC: "static topics are not there: code 3",
     Code.NOTIFY_MIN_BROKER_ID_CHANGE: ACTING,
     Code.SET_COMMITLOG_READ_MODE: "a reader thread asks for exactly the parts of files that pulls want; code 3",

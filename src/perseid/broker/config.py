@@ -68,6 +68,21 @@ class BrokerConfig:
     transaction_check_interval: int = 30_000
     transaction_check_max: int = 15
 
+    # pop
+    enable_retry_topic_v2: bool = False
+    """Messages that were popped and not acknowledged go to `%RETRY%group+topic` instead of `%RETRY%group_topic`."""
+    retrieve_message_from_pop_retry_topic_v1: bool = True
+    """With the former: the latter is popped too."""
+    pop_from_retry_probability: int = option(20, low=0, high=100)
+    """So many of 100 pops look at the retry topic first."""
+    pop_response_return_actual_retry_topic: bool = False
+    """A message of a retry topic is handed out under that topic's name, not under its own."""
+    init_pop_offset_by_check_msg_in_mem: bool = True
+    default_message_request_mode: str = option("PULL", choices=("PULL", "POP"))
+    default_pop_share_queue_num: int = -1
+    server_load_balancer_enable: bool = True
+    """A queue is one member's; otherwise each member is told of all queues."""
+
     # consumers
     notify_consumer_ids_changed_enable: bool = True
     use_server_side_reset_offset: bool = True

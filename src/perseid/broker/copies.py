@@ -143,6 +143,11 @@ class Copies:
             self._ask_groups(len(self._groups), str(body.data_version.to_json(), "utf-8"), now)
             return
         self._broker.groups.adopt(self._groups, self._forbidden, body.data_version)
+        self._ask(RequestCode.GET_ALL_MESSAGE_REQUEST_MODE, None, now, self._take_modes)
+
+    def _take_modes(self, reply: Command, now: Millis) -> None:
+        if len(reply.body):
+            self._broker.pop.modes.adopt(bytes(reply.body))
         self.rounds += 1
         if self._failed or self.rounds == 1:
             self._broker.note("info", f"topics, groups and offsets are those of master {self.master}")

@@ -14,6 +14,7 @@ from collections.abc import Callable
 from dataclasses import dataclass, field
 
 from perseid.base.machine import Buffer, ConnId, Millis
+from perseid.broker.pop.waits import PopWaits
 from perseid.broker.request import Request
 from perseid.store.consume_queue import UNIT
 
@@ -52,6 +53,8 @@ class Holds:
         self._ready: list[Held] = []
         self._numbers = 0
         self.count = 0
+        """Of those that hear of arrivals: pulls, and pops."""
+        self.pops = PopWaits(self)
 
     def __len__(self) -> int:
         return self.count
@@ -73,10 +76,15 @@ class Holds:
 
     def waits(self, topic: str, queue_id: int) -> bool:
         """Does anyone wait for a message of this queue?"""
-        return (topic, queue_id) in self._by_queue
+        return (topic, queue_id) in self._by_queue or self.pops.waits(topic)
 
     def arrived(self, topic: str, queue_id: int, queue_offset: int, tag_code: int) -> None:
         """A message came to a queue: those that want it are ready."""
+        if self.pops.count:
+            self.pops.arrived(topic, queue_id, queue_offset, tag_code)
+        self._arrived(topic, queue_id, queue_offset, tag_code)
+
+    def _arrived(self, topic: str, queue_id: int, queue_offset: int, tag_code: int) -> None:
         queue = self._by_queue.get((topic, queue_id))
         if not queue:
             return
@@ -87,9 +95,11 @@ class Holds:
 
     def units_arrived(self, topic: str, queue_id: int, first: int, units: Buffer) -> None:
         """Messages came to a queue, given as packed units from offset `first` on."""
-        if self.waits(topic, queue_id):
+        if self.pops.count:
+            self.pops.units_arrived(topic, queue_id, first, units)
+        if (topic, queue_id) in self._by_queue:
             for number, (_, _, tag_code) in enumerate(UNIT.iter_unpack(units), first):
-                self.arrived(topic, queue_id, number, tag_code)
+                self._arrived(topic, queue_id, number, tag_code)
 
     def take_ready(self, now: Millis) -> list[Request]:
         """The pulls to be handled again: a message arrived for them, or their time is up."""
@@ -98,26 +108,31 @@ class Holds:
             if held.waiting:
                 self._leave(held)
                 self._ready.append(held)
+        pops = self.pops.take_ready(now)
         if not self._ready:
-            return []
+            return pops
         ready, self._ready = self._ready, []
         for held in ready:
             held.request.may_hold = False
-        return [held.request for held in ready]
+        return [held.request for held in ready] + pops
 
     def connection_closed(self, conn: ConnId) -> None:
         for held in list(self._by_conn.get(conn, {}).values()):
             self._leave(held)
         self._ready = [held for held in self._ready if held.request.conn.id != conn]
+        self.pops.connection_closed(conn)
 
     def next_deadline(self) -> Millis | None:
         while self._deadlines and not self._deadlines[0].waiting:
             heapq.heappop(self._deadlines)
-        return self._deadlines[0].deadline if self._deadlines else None
+        own, pops = self._deadlines[0].deadline if self._deadlines else None, self.pops.next_deadline()
+        return own if pops is None or (own is not None and own < pops) else pops
 
     def validate(self) -> None:
-        assert self.count == sum(len(held) for held in self._by_queue.values()), "held pulls are counted"
-        assert self.count == sum(len(held) for held in self._by_conn.values()), "each held pull has a connection"
+        self.pops.validate()
+        pulls = self.count - self.pops.count
+        assert pulls == sum(len(held) for held in self._by_queue.values()), "held pulls are counted"
+        assert pulls == sum(len(held) for held in self._by_conn.values()), "each held pull has a connection"
         assert not self._ready, "a ready pull was not answered"
 
     def _leave(self, held: Held) -> None:

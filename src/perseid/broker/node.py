@@ -48,7 +48,7 @@ from perseid.base.machine import (
     Tick,
     Write,
 )
-from perseid.broker.acks import Acks, Waiting
+from perseid.broker.acks import Acks
 from perseid.broker.answers import Answers
 from perseid.broker.clients import ConsumerTable, ProducerTable
 from perseid.broker.config import BrokerConfig
@@ -58,8 +58,10 @@ from perseid.broker.fetches import Fetched, Fetches
 from perseid.broker.group import Group
 from perseid.broker.groups import SubscriptionGroupTable
 from perseid.broker.hold import Holds
+from perseid.broker.late import answer_instead, answer_late
 from perseid.broker.locks import QueueLocks
 from perseid.broker.offsets import ConsumerOffsets
+from perseid.broker.pop.service import PopService
 from perseid.broker.pulls import KEEP_EPOCH
 from perseid.broker.registration import Registration
 from perseid.broker.replicas import Replicas
@@ -85,7 +87,6 @@ from perseid.store.store import MessageStore
 from perseid.wire import command as wire
 from perseid.wire.codes import ResponseCode
 from perseid.wire.command import Command
-from perseid.wire.headers.send import SendMessageResponse
 from perseid.wire.host import NOWHERE, host_from
 from perseid.wire.ids import UniqueIds
 from perseid.wire.properties import encode as encode_properties
@@ -143,6 +144,7 @@ class Broker:
         self.fetches = Fetches()
         self.delay = DelayService(self)
         self.transactions = TransactionService(self)
+        self.pop = PopService(self)
         self.stats = BrokerStats(0)
         self.caller = Caller()
         self.registration = Registration(self)
@@ -218,7 +220,7 @@ class Broker:
             return min(self._deadline, self.now + SOON_MS)
         deadline = self._housekeeping_at
         for part in (
-            self.store, self.holds, self.acks, self.delay, self.transactions, self.stats, self.caller,
+            self.store, self.holds, self.acks, self.delay, self.transactions, self.pop, self.stats, self.caller,
             self.registration, self.saves, self.replicas,
         ):  # fmt: skip
             due = part.next_deadline()
@@ -235,6 +237,7 @@ class Broker:
         if not self.replicas.is_slave:
             self.delay.validate()
             self.transactions.validate()
+            self.pop.validate()
         self.acks.validate(self.ready)
         assert not self._writes and not self._after_save, "an answer was not written"
 
@@ -338,7 +341,7 @@ class Broker:
             reply = Reply(ResponseCode.SYSTEM_ERROR, remark=f"{type(error).__name__}: {error}")
         if reply is None or request.command.is_oneway:
             return
-        if (self.topics.changed or self.groups.changed) and request.command.code not in READS:
+        if self.saves.due and request.command.code not in READS:
             self._after_save.append((request, reply))
         else:
             self.reply(request, reply)
@@ -399,10 +402,11 @@ class Broker:
             return
         now = self.now
         for late in self.acks.expire(now):
-            self._answer_late(late)
+            answer_late(self, late)
         if not self.replicas.is_slave:
             self.delay.tick(now)
             self.transactions.tick(now)
+            self.pop.tick(now)
         self.replicas.tick(now)
         self._out.extend(self.store.tick(now))
         self._out.extend(self.caller.handle(event, now))
@@ -418,30 +422,10 @@ class Broker:
             self.consumers.expire(self, now)
             self.locks.expire(now)
 
-    def _answer_late(self, late: Waiting) -> None:
-        """The message is stored, but not as safely as the mode promises, and time is up."""
-        replicated = self.replicas.replicated() >= late.end_offset
-        code = ResponseCode.FLUSH_DISK_TIMEOUT if replicated else ResponseCode.FLUSH_SLAVE_TIMEOUT
-        if self.group is not None:
-            code = ResponseCode.SYSTEM_ERROR
-        self._answer_instead(late, code, "IN_SYNC_REPLICAS_NOT_ENOUGH: no quorum had the message in time")
-
     def give_up_waiting(self, why: str) -> None:
         """Nobody knows what becomes of the messages that are waited for: say so."""
         for one in self.acks.give_up():
-            self._answer_instead(one, ResponseCode.SYSTEM_ERROR, f"UNKNOWN_ERROR: {why}")
-
-    def _answer_instead(self, late: Waiting, code: int, remark: str) -> None:
-        """Answer what waits with another code. The remark is for codes that senders take for a failure."""
-        self.stats.put_took(self.now - late.since, late.count)
-        if late.request is not None and late.reply is not None:
-            late.reply.code = code
-            if code == ResponseCode.SYSTEM_ERROR:
-                late.reply.remark = remark
-            self.reply(late.request, late.reply)
-        for answer in wire.decode_each(late.frames):
-            header = answer.header(SendMessageResponse)
-            self.write(late.conn, wire.encode_response(answer.opaque, code, header))
+            answer_instead(self, one, ResponseCode.SYSTEM_ERROR, f"UNKNOWN_ERROR: {why}")
 
     def _on_flushed(self, event: Flushed) -> None:
         self._flushing = False
@@ -498,7 +482,7 @@ class Broker:
             for request in ready:
                 self._dispatch(request)
             ready = self.holds.take_ready(self.now)
-        if self.topics.changed or self.groups.changed:
+        if self.saves.due:
             self.saves.tables(self._after_save)
             self._after_save = []
         if len(self.acks):
@@ -528,6 +512,7 @@ class Broker:
         if not self.replicas.is_slave:
             self.delay.start(now)
             self.transactions.start()
+            self.pop.start(now)
         self._housekeeping_at = now + HOUSEKEEPING_MS
         self._state = "running"
         self.saves.tables([])
@@ -561,6 +546,8 @@ class Broker:
             unit = queue.raw(first)
             assert unit is not None
             self.delay.arrived(queue.queue_id, unit.tag_code)
+        elif queue.topic == self.pop.topic:
+            self.pop.arrived(queue.queue_id)
         elif self.holds.waits(queue.topic, queue.queue_id):
             for begin, units in units_of(queue, first, end):
                 self.holds.units_arrived(queue.topic, queue.queue_id, begin, units)
@@ -572,6 +559,8 @@ class Broker:
         """Readers see a message that was taken: called in the middle of a turn."""
         if topic == SCHEDULE_TOPIC:
             self.delay.arrived(queue_id, tag_code)
+        elif topic == self.pop.topic:
+            self.pop.arrived(queue_id)
         else:
             self.holds.arrived(topic, queue_id, queue_offset, tag_code)
 
@@ -582,6 +571,7 @@ class Broker:
         self._state = "ending"
         self.registration.stop(self.now)
         self.replicas.stop()
+        self.pop.tell_progress()
         if self.group is not None:
             self.group.stop([])
         self.saves.everything([Feed(_Ended())])

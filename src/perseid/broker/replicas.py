@@ -56,6 +56,17 @@ SENDS = frozenset(
     )
 )
 PULLS = frozenset((RequestCode.PULL_MESSAGE, RequestCode.LITE_PULL_MESSAGE))
+POPS = frozenset(
+    (
+        RequestCode.POP_MESSAGE,
+        RequestCode.PEEK_MESSAGE,
+        RequestCode.NOTIFICATION,
+        RequestCode.ACK_MESSAGE,
+        RequestCode.BATCH_ACK_MESSAGE,
+        RequestCode.CHANGE_MESSAGE_INVISIBLETIME,
+    )
+)
+"""They write to the log, or need to know what was written to it: a slave does none of it."""
 CHANGES = frozenset(
     (
         RequestCode.UPDATE_AND_CREATE_TOPIC,
@@ -65,6 +76,7 @@ CHANGES = frozenset(
         RequestCode.UPDATE_AND_CREATE_SUBSCRIPTIONGROUP_LIST,
         RequestCode.DELETE_SUBSCRIPTIONGROUP,
         RequestCode.CLEAN_UNUSED_TOPIC,
+        RequestCode.SET_MESSAGE_REQUEST_MODE,
     )
 )
 """Of topics and groups: a slave's are its master's."""
@@ -190,11 +202,11 @@ class Replicas:
             raise RequestRefused(
                 ResponseCode.SERVICE_NOT_AVAILABLE, "the broker is fenced: no controller has told it its role yet"
             )
-        if code in SENDS or (code in PULLS and not self._broker.config.slave_read_enable):
+        if code in SENDS or code in POPS or (code in PULLS and not self._broker.config.slave_read_enable):
             raise RequestRefused(
                 ResponseCode.SYSTEM_BUSY,
                 f"[REJECTREQUEST]system busy, start flow control for a while: {self._broker.config.broker_name} is a "
-                "slave here" + ("" if code in SENDS else ", and slaveReadEnable is false"),
+                "slave here" + ("" if code not in PULLS else ", and slaveReadEnable is false"),
             )
         if code in CHANGES:
             raise RequestRefused(

@@ -7,10 +7,13 @@ from typing import TYPE_CHECKING, NamedTuple
 
 from perseid.broker.handlers import (
     admin,
+    assignment,
     clients,
     groups,
     locks,
     offsets,
+    pop,
+    popack,
     pull,
     query,
     relays,
@@ -28,6 +31,7 @@ from perseid.wire.headers import admin as admin_headers
 from perseid.wire.headers import clients as client_headers
 from perseid.wire.headers import controller as controller_headers
 from perseid.wire.headers import offsets as offset_headers
+from perseid.wire.headers import pop as pop_headers
 from perseid.wire.headers import pull as pull_headers
 from perseid.wire.headers import query as query_headers
 from perseid.wire.headers import send as send_headers
@@ -73,6 +77,18 @@ ROUTES: dict[int, Route] = route_table(
     Route(Code.VIEW_MESSAGE_BY_ID, query_headers.ViewMessageByIdRequest, query.view_message),
     Route(Code.SEND_REPLY_MESSAGE, send_headers.SendMessageRequest, replies.send_reply),
     Route(Code.SEND_REPLY_MESSAGE_V2, send_headers.SendMessageRequestV2, replies.send_reply),
+    # pop
+    Route(Code.POP_MESSAGE, pop_headers.PopMessageRequest, pop.pop_message),
+    Route(Code.PEEK_MESSAGE, pop_headers.PeekMessageRequest, pop.peek_message),
+    Route(Code.NOTIFICATION, pop_headers.NotificationRequest, pop.notification),
+    Route(Code.POLLING_INFO, pop_headers.PollingInfoRequest, pop.polling_info),
+    Route(Code.ACK_MESSAGE, pop_headers.AckMessageRequest, popack.ack_message),
+    Route(Code.BATCH_ACK_MESSAGE, None, popack.batch_ack_message),
+    Route(
+        Code.CHANGE_MESSAGE_INVISIBLETIME, pop_headers.ChangeInvisibleTimeRequest, popack.change_invisible_time
+    ),
+    Route(Code.QUERY_ASSIGNMENT, None, assignment.query_assignment),
+    Route(Code.SET_MESSAGE_REQUEST_MODE, None, assignment.set_message_request_mode),
     # offsets
     Route(Code.QUERY_CONSUMER_OFFSET, offset_headers.QueryConsumerOffsetRequest, offsets.query_consumer_offset),
     Route(Code.UPDATE_CONSUMER_OFFSET, offset_headers.UpdateConsumerOffsetRequest, offsets.update_consumer_offset),
@@ -177,13 +193,13 @@ ROUTES: dict[int, Route] = route_table(
     ),
     Route(Code.GET_ALL_CONSUMER_OFFSET, None, offsets.get_all_consumer_offset),
     Route(Code.GET_ALL_DELAY_OFFSET, None, replication.get_all_delay_offset),
-    Route(Code.GET_ALL_MESSAGE_REQUEST_MODE, None, replication.get_all_message_request_mode),
+    Route(Code.GET_ALL_MESSAGE_REQUEST_MODE, None, assignment.get_all_message_request_mode),
     Route(Code.GET_TIMER_CHECK_POINT, None, replication.get_timer_checkpoint),
     Route(Code.GET_TIMER_METRICS, None, replication.get_timer_metrics),
 )
 
-NOT_ON_VIP = frozenset({Code.PULL_MESSAGE, Code.LITE_PULL_MESSAGE})
-"""Requests that the VIP port leaves to the main one: those that may wait (broker.md §3)."""
-
-READS = NOT_ON_VIP
+READS = frozenset({Code.PULL_MESSAGE, Code.LITE_PULL_MESSAGE})
 """Codes whose answers promise nothing, so they wait for no table to be saved."""
+
+NOT_ON_VIP = READS | {Code.POP_MESSAGE, Code.PEEK_MESSAGE, Code.NOTIFICATION, Code.POLLING_INFO}
+"""Requests that the VIP port leaves to the main one: those that may wait, and what belongs to them (broker.md §3)."""

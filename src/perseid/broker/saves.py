@@ -14,6 +14,7 @@ from typing import TYPE_CHECKING
 
 from perseid.base.machine import DiskFailed, Effect, Feed, Millis, SaveState
 from perseid.broker import delay, groups, offsets, topics
+from perseid.broker.pop import modes, order
 from perseid.broker.request import Reply, Request
 from perseid.store import state_files
 from perseid.wire.codes import ResponseCode
@@ -61,6 +62,8 @@ class Saves:
             groups.GROUPS_PATH: broker.groups.to_json,
             offsets.OFFSETS_PATH: broker.offsets.to_json,
             delay.OFFSETS_PATH: broker.delay.to_json,
+            modes.MODES_PATH: broker.pop.modes.to_json,
+            order.ORDER_PATH: lambda: broker.pop.order.to_json(broker.now),
         }
 
     def load(self, now: Millis) -> None:
@@ -71,12 +74,20 @@ class Saves:
             (groups.GROUPS_PATH, broker.groups.load),
             (offsets.OFFSETS_PATH, broker.offsets.load),
             (delay.OFFSETS_PATH, broker.delay.load),
+            (modes.MODES_PATH, broker.pop.modes.load),
+            (order.ORDER_PATH, broker.pop.order.load),
         ):
             text = state_files.read(broker.disk, path)
             if text:
                 load(text)
         self._offsets_at = now + broker.config.flush_consumer_offset_interval
         self._delay_at = now + broker.config.flush_delay_offset_interval
+
+    @property
+    def due(self) -> bool:
+        """Has a table changed that is saved with each change?"""
+        broker = self._broker
+        return bool(broker.topics.changed) or broker.groups.changed or broker.pop.modes.changed
 
     def tables(self, answers: Sequence[tuple[Request, Reply]]) -> None:
         """Save the tables that changed, then give the answers that wait for it."""
@@ -88,6 +99,9 @@ class Saves:
         if broker.topics.changed:
             broker.registration.topics_changed(broker.topics.take_changed(), broker.now)
             paths.append(topics.TOPICS_PATH)
+        if broker.pop.modes.changed:
+            broker.pop.modes.changed = False
+            paths.append(modes.MODES_PATH)
         for request, _ in answers:
             request.command.body = b""  # it is stored; no need to hold it until the files are
         self._save(paths, [], Answers(answers))
@@ -98,6 +112,7 @@ class Saves:
         broker.emit(broker.store.flush([]))
         broker.topics.take_changed()
         broker.groups.changed = broker.offsets.dirty = broker.delay.dirty = False
+        broker.pop.modes.changed = broker.pop.order.dirty = False
         self._save(list(self._texts), then)
 
     def tick(self, now: Millis) -> None:
@@ -107,6 +122,9 @@ class Saves:
             if broker.offsets.dirty:
                 broker.offsets.dirty = False
                 paths.append(offsets.OFFSETS_PATH)
+            if broker.pop.order.dirty:
+                broker.pop.order.dirty = False
+                paths.append(order.ORDER_PATH)
         if now >= self._delay_at:
             self._delay_at = now + broker.config.flush_delay_offset_interval
             if broker.delay.dirty:

@@ -93,6 +93,15 @@ def _drop_halves(broker: Broker) -> None:
     broker.transactions.stop()
 
 
+def _take_up_pops(broker: Broker) -> None:
+    broker.pop.start(broker.now)
+
+
+def _drop_pops(broker: Broker) -> None:
+    broker.pop.stop()
+    broker.holds.pops.everyone()  # to be told who is master
+
+
 def _complete_topics(broker: Broker) -> None:
     """A topic that the old master made in its last moments: its messages are here, its row is not."""
     store, config = broker.store, broker.config
@@ -129,6 +138,7 @@ PARTS = (
     Part("consumer offsets", _lead_offsets, _follow_offsets),
     Part("delayed messages", _deliver_delayed, _stop_delivering),
     Part("transactions", _take_up_halves, _drop_halves),
+    Part("pop", _take_up_pops, _drop_pops),
     Part("topics", _complete_topics, _nothing),
     Part("the table's version", _new_version, _nothing),
     Part("name servers", _register, _register),

@@ -29,6 +29,7 @@ from perseid.client.errors import (
 from perseid.client.hooks import Consuming, Hook, Sending
 from perseid.client.model import Message, MessageQueue, ReceivedMessage, SendResult, SendStatus
 from perseid.client.ordered import OrderedProducer, OrderedStats
+from perseid.client.pop import PopConsumer, PoppedMessage
 from perseid.client.producer import Producer
 from perseid.client.pull import PullConsumer
 from perseid.client.pulling import PullResult, PullStatus
@@ -58,6 +59,8 @@ __all__ = [
     "NotStarted",
     "OrderedProducer",
     "OrderedStats",
+    "PopConsumer",
+    "PoppedMessage",
     "Producer",
     "PullConsumer",
     "PullResult",

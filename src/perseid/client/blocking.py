@@ -17,6 +17,7 @@ from typing import Any, Generic, Self, TypeVar
 from perseid.client.admin import Admin, Cluster, QueueLag, QueueStats, SlaveStatus
 from perseid.client.errors import NotStarted
 from perseid.client.model import Message, MessageQueue, ReceivedMessage, SendResult, SendStatus
+from perseid.client.pop import INVISIBLE_MS, WAIT_MS, PopConsumer, PoppedMessage
 from perseid.client.producer import Producer
 from perseid.client.pull import PullConsumer
 from perseid.client.pulling import PullResult
@@ -24,7 +25,7 @@ from perseid.client.routes import TopicRoute
 from perseid.client.transactions import TransactionProducer, TransactionResult, TransactionState
 
 T = TypeVar("T")
-C = TypeVar("C", Producer, PullConsumer, Admin)
+C = TypeVar("C", Producer, PullConsumer, PopConsumer, Admin)
 
 START_DEADLINE_S = 10.0
 
@@ -199,6 +200,32 @@ class BlockingTransactionProducer(BlockingProducer):
         thread, client = self._running
         assert isinstance(client, TransactionProducer)
         return thread, client
+
+
+class BlockingPopConsumer(Blocking[PopConsumer]):
+    """`PopConsumer` without asyncio; takes the same arguments."""
+
+    _make = PopConsumer
+
+    def receive(self, max_messages: int = 32, timeout_ms: int = WAIT_MS) -> list[PoppedMessage]:
+        """As `PopConsumer.receive`."""
+        thread, client = self._running
+        return thread.run(client.receive(max_messages, timeout_ms))
+
+    def ack(self, message: PoppedMessage) -> None:
+        """As `PopConsumer.ack`."""
+        thread, client = self._running
+        thread.run(client.ack(message))
+
+    def ack_all(self, messages: Iterable[PoppedMessage]) -> None:
+        """As `PopConsumer.ack_all`."""
+        thread, client = self._running
+        thread.run(client.ack_all(list(messages)))
+
+    def change_invisible(self, message: PoppedMessage, invisible_ms: int = INVISIBLE_MS) -> PoppedMessage:
+        """As `PopConsumer.change_invisible`."""
+        thread, client = self._running
+        return thread.run(client.change_invisible(message, invisible_ms))
 
 
 class BlockingPullConsumer(Blocking[PullConsumer]):

@@ -21,6 +21,7 @@ from perseid.sim.disk import SimDisk
 from perseid.sim.driver import EPOCH_MS, NodeDriver
 from perseid.sim.history import History, Violation
 from perseid.sim.net import Network
+from perseid.sim.poppers import PopBook
 from perseid.sim.scheduler import US_PER_MS, Scheduler
 from perseid.sim.slaves import HA_PORT, Slaves
 from perseid.store.config import ASYNC_FLUSH, SYNC_FLUSH, StoreConfig
@@ -91,6 +92,7 @@ class Cluster:
             "namesrv", NAMESRV_IP, self.scheduler, self.network, self._build_namesrv, {"main": NAMESRV_PORT}, self.count
         )
         self.checkers = Checkers(self)
+        self.pops = PopBook(self)
         self.cut_at_next_job = False
         self.cut_after_crash_point = False
         self.down: set[str] = set()
@@ -224,6 +226,7 @@ class Cluster:
             if driver.machine is not None:
                 self.checkers.deleted(driver.machine.store)  # type: ignore[attr-defined]
             self.checkers.before_power_cut()
+            self.pops.power_cut()
         for what, times in driver.cut_power().items():
             self.count(f"power cut: {what}", times)
 
@@ -268,6 +271,7 @@ class Cluster:
     def _broker_ended(self, reason: str) -> None:
         self.trouble(0)
         self.checkers.killed(crashed=bool(reason))
+        self.pops.crashed_within()
         if reason == "crash point" and self.cut_after_crash_point:
             self.cut_after_crash_point = False
             self.cut_power(self.broker)

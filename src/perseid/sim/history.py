@@ -27,6 +27,8 @@ from perseid.wire.record import Record
 LOOSE = "churn"
 HALVES = ("RMQ_SYS_TRANS_HALF_TOPIC", "TRANS_CHECK_MAX_TIME_TOPIC")
 VALUE_BYTES = 8
+POP_RETRY = "%RETRY%poppers"
+"""What was popped and not acknowledged stands there, too."""
 
 
 class Violation(AssertionError):
@@ -175,7 +177,7 @@ class History:
         if record.topic != sent.topic:
             if record.topic == "SCHEDULE_TOPIC_XXXX" and (sent.delayed or sent.sent_back):
                 return sent
-            if record.topic.startswith("%RETRY%") and sent.sent_back:
+            if record.topic.startswith("%RETRY%") and (sent.sent_back or record.topic.startswith(POP_RETRY)):
                 return sent
             if record.topic in HALVES and sent.commit is not None:
                 return sent

@@ -15,6 +15,7 @@ from perseid.sim.history import Violation
 from perseid.sim.keeper import Keeper
 from perseid.sim.lockers import Holders, Locker
 from perseid.sim.operator import Auditor, Operator
+from perseid.sim.poppers import Drainer, Popper
 from perseid.sim.scheduler import US_PER_S, Scheduler
 from perseid.sim.slaves import Stray
 from perseid.sim.transactions import TransactionProducer
@@ -31,6 +32,8 @@ from perseid.sim.workload import (
 FAULTS_US = 60 * US_PER_S
 """Of virtual time that a run lasts under faults."""
 MIN_OPERATIONS = 300
+POPPING = 0.5
+"""Of the seeds: in the others nobody pops."""
 MAX_FAULTS_US = 180 * US_PER_S
 """A run that has not done its operations by then has found a broker that does not serve."""
 PREPARE_US = 30 * US_PER_S
@@ -83,6 +86,9 @@ class Run:
         lockers = [Locker(cluster, f"locker{n}", holders, 9_000) for n in (1, 2)]
         keeper = Keeper(cluster, "keeper", 2_500)
         self.clients: list[Client] = [self.operator, keeper, *self.producers, *self.consumers, *lockers]
+        self.pops = cluster.scheduler.stream("pops").random() < POPPING
+        if self.pops:
+            self.clients += [Popper(cluster, f"popper{n}", 3_000) for n in (1, 2)]
         if cluster.slaves.all:
             self.clients.append(Stray(cluster, "stray"))
         self.transactions = TransactionProducer(cluster, "transactions1", 2_500) if cluster.transactions else None
@@ -132,6 +138,8 @@ class Run:
             raise Violation("every slave catches up", f"not within {SLAVES_US // US_PER_S} s: {why}")
         if cluster.broker.machine is not None:
             cluster.checkers.deleted(cluster.broker.machine.store)  # type: ignore[attr-defined]
+        if self.pops:
+            self.drain()
         cluster.broker.disk.evict()  # the auditor's pulls have to wait for the disk
         auditor = Auditor(cluster, "auditor")
         auditor.begin()
@@ -151,6 +159,16 @@ class Run:
             raise Violation("every transaction comes to an end", f"not within {DECIDED_US // US_PER_S} s: {why}")
         producer.stop()
         scheduler.run(scheduler.now_us + US_PER_S)
+
+
+    def drain(self) -> None:
+        """All that was sent is popped and acknowledged in the end."""
+        scheduler = self.cluster.scheduler
+        drainer = Drainer(self.cluster, "drainer", 300)
+        drainer.begin()
+        scheduler.run(scheduler.now_us + AUDIT_US, lambda: not self.cluster.pops.left())
+        drainer.check()
+        drainer.stop()
 
 
 class Probe(Producer):

@@ -82,11 +82,6 @@ def get_all_delay_offset(broker: Broker, request: Request) -> Reply:
     return Reply(body=broker.delay.to_json())
 
 
-def get_all_message_request_mode(broker: Broker, request: Request) -> Reply:
-    """Which groups pop and which pull: none pops here."""
-    return Reply(body=fastjson.dumps({"messageRequestModeMap": {}}))
-
-
 def get_timer_checkpoint(broker: Broker, request: Request) -> Reply:
     """How far the timer wheel is, as its file says it: there is none, so it is at the beginning."""
     return Reply(body=bytes(TIMER_CHECKPOINT_BYTES))

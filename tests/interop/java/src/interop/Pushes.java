@@ -77,6 +77,8 @@ final class Pushes {
             consumer.setPersistConsumerOffsetInterval(1000);
             consumer.setAwaitTerminationMillisWhenShutdown(10_000); // else what was just taken may come again
             consumer.setPollNameServerInterval(2000);
+            consumer.setClientRebalance(!args.getBooleanValue("popping"));
+            consumer.setPopInvisibleTime(args.getLongValue("invisibleMs", 60_000));
             consumer.setPullBatchSize(args.getIntValue("pullBatch", 32));
             if (args.containsKey("sql")) {
                 consumer.subscribe(args.getString("topic"), MessageSelector.bySql(args.getString("sql")));

@@ -1,0 +1,449 @@
+"""POP: POP_MESSAGE (200050), PEEK_MESSAGE (200052), NOTIFICATION (200054), POLLING_INFO (200055): broker.md §9.
+
+`handlers/popack.py` has what follows a pop.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from struct import Struct
+from typing import TYPE_CHECKING
+
+from perseid.base.errors import RequestRefused
+from perseid.base.machine import Buffer, Millis
+from perseid.broker import filter as subscription_filter
+from perseid.broker import put
+from perseid.broker.filter import Filter
+from perseid.broker.handlers.pull import COMPENSATE_MS, MAX_BYTES, MAX_SUSPEND_MS
+from perseid.broker.handlers.send import FAQ
+from perseid.broker.pop.waits import ALL_QUEUES
+from perseid.broker.request import Reply, Request
+from perseid.broker.sql92 import SqlError
+from perseid.broker.system_topics import PERM_READ
+from perseid.store.results import AppendRefused, ReadResult, ReadStatus
+from perseid.wire import pop, record
+from perseid.wire import properties as props
+from perseid.wire.bodies import SubscriptionData, TopicConfig
+from perseid.wire.codes import ResponseCode
+from perseid.wire.hashing import tag_code
+from perseid.wire.headers import pop as headers
+from perseid.wire.headers.pop import PopMessageRequest, PopMessageResponse
+from perseid.wire.pop import Checkpoint, Handle
+from perseid.wire.record import Message, RecordError
+
+if TYPE_CHECKING:
+    from perseid.broker.node import Broker
+
+MAX_INVISIBLE_MS = 259_200_000
+"""Three days, `timerMaxDelaySec`: the original's timer wheel takes no later checkpoint."""
+LATE_MS = 500
+"""A pop whose time is up by so much is not looked at: nobody waits for its answer."""
+FROM_FIRST = 0
+"""initMode: a new group begins at the first message; otherwise at the last one."""
+_SIZE = Struct(">i")
+_QUEUE_OFFSET = Struct(">q")
+_CORRECTED = (ReadStatus.OFFSET_TOO_SMALL, ReadStatus.OFFSET_OVERFLOW_BADLY, ReadStatus.OFFSET_FOUND_NULL)
+_SKIPPED = (ReadStatus.NO_MATCHED_MESSAGE, ReadStatus.MESSAGE_WAS_REMOVING)
+
+AnyRequest = PopMessageRequest | headers.PeekMessageRequest | headers.NotificationRequest | headers.PollingInfoRequest
+
+
+class _Popped:
+    """What one pop gathers, of all the queues that it looks at."""
+
+    def __init__(self, most: int) -> None:
+        self.room = most
+        self.size = 0
+        self.rest = 0
+        """Messages that are there and were not taken."""
+        self.buffers: list[Buffer] = []
+        self.starts: list[str] = []
+        self.offsets: list[str] = []
+        self.counts: list[str] = []
+        self.end = -1
+        """Where the last checkpoint ends in the log."""
+
+
+def pop_message(broker: Broker, request: Request) -> Reply | None:
+    """Messages that nobody else gets before `invisibleTime` is over; None while a pop waits for one to arrive.
+
+    209: too many wait; 210: nothing came in time.
+    """
+    header: PopMessageRequest = request.header
+    if header.born_time <= 0:
+        header.born_time = broker.now
+    if broker.now - header.born_time - header.poll_time > LATE_MS:
+        raise RequestRefused(
+            ResponseCode.POLLING_TIMEOUT, f"the broker[{broker.config.broker_ip1}] pop message is timeout too much"
+        )
+    row = _check(broker, request, header)
+    _check_numbers(header)
+    put.check_load(broker)
+    wanted = _wanted(broker, header)
+    service = broker.pop
+    found = _Popped(header.max_msg_nums)
+    if service.loaded and not service.full:
+        if request.may_fetch and _fetches(broker, request, header, row, wanted):
+            return None
+        _pop(broker, header, row, wanted, found)
+    code = ResponseCode.SUCCESS
+    if not found.buffers:
+        until = _may_hold(broker, request, header)
+        if until is not None and _hold(broker, request, header, wanted, until):
+            return None
+        code = ResponseCode.POLLING_TIMEOUT if until is None else ResponseCode.POLLING_FULL
+        broker.stats.missed()
+    elif found.rest > 0:
+        broker.holds.pops.more(header.topic, header.consumer_group, header.queue_id)
+    reply = Reply(
+        code,
+        PopMessageResponse(
+            pop_time=broker.now,
+            invisible_time=header.invisible_time,
+            revive_qid=pop.ORDER_QUEUE if header.order else service.revive_queue(header.invisible_time),
+            rest_num=found.rest,
+            start_offset_info=";".join(found.starts),
+            msg_offset_info=";".join(found.offsets),
+            order_count_info=";".join(found.counts) if header.order else None,
+        ),
+        remark="FOUND" if found.buffers else "NO_MESSAGE_IN_QUEUE",
+        buffers=found.buffers,
+    )
+    return reply if found.end < 0 else put.acknowledge(broker, request, reply, found.end, wait=True)
+
+
+# ---- checks ----
+
+
+def _check(broker: Broker, request: Request, header: AnyRequest) -> TopicConfig:
+    """The topic. RequestRefused in the order of broker.md §9 where the group may not pop it."""
+    config = broker.config
+    if not config.broker_permission & PERM_READ:
+        raise RequestRefused(ResponseCode.NO_PERMISSION, f"the broker[{config.broker_ip1}] pop message is forbidden")
+    row = broker.topics.get(header.topic)
+    if row is None:
+        raise RequestRefused(
+            ResponseCode.TOPIC_NOT_EXIST, f"topic[{header.topic}] not exist, apply first please! {FAQ}"
+        )
+    if not row.perm & PERM_READ:
+        raise RequestRefused(ResponseCode.NO_PERMISSION, f"the topic[{header.topic}] peeking message is forbidden")
+    if header.queue_id >= row.read_queue_nums:
+        raise RequestRefused(
+            ResponseCode.INVALID_PARAMETER,
+            f"queueId[{header.queue_id}] is illegal, topic:[{header.topic}] topicConfig.readQueueNums:"
+            f"[{row.read_queue_nums}] consumer:[{request.conn.peer}]",
+        )
+    group = broker.groups.find(header.consumer_group, config, broker.now)
+    if group is None:
+        raise RequestRefused(
+            ResponseCode.SUBSCRIPTION_GROUP_NOT_EXIST,
+            f"subscription group [{header.consumer_group}] does not exist, {FAQ}",
+        )
+    if not group.consume_enable:
+        raise RequestRefused(
+            ResponseCode.NO_PERMISSION, f"subscription group no permission, {header.consumer_group}"
+        )
+    return row
+
+
+def _check_numbers(header: PopMessageRequest) -> None:
+    if not 1 <= header.max_msg_nums <= pop.MAX_MESSAGES:
+        raise RequestRefused(
+            ResponseCode.INVALID_PARAMETER,
+            f"a pop takes 1 to {pop.MAX_MESSAGES} messages, not {header.max_msg_nums}",
+        )
+    if not 0 <= header.invisible_time <= MAX_INVISIBLE_MS:
+        raise RequestRefused(
+            ResponseCode.INVALID_PARAMETER,
+            f"invisibleTime is 0 to {MAX_INVISIBLE_MS} ms, not {header.invisible_time}",
+        )
+
+
+def _wanted(broker: Broker, header: PopMessageRequest | headers.NotificationRequest) -> Filter:
+    """The filter that a request names; without one, everything."""
+    try:
+        wanted = subscription_filter.of(header.exp_type, header.exp, sql=broker.config.enable_property_filter)
+    except SqlError as error:
+        raise RequestRefused(
+            ResponseCode.SUBSCRIPTION_PARSE_FAILED, f"parse the consumer's subscription failed: {error}"
+        ) from error
+    _compensate(broker, header)
+    return wanted
+
+
+def _compensate(broker: Broker, header: PopMessageRequest | headers.NotificationRequest) -> None:
+    """Remember what a group pops that sends no heartbeats, for those who ask."""
+    consumers, name, topic = broker.consumers, header.consumer_group, header.topic
+    group, known = consumers.group(name), consumers.subscription(name, topic)
+    expression, kind = header.exp or subscription_filter.ALL, header.exp_type
+    if group is not None and topic in group.subscriptions:
+        return
+    if known is not None and known.sub_string == expression and broker.now - known.sub_version < COMPENSATE_MS:
+        return
+    plain = expression == subscription_filter.ALL or not subscription_filter.is_tag_type(kind)
+    tags = [] if plain else subscription_filter.tags(expression)
+    subscription = SubscriptionData(
+        topic=topic, sub_string=expression, tags_set=tags, code_set=sorted({tag_code(tag) for tag in tags}),
+        sub_version=broker.now, expression_type=kind or subscription_filter.TAG,
+    )  # fmt: skip
+    consumers.compensate(name, subscription)
+
+
+# ---- popping ----
+
+
+def _places(broker: Broker, header: AnyRequest, row: TopicConfig) -> list[tuple[str, int]]:
+    """The queues that a request looks at, in their order: of the topic, and of its retry topic, before or behind.
+    In order only the topic's own are popped."""
+    config, chance = broker.config, broker.random.randrange(100)
+    queues = [header.queue_id]
+    if header.queue_id < 0:
+        count = row.read_queue_nums
+        queues = [(chance + number) % count for number in range(count)]
+    own = [(header.topic, queue_id) for queue_id in queues]
+    if getattr(header, "order", None):
+        return own
+    names = [broker.pop.retry_topic(header.topic, header.consumer_group)]
+    if config.enable_retry_topic_v2 and config.retrieve_message_from_pop_retry_topic_v1 and chance % 2 == 0:
+        names = [pop.retry_topic_v1(header.topic, header.consumer_group)]  # one of both: a handle tells only `retry`
+    retries: list[tuple[str, int]] = []
+    for name in names:
+        retry = broker.topics.get(name) if not header.topic.startswith(pop.RETRY_PREFIX) else None
+        retries += [(name, queue_id) for queue_id in range(retry.read_queue_nums if retry is not None else 0)]
+    return retries + own if chance < config.pop_from_retry_probability else own + retries
+
+
+def _fetches(
+    broker: Broker, request: Request, header: PopMessageRequest, row: TopicConfig, wanted: Filter
+) -> bool:
+    """Does the pop wait for the disk? What it would look at first may not be in memory."""
+    store, service = broker.store, broker.pop
+    if store.log.end - store.log.start <= store.config.hot_bytes:
+        return False
+    for topic, queue_id in _places(broker, header, row):
+        at = service.position(topic, header.consumer_group, queue_id)
+        parts = store.cold(topic, queue_id, at or 0, header.max_msg_nums, wanted.codes)
+        if parts:
+            broker.fetches.wait(broker, request, parts)
+            return True
+    return False
+
+
+def _pop(
+    broker: Broker, header: PopMessageRequest, row: TopicConfig, wanted: Filter, found: _Popped
+) -> None:
+    """Take messages of each queue in turn, until there are enough."""
+    for topic, queue_id in _places(broker, header, row):
+        _pop_queue(broker, header, topic, queue_id, wanted, found)
+
+
+def _pop_queue(
+    broker: Broker, header: PopMessageRequest, topic: str, queue_id: int, wanted: Filter, found: _Popped
+) -> None:
+    service, store, group = broker.pop, broker.store, header.consumer_group
+    service.take_reset(topic, group, queue_id)
+    if header.order and service.order.blocked(topic, group, queue_id, header.attempt_id, broker.now):
+        return
+    start = service.position(topic, group, queue_id)
+    if start is None:
+        start = _first_position(broker, header, topic, queue_id)
+        service.skip(topic, group, queue_id, start)
+    if found.room <= 0 or found.size >= MAX_BYTES or service.full:
+        found.rest += max(0, store.max_offset(topic, queue_id) - start)
+        return
+    if start == store.max_offset(topic, queue_id):
+        return
+    read = _read(broker, topic, queue_id, start, wanted, found)
+    if read.status in _CORRECTED:
+        start = read.next_offset
+        service.skip(topic, group, queue_id, start)
+        read = _read(broker, topic, queue_id, start, wanted, found)
+    found.rest += max(0, read.max_offset - read.next_offset)
+    if read.count:
+        _hand_out(broker, header, topic, queue_id, start, read, found)
+    elif read.status in _SKIPPED:
+        service.skip(topic, group, queue_id, read.next_offset)
+
+
+def _read(broker: Broker, topic: str, queue_id: int, start: int, wanted: Filter, found: _Popped) -> ReadResult:
+    size = MAX_BYTES - found.size
+    return broker.store.read(topic, queue_id, start, found.room, size, wanted.wants_tag, wanted.wants_record)
+
+
+def _first_position(broker: Broker, header: PopMessageRequest, topic: str, queue_id: int) -> int:
+    """Where a group begins that is new in a queue."""
+    store = broker.store
+    low, high = store.min_offset(topic, queue_id), store.max_offset(topic, queue_id)
+    if header.init_mode == FROM_FIRST or topic.startswith(pop.RETRY_PREFIX):
+        return low
+    if broker.config.init_pop_offset_by_check_msg_in_mem and low <= 0:
+        unit = store.unit(topic, queue_id, 0)
+        if unit is not None and store.end - unit.physical_offset <= store.config.in_memory_bytes:
+            return 0
+    return max(0, high - 1)
+
+
+def _hand_out(
+    broker: Broker, header: PopMessageRequest, topic: str, queue_id: int, start: int, read: ReadResult,
+    found: _Popped,
+) -> None:  # fmt: skip
+    """Messages of one queue go out: behind a checkpoint, or in order."""
+    service, group, now = broker.pop, header.consumer_group, broker.now
+    offsets = _offsets(read, start)
+    if header.order:
+        counts = service.order.popped(topic, group, queue_id, offsets, header.attempt_id, now, header.invisible_time)
+        if counts is None:
+            found.rest += read.count
+            return
+        found.counts += counts
+    else:
+        checkpoint = Checkpoint(
+            topic, group, queue_id, start, now, header.invisible_time, broker.config.broker_name, tuple(offsets)
+        )
+        if service.has(checkpoint.key):  # popped, set back and popped again in one moment
+            found.rest += read.count
+            return
+        try:
+            stored = service.open(checkpoint, read.next_offset)
+        except AppendRefused as refused:
+            if not found.buffers:
+                raise put.refusal(broker, refused) from None
+            found.rest += read.count
+            return
+        found.end = stored.physical_offset + stored.size
+    found.starts.append(pop.start_info(topic, queue_id, start))
+    found.offsets.append(pop.offsets_info(topic, queue_id, offsets))
+    found.room -= read.count
+    found.size += read.total_bytes
+    broker.stats.got(group, header.topic, read.count)
+    if topic == header.topic or broker.config.pop_response_return_actual_retry_topic:
+        found.buffers += read.buffers
+    else:
+        handle = Handle(
+            start, now, header.invisible_time, service.revive_queue(header.invisible_time), pop.retry_of(topic),
+            broker.config.broker_name, queue_id,
+        )  # fmt: skip
+        found.buffers += _renamed(read.buffers, header.topic, handle)
+
+
+def _offsets(read: ReadResult, start: int) -> list[int]:
+    """Of the messages that were read, in their queue."""
+    if read.next_offset - start == read.count:
+        return list(range(start, read.next_offset))
+    return [
+        _QUEUE_OFFSET.unpack_from(buffer, at + record.QUEUE_OFFSET_AT)[0]
+        for buffer in read.buffers
+        for at in _places_in(buffer)
+    ]
+
+
+def _places_in(buffer: Buffer) -> Iterable[int]:
+    """Where the records of a buffer begin."""
+    at = 0
+    while at < len(buffer):
+        yield at
+        at += _SIZE.unpack_from(buffer, at)[0]
+
+
+def _renamed(buffers: Iterable[Buffer], topic: str, handle: Handle) -> Iterable[bytes]:
+    """Messages of a retry topic as messages of their own topic, with the handle that only we can make then."""
+    for buffer in buffers:
+        try:
+            records = record.decode_all(buffer, check_crc=False)
+        except RecordError as error:
+            raise AssertionError(f"the store gave what is no record: {error}") from error
+        for one in records:
+            properties = dict(one.props)
+            properties.setdefault(props.POP_CK, str(handle._replace(offset=one.queue_offset)))
+            message = Message(
+                topic=topic, body=one.body, queue_id=one.queue_id, flag=one.flag, sys_flag=one.sys_flag,
+                born_timestamp=one.born_timestamp, born_host=one.born_host, store_host=one.store_host,
+                reconsume_times=one.reconsume_times, prepared_transaction_offset=one.prepared_transaction_offset,
+                properties=props.encode(properties),
+            )  # fmt: skip
+            made = record.encode(message)
+            record.patch(made, one.queue_offset, one.physical_offset, one.store_timestamp)
+            yield bytes(made)
+
+
+# ---- waiting ----
+
+
+def _may_hold(
+    broker: Broker, request: Request, header: PopMessageRequest | headers.NotificationRequest
+) -> Millis | None:
+    """Until when a request may wait; None: it may not."""
+    if not request.may_hold or header.poll_time <= 0:
+        return None
+    until = min(header.born_time + header.poll_time, broker.now + MAX_SUSPEND_MS)
+    return until if until > broker.now else None
+
+
+def _hold(
+    broker: Broker, request: Request, header: PopMessageRequest | headers.NotificationRequest, wanted: Filter,
+    until: Millis,
+) -> bool:  # fmt: skip
+    """Let a request wait for something to pop; False: too many do."""
+    wants = wanted.wants_tag
+    arrival = None if wants is None else lambda code, _: wants(code)
+    request.command.keep()
+    return broker.holds.pops.hold(
+        request, header.topic, header.consumer_group, max(header.queue_id, ALL_QUEUES), arrival, until,
+        takes=isinstance(header, PopMessageRequest),
+    )  # fmt: skip
+
+
+def notification(broker: Broker, request: Request) -> Reply | None:
+    """Is there something to pop? Answered when there is, or when the time is up."""
+    header: headers.NotificationRequest = request.header
+    if header.born_time <= 0:
+        header.born_time = broker.now
+    row = _check(broker, request, header)
+    wanted = _wanted(broker, header)
+    has = broker.pop.loaded and any(
+        _has_message(broker, header, topic, queue_id) for topic, queue_id in _places(broker, header, row)
+    )
+    until = None if has else _may_hold(broker, request, header)
+    if until is not None and _hold(broker, request, header, wanted, until):
+        return None
+    return Reply(header=headers.NotificationResponse(has_msg=has, polling_full=until is not None))
+
+
+def _has_message(broker: Broker, header: headers.NotificationRequest, topic: str, queue_id: int) -> bool:
+    service, group = broker.pop, header.consumer_group
+    if header.order and service.order.blocked(topic, group, queue_id, header.attempt_id, broker.now):
+        return False
+    start = service.position(topic, group, queue_id)
+    low, high = broker.store.min_offset(topic, queue_id), broker.store.max_offset(topic, queue_id)
+    return high > (low if start is None else start)
+
+
+def polling_info(broker: Broker, request: Request) -> Reply:
+    """How many members of a group wait for a queue."""
+    header: headers.PollingInfoRequest = request.header
+    _check(broker, request, header)
+    number = broker.holds.pops.polling(header.topic, header.consumer_group, header.queue_id)
+    return Reply(header=headers.PollingInfoResponse(polling_num=number))
+
+
+def peek_message(broker: Broker, request: Request) -> Reply:
+    """The messages that a pop would get now; nothing changes."""
+    header: headers.PeekMessageRequest = request.header
+    row = _check(broker, request, header)
+    found = _Popped(min(max(header.max_msg_nums, 0), pop.MAX_MESSAGES))
+    for topic, queue_id in _places(broker, header, row):
+        start = broker.pop.position(topic, header.consumer_group, queue_id)
+        start = max(0 if start is None else start, broker.store.min_offset(topic, queue_id))
+        found.rest += max(0, broker.store.max_offset(topic, queue_id) - start)
+        if found.room <= 0 or found.size >= MAX_BYTES:
+            continue
+        read = _read(broker, topic, queue_id, start, Filter(), found)
+        if read.status in _CORRECTED:
+            read = _read(broker, topic, queue_id, read.next_offset, Filter(), found)
+        found.buffers += read.buffers
+        found.room -= read.count
+        found.size += read.total_bytes
+    answer = PopMessageResponse(rest_num=found.rest)
+    if not found.buffers:
+        return Reply(ResponseCode.PULL_NOT_FOUND, answer, remark="NO_MESSAGE_IN_QUEUE")
+    return Reply(header=answer, remark="FOUND", buffers=found.buffers)

@@ -1,0 +1,194 @@
+"""What follows a pop: ACK_MESSAGE (200051), BATCH_ACK_MESSAGE (200151), CHANGE_MESSAGE_INVISIBLETIME (200053)."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from perseid.base.errors import RequestRefused
+from perseid.broker import put
+from perseid.broker.handlers.pop import MAX_INVISIBLE_MS
+from perseid.broker.handlers.send import FAQ
+from perseid.broker.request import Reply, Request
+from perseid.store.results import Appended, AppendRefused
+from perseid.wire import pop
+from perseid.wire.codes import ResponseCode
+from perseid.wire.headers.pop import (
+    AckMessageRequest,
+    ChangeInvisibleTimeRequest,
+    ChangeInvisibleTimeResponse,
+)
+from perseid.wire.pop import Ack, BatchAck, Checkpoint, Handle
+
+if TYPE_CHECKING:
+    from perseid.broker.node import Broker
+
+MAX_BATCH = 4_096
+"""Checkpoints that one batch acknowledges; the rest is left to be shown again."""
+
+
+def ack_message(broker: Broker, request: Request) -> Reply | None:
+    """A message is consumed. Answered when that is as durable as the mode promises; a message that is not out any more
+    is answered as one that is, as the original does."""
+    header: AckMessageRequest = request.header
+    _check_place(broker, request, header, header.offset)
+    handle = pop.parse_handle(header.extra_info)
+    if handle.revive_queue == pop.ORDER_QUEUE:
+        _ack_ordered(broker, header.topic, header.consumer_group, header.queue_id, header.offset, handle.pop_time)
+        return Reply()
+    _check_queue(broker, handle.revive_queue)
+    put.check_load(broker)
+    ack = Ack(
+        header.topic, header.consumer_group, header.queue_id, handle.start_offset, handle.pop_time,
+        handle.broker_name, (header.offset,), revive_time=handle.pop_time + handle.invisible_time,
+    )  # fmt: skip
+    try:
+        stored = broker.pop.acknowledge(ack, handle.revive_queue)
+    except AppendRefused as refused:
+        raise put.refusal(broker, refused) from None
+    return _answer(broker, request, Reply(), stored)
+
+
+def batch_ack_message(broker: Broker, request: Request) -> Reply | None:
+    """Messages of several pops are consumed."""
+    broker_name, acks = pop.read_batch_acks(request.body)
+    if not acks:
+        raise RequestRefused(ResponseCode.NO_MESSAGE, "the body names no message")
+    put.check_load(broker)
+    last: Appended | None = None
+    for one in acks[:MAX_BATCH]:
+        try:
+            last = _batch_ack(broker, one, broker_name) or last
+        except AppendRefused as refused:
+            raise put.refusal(broker, refused) from None
+    return _answer(broker, request, Reply(), last)
+
+
+def _batch_ack(broker: Broker, one: BatchAck, broker_name: str) -> Appended | None:
+    topic = pop.real_topic(one.topic, one.group, one.retry)
+    store = broker.store
+    low, high = store.min_offset(topic, one.queue_id), store.max_offset(topic, one.queue_id)
+    offsets = tuple(offset for offset in one.offsets if low <= offset <= high)
+    if store.queue_of(topic, one.queue_id) is None or not offsets:
+        return None
+    if one.revive_queue == pop.ORDER_QUEUE:
+        for offset in offsets:
+            _ack_ordered(broker, topic, one.group, one.queue_id, offset, one.pop_time)
+        return None
+    _check_queue(broker, one.revive_queue)
+    ack = Ack(
+        topic, one.group, one.queue_id, one.start_offset, one.pop_time, broker_name or broker.config.broker_name,
+        offsets[: pop.MAX_MESSAGES], batch=True, revive_time=one.pop_time + one.invisible_time,
+    )  # fmt: skip
+    return broker.pop.acknowledge(ack, one.revive_queue)
+
+
+def change_invisible_time(broker: Broker, request: Request) -> Reply | None:
+    """Another time for a message that is out: the parts of its new handle. 208: it is not out any more."""
+    header: ChangeInvisibleTimeRequest = request.header
+    _check_place(broker, request, header, header.offset + 1)
+    if not 0 <= header.invisible_time <= MAX_INVISIBLE_MS:
+        raise RequestRefused(
+            ResponseCode.INVALID_PARAMETER,
+            f"invisibleTime is 0 to {MAX_INVISIBLE_MS} ms, not {header.invisible_time}",
+        )
+    handle = pop.parse_handle(header.extra_info)
+    if handle.revive_queue == pop.ORDER_QUEUE:
+        return _put_off_ordered(broker, header, handle)
+    _check_queue(broker, handle.revive_queue)
+    put.check_load(broker)
+    service, topic, group, queue_id = broker.pop, header.topic, header.consumer_group, header.queue_id
+    key = topic, group, queue_id, handle.start_offset, handle.pop_time
+    if service.full or not service.waits_for(key, (header.offset,), handle.pop_time + handle.invisible_time):
+        raise RequestRefused(ResponseCode.NO_MESSAGE, f"{topic} {queue_id} {header.offset} is not popped any more")
+    time = service.free_time(topic, group, queue_id, header.offset)
+    checkpoint = Checkpoint(
+        topic, group, queue_id, header.offset, time, header.invisible_time, broker.config.broker_name,
+        (header.offset,), again=0, suspend=header.suspend,
+    )  # fmt: skip
+    ack = Ack(
+        topic, group, queue_id, handle.start_offset, handle.pop_time, handle.broker_name, (header.offset,),
+        revive_time=handle.pop_time + handle.invisible_time,
+    )  # fmt: skip
+    try:
+        stored = service.open(checkpoint, header.offset + 1)
+        stored = service.acknowledge(ack, handle.revive_queue) or stored
+    except AppendRefused as refused:
+        raise put.refusal(broker, refused) from None
+    answer = ChangeInvisibleTimeResponse(
+        pop_time=time,
+        invisible_time=header.invisible_time,
+        revive_qid=service.revive_queue(header.invisible_time),
+    )
+    return _answer(broker, request, Reply(header=answer), stored)
+
+
+def _answer(broker: Broker, request: Request, reply: Reply, stored: Appended | None) -> Reply | None:
+    """Now, or when what was stored is as durable as the mode promises."""
+    if stored is None:
+        return reply
+    return put.acknowledge(broker, request, reply, stored.physical_offset + stored.size, wait=True)
+
+
+def _check_place(
+    broker: Broker, request: Request, header: AckMessageRequest | ChangeInvisibleTimeRequest, least_end: int
+) -> None:
+    """Is there such a queue (17, 13), and such a message in it (208)?"""
+    row = broker.topics.get(header.topic)
+    if row is None:
+        raise RequestRefused(
+            ResponseCode.TOPIC_NOT_EXIST, f"topic[{header.topic}] not exist, apply first please! {FAQ}"
+        )
+    if not 0 <= header.queue_id < row.read_queue_nums:
+        raise RequestRefused(
+            ResponseCode.MESSAGE_ILLEGAL,
+            f"queueId[{header.queue_id}] is illegal, topic:[{header.topic}] topicConfig.readQueueNums:"
+            f"[{row.read_queue_nums}] consumer:[{request.conn.peer}]",
+        )
+    low = broker.store.min_offset(header.topic, header.queue_id)
+    high = broker.store.max_offset(header.topic, header.queue_id)
+    if header.offset < low or least_end > high:
+        raise RequestRefused(
+            ResponseCode.NO_MESSAGE,
+            f"offset is illegal, key:{header.topic}@{header.queue_id}, commit:{header.offset}, store:{low}~{high}",
+        )
+
+
+def _check_queue(broker: Broker, revive_queue: int) -> None:
+    if not broker.pop.revive_queues:
+        raise RequestRefused(ResponseCode.SYSTEM_ERROR, f"topic[{broker.pop.topic}] not exist")
+    if not 0 <= revive_queue < broker.pop.revive_queues:
+        raise RequestRefused(
+            ResponseCode.SYSTEM_ERROR, f"the revive queue {revive_queue} is none of {broker.pop.revive_queues}"
+        )
+
+
+# ---- in order ----
+
+
+def _ack_ordered(broker: Broker, topic: str, group: str, queue_id: int, offset: int, pop_time: int) -> None:
+    """A message of a batch is consumed; when all are, the next batch may go out."""
+    service, offsets = broker.pop, broker.offsets
+    if offset < (offsets.query(topic, group, queue_id) or 0):
+        return
+    following = service.order.acknowledged(topic, group, queue_id, offset, pop_time)
+    if following is None:
+        return
+    if not offsets.has_reset(topic, group, queue_id):
+        service.skip(topic, group, queue_id, following)
+    if not service.order.blocked(topic, group, queue_id, None, broker.now):
+        broker.holds.pops.more(topic, group, queue_id)
+
+
+def _put_off_ordered(broker: Broker, header: ChangeInvisibleTimeRequest, handle: Handle) -> Reply:
+    until = broker.now + header.invisible_time
+    order = broker.pop.order
+    if not order.put_off(
+        header.topic, header.consumer_group, header.queue_id, header.offset, handle.pop_time, until
+    ):
+        raise RequestRefused(
+            ResponseCode.NO_MESSAGE, f"{header.topic} {header.queue_id} {header.offset} is not popped any more"
+        )
+    answer = ChangeInvisibleTimeResponse(
+        pop_time=handle.pop_time, invisible_time=until - handle.pop_time, revive_qid=pop.ORDER_QUEUE
+    )
+    return Reply(header=answer)

@@ -1,0 +1,522 @@
+"""What is popped and not yet acknowledged: a fold of the revive log, and of nothing else.
+
+A pop hands messages out for a time, and writes a *checkpoint* of them to the revive topic
+(rmq_sys_REVIVE_LOG_<cluster>). An *ack* in the same queue of that topic says which of them are done with. What a broker
+knows is what these records say, read in their order as far as readers see the log: it is the same after a restart, and
+at whoever becomes master. A record of our own is taken up in the turn that writes it (or, where the log has to be
+confirmed first, in the one that shows it).
+
+    pop → checkpoint: *open* → every message acknowledged → *closed*
+    open → its revive time → what is not acknowledged is written to the retry topic, and then an ack for it → closed
+    open → more time for one message: a checkpoint of its own, and then an ack in the old one
+
+Three offsets:
+
+- *position*: where the group pops next. It is the group's committed offset, which moves when a checkpoint is taken up;
+  pops that wait for confirmation are remembered beside it, and forgotten with the role.
+- *progress*, the offset of the group CID_RMQ_SYS_REVIVE_GROUP on the revive topic: all up to it is closed. It is saved
+  with the groups' offsets, in one file, so that a start finds each checkpoint that moved an offset which was not saved
+  yet, and moves it again: nothing is handed out twice before its time, and nothing that an offset passed is forgotten.
+- *tip*, its pull offset: how far checkpoints have moved the offsets in the same file. Behind a clean or sudden end of
+  one master they are not moved again by older ones, since an operator may have set them meanwhile.
+
+Invariants: a message below a group's position was acknowledged, or stands in an open checkpoint or in the retry topic;
+it is shown again no earlier than its revive time; what an ack in the log names is never shown again by that checkpoint.
+The retry topic gets a message before the ack that says so: a crash between both shows it twice, and never not at all.
+
+The original sends checkpoints and acks through the timer wheel, so that its revive log is in the order of revive
+times, and keeps nothing in memory. Records of either form are read. Ours carry the time of their writing as
+TIMER_DELIVER_MS: a broker of the original that takes over reads from it how late it is. So that it needs to look over
+few records, the revive queue is chosen by the length of the invisible time. Sources: broker.md §9, remoting.md §8.
+"""
+
+from __future__ import annotations
+
+import heapq
+from collections import deque
+from typing import TYPE_CHECKING
+
+from perseid.base.machine import Millis
+from perseid.broker import messages, put
+from perseid.broker.pop.assignment import Routes
+from perseid.broker.pop.modes import RequestModes
+from perseid.broker.pop.order import ConsumeOrder
+from perseid.broker.system_topics import SYSTEM_PREFIX
+from perseid.store.results import Appended, AppendRefused
+from perseid.wire import pop
+from perseid.wire import properties as props
+from perseid.wire.pop import REVIVE_GROUP, Ack, Checkpoint, Key
+from perseid.wire.record import Message, Record
+
+if TYPE_CHECKING:
+    from perseid.broker.node import Broker
+
+MAX_OPEN = 1_000_000
+"""Checkpoints (and acks without one); further pops wait until some are closed."""
+LOADED_A_TURN = 10_000
+"""Records of the revive log that one turn takes up after a start."""
+REVIVED_A_TURN = 128
+"""Checkpoints whose messages one turn writes to their retry topics."""
+RETRY_MS = 1_000
+"""After the log refused what a checkpoint has to write."""
+PROGRESS_MS = 1_000
+PATIENCE_MS = 4_000
+"""Acks of the original come to the revive log no sooner than at the revive time, with the timer wheel: so long a
+checkpoint that came with it waits for them."""
+MAX_STALE = 4_096
+_TIMER_MS = 1_000
+"""The original's checkpoints come so long before their revive time."""
+
+
+class Open:
+    """A checkpoint that is not closed, or (without one) acks whose checkpoint is to come."""
+
+    __slots__ = ("acked", "checkpoint", "closed", "due", "key", "owed", "queue", "record")
+
+    def __init__(self, key: Key, queue: int, record: int, due: Millis, checkpoint: Checkpoint | None) -> None:
+        self.key = key
+        self.queue = queue
+        """The revive queue that tells of it."""
+        self.record = record
+        """Its offset there."""
+        self.due = due
+        self.checkpoint = checkpoint
+        self.acked: set[int] = set()
+        self.owed: list[int] = []
+        """Messages that the retry topic has, and the revive log does not say so yet."""
+        self.closed = False
+
+    @property
+    def left(self) -> list[int]:
+        """The messages that are neither acknowledged nor in the retry topic."""
+        assert self.checkpoint is not None
+        return [offset for offset in self.checkpoint.offsets if offset not in self.acked and offset not in self.owed]
+
+
+class ReviveQueue:
+    """One queue of the revive topic."""
+
+    def __init__(self, queue_id: int, at: int, end: int) -> None:
+        self.id = queue_id
+        self.at = at
+        """The next record to take up."""
+        self.end = end
+        """What was written before this broker led ends here."""
+        self.tip = at
+        """Checkpoints from here on move the groups' offsets."""
+        self.progress = at - 1
+        self.open: deque[Open] = deque()
+
+    def done(self) -> int:
+        """Up to this record all is closed."""
+        while self.open and self.open[0].closed:
+            self.open.popleft()
+        return (self.open[0].record if self.open else self.at) - 1
+
+
+class PopService:
+    """Of one broker that is master."""
+
+    def __init__(self, broker: Broker) -> None:
+        self._broker = broker
+        self.topic = f"{SYSTEM_PREFIX}REVIVE_LOG_{broker.config.broker_cluster_name}"
+        self.order = ConsumeOrder()
+        self.modes = RequestModes()
+        self.routes = Routes(broker)
+        self._queues: list[ReviveQueue] = []
+        self._open: dict[Key, Open] = {}
+        self._due: list[tuple[Millis, int, Open]] = []
+        self._numbers = 0
+        self._positions: dict[tuple[str, str, int], int] = {}
+        """Where groups pop next in a queue, as long as that is ahead of their offset."""
+        self._fresh: dict[tuple[int, int], tuple[Checkpoint, int] | Ack] = {}
+        """Records of our own that are not taken up yet, by queue and offset; with a checkpoint, the next position."""
+        self._writes = self._leads = False
+        self.loaded = False
+        """All that was written before this broker led is taken up: it may pop."""
+        self._since: Millis = 0
+        self._progress_at: Millis | None = None
+
+    def __len__(self) -> int:
+        return len(self._open)
+
+    @property
+    def full(self) -> bool:
+        """No further checkpoint may be opened."""
+        return len(self._open) + len(self._fresh) >= MAX_OPEN
+
+    # ---- roles ----
+
+    def start(self, now: Millis) -> None:
+        """This broker is master from now on."""
+        self._forget()
+        broker, store = self._broker, self._broker.store
+        row = broker.topics.get(self.topic)
+        alone = broker.group is None and broker.replicas.manager is None
+        for queue_id in range(row.read_queue_nums if row is not None else 0):
+            stored = store.queue_of(self.topic, queue_id)
+            done = broker.offsets.query(self.topic, REVIVE_GROUP, queue_id)
+            at = max(-1 if done is None else done, store.min_offset(self.topic, queue_id) - 1) + 1
+            end = 0 if stored is None else stored.end
+            queue = ReviveQueue(queue_id, min(at, end), end)
+            tip = broker.offsets.pull_offset(self.topic, REVIVE_GROUP, queue_id)
+            if alone and tip is not None:
+                queue.tip = max(queue.at, tip)
+            self._queues.append(queue)
+        self._leads, self._since = True, now
+        self._load(now)
+
+    def stop(self) -> None:
+        """It is a slave from now on."""
+        self._forget()
+        self.order.forget()
+
+    def _forget(self) -> None:
+        for table in (self._queues, self._open, self._due, self._positions, self._fresh):
+            table.clear()
+        self._leads = self.loaded = False
+        self._progress_at = None
+
+    # ---- the fold ----
+
+    def arrived(self, queue_id: int) -> None:
+        """Readers see a record of the revive log."""
+        if self.loaded and not self._writes and queue_id < len(self._queues):
+            self._take_up(self._queues[queue_id], 1 << 62)
+
+    def _load(self, now: Millis) -> None:
+        room = LOADED_A_TURN
+        for queue in self._queues:
+            room -= self._take_up(queue, room)
+        if all(queue.at >= queue.end for queue in self._queues):
+            self.loaded, self._since = True, now
+            self._broker.holds.pops.everyone()
+
+    def _take_up(self, queue: ReviveQueue, most: int) -> int:
+        """Take up what readers see of a queue, at most so many records; how many it were."""
+        store, first = self._broker.store, queue.at
+        end = min(store.max_offset(self.topic, queue.id), first + most)
+        while queue.at < end:
+            offset = queue.at
+            fresh = self._fresh.pop((queue.id, offset), None)
+            if isinstance(fresh, Ack):
+                self._acknowledge(queue, offset, fresh)
+            elif fresh is not None:
+                self._add(queue, offset, fresh[0], fresh[0].revive_time)
+                self._move(fresh[0], fresh[1])
+            else:
+                self._read(queue, offset)
+            queue.at = offset + 1
+        if queue.at > first and self._progress_at is None:
+            self._progress_at = self._broker.now + PROGRESS_MS
+        if not self._fresh:
+            self._positions.clear()
+        return queue.at - first
+
+    def _read(self, queue: ReviveQueue, offset: int) -> None:
+        """Take up a record that another one, or an earlier life, wrote."""
+        unit = self._broker.store.unit(self.topic, queue.id, offset)
+        found = None if unit is None else messages.stored_at(self._broker.store, unit.physical_offset)
+        if found is None:
+            return
+        tag = found.tag
+        if tag == pop.CK_TAG:
+            checkpoint = pop.read_checkpoint(found.body)
+            if checkpoint is not None:
+                self._add(queue, offset, checkpoint, self._due_of(checkpoint, found))
+                if offset >= queue.tip and checkpoint.again is None and checkpoint.offsets:
+                    self._move(checkpoint, checkpoint.offsets[-1] + 1)
+                return
+        elif tag in (pop.ACK_TAG, pop.BATCH_ACK_TAG):
+            ack = pop.read_ack(found.body)
+            if ack is not None:
+                self._acknowledge(queue, offset, ack)
+                return
+        self._broker.note("error", f"{self.topic} queue {queue.id} offset {offset} is no record of POP: left out")
+
+    def _due_of(self, checkpoint: Checkpoint, record: Record) -> Millis:
+        """When a checkpoint that was read is revived: one of the original waits for its acks, which come later. None
+        waits longer than it was told to, though the clock has gone back since."""
+        due = min(checkpoint.revive_time, self._broker.now + checkpoint.invisible_time)
+        if record.props.get(props.TIMER_DELIVER_MS) == str(checkpoint.revive_time - _TIMER_MS):
+            return max(due, self._broker.now) + PATIENCE_MS
+        return due
+
+    def _add(self, queue: ReviveQueue, offset: int, checkpoint: Checkpoint, due: Millis) -> None:
+        before = self._open.pop(checkpoint.key, None)
+        made = Open(checkpoint.key, queue.id, offset, due, checkpoint)
+        if before is not None:
+            before.closed = True
+            if before.checkpoint is None:
+                made.acked = before.acked & set(checkpoint.offsets)
+        self._open[made.key] = made
+        queue.open.append(made)
+        if made.left:
+            self._schedule(made)
+        else:
+            self._close(made)
+
+    def _acknowledge(self, queue: ReviveQueue, offset: int, ack: Ack) -> None:
+        found = self._open.get(ack.key)
+        if found is None:
+            self._wait_for_checkpoint(queue, offset, ack)
+            return
+        if found.checkpoint is None:
+            found.acked.update(ack.offsets[: pop.MAX_MESSAGES])
+            return
+        found.acked.update(each for each in ack.offsets if each in found.checkpoint.offsets)
+        found.owed = [each for each in found.owed if each not in found.acked]
+        if len(found.acked) == len(set(found.checkpoint.offsets)):
+            self._close(found)
+
+    def _wait_for_checkpoint(self, queue: ReviveQueue, offset: int, ack: Ack) -> None:
+        """Acks of ours for a checkpoint that is still in the timer wheel of the original."""
+        until = ack.revive_time + PATIENCE_MS
+        if not ack.revive_time or until <= self._broker.now or len(self._open) >= MAX_OPEN:
+            return
+        made = Open(ack.key, queue.id, offset, until, None)
+        made.acked.update(ack.offsets[: pop.MAX_MESSAGES])
+        self._open[made.key] = made
+        queue.open.append(made)
+        self._schedule(made)
+
+    def _schedule(self, one: Open) -> None:
+        self._numbers += 1
+        heapq.heappush(self._due, (one.due, self._numbers, one))
+        if len(self._due) > 2 * len(self._open) + MAX_STALE:
+            self._due = [row for row in self._due if not row[2].closed]
+            heapq.heapify(self._due)
+
+    def _close(self, one: Open) -> None:
+        one.closed = True
+        if self._progress_at is None:
+            self._progress_at = self._broker.now + PROGRESS_MS
+        if self._open.get(one.key) is one:
+            del self._open[one.key]
+
+    def _move(self, checkpoint: Checkpoint, offset: int) -> None:
+        """A checkpoint is as safe as the log: its group's offset is behind its messages."""
+        topic, group, queue_id = checkpoint.topic, checkpoint.group, checkpoint.queue_id
+        before = self._broker.offsets.query(topic, group, queue_id)
+        if before is None or before < offset:
+            self._commit(topic, group, queue_id, offset)
+
+    def _commit(self, topic: str, group: str, queue_id: int, offset: int) -> None:
+        broker = self._broker
+        step = broker.config.consumer_offset_update_version_step
+        broker.offsets.commit(topic, group, queue_id, offset, broker.now, step)
+
+    # ---- popping ----
+
+    def position(self, topic: str, group: str, queue_id: int) -> int | None:
+        """Where the group pops next; None: it is new there."""
+        committed = self._broker.offsets.query(topic, group, queue_id)
+        ahead = self._positions.get((topic, group, queue_id)) if self._positions else None
+        return committed if ahead is None or (committed is not None and committed > ahead) else ahead
+
+    def take_reset(self, topic: str, group: str, queue_id: int) -> None:
+        """Let what an operator set count from now on."""
+        offset = self._broker.offsets.take_reset(topic, group, queue_id)
+        if offset is not None:
+            self._positions.pop((topic, group, queue_id), None)
+            self.order.clear(topic, group, queue_id)
+            self._commit(topic, group, queue_id, offset)
+
+    def skip(self, topic: str, group: str, queue_id: int, offset: int) -> None:
+        """There is nothing for the group before this offset."""
+        if (topic, group, queue_id) in self._positions:
+            self._positions[topic, group, queue_id] = offset
+        else:
+            self._commit(topic, group, queue_id, offset)
+
+    def revive_queue(self, invisible_time: Millis) -> int:
+        """Where checkpoints of such a time go: those of one queue are revived about in their order."""
+        return invisible_time.bit_length() % max(1, len(self._queues))
+
+    def has(self, key: Key) -> bool:
+        """Is a checkpoint of this name open?"""
+        return key in self._open
+
+    def free_time(self, topic: str, group: str, queue_id: int, start: int) -> Millis:
+        """Now, or a moment later, so that no other checkpoint has the same name."""
+        time = self._broker.now
+        while (topic, group, queue_id, start, time) in self._open:
+            time += 1
+        return time
+
+    @property
+    def revive_queues(self) -> int:
+        """How many queues the revive topic has."""
+        return len(self._queues)
+
+    def open(self, checkpoint: Checkpoint, next_offset: int) -> Appended:
+        """Messages are handed out. AppendRefused: nothing has happened."""
+        queue_id = self.revive_queue(checkpoint.invisible_time)
+        stored = self._append(queue_id, pop.CK_TAG, checkpoint.to_json())
+        if checkpoint.again is None:
+            key = checkpoint.topic, checkpoint.group, checkpoint.queue_id
+            self._positions[key] = max(next_offset, self._positions.get(key, 0))
+        self._written(queue_id, stored, (checkpoint, next_offset))
+        return stored
+
+    def acknowledge(self, ack: Ack, queue_id: int) -> Appended | None:
+        """Messages are consumed; None: nobody waits for that any more. AppendRefused: nothing has happened."""
+        if not self.waits_for(ack.key, ack.offsets, ack.revive_time):
+            return None
+        known = self._open.get(ack.key)
+        if known is not None:
+            queue_id = known.queue
+            ack = ack._replace(revive_time=0)
+        stored = self._append(queue_id, ack.tag, ack.to_json())
+        self._written(queue_id, stored, ack)
+        return stored
+
+    def waits_for(self, key: Key, offsets: tuple[int, ...], revive_time: Millis) -> bool:
+        """Is any of the messages out, as far as that can be known? One that this broker handed out itself, and knows
+        nothing of any more, was acknowledged or is shown again; a checkpoint that an earlier master handed out may
+        still come, from its timer wheel."""
+        found = self._open.get(key)
+        if found is not None:
+            return found.checkpoint is None or any(each in found.left for each in offsets)
+        return not self.loaded or bool(self._fresh) or key[-1] < self._since < revive_time
+
+    def _append(self, queue_id: int, tag: str, body: bytes) -> Appended:
+        broker = self._broker
+        message = Message(
+            topic=self.topic,
+            body=body,
+            queue_id=queue_id,
+            born_timestamp=broker.now,
+            born_host=broker.store_host,
+            store_host=broker.store_host,
+            properties=b"TAGS\x01%s\x02TIMER_DELIVER_MS\x01%d\x02" % (tag.encode(), broker.now),
+        )
+        self._writes = True
+        try:
+            return put.store(broker, message)
+        finally:
+            self._writes = False
+
+    def _written(self, queue_id: int, stored: Appended, record: tuple[Checkpoint, int] | Ack) -> None:
+        """A record of ours was stored: it is taken up now, or when readers see it."""
+        self._fresh[queue_id, stored.queue_offset] = record
+        self.arrived(queue_id)
+
+    # ---- reviving ----
+
+    def next_deadline(self) -> Millis | None:
+        if not self._leads:
+            return None
+        if not self.loaded:
+            behind = any(queue.at < self._broker.store.max_offset(self.topic, queue.id) for queue in self._queues)
+            return self._broker.now if behind else None  # the rest is not shown yet: it arrives
+        due = self._due[0][0] if self._due else None
+        times = (due, self.order.next_deadline(), self._progress_at)
+        return min((time for time in times if time is not None), default=None)
+
+    def tick(self, now: Millis) -> None:
+        """Take up more of the log, or show again what is due."""
+        if not self._leads:
+            return
+        if not self.loaded:
+            self._load(now)
+            return
+        for _ in range(REVIVED_A_TURN):
+            if not self._due or self._due[0][0] > now:
+                break
+            one = heapq.heappop(self._due)[2]
+            if not one.closed and not self._revive(one):
+                one.due = now + RETRY_MS
+                self._schedule(one)
+        for topic, group, queue_id in self.order.freed(now):
+            self._broker.holds.pops.more(topic, group, queue_id)
+        if self._progress_at is not None and now >= self._progress_at:
+            self._progress_at = None
+            self.tell_progress()
+
+    def _revive(self, one: Open) -> bool:
+        """Show what is not acknowledged again; False: the log does not take it now."""
+        checkpoint, broker = one.checkpoint, self._broker
+        if checkpoint is None or not self._is_wanted(checkpoint):
+            self._close(one)
+            return True
+        try:
+            for offset in one.left:
+                self._write_again(checkpoint, offset)
+                one.owed.append(offset)
+            if one.owed:
+                self._tell_revived(one, checkpoint)
+        except AppendRefused as refused:
+            broker.note("warning", f"POP: {checkpoint.topic} for {checkpoint.group} is shown again later: {refused}")
+            return False
+        return True
+
+    def _is_wanted(self, checkpoint: Checkpoint) -> bool:
+        broker = self._broker
+        return pop.normal_topic(checkpoint.topic, checkpoint.group) in broker.topics and (
+            checkpoint.group in broker.groups
+        )
+
+    def _tell_revived(self, one: Open, checkpoint: Checkpoint) -> None:
+        ack = Ack(
+            checkpoint.topic, checkpoint.group, checkpoint.queue_id, checkpoint.start_offset, checkpoint.pop_time,
+            checkpoint.broker_name, tuple(one.owed), batch=True,
+        )  # fmt: skip
+        self._written(one.queue, self._append(one.queue, ack.tag, ack.to_json()), ack)
+
+    def _write_again(self, checkpoint: Checkpoint, offset: int) -> None:
+        """Write one message to the retry topic; one that is gone is left out."""
+        broker = self._broker
+        unit = broker.store.unit(checkpoint.topic, checkpoint.queue_id, offset)
+        found = None if unit is None else messages.stored_at(broker.store, unit.physical_offset)
+        if found is None:
+            broker.note("warning", f"POP: {checkpoint.topic} {checkpoint.queue_id} {offset} is gone: not shown again")
+            return
+        topic = self.retry_topic(checkpoint.topic, checkpoint.group)
+        row = broker.topics.ensure(topic, 1, broker.now)
+        if row is None:
+            broker.note("error", f"POP: {topic} can't be made, there are too many topics: a message is not shown again")
+            return
+        if broker.offsets.query(topic, checkpoint.group, 0) is None:
+            self._commit(topic, checkpoint.group, 0, 0)
+        properties = dict(found.props)
+        if found.reconsume_times == 0 or props.FIRST_POP_TIME not in properties:
+            properties[props.FIRST_POP_TIME] = str(checkpoint.pop_time)
+        message = messages.seal(messages.again(found), properties)
+        message.topic, message.queue_id = topic, 0
+        message.reconsume_times = found.reconsume_times + (not checkpoint.suspend)
+        message.born_host = message.store_host = broker.store_host
+        put.store(broker, message)
+
+    def retry_topic(self, topic: str, group: str) -> str:
+        """Where messages of `topic` go that were not acknowledged."""
+        if topic.startswith(pop.RETRY_PREFIX):
+            return topic
+        make = pop.retry_topic_v2 if self._broker.config.enable_retry_topic_v2 else pop.retry_topic_v1
+        return make(topic, group)
+
+    # ---- progress ----
+
+    def tell_progress(self) -> None:
+        """Commit up to where the revive log is done."""
+        if not self.loaded:
+            return
+        for queue in self._queues:
+            done = queue.done()
+            if done > queue.progress:
+                queue.progress = done
+                self._commit(self.topic, REVIVE_GROUP, queue.id, done)
+            if queue.at > queue.tip:
+                queue.tip = queue.at
+                self._broker.offsets.pulled(self.topic, REVIVE_GROUP, queue.id, queue.at)
+
+    def validate(self) -> None:
+        if not self._leads:
+            return
+        self.order.validate()
+        waiting = {id(row[2]) for row in self._due}
+        for key, one in self._open.items():
+            assert key == one.key and not one.closed, "what is closed is not open"
+            assert id(one) in waiting or not one.left or not self.loaded, "nobody looks at an open checkpoint"
+        for queue in self._queues:
+            assert queue.progress <= queue.done(), "progress is told of what is closed"

@@ -1,0 +1,307 @@
+"""Take messages for a while: receive, acknowledge, or ask for more time (POP; the original's simple consumer).
+
+    async with PopConsumer("host:9876", "billing", "orders", invisible_ms=30_000) as consumer:
+        for message in await consumer.receive():
+            charge(message.body)
+            await consumer.ack(message)
+
+The members of a group share all queues without a rebalance: who asks gets what nobody else has. What is received is
+invisible to the others for `invisible_ms`; what is not acknowledged by then comes again, to anyone, with
+`reconsume_times` one higher. At least once, as ever: an acknowledgement that comes late does not take the message back.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+from collections.abc import Awaitable, Callable, Iterable, Sequence
+
+from msgspec.structs import replace
+
+from perseid.base.errors import PerseidError, RequestRefused
+from perseid.client.errors import ClientError, ConnectionLost, NoRoute, ServerRefused
+from perseid.client.life import Client
+from perseid.client.model import ReceivedMessage
+from perseid.client.session import Session, now_ms
+from perseid.client.subscription import ALL, Sql, Subscription
+from perseid.wire import pop, record
+from perseid.wire.codes import RequestCode, ResponseCode
+from perseid.wire.command import Command
+from perseid.wire.headers.pop import (
+    AckMessageRequest,
+    ChangeInvisibleTimeRequest,
+    ChangeInvisibleTimeResponse,
+    PopMessageRequest,
+    PopMessageResponse,
+)
+from perseid.wire.pop import BatchAck, Handle
+from perseid.wire.record import Record
+
+log = logging.getLogger("perseid.client")
+
+INVISIBLE_MS = 60_000
+WAIT_MS = 15_000
+GRACE_MS = 10_000
+"""So much later than the wait the client gives an answer up."""
+ERROR_PAUSE_MS = 1_000
+ALL_QUEUES = -1
+_NOTHING = (ResponseCode.PULL_NOT_FOUND, ResponseCode.POLLING_FULL, ResponseCode.POLLING_TIMEOUT)
+
+
+class PoppedMessage(ReceivedMessage):
+    """A message that is ours for a while. `handle` names this delivery of it."""
+
+    __slots__ = ("handle",)
+
+    def __init__(self, record: Record, broker_name: str, handle: Handle) -> None:
+        super().__init__(record, broker_name)
+        self.handle = handle
+
+    @property
+    def visible_at(self) -> int:
+        """When others may see it again, by the broker's clock (ms)."""
+        return self.handle.pop_time + self.handle.invisible_time
+
+
+class PopConsumer(Client):
+    """Receives messages of one topic for one group.
+
+    `expression` filters by tags (`"a || b"`) or by `Sql("price > 5")`. `from_where` says where a new group begins:
+    "first" or "last". `ordered`: of each queue one batch at a time is out in the group.
+    """
+
+    def __init__(
+        self,
+        namesrv: str | Sequence[str] = "127.0.0.1:9876",
+        group: str = "PERSEID_POP",
+        topic: str = "",
+        *,
+        expression: str | Sql = ALL,
+        invisible_ms: int = INVISIBLE_MS,
+        from_where: str = "first",
+        ordered: bool = False,
+        session: Session | None = None,
+    ) -> None:
+        if from_where not in ("first", "last"):
+            raise ClientError(f"from_where={from_where!r}: write 'first' or 'last'")
+        if not topic:
+            raise ClientError("a PopConsumer needs a topic")
+        self.session = session or Session(namesrv)
+        self.group = group
+        self.topic = topic
+        self.invisible_ms = invisible_ms
+        self._subscription = Subscription.parse(topic, expression, now_ms())
+        self._init_mode = 0 if from_where == "first" else 1
+        self._ordered = ordered
+        self._pops: dict[str, asyncio.Task[list[PoppedMessage] | ClientError]] = {}
+        """By broker: pops that are under way."""
+        self._started = False
+
+    # ---- life ----
+
+    async def start(self) -> None:
+        """Get ready; connections are opened when first needed."""
+        if not self._started:
+            await self.session.start()
+            self._started = True
+
+    async def stop(self) -> None:
+        """Close the connections. What was received and not acknowledged comes again."""
+        if self._started:
+            self._started = False
+            for task in self._pops.values():
+                task.cancel()
+            await asyncio.gather(*self._pops.values(), return_exceptions=True)
+            self._pops.clear()
+            await self.session.stop()
+
+    # ---- receiving ----
+
+    async def receive(self, max_messages: int = pop.MAX_MESSAGES, timeout_ms: int = WAIT_MS) -> list[PoppedMessage]:
+        """Messages, as soon as there are some, at most `max_messages` (32) of each broker; [] when none came in time.
+
+        NoRoute when there is no such topic, ServerRefused or another ClientError when no broker could answer.
+        """
+        self.session.check_running("PopConsumer")
+        brokers = await self._brokers()
+        for broker in brokers:
+            if broker not in self._pops:
+                coroutine = self._pop(broker, max_messages, timeout_ms)
+                self._pops[broker] = self.session.spawn(_quiet(coroutine), f"pop of {self.topic} at {broker}")
+        await asyncio.wait(self._pops.values(), timeout=timeout_ms / 1000, return_when=asyncio.FIRST_COMPLETED)
+        found: list[PoppedMessage] = []
+        error: ClientError | None = None
+        for broker, task in list(self._pops.items()):
+            if not task.done():
+                continue
+            del self._pops[broker]
+            result = task.result()
+            if isinstance(result, ClientError):
+                error = result
+            else:
+                found += result
+        if error is not None:
+            if not found and len(brokers) == 1:
+                raise error
+            log.warning("pop of %s: %s", self.topic, error)
+        return found
+
+    async def _brokers(self) -> list[str]:
+        queues = (await self.session.routes.get(self.topic)).read_queues()
+        if not queues:
+            raise NoRoute(self.topic, "none of its brokers is readable at the moment")
+        return sorted({queue.broker_name for queue in queues})
+
+    async def _pop(self, broker: str, max_messages: int, wait_ms: int) -> list[PoppedMessage]:
+        address = await self.session.broker(broker, self.topic)
+        request = PopMessageRequest(
+            consumer_group=self.group,
+            topic=self.topic,
+            queue_id=ALL_QUEUES,
+            max_msg_nums=min(max_messages, pop.MAX_MESSAGES),
+            invisible_time=self.invisible_ms,
+            poll_time=wait_ms,
+            born_time=now_ms(),
+            init_mode=self._init_mode,
+            exp_type=self._subscription.kind,
+            exp=self._subscription.text,
+            order=self._ordered,
+        )
+        try:
+            answer = await self.session.connections.call(
+                address, RequestCode.POP_MESSAGE, request, timeout_ms=wait_ms + GRACE_MS
+            )
+        except ClientError:
+            await self.session.routes.refresh(self.topic)
+            raise
+        if answer.code in _NOTHING:
+            return []
+        if answer.code != ResponseCode.SUCCESS:
+            raise ServerRefused(answer.code, answer.remark, address)
+        messages = self._read(answer, broker, address)
+        unwanted = [message for message in messages if not self._subscription.wants(message.tag)]
+        if unwanted:  # another tag with the same code
+            await self.ack_all(unwanted)
+        return [message for message in messages if self._subscription.wants(message.tag)]
+
+    def _read(self, answer: Command, broker: str, address: str) -> list[PoppedMessage]:
+        """The messages of an answer, with their handles."""
+        header = answer.header(PopMessageResponse)
+        try:
+            starts, counts = pop.parse_info(header.start_offset_info), pop.parse_info(header.order_count_info)
+            return [self._message(one, header, starts, counts, broker) for one in record.decode_all(answer.body)]
+        except (RequestRefused, KeyError, ValueError) as error:
+            raise ConnectionLost(address, f"its answer to a pop can't be read: {error}") from error
+
+    def _message(
+        self, one: Record, header: PopMessageResponse, starts: dict[tuple[str, str], str],
+        counts: dict[tuple[str, str], str], broker: str,
+    ) -> PoppedMessage:  # fmt: skip
+        given = one.props.get("POP_CK")
+        if given is not None:
+            return PoppedMessage(one, broker, pop.parse_handle(given))
+        retry, queue = pop.retry_of(one.topic), str(one.queue_id)
+        handle = Handle(
+            int(starts[retry, queue]), header.pop_time, header.invisible_time, header.revive_qid, retry, broker,
+            one.queue_id, one.queue_offset,
+        )  # fmt: skip
+        count = counts.get((retry, f"qo{queue}%{one.queue_offset}"))
+        if count is not None:
+            one = replace(one, reconsume_times=int(count))
+        return PoppedMessage(one, broker, handle)
+
+    # ---- what becomes of a message ----
+
+    async def ack(self, message: PoppedMessage) -> None:
+        """The message is consumed. ServerRefused when the broker does not have it any more."""
+        handle = message.handle
+        header = AckMessageRequest(
+            consumer_group=self.group, topic=self._real_topic(handle), queue_id=handle.queue_id,
+            extra_info=str(handle), offset=handle.offset,
+        )  # fmt: skip
+        address = await self.session.broker(message.queue.broker_name, self.topic)
+        await self.session.connections.ask(address, RequestCode.ACK_MESSAGE, header)
+
+    async def ack_all(self, messages: Iterable[PoppedMessage]) -> None:
+        """The messages are consumed: one request for each broker."""
+        by_broker: dict[str, dict[Handle, list[int]]] = {}
+        for message in messages:
+            batches = by_broker.setdefault(message.queue.broker_name, {})
+            batches.setdefault(message.handle._replace(offset=-1), []).append(message.handle.offset)
+        for broker, batches in by_broker.items():
+            acks = [
+                BatchAck(
+                    self.group, self.topic, one.retry, one.start_offset, one.queue_id, one.revive_queue, one.pop_time,
+                    one.invisible_time, tuple(offsets),
+                )
+                for one, offsets in batches.items()
+            ]  # fmt: skip
+            address = await self.session.broker(broker, self.topic)
+            body = pop.batch_ack_body(broker, acks)
+            await self.session.connections.ask(address, RequestCode.BATCH_ACK_MESSAGE, None, body)
+
+    async def change_invisible(self, message: PoppedMessage, invisible_ms: int) -> PoppedMessage:
+        """The message is ours until `invisible_ms` from now on, under the new handle that comes back. ServerRefused
+        (208) when it is not ours any more."""
+        handle = message.handle
+        header = ChangeInvisibleTimeRequest(
+            consumer_group=self.group, topic=self._real_topic(handle), queue_id=handle.queue_id,
+            extra_info=str(handle), offset=handle.offset, invisible_time=invisible_ms,
+        )  # fmt: skip
+        address = await self.session.broker(message.queue.broker_name, self.topic)
+        answer = await self.session.connections.ask(address, RequestCode.CHANGE_MESSAGE_INVISIBLETIME, header)
+        new = answer.header(ChangeInvisibleTimeResponse)
+        changed = handle._replace(
+            start_offset=handle.offset, pop_time=new.pop_time, invisible_time=new.invisible_time,
+            revive_queue=new.revive_qid,
+        )  # fmt: skip
+        return PoppedMessage(message.record, message.queue.broker_name, changed)
+
+    def _real_topic(self, handle: Handle) -> str:
+        return pop.real_topic(self.topic, self.group, handle.retry)
+
+    # ---- a loop ----
+
+    async def run(
+        self, handle: Callable[[PoppedMessage], Awaitable[None]], *, concurrency: int = pop.MAX_MESSAGES
+    ) -> None:
+        """Receive for ever, and let `handle` have each message, `concurrency` at a time: acknowledged when it returns;
+        when it raises, the message comes again. Ends when it is cancelled."""
+        busy: set[asyncio.Task[None]] = set()
+        try:
+            while True:
+                while len(busy) >= concurrency:
+                    await asyncio.wait(busy, return_when=asyncio.FIRST_COMPLETED)
+                try:
+                    messages = await self.receive(concurrency - len(busy))
+                except PerseidError as error:
+                    log.warning("pop of %s: %s; tried again", self.topic, error)
+                    await asyncio.sleep(ERROR_PAUSE_MS / 1000)
+                    continue
+                for message in messages:
+                    task = asyncio.ensure_future(self._handle(handle, message))
+                    busy.add(task)
+                    task.add_done_callback(busy.discard)
+        finally:
+            for task in busy:
+                task.cancel()
+            await asyncio.gather(*busy, return_exceptions=True)
+
+    async def _handle(self, handle: Callable[[PoppedMessage], Awaitable[None]], message: PoppedMessage) -> None:
+        try:
+            await handle(message)
+        except Exception:
+            log.exception("the handler of %s failed: message %s comes again", self.topic, message.msg_id)
+            return
+        try:
+            await self.ack(message)
+        except PerseidError as error:
+            log.warning("message %s was not acknowledged, it comes again: %s", message.msg_id, error)
+
+
+async def _quiet(coroutine: Awaitable[list[PoppedMessage]]) -> list[PoppedMessage] | ClientError:
+    """The result, or the error as one: whoever asks next is told."""
+    try:
+        return await coroutine
+    except ClientError as error:
+        return error

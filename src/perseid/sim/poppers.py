@@ -1,0 +1,323 @@
+"""Clients that pop, and the promises of POP: what is handed out, until when, and what comes again.
+
+A *copy* is a message at a place: of its topic, or, with each time that nobody acknowledged it, of the retry topic. How
+often it came before is its *generation* (reconsumeTimes). The checks:
+
+- a copy is handed out once: never again before its time, and after it only as another copy;
+- a copy of the next generation comes no earlier than the invisible time of the one before ends, by the broker's clock;
+- what was acknowledged in time, with an answer, has no next generation;
+- in the end every message that was acknowledged to its sender was acknowledged by the group, too: none is lost.
+
+With ASYNC_FLUSH a power cut may take checkpoints and acks: what was handed out until then may come again. A crash
+within a disk call, and a power cut, may fall between a copy in the retry topic and the ack that says so: then there are
+two copies of one generation, and what hangs on there being one is not looked at.
+"""
+
+from __future__ import annotations
+
+from collections import Counter
+from dataclasses import dataclass
+from typing import TYPE_CHECKING
+
+from perseid.sim.client import Client
+from perseid.sim.history import LOOSE, VALUE_BYTES, Sent, Violation
+from perseid.wire import pop
+from perseid.wire.codes import RequestCode, ResponseCode
+from perseid.wire.command import Command
+from perseid.wire.headers.pop import (
+    AckMessageRequest,
+    ChangeInvisibleTimeRequest,
+    ChangeInvisibleTimeResponse,
+    PopMessageRequest,
+    PopMessageResponse,
+)
+from perseid.wire.pop import BatchAck, Handle
+from perseid.wire.record import Record, decode_all
+
+if TYPE_CHECKING:
+    from perseid.sim.cluster import Cluster
+
+GROUP = "poppers"
+INVISIBLE_MS = (1_000, 2_000, 5_000, 8_000)
+DRAIN_INVISIBLE_MS = 10_000
+"""An answer to the one that drains may be lost, too: what it had comes again in time."""
+IN_TIME_MS = 100
+"""An ack that is answered so long before the invisible time ends came in time."""
+_NOTHING = (ResponseCode.POLLING_TIMEOUT, ResponseCode.POLLING_FULL)
+
+Copy = tuple[str, int, int]
+
+
+@dataclass(slots=True)
+class Delivery:
+    """A copy that was handed out."""
+
+    sent: Sent
+    topic: str
+    """The topic it was popped of."""
+    generation: int
+    handle: Handle
+    clock_ms: int
+    """How far the broker's clock was off."""
+    doubts: int
+
+    @property
+    def visible_at(self) -> int:
+        return self.handle.pop_time + self.handle.invisible_time
+
+
+class PopBook:
+    """What the group knows; fed by its members."""
+
+    def __init__(self, cluster: Cluster) -> None:
+        self._cluster = cluster
+        self._handed: set[Copy] = set()
+        self._visible: dict[tuple[bytes, int], tuple[int, int, int]] = {}
+        """Value and generation → when its first copy may be followed by the next one, the clock, the doubts."""
+        self._acked: dict[tuple[bytes, int], int] = {}
+        """What was acknowledged in time → the doubts when it was handed out."""
+        self._copies: Counter[tuple[bytes, int]] = Counter()
+        self.consumed: set[bytes] = set()
+        """Values that a member acknowledged, answered or not."""
+        self.doubts = 0
+
+    # ---- the broker ----
+
+    def crashed_within(self) -> None:
+        """The broker ended in the middle of a turn."""
+        self.doubts += 1
+
+    def power_cut(self) -> None:
+        """The broker's machine went off."""
+        self.doubts += 1
+        if not self._cluster.sync_flush:
+            for table in (self._handed, self._visible, self._acked, self._copies):
+                table.clear()
+
+    # ---- members ----
+
+    def handed_out(self, one: Delivery) -> None:
+        """A member got a copy."""
+        if self._in_doubt(one.doubts):
+            return
+        copy = pop.real_topic(one.topic, GROUP, one.handle.retry), one.handle.queue_id, one.handle.offset
+        name = f"{one.sent} of generation {one.generation}"
+        if copy in self._handed:
+            raise Violation("a message is handed out once", f"{name} at {copy} was handed out before")
+        self._handed.add(copy)
+        if one.sent.attempts != 1 or one.sent.delayed:
+            return  # it may be there more than once
+        key, before = (one.sent.value, one.generation), (one.sent.value, one.generation - 1)
+        self._copies[key] += 1
+        visible = self._visible.get(before)
+        if visible is not None and visible[1] == one.clock_ms and one.handle.pop_time < visible[0]:
+            raise Violation("nothing comes before its time", f"{name}: {one.handle.pop_time}, not before {visible[0]}")
+        doubts = self._acked.get(before)
+        if doubts is not None and doubts == self._before(before) and self._copies[before] == 1:
+            raise Violation("what is acknowledged does not come again", f"{name}: the one before was acknowledged")
+        known = self._visible.get(key)
+        at = one.visible_at if known is None else min(known[0], one.visible_at)
+        self._visible[key] = at, one.clock_ms, one.doubts
+
+    def _before(self, key: tuple[bytes, int]) -> int:
+        """The doubts when the generation before was handed out: as many as there are now, if it had no other copy."""
+        value, generation = key
+        if generation == 0:
+            return self._acked[key]
+        known = self._visible.get((value, generation - 1))
+        return known[2] if known is not None else -1
+
+    def _in_doubt(self, doubts: int) -> bool:
+        """Since then a power cut may have taken what was asked for."""
+        return not self._cluster.sync_flush and doubts != self.doubts
+
+    def acknowledged(self, one: Delivery, asked: int, broker_ms: int) -> None:
+        """An ack was answered; the doubts when it was sent, and the broker's clock now."""
+        if self._in_doubt(asked) or self._in_doubt(one.doubts):
+            return
+        if broker_ms < one.visible_at - IN_TIME_MS and one.clock_ms == self._cluster.broker.clock_ms:
+            self._acked[one.sent.value, one.generation] = one.doubts
+
+    def put_off(self, one: Delivery, until: int | None) -> None:
+        """A copy has another time; None: nobody knows."""
+        known = self._visible.get((one.sent.value, one.generation))
+        if known is not None:
+            self._visible[one.sent.value, one.generation] = until or 0, *known[1:]
+
+    def left(self) -> list[bytes]:
+        """Values that were acknowledged to their senders, are there, and that no member acknowledged."""
+        history, start = self._cluster.history, self._cluster.log_start()
+        topics = {topic.name for topic in self._cluster.topics}
+        wanted = {
+            stored.sent.value
+            for place, stored in history.acked.items()
+            if place.topic in topics and not place.topic.startswith(LOOSE) and stored.physical >= start
+        }
+        wanted |= {value for value, stored in history.delayed.items() if stored.physical >= start}
+        return sorted(wanted - self.consumed)
+
+
+class Popper(Client):
+    """A member of the group: pops, and acknowledges most of it, gives some more or less time, leaves some."""
+
+    ack_share = 0.7
+
+    def __init__(self, cluster: Cluster, name: str, pause_ms: float) -> None:
+        super().__init__(cluster, name)
+        self.pause_ms = pause_ms
+        self.book = cluster.pops
+
+    def work(self) -> None:
+        for topic in self.cluster.topics:
+            self.pop(topic.name)
+
+    def invisible_ms(self) -> int:
+        return self.random.choice(INVISIBLE_MS)
+
+    def poll_ms(self) -> int:
+        return self.random.choice((0, 2_000, 5_000))
+
+    def pop(self, topic: str) -> None:
+        queues = next(known.queues for known in self.cluster.topics if known.name == topic)
+        poll_ms, doubts = self.poll_ms(), self.book.doubts
+        header = PopMessageRequest(
+            consumer_group=GROUP,
+            topic=topic,
+            queue_id=-1 if self.random.random() < 0.7 else self.random.randrange(queues),
+            max_msg_nums=self.random.choice((1, 4, 32)),
+            invisible_time=self.invisible_ms(),
+            poll_time=poll_ms,
+            born_time=0,
+            init_mode=0,
+        )
+
+        def answered(reply: Command | None) -> None:
+            if reply is not None and reply.code == ResponseCode.SUCCESS:
+                self.take(topic, reply, doubts)
+            elif reply is not None and reply.code in _NOTHING:
+                self.cluster.count("pop without a message")
+            self.later(0, self.pause_ms, lambda: self.pop(topic))
+
+        self.call(RequestCode.POP_MESSAGE, header, answered, timeout_ms=poll_ms + 3_000)
+
+    def take(self, topic: str, reply: Command, doubts: int) -> None:
+        """Look at what was handed out, and decide what becomes of it."""
+        header = reply.header(PopMessageResponse)
+        starts = pop.parse_info(header.start_offset_info)
+        found: list[Delivery] = []
+        for record in decode_all(reply.body):
+            handle = self._handle(record, header, starts)
+            sent = self.history.sent.get(bytes(record.body[:VALUE_BYTES]))
+            if sent is None or record.body != sent.body or record.topic != topic or sent.topic != topic:
+                what = f"{bytes(record.body[:16])!r} of {record.topic}"
+                raise Violation("nothing invented", f"a pop of {topic} got {what}")
+            if handle.retry == pop.NORMAL:
+                self.history.saw(record, self.scheduler.now_us)
+            one = Delivery(sent, topic, record.reconsume_times, handle, self.cluster.broker.clock_ms, doubts)
+            self.book.handed_out(one)
+            found.append(one)
+            self.cluster.count("popped again" if one.generation else "popped")
+        if len(found) > 1 and self.random.random() < 0.3:
+            self.ack_all(topic, found)
+            return
+        for one in found:
+            chance = self.random.random()
+            if chance < self.ack_share:
+                self.later(0, 2_500, lambda one=one: self.ack(one))  # type: ignore[misc]
+            elif chance < self.ack_share + 0.15:
+                self.later(0, 1_500, lambda one=one: self.change(one))  # type: ignore[misc]
+            else:
+                self.cluster.count("popped and left")
+
+    def _handle(self, record: Record, header: PopMessageResponse, starts: dict[tuple[str, str], str]) -> Handle:
+        given = record.props.get("POP_CK")
+        if given is not None:
+            return pop.parse_handle(given)
+        start = int(starts[pop.NORMAL, str(record.queue_id)])
+        return Handle(
+            start, header.pop_time, header.invisible_time, header.revive_qid, pop.NORMAL, self.cluster.broker_name,
+            record.queue_id, record.queue_offset,
+        )  # fmt: skip
+
+    # ---- what becomes of it ----
+
+    def ack(self, one: Delivery) -> None:
+        handle = one.handle
+        header = AckMessageRequest(
+            consumer_group=GROUP, topic=pop.real_topic(one.topic, GROUP, handle.retry), queue_id=handle.queue_id,
+            extra_info=str(handle), offset=handle.offset,
+        )  # fmt: skip
+        self.book.consumed.add(one.sent.value)
+        asked = self.book.doubts
+
+        def answered(reply: Command | None) -> None:
+            if reply is not None and reply.code == ResponseCode.SUCCESS:
+                self.book.acknowledged(one, asked, self.cluster.broker.now)
+
+        self.call(RequestCode.ACK_MESSAGE, header, answered)
+
+    def ack_all(self, topic: str, found: list[Delivery]) -> None:
+        batches: dict[Handle, list[Delivery]] = {}
+        for one in found:
+            batches.setdefault(one.handle._replace(offset=-1), []).append(one)
+            self.book.consumed.add(one.sent.value)
+        acks = [
+            BatchAck(
+                GROUP, topic, of.retry, of.start_offset, of.queue_id, of.revive_queue, of.pop_time, of.invisible_time,
+                tuple(one.handle.offset for one in ones),
+            )
+            for of, ones in batches.items()
+        ]  # fmt: skip
+        asked = self.book.doubts
+
+        def answered(reply: Command | None) -> None:
+            if reply is not None and reply.code == ResponseCode.SUCCESS:
+                for one in found:
+                    self.book.acknowledged(one, asked, self.cluster.broker.now)
+
+        body = pop.batch_ack_body(self.cluster.broker_name, acks)
+        self.call(RequestCode.BATCH_ACK_MESSAGE, None, answered, body)
+
+    def change(self, one: Delivery) -> None:
+        handle = one.handle
+        header = ChangeInvisibleTimeRequest(
+            consumer_group=GROUP, topic=pop.real_topic(one.topic, GROUP, handle.retry), queue_id=handle.queue_id,
+            extra_info=str(handle), offset=handle.offset, invisible_time=self.invisible_ms(),
+        )  # fmt: skip
+
+        def answered(reply: Command | None) -> None:
+            if reply is None or reply.code != ResponseCode.SUCCESS:
+                self.cluster.count("change of an invisible time refused")
+                return
+            new = reply.header(ChangeInvisibleTimeResponse)
+            one.handle = handle._replace(
+                start_offset=handle.offset, pop_time=new.pop_time, invisible_time=new.invisible_time,
+                revive_queue=new.revive_qid,
+            )  # fmt: skip
+            one.clock_ms = self.cluster.broker.clock_ms
+            self.book.put_off(one, one.visible_at)
+            self.cluster.count("invisible time changed")
+            if self.random.random() < 0.5:
+                self.later(0, 1_000, lambda: self.ack(one))
+
+        self.book.put_off(one, None)  # until we are told
+        self.call(RequestCode.CHANGE_MESSAGE_INVISIBLETIME, header, answered)
+
+
+class Drainer(Popper):
+    """Pops and acknowledges all that is left, when the faults are over."""
+
+    ack_share = 1.0
+
+    def invisible_ms(self) -> int:
+        return DRAIN_INVISIBLE_MS
+
+    def poll_ms(self) -> int:
+        return 1_000
+
+    def check(self) -> None:
+        """Every message was consumed."""
+        left = self.book.left()
+        if left:
+            values = ", ".join(value.decode() for value in left[:10])
+            raise Violation("nothing popped is lost", f"{len(left)} messages never come again: {values}")

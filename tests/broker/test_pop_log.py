@@ -1,0 +1,342 @@
+"""POP over starts and changes of roles, what is durable when, and what the revive log looks like."""
+
+from __future__ import annotations
+
+import json
+from dataclasses import replace
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from perseid.broker import switch
+from perseid.broker.pop import service
+from perseid.raft.config import RaftConfig
+from perseid.store.config import SYNC_FLUSH
+from perseid.store.results import AppendRefused, PutStatus
+from perseid.wire import pop as wire
+from perseid.wire.pop import Checkpoint, Handle
+from perseid.wire.record import Record, decode_all
+
+from .harness import NOW, SMALL, Rig
+from .pops import (
+    INVISIBLE_MS,
+    POP,
+    REVIVE_TOPIC,
+    Popped,
+    ack,
+    bodies,
+    pop,
+    pop_header,
+    read_pop,
+)
+from .requests import properties
+
+SECOND = 1_000
+
+
+def records(rig: Rig, topic: str, queue_id: int = 0) -> list[Record]:
+    found: list[Record] = []
+    at = rig.broker.store.min_offset(topic, queue_id)
+    while at < rig.broker.store.max_offset(topic, queue_id):
+        read = rig.broker.store.read(topic, queue_id, at, 32, 1 << 20)
+        found += decode_all(b"".join(bytes(buffer) for buffer in read.buffers))
+        at = read.next_offset
+    return found
+
+
+def revive_log(rig: Rig) -> list[tuple[str, dict[str, Any]]]:
+    return [(r.tag or "", json.loads(r.body)) for q in range(8) for r in records(rig, REVIVE_TOPIC, q)]
+
+
+def crash(rig: Rig, root: Path, **settings: Any) -> Rig:
+    """The process dies, and starts again on what the kernel has."""
+    rig.disk.unlock("lock")  # what the end of a process does
+    return Rig(root, now=rig.now, **settings)
+
+
+def stocked(root: Path, count: int = 3, **settings: Any) -> Rig:
+    rig = Rig(root, **settings)
+    for number in range(count):
+        rig.send("T", number % 4, b"m%d" % number)
+    return rig
+
+
+def is_changed(found: object) -> Popped:
+    assert isinstance(found, Popped), found
+    return found
+
+
+# ---- starts over ----
+
+
+@pytest.mark.parametrize("clean", [True, False])
+def test_what_is_out_stays_out_over_a_start(tmp_path: Path, clean: bool) -> None:
+    """Neither is a message lost nor does it come before its time, whatever was saved of the offsets."""
+    rig = stocked(tmp_path, 8)
+    first = pop(rig, max_msg_nums=3)
+    rig.until(NOW + 6_000)  # offsets are saved in between
+    second = pop(rig, max_msg_nums=3)
+    assert ack(rig, first[0]).code == ack(rig, second[0]).code == 0
+    if clean:
+        rig.stop()
+        rig = Rig(tmp_path, now=rig.now)
+    else:
+        rig = crash(rig, tmp_path)
+    left = pop(rig)
+    assert sorted(bodies([*first, *second, *left])) == [b"m%d" % n for n in range(8)]
+    for one in left:
+        ack(rig, one)
+    assert ack(rig, first[1]).code == 0
+    rig.until(NOW + INVISIBLE_MS - 1)
+    assert pop(rig) == []
+    rig.until(NOW + INVISIBLE_MS)
+    again = pop(rig)
+    assert bodies(again) == [first[2].body]
+    rig.until(NOW + 6_000 + INVISIBLE_MS)
+    assert sorted(bodies(pop(rig))) == sorted(bodies(second[1:]))
+    for queue in range(8):
+        assert rig.broker.store.max_offset(REVIVE_TOPIC, queue) >= 0
+
+
+def test_what_came_again_does_not_come_twice_after_a_crash(tmp_path: Path) -> None:
+    rig = stocked(tmp_path, 2)
+    pop(rig)
+    rig.until(NOW + INVISIBLE_MS)
+    again = pop(rig)
+    assert len(again) == 2 and ack(rig, again[0]).code == 0
+    rig = crash(rig, tmp_path)
+    rig.until(NOW + 3 * INVISIBLE_MS)
+    assert bodies(pop(rig)) == [again[1].body]
+
+
+def test_a_reset_stays_over_a_start(tmp_path: Path) -> None:
+    rig = Rig(tmp_path)
+    for number in range(3):
+        rig.send("T", 0, b"m%d" % number)
+    got = pop(rig)
+    rig.until(NOW + 2_000)
+    rig.broker.offsets.reset("T", "g", 0, 1)
+    rig.until(NOW + 11_000)
+    rig = crash(rig, tmp_path)
+    assert bodies(pop(rig)) == [b"m1", b"m2"]
+    assert ack(rig, got[0]).code == 0
+
+
+def test_progress_is_told_up_to_the_oldest_open_checkpoint(tmp_path: Path) -> None:
+    rig = Rig(tmp_path)
+    for number in range(3):
+        rig.send("T", 0, b"m%d" % number)
+    got = [pop(rig, max_msg_nums=1)[0] for _ in range(3)]
+    queue = got[0].handle.revive_queue
+
+    def progress() -> int | None:
+        rig.until(rig.now + 2_000)
+        return rig.broker.offsets.query(REVIVE_TOPIC, wire.REVIVE_GROUP, queue)
+
+    assert progress() is None
+    ack(rig, got[1])
+    assert progress() is None
+    ack(rig, got[0])
+    assert progress() == 1  # the third checkpoint stands at 2
+    ack(rig, got[2])
+    assert progress() == 5
+
+
+def test_many_records_are_taken_up_turn_by_turn(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    rig = stocked(tmp_path, 12)
+    got = [one for _ in range(12) for one in pop(rig, max_msg_nums=1)]
+    monkeypatch.setattr(service, "LOADED_A_TURN", 5)
+    rig = crash(rig, tmp_path)
+    rig.send("T", 0, b"new")
+    assert not rig.broker.pop.loaded and rig.ask(POP, pop_header(rig)).code == 210
+    waiting = rig.tell(POP, pop_header(rig, poll_time=5_000))
+    assert ack(rig, got[0]).code == 0
+    rig.until(rig.now + 1)
+    answer = rig.answer(waiting)
+    assert answer is not None and bodies(read_pop(answer)) == [b"new"]
+    rig.until(NOW + INVISIBLE_MS)
+    assert sorted(bodies(pop(rig))) == sorted([b"new", *bodies(got[1:])])
+
+
+def test_a_new_master_goes_on(tmp_path: Path) -> None:
+    rig = stocked(tmp_path)
+    got = pop(rig)
+    waiting = rig.tell(POP, pop_header(rig, poll_time=50_000), client=2)
+    switch.become(rig.broker, master=False)
+    rig.until(rig.now + 1)
+    assert len(rig.broker.pop) == 0
+    rig.until(NOW + 2 * INVISIBLE_MS)
+    answer = rig.answer(waiting, 2)
+    assert answer is not None and answer.code in (2, 210)
+    switch.become(rig.broker, master=True)
+    assert len(rig.broker.pop) == 3
+    rig.until(rig.now + 1)
+    assert sorted(bodies(pop(rig))) == sorted(bodies(got))
+
+
+# ---- durability ----
+
+
+def test_messages_leave_when_their_checkpoint_is_durable(tmp_path: Path) -> None:
+    rig = Rig(tmp_path, store=replace(SMALL, flush_disk_type=SYNC_FLUSH))
+    rig.send("T", 0, b"m")
+    rig.hold_io()
+    waiting = rig.tell(POP, pop_header(rig))
+    assert rig.answer(waiting) is None
+    rig.finish_io()
+    while rig.io:
+        rig.finish_io()
+    answer = rig.answer(waiting)
+    assert answer is not None
+    [one] = read_pop(answer)
+    rig.finish_io()
+    opaque = rig.tell(200051, {
+        "consumerGroup": "g", "topic": "T", "queueId": "0", "offset": "0", "extraInfo": str(one.handle)
+    })  # fmt: skip
+    assert rig.answer(opaque) is None
+    while rig.io:
+        rig.finish_io()
+    assert rig.answer(opaque) is not None
+
+
+def test_a_log_that_takes_nothing(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    rig = stocked(tmp_path)
+    [one, *_] = pop(rig, max_msg_nums=1)
+
+    def refuse(*_: object) -> object:
+        raise AppendRefused(PutStatus.SERVICE_NOT_AVAILABLE, "the disk is full")
+
+    with monkeypatch.context() as patched:
+        patched.setattr(rig.broker.store, "append", refuse)
+        assert rig.ask(POP, pop_header(rig)).code == 14
+        assert ack(rig, one).code == 14
+        rig.until(NOW + INVISIBLE_MS)
+        assert len(rig.broker.pop) == 1
+    rig.until(rig.now + 1_000)
+    assert len(pop(rig)) == 3
+
+
+# ---- the revive log ----
+
+
+def test_records_are_the_originals(tmp_path: Path) -> None:
+    rig = stocked(tmp_path, 1)
+    [one] = pop(rig)
+    ack(rig, one)
+    (tag, found), (ack_tag, done) = revive_log(rig)
+    assert (tag, ack_tag) == ("ck", "ack")
+    assert found == {
+        "bm": 0, "bn": "b", "c": "g", "d": [0], "it": INVISIBLE_MS, "n": 1, "pt": NOW, "q": 0,
+        "reviveTime": NOW + INVISIBLE_MS, "ro": 0, "so": 0, "sp": False, "t": "T",
+    }  # fmt: skip
+    assert done == {"ao": 0, "bn": "b", "c": "g", "pt": NOW, "q": 0, "so": 0, "t": "T"}
+
+
+def _append(rig: Rig, tag: str, body: bytes, queue_id: int = 3, deliver_at: int = 0) -> None:
+    """A record that another one wrote, or that the timer wheel brought."""
+    rig.send(REVIVE_TOPIC, queue_id, body, properties(TAGS=tag, TIMER_OUT_MS=1, TIMER_DELIVER_MS=deliver_at or NOW))
+
+
+def test_records_that_the_timer_wheel_of_the_original_brings(tmp_path: Path) -> None:
+    rig = stocked(tmp_path, 2)
+    rig.broker.groups.find("g", rig.config, rig.now)
+    rig.until(NOW + 30_000)
+    made = Checkpoint("T", "g", 0, 0, NOW, 31_000, "b", (0,))
+    other = Checkpoint("T", "g", 1, 0, NOW, 31_000, "b", (0,))
+    for one in (made, other):
+        _append(rig, "ck", one.to_json(), deliver_at=NOW + 30_000)
+    rig.until(NOW + 31_500)
+    assert [r.body for r in records(rig, "%RETRY%g_T")] == []  # its acks come no sooner
+    done = wire.Ack("T", "g", 0, 0, NOW, "b", (0,))
+    _append(rig, "ack", done.to_json(), deliver_at=NOW + 31_000)
+    rig.until(NOW + 60_000)
+    assert [r.body for r in records(rig, "%RETRY%g_T")] == [b"m1"]
+    assert pop(rig, queue_id=0) == [] or rig.broker.offsets.query("T", "g", 0) == 1
+
+
+def test_an_ack_before_the_originals_checkpoint(tmp_path: Path) -> None:
+    rig = stocked(tmp_path, 1)
+    rig.broker.groups.find("g", rig.config, rig.now)
+    made = Checkpoint("T", "g", 0, 0, NOW - 1_000, 31_000, "b", (0,))
+    handle = Handle(0, made.pop_time, 31_000, 3, "0", "b", 0, 0)
+    [stored] = records(rig, "T")
+    assert ack(rig, Popped(stored, handle, "T")).code == 0
+    assert len(rig.broker.pop) == 1
+    _append(rig, "ck", made.to_json(), deliver_at=NOW + 29_000)
+    assert len(rig.broker.pop) == 0
+    rig.until(NOW + 120_000)
+    assert records(rig, "%RETRY%g_T") == []
+
+
+@pytest.mark.parametrize(
+    ("tag", "body"),
+    [
+        ("ck", b"no json"),
+        ("ck", b"[]"),
+        ("ck", b'{"t":"T","c":"g"}'),
+        ("ck", b'{"bm":0,"bn":"b","c":"g","d":[0],"it":5,"n":1,"pt":-1,"q":0,"so":0,"t":"T"}'),
+        ("ck", b'{"bm":0,"bn":"b","c":"g","d":[-4],"it":5,"n":1,"pt":1,"q":0,"so":0,"t":"T"}'),
+        ("ck", b'{"bm":0,"bn":"b","c":"g","d":[0],"it":5,"n":99,"pt":1,"q":0,"so":0,"t":"T"}'),
+        ("ck", b'{"bm":0,"bn":"b","c":"g","d":"x","it":5,"n":1,"pt":1,"q":0,"so":0,"t":"T"}'),
+        ("ck", b'{"c":"g","d":[0],"it":99999999999999999999,"n":1,"pt":1,"q":0,"so":0,"t":"T"}'),
+        ("ack", b'{"ao":-1,"bn":"b","c":"g","pt":1,"q":0,"so":0,"t":"T"}'),
+        ("ack", b'{"ao":"x"}'),
+        ("bAck", b'{"aol":["x"],"bn":"b","c":"g","pt":1,"q":0,"so":0,"t":"T"}'),
+        ("else", b"{}"),
+    ],
+)
+def test_records_of_strangers_are_read_with_care(tmp_path: Path, tag: str, body: bytes) -> None:
+    rig = stocked(tmp_path, 1)
+    _append(rig, tag, body)
+    assert bodies(pop(rig)) == [b"m0"]
+    assert any("is no record of POP" in note.text for note in rig.notes)
+    rig = crash(rig, tmp_path)
+    rig.until(NOW + INVISIBLE_MS)
+    assert bodies(pop(rig)) == [b"m0"]
+
+
+def test_topics_and_groups_that_are_gone(tmp_path: Path) -> None:
+    rig = stocked(tmp_path, 1)
+    pop(rig)
+    assert rig.ask(207, {"groupName": "g"}).code == 0
+    rig.until(NOW + INVISIBLE_MS)
+    assert len(rig.broker.pop) == 0 and records(rig, "%RETRY%g_T") == []
+
+
+# ---- in a group ----
+
+
+def test_in_a_raft_group_what_is_out_is_what_is_committed(tmp_path: Path) -> None:
+    raft = RaftConfig(group="C", self_id="n0", peers="n0-127.0.0.1:40911")
+    rig = Rig(tmp_path, raft=raft)
+    for number in range(3):
+        sent = rig.tell(10, {
+            "producerGroup": "p", "topic": "T", "defaultTopic": "TBW102", "defaultTopicQueueNums": "4",
+            "queueId": "0", "sysFlag": "0", "bornTimestamp": "1", "flag": "0",
+        }, b"m%d" % number)  # fmt: skip
+        rig.until(rig.now + 10)
+        answer = rig.answer(sent)
+        assert answer is not None and answer.code == 0
+    asked = rig.tell(POP, pop_header(rig))
+    rig.until(rig.now + 10)
+    answer = rig.answer(asked)
+    assert answer is not None
+    got = read_pop(answer)
+    assert bodies(got) == [b"m0", b"m1", b"m2"] and len(rig.broker.pop) == 1
+    handle = got[0].handle
+    opaque = rig.tell(200051, {
+        "consumerGroup": "g", "topic": "T", "queueId": "0", "offset": "0", "extraInfo": str(handle)
+    })  # fmt: skip
+    rig.until(rig.now + 10)
+    acked = rig.answer(opaque)
+    assert acked is not None and acked.code == 0
+    popped_at = handle.pop_time
+    rig.disk.unlock("lock")
+    rig = Rig(tmp_path, now=rig.now, raft=raft)
+    assert len(rig.broker.pop) == 1
+    rig.until(popped_at + INVISIBLE_MS)
+    asked = rig.tell(POP, pop_header(rig))
+    rig.until(rig.now + 10)
+    answer = rig.answer(asked)
+    assert answer is not None and sorted(bodies(read_pop(answer))) == [b"m1", b"m2"]

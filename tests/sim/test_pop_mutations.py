@@ -1,0 +1,169 @@
+"""Defects planted into POP, each of which breaks the promise that it should within so many seeds; and seeds that once
+failed."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any
+
+import pytest
+
+from perseid.base.machine import Millis
+from perseid.broker import put
+from perseid.broker.handlers import pop, popack
+from perseid.broker.pop.service import Open, PopService
+from perseid.sim.run import run
+from perseid.wire.pop import Ack, Checkpoint
+
+FIRST = 20_000
+Mutation = Callable[[pytest.MonkeyPatch], None]
+
+REGRESSIONS = {
+    24: "a checkpoint of one second was taken for one of the original's, and waited for ever after the clock went back",
+    39: "the same, with slaves",
+}
+
+
+def offsets_as_saved(patch: pytest.MonkeyPatch) -> None:
+    """A start trusts the saved offsets: checkpoints that moved them since are not heeded."""
+    real = PopService._read
+
+    def read(self: PopService, *arguments: Any) -> None:
+        moved, self._move = self._move, lambda *_: None  # type: ignore[method-assign]
+        try:
+            real(self, *arguments)
+        finally:
+            self._move = moved  # type: ignore[method-assign]
+
+    patch.setattr(PopService, "_read", read)
+
+
+def checkpoints_forgotten(patch: pytest.MonkeyPatch) -> None:
+    """A start begins at the end of the revive log."""
+    real = PopService.start
+
+    def start(self: PopService, now: Millis) -> None:
+        store = self._broker.store
+        for queue in range(8):
+            end = store.max_offset(self.topic, queue)
+            if end:
+                self._commit(self.topic, "CID_RMQ_SYS_REVIVE_GROUP", queue, end - 1)
+        real(self, now)
+
+    patch.setattr(PopService, "start", start)
+
+
+def progress_past_what_is_open(patch: pytest.MonkeyPatch) -> None:
+    """Progress is told of all that was read."""
+
+    def tell(self: PopService) -> None:
+        for queue in self._queues if self.loaded else ():
+            self._commit(self.topic, "CID_RMQ_SYS_REVIVE_GROUP", queue.id, queue.at - 1)
+
+    patch.setattr(PopService, "tell_progress", tell)
+
+
+def acks_in_memory(patch: pytest.MonkeyPatch) -> None:
+    """An ack closes its checkpoint, and is not written."""
+
+    def acknowledge(self: PopService, ack: Ack, queue_id: int) -> None:
+        if self._open.get(ack.key) is not None:
+            self._acknowledge(self._queues[queue_id], 0, ack)
+
+    patch.setattr(PopService, "acknowledge", acknowledge)
+
+
+def revived_too_early(patch: pytest.MonkeyPatch) -> None:
+    """What is not acknowledged comes again after half of its time."""
+    real = PopService._schedule
+
+    def schedule(self: PopService, one: Open) -> None:
+        if one.checkpoint is not None:
+            one.due = min(one.due, one.checkpoint.pop_time + one.checkpoint.invisible_time // 2)
+        real(self, one)
+
+    patch.setattr(PopService, "_schedule", schedule)
+
+
+def never_revived(patch: pytest.MonkeyPatch) -> None:
+    """What is not acknowledged is closed when its time is over."""
+
+    def revive(self: PopService, one: Open) -> bool:
+        self._close(one)
+        return True
+
+    patch.setattr(PopService, "_revive", revive)
+
+
+def one_message_of_a_checkpoint_revived(patch: pytest.MonkeyPatch) -> None:
+    """Of several messages that are not acknowledged the first one alone comes again."""
+    real = PopService._revive
+
+    def revive(self: PopService, one: Open) -> bool:
+        if one.checkpoint is not None:
+            one.owed += one.left[1:]
+        return real(self, one)
+
+    patch.setattr(PopService, "_revive", revive)
+
+
+def handed_out_before_the_flush(patch: pytest.MonkeyPatch) -> None:
+    """Pops and acks are answered before what they wrote is durable."""
+    answer = lambda broker, request, reply, end_offset, wait: reply  # noqa: E731
+    for module in (pop, popack):
+        fake = type("put", (), {**vars(put), "acknowledge": staticmethod(answer)})
+        patch.setattr(module, "put", fake)
+
+
+def more_time_without_the_ack(patch: pytest.MonkeyPatch) -> None:
+    """Another time for a message leaves the old checkpoint open."""
+    real = PopService.open
+
+    def opened(self: PopService, checkpoint: Checkpoint, next_offset: int) -> Any:
+        stored = real(self, checkpoint, next_offset)
+        if checkpoint.again is not None:
+            patched = self.acknowledge
+            self.acknowledge = lambda ack, queue: delattr(self, "acknowledge")  # type: ignore[method-assign]
+            del patched
+        return stored
+
+    patch.setattr(PopService, "open", opened)
+
+
+@pytest.mark.sim
+@pytest.mark.parametrize(
+    ("mutation", "promise", "within"),
+    [
+        (offsets_as_saved, "a message is handed out once", 20),
+        (checkpoints_forgotten, "nothing popped is lost", 20),
+        (progress_past_what_is_open, "nothing popped is lost", 20),
+        (acks_in_memory, "what is acknowledged does not come again", 40),
+        (revived_too_early, "nothing comes before its time", 20),
+        (never_revived, "nothing popped is lost", 20),
+        (one_message_of_a_checkpoint_revived, "nothing popped is lost", 20),
+        (handed_out_before_the_flush, "a message is handed out once", 60),
+        (more_time_without_the_ack, "nothing comes before its time", 40),
+    ],
+    ids=lambda value: getattr(value, "__name__", None),
+)
+def test_a_planted_defect_is_found(
+    mutation: Mutation, promise: str, within: int, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    mutation(monkeypatch)
+    met: set[str] = set()
+    for seed in range(FIRST, FIRST + within):
+        result = run(seed, slaves=0)
+        if result.failure.startswith(promise):
+            monkeypatch.undo()
+            assert not run(seed, slaves=0).failure
+            return
+        met.add(result.failure.splitlines()[0][:200] if result.failure else "")
+    raise AssertionError(f"{mutation.__name__} did not break {promise!r} in {within} seeds, but {met}")
+
+
+@pytest.mark.sim
+@pytest.mark.parametrize("seed", REGRESSIONS)
+def test_seeds_that_once_failed(seed: int) -> None:
+    result = run(seed)
+    assert not result.failure, result.failure
+    assert result.counts["popped again"]
