@@ -42,7 +42,6 @@ REFUSED = (
     Refusal("fetchControllerAddrByDnsLookup", ("false",), "Perseid asks each controller of controllerAddr; name them"),
     Refusal("controllerType", ("dledger",), "Perseid has no controller of this kind"),
     Refusal("enableSlaveActingMaster", ("false",), "Perseid has no acting masters yet"),
-    Refusal("timerWheelEnable", ("false",), "Perseid has no timer messages yet"),
     Refusal("enableLmq", ("false",), "Perseid has no light message queues"),
 )
 """What would go wrong in silence if it were ignored."""

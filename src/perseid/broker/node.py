@@ -67,7 +67,8 @@ from perseid.broker.request import VIP_LISTENER, Connection, Reply, Request
 from perseid.broker.routes import NOT_ON_VIP, READS, ROUTES
 from perseid.broker.saves import Saved, Saves
 from perseid.broker.stats import BrokerStats
-from perseid.broker.system_topics import SCHEDULE_TOPIC
+from perseid.broker.system_topics import SCHEDULE_TOPIC, TIMER_TOPIC
+from perseid.broker.timers import CheckpointSaved, TimerService
 from perseid.broker.topics import TopicTable
 from perseid.broker.transactions import TransactionService
 from perseid.disk.port import Disk
@@ -82,6 +83,7 @@ from perseid.store.gate import units_of
 from perseid.store.plain import packed_host
 from perseid.store.results import Flushed, StoreEvent
 from perseid.store.store import MessageStore
+from perseid.store.timer.timers import TimerLogDurable
 from perseid.wire import command as wire
 from perseid.wire.codes import ResponseCode
 from perseid.wire.command import Command
@@ -142,6 +144,7 @@ class Broker:
         self.acks = Acks(for_nodes=for_nodes)
         self.fetches = Fetches()
         self.delay = DelayService(self)
+        self.timers = TimerService(self)
         self.transactions = TransactionService(self)
         self.stats = BrokerStats(0)
         self.caller = Caller()
@@ -183,6 +186,8 @@ class Broker:
             Start: self._on_start,
             Shutdown: self._on_shutdown,
             Saved: self.saves.saved,
+            TimerLogDurable: self.timers.durable,
+            CheckpointSaved: self.timers.saved,
             _Ended: self._on_ended,
             **self.replicas.handlers(),
         }
@@ -218,8 +223,8 @@ class Broker:
             return min(self._deadline, self.now + SOON_MS)
         deadline = self._housekeeping_at
         for part in (
-            self.store, self.holds, self.acks, self.delay, self.transactions, self.stats, self.caller,
-            self.registration, self.saves, self.replicas,
+            self.store, self.holds, self.acks, self.delay, self.timers, self.transactions, self.stats,
+            self.caller, self.registration, self.saves, self.replicas,
         ):  # fmt: skip
             due = part.next_deadline()
             if due is not None and due < deadline:
@@ -230,7 +235,9 @@ class Broker:
     def validate(self) -> None:
         if self._state != "running":
             return
-        for part in (self.store, self.topics, self.groups, self.offsets, self.locks, self.holds, self.replicas):
+        for part in (
+            self.store, self.topics, self.groups, self.offsets, self.locks, self.holds, self.timers, self.replicas,
+        ):  # fmt: skip
             part.validate()
         if not self.replicas.is_slave:
             self.delay.validate()
@@ -403,6 +410,7 @@ class Broker:
         if not self.replicas.is_slave:
             self.delay.tick(now)
             self.transactions.tick(now)
+        self.timers.tick(now)
         self.replicas.tick(now)
         self._out.extend(self.store.tick(now))
         self._out.extend(self.caller.handle(event, now))
@@ -473,7 +481,7 @@ class Broker:
             if self._state == "ending":
                 self._end(f"{event.path} was not saved: {event.reason}")
             return
-        if self.store.lives_on(event, self.now):
+        if self.timers.failed(event) or self.store.lives_on(event, self.now):
             self.note("error", f"{event.path} could not be saved: {event.reason}; tried again")
             return
         self.fail(
@@ -525,8 +533,10 @@ class Broker:
         self.store.on_units = self.holds.units_arrived
         self.stats = BrokerStats(now, self.topics.is_system)
         self.saves.load(now)
+        self.timers.load(now)
         if not self.replicas.is_slave:
             self.delay.start(now)
+            self.timers.start(now)
             self.transactions.start(now)
         self._housekeeping_at = now + HOUSEKEEPING_MS
         self._state = "running"
@@ -561,6 +571,8 @@ class Broker:
             unit = queue.raw(first)
             assert unit is not None
             self.delay.arrived(queue.queue_id, unit.tag_code)
+        elif queue.topic == TIMER_TOPIC and not self.replicas.is_slave:
+            self.timers.arrived()
         elif self.holds.waits(queue.topic, queue.queue_id):
             for begin, units in units_of(queue, first, end):
                 self.holds.units_arrived(queue.topic, queue.queue_id, begin, units)
@@ -572,6 +584,8 @@ class Broker:
         """Readers see a message that was taken: called in the middle of a turn."""
         if topic == SCHEDULE_TOPIC:
             self.delay.arrived(queue_id, tag_code)
+        elif topic == TIMER_TOPIC:
+            self.timers.arrived()
         else:
             self.holds.arrived(topic, queue_id, queue_offset, tag_code)
 
@@ -591,6 +605,7 @@ class Broker:
 
     def _end(self, reason: str) -> None:
         """Close the store, give the last answers, and stop: cleanly when there is no reason against it."""
+        self.timers.close()
         failure = self.store.close(self.now)
         if failure:
             self._stop(f"{failure}; the next start checks all of it")
