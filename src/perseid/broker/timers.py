@@ -243,7 +243,7 @@ class TimerService:
             return True
         try:
             at_ms = timers.take_in(found, now, master=self._leads)
-        except (OSError, BlockingIOError) as error:
+        except OSError as error:
             self._in_trouble(f"the timer message {offset} can't be taken in yet: {error}")
             return False
         self._trouble = ""

@@ -166,6 +166,10 @@ class Cluster:
             delete_when="00;01;02;03;04;05;06;07;08;09;10;11;12;13;14;15;16;17;18;19;20;21;22;23",
             clean_resource_first_ms=3_000,
             clean_resource_interval=2_000,
+            timer_wheel_slots=4_096,
+            timer_log_file_bytes=52 * random.choice((5, 40)) + 16,
+            timer_roll_window_slot=random.choice((4, 1_000)),
+            timer_precision_ms=random.choice((100, 1_000)),
         )
 
     def _noted(self, text: str) -> None:

@@ -117,7 +117,7 @@ class TimerStore:
 
     def take_in(self, record: Record, now: Millis, *, master: bool) -> Millis | None:
         """Take in the message at `queue_offset`: the slot in which it waits; None: it was delivered before, or is no
-        timer at all. OSError when the disk has no room, BlockingIOError when the wheel has none: nothing has happened.
+        timer at all. OSError when the disk has no room: nothing has happened.
 
         A slot whose time has come gets no more units from a master: what comes too late goes into the present one.
         """
@@ -132,8 +132,7 @@ class TimerStore:
             at_ms, alive = max(self._late_ms, self.read_ms), True  # the master was late with it, too
         if master and alive:
             at_ms = max(at_ms, self.wheel.floor(now))
-        if alive and not self.wheel.fits(at_ms):
-            raise BlockingIOError(f"the wheel has no place for {at_ms} while {self.wheel.oldest} waits")
+        at_ms = self.wheel.free(at_ms) if alive else at_ms
         if props.TIMER_DEL_UNIQKEY in record.props:
             flags |= units.DELETE
         slot = self.wheel.slots.get(at_ms) if alive else None

@@ -4,7 +4,7 @@ In memory there are only slots that somebody waits in, by their time. The file h
 (14 days × 86400, each of `timerPrecisionMs`); a slot's place is its number modulo that. A place without a slot that is
 alive holds zeros, or a slot of the past, which the original leaves there.
 
-Invariant: no two slots that are alive have the same place (`fits`).
+Invariant: no two slots that are alive have the same place (`free`).
 """
 
 from __future__ import annotations
@@ -47,8 +47,8 @@ class Wheel:
         self.count = 0
         """Messages that wait, less those that take one back."""
         self._times: list[Millis] = []
-        self._newest: Millis = 0
-        """No slot that is alive is of a later time."""
+        self._placed: dict[int, Millis] = {}
+        """The slots that are alive, by their place in the file."""
         self._changed: set[Millis] = set()
         self._file: File | None = None
 
@@ -66,13 +66,12 @@ class Wheel:
             heapq.heappop(times)
         return times[0] if times else None
 
-    def fits(self, at_ms: Millis) -> bool:
-        """Is there a place for this slot, beside those that are alive?"""
-        oldest = self.oldest
-        if oldest is None:
-            self._newest = at_ms
-            return True
-        return max(self._newest, at_ms) - min(oldest, at_ms) < self._places * self.precision_ms
+    def free(self, at_ms: Millis) -> Millis:
+        """This slot's time, or that of the next later one whose place no other slot has: only after the clock went back
+        by days, or with a tiny wheel."""
+        while self._placed.get(self._place(at_ms), at_ms) != at_ms:
+            at_ms += self.precision_ms
+        return at_ms
 
     # ---- slots ----
 
@@ -82,7 +81,7 @@ class Wheel:
         if slot is None:
             self.slots[at_ms] = Slot(position, position, change)
             heapq.heappush(self._times, at_ms)
-            self._newest = max(self._newest, at_ms)
+            self._placed[self._place(at_ms)] = at_ms
         else:
             slot.last = position
             slot.count += change
@@ -117,6 +116,7 @@ class Wheel:
         if slot is not None:
             self.count -= slot.count
             self._changed.add(at_ms)
+            del self._placed[self._place(at_ms)]
 
     def remove_before(self, at_ms: Millis) -> None:
         """All slots of earlier times are done with."""
@@ -128,6 +128,7 @@ class Wheel:
         self.slots.clear()
         self._changed.clear()
         self._times.clear()
+        self._placed.clear()
         self.count = 0
         self._file = None
         self._disk.remove(PATH)
@@ -194,7 +195,7 @@ class Wheel:
                     if time and not self._take_up(number, time, Slot(*fields), read_ms, end):
                         return False
         self._times = sorted(self.slots)
-        self._newest = self._times[-1] if self._times else 0
+        self._placed = {self._place(at_ms): at_ms for at_ms in self._times}
         self.count = sum(slot.count for slot in self.slots.values())
         return True
 

@@ -51,6 +51,7 @@ final class Sends {
             }
             return true;
         });
+        Agent.op("recall", args -> producer(args).recallMessage(args.getString("topic"), args.getString("handle")));
         Agent.op("flood.start", args -> {
             Flood flood = new Flood(args, producer(args));
             FLOODS.put(args.getString("name"), flood);
@@ -104,6 +105,15 @@ final class Sends {
         if (m.containsKey("delayLevel")) {
             message.setDelayTimeLevel(m.getIntValue("delayLevel"));
         }
+        if (m.containsKey("delayMs")) {
+            message.setDelayTimeMs(m.getLongValue("delayMs"));
+        }
+        if (m.containsKey("delaySec")) {
+            message.setDelayTimeSec(m.getLongValue("delaySec"));
+        }
+        if (m.containsKey("deliverMs")) {
+            message.setDeliverTimeMs(m.getLongValue("deliverMs"));
+        }
         JSONObject props = m.getJSONObject("props");
         if (props != null) {
             props.forEach((k, v) -> MessageAccessor.putProperty(message, k, (String) v));
@@ -126,6 +136,7 @@ final class Sends {
             o.put("queueOffset", r.getQueueOffset());
             o.put("regionId", r.getRegionId());
             o.put("traceOn", r.isTraceOn());
+            o.put("recallHandle", r.getRecallHandle());
         }
         return o;
     }

@@ -1,0 +1,141 @@
+"""Messages for a time, and those that are taken back: stock Java clients and ours, brokers of both kinds, folders that
+pass from one to the other."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import pytest
+import rig
+from conftest import set_for_a_while
+
+pytestmark = pytest.mark.interop
+
+PRECISION_MS = 1000
+CLOCKS_MS = 1000
+"""A broker's clock and a client's may differ."""
+TIMER_TOPIC = "rmq_sys_wheel_timer"
+
+
+def now_ms() -> int:
+    return int(time.time() * 1000)
+
+
+def check_times(got: list[dict[str, Any]], wanted: dict[str, int], late_ms: int = 5 * PRECISION_MS) -> None:
+    """Never early, and not much later."""
+    for m in got:
+        wait = m["storeTimestamp"] - wanted[m["body"]]
+        assert -CLOCKS_MS <= wait <= late_ms + CLOCKS_MS, f"{m['body']} came {wait} ms after its time"
+
+
+@pytest.fixture
+def recalls(cluster: rig.Cluster) -> Any:
+    """The broker takes messages back."""
+    with set_for_a_while(cluster, "recallMessageEnable", "true", "false"):
+        yield
+
+
+def test_times_of_all_forms(java: rig.Client, topic: str, name: str) -> None:
+    handle = java("push.start", topic=topic, group=name)
+    now = now_ms()
+    [by_sec] = java.send(topic, ["sec"], delaySec=3, tags="T", keys="k")
+    [by_ms] = java.send(topic, ["ms"], delayMs=4_700)
+    [at] = java.send(topic, ["at"], deliverMs=now + 6_300)
+    [past] = java.send(topic, ["past"], deliverMs=now - 1)
+    assert by_sec["recallHandle"] and by_ms["recallHandle"] and at["recallHandle"] and past["recallHandle"] is None
+    got = java.collect(handle, 4)
+    wanted = {"past": now, "sec": now + 3_000, "ms": now + 4_700, "at": now + 6_300}
+    assert [m["body"] for m in got] == list(wanted)
+    check_times(got, wanted)
+    for m, sent in zip(got, (past, by_sec, by_ms, at), strict=True):
+        assert m["msgId"] == sent["msgId"]
+    sec = got[1]
+    assert (sec["tags"], sec["keys"], sec["queueId"]) == ("T", "k", by_sec["queueId"])
+    names = {key for key in sec["props"] if key.startswith(("TIMER", "REAL", "DELAY"))}
+    assert names == {
+        "TIMER_DELAY_SEC", "TIMER_OUT_MS", "TIMER_ENQUEUE_MS", "TIMER_DEQUEUE_MS", "REAL_TOPIC", "REAL_QID",
+    }  # fmt: skip
+    assert int(sec["props"]["TIMER_OUT_MS"]) % PRECISION_MS == 0
+
+
+def test_refused_times(java: rig.Client, topic: str) -> None:
+    day = 86_400
+    for given in ({"delaySec": 4 * day}, {"delayMs": 4 * day * 1000}, {"deliverMs": now_ms() + 4 * day * 1000}):
+        [result] = java("send", messages=[{"topic": topic, "body": "x", **given}], retries=0)
+        assert result["error"]["code"] == 13, result
+        assert "timer message illegal" in result["error"]["message"]
+
+
+def test_recalled(java: rig.Client, topic: str, name: str, recalls: None) -> None:
+    handle = java("push.start", topic=topic, group=name)
+    [gone] = java.send(topic, ["gone"], delayMs=6_000)
+    [kept] = java.send(topic, ["kept"], delayMs=6_500)
+    assert java("recall", topic=topic, handle=gone["recallHandle"]) == gone["msgId"]
+    got = java.collect(handle, 1)
+    java.send(topic, ["end"], delayMs=2_500)
+    got = java.collect(handle, 2)
+    assert [m["body"] for m in got] == ["kept", "end"] and got[0]["msgId"] == kept["msgId"]
+
+
+def test_recalls_that_are_refused(java: rig.Client, topic: str) -> None:
+    [sent] = java.send(topic, ["x"], delayMs=6_000)
+    with pytest.raises(rig.AgentError) as refused:
+        java("recall", topic=topic, handle=sent["recallHandle"])
+    assert "recall failed, operation is forbidden" in str(refused.value)
+
+
+def _pending(x_java: rig.Client, topic: str, count: int, first_ms: int, last_ms: int) -> dict[str, int]:
+    """So many messages whose times are spread over a while; their times."""
+    start = now_ms()
+    step = (last_ms - first_ms) // count
+    wanted = {f"m{number}": start + first_ms + number * step for number in range(count)}
+    messages = [{"topic": topic, "body": body, "deliverMs": at} for body, at in wanted.items()]
+    results = x_java("send", messages=messages)
+    assert all(r.get("status") == "SEND_OK" for r in results), results
+    return wanted
+
+
+@pytest.mark.parametrize("end", [rig.Process.stop, rig.Process.kill], ids=["stopped", "killed"])
+@pytest.mark.parametrize(
+    ("writer", "reader"), [("java", "perseid"), ("perseid", "java")], ids=["java_to_perseid", "perseid_to_java"]
+)
+@pytest.mark.parametrize("cluster", ["java"], indirect=True)
+def test_a_folder_with_timers_passes_on(
+    java: rig.Client,
+    cluster: rig.Cluster,
+    workshop: Path,
+    name: str,
+    writer: str,
+    reader: str,
+    end: Callable[[rig.Process], int],
+) -> None:
+    settings = {"timerFlushIntervalMs": 1000, "timerRollWindowSlot": 20, "recallMessageEnable": "true"}
+    broker = rig.broker(writer, workshop / f"timers-{name}", cluster.namesrv, **settings)
+    broker.start()
+    try:
+        rig.await_registered(cluster.namesrv, broker.folder.name)
+        topic = f"t_{name}"
+        made = java.mqadmin("updateTopic", "-b", broker.address, "-t", topic, "-r", "4", "-w", "4")
+        assert "success" in made
+        rig.until(f"route of {topic}", lambda: rig.call(cluster.namesrv, 105, {"topic": topic}).code == 0, 60)
+        wanted = _pending(java, topic, 60, 3_000, 70_000)
+        [gone] = java.send(topic, ["gone"], delayMs=60_000)
+        java("recall", topic=topic, handle=gone["recallHandle"])
+        time.sleep(12)  # some are delivered before, some are rolled on, and the files are flushed
+        end(broker)
+        broker = rig.Process("broker", reader, broker.folder, broker.properties)
+        broker.start()
+        rig.until(f"route of {topic}", lambda: rig.call(cluster.namesrv, 105, {"topic": topic}).code == 0, 60)
+        wanted |= {"new": now_ms() + 4_000}
+        java.send(topic, ["new"], deliverMs=wanted["new"])
+        got = java.consume(topic, name, len(wanted), 150)
+        bodies = [m["body"] for m in got]
+        assert set(bodies) == set(wanted), "each comes, and the one that was taken back does not"
+        if end is rig.Process.stop:
+            assert len(bodies) == len(wanted), "none comes twice after a clean stop"
+        check_times(got, wanted, late_ms=60_000)
+    finally:
+        broker.kill()
