@@ -48,7 +48,8 @@ from perseid.base.machine import (
     Tick,
     Write,
 )
-from perseid.broker.acks import Acks, Waiting
+from perseid.broker import lateness
+from perseid.broker.acks import Acks
 from perseid.broker.answers import Answers
 from perseid.broker.clients import ConsumerTable, ProducerTable
 from perseid.broker.config import BrokerConfig
@@ -84,10 +85,10 @@ from perseid.store.plain import packed_host
 from perseid.store.results import Flushed, StoreEvent
 from perseid.store.store import MessageStore
 from perseid.store.timer.timers import TimerLogDurable
+from perseid.store.truncation import Cut
 from perseid.wire import command as wire
 from perseid.wire.codes import ResponseCode
 from perseid.wire.command import Command
-from perseid.wire.headers.send import SendMessageResponse
 from perseid.wire.host import NOWHERE, host_from
 from perseid.wire.ids import UniqueIds
 from perseid.wire.properties import encode as encode_properties
@@ -186,6 +187,7 @@ class Broker:
             Start: self._on_start,
             Shutdown: self._on_shutdown,
             Saved: self.saves.saved,
+            Cut: self.timers.cut,
             TimerLogDurable: self.timers.durable,
             CheckpointSaved: self.timers.saved,
             _Ended: self._on_ended,
@@ -406,7 +408,7 @@ class Broker:
             return
         now = self.now
         for late in self.acks.expire(now):
-            self._answer_late(late)
+            lateness.answer(self, late)
         if not self.replicas.is_slave:
             self.delay.tick(now)
             self.transactions.tick(now)
@@ -426,30 +428,10 @@ class Broker:
             self.consumers.expire(self, now)
             self.locks.expire(now)
 
-    def _answer_late(self, late: Waiting) -> None:
-        """The message is stored, but not as safely as the mode promises, and time is up."""
-        replicated = self.replicas.replicated() >= late.end_offset
-        code = ResponseCode.FLUSH_DISK_TIMEOUT if replicated else ResponseCode.FLUSH_SLAVE_TIMEOUT
-        if self.group is not None:
-            code = ResponseCode.SYSTEM_ERROR
-        self._answer_instead(late, code, "IN_SYNC_REPLICAS_NOT_ENOUGH: no quorum had the message in time")
-
     def give_up_waiting(self, why: str) -> None:
         """Nobody knows what becomes of the messages that are waited for: say so."""
         for one in self.acks.give_up():
-            self._answer_instead(one, ResponseCode.SYSTEM_ERROR, f"UNKNOWN_ERROR: {why}")
-
-    def _answer_instead(self, late: Waiting, code: int, remark: str) -> None:
-        """Answer what waits with another code. The remark is for codes that senders take for a failure."""
-        self.stats.put_took(self.now - late.since, late.count)
-        if late.request is not None and late.reply is not None:
-            late.reply.code = code
-            if code == ResponseCode.SYSTEM_ERROR:
-                late.reply.remark = remark
-            self.reply(late.request, late.reply)
-        for answer in wire.decode_each(late.frames):
-            header = answer.header(SendMessageResponse)
-            self.write(late.conn, wire.encode_response(answer.opaque, code, header))
+            lateness.answer_instead(self, one, ResponseCode.SYSTEM_ERROR, f"UNKNOWN_ERROR: {why}")
 
     def _on_flushed(self, event: Flushed) -> None:
         self._flushing = False

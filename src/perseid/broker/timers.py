@@ -36,6 +36,7 @@ from perseid.store.results import AppendRefused, PutStatus
 from perseid.store.timer import checkpoint as checkpoints
 from perseid.store.timer.log import NONE, UNIT_BYTES, Unit
 from perseid.store.timer.timers import TimerLogDurable, TimerStore
+from perseid.store.truncation import Cut
 from perseid.wire import properties as props
 from perseid.wire import record as records
 from perseid.wire.codes import ResponseCode
@@ -122,7 +123,6 @@ class TimerService:
         self._follow_queue()
         self._round_at = now + self._config.timer_flush_interval_ms
         self._clean_at = now + CLEAN_MS
-        store.on_cut = self._cut
 
     def _follow_queue(self) -> None:
         """The queue may end before what was taken in of it: its log lost its end."""
@@ -165,11 +165,14 @@ class TimerService:
                 why = "the timers could not be saved, the next start goes on from their last save"
                 self._broker.note("error", f"{why}: {error}")
 
-    def _cut(self, end: int) -> None:
-        """The log ends there now."""
-        self.timers.cut(end)
-        self._follow_queue()
-        self._round_again = True
+    def cut(self, event: Cut) -> None:
+        """The log is cut, and with it what was taken in of its end. OSError from the disk."""
+        for effect in self._broker.store.handle(event):
+            self._broker.emit(effect)
+        if self.enabled:
+            self.timers.cut(self._broker.store.end)
+            self._follow_queue()
+            self._round_again = True
 
     # ---- time ----
 

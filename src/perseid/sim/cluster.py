@@ -59,8 +59,9 @@ class Topic:
 class Cluster:
     """The machines of one run, what happened to them (`counts`) and what clients know (`history`)."""
 
-    def __init__(self, seed: int, slaves: int | None = None) -> None:
-        """`slaves`: how many; None: as many as the seed draws."""
+    def __init__(self, seed: int, slaves: int | None = None, *, timed: bool = True) -> None:
+        """`slaves`: how many; None: as many as the seed draws. `timed`: there are messages for a time."""
+        self.timed = timed
         self.scheduler = Scheduler(seed)
         self.counts: Counter[str] = Counter()
         self.history = History()
@@ -152,6 +153,7 @@ class Cluster:
             self.scheduler.note(client, f"{request.name} answered {name}: {command.remark}")
 
     def _store_config(self, random: Random) -> StoreConfig:
+        timers = self.scheduler.stream("timers")
         return StoreConfig(
             commit_log_file_bytes=self.log_file_bytes,
             consume_queue_file_bytes=20 * 20,
@@ -167,9 +169,9 @@ class Cluster:
             clean_resource_first_ms=3_000,
             clean_resource_interval=2_000,
             timer_wheel_slots=4_096,
-            timer_log_file_bytes=52 * random.choice((5, 40)) + 16,
-            timer_roll_window_slot=random.choice((4, 1_000)),
-            timer_precision_ms=random.choice((100, 1_000)),
+            timer_log_file_bytes=52 * timers.choice((5, 40)) + 16,
+            timer_roll_window_slot=timers.choice((4, 1_000)),
+            timer_precision_ms=timers.choice((100, 1_000)),
         )
 
     def _noted(self, text: str) -> None:
@@ -191,6 +193,7 @@ class Cluster:
             sync_flush_timeout=self.sync_flush_timeout,
             broker_role=self.slaves.role,
             slave_read_enable=bool(self.slaves.all),
+            timer_wheel_enable=self.timed,
         )
         return Broker(config, self.store_config, disk, random, replication=self.slaves.config)
 

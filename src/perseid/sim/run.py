@@ -61,8 +61,8 @@ class Result:
 class Run:
     """The course of one seed."""
 
-    def __init__(self, seed: int, slaves: int | None = None) -> None:
-        self.cluster = cluster = Cluster(seed, slaves)
+    def __init__(self, seed: int, slaves: int | None = None, *, timed: bool = True) -> None:
+        self.cluster = cluster = Cluster(seed, slaves, timed=timed)
         self.operator = Operator(cluster, "operator", 2_500)
         self.producers: list[Producer] = [
             Producer(cluster, "single1", 1_500),
@@ -70,7 +70,7 @@ class Run:
             BatchProducer(cluster, "batch1", 3_500),
             OrderedProducer(cluster, "ordered1", 900),
             OnewayProducer(cluster, "oneway1", 4_000),
-            DelayProducer(cluster, "delayed1", 6_000),
+            DelayProducer(cluster, "delayed1", 2_000 if timed else 6_000),
         ]
         self.consumers = [
             Consumer(cluster, "consumer1", "readers", None, 3_000),
@@ -181,7 +181,8 @@ def played(seed: int, play: Callable[[], None], world: World, faults: Begun, *, 
     return result
 
 
-def run(seed: int, *, story: bool = False, slaves: int | None = None) -> Result:
-    """Play one seed; never raises for what the cluster did wrong. `slaves`: as many, instead of what the seed draws."""
-    course = Run(seed, slaves)
+def run(seed: int, *, story: bool = False, slaves: int | None = None, timed: bool = True) -> Result:
+    """Play one seed; never raises for what the cluster did wrong. `slaves`: as many, instead of what the seed draws;
+    `timed`: with messages for a time."""
+    course = Run(seed, slaves, timed=timed)
     return played(seed, course.play, course.cluster, course.faults, story=story)

@@ -220,7 +220,7 @@ class DelayProducer(Producer):
         topic, queue_id = self._queue()
         sent = self.message(topic, queue_id)
         sent.delayed = not self.cluster.uniform
-        if sent.delayed and self.random.random() < TIMED:
+        if sent.delayed and self.cluster.timed and self.random.random() < TIMED:
             sent.deliver_at = self.cluster.broker.now + self.random.randrange(MAX_WAIT_MS)
         self.transmit([sent], retries=2)
 

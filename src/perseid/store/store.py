@@ -95,8 +95,6 @@ class MessageStore:
         self._retention = Retention(disk, config, self.log)
         self.on_append: OnAppend | None = None
         self.on_units: OnUnits | None = None
-        self.on_cut: Callable[[int], None] | None = None
-        """Told where the log ends after a cut, whose units and keys are gone already."""
         self._why_not_loaded = "the store is not loaded"
         self._failure = ""
         self.gate = Gate() if gated else None
@@ -591,8 +589,6 @@ class MessageStore:
         self._checks.cut(end)
         if self.gate is not None:
             self.gate.cut(end, self._queues.values())
-        if self.on_cut is not None:
-            self.on_cut(end)
 
     # ---- invariants ----
 
