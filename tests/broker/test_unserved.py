@@ -13,10 +13,9 @@ from .harness import Rig
 
 LATER = {
     "transactions": [Code.RESUME_CHECK_HALF_MESSAGE],
-    "request and reply, recall": [
+    "request and reply": [
         Code.SEND_REPLY_MESSAGE,
         Code.SEND_REPLY_MESSAGE_V2,
-        Code.RECALL_MESSAGE,
     ],
     "POP": [
         Code.POP_MESSAGE,

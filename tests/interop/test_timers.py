@@ -10,6 +10,7 @@ from typing import Any
 
 import pytest
 import rig
+
 from conftest import set_for_a_while
 
 pytestmark = pytest.mark.interop
@@ -124,7 +125,9 @@ def test_a_folder_with_timers_passes_on(
         wanted = _pending(java, topic, 60, 3_000, 70_000)
         [gone] = java.send(topic, ["gone"], delayMs=60_000)
         java("recall", topic=topic, handle=gone["recallHandle"])
-        time.sleep(12)  # some are delivered before, some are rolled on, and the files are flushed
+        handle = java("push.start", topic=topic, group=f"{name}_first")
+        java.collect(handle, 8)  # some are delivered before, some are rolled on, and the files are flushed
+        java("push.stop", handle=handle)
         end(broker)
         broker = rig.Process("broker", reader, broker.folder, broker.properties)
         broker.start()

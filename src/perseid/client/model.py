@@ -44,10 +44,10 @@ class Message:
     """A message to send.
 
     `tag` is what consumers filter by, `keys` what an operator finds it by. `delay_level` 1 to 18 delivers
-    it later (1 s, 5 s, 10 s, 30 s, 1 to 10 min, 20 min, 30 min, 1 h, 2 h by default); so do `delay_ms`, any time from
-    when the broker has it, and `deliver_at_ms`, any time since 1970 by the broker's clock: not before it, up to a second
-    after it, at most three days ahead by default. `properties` are yours: names and values are texts that are not empty.
-    `flag` is a number that travels along untouched.
+    it later (1 s, 5 s, 10 s, 30 s, 1 to 10 min, 20 min, 30 min, 1 h, 2 h by default); so do `delay_ms`, any time
+    from when the broker has it, and `deliver_at_ms`, any time since 1970 by the broker's clock: not before it, up to
+    a second after it, at most three days ahead by default. `properties` are yours: names and values are texts that
+    are not empty. `flag` is a number that travels along untouched.
     """
 
     topic: str

@@ -95,6 +95,7 @@ STATES = (
     "start after a clean stop",
     "start after a crash",
     "stranger cut off",
+    "timed message came",
     "unflushed messages lost",
 )
 
@@ -193,6 +194,7 @@ GROUP_EXPECTED = {
         "message read",
         "older terms committed by a mark",
         "recovery cut off a tail",
+        "timed message came",
     ],
     "answers": [
         f"answer {name}"

@@ -22,6 +22,8 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 from perseid.sim.history import Violation
+from perseid.sim.timed import check_time
+from perseid.store.timer.timers import TIMER_TOPIC
 from perseid.wire.codes import RequestCode, ResponseCode
 from perseid.wire.command import Command
 from perseid.wire.headers.send import SendMessageResponse
@@ -122,6 +124,7 @@ class Book:
     def _read(self, replica: Replica, record: Record) -> None:
         if record.body not in self.sent:
             raise Violation("what is read was sent", f"{record.body[:20]!r} at {record.physical_offset}")
+        check_time(record)
         self.ha.count("message read" if replica.is_master else "message read from a slave")
         if not (self.ha.trusts(replica) or self.ha.is_current(replica)):
             return
@@ -130,7 +133,7 @@ class Book:
 
     def _remember(self, replica: Replica, record: Record, *, acknowledged: bool) -> Stored:
         physical = record.physical_offset
-        waits = record.topic == SCHEDULED
+        waits = record.topic in (SCHEDULED, TIMER_TOPIC)
         place = None if waits else (record.queue_id, record.queue_offset)
         known = self.stored.get(physical)
         if known is None or known.body != record.body:

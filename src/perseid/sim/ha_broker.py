@@ -126,6 +126,9 @@ def build_broker(
         flush_disk_type=SYNC_FLUSH if settings.sync_flush else ASYNC_FLUSH,
         clean_file_forcibly_enable=False,
         hot_bytes=settings.hot_bytes,
+        timer_wheel_slots=4_096,
+        timer_log_file_bytes=52 * 10 + 16,
+        timer_roll_window_slot=4,
     )
     config = BrokerConfig(
         broker_ip1=ip,
