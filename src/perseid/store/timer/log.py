@@ -12,7 +12,7 @@ from typing import NamedTuple
 
 from perseid.base.machine import Millis, Syncable
 from perseid.disk.port import Disk
-from perseid.store.segments import Folders, Segments
+from perseid.store.segments import Folders, Segments, write_again
 
 FOLDER = "timerlog"
 FILE_KEY = "mappedFileSizeTimerLog"
@@ -152,6 +152,14 @@ class TimerLog:
         self.end = end
         self.issued = min(self.issued, end)
         self._reserved = 0
+
+    def write_again(self, begin: int) -> None:
+        """Write what is there from `begin` on anew: an earlier life's sync of it may have failed."""
+        size = self.segments.file_bytes
+        for start in self.segments.starts:
+            low, high = max(begin, start), min(self.end, start + size)
+            if low < high:
+                write_again(self.segments.file(start), low - start, high - start)
 
     def clear(self) -> None:
         """Take away everything."""

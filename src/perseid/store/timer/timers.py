@@ -99,6 +99,9 @@ class TimerStore:
         """The last checkpoint that was handed out, or read; its version is that of the table."""
         self.under_way = False
         """A round is."""
+        self._distrusted = False
+        """What was loaded may not be durable: an earlier life's sync of it may have failed. The first round writes it
+        again."""
         self.used = False
         """There are files."""
 
@@ -161,6 +164,7 @@ class TimerStore:
             at, lost = position, lost + 1
         if lost:
             self.log.cut(at)
+            self._durable = min(self._durable, at)
 
     # ---- delivering ----
 
@@ -195,12 +199,12 @@ class TimerStore:
     @property
     def changed(self) -> bool:
         """Is there something that the last round did not take?"""
-        return self.wheel.changed or self.log.end != self.saved.log_end or self.queue_offset != self.saved.queue_offset
+        return self._distrusted or self.wheel.changed or self.log.end != self.saved.log_end or self.queue_offset != self.saved.queue_offset
 
     def begin_round(self, checkpoint: TimerCheckpoint) -> list[Effect]:
         """Make all of it durable. What the commit log has is to be handed out to be flushed before."""
         assert not self.under_way, "a round of the timers is under way"
-        self.under_way, self.saved = True, checkpoint
+        self.under_way, self.saved, self._distrusted = True, checkpoint, False
         self._images = self.wheel.take_changed()
         return [Flush([*self.log.take_dirty(), *self._folders.take()], [Feed(TimerLogDurable(checkpoint))])]
 
@@ -233,7 +237,10 @@ class TimerStore:
         self.read_ms, self.master_offset = found.read_ms, max(found.master_offset, found.queue_offset)
         self.queue_offset = found.queue_offset
         why = self._take_up(found, record_at, queue_record, log_end)
-        self.used = bool(self.log.segments.starts) or text is not None
+        self.used = self._distrusted = bool(self.log.segments.starts) or text is not None
+        if self.used:
+            self._folders.distrust()
+            self.wheel.change_all()
         if not why:
             return []
         self._begin_anew()
@@ -262,6 +269,7 @@ class TimerStore:
                     return f"the unit at {position} of the timer log does not follow its slot's last one"
                 self.wheel.add(unit.at_ms, position, _weight(unit))
         log.cut(log.end)
+        log.write_again(found.log_end)
         log.issued = self._durable = min(found.log_end, log.end)
         last = log.unit(log.before(log.end)) if log.end > log.start else None
         if last is not None and log_end is not None and last.physical_offset >= log_end:

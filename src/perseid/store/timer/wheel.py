@@ -136,6 +136,10 @@ class Wheel:
 
     # ---- the file ----
 
+    def change_all(self) -> None:
+        """Write all slots anew."""
+        self._changed.update(self.slots)
+
     @property
     def changed(self) -> bool:
         return bool(self._changed)
