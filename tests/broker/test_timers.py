@@ -11,7 +11,7 @@ from typing import Any
 
 import pytest
 
-from perseid.base.errors import CorruptLog
+from perseid.base.errors import CorruptLog, StoreError
 from perseid.base.machine import Flush, SaveState, Tick
 from perseid.broker import messages
 from perseid.broker.system_topics import TIMER_TOPIC
@@ -429,6 +429,31 @@ def test_files_that_are_lost_are_made_anew(tmp_path: Path, lost: str) -> None:
     assert set(found) == {f"m{number}".encode() for number in range(30)}
     if lost != "config/timercheck":
         assert len(found) == 30 and [note for note in again.notes if "made anew" in note.text]
+
+
+def test_a_log_that_is_damaged_while_it_is_used(tmp_path: Path) -> None:
+    rig = Rig(tmp_path, store=TINY)
+    sent = [f"m{number}".encode() for number in range(30)]
+    for number, body in enumerate(sent):
+        at(rig, NOW + 3_000 + number // 5 * 1_000, body)
+    rig.until(NOW + 4_500)
+    timers = rig.broker.timers.timers
+    for position in (52 * 14, 332 * 4):
+        start = timers.log.segments.start_of(position)
+        assert start is not None
+        timers.log.segments.file(start).write(position - start, b"\xff" * 52)
+    rig.until(NOW + 20_000)
+    assert sorted(bodies(rig)) == sorted(sent)
+    assert [note for note in rig.notes if "made anew" in note.text]
+
+
+@pytest.mark.parametrize("text", [b"", b"\0" * 31, b"\xff" * 56])
+def test_a_checkpoint_that_is_none_stops_the_start(tmp_path: Path, text: bytes) -> None:
+    rig = Rig(tmp_path / "a")
+    rig.stop()
+    (tmp_path / "a" / "config" / "timercheck").write_bytes(text)
+    with pytest.raises(StoreError, match="config/timercheck"):
+        crashed(rig, tmp_path, "b")
 
 
 def test_a_timer_file_of_another_size_is_named(tmp_path: Path) -> None:

@@ -3,6 +3,7 @@ pass from one to the other."""
 
 from __future__ import annotations
 
+import asyncio
 import time
 from collections.abc import Callable
 from pathlib import Path
@@ -10,8 +11,10 @@ from typing import Any
 
 import pytest
 import rig
+from broker_sets import BrokerSet
 
 from conftest import set_for_a_while
+from perseid.client import Admin, Message, Producer, PullConsumer, ReceivedMessage, ServerRefused
 
 pytestmark = pytest.mark.interop
 
@@ -142,3 +145,96 @@ def test_a_folder_with_timers_passes_on(
         check_times(got, wanted, late_ms=60_000)
     finally:
         broker.kill()
+
+
+def test_our_client(cluster: rig.Cluster, name: str, recalls: None) -> None:
+    async def test() -> None:
+        async with Admin(cluster.namesrv) as admin, Producer(cluster.namesrv) as producer:
+            await admin.create_topic(name, 1)
+            start = now_ms()
+            wanted = {b"first": start + 3_200, b"last": start + 6_400}
+            first = await producer.send(Message(name, b"first", delay_ms=3_200))
+            gone = await producer.send(Message(name, b"gone", deliver_at_ms=start + 5_000))
+            last = await producer.send(Message(name, b"last", deliver_at_ms=wanted[b"last"]))
+            assert await producer.recall(name, gone.recall_handle) == gone.msg_id
+            async with PullConsumer(cluster.namesrv, f"g_{name}", from_where="first") as consumer:
+                consumer.assign(await consumer.queues(name))
+                got: list[ReceivedMessage] = []
+                while len(got) < 2:
+                    got += await consumer.poll(timeout_ms=20_000)
+            assert [(m.body, m.msg_id) for m in got] == [(b"first", first.msg_id), (b"last", last.msg_id)]
+            check_times([{"body": m.body, "storeTimestamp": m.store_timestamp} for m in got], wanted)
+            for what, code in ((Message(name, b"x", delay_ms=4 * 86_400_000), 13), (last.recall_handle, 604)):
+                with pytest.raises(ServerRefused) as refused:
+                    await (producer.recall(name, what) if isinstance(what, str) else producer.send(what))
+                assert refused.value.code == code
+
+    asyncio.run(asyncio.wait_for(test(), 120))
+
+
+COUNT = rig.many(2_000, 10_000)
+DELAY_MS = 15_000
+
+
+def check_flood(client: rig.Client, topic: str, acked: list[str], late_ms: int) -> None:
+    """All that was acknowledged comes, and nothing before its time."""
+    handle = client("push.start", topic=topic, group=f"g_{topic}")
+    seen: set[str] = set()
+
+    def all_came() -> bool:
+        seen.update(m["keys"] for m in client("push.await", handle=handle, count=1, timeoutMs=1_000, wait=60))
+        return set(acked) <= seen
+
+    rig.until(f"all {len(acked)} messages", all_came, 120)
+    got = list(client("push.stop", handle=handle))
+    check_times(got, {m["body"]: int(m["props"]["wanted"]) for m in got}, late_ms)
+
+
+@pytest.mark.parametrize("flush", ["ASYNC_FLUSH", "SYNC_FLUSH"])
+@pytest.mark.parametrize("cluster", ["perseid"], indirect=True)
+def test_a_broker_is_killed_under_messages_for_a_time(
+    java: rig.Client, cluster: rig.Cluster, workshop: Path, name: str, flush: str
+) -> None:
+    settings = {"timerRollWindowSlot": 6, "mappedFileSizeTimerLog": 52 * 300 + 16}
+    broker = rig.broker("perseid", workshop / f"killed-{name}", cluster.namesrv, flushDiskType=flush, **settings)
+    broker.start()
+    try:
+        rig.await_registered(cluster.namesrv, broker.folder.name)
+        assert "success" in java.mqadmin("updateTopic", "-b", broker.address, "-t", name, "-r", "4", "-w", "4")
+        rig.until("route", lambda: rig.call(cluster.namesrv, 105, {"topic": name}).code == 0)
+        java("flood.start", name=name, topic=name, count=COUNT, pauseMs=10, delayMs=DELAY_MS)
+        for acked in (COUNT // 4, COUNT // 2, COUNT * 3 // 4):
+            assert java("flood.await", name=name, acked=acked, timeoutMs=240_000, wait=270) >= acked
+            broker.kill()
+            broker.start()
+        done = java("flood.end", name=name, timeoutMs=240_000, wait=270)
+        assert len(done["acked"]) == COUNT
+        assert done["retries"] > 0, "nobody noticed the kills"
+        check_flood(java, name, done["acked"], late_ms=60_000)
+    finally:
+        broker.kill()
+
+
+@pytest.mark.parametrize("cluster", ["perseid"], indirect=True)
+@pytest.mark.parametrize("kinds", [("perseid", "perseid"), ("java", "perseid")], ids=["perseid", "with_java"])
+def test_masters_are_killed_under_messages_for_a_time(
+    java: rig.Client, cluster: rig.Cluster, workshop: Path, name: str, kinds: tuple[str, ...]
+) -> None:
+    """A broker set under a controller; each in turn is master, and killed. (A Java master may deliver twice, too.)"""
+    made = BrokerSet(cluster, workshop / f"timers-{name}", ("perseid",), kinds)
+    try:
+        made.start()
+        made.make_topic(java, name)
+        java("flood.start", name=name, topic=name, count=COUNT, pauseMs=20, delayMs=DELAY_MS, pollMs=1_000)
+        for acked in (COUNT // 4, COUNT // 2):
+            assert java("flood.await", name=name, acked=acked, timeoutMs=240_000, wait=270) >= acked
+            old = made.await_master()
+            old.kill()
+            made.await_master(gone=old)
+            old.start()
+            made.await_in_sync()
+        done = java("flood.end", name=name, timeoutMs=240_000, wait=270)
+        assert len(done["acked"]) == COUNT
+        check_flood(java, name, done["acked"], late_ms=120_000)
+    finally:
+        made.kill()

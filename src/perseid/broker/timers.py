@@ -53,6 +53,8 @@ RETRY_MS = 100
 LATE_MS = 5_000
 """A slot so late is delivered although not all messages are taken in yet, one of which may take another one back."""
 CLEAN_MS = 30_000
+ANEW_MS = 60_000
+"""Files that were made anew because of damage are not made anew again before."""
 _NUMBER = re.compile(r"[+-]?[0-9]{1,19}", re.ASCII).fullmatch
 _MAX_LONG = (1 << 63) - 1
 _PUT_ILLEGAL = (PutStatus.MESSAGE_ILLEGAL, PutStatus.PROPERTIES_SIZE_EXCEEDED)
@@ -100,6 +102,7 @@ class TimerService:
         self._round_again = False
         self._stuck: tuple[TimerLogDurable, Millis] | None = None
         self._clean_at: Millis = 0
+        self._anew_until: Millis = 0
 
     # ---- life and roles ----
 
@@ -316,8 +319,8 @@ class TimerService:
                 break
             unit = timers.log.unit(at)
             if unit is None or timers.wheel.floor(unit.at_ms) != due.at_ms or unit.previous >= at:
-                if at >= first:
-                    self._broker.note("error", f"the slot {due.at_ms} of the timer wheel has no unit at {at}")
+                if at >= first and self._made_anew(due.at_ms, at):
+                    return False
                 at = NONE
                 break
             if unit.deletes and not unit.rolls:
@@ -329,6 +332,21 @@ class TimerService:
         if at != NONE:
             return False
         due.next = 0
+        return True
+
+    def _made_anew(self, at_ms: Millis, position: int) -> bool:
+        """A slot's chain is broken: somebody damaged the files, which the messages themselves can replace. False: they
+        were made anew a moment ago, so what can't be found is passed over."""
+        now, timers = self._broker.now, self.timers
+        why = f"the slot {at_ms} of the timer wheel has no unit at {position}"
+        if now < self._anew_until:
+            self._broker.note("error", f"{why}: what stands before it is passed over")
+            return False
+        self._broker.note("error", f"{why}: the timer files are made anew from the messages that wait")
+        self._anew_until = now + ANEW_MS
+        timers.read_ms = min(timers.read_ms, at_ms) if timers.queue_offset < timers.master_offset else at_ms
+        timers.begin_anew()
+        self.start(now)
         return True
 
     def _recalled(self, due: _Due, unit: Unit) -> None:

@@ -22,6 +22,7 @@ from perseid.wire.record import Message
 if TYPE_CHECKING:
     from perseid.broker.node import Broker
 
+_SEPARATORS = frozenset("\x01\x02")
 RECALL_TAG = "_RECALL_TAG_"
 UNAVAILABLE = "recall failed, broker service not available"
 
@@ -38,6 +39,8 @@ def recall_message(broker: Broker, request: Request) -> Reply | None:
 def _recall(broker: Broker, request: Request, header: RecallMessageRequest) -> Reply | None:
     _check_service(broker, header)
     topic, broker_name, time, unique_key = read_handle(header.recall_handle)
+    if _SEPARATORS.intersection(unique_key):
+        raise RequestRefused(ResponseCode.ILLEGAL_OPERATION, "recall handle is invalid")
     if topic != header.topic:
         raise RequestRefused(ResponseCode.ILLEGAL_OPERATION, "recall failed, topic not match")
     if broker_name != broker.config.broker_name:
@@ -55,8 +58,9 @@ def _recall(broker: Broker, request: Request, header: RecallMessageRequest) -> R
         props.TIMER_DELIVER_MS: time,
         props.BORN_TIMESTAMP: str(broker.now),
         props.TAGS: RECALL_TAG,
-        props.PGROUP: header.producer_group or "",
     }
+    if header.producer_group and not _SEPARATORS.intersection(header.producer_group):
+        properties[props.PGROUP] = header.producer_group
     try:
         put.transform(broker, message, properties)
         stored = put.store(broker, message)

@@ -25,6 +25,7 @@ from __future__ import annotations
 
 from collections.abc import Callable
 
+from perseid.base.errors import RemoteProtocolError, StoreError
 from perseid.base.machine import Effect, Feed, Flush, Millis, SaveState, Syncable
 from perseid.disk.port import Disk
 from perseid.store.config import StoreConfig
@@ -199,7 +200,8 @@ class TimerStore:
     @property
     def changed(self) -> bool:
         """Is there something that the last round did not take?"""
-        return self._distrusted or self.wheel.changed or self.log.end != self.saved.log_end or self.queue_offset != self.saved.queue_offset
+        ends = self.saved.log_end, self.saved.queue_offset
+        return self._distrusted or self.wheel.changed or ends != (self.log.end, self.queue_offset)
 
     def begin_round(self, checkpoint: TimerCheckpoint) -> list[Effect]:
         """Make all of it durable. What the commit log has is to be handed out to be flushed before."""
@@ -210,6 +212,9 @@ class TimerStore:
 
     def end_round(self, event: TimerLogDurable, then: list[Effect]) -> list[Effect]:
         """The timer log is durable: write the slots of the round, and its checkpoint. OSError from the disk."""
+        if event.checkpoint is not self.saved:  # all was made anew meanwhile
+            self.under_way = False
+            return []
         files = self.wheel.write(self._images)
         self._images = []
         self._durable = event.checkpoint.log_end
@@ -230,9 +235,13 @@ class TimerStore:
 
     def load(self, record_at: RecordAt, queue_record: QueueRecord, log_end: int | None) -> list[str]:
         """Take up the files; what is to be told of it. `log_end` of the commit log; None: it is not yet known, as in a
-        group, which never loses what it had. CorruptLog, OSError."""
+        group, which never loses what it had. StoreError, OSError."""
         text = self._disk.read(checkpoints.PATH)
-        found = TimerCheckpoint() if text is None else checkpoints.decode(text)
+        try:
+            found = TimerCheckpoint() if text is None else checkpoints.decode(text)
+        except RemoteProtocolError as error:
+            why = "restore it, or remove it: then all messages for a time that the log still has are delivered again"
+            raise StoreError(f"{checkpoints.PATH}: {error}; {why}") from None
         self.saved = found
         self.read_ms, self.master_offset = found.read_ms, max(found.master_offset, found.queue_offset)
         self.queue_offset = found.queue_offset
@@ -243,7 +252,7 @@ class TimerStore:
             self.wheel.change_all()
         if not why:
             return []
-        self._begin_anew()
+        self.begin_anew()
         return [f"{why}: the timer files are made anew from the messages that wait"]
 
     def _take_up(
@@ -304,11 +313,15 @@ class TimerStore:
         deliver_at = time_of(record)
         return deliver_at is not None and (unit.rolls or unit.at_ms >= self.wheel.floor(deliver_at))
 
-    def _begin_anew(self) -> None:
-        """Forget units and slots; the queue is taken in from its beginning."""
+    def begin_anew(self) -> None:
+        """Forget units and slots; the queue is taken in from its beginning, but for what is delivered. OSError."""
+        self.master_offset = max(self.master_offset, self.queue_offset)
         self.queue_offset = 0
-        self.saved.log_end = self.saved.queue_offset = 0
-        self.saved.read_ms, self.saved.master_offset = self.read_ms, self.master_offset
+        self._images = []
+        old = self.saved
+        self.saved = TimerCheckpoint(
+            self.read_ms, 0, 0, self.master_offset, old.state_version, old.timestamp, old.counter
+        )
         save_durably(self._disk, checkpoints.PATH, _file(self.saved))  # first: no later start may trust the old files
         self.log.clear()
         self.wheel.clear()

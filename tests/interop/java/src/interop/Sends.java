@@ -238,6 +238,7 @@ final class Sends {
         private final int perQueue;
         private final int bodySize;
         private final int pauseMs;
+        private final int delayMs;
         private final String prefix;
         private final List<Thread> threads = new ArrayList<>();
         private final AtomicInteger retries = new AtomicInteger();
@@ -252,6 +253,7 @@ final class Sends {
             this.perQueue = args.getIntValue("count") / queues.size();
             this.bodySize = args.getIntValue("bodySize", 64);
             this.pauseMs = args.getIntValue("pauseMs", 0);
+            this.delayMs = args.getIntValue("delayMs", 0);
             this.prefix = (String) args.getOrDefault("prefix", "");
             for (MessageQueue queue : queues) {
                 Thread thread = new Thread(() -> run(queue));
@@ -270,7 +272,13 @@ final class Sends {
                 byte[] body = (name + " " + "x".repeat(bodySize)).getBytes(StandardCharsets.UTF_8);
                 while (!ended) {
                     try {
-                        SendResult sent = producer.send(new Message(topic, "", name, body), queue, 2000);
+                        Message message = new Message(topic, "", name, body);
+                        if (delayMs > 0) {
+                            long deliverMs = System.currentTimeMillis() + 1 + i * 7919L % delayMs;
+                            message.setDeliverTimeMs(deliverMs);
+                            message.putUserProperty("wanted", String.valueOf(deliverMs));
+                        }
+                        SendResult sent = producer.send(message, queue, 2000);
                         if (sent.getSendStatus() == SendStatus.SEND_OK) {
                             ids.put(name, sent.getOffsetMsgId());
                             break;
