@@ -43,6 +43,7 @@ from perseid.wire.record import Record
 
 TIMER_TOPIC = "rmq_sys_wheel_timer"
 PRECISIONS_MS = (100, 200, 500, 1000)
+FRESH_MS = 600_000
 MIN_WINDOW_SLOTS, BLANK_SLOTS = 2, 60
 
 RecordAt = Callable[[int], Record | None]
@@ -90,8 +91,10 @@ class TimerStore:
         """Messages before this one whose time is before `read_ms` were delivered by the master."""
         self._late_from = 1 << 62
         self._late_ms: Millis = 0
-        """A slave that followed all the time, of messages from the former on: those that its master took in when their
-        time was over wait in the latter's slot."""
+        """Of a slave, and messages from the former on: those that its master took in when their time was over wait in
+        the latter's slot, since the master may not have delivered them yet."""
+        self._late_least_ms: Millis = 0
+        """Of a slave that has just begun: what should have come before this is taken for delivered."""
         self._durable = 0
         """The timer log up to here was durable at the last checkpoint."""
         self._images: list[tuple[int, bytes]] = []
@@ -132,7 +135,7 @@ class TimerStore:
         known = self.queue_offset < self.master_offset
         at_ms, flags = self.slot_of(deliver_at, record.store_timestamp if known else now)
         alive = not known or at_ms >= self.read_ms
-        if not alive and self.queue_offset >= self._late_from:
+        if not alive and self.queue_offset >= self._late_from and at_ms >= self._late_least_ms:
             at_ms, alive = max(self._late_ms, self.read_ms), True  # the master was late with it, too
         if master and alive:
             at_ms = max(at_ms, self.wheel.floor(now))
@@ -189,6 +192,7 @@ class TimerStore:
         if master.master_offset < self.queue_offset:
             return False
         self._late_from, self._late_ms = self.master_offset, self.wheel.floor(master.timestamp)
+        self._late_least_ms = self._late_ms - FRESH_MS if not self.master_offset else 0
         self.read_ms, self.master_offset = master.read_ms, master.master_offset
         self.wheel.remove_before(self.read_ms)
         self.saved.state_version, self.saved.timestamp = master.state_version, master.timestamp
