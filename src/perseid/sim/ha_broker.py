@@ -46,6 +46,8 @@ class Settings:
     """minInSyncReplicas."""
     drift_ppm: int = 0
     """The clocks of all machines go wrong by up to this much, each by its own."""
+    timed: bool = True
+    """There are messages for a time."""
 
     @property
     def strict(self) -> bool:
@@ -138,6 +140,7 @@ def build_broker(
         slave_read_enable=True,
         enable_controller_mode=True,
         controller_addr=controllers,
+        timer_wheel_enable=settings.timed,
         controller_heart_beat_timeout_mills=settings.beat_timeout_ms,
     )
     replication = ReplicationConfig(

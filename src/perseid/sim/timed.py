@@ -12,9 +12,9 @@ LATE_MS = 6_000
 """So long after its time at the latest a message comes, once a broker serves."""
 
 
-def delay_of(number: int) -> str:
+def delay_of(number: int, *, timed: bool = True) -> str:
     """The property that delays a message: by a level, or by some time of its own."""
-    return "DELAY\x011\x02" if number % 2 else f"TIMER_DELAY_MS\x01{300 + number * 7_919 % 8_000}\x02"
+    return "DELAY\x011\x02" if number % 2 or not timed else f"TIMER_DELAY_MS\x01{300 + number * 7_919 % 8_000}\x02"
 
 
 def check_time(record: Record) -> bool:
