@@ -50,6 +50,8 @@ SMALL = StoreConfig(
     consume_queue_file_bytes=2_000,
     max_hash_slot_num=100,
     max_index_num=1_000,
+    timer_log_file_bytes=52 * 100 + 16,
+    timer_wheel_slots=4_096,
 )
 
 

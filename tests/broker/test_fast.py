@@ -309,7 +309,8 @@ def test_plain_sends_do_what_the_handlers_do(
     assert plain.answers() == handlers.answers()
     assert plain.files() == handlers.files()
     for kind, least in LEAST.items() if core.compiled is not None else ():
-        assert seen[kind] >= least, f"{seen} went the quick way"
+        if kind != "pull" or flush != GROUP:  # in a group with few pulls, none of them may repeat one
+            assert seen[kind] >= least, f"{seen} went the quick way"
     if flush == GROUP and core.compiled is None:  # plain Python takes the ordinary way then
         return
     assert seen.total() > 50 and seen["ordinary"] > 50, f"{seen}"

@@ -72,9 +72,11 @@ def test_prepared_and_rolled_back_messages_stay_where_they_are(rig: Rig, sys_fla
 
 
 def test_timers(rig: Rig) -> None:
-    with pytest.raises(RequestRefused, match="timer"):
-        put.transform(rig.broker, message(), {"TIMER_DELAY_SEC": "1"})
-    put.transform(rig.broker, message(), {"TIMER_DELAY_SEC": "1", "TIMER_OUT_MS": "5"})  # it was one, and came out
+    timed, delivered = message(), message()
+    put.transform(rig.broker, timed, {"TIMER_DELAY_SEC": "1"})
+    assert (timed.topic, timed.queue_id) == ("rmq_sys_wheel_timer", 0)
+    put.transform(rig.broker, delivered, {"TIMER_DELAY_SEC": "1", "TIMER_OUT_MS": "5"})  # it was one, and came out
+    assert (delivered.topic, delivered.queue_id) == ("T", 2)
 
 
 def test_inner_batches(rig: Rig) -> None:

@@ -162,16 +162,14 @@ def test_names_that_topics_have(rig: Rig, topic: str) -> None:
     "topic",
     [
         "SCHEDULE_TOPIC_XXXX", "RMQ_SYS_TRANS_HALF_TOPIC", "RMQ_SYS_TRANS_OP_HALF_TOPIC", "TRANS_CHECK_MAX_TIME_TOPIC",
-        "SELF_TEST_TOPIC", "OFFSET_MOVED_EVENT",
+        "SELF_TEST_TOPIC", "OFFSET_MOVED_EVENT", "rmq_sys_wheel_timer",
     ],
 )  # fmt: skip
 def test_topics_that_only_the_broker_writes_to(rig: Rig, topic: str) -> None:
     refused(send(rig, topic=topic), 16, f"Sending message to topic[{topic}] is forbidden.")
 
 
-def test_timers_and_inner_batches(rig: Rig) -> None:
-    for name in ("TIMER_DELAY_SEC", "TIMER_DELAY_MS", "TIMER_DELIVER_MS"):
-        refused(send(rig, properties=properties(UNIQ_KEY="A", **{name: 5})), 1, "timer message is not enabled")
+def test_inner_batches(rig: Rig) -> None:
     refused(send(rig, properties=properties(UNIQ_KEY="A", INNER_NUM=2)), 13, "inner batch")
     refused(send(rig, sys_flag=0x80), 13, "inner batch")
     refused(send(rig, code=SEND_BATCH, batch=True, sys_flag=0x80), 13, "inner batch")

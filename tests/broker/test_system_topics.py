@@ -23,6 +23,7 @@ def test_the_topics_of_a_new_broker() -> None:
         "rmq_sys_SYNC_BROKER_MEMBER_b": (1, 1),
         "RMQ_SYS_TRANS_HALF_TOPIC": (1, 6),
         "RMQ_SYS_TRANS_OP_HALF_TOPIC": (1, 6),
+        "rmq_sys_wheel_timer": (1, 6),
     }
 
 
@@ -31,6 +32,7 @@ def test_settings_add_and_take_away() -> None:
     assert rows(default_topic_queue_nums=4)["TBW102"] == (4, 7)
     assert rows(cluster_topic_enable=False)["C"] == (16, 1)
     assert rows(broker_topic_enable=False)["b"] == (1, 1)
+    assert "rmq_sys_wheel_timer" not in rows(timer_wheel_enable=False)
     assert rows(trace_topic_enable=True)["RMQ_SYS_TRACE_TOPIC"] == (1, 6)
     assert rows(trace_topic_enable=True, msg_trace_topic_name="my_trace")["my_trace"] == (1, 6)
 

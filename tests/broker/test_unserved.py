@@ -12,7 +12,6 @@ from perseid.wire.codes import RequestCode as Code
 from .harness import Rig
 
 LATER = {
-    "recall": [Code.RECALL_MESSAGE],
     "POP in RocksDB": [Code.POP_ROLLBACK],
     "replicas": [
         Code.NOTIFY_MIN_BROKER_ID_CHANGE,

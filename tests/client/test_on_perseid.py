@@ -1,9 +1,15 @@
 """The clients on our own broker: real sockets, the real store."""
 
 import asyncio
+import time
+from pathlib import Path
 
+import pytest
+
+from perseid.broker.config import BrokerConfig
 from perseid.client import (
     Admin,
+    InvalidMessage,
     Message,
     OrderedProducer,
     Producer,
@@ -12,6 +18,7 @@ from perseid.client import (
     ReceivedMessage,
     RetryLater,
     SendStatus,
+    ServerRefused,
 )
 from perseid.client.blocking import BlockingProducer
 from perseid.testing.embedded import EmbeddedBroker
@@ -95,3 +102,42 @@ def test_a_group_consumes_retries_and_leaves(perseid_broker: EmbeddedBroker) -> 
 def test_the_blocking_face(perseid_broker: EmbeddedBroker) -> None:
     with BlockingProducer(perseid_broker.namesrv) as producer:
         assert producer.send(Message("new", b"x")).status is SendStatus.SEND_OK
+
+
+def test_messages_for_a_time(tmp_path: Path) -> None:
+    async def test(namesrv: str) -> None:
+        async with Admin(namesrv) as admin, Producer(namesrv) as producer:
+            await admin.create_topic("t", 1)
+            start = time.time() * 1000
+            soon = await producer.send(Message("t", b"soon", delay_ms=1_200))
+            gone = await producer.send(Message("t", b"gone", deliver_at_ms=int(start) + 3_000))
+            assert await producer.recall("t", gone.recall_handle) == gone.msg_id
+            last = await producer.send(Message("t", b"last", deliver_at_ms=int(start) + 3_500))
+            assert soon.recall_handle and last.recall_handle != gone.recall_handle
+            async with PullConsumer(namesrv, "g", from_where="first") as consumer:
+                consumer.assign(await consumer.queues("t"))
+                got: list[ReceivedMessage] = []
+                while len(got) < 2:
+                    got += await consumer.poll()
+            assert [m.body for m in got] == [b"soon", b"last"]
+            assert [m.msg_id for m in got] == [soon.msg_id, last.msg_id]
+            assert got[0].store_timestamp - start >= 1_150 and got[1].store_timestamp - start >= 3_450
+            with pytest.raises(ServerRefused) as refused:
+                await producer.recall("t", last.recall_handle)
+            assert refused.value.code == 604
+            with pytest.raises(InvalidMessage, match="recall handle"):
+                await producer.recall("t", "nonsense")
+            with pytest.raises(ServerRefused) as refused:
+                await producer.send(Message("t", b"x", delay_ms=4 * 86_400_000))
+            assert refused.value.code == 13
+
+    with EmbeddedBroker(tmp_path, broker=BrokerConfig(broker_name="e", recall_message_enable=True)) as broker:
+        run(test(broker.namesrv))
+
+
+@pytest.mark.parametrize(
+    "times", [{"delay_ms": 5, "delay_level": 1}, {"delay_ms": 5, "deliver_at_ms": 7}, {"delay_ms": -1}]
+)
+def test_times_that_no_broker_takes(times: dict[str, int]) -> None:
+    with pytest.raises(InvalidMessage):
+        Message("t", b"x", **times).check()  # type: ignore[arg-type]

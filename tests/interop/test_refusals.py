@@ -46,15 +46,6 @@ def test_transactions(java: rig.Client, cluster: rig.Cluster, topic: str) -> Non
         assert "transaction" in (half.remark or "")
 
 
-@pytest.mark.parametrize("cluster", ["perseid"], indirect=True)
-@pytest.mark.parametrize("kind", ["TIMER_DELAY_MS", "TIMER_DELAY_SEC", "TIMER_DELIVER_MS"])
-def test_timers(java: rig.Client, topic: str, kind: str) -> None:
-    """We have no timer wheel. (A Java broker without one refuses too, but then it can't delete topics.)"""
-    value = str(1 << 44) if kind == "TIMER_DELIVER_MS" else "5"
-    [r] = java("send", messages=[{"topic": topic, "body": "x", "props": {kind: value}}], retries=0)
-    assert r["error"]["code"] == SYSTEM_ERROR, r
-
-
 def test_sql92(java: rig.Client, cluster: rig.Cluster, topic: str, name: str) -> None:
     """Unless enablePropertyFilter is set."""
     sql = {"topic": topic, "subString": "a > 5", "expressionType": "SQL92", "tagsSet": [], "codeSet": []}

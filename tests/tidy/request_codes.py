@@ -36,7 +36,6 @@ ROCKSDB = "no RocksDB here; code 3"
 
 WHY_NOT: dict[Code, str] = {
     # of later parts of the project
-    Code.RECALL_MESSAGE: "timers are not there: code 3",
     Code.POP_ROLLBACK: ROCKSDB,
     Code.UPDATE_AND_CREATE_STATIC_TOPIC: "static topics are not there: code 3",
     Code.NOTIFY_MIN_BROKER_ID_CHANGE: ACTING,

@@ -42,7 +42,6 @@ REFUSED = (
     Refusal("fetchControllerAddrByDnsLookup", ("false",), "Perseid asks each controller of controllerAddr; name them"),
     Refusal("controllerType", ("dledger",), "Perseid has no controller of this kind"),
     Refusal("enableSlaveActingMaster", ("false",), "Perseid has no acting masters yet"),
-    Refusal("timerWheelEnable", ("false",), "Perseid has no timer messages yet"),
     Refusal("enableConsumeQueueExt", ("false",), "Perseid's consume queues hold tags, not places of an extension"),
     Refusal("enableCalcFilterBitMap", ("false",), "Perseid asks each message's properties, and keeps no bitmaps"),
     Refusal("filterSupportRetry", ("false",), "Perseid does not filter retried messages"),

@@ -36,7 +36,9 @@ class Answers:
         self.refused_send = {name: self.own_properties[name] for name in (props.MSG_REGION, props.TRACE_ON)}
         """The header of a refusal."""
 
-    def sent(self, msg_id: str, queue_id: int, queue_offset: int, unique_key: str | None) -> SendMessageResponse:
+    def sent(
+        self, msg_id: str, queue_id: int, queue_offset: int, unique_key: str | None, recall_handle: str | None = None
+    ) -> SendMessageResponse:
         """The header that answers a send."""
         return SendMessageResponse(
             msg_id=msg_id,
@@ -45,6 +47,7 @@ class Answers:
             msg_region=self._region,
             trace_on=self._trace_on,
             transaction_id=unique_key,
+            recall_handle=recall_handle,
         )
 
     def encode(self, request: Request, reply: Reply) -> Sequence[Buffer]:

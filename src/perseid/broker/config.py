@@ -83,6 +83,14 @@ class BrokerConfig:
     server_load_balancer_enable: bool = True
     """A queue is one member's; otherwise each member is told of all queues."""
 
+    # messages for a time
+    timer_wheel_enable: bool = True
+    timer_max_delay_sec: int = option(259_200, low=0)
+    timer_congest_num_each_slot: int = option(2_147_483_647, low=1)
+    """From so many messages for the same slot on, more and more are refused; from twice as many on, all."""
+    recall_message_enable: bool = False
+    allow_recall_when_broker_not_writeable: bool = True
+
     # consumers
     notify_consumer_ids_changed_enable: bool = True
     use_server_side_reset_offset: bool = True

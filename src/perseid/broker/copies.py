@@ -17,8 +17,9 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import TYPE_CHECKING, TypeVar
 
-from perseid.base.errors import RequestRefused
+from perseid.base.errors import RemoteProtocolError, RequestRefused
 from perseid.base.machine import Effect, Millis
+from perseid.broker.timer_metrics import TimerMetricsTable
 from perseid.wire import bodies
 from perseid.wire.bodies import SubscriptionGroupConfig, TopicConfig
 from perseid.wire.codes import RequestCode, ResponseCode
@@ -78,8 +79,14 @@ class Copies:
     # ---- asking ----
 
     def _ask(
-        self, code: RequestCode, header: Header | None, now: Millis, take: Callable[[Command, Millis], None]
+        self,
+        code: RequestCode,
+        header: Header | None,
+        now: Millis,
+        take: Callable[[Command, Millis], None],
+        refused: Callable[[Millis], None] | None = None,
     ) -> None:
+        """`refused`: how to go on if the master has no such thing; None: it has to have it."""
         broker, master = self._broker, self.master
         if master is None:
             return
@@ -89,13 +96,15 @@ class Copies:
                 return []
             if isinstance(reply, Failure):
                 self._give_up(code, reply.reason, now)
+            elif reply.code != ResponseCode.SUCCESS and refused is not None:
+                refused(now)
             elif reply.code != ResponseCode.SUCCESS:
                 self._give_up(code, f"answer {reply.code} {reply.remark or ''}", now)
             else:
                 try:
                     take(reply, now)
-                except RequestRefused as refused:
-                    self._give_up(code, f"its answer can't be read: {refused.remark}", now)
+                except RequestRefused as error:
+                    self._give_up(code, f"its answer can't be read: {error.remark}", now)
             return []
 
         for effect in broker.caller.call(master, code, header, b"", now, TIMEOUT_MS, answered):
@@ -129,6 +138,23 @@ class Copies:
         if len(reply.body):
             body = bodies.DelayOffsets.from_json(reply.body)
             self._broker.delay.adopt(body.offset_table, body.data_version)
+        if self._broker.timers.enabled:
+            self._ask(RequestCode.GET_TIMER_CHECK_POINT, None, now, self._take_timers, self._ask_first_groups)
+        else:
+            self._ask_groups(0, "", now)
+
+    def _take_timers(self, reply: Command, now: Millis) -> None:
+        try:
+            self._broker.timers.follow(reply.body, now)
+        except RemoteProtocolError as error:
+            raise RequestRefused(ResponseCode.SYSTEM_ERROR, str(error)) from None
+        self._ask(RequestCode.GET_TIMER_METRICS, None, now, self._take_metrics, self._ask_first_groups)
+
+    def _take_metrics(self, reply: Command, now: Millis) -> None:
+        self._broker.timers.metrics.adopt(TimerMetricsTable.from_json(reply.body))
+        self._ask_first_groups(now)
+
+    def _ask_first_groups(self, now: Millis) -> None:
         self._ask_groups(0, "", now)
 
     def _ask_groups(self, first: int, version: str, now: Millis) -> None:

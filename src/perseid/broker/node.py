@@ -48,6 +48,7 @@ from perseid.base.machine import (
     Tick,
     Write,
 )
+from perseid.broker import lateness
 from perseid.broker.acks import Acks
 from perseid.broker.answers import Answers
 from perseid.broker.clients import ConsumerTable, ProducerTable
@@ -58,7 +59,6 @@ from perseid.broker.fetches import Fetched, Fetches
 from perseid.broker.group import Group
 from perseid.broker.groups import SubscriptionGroupTable
 from perseid.broker.hold import Holds
-from perseid.broker.late import answer_instead, answer_late
 from perseid.broker.locks import QueueLocks
 from perseid.broker.offsets import ConsumerOffsets
 from perseid.broker.pop.service import PopService
@@ -69,7 +69,8 @@ from perseid.broker.request import VIP_LISTENER, Connection, Reply, Request
 from perseid.broker.routes import NOT_ON_VIP, READS, ROUTES
 from perseid.broker.saves import Saved, Saves
 from perseid.broker.stats import BrokerStats
-from perseid.broker.system_topics import SCHEDULE_TOPIC
+from perseid.broker.system_topics import SCHEDULE_TOPIC, TIMER_TOPIC
+from perseid.broker.timers import CheckpointSaved, TimerService
 from perseid.broker.topics import TopicTable
 from perseid.broker.transactions import TransactionService
 from perseid.disk.port import Disk
@@ -84,6 +85,8 @@ from perseid.store.gate import units_of
 from perseid.store.plain import packed_host
 from perseid.store.results import Flushed, StoreEvent
 from perseid.store.store import MessageStore
+from perseid.store.timer.timers import TimerLogDurable
+from perseid.store.truncation import Cut
 from perseid.wire import command as wire
 from perseid.wire.codes import ResponseCode
 from perseid.wire.command import Command
@@ -143,6 +146,7 @@ class Broker:
         self.acks = Acks(for_nodes=for_nodes)
         self.fetches = Fetches()
         self.delay = DelayService(self)
+        self.timers = TimerService(self)
         self.transactions = TransactionService(self)
         self.pop = PopService(self)
         self.stats = BrokerStats(0)
@@ -185,6 +189,9 @@ class Broker:
             Start: self._on_start,
             Shutdown: self._on_shutdown,
             Saved: self.saves.saved,
+            Cut: self.timers.cut,
+            TimerLogDurable: self.timers.durable,
+            CheckpointSaved: self.timers.saved,
             _Ended: self._on_ended,
             **self.replicas.handlers(),
         }
@@ -220,8 +227,8 @@ class Broker:
             return min(self._deadline, self.now + SOON_MS)
         deadline = self._housekeeping_at
         for part in (
-            self.store, self.holds, self.acks, self.delay, self.transactions, self.pop, self.stats, self.caller,
-            self.registration, self.saves, self.replicas,
+            self.store, self.holds, self.acks, self.delay, self.timers, self.transactions, self.pop, self.stats,
+            self.caller, self.registration, self.saves, self.replicas,
         ):  # fmt: skip
             due = part.next_deadline()
             if due is not None and due < deadline:
@@ -232,7 +239,9 @@ class Broker:
     def validate(self) -> None:
         if self._state != "running":
             return
-        for part in (self.store, self.topics, self.groups, self.offsets, self.locks, self.holds, self.replicas):
+        for part in (
+            self.store, self.topics, self.groups, self.offsets, self.locks, self.holds, self.timers, self.replicas,
+        ):  # fmt: skip
             part.validate()
         if not self.replicas.is_slave:
             self.delay.validate()
@@ -402,11 +411,12 @@ class Broker:
             return
         now = self.now
         for late in self.acks.expire(now):
-            answer_late(self, late)
+            lateness.answer(self, late)
         if not self.replicas.is_slave:
             self.delay.tick(now)
             self.transactions.tick(now)
             self.pop.tick(now)
+        self.timers.tick(now)
         self.replicas.tick(now)
         self._out.extend(self.store.tick(now))
         self._out.extend(self.caller.handle(event, now))
@@ -425,7 +435,7 @@ class Broker:
     def give_up_waiting(self, why: str) -> None:
         """Nobody knows what becomes of the messages that are waited for: say so."""
         for one in self.acks.give_up():
-            answer_instead(self, one, ResponseCode.SYSTEM_ERROR, f"UNKNOWN_ERROR: {why}")
+            lateness.answer_instead(self, one, ResponseCode.SYSTEM_ERROR, f"UNKNOWN_ERROR: {why}")
 
     def _on_flushed(self, event: Flushed) -> None:
         self._flushing = False
@@ -457,7 +467,7 @@ class Broker:
             if self._state == "ending":
                 self._end(f"{event.path} was not saved: {event.reason}")
             return
-        if self.store.lives_on(event, self.now):
+        if self.timers.failed(event) or self.store.lives_on(event, self.now):
             self.note("error", f"{event.path} could not be saved: {event.reason}; tried again")
             return
         self.fail(
@@ -509,8 +519,10 @@ class Broker:
         self.store.on_units = self.holds.units_arrived
         self.stats = BrokerStats(now, self.topics.is_system)
         self.saves.load(now)
+        self.timers.load(now)
         if not self.replicas.is_slave:
             self.delay.start(now)
+            self.timers.start(now)
             self.transactions.start()
             self.pop.start(now)
         self._housekeeping_at = now + HOUSEKEEPING_MS
@@ -548,6 +560,8 @@ class Broker:
             self.delay.arrived(queue.queue_id, unit.tag_code)
         elif queue.topic == self.pop.topic:
             self.pop.arrived(queue.queue_id)
+        elif queue.topic == TIMER_TOPIC and not self.replicas.is_slave:
+            self.timers.arrived()
         elif self.holds.waits(queue.topic, queue.queue_id):
             for begin, units in units_of(queue, first, end):
                 self.holds.units_arrived(queue.topic, queue.queue_id, begin, units)
@@ -561,6 +575,8 @@ class Broker:
             self.delay.arrived(queue_id, tag_code)
         elif topic == self.pop.topic:
             self.pop.arrived(queue_id)
+        elif topic == TIMER_TOPIC:
+            self.timers.arrived()
         else:
             self.holds.arrived(topic, queue_id, queue_offset, tag_code)
 
@@ -581,6 +597,7 @@ class Broker:
 
     def _end(self, reason: str) -> None:
         """Close the store, give the last answers, and stop: cleanly when there is no reason against it."""
+        self.timers.close()
         failure = self.store.close(self.now)
         if failure:
             self._stop(f"{failure}; the next start checks all of it")

@@ -68,7 +68,7 @@ def refusal(broker: Broker, refused: AppendRefused) -> RequestRefused:
 def transform(broker: Broker, message: Message, properties: dict[str, str]) -> None:
     """Apply what the properties of a message ask for, and put them into the message.
 
-    Refused: timers (1), which a later version brings, and inner batches (13).
+    Refused: a time that can't be (13, 1), and inner batches (13).
     """
     if props.INNER_NUM in properties:
         raise inner_batch_refused()
@@ -77,9 +77,7 @@ def transform(broker: Broker, message: Message, properties: dict[str, str]) -> N
         if level > 0:
             messages.redirect_delayed(message, properties, level, broker.delay.levels)
         elif props.TIMER_OUT_MS not in properties and any(name in properties for name in TIMER_REQUESTS):
-            raise RequestRefused(
-                ResponseCode.SYSTEM_ERROR, "accurate timer message is not enabled, timerWheelEnable is false"
-            )
+            broker.timers.redirect(message, properties)
     messages.seal(message, properties)
 
 

@@ -16,6 +16,7 @@ from perseid.broker.handlers import (
     popack,
     pull,
     query,
+    recall,
     relays,
     replication,
     replies,
@@ -70,6 +71,7 @@ ROUTES: dict[int, Route] = route_table(
     Route(
         Code.RESUME_CHECK_HALF_MESSAGE, admin_headers.ResumeCheckHalfMessageRequest, transactions.resume_check
     ),
+    Route(Code.RECALL_MESSAGE, send_headers.RecallMessageRequest, recall.recall_message),
     Route(Code.PULL_MESSAGE, pull_headers.PullMessageRequest, pull.pull_message),
     Route(Code.LITE_PULL_MESSAGE, pull_headers.PullMessageRequest, pull.pull_message),
     Route(Code.CONSUMER_SEND_MSG_BACK, client_headers.ConsumerSendMsgBackRequest, sendback.consumer_send_back),

@@ -13,7 +13,7 @@ from collections.abc import Callable, Sequence
 from typing import TYPE_CHECKING
 
 from perseid.base.machine import DiskFailed, Effect, Feed, Millis, SaveState
-from perseid.broker import delay, groups, offsets, topics
+from perseid.broker import delay, groups, offsets, timer_metrics, topics
 from perseid.broker.pop import modes, order
 from perseid.broker.request import Reply, Request
 from perseid.store import state_files
@@ -64,6 +64,7 @@ class Saves:
             delay.OFFSETS_PATH: broker.delay.to_json,
             modes.MODES_PATH: broker.pop.modes.to_json,
             order.ORDER_PATH: lambda: broker.pop.order.to_json(broker.now),
+            timer_metrics.METRICS_PATH: broker.timers.metrics.to_json,
         }
 
     def load(self, now: Millis) -> None:
@@ -76,6 +77,7 @@ class Saves:
             (delay.OFFSETS_PATH, broker.delay.load),
             (modes.MODES_PATH, broker.pop.modes.load),
             (order.ORDER_PATH, broker.pop.order.load),
+            (timer_metrics.METRICS_PATH, broker.timers.metrics.load),
         ):
             text = state_files.read(broker.disk, path)
             if text:
@@ -111,9 +113,10 @@ class Saves:
         broker = self._broker
         broker.emit(broker.store.flush([]))
         broker.topics.take_changed()
+        counted, broker.timers.metrics.dirty = broker.timers.metrics.dirty, False
         broker.groups.changed = broker.offsets.dirty = broker.delay.dirty = False
         broker.pop.modes.changed = broker.pop.order.dirty = False
-        self._save(list(self._texts), then)
+        self._save([path for path in self._texts if counted or path != timer_metrics.METRICS_PATH], then)
 
     def tick(self, now: Millis) -> None:
         broker, paths = self._broker, []
@@ -130,6 +133,9 @@ class Saves:
             if broker.delay.dirty:
                 broker.delay.dirty = False
                 paths.append(delay.OFFSETS_PATH)
+            if broker.timers.metrics.dirty:
+                broker.timers.metrics.dirty = False
+                paths.append(timer_metrics.METRICS_PATH)
         for path in [path for path, at in self._again.items() if at <= now]:
             del self._again[path]
             paths.append(path)

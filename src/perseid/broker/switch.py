@@ -85,6 +85,14 @@ def _stop_delivering(broker: Broker) -> None:
     broker.delay.stop()
 
 
+def _turn_the_wheel(broker: Broker) -> None:
+    broker.timers.start(broker.now)
+
+
+def _stop_the_wheel(broker: Broker) -> None:
+    broker.timers.stop()
+
+
 def _take_up_halves(broker: Broker) -> None:
     broker.transactions.start()
 
@@ -137,6 +145,7 @@ PARTS = (
     Part("copies of the master's tables", _copy_nobody, _nothing),
     Part("consumer offsets", _lead_offsets, _follow_offsets),
     Part("delayed messages", _deliver_delayed, _stop_delivering),
+    Part("messages for a time", _turn_the_wheel, _stop_the_wheel),
     Part("transactions", _take_up_halves, _drop_halves),
     Part("pop", _take_up_pops, _drop_pops),
     Part("topics", _complete_topics, _nothing),

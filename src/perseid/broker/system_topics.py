@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from perseid.broker.config import BrokerConfig
 from perseid.store import dispatch
+from perseid.store.timer import timers
 from perseid.wire.bodies import TopicConfig
 
 PERM_INHERIT = 1
@@ -19,6 +20,7 @@ AUTO_CREATE_TOPIC = "TBW102"
 """The template of topics that are created on their first send."""
 
 SCHEDULE_TOPIC = dispatch.SCHEDULE_TOPIC
+TIMER_TOPIC = timers.TIMER_TOPIC
 BENCHMARK_TOPIC = "BenchmarkTest"
 SELF_TEST_TOPIC = "SELF_TEST_TOPIC"
 OFFSET_MOVED_TOPIC = "OFFSET_MOVED_EVENT"
@@ -55,7 +57,7 @@ RESERVED = frozenset(
 """Names that are a broker's own under any configuration."""
 
 NOT_SENDABLE = frozenset(
-    {SCHEDULE_TOPIC, HALF_TOPIC, OP_HALF_TOPIC, CHECK_MAX_TIME_TOPIC, SELF_TEST_TOPIC, OFFSET_MOVED_TOPIC}
+    {SCHEDULE_TOPIC, TIMER_TOPIC, HALF_TOPIC, OP_HALF_TOPIC, CHECK_MAX_TIME_TOPIC, SELF_TEST_TOPIC, OFFSET_MOVED_TOPIC}
 )
 """Topics that only the broker itself writes to: a client's send is refused with 16."""
 
@@ -105,6 +107,8 @@ def default_rows(config: BrokerConfig) -> list[TopicConfig]:
     ]
     if config.auto_create_topic_enable:
         rows.insert(1, row(AUTO_CREATE_TOPIC, config.default_topic_queue_nums, inherited(True)))
+    if config.timer_wheel_enable:
+        rows.append(row(TIMER_TOPIC))
     if config.trace_topic_enable:
         rows.append(row(config.msg_trace_topic_name))
     return rows

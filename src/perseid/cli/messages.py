@@ -50,6 +50,7 @@ def send(
     properties: Annotated[list[str] | None, typer.Option("--property", "-p", help="name=value; repeatable.")] = None,
     order_key: Annotated[str | None, typer.Option(help="All messages to one queue, the one of this key.")] = None,
     delay_level: Annotated[int, typer.Option(min=0, max=18, help="Deliver later: 1 = 1 s, 2 = 5 s, 3 = 10 s, …")] = 0,
+    delay_ms: Annotated[int, typer.Option(min=0, help="Deliver later: so many milliseconds.")] = 0,
     namesrv: Namesrv = DEFAULT_NAMESRV,
     as_json: AsJson = False,
 ) -> None:
@@ -62,7 +63,7 @@ def send(
         own[name] = value
 
     def message(body: bytes) -> Message:
-        return Message(topic, body, tag, keys or (), own, delay_level)
+        return Message(topic, body, tag, keys or (), own, delay_level, delay_ms=delay_ms)
 
     if bodies:
         results = run(_send_few(namesrv, [message(body.encode()) for body in bodies], order_key), namesrv)
@@ -208,6 +209,7 @@ def _as_json(result: SendResult) -> dict[str, Any]:
         "queue": result.queue.queue_id,
         "offset": result.queue_offset,
         "msgId": result.msg_id,
+        **({"recallHandle": result.recall_handle} if result.recall_handle else {}),
         "offsetMsgId": result.offset_msg_id,
         "status": result.status.name,
     }

@@ -163,6 +163,11 @@ class BlockingProducer(Blocking[Producer]):
         thread, client = self._running
         return thread.run(client.reply(request, body, **options))
 
+    def recall(self, topic: str, recall_handle: str, **options: Any) -> str:
+        """As `Producer.recall`."""
+        thread, client = self._running
+        return thread.run(client.recall(topic, recall_handle, **options))
+
     def queues(self, topic: str) -> list[MessageQueue]:
         """As `Producer.queues`."""
         thread, client = self._running

@@ -44,8 +44,10 @@ class Message:
     """A message to send.
 
     `tag` is what consumers filter by, `keys` what an operator finds it by. `delay_level` 1 to 18 delivers
-    it later (1 s, 5 s, 10 s, 30 s, 1 to 10 min, 20 min, 30 min, 1 h, 2 h by default). `properties` are
-    yours: names and values are texts that are not empty. `flag` is a number that travels along untouched.
+    it later (1 s, 5 s, 10 s, 30 s, 1 to 10 min, 20 min, 30 min, 1 h, 2 h by default); so do `delay_ms`, any time
+    from when the broker has it, and `deliver_at_ms`, any time since 1970 by the broker's clock: not before it, up to
+    a second after it, at most three days ahead by default. `properties` are yours: names and values are texts that
+    are not empty. `flag` is a number that travels along untouched.
     """
 
     topic: str
@@ -56,6 +58,13 @@ class Message:
     delay_level: int = 0
     flag: int = 0
     wait_stored: bool = True
+    delay_ms: int = 0
+    deliver_at_ms: int = 0
+
+    @property
+    def delayed(self) -> bool:
+        """Is it to be delivered later, in whichever way?"""
+        return bool(self.delay_level or self.delay_ms or self.deliver_at_ms)
 
     def encode_properties(self, unique_key: str) -> str:
         """The properties in the form of the wire; `InvalidMessage` for what could not be read back."""
@@ -67,6 +76,10 @@ class Message:
             parts.append(f"KEYS\x01{_clean('keys', keys)}\x02")
         if self.delay_level:
             parts.append(f"DELAY\x01{self.delay_level}\x02")
+        if self.delay_ms:
+            parts.append(f"TIMER_DELAY_MS\x01{self.delay_ms}\x02")
+        if self.deliver_at_ms:
+            parts.append(f"TIMER_DELIVER_MS\x01{self.deliver_at_ms}\x02")
         for name, value in self.properties.items():
             if name in _OWN_NAMES:
                 raise InvalidMessage(f"property {name} has an argument of its own: use Message({_OWN_NAMES[name]}…)")
@@ -86,6 +99,15 @@ class Message:
             raise InvalidMessage(
                 f"message for {self.topic}: the body has {len(self.body)} bytes, the limit is {max_body_bytes}"
                 " (max_body_bytes here, maxMessageSize on the broker): split it, or store it elsewhere"
+            )
+        if (self.delay_level > 0) + (self.delay_ms != 0) + (self.deliver_at_ms != 0) > 1:
+            raise InvalidMessage(
+                f"message for {self.topic}: delay_level={self.delay_level}, delay_ms={self.delay_ms},"
+                f" deliver_at_ms={self.deliver_at_ms}: give one of them"
+            )
+        if self.delay_ms < 0 or self.deliver_at_ms < 0:
+            raise InvalidMessage(
+                f"message for {self.topic}: delay_ms={self.delay_ms}, deliver_at_ms={self.deliver_at_ms}: below 0"
             )
 
 
@@ -118,7 +140,8 @@ class SendResult:
     """Where a message went.
 
     `msg_id` is the id that the client gave it (kept through retries of consumers), `offset_msg_id` the
-    broker's, which names the place in its log.
+    broker's, which names the place in its log. `recall_handle` is by what `Producer.recall` takes back a message with
+    `delay_ms` or `deliver_at_ms`; empty: it can't be.
     """
 
     status: SendStatus
@@ -127,6 +150,7 @@ class SendResult:
     queue: MessageQueue
     queue_offset: int
     transaction_id: str = ""
+    recall_handle: str = ""
 
 
 class ReceivedMessage:

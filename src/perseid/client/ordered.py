@@ -260,7 +260,7 @@ class OrderedProducer(Client):
         if len(properties) > MAX_PROPERTIES_BYTES // 3:
             check_properties(message.topic, len(properties))
         size = len(body) + len(properties) + _ITEM_BYTES
-        entry = _Entry(message.flag, body, properties, unique_key, size, message.delay_level > 0, future)
+        entry = _Entry(message.flag, body, properties, unique_key, size, message.delayed, future)
         number = key_hash(key)
         self.stats.accepted += 1
         self._held += 1

@@ -9,6 +9,7 @@ copies carry the same `msg_id`.
 from __future__ import annotations
 
 import asyncio
+import base64
 import logging
 from collections.abc import Callable, Mapping, Sequence
 
@@ -44,7 +45,12 @@ from perseid.wire import batch, compression
 from perseid.wire.bodies import ConsumerData
 from perseid.wire.codes import RequestCode, ResponseCode
 from perseid.wire.command import Command
-from perseid.wire.headers.send import SendMessageRequestV2, SendMessageResponse
+from perseid.wire.headers.send import (
+    RecallMessageRequest,
+    RecallMessageResponse,
+    SendMessageRequestV2,
+    SendMessageResponse,
+)
 
 log = logging.getLogger("perseid.client")
 
@@ -55,6 +61,7 @@ COMPRESS_LEVEL = 5
 DEFAULT_QUEUES = 4
 """Queues that a topic gets when the first send creates it."""
 MAX_BATCH_MESSAGES = 10_000
+HANDLE_WORDS = 5
 
 RETRY_CODES = frozenset(
     {
@@ -116,8 +123,9 @@ class Packed:
         status = SendStatus(answer.code)
         where = queue if header.queue_id == queue.queue_id else queue._replace(queue_id=header.queue_id)
         if len(self.ids) == 1:
+            transaction_id, handle = header.transaction_id or "", header.recall_handle or ""
             return [
-                SendResult(status, self.ids[0], header.msg_id, where, header.queue_offset, header.transaction_id or "")
+                SendResult(status, self.ids[0], header.msg_id, where, header.queue_offset, transaction_id, handle)
             ]
         stored = header.msg_id.split(",")
         stored += [""] * (len(self.ids) - len(stored))
@@ -278,6 +286,25 @@ class Producer(Client):
         self._check_started()
         return set((await self._route(topic)).clusters.values())
 
+    async def recall(self, topic: str, recall_handle: str, *, timeout_ms: int | None = None) -> str:
+        """Take back a message that has a time of its own, before that time; its `msg_id`.
+
+        `recall_handle` is that of its `SendResult`. The broker promises not to deliver it, and does not know whether it
+        is still there. `ServerRefused` when its time has come, or the broker lets nobody recall (recallMessageEnable).
+        """
+        self._check_started()
+        broker_name = _broker_of(recall_handle)
+        header = RecallMessageRequest(
+            topic=topic, recall_handle=recall_handle, producer_group=self.group, broker_name=broker_name
+        )
+        address = await self.session.broker(broker_name, topic)
+        answer = await self.session.connections.call(
+            address, RequestCode.RECALL_MESSAGE, header, b"", timeout_ms or self._timeout_ms
+        )
+        if answer.code != ResponseCode.SUCCESS:
+            raise ServerRefused(answer.code, answer.remark, address)
+        return answer.header(RecallMessageResponse).msg_id
+
     async def queues(self, topic: str) -> list[MessageQueue]:
         """The queues that a send to `topic` can go to now."""
         self._check_started()
@@ -315,7 +342,7 @@ class Producer(Client):
             message.check(self._max_body_bytes)
             if message.topic != topic:
                 raise InvalidMessage(f"a batch for {topic} and {message.topic}: send one batch a topic")
-            if message.delay_level or topic.startswith(RETRY_PREFIX):
+            if message.delayed or topic.startswith(RETRY_PREFIX):
                 raise InvalidMessage(f"message for {topic}: delayed and retry messages can't be batched: send() them")
             unique_key = message.properties.get("UNIQ_KEY") or self.session.unique_ids.next(now_ms())
             properties = message.encode_properties(unique_key).encode()
@@ -435,6 +462,18 @@ class Producer(Client):
         """A broker seen for the first time gets a heartbeat soon, not only at the next turn of the 30 s."""
         self._greeted.add(address)
         self.session.spawn(self.session.heartbeat(), "first heartbeat")
+
+
+def _broker_of(recall_handle: str) -> str:
+    """The broker that a handle names; InvalidMessage when it is none."""
+    try:
+        padded = recall_handle + "=" * (-len(recall_handle) % 4)
+        words = base64.urlsafe_b64decode(padded).decode().split(" ")
+    except ValueError:
+        words = []
+    if len(words) < HANDLE_WORDS or words[0] != "v1":
+        raise InvalidMessage(f"{recall_handle[:80]!r} is no recall handle: give that of a SendResult")
+    return words[2]
 
 
 def _by_key(key: str | None) -> Selector | None:

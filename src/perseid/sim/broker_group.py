@@ -26,6 +26,7 @@ from perseid.sim.history import Violation
 from perseid.sim.net import End
 from perseid.sim.run import Result, played
 from perseid.sim.scheduler import US_PER_MS, US_PER_S, Scheduler
+from perseid.sim.timed import check_time, delay_of, still_waits
 from perseid.store.config import StoreConfig
 from perseid.wire.codes import RequestCode, ResponseCode
 from perseid.wire.command import Command, decode_all, encode_request
@@ -82,6 +83,7 @@ class BrokerGroup(Group):
         store = StoreConfig(
             commit_log_file_bytes=self.data_bytes, consume_queue_file_bytes=400, max_hash_slot_num=50,
             max_index_num=200, message_delay_level="1s 2s", flush_consume_queue_thorough_interval=2_000,
+            timer_wheel_slots=4_096, timer_log_file_bytes=52 * 10 + 16, timer_roll_window_slot=4,
         )  # fmt: skip
         config = BrokerConfig(broker_ip1=ip, broker_name="g", namesrv_addr="", enable_dleger_commit_log=True)
 
@@ -181,7 +183,7 @@ class Client:
         header = SendMessageRequestV2(
             producer_group="p", topic=TOPIC, default_topic="TBW102", default_topic_queue_nums=QUEUES,
             queue_id=self.random.randrange(QUEUES), sys_flag=0, born_timestamp=1, flag=0,
-            properties=f"UNIQ_KEY\x01{self.name}{self._number}\x02" + ("DELAY\x011\x02" if delayed else ""),
+            properties=f"UNIQ_KEY\x01{self.name}{self._number}\x02" + (delay_of(self._number) if delayed else ""),
         )  # fmt: skip
 
         def answered(reply: Command | None) -> None:
@@ -370,6 +372,7 @@ class Course:
             begin = store.log.start  # a disk that was too full has no older ones
             met: set[int] = set()
             bodies: set[bytes] = set()
+            clock_ms = min(one.driver.now for one in self.group.members)
             for topic, queue_id in store.queues():
                 for offset in range(store.min_offset(topic, queue_id), store.max_offset(topic, queue_id)):
                     unit = store.unit(topic, queue_id, offset)
@@ -377,6 +380,11 @@ class Course:
                     if unit is None or body is None or unit.physical_offset in met:
                         raise Violation("queues have no gaps", f"{member.name}: {topic}/{queue_id}@{offset} is {unit}")
                     met.add(unit.physical_offset)
+                    found = decode(store.record_at(unit.physical_offset) or b"")
+                    if check_time(found):
+                        self.group.count("timed message came")
+                    if still_waits(found, clock_ms):
+                        bodies.add(body)
                     if topic == TOPIC:
                         bodies.add(body)
                         if not self.book.committed.get(body, True):

@@ -62,8 +62,12 @@ class Topic:
 class Cluster:
     """The machines of one run, what happened to them (`counts`) and what clients know (`history`)."""
 
-    def __init__(self, seed: int, slaves: int | None = None, transactions: bool | None = None) -> None:
-        """`slaves`: how many, `transactions`: whether there are any; None: as the seed draws."""
+    def __init__(
+        self, seed: int, slaves: int | None = None, transactions: bool | None = None, *, timed: bool = True
+    ) -> None:
+        """`slaves`: how many, `transactions`: whether there are any; None: as the seed draws. `timed`: there are
+        messages for a time."""
+        self.timed = timed
         self.scheduler = Scheduler(seed)
         self.counts: Counter[str] = Counter()
         self.history = History()
@@ -159,6 +163,7 @@ class Cluster:
             self.scheduler.note(client, f"{request.name} answered {name}: {command.remark}")
 
     def _store_config(self, random: Random) -> StoreConfig:
+        timers = self.scheduler.stream("timers")
         return StoreConfig(
             commit_log_file_bytes=self.log_file_bytes,
             consume_queue_file_bytes=20 * 20,
@@ -173,6 +178,10 @@ class Cluster:
             delete_when="00;01;02;03;04;05;06;07;08;09;10;11;12;13;14;15;16;17;18;19;20;21;22;23",
             clean_resource_first_ms=3_000,
             clean_resource_interval=2_000,
+            timer_wheel_slots=4_096,
+            timer_log_file_bytes=52 * timers.choice((5, 40)) + 16,
+            timer_roll_window_slot=timers.choice((4, 1_000)),
+            timer_precision_ms=timers.choice((100, 1_000)),
         )
 
     def _noted(self, text: str) -> None:
@@ -197,6 +206,7 @@ class Cluster:
             transaction_time_out=CHECK_AFTER_MS,
             transaction_check_interval=CHECK_INTERVAL_MS,
             transaction_check_max=self.check_max,
+            timer_wheel_enable=self.timed,
         )
         return Broker(config, self.store_config, disk, random, replication=self.slaves.config)
 

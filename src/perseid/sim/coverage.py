@@ -107,6 +107,7 @@ STATES = (
     "start after a clean stop",
     "start after a crash",
     "stranger cut off",
+    "timed message came",
     "transaction was decided already",
     "unflushed messages lost",
 )
@@ -209,6 +210,7 @@ GROUP_EXPECTED = {
         "older terms committed by a mark",
         "recovery cut off a tail",
         "rolled back by a word",
+        "timed message came",
     ],
     "answers": [
         f"answer {name}"

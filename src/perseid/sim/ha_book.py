@@ -22,6 +22,8 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 from perseid.sim.history import Violation
+from perseid.sim.timed import check_time
+from perseid.store.timer.timers import TIMER_TOPIC
 from perseid.wire.codes import RequestCode, ResponseCode
 from perseid.wire.command import Command
 from perseid.wire.headers.send import SendMessageResponse
@@ -32,7 +34,7 @@ if TYPE_CHECKING:
     from perseid.sim.ha_members import Replica
 
 TOPIC, QUEUES = "orders", 3
-WAITING = ("SCHEDULE_TOPIC_XXXX", "RMQ_SYS_TRANS_HALF_TOPIC")
+WAITING = ("SCHEDULE_TOPIC_XXXX", "RMQ_SYS_TRANS_HALF_TOPIC", TIMER_TOPIC)
 """Topics of what is to come to its own topic later."""
 SENDS = (RequestCode.SEND_MESSAGE, RequestCode.SEND_MESSAGE_V2)
 
@@ -153,6 +155,7 @@ class Book:
         if record.body not in self.sent:
             raise Violation("what is read was sent", f"{record.body[:20]!r} at {record.physical_offset}")
         self.is_committed(replica.name, record.body)
+        check_time(record)
         self.ha.count("message read" if replica.is_master else "message read from a slave")
         if not (self.ha.trusts(replica) or self.ha.is_current(replica)):
             return

@@ -46,6 +46,8 @@ class Settings:
     """minInSyncReplicas."""
     drift_ppm: int = 0
     """The clocks of all machines go wrong by up to this much, each by its own."""
+    timed: bool = True
+    """There are messages for a time."""
 
     @property
     def strict(self) -> bool:
@@ -126,6 +128,9 @@ def build_broker(
         flush_disk_type=SYNC_FLUSH if settings.sync_flush else ASYNC_FLUSH,
         clean_file_forcibly_enable=False,
         hot_bytes=settings.hot_bytes,
+        timer_wheel_slots=4_096,
+        timer_log_file_bytes=52 * 10 + 16,
+        timer_roll_window_slot=4,
     )
     config = BrokerConfig(
         broker_ip1=ip,
@@ -135,6 +140,7 @@ def build_broker(
         slave_read_enable=True,
         enable_controller_mode=True,
         controller_addr=controllers,
+        timer_wheel_enable=settings.timed,
         controller_heart_beat_timeout_mills=settings.beat_timeout_ms,
         transaction_time_out=1_500,
         transaction_check_interval=2_000,

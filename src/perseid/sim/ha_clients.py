@@ -9,6 +9,7 @@ from perseid.sim.client import Process
 from perseid.sim.group import PORT
 from perseid.sim.ha_book import QUEUES, TOPIC
 from perseid.sim.history import Violation
+from perseid.sim.timed import delay_of
 from perseid.wire.bodies import TopicRouteData
 from perseid.wire.codes import RequestCode, ResponseCode
 from perseid.wire.command import Command
@@ -86,7 +87,8 @@ class Producer(Client):
         self._number += 1
         body = f"{self.name}.{self._number}.".encode().ljust(self.random.choice(self.sizes), b"x")
         delayed = self.random.random() < self.delayed_share and self.queues is None
-        properties = f"UNIQ_KEY\x01{self.name}.{self._number}\x02" + ("DELAY\x011\x02" if delayed else "")
+        asked = delay_of(self._number, timed=self.ha.settings.timed) if delayed else ""
+        properties = f"UNIQ_KEY\x01{self.name}.{self._number}\x02" + asked
         self._try(body, properties, TRIES)
 
     def _try(self, body: bytes, properties: str, tries: int) -> None:

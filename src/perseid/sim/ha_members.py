@@ -19,6 +19,7 @@ from perseid.sim.ha_broker import MAIN_PORT, Look
 from perseid.sim.ha_chain import NOWHERE, Chain, Epoch
 from perseid.sim.history import Violation
 from perseid.sim.slaves import log_bytes
+from perseid.wire.record import QUEUE_OFFSET_AT
 
 if TYPE_CHECKING:
     from perseid.sim.ha import Ha
@@ -145,7 +146,10 @@ class Replica(Watched):
         if stored.physical < self.start:
             return True
         raw = self._bytes(stored.physical, stored.end - stored.physical)
-        return raw is not None and stored.body in raw and int.from_bytes(raw[:4], "big") == len(raw)
+        if raw is None or stored.body not in raw or int.from_bytes(raw[:4], "big") != len(raw):
+            return False
+        queue_offset = int.from_bytes(raw[QUEUE_OFFSET_AT : QUEUE_OFFSET_AT + 8], "big")
+        return stored.place is None or stored.place[1] == queue_offset  # else it is the same message, sent again
 
     def unit(self, topic: str, queue_id: int, offset: int) -> int | None:
         """Where the message at a queue's offset stands in its log."""

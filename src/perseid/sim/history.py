@@ -22,6 +22,7 @@ from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, field
 from typing import NamedTuple, TypeAlias
 
+from perseid.store.timer.timers import TIMER_TOPIC
 from perseid.wire.record import Record
 
 LOOSE = "churn"
@@ -63,6 +64,8 @@ class Sent:
     tag: str | None = None
     key: str | None = None
     delayed: bool = False
+    deliver_at: int | None = None
+    """By the broker's clock, in milliseconds; None: at once, or after a level's delay."""
     sent_back: bool = False
     """A consumer asked for it again, so it stands in a retry topic, too."""
     commit: bool | None = None
@@ -175,6 +178,8 @@ class History:
         if record.body != sent.body:
             raise Violation("exact bytes", f"{sent}: the body of {len(record.body)} bytes is another one")
         if record.topic != sent.topic:
+            if record.topic == TIMER_TOPIC and sent.deliver_at is not None:
+                return sent
             if record.topic == "SCHEDULE_TOPIC_XXXX" and (sent.delayed or sent.sent_back):
                 return sent
             if record.topic.startswith("%RETRY%") and (sent.sent_back or record.topic.startswith(POP_RETRY)):
@@ -189,6 +194,9 @@ class History:
             raise Violation("right queue", f"{sent} was sent to queue {sent.queue_id} and read in {record.queue_id}")
         if sent.tag != (record.tag or None):
             raise Violation("exact bytes", f"{sent} was sent with tag {sent.tag} and read with {record.tag}")
+        if sent.deliver_at is not None and record.store_timestamp < sent.deliver_at:
+            early = sent.deliver_at - record.store_timestamp
+            raise Violation("never early", f"{sent} was delivered {early} ms before its time {sent.deliver_at}")
         if not record.topic.startswith(LOOSE):
             place = Place(record.topic, record.queue_id, record.queue_offset)
             stored = Stored(sent, record.physical_offset, now_us)

@@ -67,8 +67,10 @@ class Result:
 class Run:
     """The course of one seed."""
 
-    def __init__(self, seed: int, slaves: int | None = None, transactions: bool | None = None) -> None:
-        self.cluster = cluster = Cluster(seed, slaves, transactions)
+    def __init__(
+        self, seed: int, slaves: int | None = None, transactions: bool | None = None, *, timed: bool = True
+    ) -> None:
+        self.cluster = cluster = Cluster(seed, slaves, transactions, timed=timed)
         self.operator = Operator(cluster, "operator", 2_500)
         self.producers: list[Producer] = [
             Producer(cluster, "single1", 1_500),
@@ -76,7 +78,7 @@ class Run:
             BatchProducer(cluster, "batch1", 3_500),
             OrderedProducer(cluster, "ordered1", 900),
             OnewayProducer(cluster, "oneway1", 4_000),
-            DelayProducer(cluster, "delayed1", 6_000),
+            DelayProducer(cluster, "delayed1", 2_000 if timed else 6_000),
         ]
         self.consumers = [
             Consumer(cluster, "consumer1", "readers", None, 3_000),
@@ -223,9 +225,9 @@ def played(seed: int, play: Callable[[], None], world: World, faults: Begun, *, 
 
 
 def run(
-    seed: int, *, story: bool = False, slaves: int | None = None, transactions: bool | None = None
+    seed: int, *, story: bool = False, slaves: int | None = None, transactions: bool | None = None, timed: bool = True
 ) -> Result:
     """Play one seed; never raises for what the cluster did wrong. `slaves`: as many, and `transactions`: with or
-    without, instead of what the seed draws."""
-    course = Run(seed, slaves, transactions)
+    without, instead of what the seed draws; `timed`: with messages for a time."""
+    course = Run(seed, slaves, transactions, timed=timed)
     return played(seed, course.play, course.cluster, course.faults, story=story)

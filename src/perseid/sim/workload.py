@@ -34,6 +34,9 @@ BODY_SIZES = (8, 8, 40, 200, 700, 2_000)
 LARGE_BODY = 9_000
 """More than half of the smallest log file, so that such a message often begins a new one."""
 UNIFORM_BODY = 120
+TIMED = 0.7
+"""Of delayed messages: those for a time."""
+MAX_WAIT_MS = 14_000
 DEFAULT_TOPIC = "TBW102"
 COMMIT_OFFSET, SUSPEND, SUBSCRIPTION = 1, 2, 4
 HELD_US = 100_000
@@ -89,7 +92,9 @@ class Producer(Client):
             properties[props.TAGS] = sent.tag
         if sent.key is not None:
             properties[props.KEYS] = f"{sent.key} common"
-        if sent.delayed:
+        if sent.deliver_at is not None:
+            properties[props.TIMER_DELIVER_MS] = str(sent.deliver_at)
+        elif sent.delayed:
             properties[props.DELAY] = "1"
         if not wait:
             properties[props.WAIT] = "false"
@@ -207,7 +212,7 @@ class OnewayProducer(Producer):
 
 
 class DelayProducer(Producer):
-    """Sends messages with a delay of one second."""
+    """Sends messages with a delay of one second, or for a time by the broker's clock."""
 
     kind = "delayed"
 
@@ -215,6 +220,8 @@ class DelayProducer(Producer):
         topic, queue_id = self._queue()
         sent = self.message(topic, queue_id)
         sent.delayed = not self.cluster.uniform
+        if sent.delayed and self.cluster.timed and self.random.random() < TIMED:
+            sent.deliver_at = self.cluster.broker.now + self.random.randrange(MAX_WAIT_MS)
         self.transmit([sent], retries=2)
 
 

@@ -69,6 +69,16 @@ class StoreConfig:
     """The least bytes of a consume queue that one read looks at."""
     max_msgs_num_batch: int = option(64, low=1)
 
+    # timers
+    timer_log_file_bytes: int = option(100 << 20, key="mappedFileSizeTimerLog", low=256)
+    timer_precision_ms: int = option(1_000, low=1)
+    """Of a slot of the wheel; 100, 200, 500 or 1000, others count as the next lower one of them."""
+    timer_roll_window_slot: int = option(172_800, low=0)
+    """A message further away than so many slots is stored anew on its way."""
+    timer_flush_interval_ms: int = option(1_000, low=1)
+    timer_wheel_slots: int = option(2 * 604_800, key="timerWheelSlots", low=256)
+    """Of the wheel's file; with another number than the original's it can't open the folder. A setting of ours."""
+
     process_id: int = option(0, key="processId")
     """What stands in the abort file; set by the process, not by a file."""
 

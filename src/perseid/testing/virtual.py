@@ -186,6 +186,7 @@ class VirtualBroker:
         tag: str | None = None,
         keys: Sequence[str] = (),
         delay_level: int = 0,
+        delay_ms: int = 0,
         properties: Mapping[str, str] | None = None,
     ) -> Sent:
         """Send a message and wait for its acknowledgement. RequestRefused, with the broker's code and remark."""
@@ -196,6 +197,8 @@ class VirtualBroker:
             all_properties[props.KEYS] = " ".join(keys)
         if delay_level:
             all_properties[props.DELAY] = str(delay_level)
+        if delay_ms:
+            all_properties[props.TIMER_DELAY_MS] = str(delay_ms)
         header = SendMessageRequestV2(
             producer_group="virtual",
             topic=topic,

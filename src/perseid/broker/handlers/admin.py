@@ -25,6 +25,7 @@ BLACK_LIST = frozenset({"configBlackList", "brokerConfigPath"})
 
 CHANGEABLE = frozenset(
     {
+        "allowRecallWhenBrokerNotWriteable",
         "autoCreateSubscriptionGroup",
         "autoCreateTopicEnable",
         "brokerPermission",
@@ -43,6 +44,7 @@ CHANGEABLE = frozenset(
         "longPollingEnable",
         "maxMsgsNumBatch",
         "notifyConsumerIdsChangedEnable",
+        "recallMessageEnable",
         "registerBrokerTimeoutMills",
         "registerNameServerPeriod",
         "rejectTransactionMessage",
@@ -51,6 +53,8 @@ CHANGEABLE = frozenset(
         "storeReplyMessageEnable",
         "subscriptionExpiredTimeout",
         "syncFlushTimeout",
+        "timerCongestNumEachSlot",
+        "timerMaxDelaySec",
         "transactionCheckInterval",
         "transactionCheckMax",
         "transactionTimeOut",
@@ -101,6 +105,7 @@ def get_runtime_info(broker: Broker, request: Request) -> Reply:
     the times of a page-cache lock and of a dispatch that runs behind the log.
     """
     info = _store_info(broker) | _totals(broker) | _IDLE | broker.replicas.runtime_info(broker.now)
+    info |= broker.timers.runtime_info(broker.now)
     return Reply(body=bodies.KVTable(table=dict(sorted(info.items()))).to_json())
 
 
@@ -110,9 +115,6 @@ _IDLE = {
     "dispatchBehindBytes": "0",
     "pageCacheLockTimeMills": "0",
     "remainTransientStoreBufferNumbs": "0",
-    "timerReadBehind": "0",
-    "timerOffsetBehind": "0",
-    "timerCongestNum": "0",
     "timerEnqueueTps": "0.0",
     "timerDequeueTps": "0.0",
     "EndTransactionQueueSize": "0",

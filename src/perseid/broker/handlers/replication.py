@@ -7,16 +7,12 @@ from typing import TYPE_CHECKING
 
 from perseid.base.errors import RequestRefused
 from perseid.broker.request import Reply, Request
-from perseid.wire import fastjson
-from perseid.wire.bodies import DataVersion
 from perseid.wire.codes import ResponseCode
 from perseid.wire.controller import OPEN_END, Epoch, EpochEntryCache, SyncStateSet
 from perseid.wire.headers.controller import ExchangeHaInfoResponse, NotifyBrokerRoleChangedRequest
 
 if TYPE_CHECKING:
     from perseid.broker.node import Broker
-
-TIMER_CHECKPOINT_BYTES = 56
 
 
 def get_ha_status(broker: Broker, request: Request) -> Reply:
@@ -83,12 +79,16 @@ def get_all_delay_offset(broker: Broker, request: Request) -> Reply:
 
 
 def get_timer_checkpoint(broker: Broker, request: Request) -> Reply:
-    """How far the timer wheel is, as its file says it: there is none, so it is at the beginning."""
-    return Reply(body=bytes(TIMER_CHECKPOINT_BYTES))
+    """How far the timer wheel is: 56 bytes, as they stand in its file."""
+    if not broker.timers.enabled:
+        raise RequestRefused(ResponseCode.SYSTEM_ERROR, "The checkpoint is null")
+    return Reply(body=broker.timers.checkpoint(broker.now))
 
 
 def get_timer_metrics(broker: Broker, request: Request) -> Reply:
-    """How many timer messages wait, by topic: none."""
-    return Reply(body=fastjson.dumps({"dataVersion": DataVersion(), "timingCount": {}}))
+    """How many timer messages wait, by topic."""
+    if not broker.timers.enabled:
+        raise RequestRefused(ResponseCode.SYSTEM_ERROR, "The timer message store is null")
+    return Reply(body=broker.timers.metrics.to_json())
 
 

@@ -7,7 +7,16 @@ from typing import TYPE_CHECKING
 from perseid.base.errors import RemoteProtocolError, RequestRefused
 from perseid.broker import messages, put
 from perseid.broker.request import Reply, Request
-from perseid.broker.system_topics import HALF_TOPIC, NOT_SENDABLE, PERM_WRITE, RETRY_PREFIX, UNIT, UNIT_SUB, dlq_topic
+from perseid.broker.system_topics import (
+    HALF_TOPIC,
+    NOT_SENDABLE,
+    PERM_WRITE,
+    RETRY_PREFIX,
+    TIMER_TOPIC,
+    UNIT,
+    UNIT_SUB,
+    dlq_topic,
+)
 from perseid.broker.topics import topic_name_fault
 from perseid.store.results import AppendRefused, PutStatus
 from perseid.wire import batch, ids
@@ -71,11 +80,9 @@ def _send(broker: Broker, request: Request, header: SendMessageRequest) -> Reply
         raise put.refusal(broker, refused) from None
     if message.topic == HALF_TOPIC:
         broker.transactions.prepared(message, stored)
-    reply = Reply(
-        header=broker.answers.sent(
-            ids.offset_message_id(broker.store_host, stored.physical_offset), queue_id, stored.queue_offset, unique_key
-        )
-    )
+    handle = broker.timers.handle_of(message) if message.topic == TIMER_TOPIC else None
+    msg_id = ids.offset_message_id(broker.store_host, stored.physical_offset)
+    reply = Reply(header=broker.answers.sent(msg_id, queue_id, stored.queue_offset, unique_key, handle))
     return put.acknowledge(broker, request, reply, stored.physical_offset + stored.size, _waits(message.properties))
 
 
@@ -261,7 +268,8 @@ def _batchable(properties: bytes) -> bytes:
     """The properties of a message in a batch, or of the batch; refused (13) when a batch can't do what they ask."""
     if put.UNUSUAL.search(properties):
         found = props.decode(properties)
-        if messages.delay_level(found) > 0 or props.TRAN_MSG in found or props.INNER_NUM in found:
+        timed = props.TIMER_OUT_MS not in found and any(name in found for name in put.TIMER_REQUESTS)
+        if messages.delay_level(found) > 0 or timed or props.TRAN_MSG in found or props.INNER_NUM in found:
             raise RequestRefused(
                 ResponseCode.MESSAGE_ILLEGAL, "a batch can't hold delayed or transactional messages or inner batches"
             )

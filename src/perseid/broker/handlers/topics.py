@@ -91,6 +91,7 @@ def delete_topic(broker: Broker, request: Request) -> Reply:
         for effect in broker.store.delete_topic(name):
             broker.emit(effect)
         broker.stats.forget_topic(name)
+        broker.timers.metrics.forget(name)
     return Reply()
 
 

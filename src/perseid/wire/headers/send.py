@@ -95,12 +95,14 @@ class RecallMessageRequest(Header):
     topic: str
     recall_handle: str
     producer_group: str | None = None
+    broker_name: str | None = field(default=None, name="bname")
 
 
 class RecallMessageResponse(Header):
     """The id of what 370 took back."""
 
     msg_id: str
+    msg_region: str | None = field(default=None, name="MSG_REGION")
 
 
 class EndTransactionRequest(Header):

@@ -51,6 +51,7 @@ final class Sends {
             }
             return true;
         });
+        Agent.op("recall", args -> producer(args).recallMessage(args.getString("topic"), args.getString("handle")));
         Agent.op("flood.start", args -> {
             Flood flood = new Flood(args, producer(args));
             FLOODS.put(args.getString("name"), flood);
@@ -104,6 +105,15 @@ final class Sends {
         if (m.containsKey("delayLevel")) {
             message.setDelayTimeLevel(m.getIntValue("delayLevel"));
         }
+        if (m.containsKey("delayMs")) {
+            message.setDelayTimeMs(m.getLongValue("delayMs"));
+        }
+        if (m.containsKey("delaySec")) {
+            message.setDelayTimeSec(m.getLongValue("delaySec"));
+        }
+        if (m.containsKey("deliverMs")) {
+            message.setDeliverTimeMs(m.getLongValue("deliverMs"));
+        }
         JSONObject props = m.getJSONObject("props");
         if (props != null) {
             props.forEach((k, v) -> MessageAccessor.putProperty(message, k, (String) v));
@@ -126,6 +136,7 @@ final class Sends {
             o.put("queueOffset", r.getQueueOffset());
             o.put("regionId", r.getRegionId());
             o.put("traceOn", r.isTraceOn());
+            o.put("recallHandle", r.getRecallHandle());
         }
         return o;
     }
@@ -227,6 +238,7 @@ final class Sends {
         private final int perQueue;
         private final int bodySize;
         private final int pauseMs;
+        private final int delayMs;
         private final String prefix;
         private final List<Thread> threads = new ArrayList<>();
         private final AtomicInteger retries = new AtomicInteger();
@@ -241,6 +253,7 @@ final class Sends {
             this.perQueue = args.getIntValue("count") / queues.size();
             this.bodySize = args.getIntValue("bodySize", 64);
             this.pauseMs = args.getIntValue("pauseMs", 0);
+            this.delayMs = args.getIntValue("delayMs", 0);
             this.prefix = (String) args.getOrDefault("prefix", "");
             for (MessageQueue queue : queues) {
                 Thread thread = new Thread(() -> run(queue));
@@ -259,7 +272,13 @@ final class Sends {
                 byte[] body = (name + " " + "x".repeat(bodySize)).getBytes(StandardCharsets.UTF_8);
                 while (!ended) {
                     try {
-                        SendResult sent = producer.send(new Message(topic, "", name, body), queue, 2000);
+                        Message message = new Message(topic, "", name, body);
+                        if (delayMs > 0) {
+                            long deliverMs = System.currentTimeMillis() + 1 + i * 7919L % delayMs;
+                            message.setDeliverTimeMs(deliverMs);
+                            message.putUserProperty("wanted", String.valueOf(deliverMs));
+                        }
+                        SendResult sent = producer.send(message, queue, 2000);
                         if (sent.getSendStatus() == SendStatus.SEND_OK) {
                             ids.put(name, sent.getOffsetMsgId());
                             break;

@@ -1,11 +1,11 @@
-"""Acknowledgements that can't be given as they were meant: time is up, or nobody knows what becomes of the message."""
+"""Answers to messages that are stored, but not as safely as the mode promises, when time for that is up."""
 
 from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
 from perseid.broker.acks import Waiting
-from perseid.wire import command
+from perseid.wire import command as wire
 from perseid.wire.codes import ResponseCode
 from perseid.wire.headers.send import SendMessageResponse
 
@@ -13,8 +13,8 @@ if TYPE_CHECKING:
     from perseid.broker.node import Broker
 
 
-def answer_late(broker: Broker, late: Waiting) -> None:
-    """The message is stored, but not as safely as the mode promises, and time is up."""
+def answer(broker: Broker, late: Waiting) -> None:
+    """Say what is missing: the disk, or other replicas."""
     replicated = broker.replicas.replicated() >= late.end_offset
     code = ResponseCode.FLUSH_DISK_TIMEOUT if replicated else ResponseCode.FLUSH_SLAVE_TIMEOUT
     if broker.group is not None:
@@ -30,6 +30,6 @@ def answer_instead(broker: Broker, late: Waiting, code: int, remark: str) -> Non
         if code == ResponseCode.SYSTEM_ERROR:
             late.reply.remark = remark
         broker.reply(late.request, late.reply)
-    for answer in command.decode_each(late.frames):
-        header = answer.header(SendMessageResponse)
-        broker.write(late.conn, command.encode_response(answer.opaque, code, header))
+    for sent in wire.decode_each(late.frames):
+        header = sent.header(SendMessageResponse)
+        broker.write(late.conn, wire.encode_response(sent.opaque, code, header))

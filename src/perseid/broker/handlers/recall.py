@@ -1,0 +1,84 @@
+"""RECALL_MESSAGE (370): take a timer message back before its time. Source: broker.md §7.
+
+What is stored for it is a timer message of the same time that names the other one; when both are due, neither is
+delivered. So an answer of success says that the wish is stored, not that there was a message to take back.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from perseid.base.errors import RequestRefused
+from perseid.broker import put
+from perseid.broker.request import Reply, Request
+from perseid.broker.system_topics import PERM_WRITE
+from perseid.broker.timers import read_handle
+from perseid.store.results import AppendRefused
+from perseid.wire import properties as props
+from perseid.wire.codes import ResponseCode
+from perseid.wire.headers.send import RecallMessageRequest, RecallMessageResponse
+from perseid.wire.record import Message
+
+if TYPE_CHECKING:
+    from perseid.broker.node import Broker
+
+_SEPARATORS = frozenset("\x01\x02")
+RECALL_TAG = "_RECALL_TAG_"
+UNAVAILABLE = "recall failed, broker service not available"
+
+
+def recall_message(broker: Broker, request: Request) -> Reply | None:
+    """Store the wish; a refusal too says the region, as in the original."""
+    try:
+        return _recall(broker, request, request.header)
+    except RequestRefused as refused:
+        region = {props.MSG_REGION: broker.answers.refused_send[props.MSG_REGION]}
+        return Reply(refused.code, region, remark=refused.remark)
+
+
+def _recall(broker: Broker, request: Request, header: RecallMessageRequest) -> Reply | None:
+    _check_service(broker, header)
+    topic, broker_name, time, unique_key = read_handle(header.recall_handle)
+    if _SEPARATORS.intersection(unique_key):
+        raise RequestRefused(ResponseCode.ILLEGAL_OPERATION, "recall handle is invalid")
+    if topic != header.topic:
+        raise RequestRefused(ResponseCode.ILLEGAL_OPERATION, "recall failed, topic not match")
+    if broker_name != broker.config.broker_name:
+        raise RequestRefused(ResponseCode.ILLEGAL_OPERATION, UNAVAILABLE)
+    left = int(time) - broker.now if time.isascii() and time.isdecimal() and len(time) <= 18 else 0
+    if not 0 < left < broker.config.timer_max_delay_sec * 1000:
+        raise RequestRefused(ResponseCode.ILLEGAL_OPERATION, "recall failed, timestamp invalid")
+    message = Message(
+        topic=topic, body=b"0", born_timestamp=broker.now, born_host=request.conn.born_host,
+        store_host=broker.store_host,
+    )  # fmt: skip
+    properties = {
+        props.TIMER_DEL_UNIQKEY: unique_key,
+        props.UNIQ_KEY: unique_key,
+        props.TIMER_DELIVER_MS: time,
+        props.BORN_TIMESTAMP: str(broker.now),
+        props.TAGS: RECALL_TAG,
+    }
+    if header.producer_group and not _SEPARATORS.intersection(header.producer_group):
+        properties[props.PGROUP] = header.producer_group
+    try:
+        put.transform(broker, message, properties)
+        stored = put.store(broker, message)
+    except (AppendRefused, RequestRefused) as refused:
+        raise RequestRefused(ResponseCode.SYSTEM_ERROR, f"recall failed, execute error: {refused}") from None
+    reply = Reply(header=RecallMessageResponse(msg_id=unique_key, msg_region=broker.config.region_id))
+    return put.acknowledge(broker, request, reply, stored.physical_offset + stored.size, wait=True)
+
+
+def _check_service(broker: Broker, header: RecallMessageRequest) -> None:
+    config = broker.config
+    if not config.recall_message_enable:
+        raise RequestRefused(ResponseCode.NO_PERMISSION, "recall failed, operation is forbidden")
+    if broker.replicas.is_slave:
+        raise RequestRefused(ResponseCode.SLAVE_NOT_AVAILABLE, UNAVAILABLE)
+    may_write = config.broker_permission & PERM_WRITE or config.allow_recall_when_broker_not_writeable
+    if broker.now < config.start_accept_send_request_time_stamp or not may_write:
+        raise RequestRefused(ResponseCode.SERVICE_NOT_AVAILABLE, UNAVAILABLE)
+    put.check_load(broker)
+    if broker.topics.get(header.topic) is None:
+        raise RequestRefused(ResponseCode.TOPIC_NOT_EXIST, f"recall failed, the topic[{header.topic}] not exist")
