@@ -267,10 +267,10 @@ def units_of_a_crash_trusted(patch: pytest.MonkeyPatch) -> None:
 def test_a_planted_defect_is_found(mutation: Mutation, within: int, monkeypatch: pytest.MonkeyPatch) -> None:
     mutation(monkeypatch)
     for seed in range(FIRST, FIRST + within):
-        result = run(seed, slaves=0, transactions=False)
+        result = run(seed, slaves=0, transactions=False, timed=False)
         if result.failure:
             monkeypatch.undo()
-            if not run(seed, slaves=0, transactions=False).failure:
+            if not run(seed, slaves=0, transactions=False, timed=False).failure:
                 first = result.failure.splitlines()[0]
                 print(f"{mutation.__name__}: found by seed {seed - FIRST + 1} of {within}: {first}")
                 return

@@ -125,10 +125,10 @@ def test_a_planted_defect_is_found(
     """`first`: where the search begins, for a defect that few seeds find."""
     mutation(monkeypatch)
     for seed in range(first, first + within):
-        result = run(seed, slaves=SLAVES, transactions=False)
+        result = run(seed, slaves=SLAVES, transactions=False, timed=False)
         if result.failure:
             monkeypatch.undo()
-            assert not run(seed, slaves=SLAVES, transactions=False).failure, f"seed {seed} fails without it, too"
+            assert not run(seed, slaves=SLAVES, transactions=False, timed=False).failure, f"seed {seed} fails without it, too"
             promise = result.failure.splitlines()[0]
             print(f"{mutation.__name__}: found by seed {seed}, from {first} on: {promise}")
             return

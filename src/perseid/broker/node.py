@@ -51,6 +51,7 @@ from perseid.base.machine import (
 from perseid.broker import lateness
 from perseid.broker.acks import Acks
 from perseid.broker.answers import Answers
+from perseid.broker.arrivals import Arrivals
 from perseid.broker.clients import ConsumerTable, ProducerTable
 from perseid.broker.config import BrokerConfig
 from perseid.broker.delay import DelayService
@@ -69,7 +70,6 @@ from perseid.broker.request import VIP_LISTENER, Connection, Reply, Request
 from perseid.broker.routes import NOT_ON_VIP, READS, ROUTES
 from perseid.broker.saves import Saved, Saves
 from perseid.broker.stats import BrokerStats
-from perseid.broker.system_topics import SCHEDULE_TOPIC, TIMER_TOPIC
 from perseid.broker.timers import CheckpointSaved, TimerService
 from perseid.broker.topics import TopicTable
 from perseid.broker.transactions import TransactionService
@@ -80,8 +80,6 @@ from perseid.raft.state import RaftEvent
 from perseid.replication.config import ReplicationConfig
 from perseid.replication.receiver import LISTENER as HA_LISTENER
 from perseid.store.config import SYNC_FLUSH, StoreConfig
-from perseid.store.consume_queue import ConsumeQueue
-from perseid.store.gate import units_of
 from perseid.store.plain import packed_host
 from perseid.store.results import Flushed, StoreEvent
 from perseid.store.store import MessageStore
@@ -150,6 +148,7 @@ class Broker:
         self.transactions = TransactionService(self)
         self.pop = PopService(self)
         self.stats = BrokerStats(0)
+        self.arrivals = Arrivals(self)
         self.caller = Caller()
         self.registration = Registration(self)
         self.saves = Saves(self)
@@ -515,7 +514,7 @@ class Broker:
         report = self.store.load(now)
         for note in report.notes:
             self.note("info", note)
-        self.hear_appends()
+        self.arrivals.listen()
         self.store.on_units = self.holds.units_arrived
         self.stats = BrokerStats(now, self.topics.is_system)
         self.saves.load(now)
@@ -529,56 +528,6 @@ class Broker:
         self._state = "running"
         self.saves.tables([])
         self.replicas.start(now)
-
-    def hear_appends(self) -> None:
-        """Let each message that readers can see be heard of, as it is done in our role."""
-        gate = self.store.gate
-        if gate is not None:
-            gate.on_shown = self._shown
-            slave = self.replicas.is_slave
-            self.store.on_append = None if slave else lambda topic, q, offset, tag, at, size: self._counted(topic, size)
-        elif self.group is not None:
-            self.group.store.on_entry = self._counted
-            self.store.on_append = self._copied if self.replicas.is_slave else self._arrived
-        else:
-            self.store.on_append = self._copied if self.replicas.is_slave else self._appended
-
-    def _copied(self, topic: str, queue_id: int, queue_offset: int, tag_code: int, offset: int, size: int) -> None:
-        """A slave's log got a message: called in the middle of a turn."""
-        self.holds.arrived(topic, queue_id, queue_offset, tag_code)
-
-    def _appended(self, topic: str, queue_id: int, queue_offset: int, tag_code: int, offset: int, size: int) -> None:
-        """The store took a message: called in the middle of a turn."""
-        self._counted(topic, size)
-        self._arrived(topic, queue_id, queue_offset, tag_code, offset, size)
-
-    def _shown(self, queue: ConsumeQueue, first: int, end: int) -> None:
-        """Readers see units of a queue: called at the end of a turn, or in the middle of one."""
-        if queue.topic == SCHEDULE_TOPIC and not self.replicas.is_slave:
-            unit = queue.raw(first)
-            assert unit is not None
-            self.delay.arrived(queue.queue_id, unit.tag_code)
-        elif queue.topic == self.pop.topic:
-            self.pop.arrived(queue.queue_id)
-        elif queue.topic == TIMER_TOPIC and not self.replicas.is_slave:
-            self.timers.arrived()
-        elif self.holds.waits(queue.topic, queue.queue_id):
-            for begin, units in units_of(queue, first, end):
-                self.holds.units_arrived(queue.topic, queue.queue_id, begin, units)
-
-    def _counted(self, topic: str, size: int) -> None:
-        self.stats.put(topic, 1, size)
-
-    def _arrived(self, topic: str, queue_id: int, queue_offset: int, tag_code: int, offset: int, size: int) -> None:
-        """Readers see a message that was taken: called in the middle of a turn."""
-        if topic == SCHEDULE_TOPIC:
-            self.delay.arrived(queue_id, tag_code)
-        elif topic == self.pop.topic:
-            self.pop.arrived(queue_id)
-        elif topic == TIMER_TOPIC:
-            self.timers.arrived()
-        else:
-            self.holds.arrived(topic, queue_id, queue_offset, tag_code)
 
     def _on_shutdown(self, event: Shutdown) -> None:
         if self._state != "running":

@@ -46,7 +46,7 @@ def _check_pulls_anew(broker: Broker) -> None:
 
 
 def _hear_appends(broker: Broker) -> None:
-    broker.hear_appends()
+    broker.arrivals.listen()
 
 
 def _give_up(broker: Broker) -> None:

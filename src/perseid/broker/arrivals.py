@@ -1,0 +1,76 @@
+"""Messages that readers can see from now on: who hears of each of them, in each role and kind of log.
+
+A message for a time, a delayed one, and a record of POP are heard of by their services, any other by the pulls and pops
+that wait. Statistics count what a master takes. Units that came by the quick way (`store.on_units`) are heard of by
+those who wait alone: nothing else goes that way.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from perseid.broker.system_topics import SCHEDULE_TOPIC, TIMER_TOPIC
+from perseid.store.consume_queue import ConsumeQueue
+from perseid.store.gate import units_of
+
+if TYPE_CHECKING:
+    from perseid.broker.node import Broker
+
+
+class Arrivals:
+    """Of one broker. Its store, or its group's, calls in the middle of a turn."""
+
+    def __init__(self, broker: Broker) -> None:
+        self._broker = broker
+
+    def listen(self) -> None:
+        """Let each message that readers can see be heard of, as it is done in our role."""
+        broker = self._broker
+        store, slave = broker.store, broker.replicas.is_slave
+        if store.gate is not None:
+            store.gate.on_shown = self._shown
+            store.on_append = None if slave else lambda topic, q, offset, tag, at, size: self._counted(topic, size)
+        elif broker.group is not None:
+            broker.group.store.on_entry = self._counted
+            store.on_append = self._copied if slave else self._arrived
+        else:
+            store.on_append = self._copied if slave else self._appended
+
+    def _copied(self, topic: str, queue_id: int, queue_offset: int, tag_code: int, offset: int, size: int) -> None:
+        """A slave's log got a message."""
+        self._broker.holds.arrived(topic, queue_id, queue_offset, tag_code)
+
+    def _appended(self, topic: str, queue_id: int, queue_offset: int, tag_code: int, offset: int, size: int) -> None:
+        """The store took a message."""
+        self._counted(topic, size)
+        self._arrived(topic, queue_id, queue_offset, tag_code, offset, size)
+
+    def _counted(self, topic: str, size: int) -> None:
+        self._broker.stats.put(topic, 1, size)
+
+    def _shown(self, queue: ConsumeQueue, first: int, end: int) -> None:
+        """Readers see units of a queue: called at the end of a turn, or in the middle of one."""
+        broker = self._broker
+        if queue.topic == SCHEDULE_TOPIC and not broker.replicas.is_slave:
+            unit = queue.raw(first)
+            assert unit is not None
+            broker.delay.arrived(queue.queue_id, unit.tag_code)
+        elif queue.topic == TIMER_TOPIC and not broker.replicas.is_slave:
+            broker.timers.arrived()
+        elif queue.topic == broker.pop.topic:
+            broker.pop.arrived(queue.queue_id)
+        elif broker.holds.waits(queue.topic, queue.queue_id):
+            for begin, units in units_of(queue, first, end):
+                broker.holds.units_arrived(queue.topic, queue.queue_id, begin, units)
+
+    def _arrived(self, topic: str, queue_id: int, queue_offset: int, tag_code: int, offset: int, size: int) -> None:
+        """Readers see a message that was taken."""
+        broker = self._broker
+        if topic == SCHEDULE_TOPIC:
+            broker.delay.arrived(queue_id, tag_code)
+        elif topic == TIMER_TOPIC:
+            broker.timers.arrived()
+        elif topic == broker.pop.topic:
+            broker.pop.arrived(queue_id)
+        else:
+            broker.holds.arrived(topic, queue_id, queue_offset, tag_code)
