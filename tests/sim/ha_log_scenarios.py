@@ -79,7 +79,7 @@ def stale_tail_behind_a_cut(**given: Any) -> None:
 def comes_back_under_steady_load(**given: Any) -> None:
     """A slave with a slow disk comes back while many send: something is always on its way to it, and it is in sync
     again all the same."""
-    stage = Stage(2, **given)
+    stage = Stage(2, **{"window_bytes": 8 << 20, **given})  # a window of 2 kB a sync is less than is sent
     crowd = [Producer(stage.ha, f"crowd{number}", 15) for number in range(6)]
     stage.clients += crowd
     stage.send(10, *crowd)
