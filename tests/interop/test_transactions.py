@@ -178,6 +178,7 @@ def test_our_producer_on_perseid(soon: rig.Cluster, topic: str) -> None:
     run(both_ways(soon.namesrv, topic, once=True))
 
 
+@pytest.mark.parametrize("transactional_cluster", ["java"], indirect=True)
 def test_our_producer_on_java(transactional_cluster: rig.Cluster, name: str) -> None:
     with BlockingAdmin(transactional_cluster.namesrv) as admin:
         admin.create_topic(name, 4)
@@ -187,6 +188,7 @@ def test_our_producer_on_java(transactional_cluster: rig.Cluster, name: str) -> 
         run(both_ways(transactional_cluster.namesrv, name, once=False))
 
 
+@pytest.mark.parametrize("transactional_cluster", ["java"], indirect=True)
 def test_our_blocking_producer_on_java(transactional_cluster: rig.Cluster, name: str) -> None:
     namesrv = transactional_cluster.namesrv
     with BlockingAdmin(namesrv) as admin:
