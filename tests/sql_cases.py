@@ -3,6 +3,9 @@
 from __future__ import annotations
 
 import random
+from typing import Any
+
+from perseid.broker import sql92
 
 NAMES = ["a", "b", "TAGS", "$x", "_y9", "missing"]
 STRINGS = ["x", "y", "10", "ab", "true", "it''s", "", " ", "ü", "1e3"]
@@ -80,3 +83,16 @@ class Draw:
 
     def _string(self) -> str:
         return f"'{self._random.choice(STRINGS)}'"
+
+
+def result(case: dict[str, Any]) -> str:
+    """What ours comes to, in the words in which the agent tells what Java's does."""
+    try:
+        expression = sql92.parse(case["expr"])
+    except sql92.SqlError:
+        return "refused"
+    try:
+        value: object = expression.result(case["properties"].get)
+    except sql92.NotComparable:
+        return "failed"
+    return {True: "true", False: "false", None: "null"}.get(value, str(value))  # type: ignore[call-overload]

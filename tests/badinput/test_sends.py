@@ -21,15 +21,6 @@ def broker() -> Iterator[EmbeddedBroker]:
         yield running
 
 
-@pytest.fixture
-def kept(broker: EmbeddedBroker, request: pytest.FixtureRequest) -> Iterator[Acknowledged]:
-    """A topic that holds messages; after the test it holds the same ones, and takes more."""
-    topic = Acknowledged("T" + "".join(c for c in request.node.name if c.isalnum())[-100:])
-    topic.send(broker.namesrv)
-    yield topic
-    topic.check(broker.namesrv)
-
-
 @pytest.mark.parametrize("code", [RequestCode.SEND_MESSAGE, RequestCode.SEND_MESSAGE_V2], ids=lambda code: code.name)
 @pytest.mark.parametrize("more", [1, 1 << 20])
 def test_a_body_over_the_limit(broker: EmbeddedBroker, kept: Acknowledged, code: RequestCode, more: int) -> None:

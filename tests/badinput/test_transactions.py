@@ -31,15 +31,6 @@ def broker() -> Iterator[EmbeddedBroker]:
         yield running
 
 
-@pytest.fixture
-def kept(broker: EmbeddedBroker, request: pytest.FixtureRequest) -> Iterator[Acknowledged]:
-    """A topic that holds messages; after the test it holds the same ones, and takes more."""
-    topic = Acknowledged("T" + "".join(c for c in request.node.name if c.isalnum())[-100:])
-    topic.send(broker.namesrv)
-    yield topic
-    topic.check(broker.namesrv)
-
-
 def begin(peer: Peer, topic: str, more: str = "", body: bytes = b"half") -> Command:
     born = time.time_ns() // 1_000_000
     properties = f"UNIQ_KEY\x01ID\x02TRAN_MSG\x01true\x02PGROUP\x01g\x02{more}"

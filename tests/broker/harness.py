@@ -41,6 +41,7 @@ from perseid.wire.command import Command
 from perseid.wire.ha import encode_report
 from perseid.wire.headers.base import Header
 from perseid.wire.headers.send import SendMessageRequest, SendMessageResponse
+from perseid.wire.record import Record, decode_all
 
 H = TypeVar("H", bound=Header)
 
@@ -278,3 +279,14 @@ class Rig:
         answer = self.ask(10, header, body)
         assert answer.code == 0, answer.remark
         return answer.header(SendMessageResponse)
+
+
+def records(rig: Rig, topic: str, queue_id: int = 0) -> list[Record]:
+    """All that a queue holds, as readers see it."""
+    found: list[Record] = []
+    at = 0
+    while at < rig.broker.store.max_offset(topic, queue_id):
+        read = rig.broker.store.read(topic, queue_id, at, 32, 1 << 20)
+        found += decode_all(b"".join(read.buffers))
+        at = read.next_offset
+    return found

@@ -16,23 +16,12 @@ from perseid.broker.delay import OFFSETS_PATH
 from perseid.broker.node import Broker
 from perseid.disk.real import RealDisk
 from perseid.store.results import AppendRefused, PutStatus
-from perseid.wire.record import Record, decode_all
 
-from .harness import NOW, SMALL, Rig
+from .harness import NOW, SMALL, Rig, records
 from .requests import properties, send_header
 
 SCHEDULE = "SCHEDULE_TOPIC_XXXX"
 SEND = 310
-
-
-def records(rig: Rig, topic: str, queue_id: int = 0) -> list[Record]:
-    found: list[Record] = []
-    at = 0
-    while at < rig.broker.store.max_offset(topic, queue_id):
-        read = rig.broker.store.read(topic, queue_id, at, 32, 1 << 20)
-        found += decode_all(b"".join(read.buffers))
-        at = read.next_offset
-    return found
 
 
 def bodies(rig: Rig, topic: str = "T", queue_id: int = 0) -> list[bytes]:

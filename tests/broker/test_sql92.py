@@ -7,6 +7,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from tests.sql_cases import result
 
 from perseid.broker import filter as filters
 from perseid.broker import sql92
@@ -22,18 +23,6 @@ DATA = Path(__file__).parent / "data"
 VECTORS = json.loads((DATA / "sql92_vectors.json").read_text())
 DRAWN = json.loads((DATA / "sql92.json").read_text())
 """Drawn by tests/sql_cases.py, answered by rocketmq-filter 5.5.0."""
-
-
-def result(case: dict[str, Any]) -> str:
-    try:
-        expression = sql92.parse(case["expr"])
-    except sql92.SqlError:
-        return "refused"
-    try:
-        value = expression.result(case["properties"].get)
-    except sql92.NotComparable:
-        return "failed"
-    return {True: "true", False: "false", None: "null"}[value]  # type: ignore[index]
 
 
 @pytest.mark.parametrize("case", VECTORS, ids=lambda case: case["expr"])

@@ -15,23 +15,13 @@ from perseid.replication.config import ReplicationConfig
 from perseid.store.results import AppendRefused, PutStatus
 from perseid.wire.command import Command
 from perseid.wire.headers.send import EndTransactionRequest, SendMessageRequest, SendMessageResponse
-from perseid.wire.record import Record, decode, decode_all
+from perseid.wire.record import decode
 
-from .harness import NOW, Rig
+from .harness import NOW, Rig, records
 from .requests import properties
 
 COMMIT, ROLLBACK, UNKNOWN = 8, 12, 0
 END, CHECK = 37, 39
-
-
-def records(rig: Rig, topic: str, queue_id: int = 0) -> list[Record]:
-    found: list[Record] = []
-    at = 0
-    while at < rig.broker.store.max_offset(topic, queue_id):
-        read = rig.broker.store.read(topic, queue_id, at, 32, 1 << 20)
-        found += decode_all(b"".join(read.buffers))
-        at = read.next_offset
-    return found
 
 
 def bodies(rig: Rig, topic: str = "T", queue_id: int = 1) -> list[bytes]:

@@ -137,27 +137,29 @@ def set_for_a_while(cluster: rig.Cluster, setting: str, value: str, afterwards: 
             run(client.update_broker_config(cluster.broker, {setting: afterwards}))
 
 
-@pytest.fixture
-def transactional_cluster(workshop: Path, name: str) -> Iterator[rig.Cluster]:
-    """Java's, taking transactions, for one test: a thread of its broker spins from the first of them on."""
-    cluster = rig.cluster(f"tx-{name}", "java", "java", workshop)
+@pytest.fixture(params=["java", "perseid"], ids=["on_java", "on_perseid"])
+def transactional_cluster(request: pytest.FixtureRequest, workshop: Path, name: str) -> Iterator[rig.Cluster]:
+    """Taking transactions, for one test: a thread of Java's broker spins from the first of them on."""
+    cluster = rig.cluster(f"tx-{name}", request.param, request.param, workshop)
     with set_for_a_while(cluster, "rejectTransactionMessage", "false", "true"):
         yield cluster
     for process in (cluster.broker_process, cluster.namesrv_process):
         process.kill()
 
 
-@pytest.fixture
-def sql_on(java_cluster: rig.Cluster) -> Iterator[None]:
-    """The Java broker filters by properties."""
-    with set_for_a_while(java_cluster, "enablePropertyFilter", "true", "false"):
-        yield
 
 
 @pytest.fixture(params=["java", "perseid"], ids=["on_java", "on_perseid"])
 def cluster(request: pytest.FixtureRequest, clusters: Callable[[str], rig.Cluster]) -> rig.Cluster:
     """The real thing, then ours: what a test says holds for both."""
     return clusters(request.param)
+
+
+@pytest.fixture
+def sql_cluster(cluster: rig.Cluster) -> Iterator[rig.Cluster]:
+    """Its broker filters by properties."""
+    with set_for_a_while(cluster, "enablePropertyFilter", "true", "false"):
+        yield cluster
 
 
 @pytest.fixture

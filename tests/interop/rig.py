@@ -7,6 +7,7 @@ line that says what to install; nothing is skipped.
 
 from __future__ import annotations
 
+import asyncio
 import fcntl
 import hashlib
 import json
@@ -20,7 +21,7 @@ import subprocess
 import sys
 import threading
 import time
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Coroutine, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -40,6 +41,7 @@ COLLECT_SECONDS = 75.0
 STOP_SECONDS = 120.0
 INSTALL_SECONDS = 900.0
 ANSWER_SECONDS = 150.0
+DEADLINE_S = 400
 LOG_TAIL_BYTES = 3000
 
 MAINS = {
@@ -80,6 +82,16 @@ def many(short: T, long: T) -> T:
 
 class RigError(RuntimeError):
     """A part of the rig is missing, didn't start, or didn't answer in time."""
+
+
+def run(test: Coroutine[Any, Any, T]) -> T:
+    """The result of a test of asynchronous clients, which has `DEADLINE_S`."""
+
+    async def bounded() -> T:
+        async with asyncio.timeout(DEADLINE_S):
+            return await test
+
+    return asyncio.run(bounded())
 
 
 def until(what: str, condition: Callable[[], Any], seconds: float = 30.0) -> Any:

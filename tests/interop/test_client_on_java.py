@@ -3,9 +3,9 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Callable, Coroutine, Iterator
+from collections.abc import Callable, Iterator
 from pathlib import Path
-from typing import Any, TypeVar
+from typing import Any
 
 import pytest
 import rig
@@ -29,16 +29,6 @@ from perseid.client import (
 from perseid.client.blocking import BlockingAdmin, BlockingProducer, BlockingPullConsumer
 
 pytestmark = pytest.mark.interop
-DEADLINE_S = 400
-T = TypeVar("T")
-
-
-def run(test: Coroutine[Any, Any, T]) -> T:
-    async def bounded() -> T:
-        async with asyncio.timeout(DEADLINE_S):
-            return await test
-
-    return asyncio.run(bounded())
 
 
 class Inbox:
@@ -95,7 +85,7 @@ def test_all_kinds_of_sends_are_stored_and_read_back(java_cluster: rig.Cluster, 
             found = await admin.query_messages(name, "b2")
             assert [m.body for m in found] == [b"b2"]
 
-    run(test())
+    rig.run(test())
 
 
 def test_ordered_streams_survive_a_killed_broker(workshop: Path, name: str) -> None:
@@ -137,7 +127,7 @@ def _stream_over_a_kill(cluster: rig.Cluster, topic: str) -> None:
                             seen.add(number)
             assert len(seen) == count, "an acknowledged message is missing"
 
-    run(test())
+    rig.run(test())
 
 
 def _restart(cluster: rig.Cluster) -> None:
@@ -187,7 +177,7 @@ def test_a_group_shares_retries_and_commits(java_cluster: rig.Cluster, name: str
             with pytest.raises(ServerRefused, match="206"):
                 await admin.consumer_connections(group)
 
-    run(test())
+    rig.run(test())
 
 
 def test_dead_letters_of_both_modes(java_cluster: rig.Cluster, name: str) -> None:
@@ -215,8 +205,8 @@ def test_dead_letters_of_both_modes(java_cluster: rig.Cluster, name: str) -> Non
         async with Admin(namesrv) as admin:
             await admin.delete_topic(name)
 
-    run(test(False))
-    run(test(True))
+    rig.run(test(False))
+    rig.run(test(True))
 
 
 async def _queues(consumer: PullConsumer, topic: str) -> list[Any]:
@@ -253,7 +243,7 @@ def test_ordered_consumers_keep_the_order_while_members_come_and_go(java_cluster
                 firsts = dict.fromkeys(m.queue_offset for m in inbox.messages if m.queue.queue_id == queue)
                 assert list(firsts) == sorted(firsts), "a message was handled before one that is older"
 
-    run(test())
+    rig.run(test())
 
 
 def test_broadcasting_and_a_reset_by_an_operator(java_cluster: rig.Cluster, name: str, tmp_path: Path) -> None:
@@ -280,7 +270,7 @@ def test_broadcasting_and_a_reset_by_an_operator(java_cluster: rig.Cluster, name
                 await inbox.until(lambda: len(inbox.messages) >= 22)
             assert sorted(set(inbox.bodies)) == sorted({b"%d" % n for n in range(10)} | {b"wake"})
 
-    run(test())
+    rig.run(test())
 
 
 @pytest.fixture
@@ -292,9 +282,9 @@ def sql_on(java_cluster: rig.Cluster) -> Iterator[None]:
             await admin.update_broker_config(java_cluster.broker, {"enablePropertyFilter": value})
             assert (await admin.broker_config(java_cluster.broker))["enablePropertyFilter"] == value
 
-    run(switch("true"))
+    rig.run(switch("true"))
     yield
-    run(switch("false"))
+    rig.run(switch("false"))
 
 
 @pytest.mark.usefixtures("sql_on")
@@ -311,7 +301,7 @@ def test_sql_is_checked_before_a_consumer_starts(java_cluster: rig.Cluster, name
             with pytest.raises(Exception, match="does not take the expression"):
                 await PushConsumer(namesrv, f"g_{name}", {name: Sql("price > ")}, inbox).start()
 
-    run(test())
+    rig.run(test())
 
 
 def test_administration(java_cluster: rig.Cluster, name: str) -> None:
@@ -355,7 +345,7 @@ def test_mqadmin_sees_our_consumer(java_cluster: rig.Cluster, java_agent: rig.Ag
                 await inbox.until(lambda: len(inbox.messages) == 2)
 
     try:
-        run(test())
+        rig.run(test())
     finally:
         client.close()
 

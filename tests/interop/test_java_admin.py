@@ -9,9 +9,6 @@ import rig
 
 pytestmark = pytest.mark.interop
 
-LATER = pytest.mark.parametrize("cluster", ["java"], indirect=True)
-"""What our broker doesn't serve yet (`test_not_yet`): proven on the real one, to be run on ours when it does."""
-
 
 def _routed(cluster: rig.Cluster, topic: str) -> bool:
     return rig.call(cluster.namesrv, 105, {"topic": topic}).code == 0
@@ -222,7 +219,6 @@ def test_offset_set(java: rig.Client, cluster: rig.Cluster, topic: str, name: st
     assert sorted(m["body"] for m in java.consume(topic, name, 2)) == ["m4", "m5"]  # by several threads
 
 
-@LATER
 def test_questions_relayed_to_a_consumer(java: rig.Client, cluster: rig.Cluster, topic: str, name: str) -> None:
     handle = java("push.start", topic=topic, group=name)
     [sent] = java.send(topic, ["m"])
@@ -238,7 +234,6 @@ def test_questions_relayed_to_a_consumer(java: rig.Client, cluster: rig.Cluster,
     assert len(java.collect(handle, 2)) == 2
 
 
-@LATER
 def test_consume_queue_shown(java: rig.Client, cluster: rig.Cluster, topic: str) -> None:
     queue = {"topic": topic, "broker": cluster.broker_name, "queueId": 0}
     java("send", messages=[{"topic": topic, "body": f"m{i}", "tags": "T", "queue": queue} for i in range(3)])
@@ -255,10 +250,3 @@ def test_time_span_of_a_group(java: rig.Client, topic: str, name: str) -> None:
     spans = java.admin("queryConsumeTimeSpan", topic, name)
     assert len(spans) == 4
     assert all(before <= s["minTimeStamp"] <= s["maxTimeStamp"] for s in spans)
-
-
-@pytest.mark.parametrize("cluster", ["perseid"], indirect=True)
-@pytest.mark.parametrize("code", [307, 309, 223, 321])
-def test_not_yet(cluster: rig.Cluster, code: int) -> None:
-    """Refused with 3, so that tools say so. Whoever serves one takes LATER off its test."""
-    assert rig.call(cluster.broker, code).code == 3

@@ -3,8 +3,6 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Coroutine
-from typing import Any, TypeVar
 
 import pytest
 import rig
@@ -13,16 +11,6 @@ from perseid.client import Message, Producer, PushConsumer, ReceivedMessage
 from perseid.wire import fastjson
 
 pytestmark = pytest.mark.interop
-DEADLINE_S = 400
-T = TypeVar("T")
-
-
-def run(test: Coroutine[Any, Any, T]) -> T:
-    async def bounded() -> T:
-        async with asyncio.timeout(DEADLINE_S):
-            return await test
-
-    return asyncio.run(bounded())
 
 
 def test_java_asks_java(java: rig.Client, cluster: rig.Cluster, topic: str, name: str) -> None:
@@ -54,7 +42,7 @@ def test_java_asks_us(java: rig.Client, cluster: rig.Cluster, topic: str, name: 
         assert reply["body"] == "re: four?" + "!" * 9000, "it went compressed"
         assert (reply["props"]["TAGS"], reply["props"]["mine"]) == ("t", "yes")
 
-    run(test())
+    rig.run(test())
 
 
 def test_we_ask_java(java: rig.Client, cluster: rig.Cluster, topic: str, name: str) -> None:
@@ -67,7 +55,7 @@ def test_we_ask_java(java: rig.Client, cluster: rig.Cluster, topic: str, name: s
             )
         assert [reply.body for reply in replies] == [b"re: %d" % n for n in range(20)]
 
-    run(test())
+    rig.run(test())
 
 
 def test_operators_ask_our_consumers_through_the_broker(
@@ -91,7 +79,7 @@ def test_operators_ask_our_consumers_through_the_broker(
             status = await asyncio.to_thread(java.admin, "getConsumeStatus", topic, name, "")
             assert client in fastjson.loads(fastjson.dumps(status))
 
-    run(test())
+    rig.run(test())
 
 
 def test_operators_ask_java_consumers_through_the_broker(

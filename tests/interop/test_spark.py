@@ -81,9 +81,8 @@ def test_sql_is_refused_where_it_is_off(cluster: rig.Cluster, name: str) -> None
         read(cluster.namesrv, name, sql="price > 6")
 
 
-@pytest.mark.usefixtures("sql_on")
-def test_sql_is_filtered_by_the_broker(java_cluster: rig.Cluster, name: str) -> None:
-    namesrv = java_cluster.namesrv
+def test_sql_is_filtered_by_the_broker(sql_cluster: rig.Cluster, name: str) -> None:
+    namesrv = sql_cluster.namesrv
     with BlockingAdmin(namesrv) as admin:
         admin.create_topic(name, 2)
     with BlockingProducer(namesrv) as producer:

@@ -4,32 +4,17 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Iterator
-from typing import Any
 
 import pytest
 import rig
-from tests.sql_cases import Draw
+from tests.sql_cases import Draw, result
 
 from conftest import set_for_a_while
-from perseid.broker import sql92
 from perseid.client import ClientError, Message, Producer, PullConsumer, PushConsumer, ReceivedMessage, Sql
 from perseid.client.blocking import BlockingPullConsumer
 
 pytestmark = pytest.mark.interop
 CASES = 20_000
-
-
-def ours(case: dict[str, Any]) -> str:
-    """As the agent tells what Java's comes to."""
-    try:
-        expression = sql92.parse(case["expr"])
-    except sql92.SqlError:
-        return "refused"
-    try:
-        value = expression.result(case["properties"].get)
-    except sql92.NotComparable:
-        return "failed"
-    return {True: "true", False: "false", None: "null"}.get(value, str(value))  # type: ignore[call-overload]
 
 
 def test_drawn_expressions_come_to_what_they_come_to_in_java(java_agent: rig.Agent) -> None:
@@ -38,7 +23,7 @@ def test_drawn_expressions_come_to_what_they_come_to_in_java(java_agent: rig.Age
     theirs: list[str] = []
     for first in range(0, CASES, 1000):
         theirs += java_agent("sql92", cases=cases[first : first + 1000])
-    differ = [(case, java, ours(case)) for case, java in zip(cases, theirs, strict=True) if java != ours(case)]
+    differ = [(case, java, result(case)) for case, java in zip(cases, theirs, strict=True) if java != result(case)]
     assert not differ, f"{len(differ)}: {differ[:10]}"
     assert {"true", "false", "null", "refused", "failed"} <= set(theirs)
 

@@ -5,7 +5,6 @@ A body begins with what becomes of it: commit, rollback, ask-commit, ask-rollbac
 
 from __future__ import annotations
 
-import asyncio
 from collections import Counter
 from collections.abc import Iterator
 from contextlib import ExitStack
@@ -37,7 +36,6 @@ RESUME = 323
 SOON = {"transactionTimeOut": CHECK_MS, "transactionCheckInterval": CHECK_MS, "transactionCheckMax": MOST}
 USUAL = {"transactionTimeOut": 6_000, "transactionCheckInterval": 30_000, "transactionCheckMax": 15}
 PLANS = ("commit", "rollback", "ask-commit", "ask-rollback")
-DEADLINE_S = 400
 
 
 @pytest.fixture
@@ -126,14 +124,6 @@ def test_go_producers(soon: rig.Cluster, go_agent: rig.Agent, java: rig.Client, 
 # ---- ours ----
 
 
-def run(test: Any) -> None:
-    async def bounded() -> None:
-        async with asyncio.timeout(DEADLINE_S):
-            await test
-
-    asyncio.run(bounded())
-
-
 def of(body: str, *, asked: bool) -> TransactionState:
     kind = plan(body)
     if kind.startswith("ask-") and not asked:
@@ -175,18 +165,20 @@ async def both_ways(namesrv: str, topic: str, *, once: bool) -> None:
 
 
 def test_our_producer_on_perseid(soon: rig.Cluster, topic: str) -> None:
-    run(both_ways(soon.namesrv, topic, once=True))
+    rig.run(both_ways(soon.namesrv, topic, once=True))
 
 
+@pytest.mark.parametrize("transactional_cluster", ["java"], indirect=True)
 def test_our_producer_on_java(transactional_cluster: rig.Cluster, name: str) -> None:
     with BlockingAdmin(transactional_cluster.namesrv) as admin:
         admin.create_topic(name, 4)
     with ExitStack() as settings:
         for key, value in SOON.items():
             settings.enter_context(set_for_a_while(transactional_cluster, key, str(value), str(USUAL[key])))
-        run(both_ways(transactional_cluster.namesrv, name, once=False))
+        rig.run(both_ways(transactional_cluster.namesrv, name, once=False))
 
 
+@pytest.mark.parametrize("transactional_cluster", ["java"], indirect=True)
 def test_our_blocking_producer_on_java(transactional_cluster: rig.Cluster, name: str) -> None:
     namesrv = transactional_cluster.namesrv
     with BlockingAdmin(namesrv) as admin:

@@ -13,9 +13,9 @@ What a hook raises is logged and changes nothing else. Hooks run on the event lo
 from __future__ import annotations
 
 import logging
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, TypeVar
 
 from perseid.wire import properties
 
@@ -24,6 +24,8 @@ if TYPE_CHECKING:
     from perseid.client.session import Session
 
 log = logging.getLogger("perseid.client")
+
+T = TypeVar("T")
 
 SUCCESS, TIME_OUT, EXCEPTION, FAILED = "SUCCESS", "TIME_OUT", "EXCEPTION", "FAILED"
 """How a handler's call ended, in the original's words."""
@@ -103,7 +105,11 @@ class Hooks:
 
     def __init__(self, hooks: Sequence[Hook]) -> None:
         self._hooks = tuple(hooks)
-        self._backwards = self._hooks[::-1]
+        backwards = self._hooks[::-1]
+        self._before_send = [hook.before_send for hook in self._hooks]
+        self._after_send = [hook.after_send for hook in backwards]
+        self._before_consume = [hook.before_consume for hook in self._hooks]
+        self._after_consume = [hook.after_consume for hook in backwards]
         self._started: list[Hook] = []
 
     def __bool__(self) -> bool:
@@ -125,37 +131,25 @@ class Hooks:
             await self._started.pop().stop()
 
     def before_send(self, sending: Sending) -> None:
-        """Tell all."""
-        for hook in self._hooks:
-            try:
-                hook.before_send(sending)
-            except Exception:  # a hook may raise anything; the send goes on
-                _failed(hook)
+        """An attempt begins."""
+        _tell(self._before_send, sending)
 
     def after_send(self, sending: Sending) -> None:
-        """Tell all."""
-        for hook in self._backwards:
-            try:
-                hook.after_send(sending)
-            except Exception:  # as above
-                _failed(hook)
+        """It ended."""
+        _tell(self._after_send, sending)
 
     def before_consume(self, consuming: Consuming) -> None:
-        """Tell all."""
-        for hook in self._hooks:
-            try:
-                hook.before_consume(consuming)
-            except Exception:  # as above
-                _failed(hook)
+        """A handler is about to be called."""
+        _tell(self._before_consume, consuming)
 
     def after_consume(self, consuming: Consuming) -> None:
-        """Tell all."""
-        for hook in self._backwards:
-            try:
-                hook.after_consume(consuming)
-            except Exception:  # as above
-                _failed(hook)
+        """It ended."""
+        _tell(self._after_consume, consuming)
 
 
-def _failed(hook: Hook) -> None:
-    log.exception("the hook %r failed; what it was told about goes on", hook)
+def _tell(hooks: Sequence[Callable[[T], None]], what: T) -> None:
+    for hook in hooks:
+        try:
+            hook(what)
+        except Exception:  # a hook may raise anything; what it was told about goes on
+            log.exception("the hook %r failed; what it was told about goes on", hook)
