@@ -28,7 +28,7 @@ from collections import deque
 from typing import TYPE_CHECKING
 
 from perseid.base.errors import RequestRefused
-from perseid.base.machine import Buffer, DiskFailed, Feed, Millis
+from perseid.base.machine import Buffer, DiskFailed, Feed, Flush, Millis
 from perseid.broker import messages, put
 from perseid.broker.system_topics import HALF_TOPIC, RETRY_PREFIX, TIMER_TOPIC
 from perseid.broker.timer_metrics import TimerMetrics
@@ -170,12 +170,14 @@ class TimerService:
 
     def cut(self, event: Cut) -> None:
         """The log is cut, and with it what was taken in of its end. OSError from the disk."""
-        for effect in self._broker.store.handle(event):
-            self._broker.emit(effect)
+        broker = self._broker
+        if self.enabled and (files := self.timers.cut(event.end)):
+            broker.emit(Flush(files))
+            self._round_again, self._round_at = True, broker.now
+        for effect in broker.store.handle(event):
+            broker.emit(effect)
         if self.enabled:
-            self.timers.cut(self._broker.store.end)
             self._follow_queue()
-            self._round_again = True
 
     # ---- time ----
 
@@ -225,6 +227,9 @@ class TimerService:
 
     def _take_in(self, now: Millis) -> None:
         store, timers = self._broker.store, self.timers
+        if timers.waits:
+            self._take_in_at = None
+            return
         end = store.max_offset(TIMER_TOPIC, 0)
         if not self._leads:
             end = min(end, timers.master_offset)
@@ -450,7 +455,10 @@ class TimerService:
 
     def saved(self, event: CheckpointSaved) -> None:
         """The round is over."""
-        self.timers.under_way = False
+        waited = self.timers.waits
+        self.timers.round_saved()
+        if waited and not self.timers.waits:
+            self.arrived()
 
     def failed(self, event: DiskFailed) -> bool:
         """A save failed: if it was the checkpoint's, the old one stays true, and True is the answer."""

@@ -28,6 +28,8 @@ from perseid.wire.record import Record
 LOOSE = "churn"
 HALVES = ("RMQ_SYS_TRANS_HALF_TOPIC", "TRANS_CHECK_MAX_TIME_TOPIC")
 VALUE_BYTES = 8
+TIMER_LATE_MS = 6_000
+"""So long after its time at the latest a message comes, once a broker serves."""
 POP_RETRY = "%RETRY%poppers"
 """What was popped and not acknowledged stands there, too."""
 
@@ -77,6 +79,10 @@ class Sent:
     attempts: int = 0
     places: set[Place] = field(default_factory=set)
     acked_at_us: int | None = None
+
+    def may_wait(self, clock_ms: int) -> bool:
+        """Is this a message for a time that is not long over?"""
+        return self.deliver_at is not None and self.deliver_at + TIMER_LATE_MS >= clock_ms
 
     def __str__(self) -> str:
         return f"{self.value.decode()} of {self.producer}"

@@ -45,8 +45,6 @@ QUESTIONS: tuple[tuple[RequestCode, dict[str, str] | None], ...] = (
 UNAVAILABLE = (ResponseCode.SERVICE_NOT_AVAILABLE, ResponseCode.SYSTEM_ERROR)
 """Answers of a broker that can't serve now."""
 READ_ATTEMPTS = 40
-TIMER_LATE_MS = 6_000
-"""A message for a time comes so long after it at the latest, once a broker serves."""
 
 
 def create_topic(name: str, queues: int) -> CreateTopicRequest:
@@ -317,8 +315,7 @@ class Auditor(Client):
     def _delayed(self) -> None:
         seen, now = self.seen, self.cluster.broker.now
         for value, stored in self.history.delayed.items():
-            deliver_at = stored.sent.deliver_at
-            if deliver_at is not None:
+            if stored.sent.deliver_at is not None:
                 self.cluster.count("timed message came" if value in seen else "timed message waits at the end")
-            if value not in seen and (deliver_at is None or deliver_at + TIMER_LATE_MS < now):
+            if value not in seen and not stored.sent.may_wait(now):
                 raise Violation("delayed messages arrive", f"{stored.sent}, log {stored.physical}")

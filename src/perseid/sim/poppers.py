@@ -145,15 +145,18 @@ class PopBook:
             self._visible[one.sent.value, one.generation] = until or 0, *known[1:]
 
     def left(self) -> list[bytes]:
-        """Values that were acknowledged to their senders, are there, and that no member acknowledged."""
-        history, start = self._cluster.history, self._cluster.log_start()
+        """Values that were acknowledged to their senders, are there, and that no member acknowledged; of messages for a
+        time those whose time is over."""
+        history, start, now = self._cluster.history, self._cluster.log_start(), self._cluster.broker.now
         topics = {topic.name for topic in self._cluster.topics}
         wanted = {
             stored.sent.value
             for place, stored in history.acked.items()
             if place.topic in topics and not place.topic.startswith(LOOSE) and stored.physical >= start
         }
-        wanted |= {value for value, stored in history.delayed.items() if stored.physical >= start}
+        for value, stored in history.delayed.items():
+            if stored.physical >= start and not stored.sent.may_wait(now):
+                wanted.add(value)
         return sorted(wanted - self.consumed)
 
 

@@ -2,14 +2,12 @@
 
 from __future__ import annotations
 
-from perseid.sim.history import Violation
+from perseid.sim.history import TIMER_LATE_MS, Violation
 from perseid.store.timer.timers import TIMER_TOPIC
 from perseid.wire import properties as props
 from perseid.wire.record import Record
 
 PRECISION_MS = 1_000
-LATE_MS = 6_000
-"""So long after its time at the latest a message comes, once a broker serves."""
 
 
 def delay_of(number: int, *, timed: bool = True) -> str:
@@ -30,4 +28,4 @@ def check_time(record: Record) -> bool:
 
 def still_waits(record: Record, clock_ms: int) -> bool:
     """Is this a message whose time is not long over?"""
-    return record.topic == TIMER_TOPIC and int(record.props[props.TIMER_OUT_MS]) + LATE_MS > clock_ms
+    return record.topic == TIMER_TOPIC and int(record.props[props.TIMER_OUT_MS]) + TIMER_LATE_MS > clock_ms

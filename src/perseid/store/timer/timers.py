@@ -18,12 +18,17 @@ as each is of the next message of the queue: those that a slot knows already cha
 off, and taken in again. Where the files don't fit together (one was lost, or damaged) they are made anew from the whole
 queue: then what the checkpoint calls delivered stays so, and nothing is lost.
 
+When the commit log is cut (`cut`), the units of what goes are made zeros, durably before the log has other messages
+there. A checkpoint that names them may be on disk, or on its way there: nothing is taken in until a later one is
+durable (`waits`), so a start after a crash finds no unit at its end, and makes the files anew.
+
 Source: store.md §12.
 """
 
 from __future__ import annotations
 
 from collections.abc import Callable
+from copy import copy
 
 from perseid.base.errors import RemoteProtocolError, StoreError
 from perseid.base.machine import Effect, Feed, Flush, Millis, SaveState, Syncable
@@ -103,6 +108,10 @@ class TimerStore:
         """The last checkpoint that was handed out, or read; its version is that of the table."""
         self.under_way = False
         """A round is."""
+        self.waits = False
+        """Nothing is taken in until a round that begins from now on is durable."""
+        self._frees = False
+        """The round that is under way is one."""
         self._distrusted = False
         """What was loaded may not be durable: an earlier life's sync of it may have failed. The first round writes it
         again."""
@@ -122,6 +131,14 @@ class TimerStore:
             return now + self._window_slots // 2 * precision, units.ROLL
         return now + window, units.ROLL
 
+    def _known_slot_of(self, record: Record, deliver_at: Millis) -> tuple[Millis, int]:
+        """The same for a message that a master took in before it told of it: by when it rolls is not known, so it waits
+        no shorter than there; what the master has rolled meanwhile may be delivered twice, and nothing never."""
+        latest = self.wheel.floor(max(record.store_timestamp, self.saved.timestamp))
+        latest += self._window_slots * self.wheel.precision_ms
+        own = self.wheel.floor(deliver_at)
+        return (own, 0) if own <= latest else (latest, units.ROLL)
+
     def take_in(self, record: Record, now: Millis, *, master: bool) -> Millis | None:
         """Take in the message at `queue_offset`: the slot in which it waits; None: it was delivered before, or is no
         timer at all. OSError when the disk has no room: nothing has happened.
@@ -133,7 +150,7 @@ class TimerStore:
             self.queue_offset += 1
             return None
         known = self.queue_offset < self.master_offset
-        at_ms, flags = self.slot_of(deliver_at, record.store_timestamp if known else now)
+        at_ms, flags = self._known_slot_of(record, deliver_at) if known else self.slot_of(deliver_at, now)
         alive = not known or at_ms >= self.read_ms
         if not alive and self.queue_offset >= self._late_from and at_ms >= self._late_least_ms:
             at_ms, alive = max(self._late_ms, self.read_ms), True  # the master was late with it, too
@@ -155,8 +172,9 @@ class TimerStore:
         self.wheel.add(at_ms, position, _weight(unit))
         return at_ms
 
-    def cut(self, end: int) -> None:
-        """The commit log ends at `end` now: units of messages that were cut are gone. OSError from the disk."""
+    def cut(self, end: int) -> list[Syncable]:
+        """The commit log is about to end at `end`: units of messages that go are gone. The files that are to be durable
+        before the log has other messages there. OSError from the disk."""
         at = self.log.end
         lost = 0
         while at > self.log.start:
@@ -166,9 +184,19 @@ class TimerStore:
                 break
             self.wheel.take_back(unit.at_ms, position, unit.previous, _weight(unit))
             at, lost = position, lost + 1
-        if lost:
-            self.log.cut(at)
-            self._durable = min(self._durable, at)
+        if not lost:
+            return []
+        self.log.cut(at)
+        self._durable = min(self._durable, at)
+        self._doubt()
+        return [*self.log.segments.files_between(at, at + 1), *self._folders.take()]
+
+    def _doubt(self) -> None:
+        """The checkpoint on disk, or on its way there, names units that are no more."""
+        self.waits, self._frees = True, False
+        self._images = []
+        self.wheel.change_all()
+        self.saved = copy(self.saved)  # the log's part of a round may be under way: it does not go on
 
     # ---- delivering ----
 
@@ -211,18 +239,25 @@ class TimerStore:
         """Make all of it durable. What the commit log has is to be handed out to be flushed before."""
         assert not self.under_way, "a round of the timers is under way"
         self.under_way, self.saved, self._distrusted = True, checkpoint, False
+        self._frees = self.waits
         self._images = self.wheel.take_changed()
         return [Flush([*self.log.take_dirty(), *self._folders.take()], [Feed(TimerLogDurable(checkpoint))])]
 
     def end_round(self, event: TimerLogDurable, then: list[Effect]) -> list[Effect]:
         """The timer log is durable: write the slots of the round, and its checkpoint. OSError from the disk."""
-        if event.checkpoint is not self.saved:  # all was made anew meanwhile
+        if event.checkpoint is not self.saved:  # the log was cut, or all made anew, meanwhile
             self.under_way = False
             return []
         files = self.wheel.write(self._images)
         self._images = []
         self._durable = event.checkpoint.log_end
         return [Flush(files), SaveState(checkpoints.PATH, _file(event.checkpoint), then)]
+
+    def round_saved(self) -> None:
+        """The checkpoint of a round is durable."""
+        self.under_way = False
+        if self._frees:
+            self.waits = self._frees = False
 
     def close(self, checkpoint: TimerCheckpoint) -> None:
         """Make all of it durable at once, the commit log being so. OSError from the disk."""
@@ -257,6 +292,7 @@ class TimerStore:
         if not why:
             return []
         self.begin_anew()
+        self.waits = False  # no round is under way
         return [f"{why}: the timer files are made anew from the messages that wait"]
 
     def _take_up(
@@ -284,9 +320,21 @@ class TimerStore:
         log.cut(log.end)
         log.write_again(found.log_end)
         log.issued = self._durable = min(found.log_end, log.end)
-        last = log.unit(log.before(log.end)) if log.end > log.start else None
-        if last is not None and log_end is not None and last.physical_offset >= log_end:
-            return "the commit log ends before messages that wait"
+        return self._misfit(log_end)
+
+    def _misfit(self, log_end: int | None) -> str:
+        """Why log and wheel don't fit together, or to the commit log; "" when they do."""
+        log = self.log
+        if log.end > log.start:
+            last = log.unit(log.before(log.end))
+            if last is None:
+                return "the timer log was cut"
+            if log_end is not None and last.physical_offset >= log_end:
+                return "the commit log ends before messages that wait"
+        for at_ms, slot in self.wheel.slots.items():
+            newest = log.unit(slot.last)
+            if newest is None or self.wheel.floor(newest.at_ms) != at_ms:
+                return f"the slot {at_ms} of the wheel has no unit at {slot.last}"
         return ""
 
     def _tail(self, record_at: RecordAt, queue_record: QueueRecord) -> list[tuple[int, Unit, bool]]:
@@ -321,7 +369,7 @@ class TimerStore:
         """Forget units and slots; the queue is taken in from its beginning, but for what is delivered. OSError."""
         self.master_offset = max(self.master_offset, self.queue_offset)
         self.queue_offset = 0
-        self._images = []
+        self._doubt()
         old = self.saved
         self.saved = TimerCheckpoint(
             self.read_ms, 0, 0, self.master_offset, old.state_version, old.timestamp, old.counter
