@@ -10,13 +10,14 @@ from typing import Any
 import pytest
 
 from perseid.replication.config import ReplicationConfig
+from perseid.store.timer import checkpoint as checkpoints
 from perseid.wire.codes import RequestCode, ResponseCode
 from perseid.wire.ha import HEADER_BYTES, decode_header
 from perseid.wire.headers.pull import PullMessageRequest
 from perseid.wire.headers.send import SendMessageRequest
 from perseid.wire.headers.topics import CreateTopicRequest
 
-from .harness import SMALL, Rig
+from .harness import NOW, SMALL, Rig
 
 TWO = ReplicationConfig(in_sync_replicas=2)
 SLAVE_1, SLAVE_2 = 901, 902
@@ -201,4 +202,6 @@ def test_what_a_java_slave_copies_is_served(tmp_path: Path) -> None:
     bodies = {code: bytes(rig.ask(code).body) for code in (43, 45, 402, 60, 61)}
     assert "offsetTable" in json.loads(bodies[43]) and "offsetTable" in json.loads(bodies[45])
     assert json.loads(bodies[402]) == {"messageRequestModeMap": {}}
-    assert bodies[60] == bytes(56) and json.loads(bodies[61])["timingCount"] == {}
+    timers = checkpoints.decode(bodies[60])
+    assert (timers.log_end, timers.queue_offset, timers.master_offset, timers.read_ms) == (0, 0, 0, NOW)
+    assert json.loads(bodies[61])["timingCount"] == {}

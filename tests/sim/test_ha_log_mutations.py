@@ -169,7 +169,7 @@ FOUND: dict[Mutation, tuple[str, int | str]] = {
     offsets_are_rebuilt: ("C11", "elected_again_with_messages_under_way"),
     no_epoch_of_its_own: ("C9", "elected_again_with_messages_under_way"),
     twelve_bytes_are_a_handshake: ("C13", 1),
-    half_a_head_is_forgotten: ("C13", "frames_in_single_bytes"),
+    half_a_head_is_forgotten: ("the scenario goes on", "frames_in_single_bytes"),
     learners_come_in: ("learners stay out", 16),
     one_node_less: ("inSyncReplicas", 6),
     however_few_are_in_sync: ("minInSyncReplicas", 24),

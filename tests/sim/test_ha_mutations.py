@@ -510,7 +510,7 @@ FOUND: dict[Mutation, tuple[str, int | str]] = {
     the_lost_are_dropped_at_once: ("C10", "shrink_without_the_controllers"),
     the_unconnected_are_passed_over: ("C10", "shrink_without_the_controllers"),
     the_set_of_the_last_term: ("C10", "active_controller_without_its_group"),
-    joins_before_it_has_all: ("C10", "expand_whose_answer_is_lost"),
+    joins_before_it_has_all: ("C10", "isolated_master_with_clients"),
     joins_by_an_old_report: ("C10", 20),
     one_is_enough: ("C10", "active_controller_without_its_group"),
     connections_are_counted: ("C10", "one_slave_on_two_connections"),

@@ -243,10 +243,6 @@ def units_of_a_crash_trusted(patch: pytest.MonkeyPatch) -> None:
 @pytest.mark.parametrize(
     ("mutation", "within"),
     [
-        (timers_a_second_early, 10),
-        (wheel_not_written, 30),
-        (timers_called_delivered, 30),
-        (units_of_a_crash_trusted, 60),
         (no_fsync, 10),
         (acknowledge_before_flush, 10),
         (plain_sends_acknowledged_before_flush, 10),
@@ -265,12 +261,32 @@ def units_of_a_crash_trusted(patch: pytest.MonkeyPatch) -> None:
     ],
 )
 def test_a_planted_defect_is_found(mutation: Mutation, within: int, monkeypatch: pytest.MonkeyPatch) -> None:
+    _find(mutation, within, monkeypatch, timed=False)
+
+
+@pytest.mark.sim
+@pytest.mark.parametrize(
+    ("mutation", "within"),
+    [
+        (timers_a_second_early, 10),
+        (wheel_not_written, 30),
+        (timers_called_delivered, 30),
+        (units_of_a_crash_trusted, 60),
+    ],
+)
+def test_a_planted_defect_of_timers_is_found(
+    mutation: Mutation, within: int, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    _find(mutation, within, monkeypatch, timed=True)
+
+
+def _find(mutation: Mutation, within: int, monkeypatch: pytest.MonkeyPatch, *, timed: bool) -> None:
     mutation(monkeypatch)
     for seed in range(FIRST, FIRST + within):
-        result = run(seed, slaves=0, transactions=False, timed=False)
+        result = run(seed, slaves=0, transactions=False, timed=timed)
         if result.failure:
             monkeypatch.undo()
-            if not run(seed, slaves=0, transactions=False, timed=False).failure:
+            if not run(seed, slaves=0, transactions=False, timed=timed).failure:
                 first = result.failure.splitlines()[0]
                 print(f"{mutation.__name__}: found by seed {seed - FIRST + 1} of {within}: {first}")
                 return

@@ -135,7 +135,7 @@ def more_time_without_the_ack(patch: pytest.MonkeyPatch) -> None:
     ("mutation", "promise", "within"),
     [
         (offsets_as_saved, "a message is handed out once", 20),
-        (checkpoints_forgotten, "nothing popped is lost", 20),
+        (checkpoints_forgotten, "a message is handed out once", 20),
         (progress_past_what_is_open, "nothing popped is lost", 20),
         (acks_in_memory, "what is acknowledged does not come again", 40),
         (revived_too_early, "nothing comes before its time", 20),

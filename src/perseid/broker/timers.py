@@ -195,7 +195,8 @@ class TimerService:
         if self._due is not None:
             dues.append(max(self._broker.now, self._blocked_until))
         elif self._todo:
-            dues.append(max(self._todo[0] + self.timers.wheel.precision_ms, self._blocked_until))
+            waits = LATE_MS if self._take_in_at is not None else 0  # for what is to be taken in (`_next_slot`)
+            dues.append(max(self._todo[0] + self.timers.wheel.precision_ms + waits, self._blocked_until))
         if self._unconfirmed and self._unconfirmed[0][0] <= self._broker.store.confirmed:
             dues.append(self._broker.now)
         if self._stuck is not None:

@@ -74,8 +74,8 @@ class PopBook:
         self._handed: set[Copy] = set()
         self._visible: dict[tuple[bytes, int], tuple[int, int, int]] = {}
         """Value and generation → when its first copy may be followed by the next one, the clock, the doubts."""
-        self._acked: dict[tuple[bytes, int], int] = {}
-        """What was acknowledged in time → the doubts when it was handed out."""
+        self._acked: set[tuple[bytes, int]] = set()
+        """What was acknowledged in time."""
         self._copies: Counter[tuple[bytes, int]] = Counter()
         self.consumed: set[bytes] = set()
         """Values that a member acknowledged, answered or not."""
@@ -91,8 +91,10 @@ class PopBook:
         """The broker's machine went off."""
         self.doubts += 1
         if not self._cluster.sync_flush:
-            for table in (self._handed, self._visible, self._acked, self._copies):
-                table.clear()
+            self._handed.clear()
+            self._visible.clear()
+            self._acked.clear()
+            self._copies.clear()
 
     # ---- members ----
 
@@ -109,23 +111,21 @@ class PopBook:
             return  # it may be there more than once
         key, before = (one.sent.value, one.generation), (one.sent.value, one.generation - 1)
         self._copies[key] += 1
-        visible = self._visible.get(before)
-        if visible is not None and visible[1] == one.clock_ms and one.handle.pop_time < visible[0]:
-            raise Violation("nothing comes before its time", f"{name}: {one.handle.pop_time}, not before {visible[0]}")
-        doubts = self._acked.get(before)
-        if doubts is not None and doubts == self._before(before) and self._copies[before] == 1:
-            raise Violation("what is acknowledged does not come again", f"{name}: the one before was acknowledged")
+        if self._copies[before] == 1 and self._has_one_copy(before):
+            until, clock_ms, _ = self._visible[before]
+            if clock_ms == one.clock_ms and one.handle.pop_time < until:
+                raise Violation("nothing comes before its time", f"{name}: {one.handle.pop_time}, not before {until}")
+            if before in self._acked:
+                raise Violation("what is acknowledged does not come again", f"{name}: the one before was acknowledged")
         known = self._visible.get(key)
         at = one.visible_at if known is None else min(known[0], one.visible_at)
         self._visible[key] = at, one.clock_ms, one.doubts
 
-    def _before(self, key: tuple[bytes, int]) -> int:
-        """The doubts when the generation before was handed out: as many as there are now, if it had no other copy."""
+    def _has_one_copy(self, key: tuple[bytes, int]) -> bool:
+        """Was the generation handed out that it was made of, and is nothing in doubt since?"""
         value, generation = key
-        if generation == 0:
-            return self._acked[key]
-        known = self._visible.get((value, generation - 1))
-        return known[2] if known is not None else -1
+        this, before = self._visible.get(key), self._visible.get((value, generation - 1))
+        return this is not None and (generation == 0 or (before is not None and before[2] == this[2]))
 
     def _in_doubt(self, doubts: int) -> bool:
         """Since then a power cut may have taken what was asked for."""
@@ -136,7 +136,7 @@ class PopBook:
         if self._in_doubt(asked) or self._in_doubt(one.doubts):
             return
         if broker_ms < one.visible_at - IN_TIME_MS and one.clock_ms == self._cluster.broker.clock_ms:
-            self._acked[one.sent.value, one.generation] = one.doubts
+            self._acked.add((one.sent.value, one.generation))
 
     def put_off(self, one: Delivery, until: int | None) -> None:
         """A copy has another time; None: nobody knows."""

@@ -233,7 +233,7 @@ class TimerStore:
     def changed(self) -> bool:
         """Is there something that the last round did not take?"""
         ends = self.saved.log_end, self.saved.queue_offset
-        return self._distrusted or self.wheel.changed or ends != (self.log.end, self.queue_offset)
+        return self._distrusted or self.waits or self.wheel.changed or ends != (self.log.end, self.queue_offset)
 
     def begin_round(self, checkpoint: TimerCheckpoint) -> list[Effect]:
         """Make all of it durable. What the commit log has is to be handed out to be flushed before."""
