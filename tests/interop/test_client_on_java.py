@@ -381,4 +381,4 @@ def test_the_consumer_that_pops(java_cluster: rig.Cluster, name: str) -> None:
             rest = await gather(consumer, 8 - len(one))
             assert sorted(m.body for m in (*one, *rest)) == [b"m%d" % n for n in range(8)]
 
-    run(test())
+    asyncio.run(test())

@@ -6,6 +6,7 @@ The numbers are those of the register of real defects that they are like.
 from __future__ import annotations
 
 from collections.abc import Callable
+from functools import partial
 from typing import Any
 
 import pytest
@@ -123,12 +124,13 @@ def test_a_planted_defect_is_found(
     mutation: Mutation, first: int, within: int, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """`first`: where the search begins, for a defect that few seeds find."""
+    play = partial(run, slaves=SLAVES, transactions=False, timed=False)
     mutation(monkeypatch)
     for seed in range(first, first + within):
-        result = run(seed, slaves=SLAVES, transactions=False, timed=False)
+        result = play(seed)
         if result.failure:
             monkeypatch.undo()
-            assert not run(seed, slaves=SLAVES, transactions=False, timed=False).failure, f"seed {seed} fails without it, too"
+            assert not play(seed).failure, f"seed {seed} fails without it, too"
             promise = result.failure.splitlines()[0]
             print(f"{mutation.__name__}: found by seed {seed}, from {first} on: {promise}")
             return

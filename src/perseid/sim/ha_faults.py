@@ -241,9 +241,21 @@ class HaFaults(Faults):
 
     def _cleaned(self, replica: Replica) -> None:
         if replica.driver.machine is None and replica.id not in self.ha.agreed.ids:
-            replica.driver.disk.remove(IDENTITY)
-            self.ha.count("cleaned, comes back with a new id")
+            self._forget_id(replica)
         self.ha.restart(replica)
+
+    def _forget_id(self, replica: Replica) -> None:
+        replica.driver.disk.remove(IDENTITY)
+        self.ha.count("cleaned, comes back with a new id")
+
+    def bring_back_forgotten(self) -> None:
+        """The operator's order may be carried out long after it was given, when the broker runs again with its old id:
+        then no controller knows that, the broker's master says so, and the operator does what is left to do."""
+        for one in self.ha.replicas:
+            if "metadata cleaned" in self._done and one.id and one.id not in self.ha.agreed.ids:
+                self.ha.crash(one)
+                self._forget_id(one)
+                self.ha.restart(one)
 
     def _address_changed(self, watched: Watched) -> None:
         """A broker comes back at another address."""

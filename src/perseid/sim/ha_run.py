@@ -73,6 +73,7 @@ class Course:
         self.faults.heal()
         if not scheduler.run(scheduler.now_us + SERVES_US, lambda: ha.serving):
             raise Violation("C13", f"nobody serves within {SERVES_US // US_PER_S} s: {ha.settled()}")
+        self.faults.bring_back_forgotten()
         probe = Probe(ha, "probe")
         probe.begin()
         alone = ha.settings.nodes == ha.settings.min_in_sync == 1
