@@ -21,3 +21,14 @@ def pytest_configure(config: pytest.Config) -> None:
         each = (LAST_PORT - FIRST_PORT) // int(os.environ["PYTEST_XDIST_WORKER_COUNT"])
         low = FIRST_PORT + int(worker.removeprefix("gw")) * each
         os.environ[ports.PORTS] = f"{low}-{low + each - 20}"
+
+
+def pytest_collection_finish(session: pytest.Session) -> None:
+    """A group (one JVM, one built wheel) has to stay on one worker; a pytest and an xdist that don't fit part it in
+    silence."""
+    if not getattr(session.config.option, "loadgroup", False):
+        return
+    for item in session.items:
+        group = item.get_closest_marker("xdist_group")
+        if group is not None and not item.nodeid.endswith(f"@{group.args[0]}"):
+            raise pytest.UsageError(f"{item.nodeid} is not in its group: this pytest and this pytest-xdist don't fit")

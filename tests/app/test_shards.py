@@ -1,5 +1,8 @@
-"""The configuration of shards, and what their folders allow. That they run is in tests/cli/test_servers.py."""
+"""The configuration of shards, their folders, their output. That they run is in tests/cli/test_servers.py."""
 
+import os
+import subprocess
+import sys
 from pathlib import Path
 
 import pytest
@@ -46,3 +49,13 @@ def test_all_ports_have_to_be_ports(loaded: broker.Loaded) -> None:
     shards.check(loaded, 64)
     with pytest.raises(ConfigError, match="65542"):
         shards.check(shards.of(loaded, 5460), 4)
+
+
+def test_lines_of_shards_never_run_into_each_other() -> None:
+    """They share the output: a line is one write, even where Python itself buffers nothing (PYTHONUNBUFFERED)."""
+    reader, writer = os.pipe2(os.O_DIRECT)  # each write is read by itself
+    with open(reader, "rb", buffering=0) as packets:
+        code = "from perseid.app import process; process.say('one'); process.say('two')"
+        subprocess.run([sys.executable, "-u", "-c", code], stdout=writer, check=True)
+        os.close(writer)
+        assert [packets.read(100) for _ in range(3)] == [b"one\n", b"two\n", b""]

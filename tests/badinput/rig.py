@@ -2,7 +2,6 @@
 
 import json
 import os
-import selectors
 import signal
 import socket
 import subprocess
@@ -11,6 +10,8 @@ from collections.abc import Iterable
 from pathlib import Path
 from random import Random
 from typing import Any
+
+from tests.output import Output
 
 from perseid.client import Message, MessageQueue
 from perseid.client.blocking import BlockingAdmin, BlockingProducer, BlockingPullConsumer
@@ -155,6 +156,7 @@ class Process:
                 text=True,
                 env={**os.environ, "HOME": str(home)},
             )
+        self._output = Output(self.process, self.log)
 
     def __enter__(self) -> "Process":
         return self
@@ -166,13 +168,7 @@ class Process:
 
     def line(self) -> str:
         """The next line of its output."""
-        assert self.process.stdout is not None
-        with selectors.DefaultSelector() as selector:
-            selector.register(self.process.stdout, selectors.EVENT_READ)
-            assert selector.select(DEADLINE), self.log.read_text()
-        line = self.process.stdout.readline()
-        assert line, self.log.read_text()
-        return line.rstrip("\n")
+        return self._output.line(DEADLINE)
 
     def end(self, number: int = signal.SIGTERM) -> int:
         self.process.send_signal(number)

@@ -2,7 +2,6 @@
 
 import json
 import os
-import selectors
 import signal
 import socket
 import subprocess
@@ -11,6 +10,7 @@ from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
+from tests.output import Output
 
 from perseid.cli.main import main
 from perseid.client import Message
@@ -35,16 +35,11 @@ class Process:
             env=env,
         )
         self.stderr = home / "stderr"
+        self._output = Output(self.process, self.stderr)
 
     def line(self) -> str:
         """The next line of its output."""
-        assert self.process.stdout is not None
-        with selectors.DefaultSelector() as selector:
-            selector.register(self.process.stdout, selectors.EVENT_READ)
-            assert selector.select(DEADLINE), self.stderr.read_text()
-        line = self.process.stdout.readline()
-        assert line, self.stderr.read_text()
-        return line.rstrip("\n")
+        return self._output.line(DEADLINE)
 
     def end(self, number: int = signal.SIGTERM) -> tuple[int, str]:
         """Send a signal: exit code, and what it still printed."""

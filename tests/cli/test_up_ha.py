@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import json
 import os
-import selectors
 import signal
 import socket
 import subprocess
@@ -15,6 +14,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from tests.output import Output
 
 from perseid.app import ha
 from perseid.base.errors import ConfigError
@@ -24,19 +24,8 @@ DEADLINE = 240.0
 PERSEID = [sys.executable, "-c", "from perseid.cli.main import main; main()"]
 
 
-def line_of(process: subprocess.Popen[str], log: Path) -> str:
-    """The next line that it prints."""
-    assert process.stdout is not None
-    with selectors.DefaultSelector() as selector:
-        selector.register(process.stdout, selectors.EVENT_READ)
-        assert selector.select(DEADLINE), log.read_text()
-    line = process.stdout.readline()
-    assert line, log.read_text()
-    return line
-
-
 @pytest.fixture
-def cluster(tmp_path: Path) -> Iterator[tuple[subprocess.Popen[str], dict[str, Any], Path]]:
+def cluster(tmp_path: Path) -> Iterator[tuple[subprocess.Popen[str], dict[str, Any], Output]]:
     log = tmp_path / "stderr"
     with log.open("wb") as stderr:
         process = subprocess.Popen(
@@ -46,8 +35,9 @@ def cluster(tmp_path: Path) -> Iterator[tuple[subprocess.Popen[str], dict[str, A
             ],
             stdout=subprocess.PIPE, stderr=stderr, text=True,
         )  # fmt: skip
+    output = Output(process, log)
     try:
-        yield process, json.loads(line_of(process, log)), log
+        yield process, json.loads(output.line(DEADLINE)), output
     finally:
         if process.poll() is None:
             process.kill()
@@ -61,9 +51,9 @@ def perseid(*args: str) -> tuple[int, str, str]:
 
 
 def test_a_master_that_is_killed_is_gone_around(
-    cluster: tuple[subprocess.Popen[str], dict[str, Any], Path], tmp_path: Path
+    cluster: tuple[subprocess.Popen[str], dict[str, Any], Output], tmp_path: Path
 ) -> None:
-    process, told, log = cluster
+    process, told, output = cluster
     assert told["event"] == "ready" and len(told["set"]["replicas"]) == 2
     assert [m["role"] for m in told["members"]] == ["namesrv", *["controller"] * 3, *["broker"] * 2]
     at = ("--controllers", told["controllers"], "--namesrv", told["namesrv"], "--json")
@@ -81,7 +71,7 @@ def test_a_master_that_is_killed_is_gone_around(
             if count() >= wanted:
                 return
             pause.wait(0.1)
-        raise AssertionError(f"{count()} of {wanted} lines; {log.read_text()}")
+        raise AssertionError(f"{count()} of {wanted} lines; {output.log.read_text()}")
 
     def count() -> int:
         return ledger.read_bytes().count(b"\n") if ledger.exists() else 0
@@ -89,7 +79,7 @@ def test_a_master_that_is_killed_is_gone_around(
     grows(50)
     (victim,) = (m for m in told["members"] if m["address"] == told["master"])
     os.kill(victim["pid"], signal.SIGKILL)
-    assert json.loads(line_of(process, log)) == {"event": "ended", "name": victim["name"], "code": -signal.SIGKILL}
+    assert json.loads(output.line(DEADLINE)) == {"event": "ended", "name": victim["name"], "code": -signal.SIGKILL}
     grows(200)
     run.send_signal(signal.SIGINT)
     found = json.loads(run.communicate(timeout=DEADLINE)[0])
@@ -103,7 +93,7 @@ def test_a_master_that_is_killed_is_gone_around(
     code, _, why = perseid("admin", "elect-master", "-b", "broker-a", "--to", str(before["master_id"]), *at[:2])
     assert code == 1 and "2012" in why, "who is dead can't be elected"
     process.send_signal(signal.SIGTERM)
-    assert process.wait(DEADLINE) == 0, log.read_text()
+    assert process.wait(DEADLINE) == 0, output.log.read_text()
     for member in told["members"]:
         with pytest.raises(OSError):
             socket.create_connection(("127.0.0.1", int(member["address"].rpartition(":")[2])), 1)

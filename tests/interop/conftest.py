@@ -131,6 +131,7 @@ def set_for_a_while(cluster: rig.Cluster, setting: str, value: str, afterwards: 
         assert admin._thread is not None and admin._client is not None
         run, client = admin._thread.run, admin._client
         run(client.update_broker_config(cluster.broker, {setting: value}))
+        assert run(client.broker_config(cluster.broker))[setting] == value
         try:
             yield
         finally:
@@ -145,8 +146,6 @@ def transactional_cluster(request: pytest.FixtureRequest, workshop: Path, name: 
         yield cluster
     for process in (cluster.broker_process, cluster.namesrv_process):
         process.kill()
-
-
 
 
 @pytest.fixture(params=["java", "perseid"], ids=["on_java", "on_perseid"])

@@ -10,6 +10,7 @@ from typing import Any
 import pytest
 import rig
 
+from conftest import set_for_a_while
 from perseid.client import (
     Admin,
     Message,
@@ -275,16 +276,9 @@ def test_broadcasting_and_a_reset_by_an_operator(java_cluster: rig.Cluster, name
 
 @pytest.fixture
 def sql_on(java_cluster: rig.Cluster) -> Iterator[None]:
-    """The broker filters by properties; afterwards it does not again, as other tests rely on."""
-
-    async def switch(value: str) -> None:
-        async with Admin(java_cluster.namesrv) as admin:
-            await admin.update_broker_config(java_cluster.broker, {"enablePropertyFilter": value})
-            assert (await admin.broker_config(java_cluster.broker))["enablePropertyFilter"] == value
-
-    rig.run(switch("true"))
-    yield
-    rig.run(switch("false"))
+    """The broker filters by properties."""
+    with set_for_a_while(java_cluster, "enablePropertyFilter", "true", "false"):
+        yield
 
 
 @pytest.mark.usefixtures("sql_on")

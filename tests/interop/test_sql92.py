@@ -3,13 +3,11 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Iterator
 
 import pytest
 import rig
 from tests.sql_cases import Draw, result
 
-from conftest import set_for_a_while
 from perseid.client import ClientError, Message, Producer, PullConsumer, PushConsumer, ReceivedMessage, Sql
 from perseid.client.blocking import BlockingPullConsumer
 
@@ -34,13 +32,6 @@ WANTED = "price BETWEEN 3 AND 5 AND (kind = 'a' OR kind IS NULL)"
 COUNT = 30
 
 
-@pytest.fixture
-def filtering(cluster: rig.Cluster) -> Iterator[None]:
-    """The cluster's broker filters by properties."""
-    with set_for_a_while(cluster, "enablePropertyFilter", "true", "false"):
-        yield
-
-
 def messages() -> list[tuple[str, dict[str, str]]]:
     """Bodies and properties."""
     found = []
@@ -54,7 +45,8 @@ def wanted() -> set[str]:
     return {body for body, has in messages() if 3 <= int(has["price"]) <= 5 and has.get("kind") in ("a", None)}
 
 
-def test_stock_consumers(java: rig.Client, filtering: None, topic: str, name: str) -> None:
+@pytest.mark.usefixtures("sql_cluster")
+def test_stock_consumers(java: rig.Client, topic: str, name: str) -> None:
     """What comes before they start, and what comes while they wait."""
     java("send", messages=[{"topic": topic, "body": body, "props": has} for body, has in messages()])
     handle = java("push.start", topic=topic, group=name, sql=WANTED)
@@ -64,7 +56,8 @@ def test_stock_consumers(java: rig.Client, filtering: None, topic: str, name: st
     assert sorted(m["body"] for m in java.collect(handle, len(both))) == sorted(both)
 
 
-def test_an_expression_that_cannot_be_read(java: rig.Client, filtering: None, topic: str, name: str) -> None:
+@pytest.mark.usefixtures("sql_cluster")
+def test_an_expression_that_cannot_be_read(java: rig.Client, topic: str, name: str) -> None:
     def refused() -> str:
         """A client that hasn't got the route in time starts without asking."""
         try:
@@ -76,7 +69,8 @@ def test_an_expression_that_cannot_be_read(java: rig.Client, filtering: None, to
     assert rig.until("the consumer doesn't start", refused).startswith("23 ")
 
 
-def test_our_consumers(cluster: rig.Cluster, java: rig.Client, filtering: None, topic: str, name: str) -> None:
+@pytest.mark.usefixtures("sql_cluster")
+def test_our_consumers(cluster: rig.Cluster, java: rig.Client, topic: str, name: str) -> None:
     async def test() -> None:
         async with asyncio.timeout(300), Producer(cluster.namesrv) as producer:
             for body, has in messages():
@@ -103,7 +97,8 @@ def test_our_consumers(cluster: rig.Cluster, java: rig.Client, filtering: None, 
     asyncio.run(test())
 
 
-def test_our_blocking_consumer(cluster: rig.Cluster, java: rig.Client, filtering: None, topic: str, name: str) -> None:
+@pytest.mark.usefixtures("sql_cluster")
+def test_our_blocking_consumer(cluster: rig.Cluster, java: rig.Client, topic: str, name: str) -> None:
     java("send", messages=[{"topic": topic, "body": body, "props": has} for body, has in messages()])
     with BlockingPullConsumer(cluster.namesrv, name, expression=Sql(WANTED), from_where="first") as consumer:
         consumer.assign(consumer.queues(topic))

@@ -173,7 +173,7 @@ async def serve(loaded: Loaded) -> int:
         await running.until(lambda: node.registration.tried)  # who reads the line may ask the name servers at once
         at = f" and name server is {broker.namesrv_addr}" if broker.namesrv_addr else ""
         line = f"The broker[{broker.broker_name}, {broker.address}] boot success. serializeType=JSON{at}"
-        print(line, flush=True)  # noqa: T201
+        process.say(line)
 
     return await process.serve([running], ready)
 

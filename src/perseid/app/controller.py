@@ -104,6 +104,6 @@ async def serve(loaded: Loaded) -> int:
     _, running = build(loaded)
 
     async def ready() -> None:
-        print(announcement(loaded), flush=True)  # noqa: T201
+        process.say(announcement(loaded))
 
     return await process.serve([running], ready)

@@ -52,6 +52,6 @@ async def serve(own: DLedgerConfig, raft: RaftConfig) -> int:
     running = driver(own, raft)
 
     async def ready() -> None:
-        print(f"member {raft.self_id} of {raft.group} listens at {peers_of(raft.peers)[raft.self_id]}", flush=True)  # noqa: T201
+        process.say(f"member {raft.self_id} of {raft.group} listens at {peers_of(raft.peers)[raft.self_id]}")
 
     return await process.serve([running], ready)

@@ -9,7 +9,6 @@ from __future__ import annotations
 
 import asyncio
 import json
-import sys
 from collections.abc import Mapping
 from dataclasses import asdict, dataclass, field
 from pathlib import Path
@@ -231,9 +230,9 @@ async def _watch(cluster: Cluster, name: str, killed: set[str], *, as_json: bool
     member = next(member for member in cluster.plan.members if member.name == name)
     conf = cluster.plan.data / "conf" / f"{name}.conf"
     if as_json:
-        _print(json.dumps({"event": "ended", "name": name, "code": code}))
+        process.say(json.dumps({"event": "ended", "name": name, "code": code}))
     else:
-        _print(f"{name} (pid {child.pid}) ended with {code}; have it back: perseid {member.role} -c {conf}")
+        process.say(f"{name} (pid {child.pid}) ended with {code}; have it back: perseid {member.role} -c {conf}")
 
 
 def _say_ready(cluster: Cluster, found: ReplicaSet, *, as_json: bool) -> None:
@@ -247,14 +246,9 @@ def _say_ready(cluster: Cluster, found: ReplicaSet, *, as_json: bool) -> None:
             "event": "ready", "namesrv": planned.namesrv, "controllers": planned.controllers,
             "data": str(planned.data), "master": found.master_address, "members": rows, "set": asdict(found),
         }  # fmt: skip
-        _print(json.dumps(told))
+        process.say(json.dumps(told))
         return
-    _print(f"ready namesrv={planned.namesrv} controllers={planned.controllers} data={planned.data}")
+    process.say(f"ready namesrv={planned.namesrv} controllers={planned.controllers} data={planned.data}")
     for row in rows:
         master = "  master" if row["address"] == found.master_address else ""
-        _print(f"  {row['name']:<14} {row['address']:<16} pid {row['pid']}{master}")
-
-
-def _print(line: str) -> None:
-    sys.stdout.write(line + "\n")
-    sys.stdout.flush()
+        process.say(f"  {row['name']:<14} {row['address']:<16} pid {row['pid']}{master}")

@@ -80,6 +80,6 @@ async def serve(path: Path | None, loaded: NameServerConfig, controller: control
         address = f"{loaded.bind_address}:{running.ports[LISTENER]}"
         if controller is not None:
             process.log.info("%s", controller_app.announcement(controller))
-        print(f"The Name Server boot success. serializeType=JSON, address {address}", flush=True)  # noqa: T201
+        process.say(f"The Name Server boot success. serializeType=JSON, address {address}")
 
     return await process.serve([running, *beside], ready)

@@ -103,6 +103,12 @@ def raise_file_limit() -> None:
         resource.setrlimit(resource.RLIMIT_NOFILE, (wanted, hard))
 
 
+def say(line: str) -> None:
+    """Print a line in one write: shards share their output, and two lines must not run into each other."""
+    sys.stdout.write(line + "\n")
+    sys.stdout.flush()
+
+
 def run(main: Coroutine[Any, Any, int]) -> int:
     """Run a server's coroutine to its end on the quickest event loop there is; its exit code."""
     raise_file_limit()

@@ -80,6 +80,6 @@ async def serve(
 
     async def ready() -> None:
         await broker.until(lambda: node.registration.registered(namesrv_at))
-        print(ready_line(namesrv_at, chosen.address, data, as_json=as_json), flush=True)  # noqa: T201
+        process.say(ready_line(namesrv_at, chosen.address, data, as_json=as_json))
 
     return await process.serve([name_server, broker], ready)

@@ -31,6 +31,16 @@ def stored_at(store: MessageStore, physical_offset: int) -> Record | None:
     return found if found.physical_offset == physical_offset else None
 
 
+def found_at(store: MessageStore, physical_offset: int) -> memoryview:
+    """The bytes of the sound record that begins at an offset. RequestRefused(1): there is none."""
+    view = store.record_at(physical_offset)
+    if view is None or stored_at(store, physical_offset) is None:
+        raise RequestRefused(
+            ResponseCode.SYSTEM_ERROR, f"can not find message by the offset, {physical_offset}"
+        )
+    return view
+
+
 def again(stored: Record) -> Message:
     """A stored record as a message to be stored anew, with the same properties."""
     return Message(

@@ -199,34 +199,29 @@ def _not(node: _Node) -> _Node:
     return _Node(evaluate, boolean=True)
 
 
-def _and(one: _Node, other: _Node) -> _Node:
+def _junction(one: _Node, other: _Node, decides: bool) -> _Node:
+    """AND (False decides) and OR (True does) of three values; the other side is asked only where the first leaves it
+    open."""
     left, right = one.evaluate, other.evaluate
 
     def evaluate(properties: Properties) -> Value:
         first = left(properties)
-        if first is False:
-            return False
+        if first is decides:
+            return decides
         second = right(properties)
-        if second is False:
-            return False
-        return None if first is None or second is None else True
+        if second is decides:
+            return decides
+        return None if first is None or second is None else not decides
 
     return _Node(evaluate, boolean=True)
+
+
+def _and(one: _Node, other: _Node) -> _Node:
+    return _junction(one, other, decides=False)
 
 
 def _or(one: _Node, other: _Node) -> _Node:
-    left, right = one.evaluate, other.evaluate
-
-    def evaluate(properties: Properties) -> Value:
-        first = left(properties)
-        if first is True:
-            return True
-        second = right(properties)
-        if second is True:
-            return True
-        return None if first is None or second is None else False
-
-    return _Node(evaluate, boolean=True)
+    return _junction(one, other, decides=True)
 
 
 def _is_null(node: _Node) -> _Node:

@@ -320,15 +320,10 @@ class Admin(Client):
 
     async def consumer_connections(self, group: str) -> ConsumerConnection:
         """Who consumes for a group now; `ServerRefused` with code 206 when nobody does."""
-        last: ServerRefused | None = None
-        for address in (await self.masters()).values():
-            request = GetConsumerConnectionListRequest(consumer_group=group)
-            try:
-                answer = await self._ask(address, RequestCode.GET_CONSUMER_CONNECTION_LIST, request)
-                return ConsumerConnection.from_json(bytes(answer.body))
-            except ServerRefused as error:
-                last = error
-        raise last or ClientError(f"group {group}: no broker to ask")
+        request = GetConsumerConnectionListRequest(consumer_group=group)
+        return ConsumerConnection.from_json(
+            await self._first_answer(group, RequestCode.GET_CONSUMER_CONNECTION_LIST, request)
+        )
 
     async def producer_connections(self, group: str) -> list[Connection]:
         """Who produces for a group now."""
@@ -357,11 +352,16 @@ class Admin(Client):
     async def running_info(self, group: str, client_id: str) -> ConsumerRunningInfo:
         """What one consumer does, by its own account; it has to be alive."""
         request = GetConsumerRunningInfoRequest(consumer_group=group, client_id=client_id)
+        return ConsumerRunningInfo.from_json(
+            await self._first_answer(group, RequestCode.GET_CONSUMER_RUNNING_INFO, request)
+        )
+
+    async def _first_answer(self, group: str, code: RequestCode, request: Header) -> bytes:
+        """The body of the first master's answer that is none of refusal; what the last one said, if all refuse."""
         last: ServerRefused | None = None
         for address in (await self.masters()).values():
             try:
-                answer = await self._ask(address, RequestCode.GET_CONSUMER_RUNNING_INFO, request)
-                return ConsumerRunningInfo.from_json(bytes(answer.body))
+                return bytes((await self._ask(address, code, request)).body)
             except ServerRefused as error:
                 last = error
         raise last or ClientError(f"group {group}: no broker to ask")

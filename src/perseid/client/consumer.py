@@ -16,7 +16,6 @@ The queues of each topic are shared out among the group's members (clustering), 
 from __future__ import annotations
 
 import asyncio
-import inspect
 import logging
 from collections.abc import Iterator, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
@@ -29,7 +28,7 @@ from perseid.client.book import FlowLimits
 from perseid.client.errors import ClientError
 from perseid.client.held import Handler, HeldQueue
 from perseid.client.hooks import EXCEPTION, FAILED, SUCCESS, TIME_OUT, Consuming, Hook, Hooks
-from perseid.client.life import Client
+from perseid.client.life import Client, call, is_async
 from perseid.client.model import RETRY_PREFIX, MessageQueue, ReceivedMessage
 from perseid.client.offsets import default_folder
 from perseid.client.pulling import PULL_BATCH, Puller
@@ -146,9 +145,6 @@ class PushConsumer(Client):
         self._idle = asyncio.Event()
         self._idle.set()
         self._threads: ThreadPoolExecutor | None = None
-        self._is_async = inspect.iscoroutinefunction(handler) or inspect.iscoroutinefunction(
-            getattr(handler, "__call__", None)  # noqa: B004 - an object with an async __call__
-        )
         self._workers: list[asyncio.Task[None]] = []
         self._started = False
 
@@ -169,7 +165,7 @@ class PushConsumer(Client):
         except BaseException:
             await self._leave()
             raise
-        if not self._is_async:
+        if not is_async(self.handler):
             self._threads = ThreadPoolExecutor(self.concurrency, thread_name_prefix=f"handle {self.group}")
         if not self.ordered:
             self._workers = [
@@ -252,7 +248,7 @@ class PushConsumer(Client):
         limit = asyncio.timeout(self._consume_timeout_ms / 1000)
         try:
             async with limit:
-                result = await self._call(message)
+                result = await call(self.handler, message, self._threads)
         except RetryLater as later:
             log.info("%r again later: %s", message, later)
             self.stats.failed += 1
@@ -268,13 +264,6 @@ class PushConsumer(Client):
             return FAILED, RetryLater("the handler returned False")
         self.stats.succeeded += 1
         return SUCCESS, None
-
-    async def _call(self, message: ReceivedMessage) -> object:
-        if not self._is_async:
-            result = await asyncio.get_running_loop().run_in_executor(self._threads, self.handler, message)
-        else:
-            result = self.handler(message)
-        return await result if inspect.isawaitable(result) else result
 
     async def give_up(self, message: ReceivedMessage) -> bool:
         """Ordered mode: on to the dead letters, by way of the retry topic; False when nobody took it."""

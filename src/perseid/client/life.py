@@ -1,10 +1,14 @@
-"""What all clients have in common: `async with`."""
+"""What all clients have in common: `async with`, and how functions of the user's are called."""
 
 from __future__ import annotations
 
+import asyncio
+import inspect
 from abc import ABC, abstractmethod
+from collections.abc import Callable
+from concurrent.futures import Executor
 from types import TracebackType
-from typing import Self
+from typing import Any, Self
 
 
 class Client(ABC):
@@ -26,3 +30,19 @@ class Client(ABC):
         self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
     ) -> None:
         await self.stop()
+
+
+def is_async(function: Callable[..., Any]) -> bool:
+    """Whether calling a function of the user's gives something to await: an `async def`, or an object whose call is."""
+    return inspect.iscoroutinefunction(function) or inspect.iscoroutinefunction(
+        getattr(function, "__call__", None)  # noqa: B004 - an object with an async __call__
+    )
+
+
+async def call(function: Callable[[Any], Any], given: object, threads: Executor | None) -> Any:
+    """What a function of the user's gives: called in a thread, or here where there are none (`is_async`)."""
+    if threads is not None:
+        result = await asyncio.get_running_loop().run_in_executor(threads, function, given)
+    else:
+        result = function(given)
+    return await result if inspect.isawaitable(result) else result

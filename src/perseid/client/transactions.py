@@ -18,7 +18,6 @@ between a commit and its own note of it asks and delivers again. Both copies car
 from __future__ import annotations
 
 import asyncio
-import inspect
 import logging
 from collections.abc import Awaitable, Callable, Sequence
 from concurrent.futures import ThreadPoolExecutor
@@ -28,6 +27,7 @@ from typing import Any
 
 from perseid.client.connection import Connection
 from perseid.client.errors import ClientError, InvalidMessage, ServerRefused
+from perseid.client.life import call, is_async
 from perseid.client.model import Message, MessageQueue, ReceivedMessage, SendResult, SendStatus
 from perseid.client.producer import Packed, Producer
 from perseid.client.session import Session
@@ -217,15 +217,7 @@ class TransactionProducer(Producer):
 
     async def _run(self, function: Callable[[Any], Any], given: SendResult | ReceivedMessage) -> TransactionState:
         """The state that a function of the user's says."""
-        is_async = inspect.iscoroutinefunction(function) or inspect.iscoroutinefunction(
-            getattr(function, "__call__", None)  # noqa: B004 - an object with an async __call__
-        )
-        if is_async:
-            state = function(given)
-        else:
-            state = await asyncio.get_running_loop().run_in_executor(self._threads, function, given)
-        if inspect.isawaitable(state):
-            state = await state
+        state = await call(function, given, None if is_async(function) else self._threads)
         if not isinstance(state, TransactionState):
             raise ClientError(f"{function!r} returned {state!r}: return a TransactionState")
         return state

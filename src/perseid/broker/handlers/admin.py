@@ -220,7 +220,7 @@ def get_topic_stats(broker: Broker, request: Request) -> Reply:
 def get_consume_stats(broker: Broker, request: Request) -> Reply:
     """How far a group is in each queue of the topics that it reads, or of those that the request names."""
     header: headers.GetConsumeStatsRequest = request.header
-    group, store = header.consumer_group, broker.store
+    group = header.consumer_group
     table: dict[MessageQueue, bodies.OffsetWrapper] = {}
     consume_tps = 0.0
     for topic in _consumed_topics(broker, header):
@@ -229,16 +229,21 @@ def get_consume_stats(broker: Broker, request: Request) -> Reply:
             continue
         consume_tps += broker.stats.group_get_tps(group, topic)
         for queue_id in range(row.read_queue_nums):
-            consumed = broker.offsets.query(topic, group, queue_id) or 0
-            pulled = broker.offsets.pull_offset(topic, group, queue_id) or 0
-            last = store.store_time(topic, queue_id, consumed - 1) if consumed else 0
-            table[queue_of(broker, topic, queue_id)] = bodies.OffsetWrapper(
-                broker_offset=max(0, store.max_offset(topic, queue_id)),
-                consumer_offset=consumed,
-                pull_offset=max(consumed, pulled),
-                last_timestamp=max(0, last),
-            )
+            table[queue_of(broker, topic, queue_id)] = progress(broker, group, topic, queue_id)
     return Reply(body=bodies.ConsumeStats(offset_table=table, consume_tps=consume_tps).to_json())
+
+
+def progress(broker: Broker, group: str, topic: str, queue_id: int) -> bodies.OffsetWrapper:
+    """How far a group is in a queue, and how far the queue goes."""
+    consumed = broker.offsets.query(topic, group, queue_id) or 0
+    pulled = broker.offsets.pull_offset(topic, group, queue_id) or 0
+    last = broker.store.store_time(topic, queue_id, consumed - 1) if consumed else 0
+    return bodies.OffsetWrapper(
+        broker_offset=max(0, broker.store.max_offset(topic, queue_id)),
+        consumer_offset=consumed,
+        pull_offset=max(consumed, pulled),
+        last_timestamp=max(0, last),
+    )
 
 
 def _consumed_topics(broker: Broker, header: headers.GetConsumeStatsRequest) -> list[str]:

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from perseid.base.errors import RequestRefused
 from perseid.broker import messages
 from perseid.broker.request import Reply, Request
 from perseid.wire.codes import ResponseCode
@@ -53,9 +52,4 @@ def _within(records: list[memoryview], most_bytes: int) -> list[memoryview]:
 def view_message(broker: Broker, request: Request) -> Reply:
     """One message by its physical offset, as it stands in an offset message id."""
     header: ViewMessageByIdRequest = request.header
-    view = broker.store.record_at(header.offset)
-    if view is None or messages.stored_at(broker.store, header.offset) is None:
-        raise RequestRefused(
-            ResponseCode.SYSTEM_ERROR, f"can not find message by the offset, {header.offset}"
-        )
-    return Reply(buffers=[view])
+    return Reply(buffers=[messages.found_at(broker.store, header.offset)])

@@ -10,7 +10,7 @@ from functools import partial
 from typing import TYPE_CHECKING
 
 from perseid.base.errors import RemoteProtocolError, RequestRefused
-from perseid.broker import relays
+from perseid.broker import messages, relays
 from perseid.broker.clients import Client
 from perseid.broker.request import Reply, Request
 from perseid.wire import ids
@@ -57,10 +57,7 @@ def _message(broker: Broker, msg_id: str | None) -> bytes:
         _, offset = ids.parse_offset_message_id(msg_id or "")
     except RemoteProtocolError as error:
         raise RequestRefused(ResponseCode.SYSTEM_ERROR, str(error)) from None
-    view = broker.store.record_at(offset)
-    if view is None:
-        raise RequestRefused(ResponseCode.SYSTEM_ERROR, f"can not find message by the offset, {offset}")
-    return bytes(view)
+    return bytes(messages.found_at(broker.store, offset))
 
 
 def _relay(

@@ -7,7 +7,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from perseid.base.errors import RequestRefused
-from perseid.broker.handlers.admin import queue_of
+from perseid.broker.handlers.admin import progress, queue_of
 from perseid.broker.request import Reply, Request
 from perseid.broker.stats import Tally, Window
 from perseid.store.consume_queue import UNIT
@@ -103,17 +103,8 @@ def _subscribes(broker: Broker, group: str, topic: str) -> bool:
 
 
 def _consume_stats(broker: Broker, group: str, topic: bodies.TopicConfig) -> bodies.ConsumeStats:
-    store, name = broker.store, topic.topic_name
-    table: dict[bodies.MessageQueue, bodies.OffsetWrapper] = {}
-    for queue_id in range(topic.write_queue_nums):
-        consumed = broker.offsets.query(name, group, queue_id) or 0
-        last = store.store_time(name, queue_id, consumed - 1) if consumed else 0
-        table[queue_of(broker, name, queue_id)] = bodies.OffsetWrapper(
-            broker_offset=max(0, store.max_offset(name, queue_id)),
-            consumer_offset=consumed,
-            pull_offset=max(consumed, broker.offsets.pull_offset(name, group, queue_id) or 0),
-            last_timestamp=max(0, last),
-        )
+    name, queues = topic.topic_name, range(topic.write_queue_nums)
+    table = {queue_of(broker, name, queue_id): progress(broker, group, name, queue_id) for queue_id in queues}
     return bodies.ConsumeStats(offset_table=table, consume_tps=broker.stats.group_get_tps(group, name))
 
 
