@@ -81,3 +81,27 @@ def test_a_cut_log_takes_its_units_with_it(tmp_path: Path) -> None:
     timers.validate()
     timers.cut(0)
     assert not timers.wheel.slots and timers.log.end == 0
+
+
+def test_a_new_master_whose_clock_is_behind_the_last_ones(tmp_path: Path) -> None:
+    """The last master's clock was an hour ahead: what it took in too late waits in a slot of its present, here too."""
+    rig, hour_ms = Rig(tmp_path, store=TINY), 3_600_000
+    service = rig.broker.timers
+    at(rig, NOW + 2_000, b"first")
+    rig.until(NOW + 4_000)
+    service.stop()
+    at(rig, NOW + 5_000, b"late")
+    at(rig, NOW + 30_000, b"not yet")
+    rig.now = rig.broker.now = NOW + 10_000
+    ahead = NOW + hour_ms
+    told = checkpoints.TimerCheckpoint(read_ms=ahead, queue_offset=3, master_offset=3, timestamp=ahead)
+    service.follow(checkpoints.encode(told), rig.now)
+    service.tick(rig.now)
+    assert max(service.timers.wheel.slots) >= ahead - 1_000 and service.timers.queue_offset == 3
+    service.start(rig.now)
+    rig.until(NOW + 12_000)
+    assert bodies(rig) == [b"first", b"late"]
+    rig.until(NOW + 29_000)
+    assert bodies(rig) == [b"first", b"late"]
+    rig.until(NOW + 33_000)
+    assert bodies(rig) == [b"first", b"late", b"not yet"]

@@ -15,12 +15,13 @@ checkpoint says is made durable behind the log, so a crash, or a switch of maste
 the original, and none never. A refused delivery is tried again until it is taken; the original gives up after three.
 
 A slave takes in what its master has taken in, and drops the slots that the master has delivered: whoever becomes
-master has the same wheel, and goes on (codes 60 and 61). Sources: broker.md §7, store.md §12.
+master has the same wheel, and goes on (codes 60 and 61). Where the last master's clock was ahead, what it took in too
+late waits in slots that are long to come here: a new master looks at them at once, delivers what is due, and rolls the
+rest. Sources: broker.md §7, store.md §12.
 """
 
 from __future__ import annotations
 
-import base64
 import heapq
 import re
 from array import array
@@ -30,12 +31,12 @@ from typing import TYPE_CHECKING
 from perseid.base.errors import RequestRefused
 from perseid.base.machine import Buffer, DiskFailed, Feed, Flush, Millis
 from perseid.broker import messages, put
-from perseid.broker.system_topics import HALF_TOPIC, RETRY_PREFIX, TIMER_TOPIC
+from perseid.broker.system_topics import HALF_TOPIC, TIMER_TOPIC
 from perseid.broker.timer_metrics import TimerMetrics
 from perseid.store.results import AppendRefused, PutStatus
 from perseid.store.timer import checkpoint as checkpoints
 from perseid.store.timer.log import NONE, UNIT_BYTES, Unit
-from perseid.store.timer.timers import TimerLogDurable, TimerStore
+from perseid.store.timer.timers import TimerLogDurable, TimerStore, time_of
 from perseid.store.truncation import Cut
 from perseid.wire import properties as props
 from perseid.wire import record as records
@@ -94,6 +95,8 @@ class TimerService:
         self._due: _Due | None = None
         self._todo: list[Millis] = []
         """Slots that are not yet handed out, by their time."""
+        self._ahead: deque[Millis] = deque()
+        """Those that may be a matter of an earlier master's clock, which was ahead of ours: looked at at once."""
         self._unconfirmed: deque[tuple[int, Millis, int]] = deque()
         """What was delivered and may yet be lost: where it ends in the log, its slot, where the slot then begins."""
         self._blocked_until: Millis = 0
@@ -138,6 +141,7 @@ class TimerService:
         self.stop()
         self._leads = True
         self._todo = sorted(self.timers.wheel.slots)
+        self._ahead = deque(at_ms for at_ms in self._todo if now < at_ms <= self.timers.saved.timestamp)
         self._take_in_at = now
 
     def stop(self) -> None:
@@ -145,6 +149,7 @@ class TimerService:
         self._leads = False
         self._due = None
         self._todo = []
+        self._ahead.clear()
         self._unconfirmed.clear()
         self._blocked_until = 0
 
@@ -192,7 +197,7 @@ class TimerService:
         dues = []
         if self._take_in_at is not None:
             dues.append(self._take_in_at)
-        if self._due is not None:
+        if self._due is not None or self._ahead:
             dues.append(max(self._broker.now, self._blocked_until))
         elif self._todo:
             waits = LATE_MS if self._take_in_at is not None else 0  # for what is to be taken in (`_next_slot`)
@@ -299,19 +304,30 @@ class TimerService:
     def _next_slot(self, now: Millis) -> bool:
         """Begin with the next slot whose end has come, if there is one."""
         timers, todo = self.timers, self._todo
+        while self._ahead:
+            at_ms = self._ahead[0]
+            if at_ms not in timers.wheel.slots or self._begin(at_ms, now):
+                self._ahead.popleft()
+            if self._due is not None or self._blocked_until > now:
+                return self._due is not None
         while todo and todo[0] not in timers.wheel.slots:
             heapq.heappop(todo)
         if not todo or todo[0] + timers.wheel.precision_ms > now:
             return False
         if self._take_in_at is not None and todo[0] + timers.wheel.precision_ms + LATE_MS > now:
             return False
-        at_ms = todo[0]
-        last = timers.wheel.slots[at_ms].last
-        newest = timers.log.unit(last)
+        if not self._begin(todo[0], now):
+            return False
+        heapq.heappop(todo)
+        return True
+
+    def _begin(self, at_ms: Millis, now: Millis) -> bool:
+        """Begin with a slot; False: its newest message is not confirmed yet."""
+        last = self.timers.wheel.slots[at_ms].last
+        newest = self.timers.log.unit(last)
         if newest is not None and newest.physical_offset >= self._broker.store.confirmed:
             self._blocked_until = now + RETRY_MS  # after a start: what was confirmed is so again in a moment
             return False
-        heapq.heappop(todo)
         self._due = _Due(at_ms, last)
         return True
 
@@ -357,7 +373,7 @@ class TimerService:
 
     def _recalled(self, due: _Due, unit: Unit) -> None:
         found = messages.stored_at(self._broker.store, unit.physical_offset)
-        if found is not None:
+        if found is not None and not self._is_early(found):
             key = found.props.get(props.TIMER_DEL_UNIQKEY, "")
             topic = found.props.get(props.REAL_TOPIC, "")
             due.recalls.add((topic, key.removeprefix(f"{topic}+")))
@@ -372,7 +388,7 @@ class TimerService:
             self._broker.note("error", f"{where} can't be read: skipped")
         else:
             topic = found.props.get(props.REAL_TOPIC, "")
-            if unit.rolls:
+            if unit.rolls or self._is_early(found):
                 end = self._store(self._rolled(found, unit, now), found, where)
             elif not unit.deletes and (topic, found.unique_key) not in due.recalls:
                 end = self._store(self._real(found, unit, now), found, where)
@@ -382,6 +398,11 @@ class TimerService:
             return False
         self._unconfirmed.append((end, due.at_ms, position + UNIT_BYTES))
         return True
+
+    def _is_early(self, found: Record) -> bool:
+        """Is the time of a message still to come? Its slot was begun too soon (`_ahead`), or the clock went back."""
+        at_ms = time_of(found)
+        return at_ms is not None and self.timers.wheel.floor(at_ms) + self.timers.wheel.precision_ms > self._broker.now
 
     def _store(self, message: Message | None, found: Record, where: str) -> int | None:
         """Where the message ends in the log then; 0: it can't be delivered at all; None: not now."""
@@ -511,15 +532,6 @@ class TimerService:
         properties[props.REAL_QID] = str(message.queue_id)
         message.topic, message.queue_id = TIMER_TOPIC, 0
 
-    def handle_of(self, message: Message) -> str | None:
-        """By which a stored message of the timer topic can be taken back; None: it can't be."""
-        found = props.decode(message.properties)
-        topic, at_ms = found.get(props.REAL_TOPIC, RETRY_PREFIX), found.get(props.TIMER_OUT_MS, "")
-        if topic.startswith(RETRY_PREFIX) or not at_ms.isdecimal():
-            return None
-        words = ("v1", topic, self._broker.config.broker_name, str(int(at_ms) + 1), found.get(props.UNIQ_KEY, ""))
-        return base64.urlsafe_b64encode(" ".join(words).encode()).decode()
-
     # ---- what people see ----
 
     def runtime_info(self, now: Millis) -> dict[str, str]:
@@ -565,19 +577,3 @@ def _deliver_at(properties: dict[str, str], now: Millis) -> Millis | None:
         if text is not None:
             return base + int(text) * factor if _NUMBER(text) and abs(int(text)) <= _MAX_LONG else None
     return None
-
-
-def read_handle(handle: str) -> tuple[str, str, str, str]:
-    """Topic, broker, time and unique key of a recall handle. RequestRefused(604) when it is none."""
-    try:
-        padded = handle + "=" * (-len(handle) % 4)
-        text = base64.b64decode(padded.encode().translate(_URL_SAFE), validate=True).decode()
-    except (ValueError, UnicodeError):
-        text = ""
-    words = text.split(" ")
-    if len(words) < 5 or words[0] != "v1" or not all(words[1:5]):
-        raise RequestRefused(ResponseCode.ILLEGAL_OPERATION, "recall handle is invalid")
-    return words[1], words[2], words[3], words[4]
-
-
-_URL_SAFE = bytes.maketrans(b"-_+/", b"+/**")

@@ -6,13 +6,13 @@ delivered. So an answer of success says that the wish is stored, not that there 
 
 from __future__ import annotations
 
+import base64
 from typing import TYPE_CHECKING
 
 from perseid.base.errors import RequestRefused
 from perseid.broker import put
 from perseid.broker.request import Reply, Request
-from perseid.broker.system_topics import PERM_WRITE
-from perseid.broker.timers import read_handle
+from perseid.broker.system_topics import PERM_WRITE, RETRY_PREFIX, TIMER_TOPIC
 from perseid.store.results import AppendRefused
 from perseid.wire import properties as props
 from perseid.wire.codes import ResponseCode
@@ -23,6 +23,7 @@ if TYPE_CHECKING:
     from perseid.broker.node import Broker
 
 _SEPARATORS = frozenset("\x01\x02")
+_URL_SAFE = bytes.maketrans(b"-_+/", b"+/**")
 RECALL_TAG = "_RECALL_TAG_"
 UNAVAILABLE = "recall failed, broker service not available"
 
@@ -38,7 +39,7 @@ def recall_message(broker: Broker, request: Request) -> Reply | None:
 
 def _recall(broker: Broker, request: Request, header: RecallMessageRequest) -> Reply | None:
     _check_service(broker, header)
-    topic, broker_name, time, unique_key = read_handle(header.recall_handle)
+    topic, broker_name, time, unique_key = _read(header.recall_handle)
     if _SEPARATORS.intersection(unique_key):
         raise RequestRefused(ResponseCode.ILLEGAL_OPERATION, "recall handle is invalid")
     if topic != header.topic:
@@ -82,3 +83,31 @@ def _check_service(broker: Broker, header: RecallMessageRequest) -> None:
     put.check_load(broker)
     if broker.topics.get(header.topic) is None:
         raise RequestRefused(ResponseCode.TOPIC_NOT_EXIST, f"recall failed, the topic[{header.topic}] not exist")
+
+
+# ---- handles ----
+
+
+def handle_of(message: Message, broker_name: str) -> str | None:
+    """By which a message that was stored can be taken back; None: it can't be."""
+    if message.topic != TIMER_TOPIC:
+        return None
+    found = props.decode(message.properties)
+    topic, at_ms = found.get(props.REAL_TOPIC, RETRY_PREFIX), found.get(props.TIMER_OUT_MS, "")
+    if topic.startswith(RETRY_PREFIX) or not at_ms.isdecimal():
+        return None
+    words = ("v1", topic, broker_name, str(int(at_ms) + 1), found.get(props.UNIQ_KEY, ""))
+    return base64.urlsafe_b64encode(" ".join(words).encode()).decode()
+
+
+def _read(handle: str) -> tuple[str, str, str, str]:
+    """Topic, broker, time and unique key of a handle. RequestRefused(604) when it is none."""
+    try:
+        padded = handle + "=" * (-len(handle) % 4)
+        text = base64.b64decode(padded.encode().translate(_URL_SAFE), validate=True).decode()
+    except (ValueError, UnicodeError):
+        text = ""
+    words = text.split(" ")
+    if len(words) < 5 or words[0] != "v1" or not all(words[1:5]):
+        raise RequestRefused(ResponseCode.ILLEGAL_OPERATION, "recall handle is invalid")
+    return words[1], words[2], words[3], words[4]

@@ -6,13 +6,13 @@ from typing import TYPE_CHECKING
 
 from perseid.base.errors import RemoteProtocolError, RequestRefused
 from perseid.broker import messages, put
+from perseid.broker.handlers.recall import handle_of
 from perseid.broker.request import Reply, Request
 from perseid.broker.system_topics import (
     HALF_TOPIC,
     NOT_SENDABLE,
     PERM_WRITE,
     RETRY_PREFIX,
-    TIMER_TOPIC,
     UNIT,
     UNIT_SUB,
     dlq_topic,
@@ -80,7 +80,7 @@ def _send(broker: Broker, request: Request, header: SendMessageRequest) -> Reply
         raise put.refusal(broker, refused) from None
     if message.topic == HALF_TOPIC:
         broker.transactions.prepared(message, stored)
-    handle = broker.timers.handle_of(message) if message.topic == TIMER_TOPIC else None
+    handle = handle_of(message, broker.config.broker_name)
     msg_id = ids.offset_message_id(broker.store_host, stored.physical_offset)
     reply = Reply(header=broker.answers.sent(msg_id, queue_id, stored.queue_offset, unique_key, handle))
     return put.acknowledge(broker, request, reply, stored.physical_offset + stored.size, _waits(message.properties))
