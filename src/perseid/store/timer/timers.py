@@ -120,24 +120,17 @@ class TimerStore:
 
     # ---- taking in ----
 
-    def slot_of(self, deliver_at: Millis, now: Millis) -> tuple[Millis, int]:
+    def slot_of(self, deliver_at: Millis, stored_at: Millis) -> tuple[Millis, int]:
         """The slot for a message that is to be delivered then, and what its unit says of it: one beyond the window
-        rolls, to half the window if little would be left after a whole one."""
+        rolls, to half the window if little would be left after a whole one. It hangs on the message alone, so that each
+        broker of a set, and each of its lives, finds the same: a slave drops what its master is past."""
         precision = self.wheel.precision_ms
-        now, window = self.wheel.floor(now), self._window_slots * precision
-        if deliver_at - now < window:
+        begin, window = self.wheel.floor(stored_at), self._window_slots * precision
+        if deliver_at - begin < window:
             return self.wheel.floor(deliver_at), 0
-        if deliver_at - now - window < self._window_slots // 3 * precision:
-            return now + self._window_slots // 2 * precision, units.ROLL
-        return now + window, units.ROLL
-
-    def _known_slot_of(self, record: Record, deliver_at: Millis) -> tuple[Millis, int]:
-        """The same for a message that a master took in before it told of it: by when it rolls is not known, so it waits
-        no shorter than there; what the master has rolled meanwhile may be delivered twice, and nothing never."""
-        latest = self.wheel.floor(max(record.store_timestamp, self.saved.timestamp))
-        latest += self._window_slots * self.wheel.precision_ms
-        own = self.wheel.floor(deliver_at)
-        return (own, 0) if own <= latest else (latest, units.ROLL)
+        if deliver_at - begin - window < self._window_slots // 3 * precision:
+            return begin + self._window_slots // 2 * precision, units.ROLL
+        return begin + window, units.ROLL
 
     def take_in(self, record: Record, now: Millis, *, master: bool) -> Millis | None:
         """Take in the message at `queue_offset`: the slot in which it waits; None: it was delivered before, or is no
@@ -150,7 +143,7 @@ class TimerStore:
             self.queue_offset += 1
             return None
         known = self.queue_offset < self.master_offset
-        at_ms, flags = self._known_slot_of(record, deliver_at) if known else self.slot_of(deliver_at, now)
+        at_ms, flags = self.slot_of(deliver_at, record.store_timestamp)
         alive = not known or at_ms >= self.read_ms
         if not alive and self.queue_offset >= self._late_from and at_ms >= self._late_least_ms:
             at_ms, alive = max(self._late_ms, self.read_ms), True  # the master was late with it, too
