@@ -94,6 +94,9 @@ class TimerStore:
         self.read_ms: Millis = 0
         self.master_offset = 0
         """Messages before this one whose time is before `read_ms` were delivered by the master."""
+        self._late: dict[Millis, Millis] = {}
+        """Slot → the first slot to which some of its messages would have come in time: at slaves they wait there, so that
+        this is not called delivered before."""
         self._late_from = 1 << 62
         self._late_ms: Millis = 0
         """Of a slave, and messages from the former on: those that its master took in when their time was over wait in
@@ -147,9 +150,12 @@ class TimerStore:
         alive = not known or at_ms >= self.read_ms
         if not alive and self.queue_offset >= self._late_from and at_ms >= self._late_least_ms:
             at_ms, alive = max(self._late_ms, self.read_ms), True  # the master was late with it, too
+        own_ms = at_ms
         if master and alive:
             at_ms = max(at_ms, self.wheel.floor(now))
         at_ms = self.wheel.free(at_ms) if alive else at_ms
+        if alive and own_ms < at_ms:
+            self._late[at_ms] = min(own_ms, self._late.get(at_ms, own_ms))
         if props.TIMER_DEL_UNIQKEY in record.props:
             flags |= units.DELETE
         slot = self.wheel.slots.get(at_ms) if alive else None
@@ -196,8 +202,9 @@ class TimerStore:
     def progress(self, now: Millis, *, master: bool) -> TimerCheckpoint:
         """How far all is now: what a checkpoint says, and what slaves are told."""
         if master and self.queue_offset >= self.master_offset:
-            oldest, present = self.wheel.oldest, self.wheel.floor(now)
-            self.read_ms = present if oldest is None else min(oldest, present)
+            oldest = self.wheel.oldest
+            self._late = {at_ms: own_ms for at_ms, own_ms in self._late.items() if at_ms in self.wheel.slots}
+            self.read_ms = min([self.wheel.floor(now), *self._late.values(), *(() if oldest is None else (oldest,))])
             self.master_offset = self.queue_offset
         saved = self.saved
         found = TimerCheckpoint(
