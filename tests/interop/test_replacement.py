@@ -2,8 +2,8 @@
 
 A name server, three controllers in one DLedger group and a broker set of three replicas begin as Java's. Each node is
 stopped, and one of the other implementation started with the same properties file on the same folder: the name
-server, each controller (who then leads for a while, with what it read from there), the slaves, and last the master,
-by SIGTERM on the way there and by SIGKILL on the way back; the other way round in a soak's second round.
+server, which has to know what it was told before; each controller, which then leads for a while; the slaves; and last
+the master, by SIGTERM on the way there and by SIGKILL on the way back, the other way round in a soak's second round.
 
 Meanwhile a stock Java producer sends numbered messages, and a stock Java consumer group reads them. Afterwards each
 acknowledged message stands in the master's log at the place that the acknowledgement named, in its sender's order; the
