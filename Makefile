@@ -7,7 +7,7 @@ READY := $(VENV)/.ready
 
 PLAIN_INTEROP := $(addprefix tests/interop/test_,java_producers.py java_consumers.py go_clients.py)
 
-SOAK_INTEROP := $(addprefix tests/interop/test_,replication.py dledger.py dledger_broker.py controller.py autoswitch.py epochs.py)
+SOAK_INTEROP := $(addprefix tests/interop/test_,replication.py dledger.py dledger_broker.py controller.py autoswitch.py epochs.py replacement.py)
 
 .PHONY: help setup demo test test-plain check sim soak interop interop-plain bench bench-spark profile fuzz wheel clean
 
