@@ -174,7 +174,7 @@ class Ha(Group):
 
     def _committed(self, raft: Raft, entry: Entry) -> None:
         self.oracle.apply(bytes(entry.body))
-        self._in_sync(self.agreed.master_epoch, self.agreed.members)
+        self.in_sync(self.agreed.master_epoch, self.agreed.members)
 
     def _broker(self, number: int) -> Replica:
         name, ip = f"broker{number}", f"10.0.2.{number}"
@@ -235,7 +235,7 @@ class Ha(Group):
         new.sync_dir("")
         replica.driver.disk = new
         replica.log.watch(new)
-        replica.excused, replica.trusted = True, (0, b"")
+        replica.excused, replica.wiped, replica.trusted = True, True, (0, b"")
 
     def move(self, replica: Replica) -> None:
         """A broker that is down gets another address."""
@@ -338,7 +338,7 @@ class Ha(Group):
                 self._asked[end.other.id, command.opaque] = kept = command.keep()
                 if command.code == RequestCode.CONTROLLER_ALTER_SYNC_STATE_SET:
                     proposed = json.loads(bytes(kept.body))["syncStateSet"]
-                    self._in_sync(int(kept.ext["masterEpoch"]), proposed)
+                    self.in_sync(int(kept.ext["masterEpoch"]), proposed)
                 if len(self._asked) > MAX_ASKED:
                     del self._asked[next(iter(self._asked))]
 
@@ -381,7 +381,8 @@ class Ha(Group):
         unclean_at = self.agreed.unclean_at
         return self.strict and (not unclean_at or unclean_at <= min(replica.epoch, replica.tail_epoch))
 
-    def _in_sync(self, epoch: int, members: Iterable[int]) -> None:
+    def in_sync(self, epoch: int, members: Iterable[int]) -> None:
+        """These are in sync in an epoch, or are proposed."""
         self._ever_in_sync.setdefault(epoch, set()).update(members)
 
     def ever_in_sync(self, epoch: int) -> set[int]:
@@ -394,12 +395,14 @@ class Ha(Group):
         return found
 
     def require_nodes(self, replica: Replica, stored: Stored) -> None:
-        """inSyncReplicas: so many nodes, no learners among them, have what the agreed master acknowledges."""
+        """inSyncReplicas: so many nodes, no learners among the slaves, have what the agreed master acknowledges; a broker
+        whose disk was wiped counts as who it was, too."""
         settings = self.settings
         if settings.nodes <= 1 or settings.all_ack or (settings.synced and not settings.report_durable):
             return
-        who = [one for one in self.replicas if one.excused or (one.id != self.learner and one.has(stored))]
-        if len(who) < settings.nodes:
+        counts = [one for one in self.replicas if one is replica or one.id != self.learner]
+        who = [one for one in counts if one.excused or one.has(stored)]
+        if len(who) + sum(one.wiped for one in who) < settings.nodes:
             raise Violation(
                 "inSyncReplicas", f"{replica.name} acknowledges {stored.body[:20]!r} at {stored.physical}, which only "
                 f"{', '.join(one.name for one in who)} have, {settings.nodes} should"
@@ -436,7 +439,7 @@ class Ha(Group):
             member = self.by_id(number)
             if member is None or member is master or member.excused or member.look is None or digest is None:
                 continue
-            if member.log.at(confirmed) != digest:
+            if member.start <= confirmed and member.log.at(confirmed) != digest:
                 raise Violation(
                     "C10", f"{master.name} (epoch {master.epoch}) has {confirmed} confirmed, {member.name} ends at "
                     f"{member.end}; in sync: {sorted(agreed.members)}, master {agreed.master} of {agreed.master_epoch}"

@@ -183,6 +183,12 @@ class Look:
         return not self._broker.replicas.is_slave
 
     @property
+    def proposed(self) -> frozenset[int]:
+        """Whom it proposes to be in sync."""
+        master = self._auto.master
+        return (master.in_sync.proposed if master is not None else None) or frozenset()
+
+    @property
     def master_epoch(self) -> int:
         """Of the last role that it took; -1: none yet."""
         return self._manager.epoch

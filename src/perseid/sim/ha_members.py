@@ -92,6 +92,8 @@ class Replica(Watched):
         """Up to where its log has to be there after whatever happens, and its hash."""
         self.excused = False
         """Its disk was wiped, and it has not caught up since."""
+        self.wiped = False
+        """It was at any time."""
 
     @property
     def broker(self) -> Broker | None:
@@ -171,6 +173,8 @@ class Replica(Watched):
             return
         self._follow(look)
         self._role(look)
+        if look.proposed:
+            self.group.in_sync(look.master_epoch, look.proposed)
 
     def started(self) -> None:
         """A new life has begun: C9, and what was durable is there."""
