@@ -513,11 +513,12 @@ class TimerService:
 
     def handle_of(self, message: Message) -> str | None:
         """By which a stored message of the timer topic can be taken back; None: it can't be."""
-        found = props.decode(message.properties)
-        topic, at_ms = found.get(props.REAL_TOPIC, RETRY_PREFIX), found.get(props.TIMER_OUT_MS, "")
+        raw = message.properties
+        topic, at_ms = props.get(raw, props.REAL_TOPIC) or RETRY_PREFIX, props.get(raw, props.TIMER_OUT_MS) or ""
         if topic.startswith(RETRY_PREFIX) or not at_ms.isdecimal():
             return None
-        words = ("v1", topic, self._broker.config.broker_name, str(int(at_ms) + 1), found.get(props.UNIQ_KEY, ""))
+        unique_key = props.get(raw, props.UNIQ_KEY) or ""
+        words = ("v1", topic, self._broker.config.broker_name, str(int(at_ms) + 1), unique_key)
         return base64.urlsafe_b64encode(" ".join(words).encode()).decode()
 
     # ---- what people see ----
