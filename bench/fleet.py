@@ -25,6 +25,8 @@ def server_of(name: str, folder: Path, row: Row, heap: Mapping[str, str]) -> Ser
     """What a row is measured on, not started yet: one of SERVERS."""
     parts = parts_of(name, heap)
     conf: dict[str, object] = {"flushDiskType": row.flush}
+    if row.part == "kinds":
+        conf["enablePropertyFilter"] = "true"
     if row.mode == "grow":
         return LoneController(name, *parts, folder, {})
     if row.replicas:
@@ -73,7 +75,7 @@ class Fleet:
 
     def key(self, name: str, row: Row) -> FleetKey:
         some = (f"group of {row.members}" if row.members else "", f"set of {row.replicas}" if row.replicas else "")
-        return (name, row.flush, row.store, row.role, *some)
+        return (name, row.flush, row.store, row.role, *some, "kinds" if row.part == "kinds" else "")
 
     def keys(self, rows: Iterable[Row]) -> set[FleetKey]:
         return {self.key(name, row) for row in rows if not row.own_servers for name in self.wanted(row)}

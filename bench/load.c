@@ -1,7 +1,7 @@
 /*
  * The load generator of the benchmark: one thread, epoll, no dependencies (load_*.c are its parts).
  *
- *   load send|pull|tail PORT[,PORT…] --topic T [options]    one line of JSON on stdout; exit 1 and a reason on failure
+ *   load send|pull|tail|pop PORT[,PORT…] --topic T [options]    one line of JSON on stdout; exit 1 and a reason on failure
  *
  * send   closed loops of sends; with --batch above 1 of batches (code 320). Beside them, if asked for: --readers that
  *        pull --read-topic once from its start to its end, beginning with the measured time, which ends with them; and
@@ -9,12 +9,16 @@
  * pull   closed loops of pulls; each walks one queue and begins again at 0 when fewer than a batch is left
  * tail   sends, and --readers that wait with long polling at the ends of the queues, one queue each, in as many groups
  *        as they need; latency is that from a send to its delivery
+ * pop    consumers of one new group, each a closed loop: pop 32 of any queue, then acknowledge each of them, all at once
  *
  *   --broker NAME       in the headers (broker-a); with several ports NAME-0, NAME-1, …, connections spread over them
  *   --connections N     (16)                                    --window N     requests in flight on each (1)
  *   --size N            body bytes (128)                        --batch N      messages a request (send 1, pull 32)
  *   --queues N          spread over N queues, 1..10 (8)         --topics N     spread over T-0000, T-0001, … (1: T)
  *   --tags N            TagA, TagB, … in turn (1)               --subscription TagA   of pulls (*)
+ *   --filter SQL92      what the subscription is (TAG)
+ *   --transactions 1    sends are halves, each committed by a request that nobody answers, as the Java client does
+ *   --delay-least MS, --delay-most MS    sends are for a time that is so far off, all of these equally often
  *   --rate N            sends a second, at even distances       --messages N   instead of a time: N sends
  *   --readers N         (0)   --read-topic T                    --idle N       (0)
  *   --warm S            not measured, first (1)                 --seconds S    measured (5)
@@ -26,7 +30,8 @@
  * opaque that is in flight; a pull: whole records with the right magic); all requests must have been answered and, of
  * a tail, all messages delivered when the program ends. The CPU figures are utime + stime of all threads between the
  * two ends of the measured time, from /proc/PID/stat and getrusage. CPU a message: of sends, and of what readers read
- * beside them; of pulls, a message that was looked at; of a tail, a message that was delivered.
+ * beside them; of pulls, a message that was looked at; of a tail, a message that was delivered; of pops, a message that
+ * was acknowledged.
  */
 #define _GNU_SOURCE
 #include "load.h"
@@ -55,10 +60,12 @@ enum {
     STALL_MS = 20000,
     PULL_NOT_FOUND = 19,
     PULL_RETRY_IMMEDIATELY = 20,
+    POLLING_FULL = 209,
+    POLLING_TIMEOUT = 210,
 };
 
 struct Options options = {.connections = 16, .window = 1, .size = 128, .queues = 8, .topics = 1, .tags = 1, .warm = 1,
-                          .seconds = 5, .broker = "broker-a", .subscription = "*"};
+                          .seconds = 5, .broker = "broker-a", .subscription = "*", .filter = "TAG"};
 int64_t now_ns;
 
 static Connection *connections;
@@ -70,10 +77,10 @@ static int slot_count, epoll_fd, timer_fd = -1;
 static bool measuring, sending, stopped;
 static int64_t tokens;                         /* sends that --rate allows by now */
 static int64_t issued, owed, last_answer_ns;   /* owed: requests that must be answered soon: not what consumers wait for */
-static int64_t sent_from_start, delivered_from_start, errors;
+static int64_t sent_from_start, delivered_from_start, popped_from_start, errors;
 static int readers_left;
 static struct {
-    int64_t requests, sent, scanned, matched, read, read_bytes, delivered;
+    int64_t requests, sent, scanned, matched, read, read_bytes, delivered, acked;
 } measured;
 static Histogram *latency[IDLER];
 
@@ -129,10 +136,13 @@ static void flush_out(Connection *c) {
 
 static bool all_issued(void) { return options.messages && issued >= options.messages; }
 
+static bool acks_left(const Connection *c) { return c->popped->next < c->popped->count; }
+
 static bool may_issue(const Connection *c) {
     if (stopped || c->done || c->in_flight >= c->window) return false;
     if (c->role == SENDER) return sending && !all_issued() && (!options.rate || tokens > 0);
     if (c->role == READER) return options.mode == PULL ? !all_issued() : measuring;
+    if (c->role == POPPER) return acks_left(c) || !c->in_flight;
     return true;
 }
 
@@ -142,7 +152,9 @@ static char *build(Connection *c, char *at, uint32_t opaque) {
         owed++;
         return build_ask_end(c, at, opaque);
     }
+    if (c->role == POPPER && !acks_left(c)) return build_pop(c, at, opaque);
     owed++;
+    if (c->role == POPPER) return build_ack(c, at, opaque);
     if (c->role == READER) {
         issued++;
         return build_pull(c, at, opaque);
@@ -158,7 +170,7 @@ static char *build(Connection *c, char *at, uint32_t opaque) {
 static void issue(Connection *c) {
     if (c->out_length) return;
     now_ns = clock_ns();
-    char *at = c->out;
+    char *at = build_commits(c, c->out);
     while (may_issue(c)) {
         Slot *slot = &slots[free_slots[c->first_slot + c->window - 1 - c->in_flight]];
         slot->generation = (slot->generation + 1) % (uint32_t)(OPAQUE_SPAN / slot_count);
@@ -218,7 +230,19 @@ static void walk_on(Connection *c, const Answer *a, int64_t count) {
     readers_left--;
 }
 
+static void take_pop(Connection *c, const Answer *a, int64_t took_ns) {
+    c->popped->asked = false;
+    if (a->code) return;
+    take_popped(c, a);
+    popped_from_start += c->popped->count;
+    if (!measuring) return;
+    measured.requests++;
+    took(latency[POPPER], took_ns);
+}
+
 static bool accepted(const Connection *c, int code) {
+    if (c->role == POPPER && c->popped->asked && (code == POLLING_FULL || code == POLLING_TIMEOUT || code == PULL_NOT_FOUND))
+        return true;
     if (c->role == READER) return code == 0 || (code == PULL_RETRY_IMMEDIATELY && strcmp(options.subscription, "*"));
     if (c->role == CONSUMER && c->offset >= 0)
         return code == 0 || code == PULL_NOT_FOUND || code == PULL_RETRY_IMMEDIATELY;
@@ -229,11 +253,16 @@ static bool accepted(const Connection *c, int code) {
 static void take_content(Connection *c, const Answer *a, int64_t took_ns) {
     if (c->role == SENDER || c->role == IDLER) {
         sent_from_start += options.batch;
+        if (options.transactions) take_half(c, a);
         c->done = c->role == IDLER;
         if (measuring) measured.sent += options.batch;
     } else if (c->role == READER) {
         int64_t count = a->code ? 0 : count_records(a, NULL);
         (options.mode == PULL ? walk_again : walk_on)(c, a, count);
+    } else if (c->role == POPPER) {
+        if (c->popped->asked) take_pop(c, a, took_ns);
+        else if (measuring) measured.acked++;
+        return;
     } else if (c->offset < 0) {
         c->offset = ext_int(a, "offset");
         return;
@@ -256,7 +285,7 @@ static void take_answer(Connection *c, const char *frame, size_t length) {
     slots[slot].sent_ns = 0;
     c->in_flight--;
     free_slots[c->first_slot + c->window - 1 - c->in_flight] = (int)slot;
-    if (c->role != CONSUMER || c->offset < 0) owed--;
+    if (c->role == POPPER ? !c->popped->asked : c->role != CONSUMER || c->offset < 0) owed--;
     last_answer_ns = now_ns;
     if (accepted(c, a.code)) {
         take_content(c, &a, took_ns);
@@ -289,7 +318,9 @@ static void receive(Connection *c) {
 static void open_connection(Role role, int number) {
     Connection *c = &connections[connection_count++];
     c->role = role;
-    c->window = role == SENDER || (role == READER && options.mode == PULL) ? options.window : 1;
+    c->window = role == SENDER || role == POPPER || (role == READER && options.mode == PULL) ? options.window : 1;
+    c->popped = role == POPPER ? calloc(1, sizeof *c->popped) : NULL;
+    c->halves = options.transactions ? calloc((size_t)c->window, sizeof *c->halves) : NULL;
     c->first_slot = slot_count;
     for (int i = 0; i < c->window; i++, slot_count++) free_slots[slot_count] = slot_count;
     c->shard = number % options.port_count;
@@ -300,7 +331,7 @@ static void open_connection(Role role, int number) {
     c->offset = role == CONSUMER ? -1 : 0;
     c->in_size = role == SENDER ? SEND_BYTES : role == IDLER ? IDLE_BYTES : PULL_BYTES;
     c->in = malloc(c->in_size);
-    c->out = malloc((size_t)c->window * request_size(role));
+    c->out = malloc((size_t)c->window * request_size(role) + halves_size(c->window));
     struct sockaddr_in address = {.sin_family = AF_INET, .sin_port = htons((uint16_t)options.ports[c->shard]),
                                   .sin_addr.s_addr = htonl(INADDR_LOOPBACK)};
     int one = 1;
@@ -349,10 +380,12 @@ static void await(bool (*over)(void), const char *what) {
     if (!over()) fail("%s within %d s", what, STALL_MS / 1000);
 }
 
+static Role main_role(void) { return options.mode == PULL ? READER : options.mode == POP ? POPPER : SENDER; }
+
 /* Open all connections. Each idle one has sent once and each consumer knows its offset when this returns. */
 static void prepare(void) {
     readers_left = options.readers;
-    for (int i = 0; i < options.connections; i++) open_connection(options.mode == PULL ? READER : SENDER, i);
+    for (int i = 0; i < options.connections; i++) open_connection(main_role(), i);
     for (int i = 0; i < options.readers; i++) open_connection(options.mode == TAIL ? CONSUMER : READER, i);
     int first = connection_count;
     for (int i = options.connections; i < first; i++) issue(&connections[i]);
@@ -392,19 +425,21 @@ static void run(void) {
     double other = machine_cpu() - machine - server - own;
     stopped = true;
     await(nothing_owed, "not all requests were answered");
+    for (int i = 0; i < connection_count; i++)
+        if (connections[i].half_count || connections[i].out_length) fail("a connection did not take all requests");
     stopped = options.mode != TAIL; /* consumers go on */
     sending = false;
     if (options.mode == TAIL && !errors) {
         start_all();
         await(all_delivered, "not all messages that were acknowledged were delivered");
     }
-    int64_t messages = options.mode == SEND ? measured.sent : options.mode == PULL ? measured.scanned : measured.delivered;
+    int64_t messages = options.mode == SEND ? measured.sent : options.mode == PULL ? measured.scanned : options.mode == POP ? measured.acked : measured.delivered;
     if (!messages && options.connections) fail("nothing was answered in %.1f s", wall);
     double cost_of = (double)(messages + measured.read > 0 ? messages + measured.read : 1);
-    const Histogram *main_latency = latency[options.mode == SEND ? SENDER : options.mode == PULL ? READER : CONSUMER];
+    const Histogram *main_latency = latency[options.mode == TAIL ? CONSUMER : main_role()];
     printf("{\"seconds\":%.4f,\"requests\":%" PRId64 ",\"messages\":%" PRId64 ",\"sent_from_start\":%" PRId64 ","
-           "\"matched\":%" PRId64 ",\"read\":%" PRId64 ",\"read_mb\":%.1f,\"errors\":%" PRId64 ",",
-           wall, measured.requests, messages, sent_from_start, measured.matched, measured.read,
+           "\"popped\":%" PRId64 ",\"matched\":%" PRId64 ",\"read\":%" PRId64 ",\"read_mb\":%.1f,\"errors\":%" PRId64 ",",
+           wall, measured.requests, messages, sent_from_start, popped_from_start, measured.matched, measured.read,
            (double)measured.read_bytes / 1e6, errors);
     printf("\"per_second\":%.1f,\"server_cpu_us\":%.4f,\"server_cores\":%.4f,\"load_cores\":%.4f,\"other_cores\":%.4f,"
            "\"load_cpu_us\":%.4f,\"memory_mb\":%.1f,",
@@ -431,7 +466,9 @@ static void read_option(const char *name, char *value) {
         int *into;
     } ints[] = {{"--queues", &options.queues}, {"--connections", &options.connections}, {"--window", &options.window},
                 {"--size", &options.size}, {"--batch", &options.batch}, {"--topics", &options.topics},
-                {"--tags", &options.tags}, {"--readers", &options.readers}, {"--idle", &options.idle}};
+                {"--tags", &options.tags}, {"--readers", &options.readers}, {"--idle", &options.idle},
+                {"--transactions", &options.transactions}, {"--delay-least", &options.delay_least},
+                {"--delay-most", &options.delay_most}};
     for (size_t i = 0; i < sizeof ints / sizeof *ints; i++)
         if (!strcmp(name, ints[i].name)) {
             *ints[i].into = atoi(value);
@@ -441,6 +478,7 @@ static void read_option(const char *name, char *value) {
     else if (!strcmp(name, "--read-topic")) options.read_topic = value;
     else if (!strcmp(name, "--broker")) options.broker = value;
     else if (!strcmp(name, "--subscription")) options.subscription = value;
+    else if (!strcmp(name, "--filter")) options.filter = value;
     else if (!strcmp(name, "--warm")) options.warm = atof(value);
     else if (!strcmp(name, "--seconds")) options.seconds = atof(value);
     else if (!strcmp(name, "--rate")) options.rate = atof(value);
@@ -453,7 +491,9 @@ static void check_options(const char *mode) {
     if (!strcmp(mode, "send")) options.mode = SEND;
     else if (!strcmp(mode, "pull")) options.mode = PULL;
     else if (!strcmp(mode, "tail")) options.mode = TAIL;
-    else fail("the mode is send, pull or tail, not %s", mode);
+    else if (!strcmp(mode, "pop")) options.mode = POP;
+    else fail("the mode is send, pull, tail or pop, not %s", mode);
+    if (options.mode == POP) options.window = POP_BATCH;
     if (!options.batch) options.batch = options.mode == PULL ? 32 : 1;
     if (!options.topic) fail("--topic is missing");
     if (options.port_count < 1) fail("no port");
@@ -467,12 +507,16 @@ static void check_options(const char *mode) {
                                  options.batch > 1 || options.topics > 1))
         fail("tail needs --readers, a multiple of --queues; a --size of 8 or more; no batches and one topic");
     if (options.mode != SEND && (options.idle || options.port_count > 1)) fail("--idle and several ports are for send");
+    if (options.delay_least < 0 || options.delay_most < options.delay_least) fail("--delay-most is not below --delay-least");
+    if ((options.transactions || options.delay_most) && (options.mode != SEND || options.batch > 1 || options.idle))
+        fail("--transactions and --delay-most are for single sends");
+    if (options.mode == POP && (options.readers || options.messages)) fail("--readers and --messages are not for pop");
     if (options.mode == PULL && options.readers) fail("--readers is not for pull");
     if (options.mode == SEND && options.readers && !options.read_topic) fail("--readers need --read-topic");
 }
 
 int main(int argc, char **argv) {
-    if (argc < 3 || argc % 2 == 0) fail("usage: load send|pull|tail PORT[,PORT] --topic T [--option value]…");
+    if (argc < 3 || argc % 2 == 0) fail("usage: load send|pull|tail|pop PORT[,PORT] --topic T [--option value]…");
     options.port_count = numbers(argv[2], options.ports, MAX_SHARDS);
     for (int i = 3; i + 1 < argc; i += 2) read_option(argv[i], argv[i + 1]);
     check_options(argv[1]);

@@ -12,6 +12,7 @@ enum {
     MAX_TOPICS = 10000,
     MAX_TAGS = 26,
     MAX_PIDS = 80,
+    POP_BATCH = 32, /* messages of a pop, at most */
 };
 
 /* What a connection does. */
@@ -19,8 +20,26 @@ typedef enum {
     SENDER,   /* a closed loop of sends */
     READER,   /* a closed loop of pulls */
     CONSUMER, /* long polling at the end of a queue */
+    POPPER,   /* a closed loop of pops, and acknowledgements of each message */
     IDLER,    /* one send, then nothing */
 } Role;
+
+/* A half that is acknowledged, and not yet committed. */
+typedef struct {
+    int64_t queue_offset, log_offset;
+    char id[40];
+} Half;
+
+/* What a consumer has popped last. */
+typedef struct {
+    bool asked; /* a pop is under way */
+    char time[24], invisible[24], revive_queue[12], starts[MAX_QUEUES][24];
+    int next, count; /* the next to be acknowledged, and how many there are */
+    struct {
+        int queue;
+        int64_t offset;
+    } messages[POP_BATCH];
+} Popped;
 
 typedef struct {
     int fd;
@@ -34,6 +53,9 @@ typedef struct {
     int64_t offset;         /* of the next pull; a consumer's is -1 until it asked for the end of its queue */
     int in_flight;
     bool done;
+    Half *halves;
+    int half_count;
+    Popped *popped;
 } Connection;
 
 typedef struct {
@@ -41,15 +63,15 @@ typedef struct {
     uint32_t generation;
 } Slot;
 
-typedef enum { SEND, PULL, TAIL } Mode;
+typedef enum { SEND, PULL, TAIL, POP } Mode;
 
 extern struct Options {
     Mode mode;
     int ports[MAX_SHARDS], port_count;
-    int connections, readers, idle, window, size, queues, batch, topics, tags;
+    int connections, readers, idle, window, size, queues, batch, topics, tags, transactions, delay_least, delay_most;
     double warm, seconds, rate;
     int64_t messages;
-    char *topic, *read_topic, *broker, *subscription;
+    char *topic, *read_topic, *broker, *subscription, *filter;
     int pids[MAX_PIDS], pid_count;
 } options;
 
@@ -68,6 +90,7 @@ size_t request_size(Role role); /* at most so many bytes */
 char *build_send(Connection *c, char *at, uint32_t opaque);
 char *build_pull(Connection *c, char *at, uint32_t opaque);
 char *build_ask_end(Connection *c, char *at, uint32_t opaque);
+char *finish(char *at, int length); /* the lengths before a header of so many bytes at at + 8; returns its end */
 
 /* load_answers.c */
 typedef struct {
@@ -79,8 +102,18 @@ typedef struct {
 } Answer;
 Answer parse_answer(const char *frame, size_t length);
 int64_t ext_int(const Answer *a, const char *name);
+/* The text of an ext field goes to `into`, of `size` bytes. */
+void ext_text(const Answer *a, const char *name, char *into, size_t size);
 /* How many whole records the body holds; each goes to `each`, if there is one, with the start of its message's body. */
 int64_t count_records(const Answer *a, void (*each)(const char *body, size_t length));
+
+/* load_kinds.c */
+size_t halves_size(int window); /* of all their commits, at most so many bytes */
+void take_half(Connection *c, const Answer *a);
+char *build_commits(Connection *c, char *at); /* of all halves that wait for it, one way, as the Java client does */
+char *build_pop(Connection *c, char *at, uint32_t opaque);
+void take_popped(Connection *c, const Answer *a);
+char *build_ack(Connection *c, char *at, uint32_t opaque); /* of the next message */
 
 /* load_meter.c */
 typedef struct Histogram Histogram;

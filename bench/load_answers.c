@@ -24,23 +24,45 @@ static int64_t json_int(const char *header, size_t length, const char *name) {
     return strtoll(p, NULL, 10);
 }
 
+static const char *find_text(const Answer *a, const char *name, size_t *length) {
+    if (!a->binary) {
+        char quoted[64];
+        snprintf(quoted, sizeof quoted, "\"%s\":", name);
+        const char *p = memmem(a->ext, a->ext_length, quoted, strlen(quoted)), *stop = a->ext + a->ext_length;
+        if (!p) return NULL;
+        p += strlen(quoted);
+        while (p < stop && (*p == ' ' || *p == '"')) p++;
+        const char *end = memchr(p, '"', (size_t)(stop - p));
+        if (!end) return NULL;
+        *length = (size_t)(end - p);
+        return p;
+    }
+    for (const char *p = a->ext, *end = p + a->ext_length; p + 6 < end;) {
+        size_t key = (size_t)(((unsigned char)p[0] << 8) | (unsigned char)p[1]);
+        *length = big32(p + 2 + key);
+        if (key == strlen(name) && !memcmp(p + 2, name, key)) return p + 6 + key;
+        p += 6 + key + *length;
+    }
+    return NULL;
+}
+
+void ext_text(const Answer *a, const char *name, char *into, size_t size) {
+    size_t length;
+    const char *found = find_text(a, name, &length);
+    if (!found || length >= size) fail("an answer without a %s of less than %zu bytes", name, size);
+    memcpy(into, found, length);
+    into[length] = 0;
+}
+
 int64_t ext_int(const Answer *a, const char *name) {
     if (!a->binary) {
         char quoted[64];
         snprintf(quoted, sizeof quoted, "\"%s\":", name);
         return json_int(a->ext, a->ext_length, quoted);
     }
-    for (const char *p = a->ext, *end = p + a->ext_length; p + 6 < end;) {
-        size_t key = (size_t)(((unsigned char)p[0] << 8) | (unsigned char)p[1]);
-        size_t value = big32(p + 2 + key);
-        if (key == strlen(name) && !memcmp(p + 2, name, key)) {
-            char text[32] = {0};
-            memcpy(text, p + 6 + key, value < 31 ? value : 31);
-            return strtoll(text, NULL, 10);
-        }
-        p += 6 + key + value;
-    }
-    fail("an answer without %s", name);
+    char text[32];
+    ext_text(a, name, text, sizeof text);
+    return strtoll(text, NULL, 10);
 }
 
 Answer parse_answer(const char *frame, size_t length) {

@@ -13,12 +13,13 @@ enum {
     STAMP_BYTES = 8, /* at the front of a body that somebody waits for: the send's clock_ns */
     SUSPEND = 2,
     SUBSCRIPTION = 4,
+    PREPARED = 4, /* of a send */
 };
 
 static struct {
     char *bytes;
     size_t length;
-    size_t opaque_at, queue_at, born_at, key_at, topic_at, shard_at, tag_at;
+    size_t opaque_at, queue_at, born_at, key_at, topic_at, shard_at, tag_at, deliver_at;
     size_t body_at;                             /* of the first message */
     size_t item_size, item_key_at, item_tag_at; /* of the messages of a batch: from one to the next; in the first one */
 } template;
@@ -26,7 +27,11 @@ static struct {
 /* Properties as they are stored: \1 and \2 stand between them. In JSON they are escaped. */
 static int properties(char *at, size_t size, const char *key, bool escaped) {
     const char *is = escaped ? "\\u0001" : "\1", *ends = escaped ? "\\u0002" : "\2";
-    return snprintf(at, size, "UNIQ_KEY%s%s%sWAIT%strue%sTAGS%sTagT%s", is, key, ends, is, ends, is, ends);
+    int n = snprintf(at, size, "UNIQ_KEY%s%s%sWAIT%strue%sTAGS%sTagT%s", is, key, ends, is, ends, is, ends);
+    if (options.transactions)
+        n += snprintf(at + n, size - (size_t)n, "TRAN_MSG%strue%sPGROUP%sbench_producer%s", is, ends, is, ends);
+    if (options.delay_most) n += snprintf(at + n, size - (size_t)n, "TIMER_DELIVER_MS%sDELIVER_AT_MS%s", is, ends);
+    return n;
 }
 
 static size_t offset_of(const char *text, size_t length, const char *what) {
@@ -61,7 +66,7 @@ static char *put_items(char *at, const char *key) {
 }
 
 void make_send_template(void) {
-    char head[4096], key[48], own[256], topic[300], broker[300];
+    char head[4096], key[48], own[512], topic[300], broker[300];
     bool batch = options.batch > 1;
     snprintf(key, sizeof key, "7F000001%04X%08X_UNIQUE_KEY_", (unsigned)getpid() & 0xffff, (unsigned)wall_ms());
     properties(own, sizeof own, key, true);
@@ -69,10 +74,10 @@ void make_send_template(void) {
     snprintf(broker, sizeof broker, options.port_count > 1 ? "%s-S" : "%s", options.broker);
     int n = snprintf(head, sizeof head,
                      "{\"code\":%d,\"extFields\":{\"a\":\"bench_producer\",\"b\":\"%s\",\"c\":\"TBW102\",\"d\":\"%d\","
-                     "\"e\":\"Q\",\"f\":\"0\",\"g\":\"BORN_TIMESTAM\",\"h\":\"0\",\"i\":\"%s\",\"j\":\"0\",\"k\":\"false\","
+                     "\"e\":\"Q\",\"f\":\"%d\",\"g\":\"BORN_TIMESTAM\",\"h\":\"0\",\"i\":\"%s\",\"j\":\"0\",\"k\":\"false\","
                      "\"m\":\"%s\",\"n\":\"%s\"},\"flag\":0,"
                      "\"language\":\"JAVA\",\"opaque\":OOOOOOOOO,\"serializeTypeCurrentRPC\":\"JSON\",\"version\":513}",
-                     batch ? 320 : 310, topic, options.queues, own, batch ? "true" : "false", broker);
+                     batch ? 320 : 310, topic, options.queues, options.transactions ? PREPARED : 0, own, batch ? "true" : "false", broker);
     if (n >= (int)sizeof head) fail("the topic or broker name is too long");
     size_t most = 8 + (size_t)n + (size_t)options.batch * (size_t)(options.size + 300);
     char *bytes = template.bytes = malloc(most);
@@ -87,6 +92,7 @@ void make_send_template(void) {
     template.key_at = 8 + offset_of(head, (size_t)n, "_UNIQUE_KEY_");
     template.tag_at = 8 + offset_of(head, (size_t)n, "TagT") + 3;
     template.opaque_at = 8 + offset_of(head, (size_t)n, "OOOOOOOOO");
+    if (options.delay_most) template.deliver_at = 8 + offset_of(head, (size_t)n, "DELIVER_AT_MS");
     if (options.topics > 1) template.topic_at = 8 + offset_of(head, (size_t)n, "-NNNN\"") + 1;
     if (options.port_count > 1) template.shard_at = 8 + offset_of(head, (size_t)n, "-S\"}") + 1;
 }
@@ -115,6 +121,12 @@ static void go_on(Connection *c) {
     if (++c->tag >= options.tags) c->tag = 0;
 }
 
+/* All delays between the least and the most are as frequent. */
+static uint64_t delay_ms(void) {
+    static uint64_t given;
+    return (uint64_t)options.delay_least + given++ * 7919 % (uint64_t)(options.delay_most - options.delay_least + 1);
+}
+
 char *build_send(Connection *c, char *at, uint32_t opaque) {
     static int64_t born_ns, born_ms;
     if (now_ns - born_ns > 1000000) {
@@ -127,6 +139,7 @@ char *build_send(Connection *c, char *at, uint32_t opaque) {
     at[template.queue_at] = (char)('0' + c->queue);
     at[template.tag_at] = (char)('A' + c->tag);
     unique_key(at + template.key_at);
+    if (options.delay_most) digits(at + template.deliver_at, 13, (uint64_t)born_ms + delay_ms());
     if (options.topics > 1) digits(at + template.topic_at, 4, (uint64_t)c->topic);
     if (options.port_count > 1) at[template.shard_at] = (char)('0' + c->shard);
     for (int i = 0; options.batch > 1 && i < options.batch; i++) {
@@ -139,7 +152,7 @@ char *build_send(Connection *c, char *at, uint32_t opaque) {
     return at + template.length;
 }
 
-static char *finish(char *at, int length) {
+char *finish(char *at, int length) {
     put_big32(at, (uint32_t)length + 4);
     put_big32(at + 4, (uint32_t)length);
     return at + 8 + length;
@@ -149,11 +162,11 @@ char *build_pull(Connection *c, char *at, uint32_t opaque) {
     bool consumer = c->role == CONSUMER;
     int n = sprintf(at + 8,
                     "{\"code\":11,\"extFields\":{\"bname\":\"%s\",\"commitOffset\":\"0\",\"consumerGroup\":\"bench_consumer_%d\","
-                    "\"expressionType\":\"TAG\",\"maxMsgNums\":\"%d\",\"queueId\":\"%d\",\"queueOffset\":\"%" PRId64 "\","
+                    "\"expressionType\":\"%s\",\"maxMsgNums\":\"%d\",\"queueId\":\"%d\",\"queueOffset\":\"%" PRId64 "\","
                     "\"subVersion\":\"0\",\"subscription\":\"%s\",\"suspendTimeoutMillis\":\"15000\",\"sysFlag\":\"%d\","
                     "\"topic\":\"%s\"},\"flag\":0,\"language\":\"JAVA\",\"opaque\":%u,"
                     "\"serializeTypeCurrentRPC\":\"JSON\",\"version\":513}",
-                    options.broker, c->group, options.mode == PULL ? options.batch : 32, c->queue, c->offset,
+                    options.broker, c->group, options.filter, options.mode == PULL ? options.batch : 32, c->queue, c->offset,
                     options.subscription, SUBSCRIPTION | (consumer ? SUSPEND : 0),
                     options.mode == SEND ? options.read_topic : options.topic, opaque);
     return finish(at, n);

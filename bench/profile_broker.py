@@ -34,7 +34,8 @@ SAMPLES_A_SECOND = 250
 PERF_SAMPLES_A_SECOND = 1999
 TOOL_TIMEOUT_S = 60.0
 """Beyond the time that it samples: py-spy reads the symbols of all libraries first."""
-SIZES = Sizes(large_gib=1, cold_mib=256)
+SIZES = Sizes(large_gib=1, cold_mib=256, timers=0)
+"""No number of timers: they are sent as long as somebody looks."""
 
 
 class ToolFailed(Exception):
@@ -151,7 +152,7 @@ def profile(one: Server, row: Row, args: argparse.Namespace, console: Console) -
 
 def parse_arguments() -> argparse.Namespace:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    names = [row.name for row in ROWS if CORE in row.servers and row.mode in ("send", "pull", "tail")]
+    names = [row.name for row in ROWS if CORE in row.servers and row.mode in ("send", "pull", "tail", "pop")]
     parser.add_argument("--rows", default="closed,pipelined", help=f"some of {','.join(names)}")
     parser.add_argument("--seconds", type=float, default=6.0, help="of samples")
     parser.add_argument("--top", type=int, default=20, help="lines of each table")

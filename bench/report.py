@@ -52,6 +52,7 @@ HERE = Path(__file__).resolve().parent
 TEMPLATE, PART, DOCS = HERE / "benchmarks.md.in", HERE / "part.md.in", HERE.parent / "docs"
 PART_TITLES = {
     "broker": "One broker",
+    "kinds": "Timers, transactions, POP and SQL",
     "replication": "Master and slave",
     "dledger": "A DLedger group",
     "failover": "A broker set under controllers",

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, replace
 from itertools import groupby
+from typing import Any
 
 from servers import CORE, JAVA, PLAIN, SHARDS, TUNED, UNSYNCED
 
@@ -78,6 +79,8 @@ class Row:
     """Of a DLedger group; all its brokers are measured."""
     replicas: int = 0
     """Of a broker set under three controllers; all its brokers are measured."""
+    own_part: str = ""
+    """Where it stands in docs/benchmarks.md, if its servers do not tell."""
     tuned: bool = False
     """Heartbeats and controllers that miss a broker sooner than by default."""
 
@@ -86,7 +89,12 @@ class Row:
         """Rows that stand together in docs/benchmarks.md, and are measured in one run."""
         if self.replicas or self.mode == "grow":
             return "failover"
-        return "dledger" if self.members else "replication" if self.role else "broker"
+        return self.own_part or ("dledger" if self.members else "replication" if self.role else "broker")
+
+    @property
+    def timed(self) -> bool:
+        """Sends for a later time, measured until the last of them is delivered."""
+        return "delay-most" in self.load
 
     @property
     def own_servers(self) -> bool:
@@ -134,6 +142,15 @@ SWITCHED = (Goal("gap", 0.06, against=""), Goal("worst gap", 0.2, against=""), *
 MISSED = (Goal("beyond", 0.5, against=""), *BACK)
 GROWN = (Goal("beating", 0.25, against=""), Goal("electing", 5, against=""))
 FILLED = 400_000
+TO_POP = 1_000_000
+"""Each round pops them from the first on, in a group of its own, and may not get to the end."""
+LEAST_DELAY_MS, MOST_DELAY_MS = 2_000, 20_000
+
+
+def _kind(name: str, title: str, load: dict[str, int | str], **more: Any) -> Row:
+    """A row of what else there is than plain sends and pulls: not behind Java."""
+    return Row(name, title, (Goal("cpu", 1),), load, servers=WITHOUT_PLAIN, own_part="kinds", **more)
+
 
 ROWS = (
     Row("pipelined", "send, 16 connections × 64 in flight, 128 B", PIPELINED, _load(16, 64, 128)),
@@ -236,6 +253,35 @@ ROWS = (
         fill=Fill("bench-catchup", 1024, bytes=ONE_FILE_FILL),
         file_bytes=ONE_FILE_BYTES,
     ),
+    _kind(
+        "timed",
+        f"{{timers:,}} messages for a time {LEAST_DELAY_MS // 1000} to {MOST_DELAY_MS // 1000} s off, 64 connections "
+        "× 1, 128 B, from the first send to the last delivery; latency of the sends",
+        CLOSED_LOAD | {"delay-least": LEAST_DELAY_MS, "delay-most": MOST_DELAY_MS},
+    ),
+    _kind(
+        "transactions",
+        "halves, 64 connections × 1, 128 B, each committed; latency of the halves",
+        CLOSED_LOAD | {"transactions": 1},
+    ),
+    *(
+        _kind(
+            name,
+            f"pop 32, then acknowledge each; {title}, 128 B; latency of the pops",
+            _load(connections, 1, 128),
+            mode="pop",
+            fill=Fill(f"bench-{name}", 128, TO_POP),
+        )
+        for name, title, connections in (("pop", "one consumer", 1), ("pop64", "64 consumers of a group", 64))
+    ),
+    _kind(
+        "sql",
+        "pull 32 by SQL92, TAGS = 'TagB', which half of the messages have, 16 connections × 1; figures are of messages "
+        "that were looked at",
+        _load(16, 1, 128, batch=32, tags=2, filter="SQL92", subscription="TAGS = 'TagB'"),
+        mode="pull",
+        fill=Fill("bench-sql", 128, FILLED, tags=2),
+    ),
     Row("start", "a new broker, started and at rest", AT_REST, {}, mode="start"),
     *(
         Row(f"dl{name}", f"send to a DLedger group, {title}", CHEAPER, load, servers=GROUPS, store="dledger", members=3)
@@ -322,6 +368,7 @@ class Sizes:
     catch_mib: int = 512
     kills: int = 20
     sets: int = 2_000
+    timers: int = 1_000_000
 
     @property
     def stock_kills(self) -> int:
@@ -353,6 +400,7 @@ def sized(rows: Sequence[Row], sizes: Sizes) -> list[Row]:
             fill = replace(fill, bytes=sizes.cold_mib << 20)
         if row.name == "dlcatch" and fill:
             fill = replace(fill, bytes=sizes.catch_mib << 20)
+        load = row.load | ({"messages": sizes.timers} if row.timed else {})
         title = row.title.format(
             large=f"{sizes.large_gib:g}",
             catch=sizes.catch_mib,
@@ -360,8 +408,9 @@ def sized(rows: Sequence[Row], sizes: Sizes) -> list[Row]:
             stock_kills=sizes.stock_kills,
             sets=sizes.sets,
             dying=sizes.dying,
+            timers=sizes.timers,
         )
-        made.append(replace(row, title=title, fill=fill))
+        made.append(replace(row, title=title, fill=fill, load=load))
     return made
 
 

@@ -29,7 +29,7 @@ from figures import QUIET_CORES, Rounds, Summary, load_share, others_busy, summa
 from fleet import Fleet, alone, discard
 from growth import REPLICAS, Crowd, LoneController
 from machine import describe_machine
-from pairs import Lag, Pair, catch_up
+from pairs import Lag, Pair, busy_s, catch_up, cpu_s
 from report import PART_TITLES, show, write_docs
 from retrying import RetryingClient
 from rich.console import Console
@@ -114,6 +114,8 @@ def run_row(server: Server, row: Row, **options: float) -> dict[str, Any]:
                 f"{server.name} answered {found:.1f} messages a pull, {share:.3f} of those that it looked at; "
                 f"{wanted} and {expected:.3f} were expected"
             )
+    if row.fill and row.mode == "pop" and result["popped"] >= row.fill.messages:
+        raise BenchError(f"{server.name} gave out all messages of {row.name}: fewer --seconds, or less --warm")
     return result
 
 
@@ -140,7 +142,7 @@ def warm_up(server: Server, row: Row, seconds: float) -> None:
     if row.fill:
         fill(server, row, row.fill)
     if row.mode != "catchup":
-        run_row(server, row, warm=0, seconds=seconds)
+        run_row(server, row, warm=0, seconds=seconds, **({"messages": 0} if row.timed else {}))
 
 
 def measured(server: Server, row: Row, seconds: float) -> dict[str, float]:
@@ -155,6 +157,8 @@ def measured(server: Server, row: Row, seconds: float) -> dict[str, float]:
             result = run_row(server, row, warm=SETTLE_SECONDS, seconds=seconds)
         server.await_follower()
         return {**result, **lag.figures()}
+    if row.timed:
+        return until_delivered(server, row)
     if row.cold:
         evict(server.pids(), server.folder / "store")
     idle: dict[str, float] = {}
@@ -166,6 +170,24 @@ def measured(server: Server, row: Row, seconds: float) -> dict[str, float]:
     return {**result, **idle}
 
 
+def until_delivered(server: Server, row: Row) -> dict[str, float]:
+    """A round of sends for a later time: CPU until the last of them is in its queue."""
+    pids, began = server.pids(), time.monotonic()
+    before = cpu_s(pids), busy_s(), time.process_time()
+    result = run_row(server, row)
+    took_s = time.monotonic() - began
+    cpu, busy, own = (b - a for a, b in zip(before, (cpu_s(pids), busy_s(), time.process_time()), strict=True))
+    own += result["load_cores"] * result["seconds"]
+    return result | {
+        "seconds": took_s,
+        "per_second": result["messages"] / took_s,
+        "server_cpu_us": cpu * 1e6 / result["messages"],
+        "server_cores": cpu / took_s,
+        "load_cores": own / took_s,
+        "other_cores": max(0.0, busy - cpu - own) / took_s,
+    }
+
+
 def at_rest(server: Server, topics: Sequence[str], connections: int, settle_s: float) -> dict[str, float]:
     """CPU and memory of a broker with idle connections."""
     options = {"connections": 0, "idle": connections, "warm": settle_s, "seconds": REST_SECONDS}
@@ -175,8 +197,6 @@ def at_rest(server: Server, topics: Sequence[str], connections: int, settle_s: f
 
 # ---- all rows ----
 
-MAX_TRIES = 4
-"""Of one round that others disturb."""
 MAX_SETS = 5
 """Of Java brokers, in one row that kills masters."""
 SEED = 7
@@ -266,7 +286,7 @@ class Bench:
     def quiet(self, one: Server, row: Row) -> dict[str, float]:
         """Measure once; again while other processes are busy, and the quietest of these counts."""
         found = [measured(one, row, self.args.seconds)]
-        while found[-1]["other_cores"] > QUIET_CORES and len(found) < MAX_TRIES:
+        while found[-1]["other_cores"] > QUIET_CORES and len(found) < self.args.tries:
             self.say(f"{row.name}, {one.name}: others kept {found[-1]['other_cores']:.2f} cores busy: measured again")
             found.append(measured(one, row, self.args.seconds))
         return min(found, key=lambda result: result["other_cores"])
@@ -428,6 +448,7 @@ def parse_arguments() -> argparse.Namespace:
     names = ",".join(row.name for row in ROWS)
     parser.add_argument("--rows", default="broker", help=f"some of {names}; or all of {', '.join(PARTS)}")
     parser.add_argument("--rounds", type=int, default=3)
+    parser.add_argument("--tries", type=int, default=4, help="at most, of one round that others disturb")
     parser.add_argument("--seconds", type=float, default=4.0, help="measured in each round")
     parser.add_argument("--warm", type=float, default=30.0, help="seconds of load before Java is measured")
     parser.add_argument("--large-gib", type=float, default=0.0, help="log of the row `large`; 0: no such row")
@@ -435,6 +456,7 @@ def parse_arguments() -> argparse.Namespace:
     parser.add_argument("--catch-mib", type=int, default=512, help="of log that the row `dlcatch` copies")
     parser.add_argument("--kills", type=int, default=20, help="of leaders and masters, in rows that kill")
     parser.add_argument("--sets", type=int, default=2_000, help="of brokers that the controller of `hagrow` has")
+    parser.add_argument("--timers", type=int, default=1_000_000, help="that a round of `timed` sends")
     parser.add_argument("--only", choices=SERVERS, action="append", help="leave the others out")
     parser.add_argument("--json", type=Path, default=Path("build/bench.json"), help="where the figures go")
     parser.add_argument("--write", action="store_true", help="also their part of docs/benchmarks.md")
@@ -467,7 +489,7 @@ def main() -> int:
     signal.signal(signal.SIGTERM, lambda *_: sys.exit(143))
     folder = data_folder()
     chosen = [r for r in ROWS if r.name in args.rows]
-    sizes = Sizes(args.large_gib, args.cold_mib, args.catch_mib, args.kills, args.sets)
+    sizes = Sizes(args.large_gib, args.cold_mib, args.catch_mib, args.kills, args.sets, args.timers)
     bench = Bench(args, sizes, folder, console)
     rows, broken = chosen, ""
     try:

@@ -11,6 +11,7 @@ import sys
 import threading
 from collections import defaultdict
 from collections.abc import Callable, Iterator
+from itertools import count
 from pathlib import Path
 
 import pytest
@@ -26,7 +27,8 @@ DEADLINE_S = 30.0
 
 pytestmark = pytest.mark.interop  # needs a C compiler
 
-Answer = Callable[[dict[str, object], bytes], tuple[int, dict[str, str], bytes]]
+Answer = Callable[[dict[str, object], bytes], "tuple[int, dict[str, str], bytes] | None"]
+"""None: nobody is answered."""
 
 
 def frame(code: int, opaque: object, ext: dict[str, str], body: bytes) -> bytes:
@@ -57,8 +59,9 @@ class FakeConnection(socketserver.StreamRequestHandler):
             head = json.loads(self.rfile.read(header))
             body = self.rfile.read(length - 4 - header)
             self.server.seen.append(head)
-            code, ext, answer = self.server.answer(head, body)
-            self.wfile.write(frame(code, head["opaque"], ext, answer))
+            if found := self.server.answer(head, body):
+                code, ext, answer = found
+                self.wfile.write(frame(code, head["opaque"], ext, answer))
 
 
 @pytest.fixture(scope="module")
@@ -322,3 +325,68 @@ def test_a_tail_measures_from_a_send_to_each_groups_delivery(program: Path, fake
 def test_what_makes_no_sense_is_refused(program: Path, fake: Callable, options: dict[str, int], said: str) -> None:
     done = load(program, fake(accept), "tail", **options)
     assert done.returncode == 1 and said in done.stderr
+
+
+def test_each_half_is_committed_by_the_words_of_its_answer(program: Path, fake: Callable) -> None:
+    commits: list[dict[str, str]] = []
+    given, committed = count(start=5_000, step=200), threading.Event()
+
+    def answer(head: dict[str, object], body: bytes) -> tuple[int, dict[str, str], bytes] | None:
+        if head["code"] == 37:
+            assert head["flag"] == 2, "nobody answers a commit"
+            commits.append(fields(head))
+            if len(commits) == 60:
+                committed.set()
+            return None
+        own = properties(fields(head)["i"])
+        assert (fields(head)["f"], own["TRAN_MSG"], own["PGROUP"]) == ("4", "true", fields(head)["a"])
+        offset = next(given)
+        return 0, {"msgId": f"7F00000100002A9F{offset:016X}", "queueOffset": str(offset // 200)}, b""
+
+    done = load(program, fake(answer), "send", connections=3, window=4, messages=60, transactions=1)
+    assert done.returncode == 0, done.stderr
+    assert committed.wait(DEADLINE_S), f"{len(commits)} of 60 halves were committed"
+    offsets = sorted((int(one["commitLogOffset"]), int(one["tranStateTableOffset"])) for one in commits)
+    assert offsets == [(5_000 + 200 * i, 25 + i) for i in range(60)]
+    assert {one["commitOrRollback"] for one in commits} == {"8"}
+
+
+def test_sends_for_a_time_are_spread_over_the_delays(program: Path, fake: Callable) -> None:
+    broker = fake(accept)
+    done = load(program, broker, "send", connections=1, messages=300, delay_least=2_000, delay_most=2_099)
+    assert done.returncode == 0, done.stderr
+    delays = [int(properties(fields(head)["i"])["TIMER_DELIVER_MS"]) - int(fields(head)["g"]) for head in broker.seen]
+    assert sorted(delays) == sorted([*range(2_000, 2_100)] * 3)
+
+
+def record(queue: int, offset: int) -> bytes:
+    """As much of one as the load generator looks at."""
+    return struct.pack(">IIIIIQ", 28, RECORD_MAGIC, 0, queue, 0, offset)
+
+
+def test_a_consumer_acknowledges_each_message_that_it_popped(program: Path, fake: Callable) -> None:
+    popped: list[tuple[str, int, int]] = []
+    acked: list[tuple[str, int, int]] = []
+    pops = count()
+
+    def answer(head: dict[str, object], body: bytes) -> tuple[int, dict[str, str], bytes]:
+        asks = fields(head)
+        if head["code"] == 200051:
+            acked.append((asks["extraInfo"], int(asks["queueId"]), int(asks["offset"])))
+            return 0, {}, b""
+        assert (head["code"], asks["queueId"], asks["maxMsgNums"]) == (200050, "-1", "32")
+        number = next(pops)
+        if number % 3 == 2:
+            return 210, {}, b""
+        places = [(queue, 10 * number + i) for queue in (1, 4) for i in range(5)]
+        handle = f"{10 * number} {number} 60000 7 0 broker-a"
+        popped.extend((f"{handle} {queue} {offset}", queue, offset) for queue, offset in places)
+        starts = ";".join(f"0 {queue} {10 * number}" for queue in (1, 4))
+        ext = {"popTime": str(number), "invisibleTime": "60000", "reviveQid": "7", "startOffsetInfo": starts}
+        return 0, ext, b"".join(record(*place) for place in places)
+
+    done = load(program, fake(answer), "pop", connections=1, warm=0, seconds=0.5)
+    assert done.returncode == 0, done.stderr
+    result = json.loads(done.stdout)
+    assert acked == popped[: len(acked)] and len(popped) - len(acked) <= 10
+    assert 0 < result["messages"] <= len(acked) <= result["popped"] <= len(popped)

@@ -72,7 +72,7 @@ def test_rows_of_a_group_have_brokers_of_their_own() -> None:
     assert by_name["dlfail"].title.endswith("killed, 3 times") and by_name["dlfail"].own_servers
     fill = by_name["dlcatch"].fill
     assert fill is not None and fill.bytes == 96 << 20 and "96 MiB" in by_name["dlcatch"].title
-    assert {row.part for row in ROWS} == {"broker", "replication", "dledger", "failover"}
+    assert {row.part for row in ROWS} == {"broker", "kinds", "replication", "dledger", "failover"}
 
 
 def test_rows_of_a_controllers_set() -> None:
@@ -114,3 +114,15 @@ def test_java_is_killed_less_often_but_in_the_first_row() -> None:
     sizes, rows = Sizes(large_gib=0, cold_mib=64, kills=20), {row.name: row for row in ROWS}
     assert sizes.kills_of(rows["hakill"], JAVA) == 20 == sizes.kills_of(rows["hahang"], CORE)
     assert sizes.kills_of(rows["hahang"], JAVA) == 5 and sizes.kills_of(rows["hakilltuned"], JAVA) == 10
+
+
+def test_rows_of_the_other_kinds_stand_apart_and_know_how_many_timers_there_are() -> None:
+    ours = [row for row in ROWS if row.part == "kinds"]
+    assert (
+        [row.name for row in ours]
+        == ["timed", "transactions", "pop", "pop64", "sql"]
+        == sorted(PARTS["kinds"], key=NAMES.index)
+    )
+    timed, *others = sized(ours, Sizes(large_gib=0, cold_mib=64, timers=5_000))
+    assert timed.timed and timed.load["messages"] == 5_000 and timed.title.startswith("5,000 messages")
+    assert not any(row.timed or "messages" in row.load for row in others)

@@ -25,7 +25,7 @@ UNUSUAL = re.compile(
 )
 """Properties that change what is stored; a message without them is stored as it came."""
 
-TIMER_REQUESTS = (props.TIMER_DELAY_SEC, props.TIMER_DELAY_MS, props.TIMER_DELIVER_MS)
+TIMER_REQUESTS = frozenset((props.TIMER_DELAY_SEC, props.TIMER_DELAY_MS, props.TIMER_DELIVER_MS))
 
 ILLEGAL = (
     "the message is illegal, maybe msg body or properties length not matched. "
@@ -76,7 +76,7 @@ def transform(broker: Broker, message: Message, properties: dict[str, str]) -> N
     if message.sys_flag & SYS_TRANSACTION_MASK in (0, SYS_TRANSACTION_COMMIT):
         if level > 0:
             messages.redirect_delayed(message, properties, level, broker.delay.levels)
-        elif props.TIMER_OUT_MS not in properties and any(name in properties for name in TIMER_REQUESTS):
+        elif props.TIMER_OUT_MS not in properties and not TIMER_REQUESTS.isdisjoint(properties):
             broker.timers.redirect(message, properties)
     messages.seal(message, properties)
 

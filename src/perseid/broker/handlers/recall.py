@@ -92,11 +92,11 @@ def handle_of(message: Message, broker_name: str) -> str | None:
     """By which a message that was stored can be taken back; None: it can't be."""
     if message.topic != TIMER_TOPIC:
         return None
-    found = props.decode(message.properties)
-    topic, at_ms = found.get(props.REAL_TOPIC, RETRY_PREFIX), found.get(props.TIMER_OUT_MS, "")
+    raw = message.properties
+    topic, at_ms = props.get(raw, props.REAL_TOPIC) or RETRY_PREFIX, props.get(raw, props.TIMER_OUT_MS) or ""
     if topic.startswith(RETRY_PREFIX) or not at_ms.isdecimal():
         return None
-    words = ("v1", topic, broker_name, str(int(at_ms) + 1), found.get(props.UNIQ_KEY, ""))
+    words = ("v1", topic, broker_name, str(int(at_ms) + 1), props.get(raw, props.UNIQ_KEY) or "")
     return base64.urlsafe_b64encode(" ".join(words).encode()).decode()
 
 

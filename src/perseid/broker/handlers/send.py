@@ -166,7 +166,9 @@ def _finish(broker: Broker, request: Request, message: Message, header: SendMess
     properties.pop(props.POP_CK, None)
     if retry:
         _redirect_retry(broker, request, message, properties)
-    unique_key = properties.setdefault(props.UNIQ_KEY, broker.unique_ids.next(broker.now))
+    unique_key = properties.get(props.UNIQ_KEY)
+    if unique_key is None:
+        unique_key = properties[props.UNIQ_KEY] = broker.unique_ids.next(broker.now)
     properties.update(broker.answers.own_properties)
     if _begins_transaction(broker, message, properties):
         broker.transactions.prepare(message, properties)
