@@ -395,7 +395,7 @@ class Ha(Group):
         return found
 
     def require_nodes(self, replica: Replica, stored: Stored) -> None:
-        """inSyncReplicas: so many nodes, no learners among the slaves, have what the agreed master acknowledges; a broker
+        """inSyncReplicas: so many nodes, no learners among the slaves, have what the agreed master acknowledges; one
         whose disk was wiped counts as who it was, too."""
         settings = self.settings
         if settings.nodes <= 1 or settings.all_ack or (settings.synced and not settings.report_durable):

@@ -95,8 +95,8 @@ class TimerStore:
         self.master_offset = 0
         """Messages before this one whose time is before `read_ms` were delivered by the master."""
         self._late: dict[Millis, Millis] = {}
-        """Slot → the first slot to which some of its messages would have come in time: at slaves they wait there, so that
-        this is not called delivered before."""
+        """Slot → the first slot to which some of its messages would have come in time: at slaves they wait there, so it
+        is not called delivered before."""
         self._late_from = 1 << 62
         self._late_ms: Millis = 0
         """Of a slave, and messages from the former on: those that its master took in when their time was over wait in
