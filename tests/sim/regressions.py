@@ -43,3 +43,11 @@ WHOLE = {
     6078: "a replica whose log began with the last file had reported it, and its next life took it for lost",
 }
 """The same of whole clusters."""
+
+TIMED = {
+    55: "a log was cut with a checkpoint of the timers on its way to the disk: a start trusted units that were gone",
+    108: "a slave reckoned from another time than its master when a message rolls, and dropped it too early",
+    138: "a master an hour ahead took messages in too late: they waited in its present, an hour off for the next",
+    289: "an old master had a message in an earlier slot than the new one, and dropped it as delivered",
+}
+"""The same, as they are drawn: with messages for a time."""

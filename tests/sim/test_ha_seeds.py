@@ -15,9 +15,9 @@ from perseid.sim.ha_faults import KINDS
 from perseid.sim.ha_run import run
 from perseid.sim.run import Result
 
-from .regressions import WHOLE
+from .regressions import TIMED, WHOLE
 
-FIRST, SEEDS, GROUPS = 1, 110, 22
+FIRST, SEEDS, GROUPS = 250, 110, 22
 """`make sim` plays more."""
 
 
@@ -56,6 +56,13 @@ def test_seeds_keep_all_promises(group: int, counted: Path) -> None:
 @pytest.mark.parametrize("seed", WHOLE)
 def test_a_seed_that_once_failed(seed: int) -> None:
     result = run(seed, transactions=False, timed=False)
+    assert not result.failure, explained(result)
+
+
+@pytest.mark.sim
+@pytest.mark.parametrize("seed", TIMED)
+def test_a_seed_that_once_lost_a_message_for_a_time(seed: int) -> None:
+    result = run(seed)
     assert not result.failure, explained(result)
 
 
