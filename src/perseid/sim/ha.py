@@ -455,7 +455,7 @@ class Ha(Group):
         self.scheduler.note("checkers", f"{replica.name} is master of {replica.epoch}, its log ends at {replica.end}")
         if replica.epoch != agreed.master_epoch:
             self.count("became master late")  # others were elected since
-            if agreed.unclean_at >= replica.epoch:  # it may be who was not in sync
+            if agreed.unclean_at >= replica.epoch > self.book.began:  # it may be who was not in sync
                 self.book.master_began(replica)
             return
         self.book.master_began(replica)

@@ -78,7 +78,7 @@ class Book:
         self.lost: list[Stored] = []
         self.begun_anew = 0
         """Queues that a master began anew that had nothing of them."""
-        self._began = 0
+        self.began = 0
         """The epoch of the last master that began."""
         self._ackers: dict[int, str] = {}
 
@@ -190,8 +190,8 @@ class Book:
     def master_began(self, replica: Replica) -> None:
         """C5, C11: what a new master has to have."""
         gone = [one for one in self.stored.values() if not replica.has(one)]
-        unclean = self.ha.agreed.unclean_at > self._began
-        self._began = replica.epoch
+        unclean = self.ha.agreed.unclean_at > self.began
+        self.began = replica.epoch
         if gone and self.ha.strict and not unclean:
             one = gone[0]
             what = "acknowledged" if one.acknowledged else "read"
