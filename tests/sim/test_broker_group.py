@@ -75,7 +75,7 @@ FOUND: dict[Mutation, tuple[str, int]] = {
     offsets_of_the_dispatched: ("no member breaks", 6),
     acknowledged_before_commit: ("acknowledged is committed", 1),
     read_before_commit: ("acknowledged is committed", 1),
-    pending_offsets_kept: ("no member breaks", 4),
+    pending_offsets_kept: ("no member breaks", 3),
     marks_by_nobody: ("sends succeed after faults heal", 1),
 }
 """The promise that breaks first, and in which seed, from 1 on."""

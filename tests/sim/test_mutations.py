@@ -14,6 +14,7 @@ from perseid.broker import put
 from perseid.broker.locks import QueueLocks
 from perseid.broker.node import Broker
 from perseid.broker.saves import Saves
+from perseid.broker.timers import TimerService
 from perseid.core.layout import UNIT_BYTES
 from perseid.sim.disk import SimFile
 from perseid.sim.driver import NodeDriver
@@ -200,13 +201,14 @@ def fetched_pulls_forgotten(patch: pytest.MonkeyPatch) -> None:
 
 
 def timers_a_second_early(patch: pytest.MonkeyPatch) -> None:
-    """A message for a time waits in the slot before its own."""
+    """A message for a time waits in the slot before its own, and nobody looks whether its time has come."""
     real = TimerStore.slot_of
 
-    def slot_of(self: TimerStore, deliver_at: int, now: int) -> Any:
-        return real(self, deliver_at - self.wheel.precision_ms, now)
+    def slot_of(self: TimerStore, deliver_at: int, stored_at: int) -> Any:
+        return real(self, deliver_at - self.wheel.precision_ms, stored_at)
 
     patch.setattr(TimerStore, "slot_of", slot_of)
+    patch.setattr(TimerService, "_is_early", lambda self, found: False)
 
 
 def wheel_not_written(patch: pytest.MonkeyPatch) -> None:
