@@ -17,7 +17,7 @@ from perseid.sim.run import Result
 
 from .regressions import TIMED, WHOLE
 
-FIRST, SEEDS, GROUPS = 250, 110, 22
+FIRST, SEEDS, GROUPS = 250, 66, 22
 """`make sim` plays more."""
 
 
