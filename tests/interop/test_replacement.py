@@ -13,6 +13,7 @@ log. Nothing lost is excused; only what a Java replica's own log names of its ep
 
 from __future__ import annotations
 
+import asyncio
 import time
 from collections import Counter
 from collections.abc import Iterator
@@ -25,7 +26,7 @@ import rig
 from broker_sets import BrokerSet, Load
 from test_replication import Replicated
 
-from perseid.client import PullConsumer, ReceivedMessage
+from perseid.client import ConnectFailed, MessageQueue, NoRoute, PullConsumer, ReceivedMessage
 
 pytestmark = [pytest.mark.interop, pytest.mark.timeout(rig.many(900, 5_400), func_only=True)]
 
@@ -212,11 +213,18 @@ def check_order(log: list[ReceivedMessage]) -> None:
 
 
 async def read_all(namesrv: str, topic: str) -> list[ReceivedMessage]:
-    """All that the master has of a topic."""
+    """All that the master has of a topic. On a busy machine the name server may have lost it for a moment."""
     async with PullConsumer(namesrv, f"r_{topic}") as consumer:
+        ends: dict[MessageQueue, int] = {}
+        async with asyncio.timeout(90):
+            while not ends:
+                try:
+                    ends = {queue: await consumer.max_offset(queue) for queue in await consumer.queues(topic)}
+                except (ConnectFailed, NoRoute):
+                    await asyncio.sleep(1)
         found = []
-        for queue in await consumer.queues(topic):
-            async for messages in consumer.read(queue, 0, await consumer.max_offset(queue)):
+        for queue, end in ends.items():
+            async for messages in consumer.read(queue, 0, end):
                 found += messages
         return found
 
