@@ -21,15 +21,6 @@ def broker() -> Iterator[EmbeddedBroker]:
         yield running
 
 
-@pytest.fixture
-def kept(broker: EmbeddedBroker, request: pytest.FixtureRequest) -> Iterator[Acknowledged]:
-    """A topic that holds messages; after the test it holds the same ones, and takes more."""
-    topic = Acknowledged("T" + "".join(c for c in request.node.name if c.isalnum())[-100:])
-    topic.send(broker.namesrv)
-    yield topic
-    topic.check(broker.namesrv)
-
-
 def handle(*words: object) -> str:
     return base64.urlsafe_b64encode(" ".join(map(str, words)).encode()).decode()
 
