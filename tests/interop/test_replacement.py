@@ -13,7 +13,6 @@ log. Nothing lost is excused; only what a Java replica's own log names of its ep
 
 from __future__ import annotations
 
-import asyncio
 import time
 from collections import Counter
 from collections.abc import Iterator
@@ -26,7 +25,7 @@ import rig
 from broker_sets import BrokerSet, Load
 from test_replication import Replicated
 
-from perseid.client import ConnectFailed, MessageQueue, NoRoute, PullConsumer, ReceivedMessage
+from perseid.client import PullConsumer, ReceivedMessage
 
 pytestmark = [pytest.mark.interop, pytest.mark.timeout(rig.many(900, 5_400), func_only=True)]
 
@@ -90,7 +89,8 @@ class Traffic:
     def check(self) -> str:
         """End both, and look for all that was acknowledged; in words what there was."""
         acked = self._load.end()
-        log = rig.run(read_all(self.client.cluster.namesrv, self.topic))
+        namesrv = self.client.cluster.namesrv  # on a busy machine it may have lost the master for a moment
+        log = rig.until("the log is read", lambda: rig.run(read_all(namesrv, self.topic)), 90)
         places = {m.record.msg_id: name_of(m) for m in log}
         lost = [name for name, place in acked.items() if places.get(place) != name]
         assert not lost, f"{len(lost)} of {len(acked)} acknowledged messages are not where they were: {lost[:10]}"
@@ -213,18 +213,11 @@ def check_order(log: list[ReceivedMessage]) -> None:
 
 
 async def read_all(namesrv: str, topic: str) -> list[ReceivedMessage]:
-    """All that the master has of a topic. On a busy machine the name server may have lost it for a moment."""
+    """All that the master has of a topic."""
     async with PullConsumer(namesrv, f"r_{topic}") as consumer:
-        ends: dict[MessageQueue, int] = {}
-        async with asyncio.timeout(90):
-            while not ends:
-                try:
-                    ends = {queue: await consumer.max_offset(queue) for queue in await consumer.queues(topic)}
-                except (ConnectFailed, NoRoute):
-                    await asyncio.sleep(1)
         found = []
-        for queue, end in ends.items():
-            async for messages in consumer.read(queue, 0, end):
+        for queue in await consumer.queues(topic):
+            async for messages in consumer.read(queue, 0, await consumer.max_offset(queue)):
                 found += messages
         return found
 
