@@ -163,11 +163,14 @@ def test_blocks_are_written_where_the_system_cannot_allocate(disk: RealDisk, mon
     assert bytes(file.view(PIECE_BYTES, 5)) == b"tail!"
 
 
-def test_a_disk_that_is_really_full(tmp_path: Path) -> None:
-    """More than the file system has: refused at once, and nothing is left behind."""
-    disk = RealDisk(str(tmp_path))
-    with pytest.raises(OSError):
+def test_more_than_is_free_is_refused_before_any_of_it_is_taken(
+    disk: RealDisk, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A kernel that can't give all gives what there is: the disk would be full for everybody until the file is gone."""
+    monkeypatch.setattr(real.os, "posix_fallocate", lambda *_: pytest.fail("asked the kernel for it"))
+    with pytest.raises(OSError, match="are free") as caught:
         disk.open("log", disk.usage().total * 2)
+    assert caught.value.errno == errno.ENOSPC
     assert disk.list("") == []
 
 

@@ -212,6 +212,10 @@ class RealDisk:
         return RealFile(path, descriptor, status.st_size, allocated=status.st_blocks * 512 >= status.st_size)
 
     def _create(self, path: str, full: str, size: int, sparse: bool) -> RealFile:
+        # Asked first: a kernel that can't give all gives what there is (ext4 does), and all who share the disk find it
+        # full until the file is gone again.
+        if not sparse and size > (free := self.usage().free):
+            raise OSError(errno.ENOSPC, f"{size} bytes are wanted, {free} are free", full)
         os.makedirs(os.path.dirname(full), exist_ok=True)
         descriptor = _Descriptor(os.open(full, os.O_RDWR | os.O_CREAT | os.O_EXCL | os.O_CLOEXEC, 0o644))
         try:
