@@ -51,6 +51,8 @@ class BrokerConfig:
     """A master sends readers that are far behind to a slave, and a slave answers them."""
     long_polling_enable: bool = True
     enable_property_filter: bool = False
+    enable_lmq_stats: bool = False
+    """Count what light queues are read for each of them, not for all together."""
     short_polling_time_mills: int = 1000
     lite_pull_message_enable: bool = True
     default_query_max_num: int = 32

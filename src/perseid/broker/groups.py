@@ -14,6 +14,7 @@ from perseid.base.machine import Millis
 from perseid.broker.config import BrokerConfig
 from perseid.broker.saved_table import SavedTable
 from perseid.broker.topics import group_name_fault
+from perseid.store.lmq import is_lmq
 from perseid.wire import fastjson
 from perseid.wire.bodies import DataVersion, SubscriptionGroupConfig
 from perseid.wire.codes import ResponseCode
@@ -51,7 +52,9 @@ class _Saved(SavedTable):
 class SubscriptionGroupTable:
     """All groups by name. Rows are replaced, never changed in place."""
 
-    def __init__(self, now: Millis) -> None:
+    def __init__(self, now: Millis, *, lmq: bool = False) -> None:
+        """`lmq`: each name of a light queue is that of a group, which is in no list and can't be changed."""
+        self._lmq = lmq
         self.version = DataVersion(counter=0, state_version=0, timestamp=now)
         self.rows = {name: SubscriptionGroupConfig(group_name=name) for name in DEFAULT_GROUPS}
         self.forbidden: dict[str, dict[str, int]] = {}
@@ -59,17 +62,18 @@ class SubscriptionGroupTable:
         self.changed = False
 
     def __contains__(self, group: object) -> bool:
-        return group in self.rows
+        return group in self.rows or (self._lmq and isinstance(group, str) and is_lmq(group))
 
     def __len__(self) -> int:
         return len(self.rows)
 
     def get(self, group: str) -> SubscriptionGroupConfig | None:
-        return self.rows.get(group)
+        row = self.rows.get(group)
+        return SubscriptionGroupConfig(group_name=group) if row is None and self._lmq and is_lmq(group) else row
 
     def find(self, group: str, config: BrokerConfig, now: Millis) -> SubscriptionGroupConfig | None:
         """The group, created with defaults if it is missing and may be; None: it may not (code 26)."""
-        row = self.rows.get(group)
+        row = self.get(group)
         if row is not None:
             return row
         wanted = config.auto_create_subscription_group or group.startswith(SYSTEM_GROUP_PREFIX)
@@ -81,6 +85,8 @@ class SubscriptionGroupTable:
 
     def update(self, wanted: SubscriptionGroupConfig, now: Millis) -> None:
         """Create or change a group. RequestRefused: 29 for its name, 1 for attributes (there are none)."""
+        if self._lmq and is_lmq(wanted.group_name):
+            return
         fault = group_name_fault(wanted.group_name)
         if fault is not None:
             raise RequestRefused(ResponseCode.INVALID_PARAMETER, fault)

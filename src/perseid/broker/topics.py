@@ -17,6 +17,7 @@ from perseid.base.machine import Millis
 from perseid.broker import system_topics as system
 from perseid.broker.config import BrokerConfig
 from perseid.broker.saved_table import SavedTable
+from perseid.store.lmq import is_lmq
 from perseid.wire import fastjson
 from perseid.wire.bodies import DataVersion, TopicConfig
 from perseid.wire.codes import ResponseCode
@@ -144,7 +145,9 @@ class _Saved(SavedTable):
 class TopicTable:
     """All topics by name. Rows are replaced, never changed in place: what was read stays what it was."""
 
-    def __init__(self, config: BrokerConfig, now: Millis) -> None:
+    def __init__(self, config: BrokerConfig, now: Millis, *, lmq: bool = False) -> None:
+        """`lmq`: each name of a light queue is that of a topic, which is in no list."""
+        self._lmq = lmq
         self.version = DataVersion(counter=0, state_version=0, timestamp=now)
         self.rows: dict[str, TopicConfig] = {}
         self.changed: set[str] = set()
@@ -155,13 +158,16 @@ class TopicTable:
             self._own_names.add(row.topic_name)
 
     def __contains__(self, topic: object) -> bool:
-        return topic in self.rows
+        return topic in self.rows or (self._lmq and isinstance(topic, str) and is_lmq(topic))
 
     def __len__(self) -> int:
         return len(self.rows)
 
     def get(self, topic: str) -> TopicConfig | None:
-        return self.rows.get(topic)
+        row = self.rows.get(topic)
+        if row is None and self._lmq and is_lmq(topic):
+            return TopicConfig(topic_name=topic, read_queue_nums=1, write_queue_nums=1, perm=system.PERM_READ_WRITE)
+        return row
 
     def is_system(self, topic: str) -> bool:
         """Is the name one of the broker's own, which no one may create, change or delete?"""
@@ -246,10 +252,13 @@ class TopicTable:
         return row if self._put(row, now) else None
 
     def update(self, wanted: TopicConfig, now: Millis) -> bool:
-        """Create or change a topic; its `attributes` are changes (`+key` → value, `-key` → ""). False: it was so.
+        """Create or change a topic; its `attributes` are changes (`+key` → value, `-key` → ""). False: it was so, or
+        is a light queue's, which is what it is.
 
         RequestRefused: 1 for attributes that can't be, 29 for numbers of queues that can't be.
         """
+        if self._lmq and is_lmq(wanted.topic_name):
+            return False
         old = self.rows.get(wanted.topic_name)
         for queues in (wanted.read_queue_nums, wanted.write_queue_nums):
             if not 0 <= queues <= MAX_QUEUES:

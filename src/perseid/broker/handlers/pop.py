@@ -20,6 +20,7 @@ from perseid.broker.pop.waits import ALL_QUEUES
 from perseid.broker.request import Reply, Request
 from perseid.broker.sql92 import SqlError
 from perseid.broker.system_topics import PERM_READ
+from perseid.store import lmq
 from perseid.store.results import AppendRefused, ReadResult, ReadStatus
 from perseid.wire import pop, record
 from perseid.wire import properties as props
@@ -289,7 +290,7 @@ def _hand_out(
 ) -> None:  # fmt: skip
     """Messages of one queue go out: behind a checkpoint, or in order."""
     service, group, now = broker.pop, header.consumer_group, broker.now
-    offsets = _offsets(read, start)
+    offsets = _offsets(read, start, topic)
     if header.order:
         counts = service.order.popped(topic, group, queue_id, offsets, header.attempt_id, now, header.invisible_time)
         if counts is None:
@@ -326,10 +327,14 @@ def _hand_out(
         found.buffers += _renamed(read.buffers, header.topic, handle)
 
 
-def _offsets(read: ReadResult, start: int) -> list[int]:
+def _offsets(read: ReadResult, start: int, topic: str) -> list[int]:
     """Of the messages that were read, in their queue."""
     if read.next_offset - start == read.count:
         return list(range(start, read.next_offset))
+    if lmq.is_lmq(topic):
+        records = record.decode_all(b"".join(read.buffers), check_crc=False)
+        light = (dict(lmq.units(one.topic, one.properties, one.physical_offset)) for one in records)
+        return [of.get(topic, one.queue_offset) for of, one in zip(light, records, strict=True)]
     return [
         _QUEUE_OFFSET.unpack_from(buffer, at + record.QUEUE_OFFSET_AT)[0]
         for buffer in read.buffers

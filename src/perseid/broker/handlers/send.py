@@ -18,6 +18,7 @@ from perseid.broker.system_topics import (
     dlq_topic,
 )
 from perseid.broker.topics import topic_name_fault
+from perseid.store import lmq
 from perseid.store.results import AppendRefused, PutStatus
 from perseid.wire import batch, ids
 from perseid.wire import properties as props
@@ -157,6 +158,8 @@ def _finish(broker: Broker, request: Request, message: Message, header: SendMess
     raw = header.properties.encode("utf-8", "replace")
     if raw and raw[-1] != 2:
         raw += b"\x02"
+    if broker.store.lmq and lmq.MARK in raw:
+        put.check_light(broker, header.topic, raw)
     retry = header.topic.startswith(RETRY_PREFIX)
     unique_key = None if retry or put.UNUSUAL.search(raw) else props.get(raw, props.UNIQ_KEY)
     if unique_key:
@@ -226,6 +229,9 @@ def _send_batch(
         items = batch.decode(body)
     except RemoteProtocolError as error:
         raise RequestRefused(ResponseCode.MESSAGE_ILLEGAL, f"the batch body can't be read: {error}") from None
+    if broker.store.lmq and any(lmq.MARK in item.properties for item in items):
+        why = "a message of a batch can't stand in light queues: send it alone"
+        raise RequestRefused(ResponseCode.MESSAGE_ILLEGAL, why)
     born_host, store_host = request.conn.born_host, broker.store_host
     out = [
         Message(
