@@ -13,7 +13,7 @@ from perseid.base.errors import RequestRefused
 from perseid.base.machine import Millis
 from perseid.broker.config import BrokerConfig
 from perseid.broker.saved_table import SavedTable
-from perseid.broker.topics import group_name_fault
+from perseid.broker.topics import alter_attributes, group_name_fault
 from perseid.store.lmq import is_lmq
 from perseid.wire import fastjson
 from perseid.wire.bodies import DataVersion, SubscriptionGroupConfig
@@ -40,6 +40,17 @@ MAX_GROUPS = 1_000_000
 
 READ_BIT = 1 << 2
 """In the forbidden table: the group may not read the topic."""
+
+
+PRIORITY_FACTOR = "priority.factor"
+_ATTRIBUTES = {PRIORITY_FACTOR: frozenset(map(str, range(101)))}
+"""The attributes that a group can have here; the original also knows those of lite topics."""
+
+
+def priority_factor(group: SubscriptionGroupConfig) -> int:
+    """Of 100 pops of a topic by priority so many look at the highest priority first, the others anywhere."""
+    text = group.attributes.get(PRIORITY_FACTOR, "100")
+    return int(text) if text in _ATTRIBUTES[PRIORITY_FACTOR] else 100
 
 
 class _Saved(SavedTable):
@@ -84,18 +95,17 @@ class SubscriptionGroupTable:
         return row
 
     def update(self, wanted: SubscriptionGroupConfig, now: Millis) -> None:
-        """Create or change a group. RequestRefused: 29 for its name, 1 for attributes (there are none)."""
+        """Create or change a group; its `attributes` are changes, as a topic's. RequestRefused: 29 for its name, 1 for
+        attributes that can't be."""
         if self._lmq and is_lmq(wanted.group_name):
             return
         fault = group_name_fault(wanted.group_name)
         if fault is not None:
             raise RequestRefused(ResponseCode.INVALID_PARAMETER, fault)
-        if wanted.attributes:
-            names = ", ".join(sorted(wanted.attributes))
-            raise RequestRefused(ResponseCode.SYSTEM_ERROR, f"groups have no attributes here: {names}")
         old = self.rows.get(wanted.group_name)
-        if old is not None:
-            wanted = msgspec.structs.replace(wanted, attributes=old.attributes)
+        current = None if old is None else old.attributes
+        attributes = alter_attributes(current, wanted.attributes, _ATTRIBUTES, frozenset(_ATTRIBUTES))
+        wanted = msgspec.structs.replace(wanted, attributes=attributes)
         if wanted == old:
             return
         if old is None and len(self.rows) >= MAX_GROUPS:

@@ -22,7 +22,7 @@ T = TypeVar("T")
 
 UNUSUAL = re.compile(
     rb"(?:^|\x02)(?:POP_CK|MSG_REGION|TRACE_ON|CLUSTER|DELAY|TIMER_DELAY_SEC|TIMER_DELAY_MS|TIMER_DELIVER_MS"
-    rb"|TRAN_MSG|INNER_NUM)\x01"
+    rb"|TRAN_MSG|INNER_NUM|_SYS_MSG_PRIORITY_)\x01"
 )
 """Properties that change what is stored; a message without them is stored as it came."""
 

@@ -35,18 +35,19 @@ MAX_QUEUES = 65_536
 
 _NAME_CHARACTERS = frozenset(string.ascii_letters + string.digits + "%|-_")
 
-MESSAGE_TYPES = frozenset({"UNSPECIFIED", "NORMAL", "FIFO", "DELAY", "TRANSACTION", "MIXED"})
+MESSAGE_TYPE, BY_PRIORITY = "message.type", "PRIORITY"
+MESSAGE_TYPES = frozenset({"UNSPECIFIED", "NORMAL", "FIFO", "DELAY", "TRANSACTION", BY_PRIORITY, "MIXED"})
 FILTER_TYPES = frozenset({"SINGLE_TAG", "MULTI_TAG"})
 
 _ATTRIBUTES: Mapping[str, frozenset[str]] = {
     "queue.type": frozenset({"SimpleCQ"}),
     "cleanup.policy": frozenset({"DELETE"}),
-    "message.type": MESSAGE_TYPES,
+    MESSAGE_TYPE: MESSAGE_TYPES,
 }
 """The attributes that a topic can have here, with their values. The original also knows BatchCQ, COMPACTION and
 reserve.time: they need stores of another kind, and are refused."""
 
-_CHANGEABLE = frozenset({"message.type"})
+_CHANGEABLE = frozenset({MESSAGE_TYPE})
 
 
 # ---- names ----
@@ -100,8 +101,14 @@ def parse_attributes(text: str | None) -> dict[str, str]:
     return changes
 
 
-def alter_attributes(current: Mapping[str, str] | None, changes: Mapping[str, str]) -> dict[str, str]:
-    """The attributes after `changes`; `current` is None for a new topic, which can only be given some.
+def alter_attributes(
+    current: Mapping[str, str] | None,
+    changes: Mapping[str, str],
+    known: Mapping[str, frozenset[str]] = _ATTRIBUTES,
+    changeable: frozenset[str] = _CHANGEABLE,
+) -> dict[str, str]:
+    """The attributes after `changes`; `current` is None for a new topic or group, which can only be given some. `known`
+    are those that there are, with their values; `changeable` those that may change later.
 
     RequestRefused(1) for what is unknown, can't be changed, or isn't there.
     """
@@ -109,20 +116,20 @@ def alter_attributes(current: Mapping[str, str] | None, changes: Mapping[str, st
     touched: set[str] = set()
     for change, value in changes.items():
         sign, key = change[:1], change[1:]
-        if sign not in ("+", "-") or key not in _ATTRIBUTES:
-            raise _attribute_refused(f"{change!r} is not one of {', '.join(sorted(_ATTRIBUTES))}, after + or -")
+        if sign not in ("+", "-") or key not in known:
+            raise _attribute_refused(f"{change!r} is not one of {', '.join(sorted(known))}, after + or -")
         if key in touched:
             raise _attribute_refused(f"{key!r} is changed twice")
         touched.add(key)
         if current is None and sign == "-":
-            raise _attribute_refused(f"{key!r}: a new topic has none to take away")
-        if current is not None and key not in _CHANGEABLE:
+            raise _attribute_refused(f"{key!r}: what is new has none to take away")
+        if current is not None and key not in changeable:
             raise _attribute_refused(f"{key!r} can only be chosen when the topic is created")
         if sign == "-":
             if result.pop(key, None) is None:
                 raise _attribute_refused(f"{key!r} is not there to be taken away")
-        elif value not in _ATTRIBUTES[key]:
-            allowed = ", ".join(sorted(_ATTRIBUTES[key]))
+        elif value not in known[key]:
+            allowed = ", ".join(sorted(known[key]))
             raise _attribute_refused(f"{key!r} can't be {value!r} on this broker; it can be {allowed}")
         else:
             result[key] = value
