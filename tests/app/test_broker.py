@@ -55,6 +55,8 @@ def test_where_the_name_server_comes_from(tmp_path: Path, monkeypatch: pytest.Mo
         ("controllerType=jRaft", "Perseid has no controller of this kind"),
         ("enableDLegerCommitLog=true", "needs dLegerGroup"),
         ("enableControllerMode=true", "needs controllerAddr="),
+        ("enableLmq=true", "need enableLmq=true and enableMultiDispatch=true"),
+        ("enableMultiDispatch=true", "need enableLmq=true and enableMultiDispatch=true"),
         ("brokerRole=SLAVE", "a slave's id is above 0, like brokerId=1"),
         ("brokerId=1", "a master's id is 0"),
         ("storePathCommitLog=/elsewhere", "Perseid keeps it at"),
@@ -109,3 +111,11 @@ def test_a_name_servers_paths(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -
     path = write(tmp_path, "listenPort=1\nkvConfigPath=/x/kv.json\n", "ns.conf")
     told = namesrv.load(path)
     assert (told.kv_config_path, told.config_store_path) == ("/x/kv.json", str(path))
+
+
+def test_light_message_queues(tmp_path: Path) -> None:
+    both = "enableLmq=true\nenableMultiDispatch=true\n"
+    assert broker.load(write(tmp_path, both + "maxLmqConsumeQueueNum=5\n")).store.lmq
+    group = "enableDLegerCommitLog=true\ndLegerGroup=g\ndLegerPeers=n0-localhost:40911\ndLegerSelfId=n0\n"
+    with pytest.raises(ConfigError, match="enableLmq=true: a broker of a DLedger group has no light message queues"):
+        broker.load(write(tmp_path, both + group))

@@ -62,7 +62,7 @@ PIECES = [
     "DELAY\x012", "DELAY\x010", "DELAY\x01-1", "DELAY\x01x", "DELAY\x0199", "TIMER_DELAY_SEC\x013",
     "TIMER_DELIVER_MS\x015", "TRAN_MSG\x01true", "TRAN_MSG\x01false", "POP_CK\x01x", "INNER_NUM\x013",
     "MSG_REGION\x01mine", "TRACE_ON\x01false", "CLUSTER\x01mine", "RETRY_TOPIC\x01Plain", "\x7f\x01\x1f",
-    "quote\x01\"\\", "__SHARDINGKEY\x01s",
+    "_SYS_MSG_PRIORITY_\x012", "quote\x01\"\\", "__SHARDINGKEY\x01s",
 ]  # fmt: skip
 
 

@@ -44,7 +44,9 @@ def test_the_settings_that_stop_the_start() -> None:
     rows = re.findall(r"(?m)^\| (`.*?) \|", section("Settings that stop the start"))
     keys = set(re.findall(r"`([\w.]+)`", "".join(rows)))
     refused = {r.key for r in (*broker_process.REFUSED, *name_server_config.REFUSED, *controller_config.REFUSED)}
-    assert keys == refused | broker_process._FIXED_PLACES.keys() | {"brokerId", "brokerRole", "messageDelayLevel"}
+    assert keys == refused | broker_process._FIXED_PLACES.keys() | {
+        "brokerId", "brokerRole", "messageDelayLevel", "enableLmq", "enableMultiDispatch",
+    }  # fmt: skip
 
 
 @pytest.mark.parametrize(

@@ -45,7 +45,6 @@ REFUSED = (
     Refusal("enableConsumeQueueExt", ("false",), "Perseid's consume queues hold tags, not places of an extension"),
     Refusal("enableCalcFilterBitMap", ("false",), "Perseid asks each message's properties, and keeps no bitmaps"),
     Refusal("filterSupportRetry", ("false",), "Perseid does not filter retried messages"),
-    Refusal("enableLmq", ("false",), "Perseid has no light message queues"),
 )
 """What would go wrong in silence if it were ignored."""
 
@@ -108,6 +107,7 @@ def load(path: Path | None, namesrv: str | None = None) -> Loaded:
     broker = config.build(BrokerConfig, settings)
     store = config.build(StoreConfig, settings)
     raft = config.build(RaftConfig, settings)
+    _check_lmq(broker, store, settings)
     if broker.enable_controller_mode:
         _check_controllers(broker, settings)
     if broker.enable_dleger_commit_log:
@@ -197,6 +197,20 @@ def _check_role(broker: BrokerConfig, settings: Mapping[str, Setting]) -> None:
         first, second = both if named.key == "brokerId" else reversed(both)
         what = "a slave's id is above 0, like brokerId=1" if slave else "a master's id is 0"
         raise ConfigError(f"{named.where}: {first}: with {second}: {what}")
+
+
+def _check_lmq(broker: BrokerConfig, store: StoreConfig, settings: Mapping[str, Setting]) -> None:
+    """Light message queues need both their keys. With one of them the original says offsets that nothing has, or takes
+    them from clients; and its logs of groups know nothing of them."""
+    if not (store.enable_lmq or store.enable_multi_dispatch):
+        return
+    named = settings.get("enableLmq") or settings["enableMultiDispatch"]
+    if not store.lmq:
+        raise ConfigError(
+            f"{named.where}: {named.key}=true: light message queues need enableLmq=true and enableMultiDispatch=true"
+        )
+    if broker.enable_dleger_commit_log:
+        raise ConfigError(f"{named.where}: {named.key}=true: a broker of a DLedger group has no light message queues")
 
 
 def _member(

@@ -27,6 +27,7 @@ class Arrivals:
         """Let each message that readers can see be heard of, as it is done in our role."""
         broker = self._broker
         store, slave = broker.store, broker.replicas.is_slave
+        store.on_light = self._copied if store.gate is None else None  # a gate tells of all queues alike
         if store.gate is not None:
             store.gate.on_shown = self._shown
             store.on_append = None if slave else lambda topic, q, offset, tag, at, size: self._counted(topic, size)
@@ -37,7 +38,7 @@ class Arrivals:
             store.on_append = self._copied if slave else self._appended
 
     def _copied(self, topic: str, queue_id: int, queue_offset: int, tag_code: int, offset: int, size: int) -> None:
-        """A slave's log got a message."""
+        """A slave's log got a message, or a light queue did."""
         self._broker.holds.arrived(topic, queue_id, queue_offset, tag_code)
 
     def _appended(self, topic: str, queue_id: int, queue_offset: int, tag_code: int, offset: int, size: int) -> None:

@@ -51,6 +51,8 @@ class BrokerConfig:
     """A master sends readers that are far behind to a slave, and a slave answers them."""
     long_polling_enable: bool = True
     enable_property_filter: bool = False
+    enable_lmq_stats: bool = False
+    """Count what light queues are read for each of them, not for all together."""
     short_polling_time_mills: int = 1000
     lite_pull_message_enable: bool = True
     default_query_max_num: int = 32
@@ -74,6 +76,10 @@ class BrokerConfig:
     retrieve_message_from_pop_retry_topic_v1: bool = True
     """With the former: the latter is popped too."""
     pop_from_retry_probability: int = option(20, low=0, high=100)
+    pop_from_retry_probability_for_priority: int = option(0, low=0, high=100)
+    """The same for pops of a topic by priority."""
+    priority_order_asc: bool = True
+    """The higher a queue's number, the sooner it is popped; else the lower."""
     """So many of 100 pops look at the retry topic first."""
     pop_response_return_actual_retry_topic: bool = False
     """A message of a retry topic is handed out under that topic's name, not under its own."""

@@ -19,6 +19,7 @@ from typing import TYPE_CHECKING, TypeVar
 
 from perseid.base.errors import RemoteProtocolError, RequestRefused
 from perseid.base.machine import Effect, Millis
+from perseid.broker.offsets import with_light
 from perseid.broker.timer_metrics import TimerMetricsTable
 from perseid.wire import bodies
 from perseid.wire.bodies import SubscriptionGroupConfig, TopicConfig
@@ -131,7 +132,7 @@ class Copies:
 
     def _take_offsets(self, reply: Command, now: Millis) -> None:
         body = bodies.ConsumerOffsets.from_json(reply.body)
-        self._broker.offsets.adopt(body.offset_table, body.data_version)
+        self._broker.offsets.adopt(with_light(body.offset_table, body.lmq_offset_table), body.data_version)
         self._ask(RequestCode.GET_ALL_DELAY_OFFSET, None, now, self._take_delays)
 
     def _take_delays(self, reply: Command, now: Millis) -> None:

@@ -67,7 +67,7 @@ ONEWAY = 2
 def sends_of(broker: Broker) -> CoreSends | PlainSends | None:
     """The quickest way that there is; None when no send can be plain."""
     region = broker.answers.own_properties["MSG_REGION"]
-    if len(broker.store_host.ip) != 4 or quote(region) != f'"{region}"':
+    if len(broker.store_host.ip) != 4 or quote(region) != f'"{region}"' or broker.store.lmq:
         return None
     compiled = core.compiled
     return PlainSends(broker) if compiled is None else CoreSends(broker, compiled)

@@ -13,7 +13,8 @@ from perseid.base.errors import RequestRefused
 from perseid.base.machine import Millis
 from perseid.broker.config import BrokerConfig
 from perseid.broker.saved_table import SavedTable
-from perseid.broker.topics import group_name_fault
+from perseid.broker.topics import alter_attributes, group_name_fault
+from perseid.store.lmq import is_lmq
 from perseid.wire import fastjson
 from perseid.wire.bodies import DataVersion, SubscriptionGroupConfig
 from perseid.wire.codes import ResponseCode
@@ -41,6 +42,17 @@ READ_BIT = 1 << 2
 """In the forbidden table: the group may not read the topic."""
 
 
+PRIORITY_FACTOR = "priority.factor"
+_ATTRIBUTES = {PRIORITY_FACTOR: frozenset(map(str, range(101)))}
+"""The attributes that a group can have here; the original also knows those of lite topics."""
+
+
+def priority_factor(group: SubscriptionGroupConfig) -> int:
+    """Of 100 pops of a topic by priority so many look at the highest priority first, the others anywhere."""
+    text = group.attributes.get(PRIORITY_FACTOR, "100")
+    return int(text) if text in _ATTRIBUTES[PRIORITY_FACTOR] else 100
+
+
 class _Saved(SavedTable):
     """The file's form."""
 
@@ -51,7 +63,9 @@ class _Saved(SavedTable):
 class SubscriptionGroupTable:
     """All groups by name. Rows are replaced, never changed in place."""
 
-    def __init__(self, now: Millis) -> None:
+    def __init__(self, now: Millis, *, lmq: bool = False) -> None:
+        """`lmq`: each name of a light queue is that of a group, which is in no list and can't be changed."""
+        self._lmq = lmq
         self.version = DataVersion(counter=0, state_version=0, timestamp=now)
         self.rows = {name: SubscriptionGroupConfig(group_name=name) for name in DEFAULT_GROUPS}
         self.forbidden: dict[str, dict[str, int]] = {}
@@ -59,17 +73,18 @@ class SubscriptionGroupTable:
         self.changed = False
 
     def __contains__(self, group: object) -> bool:
-        return group in self.rows
+        return group in self.rows or (self._lmq and isinstance(group, str) and is_lmq(group))
 
     def __len__(self) -> int:
         return len(self.rows)
 
     def get(self, group: str) -> SubscriptionGroupConfig | None:
-        return self.rows.get(group)
+        row = self.rows.get(group)
+        return SubscriptionGroupConfig(group_name=group) if row is None and self._lmq and is_lmq(group) else row
 
     def find(self, group: str, config: BrokerConfig, now: Millis) -> SubscriptionGroupConfig | None:
         """The group, created with defaults if it is missing and may be; None: it may not (code 26)."""
-        row = self.rows.get(group)
+        row = self.get(group)
         if row is not None:
             return row
         wanted = config.auto_create_subscription_group or group.startswith(SYSTEM_GROUP_PREFIX)
@@ -80,16 +95,17 @@ class SubscriptionGroupTable:
         return row
 
     def update(self, wanted: SubscriptionGroupConfig, now: Millis) -> None:
-        """Create or change a group. RequestRefused: 29 for its name, 1 for attributes (there are none)."""
+        """Create or change a group; its `attributes` are changes, as a topic's. RequestRefused: 29 for its name, 1 for
+        attributes that can't be."""
+        if self._lmq and is_lmq(wanted.group_name):
+            return
         fault = group_name_fault(wanted.group_name)
         if fault is not None:
             raise RequestRefused(ResponseCode.INVALID_PARAMETER, fault)
-        if wanted.attributes:
-            names = ", ".join(sorted(wanted.attributes))
-            raise RequestRefused(ResponseCode.SYSTEM_ERROR, f"groups have no attributes here: {names}")
         old = self.rows.get(wanted.group_name)
-        if old is not None:
-            wanted = msgspec.structs.replace(wanted, attributes=old.attributes)
+        current = None if old is None else old.attributes
+        attributes = alter_attributes(current, wanted.attributes, _ATTRIBUTES, frozenset(_ATTRIBUTES))
+        wanted = msgspec.structs.replace(wanted, attributes=attributes)
         if wanted == old:
             return
         if old is None and len(self.rows) >= MAX_GROUPS:

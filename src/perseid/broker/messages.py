@@ -83,3 +83,21 @@ def seal(message: Message, properties: dict[str, str]) -> Message:
     """Put the properties into the message as they are stored."""
     message.properties = props.encode(properties)
     return message
+
+
+_FOR_A_TIME = (props.DELAY, props.TIMER_DELIVER_MS, props.TIMER_DELAY_SEC, props.TIMER_DELAY_MS)
+
+
+def priority(properties: dict[str, str]) -> int:
+    """What the message says of its priority; -1: nothing, or no number that the original reads."""
+    text = properties.get(props.PRIORITY, "")
+    return int(text) if _LEVEL.fullmatch(text) and abs(int(text)) < 1 << 31 else -1
+
+
+def is_by_priority(properties: dict[str, str]) -> bool:
+    """Does the priority of a message count? Not that of a half, of one for a time, or of one in order."""
+    return (
+        properties.get(props.TRAN_MSG, "").lower() != "true"
+        and not any(name in properties for name in _FOR_A_TIME)
+        and props.SHARDING_KEY not in properties
+    )

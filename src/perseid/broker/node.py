@@ -134,9 +134,9 @@ class Broker:
         for_nodes = self.replicas.synchronous or self.group is not None
         self.waits = self.sync_flush or for_nodes
         """Acknowledgements wait: for the disk, for slaves, for both, or for the group."""
-        self.topics = TopicTable(config, 0)
-        self.groups = SubscriptionGroupTable(0)
-        self.offsets = ConsumerOffsets(0)
+        self.topics = TopicTable(config, 0, lmq=store_config.lmq)
+        self.groups = SubscriptionGroupTable(0, lmq=store_config.lmq)
+        self.offsets = ConsumerOffsets(0, lmq=store_config.lmq)
         self.producers = ProducerTable()
         self.consumers = ConsumerTable()
         self.locks = QueueLocks()
@@ -516,7 +516,8 @@ class Broker:
             self.note("info", note)
         self.arrivals.listen()
         self.store.on_units = self.holds.units_arrived
-        self.stats = BrokerStats(now, self.topics.is_system)
+        one_row = self.store.lmq and not self.config.enable_lmq_stats
+        self.stats = BrokerStats(now, self.topics.is_system, one_row_of_lmq=one_row)
         self.saves.load(now)
         self.timers.load(now)
         if not self.replicas.is_slave:

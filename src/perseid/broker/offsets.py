@@ -19,10 +19,13 @@ import msgspec
 
 from perseid.base.machine import Millis
 from perseid.broker.saved_table import SavedTable
+from perseid.store.lmq import LMQ_QUEUE_ID, is_lmq
 from perseid.wire import fastjson
 from perseid.wire.bodies import DataVersion
 
 OFFSETS_PATH = "config/consumerOffset.json"
+LMQ_OFFSETS_PATH = "config/lmqConsumerOffset.json"
+"""Instead of the other one, while there are light message queues (enableLmq)."""
 
 MAX_OFFSETS = 10_000_000
 """Committed offsets of one broker; a commit for another queue has no effect beyond it."""
@@ -39,12 +42,17 @@ class _Saved(SavedTable):
 
     offset_table: dict[str, dict[int, int]] = msgspec.field(default_factory=dict)
     pull_offset_table: dict[str, dict[int, int]] = msgspec.field(default_factory=dict)
+    lmq_offset_table: dict[str, int] = msgspec.field(default_factory=dict)
+    """Of groups with the name of a light queue; they have queue 0 only."""
 
 
 class ConsumerOffsets:
     """The offsets of all groups. `dirty`: something changed since `to_json` was last saved."""
 
-    def __init__(self, now: Millis) -> None:
+    def __init__(self, now: Millis, *, lmq: bool = False) -> None:
+        self._lmq = lmq
+        self.path = LMQ_OFFSETS_PATH if lmq else OFFSETS_PATH
+        """Where `to_json` is saved."""
         self.version = DataVersion(counter=0, state_version=0, timestamp=now)
         self.dirty = False
         self._committed: Table = {}
@@ -233,23 +241,24 @@ class ConsumerOffsets:
         return fastjson.dumps({"dataVersion": self.version, "offsetTable": _joined(self._committed)})
 
     def to_json(self) -> bytes:
-        """The text of config/consumerOffset.json."""
+        """The text of config/consumerOffset.json, or of lmqConsumerOffset.json."""
         topics: dict[str, list[str]] = {}
         for topic, group in self._committed:
             topics.setdefault(group, []).append(topic)
-        return fastjson.pretty(
-            {
-                "dataVersion": self.version,
-                "groupTopicMap": {group: sorted(names) for group, names in topics.items()},
-                "offsetTable": _joined(self._committed),
-                "pullOffsetTable": _joined(self._pulled),
-            }
-        )
+        table = _joined(self._committed)
+        light = {key: table.pop(key)[0] for key in _light_keys(self._committed)} if self._lmq else None
+        text = {
+            "dataVersion": self.version,
+            "groupTopicMap": {group: sorted(names) for group, names in topics.items()},
+            "offsetTable": table,
+            "pullOffsetTable": _joined(self._pulled),
+        }
+        return fastjson.pretty(text if light is None else {**text, "lmqOffsetTable": light})
 
     def load(self, text: bytes) -> None:
-        """Take up what config/consumerOffset.json says. StoreError when the text is not such a file."""
-        saved = _Saved.read(text, OFFSETS_PATH)
-        self._committed = _split(saved.offset_table)
+        """Take up what the file says. StoreError when the text is not such a file."""
+        saved = _Saved.read(text, self.path)
+        self._committed = _split(with_light(saved.offset_table, saved.lmq_offset_table))
         self._pulled = _split(saved.pull_offset_table)
         self._count = sum(len(queues) for queues in self._committed.values())
         self.version = saved.data_version
@@ -257,6 +266,16 @@ class ConsumerOffsets:
     def validate(self) -> None:
         assert self._count == sum(map(len, self._committed.values())), "committed offsets are counted"
         assert all(self._reset.values()), "a group without a pending reset is not in the table"
+
+
+def with_light(table: dict[str, dict[int, int]], light: dict[str, int]) -> dict[str, dict[int, int]]:
+    """Both tables in one: what a group of a light queue committed is of queue 0."""
+    return {**table, **{key: {**table.get(key, {}), LMQ_QUEUE_ID: offset} for key, offset in light.items()}}
+
+
+def _light_keys(table: Table) -> list[str]:
+    """The keys that the original has in its table of light queues: the others of such groups it can't hold."""
+    return [f"{topic}@{group}" for (topic, group), queues in table.items() if is_lmq(group) and [*queues] == [0]]
 
 
 def _joined(table: Table) -> dict[str, dict[int, int]]:

@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, TypeVar
 from perseid.base.errors import RequestRefused
 from perseid.broker import messages
 from perseid.broker.request import Reply, Request
+from perseid.store import lmq
 from perseid.store.results import Appended, AppendRefused, PutStatus
 from perseid.wire import properties as props
 from perseid.wire.codes import ResponseCode
@@ -21,7 +22,7 @@ T = TypeVar("T")
 
 UNUSUAL = re.compile(
     rb"(?:^|\x02)(?:POP_CK|MSG_REGION|TRACE_ON|CLUSTER|DELAY|TIMER_DELAY_SEC|TIMER_DELAY_MS|TIMER_DELIVER_MS"
-    rb"|TRAN_MSG|INNER_NUM)\x01"
+    rb"|TRAN_MSG|INNER_NUM|_SYS_MSG_PRIORITY_)\x01"
 )
 """Properties that change what is stored; a message without them is stored as it came."""
 
@@ -31,6 +32,8 @@ ILLEGAL = (
     "the message is illegal, maybe msg body or properties length not matched. "
     "msg body length limit {body}B, msg properties length limit 32KB."
 )
+LMQ_ROOM_BYTES = 1_024
+"""Of the properties of a message for light queues, for what delays and transactions add until it stands there."""
 UNAVAILABLE = (
     "service not available now. It may be caused by one of the following reasons: the broker's disk is full [{why}], "
     "messages are put to the slave, message store has been shut down, etc."
@@ -79,6 +82,22 @@ def transform(broker: Broker, message: Message, properties: dict[str, str]) -> N
         elif props.TIMER_OUT_MS not in properties and not TIMER_REQUESTS.isdisjoint(properties):
             broker.timers.redirect(message, properties)
     messages.seal(message, properties)
+
+
+def check_light(broker: Broker, topic: str, properties: bytes) -> None:
+    """RequestRefused when a message can't stand in the light queues that it names: 13, and 2017 for one too many."""
+    fault = lmq.names_fault(topic, properties, LMQ_ROOM_BYTES)
+    if fault:
+        raise RequestRefused(ResponseCode.MESSAGE_ILLEGAL, fault)
+    config, store = broker.store.config, broker.store
+    if config.enable_lmq_quota:
+        new = [name for name in lmq.names(topic, properties) if store.queue_of(name, lmq.LMQ_QUEUE_ID) is None]
+        if new and sum(lmq.is_lmq(name) for name, _ in store.queues()) + len(new) > config.max_lmq_consume_queue_num:
+            raise RequestRefused(
+                ResponseCode.LMQ_QUOTA_EXCEEDED,
+                "[LMQ_CONSUME_QUEUE_NUM_EXCEEDED]lmq consume queue num exceeded. "
+                f"{new[0]} would be one more than maxLmqConsumeQueueNum, {config.max_lmq_consume_queue_num}",
+            )
 
 
 def inner_batch_refused() -> RequestRefused:

@@ -60,7 +60,7 @@ class Saves:
         self._texts: dict[str, Callable[[], bytes]] = {
             topics.TOPICS_PATH: broker.topics.to_json,
             groups.GROUPS_PATH: broker.groups.to_json,
-            offsets.OFFSETS_PATH: broker.offsets.to_json,
+            broker.offsets.path: broker.offsets.to_json,
             delay.OFFSETS_PATH: broker.delay.to_json,
             modes.MODES_PATH: broker.pop.modes.to_json,
             order.ORDER_PATH: lambda: broker.pop.order.to_json(broker.now),
@@ -73,13 +73,15 @@ class Saves:
         for path, load in (
             (topics.TOPICS_PATH, broker.topics.load),
             (groups.GROUPS_PATH, broker.groups.load),
-            (offsets.OFFSETS_PATH, broker.offsets.load),
+            (broker.offsets.path, broker.offsets.load),
             (delay.OFFSETS_PATH, broker.delay.load),
             (modes.MODES_PATH, broker.pop.modes.load),
             (order.ORDER_PATH, broker.pop.order.load),
             (timer_metrics.METRICS_PATH, broker.timers.metrics.load),
         ):
             text = state_files.read(broker.disk, path)
+            if not text and path == offsets.LMQ_OFFSETS_PATH:  # the first start with light queues
+                text = state_files.read(broker.disk, offsets.OFFSETS_PATH)
             if text:
                 load(text)
         self._offsets_at = now + broker.config.flush_consumer_offset_interval
@@ -124,7 +126,7 @@ class Saves:
             self._offsets_at = now + broker.config.flush_consumer_offset_interval
             if broker.offsets.dirty:
                 broker.offsets.dirty = False
-                paths.append(offsets.OFFSETS_PATH)
+                paths.append(broker.offsets.path)
             if broker.pop.order.dirty:
                 broker.pop.order.dirty = False
                 paths.append(order.ORDER_PATH)
@@ -145,7 +147,7 @@ class Saves:
         """Save the consumer offsets in this turn, if they changed: what is saved after them relies on it."""
         if self._broker.offsets.dirty:
             self._broker.offsets.dirty = False
-            self._behind_log([offsets.OFFSETS_PATH])
+            self._behind_log([self._broker.offsets.path])
 
     def next_deadline(self) -> Millis:
         return min(self._offsets_at, self._delay_at, *self._again.values())

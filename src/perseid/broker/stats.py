@@ -13,6 +13,7 @@ from collections.abc import Callable, Hashable
 from typing import NamedTuple, TypeVar
 
 from perseid.base.machine import Millis
+from perseid.store.lmq import LMQ_PREFIX, is_lmq
 
 K = TypeVar("K", bound=Hashable)
 
@@ -194,8 +195,15 @@ class BrokerStats:
     """
 
     def __init__(
-        self, now: Millis, is_system: Callable[[str], bool] = lambda topic: False, utc_offset_ms: int = 0
+        self,
+        now: Millis,
+        is_system: Callable[[str], bool] = lambda topic: False,
+        utc_offset_ms: int = 0,
+        *,
+        one_row_of_lmq: bool = False,
     ) -> None:
+        """`one_row_of_lmq`: all light queues and their groups are counted as one, under their prefix."""
+        self._one_row_of_lmq = one_row_of_lmq
         self.started = now
         self.put_failed_times = 0
         self.put_bytes = 0
@@ -250,6 +258,8 @@ class BrokerStats:
         self.get_found.total += 1
         self.get_all.total += 1
         self.transferred.total += messages
+        if self._one_row_of_lmq:
+            group, topic = (LMQ_PREFIX if is_lmq(name) else name for name in (group, topic))
         tally = self._group_gets.get((group, topic))
         if tally is None:
             tally = self._group_gets.wake((group, topic))

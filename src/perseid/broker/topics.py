@@ -17,6 +17,7 @@ from perseid.base.machine import Millis
 from perseid.broker import system_topics as system
 from perseid.broker.config import BrokerConfig
 from perseid.broker.saved_table import SavedTable
+from perseid.store.lmq import is_lmq
 from perseid.wire import fastjson
 from perseid.wire.bodies import DataVersion, TopicConfig
 from perseid.wire.codes import ResponseCode
@@ -34,18 +35,19 @@ MAX_QUEUES = 65_536
 
 _NAME_CHARACTERS = frozenset(string.ascii_letters + string.digits + "%|-_")
 
-MESSAGE_TYPES = frozenset({"UNSPECIFIED", "NORMAL", "FIFO", "DELAY", "TRANSACTION", "MIXED"})
+MESSAGE_TYPE, BY_PRIORITY = "message.type", "PRIORITY"
+MESSAGE_TYPES = frozenset({"UNSPECIFIED", "NORMAL", "FIFO", "DELAY", "TRANSACTION", BY_PRIORITY, "MIXED"})
 FILTER_TYPES = frozenset({"SINGLE_TAG", "MULTI_TAG"})
 
 _ATTRIBUTES: Mapping[str, frozenset[str]] = {
     "queue.type": frozenset({"SimpleCQ"}),
     "cleanup.policy": frozenset({"DELETE"}),
-    "message.type": MESSAGE_TYPES,
+    MESSAGE_TYPE: MESSAGE_TYPES,
 }
 """The attributes that a topic can have here, with their values. The original also knows BatchCQ, COMPACTION and
 reserve.time: they need stores of another kind, and are refused."""
 
-_CHANGEABLE = frozenset({"message.type"})
+_CHANGEABLE = frozenset({MESSAGE_TYPE})
 
 
 # ---- names ----
@@ -99,8 +101,14 @@ def parse_attributes(text: str | None) -> dict[str, str]:
     return changes
 
 
-def alter_attributes(current: Mapping[str, str] | None, changes: Mapping[str, str]) -> dict[str, str]:
-    """The attributes after `changes`; `current` is None for a new topic, which can only be given some.
+def alter_attributes(
+    current: Mapping[str, str] | None,
+    changes: Mapping[str, str],
+    known: Mapping[str, frozenset[str]] = _ATTRIBUTES,
+    changeable: frozenset[str] = _CHANGEABLE,
+) -> dict[str, str]:
+    """The attributes after `changes`; `current` is None for a new topic or group, which can only be given some. `known`
+    are those that there are, with their values; `changeable` those that may change later.
 
     RequestRefused(1) for what is unknown, can't be changed, or isn't there.
     """
@@ -108,20 +116,20 @@ def alter_attributes(current: Mapping[str, str] | None, changes: Mapping[str, st
     touched: set[str] = set()
     for change, value in changes.items():
         sign, key = change[:1], change[1:]
-        if sign not in ("+", "-") or key not in _ATTRIBUTES:
-            raise _attribute_refused(f"{change!r} is not one of {', '.join(sorted(_ATTRIBUTES))}, after + or -")
+        if sign not in ("+", "-") or key not in known:
+            raise _attribute_refused(f"{change!r} is not one of {', '.join(sorted(known))}, after + or -")
         if key in touched:
             raise _attribute_refused(f"{key!r} is changed twice")
         touched.add(key)
         if current is None and sign == "-":
-            raise _attribute_refused(f"{key!r}: a new topic has none to take away")
-        if current is not None and key not in _CHANGEABLE:
+            raise _attribute_refused(f"{key!r}: what is new has none to take away")
+        if current is not None and key not in changeable:
             raise _attribute_refused(f"{key!r} can only be chosen when the topic is created")
         if sign == "-":
             if result.pop(key, None) is None:
                 raise _attribute_refused(f"{key!r} is not there to be taken away")
-        elif value not in _ATTRIBUTES[key]:
-            allowed = ", ".join(sorted(_ATTRIBUTES[key]))
+        elif value not in known[key]:
+            allowed = ", ".join(sorted(known[key]))
             raise _attribute_refused(f"{key!r} can't be {value!r} on this broker; it can be {allowed}")
         else:
             result[key] = value
@@ -144,7 +152,9 @@ class _Saved(SavedTable):
 class TopicTable:
     """All topics by name. Rows are replaced, never changed in place: what was read stays what it was."""
 
-    def __init__(self, config: BrokerConfig, now: Millis) -> None:
+    def __init__(self, config: BrokerConfig, now: Millis, *, lmq: bool = False) -> None:
+        """`lmq`: each name of a light queue is that of a topic, which is in no list."""
+        self._lmq = lmq
         self.version = DataVersion(counter=0, state_version=0, timestamp=now)
         self.rows: dict[str, TopicConfig] = {}
         self.changed: set[str] = set()
@@ -155,13 +165,16 @@ class TopicTable:
             self._own_names.add(row.topic_name)
 
     def __contains__(self, topic: object) -> bool:
-        return topic in self.rows
+        return topic in self.rows or (self._lmq and isinstance(topic, str) and is_lmq(topic))
 
     def __len__(self) -> int:
         return len(self.rows)
 
     def get(self, topic: str) -> TopicConfig | None:
-        return self.rows.get(topic)
+        row = self.rows.get(topic)
+        if row is None and self._lmq and is_lmq(topic):
+            return TopicConfig(topic_name=topic, read_queue_nums=1, write_queue_nums=1, perm=system.PERM_READ_WRITE)
+        return row
 
     def is_system(self, topic: str) -> bool:
         """Is the name one of the broker's own, which no one may create, change or delete?"""
@@ -246,10 +259,13 @@ class TopicTable:
         return row if self._put(row, now) else None
 
     def update(self, wanted: TopicConfig, now: Millis) -> bool:
-        """Create or change a topic; its `attributes` are changes (`+key` → value, `-key` → ""). False: it was so.
+        """Create or change a topic; its `attributes` are changes (`+key` → value, `-key` → ""). False: it was so, or
+        is a light queue's, which is what it is.
 
         RequestRefused: 1 for attributes that can't be, 29 for numbers of queues that can't be.
         """
+        if self._lmq and is_lmq(wanted.topic_name):
+            return False
         old = self.rows.get(wanted.topic_name)
         for queues in (wanted.read_queue_nums, wanted.write_queue_nums):
             if not 0 <= queues <= MAX_QUEUES:

@@ -15,7 +15,7 @@ PLAIN_SYS_FLAGS = 0x701
 """Compressed, and how: what a plain message may say of itself."""
 ODD_NAMES = (
     "DELAY", "TIMER_DELAY_SEC", "TIMER_DELAY_MS", "TIMER_DELIVER_MS", "TRAN_MSG", "POP_CK", "INNER_NUM", "MSG_REGION",
-    "TRACE_ON", "CLUSTER",
+    "TRACE_ON", "CLUSTER", "_SYS_MSG_PRIORITY_",
 )  # fmt: skip
 """Properties that the ordinary handler has to look at."""
 

@@ -278,6 +278,8 @@ class SendReader(Scanner):
             self._keys_at, self._keys_end = value, end
         elif size == 4 and self._sync and self._says(at, b"WAIT"):
             return end - value != 5 or not self._says(value, b"false")
+        elif size == 18 and self._says(at, b"_SYS_MSG_PRIORITY_"):
+            return False
         elif size >= 5 and 67 <= self._q[at] <= 84:  # C to T
             for i in range(len(ODD_NAMES)):
                 odd: bytes = ODD_NAMES[i]

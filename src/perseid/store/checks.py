@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 
 from perseid.core.layout import UNIT_BYTES
+from perseid.store import lmq as lmqs
 from perseid.store.commit_log import CommitLog
 from perseid.store.consume_queue import ConsumeQueue
 from perseid.store.dispatch import in_queue
@@ -27,38 +28,55 @@ class Checks:
         self._validated, self._loaded_end = min(self._validated, end), min(self._loaded_end, end)
 
     def run(
-        self, log: CommitLog, queues: Mapping[QueueKey, ConsumeQueue], promised: int, deleted: set[str]
+        self,
+        log: CommitLog,
+        queues: Mapping[QueueKey, ConsumeQueue],
+        promised: int,
+        deleted: set[str],
+        *,
+        lmq: bool = False,
     ) -> None:
         """AssertionError when something is broken. `promised`: what the checkpoint says is durable; `deleted`: topics
-        whose queues may be gone."""
+        whose queues may be gone; `lmq`: records stand in light queues too."""
         assert log.start <= log.flushed <= log.issued <= log.end, (
             f"log: start {log.start}, flushed {log.flushed}, issued {log.issued}, end {log.end}"
         )
         assert promised <= log.flushed, "a checkpoint promised what is not durable"
         if self._validated < log.end:
-            self._records(log, queues, deleted)
+            self._records(log, queues, deleted, lmq)
         for queue in queues.values():
             assert 0 <= queue.min <= queue.end, f"{queue.segments.folder}: [{queue.min}, {queue.end})"
             assert queue.end * UNIT_BYTES <= queue.segments.end, f"{queue.segments.folder}: units without a file"
 
-    def _records(self, log: CommitLog, queues: Mapping[QueueKey, ConsumeQueue], deleted: set[str]) -> None:
+    def _records(
+        self, log: CommitLog, queues: Mapping[QueueKey, ConsumeQueue], deleted: set[str], lmq: bool
+    ) -> None:
         walk = log.walk(max(self._validated, log.start))
         for record in walk:
             if walk.offset >= log.end:
                 break
             if in_queue(record.sys_flag):
-                self._unit(log, queues, deleted, record)
+                self._unit(log, queues, deleted, record, (record.topic, record.queue_id), record.queue_offset)
+                if lmq and walk.offset >= self._loaded_end:  # what stood there at the start may say anything
+                    for name, offset in lmqs.units(record.topic, record.properties, walk.offset):
+                        self._unit(log, queues, deleted, record, (name, lmqs.LMQ_QUEUE_ID), offset)
         assert walk.offset >= log.end, f"log: at {walk.offset}: {walk.why}, but its end is {log.end}"
         self._validated = log.end
 
     def _unit(
-        self, log: CommitLog, queues: Mapping[QueueKey, ConsumeQueue], deleted: set[str], record: Record
+        self,
+        log: CommitLog,
+        queues: Mapping[QueueKey, ConsumeQueue],
+        deleted: set[str],
+        record: Record,
+        key: QueueKey,
+        offset: int,
     ) -> None:
-        offset, physical = record.queue_offset, record.physical_offset
-        where = f"{record.topic}/{record.queue_id}: unit {offset}"
-        queue = queues.get((record.topic, record.queue_id))
+        physical = record.physical_offset
+        where = f"{key[0]}/{key[1]}: unit {offset}"
+        queue = queues.get(key)
         if queue is None:
-            gone = record.topic in deleted or physical < self._loaded_end
+            gone = key[0] in deleted or physical < self._loaded_end
             assert gone, f"{where} of the record at {physical} is missing with its queue"
             return
         first = queue.raw(0)

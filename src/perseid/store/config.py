@@ -28,6 +28,14 @@ class StoreConfig:
         form=(r"\s*(\d{1,9}[smhd](\s+|$))+", "a list of numbers followed by s, m, h or d, like 1s 5s 1m"),
     )
 
+    # light message queues
+    enable_lmq: bool = False
+    """Both or none: whether messages stand in the light queues that they name (`store.lmq`)."""
+    enable_multi_dispatch: bool = False
+    enable_lmq_quota: bool = False
+    max_lmq_consume_queue_num: int = option(20_000, low=0)
+    """With enableLmqQuota a message that would make another light queue is refused beyond so many."""
+
     # flush
     flush_disk_type: str = option(ASYNC_FLUSH, choices=(ASYNC_FLUSH, SYNC_FLUSH), important=True)
     flush_interval_commit_log: int = option(500, low=1)
@@ -84,6 +92,11 @@ class StoreConfig:
 
     hot_bytes: int = option(64 << 20, key="hotBytes", low=0)
     """So much of the log's end is taken to be in memory without asking; a setting of ours."""
+
+    @property
+    def lmq(self) -> bool:
+        """May messages name light queues?"""
+        return self.enable_lmq and self.enable_multi_dispatch
 
     @property
     def max_record_bytes(self) -> int:

@@ -31,6 +31,7 @@ from perseid.store.config import StoreConfig
 from perseid.store.consume_queue import BLANK_UNIT, FOLDER, UNIT, ConsumeQueue
 from perseid.store.dispatch import in_queue, key_hashes, parse_delay_levels, tag_code_of
 from perseid.store.index import Index
+from perseid.store.lmq import LMQ_QUEUE_ID, is_lmq, units
 from perseid.store.results import ConsumeUnit
 from perseid.wire.properties import PROPERTY_END
 from perseid.wire.record import (
@@ -42,6 +43,8 @@ from perseid.wire.record import (
 
 QueueKey: TypeAlias = tuple[str, int]
 MAX_NOTES = 20
+MAX_LMQ_GAP = 10_000
+"""Offsets of a light queue that may be missing between two records; what is further is no unit of it."""
 
 
 def save_durably(disk: Disk, path: str, data: bytes) -> None:
@@ -189,9 +192,7 @@ class Recovery:
         return (
             record is not None
             and record.size == unit.size
-            and record.queue_offset == offset
-            and record.queue_id == queue.queue_id
-            and record.topic == queue.topic
+            and ((queue.topic, queue.queue_id), offset) in _units_of(record, lmq=is_lmq(queue.topic))
         )
 
     def _timestamp_of(self, offset: int) -> Millis:
@@ -212,7 +213,8 @@ class Recovery:
                     continue
             self._last_timestamp, self._last_offset = record.store_timestamp, walk.offset
             if in_queue(record.sys_flag) and walk.offset >= self._queues_from:
-                self._put(record)
+                for key, offset in _units_of(record, lmq=self._config.lmq):
+                    self._put(record, key, offset)
             if record.sys_flag & SYS_TRANSACTION_MASK != SYS_TRANSACTION_ROLLBACK and self._index.enabled:
                 hashes = key_hashes(record.topic, record.properties)
                 if hashes and walk.offset > indexed:
@@ -239,13 +241,11 @@ class Recovery:
                 return f"queue offset {record.queue_offset} where {expected} was to come"
         return ""
 
-    def _put(self, record: Record) -> None:
-        """Write the unit of a record, in its place."""
-        key = record.topic, record.queue_id
+    def _put(self, record: Record, key: QueueKey, offset: int) -> None:
+        """Write a unit of a record, in its place."""
         queue = self._queues.get(key)
-        offset = record.queue_offset
         if key not in self._met or queue is None:
-            queue = self._meet(key, queue, record)
+            queue = self._meet(key, queue, offset)
         elif offset != queue.end:
             if offset == 0:  # the topic was deleted and made again
                 queue.cut(0)
@@ -255,6 +255,8 @@ class Recovery:
                 return
             else:
                 self._note(f"{queue.segments.folder}: offsets {queue.end} to {offset - 1} are not in the log")
+                if is_lmq(key[0]) and offset - queue.end > MAX_LMQ_GAP:
+                    return  # nobody checked what a client said while there were no light queues
                 while queue.end < offset:
                     queue.prepare()
                     queue.put(*UNIT.unpack(BLANK_UNIT))
@@ -262,9 +264,8 @@ class Recovery:
         queue.prepare()
         queue.put(record.physical_offset, record.size, tag)
 
-    def _meet(self, key: QueueKey, queue: ConsumeQueue | None, record: Record) -> ConsumeQueue:
-        """The queue of the first record of it that is read, ready for that record's unit."""
-        offset = record.queue_offset
+    def _meet(self, key: QueueKey, queue: ConsumeQueue | None, offset: int) -> ConsumeQueue:
+        """The queue of the first unit of it that is read, ready for that unit, which is the one of `offset`."""
         whole = self._queues_from <= self._log.start  # nothing before it can be missing
         self._met[key] = offset
         if queue is None or offset < queue.first:
@@ -361,6 +362,16 @@ class Recovery:
                 break
             end -= 1
         return end
+
+
+def _units_of(record: Record, *, lmq: bool) -> list[tuple[QueueKey, int]]:
+    """Queue and offset of the units of a record that is shown: its own, then those in light queues."""
+    own: tuple[QueueKey, int] = (record.topic, record.queue_id), record.queue_offset
+    if not lmq:
+        return [own]
+    return [own, *(((name, LMQ_QUEUE_ID), offset) for name, offset in units(
+        record.topic, record.properties, record.physical_offset
+    ))]  # fmt: skip
 
 
 _ADVICE = "Bring the file back from a replica or a backup, or set truncateCorruptLog=true to start with what is left"

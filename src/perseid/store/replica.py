@@ -17,6 +17,7 @@ from typing import TYPE_CHECKING
 from perseid import core
 from perseid.base.errors import StoreError
 from perseid.base.machine import Flush
+from perseid.store import lmq
 from perseid.store.consume_queue import BLANK_UNIT, UNIT, ConsumeQueue
 from perseid.store.dispatch import SCHEDULE_TOPIC, in_queue, key_hashes, parse_delay_levels, tag_code_of
 from perseid.store.recovery import QueueKey
@@ -59,7 +60,8 @@ class Replica:
         """Bytes that are not written yet."""
         self._begin = 0
         """Where an empty log is to begin."""
-        self._compiled = compiled = core.compiled
+        self._lmq = store.lmq
+        self._compiled = compiled = None if self._lmq else core.compiled  # the core knows of no light queues
         self._core: Records | None = compiled.records.Records() if compiled is not None else None
         if self._core is not None:
             self._core.follow(store.queue_table)
@@ -160,8 +162,9 @@ class Replica:
                 if size > total - at:
                     break
                 record = None if magic == BLANK_MAGIC else self._decoded(view, at, base + at)
-                if record is not None and in_queue(record.sys_flag):
-                    self._queue_of(record)
+                targets = [] if record is None else self._targets(record)
+                for queue_key, offset in targets[:1]:
+                    self._queue_of(queue_key, offset, base + at)
             except ReplicaRefused:
                 self._commit(view[begun:at], records)  # what stands before it is good
                 raise
@@ -169,13 +172,11 @@ class Replica:
                 self._commit(view[begun : at + size], records)
                 begun, records = at + size, []
             else:
-                key = record.topic, record.queue_id
-                if nexts.get(key, record.queue_offset) != record.queue_offset:  # the topic was made again
+                if any(nexts.get(key, offset) != offset for key, offset in targets):  # the topic was made again
                     self._commit(view[begun:at], records)
                     begun, records = at, []
                     nexts.clear()
-                if in_queue(record.sys_flag):
-                    nexts[key] = record.queue_offset + 1
+                nexts.update((key, offset + 1) for key, offset in targets)
                 records.append(record)
             at += size
         self._commit(view[begun:at], records)
@@ -284,57 +285,74 @@ class Replica:
             log.last_offset, log.last_timestamp = offset, record.store_timestamp
             if store.index.enabled and record.sys_flag & SYS_TRANSACTION_MASK != SYS_TRANSACTION_ROLLBACK:
                 store.index.put(key_hashes(topic, record.properties), offset, record.store_timestamp)
-            queue = queues.get((topic, record.queue_id)) if in_queue(record.sys_flag) else None
-            if queue is None or queue.end != record.queue_offset:
-                continue  # it has a unit there already
+            targets = [(queues.get(key), queue_offset) for key, queue_offset in self._targets(record)]
+            if not any(queue is not None and queue.end == queue_offset for queue, queue_offset in targets):
+                continue  # it has its units already
             tag = tag_code_of(topic, record.properties, record.store_timestamp, self._levels)
-            queue.prepare()
-            queue.put(offset, record.size, tag)
-            if store.gate is not None:
-                store.gate.hold(queue, record.queue_offset, log.end)
-            if store.on_append is not None:
-                store.on_append(topic, record.queue_id, record.queue_offset, tag, offset, record.size)
+            for queue, queue_offset in targets:
+                if queue is not None and queue.end == queue_offset:
+                    self._put_unit(queue, record, tag)
+
+    def _put_unit(self, queue: ConsumeQueue, record: Record, tag: int) -> None:
+        store = self._store
+        queue.prepare()
+        if queue.topic != record.topic:
+            store.put_light(queue, record.physical_offset, record.size, tag)
+            return
+        queue.put(record.physical_offset, record.size, tag)
+        if store.gate is not None:
+            store.gate.hold(queue, record.queue_offset, store.log.end)
+        if store.on_append is not None:
+            where = record.topic, record.queue_id, record.queue_offset
+            store.on_append(*where, tag, record.physical_offset, record.size)
+
+    def _targets(self, record: Record) -> list[tuple[QueueKey, int]]:
+        """Where a record has units, queue and offset: its own queue first, then light ones. What it says of these is
+        not worth a refusal: what can't be is left out, as by the original."""
+        if not in_queue(record.sys_flag):
+            return []
+        found: list[tuple[QueueKey, int]] = [((record.topic, record.queue_id), record.queue_offset)]
+        if self._lmq:
+            for name, offset in lmq.units(record.topic, record.properties, record.physical_offset):
+                queue = self._store.queue_of(name, lmq.LMQ_QUEUE_ID)
+                if queue is None or offset <= queue.end + MAX_GAP:
+                    found.append(((name, lmq.LMQ_QUEUE_ID), offset))
+        return found
 
     def _places(self, records: list[Record]) -> dict[QueueKey, ConsumeQueue]:
         """The queues of records, each with room for its units."""
-        firsts: dict[QueueKey, Record] = {}
+        firsts: dict[QueueKey, tuple[int, int]] = {}
         counts: Counter[QueueKey] = Counter()
         for record in records:
-            if in_queue(record.sys_flag):
-                key = record.topic, record.queue_id
-                firsts.setdefault(key, record)
+            for key, offset in self._targets(record):
+                firsts.setdefault(key, (offset, record.physical_offset))
                 counts[key] += 1
         queues = {}
-        for key, record in firsts.items():
-            queue = queues[key] = self._queue_of(record)
-            self._make_place(self._store, queue, record.queue_offset)
+        for key, (offset, at) in firsts.items():
+            queue = queues[key] = self._queue_of(key, offset, at)
+            self._make_place(self._store, queue, offset)
             self._learn(queue)
             try:
                 self._store.prepare(queue, counts[key])
             except AppendRefused as refused:
-                raise _cause(refused, record.physical_offset) from None
+                raise _cause(refused, at) from None
         return queues
 
-    def _queue_of(self, record: Record) -> ConsumeQueue:
-        """Where a record's unit goes."""
-        queue = self._store.queue_of(record.topic, record.queue_id)
-        if not 0 <= record.queue_offset <= record.physical_offset // MIN_RECORD_BYTES:
-            raise ReplicaRefused(
-                f"at {record.physical_offset}: queue offset {record.queue_offset} in {record.topic}/{record.queue_id}: "
-                "so many records don't fit before it"
-            )
+    def _queue_of(self, key: QueueKey, offset: int, at: int) -> ConsumeQueue:
+        """Where the unit of an offset goes, that of a record at `at`."""
+        (topic, queue_id), queue = key, self._store.queue_of(*key)
+        where = f"at {at}: queue offset {offset} in {topic}/{queue_id}"
+        if not 0 <= offset <= at // MIN_RECORD_BYTES:
+            raise ReplicaRefused(f"{where}: so many records don't fit before it")
         if queue is None:
             try:
-                queue = self._store.queue_for(record.topic, record.queue_id)
+                queue = self._store.queue_for(topic, queue_id)
             except AppendRefused as refused:
-                raise _cause(refused, record.physical_offset) from None
-            if record.queue_offset:
-                queue.restart(record.queue_offset)
-        if record.queue_offset > queue.end + MAX_GAP:
-            raise ReplicaRefused(
-                f"at {record.physical_offset}: queue offset {record.queue_offset} in {record.topic}/{record.queue_id}, "
-                f"which ends at {queue.end}"
-            )
+                raise _cause(refused, at) from None
+            if offset:
+                queue.restart(offset)
+        if offset > queue.end + MAX_GAP:
+            raise ReplicaRefused(f"{where}, which ends at {queue.end}")
         return queue
 
     @staticmethod

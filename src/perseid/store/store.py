@@ -18,13 +18,14 @@ from typing import TYPE_CHECKING, TypeAlias
 from perseid.base.machine import Buffer, DiskFailed, Effect, Flush, Millis, Note, Syncable
 from perseid.disk.port import Disk
 from perseid.store import checkpoint as checkpoints
-from perseid.store import reading
+from perseid.store import lmq, reading
 from perseid.store.checks import Checks
 from perseid.store.commit_log import CommitLog
 from perseid.store.config import StoreConfig
 from perseid.store.consume_queue import FOLDER as QUEUES_FOLDER
 from perseid.store.consume_queue import ConsumeQueue
 from perseid.store.dispatch import INDEXED_TAG, in_queue, key_hashes, parse_delay_levels, tag_code_of
+from perseid.store.encoding import encoded
 from perseid.store.flushing import Flusher
 from perseid.store.gate import Gate, GatedAppends
 from perseid.store.index import Index
@@ -46,19 +47,7 @@ from perseid.store.results import (
 from perseid.store.retention import Retention
 from perseid.store.segments import Folders, Part
 from perseid.store.truncation import Cut, Truncation
-from perseid.wire.properties import PROPERTY_END
-from perseid.wire.record import (
-    MAX_PROPERTIES_BYTES,
-    MAX_RETRY_TOPIC_BYTES,
-    MAX_TOPIC_BYTES,
-    SYS_TRANSACTION_MASK,
-    SYS_TRANSACTION_ROLLBACK,
-    Host,
-    Message,
-    RecordError,
-    encode,
-    patch,
-)
+from perseid.wire.record import MAX_TOPIC_BYTES, SYS_TRANSACTION_MASK, SYS_TRANSACTION_ROLLBACK, Host, Message, patch
 
 if TYPE_CHECKING:
     from perseid.core import Queue
@@ -66,7 +55,6 @@ if TYPE_CHECKING:
 
 ABORT_PATH = "abort"
 LOCK_PATH = "lock"
-RETRY_PREFIX = "%RETRY%"
 TAG_INDEX = "T"
 INDEX_RETRY_MS = 10_000
 
@@ -95,6 +83,10 @@ class MessageStore:
         self._retention = Retention(disk, config, self.log)
         self.on_append: OnAppend | None = None
         self.on_units: OnUnits | None = None
+        self.lmq = config.lmq
+        """Messages may name light queues (`store.lmq`)."""
+        self.on_light: OnAppend | None = None
+        """The same as `on_append`, for a unit in a light queue."""
         self._why_not_loaded = "the store is not loaded"
         self._failure = ""
         self.gate = Gate() if gated else None
@@ -257,6 +249,7 @@ class MessageStore:
 
     def append(self, message: Message, now: Millis) -> Appended:
         """Store a message. AppendRefused when it can't be, and nothing has happened then."""
+        light = self._light_queues_of(message) if self.lmq and lmq.MARK in message.properties else ()
         record = self._encoded(message, now)
         size = len(record)
         if not in_queue(message.sys_flag):
@@ -275,7 +268,18 @@ class MessageStore:
             self.index.put(key_hashes(message.topic, message.properties), offset, now)
         if self.on_append is not None:
             self.on_append(message.topic, message.queue_id, queue_offset, tag, offset, size)
+        for other in light:
+            self.put_light(other, offset, size, tag)
         return Appended(offset, size, queue_offset, now)
+
+    def put_light(self, queue: ConsumeQueue, offset: int, size: int, tag: int) -> None:
+        """Show the log's last record in a light queue, too, which has room."""
+        queue_offset = queue.end
+        queue.put(offset, size, tag)
+        if self.gate is not None:
+            self.gate.hold(queue, queue_offset, self.log.end)
+        if self.on_light is not None:
+            self.on_light(queue.topic, queue.queue_id, queue_offset, tag, offset, size)
 
     def append_batch(self, messages: list[Message], now: Millis) -> list[Appended]:
         """Store messages of one topic and queue next to one another in one file: all or none."""
@@ -285,6 +289,8 @@ class MessageStore:
         for message in messages:
             if message.topic != topic or message.queue_id != queue_id or not in_queue(message.sys_flag):
                 raise AppendRefused(PutStatus.MESSAGE_ILLEGAL, "a batch is of one topic and one queue")
+            if self.lmq and lmq.MARK in message.properties:  # none of a batch stands in light queues
+                message.properties = lmq.with_offsets(message.properties, ())
         records = [self._encoded(message, now) for message in messages]
         log, index, size = self.log, self.index, sum(map(len, records))
         log.admit(size)
@@ -313,26 +319,20 @@ class MessageStore:
 
     def _encoded(self, message: Message, now: Millis) -> bytearray:
         """The record of a message within all limits, its places still empty."""
+        self._check_writable()
+        return encoded(message, self.config, self.log)
+
+    def _check_writable(self) -> None:
         if self._why_not_loaded or self._failure or self._retention.disk_full:
             raise AppendRefused(PutStatus.SERVICE_NOT_AVAILABLE, self.why_not_writable)
-        if len(message.topic) > MAX_TOPIC_BYTES and (
-            len(message.topic) > MAX_RETRY_TOPIC_BYTES or not message.topic.startswith(RETRY_PREFIX)
-        ):
-            raise AppendRefused(PutStatus.MESSAGE_ILLEGAL, f"a topic of {len(message.topic)} characters")
-        if message.properties and not message.properties.endswith(PROPERTY_END):
-            message.properties += PROPERTY_END  # by it, recovery knows the record's last byte
-        if len(message.properties) > MAX_PROPERTIES_BYTES:
-            why = f"{len(message.properties)} bytes of properties; at most {MAX_PROPERTIES_BYTES} are allowed"
-            raise AppendRefused(PutStatus.PROPERTIES_SIZE_EXCEEDED, why)
-        if len(message.body) > self.config.max_message_size:
-            why = f"a body of {len(message.body)} bytes; at most {self.config.max_message_size} are allowed"
-            raise AppendRefused(PutStatus.MESSAGE_ILLEGAL, why)
-        try:
-            record = encode(message)
-            self.log.admit(len(record))
-            return record
-        except RecordError as error:
-            raise AppendRefused(PutStatus.MESSAGE_ILLEGAL, str(error)) from None
+
+    def _light_queues_of(self, message: Message) -> list[ConsumeQueue]:
+        """The light queues that a message is to stand in, with room; from now on it says its offsets there."""
+        self._check_writable()
+        names = lmq.names(message.topic, message.properties) if in_queue(message.sys_flag) else []
+        queues = [self.queue_for(name, lmq.LMQ_QUEUE_ID) for name in names]
+        message.properties = lmq.with_offsets(message.properties, [queue.end for queue in queues])
+        return queues
 
     def queue_for(self, topic: str, queue_id: int, count: int = 1) -> ConsumeQueue:
         """The queue, with room for `count` more units, and in the books as written to; made if need be. AppendRefused
@@ -595,6 +595,6 @@ class MessageStore:
 
     def validate(self) -> None:
         """Check the whole state, records since the last call only: AssertionError when it is broken."""
-        self._checks.run(self.log, self._queues, self.flusher.saved_replay_from, self._deleted)
+        self._checks.run(self.log, self._queues, self.flusher.saved_replay_from, self._deleted, lmq=self.lmq)
         if self.gate is not None:
             self.gate.validate(self.log.end)

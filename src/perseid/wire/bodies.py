@@ -223,10 +223,12 @@ class SubscriptionGroupList(Body):
 
 
 class ConsumerOffsets(Body):
-    """Committed offsets (code 43): `topic@group` → queue id → offset."""
+    """Committed offsets (code 43): `topic@group` → queue id → offset; groups of light queues have a table of their
+    own, without queues."""
 
     offset_table: dict[str, dict[Int, Long]] = msgspec.field(default_factory=dict)
     data_version: DataVersion | None = None
+    lmq_offset_table: dict[str, Long] = msgspec.field(default_factory=dict)
 
 
 class DelayOffsets(Body):

@@ -14,12 +14,15 @@ from perseid.base.machine import Buffer, Millis
 from perseid.broker import filter as subscription_filter
 from perseid.broker import put
 from perseid.broker.filter import Filter
+from perseid.broker.groups import priority_factor
 from perseid.broker.handlers.pull import COMPENSATE_MS, MAX_BYTES, MAX_SUSPEND_MS
 from perseid.broker.handlers.send import FAQ
 from perseid.broker.pop.waits import ALL_QUEUES
 from perseid.broker.request import Reply, Request
 from perseid.broker.sql92 import SqlError
 from perseid.broker.system_topics import PERM_READ
+from perseid.broker.topics import BY_PRIORITY, MESSAGE_TYPE
+from perseid.store import lmq
 from perseid.store.results import AppendRefused, ReadResult, ReadStatus
 from perseid.wire import pop, record
 from perseid.wire import properties as props
@@ -196,10 +199,13 @@ def _places(broker: Broker, header: AnyRequest, row: TopicConfig) -> list[tuple[
     """The queues that a request looks at, in their order: of the topic, and of its retry topic, before or behind.
     In order only the topic's own are popped."""
     config, chance = broker.config, broker.random.randrange(100)
+    by_priority = _is_by_priority(broker, header, row, chance)
     queues = [header.queue_id]
     if header.queue_id < 0:
         count = row.read_queue_nums
-        queues = [(chance + number) % count for number in range(count)]
+        queues = [((0 if by_priority else chance) + number) % count for number in range(count)]
+        if by_priority and config.priority_order_asc:
+            queues.reverse()
     own = [(header.topic, queue_id) for queue_id in queues]
     if getattr(header, "order", None):
         return own
@@ -210,7 +216,16 @@ def _places(broker: Broker, header: AnyRequest, row: TopicConfig) -> list[tuple[
     for name in names:
         retry = broker.topics.get(name) if not header.topic.startswith(pop.RETRY_PREFIX) else None
         retries += [(name, queue_id) for queue_id in range(retry.read_queue_nums if retry is not None else 0)]
-    return retries + own if chance < config.pop_from_retry_probability else own + retries
+    sooner = config.pop_from_retry_probability_for_priority if by_priority else config.pop_from_retry_probability
+    return retries + own if chance < sooner else own + retries
+
+
+def _is_by_priority(broker: Broker, header: AnyRequest, row: TopicConfig, chance: int) -> bool:
+    """Does a pop look at the queues by their priority, which is their number? Most of a group's pops do."""
+    if row.attributes.get(MESSAGE_TYPE) != BY_PRIORITY or not isinstance(header, PopMessageRequest) or header.order:
+        return False
+    group = broker.groups.get(header.consumer_group)
+    return group is None or chance < priority_factor(group)
 
 
 def _fetches(
@@ -289,7 +304,7 @@ def _hand_out(
 ) -> None:  # fmt: skip
     """Messages of one queue go out: behind a checkpoint, or in order."""
     service, group, now = broker.pop, header.consumer_group, broker.now
-    offsets = _offsets(read, start)
+    offsets = _offsets(read, start, topic)
     if header.order:
         counts = service.order.popped(topic, group, queue_id, offsets, header.attempt_id, now, header.invisible_time)
         if counts is None:
@@ -326,10 +341,14 @@ def _hand_out(
         found.buffers += _renamed(read.buffers, header.topic, handle)
 
 
-def _offsets(read: ReadResult, start: int) -> list[int]:
+def _offsets(read: ReadResult, start: int, topic: str) -> list[int]:
     """Of the messages that were read, in their queue."""
     if read.next_offset - start == read.count:
         return list(range(start, read.next_offset))
+    if lmq.is_lmq(topic):
+        records = record.decode_all(b"".join(read.buffers), check_crc=False)
+        light = (dict(lmq.units(one.topic, one.properties, one.physical_offset)) for one in records)
+        return [of.get(topic, one.queue_offset) for of, one in zip(light, records, strict=True)]
     return [
         _QUEUE_OFFSET.unpack_from(buffer, at + record.QUEUE_OFFSET_AT)[0]
         for buffer in read.buffers

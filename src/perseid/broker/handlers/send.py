@@ -18,6 +18,7 @@ from perseid.broker.system_topics import (
     dlq_topic,
 )
 from perseid.broker.topics import topic_name_fault
+from perseid.store import lmq
 from perseid.store.results import AppendRefused, PutStatus
 from perseid.wire import batch, ids
 from perseid.wire import properties as props
@@ -73,7 +74,7 @@ def _send(broker: Broker, request: Request, header: SendMessageRequest) -> Reply
         store_host=broker.store_host,
         reconsume_times=header.reconsume_times,
     )
-    unique_key = _finish(broker, request, message, header)
+    unique_key, queue_id = _finish(broker, request, message, header, topic)
     try:
         stored = put.store(broker, message)
     except AppendRefused as refused:
@@ -149,19 +150,24 @@ def queue_id_of(broker: Broker, header: SendMessageRequest, topic: TopicConfig) 
 # ---- one message ----
 
 
-def _finish(broker: Broker, request: Request, message: Message, header: SendMessageRequest) -> str:
-    """Put the final properties into a message; its unique key is the answer.
+def _finish(
+    broker: Broker, request: Request, message: Message, header: SendMessageRequest, topic: TopicConfig
+) -> tuple[str, int]:
+    """Put the final properties into a message; its unique key, and the queue of its topic that the sender is told.
 
     The usual message is stored with its properties as they came and the broker's own behind them.
     """
     raw = header.properties.encode("utf-8", "replace")
     if raw and raw[-1] != 2:
         raw += b"\x02"
+    if broker.store.lmq and lmq.MARK in raw:
+        put.check_light(broker, header.topic, raw)
     retry = header.topic.startswith(RETRY_PREFIX)
     unique_key = None if retry or put.UNUSUAL.search(raw) else props.get(raw, props.UNIQ_KEY)
+    queue_id = message.queue_id
     if unique_key:
         message.properties = raw + broker.own_properties
-        return unique_key
+        return unique_key, queue_id
     properties = props.decode(raw)
     properties.pop(props.POP_CK, None)
     if retry:
@@ -170,11 +176,16 @@ def _finish(broker: Broker, request: Request, message: Message, header: SendMess
     if unique_key is None:
         unique_key = properties[props.UNIQ_KEY] = broker.unique_ids.next(broker.now)
     properties.update(broker.answers.own_properties)
+    priority = messages.priority(properties)
+    if priority >= 0 and messages.is_by_priority(properties):
+        queue_id = message.queue_id = max(0, min(priority, topic.write_queue_nums - 1))
+    elif priority >= 0:
+        del properties[props.PRIORITY]  # it says something else, which is stronger
     if _begins_transaction(broker, message, properties):
         broker.transactions.prepare(message, properties)
     else:
         put.transform(broker, message, properties)
-    return unique_key
+    return unique_key, queue_id
 
 
 def _begins_transaction(broker: Broker, message: Message, properties: dict[str, str]) -> bool:
@@ -226,6 +237,9 @@ def _send_batch(
         items = batch.decode(body)
     except RemoteProtocolError as error:
         raise RequestRefused(ResponseCode.MESSAGE_ILLEGAL, f"the batch body can't be read: {error}") from None
+    if broker.store.lmq and any(lmq.MARK in item.properties for item in items):
+        why = "a message of a batch can't stand in light queues: send it alone"
+        raise RequestRefused(ResponseCode.MESSAGE_ILLEGAL, why)
     born_host, store_host = request.conn.born_host, broker.store_host
     out = [
         Message(

@@ -11,6 +11,7 @@ from perseid.broker.handlers.admin import progress, queue_of
 from perseid.broker.request import Reply, Request
 from perseid.broker.stats import Tally, Window
 from perseid.store.consume_queue import UNIT
+from perseid.store.lmq import is_lmq
 from perseid.wire import bodies, inspection, settings
 from perseid.wire.codes import ResponseCode
 from perseid.wire.headers.admin import GetBrokerConsumeStatsRequest, ViewBrokerStatsDataRequest
@@ -23,7 +24,6 @@ MAX_UNITS = 10_000
 """Units of a queue in one answer."""
 MAX_ROWS = 100_000
 """Queues of groups in one answer."""
-LMQ_PREFIX = "%LMQ%"
 
 BROKER_TALLIES = {
     "BROKER_PUT_NUMS": "puts",
@@ -141,7 +141,7 @@ def clean_expired_queues(broker: Broker, request: Request) -> Reply:
 def clean_unused_topics(broker: Broker, request: Request) -> Reply:
     """Remove the queues of topics that are not there (any more)."""
     for topic in {topic for topic, _ in broker.store.queues()}:
-        if topic in broker.topics or broker.topics.is_system(topic) or topic.startswith(LMQ_PREFIX):
+        if topic in broker.topics or broker.topics.is_system(topic) or is_lmq(topic):
             continue
         for effect in broker.store.delete_topic(topic):
             broker.emit(effect)
