@@ -305,6 +305,40 @@ def test_a_master_heeds_no_notice(world: World) -> None:
 # ---- whose table counts ----
 
 
+def test_what_was_committed_while_the_master_was_away_is_later_than_its_last_changes(tmp_path: Path) -> None:
+    """The master's version rose once more than the slave's copy, and the slave's few commits don't make up for it."""
+    world = serving(World(tmp_path, consumer_offset_update_version_step=3, flush_consumer_offset_interval=100))
+    world.commit(0, 4)
+    world.commit(0, 5)
+    world.later(200)
+    assert world.committed(1) == 3, "not copied yet"
+    assert world.rigs[0].broker.offsets.version.counter > world.rigs[1].broker.offsets.version.counter
+    world.kill(0)
+    world.later(2 * SECOND)
+    world.commit(1, 8)
+    world.begin(0)
+    assert world.rigs[0].broker.offsets.query("T", "g", 0) == 5, "its own file"
+    world.later(3 * SECOND)
+    assert world.committed(0) == 8
+
+
+@pytest.mark.parametrize("counter", [0, 9], ids=["an equal version", "a later one"])
+def test_delayed_messages_that_a_java_slave_sent_elsewhere_are_not_delivered_again(world: World, counter: int) -> None:
+    for _ in range(3):
+        world.rigs[0].send("T", properties="DELAY\x013\x02")
+    world.later(4 * SECOND)
+    world.kill(0)
+    world.later(2 * SECOND)
+    delay = world.rigs[1].broker.delay
+    delay.adopt({3: 2}, DataVersion(counter=counter, timestamp=delay.version.timestamp))
+    world.begin(0)
+    assert world.rigs[0].broker.delay.offsets.get(3, 0) == 0
+    world.later(2 * SECOND)
+    assert not world.rigs[0].broker.replicas.is_slave and world.rigs[0].broker.delay.offsets[3] == 2
+    world.later(10 * SECOND)
+    assert world.rigs[0].broker.store.max_offset("T", 0) == 11, "ten, and the third of the delayed ones"
+
+
 @pytest.mark.parametrize(
     ("theirs", "ours", "wanted"),
     [
