@@ -13,9 +13,6 @@ from .harness import Rig
 
 LATER = {
     "POP in RocksDB": [Code.POP_ROLLBACK],
-    "replicas": [
-        Code.NOTIFY_MIN_BROKER_ID_CHANGE,
-    ],
     "static topics, RocksDB": [
         Code.UPDATE_AND_CREATE_STATIC_TOPIC,
         Code.CHECK_ROCKSDB_CQ_WRITE_PROGRESS,

@@ -136,9 +136,13 @@ class Server:
         return self.feed(Tick())
 
 
-def three_replicas(**config: Any) -> Server:
-    server = Server(support_acting_master=True, **config)
+def three_replicas(*, support_acting_master: bool = True, heartbeat_ms: int | None = None, **config: Any) -> Server:
+    """`heartbeat_ms`: so long the brokers may be silent."""
+    server = Server(support_acting_master=support_acting_master, **config)
+    more = {} if heartbeat_ms is None else {"heartbeatTimeoutMillis": heartbeat_ms}
     for broker_id in (0, 1, 2):
         address = f"1.1.1.1:{broker_id}"
-        server.register("g", address, broker_id, topics("T", "U"), conn=broker_id + 1, enableActingMaster="true")
+        server.register(
+            "g", address, broker_id, topics("T", "U"), conn=broker_id + 1, enableActingMaster="true", **more
+        )
     return server

@@ -31,14 +31,12 @@ LITE = "lite topics are not there: code 3"
 USERS = "no users and permissions: `authenticationEnabled=true` stops the start; code 3"
 INSIDE = "an event in the log of a JRaft controller, no request; our controllers' log is DLedger's"
 CONTAINER = "of a broker container, which takes several brokers into one JVM; here each is a process (`--shards`)"
-ACTING = "no acting masters: `enableSlaveActingMaster=true` stops the start; code 3"
 ROCKSDB = "no RocksDB here; code 3"
 
 WHY_NOT: dict[Code, str] = {
     # of later parts of the project
     Code.POP_ROLLBACK: ROCKSDB,
     Code.UPDATE_AND_CREATE_STATIC_TOPIC: "static topics are not there: code 3",
-    Code.NOTIFY_MIN_BROKER_ID_CHANGE: ACTING,
     Code.SET_COMMITLOG_READ_MODE: "a reader thread asks for exactly the parts of files that pulls want; code 3",
     Code.POP_LITE_MESSAGE: LITE,
     Code.LITE_SUBSCRIPTION_CTL: LITE,

@@ -41,7 +41,9 @@ REFUSED = (
     Refusal("storePathDLedgerCommitLog", (), "Perseid keeps it below storePathRootDir, in dledger-ID"),
     Refusal("fetchControllerAddrByDnsLookup", ("false",), "Perseid asks each controller of controllerAddr; name them"),
     Refusal("controllerType", ("dledger",), "Perseid has no controller of this kind"),
-    Refusal("enableSlaveActingMaster", ("false",), "Perseid has no acting masters yet"),
+    Refusal("enableRemoteEscape", ("false",), "Perseid's acting masters leave delayed messages to the master"),
+    Refusal("lockInStrictMode", ("false",), "Perseid locks queues at the broker that is asked alone"),
+    Refusal("enableAutoInSyncReplicas", ("false",), "Perseid waits for inSyncReplicas, however many are there"),
     Refusal("enableConsumeQueueExt", ("false",), "Perseid's consume queues hold tags, not places of an extension"),
     Refusal("enableCalcFilterBitMap", ("false",), "Perseid asks each message's properties, and keeps no bitmaps"),
     Refusal("filterSupportRetry", ("false",), "Perseid does not filter retried messages"),
@@ -108,6 +110,8 @@ def load(path: Path | None, namesrv: str | None = None) -> Loaded:
     store = config.build(StoreConfig, settings)
     raft = config.build(RaftConfig, settings)
     _check_lmq(broker, store, settings)
+    if broker.enable_slave_acting_master:
+        _check_acting(broker, settings)
     if broker.enable_controller_mode:
         _check_controllers(broker, settings)
     if broker.enable_dleger_commit_log:
@@ -237,6 +241,17 @@ def _member(
         preferred_leader_ids=broker.preferred_leader_id,
         mapped_file_size_for_entry_data=store.commit_log_file_bytes,
     )
+
+
+def _check_acting(broker: BrokerConfig, settings: Mapping[str, Setting]) -> None:
+    """A slave acts for its master, or becomes it."""
+    for key, other in (
+        ("enableControllerMode", broker.enable_controller_mode),
+        ("enableDLegerCommitLog", broker.enable_dleger_commit_log),
+    ):
+        if other:
+            where = settings["enableSlaveActingMaster"].where
+            raise ConfigError(f"{where}: enableSlaveActingMaster=true and {key}=true: choose one of them")
 
 
 def _check_controllers(broker: BrokerConfig, settings: Mapping[str, Setting]) -> None:

@@ -113,6 +113,18 @@ class BrokerConfig:
     flush_consumer_offset_interval: int = 5_000
     flush_delay_offset_interval: int = 10_000
 
+    # slaves that act for a master that is away, without a controller
+    enable_slave_acting_master: bool = False
+    total_replicas: int = option(1, low=1)
+    """Of the set; above 1 a master takes over from the others how far groups are before it shows itself."""
+    skip_pre_online: bool = False
+    """It does not."""
+    broker_not_active_timeout_millis: int = option(10_000, low=1)
+    """Name servers forget a broker after so long a silence."""
+    sync_broker_member_group_period: int = option(1_000, low=1)
+    compatible_with_old_name_srv: bool = True
+    """Life signs and members by requests that name servers of 4.x know."""
+
     # a controller elects who is master
     enable_controller_mode: bool = False
     """brokerRole and brokerId mean nothing then."""

@@ -188,6 +188,16 @@ class ConsumerOffsets:
         if version is not None:
             self.version = version
 
+    def take_over(self, table: dict[str, dict[int, int]], version: DataVersion, *, highest: bool) -> None:
+        """A master that comes back goes on where its groups got to at a slave; `highest`: nowhere behind where they are
+        here."""
+        for (topic, group), queues in _split(table).items():
+            ours = self._committed.get((topic, group), {})
+            for queue_id, offset in queues.items():
+                if queue_id >= 0 and offset >= (ours.get(queue_id, 0) if highest else 0):
+                    self._set(topic, group, queue_id, offset)
+        self.version, self.dirty = version, True
+
     # ---- reading ----
 
     def topics_of(self, group: str) -> set[str]:

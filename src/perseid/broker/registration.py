@@ -101,7 +101,7 @@ class Registration:
         """Register with all name servers of the configuration."""
         if not self._broker.topics.version.timestamp:
             self._broker.topics.bump(now)  # a first start: let no earlier life have had this version
-        for address in _addresses(self._broker.config.namesrv_addr):
+        for address in addresses(self._broker.config.namesrv_addr):
             self._servers[address] = _Server(address, due=now)
         self._running = True
         self.tick(now)
@@ -198,13 +198,15 @@ class Registration:
         increment = not server.whole and now < server.whole_at and 0 < len(server.changed) <= MAX_INCREMENT
         increment = increment and all(name in broker.topics for name in server.changed)
         body = self._encode(sorted(server.changed)) if increment else self._encode_all()
+        acting = config.enable_slave_acting_master
         header = RegisterBrokerRequest(
             broker_name=config.broker_name,
             broker_addr=config.address,
             cluster_name=config.broker_cluster_name,
             ha_server_addr=broker.replicas.ha_address,
             broker_id=broker.replicas.broker_id,
-            enable_acting_master=False,
+            heartbeat_timeout_millis=config.broker_not_active_timeout_millis if acting else None,
+            enable_acting_master=acting,
             compressed=False,
             body_crc32=crc32(body),
         )
@@ -303,7 +305,7 @@ class Registration:
             self._broker.emit(effect)
 
 
-def _addresses(text: str) -> list[str]:
+def addresses(text: str) -> list[str]:
     """`host:port;host:port` → the addresses, each once."""
-    addresses = list(dict.fromkeys(address.strip() for address in text.split(";") if address.strip()))
-    return addresses[:MAX_NAME_SERVERS]
+    found = list(dict.fromkeys(address.strip() for address in text.split(";") if address.strip()))
+    return found[:MAX_NAME_SERVERS]

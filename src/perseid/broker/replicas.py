@@ -13,9 +13,11 @@ from typing import TYPE_CHECKING, Any
 
 from perseid.base.errors import RequestRefused
 from perseid.base.machine import Close, Closed, ConnectFailed, ConnId, Effect, Frames, Millis, Opened
+from perseid.broker.acting import Acting
 from perseid.broker.copies import Copies
 from perseid.broker.forwards import Forwards
 from perseid.broker.manager import FileSaved, ReplicasManager
+from perseid.broker.registration import addresses
 from perseid.broker.request import Request
 from perseid.raft.node import LISTENER as RAFT_LISTENER
 from perseid.replication.auto_switch.node import AutoSwitchReplication, CutFor, Led, TrimmedTo
@@ -104,6 +106,8 @@ class Replicas:
         controlled = broker.config.enable_controller_mode
         role = broker.config.broker_role if self.group is None and not controlled else ""
         self.is_slave = role == SLAVE or self.group is not None or controlled
+        self.acting = Acting(broker) if broker.config.enable_slave_acting_master else None
+        self.is_slave = self.is_slave or (self.acting is not None and self.acting.isolated)
         self.nodes = config.in_sync_replicas if role == SYNC_MASTER or controlled else 1
         """So many must have a message before it is acknowledged."""
         self.synchronous = self.nodes > 1 or (controlled and config.all_ack_in_sync_state_set)
@@ -156,7 +160,10 @@ class Replicas:
             self._emit(self.auto.start())
             self.manager.start(now)
             return
-        broker.registration.start(now)
+        if self.acting is not None:
+            self.acting.start(addresses(broker.config.namesrv_addr), now)
+        else:
+            broker.registration.start(now)
         if self.config.ha_master_address and self.slave is not None:
             self._emit(self.slave.follow(self.config.ha_master_address, now))
 
@@ -183,6 +190,16 @@ class Replicas:
             if address:
                 self._emit(self.slave.follow(address, now))
 
+    def follow_stream(self, ha_address: str, now: Millis) -> None:
+        """Follow the log of a master, and copy nothing else; a configured address wins."""
+        if self.slave is not None:
+            self._emit(self.slave.follow(self.config.ha_master_address or ha_address, now))
+
+    def follow_nobody(self, now: Millis) -> None:
+        """The master is away: what it had is not copied any more."""
+        self.copies.follow(None, now)
+        self.follow_stream("", now)
+
     # ---- what a slave may not ----
 
     def hands_on(self, request: Request) -> bool:
@@ -202,7 +219,8 @@ class Replicas:
             raise RequestRefused(
                 ResponseCode.SERVICE_NOT_AVAILABLE, "the broker is fenced: no controller has told it its role yet"
             )
-        if code in SENDS or code in POPS or (code in PULLS and not self._broker.config.slave_read_enable):
+        reads = self._broker.config.slave_read_enable or (self.acting is not None and not self.acting.isolated)
+        if code in SENDS or code in POPS or (code in PULLS and not reads):
             raise RequestRefused(
                 ResponseCode.SYSTEM_BUSY,
                 f"[REJECTREQUEST]system busy, start flow control for a while: {self._broker.config.broker_name} is a "
@@ -311,6 +329,8 @@ class Replicas:
         """Is this a slave whose master is there, so that readers who find nothing should ask that one?"""
         if self.group is not None:
             return self.is_slave and self.group.raft.member.leader is not None
+        if self.acting is not None and self.acting.keeps_readers:
+            return False
         return self.slave is not None and self.slave.following
 
     # ---- events ----
@@ -371,15 +391,20 @@ class Replicas:
         if self.manager is not None:
             self.manager.tick(now)
         self.copies.tick(now)
+        if self.acting is not None:
+            self.acting.tick(now)
 
     def next_deadline(self) -> Millis | None:
         group = self.group.next_deadline() if self.group is not None else None
         manager = self.manager.next_deadline() if self.manager is not None else None
-        dues = (self.stream.next_deadline(), self.copies.next_deadline(), group, manager)
+        acting = self.acting.next_deadline() if self.acting is not None else None
+        dues = (self.stream.next_deadline(), self.copies.next_deadline(), group, manager, acting)
         return min((due for due in dues if due is not None), default=None)
 
     def stop(self) -> None:
         """At a shutdown: slaves are let go before the log is closed."""
+        if self.acting is not None:
+            self.acting.stop()
         if self.manager is not None and self.auto is not None:
             self.manager.stop()
             self._emit([*self.auto.slave.follow("", self._broker.now), *self.auto.let_go("the master ends")])

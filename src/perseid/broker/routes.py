@@ -31,6 +31,7 @@ from perseid.wire.codes import RequestCode as Code
 from perseid.wire.headers import admin as admin_headers
 from perseid.wire.headers import clients as client_headers
 from perseid.wire.headers import controller as controller_headers
+from perseid.wire.headers import namesrv as namesrv_headers
 from perseid.wire.headers import offsets as offset_headers
 from perseid.wire.headers import pop as pop_headers
 from perseid.wire.headers import pull as pull_headers
@@ -187,6 +188,11 @@ ROUTES: dict[int, Route] = route_table(
     ),
     Route(Code.GET_BROKER_EPOCH_CACHE, None, replication.get_epoch_cache),
     Route(Code.EXCHANGE_BROKER_HA_INFO, controller_headers.ExchangeHaInfoRequest, replication.exchange_ha_info),
+    Route(
+        Code.NOTIFY_MIN_BROKER_ID_CHANGE,
+        namesrv_headers.NotifyMinBrokerIdChangeRequest,
+        replication.notify_min_id,
+    ),
     Route(Code.GET_BROKER_HA_STATUS, None, replication.get_ha_status),
     Route(
         Code.RESET_MASTER_FLUSH_OFFSET,

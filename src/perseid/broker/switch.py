@@ -60,10 +60,10 @@ def _copy_nobody(broker: Broker) -> None:
 def _lead_offsets(broker: Broker) -> None:
     broker.offsets.lead()
     if broker.replicas.manager is not None:
-        broker.offsets.clamp(_queue_end(broker))
+        broker.offsets.clamp(queue_end(broker))
 
 
-def _queue_end(broker: Broker) -> Callable[[str, int], int | None]:
+def queue_end(broker: Broker) -> Callable[[str, int], int | None]:
     """Where a queue ends that there is; a group must not wait behind it, for offsets that were lost."""
 
     def end(topic: str, queue_id: int) -> int | None:

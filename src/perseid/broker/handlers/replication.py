@@ -9,7 +9,12 @@ from perseid.base.errors import RequestRefused
 from perseid.broker.request import Reply, Request
 from perseid.wire.codes import ResponseCode
 from perseid.wire.controller import OPEN_END, Epoch, EpochEntryCache, SyncStateSet
-from perseid.wire.headers.controller import ExchangeHaInfoResponse, NotifyBrokerRoleChangedRequest
+from perseid.wire.headers.controller import (
+    ExchangeHaInfoRequest,
+    ExchangeHaInfoResponse,
+    NotifyBrokerRoleChangedRequest,
+)
+from perseid.wire.headers.namesrv import NotifyMinBrokerIdChangeRequest
 
 if TYPE_CHECKING:
     from perseid.broker.node import Broker
@@ -51,8 +56,15 @@ def get_epoch_cache(broker: Broker, request: Request) -> Reply:
 
 
 def exchange_ha_info(broker: Broker, request: Request) -> Reply:
-    """Where our HA port is, of a master; nothing, of a slave."""
-    if broker.replicas.is_slave:
+    """Where our HA port is, of a master; nothing, of a slave. With an address: a master that prepares to come back
+    wants this slave to follow; ignored where no slave acts for its master."""
+    header: ExchangeHaInfoRequest = request.header
+    acting = broker.replicas.acting
+    if header.master_ha_address is not None and acting is not None:
+        master = _address(header.master_address, "masterAddress")
+        acting.invited(master, _address(header.master_ha_address, "masterHaAddress"), broker.now)
+        return Reply(header=ExchangeHaInfoResponse())
+    if broker.replicas.is_slave and (acting is None or not acting.isolated):
         return Reply(header=ExchangeHaInfoResponse())
     return Reply(
         header=ExchangeHaInfoResponse(
@@ -61,6 +73,29 @@ def exchange_ha_info(broker: Broker, request: Request) -> Reply:
             master_address=broker.config.address,
         )
     )
+
+
+def notify_min_id(broker: Broker, request: Request) -> Reply:
+    """A name server says which replica has the smallest id now; where no slave acts for its master, nothing follows."""
+    header: NotifyMinBrokerIdChangeRequest = request.header
+    acting = broker.replicas.acting
+    if acting is None:
+        return Reply()
+    if header.min_broker_id is None or header.min_broker_id < 0:
+        raise RequestRefused(ResponseCode.SYSTEM_ERROR, f"minBrokerId={header.min_broker_id}: 0 or more is wanted")
+    if header.broker_name not in (None, broker.config.broker_name):
+        raise RequestRefused(ResponseCode.SYSTEM_ERROR, f"brokerName={header.broker_name}: this is another set")
+    ha_address = _address(header.ha_broker_addr, "haBrokerAddr") if header.ha_broker_addr else None
+    acting.min_changed(header.min_broker_id, _address(header.min_broker_addr, "minBrokerAddr"), ha_address, broker.now)
+    return Reply()
+
+
+def _address(text: str | None, name: str) -> str:
+    """`host:port`, as it was given; refused when it is none."""
+    host, _, port = (text or "").rpartition(":")
+    if not host or not (port.isascii() and port.isdecimal()) or not 0 < int(port[:6]) < 65_536:
+        raise RequestRefused(ResponseCode.SYSTEM_ERROR, f"{name}={(text or '')[:80]!r}: host:port is wanted")
+    return text or ""
 
 
 def reset_master_flush_offset(broker: Broker, request: Request) -> Reply:

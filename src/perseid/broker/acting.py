@@ -1,0 +1,345 @@
+"""Slaves that act for a master which is away, without a controller (`enableSlaveActingMaster`; broker.md §10.3).
+
+Name servers show the smallest id of a set without master as its master, for reading; here is what brokers do for that:
+
+    isolated ──(prepared)──> online                 a master, with totalReplicas above 1; not with skipPreOnline
+    following ──(ours is the smallest id)──> acting ──(it is not any more)──> following              a slave
+
+- *isolated*: a master that comes back does not show itself, and is a slave to all who ask, until it has taken over
+  from each other member how far groups and delay levels are: they may have gone on. It tells the member where its HA
+  port is (906), waits until somebody at that host follows (`FOLLOW_MS` at most: what can't follow must not keep the
+  set without a master), and asks for its tables. A member that does not answer is asked again each `RETRY_MS`, with the
+  members as the name server knows them then: who is dead is forgotten there.
+- *online*: registered, with a life sign each `brokerHeartbeatInterval`, and a look at the members of the set each
+  `syncBrokerMemberGroupPeriod`. Notices (905) tell the same sooner.
+- *acting*: commits of groups come here. The version of their table rises at once, so that it is later than whatever
+  the master last had, however few commits follow. Nothing is copied from the master, and its HA port is left alone,
+  until it is the smallest id again. A slave that acted is still called master by routes that clients have; so for
+  `ROUTE_MS` it answers them as before.
+
+Nothing is written to the log of who acts: messages that are delayed, and halves, wait for the master.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import TYPE_CHECKING
+
+from perseid.base.errors import RemoteProtocolError, RequestRefused
+from perseid.base.machine import Effect, Millis
+from perseid.broker import switch
+from perseid.broker.system_topics import SYSTEM_PREFIX
+from perseid.wire import bodies
+from perseid.wire.bodies import DataVersion
+from perseid.wire.codes import RequestCode, ResponseCode
+from perseid.wire.command import Command
+from perseid.wire.headers.base import Header
+from perseid.wire.headers.controller import ExchangeHaInfoRequest, ExchangeHaInfoResponse
+from perseid.wire.headers.namesrv import (
+    BrokerHeartbeatRequest,
+    GetBrokerMemberGroupRequest,
+    GetRouteInfoByTopicRequest,
+    QueryDataVersionRequest,
+)
+from perseid.wire.rpc import Failure
+
+if TYPE_CHECKING:
+    from perseid.broker.node import Broker
+
+MASTER_ID = 0
+RETRY_MS = 1_000
+FOLLOW_MS = 10_000
+LOOK_MS = 100
+"""Between two looks at who follows."""
+TIMEOUT_MS = 3_000
+ROUTE_MS = 30_000
+"""Clients ask for routes as often."""
+MAX_MEMBERS = 64
+
+Take = Callable[[Command, Millis], None]
+
+
+class Acting:
+    """Of one broker whose configuration says `enableSlaveActingMaster`."""
+
+    def __init__(self, broker: Broker) -> None:
+        config = broker.config
+        self._broker = broker
+        self._id = config.broker_id
+        self._master = self._id == MASTER_ID
+        self.isolated = self._master and config.total_replicas > 1 and not config.skip_pre_online
+        self.acting = False
+        """This slave has the smallest id of its set."""
+        self.min_id = MASTER_ID
+        self._readers_until: Millis = 0
+        self._name_servers: list[str] = []
+        self._asked = 0
+        """Whose turn it is to be asked for the members."""
+        self._beat_at: Millis | None = None
+        self._look_at: Millis | None = None
+        self._asking = False
+        self._prepared: set[str] = set()
+        """Members whose tables this master has taken over."""
+        self._follow_until: Millis | None = None
+        self._waits_for = ""
+        self._complained = False
+
+    @property
+    def keeps_readers(self) -> bool:
+        """Clients still take this slave for a master: whoever finds nothing waits here."""
+        return self.acting or self._broker.now < self._readers_until
+
+    def start(self, name_servers: list[str], now: Millis) -> None:
+        """`name_servers`: of the configuration; without one there is nobody to prepare with."""
+        self._name_servers = name_servers
+        if self.isolated and not name_servers:
+            self._online(now)
+        elif self.isolated:
+            self._look_at = now
+        else:
+            self._show(now)
+        self.tick(now)
+
+    def stop(self) -> None:
+        self._beat_at = self._look_at = None
+
+    def _show(self, now: Millis) -> None:
+        config = self._broker.config
+        self._broker.registration.start(now)
+        self._beat_at = now + config.broker_heartbeat_interval
+        self._look_at = now + config.sync_broker_member_group_period
+
+    # ---- time ----
+
+    def tick(self, now: Millis) -> None:
+        if self._beat_at is not None and self._beat_at <= now:
+            self._beat_at = now + self._broker.config.broker_heartbeat_interval
+            self._beat(now)
+        if self._look_at is not None and self._look_at <= now:
+            self._look(now)
+
+    def next_deadline(self) -> Millis | None:
+        return min((due for due in (self._beat_at, self._look_at) if due is not None), default=None)
+
+    # ---- name servers ----
+
+    def _beat(self, now: Millis) -> None:
+        """A life sign for each name server that knows us."""
+        broker, config = self._broker, self._broker.config
+        kind: type[BrokerHeartbeatRequest | QueryDataVersionRequest] = BrokerHeartbeatRequest
+        code, body = RequestCode.BROKER_HEARTBEAT, b""
+        if config.compatible_with_old_name_srv:
+            kind, code, body = QueryDataVersionRequest, RequestCode.QUERY_DATA_VERSION, broker.topics.version.to_json()
+        sign = kind(
+            cluster_name=config.broker_cluster_name, broker_addr=config.address, broker_name=config.broker_name,
+            broker_id=self._id,
+        )  # fmt: skip
+        for address in self._name_servers:
+            self._emit(broker.caller.oneway(address, code, sign, body, now, config.send_heartbeat_timeout_millis))
+
+    def _look(self, now: Millis) -> None:
+        """Ask a name server who the members are; the next one, when it does not say."""
+        config = self._broker.config
+        self._look_at = now + (RETRY_MS if self.isolated else config.sync_broker_member_group_period)
+        if self._asking or not self._name_servers:
+            return
+        if self._follow_until is not None:
+            self._await_follower(now)
+            return
+        code: RequestCode = RequestCode.GET_BROKER_MEMBER_GROUP
+        header: Header = GetBrokerMemberGroupRequest(
+            cluster_name=config.broker_cluster_name, broker_name=config.broker_name
+        )
+        if config.compatible_with_old_name_srv:
+            code = RequestCode.GET_ROUTEINFO_BY_TOPIC
+            topic = f"{SYSTEM_PREFIX}SYNC_BROKER_MEMBER_{config.broker_name}"
+            header = GetRouteInfoByTopicRequest(topic=topic, accept_standard_json_only=True)
+        self._ask(self._name_servers[self._asked], code, header, now, self._take_members, self._ask_another)
+
+    def _ask_another(self, code: int, why: str, now: Millis) -> None:
+        if code == ResponseCode.TOPIC_NOT_EXIST:
+            self._members({}, now)
+        else:
+            asked = self._name_servers[self._asked]
+            self._asked = (self._asked + 1) % len(self._name_servers)
+            if self.isolated and not self._complained:
+                self._complained = True
+                self._broker.note("warning", f"not online yet: name server {asked} does not say who is there: {why}")
+
+    def _take_members(self, reply: Command, now: Millis) -> None:
+        config = self._broker.config
+        found: dict[int, str] = {}
+        if config.compatible_with_old_name_srv:
+            for one in bodies.TopicRouteData.from_json(reply.body).broker_datas:
+                if (one.cluster, one.broker_name) == (config.broker_cluster_name, config.broker_name):
+                    found = one.broker_addrs
+        else:
+            group = bodies.GetBrokerMemberGroupResponseBody.from_json(reply.body).broker_member_group
+            found = group.broker_addrs if group is not None else {}
+        self._members(dict(sorted(found.items())[:MAX_MEMBERS]), now)
+
+    def _members(self, members: dict[int, str], now: Millis) -> None:
+        if self.isolated:
+            self._prepare(members, now)
+        elif members:
+            least = min(members)
+            self.min_changed(least, members[least], None, now)
+
+    # ---- a slave ----
+
+    def min_changed(self, min_id: int, address: str, ha_address: str | None, now: Millis) -> None:
+        """The smallest id of the set, and where that broker is."""
+        broker = self._broker
+        if self._master or min_id == self.min_id or min_id < 0:
+            return
+        was, self.min_id = self.min_id, min_id
+        broker.note("info", f"the smallest id of {broker.config.broker_name} is {min_id} at {address}; it was {was}")
+        if min_id == self._id:
+            self.acting = True
+            broker.offsets.version.next_version(now, broker.offsets.version.state_version)
+            broker.offsets.dirty = True
+        elif self.acting:
+            self.acting = False
+            self._readers_until = now + ROUTE_MS
+        if was == MASTER_ID:
+            broker.registration.master_address = None
+            broker.replicas.follow_nobody(now)
+        elif min_id == MASTER_ID and ha_address:
+            self._follow(address, ha_address, now)
+        elif min_id == MASTER_ID:
+            self._ask_ha_address(address, now)
+
+    def _ask_ha_address(self, master: str, now: Millis) -> None:
+        def told(reply: Command, now: Millis) -> None:
+            said = reply.header(ExchangeHaInfoResponse)
+            if self.min_id == MASTER_ID and said.master_ha_address:
+                self._follow(master, said.master_ha_address, now)
+
+        # without an answer the next registration tells the same
+        self._ask(master, RequestCode.EXCHANGE_BROKER_HA_INFO, ExchangeHaInfoRequest(), now, told, _nobody_cares)
+
+    def _follow(self, master: str, ha_address: str, now: Millis) -> None:
+        self._broker.registration.master_address = master
+        self._broker.replicas.follow(master, ha_address, now)
+
+    def invited(self, master: str, ha_address: str, now: Millis) -> None:
+        """A master that is still isolated wants us to follow; its tables are not worth copying yet."""
+        if not self._master:
+            self._broker.registration.master_address = master
+            self._broker.replicas.follow_stream(ha_address, now)
+
+    # ---- a master that comes back ----
+
+    def _prepare(self, members: dict[int, str], now: Millis) -> None:
+        """Go on with the first member that is not prepared; online when there is none."""
+        own = self._broker.config.address
+        left = [a for i, a in members.items() if i != self._id and a != own and a not in self._prepared]
+        if not left:
+            self._online(now)
+            return
+        member = self._waits_for = left[0]
+
+        def invited(reply: Command, now: Millis) -> None:
+            self._follow_until = now + FOLLOW_MS
+            self._await_follower(now)
+
+        header = ExchangeHaInfoRequest(
+            master_ha_address=self._broker.replicas.ha_address,
+            master_flush_offset=self._broker.store.flushed,
+            master_address=own,
+        )
+        self._ask(member, RequestCode.EXCHANGE_BROKER_HA_INFO, header, now, invited, self._not_prepared)
+
+    def _await_follower(self, now: Millis) -> None:
+        """Does the member follow us? The stream names nobody: any follower from its host will do."""
+        assert self._follow_until is not None
+        host = self._waits_for.rpartition(":")[0]
+        followers = self._broker.replicas.classic.master.followers.values()
+        if any(one.following and one.peer.rpartition(":")[0] == host for one in followers):
+            self._follow_until = None
+        elif now < self._follow_until:
+            self._look_at = now + LOOK_MS
+            return
+        else:
+            self._follow_until = None
+            why = f"it does not follow this master within {FOLLOW_MS} ms; its own log says why"
+            self._broker.note("warning", f"{self._waits_for}: {why}")
+        self._ask_member(RequestCode.GET_ALL_DELAY_OFFSET, now, self._take_delays)
+
+    def _ask_member(self, code: RequestCode, now: Millis, take: Take) -> None:
+        self._ask(self._waits_for, code, None, now, take, self._not_prepared)
+
+    def _not_prepared(self, code: int, why: str, now: Millis) -> None:
+        self._look_at = now + RETRY_MS
+        self._broker.note("warning", f"not online yet: {self._waits_for}: {why}; asked again in {RETRY_MS} ms")
+
+    def _take_delays(self, reply: Command, now: Millis) -> None:
+        delay = self._broker.delay
+        if len(reply.body):
+            body = bodies.DelayOffsets.from_json(reply.body)
+            table, ours, version = body.offset_table, delay.offsets, body.data_version or DataVersion()
+            if later(version, delay.version):
+                delay.adopt({**ours, **table}, version)
+            elif version == delay.version:
+                delay.adopt({n: max(table.get(n, 0), ours.get(n, 0)) for n in {*table, *ours}}, version)
+        self._ask_member(RequestCode.GET_ALL_CONSUMER_OFFSET, now, self._take_offsets)
+
+    def _take_offsets(self, reply: Command, now: Millis) -> None:
+        offsets = self._broker.offsets
+        body = bodies.ConsumerOffsets.from_json(reply.body)
+        version = body.data_version or DataVersion()
+        if later(version, offsets.version) or version == offsets.version:
+            offsets.take_over(body.offset_table, version, highest=version == offsets.version)
+            offsets.clamp(switch.queue_end(self._broker))
+        self._taken(now)
+
+    def _taken(self, now: Millis) -> None:
+        self._broker.note("info", f"offsets of groups and delay levels are not behind those of {self._waits_for}")
+        self._prepared.add(self._waits_for)
+        self._look_at = now
+
+    def _online(self, now: Millis) -> None:
+        self.isolated = False
+        switch.become(self._broker, master=True)
+        self._show(now)
+
+    # ---- asking ----
+
+    def _ask(
+        self, address: str, code: RequestCode, header: Header | None, now: Millis, take: Take,
+        failed: Callable[[int, str, Millis], None],
+    ) -> None:  # fmt: skip
+        """One question at a time but those for a master's HA port; `failed` is told a code (0: no answer), and why."""
+
+        def answered(reply: Command | Failure, now: Millis) -> list[Effect]:
+            self._asking = False
+            if self._look_at is None:
+                return []
+            if isinstance(reply, Failure):
+                failed(0, reply.reason, now)
+            elif reply.code != ResponseCode.SUCCESS:
+                failed(reply.code, f"{code.name}: answer {reply.code} {reply.remark or ''}", now)
+            else:
+                try:
+                    take(reply, now)
+                except (RequestRefused, RemoteProtocolError) as error:
+                    failed(0, f"{code.name}: its answer can't be read: {error}", now)
+            return []
+
+        self._asking = True
+        self._emit(self._broker.caller.call(address, code, header, b"", now, TIMEOUT_MS, answered))
+
+    def _emit(self, effects: list[Effect]) -> None:
+        for effect in effects:
+            self._broker.emit(effect)
+
+
+def later(theirs: DataVersion, ours: DataVersion) -> bool:
+    """Is a member's table later than ours? By the original's order, or by the time of its last change: who acted has
+    changed it since the master went."""
+    wanted = theirs.state_version, theirs.counter, theirs.timestamp
+    return wanted > (ours.state_version, ours.counter, ours.timestamp) or theirs.timestamp > ours.timestamp
+
+
+def _nobody_cares(code: int, why: str, now: Millis) -> None:
+    """What is asked for again anyhow."""
