@@ -6,6 +6,7 @@ Three ways are held to it: the core as it was compiled (where it was), the core'
 
 from __future__ import annotations
 
+import re
 from collections import Counter
 from collections.abc import Callable, Iterable, Iterator
 from dataclasses import replace
@@ -17,7 +18,9 @@ import pytest
 from perseid import core
 from perseid.base.machine import Effect, Frames, Opened, Tick, Write
 from perseid.broker import acks
+from perseid.broker.timer_metrics import METRICS_PATH
 from perseid.raft.config import RaftConfig
+from perseid.store.timer.log import Unit
 from perseid.testing.cores import core_from
 from perseid.wire import batch, command, frame
 from perseid.wire.bodies import ConsumerData, HeartbeatData, SubscriptionData, SubscriptionGroupConfig
@@ -66,6 +69,15 @@ PIECES = [
 ]  # fmt: skip
 
 
+CHANGES = re.compile(rb'"counter":[0-9]+,')
+TIMES = ["TIMER_DELIVER_MS\x01{later}", "TIMER_DELAY_MS\x01{wait}", "TIMER_DELAY_SEC\x012"]
+TIME_PIECES = [
+    "TIMER_DELIVER_MS\x01{later}", "TIMER_DELIVER_MS\x019999999999999", "TIMER_DELAY_MS\x01+5", "TIMER_DELAY_MS\x010",
+    "TIMER_DELAY_SEC\x0199999999999999999999", "TIMER_OUT_MS\x015", "REAL_TOPIC\x01Other", "REAL_QID\x012",
+    "TIMER_DEL_UNIQKEY\x01Plain+k", "TIMER_ENQUEUE_MS\x011", "XREAL_QID\x01no", "k{n}\x01v", "k\x011", "k\x012",
+]  # fmt: skip
+
+
 GROUP = "a group"
 ALONE = RaftConfig(
     peers="n0-10.0.0.9:1", mapped_file_size_for_entry_data=1 << 20, mapped_file_size_for_entry_index=32 * 1_000
@@ -82,7 +94,7 @@ class Recorder(Rig):
         store = replace(SMALL, flush_disk_type="ASYNC_FLUSH" if raft else flush)
         super().__init__(root, store=store, raft=raft, default_topic_queue_nums=4)
         if not plain:
-            self.broker.plain_sends = None
+            self.broker.plain_sends = self.broker.timers.quick = None
 
     def _carry_out(self, effects: list[Effect]) -> None:
         for effect in effects:
@@ -108,8 +120,10 @@ class Recorder(Rig):
         return found
 
     def files(self) -> dict[str, bytes]:
+        """All but how often the counts of timers changed: the quick way tells them of many messages at once."""
         root = Path(self.disk.root)
-        return {str(path.relative_to(root)): path.read_bytes() for path in sorted(root.rglob("*")) if path.is_file()}
+        found = {str(path.relative_to(root)): path.read_bytes() for path in sorted(root.rglob("*")) if path.is_file()}
+        return {name: CHANGES.sub(b"", text) if name == METRICS_PATH else text for name, text in found.items()}
 
 
 class Stream:
@@ -137,6 +151,14 @@ class Stream:
         text = "\x02".join(pieces).replace("{n}", str(self.n))
         return text if not text or (not tame and random.random() < 0.1) else text + "\x02"
 
+    def timed(self, properties: str, tame: bool) -> str:
+        """The properties, and a time that they ask for."""
+        random = self.random
+        pieces = [random.choice(TIMES)] if tame else random.choices([*TIMES, *TIME_PIECES], k=random.randint(1, 3))
+        later, wait = self.now + random.randint(1, 9_000), random.randint(1, 9_000)
+        text = "".join(f"{piece}\x02" for piece in pieces).format(later=later, wait=wait, n=self.n)
+        return text + properties if random.random() < 0.5 or properties[-1:] not in ("", "\x02") else properties + text
+
     def send(self) -> bytes:
         random = self.random
         tame = random.random() < 0.6
@@ -153,6 +175,8 @@ class Stream:
             properties=self.properties(tame),
             reconsume_times=random.choice([0, 0, 0, 3]),
         )
+        if random.random() < 0.2:
+            header.properties = self.timed(header.properties, tame)
         if not tame:
             header.topic = random.choice([header.topic, header.topic, *TOPICS])
             header.default_topic = random.choice(["TBW102", "TBW102", "none"])
@@ -162,7 +186,7 @@ class Stream:
             header.reconsume_times = random.choice([0, 0, 20])
             header.max_reconsume_times = random.choice([None, None, 3])
             header.batch = random.random() < 0.1
-        elif header_type is SendMessageRequestV2 and random.random() < 0.2:
+        elif header_type is SendMessageRequestV2 and random.random() < 0.2 and "TIMER" not in header.properties:
             header.batch = True
         code = RequestCode.SEND_MESSAGE if header_type is SendMessageRequest else RequestCode.SEND_MESSAGE_V2
         if header.batch and header_type is SendMessageRequestV2:
@@ -341,8 +365,9 @@ def test_how_frames_are_cut_into_reads_makes_no_difference(tmp_path: Path, seed:
 
 def vars_of(rig: Rig) -> dict[str, object]:
     """What the broker counted."""
-    if rig.broker.plain_sends is not None:
-        rig.broker.plain_sends.count()
+    for quick in (rig.broker.plain_sends, rig.broker.timers.quick):
+        if quick is not None:
+            quick.count()
     stats = rig.broker.stats
     return {
         "puts": stats.put_messages.total,
@@ -379,7 +404,7 @@ def taken(rig: Rig, monkeypatch: pytest.MonkeyPatch) -> list[bool]:
     return seen
 
 
-LEAST = {"send": 50, "binary send": 3, "batch": 5, "pull": 1}
+LEAST = {"send": 50, "timed send": 5, "binary send": 3, "batch": 5, "pull": 1, "delivered": 5}
 """How many of each kind go the quick way at least, with any seed."""
 
 
@@ -388,11 +413,19 @@ def kinds(rig: Rig, monkeypatch: pytest.MonkeyPatch) -> Counter[str]:
     seen: Counter[str] = Counter()
 
     def told(one: command.Command, quickly: bool) -> None:
-        kind = {11: "pull", 320: "batch"}.get(one.code, "send")
+        properties = one.ext.get("i") or one.ext.get("properties") or ""
+        kind = {11: "pull", 320: "batch"}.get(one.code, "timed send" if "TIMER_D" in properties else "send")
         binary = "binary " if one.serializer == Serializer.ROCKETMQ else ""
         seen[binary + kind if quickly else "ordinary"] += 1
 
+    def delivered(unit: Unit) -> int:
+        end = deliver(unit)
+        seen["delivered"] += bool(end)
+        return end
+
     watch(rig, monkeypatch, told)
+    deliver = rig.broker.timers._deliver_quickly
+    monkeypatch.setattr(rig.broker.timers, "_deliver_quickly", delivered)
     return seen
 
 

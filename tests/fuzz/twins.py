@@ -13,7 +13,7 @@ from random import Random
 from typing import Any
 
 from perseid import core
-from perseid.base.machine import Close, Closed, Feed, Flush, Frames, Note, Opened, SaveState, Start, Stop, Write
+from perseid.base.machine import Close, Closed, Feed, Flush, Frames, Note, Opened, SaveState, Start, Stop, Tick, Write
 from perseid.broker.config import BrokerConfig
 from perseid.broker.node import Broker
 from perseid.sim.disk import SimDisk
@@ -35,6 +35,8 @@ TINY = StoreConfig(
 MAX_SLAVE_LOG_BYTES = 64 << 10
 NOW = 1_700_000_000_000
 HOST = host_from("10.0.0.1:10911")
+WAIT_MS = 300
+"""Between two reads, at most: timers come due."""
 DISK_IN_USE = re.compile(rb'"commitLogDi[^"]*":"[^"]*"')
 """In the answer to code 28: how soon the index is written is not the same."""
 
@@ -54,7 +56,7 @@ class Twins:
         sys.unraisablehook = self._hidden.append  # an index out of bounds in a function that can't raise
         core.compiled = checked_core()
         self.with_core, self.alone = self._broker(), self._broker()
-        self.alone.plain_sends = None
+        self.alone.plain_sends = self.alone.timers.quick = None
 
     def _broker(self) -> Broker:
         broker = Broker(BrokerConfig(broker_name="b"), SMALL, SimDisk(Random(1)), Random(1))
@@ -90,8 +92,10 @@ class Twins:
         return sorted(done, key=repr)
 
     def compare(self, data: bytes) -> bool:
-        """Give both the same read. False when it is time for new twins."""
-        self.now += 1
+        """Give both the same read, a moment later. False when it is time for new twins."""
+        self.now += 1 + len(data) % WAIT_MS
+        for broker in (self.with_core, self.alone):
+            self._play(broker, Tick())
         begin = self.with_core.store.end
         did, wanted = (self._play(broker, Frames(CONN, data)) for broker in (self.with_core, self.alone))
         assert did == wanted, f"the core's broker did {did}, the other {wanted}"

@@ -18,9 +18,10 @@ from typing import TYPE_CHECKING
 
 from perseid import core
 from perseid.base.errors import RemoteProtocolError, RequestRefused
-from perseid.base.machine import Buffer
+from perseid.base.machine import Buffer, Millis
+from perseid.broker.core_turns import MAX_LANES, CoreTurn, count_sends
 from perseid.broker.pulls import QuickPulls
-from perseid.broker.system_topics import NOT_SENDABLE, PERM_WRITE, RETRY_PREFIX
+from perseid.broker.system_topics import NOT_SENDABLE, PERM_WRITE, RETRY_PREFIX, TIMER_TOPIC
 from perseid.core.layout import ODD_NAMES, PLAIN_SYS_FLAGS
 from perseid.store.dispatch import INDEXED_TAG, key_hash
 from perseid.store.plain import PlainAppends, PlainQueue, packed_host
@@ -34,11 +35,12 @@ from perseid.wire.headers.send import SendMessageRequest, SendMessageRequestV2
 from perseid.wire.record import MAX_TOPIC_BYTES
 
 if TYPE_CHECKING:
+    from perseid.broker.config import BrokerConfig
     from perseid.broker.node import Broker
     from perseid.broker.request import Connection
-    from perseid.core import Core
-    from perseid.core.batch import Batch as CoreBatch
+    from perseid.core import Core, Queue
     from perseid.core.batch import Lane as CoreLane
+    from perseid.core.timed import TimedSends as TimedBatch
 
 HEADERS: dict[int, type[SendMessageRequest]] = {
     10: SendMessageRequest,
@@ -56,12 +58,16 @@ BINARY_SEND_HINTS = tuple(code.to_bytes(2, "big") for code in HEADERS)
 _pack_prefix = Struct(">II").pack
 
 SINGLE_TAG = "SINGLE_TAG"
-MAX_LANES = 100_000
 MAX_FACTS = 10_000
 MAX_FACTS_CHARS = 1_000
 """Longer properties are read each time."""
 MAX_TOPICS_OF_FACTS = 100
 ONEWAY = 2
+TIMED = "TIMER_DE"
+"""Begins the names of the properties that ask for a time."""
+MAX_BROKER_NAME_BYTES = 500
+UNLIMITED = 2_147_483_647
+"""The number of messages in one slot that is no limit."""
 
 
 def sends_of(broker: Broker) -> CoreSends | PlainSends | None:
@@ -131,30 +137,31 @@ def takes_sends(broker: Broker) -> bool:
     return broker.config.start_accept_send_request_time_stamp <= broker.now
 
 
-def count_sends(broker: Broker, topic: str, count: int, size: int, requests: int) -> None:
-    """Tell the statistics of plain sends. How long those took that wait is told when they are acknowledged."""
-    broker.stats.put(topic, count, size)
-    if not broker.waits:
-        broker.stats.put_took(0, requests)
+def most_delay_ms(broker: Broker) -> Millis:
+    """How far ahead a plain send's time may be; 0 when the ordinary handler has to look at each."""
+    config = broker.config
+    short = len(config.broker_name.encode()) <= MAX_BROKER_NAME_BYTES
+    counted = config.timer_congest_num_each_slot < UNLIMITED
+    return config.timer_max_delay_sec * 1000 if broker.timers.enabled and short and not counted else 0
 
 
-class CoreSends:
+class CoreSends(CoreTurn):
     """The plain sends of one broker by the compiled core: those of a read by `unusual`, then `settle`."""
 
     def __init__(self, broker: Broker, compiled: Core) -> None:
         self._core = compiled
-        self._broker = broker
-        host, most = packed_host(broker.store_host), broker.store.config.max_message_size
-        texts = answer_texts(broker)
-        self._batch: CoreBatch = self._core.batch.Batch(
-            host, broker.own_properties, most, texts, binary_answer_texts(broker), broker.waits
-        )
-        self._batch.look_into(broker.topics.rows, broker.store.plain_queues)
-        self._appends = broker.store.core_appends(self._batch)
+        texts, most = answer_texts(broker), broker.store.config.max_message_size
+        batch: TimedBatch = compiled.timed.TimedSends(
+            packed_host(broker.store_host), broker.own_properties, most, texts, binary_answer_texts(broker),
+            broker.waits, broker.config.broker_name.encode(),
+        )  # fmt: skip
+        super().__init__(broker, batch)
+        self._batch: TimedBatch = batch
         self._pulls = QuickPulls(broker, compiled)
         self._known: dict[tuple[str, int], CoreLane] = {}
-        self._uncounted: list[CoreLane] = []
-        self._begun = False
+        self._timed: dict[tuple[str, int], CoreLane] = {}
+        self._timer_lane: CoreLane | None = None
+        self._config: BrokerConfig | None = None
 
     def unusual(self, conn: Connection, data: Buffer) -> Iterable[Command]:
         """Take the plain sends of a read; the other commands come out, all before them written.
@@ -200,55 +207,56 @@ class CoreSends:
         """The frames that answer what was taken since this was last asked."""
         return self._batch.answers()
 
-    def settle(self) -> None:
-        """Before another kind of request, and at the end of a turn: write, wake who waits, trust no lane further."""
-        self._begun = False
-        batch, broker = self._batch, self._broker
-        if not batch.touched:
-            return
-        self._appends.commit(broker.now)
-        if broker.holds.count and self._appends.seen:
-            self._wake(batch.touched)
-        self._uncounted += [lane for lane in batch.touched if not lane.taken]
-        batch.clear()
-
-    def count(self) -> None:
-        """Tell the statistics what was sent: before anyone looks at them, and now and then."""
-        for lane in self._uncounted:
-            count_sends(self._broker, lane.topic, lane.taken, lane.taken_bytes, lane.requests)
-            lane.taken = lane.taken_bytes = lane.requests = 0
-        self._uncounted.clear()
-
-    def _wake(self, lanes: list[CoreLane]) -> None:
-        """Tell those who wait what was stored."""
-        for lane in lanes:
-            self._broker.holds.units_arrived(lane.topic, lane.queue_id, lane.first, lane.units)
+    def _seen(self, lanes: list[CoreLane]) -> None:
+        super()._seen(lanes)
+        if self._timer_lane is not None and self._timer_lane.count:
+            self._broker.timers.arrived()
 
     def _begin(self) -> bool:
-        """Begin a turn, or what comes after another kind of request; False: no send is plain now."""
         broker = self._broker
-        if not takes_sends(broker):
-            return False
-        may_order = broker.config.broker_permission & PERM_WRITE != 0
-        self._begun = self._appends.begin(may_order, broker.now)
-        return self._begun
+        if broker.config is not self._config:
+            self._config = broker.config
+            self._batch.set_times(broker.timers.timers.wheel.precision_ms, most_delay_ms(broker))
+        return takes_sends(broker) and super()._begin()
 
     def _learn(self, command: Command) -> bool:
         """Make a plain send's queue known to the core; False when it is, or the send is not plain."""
         header = _header_of(command)
         if header is None:
             return False
-        key = header.topic, header.queue_id
-        row, queue = plain_topic(self._broker, header), self._broker.store.plain_queues.get(key)
-        if row is None or queue is None or len(header.topic) > MAX_TOPIC_BYTES:
+        row = plain_topic(self._broker, header)
+        if row is None or len(header.topic) > MAX_TOPIC_BYTES:
             return False
-        known = self._known.get(key)
-        if known is not None and known.row is row and known.queue is queue:
+        timed = TIMED in header.properties
+        key = (TIMER_TOPIC, 0) if timed else (header.topic, header.queue_id)
+        queue = self._broker.store.plain_queues.get(key)
+        known = (self._timed if timed else self._known).get((header.topic, header.queue_id))
+        if queue is None or (known is not None and known.row is row and known.queue is queue):
             return False
+        return self._learn_timed(header, row, queue) if timed else self._learn_plain(header, row, queue)
+
+    def _learn_plain(self, header: SendMessageRequest, row: TopicConfig, queue: Queue) -> bool:
         if len(self._known) >= MAX_LANES:
             self._known.clear()
-        lane = self._known[key] = self._core.batch.Lane(header.topic, header.queue_id, queue, row)
+        lane = self._core.batch.Lane(header.topic, header.queue_id, queue, row)
+        self._known[lane.key] = lane
         self._batch.learn(lane, MAX_LANES)
+        return True
+
+    def _learn_timed(self, header: SendMessageRequest, row: TopicConfig, queue: Queue) -> bool:
+        """The messages go to the timer topic's queue; the lane of their own is but a name."""
+        timer_row, make = self._broker.topics.rows.get(TIMER_TOPIC), self._core.batch.Lane
+        if timer_row is None:
+            return False
+        if self._timer_lane is None or self._timer_lane.queue is not queue or self._timer_lane.row is not timer_row:
+            self.settle()  # nothing of this turn may be in a lane that is no more
+            self._timer_lane = make(TIMER_TOPIC, 0, queue, timer_row)
+            self._timed.clear()
+        if len(self._timed) >= MAX_LANES:
+            self._timed.clear()
+        lane = make(header.topic, header.queue_id, queue, row)
+        self._timed[lane.key] = lane
+        self._batch.learn_timed(lane, self._timer_lane, MAX_LANES)
         return True
 
 

@@ -423,6 +423,8 @@ class Broker:
         self.saves.tick(now)
         if self.plain_sends is not None:
             self.plain_sends.count()
+        if self.timers.quick is not None:
+            self.timers.quick.count()
         self.stats.tick(now)
         if now >= self._housekeeping_at:
             self._housekeeping_at = now + HOUSEKEEPING_MS

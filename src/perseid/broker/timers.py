@@ -23,7 +23,6 @@ rest. Sources: broker.md §7, store.md §12.
 from __future__ import annotations
 
 import heapq
-import re
 from array import array
 from collections import deque
 from typing import TYPE_CHECKING
@@ -31,12 +30,13 @@ from typing import TYPE_CHECKING
 from perseid.base.errors import RequestRefused
 from perseid.base.machine import Buffer, DiskFailed, Feed, Flush, Millis
 from perseid.broker import messages, put
+from perseid.broker.core_turns import CoreAgain, again_of
 from perseid.broker.system_topics import HALF_TOPIC, TIMER_TOPIC
 from perseid.broker.timer_metrics import TimerMetrics
 from perseid.store.results import AppendRefused, PutStatus
 from perseid.store.timer import checkpoint as checkpoints
 from perseid.store.timer.log import NONE, UNIT_BYTES, Unit
-from perseid.store.timer.timers import TimerLogDurable, TimerStore, time_of
+from perseid.store.timer.timers import NUMBER, TimerLogDurable, TimerStore, asked_time, time_of
 from perseid.store.truncation import Cut
 from perseid.wire import properties as props
 from perseid.wire import record as records
@@ -56,8 +56,6 @@ LATE_MS = 5_000
 CLEAN_MS = 30_000
 ANEW_MS = 60_000
 """Files that were made anew because of damage are not made anew again before."""
-_NUMBER = re.compile(r"[+-]?[0-9]{1,19}", re.ASCII).fullmatch
-_MAX_LONG = (1 << 63) - 1
 _PUT_ILLEGAL = (PutStatus.MESSAGE_ILLEGAL, PutStatus.PROPERTIES_SIZE_EXCEEDED)
 
 
@@ -89,6 +87,7 @@ class TimerService:
         self.enabled = broker.config.timer_wheel_enable
         self.timers = TimerStore(broker.disk, self._config)
         self.metrics = TimerMetrics()
+        self.quick: CoreAgain | None = None
         self._leads = False
         self._take_in_at: Millis | None = None
         """There is something to take in, from then on."""
@@ -140,6 +139,7 @@ class TimerService:
         """This broker is master from now on."""
         self.stop()
         self._leads = True
+        self.quick = again_of(self._broker)
         self._todo = sorted(self.timers.wheel.slots)
         self._ahead = deque(at_ms for at_ms in self._todo if now < at_ms <= self.timers.saved.timestamp)
         self._take_in_at = now
@@ -147,6 +147,9 @@ class TimerService:
     def stop(self) -> None:
         """It is a slave from now on."""
         self._leads = False
+        if self.quick is not None:
+            self.quick.count()
+            self.quick = None
         self._due = None
         self._todo = []
         self._ahead.clear()
@@ -291,7 +294,7 @@ class TimerService:
             assert due is not None
             if due.next == NONE:
                 if not self._find_units(due):
-                    return
+                    break
             elif due.next == len(due.positions):
                 self._due = None
             elif self._deliver(due, due.positions[-1 - due.next], now):
@@ -299,7 +302,9 @@ class TimerService:
                 left -= 1
             else:
                 self._blocked_until = now + RETRY_MS
-                return
+                break
+        if self.quick is not None:
+            self.quick.settle()
 
     def _next_slot(self, now: Millis) -> bool:
         """Begin with the next slot whose end has come, if there is one."""
@@ -381,7 +386,10 @@ class TimerService:
     def _deliver(self, due: _Due, position: int, now: Millis) -> bool:
         """Deliver one message, or see that there is nothing to deliver; False: try again later."""
         unit = self.timers.log.unit(position)
-        end: int | None = 0
+        end: int | None = self._deliver_quickly(unit) if unit is not None and not due.recalls else 0
+        if end:
+            self._unconfirmed.append((end, due.at_ms, position + UNIT_BYTES))
+            return True
         found = messages.stored_at(self._broker.store, unit.physical_offset) if unit is not None else None
         where = f"the timer message of the unit at {position}"
         if unit is None or found is None or found.topic != TIMER_TOPIC:
@@ -399,6 +407,13 @@ class TimerService:
         self._unconfirmed.append((end, due.at_ms, position + UNIT_BYTES))
         return True
 
+    def _deliver_quickly(self, unit: Unit) -> int:
+        """Where a usual message will end in the log; 0 when it has to be looked at."""
+        if self.quick is None or unit.rolls or unit.deletes:
+            return 0
+        record = self._broker.store.record_at(unit.physical_offset)
+        return 0 if record is None else self.quick.deliver(record, self.timers.wheel.precision_ms, unit.taken_at)
+
     def _is_early(self, found: Record) -> bool:
         """Is the time of a message still to come? Its slot was begun too soon (`_ahead`), or the clock went back."""
         at_ms = time_of(found)
@@ -409,6 +424,8 @@ class TimerService:
         if message is None:
             self._broker.note("error", f"{where} names no topic and queue: skipped")
             return 0
+        if self.quick is not None:
+            self.quick.settle()
         for properties in (message.properties, found.properties):
             message.properties = properties
             try:
@@ -420,6 +437,8 @@ class TimerService:
                 why = str(refused)  # what tells of the delay may be too much: without it, once more
             else:
                 self._trouble = ""
+                if self.quick is not None:
+                    self.quick.learn(message.topic, message.queue_id)
                 return placed.physical_offset + placed.size
         self._broker.note("error", f"{where} for {message.topic} is skipped: {why}")
         return 0
@@ -433,7 +452,8 @@ class TimerService:
         message = messages.again(found)
         message.topic, message.queue_id = topic, int(queue_id)
         times = {props.TIMER_ENQUEUE_MS: str(unit.taken_at), props.TIMER_DEQUEUE_MS: str(now)}
-        return messages.seal(message, {**found.props, **times})
+        message.properties = props.added(message.properties, times)
+        return message
 
     @staticmethod
     def _rolled(found: Record, unit: Unit, now: Millis) -> Message:
@@ -442,7 +462,7 @@ class TimerService:
         times = {
             props.TIMER_ENQUEUE_MS: str(unit.taken_at),
             props.TIMER_DEQUEUE_MS: str(now),
-            props.TIMER_ROLL_TIMES: str(int(text) + 1 if _NUMBER(text) else 1),
+            props.TIMER_ROLL_TIMES: str(int(text) + 1 if NUMBER(text) else 1),
         }
         return messages.seal(messages.again(found), {**found.props, **times})
 
@@ -504,10 +524,9 @@ class TimerService:
         for a time that can't be, 1 when timers are off, or too many wait for the same slot."""
         broker, config, now = self._broker, self._broker.config, self._broker.now
         if not self.enabled:
-            raise RequestRefused(
-                ResponseCode.SYSTEM_ERROR, "accurate timer message is not enabled, timerWheelEnable is false"
-            )
-        deliver_at = _deliver_at(properties, now)
+            why = "accurate timer message is not enabled, timerWheelEnable is false"
+            raise RequestRefused(ResponseCode.SYSTEM_ERROR, why)
+        deliver_at = asked_time(properties, now)
         illegal = deliver_at is None or deliver_at - now > config.timer_max_delay_sec * 1000
         if deliver_at is None or illegal or (deliver_at <= now and props.TIMER_DEL_UNIQKEY in properties):
             raise RequestRefused(
@@ -564,16 +583,3 @@ def _decoded(view: memoryview | None, offset: int) -> Record | None:
     except records.RecordError:
         return None
     return found if found is not None and found.physical_offset == offset else None
-
-
-def _deliver_at(properties: dict[str, str], now: Millis) -> Millis | None:
-    """When a message asks to be delivered; None: what it says is no time."""
-    for name, base, factor in (
-        (props.TIMER_DELAY_SEC, now, 1000),
-        (props.TIMER_DELAY_MS, now, 1),
-        (props.TIMER_DELIVER_MS, 0, 1),
-    ):
-        text = properties.get(name)
-        if text is not None:
-            return base + int(text) * factor if _NUMBER(text) and abs(int(text)) <= _MAX_LONG else None
-    return None

@@ -3,6 +3,7 @@
     layout ← scan (a frame's bytes) ← sends (a send's header and properties) ← batch (the plain sends of a turn)
                                     ← pulls (which pull it is, and the records that answer it)
     batch ← records (the records that a slave was sent)
+    batch ← timed (sends with a time of their own, too) and again (those whose time has come)
     scan ← entries (the entries of a Raft group, on disk and in a push)
     scan ← columns (the records of a segment, or of a pull's answer, as columns)
     items (rows of columns as the items of batch sends)
@@ -19,7 +20,7 @@ from types import ModuleType
 from typing import NamedTuple, Protocol
 
 from perseid.base.machine import Buffer
-from perseid.core import batch, columns, entries, items, pulls, records, scan, sends
+from perseid.core import again, batch, columns, entries, items, pulls, records, scan, sends, timed
 from perseid.wire import frame
 
 
@@ -38,7 +39,7 @@ class Queue(Protocol):
 
 SWITCH = "PERSEID_CORE"
 
-PARTS = ("scan", "sends", "batch", "pulls", "records", "entries", "columns", "items")
+PARTS = ("scan", "sends", "batch", "timed", "again", "pulls", "records", "entries", "columns", "items")
 """Each needs those before it."""
 
 
@@ -47,6 +48,8 @@ class Core(NamedTuple):
 
     scan: ModuleType
     batch: ModuleType
+    timed: ModuleType
+    again: ModuleType
     pulls: ModuleType
     records: ModuleType
     entries: ModuleType
@@ -54,8 +57,8 @@ class Core(NamedTuple):
     items: ModuleType
 
 
-installed = Core(scan, batch, pulls, records, entries, columns, items)
-is_compiled: bool = all(part.compiled for part in (scan, sends, batch, pulls, records, entries, columns, items))
+installed = Core(scan, batch, timed, again, pulls, records, entries, columns, items)
+is_compiled: bool = all(part.compiled for part in (*installed, sends))
 compiled = installed if is_compiled and os.environ.get(SWITCH) != "off" else None
 
 complete: Callable[[Buffer], int] = frame.complete if compiled is None else scan.complete

@@ -6,7 +6,7 @@ from perseid.core.sends cimport SendReader
 cdef long long MAGIC_V1, INT_MAX, SIGN, MASK
 cdef Py_ssize_t MAX_PROPERTIES_BYTES, HOST_BYTES, FIXED_BYTES, UNIT_BYTES, KEY_BYTES, ENTRY_BYTES, ITEM_BYTES, ID_BYTES
 cdef Py_ssize_t NUMBERS_BYTES, START_BYTES, START_UNITS, KEEP_BYTES, MAX_ID_BYTES, MAX_MESSAGES
-cdef Py_ssize_t HEAD_BYTES
+cdef Py_ssize_t HEAD_BYTES, MIN_BYTES, CRC_AT, QUEUE_ID_AT, SYS_FLAG_AT
 cdef long long ENTRY_MAGIC
 cdef Py_ssize_t OPAQUE_AT, EXT_BYTES_AT, HEADER_BYTES
 cdef int PART_BITS, HEADER_JSON
@@ -45,10 +45,14 @@ cdef class Batch(SendReader):
     cdef const unsigned char[::1] _binary_0, _binary_1, _binary_2, _binary_3, _binary_4
     cdef unsigned char[::1] _records, _answers, _entries, _id
     cdef Py_ssize_t _records_end, _answers_end, _entries_end, _id_end
+    cdef Py_ssize_t _size, _properties_at, _properties_end
 
     cpdef learn(self, Lane lane, Py_ssize_t most)
-    @cython.locals(lane=Lane, size=Py_ssize_t, i=Py_ssize_t)
+    cdef int _know(self, dict lanes, Lane lane, Py_ssize_t most) except -1
+    @cython.locals(lane=Lane)
     cdef Lane _lane(self)
+    @cython.locals(lane=Lane, size=Py_ssize_t, i=Py_ssize_t)
+    cdef Lane _named(self, dict lanes, const unsigned char[::1] d, Py_ssize_t at, Py_ssize_t end)
     cdef bint _begin_lane(self, Lane lane) except -1
     cpdef look_into(self, dict rows, object queues)
     cpdef begin(self, long long now, long long log_end, long long limit, bint may_order)
@@ -84,10 +88,19 @@ cdef class Batch(SendReader):
     cdef Py_ssize_t _put_entries(self, Lane lane) noexcept
     @cython.locals(at=Py_ssize_t)
     cdef Py_ssize_t _put_entry(self, unsigned int key_hash) noexcept
+    cdef Py_ssize_t _add(
+        self, unsigned char[::1] out, Py_ssize_t at, const unsigned char[::1] data, Py_ssize_t begin, Py_ssize_t end
+    ) noexcept
+    cdef Py_ssize_t _add_number(self, unsigned char[::1] out, Py_ssize_t at, long long number) noexcept
+    @cython.locals(left=Py_ssize_t, p=Py_ssize_t)
+    cdef bint _parts(self, Py_ssize_t at, Py_ssize_t total, long long known_flags) noexcept
+    @cython.locals(crc=cython.uint)
+    cdef bint _is_sound(self, Py_ssize_t at) except -1
     @cython.locals(most=Py_ssize_t)
     cdef int _answer(self, Lane lane, long long begin) except -1
     @cython.locals(host=Py_ssize_t, number=cython.longlong, i=Py_ssize_t, byte=cython.uchar)
     cdef Py_ssize_t _put_ids(self, Lane lane, Py_ssize_t at, long long begin) noexcept
+    cdef Py_ssize_t _put_handle(self, Py_ssize_t at) noexcept
     @cython.locals(first=Py_ssize_t, at=Py_ssize_t)
     cdef Py_ssize_t _put_json_answer(self, Lane lane, long long begin) noexcept
     @cython.locals(first=Py_ssize_t, at=Py_ssize_t, value=Py_ssize_t)

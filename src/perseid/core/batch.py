@@ -37,8 +37,10 @@ compiled = not __file__.endswith(".py")
 INT_MAX, SIGN, MASK = 2**31 - 1, 2**31, 2**32 - 1
 HOST_BYTES = 8
 """IPv4 address and port."""
-FIXED_BYTES = 88
-"""Of a record before its body."""
+FIXED_BYTES, MIN_BYTES = 88, 91
+"""Of a record before its body; of one that has nothing else."""
+CRC_AT, QUEUE_ID_AT, SYS_FLAG_AT = 8, 12, 36
+"""In a record between hosts with IPv4 addresses (store.md §3)."""
 NUMBERS_BYTES = 160
 """The numbers of an answer, at most, and its frame."""
 START_BYTES, START_UNITS = 1 << 16, 64
@@ -130,28 +132,38 @@ class Batch(SendReader):
         self._id = memoryview(bytearray(MAX_ID_BYTES))
         self._id_end = 0
         """The unique key that the answer says; of a batch it is the header's."""
+        self._size = self._properties_at = self._properties_end = 0
+        """Of a stored record."""
 
     # ---- lanes ----
 
     def learn(self, lane: Lane, most: int) -> None:
         """Sends to this lane's queue are plain from now on. At most `most` lanes are known."""
-        if len(self._lanes) >= most:
-            self._lanes.clear()
-        self._lanes[_lane_key(lane.name, 0, len(lane.name), lane.queue_id)] = lane
+        self._know(self._lanes, lane, most)
+
+    def _know(self, lanes: dict[int, Lane], lane: Lane, most: int) -> None:
+        if len(lanes) >= most:
+            lanes.clear()
+        lanes[_lane_key(lane.name, 0, len(lane.name), lane.queue_id)] = lane
 
     def _lane(self) -> Lane | None:
         """The lane of the frame that is looked at, ready for this turn; None when there is none."""
-        lane = self._lanes.get(_lane_key(self._d, self._topic_at, self._topic_end, self._queue_id))
+        lane = self._named(self._lanes, self._d, self._topic_at, self._topic_end)
+        if lane is None or (lane.count == 0 and not self._begin_lane(lane)):
+            return None
+        return lane
+
+    def _named(self, lanes: dict[int, Lane], d: memoryview, at: int, end: int) -> Lane | None:
+        """That of the lanes whose topic stands there in `d`, with the queue that was read; None when there is none."""
+        lane = lanes.get(_lane_key(d, at, end, self._queue_id))
         if lane is None:
             return None
         size = len(lane.name)
-        if lane.queue_id != self._queue_id or self._topic_end - self._topic_at != size:
+        if lane.queue_id != self._queue_id or end - at != size:
             return None
         for i in range(size):
-            if self._d[self._topic_at + i] != lane.name[i]:
+            if d[at + i] != lane.name[i]:
                 return None
-        if lane.count == 0 and not self._begin_lane(lane):
-            return None
         return lane
 
     def _begin_lane(self, lane: Lane) -> bool:
@@ -335,7 +347,7 @@ class Batch(SendReader):
         at = _put_int(self._records, at, size)
         at = _put_int(self._records, at, MAGIC_V1)
         at = _put_int(self._records, at, crc & INT_MAX)
-        at = _put_int(self._records, at, self._queue_id)
+        at = _put_int(self._records, at, lane.queue_id)
         at = _put_int(self._records, at, self._message_flag)
         at = _put_long(self._records, at, lane.first + lane.count)
         at = _put_long(self._records, at, self._at)
@@ -383,6 +395,48 @@ class Batch(SendReader):
         self._entries_end = _put_long(self._entries, at, self._at)
         return self._entries_end
 
+    def _add(self, out: memoryview, at: int, data: memoryview, begin: int, end: int) -> int:
+        """Write a part of `data`; where the next one goes."""
+        return _copy(out, at, data, begin, end - begin)
+
+    def _add_number(self, out: memoryview, at: int, number: int) -> int:
+        return _put_digits(out, at, number)
+
+    # ---- a record of the log ----
+
+    def _parts(self, at: int, total: int, known_flags: int) -> bool:
+        """Find the parts of the record at `at`, which says no other flags of itself than the known ones; False when it
+        is not whole, or another kind of record."""
+        left = total - at
+        p = 0
+        if left < MIN_BYTES:
+            return False
+        self._size = self._int(at)
+        if self._size > left or self._size < MIN_BYTES or self._signed(at + 4) != MAGIC_V1:
+            return False
+        if self._int(at + SYS_FLAG_AT) & ~known_flags != 0:
+            return False
+        self._queue_id = self._signed(at + QUEUE_ID_AT)
+        self._body = at + FIXED_BYTES
+        p = self._int(self._body - 4)
+        if p == 0 or p > self._size - MIN_BYTES:
+            return False
+        self._end = self._body + p
+        self._topic_at = self._end + 1
+        self._topic_end = self._topic_at + self._d[self._end]
+        self._properties_at = self._topic_end + 2
+        if self._properties_at > at + self._size:
+            return False
+        self._properties_end = self._properties_at + self._short(self._topic_end)
+        if self._properties_end - self._properties_at > MAX_PROPERTIES_BYTES:
+            return False
+        return self._properties_end == at + self._size
+
+    def _is_sound(self, at: int) -> bool:
+        """Does the body of the record match its checksum?"""
+        crc = crc32_raw(self._raw[self._body : self._end])
+        return (crc & INT_MAX) == self._int(at + CRC_AT)
+
     # ---- answers ----
 
     def _answer(self, lane: Lane, begin: int) -> None:
@@ -409,6 +463,10 @@ class Batch(SendReader):
                 at += 2
         return at
 
+    def _put_handle(self, at: int) -> int:
+        """Write what an answer says besides; where that ends."""
+        return at
+
     def _put_json_answer(self, lane: Lane, begin: int) -> int:
         first = self._answers_end
         at = _copy(self._answers, first + 8, self._answer_0, 0, len(self._answer_0))
@@ -418,7 +476,7 @@ class Batch(SendReader):
         at = _copy(self._answers, at, self._answer_2, 0, len(self._answer_2))
         at = _put_digits(self._answers, at, lane.first + begin)
         at = _copy(self._answers, at, self._answer_3, 0, len(self._answer_3))
-        at = _copy(self._answers, at, self._id, 0, self._id_end)
+        at = self._put_handle(_copy(self._answers, at, self._id, 0, self._id_end))
         at = _copy(self._answers, at, self._answer_4, 0, len(self._answer_4))
         at = _put_digits(self._answers, at, self._opaque)
         at = _copy(self._answers, at, self._answer_5, 0, len(self._answer_5))
@@ -442,6 +500,7 @@ class Batch(SendReader):
         value = _copy(self._answers, at, self._binary_3, 0, len(self._binary_3))
         at = _copy(self._answers, value, self._id, 0, self._id_end)
         _put_int(self._answers, value - 4, at - value)
+        at = self._put_handle(at)
         at = _copy(self._answers, at, self._binary_4, 0, len(self._binary_4))
         _put_int(self._answers, first, at - first - 4)
         _put_int(self._answers, first + 4, HEADER_BINARY << 24 | (at - first - 8))

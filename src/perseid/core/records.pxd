@@ -3,15 +3,14 @@
 cimport cython
 from perseid.core.batch cimport Batch, Lane
 
-cdef long long MAGIC_V1, INT_MAX, SHOWN_SYS_FLAGS
-cdef Py_ssize_t MAX_PROPERTIES_BYTES, MIN_BYTES, CRC_AT, HEAD_BYTES
+cdef long long SHOWN_SYS_FLAGS
+cdef Py_ssize_t MIN_BYTES, HEAD_BYTES
 cdef long long ENTRY_MAGIC
-cdef Py_ssize_t QUEUE_ID_AT, QUEUE_OFFSET_AT, PHYSICAL_AT, SYS_FLAG_AT, STORED_AT, BODY_AT
+cdef Py_ssize_t QUEUE_OFFSET_AT, PHYSICAL_AT, STORED_AT
 
 
 cdef class Records(Batch):
     cdef readonly list times
-    cdef Py_ssize_t _size, _properties_at, _properties_end
     cdef long long _time
 
     cpdef follow(self, object queues)
@@ -22,9 +21,7 @@ cdef class Records(Batch):
     cpdef Py_ssize_t read_entries(self, object data, Py_ssize_t at, long long offset, long long limit) except -2
     cpdef finish(self)
     cdef bint _entry(self, Py_ssize_t at, Py_ssize_t total) noexcept
-    @cython.locals(lane=Lane, crc=cython.uint)
+    @cython.locals(lane=Lane)
     cdef bint _record(self, Py_ssize_t at, Py_ssize_t total) except -1
     cdef int _put_time(self, long long stored) except -1
-    @cython.locals(left=Py_ssize_t, p=Py_ssize_t)
-    cdef bint _parts(self, Py_ssize_t at, Py_ssize_t total) noexcept
     cdef bint _read_property(self, Py_ssize_t at, Py_ssize_t size, Py_ssize_t value, Py_ssize_t end) noexcept

@@ -18,20 +18,17 @@ from typing import TYPE_CHECKING
 
 from perseid.base.machine import Buffer
 from perseid.core.batch import Batch, Lane
-from perseid.wire.hashing import crc32_raw
-from perseid.wire.record import MAGIC_V1, MAX_PROPERTIES_BYTES
+from perseid.wire.record import MIN_RECORD_BYTES as MIN_BYTES
 
 if TYPE_CHECKING:
     from perseid.core import Queue
 
 compiled = not __file__.endswith(".py")
 
-INT_MAX = 2**31 - 1
-CRC_AT, QUEUE_ID_AT, QUEUE_OFFSET_AT, PHYSICAL_AT, SYS_FLAG_AT, STORED_AT, BODY_AT = 8, 12, 20, 28, 36, 56, 88
+QUEUE_OFFSET_AT, PHYSICAL_AT, STORED_AT = 20, 28, 56
 """In a record between hosts with IPv4 addresses (store.md §3)."""
 SHOWN_SYS_FLAGS = 0x709
 """Compressed, and how, and the end of a transaction: what a record in a queue may say of itself here."""
-MIN_BYTES = 91
 HEAD_BYTES, ENTRY_MAGIC = 48, 1
 """Of an entry of a group."""
 
@@ -41,7 +38,7 @@ class Records(Batch):
 
     def __init__(self) -> None:
         super().__init__(bytes(8), b"", 0, (b"",) * 6, (b"",) * 5, False)
-        self._size = self._properties_at = self._properties_end = self._time = 0
+        self._time = 0
         self.times: list[tuple[int, int]] = []
         """(begin in `entries`, store time): the entries from there on, up to the next begin, are of that time."""
 
@@ -98,7 +95,11 @@ class Records(Batch):
     def _record(self, at: int, total: int) -> bool:
         """Take the record at `at`, if it is plain."""
         lane = None
-        if not self._parts(at, total) or not self._take_properties(self._properties_at, self._properties_end):
+        if not self._parts(at, total, SHOWN_SYS_FLAGS) or self._at + self._size > self._limit:
+            return False
+        if self._long(at + PHYSICAL_AT) != self._at:
+            return False
+        if not self._take_properties(self._properties_at, self._properties_end):
             return False
         if not self._read_properties():
             return False
@@ -107,8 +108,7 @@ class Records(Batch):
             return False
         if lane.first + lane.count >= lane.room:
             return False
-        crc = crc32_raw(self._raw[self._body : self._end])
-        if (crc & INT_MAX) != self._int(at + CRC_AT):
+        if not self._is_sound(at):
             return False
         self._make_room(lane)
         if lane.count == 0:
@@ -128,35 +128,6 @@ class Records(Batch):
         if stored != self._time or not self.times:
             self.times.append((self._entries_end, stored))
             self._time = stored
-
-    def _parts(self, at: int, total: int) -> bool:
-        """Find the parts of the record at `at`; False when it is not whole, or another kind of record."""
-        left = total - at
-        p = 0
-        if left < MIN_BYTES:
-            return False
-        self._size = self._int(at)
-        if self._size > left or self._size < MIN_BYTES or self._at + self._size > self._limit:
-            return False
-        if self._signed(at + 4) != MAGIC_V1 or self._long(at + PHYSICAL_AT) != self._at:
-            return False
-        if self._int(at + SYS_FLAG_AT) & ~SHOWN_SYS_FLAGS != 0:
-            return False
-        self._queue_id = self._signed(at + QUEUE_ID_AT)
-        self._body = at + BODY_AT
-        p = self._int(self._body - 4)
-        if p == 0 or p > self._size - MIN_BYTES:
-            return False
-        self._end = self._body + p
-        self._topic_at = self._end + 1
-        self._topic_end = self._topic_at + self._d[self._end]
-        self._properties_at = self._topic_end + 2
-        if self._properties_at > at + self._size:
-            return False
-        self._properties_end = self._properties_at + self._short(self._topic_end)
-        if self._properties_end - self._properties_at > MAX_PROPERTIES_BYTES:
-            return False
-        return self._properties_end == at + self._size
 
     def _read_property(self, at: int, size: int, value: int, end: int) -> bool:
         """Take in a property, whose name begins at `at`; False when it is one of the indexed ones, once more."""

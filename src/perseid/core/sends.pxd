@@ -4,7 +4,7 @@ cimport cython
 from perseid.core.scan cimport Scanner
 
 cdef long long PLAIN_SYS_FLAGS, INT_MIN, INT_MAX
-cdef Py_ssize_t MAX_PROPERTIES_BYTES, HEADER_BYTES
+cdef Py_ssize_t MAX_PROPERTIES_BYTES, HEADER_BYTES, MAX_DIGITS
 cdef int HEADER_JSON
 cdef unsigned int REQUIRED
 cdef tuple ODD_NAMES, LONG_NAMES
@@ -42,6 +42,8 @@ cdef class SendReader(Scanner):
     cdef bint _read_properties(self) noexcept
     @cython.locals(i=Py_ssize_t, odd=bytes)
     cdef bint _read_property(self, Py_ssize_t at, Py_ssize_t size, Py_ssize_t value, Py_ssize_t end) noexcept
+    @cython.locals(number=cython.longlong, i=Py_ssize_t)
+    cdef long long _digits(self, Py_ssize_t at, Py_ssize_t end) noexcept
     @cython.locals(i=Py_ssize_t)
     cdef bint _says(self, Py_ssize_t at, bytes text) noexcept
 

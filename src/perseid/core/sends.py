@@ -16,6 +16,7 @@ from perseid.wire.record import MAX_PROPERTIES_BYTES
 compiled = not __file__.endswith(".py")
 
 INT_MIN, INT_MAX = -(2**31), 2**31 - 1
+MAX_DIGITS = 15
 REQUIRED = 0xFF
 """Bits of the fields a to h of a send's header."""
 
@@ -286,6 +287,17 @@ class SendReader(Scanner):
                 if size == len(odd) and self._says(at, odd):
                     return False
         return True
+
+    def _digits(self, at: int, end: int) -> int:
+        """The number that the value of a property is; -1 when it is none, or a long one."""
+        number = 0
+        if at == end or end - at > MAX_DIGITS:
+            return -1
+        for i in range(at, end):
+            if not 48 <= self._q[i] <= 57:
+                return -1
+            number = number * 10 + (self._q[i] - 48)
+        return number
 
     def _says(self, at: int, text: bytes) -> bool:
         for i in range(len(text)):

@@ -117,6 +117,13 @@ def get(raw: bytes, name: str) -> str | None:
     return decode(raw).get(name)  # an empty pair hides an earlier one from the quick search
 
 
+def added(raw: bytes, more: Mapping[str, str]) -> bytes:
+    """Properties with some more of them behind, which take the place of those with the same name."""
+    if any(raw.startswith(key) or b"\x02" + key in raw for key in (f"{name}\x01".encode() for name in more)):
+        return encode({**decode(raw), **more})
+    return (raw if not raw or raw[-1] == 2 else raw + PROPERTY_END) + encode(more)
+
+
 def crc_property(crc: int) -> bytes:
     """The closing `__CRC32#` property (enabledAppendPropCRC): ten digits, the least significant first."""
     return f"{CRC32}\x01{f'{crc:010d}'[::-1]}\x02".encode()

@@ -155,7 +155,8 @@ def _finish(
 ) -> tuple[str, int]:
     """Put the final properties into a message; its unique key, and the queue of its topic that the sender is told.
 
-    The usual message is stored with its properties as they came and the broker's own behind them.
+    The usual message, and one with a time of its own, is stored with its properties as they came and the broker's own
+    behind them.
     """
     raw = header.properties.encode("utf-8", "replace")
     if raw and raw[-1] != 2:
@@ -163,10 +164,13 @@ def _finish(
     if broker.store.lmq and lmq.MARK in raw:
         put.check_light(broker, header.topic, raw)
     retry = header.topic.startswith(RETRY_PREFIX)
-    unique_key = None if retry or put.UNUSUAL.search(raw) else props.get(raw, props.UNIQ_KEY)
+    asked = put.UNUSUAL.findall(raw)
+    unique_key = None if retry or not put.TIMES.issuperset(asked) else props.get(raw, props.UNIQ_KEY)
     queue_id = message.queue_id
     if unique_key:
         message.properties = raw + broker.own_properties
+        if asked:
+            put.transform_timed(broker, message)
         return unique_key, queue_id
     properties = props.decode(raw)
     properties.pop(props.POP_CK, None)

@@ -27,6 +27,7 @@ Source: store.md §12.
 
 from __future__ import annotations
 
+import re
 from collections.abc import Callable
 from copy import copy
 
@@ -50,6 +51,8 @@ TIMER_TOPIC = "rmq_sys_wheel_timer"
 PRECISIONS_MS = (100, 200, 500, 1000)
 FRESH_MS = 600_000
 MIN_WINDOW_SLOTS, BLANK_SLOTS = 2, 60
+NUMBER = re.compile(r"[+-]?[0-9]{1,19}", re.ASCII).fullmatch
+_MAX_LONG = (1 << 63) - 1
 
 RecordAt = Callable[[int], Record | None]
 """The record that begins at an offset of the commit log; None when there is none."""
@@ -76,6 +79,19 @@ def time_of(record: Record) -> Millis | None:
     text = record.props.get(props.TIMER_OUT_MS, "")
     known = text.isascii() and text.isdecimal() and len(text) <= 18 and record.props.get(props.REAL_TOPIC)
     return int(text) if known else None
+
+
+def asked_time(properties: dict[str, str], now: Millis) -> Millis | None:
+    """When a message asks to be delivered; None: what it says is no time."""
+    for name, base, factor in (
+        (props.TIMER_DELAY_SEC, now, 1000),
+        (props.TIMER_DELAY_MS, now, 1),
+        (props.TIMER_DELIVER_MS, 0, 1),
+    ):
+        text = properties.get(name)
+        if text is not None:
+            return base + int(text) * factor if NUMBER(text) and abs(int(text)) <= _MAX_LONG else None
+    return None
 
 
 class TimerStore:

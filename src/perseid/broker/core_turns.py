@@ -1,0 +1,114 @@
+"""What the compiled core takes in a turn of a broker, and who hears of it: sends (`fast`), and timed messages here."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from perseid import core
+from perseid.base.machine import Millis
+from perseid.broker.system_topics import NOT_SENDABLE, PERM_WRITE, TIMER_TOPIC
+from perseid.store.plain import packed_host
+from perseid.wire.record import MAX_TOPIC_BYTES
+
+if TYPE_CHECKING:
+    from perseid.broker.node import Broker
+    from perseid.core import Core
+    from perseid.core.again import Again as AgainBatch
+    from perseid.core.batch import Batch as CoreBatch
+    from perseid.core.batch import Lane as CoreLane
+
+MAX_LANES = 100_000
+
+
+def count_sends(broker: Broker, topic: str, count: int, size: int, requests: int) -> None:
+    """Tell the statistics of plain sends. How long those took that wait is told when they are acknowledged."""
+    broker.stats.put(topic, count, size)
+    if not broker.waits:
+        broker.stats.put_took(0, requests)
+
+
+class CoreTurn:
+    """What the core takes in one turn of a broker: it is written, told of, and counted."""
+
+    def __init__(self, broker: Broker, batch: CoreBatch) -> None:
+        self._broker = broker
+        self._batch = batch
+        batch.look_into(broker.topics.rows, broker.store.plain_queues)
+        self._appends = broker.store.core_appends(batch)
+        self._uncounted: list[CoreLane] = []
+        self._begun = False
+
+    def settle(self) -> None:
+        """Before another kind of request, and at the end of a turn: write, wake who waits, trust no lane further."""
+        self._begun = False
+        batch, broker = self._batch, self._broker
+        if not batch.touched:
+            return
+        self._appends.commit(broker.now)
+        if self._appends.seen:
+            self._seen(batch.touched)
+        self._uncounted += [lane for lane in batch.touched if not lane.taken]
+        batch.clear()
+
+    def count(self) -> None:
+        """Tell the statistics what was sent: before anyone looks at them, and now and then."""
+        for lane in self._uncounted:
+            count_sends(self._broker, lane.topic, lane.taken, lane.taken_bytes, lane.requests)
+            lane.taken = lane.taken_bytes = lane.requests = 0
+        self._uncounted.clear()
+
+    def _seen(self, lanes: list[CoreLane]) -> None:
+        """Tell those who wait what was stored."""
+        if self._broker.holds.count:
+            for lane in lanes:
+                self._broker.holds.units_arrived(lane.topic, lane.queue_id, lane.first, lane.units)
+
+    def _begin(self) -> bool:
+        """Begin a turn, or what comes after another kind of request; False: no message is plain now."""
+        may_order = self._broker.config.broker_permission & PERM_WRITE != 0
+        self._begun = self._appends.begin(may_order, self._broker.now)
+        return self._begun
+
+
+class CoreAgain(CoreTurn):
+    """Timed messages whose time has come, by the compiled core: `deliver` each, then `settle`."""
+
+    def __init__(self, broker: Broker, compiled: Core) -> None:
+        self._make = compiled.batch.Lane
+        again: AgainBatch = compiled.again.Again(packed_host(broker.store_host), TIMER_TOPIC.encode())
+        super().__init__(broker, again)
+        self._again = again
+        self._known: dict[tuple[str, int], CoreLane] = {}
+
+    def deliver(self, record: memoryview, precision_ms: int, taken_at: Millis) -> int:
+        """Take the message of a record of the timer topic: where it will end in the log. 0: it has to be delivered in
+        the ordinary way, before which this is to be settled."""
+        return self._again.deliver(record, precision_ms, taken_at) if self._begun or self._begin() else 0
+
+    def settle(self) -> None:
+        lanes = [(lane.topic, lane.count) for lane in self._batch.touched]
+        super().settle()
+        for topic, count in lanes:
+            self._broker.timers.metrics.add(topic, -count, self._broker.now)
+
+    def learn(self, topic: str, queue_id: int) -> None:
+        """Such messages for this queue are plain from now on, if any can be."""
+        key = topic, queue_id
+        row, queue = self._broker.topics.rows.get(topic), self._broker.store.plain_queues.get(key)
+        if row is None or queue is None or len(topic) > MAX_TOPIC_BYTES:
+            return
+        if topic in NOT_SENDABLE or topic == self._broker.pop.topic:  # others hear of what comes there
+            return
+        known = self._known.get(key)
+        if known is None or known.row is not row or known.queue is not queue:
+            if len(self._known) >= MAX_LANES:
+                self._known.clear()
+            lane = self._known[key] = self._make(topic, queue_id, queue, row)
+            self._again.learn(lane, MAX_LANES)
+
+
+def again_of(broker: Broker) -> CoreAgain | None:
+    """The quick way to deliver timed messages; None when there is none."""
+    compiled = core.compiled
+    plain = compiled is not None and len(broker.store_host.ip) == 4 and not broker.store.lmq
+    return CoreAgain(broker, compiled) if plain and compiled is not None else None
