@@ -8,7 +8,7 @@ import os
 from Cython.Build import cythonize
 from setuptools import Extension, setup
 
-NAMES = ("scan", "sends", "batch", "timed", "again", "pulls", "records", "entries", "columns", "items")
+NAMES = ("scan", "sends", "batch", "redirects", "again", "pulls", "records", "entries", "columns", "items")
 FOLDER = "src/perseid/core"
 
 checks = os.environ.get("PERSEID_CORE_CHECKS") == "1"

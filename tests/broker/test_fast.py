@@ -70,11 +70,13 @@ PIECES = [
 
 
 CHANGES = re.compile(rb'"counter":[0-9]+,')
+HALVES = ["TRAN_MSG\x01true", "TRAN_MSG\x01true"]
 TIMES = ["TIMER_DELIVER_MS\x01{later}", "TIMER_DELAY_MS\x01{wait}", "TIMER_DELAY_SEC\x012"]
 TIME_PIECES = [
     "TIMER_DELIVER_MS\x01{later}", "TIMER_DELIVER_MS\x019999999999999", "TIMER_DELAY_MS\x01+5", "TIMER_DELAY_MS\x010",
     "TIMER_DELAY_SEC\x0199999999999999999999", "TIMER_OUT_MS\x015", "REAL_TOPIC\x01Other", "REAL_QID\x012",
-    "TIMER_DEL_UNIQKEY\x01Plain+k", "TIMER_ENQUEUE_MS\x011", "XREAL_QID\x01no", "k{n}\x01v", "k\x011", "k\x012",
+    "TIMER_DEL_UNIQKEY\x01Plain+k", "TIMER_ENQUEUE_MS\x011", "XREAL_QID\x01no", "TRAN_MSG\x01TRUE", "TRAN_MSG\x01no",
+    "CHECK_IMMUNITY_TIME_IN_SECONDS\x0130", "__transactionId__\x01mine", "PGROUP\x01p", "k{n}\x01v", "k\x011", "k\x012",
 ]  # fmt: skip
 
 
@@ -152,9 +154,10 @@ class Stream:
         return text if not text or (not tame and random.random() < 0.1) else text + "\x02"
 
     def timed(self, properties: str, tame: bool) -> str:
-        """The properties, and a time that they ask for."""
+        """The properties, and a time that they ask for, or that of a half."""
         random = self.random
-        pieces = [random.choice(TIMES)] if tame else random.choices([*TIMES, *TIME_PIECES], k=random.randint(1, 3))
+        known = [*HALVES, *TIMES]
+        pieces = [random.choice(known)] if tame else random.choices([*known, *TIME_PIECES], k=random.randint(1, 3))
         later, wait = self.now + random.randint(1, 9_000), random.randint(1, 9_000)
         text = "".join(f"{piece}\x02" for piece in pieces).format(later=later, wait=wait, n=self.n)
         return text + properties if random.random() < 0.5 or properties[-1:] not in ("", "\x02") else properties + text
@@ -177,6 +180,7 @@ class Stream:
         )
         if random.random() < 0.2:
             header.properties = self.timed(header.properties, tame)
+            header.sys_flag = random.choice([header.sys_flag, 4]) if HALVES[0] in header.properties else header.sys_flag
         if not tame:
             header.topic = random.choice([header.topic, header.topic, *TOPICS])
             header.default_topic = random.choice(["TBW102", "TBW102", "none"])
@@ -186,7 +190,7 @@ class Stream:
             header.reconsume_times = random.choice([0, 0, 20])
             header.max_reconsume_times = random.choice([None, None, 3])
             header.batch = random.random() < 0.1
-        elif header_type is SendMessageRequestV2 and random.random() < 0.2 and "TIMER" not in header.properties:
+        elif header_type is SendMessageRequestV2 and random.random() < 0.2 and kind_of_send(header.properties) == "send":
             header.batch = True
         code = RequestCode.SEND_MESSAGE if header_type is SendMessageRequest else RequestCode.SEND_MESSAGE_V2
         if header.batch and header_type is SendMessageRequestV2:
@@ -375,6 +379,7 @@ def vars_of(rig: Rig) -> dict[str, object]:
         "failed": stats.put_failed_times,
         "times": stats.put_distribution(),
         "held": len(rig.broker.holds),
+        "halves": (rig.broker.transactions.places(), rig.broker.transactions.next_deadline()),
         "offsets": rig.broker.offsets.to_json(),
     }
 
@@ -404,8 +409,12 @@ def taken(rig: Rig, monkeypatch: pytest.MonkeyPatch) -> list[bool]:
     return seen
 
 
-LEAST = {"send": 50, "timed send": 5, "binary send": 3, "batch": 5, "pull": 1, "delivered": 5}
+LEAST = {"send": 50, "timed send": 5, "half": 3, "binary send": 3, "batch": 5, "pull": 1, "delivered": 5}
 """How many of each kind go the quick way at least, with any seed."""
+
+
+def kind_of_send(properties: str) -> str:
+    return "timed send" if "TIMER_D" in properties else "half" if "TRAN_MSG" in properties else "send"
 
 
 def kinds(rig: Rig, monkeypatch: pytest.MonkeyPatch) -> Counter[str]:
@@ -414,7 +423,7 @@ def kinds(rig: Rig, monkeypatch: pytest.MonkeyPatch) -> Counter[str]:
 
     def told(one: command.Command, quickly: bool) -> None:
         properties = one.ext.get("i") or one.ext.get("properties") or ""
-        kind = {11: "pull", 320: "batch"}.get(one.code, "timed send" if "TIMER_D" in properties else "send")
+        kind = {11: "pull", 320: "batch"}.get(one.code, kind_of_send(properties))
         binary = "binary " if one.serializer == Serializer.ROCKETMQ else ""
         seen[binary + kind if quickly else "ordinary"] += 1
 

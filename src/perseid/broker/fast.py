@@ -12,6 +12,7 @@ Two ways lead to the same end: `CoreSends` with the compiled core, `PlainSends` 
 
 from __future__ import annotations
 
+import re
 from collections.abc import Iterable, Iterator
 from struct import Struct
 from typing import TYPE_CHECKING
@@ -21,7 +22,7 @@ from perseid.base.errors import RemoteProtocolError, RequestRefused
 from perseid.base.machine import Buffer, Millis
 from perseid.broker.core_turns import MAX_LANES, CoreTurn, count_sends
 from perseid.broker.pulls import QuickPulls
-from perseid.broker.system_topics import NOT_SENDABLE, PERM_WRITE, RETRY_PREFIX, TIMER_TOPIC
+from perseid.broker.system_topics import HALF_TOPIC, NOT_SENDABLE, PERM_WRITE, RETRY_PREFIX, TIMER_TOPIC
 from perseid.core.layout import ODD_NAMES, PLAIN_SYS_FLAGS
 from perseid.store.dispatch import INDEXED_TAG, key_hash
 from perseid.store.plain import PlainAppends, PlainQueue, packed_host
@@ -38,9 +39,9 @@ if TYPE_CHECKING:
     from perseid.broker.config import BrokerConfig
     from perseid.broker.node import Broker
     from perseid.broker.request import Connection
-    from perseid.core import Core, Queue
+    from perseid.core import Core
     from perseid.core.batch import Lane as CoreLane
-    from perseid.core.timed import TimedSends as TimedBatch
+    from perseid.core.redirects import Sends as RedirectingBatch
 
 HEADERS: dict[int, type[SendMessageRequest]] = {
     10: SendMessageRequest,
@@ -63,8 +64,9 @@ MAX_FACTS_CHARS = 1_000
 """Longer properties are read each time."""
 MAX_TOPICS_OF_FACTS = 100
 ONEWAY = 2
-TIMED = "TIMER_DE"
-"""Begins the names of the properties that ask for a time."""
+HALF = "TRAN_MSG\x01"
+REDIRECTED = re.compile(f"TIMER_DE|{HALF}")
+"""Stands in the properties of sends that go to a topic of the broker's own."""
 MAX_BROKER_NAME_BYTES = 500
 UNLIMITED = 2_147_483_647
 """The number of messages in one slot that is no limit."""
@@ -151,16 +153,18 @@ class CoreSends(CoreTurn):
     def __init__(self, broker: Broker, compiled: Core) -> None:
         self._core = compiled
         texts, most = answer_texts(broker), broker.store.config.max_message_size
-        batch: TimedBatch = compiled.timed.TimedSends(
+        batch: RedirectingBatch = compiled.redirects.Sends(
             packed_host(broker.store_host), broker.own_properties, most, texts, binary_answer_texts(broker),
             broker.waits, broker.config.broker_name.encode(),
         )  # fmt: skip
         super().__init__(broker, batch)
-        self._batch: TimedBatch = batch
+        self._batch: RedirectingBatch = batch
         self._pulls = QuickPulls(broker, compiled)
         self._known: dict[tuple[str, int], CoreLane] = {}
-        self._timed: dict[tuple[str, int], CoreLane] = {}
+        self._names: dict[tuple[str, int], CoreLane] = {}
+        """Of the sends that are redirected: their lanes are but names."""
         self._timer_lane: CoreLane | None = None
+        self._half_lane: CoreLane | None = None
         self._config: BrokerConfig | None = None
 
     def unusual(self, conn: Connection, data: Buffer) -> Iterable[Command]:
@@ -207,6 +211,12 @@ class CoreSends(CoreTurn):
         """The frames that answer what was taken since this was last asked."""
         return self._batch.answers()
 
+    def settle(self) -> None:
+        super().settle()
+        if self._batch.halves:
+            self._broker.transactions.opened(self._batch.halves)
+            self._batch.halves.clear()
+
     def _seen(self, lanes: list[CoreLane]) -> None:
         super()._seen(lanes)
         if self._timer_lane is not None and self._timer_lane.count:
@@ -217,6 +227,7 @@ class CoreSends(CoreTurn):
         if broker.config is not self._config:
             self._config = broker.config
             self._batch.set_times(broker.timers.timers.wheel.precision_ms, most_delay_ms(broker))
+        self._batch.halves_left = 0 if broker.config.reject_transaction_message else broker.transactions.room
         return takes_sends(broker) and super()._begin()
 
     def _learn(self, command: Command) -> bool:
@@ -227,37 +238,48 @@ class CoreSends(CoreTurn):
         row = plain_topic(self._broker, header)
         if row is None or len(header.topic) > MAX_TOPIC_BYTES:
             return False
-        timed = TIMED in header.properties
-        key = (TIMER_TOPIC, 0) if timed else (header.topic, header.queue_id)
-        queue = self._broker.store.plain_queues.get(key)
-        known = (self._timed if timed else self._known).get((header.topic, header.queue_id))
+        if REDIRECTED.search(header.properties):
+            return self._learn_name(header, row)
+        key = header.topic, header.queue_id
+        queue, known = self._broker.store.plain_queues.get(key), self._known.get(key)
         if queue is None or (known is not None and known.row is row and known.queue is queue):
             return False
-        return self._learn_timed(header, row, queue) if timed else self._learn_plain(header, row, queue)
-
-    def _learn_plain(self, header: SendMessageRequest, row: TopicConfig, queue: Queue) -> bool:
         if len(self._known) >= MAX_LANES:
             self._known.clear()
-        lane = self._core.batch.Lane(header.topic, header.queue_id, queue, row)
-        self._known[lane.key] = lane
+        lane = self._known[key] = self._core.batch.Lane(*key, queue, row)
         self._batch.learn(lane, MAX_LANES)
         return True
 
-    def _learn_timed(self, header: SendMessageRequest, row: TopicConfig, queue: Queue) -> bool:
-        """The messages go to the timer topic's queue; the lane of their own is but a name."""
-        timer_row, make = self._broker.topics.rows.get(TIMER_TOPIC), self._core.batch.Lane
-        if timer_row is None:
-            return False
-        if self._timer_lane is None or self._timer_lane.queue is not queue or self._timer_lane.row is not timer_row:
+    def _learn_name(self, header: SendMessageRequest, row: TopicConfig) -> bool:
+        """The same for a send that goes to a topic of the broker's own."""
+        timer, half = (self._own_lane(lane, topic) for lane, topic in self._own_lanes())
+        changed = timer is not self._timer_lane or half is not self._half_lane
+        if changed:
             self.settle()  # nothing of this turn may be in a lane that is no more
-            self._timer_lane = make(TIMER_TOPIC, 0, queue, timer_row)
-            self._timed.clear()
-        if len(self._timed) >= MAX_LANES:
-            self._timed.clear()
-        lane = make(header.topic, header.queue_id, queue, row)
-        self._timed[lane.key] = lane
-        self._batch.learn_timed(lane, self._timer_lane, MAX_LANES)
+            self._timer_lane, self._half_lane = timer, half
+            self._batch.redirect(timer, half)
+        target = half if HALF in header.properties else timer
+        known = self._names.get((header.topic, header.queue_id))
+        if target is None or (known is not None and known.row is row):
+            return changed
+        if len(self._names) >= MAX_LANES:
+            self._names.clear()
+        lane = self._core.batch.Lane(header.topic, header.queue_id, target.queue, row)
+        self._names[lane.key] = lane
+        self._batch.learn_name(lane, MAX_LANES)
         return True
+
+    def _own_lanes(self) -> tuple[tuple[CoreLane | None, str], ...]:
+        return (self._timer_lane, TIMER_TOPIC), (self._half_lane, HALF_TOPIC)
+
+    def _own_lane(self, known: CoreLane | None, topic: str) -> CoreLane | None:
+        """The lane of a topic of the broker's own as it is now; None when there is none yet."""
+        row, queue = self._broker.topics.rows.get(topic), self._broker.store.plain_queues.get((topic, 0))
+        if row is None or queue is None:
+            return None
+        if known is not None and known.row is row and known.queue is queue:
+            return known
+        return self._core.batch.Lane(topic, 0, queue, row)
 
 
 class Lane:

@@ -9,7 +9,6 @@ from typing import TYPE_CHECKING, TypeVar
 from perseid.base.errors import RequestRefused
 from perseid.broker import messages
 from perseid.broker.request import Reply, Request
-from perseid.broker.system_topics import TIMER_TOPIC
 from perseid.store import lmq
 from perseid.store.results import Appended, AppendRefused, PutStatus
 from perseid.wire import properties as props
@@ -28,8 +27,8 @@ UNUSUAL = re.compile(
 """Properties that change what is stored; a message without them is stored as it came."""
 
 TIMER_REQUESTS = frozenset((props.TIMER_DELAY_SEC, props.TIMER_DELAY_MS, props.TIMER_DELIVER_MS))
-TIMES = frozenset(name.encode() for name in TIMER_REQUESTS)
-"""As `UNUSUAL` finds them."""
+REDIRECTING = frozenset(name.encode() for name in (*TIMER_REQUESTS, props.TRAN_MSG))
+"""Of those that `UNUSUAL` finds: a message with no other ones keeps its properties as they came."""
 
 ILLEGAL = (
     "the message is illegal, maybe msg body or properties length not matched. "
@@ -101,15 +100,6 @@ def check_light(broker: Broker, topic: str, properties: bytes) -> None:
                 "[LMQ_CONSUME_QUEUE_NUM_EXCEEDED]lmq consume queue num exceeded. "
                 f"{new[0]} would be one more than maxLmqConsumeQueueNum, {config.max_lmq_consume_queue_num}",
             )
-
-
-def transform_timed(broker: Broker, message: Message) -> None:
-    """The same for a message that asks for a time and nothing else: its other properties stay as they came."""
-    raw = message.properties
-    properties = props.decode(raw)
-    transform(broker, message, properties)
-    given = (props.TIMER_OUT_MS, props.REAL_TOPIC, props.REAL_QID)
-    message.properties = props.added(raw, {n: properties[n] for n in given}) if message.topic == TIMER_TOPIC else raw
 
 
 def inner_batch_refused() -> RequestRefused:

@@ -173,7 +173,7 @@ class TransactionService:
 
     def prepare(self, message: Message, properties: dict[str, str]) -> None:
         """Make a half of a message. RequestRefused(2) when too many are open."""
-        if len(self._open) >= MAX_OPEN:
+        if not self.room:
             raise RequestRefused(
                 ResponseCode.SYSTEM_BUSY, f"[OVERLOAD]{len(self._open)} transactions are open; try again later"
             )
@@ -190,6 +190,17 @@ class TransactionService:
         """A half was stored."""
         immunity_ms = self._immunity(props.get(message.properties, props.CHECK_IMMUNITY_TIME_IN_SECONDS))
         self._opened(stored.queue_offset, stored.physical_offset, self._due_after(message.born_timestamp, immunity_ms))
+
+    @property
+    def room(self) -> int:
+        """So many more halves may be open."""
+        return max(0, MAX_OPEN - len(self._open))
+
+    def opened(self, halves: list[tuple[int, int, Millis]]) -> None:
+        """Halves were stored, which name no immunity of their own: their offsets in queue and log, when they were born."""
+        immunity_ms = self._immunity(None)
+        for offset, physical_offset, born in halves:
+            self._opened(offset, physical_offset, self._due_after(born, immunity_ms))
 
     def _opened(self, offset: int, physical_offset: int, due: Millis) -> None:
         self._open[offset] = _Half(physical_offset, due)

@@ -13,6 +13,7 @@ from perseid.broker.system_topics import (
     NOT_SENDABLE,
     PERM_WRITE,
     RETRY_PREFIX,
+    TIMER_TOPIC,
     UNIT,
     UNIT_SUB,
     dlq_topic,
@@ -155,8 +156,8 @@ def _finish(
 ) -> tuple[str, int]:
     """Put the final properties into a message; its unique key, and the queue of its topic that the sender is told.
 
-    The usual message, and one with a time of its own, is stored with its properties as they came and the broker's own
-    behind them.
+    The usual message, and one with a time of its own or a half, is stored with its properties as they came and the
+    broker's own behind them.
     """
     raw = header.properties.encode("utf-8", "replace")
     if raw and raw[-1] != 2:
@@ -165,12 +166,12 @@ def _finish(
         put.check_light(broker, header.topic, raw)
     retry = header.topic.startswith(RETRY_PREFIX)
     asked = put.UNUSUAL.findall(raw)
-    unique_key = None if retry or not put.TIMES.issuperset(asked) else props.get(raw, props.UNIQ_KEY)
+    unique_key = None if retry or not put.REDIRECTING.issuperset(asked) else props.get(raw, props.UNIQ_KEY)
     queue_id = message.queue_id
     if unique_key:
         message.properties = raw + broker.own_properties
         if asked:
-            put.transform_timed(broker, message)
+            _redirect(broker, message)
         return unique_key, queue_id
     properties = props.decode(raw)
     properties.pop(props.POP_CK, None)
@@ -190,6 +191,19 @@ def _finish(
     else:
         put.transform(broker, message, properties)
     return unique_key, queue_id
+
+
+def _redirect(broker: Broker, message: Message) -> None:
+    """Send a message to the topic that its time, or its being a half, asks for."""
+    raw = message.properties
+    properties = props.decode(raw)
+    if _begins_transaction(broker, message, properties):
+        broker.transactions.prepare(message, properties)
+        given: tuple[str, ...] = (props.TRANSACTION_ID, props.REAL_TOPIC, props.REAL_QID)
+    else:
+        put.transform(broker, message, properties)
+        given = (props.TIMER_OUT_MS, props.REAL_TOPIC, props.REAL_QID) if message.topic == TIMER_TOPIC else ()
+    message.properties = props.added(raw, {name: properties[name] for name in given})
 
 
 def _begins_transaction(broker: Broker, message: Message, properties: dict[str, str]) -> bool:

@@ -1,25 +1,32 @@
 # cython: language_level=3, annotation_typing=False, infer_types=True
 # cython: wraparound=False, initializedcheck=False, cdivision=True, embedsignature=True
-"""Sends with a time of their own, among the plain ones of a turn: they go to the timer topic (broker.md §7).
+"""Sends that go to a topic of the broker's own, among the plain ones of a turn (broker.md §7 and §8).
 
-Such a send is plain when all else of it is, and its time is still to come and within the limit. It is stored as
-`TimerService.redirect` would have it: in the timer topic's queue, with three more properties; and its answer says the
-handle by which it can be taken back. Whatever is unusual about it is left to the ordinary handler.
+    with a time of its own, still to come and within the limit → the timer topic; the answer says the handle by which
+                                                                 the message can be taken back
+    with TRAN_MSG=true                                         → the half topic; `halves` tells of it
+
+Such a send is plain when all else of it is. It is stored as `TimerService.redirect` or `TransactionService.prepare`
+would have it, with three more properties. Whatever is unusual about it is left to the ordinary handler.
 """
 
 from __future__ import annotations
 
 from perseid.core.batch import Batch, Lane
+from perseid.core.layout import PLAIN_SYS_FLAGS
 from perseid.wire.record import MAX_PROPERTIES_BYTES
 
 compiled = not __file__.endswith(".py")
 
 ABSOLUTE = -1
 """In the place of a unit: the number is the time itself."""
+PREPARED = 4
+"""What a half says of itself in its sysFlag; the stored one does not."""
 WORDS_BYTES = 200
-"""Of the properties that are put behind, at most."""
+"""Of the properties that are put behind, at most, but for the unique key."""
 MAX_HANDLE_BYTES = 1024
 OUT_MS = memoryview(b"TIMER_OUT_MS\x01")
+TRANSACTION_ID = memoryview(b"__transactionId__\x01")
 REAL_TOPIC = memoryview(b"\x02REAL_TOPIC\x01")
 REAL_QID = memoryview(b"\x02REAL_QID\x01")
 END = memoryview(b"\x02")
@@ -30,8 +37,8 @@ HANDLE_BINARY = memoryview(b"\x00\x0crecallHandle")
 BASE64 = b"ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz0123456789-_"
 
 
-class TimedSends(Batch):
-    """The plain sends of one turn of one broker, those with a time of their own among them."""
+class Sends(Batch):
+    """The plain sends of one turn of one broker, those that are redirected among them."""
 
     def __init__(
         self,
@@ -47,12 +54,17 @@ class TimedSends(Batch):
         super().__init__(store_host, own_properties, max_body_bytes, answer, binary_answer, sync)
         self._answer_bytes += MAX_HANDLE_BYTES * 4 // 3 + len(HANDLE_JSON) + 4
         self._broker_name = memoryview(broker_name)
-        self._timed: dict[int, Lane] = {}
+        self._names: dict[int, Lane] = {}
         self._timer_lane: Lane | None = None
+        self._half_lane: Lane | None = None
+        self.halves: list[tuple[int, int, int]] = []
+        """Queue offset, physical offset and time of birth of each half of this turn."""
+        self.halves_left = 0
+        """So many more are plain."""
         self._precision_ms, self._max_delay_ms = 1, 0
         self._unit_ms = self._number_said = self._out_ms = 0
         """0: the send that is looked at has no time."""
-        self._is_reserved = False
+        self._is_reserved = self._is_half = self._is_prepared = False
         self._words = memoryview(bytearray(MAX_HANDLE_BYTES))
         self._words_end = 0
 
@@ -60,38 +72,59 @@ class TimedSends(Batch):
         """A slot's width, and how far ahead a time may be; 0: no send with a time is plain."""
         self._precision_ms, self._max_delay_ms = precision_ms, max_delay_ms
 
-    def learn_timed(self, lane: Lane, timer_lane: Lane, most: int) -> None:
-        """Sends with a time to this lane's topic and queue are plain from now on, and go to the other one. At most
-        `most` are known."""
-        if timer_lane is not self._timer_lane:
-            self._timed.clear()
-            self._timer_lane = timer_lane
-        self._know(self._timed, lane, most)
+    def learn_name(self, lane: Lane, most: int) -> None:
+        """Redirected sends to this lane's topic and queue are plain from now on. At most `most` are known."""
+        self._know(self._names, lane, most)
+
+    def redirect(self, timer_lane: Lane | None, half_lane: Lane | None) -> None:
+        """Where they go; None: those are not plain."""
+        self._timer_lane, self._half_lane = timer_lane, half_lane
 
     # ---- what a send says ----
 
     def _read_properties(self) -> bool:
-        self._unit_ms, self._is_reserved = 0, False
+        self._unit_ms, self._is_reserved, self._is_half = 0, False, False
         if not Batch._read_properties(self):
             return False
-        return self._unit_ms == 0 or self._read_time()
+        if self._unit_ms == 0 and not self._is_half:
+            return not self._is_prepared
+        if self._code == 320 or self._is_reserved or (self._unit_ms != 0 and (self._is_half or self._is_prepared)):
+            return False
+        if self._q_end + len(self._own) + WORDS_BYTES + self._unique_end - self._unique_at > MAX_PROPERTIES_BYTES:
+            return False
+        return self.halves_left > 0 if self._is_half else self._read_time()
 
     def _read_time(self) -> bool:
         """When the message is to be delivered; False when the ordinary handler has to look at it."""
         at_ms = self._number_said
-        if self._code == 320 or self._is_reserved or self._timer_lane is None:
-            return False
         if self._unit_ms != ABSOLUTE:
             at_ms = self._now + at_ms * self._unit_ms
         if at_ms <= self._now or at_ms - self._now > self._max_delay_ms:
             return False
         self._out_ms = (at_ms - 1) // self._precision_ms * self._precision_ms
-        return self._q_end + len(self._own) + WORDS_BYTES <= MAX_PROPERTIES_BYTES
+        return True
+
+    def _read_field(self, letter: int, at: int, end: int) -> bool:
+        """As for all sends; a half says so in its sysFlag."""
+        if letter != 5:
+            return Batch._read_field(self, letter, at, end)
+        self._sys_flag, self._is_prepared = 0, False
+        if not Batch._read_field(self, letter, at, end):
+            if self._sys_flag & PREPARED == 0 or self._sys_flag & ~(PLAIN_SYS_FLAGS | PREPARED) != 0:
+                return False
+            self._sys_flag &= ~PREPARED
+            self._is_prepared = True
+        return True
 
     def _read_property(self, at: int, size: int, value: int, end: int) -> bool:
-        """As for all sends; takes in the time that one asks for."""
+        """As for all sends; takes in the time that one asks for, and whether it is a half."""
         unit_ms = 0
-        if size >= 8 and (self._q[at] == 84 or self._q[at] == 82):  # T, R
+        if size >= 8:
+            if size == 8 and self._says(at, b"TRAN_MSG") and end - value == 4 and self._says(value, b"true"):
+                if self._is_half:
+                    return False
+                self._is_half = True
+                return True
             if size == 16 and self._says(at, b"TIMER_DELIVER_MS"):
                 unit_ms = ABSOLUTE
             elif size == 15 and self._says(at, b"TIMER_DELAY_SEC"):
@@ -108,35 +141,51 @@ class TimedSends(Batch):
         return self._number_said >= 0
 
     def _is_word(self, at: int, size: int) -> bool:
-        """Is it one of those that a message with a time is given here, or that takes another one back?"""
+        """Is it one of those that a message is given here, or that says more of a time or a half?"""
         if size == 12:
             return self._says(at, b"TIMER_OUT_MS")
         if size == 17:
-            return self._says(at, b"TIMER_DEL_UNIQKEY")
+            return self._says(at, b"TIMER_DEL_UNIQKEY") or self._says(at, b"__transactionId__")
+        if size == 30:
+            return self._says(at, b"CHECK_IMMUNITY_TIME_IN_SECONDS")
         return (size == 10 and self._says(at, b"REAL_TOPIC")) or (size == 8 and self._says(at, b"REAL_QID"))
 
     # ---- where it goes ----
 
     def _lane(self) -> Lane | None:
         lane = None
-        if self._unit_ms == 0:
+        if self._unit_ms == 0 and not self._is_half:
             return Batch._lane(self)
-        lane = self._named(self._timed, self._d, self._topic_at, self._topic_end)
+        lane = self._named(self._names, self._d, self._topic_at, self._topic_end)
         if lane is None or self._rows.get(lane.topic) is not lane.row or (not self._may_order and lane.row.order):
             return None
-        lane = self._timer_lane
+        lane = self._half_lane if self._is_half else self._timer_lane
         if lane is None or (lane.count == 0 and not self._begin_lane(lane)):
             return None
         return lane
 
     def _append_own(self) -> None:
+        n = 0
         Batch._append_own(self)
-        if self._unit_ms != 0:
+        if self._is_half:
+            n = self._add(self._q, self._q_end, TRANSACTION_ID, 0, len(TRANSACTION_ID))
+            n = self._add(self._q, n, self._id, 0, self._id_end)
+        elif self._unit_ms != 0:
             n = self._add(self._q, self._q_end, OUT_MS, 0, len(OUT_MS))
-            n = self._add(self._q, self._add_number(self._q, n, self._out_ms), REAL_TOPIC, 0, len(REAL_TOPIC))
+            n = self._add_number(self._q, n, self._out_ms)
+        if n:
+            n = self._add(self._q, n, REAL_TOPIC, 0, len(REAL_TOPIC))
             n = self._add(self._q, n, self._d, self._topic_at, self._topic_end)
             n = self._add(self._q, n, REAL_QID, 0, len(REAL_QID))
             self._q_end = self._add(self._q, self._add_number(self._q, n, self._queue_id), END, 0, 1)
+
+    def _put(self, lane: Lane, body: int, end: int) -> bool:
+        if not Batch._put(self, lane, body, end):
+            return False
+        if self._is_half:
+            self.halves.append((lane.first + lane.count - 1, self.last, self._born))
+            self.halves_left -= 1
+        return True
 
     # ---- the handle ----
 
