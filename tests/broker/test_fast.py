@@ -190,8 +190,8 @@ class Stream:
             header.reconsume_times = random.choice([0, 0, 20])
             header.max_reconsume_times = random.choice([None, None, 3])
             header.batch = random.random() < 0.1
-        elif header_type is SendMessageRequestV2 and random.random() < 0.2 and kind_of_send(header.properties) == "send":
-            header.batch = True
+        elif kind_of_send(header.properties) == "send":
+            header.batch = header_type is SendMessageRequestV2 and random.random() < 0.2
         code = RequestCode.SEND_MESSAGE if header_type is SendMessageRequest else RequestCode.SEND_MESSAGE_V2
         if header.batch and header_type is SendMessageRequestV2:
             code = RequestCode.SEND_BATCH_MESSAGE

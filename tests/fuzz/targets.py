@@ -486,7 +486,7 @@ def _requests() -> list[bytes]:
     """Headers and bodies of sends, batches and pulls that the core takes, most of them."""
     pieces = (
         "", "TAGS\x01a\x02", "KEYS\x01k l\x02TAGS\x01b\x02", "WAIT\x01true\x02", "DELAY\x012\x02",
-        "TIMER_DELAY_MS\x013000\x02", "TIMER_DELAY_SEC\x012\x02TAGS\x01b\x02",
+        "TRAN_MSG\x01true\x02", "TIMER_DELAY_MS\x013000\x02", "TIMER_DELAY_SEC\x012\x02TAGS\x01b\x02",
     )  # fmt: skip
     reads = []
     for code, kind in ((310, SendMessageRequestV2), (10, SendMessageRequest)):
@@ -500,7 +500,8 @@ def _requests() -> list[bytes]:
     header = SendMessageRequestV2("g", "t", "TBW102", 4, 0, 0, 5, 0, "UNIQ_KEY\x01B\x02", batch=True)
     items = [(number, b"x" * (number + 1), f"{piece}UNIQ_KEY\x01C\x02".encode()) for number, piece in enumerate(pieces)]
     for serializer in Serializer:
-        reads += [encode_request(320, 9, header, batch.encode(items[:n]), serializer=serializer)[8:] for n in (1, 4, 5, 6)]
+        for n in (1, 4, 5, 6):
+            reads.append(encode_request(320, 9, header, batch.encode(items[:n]), serializer=serializer)[8:])
         for subscription in ("*", "a || b"):
             pull = PullMessageRequest("c", "t", 0, 0, 32, 5, 1, 0, 0, subscription, "TAG")
             reads.append(encode_request(11, 10, pull, serializer=serializer)[8:])

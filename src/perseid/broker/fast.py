@@ -279,7 +279,8 @@ class CoreSends(CoreTurn):
             return None
         if known is not None and known.row is row and known.queue is queue:
             return known
-        return self._core.batch.Lane(topic, 0, queue, row)
+        lane: CoreLane = self._core.batch.Lane(topic, 0, queue, row)
+        return lane
 
 
 class Lane:
