@@ -76,11 +76,13 @@ class BrokerConfig:
     retrieve_message_from_pop_retry_topic_v1: bool = True
     """With the former: the latter is popped too."""
     pop_from_retry_probability: int = option(20, low=0, high=100)
+    """So many of 100 pops look at the retry topic first."""
     pop_from_retry_probability_for_priority: int = option(0, low=0, high=100)
     """The same for pops of a topic by priority."""
     priority_order_asc: bool = True
     """The higher a queue's number, the sooner it is popped; else the lower."""
-    """So many of 100 pops look at the retry topic first."""
+    use_separate_retry_queue: bool = False
+    """A retry topic has as many queues as its topic, and a message comes again from the queue of its own number."""
     pop_response_return_actual_retry_topic: bool = False
     """A message of a retry topic is handed out under that topic's name, not under its own."""
     init_pop_offset_by_check_msg_in_mem: bool = True

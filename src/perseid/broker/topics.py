@@ -258,6 +258,15 @@ class TopicTable:
             row = msgspec.structs.replace(row, order=order)
         return row if self._put(row, now) else None
 
+    def widen(self, topic: str, queue_nums: int, now: Millis) -> TopicConfig:
+        """Give a topic that is there at least so many queues to write to and to read."""
+        row = self.rows[topic]
+        write, read = max(row.write_queue_nums, queue_nums), max(row.read_queue_nums, queue_nums)
+        if (write, read) != (row.write_queue_nums, row.read_queue_nums):
+            row = msgspec.structs.replace(row, write_queue_nums=write, read_queue_nums=read)
+            self._put(row, now)
+        return row
+
     def update(self, wanted: TopicConfig, now: Millis) -> bool:
         """Create or change a topic; its `attributes` are changes (`+key` → value, `-key` → ""). False: it was so, or
         is a light queue's, which is what it is.

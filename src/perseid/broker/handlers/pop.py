@@ -5,7 +5,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Callable, Iterable
 from struct import Struct
 from typing import TYPE_CHECKING
 
@@ -200,12 +200,8 @@ def _places(broker: Broker, header: AnyRequest, row: TopicConfig) -> list[tuple[
     In order only the topic's own are popped."""
     config, chance = broker.config, broker.random.randrange(100)
     by_priority = _is_by_priority(broker, header, row, chance)
-    queues = [header.queue_id]
-    if header.queue_id < 0:
-        count = row.read_queue_nums
-        queues = [((0 if by_priority else chance) + number) % count for number in range(count)]
-        if by_priority and config.priority_order_asc:
-            queues.reverse()
+    in_turn = _in_order_of_priority(broker) if by_priority else _from(chance)
+    queues = in_turn(row.read_queue_nums) if header.queue_id < 0 else [header.queue_id]
     own = [(header.topic, queue_id) for queue_id in queues]
     if getattr(header, "order", None):
         return own
@@ -215,9 +211,21 @@ def _places(broker: Broker, header: AnyRequest, row: TopicConfig) -> list[tuple[
     retries: list[tuple[str, int]] = []
     for name in names:
         retry = broker.topics.get(name) if not header.topic.startswith(pop.RETRY_PREFIX) else None
-        retries += [(name, queue_id) for queue_id in range(retry.read_queue_nums if retry is not None else 0)]
+        if retry is not None:
+            retries += [(name, queue_id) for queue_id in in_turn(retry.read_queue_nums)]
     sooner = config.pop_from_retry_probability_for_priority if by_priority else config.pop_from_retry_probability
     return retries + own if chance < sooner else own + retries
+
+
+def _in_order_of_priority(broker: Broker) -> Callable[[int], list[int]]:
+    """So many queues, in the order of their priorities."""
+    ascending = broker.config.priority_order_asc
+    return lambda count: list(range(count - 1, -1, -1) if ascending else range(count))
+
+
+def _from(chance: int) -> Callable[[int], list[int]]:
+    """So many queues, beginning with any."""
+    return lambda count: [(chance + number) % count for number in range(count)]
 
 
 def _is_by_priority(broker: Broker, header: AnyRequest, row: TopicConfig, chance: int) -> bool:
