@@ -160,7 +160,7 @@ def test_messages_with_a_priority(perseid_broker: EmbeddedBroker) -> None:
                 lambda: ordered.send(urgent, "k"),
                 lambda: transactions.begin(urgent),
             ):
-                with pytest.raises(InvalidMessage, match="priority=9: a message .* can't have one"):
+                with pytest.raises(InvalidMessage, match=r"priority=9: a message .* can't have one"):
                     await send()
 
     run(test())

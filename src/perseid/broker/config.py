@@ -91,6 +91,19 @@ class BrokerConfig:
     server_load_balancer_enable: bool = True
     """A queue is one member's; otherwise each member is told of all queues."""
 
+    # lite topics
+    lite_event_check_interval: int = option(10_000, low=1)
+    lite_ttl_check_interval: int = option(120_000, low=1)
+    min_lite_ttl: int = option(900_000, low=0, key="minLiteTTl")
+    """No lite topic is removed sooner, and none before the broker runs for so long."""
+    lite_subscription_check_interval: int = option(120_000, low=1)
+    lite_subscription_check_timeout_mills: int = option(180_000, low=1)
+    """A client that did not say for so long what it reads is forgotten."""
+    max_lite_subscription_count: int = option(100_000, low=0)
+    max_client_event_count: int = option(100, low=1)
+    lite_event_full_dispatch_delay_time: int = option(10_000, low=0)
+    lite_event_full_dispatch_delay_time_for_wildcard_group: int = option(10_000, low=0)
+
     # messages for a time
     timer_wheel_enable: bool = True
     timer_max_delay_sec: int = option(259_200, low=0)

@@ -45,7 +45,7 @@ FROM_FIRST = 0
 """initMode: a new group begins at the first message; otherwise at the last one."""
 _SIZE = Struct(">i")
 _QUEUE_OFFSET = Struct(">q")
-_CORRECTED = (ReadStatus.OFFSET_TOO_SMALL, ReadStatus.OFFSET_OVERFLOW_BADLY, ReadStatus.OFFSET_FOUND_NULL)
+CORRECTED = (ReadStatus.OFFSET_TOO_SMALL, ReadStatus.OFFSET_OVERFLOW_BADLY, ReadStatus.OFFSET_FOUND_NULL)
 _SKIPPED = (ReadStatus.NO_MATCHED_MESSAGE, ReadStatus.MESSAGE_WAS_REMOVING)
 
 AnyRequest = PopMessageRequest | headers.PeekMessageRequest | headers.NotificationRequest | headers.PollingInfoRequest
@@ -269,7 +269,7 @@ def _pop_queue(
         return
     start = service.position(topic, group, queue_id)
     if start is None:
-        start = _first_position(broker, header, topic, queue_id)
+        start = first_position(broker, header.init_mode, topic, queue_id)
         service.skip(topic, group, queue_id, start)
     if found.room <= 0 or found.size >= MAX_BYTES or service.full:
         found.rest += max(0, store.max_offset(topic, queue_id) - start)
@@ -277,7 +277,7 @@ def _pop_queue(
     if start == store.max_offset(topic, queue_id):
         return
     read = _read(broker, topic, queue_id, start, wanted, found)
-    if read.status in _CORRECTED:
+    if read.status in CORRECTED:
         start = read.next_offset
         service.skip(topic, group, queue_id, start)
         read = _read(broker, topic, queue_id, start, wanted, found)
@@ -293,11 +293,11 @@ def _read(broker: Broker, topic: str, queue_id: int, start: int, wanted: Filter,
     return broker.store.read(topic, queue_id, start, found.room, size, wanted.wants_tag, wanted.wants_record)
 
 
-def _first_position(broker: Broker, header: PopMessageRequest, topic: str, queue_id: int) -> int:
+def first_position(broker: Broker, init_mode: int, topic: str, queue_id: int) -> int:
     """Where a group begins that is new in a queue."""
     store = broker.store
     low, high = store.min_offset(topic, queue_id), store.max_offset(topic, queue_id)
-    if header.init_mode == FROM_FIRST or topic.startswith(pop.RETRY_PREFIX):
+    if init_mode == FROM_FIRST or topic.startswith(pop.RETRY_PREFIX):
         return low
     if broker.config.init_pop_offset_by_check_msg_in_mem and low <= 0:
         unit = store.unit(topic, queue_id, 0)
@@ -312,7 +312,7 @@ def _hand_out(
 ) -> None:  # fmt: skip
     """Messages of one queue go out: behind a checkpoint, or in order."""
     service, group, now = broker.pop, header.consumer_group, broker.now
-    offsets = _offsets(read, start, topic)
+    offsets = offsets_of(read, start, topic)
     if header.order:
         counts = service.order.popped(topic, group, queue_id, offsets, header.attempt_id, now, header.invisible_time)
         if counts is None:
@@ -349,7 +349,7 @@ def _hand_out(
         found.buffers += _renamed(read.buffers, header.topic, handle)
 
 
-def _offsets(read: ReadResult, start: int, topic: str) -> list[int]:
+def offsets_of(read: ReadResult, start: int, topic: str) -> list[int]:
     """Of the messages that were read, in their queue."""
     if read.next_offset - start == read.count:
         return list(range(start, read.next_offset))
@@ -465,7 +465,7 @@ def peek_message(broker: Broker, request: Request) -> Reply:
         if found.room <= 0 or found.size >= MAX_BYTES:
             continue
         read = _read(broker, topic, queue_id, start, Filter(), found)
-        if read.status in _CORRECTED:
+        if read.status in CORRECTED:
             read = _read(broker, topic, queue_id, read.next_offset, Filter(), found)
         found.buffers += read.buffers
         found.room -= read.count
