@@ -7,9 +7,11 @@ from pathlib import Path
 from random import Random
 from typing import Any
 
+import msgspec
 import pytest
 
-from perseid.base.machine import Closed, Frames
+from perseid.base.machine import Closed, Frames, Opened
+from perseid.broker import switch
 from perseid.broker.lite.registry import Registry
 from perseid.broker.lite.sharding import broker_of, bucket
 from perseid.wire.command import Command, encode_request
@@ -467,6 +469,61 @@ def test_offsets_by_time_in_a_lite_topic(rig: Rig) -> None:
     send(rig, "a", b"1")
     asked = {"topic": PARENT, "queueId": "0", "timestamp": str(rig.now - 1), "liteTopic": "a"}
     assert rig.ask(29, asked).ext["offset"] == "1"
+
+
+# ---- who may, and roles ----
+
+
+def test_who_may_not_pop(rig: Rig) -> None:
+    subscribe(rig, "a")
+    send(rig, "a", b"0")
+    (record,) = pop(rig)
+    groups, topics = rig.broker.groups, rig.broker.topics
+    groups.rows[GROUP] = msgspec.structs.replace(groups.rows[GROUP], consume_enable=False)
+    assert ask(rig).code == 16
+    assert subscribe(rig, "b").code == 604
+    assert ack(rig, record).code == 0, "who has a message may still give it back"
+    group(rig, "other")
+    topics.rows[PARENT] = msgspec.structs.replace(topics.rows[PARENT], perm=2)
+    assert ask(rig, consumer_group="other").code == 16
+
+
+def test_without_light_queues_there_are_none(tmp_path: Path) -> None:
+    rig = Rig(tmp_path)
+    assert parent(rig).code == 1 and rig.broker.topics.get(PARENT) is None
+    assert parent(rig, attributes="").code == 0 and group(rig).code == 0
+    assert send(rig, "a", b"x").code == 0 and rig.broker.store.max_offset(A, 0) == 0
+    assert subscribe(rig, "a").code == 604 and ask(rig).code == 29
+    assert body_of(rig.ask(BROKER_INFO))["currentLmqNum"] == 0
+
+
+def test_a_slave_has_no_readers(rig: Rig) -> None:
+    subscribe(rig, "a")
+    send(rig, "a", b"0")
+    (record,) = pop(rig)
+    switch.become(rig.broker, master=False)
+    assert subscribe(rig, "a").code == ask(rig).code == rig.ask(TRIGGER, {"group": GROUP}).code == 2
+    assert ack(rig, record).code == put_off(rig, record, 5).code == 2
+    assert body_of(rig.ask(BROKER_INFO))["liteSubscriptionCount"] == 0
+
+
+def test_a_change_of_roles_drops_readers(rig: Rig) -> None:
+    subscribe(rig, "a")
+    waiting = rig.tell(POP_LITE, pop_header(rig, poll_time=50_000), client=2)
+    switch.become(rig.broker, master=False)
+    rig.until(rig.now + 10)
+    answer = rig.answer(waiting, 2)
+    assert answer is not None and answer.code == 2
+    switch.become(rig.broker, master=True)
+    send(rig, "a", b"0")
+    assert pop(rig) == [], "it has to say again what it reads"
+    subscribe(rig, "a", action="COMPLETE_ADD")
+    assert bodies(pop(rig)) == [b"0"]
+
+
+def test_the_vip_port_leaves_pops_to_the_main_one(rig: Rig) -> None:
+    rig.handle(Opened(7, "10.0.0.7:1", "10.0.0.9:10909", "vip"))
+    assert ask(rig, conn=7).code == 3 and subscribe(rig, "a", conn=7).code == 0
 
 
 # ---- the table of readers ----

@@ -13,6 +13,7 @@ import pytest
 import rig
 
 from perseid.broker.lite.sharding import bucket
+from perseid.testing.ports import free_port
 from perseid.wire.hashing import java_hash
 
 pytestmark = pytest.mark.interop
@@ -25,9 +26,11 @@ CTL = 200071
 class Lite:
     """A broker with lite topics of a parent, and one group's clients."""
 
-    def __init__(self, java: rig.Client, cluster: rig.Cluster, folder: Path, impl: str, name: str) -> None:
+    def __init__(
+        self, java: rig.Client, cluster: rig.Cluster, folder: Path, impl: str, name: str, **settings: object
+    ) -> None:
         self.cluster, self.parent, self.group = cluster, f"P_{name}", f"g_{name}"
-        self.broker = rig.broker(impl, folder, cluster.namesrv, **LMQ, liteEventCheckInterval=1_000)
+        self.broker = rig.broker(impl, folder, cluster.namesrv, **LMQ, **settings, liteEventCheckInterval=1_000)
         self.java = replace(java, opened=[])
         self.start()
         made = self.mqadmin(
@@ -37,9 +40,11 @@ class Lite:
         self.make_group(self.group)
         rig.until("route", lambda: rig.call(cluster.namesrv, 105, {"topic": self.parent}).code == 0, 60)
 
-    def make_group(self, name: str, **attributes: str) -> None:
+    def make_group(self, name: str, *, consume: bool = True, **attributes: str) -> None:
         given = {"lite.bind.topic": self.parent, **{key.replace("_", "."): value for key, value in attributes.items()}}
-        body = {"groupName": name, "attributes": {f"+{key}": value for key, value in given.items()}}
+        body = {
+            "groupName": name, "consumeEnable": consume, "attributes": {f"+{key}": v for key, v in given.items()},
+        }  # fmt: skip
         answer = rig.call(self.broker.address, 200, {}, json.dumps(body).encode())
         assert answer.code == 0, answer
 
@@ -84,14 +89,14 @@ class Lite:
         messages: list[dict[str, Any]] = found["messages"]
         return messages
 
-    def until(self, count: int, **more: Any) -> list[dict[str, Any]]:
+    def until(self, wanted: int, **more: Any) -> list[dict[str, Any]]:
         got: list[dict[str, Any]] = []
 
         def enough() -> bool:
             got.extend(self.pop(waitMs=1_000, **more))
-            return len(got) >= count
+            return len(got) >= wanted
 
-        rig.until(f"{count} messages", enough, 40)
+        rig.until(f"{wanted} messages", enough, 40)
         return got
 
     def ack(self, message: dict[str, Any], lite: str, group: str | None = None) -> str:
@@ -149,7 +154,8 @@ def test_what_clients_read(lite: Lite) -> None:
     said = lite.mqadmin("getLiteClientInfo", *lite_args(lite), "-c", "c1", "-s")
     assert "#LiteTopicCount" in said
     assert re.search(rf"%LMQ%\${lite.parent}\$a\b", said) and not re.search(r"\$b\b", said), said
-    refused = lite.change("PARTIAL_ADD", "a", group="nobody")
+    lite.make_group("closed", consume=False)
+    refused = lite.change("PARTIAL_ADD", "a", group="closed", client="other")
     assert refused.code == 604
     assert rig.call(lite.broker.address, CTL, {}, b"").code == 604
     wild = f"w_{lite.group}"
@@ -173,8 +179,9 @@ def plain(text: str) -> list[str]:
 def test_mqadmin_prints_the_same(java: rig.Client, cluster: rig.Cluster, workshop: Path, name: str) -> None:
     """One broker after the other in the same folder's place, so that names are the same."""
     printed: dict[str, list[list[str]]] = {}
+    same = {"listenPort": free_port((0, -2, 1))}
     for impl in ("java", "perseid"):
-        lite = Lite(java, cluster, workshop / f"{impl}-{name}" / "broker", impl, name)
+        lite = Lite(java, cluster, workshop / f"{impl}-{name}" / f"b_{name}", impl, name, **same)
         try:
             lite.send("a", "a0", "a1")
             lite.send("b", "b0")

@@ -50,6 +50,7 @@ def bound_to(group: SubscriptionGroupConfig | None) -> str | None:
 
 
 def is_parent(row: TopicConfig | None) -> bool:
+    """Is a topic one of lite topics?"""
     return row is not None and row.attributes.get(MESSAGE_TYPE) == LITE
 
 
