@@ -389,6 +389,22 @@ def test_a_lite_topic_of_before_a_restart_ends_too(tmp_path: Path) -> None:
     assert again.broker.lite.names() == []
 
 
+def test_a_slave_removes_it_too_later(tmp_path: Path) -> None:
+    rig = new(tmp_path, attributes="+message.type=LITE,+lite.topic.expiration=20")
+    send(rig, "a", b"old")
+    switch.become(rig.broker, master=False)
+    rig.until(rig.now + 28 * 60_000)
+    assert rig.broker.lite.names() == [A]
+    rig.until(rig.now + 6 * 60_000)
+    assert rig.broker.lite.names() == []
+
+
+def test_who_is_nobody_leaves_nothing_behind(rig: Rig) -> None:
+    for number in range(50):
+        assert pop(rig, client_id=f"stranger-{number}") == []
+    assert rig.broker.lite.events == {} and rig.broker.lite.registry.readers == {}
+
+
 def test_without_an_expiration_none_ends(rig: Rig) -> None:
     send(rig, "a", b"old")
     rig.until(rig.now + 60 * 60_000)
@@ -469,6 +485,18 @@ def test_offsets_by_time_in_a_lite_topic(rig: Rig) -> None:
     send(rig, "a", b"1")
     asked = {"topic": PARENT, "queueId": "0", "timestamp": str(rig.now - 1), "liteTopic": "a"}
     assert rig.ask(29, asked).ext["offset"] == "1"
+
+
+def test_events_are_of_what_readers_can_see(rig: Rig) -> None:
+    """Under a controller a gate tells what readers see, of light queues too."""
+    subscribe(rig, "a")
+    rig.broker.store.on_light = None
+    send(rig, "a", b"0")
+    assert pop(rig) == []
+    queue = rig.broker.store.queue_of(A, 0)
+    assert queue is not None
+    rig.broker.arrivals._shown(queue, 0, 1)
+    assert bodies(pop(rig)) == [b"0"]
 
 
 # ---- who may, and roles ----

@@ -418,7 +418,7 @@ class Broker:
             self.delay.tick(now)
             self.transactions.tick(now)
             self.pop.tick(now)
-            self.lite.tick(now)
+        self.lite.tick(now)
         self.timers.tick(now)
         self.replicas.tick(now)
         self._out.extend(self.store.tick(now))
@@ -524,6 +524,7 @@ class Broker:
         self.stats = BrokerStats(now, self.topics.is_system, one_row_of_lmq=one_row)
         self.saves.load(now)
         self.timers.load(now)
+        self.lite.load(now)
         if not self.replicas.is_slave:
             self.delay.start(now)
             self.timers.start(now)

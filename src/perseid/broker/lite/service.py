@@ -8,7 +8,7 @@ restart, or a new master, shows what was out once more, and loses nothing.
     for its group → (all acknowledged, or their time is up) the next event, while there is more
 
 A lite topic whose last message is older than its parent's `lite.topic.expiration` (minutes) is removed with its groups'
-offsets; each `liteTtlCheckInterval` all are looked at, `LOOKED_AT` a turn.
+offsets; each `liteTtlCheckInterval` all are looked at, `LOOKED_AT` a turn. Slaves do the same, later.
 """
 
 from __future__ import annotations
@@ -42,6 +42,8 @@ LOOKED_AT = 200
 SOON_MS = 20
 JITTER_MS = 10_000
 MINUTE_MS = 60_000
+SLAVE_LATER_MS = 600_000
+"""A slave removes a lite topic so much later than its master: nobody tells it."""
 
 
 def bound_to(group: SubscriptionGroupConfig | None) -> str | None:
@@ -82,13 +84,16 @@ class LiteService:
 
     # ---- roles ----
 
+    def load(self, now: Millis) -> None:
+        """The broker begins, as whatever it is."""
+        self._age_at = now + self._broker.config.min_lite_ttl
+
     def start(self, now: Millis) -> None:
         """This broker leads."""
         config = self._broker.config
         self.leads = self._broker.store.lmq
         self._events_at = now + config.lite_event_check_interval
         self._readers_at = now + config.lite_subscription_check_interval
-        self._age_at = now + config.min_lite_ttl
 
     def stop(self) -> None:
         """Another broker leads: what is out here is nothing to it."""
@@ -98,7 +103,6 @@ class LiteService:
         self.events.clear()
         self._full.clear()
         self._passed_over.clear()
-        self._to_look_at.clear()
 
     # ---- what is where ----
 
@@ -228,8 +232,8 @@ class LiteService:
 
     def arrived(self, name: str) -> None:
         """Readers see a message in a lite topic's queue."""
+        self._written[name] = self._broker.now
         if self.leads:
-            self._written[name] = self._broker.now
             self._dispatch(name)
 
     def goes_on(self, name: str, group: str) -> None:
@@ -243,6 +247,8 @@ class LiteService:
 
     def next_event(self, client_id: str, group: str) -> str | None:
         """The queue that a client is to look at next; it came for it."""
+        if client_id not in self.events and client_id not in self.registry.readers:
+            return None
         return self._events_of(client_id, group).take(self._broker.now)
 
     def _events_of(self, client_id: str, group: str) -> Events:
@@ -348,7 +354,7 @@ class LiteService:
     # ---- time ----
 
     def next_deadline(self) -> Millis | None:
-        if not self.leads:
+        if not self._broker.store.lmq:
             return None
         times = [self._age_at]
         if self.registry.readers or self.events:
@@ -360,6 +366,8 @@ class LiteService:
         return min(times)
 
     def tick(self, now: Millis) -> None:
+        if now >= self._age_at and self._broker.store.lmq:
+            self._look_at_age(now)
         if not self.leads:
             return
         config = self._broker.config
@@ -374,8 +382,6 @@ class LiteService:
             self._readers_at = now + max(SOON_MS, config.lite_subscription_check_interval)
             for reader in self.registry.silent_since(now - config.lite_subscription_check_timeout_mills):
                 self.forget_client(reader.client_id)
-        if now >= self._age_at:
-            self._look_at_age(now)
 
     def _pass_over(self, now: Millis) -> None:
         """Clients that do not come for their events lose them."""
@@ -404,7 +410,7 @@ class LiteService:
         written = self._written.get(name)
         if written is None:
             written = self._written[name] = self._broker.store.store_time(name, LMQ_QUEUE_ID, self.end(name) - 1)
-        age = now - written
+        age = now - written - (0 if self.leads else SLAVE_LATER_MS)
         return age >= self._broker.config.min_lite_ttl and age > minutes * MINUTE_MS
 
     def remove(self, names: Iterable[str]) -> None:
