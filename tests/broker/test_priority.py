@@ -123,6 +123,68 @@ def test_what_comes_again_comes_last(rig: Rig) -> None:
     assert bodies(pop(rig)) == [b"again"]
 
 
+def come_again(rig: Rig, *priorities: int) -> None:
+    """Messages of these priorities are popped, and nobody acknowledges them."""
+    for number in priorities:
+        send(rig, number, b"%d" % number)
+    assert len(pop(rig)) >= len(priorities)
+    rig.until(rig.now + INVISIBLE_MS + 10_000)
+
+
+def retry_ends(rig: Rig, topic: str = "%RETRY%g_T") -> list[int]:
+    row = rig.broker.topics.get(topic)
+    assert row is not None and row.read_queue_nums == row.write_queue_nums
+    return [rig.broker.store.max_offset(topic, queue_id) for queue_id in range(row.read_queue_nums)]
+
+
+@pytest.mark.parametrize("asc", [True, False])
+def test_what_comes_again_keeps_its_priority_if_it_is_told_so(tmp_path: Path, asc: bool) -> None:
+    rig = Rig(tmp_path, use_separate_retry_queue=True, priority_order_asc=asc)
+    topic(rig)
+    come_again(rig, 0, 3, 1, 3)
+    assert retry_ends(rig) == [1, 1, 0, 2]
+    got = pop(rig)
+    assert bodies(got) == sorted((b"0", b"1", b"3", b"3"), reverse=asc)
+    assert [one.message.queue_id for one in got] == sorted((0, 1, 3, 3), reverse=asc)
+    assert all(ack(rig, one).code == 0 for one in got[1:])
+    rig.until(rig.now + INVISIBLE_MS + 10_000)
+    (last,) = pop(rig)
+    assert (last.body, last.message.reconsume_times, last.topic) == (got[0].body, 2, "%RETRY%g_T")
+    assert last.message.queue_id == got[0].message.queue_id
+
+
+def test_separate_retry_queues_grow_with_their_topic(tmp_path: Path) -> None:
+    rig = Rig(tmp_path)
+    topic(rig)
+    come_again(rig, 2)
+    assert retry_ends(rig) == [1]
+    rig.stop()
+    rig = Rig(tmp_path, now=rig.now, use_separate_retry_queue=True)
+    come_again(rig, 3)
+    assert retry_ends(rig) == [2, 0, 0, 1], "what was in the only queue stays there"
+    topic(rig, readQueueNums="6", writeQueueNums="6")
+    come_again(rig, 5)
+    assert retry_ends(rig) == [3, 0, 0, 2, 0, 1]
+    topic(rig, readQueueNums="2", writeQueueNums="2")
+    assert [one.message.queue_id for one in pop(rig)] == [5, 3, 0], "none is lost when a topic has fewer"
+    rig.stop()
+    rig = Rig(tmp_path, now=rig.now + INVISIBLE_MS)
+    rig.until(rig.now + 10_000)
+    assert retry_ends(rig) == [6, 0, 0, 2, 0, 1], "and none when the setting is gone"
+
+
+def test_separate_retry_queues_of_a_plain_topic(tmp_path: Path) -> None:
+    rig = Rig(tmp_path, use_separate_retry_queue=True, pop_from_retry_probability=100)
+    topic(rig, attributes="")
+    come_again(rig, 0, 1, 2, 3)
+    assert retry_ends(rig) == [1, 1, 1, 1]
+    got = pop(rig)
+    assert sorted(bodies(got)) == [b"0", b"1", b"2", b"3"]
+    assert all(ack(rig, one).code == 0 for one in got)
+    rig.until(rig.now + INVISIBLE_MS + 10_000)
+    assert pop(rig) == []
+
+
 def test_a_topic_without_the_attribute_is_popped_anywhere(rig: Rig) -> None:
     topic(rig, attributes="+message.type=NORMAL")
     firsts = set()

@@ -12,6 +12,7 @@ def test_properties_travel_in_the_form_of_the_wire() -> None:
     assert properties.decode(text) == {
         "UNIQ_KEY": "ID", "WAIT": "true", "TAGS": "a", "KEYS": "k1 k2", "DELAY": "3", "p": "v",
     }  # fmt: skip
+    assert properties.decode(Message("t", b"x", priority=0).encode_properties("ID"))["_SYS_MSG_PRIORITY_"] == "0"
 
 
 @pytest.mark.parametrize(
@@ -37,6 +38,10 @@ def test_properties_that_could_not_be_read_back_are_refused(message: Message, sa
         (Message("%RETRY%" + "t" * 249, b"x"), "1 to 255"),
         (Message("t", b""), "the body is empty"),
         (Message("t", b"x" * (4 * 1024 * 1024 + 1)), "the limit is 4194304"),
+        (Message("t", b"x", priority=-1), "priority=-1: give 0 to 2147483647"),
+        (Message("t", b"x", priority=2**31), "give 0 to 2147483647"),
+        (Message("t", b"x", priority=1, delay_level=1), "a message for a time can't have one"),
+        (Message("t", b"x", priority=1, delay_ms=5), "a message for a time can't have one"),
     ],
 )
 def test_what_every_broker_refuses_is_not_sent(message: Message, says: str) -> None:

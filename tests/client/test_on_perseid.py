@@ -11,7 +11,9 @@ from perseid.client import (
     Admin,
     InvalidMessage,
     Message,
+    MessageQueue,
     OrderedProducer,
+    PopConsumer,
     Producer,
     PullConsumer,
     PushConsumer,
@@ -19,6 +21,8 @@ from perseid.client import (
     RetryLater,
     SendStatus,
     ServerRefused,
+    TransactionProducer,
+    TransactionState,
 )
 from perseid.client.blocking import BlockingProducer
 from perseid.testing.embedded import EmbeddedBroker
@@ -133,6 +137,33 @@ def test_messages_for_a_time(tmp_path: Path) -> None:
 
     with EmbeddedBroker(tmp_path, broker=BrokerConfig(broker_name="e", recall_message_enable=True)) as broker:
         run(test(broker.namesrv))
+
+
+def test_messages_with_a_priority(perseid_broker: EmbeddedBroker) -> None:
+    namesrv = perseid_broker.namesrv
+    urgent = Message("t", b"urgent", priority=9)
+
+    async def test() -> None:
+        async with (
+            Admin(namesrv) as admin, Producer(namesrv) as producer, OrderedProducer(namesrv) as ordered,
+            TransactionProducer(namesrv, "p", lambda half: TransactionState.COMMIT) as transactions,
+        ):  # fmt: skip
+            await admin.create_topic("t", 4, attributes={"message.type": "PRIORITY"})
+            assert (await producer.send(Message("t", b"usual", priority=1))).queue.queue_id == 1
+            assert (await producer.send(urgent)).queue == MessageQueue("t", "embedded", 3)
+            async with PopConsumer(namesrv, "g", "t") as popper:
+                assert [m.body for m in await popper.receive()] == [b"urgent", b"usual"]
+            for send in (
+                lambda: producer.send(urgent, key="k"),
+                lambda: producer.send_oneway(urgent, key="k"),
+                lambda: producer.send_batch([urgent]),
+                lambda: ordered.send(urgent, "k"),
+                lambda: transactions.begin(urgent),
+            ):
+                with pytest.raises(InvalidMessage, match=r"priority=9: a message .* can't have one"):
+                    await send()
+
+    run(test())
 
 
 @pytest.mark.parametrize(

@@ -28,7 +28,7 @@ from perseid.spark.encode import Encoder, Layout, Packed, Part
 from perseid.spark.log.rows import CoreRows, PlainRows, RowOptions, Rows
 from perseid.spark.sink_options import SinkError
 from perseid.store.recovery import save_durably
-from perseid.wire import batch, bodies, compression, frame, properties, record, trace
+from perseid.wire import batch, bodies, compression, frame, lite, properties, record, trace
 from perseid.wire.codes import Serializer
 from perseid.wire.command import Command, decode_all, encode_request, encode_response
 from perseid.wire.dledger import Entry, PushEntryRequest
@@ -151,7 +151,10 @@ def batches(data: bytes) -> None:
 
 def json_bodies(data: bytes) -> None:
     """Bodies with fastjson's liberties."""
-    for kind in (bodies.TopicStatsTable, bodies.HeartbeatData, bodies.TopicRouteData, bodies.ConsumerOffsets):
+    for kind in (
+        bodies.TopicStatsTable, bodies.HeartbeatData, bodies.TopicRouteData, bodies.ConsumerOffsets,
+        lite.LiteSubscriptionCtlBody,
+    ):  # fmt: skip
         try:
             body = kind.from_json(data)
         except RequestRefused:
@@ -528,6 +531,10 @@ def _seeds() -> dict[str, list[bytes]]:
     heartbeat = bodies.HeartbeatData("c", [bodies.ProducerData("p")], [consumer])
     broker = bodies.BrokerData("c", "b", {0: "a:1"})
     route = bodies.TopicRouteData(queue_datas=[bodies.QueueData("b", 4, 4, 6)], broker_datas=[broker])
+    change = lite.LiteSubscriptionChange(
+        lite.PARTIAL_ADD, "client", "group", "topic", ["a", "b"], lite.OffsetOption(lite.TAIL_N, 5), 1
+    )
+    readers = lite.LiteSubscriptionCtlBody([change])
     offsets = bodies.ConsumerOffsets({"t@g": {0: 12, 1: 9}}, bodies.DataVersion(0, 1, 2))
     wrapper = bodies.TopicConfigSerializeWrapper({"T": bodies.TopicConfig("T")})
     wrapper.topic_queue_mapping_info_map["S"] = {"topic": "S"}
@@ -571,7 +578,7 @@ def _seeds() -> dict[str, list[bytes]]:
         "binary_header": [raw[8:] for raw in written[Serializer.ROCKETMQ]],
         "records": [*made, b"".join(made), record.blank(100)],
         "batches": [batch.encode([(0, b"A", b"A\1B\2"), (3, b"BB", b"")])],
-        "json_bodies": [one.to_json() for one in (table, heartbeat, route, offsets)],
+        "json_bodies": [one.to_json() for one in (table, heartbeat, route, offsets, readers)],
         "registrations": [register.to_json(), register.compress()],
         "inflated_registrations": [zlib.decompress(register.compress())],
         "compressed": [compression.compress(plain, kind) for kind in kinds],

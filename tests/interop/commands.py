@@ -28,8 +28,8 @@ SAME = "same"
 Check: TypeAlias = str | tuple[str, ...] | Refused
 Row: TypeAlias = tuple[str, Check]
 
-LITE = Refused("lite topics are not there")
-NO_LITE = Refused("lite topics are not there", r"NAME\]? error")
+NO_LITE = (r"\[?NAME\]? error",)
+"""Of a topic or group that is none of lite topics; those that are: test_lite.py."""
 USERS = Refused("no users and permissions")
 STATIC = Refused("static topics are not there", r"CODE: 3\b|No topic route")
 B, T, G = "-b {broker}", "-t {topic}", "-g {group}"
@@ -137,7 +137,7 @@ COMMANDS: dict[str, Row] = {
     "listAcl": (B, USERS),
     "deleteAcl": ("-b {broker} -s User:u", USERS),
     "deleteUser": ("-b {broker} -u u", USERS),
-    "getBrokerLiteInfo": (B, LITE),
+    "getBrokerLiteInfo": (B, ("#Broker #Store Type #Max LMQ", "BROKER default 20000 0 0")),
     "getParentTopicInfo": ("-p {topic}", NO_LITE),
     "getLiteTopicInfo": ("-p {topic} -l x", NO_LITE),
     "getLiteClientInfo": ("-p {topic} -g {group} -c {client}", NO_LITE),

@@ -27,7 +27,7 @@ COMMANDS_BEGIN, COMMANDS_END = "<!-- commands of mqadmin -->\n", "<!-- end of co
 CLIENT = frozenset({*serve.HANDLERS, request_reply.SERVED, Code.CHECK_TRANSACTION_STATE})
 
 NOBODY = "nobody serves it in 5.5.0 either: code 3"
-LITE = "lite topics are not there: code 3"
+TOLD = "a broker tells it to clients"
 USERS = "no users and permissions: `authenticationEnabled=true` stops the start; code 3"
 INSIDE = "an event in the log of a JRaft controller, no request; our controllers' log is DLedger's"
 CONTAINER = "of a broker container, which takes several brokers into one JVM; here each is a process (`--shards`)"
@@ -38,16 +38,8 @@ WHY_NOT: dict[Code, str] = {
     Code.POP_ROLLBACK: ROCKSDB,
     Code.UPDATE_AND_CREATE_STATIC_TOPIC: "static topics are not there: code 3",
     Code.SET_COMMITLOG_READ_MODE: "a reader thread asks for exactly the parts of files that pulls want; code 3",
-    Code.POP_LITE_MESSAGE: LITE,
-    Code.LITE_SUBSCRIPTION_CTL: LITE,
-    Code.ACK_LITE_MESSAGE: LITE,
-    Code.NOTIFY_UNSUBSCRIBE_LITE: LITE,
-    Code.GET_BROKER_LITE_INFO: LITE,
-    Code.GET_PARENT_TOPIC_INFO: LITE,
-    Code.GET_LITE_TOPIC_INFO: LITE,
-    Code.GET_LITE_CLIENT_INFO: LITE,
-    Code.GET_LITE_GROUP_INFO: LITE,
-    Code.TRIGGER_LITE_DISPATCH: LITE,
+    Code.ACK_LITE_MESSAGE: NOBODY,
+    Code.NOTIFY_UNSUBSCRIBE_LITE: TOLD,
     # of no part
     Code.ADD_BROKER: CONTAINER,
     Code.REMOVE_BROKER: CONTAINER,

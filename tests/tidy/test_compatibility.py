@@ -36,8 +36,8 @@ def test_there_is_a_reason_for_what_nobody_answers_and_for_nothing_else() -> Non
 
 
 def test_the_vip_port() -> None:
-    assert "but for 11 and 361, and 200050, 200052, 200054 and 200055," in COMPATIBILITY
-    assert {11, 361, 200050, 200052, 200054, 200055} == broker_routes.NOT_ON_VIP
+    assert "but for 11 and 361, and 200050, 200052, 200054, 200055 and 200070," in COMPATIBILITY
+    assert {11, 361, 200050, 200052, 200054, 200055, 200070} == broker_routes.NOT_ON_VIP
 
 
 def test_the_settings_that_stop_the_start() -> None:

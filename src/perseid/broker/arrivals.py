@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING
 from perseid.broker.system_topics import SCHEDULE_TOPIC, TIMER_TOPIC
 from perseid.store.consume_queue import ConsumeQueue
 from perseid.store.gate import units_of
+from perseid.wire import lite
 
 if TYPE_CHECKING:
     from perseid.broker.node import Broker
@@ -27,7 +28,7 @@ class Arrivals:
         """Let each message that readers can see be heard of, as it is done in our role."""
         broker = self._broker
         store, slave = broker.store, broker.replicas.is_slave
-        store.on_light = self._copied if store.gate is None else None  # a gate tells of all queues alike
+        store.on_light = self._light if store.gate is None else None  # a gate tells of all queues alike
         if store.gate is not None:
             store.gate.on_shown = self._shown
             store.on_append = None if slave else lambda topic, q, offset, tag, at, size: self._counted(topic, size)
@@ -38,8 +39,14 @@ class Arrivals:
             store.on_append = self._copied if slave else self._appended
 
     def _copied(self, topic: str, queue_id: int, queue_offset: int, tag_code: int, offset: int, size: int) -> None:
-        """A slave's log got a message, or a light queue did."""
+        """A slave's log got a message."""
         self._broker.holds.arrived(topic, queue_id, queue_offset, tag_code)
+
+    def _light(self, topic: str, queue_id: int, queue_offset: int, tag_code: int, offset: int, size: int) -> None:
+        """A light queue got a message."""
+        self._broker.holds.arrived(topic, queue_id, queue_offset, tag_code)
+        if lite.is_lite(topic):
+            self._broker.lite.arrived(topic)
 
     def _appended(self, topic: str, queue_id: int, queue_offset: int, tag_code: int, offset: int, size: int) -> None:
         """The store took a message."""
@@ -63,6 +70,8 @@ class Arrivals:
         elif broker.holds.waits(queue.topic, queue.queue_id):
             for begin, units in units_of(queue, first, end):
                 broker.holds.units_arrived(queue.topic, queue.queue_id, begin, units)
+        if lite.is_lite(queue.topic):
+            broker.lite.arrived(queue.topic)
 
     def _arrived(self, topic: str, queue_id: int, queue_offset: int, tag_code: int, offset: int, size: int) -> None:
         """Readers see a message that was taken."""
@@ -75,3 +84,5 @@ class Arrivals:
             broker.pop.arrived(queue_id)
         else:
             broker.holds.arrived(topic, queue_id, queue_offset, tag_code)
+            if broker.store.lmq and lite.is_lite(topic):  # sent to the queue itself
+                broker.lite.arrived(topic)

@@ -76,11 +76,13 @@ class BrokerConfig:
     retrieve_message_from_pop_retry_topic_v1: bool = True
     """With the former: the latter is popped too."""
     pop_from_retry_probability: int = option(20, low=0, high=100)
+    """So many of 100 pops look at the retry topic first."""
     pop_from_retry_probability_for_priority: int = option(0, low=0, high=100)
     """The same for pops of a topic by priority."""
     priority_order_asc: bool = True
     """The higher a queue's number, the sooner it is popped; else the lower."""
-    """So many of 100 pops look at the retry topic first."""
+    use_separate_retry_queue: bool = False
+    """A retry topic has as many queues as its topic, and a message comes again from the queue of its own number."""
     pop_response_return_actual_retry_topic: bool = False
     """A message of a retry topic is handed out under that topic's name, not under its own."""
     init_pop_offset_by_check_msg_in_mem: bool = True
@@ -88,6 +90,19 @@ class BrokerConfig:
     default_pop_share_queue_num: int = -1
     server_load_balancer_enable: bool = True
     """A queue is one member's; otherwise each member is told of all queues."""
+
+    # lite topics
+    lite_event_check_interval: int = option(10_000, low=1)
+    lite_ttl_check_interval: int = option(120_000, low=1)
+    min_lite_ttl: int = option(900_000, low=0, key="minLiteTTl")
+    """No lite topic is removed sooner, and none before the broker runs for so long."""
+    lite_subscription_check_interval: int = option(120_000, low=1)
+    lite_subscription_check_timeout_mills: int = option(180_000, low=1)
+    """A client that did not say for so long what it reads is forgotten."""
+    max_lite_subscription_count: int = option(100_000, low=0)
+    max_client_event_count: int = option(100, low=1)
+    lite_event_full_dispatch_delay_time: int = option(10_000, low=0)
+    lite_event_full_dispatch_delay_time_for_wildcard_group: int = option(10_000, low=0)
 
     # messages for a time
     timer_wheel_enable: bool = True

@@ -13,11 +13,12 @@ from perseid.base.errors import RequestRefused
 from perseid.base.machine import Millis
 from perseid.broker.config import BrokerConfig
 from perseid.broker.saved_table import SavedTable
-from perseid.broker.topics import alter_attributes, group_name_fault
+from perseid.broker.topics import Values, alter_attributes, group_name_fault
 from perseid.store.lmq import is_lmq
 from perseid.wire import fastjson
 from perseid.wire.bodies import DataVersion, SubscriptionGroupConfig
 from perseid.wire.codes import ResponseCode
+from perseid.wire.headers.base import LONG_MAX
 
 GROUPS_PATH = "config/subscriptionGroup.json"
 
@@ -43,8 +44,17 @@ READ_BIT = 1 << 2
 
 
 PRIORITY_FACTOR = "priority.factor"
-_ATTRIBUTES = {PRIORITY_FACTOR: frozenset(map(str, range(101)))}
-"""The attributes that a group can have here; the original also knows those of lite topics."""
+_ATTRIBUTES = {
+    PRIORITY_FACTOR: Values(numbers=range(101)),
+    "lite.bind.topic": Values(anything=True),
+    "lite.sub.model": Values("Shared", "Exclusive"),
+    "lite.sub.reset.offset.exclusive": Values("true", "false"),
+    "lite.sub.reset.offset.unsubscribe": Values("true", "false"),
+    "lite.sub.client.quota": Values(numbers=range(-1, LONG_MAX)),
+    "lite.sub.client.max.event.cnt": Values(numbers=range(10, LONG_MAX)),
+    "lite.sub.wildcard": Values(anything=True),
+}
+"""The attributes that a group can have. `lite.sub.client.quota` is for proxies: a broker does not look at it."""
 
 
 def priority_factor(group: SubscriptionGroupConfig) -> int:

@@ -60,6 +60,7 @@ from perseid.broker.fetches import Fetched, Fetches
 from perseid.broker.group import Group
 from perseid.broker.groups import SubscriptionGroupTable
 from perseid.broker.hold import Holds
+from perseid.broker.lite.service import LiteService
 from perseid.broker.locks import QueueLocks
 from perseid.broker.offsets import ConsumerOffsets
 from perseid.broker.pop.service import PopService
@@ -147,6 +148,7 @@ class Broker:
         self.timers = TimerService(self)
         self.transactions = TransactionService(self)
         self.pop = PopService(self)
+        self.lite = LiteService(self)
         self.stats = BrokerStats(0)
         self.arrivals = Arrivals(self)
         self.caller = Caller()
@@ -226,8 +228,8 @@ class Broker:
             return min(self._deadline, self.now + SOON_MS)
         deadline = self._housekeeping_at
         for part in (
-            self.store, self.holds, self.acks, self.delay, self.timers, self.transactions, self.pop, self.stats,
-            self.caller, self.registration, self.saves, self.replicas,
+            self.store, self.holds, self.acks, self.delay, self.timers, self.transactions, self.pop, self.lite,
+            self.stats, self.caller, self.registration, self.saves, self.replicas,
         ):  # fmt: skip
             due = part.next_deadline()
             if due is not None and due < deadline:
@@ -246,6 +248,7 @@ class Broker:
             self.delay.validate()
             self.transactions.validate()
             self.pop.validate()
+            self.lite.validate()
         self.acks.validate(self.ready)
         assert not self._writes and not self._after_save, "an answer was not written"
 
@@ -415,6 +418,7 @@ class Broker:
             self.delay.tick(now)
             self.transactions.tick(now)
             self.pop.tick(now)
+        self.lite.tick(now)
         self.timers.tick(now)
         self.replicas.tick(now)
         self._out.extend(self.store.tick(now))
@@ -522,11 +526,13 @@ class Broker:
         self.stats = BrokerStats(now, self.topics.is_system, one_row_of_lmq=one_row)
         self.saves.load(now)
         self.timers.load(now)
+        self.lite.load(now)
         if not self.replicas.is_slave:
             self.delay.start(now)
             self.timers.start(now)
             self.transactions.start()
             self.pop.start(now)
+            self.lite.start(now)
         self._housekeeping_at = now + HOUSEKEEPING_MS
         self._state = "running"
         self.saves.tables([])

@@ -144,6 +144,10 @@ class ConsumerOffsets:
         """The topic was deleted: if it comes again, its queues start at 0."""
         self._forget(lambda key: key[0] == topic)
 
+    def forget_topics(self, topics: set[str]) -> None:
+        """As `forget_topic`, for several."""
+        self._forget(lambda key: key[0] in topics)
+
     def forget_group(self, group: str) -> None:
         self._forget(lambda key: key[1] == group)
 
@@ -210,6 +214,15 @@ class ConsumerOffsets:
         for topic, group in self._committed:
             found.setdefault(group, set()).add(topic)
         return found
+
+    def of_group(self, group: str) -> list[tuple[str, dict[int, int]]]:
+        """Each topic that the group committed offsets of, with these."""
+        return [(topic, queues) for (topic, name), queues in self._committed.items() if name == group]
+
+    @property
+    def keys(self) -> int:
+        """How many pairs of a topic and a group there are."""
+        return len(self._committed)
 
     def groups_of(self, topic: str) -> set[str]:
         """The groups that committed offsets of the topic."""

@@ -66,6 +66,9 @@ POPS = frozenset(
         RequestCode.ACK_MESSAGE,
         RequestCode.BATCH_ACK_MESSAGE,
         RequestCode.CHANGE_MESSAGE_INVISIBLETIME,
+        RequestCode.POP_LITE_MESSAGE,
+        RequestCode.LITE_SUBSCRIPTION_CTL,
+        RequestCode.TRIGGER_LITE_DISPATCH,
     )
 )
 """They write to the log, or need to know what was written to it: a slave does none of it."""

@@ -10,6 +10,7 @@ from perseid.broker.handlers import (
     assignment,
     clients,
     groups,
+    lite,
     locks,
     offsets,
     pop,
@@ -31,6 +32,7 @@ from perseid.wire.codes import RequestCode as Code
 from perseid.wire.headers import admin as admin_headers
 from perseid.wire.headers import clients as client_headers
 from perseid.wire.headers import controller as controller_headers
+from perseid.wire.headers import lite as lite_headers
 from perseid.wire.headers import namesrv as namesrv_headers
 from perseid.wire.headers import offsets as offset_headers
 from perseid.wire.headers import pop as pop_headers
@@ -92,6 +94,15 @@ ROUTES: dict[int, Route] = route_table(
     ),
     Route(Code.QUERY_ASSIGNMENT, None, assignment.query_assignment),
     Route(Code.SET_MESSAGE_REQUEST_MODE, None, assignment.set_message_request_mode),
+    # lite topics
+    Route(Code.POP_LITE_MESSAGE, lite_headers.PopLiteMessageRequest, lite.pop_lite_message),
+    Route(Code.LITE_SUBSCRIPTION_CTL, None, lite.lite_subscription_ctl),
+    Route(Code.GET_BROKER_LITE_INFO, None, lite.get_broker_lite_info),
+    Route(Code.GET_PARENT_TOPIC_INFO, lite_headers.GetParentTopicInfoRequest, lite.get_parent_topic_info),
+    Route(Code.GET_LITE_TOPIC_INFO, lite_headers.GetLiteTopicInfoRequest, lite.get_lite_topic_info),
+    Route(Code.GET_LITE_CLIENT_INFO, lite_headers.GetLiteClientInfoRequest, lite.get_lite_client_info),
+    Route(Code.GET_LITE_GROUP_INFO, lite_headers.GetLiteGroupInfoRequest, lite.get_lite_group_info),
+    Route(Code.TRIGGER_LITE_DISPATCH, lite_headers.TriggerLiteDispatchRequest, lite.trigger_lite_dispatch),
     # offsets
     Route(Code.QUERY_CONSUMER_OFFSET, offset_headers.QueryConsumerOffsetRequest, offsets.query_consumer_offset),
     Route(Code.UPDATE_CONSUMER_OFFSET, offset_headers.UpdateConsumerOffsetRequest, offsets.update_consumer_offset),
@@ -209,5 +220,7 @@ ROUTES: dict[int, Route] = route_table(
 READS = frozenset({Code.PULL_MESSAGE, Code.LITE_PULL_MESSAGE})
 """Codes whose answers promise nothing, so they wait for no table to be saved."""
 
-NOT_ON_VIP = READS | {Code.POP_MESSAGE, Code.PEEK_MESSAGE, Code.NOTIFICATION, Code.POLLING_INFO}
+NOT_ON_VIP = READS | {
+    Code.POP_MESSAGE, Code.PEEK_MESSAGE, Code.NOTIFICATION, Code.POLLING_INFO, Code.POP_LITE_MESSAGE,
+}  # fmt: skip
 """Requests that the VIP port leaves to the main one: those that may wait, and what belongs to them (broker.md §3)."""

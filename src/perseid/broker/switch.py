@@ -110,6 +110,14 @@ def _drop_pops(broker: Broker) -> None:
     broker.holds.pops.everyone()  # to be told who is master
 
 
+def _read_lite_topics(broker: Broker) -> None:
+    broker.lite.start(broker.now)
+
+
+def _drop_readers(broker: Broker) -> None:
+    broker.lite.stop()
+
+
 def _complete_topics(broker: Broker) -> None:
     """A topic that the old master made in its last moments: its messages are here, its row is not."""
     store, config = broker.store, broker.config
@@ -148,6 +156,7 @@ PARTS = (
     Part("messages for a time", _turn_the_wheel, _stop_the_wheel),
     Part("transactions", _take_up_halves, _drop_halves),
     Part("pop", _take_up_pops, _drop_pops),
+    Part("lite topics", _read_lite_topics, _drop_readers),
     Part("topics", _complete_topics, _nothing),
     Part("the table's version", _new_version, _nothing),
     Part("name servers", _register, _register),

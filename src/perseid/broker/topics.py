@@ -7,6 +7,7 @@ and slaves compare data versions, so nothing in the table ever changes without a
 
 from __future__ import annotations
 
+import re
 import string
 from collections.abc import Iterable, Mapping
 
@@ -35,19 +36,47 @@ MAX_QUEUES = 65_536
 
 _NAME_CHARACTERS = frozenset(string.ascii_letters + string.digits + "%|-_")
 
-MESSAGE_TYPE, BY_PRIORITY = "message.type", "PRIORITY"
+MESSAGE_TYPE, BY_PRIORITY, LITE = "message.type", "PRIORITY", "LITE"
+EXPIRATION = "lite.topic.expiration"
+"""Of a parent of lite topics: after how many minutes without a message one of them is removed; −1: never."""
 MESSAGE_TYPES = frozenset({"UNSPECIFIED", "NORMAL", "FIFO", "DELAY", "TRANSACTION", BY_PRIORITY, "MIXED"})
 FILTER_TYPES = frozenset({"SINGLE_TAG", "MULTI_TAG"})
 
-_ATTRIBUTES: Mapping[str, frozenset[str]] = {
-    "queue.type": frozenset({"SimpleCQ"}),
-    "cleanup.policy": frozenset({"DELETE"}),
-    MESSAGE_TYPE: MESSAGE_TYPES,
+class Values:
+    """What an attribute can be: one of `words`, a number of `numbers`, or (`anything`) any text of at most
+    `MAX_TOPIC_NAME` characters that is not empty."""
+
+    def __init__(self, *words: str, numbers: range | None = None, anything: bool = False) -> None:
+        self._words, self._numbers, self._anything = frozenset(words), numbers, anything
+
+    def __contains__(self, text: str) -> bool:
+        if self._anything:
+            return 0 < len(text) <= MAX_TOPIC_NAME
+        if self._numbers is not None and re.fullmatch("-?[0-9]{1,19}", text):
+            return int(text) in self._numbers
+        return text in self._words
+
+    def __str__(self) -> str:
+        if self._numbers is not None:
+            return f"{self._numbers[0]} to {self._numbers[-1]}"
+        return ", ".join(sorted(self._words)) or f"a text of 1 to {MAX_TOPIC_NAME} characters"
+
+
+_ATTRIBUTES: Mapping[str, Values] = {
+    "queue.type": Values("SimpleCQ"),
+    "cleanup.policy": Values("DELETE"),
+    MESSAGE_TYPE: Values(*MESSAGE_TYPES),
 }
+_LITE_ATTRIBUTES: Mapping[str, Values] = {
+    **_ATTRIBUTES,
+    MESSAGE_TYPE: Values(*MESSAGE_TYPES, LITE),
+    EXPIRATION: Values(numbers=range(-1, 30 * 24 * 60 + 1)),
+}
+"""With light message queues, which lite topics are."""
 """The attributes that a topic can have here, with their values. The original also knows BatchCQ, COMPACTION and
 reserve.time: they need stores of another kind, and are refused."""
 
-_CHANGEABLE = frozenset({MESSAGE_TYPE})
+_CHANGEABLE = frozenset({MESSAGE_TYPE, EXPIRATION})
 
 
 # ---- names ----
@@ -104,7 +133,7 @@ def parse_attributes(text: str | None) -> dict[str, str]:
 def alter_attributes(
     current: Mapping[str, str] | None,
     changes: Mapping[str, str],
-    known: Mapping[str, frozenset[str]] = _ATTRIBUTES,
+    known: Mapping[str, Values] = _ATTRIBUTES,
     changeable: frozenset[str] = _CHANGEABLE,
 ) -> dict[str, str]:
     """The attributes after `changes`; `current` is None for a new topic or group, which can only be given some. `known`
@@ -129,8 +158,7 @@ def alter_attributes(
             if result.pop(key, None) is None:
                 raise _attribute_refused(f"{key!r} is not there to be taken away")
         elif value not in known[key]:
-            allowed = ", ".join(sorted(known[key]))
-            raise _attribute_refused(f"{key!r} can't be {value!r} on this broker; it can be {allowed}")
+            raise _attribute_refused(f"{key!r} can't be {value!r:.200} on this broker; it can be {known[key]}")
         else:
             result[key] = value
     return result
@@ -258,6 +286,15 @@ class TopicTable:
             row = msgspec.structs.replace(row, order=order)
         return row if self._put(row, now) else None
 
+    def widen(self, topic: str, queue_nums: int, now: Millis) -> TopicConfig:
+        """Give a topic that is there at least so many queues to write to and to read."""
+        row = self.rows[topic]
+        write, read = max(row.write_queue_nums, queue_nums), max(row.read_queue_nums, queue_nums)
+        if (write, read) != (row.write_queue_nums, row.read_queue_nums):
+            row = msgspec.structs.replace(row, write_queue_nums=write, read_queue_nums=read)
+            self._put(row, now)
+        return row
+
     def update(self, wanted: TopicConfig, now: Millis) -> bool:
         """Create or change a topic; its `attributes` are changes (`+key` → value, `-key` → ""). False: it was so, or
         is a light queue's, which is what it is.
@@ -272,7 +309,8 @@ class TopicTable:
                 raise RequestRefused(
                     ResponseCode.INVALID_PARAMETER, f"a topic has 0 to {MAX_QUEUES} queues, not {queues}"
                 )
-        attributes = alter_attributes(None if old is None else old.attributes, wanted.attributes)
+        known = _LITE_ATTRIBUTES if self._lmq else _ATTRIBUTES
+        attributes = alter_attributes(None if old is None else old.attributes, wanted.attributes, known)
         row = msgspec.structs.replace(wanted, attributes=attributes)
         if row == old:
             return False

@@ -51,6 +51,9 @@ def send(
     order_key: Annotated[str | None, typer.Option(help="All messages to one queue, the one of this key.")] = None,
     delay_level: Annotated[int, typer.Option(min=0, max=18, help="Deliver later: 1 = 1 s, 2 = 5 s, 3 = 10 s, …")] = 0,
     delay_ms: Annotated[int, typer.Option(min=0, help="Deliver later: so many milliseconds.")] = 0,
+    priority: Annotated[
+        int | None, typer.Option(min=0, help="Of topics with message.type=PRIORITY: the highest is popped first.")
+    ] = None,
     namesrv: Namesrv = DEFAULT_NAMESRV,
     as_json: AsJson = False,
 ) -> None:
@@ -63,7 +66,7 @@ def send(
         own[name] = value
 
     def message(body: bytes) -> Message:
-        return Message(topic, body, tag, keys or (), own, delay_level, delay_ms=delay_ms)
+        return Message(topic, body, tag, keys or (), own, delay_level, delay_ms=delay_ms, priority=priority)
 
     if bodies:
         results = run(_send_few(namesrv, [message(body.encode()) for body in bodies], order_key), namesrv)

@@ -22,6 +22,7 @@ MAX_TOPIC_LENGTH = 127
 MAX_RETRY_TOPIC_LENGTH = 255
 MAX_UNPACKED_BYTES = 64 * 1024 * 1024
 """A received body is not inflated beyond this."""
+MAX_PRIORITY = 2**31 - 1
 _TOPIC_OK = re.compile(r"[%|a-zA-Z0-9_-]+").fullmatch
 _SEPARATORS = re.compile("[\x01\x02]").search
 
@@ -47,7 +48,9 @@ class Message:
     it later (1 s, 5 s, 10 s, 30 s, 1 to 10 min, 20 min, 30 min, 1 h, 2 h by default); so do `delay_ms`, any time
     from when the broker has it, and `deliver_at_ms`, any time since 1970 by the broker's clock: not before it, up to
     a second after it, at most three days ahead by default. `properties` are yours: names and values are texts that
-    are not empty. `flag` is a number that travels along untouched.
+    are not empty. `flag` is a number that travels along untouched. `priority`, 0 or more, is the number of the queue
+    that the broker puts it into, the highest at most; pops of a topic with message.type=PRIORITY look at the highest
+    first. A message in order, in a batch, in a transaction or for a time has none.
     """
 
     topic: str
@@ -60,6 +63,7 @@ class Message:
     wait_stored: bool = True
     delay_ms: int = 0
     deliver_at_ms: int = 0
+    priority: int | None = None
 
     @property
     def delayed(self) -> bool:
@@ -80,6 +84,8 @@ class Message:
             parts.append(f"TIMER_DELAY_MS\x01{self.delay_ms}\x02")
         if self.deliver_at_ms:
             parts.append(f"TIMER_DELIVER_MS\x01{self.deliver_at_ms}\x02")
+        if self.priority is not None:
+            parts.append(f"_SYS_MSG_PRIORITY_\x01{self.priority}\x02")
         for name, value in self.properties.items():
             if name in _OWN_NAMES:
                 raise InvalidMessage(f"property {name} has an argument of its own: use Message({_OWN_NAMES[name]}…)")
@@ -109,6 +115,16 @@ class Message:
             raise InvalidMessage(
                 f"message for {self.topic}: delay_ms={self.delay_ms}, deliver_at_ms={self.deliver_at_ms}: below 0"
             )
+        if self.priority is not None:
+            if not 0 <= self.priority <= MAX_PRIORITY:
+                raise InvalidMessage(f"message for {self.topic}: priority={self.priority}: give 0 to {MAX_PRIORITY}")
+            if self.delayed:
+                self.check_no_priority("a message for a time")
+
+    def check_no_priority(self, what: str) -> None:
+        """Raise `InvalidMessage` for a priority where brokers would drop or ignore it."""
+        if self.priority is not None:
+            raise InvalidMessage(f"message for {self.topic}: priority={self.priority}: {what} can't have one")
 
 
 def check_topic(topic: str) -> None:

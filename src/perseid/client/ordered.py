@@ -255,6 +255,8 @@ class OrderedProducer(Client):
         topic = self._topics.get(message.topic)
         if topic is None or not 0 < len(body) <= self._max_body_bytes:
             message.check(self._max_body_bytes)
+        if message.priority is not None:
+            message.check_no_priority("a message in order")
         unique_key = message.properties.get("UNIQ_KEY") or self.session.unique_ids.next(now_ms())
         properties = message.encode_properties(unique_key).encode()
         if len(properties) > MAX_PROPERTIES_BYTES // 3:

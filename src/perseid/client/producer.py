@@ -220,6 +220,8 @@ class Producer(Client):
         same queue only by `OrderedProducer`, here not at all (as in the original).
         """
         self._check_started()
+        if queue is not None or key is not None or selector is not None:
+            message.check_no_priority("a message for a queue of the sender's choice")
         return (await self._send(self.pack(message), queue, _by_key(key) or selector, timeout_ms))[0]
 
     async def send_packed(self, packed: Packed) -> list[SendResult]:
@@ -248,6 +250,8 @@ class Producer(Client):
     ) -> None:
         """Send without an answer: fast, and nobody will know whether it was stored."""
         self._check_started()
+        if queue is not None or key is not None:
+            message.check_no_priority("a message for a queue of the sender's choice")
         packed = self.pack(message)
         chosen = queue or await self._choose(packed.topic, _by_key(key), None)
         address = await self.session.broker(chosen.broker_name, packed.topic)
@@ -344,6 +348,7 @@ class Producer(Client):
                 raise InvalidMessage(f"a batch for {topic} and {message.topic}: send one batch a topic")
             if message.delayed or topic.startswith(RETRY_PREFIX):
                 raise InvalidMessage(f"message for {topic}: delayed and retry messages can't be batched: send() them")
+            message.check_no_priority("a message of a batch")
             unique_key = message.properties.get("UNIQ_KEY") or self.session.unique_ids.next(now_ms())
             properties = message.encode_properties(unique_key).encode()
             check_properties(topic, len(properties))

@@ -191,6 +191,7 @@ class TransactionProducer(Producer):
         """As `pack`, for a half."""
         if message.delay_level:
             raise InvalidMessage(f"message for {message.topic}: a message of a transaction can't be delayed")
+        message.check_no_priority("a message of a transaction")
         if any(name in message.properties for name in OWN_PROPERTIES):
             raise InvalidMessage(f"properties {' and '.join(OWN_PROPERTIES)} are the transaction's own")
         packed = self.pack(message)

@@ -48,7 +48,7 @@ def names_fault(topic: str, properties: bytes, room_bytes: int = 0) -> str:
     for name in names:
         if not is_lmq(name):
             return f"{name!r} in {props.INNER_MULTI_DISPATCH} does not begin with {LMQ_PREFIX}"
-        if not _may_be(name):
+        if not may_be(name):
             return f"{name!r:.80} in {props.INNER_MULTI_DISPATCH} can't be the name of a queue"
     if len(properties) + len(names) * OFFSET_BYTES + room_bytes > MAX_PROPERTIES_BYTES:
         return f"{props.INNER_MULTI_DISPATCH} names {len(names)} queues; their offsets don't fit the properties"
@@ -86,7 +86,7 @@ def units(topic: str, properties: bytes, physical_offset: int) -> list[tuple[str
     found: dict[str, int] = {}
     most = physical_offset // MIN_RECORD_BYTES
     for name, text in zip(named, offsets, strict=True):
-        if not is_lmq(name) or not _may_be(name) or name == topic or name in found:
+        if not is_lmq(name) or not may_be(name) or name == topic or name in found:
             continue
         if text.isascii() and text.isdecimal() and len(text) < 20 and int(text) <= most:
             found[name] = int(text)
@@ -97,7 +97,8 @@ def _is_excluded(topic: str) -> bool:
     return topic == SCHEDULE_TOPIC or topic.startswith(_NEVER)
 
 
-def _may_be(name: str) -> bool:
+def may_be(name: str) -> bool:
+    """Can it be the name of a queue, which is that of a folder?"""
     return "/" not in name and "\0" not in name and len(name.encode("utf-8", "replace")) <= MAX_NAME_BYTES
 
 

@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING
 
 from perseid.base.errors import RequestRefused
 from perseid.broker.handlers.topics import page_bounds
+from perseid.broker.lite.service import bound_to
 from perseid.broker.request import Reply, Request
 from perseid.wire import bodies, fastjson
 from perseid.wire.codes import ResponseCode
@@ -32,7 +33,7 @@ def update_and_create_group_list(broker: Broker, request: Request) -> Reply:
 def delete_group(broker: Broker, request: Request) -> Reply:
     """Forget a group and, if asked to, its offsets. Unknown groups succeed too."""
     header: headers.DeleteSubscriptionGroupRequest = request.header
-    if header.clean_offset:
+    if header.clean_offset or bound_to(broker.groups.get(header.group_name)):
         broker.offsets.forget_group(header.group_name)
         broker.saves.offsets_now()
     broker.groups.delete(header.group_name, broker.now)

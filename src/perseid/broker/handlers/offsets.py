@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING
 from perseid.base.errors import RequestRefused
 from perseid.broker.handlers import relays
 from perseid.broker.request import Reply, Request
-from perseid.wire import bodies, fastjson
+from perseid.wire import bodies, fastjson, lite
 from perseid.wire.bodies import MessageQueue
 from perseid.wire.codes import ResponseCode
 from perseid.wire.headers import offsets as headers
@@ -84,7 +84,8 @@ def search_offset(broker: Broker, request: Request) -> Reply:
     """The offset of the first message stored at or after a time, or (UPPER) of the last one at or before it."""
     header: headers.SearchOffsetByTimestampRequest = request.header
     upper = (header.boundary_type or "").upper() == UPPER
-    offset = broker.store.offset_by_time(header.topic, header.queue_id, header.timestamp, upper)
+    topic = lite.queue_name(header.topic, header.lite_topic) if header.lite_topic else header.topic
+    offset = broker.store.offset_by_time(topic, header.queue_id, header.timestamp, upper)
     return Reply(header=OffsetResponse(offset=offset))
 
 

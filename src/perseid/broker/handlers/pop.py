@@ -5,7 +5,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Callable, Iterable
 from struct import Struct
 from typing import TYPE_CHECKING
 
@@ -45,7 +45,7 @@ FROM_FIRST = 0
 """initMode: a new group begins at the first message; otherwise at the last one."""
 _SIZE = Struct(">i")
 _QUEUE_OFFSET = Struct(">q")
-_CORRECTED = (ReadStatus.OFFSET_TOO_SMALL, ReadStatus.OFFSET_OVERFLOW_BADLY, ReadStatus.OFFSET_FOUND_NULL)
+CORRECTED = (ReadStatus.OFFSET_TOO_SMALL, ReadStatus.OFFSET_OVERFLOW_BADLY, ReadStatus.OFFSET_FOUND_NULL)
 _SKIPPED = (ReadStatus.NO_MATCHED_MESSAGE, ReadStatus.MESSAGE_WAS_REMOVING)
 
 AnyRequest = PopMessageRequest | headers.PeekMessageRequest | headers.NotificationRequest | headers.PollingInfoRequest
@@ -200,12 +200,8 @@ def _places(broker: Broker, header: AnyRequest, row: TopicConfig) -> list[tuple[
     In order only the topic's own are popped."""
     config, chance = broker.config, broker.random.randrange(100)
     by_priority = _is_by_priority(broker, header, row, chance)
-    queues = [header.queue_id]
-    if header.queue_id < 0:
-        count = row.read_queue_nums
-        queues = [((0 if by_priority else chance) + number) % count for number in range(count)]
-        if by_priority and config.priority_order_asc:
-            queues.reverse()
+    in_turn = _in_order_of_priority(broker) if by_priority else _from(chance)
+    queues = in_turn(row.read_queue_nums) if header.queue_id < 0 else [header.queue_id]
     own = [(header.topic, queue_id) for queue_id in queues]
     if getattr(header, "order", None):
         return own
@@ -215,9 +211,21 @@ def _places(broker: Broker, header: AnyRequest, row: TopicConfig) -> list[tuple[
     retries: list[tuple[str, int]] = []
     for name in names:
         retry = broker.topics.get(name) if not header.topic.startswith(pop.RETRY_PREFIX) else None
-        retries += [(name, queue_id) for queue_id in range(retry.read_queue_nums if retry is not None else 0)]
+        if retry is not None:
+            retries += [(name, queue_id) for queue_id in in_turn(retry.read_queue_nums)]
     sooner = config.pop_from_retry_probability_for_priority if by_priority else config.pop_from_retry_probability
     return retries + own if chance < sooner else own + retries
+
+
+def _in_order_of_priority(broker: Broker) -> Callable[[int], list[int]]:
+    """So many queues, in the order of their priorities."""
+    ascending = broker.config.priority_order_asc
+    return lambda count: list(range(count - 1, -1, -1) if ascending else range(count))
+
+
+def _from(chance: int) -> Callable[[int], list[int]]:
+    """So many queues, beginning with any."""
+    return lambda count: [(chance + number) % count for number in range(count)]
 
 
 def _is_by_priority(broker: Broker, header: AnyRequest, row: TopicConfig, chance: int) -> bool:
@@ -261,7 +269,7 @@ def _pop_queue(
         return
     start = service.position(topic, group, queue_id)
     if start is None:
-        start = _first_position(broker, header, topic, queue_id)
+        start = first_position(broker, header.init_mode, topic, queue_id)
         service.skip(topic, group, queue_id, start)
     if found.room <= 0 or found.size >= MAX_BYTES or service.full:
         found.rest += max(0, store.max_offset(topic, queue_id) - start)
@@ -269,7 +277,7 @@ def _pop_queue(
     if start == store.max_offset(topic, queue_id):
         return
     read = _read(broker, topic, queue_id, start, wanted, found)
-    if read.status in _CORRECTED:
+    if read.status in CORRECTED:
         start = read.next_offset
         service.skip(topic, group, queue_id, start)
         read = _read(broker, topic, queue_id, start, wanted, found)
@@ -285,11 +293,11 @@ def _read(broker: Broker, topic: str, queue_id: int, start: int, wanted: Filter,
     return broker.store.read(topic, queue_id, start, found.room, size, wanted.wants_tag, wanted.wants_record)
 
 
-def _first_position(broker: Broker, header: PopMessageRequest, topic: str, queue_id: int) -> int:
+def first_position(broker: Broker, init_mode: int, topic: str, queue_id: int) -> int:
     """Where a group begins that is new in a queue."""
     store = broker.store
     low, high = store.min_offset(topic, queue_id), store.max_offset(topic, queue_id)
-    if header.init_mode == FROM_FIRST or topic.startswith(pop.RETRY_PREFIX):
+    if init_mode == FROM_FIRST or topic.startswith(pop.RETRY_PREFIX):
         return low
     if broker.config.init_pop_offset_by_check_msg_in_mem and low <= 0:
         unit = store.unit(topic, queue_id, 0)
@@ -304,7 +312,7 @@ def _hand_out(
 ) -> None:  # fmt: skip
     """Messages of one queue go out: behind a checkpoint, or in order."""
     service, group, now = broker.pop, header.consumer_group, broker.now
-    offsets = _offsets(read, start, topic)
+    offsets = offsets_of(read, start, topic)
     if header.order:
         counts = service.order.popped(topic, group, queue_id, offsets, header.attempt_id, now, header.invisible_time)
         if counts is None:
@@ -341,7 +349,7 @@ def _hand_out(
         found.buffers += _renamed(read.buffers, header.topic, handle)
 
 
-def _offsets(read: ReadResult, start: int, topic: str) -> list[int]:
+def offsets_of(read: ReadResult, start: int, topic: str) -> list[int]:
     """Of the messages that were read, in their queue."""
     if read.next_offset - start == read.count:
         return list(range(start, read.next_offset))
@@ -457,7 +465,7 @@ def peek_message(broker: Broker, request: Request) -> Reply:
         if found.room <= 0 or found.size >= MAX_BYTES:
             continue
         read = _read(broker, topic, queue_id, start, Filter(), found)
-        if read.status in _CORRECTED:
+        if read.status in CORRECTED:
             read = _read(broker, topic, queue_id, read.next_offset, Filter(), found)
         found.buffers += read.buffers
         found.room -= read.count

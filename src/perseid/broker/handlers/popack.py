@@ -6,6 +6,7 @@ from typing import TYPE_CHECKING
 
 from perseid.base.errors import RequestRefused
 from perseid.broker import put
+from perseid.broker.handlers import lite
 from perseid.broker.handlers.pop import MAX_INVISIBLE_MS
 from perseid.broker.handlers.send import FAQ
 from perseid.broker.request import Reply, Request
@@ -30,6 +31,8 @@ def ack_message(broker: Broker, request: Request) -> Reply | None:
     """A message is consumed. Answered when that is as durable as the mode promises; a message that is not out any more
     is answered as one that is, as the original does."""
     header: AckMessageRequest = request.header
+    if header.lite_topic:
+        return lite.ack(broker, header)
     _check_place(broker, request, header, header.offset)
     handle = pop.parse_handle(header.extra_info)
     if handle.revive_queue == pop.ORDER_QUEUE:
@@ -85,6 +88,8 @@ def _batch_ack(broker: Broker, one: BatchAck, broker_name: str) -> Appended | No
 def change_invisible_time(broker: Broker, request: Request) -> Reply | None:
     """Another time for a message that is out: the parts of its new handle. 208: it is not out any more."""
     header: ChangeInvisibleTimeRequest = request.header
+    if header.lite_topic:
+        return lite.change(broker, header)
     _check_place(broker, request, header, header.offset + 1)
     if not 0 <= header.invisible_time <= MAX_INVISIBLE_MS:
         raise RequestRefused(

@@ -21,7 +21,7 @@ from perseid.broker.system_topics import (
 from perseid.broker.topics import topic_name_fault
 from perseid.store import lmq
 from perseid.store.results import AppendRefused, PutStatus
-from perseid.wire import batch, ids
+from perseid.wire import batch, ids, lite
 from perseid.wire import properties as props
 from perseid.wire.bodies import TopicConfig
 from perseid.wire.codes import ResponseCode
@@ -162,8 +162,10 @@ def _finish(
     raw = header.properties.encode("utf-8", "replace")
     if raw and raw[-1] != 2:
         raw += b"\x02"
-    if broker.store.lmq and lmq.MARK in raw:
-        put.check_light(broker, header.topic, raw)
+    if broker.store.lmq:
+        raw = _named_lite(header.topic, raw)
+        if lmq.MARK in raw:
+            put.check_light(broker, header.topic, raw)
     retry = header.topic.startswith(RETRY_PREFIX)
     asked = put.UNUSUAL.findall(raw)
     unique_key = None if retry or not put.REDIRECTING.issuperset(asked) else props.get(raw, props.UNIQ_KEY)
@@ -204,6 +206,18 @@ def _redirect(broker: Broker, message: Message) -> None:
         put.transform(broker, message, properties)
         given = (props.TIMER_OUT_MS, props.REAL_TOPIC, props.REAL_QID) if message.topic == TIMER_TOPIC else ()
     message.properties = props.added(raw, {name: properties[name] for name in given})
+
+
+def _named_lite(topic: str, raw: bytes) -> bytes:
+    """The properties of a message; one that names a lite topic is to stand in that one's queue."""
+    if props.LITE_TOPIC.encode() not in raw:
+        return raw
+    found = props.decode(raw)
+    name = found.get(props.LITE_TOPIC)
+    if name:
+        found[props.INNER_MULTI_DISPATCH] = lite.queue_name(topic, name)
+        found.pop(props.INNER_MULTI_QUEUE_OFFSET, None)
+    return props.encode(found)
 
 
 def _begins_transaction(broker: Broker, message: Message, properties: dict[str, str]) -> bool:
@@ -255,7 +269,8 @@ def _send_batch(
         items = batch.decode(body)
     except RemoteProtocolError as error:
         raise RequestRefused(ResponseCode.MESSAGE_ILLEGAL, f"the batch body can't be read: {error}") from None
-    if broker.store.lmq and any(lmq.MARK in item.properties for item in items):
+    light = (lmq.MARK, props.LITE_TOPIC.encode())
+    if broker.store.lmq and any(mark in item.properties for item in items for mark in light):
         why = "a message of a batch can't stand in light queues: send it alone"
         raise RequestRefused(ResponseCode.MESSAGE_ILLEGAL, why)
     born_host, store_host = request.conn.born_host, broker.store_host

@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING
 
 from perseid.base.errors import RequestRefused
 from perseid.broker import system_topics
+from perseid.broker.lite.service import is_parent
 from perseid.broker.request import Reply, Request
 from perseid.broker.topics import FILTER_TYPES, parse_attributes, topic_name_fault
 from perseid.wire import bodies
@@ -80,6 +81,8 @@ def delete_topic(broker: Broker, request: Request) -> Reply:
     if not topic or topic.isspace():
         raise RequestRefused(ResponseCode.INVALID_PARAMETER, "The specified topic is blank.")
     _not_system(broker, topic)
+    if is_parent(broker.topics.get(topic)):
+        broker.lite.remove(broker.lite.names(topic))
     doomed = [topic]
     for group in sorted(broker.offsets.groups_of(topic)):
         doomed += [name for name in system_topics.pop_retry_topics(topic, group) if name in broker.topics]

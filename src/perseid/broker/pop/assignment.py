@@ -15,7 +15,7 @@ from typing import TYPE_CHECKING
 from perseid.base.errors import RequestRefused
 from perseid.base.machine import Effect, Millis
 from perseid.broker.pop.waits import ALL_QUEUES
-from perseid.broker.system_topics import PERM_READ
+from perseid.broker.system_topics import PERM_READ, PERM_WRITE
 from perseid.wire.bodies import MessageQueue, TopicRouteData
 from perseid.wire.codes import RequestCode, ResponseCode
 from perseid.wire.command import Command
@@ -42,6 +42,8 @@ class _Route:
     """What is known of one topic."""
 
     queues: list[MessageQueue] = field(default_factory=list)
+    writable: list[str] = field(default_factory=list)
+    """Of each queue that can be written to, its broker, in the order of a producer."""
     until: Millis = 0
     waiting: list[Then] = field(default_factory=list)
 
@@ -73,6 +75,11 @@ class Routes:
         if len(route.waiting) == 1:
             self._ask(topic, route, servers)
 
+    def writable(self, topic: str) -> list[str]:
+        """Of each queue that can be written to, its broker, in the order of a producer; [] while nothing is known."""
+        route = self._routes.get(topic)
+        return [] if route is None else route.writable
+
     def _ask(self, topic: str, route: _Route, servers: list[str]) -> None:
         """Ask one name server after the other."""
         broker = self._broker
@@ -92,7 +99,8 @@ class Routes:
     def _learn(self, topic: str, route: _Route, reply: Command | Failure, now: Millis) -> None:
         if not isinstance(reply, Failure) and reply.code == ResponseCode.SUCCESS:
             try:
-                route.queues = _readable(topic, TopicRouteData.from_json(reply.body))
+                data = TopicRouteData.from_json(reply.body)
+                route.queues, route.writable = _readable(topic, data), _writable(data)
                 route.until = now + ROUTE_MS
             except RequestRefused as refused:
                 self._broker.note("warning", f"the route of {topic} can't be read: {refused.remark}")
@@ -114,6 +122,16 @@ def _readable(topic: str, route: TopicRouteData) -> list[MessageQueue]:
         for row in route.queue_datas
         if row.perm & PERM_READ
         for queue_id in range(min(row.read_queue_nums, MAX_QUEUES))
+    ]
+
+
+def _writable(route: TopicRouteData) -> list[str]:
+    masters = {row.broker_name for row in route.broker_datas if 0 in row.broker_addrs}
+    return [
+        row.broker_name
+        for row in sorted(route.queue_datas, key=lambda row: row.broker_name)
+        if row.perm & PERM_WRITE and row.broker_name in masters
+        for _ in range(min(row.write_queue_nums, MAX_QUEUES))
     ]
 
 

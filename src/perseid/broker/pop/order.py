@@ -168,6 +168,23 @@ class ConsumeOrder:
             self._count -= 1
             self.dirty = True
 
+    def put_off_all(self, topic: str, group: str, queue_id: int, pop_time: int, until: Millis) -> bool:
+        """All of the batch is to be seen again at another time, and this time does not count; False: it is not out."""
+        info = self._get(topic, group, queue_id)
+        if info is None or pop_time != info.pop_time:
+            return False
+        info.counts = {offset: count - 1 for offset, count in (info.counts or {}).items() if count > 1} or None
+        info.visible = None
+        info.invisible_time = until - info.pop_time
+        self._blocks(topic, group, queue_id, info)
+        return True
+
+    def forget_topics(self, topics: set[str]) -> None:
+        """Nothing is out of these any more: they are gone."""
+        for key in [key for key in self._table if key[0] in topics]:
+            self._count -= len(self._table.pop(key))
+            self.dirty = True
+
     def forget(self) -> None:
         """Nothing is out: this broker is a slave."""
         self._table.clear()

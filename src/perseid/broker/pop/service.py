@@ -45,6 +45,7 @@ from perseid.broker.system_topics import SYSTEM_PREFIX
 from perseid.store.results import Appended, AppendRefused
 from perseid.wire import pop
 from perseid.wire import properties as props
+from perseid.wire.bodies import TopicConfig
 from perseid.wire.pop import REVIVE_GROUP, Ack, Checkpoint, Key
 from perseid.wire.record import Message, Record
 
@@ -473,20 +474,32 @@ class PopService:
             broker.note("warning", f"POP: {checkpoint.topic} {checkpoint.queue_id} {offset} is gone: not shown again")
             return
         topic = self.retry_topic(checkpoint.topic, checkpoint.group)
-        row = broker.topics.ensure(topic, 1, broker.now)
+        row = self._retry_row(topic, checkpoint)
         if row is None:
             broker.note("error", f"POP: {topic} can't be made, there are too many topics: a message is not shown again")
             return
-        if broker.offsets.query(topic, checkpoint.group, 0) is None:
-            self._commit(topic, checkpoint.group, 0, 0)
+        separate = broker.config.use_separate_retry_queue and found.queue_id < row.write_queue_nums
+        queue_id = found.queue_id if separate else 0
+        if broker.offsets.query(topic, checkpoint.group, queue_id) is None:
+            self._commit(topic, checkpoint.group, queue_id, 0)
         properties = dict(found.props)
         if found.reconsume_times == 0 or props.FIRST_POP_TIME not in properties:
             properties[props.FIRST_POP_TIME] = str(checkpoint.pop_time)
         message = messages.seal(messages.again(found), properties)
-        message.topic, message.queue_id = topic, 0
+        message.topic, message.queue_id = topic, queue_id
         message.reconsume_times = found.reconsume_times + (not checkpoint.suspend)
         message.born_host = message.store_host = broker.store_host
         put.store(broker, message)
+
+    def _retry_row(self, topic: str, checkpoint: Checkpoint) -> TopicConfig | None:
+        """The retry topic, which is there from now on; with `useSeparateRetryQueue` it has no fewer queues than the
+        topic itself. None: there are too many topics."""
+        broker = self._broker
+        row = broker.topics.ensure(topic, 1, broker.now)
+        own = broker.topics.get(pop.normal_topic(checkpoint.topic, checkpoint.group))
+        if not broker.config.use_separate_retry_queue or row is None or own is None:
+            return row
+        return broker.topics.widen(topic, own.write_queue_nums, broker.now)
 
     def retry_topic(self, topic: str, group: str) -> str:
         """Where messages of `topic` go that were not acknowledged."""

@@ -19,6 +19,7 @@ import org.apache.rocketmq.common.message.MessageExt;
 import org.apache.rocketmq.remoting.protocol.header.AckMessageRequestHeader;
 import org.apache.rocketmq.remoting.protocol.header.ChangeInvisibleTimeRequestHeader;
 import org.apache.rocketmq.remoting.protocol.header.ExtraInfoUtil;
+import org.apache.rocketmq.remoting.protocol.header.PopLiteMessageRequestHeader;
 import org.apache.rocketmq.remoting.protocol.header.PopMessageRequestHeader;
 
 /** POP by the client's own calls: pop, ack, batch ack, change of the invisible time. */
@@ -41,6 +42,7 @@ final class Pops {
             header.setOffset(ExtraInfoUtil.getQueueOffset(handle));
             header.setConsumerGroup(args.getString("group"));
             header.setExtraInfo(args.getString("handle"));
+            header.setLiteTopic(args.getString("lite"));
             api(args).ackMessageAsync(args.getString("broker"), TIMEOUT_MS, callback(done), header);
             return done.get(TIMEOUT_MS, TimeUnit.MILLISECONDS).getStatus().name();
         });
@@ -51,6 +53,7 @@ final class Pops {
                 args.getList("handles", String.class));
             return done.get(TIMEOUT_MS, TimeUnit.MILLISECONDS).getStatus().name();
         });
+        Agent.op("pop.lite", Pops::popLite);
         Agent.op("pop.change", args -> {
             CompletableFuture<AckResult> done = new CompletableFuture<>();
             ChangeInvisibleTimeRequestHeader header = new ChangeInvisibleTimeRequestHeader();
@@ -61,6 +64,7 @@ final class Pops {
             header.setConsumerGroup(args.getString("group"));
             header.setExtraInfo(args.getString("handle"));
             header.setInvisibleTime(args.getLongValue("invisibleMs"));
+            header.setLiteTopic(args.getString("lite"));
             api(args).changeInvisibleTimeAsync(ExtraInfoUtil.getBrokerName(handle), args.getString("broker"), header,
                 TIMEOUT_MS, callback(done));
             AckResult result = done.get(TIMEOUT_MS, TimeUnit.MILLISECONDS);
@@ -86,6 +90,22 @@ final class Pops {
         }
     }
 
+    private static Object popLite(JSONObject args) throws Exception {
+        PopLiteMessageRequestHeader header = new PopLiteMessageRequestHeader();
+        header.setClientId(args.getString("client"));
+        header.setConsumerGroup(args.getString("group"));
+        header.setTopic(args.getString("topic"));
+        header.setMaxMsgNum(args.getIntValue("count", 32));
+        header.setInvisibleTime(args.getLongValue("invisibleMs", 60_000));
+        long wait = args.getLongValue("waitMs", 0);
+        header.setPollTime(wait);
+        header.setBornTime(System.currentTimeMillis());
+        CompletableFuture<PopResult> done = new CompletableFuture<>();
+        api(args).popLiteMessageAsync(args.getString("brokerName"), args.getString("broker"), header,
+            wait + TIMEOUT_MS, popped(done));
+        return found(done.get(wait + TIMEOUT_MS, TimeUnit.MILLISECONDS));
+    }
+
     private static Object pop(JSONObject args) throws Exception {
         PopMessageRequestHeader header = new PopMessageRequestHeader();
         header.setConsumerGroup(args.getString("group"));
@@ -103,18 +123,25 @@ final class Pops {
         header.setBornTime(System.currentTimeMillis());
         CompletableFuture<PopResult> done = new CompletableFuture<>();
         api(args).popMessageAsync(args.getString("brokerName"), args.getString("broker"), header, wait + TIMEOUT_MS,
-            new PopCallback() {
-                @Override
-                public void onSuccess(PopResult result) {
-                    done.complete(result);
-                }
+            popped(done));
+        return found(done.get(wait + TIMEOUT_MS, TimeUnit.MILLISECONDS));
+    }
 
-                @Override
-                public void onException(Throwable e) {
-                    done.completeExceptionally(e);
-                }
-            });
-        PopResult result = done.get(wait + TIMEOUT_MS, TimeUnit.MILLISECONDS);
+    private static PopCallback popped(CompletableFuture<PopResult> done) {
+        return new PopCallback() {
+            @Override
+            public void onSuccess(PopResult result) {
+                done.complete(result);
+            }
+
+            @Override
+            public void onException(Throwable e) {
+                done.completeExceptionally(e);
+            }
+        };
+    }
+
+    private static Object found(PopResult result) {
         List<Map<String, Object>> messages = new ArrayList<>();
         if (result.getMsgFoundList() != null) {
             for (MessageExt m : result.getMsgFoundList()) {

@@ -105,6 +105,9 @@ final class Sends {
         if (m.containsKey("delayLevel")) {
             message.setDelayTimeLevel(m.getIntValue("delayLevel"));
         }
+        if (m.containsKey("priority")) {
+            message.setPriority(m.getIntValue("priority"));
+        }
         if (m.containsKey("delayMs")) {
             message.setDelayTimeMs(m.getLongValue("delayMs"));
         }
