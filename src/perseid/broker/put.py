@@ -103,7 +103,7 @@ def check_light(broker: Broker, topic: str, properties: bytes) -> None:
 def inner_batch_refused() -> RequestRefused:
     """The refusal of a batch that is to be stored as one record."""
     return RequestRefused(
-        ResponseCode.MESSAGE_ILLEGAL, "an inner batch needs a topic with BatchCQ, which this broker doesn't have"
+        ResponseCode.MESSAGE_ILLEGAL, "an inner batch needs a topic with queue.type BatchCQ, and says so in its sysFlag"
     )
 
 

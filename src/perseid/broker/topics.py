@@ -36,16 +36,17 @@ MAX_QUEUES = 65_536
 _NAME_CHARACTERS = frozenset(string.ascii_letters + string.digits + "%|-_")
 
 MESSAGE_TYPE, BY_PRIORITY = "message.type", "PRIORITY"
+QUEUE_TYPE, BATCH_QUEUE = "queue.type", "BatchCQ"
 MESSAGE_TYPES = frozenset({"UNSPECIFIED", "NORMAL", "FIFO", "DELAY", "TRANSACTION", BY_PRIORITY, "MIXED"})
 FILTER_TYPES = frozenset({"SINGLE_TAG", "MULTI_TAG"})
 
 _ATTRIBUTES: Mapping[str, frozenset[str]] = {
-    "queue.type": frozenset({"SimpleCQ"}),
+    QUEUE_TYPE: frozenset({"SimpleCQ", BATCH_QUEUE}),
     "cleanup.policy": frozenset({"DELETE"}),
     MESSAGE_TYPE: MESSAGE_TYPES,
 }
-"""The attributes that a topic can have here, with their values. The original also knows BatchCQ, COMPACTION and
-reserve.time: they need stores of another kind, and are refused."""
+"""The attributes that a topic can have here, with their values. The original also knows COMPACTION and reserve.time:
+they need a store of another kind, and are refused."""
 
 _CHANGEABLE = frozenset({MESSAGE_TYPE})
 
@@ -159,6 +160,8 @@ class TopicTable:
         self.rows: dict[str, TopicConfig] = {}
         self.changed: set[str] = set()
         """Names that changed since the table was last saved; a deleted topic's name too."""
+        self.batch_topics: set[str] = set()
+        """Those whose queues hold inner batches; always the same set."""
         self._own_names: set[str] = set()
         for row in system.default_rows(config):
             self.rows[row.topic_name] = row
@@ -311,6 +314,7 @@ class TopicTable:
         for name in gone:
             del self.rows[name]
         self.rows.update((name, row) for name, row in rows.items() if name == row.topic_name)
+        self._sort(gone | self.rows.keys())
         self.version = version
 
     def take_changed(self) -> set[str]:
@@ -326,8 +330,19 @@ class TopicTable:
         return True
 
     def _change(self, names: Iterable[str], now: Millis) -> None:
+        names = list(names)
         self.changed.update(names)
+        self._sort(names)
         self.version.next_version(now, self.version.state_version)
+
+    def _sort(self, names: Iterable[str]) -> None:
+        """Note of which kind topics are."""
+        for name in names:
+            row = self.rows.get(name)
+            if row is not None and row.attributes.get(QUEUE_TYPE) == BATCH_QUEUE:
+                self.batch_topics.add(name)
+            else:
+                self.batch_topics.discard(name)
 
     # ---- reading the whole ----
 
@@ -347,6 +362,7 @@ class TopicTable:
         """
         saved = _Saved.read(text, TOPICS_PATH)
         self.rows.update(saved.topic_config_table)
+        self._sort(saved.topic_config_table)
         self.version = saved.data_version
 
     def validate(self) -> None:

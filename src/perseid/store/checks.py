@@ -4,8 +4,9 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 
-from perseid.core.layout import UNIT_BYTES
+from perseid.store import inner
 from perseid.store import lmq as lmqs
+from perseid.store.batch_queue import BatchQueue
 from perseid.store.commit_log import CommitLog
 from perseid.store.consume_queue import ConsumeQueue
 from perseid.store.dispatch import in_queue
@@ -46,7 +47,7 @@ class Checks:
             self._records(log, queues, deleted, lmq)
         for queue in queues.values():
             assert 0 <= queue.min <= queue.end, f"{queue.segments.folder}: [{queue.min}, {queue.end})"
-            assert queue.end * UNIT_BYTES <= queue.segments.end, f"{queue.segments.folder}: units without a file"
+            assert queue.end * queue.unit_bytes <= queue.segments.end, f"{queue.segments.folder}: units without a file"
 
     def _records(
         self, log: CommitLog, queues: Mapping[QueueKey, ConsumeQueue], deleted: set[str], lmq: bool
@@ -55,13 +56,36 @@ class Checks:
         for record in walk:
             if walk.offset >= log.end:
                 break
-            if in_queue(record.sys_flag):
+            key, span = (record.topic, record.queue_id), inner.span(record)
+            if in_queue(record.sys_flag) and (span is not None or isinstance(queues.get(key), BatchQueue)):
+                self._batch(log, queues, deleted, record, span)
+            elif in_queue(record.sys_flag):
                 self._unit(log, queues, deleted, record, (record.topic, record.queue_id), record.queue_offset)
                 if lmq and walk.offset >= self._loaded_end:  # what stood there at the start may say anything
                     for name, offset in lmqs.units(record.topic, record.properties, walk.offset):
                         self._unit(log, queues, deleted, record, (name, lmqs.LMQ_QUEUE_ID), offset)
         assert walk.offset >= log.end, f"log: at {walk.offset}: {walk.why}, but its end is {log.end}"
         self._validated = log.end
+
+    def _batch(
+        self,
+        log: CommitLog,
+        queues: Mapping[QueueKey, ConsumeQueue],
+        deleted: set[str],
+        record: Record,
+        span: tuple[int, int] | None,
+    ) -> None:
+        """The unit of a record in a batch consume queue; what says of none has none."""
+        queue = queues.get((record.topic, record.queue_id))
+        where = f"{record.topic}/{record.queue_id}: unit of the record at {record.physical_offset}"
+        if not isinstance(queue, BatchQueue):
+            gone = record.topic in deleted or record.physical_offset < self._loaded_end
+            assert gone, f"{where} is missing with its queue"
+            return
+        first = queue.raw(0)
+        if span is None or (first is not None and queue.end > 0 and record.physical_offset < first.physical_offset):
+            return  # the topic was deleted and made again later
+        assert queue.holds(record.physical_offset, record.size, span[0]), f"{where} is missing, offset {span[0]}"
 
     def _unit(
         self,

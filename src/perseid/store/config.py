@@ -17,6 +17,7 @@ class StoreConfig:
     # files
     commit_log_file_bytes: int = option(1 << 30, key="mappedFileSizeCommitLog", low=256)
     consume_queue_file_bytes: int = option(300_000 * 20, key="mappedFileSizeConsumeQueue", low=20)
+    batch_consume_queue_file_bytes: int = option(300_000 * 46, key="mapperFileSizeBatchConsumeQueue", low=46)
     max_hash_slot_num: int = option(5_000_000, low=1)
     max_index_num: int = option(20_000_000, low=2)
     message_index_enable: bool = True

@@ -22,9 +22,11 @@ from typing import TypeAlias
 
 from perseid.base.errors import CorruptLog
 from perseid.base.machine import Millis, Syncable
-from perseid.core.layout import UNIT_BYTES
 from perseid.disk.port import Disk
 from perseid.store import checkpoint as checkpoints
+from perseid.store import inner
+from perseid.store.batch_queue import FOLDER as BATCH_FOLDER
+from perseid.store.batch_queue import BatchQueue, BatchUnit
 from perseid.store.checkpoint import Checkpoint
 from perseid.store.commit_log import UNWRITTEN, CommitLog, Walk
 from perseid.store.config import StoreConfig
@@ -70,7 +72,7 @@ class Recovery:
         queues: dict[QueueKey, ConsumeQueue],
         index: Index,
         checkpoint: Checkpoint,
-        new_queue: Callable[[str, int], ConsumeQueue],
+        new_queue: Callable[[str, int, bool], ConsumeQueue],
     ) -> None:
         self._disk = disk
         self._config = config
@@ -131,7 +133,7 @@ class Recovery:
             if first is None and key in self._cut:
                 first = max(queue.end - 1, 0)
             if first is not None:
-                files += queue.segments.files_between(first * UNIT_BYTES, (queue.end + 1) * UNIT_BYTES)
+                files += queue.segments.files_between(first * queue.unit_bytes, (queue.end + 1) * queue.unit_bytes)
         return files + list(self._index.take_dirty())
 
     def _note(self, text: str) -> None:
@@ -189,11 +191,13 @@ class Recovery:
     def _matches(self, queue: ConsumeQueue, offset: int, unit: ConsumeUnit) -> bool:
         """The log has the record that a unit points to, and it is the one of this unit."""
         record = self._log.decoded(unit.physical_offset)
-        return (
-            record is not None
-            and record.size == unit.size
-            and ((queue.topic, queue.queue_id), offset) in _units_of(record, lmq=is_lmq(queue.topic))
-        )
+        if record is None or record.size != unit.size:
+            return False
+        if isinstance(queue, BatchQueue):
+            whole = queue.batch(offset)
+            same = (record.topic, record.queue_id) == (queue.topic, queue.queue_id)
+            return same and whole is not None and inner.span(record) == (whole.base, whole.messages)
+        return ((queue.topic, queue.queue_id), offset) in _units_of(record, lmq=is_lmq(queue.topic))
 
     def _timestamp_of(self, offset: int) -> Millis:
         record = self._log.decoded(offset)
@@ -213,8 +217,7 @@ class Recovery:
                     continue
             self._last_timestamp, self._last_offset = record.store_timestamp, walk.offset
             if in_queue(record.sys_flag) and walk.offset >= self._queues_from:
-                for key, offset in _units_of(record, lmq=self._config.lmq):
-                    self._put(record, key, offset)
+                self._put_units(record)
             if record.sys_flag & SYS_TRANSACTION_MASK != SYS_TRANSACTION_ROLLBACK and self._index.enabled:
                 hashes = key_hashes(record.topic, record.properties)
                 if hashes and walk.offset > indexed:
@@ -236,10 +239,67 @@ class Recovery:
             return "properties that are not UTF-8"
         key = record.topic, record.queue_id
         if in_queue(record.sys_flag) and key in self._met and record.queue_offset:
-            expected = self._queues[key].end
-            if record.queue_offset != expected:
+            queue = self._queues[key]
+            expected = queue.next_offset  # offsets may be missing where some records have no unit
+            later = isinstance(queue, BatchQueue) and record.queue_offset > expected
+            if record.queue_offset != expected and not later:
                 return f"queue offset {record.queue_offset} where {expected} was to come"
         return ""
+
+    def _put_units(self, record: Record) -> None:
+        """Write the units of a record: one in a batch consume queue, or one of its queue and of each light one."""
+        key = record.topic, record.queue_id
+        if inner.span(record) is not None:
+            self._put_batch(record, key)
+        elif record.queue_offset == 0 or not isinstance(self._queues.get(key), BatchQueue):
+            for queue_key, offset in _units_of(record, lmq=self._config.lmq):
+                self._put(record, queue_key, offset)
+
+    def _put_batch(self, record: Record, key: QueueKey) -> None:
+        """Write the unit of a record of messages, behind what its queue has."""
+        tag = tag_code_of(record.topic, record.properties, record.store_timestamp, self._levels)
+        unit = batch_unit(record, tag)
+        assert unit is not None, "a record without a span"
+        queue = self._queues.get(key)
+        if key not in self._met or not isinstance(queue, BatchQueue):
+            queue = self._meet_batch(key, queue, unit)
+        elif unit.base < queue.next_offset:
+            if unit.base > 0:
+                self._note(f"{queue.segments.folder}: offset {unit.base} again at {unit.physical_offset}, left out")
+                return
+            queue.cut(0)  # the topic was deleted and made again
+            self._met[key] = 0
+        queue.prepare()
+        queue.put_batch(unit)
+
+    def _meet_batch(self, key: QueueKey, queue: ConsumeQueue | None, unit: BatchUnit) -> BatchQueue:
+        """The queue of the first unit of it that is read, ready for that unit."""
+        whole = self._queues_from <= self._log.start  # nothing before it can be missing
+        if not isinstance(queue, BatchQueue):
+            if unit.base > 0 and not whole and queue is None:
+                raise _Rebuild(f"{BATCH_FOLDER}/{key[0]}/{key[1]}: begins too late")
+            if queue is not None:
+                queue.segments.remove_folder()
+            made = self._queues[key] = self._new_queue(*key, True)
+            assert isinstance(made, BatchQueue)
+            self._met[key] = 0
+            return made
+        end = queue.last_written()
+        while end > queue.first and not self._is_before(queue, end - 1, unit):
+            end -= 1
+        if end == queue.first and unit.base > 0 and not whole:
+            raise _Rebuild(f"{queue.segments.folder}: nothing before offset {unit.base} fits the log")
+        queue.go_on_at(end)
+        self._met[key] = end
+        return queue
+
+    def _is_before(self, queue: BatchQueue, number: int, other: BatchUnit) -> bool:
+        """Is a unit of this queue good, and does it stand before another one?"""
+        unit = queue.batch(number)
+        if unit is None or unit.end > other.base or not 0 <= unit.physical_offset < other.physical_offset:
+            return False
+        old = unit.physical_offset < self._log.start and unit.size >= MIN_RECORD_BYTES and unit.messages > 0
+        return old or self._matches(queue, number, ConsumeUnit(*unit[:3]))
 
     def _put(self, record: Record, key: QueueKey, offset: int) -> None:
         """Write a unit of a record, in its place."""
@@ -268,11 +328,14 @@ class Recovery:
         """The queue of the first unit of it that is read, ready for that unit, which is the one of `offset`."""
         whole = self._queues_from <= self._log.start  # nothing before it can be missing
         self._met[key] = offset
+        if isinstance(queue, BatchQueue):  # the topic was made again, of another kind
+            queue.segments.remove_folder()
+            queue = None
         if queue is None or offset < queue.first:
             if offset > 0 and not whole:
                 raise _Rebuild(f"{FOLDER}/{key[0]}/{key[1]}: begins too late")
             if queue is None:
-                queue = self._new_queue(*key)
+                queue = self._queues[key] = self._new_queue(*key, False)
             queue.restart(offset)
         elif offset == 0:
             queue.go_on_at(0)
@@ -362,6 +425,12 @@ class Recovery:
                 break
             end -= 1
         return end
+
+
+def batch_unit(record: Record, tag_code: int) -> BatchUnit | None:
+    """The unit of a record in a batch consume queue; None when it says of none."""
+    span = inner.span(record)
+    return span and BatchUnit(record.physical_offset, record.size, tag_code, record.store_timestamp, *span)
 
 
 def _units_of(record: Record, *, lmq: bool) -> list[tuple[QueueKey, int]]:
