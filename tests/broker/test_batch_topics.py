@@ -27,14 +27,15 @@ TOPIC = "B"
 @pytest.fixture
 def rig(tmp_path: Path) -> Rig:
     rig = Rig(tmp_path)
-    attributes = {"+queue.type": "BatchCQ"}
-    rig.broker.topics.update(TopicConfig(topic_name=TOPIC, attributes=attributes, read_queue_nums=2, write_queue_nums=2), NOW)
+    kind = {"+queue.type": "BatchCQ"}
+    rig.broker.topics.update(TopicConfig(topic_name=TOPIC, attributes=kind, read_queue_nums=2, write_queue_nums=2), NOW)
     return rig
 
 
 def send_batch(rig: Rig, *bodies: bytes, own: str = "UNIQ_KEY\x01K\x02", **fields: Any) -> Command:
     items = [(0, body, properties(UNIQ_KEY=f"u{n}", TAGS="t").encode()) for n, body in enumerate(bodies)]
-    return rig.ask(BATCH, send_header(**{"topic": TOPIC, "batch": True, "properties": own, **fields}), batch.encode(items))
+    header = send_header(**{"topic": TOPIC, "batch": True, "properties": own, **fields})
+    return rig.ask(BATCH, header, batch.encode(items))
 
 
 def send(rig: Rig, body: bytes = b"x", own: str = "UNIQ_KEY\x01K\x02", **fields: Any) -> Command:
@@ -163,7 +164,7 @@ def test_a_message_that_is_sent_back_loses_its_number(rig: Rig) -> None:
     alone, many = (record.physical_offset for record in decode_all(pull(rig).body))
     back = {"group": "g", "delay_level": 1, "origin_msg_id": "x", "origin_topic": TOPIC}
     answer = rig.ask(SEND_BACK, ConsumerSendMsgBackRequest(offset=many, **back))
-    assert (answer.code, answer.remark) == (1, "MESSAGE_ILLEGAL"), "as the original: the client sends what failed by itself"
+    assert (answer.code, answer.remark) == (1, "MESSAGE_ILLEGAL"), "the client sends what failed by itself"
     assert rig.ask(SEND_BACK, ConsumerSendMsgBackRequest(offset=alone, **back)).code == 0
     rig.until(NOW + 3_000)
     found: Record = decode_all(rig.broker.store.record("%RETRY%g", 0, 0))[0]  # type: ignore[arg-type]

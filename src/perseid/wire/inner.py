@@ -77,8 +77,8 @@ def unwrapped(body: Buffer, start: int) -> list[Record]:
 
 
 def expanded(body: Buffer, start: int, end: int) -> Buffer:
-    """A pull answer in which each message from `start` up to `end` has a record of its own: itself when none of it holds
-    others. RecordError when it can't be read."""
+    """A pull answer in which each message from `start` up to `end` has a record of its own; the same bytes when none of
+    it holds others. RecordError when it can't be read."""
     if _MARK.search(body) is None:
         return body
     parts: list[Buffer] = []
