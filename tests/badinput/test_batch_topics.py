@@ -63,7 +63,9 @@ def test_batches_that_can_not_be_read(broker: EmbeddedBroker, body: bytes, key: 
 
 
 @pytest.mark.usefixtures("ends")
-@pytest.mark.parametrize("number", ["0", "-2", "1", "3", "32768", "99999999999999999999", "x", "2.0", " 5"], ids=list("abcdefghi"))
+@pytest.mark.parametrize(
+    "number", ["0", "-2", "1", "3", "32768", "99999999999999999999", "x", "2.0", " 5"], ids=list("abcdefghi")
+)
 def test_numbers_that_a_client_says(broker: EmbeddedBroker, number: str) -> None:
     with Peer(broker.address) as peer:
         said = f"UNIQ_KEY\x01K\x02INNER_NUM\x01{number}\x02"

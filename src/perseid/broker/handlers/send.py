@@ -272,6 +272,7 @@ def _send_batch(
 
 
 def check_batch(broker: Broker, header: SendMessageRequest, size: int, own: bytes) -> None:
+    """RequestRefused (13) when no batch of this size, and with these properties of its own, can be taken."""
     if len(header.topic) > MAX_TOPIC_BYTES:
         raise RequestRefused(ResponseCode.MESSAGE_ILLEGAL, f"message topic length too long {len(header.topic)}")
     if header.topic.startswith(RETRY_PREFIX):
