@@ -48,7 +48,6 @@ BODIES = {
     "a negative size": b"\xff" * 64,
     "a huge size": b"\x7f\xff\xff\xff" + GOOD[4:],
     "behind the last one": GOOD + b"x",
-    "too many": batch.encode([(0, b"", b"")] * 32_768),
 }
 
 
@@ -60,6 +59,14 @@ def test_batches_that_can_not_be_read(broker: EmbeddedBroker, body: bytes, key: 
         header = send_header(TOPIC, batch=True, properties=key)
         answer = peer.call(RequestCode.SEND_BATCH_MESSAGE, header, body)
         assert answer.code == ResponseCode.MESSAGE_ILLEGAL and "batch" in (answer.remark or "")
+
+
+@pytest.mark.usefixtures("ends")
+def test_more_messages_than_a_unit_holds(broker: EmbeddedBroker) -> None:
+    with Peer(broker.address) as peer:
+        header = send_header(TOPIC, batch=True, properties="UNIQ_KEY\x01K\x02")
+        answer = peer.call(RequestCode.SEND_BATCH_MESSAGE, header, batch.encode([(0, b"", b"")] * 32_768))
+        assert answer.code == ResponseCode.MESSAGE_ILLEGAL and "32768" in (answer.remark or "")
 
 
 @pytest.mark.usefixtures("ends")

@@ -19,7 +19,7 @@ from perseid.store.store import MessageStore
 from perseid.wire import batch
 from perseid.wire import properties as props
 from perseid.wire.inner import unwrap
-from perseid.wire.record import SYS_INNER_BATCH, SYS_NEED_UNWRAP, Message, Record, decode_all, patch
+from perseid.wire.record import SYS_INNER_BATCH, SYS_NEED_UNWRAP, Message, Record, decode_all
 
 from .harness import HOST, START, Node, message
 
@@ -115,7 +115,9 @@ def test_messages_get_offsets_by_their_number() -> None:
     assert node.disk.list(f"batchconsumequeue/{TOPIC}/0") == [f"{n * FILE_BYTES:020d}" for n in range(3)]
     assert node.disk.list("consumequeue") == ["T/"]
     record = decode_all(node.store.record(TOPIC, 0, 3))  # type: ignore[arg-type]
-    assert (record[0].queue_offset, record[0].props["INNER_NUM"], record[0].props["INNER_BASE"]) == (3, "1", "3")
+    assert (record[0].queue_offset, record[0].props) == (3, {}), "one that comes alone says nothing"
+    record = decode_all(node.store.record(TOPIC, 0, 5))  # type: ignore[arg-type]
+    assert (record[0].queue_offset, record[0].props["INNER_NUM"], record[0].props["INNER_BASE"]) == (4, "5", "4")
 
 
 def test_a_read_begins_with_the_record_that_holds_the_offset() -> None:
@@ -269,31 +271,40 @@ def test_a_deleted_topic_comes_back_empty_and_of_either_kind() -> None:
     node.store.batch_topics = frozenset()
     node.store.append(message(TOPIC, b"plain"), node.now)
     node.kill()
-    node.load()
-    assert node.bodies(TOPIC) == [b"plain"] and type(node.store.queue_of(TOPIC, 0)) is ConsumeQueue
+    plain = Node(disk=node.disk)
+    plain.load()
+    assert plain.bodies(TOPIC) == [b"plain"] and type(plain.store.queue_of(TOPIC, 0)) is ConsumeQueue
 
 
-def stored(node: BatchNode, one: Message, queue_offset: int) -> None:
-    """Put a record into the log alone, as a Java broker might have written it."""
-    record = node.store.encoded(one, node.now)
-    at = node.store.log.reserve(len(record))
-    patch(record, queue_offset, at, node.now)
-    node.store.log.put(at, record, node.now)
-
-
-def test_what_says_nothing_has_no_unit_as_in_the_original() -> None:
-    """A Java broker stores messages that come alone without INNER_NUM, and gives them an offset, but no unit."""
+def test_a_batch_that_is_split_has_a_unit_for_each_message() -> None:
     node = filled()
-    stored(node, message(TOPIC, b"alone"), TOTAL)
-    numbered = message(TOPIC, b"x")
-    numbered.properties = inner.sealed(numbered.properties, TOTAL + 1, 1)
-    stored(node, numbered, TOTAL + 1)
+    done = node.store.append_batch([message(TOPIC, b"%d" % (TOTAL + n)) for n in range(3)], node.now)
+    assert [one.queue_offset for one in done] == [TOTAL, TOTAL + 1, TOTAL + 2]
+    assert node.messages() == list(range(TOTAL + 3))
     node.kill()
     node.load()
-    assert node.store.max_offset(TOPIC, 0) == TOTAL + 2
-    assert node.store.unit(TOPIC, 0, TOTAL) is None
-    read = node.store.read(TOPIC, 0, TOTAL, 32, 1 << 20)
-    assert (read.count, read.next_offset) == (1, TOTAL + 2), "a read goes on behind the gap"
+    assert node.messages() == list(range(TOTAL + 3))
+
+
+@pytest.mark.parametrize("known", [False, True], ids=["topic_not_known", "topic_known"])
+@pytest.mark.parametrize("first", [1, 2], ids=["alone_first", "batch_first"])
+def test_a_start_without_queues_builds_the_same(known: bool, first: int) -> None:
+    """A queue of single messages becomes one of batches when a batch comes whose topic nobody knew."""
+    node = BatchNode()
+    node.load()
+    for count in (first, 1, 3, 1, 1, 2):
+        node.put(count)
+    before = [node.queue.batch(n) for n in range(6)]
+    node.kill()
+    node.disk.remove("batchconsumequeue")
+    node.effects.clear()
+    node.store = MessageStore(node.disk, node.config, HOST)
+    if known:
+        node.store.batch_topics = {TOPIC}
+    node.store.load(node.now)
+    node.store.validate()
+    assert [node.queue.batch(n) for n in range(6)] == before
+    assert node.messages() == list(range(node.next))
 
 
 @pytest.mark.parametrize(

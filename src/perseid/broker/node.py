@@ -512,6 +512,7 @@ class Broker:
 
     def _on_start(self, event: Start) -> None:
         now = self.now
+        self.saves.load_topics()  # the store makes queues of their kind
         report = self.store.load(now)
         for note in report.notes:
             self.note("info", note)

@@ -158,7 +158,7 @@ class GroupStore(MessageStore):
         if message.topic in self.batch_topics:
             self.check_writable()
             count = inner.count_of(message.properties)
-            message.properties = inner.sealed(message.properties, self._next_offset(key), count)
+            message.properties = inner.sealed(message.properties, self._next_offset(key))
         record = self.encoded(message, now)
         offset = self._next_offset(key) if in_queue(message.sys_flag) else 0
         done = self._append_record(record, offset, now)

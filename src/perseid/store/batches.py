@@ -1,4 +1,8 @@
-"""Appending to topics with batch consume queues: each record has one unit, however many messages it holds."""
+"""Queues of topics with BatchCQ: each record has one unit, however many messages it holds.
+
+Which kind of queue a record belongs to its topic says (`MessageStore.batch_topics`), or it says so itself. A slave may
+get records before it knows the topic: a queue of single messages becomes one of batches when the first batch comes.
+"""
 
 from __future__ import annotations
 
@@ -7,8 +11,10 @@ from typing import TYPE_CHECKING
 from perseid.base.machine import Millis
 from perseid.store import inner
 from perseid.store.batch_queue import BatchQueue, BatchUnit
+from perseid.store.commit_log import CommitLog
 from perseid.store.consume_queue import ConsumeQueue
 from perseid.store.dispatch import in_queue, key_hashes, tag_code_of
+from perseid.store.reading import record_time
 from perseid.store.results import Appended
 from perseid.wire.record import Message, Record, patch
 
@@ -24,7 +30,7 @@ def append(store: MessageStore, message: Message, now: Millis) -> Appended:
     queue, count = store.queue_for(message.topic, message.queue_id, batch=True), inner.count_of(message.properties)
     assert isinstance(queue, BatchQueue)
     base = queue.next_offset
-    message.properties = inner.sealed(message.properties, base, count)
+    message.properties = inner.sealed(message.properties, base)
     record = store.encoded(message, now)
     log, size = store.log, len(record)
     offset = log.reserve(size)
@@ -47,12 +53,27 @@ def put(store: MessageStore, queue: BatchQueue, unit: BatchUnit) -> None:
         store.on_append(queue.topic, queue.queue_id, unit.end - 1, unit.tag_code, unit.physical_offset, unit.size)
 
 
-def changes_kind(store: MessageStore, record: Record) -> bool:
-    """Does a record belong to a queue of another kind than the one that is there? Its topic was made again."""
-    queue = store.queue_of(record.topic, record.queue_id)
-    if inner.span(record) is not None:
-        return not isinstance(queue, BatchQueue)
-    return isinstance(queue, BatchQueue) and record.queue_offset == 0
+def unit_of(record: Record, tag_code: int) -> BatchUnit:
+    """The unit of a record in a batch consume queue."""
+    base, count = inner.span(record) or (record.queue_offset, 1)
+    return BatchUnit(record.physical_offset, record.size, tag_code, record.store_timestamp, base, count)
+
+
+def is_batch(store: MessageStore, queue: ConsumeQueue | None, record: Record) -> bool:
+    """Does a record belong into a batch consume queue, where this queue is there?"""
+    if record.topic in store.batch_topics or inner.span(record) is not None:
+        return True
+    return isinstance(queue, BatchQueue) and record.queue_offset > 0
+
+
+def copy(queue: ConsumeQueue, into: BatchQueue, log: CommitLog) -> None:
+    """Give a batch consume queue the units of a queue of single messages; blank ones are left out. OSError."""
+    for number in range(queue.min, queue.end):
+        unit = queue.raw(number)
+        time = record_time(log, unit.physical_offset, unit.size) if unit is not None else -1
+        if unit is not None and time >= 0:
+            into.prepare()
+            into.put_batch(BatchUnit(*unit, time, number, 1))
 
 
 def drop(store: MessageStore, queue: ConsumeQueue) -> None:
@@ -62,3 +83,20 @@ def drop(store: MessageStore, queue: ConsumeQueue) -> None:
     if store.gate is not None:
         store.gate.forget(queue)
     queue.segments.remove_folder()
+
+
+def changed(store: MessageStore, queue: ConsumeQueue, offset: int, *, batch: bool) -> ConsumeQueue | None:
+    """The queue of the other kind in this one's place, for a record of this queue offset; None: its topic was made
+    again, and none is there. OSError from the disk."""
+    if not batch or offset == 0:
+        drop(store, queue)
+        return None
+    new = store.made(queue.topic, queue.queue_id, True)
+    assert isinstance(new, BatchQueue)
+    copy(queue, new, store.log)
+    drop(store, queue)
+    store.queue_table[queue.topic, queue.queue_id] = new
+    store.prepare(new)
+    if store.gate is not None:
+        store.gate.load(store.gate.confirmed, store.queue_table.values())
+    return new

@@ -56,9 +56,9 @@ class Checks:
         for record in walk:
             if walk.offset >= log.end:
                 break
-            key, span = (record.topic, record.queue_id), inner.span(record)
-            if in_queue(record.sys_flag) and (span is not None or isinstance(queues.get(key), BatchQueue)):
-                self._batch(log, queues, deleted, record, span)
+            key = record.topic, record.queue_id
+            if in_queue(record.sys_flag) and (inner.span(record) or isinstance(queues.get(key), BatchQueue)):
+                self._batch(queues, deleted, record)
             elif in_queue(record.sys_flag):
                 self._unit(log, queues, deleted, record, (record.topic, record.queue_id), record.queue_offset)
                 if lmq and walk.offset >= self._loaded_end:  # what stood there at the start may say anything
@@ -67,15 +67,8 @@ class Checks:
         assert walk.offset >= log.end, f"log: at {walk.offset}: {walk.why}, but its end is {log.end}"
         self._validated = log.end
 
-    def _batch(
-        self,
-        log: CommitLog,
-        queues: Mapping[QueueKey, ConsumeQueue],
-        deleted: set[str],
-        record: Record,
-        span: tuple[int, int] | None,
-    ) -> None:
-        """The unit of a record in a batch consume queue; what says of none has none."""
+    def _batch(self, queues: Mapping[QueueKey, ConsumeQueue], deleted: set[str], record: Record) -> None:
+        """The unit of a record in a batch consume queue."""
         queue = queues.get((record.topic, record.queue_id))
         where = f"{record.topic}/{record.queue_id}: unit of the record at {record.physical_offset}"
         if not isinstance(queue, BatchQueue):
@@ -83,9 +76,10 @@ class Checks:
             assert gone, f"{where} is missing with its queue"
             return
         first = queue.raw(0)
-        if span is None or (first is not None and queue.end > 0 and record.physical_offset < first.physical_offset):
+        if first is not None and queue.end > 0 and record.physical_offset < first.physical_offset:
             return  # the topic was deleted and made again later
-        assert queue.holds(record.physical_offset, record.size, span[0]), f"{where} is missing, offset {span[0]}"
+        base, _ = inner.span(record) or (record.queue_offset, 1)
+        assert queue.holds(record.physical_offset, record.size, base), f"{where} is missing, offset {base}"
 
     def _unit(
         self,

@@ -1,8 +1,7 @@
 """Inner batches: several messages of one producer in one record, with one unit in a batch consume queue (store.md §4).
 
-The record says how many there are, `INNER_NUM`, and the queue offset of the first, `INNER_BASE`; so it alone tells its
-unit. A message that was sent alone to such a topic says that it is one. (The original gives it no unit: nobody ever
-reads it.) A record that says neither has no unit in a batch consume queue, as in the original.
+The record says how many there are, `INNER_NUM`, and the queue offset of the first, `INNER_BASE`. Any other record of
+such a topic is one message, of its own queue offset.
 """
 
 from __future__ import annotations
@@ -15,14 +14,13 @@ MARK = b"INNER_NUM\x01"
 """In the properties of each record that this is about."""
 MAX_COUNT = 32_767
 """Of one batch: two bytes of its unit."""
-ROOM_BYTES = 48
-"""Of the properties, for both numbers."""
 
 
-def sealed(properties: bytes, base: int, count: int) -> bytes:
-    """The properties of a record that holds the messages [base, base + count) of its queue."""
+def sealed(properties: bytes, base: int) -> bytes:
+    """The properties of a message to be stored; a batch says from now on where it begins in its queue."""
+    if MARK not in properties:
+        return properties
     found = props.decode(properties)
-    found[props.INNER_NUM] = str(count)
     found[props.INNER_BASE] = str(base)
     return props.encode(found)
 
@@ -39,7 +37,7 @@ def span(record: Record) -> tuple[int, int] | None:
 
 
 def count_of(properties: bytes) -> int:
-    """How many messages a record or a message to be stored says that it holds: 1 when it says nothing."""
+    """How many messages a message to be stored says that it holds: 1 when it says nothing."""
     found = _number(props.get(properties, props.INNER_NUM), MAX_COUNT) if MARK in properties else 1
     return max(found, 1)
 

@@ -17,22 +17,19 @@ one met; a queue that has not makes all queues be built anew from the whole log.
 
 from __future__ import annotations
 
-from collections.abc import Callable
-from typing import TypeAlias
+from typing import TYPE_CHECKING, TypeAlias
 
 from perseid.base.errors import CorruptLog
 from perseid.base.machine import Millis, Syncable
 from perseid.disk.port import Disk
+from perseid.store import batches
 from perseid.store import checkpoint as checkpoints
-from perseid.store import inner
 from perseid.store.batch_queue import FOLDER as BATCH_FOLDER
 from perseid.store.batch_queue import BatchQueue, BatchUnit
 from perseid.store.checkpoint import Checkpoint
-from perseid.store.commit_log import UNWRITTEN, CommitLog, Walk
-from perseid.store.config import StoreConfig
+from perseid.store.commit_log import UNWRITTEN, Walk
 from perseid.store.consume_queue import BLANK_UNIT, FOLDER, UNIT, ConsumeQueue
 from perseid.store.dispatch import in_queue, key_hashes, parse_delay_levels, tag_code_of
-from perseid.store.index import Index
 from perseid.store.lmq import LMQ_QUEUE_ID, is_lmq, units
 from perseid.store.results import ConsumeUnit
 from perseid.wire.properties import PROPERTY_END
@@ -42,6 +39,9 @@ from perseid.wire.record import (
     SYS_TRANSACTION_ROLLBACK,
     Record,
 )
+
+if TYPE_CHECKING:
+    from perseid.store.store import MessageStore
 
 QueueKey: TypeAlias = tuple[str, int]
 MAX_NOTES = 20
@@ -64,25 +64,16 @@ class _Rebuild(Exception):
 class Recovery:
     """One recovery; `run` does it."""
 
-    def __init__(
-        self,
-        disk: Disk,
-        config: StoreConfig,
-        log: CommitLog,
-        queues: dict[QueueKey, ConsumeQueue],
-        index: Index,
-        checkpoint: Checkpoint,
-        new_queue: Callable[[str, int, bool], ConsumeQueue],
-    ) -> None:
+    def __init__(self, store: MessageStore, disk: Disk, checkpoint: Checkpoint) -> None:
+        self._store = store
         self._disk = disk
-        self._config = config
-        self._log = log
-        self._queues = queues
-        self._index = index
+        config = self._config = store.config
+        log = self._log = store.log
+        self._queues = store.queue_table
+        self._index = store.index
         self._checkpoint = checkpoint
         self._known = log.promised(checkpoint.log_end)
         """The log has to be there up to here; −1: nobody knows."""
-        self._new_queue = new_queue
         self._levels = parse_delay_levels(config.message_delay_level)
         self._met: dict[QueueKey, int] = {}
         """Queues that had a record, and the offset of their first one."""
@@ -196,7 +187,7 @@ class Recovery:
         if isinstance(queue, BatchQueue):
             whole = queue.batch(offset)
             same = (record.topic, record.queue_id) == (queue.topic, queue.queue_id)
-            return same and whole is not None and inner.span(record) == (whole.base, whole.messages)
+            return same and whole == batches.unit_of(record, whole.tag_code if whole is not None else 0)
         return ((queue.topic, queue.queue_id), offset) in _units_of(record, lmq=is_lmq(queue.topic))
 
     def _timestamp_of(self, offset: int) -> Millis:
@@ -239,27 +230,24 @@ class Recovery:
             return "properties that are not UTF-8"
         key = record.topic, record.queue_id
         if in_queue(record.sys_flag) and key in self._met and record.queue_offset:
-            queue = self._queues[key]
-            expected = queue.next_offset  # offsets may be missing where some records have no unit
-            later = isinstance(queue, BatchQueue) and record.queue_offset > expected
-            if record.queue_offset != expected and not later:
+            expected = self._queues[key].next_offset
+            if record.queue_offset != expected:
                 return f"queue offset {record.queue_offset} where {expected} was to come"
         return ""
 
     def _put_units(self, record: Record) -> None:
         """Write the units of a record: one in a batch consume queue, or one of its queue and of each light one."""
         key = record.topic, record.queue_id
-        if inner.span(record) is not None:
+        if batches.is_batch(self._store, self._queues.get(key), record):
             self._put_batch(record, key)
-        elif record.queue_offset == 0 or not isinstance(self._queues.get(key), BatchQueue):
+        else:
             for queue_key, offset in _units_of(record, lmq=self._config.lmq):
                 self._put(record, queue_key, offset)
 
     def _put_batch(self, record: Record, key: QueueKey) -> None:
         """Write the unit of a record of messages, behind what its queue has."""
         tag = tag_code_of(record.topic, record.properties, record.store_timestamp, self._levels)
-        unit = batch_unit(record, tag)
-        assert unit is not None, "a record without a span"
+        unit = batches.unit_of(record, tag)
         queue = self._queues.get(key)
         if key not in self._met or not isinstance(queue, BatchQueue):
             queue = self._meet_batch(key, queue, unit)
@@ -278,10 +266,13 @@ class Recovery:
         if not isinstance(queue, BatchQueue):
             if unit.base > 0 and not whole and queue is None:
                 raise _Rebuild(f"{BATCH_FOLDER}/{key[0]}/{key[1]}: begins too late")
-            if queue is not None:
-                queue.segments.remove_folder()
-            made = self._queues[key] = self._new_queue(*key, True)
+            made = self._store.made(*key, True)
             assert isinstance(made, BatchQueue)
+            if queue is not None:  # the topic was not known to be one of batches
+                if unit.base > 0:
+                    batches.copy(queue, made, self._log)
+                queue.segments.remove_folder()
+            self._queues[key] = made
             self._met[key] = 0
             return made
         end = queue.last_written()
@@ -335,7 +326,7 @@ class Recovery:
             if offset > 0 and not whole:
                 raise _Rebuild(f"{FOLDER}/{key[0]}/{key[1]}: begins too late")
             if queue is None:
-                queue = self._queues[key] = self._new_queue(*key, False)
+                queue = self._queues[key] = self._store.made(*key, False)
             queue.restart(offset)
         elif offset == 0:
             queue.go_on_at(0)
@@ -425,12 +416,6 @@ class Recovery:
                 break
             end -= 1
         return end
-
-
-def batch_unit(record: Record, tag_code: int) -> BatchUnit | None:
-    """The unit of a record in a batch consume queue; None when it says of none."""
-    span = inner.span(record)
-    return span and BatchUnit(record.physical_offset, record.size, tag_code, record.store_timestamp, *span)
 
 
 def _units_of(record: Record, *, lmq: bool) -> list[tuple[QueueKey, int]]:

@@ -21,7 +21,7 @@ from perseid.store import batches, inner, lmq
 from perseid.store.batch_queue import BatchQueue
 from perseid.store.consume_queue import BLANK_UNIT, UNIT, ConsumeQueue
 from perseid.store.dispatch import SCHEDULE_TOPIC, in_queue, key_hashes, parse_delay_levels, tag_code_of
-from perseid.store.recovery import QueueKey, batch_unit
+from perseid.store.recovery import QueueKey
 from perseid.store.results import AppendRefused
 from perseid.store.store import MessageStore
 from perseid.wire.batch import MIN_ITEM_BYTES
@@ -175,7 +175,7 @@ class Replica:
                 begun, records = at + size, []
             else:
                 again = any(nexts.get(key, offset) != offset for key, offset in targets)
-                if again or batches.changes_kind(self._store, record):  # the topic was made again
+                if again or self._changes_kind(record):  # the topic was made again
                     self._commit(view[begun:at], records)
                     begun, records = at, []
                     nexts.clear()
@@ -304,9 +304,7 @@ class Replica:
         store = self._store
         queue.prepare()
         if isinstance(queue, BatchQueue):
-            unit = batch_unit(record, tag)
-            assert unit is not None, "a unit of a record that says of none"
-            batches.put(store, queue, unit)
+            batches.put(store, queue, batches.unit_of(record, tag))
             return
         if queue.topic != record.topic:
             store.put_light(queue, record.physical_offset, record.size, tag)
@@ -326,8 +324,6 @@ class Replica:
         key, span = (record.topic, record.queue_id), inner.span(record)
         if span is not None:
             return [(key, span[0])]
-        if record.queue_offset > 0 and isinstance(self._store.queue_of(*key), BatchQueue):
-            return []
         found: list[tuple[QueueKey, int]] = [(key, record.queue_offset)]
         if self._lmq:
             for name, offset in lmq.units(record.topic, record.properties, record.physical_offset):
@@ -356,24 +352,29 @@ class Replica:
                 raise _cause(refused, at) from None
         return queues
 
+    def _changes_kind(self, record: Record) -> bool:
+        """Is the queue of a record of another kind, or is there none yet that knows?"""
+        queue = self._store.queue_of(record.topic, record.queue_id)
+        batch = batches.is_batch(self._store, queue, record)
+        return in_queue(record.sys_flag) and batch != isinstance(queue, BatchQueue)
+
     def _check_offset(self, key: QueueKey, offset: int, at: int, record: Record | None) -> None:
         """Refuse a queue offset that can't be."""
-        batch = record is not None and inner.span(record) is not None
         queue = self._store.queue_of(*key)
+        batch = record is not None and key[0] == record.topic and batches.is_batch(self._store, queue, record)
         where = f"at {at}: queue offset {offset} in {key[0]}/{key[1]}"
         if not 0 <= offset <= at // (MIN_ITEM_BYTES if batch else MIN_RECORD_BYTES):
             raise ReplicaRefused(f"{where}: so many records don't fit before it")
-        if queue is not None and not batch and offset > queue.end + MAX_GAP:
-            raise ReplicaRefused(f"{where}, which ends at {queue.end}")
+        if queue is not None and offset > queue.next_offset + MAX_GAP:
+            raise ReplicaRefused(f"{where}, which ends at {queue.next_offset}")
 
     def _queue_of(self, key: QueueKey, offset: int, at: int, record: Record) -> ConsumeQueue:
         """Where the unit of an offset goes, that of a record at `at`."""
         self._check_offset(key, offset, at, record)
-        batch = key[0] == record.topic and inner.span(record) is not None
         queue = self._store.queue_of(*key)
+        batch = key[0] == record.topic and batches.is_batch(self._store, queue, record)
         if queue is not None and isinstance(queue, BatchQueue) != batch:
-            batches.drop(self._store, queue)  # the topic was made again, of another kind
-            queue = None
+            queue = batches.changed(self._store, queue, offset, batch=batch)
         if queue is None:
             try:
                 queue = self._store.queue_for(*key, batch=batch)

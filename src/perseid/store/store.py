@@ -19,7 +19,7 @@ from perseid.base.machine import Buffer, DiskFailed, Effect, Flush, Millis, Note
 from perseid.disk.port import Disk
 from perseid.store import batch_reading, batches, lmq, queue_folders, reading
 from perseid.store import checkpoint as checkpoints
-from perseid.store.batch_queue import BatchQueue
+from perseid.store.batch_queue import BatchQueue, BatchUnit
 from perseid.store.checks import Checks
 from perseid.store.commit_log import CommitLog
 from perseid.store.config import StoreConfig
@@ -125,7 +125,7 @@ class MessageStore:
         log.end = log.top
         gaps = queue_folders.load(self, disk)
         self.index.load()
-        recovery = Recovery(disk, self.config, log, self._queues, self.index, checkpoint, self.made)
+        recovery = Recovery(self, disk, checkpoint)
         recovery.run(crashed, gaps)
         if crashed:
             self.folders.distrust()
@@ -283,7 +283,7 @@ class MessageStore:
         queue = self.queue_for(topic, queue_id, len(messages))
         offset = log.reserve(size)
         placed: list[Appended] = []
-        at, queue_offset = offset, queue.end
+        at, queue_offset = offset, queue.next_offset
         for record in records:
             patch(record, queue_offset, at, now)
             placed.append(Appended(at, len(record), queue_offset, now))
@@ -294,11 +294,14 @@ class MessageStore:
         for message, done in zip(messages, placed, strict=True):
             tag = tag_code_of(topic, message.properties, now, self.levels)
             queue.prepare()
+            if index.enabled:
+                index.put(key_hashes(topic, message.properties), done.physical_offset, now)
+            if isinstance(queue, BatchQueue):
+                batches.put(self, queue, BatchUnit(done.physical_offset, done.size, tag, now, done.queue_offset, 1))
+                continue
             queue.put(done.physical_offset, done.size, tag)
             if self.gate is not None:
                 self.gate.hold(queue, done.queue_offset, log.end)
-            if index.enabled:
-                index.put(key_hashes(topic, message.properties), done.physical_offset, now)
             if self.on_append is not None:
                 self.on_append(topic, queue_id, done.queue_offset, tag, done.physical_offset, done.size)
         return placed
@@ -320,9 +323,7 @@ class MessageStore:
         message.properties = lmq.with_offsets(message.properties, [queue.end for queue in queues])
         return queues
 
-    def queue_for(
-        self, topic: str, queue_id: int, count: int = 1, *, batch: bool | None = None
-    ) -> ConsumeQueue:
+    def queue_for(self, topic: str, queue_id: int, count: int = 1, *, batch: bool | None = None) -> ConsumeQueue:
         """The queue, with room for `count` more units, and in the books as written to; made if need be, of the topic's
         kind, or as `batch` says. AppendRefused when it can't be."""
         queue = self._queues.get((topic, queue_id))
@@ -428,8 +429,9 @@ class MessageStore:
         of one answer."""
         queue = self._queues.get((topic, queue_id))
         if isinstance(queue, BatchQueue):
-            limits = max_messages, max_bytes
-            return batch_reading.read(self.log, queue, self.config, offset, *limits, wanted, wanted_record)
+            return batch_reading.read(
+                self.log, queue, self.config, offset, max_messages, max_bytes, wanted, wanted_record
+            )
         return reading.read(self.log, queue, self.config, offset, max_messages, max_bytes, wanted, wanted_record)
 
     def cold(

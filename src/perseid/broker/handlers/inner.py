@@ -1,7 +1,7 @@
 """Batches for topics with `queue.type` BatchCQ: stored as they come, as one record (store.md §3.7).
 
-The original does so with a batch that has a unique key of its own, as the Java client's have since 5.0. Others it
-splits into records that no reader ever gets; here those are given a key, and are stored in one record, too.
+So it is with a batch that has a unique key of its own, as the Java client's have since 5.0; others are split into
+records, as for any topic. Who knows how may also send a batch as one message, with the flag.
 """
 
 from __future__ import annotations
@@ -25,11 +25,18 @@ if TYPE_CHECKING:
     from perseid.broker.node import Broker
 
 
+def is_inner(header: SendMessageRequest, sys_flag: int) -> bool:
+    """Is a send to such a topic a batch that is stored as one record?"""
+    keyed = header.batch and props.get(header.properties.encode("utf-8", "replace"), props.UNIQ_KEY) is not None
+    return keyed or sys_flag & SYS_INNER_BATCH != 0
+
+
 def send_inner(
     broker: Broker, request: Request, header: SendMessageRequest, queue_id: int, sys_flag: int
 ) -> Reply | None:
     """Store a batch in one record; it has as many queue offsets as messages. The sender is told that it is one record
     when its batch has a key (`batchUniqId`)."""
+    unique_key = props.get(header.properties.encode("utf-8", "replace"), props.UNIQ_KEY)
     body, own = request.command.body, header.properties.encode("utf-8", "replace")
     properties = props.decode(own)
     stated = properties.pop(props.INNER_NUM, None)
@@ -40,7 +47,6 @@ def send_inner(
         raise _refused(f"INNER_NUM says {stated[:20]!r}, the batch has {count} messages")
     if lmq.MARK in own:
         raise _refused("a batch can't stand in light queues")
-    unique_key = properties.get(props.UNIQ_KEY)
     if unique_key is None:
         properties[props.UNIQ_KEY] = broker.unique_ids.next(broker.now)
     properties.update(broker.answers.own_properties)
@@ -64,7 +70,7 @@ def send_inner(
     broker.stats.put(header.topic, count - 1, 0)
     msg_id = ids.offset_message_id(broker.store_host, stored.physical_offset)
     answer = broker.answers.sent(msg_id, queue_id, stored.queue_offset, properties[props.UNIQ_KEY])
-    answer.batch_uniq_id = unique_key
+    answer.batch_uniq_id = unique_key if header.batch else None
     return put.acknowledge(
         broker, request, Reply(header=answer), stored.physical_offset + stored.size, send.waits(own)
     )

@@ -60,7 +60,7 @@ def _send(broker: Broker, request: Request, header: SendMessageRequest) -> Reply
     sys_flag = header.sys_flag
     if topic.topic_filter_type == MULTI_TAG:
         sys_flag |= SYS_MULTI_TAGS
-    if header.topic in broker.topics.batch_topics and (header.batch or sys_flag & SYS_INNER_BATCH):
+    if header.topic in broker.topics.batch_topics and inner.is_inner(header, sys_flag):
         return inner.send_inner(broker, request, header, queue_id, sys_flag)
     if sys_flag & SYS_INNER_BATCH:
         raise put.inner_batch_refused()

@@ -80,7 +80,7 @@ def _store(broker: Broker, message: Message, old: Record, level: int) -> int:
     """Store it; where it ends in the log."""
     if old.sys_flag & SYS_INNER_BATCH:  # its messages come back one by one, as sends of the consumer's own
         raise RequestRefused(ResponseCode.SYSTEM_ERROR, PutStatus.MESSAGE_ILLEGAL.name)
-    properties = {name: value for name, value in old.props.items() if name not in (props.INNER_NUM, props.INNER_BASE)}
+    properties = dict(old.props)
     properties.setdefault(props.RETRY_TOPIC, old.topic)
     properties.setdefault(props.ORIGIN_MESSAGE_ID, old.msg_id)
     properties[props.WAIT] = "false"
