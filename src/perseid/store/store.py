@@ -332,12 +332,11 @@ class MessageStore:
             return queue
         if not topic or "/" in topic or "\0" in topic or topic in (".", "..") or queue_id < 0:
             raise AppendRefused(PutStatus.MESSAGE_ILLEGAL, f"{topic!r}, {queue_id} can't be a queue")
-        for folder in self._leftovers & set(queue_folders.of_topic(topic)):
-            try:
-                self._remove_leftover(folder)
-            except OSError as error:
-                why = f"{folder}: what a deleted topic left can't be removed: {error}"
-                raise AppendRefused(PutStatus.CREATE_MAPPED_FILE_FAILED, why) from error
+        try:
+            self._remove_leftovers(topic)
+        except OSError as error:
+            why = f"{topic}: what a deleted topic left can't be removed: {error}"
+            raise AppendRefused(PutStatus.CREATE_MAPPED_FILE_FAILED, why) from error
         queue = self.made(topic, queue_id, topic in self.batch_topics if batch is None else batch)
         self.prepare(queue, count)
         self._queues[topic, queue_id] = queue
@@ -502,21 +501,20 @@ class MessageStore:
             self.flusher.dirty.pop(queue, None)
         self._deleted.add(topic)
         self.flusher.hurry = True  # a crash before the next checkpoint would bring the topic back
-        folders = {f"{queue.folder}/{topic}" for queue in gone}
-        self._leftovers |= folders
-        for folder in folders:
-            try:
-                self._remove_leftover(folder)
-            except OSError as error:
-                return [Note("error", f"{folder}: can't be removed, tried again when the topic is used: {error}")]
+        self._leftovers |= {f"{queue.folder}/{topic}" for queue in gone}
+        try:
+            self._remove_leftovers(topic)
+        except OSError as error:
+            return [Note("error", f"{topic}: can't be removed, tried again when the topic is used: {error}")]
         files: list[Syncable] = [*self.folders.take()]
         return [Flush(files)]
 
-    def _remove_leftover(self, folder: str) -> None:
-        """Remove a deleted topic's folder, whose old units must not come back with a new topic of the name."""
-        self._disk.remove(folder)
-        self.folders.forget(folder)
-        self._leftovers.discard(folder)
+    def _remove_leftovers(self, topic: str) -> None:
+        """Remove a deleted topic's folders, whose old units must not come back with a new topic of the name."""
+        for folder in self._leftovers & set(queue_folders.of_topic(topic)):
+            self._disk.remove(folder)
+            self.folders.forget(folder)
+            self._leftovers.discard(folder)
 
     # ---- durability and time ----
 
