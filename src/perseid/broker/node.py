@@ -135,7 +135,7 @@ class Broker:
         self.waits = self.sync_flush or for_nodes
         """Acknowledgements wait: for the disk, for slaves, for both, or for the group."""
         self.topics = TopicTable(config, 0, lmq=store_config.lmq)
-        self.store.batch_topics = self.topics.batch_topics
+        self.store.batch_topics, self.store.compaction.topics = self.topics.batch_topics, self.topics.compacted
         self.groups = SubscriptionGroupTable(0, lmq=store_config.lmq)
         self.offsets = ConsumerOffsets(0, lmq=store_config.lmq)
         self.producers = ProducerTable()

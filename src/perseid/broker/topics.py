@@ -37,16 +37,17 @@ _NAME_CHARACTERS = frozenset(string.ascii_letters + string.digits + "%|-_")
 
 MESSAGE_TYPE, BY_PRIORITY = "message.type", "PRIORITY"
 QUEUE_TYPE, BATCH_QUEUE = "queue.type", "BatchCQ"
+CLEANUP_POLICY, COMPACTION = "cleanup.policy", "COMPACTION"
 MESSAGE_TYPES = frozenset({"UNSPECIFIED", "NORMAL", "FIFO", "DELAY", "TRANSACTION", BY_PRIORITY, "MIXED"})
 FILTER_TYPES = frozenset({"SINGLE_TAG", "MULTI_TAG"})
 
 _ATTRIBUTES: Mapping[str, frozenset[str]] = {
     QUEUE_TYPE: frozenset({"SimpleCQ", BATCH_QUEUE}),
-    "cleanup.policy": frozenset({"DELETE"}),
+    CLEANUP_POLICY: frozenset({"DELETE", COMPACTION}),
     MESSAGE_TYPE: MESSAGE_TYPES,
 }
-"""The attributes that a topic can have here, with their values. The original also knows COMPACTION and reserve.time:
-they need a store of another kind, and are refused."""
+"""The attributes that a topic can have here, with their values. The original also knows reserve.time, which needs
+a store of another kind, and is refused."""
 
 _CHANGEABLE = frozenset({MESSAGE_TYPE})
 
@@ -162,6 +163,8 @@ class TopicTable:
         """Names that changed since the table was last saved; a deleted topic's name too."""
         self.batch_topics: set[str] = set()
         """Those whose queues hold inner batches; always the same set."""
+        self.compacted: set[str] = set()
+        """Those that are compacted; always the same set."""
         self._own_names: set[str] = set()
         for row in system.default_rows(config):
             self.rows[row.topic_name] = row
@@ -182,6 +185,10 @@ class TopicTable:
     def is_system(self, topic: str) -> bool:
         """Is the name one of the broker's own, which no one may create, change or delete?"""
         return topic in system.RESERVED or topic in self._own_names or topic.startswith(system.SYSTEM_PREFIX)
+
+    def is_special(self, topic: str) -> bool:
+        """Is it stored or read in another way than most?"""
+        return topic in self.batch_topics or topic in self.compacted
 
     def is_order(self, topic: str) -> bool:
         row = self.rows.get(topic)
@@ -276,6 +283,8 @@ class TopicTable:
                     ResponseCode.INVALID_PARAMETER, f"a topic has 0 to {MAX_QUEUES} queues, not {queues}"
                 )
         attributes = alter_attributes(None if old is None else old.attributes, wanted.attributes)
+        if attributes.get(QUEUE_TYPE) == BATCH_QUEUE and attributes.get(CLEANUP_POLICY) == COMPACTION:
+            raise _attribute_refused(f"{QUEUE_TYPE}={BATCH_QUEUE} does not go with {CLEANUP_POLICY}={COMPACTION}")
         row = msgspec.structs.replace(wanted, attributes=attributes)
         if row == old:
             return False
@@ -339,10 +348,13 @@ class TopicTable:
         """Note of which kind topics are."""
         for name in names:
             row = self.rows.get(name)
-            if row is not None and row.attributes.get(QUEUE_TYPE) == BATCH_QUEUE:
-                self.batch_topics.add(name)
-            else:
-                self.batch_topics.discard(name)
+            for key, value, kind in (
+                (QUEUE_TYPE, BATCH_QUEUE, self.batch_topics), (CLEANUP_POLICY, COMPACTION, self.compacted)
+            ):  # fmt: skip
+                if row is not None and row.attributes.get(key) == value:
+                    kind.add(name)
+                else:
+                    kind.discard(name)
 
     # ---- reading the whole ----
 

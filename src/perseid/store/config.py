@@ -37,6 +37,17 @@ class StoreConfig:
     max_lmq_consume_queue_num: int = option(20_000, low=0)
     """With enableLmqQuota a message that would make another light queue is refused beyond so many."""
 
+    # compacted topics
+    enable_compaction: bool = True
+    compaction_mapped_file_size: int = option(100 << 20, low=256)
+    compaction_cq_mapped_file_size: int = option(10 << 20, low=92)
+    compaction_schedule_internal: int = option(15 * 60 * 1000, low=1)
+    """How often each queue is compacted."""
+    max_offset_map_size: int = option(100 << 20, low=1)
+    """Bytes of the original's maps of keys, 24 for each: of all its threads."""
+    compaction_thread_num: int = option(6, low=1)
+    """Its map has so many parts; here one queue is compacted at a time."""
+
     # flush
     flush_disk_type: str = option(ASYNC_FLUSH, choices=(ASYNC_FLUSH, SYNC_FLUSH), important=True)
     flush_interval_commit_log: int = option(500, low=1)

@@ -22,6 +22,7 @@ from perseid.store import checkpoint as checkpoints
 from perseid.store.batch_queue import BatchQueue, BatchUnit
 from perseid.store.checks import Checks
 from perseid.store.commit_log import CommitLog
+from perseid.store.compaction.service import EVENTS, CompactionService
 from perseid.store.config import StoreConfig
 from perseid.store.consume_queue import ConsumeQueue
 from perseid.store.dispatch import INDEXED_TAG, in_queue, key_hashes, parse_delay_levels, tag_code_of
@@ -56,7 +57,6 @@ if TYPE_CHECKING:
 ABORT_PATH = "abort"
 LOCK_PATH = "lock"
 TAG_INDEX = "T"
-INDEX_RETRY_MS = 10_000
 
 OnAppend: TypeAlias = Callable[[str, int, int, int, int, int], None]
 """(topic, queue id, queue offset, tag code, physical offset, size) of a record that readers see now."""
@@ -87,6 +87,7 @@ class MessageStore:
         """Messages may name light queues (`store.lmq`)."""
         self.batch_topics: Set[str] = frozenset()
         """Topics with batch consume queues (`store.batch_queue`)."""
+        self.compaction = CompactionService(self, disk)
         self.on_light: OnAppend | None = None
         """The same as `on_append`, for a unit in a light queue."""
         self._why_not_loaded = "the store is not loaded"
@@ -96,7 +97,6 @@ class MessageStore:
         self._checks = Checks()
         self._deleted: set[str] = set()
         self._leftovers: set[str] = set()
-        self._index_retry_at: Millis = 0
 
     # ---- start and stop ----
 
@@ -136,11 +136,12 @@ class MessageStore:
             self.gate.load(min(max(checkpoint.confirm_offset, log.start), log.end), self._queues.values())
             self.flusher.gate = self.gate
         save_durably(disk, checkpoints.PATH, self.flusher.final_checkpoint())
+        compacted = self.compaction.load(now, crashed=crashed)
         self.flusher.start(now)
         self._retention.start(now)
         self._checks.loaded(log)
         self._why_not_loaded = ""
-        notes += recovery.notes
+        notes += recovery.notes + compacted
         return LoadReport(not crashed, log.start, log.end, recovery.truncated_bytes, notes)
 
     def close(self, now: Millis) -> str:
@@ -160,6 +161,7 @@ class MessageStore:
         disk = self._disk
         for file in self.flusher.unfinished():
             file.sync()
+        self.compaction.close()
         save_durably(disk, checkpoints.PATH, self.flusher.final_checkpoint())
         disk.remove(ABORT_PATH)
         disk.sync_dir("")
@@ -427,6 +429,8 @@ class MessageStore:
         """Records from `offset` on that are wanted by their tag code and by themselves (None: all), within the limits
         of one answer."""
         queue = self._queues.get((topic, queue_id))
+        if self.compaction.has(topic):
+            return self.compaction.read(topic, queue_id, offset, max_messages, max_bytes)
         if isinstance(queue, BatchQueue):
             return batch_reading.read(
                 self.log, queue, self.config, offset, max_messages, max_bytes, wanted, wanted_record
@@ -438,6 +442,8 @@ class MessageStore:
     ) -> list[Part]:
         """What `read` would have to wait for the disk for: parts of files, to be fetched first. Empty: nothing."""
         queue = self._queues.get((topic, queue_id))
+        if self.compaction.has(topic):
+            return []
         if isinstance(queue, BatchQueue):
             return batch_reading.cold(self.log, queue, self.config, offset, max_messages)
         return [] if queue is None else reading.cold(self.log, queue, self.config, offset, max_messages, codes)
@@ -504,10 +510,11 @@ class MessageStore:
         self._leftovers |= {f"{queue.folder}/{topic}" for queue in gone}
         try:
             self._remove_leftovers(topic)
+            forgotten = self.compaction.forget(topic)
         except OSError as error:
             return [Note("error", f"{topic}: can't be removed, tried again when the topic is used: {error}")]
         files: list[Syncable] = [*self.folders.take()]
-        return [Flush(files)]
+        return [Flush(files), *forgotten]
 
     def _remove_leftovers(self, topic: str) -> None:
         """Remove a deleted topic's folders, whose old units must not come back with a new topic of the name."""
@@ -534,6 +541,8 @@ class MessageStore:
             return self.follow_log_start()
         if isinstance(event, Cut):
             return self._truncation.cut(event)
+        if isinstance(event, EVENTS):
+            return self.compaction.handle(event)
         return self.flusher.handle(event)
 
     def follow_log_start(self) -> list[Effect]:
@@ -557,26 +566,17 @@ class MessageStore:
         if self._why_not_loaded or self._failure or self._truncation.under_way:
             return []
         effects = self.flusher.tick(now)
-        effects += self._retention.tick(now, self.flusher.saved_replay_from)
+        effects += self._retention.tick(now, min(self.flusher.saved_replay_from, self.compaction.needed_from()))
+        effects += self.compaction.tick(now)
         if self.index.broken:
-            effects += self._try_index_again(now)
+            effects += self.index.try_again(now)
         return effects
-
-    def _try_index_again(self, now: Millis) -> list[Effect]:
-        """The index goes on when the disk has room again; what came meanwhile is not in it."""
-        if self._index_retry_at == 0:
-            self._index_retry_at = now + INDEX_RETRY_MS
-            return [Note("error", self.index.broken)]
-        if now >= self._index_retry_at:
-            self._index_retry_at = now + INDEX_RETRY_MS
-            self.index.broken = ""
-        return []
 
     def next_deadline(self) -> Millis | None:
         if self._why_not_loaded or self._failure or self._truncation.under_way:
             return None
-        index = self._index_retry_at if self.index.broken else None
-        dues = (self.flusher.next_deadline(), self._retention.next_deadline(), index)
+        index = self.index.retry_at if self.index.broken else None
+        dues = (self.flusher.next_deadline(), self._retention.next_deadline(), self.compaction.next_deadline(), index)
         return min((due for due in dues if due is not None), default=None)
 
     def delete_expired(self, now: Millis) -> None:
@@ -587,6 +587,7 @@ class MessageStore:
         """Log, queues and index end there now."""
         self.flusher.cut_done(end, self.index.end_offset)
         self._checks.cut(end)
+        self.compaction.cut()
         if self.gate is not None:
             self.gate.cut(end, self._queues.values())
 

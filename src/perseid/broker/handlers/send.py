@@ -165,6 +165,8 @@ def _finish(
         raw += b"\x02"
     if broker.store.lmq and lmq.MARK in raw:
         put.check_light(broker, header.topic, raw)
+    if header.topic in broker.topics.compacted:
+        put.check_key(raw)
     retry = header.topic.startswith(RETRY_PREFIX)
     unique_key = None if retry or put.UNUSUAL.search(raw) else props.get(raw, props.UNIQ_KEY)
     queue_id = message.queue_id
@@ -243,6 +245,9 @@ def _send_batch(
     if broker.store.lmq and any(lmq.MARK in item.properties for item in items):
         why = "a message of a batch can't stand in light queues: send it alone"
         raise RequestRefused(ResponseCode.MESSAGE_ILLEGAL, why)
+    if header.topic in broker.topics.compacted:
+        for item in items:
+            put.check_key(item.properties)
     born_host, store_host = request.conn.born_host, broker.store_host
     out = [
         Message(
