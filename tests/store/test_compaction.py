@@ -219,11 +219,7 @@ def test_power_cuts_at_any_time() -> None:
                 node.pass_time(random.choice((1_500, 6_000, 70_000)))
         node.flush()
         node.settle()
-        for effect in range(random.randrange(60)):  # a compaction under way, cut off after any effect
-            node.now += 3_000 if effect % 3 == 0 else 0
-            if not node.effects:
-                node.effects.extend(node.store.tick(node.now))
-            node.step()
+        node.read()  # taken from the log, and durable there only
         node.cut_power()
         node.load()
         node.check()
@@ -233,6 +229,50 @@ def test_power_cuts_at_any_time() -> None:
         node.kill()
         node.load()
         node.check()
+
+
+@pytest.mark.parametrize("seed", range(6))
+def test_a_compaction_that_is_cut_off_after_any_step(seed: int) -> None:
+    """By a power cut, or by the end of the process."""
+    for steps in range(40):
+        node = filled(seed, keys=30)  # so that most of the last messages stand in old pairs
+        node.put("late")
+        node.flush()
+        node.settle()
+        node.now = node.queue.due + 1
+        for _ in range(steps):
+            if not node.effects:
+                node.effects.extend(node.store.tick(node.now))
+            node.step()
+        done = node.queue.position >= 0 and node.queue.state == "idle"
+        (node.cut_power if seed else node.kill)()
+        node.load()
+        node.check()
+        node.put("after")
+        node.compact()
+        node.check()
+        if done:
+            assert steps > 8
+            return
+    raise AssertionError("the compaction never ended")
+
+
+def test_the_log_stays_while_nothing_is_durable_here() -> None:
+    node = CompactNode(file_reserved_time=0)
+    node.load()
+    node.store.compaction._flush_at = 1 << 60  # nothing becomes durable
+    for number in range(60):
+        node.put(f"k{number % 7}")
+    for kept in (True, False):
+        node.store.delete_expired(node.now + 3_600_000)
+        node.now += 3_600_000
+        node.pass_time(30_000)
+        assert (node.store.start == 0) == kept
+        node.store.compaction._flush_at = node.now
+        node.pass_time(10_000)
+    node.cut_power()
+    node.load()
+    node.check()
 
 
 def test_a_cut_takes_what_follows() -> None:

@@ -113,23 +113,29 @@ class Parts:
             names.remove(name)
         return [int(name) for name in names]
 
-    def load(self) -> None:
-        """Take in all pairs. CorruptLog when they don't fit each other."""
+    def load(self, *, crashed: bool = False) -> str:
+        """Take in all pairs; what was left out, "" for nothing. CorruptLog when one is not whole; after a crash it is
+        left out instead, with what follows: it was never durable."""
         self.all.clear()
+        note = ""
         logs, units = self.names(self.logs), self.names(self.units)
         for base in sorted({*logs, *units}):
             missing = self.units if base not in units else self.logs if base not in logs else ""
-            if missing and base == max([*logs, *units]):  # what a crash left of a new pair
-                self._disk.remove(f"{self.logs if missing == self.units else self.units}/{base:0{NAME_DIGITS}d}")
-                continue
             path = f"{missing}/{base:0{NAME_DIGITS}d}"
-            if missing:
+            if missing and not crashed and base < max([*logs, *units]):
                 raise CorruptLog(path, 0, "the file is missing, the other of its pair is there")
-            self.all.append(self._open(base))
+            if missing or note:  # what a crash left of new pairs
+                note = note or f"{path}: the file is missing; its pair and all behind it are taken from the log again"
+                for folder in (self.logs, self.units):
+                    self._disk.remove(f"{folder}/{base:0{NAME_DIGITS}d}")
+                    self._folders.touch(folder)
+            else:
+                self.all.append(self._open(base))
         for folder in (self.logs, self.units) if self.all else ():
             self._folders.known(folder)
         for part in self.all:
             self._find_end(part)
+        return note
 
     def _open(self, base: int) -> Part:
         files = []

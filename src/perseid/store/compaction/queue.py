@@ -87,8 +87,9 @@ class CompactedQueue:
 
     # ---- loading ----
 
-    def load(self, durable: int | None, *, crashed: bool) -> None:
-        """Take in the files. After a crash what is not known to be `durable` is left out; the log has it."""
+    def load(self, durable: int | None, *, crashed: bool) -> list[str]:
+        """Take in the files; what is to be told to people. After a crash what is not known to be `durable` is left out:
+        the log has it."""
         store, disk, parts = self._store, self._disk, self.parts
         below = f"{parts.logs}/{COMPACTING}"
         text = self._disk.read(f"{below}/{LIST}")
@@ -101,12 +102,13 @@ class CompactedQueue:
                 if disk.list(f"{at}/{folder}"):
                     disk.remove(f"{at}/{folder}")
                     store.folders.touch(at)
-        parts.load()
+        note = parts.load(crashed=crashed)
         if crashed and durable is not None:
             parts.cut(durable)
         elif crashed and parts.all:
             parts.check(parts.all[-1])
         self.taken = self.durable = parts.end
+        return [note] if note else []
 
     # ---- following ----
 

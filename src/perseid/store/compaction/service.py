@@ -73,7 +73,7 @@ class CompactionService:
             for number in disk.list(f"{LOGS}/{topic}".rstrip("/")) if topic.endswith("/") else []:
                 if number.endswith("/") and number[:-1].isascii() and number[:-1].isdigit():
                     queue = self._made((topic[:-1], int(number[:-1])), now)
-                    queue.load(durable.get(queue.name), crashed=crashed)
+                    notes += queue.load(durable.get(queue.name), crashed=crashed)
         if crashed:
             for queue in self.queues.values():
                 self._sync(queue.parts.take_dirty())
