@@ -8,10 +8,12 @@ from typing import Any
 
 import pytest
 
+from perseid.base.errors import CorruptLog
 from perseid.sim.disk import SimDisk
 from perseid.store.batch_queue import UNIT
 from perseid.store.compaction.parts import END_UNIT, LOGS, UNITS, sizes
 from perseid.store.compaction.queue import CompactedQueue, Positions
+from perseid.store.replica import Replica
 from perseid.store.results import ReadStatus
 from perseid.store.store import MessageStore
 from perseid.wire.record import BLANK_MAGIC, decode_all, size_and_magic
@@ -314,3 +316,69 @@ def test_a_turn_looks_at_so_much_only(monkeypatch: pytest.MonkeyPatch) -> None:
         assert steps < 500
     assert steps > 20
     node.check()
+
+
+@pytest.mark.parametrize("text", [b"", b"{", b"[]", b'{"C_0":"x"}', b'{"C_0":null}', b"\xff" * 99, b'{"C_0":-5}', b"7"])
+@pytest.mark.parametrize("path", ["compaction/perseid-durable", Positions.PATH])
+def test_small_files_that_can_not_be_read(path: str, text: bytes) -> None:
+    node = filled()
+    node.kill()
+    node.disk.write(path, text)
+    node.load()
+    node.check()
+    node.compact()
+    node.check()
+
+
+@pytest.mark.parametrize("text", [b"", b"{}", b'{"old":[0],"new":["x"]}', b'{"old":[0],"new":null}', b"\0" * 40])
+def test_a_list_that_can_not_be_read_stops_the_start(text: bytes) -> None:
+    node = filled()
+    node.kill()
+    node.disk.write(f"{LOGS}/{TOPIC}/0/compacting/perseid-list", text)
+    with pytest.raises(CorruptLog, match="list of a compaction"):
+        node.load()
+
+
+def test_a_file_of_another_size_stops_the_start() -> None:
+    node = filled()
+    node.stop()
+    other = CompactNode(disk=node.disk, compaction_cq_mapped_file_size=46 * 9)
+    with pytest.raises(CorruptLog, match="compaction"):
+        other.load()
+
+
+def test_a_missing_file_stops_a_start_after_a_clean_stop() -> None:
+    node = filled()
+    node.stop()
+    node.disk.remove(f"{UNITS}/{TOPIC}/0/{0:020d}")
+    with pytest.raises(CorruptLog, match="missing"):
+        node.load()
+
+
+def test_a_slave_compacts_what_it_gets() -> None:
+    node = filled()
+    slave = CompactNode(disk=SimDisk(Random(9)))
+    slave.load()
+    replica = Replica(slave.store)
+    size = node.config.commit_log_file_bytes
+    for start in range(0, node.store.end, size):
+        part = bytes(node.store.log.segments.view(start, min(size, node.store.end - start)))
+        replica.expect(start, len(part))
+        replica.take(memoryview(part))
+        replica.write()
+    slave.sent = node.sent
+    slave.now = node.now
+    assert slave.read() == node.read()
+    for name in node.files():
+        for folder in (LOGS, UNITS):
+            path = f"{folder}/{TOPIC}/0/{name}"
+            assert slave.disk.read(path) == node.disk.read(path)
+    slave.compact()
+    slave.check()
+    assert len(slave.read()) < 60
+
+
+def test_with_another_switch_it_is_a_topic_like_others() -> None:
+    node = filled(enable_compaction=False)
+    assert node.disk.list("compaction") == []
+    assert [offset for offset, _, _ in node.read()] == list(range(60))

@@ -94,7 +94,7 @@ class CompactedQueue:
         below = f"{parts.logs}/{COMPACTING}"
         text = self._disk.read(f"{below}/{LIST}")
         if text is not None:
-            self._place(fastjson.loads(text))
+            self._place(_listed(f"{below}/{LIST}", text))
             for at in (parts.logs, parts.units):
                 disk.sync_dir(at)  # before the list goes
         for folder in (COMPACTING, REPLICATING):
@@ -285,6 +285,16 @@ class CompactedQueue:
             for at in (self.parts.logs, self.parts.units):
                 self._disk.remove(f"{at}/{COMPACTING}")
                 self._store.folders.forget(f"{at}/{COMPACTING}")
+
+
+def _listed(path: str, text: bytes) -> dict[str, list[int]]:
+    """What a list says; CorruptLog when it can't be read."""
+    try:
+        found = fastjson.loads(text)
+        return {name: [int(base) for base in found[name]] for name in ("old", "new")}
+    except (ValueError, KeyError, TypeError) as error:
+        why = f"the list of a compaction can't be read: {error}. Bring the file back from a backup"
+        raise CorruptLog(path, 0, why) from error
 
 
 class Positions(dict[str, int]):

@@ -67,8 +67,12 @@ class CompactionService:
         """Take in all files; what is to be told to people. CorruptLog when they can't be read."""
         disk = self._disk
         notes = [note.text for note in self._positions.load(disk.read(Positions.PATH)) if isinstance(note, Note)]
-        text = disk.read(DURABLE_PATH)
-        durable = fastjson.loads(text) if text is not None else {}
+        durable: dict[str, int] = {}
+        try:
+            found = fastjson.loads(disk.read(DURABLE_PATH) or b"{}")
+            durable = {str(name): max(0, int(offset)) for name, offset in found.items()}
+        except (ValueError, TypeError, AttributeError) as error:
+            notes.append(f"{DURABLE_PATH}: can't be read, the last files are checked instead: {error}")
         for topic in disk.list(LOGS):
             for number in disk.list(f"{LOGS}/{topic}".rstrip("/")) if topic.endswith("/") else []:
                 if number.endswith("/") and number[:-1].isascii() and number[:-1].isdigit():
