@@ -11,7 +11,13 @@ from perseid.wire.codes import RequestCode, ResponseCode
 from .rig import Acknowledged, Peer, send_header
 
 TOPIC = "compacted"
-KEYS = {"none": "", "empty": "KEYS\x01\x02", "blank": "KEYS\x01 \t\x02", "another's": "XKEYS\x01k\x02", "cut off": "KEYS"}
+KEYS = {
+    "none": "",
+    "empty": "KEYS\x01\x02",
+    "blank": "KEYS\x01 \t\x02",
+    "another's": "XKEYS\x01k\x02",
+    "cut off": "KEYS",
+}
 
 
 @pytest.fixture(scope="module")

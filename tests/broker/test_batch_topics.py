@@ -7,6 +7,7 @@ from typing import Any
 
 import pytest
 
+from perseid.raft.config import RaftConfig
 from perseid.store.batch_queue import BatchQueue
 from perseid.wire import batch, inner
 from perseid.wire.bodies import TopicConfig
@@ -204,3 +205,20 @@ def test_after_a_start_it_is_what_it_was(rig: Rig, tmp_path: Path) -> None:
     assert TOPIC in again.broker.topics.batch_topics
     assert messages(pull(again)) == [(0, b"0"), (1, b"1"), (2, b"2")]
     assert send_batch(again, b"3").ext["queueOffset"] == "3"
+
+
+def test_in_a_raft_group(tmp_path: Path) -> None:
+    raft = RaftConfig(group="C", self_id="n0", peers="n0-127.0.0.1:40911")
+    rig = Rig(tmp_path, raft=raft)
+    row = TopicConfig(topic_name=TOPIC, attributes={"+queue.type": "BatchCQ"}, read_queue_nums=1, write_queue_nums=1)
+    rig.broker.topics.update(row, rig.now)
+    assert send(rig, b"0").ext["queueOffset"] == "0"
+    assert send_batch(rig, b"1", b"2", b"3").ext["queueOffset"] == "1"
+    assert send_batch(rig, b"4", b"5", own="").ext["queueOffset"] == "4"
+    assert send(rig, b"6").ext["queueOffset"] == "6"
+    wanted = [(n, b"%d" % n) for n in range(7)]
+    assert messages(pull(rig)) == wanted
+    rig.stop()
+    again = Rig(tmp_path, now=rig.now, raft=raft)
+    assert messages(pull(again)) == wanted
+    assert send_batch(again, b"7").ext["queueOffset"] == "7"

@@ -8,6 +8,7 @@ from pathlib import Path
 import pytest
 
 from perseid.base.errors import RequestRefused
+from perseid.raft.config import RaftConfig
 from perseid.wire import batch
 from perseid.wire.bodies import TopicConfig
 from perseid.wire.command import Command
@@ -134,3 +135,17 @@ def test_after_a_start_it_is_what_it_was(rig: Rig, tmp_path: Path) -> None:
     assert TOPIC in again.broker.topics.compacted
     assert bodies(pull(again)) == before
     assert send(again, None).code == 13
+
+
+def test_in_a_raft_group(tmp_path: Path) -> None:
+    raft = RaftConfig(group="C", self_id="n0", peers="n0-127.0.0.1:40911")
+    rig = Rig(tmp_path, raft=raft, store=STORE)
+    row = TopicConfig(
+        topic_name=TOPIC, attributes={"+cleanup.policy": "COMPACTION"}, read_queue_nums=1, write_queue_nums=1
+    )
+    rig.broker.topics.update(row, rig.now)
+    for number in range(40):
+        assert send(rig, f"k{number % 3}", b"%d" % number).code == 0
+    assert bodies(pull(rig))[:3] == [b"0", b"1", b"2"]
+    rig.until(rig.now + 200_000)
+    assert len(bodies(pull(rig))) < 32 and bodies(pull(rig, 37)) == [b"37", b"38", b"39"]

@@ -10,6 +10,8 @@ from typing import Any
 import pytest
 import rig
 
+from perseid.wire.record import decode_all
+
 pytestmark = pytest.mark.interop
 
 STORE = {
@@ -152,3 +154,48 @@ def test_files_built_anew_are_those_of_java(
         assert files(broker, topic) == before
     finally:
         broker.kill()
+
+
+def pulled(address: str, topic: str) -> dict[int, bytes]:
+    """Body by offset of what a broker has, master or slave."""
+    found: dict[int, bytes] = {}
+    offset = 0
+    while True:
+        header = {
+            "consumerGroup": "g_slave", "topic": topic, "queueId": 0, "queueOffset": offset, "maxMsgNums": 32,
+            "sysFlag": 4, "commitOffset": 0, "suspendTimeoutMillis": 0, "subscription": "*", "subVersion": 0,
+            "expressionType": "TAG",
+        }  # fmt: skip
+        answer = rig.call(address, 11, header)
+        if answer.code != 0:
+            return found
+        found |= {record.queue_offset: record.body for record in decode_all(answer.body)}
+        offset = int(answer.ext["nextBeginOffset"])
+
+
+@pytest.mark.parametrize(
+    ("master", "slave"), [("java", "perseid"), ("perseid", "java")], ids=["java_to_perseid", "perseid_to_java"]
+)
+@pytest.mark.parametrize("cluster", ["java"], indirect=True)
+def test_a_slave_has_what_its_master_has(
+    java: rig.Client, cluster: rig.Cluster, workshop: Path, name: str, master: str, slave: str
+) -> None:
+    topic, folder = f"c_{name}", workshop / f"compact-slave-{name}"
+    both = {"brokerName": folder.name, "slaveReadEnable": "true", **STORE}
+    first = rig.broker(master, folder / "master", cluster.namesrv, **both)
+    second = rig.broker(slave, folder / "slave", cluster.namesrv, **{**both, "brokerRole": "SLAVE", "brokerId": 1})
+    try:
+        first.start()
+        second.start()
+        rig.await_registered(cluster.namesrv, folder.name)
+        make(java, first.address, topic)
+        rig.until("the slave knows the topic", lambda: topic.encode() in rig.call(second.address, 21).body, 90)
+        send(java, topic, 0, 120)
+        wanted = {n: b"m%d" % n for n in range(120)}
+        rig.until("the master has all", lambda: pulled(first.address, topic) == wanted, 60)
+        rig.until("the slave has all", lambda: pulled(second.address, topic) == wanted, 90)
+        if slave == "perseid":
+            assert files(second, topic) == files(first, topic)
+    finally:
+        second.kill()
+        first.kill()
