@@ -374,3 +374,25 @@ def test_a_slave_has_the_same_units(step: int) -> None:
     slave.kill()
     slave.load()
     assert slave.messages() == list(range(TOTAL))
+
+
+def test_a_slave_that_leads_before_it_knew_the_topic() -> None:
+    node = BatchNode()
+    node.load()
+    node.store.batch_topics = frozenset()
+    for _ in range(3):
+        node.put()
+    assert type(node.store.queue_of(TOPIC, 0)) is ConsumeQueue
+    node.store.batch_topics = {TOPIC}
+    assert node.put(2).queue_offset == 3
+    assert node.put().queue_offset == 5
+    assert node.messages() == list(range(6)) and node.disk.list(f"consumequeue/{TOPIC}") == []
+    node.store.validate()
+    node.kill()
+    node.load()
+    assert node.messages() == list(range(6))
+    node.store.batch_topics = frozenset()
+    assert node.store.plain_queue(TOPIC, 0) is None
+    assert node.put().queue_offset == 6, "a queue of batches stays one"
+    assert node.messages() == list(range(7))
+    node.store.validate()

@@ -22,6 +22,7 @@ from perseid.base.machine import Buffer
 from perseid.broker.pulls import QuickPulls
 from perseid.broker.system_topics import NOT_SENDABLE, PERM_WRITE, RETRY_PREFIX
 from perseid.core.layout import ODD_NAMES, PLAIN_SYS_FLAGS
+from perseid.store.batch_queue import BatchQueue
 from perseid.store.dispatch import INDEXED_TAG, key_hash
 from perseid.store.plain import PlainAppends, PlainQueue, packed_host
 from perseid.wire import batch
@@ -240,7 +241,7 @@ class CoreSends:
             return False
         key = header.topic, header.queue_id
         row, queue = plain_topic(self._broker, header), self._broker.store.plain_queues.get(key)
-        if row is None or queue is None or len(header.topic) > MAX_TOPIC_BYTES:
+        if row is None or queue is None or isinstance(queue, BatchQueue) or len(header.topic) > MAX_TOPIC_BYTES:
             return False
         known = self._known.get(key)
         if known is not None and known.row is row and known.queue is queue:

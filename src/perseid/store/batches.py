@@ -15,7 +15,7 @@ from perseid.store.commit_log import CommitLog
 from perseid.store.consume_queue import ConsumeQueue
 from perseid.store.dispatch import in_queue, key_hashes, tag_code_of
 from perseid.store.reading import record_time
-from perseid.store.results import Appended
+from perseid.store.results import Appended, AppendRefused, PutStatus
 from perseid.wire.record import Message, Record, patch
 
 if TYPE_CHECKING:
@@ -27,9 +27,8 @@ def append(store: MessageStore, message: Message, now: Millis) -> Appended:
     AppendRefused when it can't be stored, and nothing has happened then."""
     assert in_queue(message.sys_flag), "halves stand in their own topic"
     store.check_writable()
-    queue, count = store.queue_for(message.topic, message.queue_id, batch=True), inner.count_of(message.properties)
-    assert isinstance(queue, BatchQueue)
-    base = queue.next_offset
+    queue = _batch_queue(store, message)
+    base, count = queue.next_offset, inner.count_of(message.properties)
     message.properties = inner.sealed(message.properties, base)
     record = store.encoded(message, now)
     log, size = store.log, len(record)
@@ -41,6 +40,19 @@ def append(store: MessageStore, message: Message, now: Millis) -> Appended:
         store.index.put(key_hashes(message.topic, message.properties), offset, now)
     put(store, queue, BatchUnit(offset, size, tag, now, base, count))
     return Appended(offset, size, base, now)
+
+
+def _batch_queue(store: MessageStore, message: Message) -> BatchQueue:
+    """The queue of a message. One of single messages is there when a slave did not know the topic, and leads now."""
+    old = store.queue_of(message.topic, message.queue_id)
+    if old is not None and not isinstance(old, BatchQueue):
+        try:
+            changed(store, old, old.end, batch=True)
+        except OSError as error:
+            raise AppendRefused(PutStatus.CREATE_MAPPED_FILE_FAILED, f"no new queue file: {error}") from error
+    queue = store.queue_for(message.topic, message.queue_id, batch=True)
+    assert isinstance(queue, BatchQueue)
+    return queue
 
 
 def put(store: MessageStore, queue: BatchQueue, unit: BatchUnit) -> None:
@@ -97,6 +109,7 @@ def changed(store: MessageStore, queue: ConsumeQueue, offset: int, *, batch: boo
     drop(store, queue)
     store.queue_table[queue.topic, queue.queue_id] = new
     store.prepare(new)
+    store.flusher.hurry = True  # the old units were durable
     if store.gate is not None:
         store.gate.load(store.gate.confirmed, store.queue_table.values())
     return new

@@ -15,7 +15,7 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable, Mapping, Set
 from typing import TYPE_CHECKING, TypeAlias
 
-from perseid.base.machine import Buffer, DiskFailed, Effect, Flush, Millis, Note, Syncable
+from perseid.base.machine import Buffer, DiskFailed, Effect, Flush, Millis, Note
 from perseid.disk.port import Disk
 from perseid.store import batch_reading, batches, lmq, queue_folders, reading
 from perseid.store import checkpoint as checkpoints
@@ -243,6 +243,8 @@ class MessageStore:
         if not in_queue(message.sys_flag):
             return self._append_hidden(message, record, now)
         queue = self.queue_for(message.topic, message.queue_id)
+        if isinstance(queue, BatchQueue):  # its topic is not known
+            return batches.append(self, message, now)
         log = self.log
         offset = log.reserve(size)
         queue_offset = queue.end
@@ -386,9 +388,9 @@ class MessageStore:
     def plain_queue(self, topic: str, queue_id: int) -> PlainQueue | None:
         """A quick way to append plain messages to a queue that is there; None when there is none."""
         queue = self._queues.get((topic, queue_id))
-        if queue is None or len(topic.encode()) > MAX_TOPIC_BYTES or len(self.store_host.ip) != 4:
+        if queue is None or isinstance(queue, BatchQueue) or len(topic.encode()) > MAX_TOPIC_BYTES:
             return None
-        return PlainQueue(self, topic, queue)
+        return PlainQueue(self, topic, queue) if len(self.store_host.ip) == 4 else None
 
     def _append_hidden(self, message: Message, record: bytearray, now: Millis) -> Appended:
         """A prepared or rolled back record stands in the log only."""
@@ -432,9 +434,8 @@ class MessageStore:
         if self.compaction.has(topic):
             return self.compaction.read(topic, queue_id, offset, max_messages, max_bytes)
         if isinstance(queue, BatchQueue):
-            return batch_reading.read(
-                self.log, queue, self.config, offset, max_messages, max_bytes, wanted, wanted_record
-            )
+            limits = max_messages, max_bytes
+            return batch_reading.read(self.log, queue, self.config, offset, *limits, wanted, wanted_record)
         return reading.read(self.log, queue, self.config, offset, max_messages, max_bytes, wanted, wanted_record)
 
     def cold(
@@ -513,8 +514,7 @@ class MessageStore:
             forgotten = self.compaction.forget(topic)
         except OSError as error:
             return [Note("error", f"{topic}: can't be removed, tried again when the topic is used: {error}")]
-        files: list[Syncable] = [*self.folders.take()]
-        return [Flush(files), *forgotten]
+        return [Flush([*self.folders.take()]), *forgotten]
 
     def _remove_leftovers(self, topic: str) -> None:
         """Remove a deleted topic's folders, whose old units must not come back with a new topic of the name."""
