@@ -141,8 +141,9 @@ def test_attribute_texts() -> None:
         (None, {"-message.type": ""}),
         (None, {"+unknown": "x"}),
         (None, {"+message.type": "NONSENSE"}),
-        (None, {"+queue.type": "BatchCQ"}),
-        (None, {"+cleanup.policy": "COMPACTION"}),
+        ({}, {"+queue.type": "BatchCQ"}),
+        ({}, {"+cleanup.policy": "COMPACTION"}),
+        (None, {"+cleanup.policy": "COMPACT"}),
         (None, {"+reserve.time": "5"}),
         (None, {"message.type": "FIFO"}),
         ({}, {"-message.type": ""}),
@@ -157,7 +158,8 @@ def test_attributes_that_can_not_be(current: dict[str, str] | None, changes: dic
 
 
 def test_attributes_that_can_be() -> None:
-    assert alter_attributes(None, {"+queue.type": "SimpleCQ"}) == {"queue.type": "SimpleCQ"}
+    for kind in ("SimpleCQ", "BatchCQ"):
+        assert alter_attributes(None, {"+queue.type": kind}) == {"queue.type": kind}
     assert alter_attributes({"message.type": "FIFO"}, {"+message.type": "DELAY"}) == {"message.type": "DELAY"}
 
 

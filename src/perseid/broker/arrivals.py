@@ -10,6 +10,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from perseid.broker.system_topics import SCHEDULE_TOPIC, TIMER_TOPIC
+from perseid.store.batch_queue import BatchQueue
 from perseid.store.consume_queue import ConsumeQueue
 from perseid.store.gate import units_of
 from perseid.wire import lite
@@ -67,6 +68,9 @@ class Arrivals:
             broker.timers.arrived()
         elif queue.topic == broker.pop.topic:
             broker.pop.arrived(queue.queue_id)
+        elif isinstance(queue, BatchQueue):
+            for batch in queue.batches(first, end - first):
+                broker.holds.arrived(queue.topic, queue.queue_id, batch.end - 1, batch.tag_code)
         elif broker.holds.waits(queue.topic, queue.queue_id):
             for begin, units in units_of(queue, first, end):
                 broker.holds.units_arrived(queue.topic, queue.queue_id, begin, units)

@@ -99,6 +99,8 @@ class CoreAgain(CoreTurn):
             return
         if topic in NOT_SENDABLE or topic == self._broker.pop.topic:  # others hear of what comes there
             return
+        if self._broker.topics.is_special(topic):
+            return
         known = self._known.get(key)
         if known is None or known.row is not row or known.queue is not queue:
             if len(self._known) >= MAX_LANES:

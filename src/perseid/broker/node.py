@@ -136,6 +136,7 @@ class Broker:
         self.waits = self.sync_flush or for_nodes
         """Acknowledgements wait: for the disk, for slaves, for both, or for the group."""
         self.topics = TopicTable(config, 0, lmq=store_config.lmq)
+        self.store.batch_topics, self.store.compaction.topics = self.topics.batch_topics, self.topics.compacted
         self.groups = SubscriptionGroupTable(0, lmq=store_config.lmq)
         self.offsets = ConsumerOffsets(0, lmq=store_config.lmq)
         self.producers = ProducerTable()
@@ -517,6 +518,7 @@ class Broker:
 
     def _on_start(self, event: Start) -> None:
         now = self.now
+        self.saves.load_topics()  # the store makes queues of their kind
         report = self.store.load(now)
         for note in report.notes:
             self.note("info", note)

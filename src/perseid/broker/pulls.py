@@ -181,5 +181,5 @@ class QuickPulls:
         if checked.wanted.expression is not None:
             return
         queue = broker.store.queue_of(header.topic, header.queue_id)
-        if queue is not None:
+        if queue is not None and not broker.topics.is_special(header.topic):
             self._pulls.learn(key, Seat(broker, header, checked, queue).answer_in(command.serializer), MAX_SEATS)

@@ -102,10 +102,16 @@ def check_light(broker: Broker, topic: str, properties: bytes) -> None:
             )
 
 
+def check_key(properties: bytes) -> None:
+    """RequestRefused (13) when a message of a compacted topic has no key."""
+    if not (props.get(properties, props.KEYS) or "").strip():
+        raise RequestRefused(ResponseCode.MESSAGE_ILLEGAL, "Required message key is missing")
+
+
 def inner_batch_refused() -> RequestRefused:
     """The refusal of a batch that is to be stored as one record."""
     return RequestRefused(
-        ResponseCode.MESSAGE_ILLEGAL, "an inner batch needs a topic with BatchCQ, which this broker doesn't have"
+        ResponseCode.MESSAGE_ILLEGAL, "an inner batch needs a topic with queue.type BatchCQ, and says so in its sysFlag"
     )
 
 

@@ -67,11 +67,16 @@ class Saves:
             timer_metrics.METRICS_PATH: broker.timers.metrics.to_json,
         }
 
+    def load_topics(self) -> None:
+        """Take up the topics."""
+        text = state_files.read(self._broker.disk, topics.TOPICS_PATH)
+        if text:
+            self._broker.topics.load(text)
+
     def load(self, now: Millis) -> None:
-        """Take up all tables; the first saves of offsets are one interval away."""
+        """Take up all other tables; the first saves of offsets are one interval away."""
         broker = self._broker
         for path, load in (
-            (topics.TOPICS_PATH, broker.topics.load),
             (groups.GROUPS_PATH, broker.groups.load),
             (broker.offsets.path, broker.offsets.load),
             (delay.OFFSETS_PATH, broker.delay.load),

@@ -68,7 +68,7 @@ def queue_end(broker: Broker) -> Callable[[str, int], int | None]:
 
     def end(topic: str, queue_id: int) -> int | None:
         queue = broker.store.queue_of(topic, queue_id)
-        return queue.end if queue is not None else None
+        return queue.next_offset if queue is not None else None
 
     return end
 

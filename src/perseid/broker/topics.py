@@ -37,10 +37,13 @@ MAX_QUEUES = 65_536
 _NAME_CHARACTERS = frozenset(string.ascii_letters + string.digits + "%|-_")
 
 MESSAGE_TYPE, BY_PRIORITY, LITE = "message.type", "PRIORITY", "LITE"
+QUEUE_TYPE, BATCH_QUEUE = "queue.type", "BatchCQ"
+CLEANUP_POLICY, COMPACTION = "cleanup.policy", "COMPACTION"
 EXPIRATION = "lite.topic.expiration"
 """Of a parent of lite topics: after how many minutes without a message one of them is removed; −1: never."""
 MESSAGE_TYPES = frozenset({"UNSPECIFIED", "NORMAL", "FIFO", "DELAY", "TRANSACTION", BY_PRIORITY, "MIXED"})
 FILTER_TYPES = frozenset({"SINGLE_TAG", "MULTI_TAG"})
+
 
 class Values:
     """What an attribute can be: one of `words`, a number of `numbers`, or (`anything`) any text of at most
@@ -63,8 +66,8 @@ class Values:
 
 
 _ATTRIBUTES: Mapping[str, Values] = {
-    "queue.type": Values("SimpleCQ"),
-    "cleanup.policy": Values("DELETE"),
+    QUEUE_TYPE: Values("SimpleCQ", BATCH_QUEUE),
+    CLEANUP_POLICY: Values("DELETE", COMPACTION),
     MESSAGE_TYPE: Values(*MESSAGE_TYPES),
 }
 _LITE_ATTRIBUTES: Mapping[str, Values] = {
@@ -72,9 +75,8 @@ _LITE_ATTRIBUTES: Mapping[str, Values] = {
     MESSAGE_TYPE: Values(*MESSAGE_TYPES, LITE),
     EXPIRATION: Values(numbers=range(-1, 30 * 24 * 60 + 1)),
 }
-"""With light message queues, which lite topics are."""
-"""The attributes that a topic can have here, with their values. The original also knows BatchCQ, COMPACTION and
-reserve.time: they need stores of another kind, and are refused."""
+"""The attributes that a topic can have here, with their values; the latter with light message queues, which lite topics
+are. The original also knows reserve.time, which needs a store of another kind, and is refused."""
 
 _CHANGEABLE = frozenset({MESSAGE_TYPE, EXPIRATION})
 
@@ -187,6 +189,10 @@ class TopicTable:
         self.rows: dict[str, TopicConfig] = {}
         self.changed: set[str] = set()
         """Names that changed since the table was last saved; a deleted topic's name too."""
+        self.batch_topics: set[str] = set()
+        """Those whose queues hold inner batches; always the same set."""
+        self.compacted: set[str] = set()
+        """Those that are compacted; always the same set."""
         self._own_names: set[str] = set()
         for row in system.default_rows(config):
             self.rows[row.topic_name] = row
@@ -207,6 +213,10 @@ class TopicTable:
     def is_system(self, topic: str) -> bool:
         """Is the name one of the broker's own, which no one may create, change or delete?"""
         return topic in system.RESERVED or topic in self._own_names or topic.startswith(system.SYSTEM_PREFIX)
+
+    def is_special(self, topic: str) -> bool:
+        """Is it stored or read in another way than most?"""
+        return topic in self.batch_topics or topic in self.compacted
 
     def is_order(self, topic: str) -> bool:
         row = self.rows.get(topic)
@@ -311,6 +321,8 @@ class TopicTable:
                 )
         known = _LITE_ATTRIBUTES if self._lmq else _ATTRIBUTES
         attributes = alter_attributes(None if old is None else old.attributes, wanted.attributes, known)
+        if attributes.get(QUEUE_TYPE) == BATCH_QUEUE and attributes.get(CLEANUP_POLICY) == COMPACTION:
+            raise _attribute_refused(f"{QUEUE_TYPE}={BATCH_QUEUE} does not go with {CLEANUP_POLICY}={COMPACTION}")
         row = msgspec.structs.replace(wanted, attributes=attributes)
         if row == old:
             return False
@@ -349,6 +361,7 @@ class TopicTable:
         for name in gone:
             del self.rows[name]
         self.rows.update((name, row) for name, row in rows.items() if name == row.topic_name)
+        self._sort(gone | self.rows.keys())
         self.version = version
 
     def take_changed(self) -> set[str]:
@@ -364,8 +377,22 @@ class TopicTable:
         return True
 
     def _change(self, names: Iterable[str], now: Millis) -> None:
+        names = list(names)
         self.changed.update(names)
+        self._sort(names)
         self.version.next_version(now, self.version.state_version)
+
+    def _sort(self, names: Iterable[str]) -> None:
+        """Note of which kind topics are."""
+        for name in names:
+            row = self.rows.get(name)
+            for key, value, kind in (
+                (QUEUE_TYPE, BATCH_QUEUE, self.batch_topics), (CLEANUP_POLICY, COMPACTION, self.compacted)
+            ):  # fmt: skip
+                if row is not None and row.attributes.get(key) == value:
+                    kind.add(name)
+                else:
+                    kind.discard(name)
 
     # ---- reading the whole ----
 
@@ -385,6 +412,7 @@ class TopicTable:
         """
         saved = _Saved.read(text, TOPICS_PATH)
         self.rows.update(saved.topic_config_table)
+        self._sort(saved.topic_config_table)
         self.version = saved.data_version
 
     def validate(self) -> None:

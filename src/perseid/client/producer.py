@@ -128,7 +128,8 @@ class Packed:
                 SendResult(status, self.ids[0], header.msg_id, where, header.queue_offset, transaction_id, handle)
             ]
         stored = header.msg_id.split(",")
-        stored += [""] * (len(self.ids) - len(stored))
+        missing = stored[0] if header.batch_uniq_id is not None else ""  # one record holds them all
+        stored += [missing] * (len(self.ids) - len(stored))
         return [
             SendResult(status, own, stored[i], where, header.queue_offset + i) for i, own in enumerate(self.ids)
         ]

@@ -14,7 +14,7 @@ from perseid.client.routes import MASTER_ID, TopicRoute
 from perseid.client.session import Session
 from perseid.client.stamps import Repeats
 from perseid.client.subscription import Subscription
-from perseid.wire import record
+from perseid.wire import inner
 from perseid.wire.bodies import CheckClientRequestBody
 from perseid.wire.codes import RequestCode, ResponseCode
 from perseid.wire.headers.offsets import (
@@ -122,7 +122,7 @@ class Puller:
         self._suggested[queue] = header.suggest_which_broker_id or MASTER_ID
         messages: list[ReceivedMessage] = []
         if status is PullStatus.FOUND:
-            for item in record.decode_all(answer.body):
+            for item in inner.unwrapped(answer.body, offset):
                 message = ReceivedMessage(item, queue.broker_name)
                 if not subscription.tags or subscription.wants(message.tag):
                     messages.append(message)

@@ -23,6 +23,7 @@ from perseid.raft.files import FileLog
 from perseid.raft.log import LogRefused
 from perseid.raft.node import Raft
 from perseid.raft.runs import Run
+from perseid.store import inner
 from perseid.store.commit_log import FOLDER
 from perseid.store.config import StoreConfig
 from perseid.store.dispatch import in_queue
@@ -153,12 +154,16 @@ class GroupStore(MessageStore):
     # ---- appending, as the leader ----
 
     def append(self, message: Message, now: Millis) -> Appended:
-        record = self._encoded(message, now)
-        key = message.topic, message.queue_id
+        key, count = (message.topic, message.queue_id), 1
+        if message.topic in self.batch_topics:
+            self.check_writable()
+            count = inner.count_of(message.properties)
+            message.properties = inner.sealed(message.properties, self._next_offset(key))
+        record = self.encoded(message, now)
         offset = self._next_offset(key) if in_queue(message.sys_flag) else 0
         done = self._append_record(record, offset, now)
         if in_queue(message.sys_flag):
-            self._appended(key, done)
+            self._appended(key, done, count)
         return done
 
     def append_batch(self, messages: list[Message], now: Millis) -> list[Appended]:
@@ -169,7 +174,7 @@ class GroupStore(MessageStore):
         for message in messages:
             if (message.topic, message.queue_id) != key or not in_queue(message.sys_flag):
                 raise AppendRefused(PutStatus.MESSAGE_ILLEGAL, "a batch is of one topic and one queue")
-        records = [self._encoded(message, now) for message in messages]
+        records = [self.encoded(message, now) for message in messages]
         if not self._raft.has_room(len(records)):
             raise AppendRefused(PutStatus.OS_PAGE_CACHE_BUSY, "too many appends wait for a quorum")
         placed = []
@@ -181,7 +186,7 @@ class GroupStore(MessageStore):
 
     def _next_offset(self, key: QueueKey) -> int:
         pending = self._next.get(key)
-        return self.queue_for(*key).end if pending is None else pending.end
+        return self.queue_for(*key).next_offset if pending is None else pending.end
 
     def _pending(self, key: QueueKey, end: int) -> None:
         """The next offset of a queue is `end`."""
@@ -191,8 +196,8 @@ class GroupStore(MessageStore):
         else:
             queue.end = end
 
-    def _appended(self, key: QueueKey, done: Appended) -> None:
-        self._pending(key, done.queue_offset + 1)
+    def _appended(self, key: QueueKey, done: Appended, count: int = 1) -> None:
+        self._pending(key, done.queue_offset + count)
         if self.on_entry is not None:
             self.on_entry(key[0], done.size)
 
@@ -244,7 +249,8 @@ class GroupStore(MessageStore):
         walk = EntryWalk(self.log, self.log.end, self._entries.end_of(self._entries.end))
         for record in walk:
             if in_queue(record.sys_flag):
-                self._pending((record.topic, record.queue_id), record.queue_offset + 1)
+                _, count = inner.span(record) or (record.queue_offset, 1)
+                self._pending((record.topic, record.queue_id), record.queue_offset + count)
 
     def dispatch(self, now: Millis) -> str:
         """Give what is committed its units, up to `MAX_DISPATCH_BYTES`; what is to be told to people, "" for

@@ -57,6 +57,8 @@ class Topic:
 
     name: str
     queues: int
+    batches: bool = False
+    """It has batch consume queues."""
 
 
 class Cluster:

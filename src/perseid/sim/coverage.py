@@ -108,6 +108,7 @@ STATES = (
     "start after a crash",
     "stranger cut off",
     "timed message came",
+    "topic with BatchCQ",
     "transaction was decided already",
     "unflushed messages lost",
 )

@@ -163,7 +163,7 @@ class Replica(Watched):
         """Where the queue ends, whether readers see all of it or not."""
         assert self.broker is not None
         queue = self.broker.store.queue_of(topic, queue_id)
-        return queue.end if queue is not None else 0
+        return queue.next_offset if queue is not None else 0
 
     # ---- after every event ----
 

@@ -47,7 +47,7 @@ UNAVAILABLE = (ResponseCode.SERVICE_NOT_AVAILABLE, ResponseCode.SYSTEM_ERROR)
 READ_ATTEMPTS = 40
 
 
-def create_topic(name: str, queues: int) -> CreateTopicRequest:
+def create_topic(name: str, queues: int, attributes: str | None = None) -> CreateTopicRequest:
     """The request that makes a topic with so many queues."""
     return CreateTopicRequest(
         topic=name,
@@ -58,6 +58,7 @@ def create_topic(name: str, queues: int) -> CreateTopicRequest:
         topic_filter_type="SINGLE_TAG",
         topic_sys_flag=0,
         order=False,
+        attributes=attributes,
     )
 
 
@@ -77,16 +78,17 @@ class Operator(Client):
     def prepare(self) -> None:
         """Create the topics of this run, straight at the broker."""
         for topic in self.cluster.topics:
-            self._create(topic.name, topic.queues)
+            self._create(topic.name, topic.queues, "+queue.type=BatchCQ" if topic.batches else None)
 
-    def _create(self, name: str, queues: int) -> None:
+    def _create(self, name: str, queues: int, attributes: str | None) -> None:
         def answered(reply: Command | None) -> None:
-            if reply is None or reply.code != ResponseCode.SUCCESS:
-                self.later(200, 500, lambda: self._create(name, queues))
-            else:
+            if reply is not None and reply.code == ResponseCode.SUCCESS:
                 self.cluster.created.add(name)
+                return
+            refused = reply is not None and reply.code == ResponseCode.SYSTEM_ERROR  # it may be there: kinds stay
+            self.later(200, 500, lambda: self._create(name, queues, None if refused else attributes))
 
-        header = create_topic(name, queues)
+        header = create_topic(name, queues, attributes)
         self.call(RequestCode.UPDATE_AND_CREATE_TOPIC, header, answered, address=self.cluster.broker_address)
 
     # ---- actions ----

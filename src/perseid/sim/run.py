@@ -5,7 +5,7 @@ from __future__ import annotations
 import traceback
 from collections import Counter
 from collections.abc import Callable
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import Protocol
 
 from perseid.sim.client import Client
@@ -34,6 +34,8 @@ FAULTS_US = 60 * US_PER_S
 MIN_OPERATIONS = 300
 POPPING = 0.5
 """Of the seeds: in the others nobody pops."""
+BATCHES = 0.5
+"""Of those where nobody pops: one of the topics has batch consume queues."""
 MAX_FAULTS_US = 180 * US_PER_S
 """A run that has not done its operations by then has found a broker that does not serve."""
 PREPARE_US = 30 * US_PER_S
@@ -91,6 +93,9 @@ class Run:
         self.pops = cluster.scheduler.stream("pops").random() < POPPING
         if self.pops:
             self.clients += [Popper(cluster, f"popper{n}", 3_000) for n in (1, 2)]
+        elif cluster.scheduler.stream("kinds").random() < BATCHES:
+            cluster.topics[1] = replace(cluster.topics[1], batches=True)
+            cluster.count("topic with BatchCQ")
         if cluster.slaves.all:
             self.clients.append(Stray(cluster, "stray"))
         self.transactions = TransactionProducer(cluster, "transactions1", 2_500) if cluster.transactions else None

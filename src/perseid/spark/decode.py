@@ -25,6 +25,7 @@ from perseid.spark import schema
 from perseid.spark.buffers import Buffers, bits
 from perseid.spark.log.rows import host_text
 from perseid.spark.pulls import MOST_MESSAGES
+from perseid.wire import inner
 from perseid.wire import properties as props
 from perseid.wire import record as records
 from perseid.wire.ids import offset_message_id
@@ -130,6 +131,7 @@ class CoreRows(Rows):
         columns = self._columns
         self._first, self._first_stamp = columns.count, columns.stamps.size
         try:
+            body = inner.expanded(body, start, end)
             at, total = 0, len(body)
             while True:
                 at = columns.read(body, at, total, ANYWHERE)
@@ -251,6 +253,7 @@ class PlainRows(Rows):
 
     def add(self, body: Buffer, start: int, end: int) -> list[int]:
         self._first = self.count
+        body = inner.expanded(body, start, end)
         found = [ReceivedMessage(record, self._queue.broker_name) for record in records.decode_all(body)]
         if self._first + len(found) > self._wanted.most_rows + MOST_MESSAGES:
             raise RemoteProtocolError(f"{self._queue}: the broker sent more than {MOST_MESSAGES} messages for a pull")

@@ -4,8 +4,9 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 
-from perseid.core.layout import UNIT_BYTES
+from perseid.store import inner
 from perseid.store import lmq as lmqs
+from perseid.store.batch_queue import BatchQueue
 from perseid.store.commit_log import CommitLog
 from perseid.store.consume_queue import ConsumeQueue
 from perseid.store.dispatch import in_queue
@@ -46,7 +47,7 @@ class Checks:
             self._records(log, queues, deleted, lmq)
         for queue in queues.values():
             assert 0 <= queue.min <= queue.end, f"{queue.segments.folder}: [{queue.min}, {queue.end})"
-            assert queue.end * UNIT_BYTES <= queue.segments.end, f"{queue.segments.folder}: units without a file"
+            assert queue.end * queue.unit_bytes <= queue.segments.end, f"{queue.segments.folder}: units without a file"
 
     def _records(
         self, log: CommitLog, queues: Mapping[QueueKey, ConsumeQueue], deleted: set[str], lmq: bool
@@ -55,13 +56,30 @@ class Checks:
         for record in walk:
             if walk.offset >= log.end:
                 break
-            if in_queue(record.sys_flag):
+            key = record.topic, record.queue_id
+            if in_queue(record.sys_flag) and (inner.span(record) or isinstance(queues.get(key), BatchQueue)):
+                self._batch(queues, deleted, record)
+            elif in_queue(record.sys_flag):
                 self._unit(log, queues, deleted, record, (record.topic, record.queue_id), record.queue_offset)
                 if lmq and walk.offset >= self._loaded_end:  # what stood there at the start may say anything
                     for name, offset in lmqs.units(record.topic, record.properties, walk.offset):
                         self._unit(log, queues, deleted, record, (name, lmqs.LMQ_QUEUE_ID), offset)
         assert walk.offset >= log.end, f"log: at {walk.offset}: {walk.why}, but its end is {log.end}"
         self._validated = log.end
+
+    def _batch(self, queues: Mapping[QueueKey, ConsumeQueue], deleted: set[str], record: Record) -> None:
+        """The unit of a record in a batch consume queue."""
+        queue = queues.get((record.topic, record.queue_id))
+        where = f"{record.topic}/{record.queue_id}: unit of the record at {record.physical_offset}"
+        if not isinstance(queue, BatchQueue):
+            gone = record.topic in deleted or record.physical_offset < self._loaded_end
+            assert gone, f"{where} is missing with its queue"
+            return
+        first = queue.raw(0)
+        if first is not None and queue.end > 0 and record.physical_offset < first.physical_offset:
+            return  # the topic was deleted and made again later
+        base, _ = inner.span(record) or (record.queue_offset, 1)
+        assert queue.holds(record.physical_offset, record.size, base), f"{where} is missing, offset {base}"
 
     def _unit(
         self,

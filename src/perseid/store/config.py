@@ -17,6 +17,7 @@ class StoreConfig:
     # files
     commit_log_file_bytes: int = option(1 << 30, key="mappedFileSizeCommitLog", low=256)
     consume_queue_file_bytes: int = option(300_000 * 20, key="mappedFileSizeConsumeQueue", low=20)
+    batch_consume_queue_file_bytes: int = option(300_000 * 46, key="mapperFileSizeBatchConsumeQueue", low=46)
     max_hash_slot_num: int = option(5_000_000, low=1)
     max_index_num: int = option(20_000_000, low=2)
     message_index_enable: bool = True
@@ -35,6 +36,17 @@ class StoreConfig:
     enable_lmq_quota: bool = False
     max_lmq_consume_queue_num: int = option(20_000, low=0)
     """With enableLmqQuota a message that would make another light queue is refused beyond so many."""
+
+    # compacted topics
+    enable_compaction: bool = True
+    compaction_mapped_file_size: int = option(100 << 20, low=256)
+    compaction_cq_mapped_file_size: int = option(10 << 20, low=92)
+    compaction_schedule_internal: int = option(15 * 60 * 1000, low=1)
+    """How often each queue is compacted."""
+    max_offset_map_size: int = option(100 << 20, low=1)
+    """Bytes of the original's maps of keys, 24 for each: of all its threads."""
+    compaction_thread_num: int = option(6, low=1)
+    """Its map has so many parts; here one queue is compacted at a time."""
 
     # flush
     flush_disk_type: str = option(ASYNC_FLUSH, choices=(ASYNC_FLUSH, SYNC_FLUSH), important=True)

@@ -12,6 +12,7 @@ written, so that a full disk refuses a message before anything of it is stored.
 from __future__ import annotations
 
 from struct import Struct
+from typing import ClassVar
 
 from perseid.base.machine import Buffer
 from perseid.core.layout import UNIT_BYTES
@@ -47,12 +48,16 @@ class ConsumeQueue:
         "topic",
     )
 
+    unit_bytes: ClassVar[int] = UNIT_BYTES
+    folder: ClassVar[str] = FOLDER
+    size_key: ClassVar[str] = "mappedFileSizeConsumeQueue"
+
     def __init__(self, disk: Disk, folders: Folders, topic: str, queue_id: int, file_bytes: int) -> None:
         self.topic = topic
         self.queue_id = queue_id
-        self._unit_count = -(-file_bytes // UNIT_BYTES)
-        file_bytes = self._unit_count * UNIT_BYTES
-        self.segments = Segments(disk, folders, f"{FOLDER}/{topic}/{queue_id}", file_bytes, sparse=True)
+        self._unit_count = -(-file_bytes // self.unit_bytes)
+        file_bytes = self._unit_count * self.unit_bytes
+        self.segments = Segments(disk, folders, f"{self.folder}/{topic}/{queue_id}", file_bytes, sparse=True)
         self.min = 0
         self.end = 0
         self.limit = OPEN
@@ -71,6 +76,21 @@ class ConsumeQueue:
         """Readers see the units before this one."""
         return self.end if self.end < self.limit else self.limit
 
+    @property
+    def next_offset(self) -> int:
+        """The queue offset of the next message; a unit is that of one message, in every queue but `batch_queue`'s."""
+        return self.end
+
+    @property
+    def first_offset(self) -> int:
+        """The queue offset of the first message that is still there."""
+        return self.min
+
+    @property
+    def shown_offset(self) -> int:
+        """Readers see the messages before this queue offset."""
+        return self.shown
+
     # ---- writing ----
 
     @property
@@ -83,7 +103,7 @@ class ConsumeQueue:
         if self.end < self.room:
             return
         segments, self.room = self.segments, 0
-        at = self.end * UNIT_BYTES
+        at = self.end * self.unit_bytes
         if segments.start_of(at) is None:
             if segments.starts:
                 segments.create(segments.end)
@@ -92,40 +112,43 @@ class ConsumeQueue:
         start = segments.start_of(at)
         assert start is not None, f"{segments.folder}: no file for unit {self.end}"
         self._file = segments.file(start)
-        self._file_first = start // UNIT_BYTES
+        self._file_first = start // self.unit_bytes
         self.room = self._reserve(self._file, self._file_first, self.end)
 
     def _reserve(self, file: File, first: int, offset: int) -> int:
         """Reserve blocks for some units of a file, from that of `offset` on; the offset up to which they are."""
         begin = offset - first
         end = min(self._unit_count, begin - begin % ROOM_UNITS + ROOM_UNITS)
-        file.reserve(begin * UNIT_BYTES, (end - begin) * UNIT_BYTES)
+        file.reserve(begin * self.unit_bytes, (end - begin) * self.unit_bytes)
         return first + end
 
     def reserve(self, count: int) -> None:
         """See to it that the next `count` units have places; OSError when they can't be had."""
         segments, offset, end = self.segments, self.end, self.end + count
-        while end * UNIT_BYTES > segments.end:
+        while end * self.unit_bytes > segments.end:
             segments.create(segments.end)
         while offset < end:
-            start = segments.start_of(offset * UNIT_BYTES)
+            start = segments.start_of(offset * self.unit_bytes)
             assert start is not None, f"{segments.folder}: no file for unit {offset}"
-            offset = self._reserve(segments.file(start), start // UNIT_BYTES, offset)
+            offset = self._reserve(segments.file(start), start // self.unit_bytes, offset)
 
     def put_many(self, units: Buffer) -> None:
         """Append packed units that all have a place in the file of the next one; `prepare` has been called."""
         file, begin = self._file, self.end
-        end = begin + len(units) // UNIT_BYTES
+        end = begin + len(units) // self.unit_bytes
         assert file is not None and end <= self.room, "put_many without prepare"
-        file.write((begin - self._file_first) * UNIT_BYTES, units)
+        file.write((begin - self._file_first) * self.unit_bytes, units)
         self.end = end
 
     def put(self, physical_offset: int, size: int, tag_code: int) -> None:
         """Append a unit; `prepare` has been called."""
+        self._put_packed(_pack(physical_offset, size, tag_code))
+
+    def _put_packed(self, unit: bytes) -> None:
         end = self.end
         file = self._file
         assert file is not None, "put without prepare"
-        file.write((end - self._file_first) * UNIT_BYTES, _pack(physical_offset, size, tag_code))
+        file.write((end - self._file_first) * self.unit_bytes, unit)
         self.end = end + 1
 
     def go_on_at(self, offset: int) -> None:
@@ -146,7 +169,7 @@ class ConsumeQueue:
 
     def cut(self, end: int) -> int:
         """Take away the units from `end` on, with all that stands behind; returns its bytes."""
-        changed = self.segments.zero_from(end * UNIT_BYTES)
+        changed = self.segments.zero_from(end * self.unit_bytes)
         self.go_on_at(end)
         self.issued = min(self.issued, end)
         return changed
@@ -155,7 +178,7 @@ class ConsumeQueue:
 
     def units(self, offset: int, count: int) -> memoryview:
         """Up to `count` units from `offset` on that readers see, of one file; empty when no file holds it."""
-        return self.segments.view(offset * UNIT_BYTES, max(0, min(count, self.shown - offset)) * UNIT_BYTES)
+        return self.segments.view(offset * self.unit_bytes, max(0, min(count, self.shown - offset)) * self.unit_bytes)
 
     def unit(self, offset: int) -> ConsumeUnit | None:
         """What stands there for readers."""
@@ -165,8 +188,8 @@ class ConsumeQueue:
 
     def raw(self, offset: int) -> ConsumeUnit | None:
         """What stands at a unit's place, whether or not it counts."""
-        view = self.segments.view(offset * UNIT_BYTES, UNIT_BYTES)
-        return ConsumeUnit(*UNIT.unpack(view)) if len(view) == UNIT_BYTES else None
+        view = self.segments.view(offset * self.unit_bytes, self.unit_bytes)
+        return ConsumeUnit(*UNIT.unpack(view)) if len(view) == self.unit_bytes else None
 
     # ---- loading ----
 
@@ -174,10 +197,10 @@ class ConsumeQueue:
         """Take in the files; returns the starts of those that are missing between others. What is left of
         files whose records the log has lost does not count: it goes."""
         segments = self.segments
-        missing = segments.load("mappedFileSizeConsumeQueue")
+        missing = segments.load(self.size_key)
         if missing:
             before = max(start for start in segments.starts if start < missing[-1])
-            last = self.raw(before // UNIT_BYTES + self._unit_count - 1)
+            last = self.raw(before // self.unit_bytes + self._unit_count - 1)
             if last is not None and last.size > 0 and 0 <= last.physical_offset < log_start:
                 while segments.starts[0] < missing[-1]:
                     segments.remove(segments.starts[0])
@@ -188,11 +211,11 @@ class ConsumeQueue:
     @property
     def first(self) -> int:
         """The first unit that has a file."""
-        return self.segments.starts[0] // UNIT_BYTES if self.segments.starts else self.end
+        return self.segments.starts[0] // self.unit_bytes if self.segments.starts else self.end
 
     def find_end(self) -> int:
         """The end of a queue without holes: the first unit of no size. Files may have been made ahead of it."""
-        low, high = self.first, self.segments.end // UNIT_BYTES
+        low, high = self.first, self.segments.end // self.unit_bytes
         while low < high:
             middle = (low + high) // 2
             unit = self.raw(middle)
@@ -207,7 +230,7 @@ class ConsumeQueue:
         for start in reversed(self.segments.starts):
             content = bytes(self.segments.file(start).view(0, self.segments.file_bytes)).rstrip(b"\0")
             if content:
-                return start // UNIT_BYTES + -(-len(content) // UNIT_BYTES)
+                return start // self.unit_bytes + -(-len(content) // self.unit_bytes)
         return self.first
 
     def correct_min(self, log_start: int) -> None:
@@ -215,7 +238,7 @@ class ConsumeQueue:
         low, high = self.first, self.end
         while low < high:
             middle = (low + high) // 2
-            view = self.segments.view(middle * UNIT_BYTES, UNIT_BYTES)
+            view = self.segments.view(middle * self.unit_bytes, self.unit_bytes)
             if view == BLANK_UNIT or PHYSICAL_OFFSET.unpack_from(view)[0] < log_start:
                 low = middle + 1
             else:
@@ -229,7 +252,7 @@ class ConsumeQueue:
         cut may take all others, and nothing would know the queue's next offset."""
         segments = self.segments
         while len(segments.starts) > 1:
-            after = segments.starts[1] // UNIT_BYTES
+            after = segments.starts[1] // self.unit_bytes
             last, following = self.raw(after - 1), self.raw(after)
             assert last is not None and following is not None
             if after >= self.end or last.physical_offset >= log_start or following.physical_offset >= durable:

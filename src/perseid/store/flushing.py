@@ -10,7 +10,6 @@ only ever tells what is durable already.
 from __future__ import annotations
 
 from perseid.base.machine import Effect, Feed, Flush, Millis, SaveState, Syncable
-from perseid.core.layout import UNIT_BYTES
 from perseid.store import checkpoint as checkpoints
 from perseid.store.checkpoint import Checkpoint
 from perseid.store.commit_log import FOLDER as LOG_FOLDER
@@ -120,7 +119,7 @@ class Flusher:
         """The files of queues and index that were written since a round took them last."""
         files: list[Syncable] = []
         for queue in self.dirty:
-            files += queue.segments.files_between(queue.issued * UNIT_BYTES, queue.end * UNIT_BYTES)
+            files += queue.segments.files_between(queue.issued * queue.unit_bytes, queue.end * queue.unit_bytes)
             queue.issued = queue.end
             queue.dirty = False
         self.dirty.clear()

@@ -17,7 +17,6 @@ from collections.abc import Callable, Iterable
 from typing import TYPE_CHECKING, TypeAlias
 
 from perseid.base.machine import Buffer, Millis
-from perseid.core.layout import UNIT_BYTES
 from perseid.store.consume_queue import OPEN, PHYSICAL_OFFSET, ConsumeQueue
 from perseid.store.plain import CoreAppends
 
@@ -118,12 +117,12 @@ def first_from(queue: ConsumeQueue, offset: int, low: int) -> int:
     high = queue.end
     if high <= low:
         return high
-    last = PHYSICAL_OFFSET.unpack_from(queue.segments.view((high - 1) * UNIT_BYTES, UNIT_BYTES))[0]
+    last = PHYSICAL_OFFSET.unpack_from(queue.segments.view((high - 1) * queue.unit_bytes, queue.unit_bytes))[0]
     if last < offset:
         return high
     while low < high:
         middle = (low + high) // 2
-        if PHYSICAL_OFFSET.unpack_from(queue.segments.view(middle * UNIT_BYTES, UNIT_BYTES))[0] < offset:
+        if PHYSICAL_OFFSET.unpack_from(queue.segments.view(middle * queue.unit_bytes, queue.unit_bytes))[0] < offset:
             low = middle + 1
         else:
             high = middle
@@ -158,4 +157,4 @@ def units_of(queue: ConsumeQueue, first: int, end: int) -> Iterable[tuple[int, B
         if not units:
             return
         yield first, units
-        first += len(units) // UNIT_BYTES
+        first += len(units) // queue.unit_bytes

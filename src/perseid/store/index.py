@@ -19,7 +19,7 @@ from typing import TypeAlias
 
 from perseid import core
 from perseid.base.errors import CorruptLog
-from perseid.base.machine import Millis
+from perseid.base.machine import Effect, Millis, Note
 from perseid.core.layout import ENTRY_BYTES, KEY_BYTES, PART_BITS
 from perseid.disk.port import Disk, File
 from perseid.store.config import StoreConfig
@@ -39,6 +39,8 @@ MAX_DIFF_SECONDS = 0x7FFFFFFF
 CHUNK_ENTRIES = 50_000
 MAX_WAITING = 256
 """Entries that wait to be written together."""
+RETRY_MS = 10_000
+"""After the disk was full."""
 
 
 Entries: TypeAlias = list[tuple[int, int]] | bytearray
@@ -260,6 +262,7 @@ class Index:
         self._files: list[IndexFile] = []
         self.broken = ""
         """Why nothing is indexed any more: the disk was full."""
+        self.retry_at: Millis = 0
         self._waiting: list[tuple[Millis, Entries]] = []
         """Entries that are not in a file yet, by time. Nobody sees the difference: whoever reads or flushes drains
         first, and what is not flushed recovery makes anew from the log."""
@@ -361,6 +364,16 @@ class Index:
         file.dirty = True
         self._files.append(file)
         return file
+
+    def try_again(self, now: Millis) -> list[Effect]:
+        """A broken index goes on when the disk has room again; what came meanwhile is not in it."""
+        if self.retry_at == 0:
+            self.retry_at = now + RETRY_MS
+            return [Note("error", self.broken)]
+        if now >= self.retry_at:
+            self.retry_at = now + RETRY_MS
+            self.broken = ""
+        return []
 
     def take_dirty(self) -> list[File]:
         """The files that were written since the last call, with their headers written too."""

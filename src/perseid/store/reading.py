@@ -111,7 +111,7 @@ def cold(
         return _cold_run(log, queue.units(offset, most), hot_from)
     wanted = (u for u in UNIT.iter_unpack(queue.units(offset, scan)) if u[2] in codes)
     records = [(at, size) for at, size, _ in islice(wanted, most) if at < hot_from and size > 0]
-    return _cold_records(log, records[0][0], sum(records[-1]), records) if records else []
+    return cold_records(log, records[0][0], sum(records[-1]), records) if records else []
 
 
 def _cold_run(log: CommitLog, units: memoryview, hot_from: int) -> list[Part]:
@@ -121,10 +121,10 @@ def _cold_run(log: CommitLog, units: memoryview, hot_from: int) -> list[Part]:
         return []
     last, size, _ = UNIT.unpack_from(units, len(units) - UNIT_BYTES)
     records = ((at, size) for at, size, _ in UNIT.iter_unpack(units) if at < hot_from and size > 0)
-    return _cold_records(log, first, last + size, records)
+    return cold_records(log, first, last + size, records)
 
 
-def _cold_records(log: CommitLog, first: int, end: int, records: Iterable[tuple[int, int]]) -> list[Part]:
+def cold_records(log: CommitLog, first: int, end: int, records: Iterable[tuple[int, int]]) -> list[Part]:
     """Which of the records between two offsets have to be fetched: asked for together when these are close."""
     if 0 <= end - first <= SPAN_BYTES:
         return log.segments.cold(first, end - first)

@@ -17,20 +17,19 @@ one met; a queue that has not makes all queues be built anew from the whole log.
 
 from __future__ import annotations
 
-from collections.abc import Callable
-from typing import TypeAlias
+from typing import TYPE_CHECKING, TypeAlias
 
 from perseid.base.errors import CorruptLog
 from perseid.base.machine import Millis, Syncable
-from perseid.core.layout import UNIT_BYTES
 from perseid.disk.port import Disk
+from perseid.store import batches
 from perseid.store import checkpoint as checkpoints
+from perseid.store.batch_queue import FOLDER as BATCH_FOLDER
+from perseid.store.batch_queue import BatchQueue, BatchUnit
 from perseid.store.checkpoint import Checkpoint
-from perseid.store.commit_log import UNWRITTEN, CommitLog, Walk
-from perseid.store.config import StoreConfig
+from perseid.store.commit_log import UNWRITTEN, Walk
 from perseid.store.consume_queue import BLANK_UNIT, FOLDER, UNIT, ConsumeQueue
 from perseid.store.dispatch import in_queue, key_hashes, parse_delay_levels, tag_code_of
-from perseid.store.index import Index
 from perseid.store.lmq import LMQ_QUEUE_ID, is_lmq, units
 from perseid.store.results import ConsumeUnit
 from perseid.wire.properties import PROPERTY_END
@@ -40,6 +39,9 @@ from perseid.wire.record import (
     SYS_TRANSACTION_ROLLBACK,
     Record,
 )
+
+if TYPE_CHECKING:
+    from perseid.store.store import MessageStore
 
 QueueKey: TypeAlias = tuple[str, int]
 MAX_NOTES = 20
@@ -62,25 +64,16 @@ class _Rebuild(Exception):
 class Recovery:
     """One recovery; `run` does it."""
 
-    def __init__(
-        self,
-        disk: Disk,
-        config: StoreConfig,
-        log: CommitLog,
-        queues: dict[QueueKey, ConsumeQueue],
-        index: Index,
-        checkpoint: Checkpoint,
-        new_queue: Callable[[str, int], ConsumeQueue],
-    ) -> None:
+    def __init__(self, store: MessageStore, disk: Disk, checkpoint: Checkpoint) -> None:
+        self._store = store
         self._disk = disk
-        self._config = config
-        self._log = log
-        self._queues = queues
-        self._index = index
+        config = self._config = store.config
+        log = self._log = store.log
+        self._queues = store.queue_table
+        self._index = store.index
         self._checkpoint = checkpoint
         self._known = log.promised(checkpoint.log_end)
         """The log has to be there up to here; −1: nobody knows."""
-        self._new_queue = new_queue
         self._levels = parse_delay_levels(config.message_delay_level)
         self._met: dict[QueueKey, int] = {}
         """Queues that had a record, and the offset of their first one."""
@@ -131,7 +124,7 @@ class Recovery:
             if first is None and key in self._cut:
                 first = max(queue.end - 1, 0)
             if first is not None:
-                files += queue.segments.files_between(first * UNIT_BYTES, (queue.end + 1) * UNIT_BYTES)
+                files += queue.segments.files_between(first * queue.unit_bytes, (queue.end + 1) * queue.unit_bytes)
         return files + list(self._index.take_dirty())
 
     def _note(self, text: str) -> None:
@@ -189,11 +182,13 @@ class Recovery:
     def _matches(self, queue: ConsumeQueue, offset: int, unit: ConsumeUnit) -> bool:
         """The log has the record that a unit points to, and it is the one of this unit."""
         record = self._log.decoded(unit.physical_offset)
-        return (
-            record is not None
-            and record.size == unit.size
-            and ((queue.topic, queue.queue_id), offset) in _units_of(record, lmq=is_lmq(queue.topic))
-        )
+        if record is None or record.size != unit.size:
+            return False
+        if isinstance(queue, BatchQueue):
+            whole = queue.batch(offset)
+            same = (record.topic, record.queue_id) == (queue.topic, queue.queue_id)
+            return same and whole == batches.unit_of(record, whole.tag_code if whole is not None else 0)
+        return ((queue.topic, queue.queue_id), offset) in _units_of(record, lmq=is_lmq(queue.topic))
 
     def _timestamp_of(self, offset: int) -> Millis:
         record = self._log.decoded(offset)
@@ -213,8 +208,7 @@ class Recovery:
                     continue
             self._last_timestamp, self._last_offset = record.store_timestamp, walk.offset
             if in_queue(record.sys_flag) and walk.offset >= self._queues_from:
-                for key, offset in _units_of(record, lmq=self._config.lmq):
-                    self._put(record, key, offset)
+                self._put_units(record)
             if record.sys_flag & SYS_TRANSACTION_MASK != SYS_TRANSACTION_ROLLBACK and self._index.enabled:
                 hashes = key_hashes(record.topic, record.properties)
                 if hashes and walk.offset > indexed:
@@ -236,10 +230,67 @@ class Recovery:
             return "properties that are not UTF-8"
         key = record.topic, record.queue_id
         if in_queue(record.sys_flag) and key in self._met and record.queue_offset:
-            expected = self._queues[key].end
+            expected = self._queues[key].next_offset
             if record.queue_offset != expected:
                 return f"queue offset {record.queue_offset} where {expected} was to come"
         return ""
+
+    def _put_units(self, record: Record) -> None:
+        """Write the units of a record: one in a batch consume queue, or one of its queue and of each light one."""
+        key = record.topic, record.queue_id
+        if batches.is_batch(self._store, self._queues.get(key), record):
+            self._put_batch(record, key)
+        else:
+            for queue_key, offset in _units_of(record, lmq=self._config.lmq):
+                self._put(record, queue_key, offset)
+
+    def _put_batch(self, record: Record, key: QueueKey) -> None:
+        """Write the unit of a record of messages, behind what its queue has."""
+        tag = tag_code_of(record.topic, record.properties, record.store_timestamp, self._levels)
+        unit = batches.unit_of(record, tag)
+        queue = self._queues.get(key)
+        if key not in self._met or not isinstance(queue, BatchQueue):
+            queue = self._meet_batch(key, queue, unit)
+        elif unit.base < queue.next_offset:
+            if unit.base > 0:
+                self._note(f"{queue.segments.folder}: offset {unit.base} again at {unit.physical_offset}, left out")
+                return
+            queue.cut(0)  # the topic was deleted and made again
+            self._met[key] = 0
+        queue.prepare()
+        queue.put_batch(unit)
+
+    def _meet_batch(self, key: QueueKey, queue: ConsumeQueue | None, unit: BatchUnit) -> BatchQueue:
+        """The queue of the first unit of it that is read, ready for that unit."""
+        whole = self._queues_from <= self._log.start  # nothing before it can be missing
+        if not isinstance(queue, BatchQueue):
+            if unit.base > 0 and not whole and queue is None:
+                raise _Rebuild(f"{BATCH_FOLDER}/{key[0]}/{key[1]}: begins too late")
+            made = self._store.made(*key, True)
+            assert isinstance(made, BatchQueue)
+            if queue is not None:  # the topic was not known to be one of batches
+                if unit.base > 0:
+                    batches.copy(queue, made, self._log)
+                queue.segments.remove_folder()
+            self._queues[key] = made
+            self._met[key] = 0
+            return made
+        end = queue.last_written()
+        while end > queue.first and not self._is_before(queue, end - 1, unit):
+            end -= 1
+        if end == queue.first and unit.base > 0 and not whole:
+            raise _Rebuild(f"{queue.segments.folder}: nothing before offset {unit.base} fits the log")
+        queue.go_on_at(end)
+        self._met[key] = end
+        return queue
+
+    def _is_before(self, queue: BatchQueue, number: int, other: BatchUnit) -> bool:
+        """Is a unit of this queue good, and does it stand before another one?"""
+        unit = queue.batch(number)
+        if unit is None or unit.end > other.base or not 0 <= unit.physical_offset < other.physical_offset:
+            return False
+        old = unit.physical_offset < self._log.start and unit.size >= MIN_RECORD_BYTES and unit.messages > 0
+        return old or self._matches(queue, number, ConsumeUnit(*unit[:3]))
 
     def _put(self, record: Record, key: QueueKey, offset: int) -> None:
         """Write a unit of a record, in its place."""
@@ -268,11 +319,14 @@ class Recovery:
         """The queue of the first unit of it that is read, ready for that unit, which is the one of `offset`."""
         whole = self._queues_from <= self._log.start  # nothing before it can be missing
         self._met[key] = offset
+        if isinstance(queue, BatchQueue):  # the topic was made again, of another kind
+            queue.segments.remove_folder()
+            queue = None
         if queue is None or offset < queue.first:
             if offset > 0 and not whole:
                 raise _Rebuild(f"{FOLDER}/{key[0]}/{key[1]}: begins too late")
             if queue is None:
-                queue = self._new_queue(*key)
+                queue = self._queues[key] = self._store.made(*key, False)
             queue.restart(offset)
         elif offset == 0:
             queue.go_on_at(0)

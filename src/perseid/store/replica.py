@@ -17,12 +17,14 @@ from typing import TYPE_CHECKING
 from perseid import core
 from perseid.base.errors import StoreError
 from perseid.base.machine import Flush
-from perseid.store import lmq
+from perseid.store import batches, inner, lmq
+from perseid.store.batch_queue import BatchQueue
 from perseid.store.consume_queue import BLANK_UNIT, UNIT, ConsumeQueue
 from perseid.store.dispatch import SCHEDULE_TOPIC, in_queue, key_hashes, parse_delay_levels, tag_code_of
 from perseid.store.recovery import QueueKey
 from perseid.store.results import AppendRefused
 from perseid.store.store import MessageStore
+from perseid.wire.batch import MIN_ITEM_BYTES
 from perseid.wire.record import (
     BLANK_BYTES,
     BLANK_MAGIC,
@@ -164,7 +166,7 @@ class Replica:
                 record = None if magic == BLANK_MAGIC else self._decoded(view, at, base + at)
                 targets = [] if record is None else self._targets(record)
                 for queue_key, offset in targets[:1]:
-                    self._queue_of(queue_key, offset, base + at)
+                    self._check_offset(queue_key, offset, base + at, record)
             except ReplicaRefused:
                 self._commit(view[begun:at], records)  # what stands before it is good
                 raise
@@ -172,11 +174,13 @@ class Replica:
                 self._commit(view[begun : at + size], records)
                 begun, records = at + size, []
             else:
-                if any(nexts.get(key, offset) != offset for key, offset in targets):  # the topic was made again
+                again = any(nexts.get(key, offset) != offset for key, offset in targets)
+                if again or self._changes_kind(record):  # the topic was made again
                     self._commit(view[begun:at], records)
                     begun, records = at, []
                     nexts.clear()
-                nexts.update((key, offset + 1) for key, offset in targets)
+                _, count = inner.span(record) or (0, 1)
+                nexts.update((key, offset + count) for key, offset in targets)
                 records.append(record)
             at += size
         self._commit(view[begun:at], records)
@@ -227,6 +231,8 @@ class Replica:
         """What comes for this queue from now on may be plain: but for delayed messages, whose tag code is a time."""
         topic = queue.topic
         key = topic, queue.queue_id
+        if isinstance(queue, BatchQueue):
+            return
         if self._core is None or self._known.get(key) is queue or topic == SCHEDULE_TOPIC:
             return
         if topic.isascii() and len(topic) <= MAX_TOPIC_BYTES:
@@ -286,16 +292,20 @@ class Replica:
             if store.index.enabled and record.sys_flag & SYS_TRANSACTION_MASK != SYS_TRANSACTION_ROLLBACK:
                 store.index.put(key_hashes(topic, record.properties), offset, record.store_timestamp)
             targets = [(queues.get(key), queue_offset) for key, queue_offset in self._targets(record)]
-            if not any(queue is not None and queue.end == queue_offset for queue, queue_offset in targets):
+            targets = [(queue, queue_offset) for queue, queue_offset in targets if _is_next(queue, queue_offset)]
+            if not targets:
                 continue  # it has its units already
             tag = tag_code_of(topic, record.properties, record.store_timestamp, self._levels)
-            for queue, queue_offset in targets:
-                if queue is not None and queue.end == queue_offset:
-                    self._put_unit(queue, record, tag)
+            for queue, _ in targets:
+                assert queue is not None
+                self._put_unit(queue, record, tag)
 
     def _put_unit(self, queue: ConsumeQueue, record: Record, tag: int) -> None:
         store = self._store
         queue.prepare()
+        if isinstance(queue, BatchQueue):
+            batches.put(store, queue, batches.unit_of(record, tag))
+            return
         if queue.topic != record.topic:
             store.put_light(queue, record.physical_offset, record.size, tag)
             return
@@ -311,7 +321,10 @@ class Replica:
         not worth a refusal: what can't be is left out, as by the original."""
         if not in_queue(record.sys_flag):
             return []
-        found: list[tuple[QueueKey, int]] = [((record.topic, record.queue_id), record.queue_offset)]
+        key, span = (record.topic, record.queue_id), inner.span(record)
+        if span is not None:
+            return [(key, span[0])]
+        found: list[tuple[QueueKey, int]] = [(key, record.queue_offset)]
         if self._lmq:
             for name, offset in lmq.units(record.topic, record.properties, record.physical_offset):
                 queue = self._store.queue_of(name, lmq.LMQ_QUEUE_ID)
@@ -321,15 +334,16 @@ class Replica:
 
     def _places(self, records: list[Record]) -> dict[QueueKey, ConsumeQueue]:
         """The queues of records, each with room for its units."""
-        firsts: dict[QueueKey, tuple[int, int]] = {}
+        firsts: dict[QueueKey, tuple[int, Record]] = {}
         counts: Counter[QueueKey] = Counter()
         for record in records:
             for key, offset in self._targets(record):
-                firsts.setdefault(key, (offset, record.physical_offset))
+                firsts.setdefault(key, (offset, record))
                 counts[key] += 1
         queues = {}
-        for key, (offset, at) in firsts.items():
-            queue = queues[key] = self._queue_of(key, offset, at)
+        for key, (offset, record) in firsts.items():
+            at = record.physical_offset
+            queue = queues[key] = self._queue_of(key, offset, at, record)
             self._make_place(self._store, queue, offset)
             self._learn(queue)
             try:
@@ -338,21 +352,36 @@ class Replica:
                 raise _cause(refused, at) from None
         return queues
 
-    def _queue_of(self, key: QueueKey, offset: int, at: int) -> ConsumeQueue:
-        """Where the unit of an offset goes, that of a record at `at`."""
-        (topic, queue_id), queue = key, self._store.queue_of(*key)
-        where = f"at {at}: queue offset {offset} in {topic}/{queue_id}"
-        if not 0 <= offset <= at // MIN_RECORD_BYTES:
+    def _changes_kind(self, record: Record) -> bool:
+        """Is the queue of a record of another kind, or is there none yet that knows?"""
+        queue = self._store.queue_of(record.topic, record.queue_id)
+        batch = batches.is_batch(self._store, queue, record)
+        return in_queue(record.sys_flag) and batch != isinstance(queue, BatchQueue)
+
+    def _check_offset(self, key: QueueKey, offset: int, at: int, record: Record | None) -> None:
+        """Refuse a queue offset that can't be."""
+        queue = self._store.queue_of(*key)
+        batch = record is not None and key[0] == record.topic and batches.is_batch(self._store, queue, record)
+        where = f"at {at}: queue offset {offset} in {key[0]}/{key[1]}"
+        if not 0 <= offset <= at // (MIN_ITEM_BYTES if batch else MIN_RECORD_BYTES):
             raise ReplicaRefused(f"{where}: so many records don't fit before it")
+        if queue is not None and offset > queue.next_offset + MAX_GAP:
+            raise ReplicaRefused(f"{where}, which ends at {queue.next_offset}")
+
+    def _queue_of(self, key: QueueKey, offset: int, at: int, record: Record) -> ConsumeQueue:
+        """Where the unit of an offset goes, that of a record at `at`."""
+        self._check_offset(key, offset, at, record)
+        queue = self._store.queue_of(*key)
+        batch = key[0] == record.topic and batches.is_batch(self._store, queue, record)
+        if queue is not None and isinstance(queue, BatchQueue) != batch:
+            queue = batches.changed(self._store, queue, offset, batch=batch)
         if queue is None:
             try:
-                queue = self._store.queue_for(topic, queue_id)
+                queue = self._store.queue_for(*key, batch=batch)
             except AppendRefused as refused:
                 raise _cause(refused, at) from None
-            if offset:
+            if offset and not batch:
                 queue.restart(offset)
-        if offset > queue.end + MAX_GAP:
-            raise ReplicaRefused(f"{where}, which ends at {queue.end}")
         return queue
 
     @staticmethod
@@ -362,9 +391,16 @@ class Replica:
             queue.cut(0)
             if store.gate is not None:
                 store.gate.forget(queue)
-        while queue.end < offset:
+        while not isinstance(queue, BatchQueue) and queue.end < offset:
             queue.prepare()
             queue.put(*UNIT.unpack(BLANK_UNIT))
+
+
+def _is_next(queue: ConsumeQueue | None, offset: int) -> bool:
+    """Is a unit of this offset still to come? In a batch consume queue offsets may be missing before it."""
+    if isinstance(queue, BatchQueue):
+        return queue.next_offset <= offset
+    return queue is not None and queue.end == offset
 
 
 def _cause(refused: AppendRefused, offset: int) -> Exception:

@@ -12,17 +12,18 @@ Everything here is quick (page cache) but `load` and `close`, which wait for the
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Iterable, Mapping, Set
 from typing import TYPE_CHECKING, TypeAlias
 
-from perseid.base.machine import Buffer, DiskFailed, Effect, Flush, Millis, Note, Syncable
+from perseid.base.machine import Buffer, DiskFailed, Effect, Flush, Millis, Note
 from perseid.disk.port import Disk
+from perseid.store import batch_reading, batches, lmq, queue_folders, reading
 from perseid.store import checkpoint as checkpoints
-from perseid.store import lmq, reading
+from perseid.store.batch_queue import BatchQueue, BatchUnit
 from perseid.store.checks import Checks
 from perseid.store.commit_log import CommitLog
+from perseid.store.compaction.service import EVENTS, CompactionService
 from perseid.store.config import StoreConfig
-from perseid.store.consume_queue import FOLDER as QUEUES_FOLDER
 from perseid.store.consume_queue import ConsumeQueue
 from perseid.store.dispatch import INDEXED_TAG, in_queue, key_hashes, parse_delay_levels, tag_code_of
 from perseid.store.encoding import encoded
@@ -56,7 +57,6 @@ if TYPE_CHECKING:
 ABORT_PATH = "abort"
 LOCK_PATH = "lock"
 TAG_INDEX = "T"
-INDEX_RETRY_MS = 10_000
 
 OnAppend: TypeAlias = Callable[[str, int, int, int, int, int], None]
 """(topic, queue id, queue offset, tag code, physical offset, size) of a record that readers see now."""
@@ -74,7 +74,7 @@ class MessageStore:
         self._disk = disk
         self.config = config
         self.store_host = store_host
-        self._levels = parse_delay_levels(config.message_delay_level)
+        self.levels = parse_delay_levels(config.message_delay_level)
         self.folders = Folders(disk)
         self.log = log or CommitLog(disk, self.folders, config)
         self.index = Index(disk, self.folders, config)
@@ -85,6 +85,9 @@ class MessageStore:
         self.on_units: OnUnits | None = None
         self.lmq = config.lmq
         """Messages may name light queues (`store.lmq`)."""
+        self.batch_topics: Set[str] = frozenset()
+        """Topics with batch consume queues (`store.batch_queue`)."""
+        self.compaction = CompactionService(self, disk)
         self.on_light: OnAppend | None = None
         """The same as `on_append`, for a unit in a light queue."""
         self._why_not_loaded = "the store is not loaded"
@@ -94,7 +97,6 @@ class MessageStore:
         self._checks = Checks()
         self._deleted: set[str] = set()
         self._leftovers: set[str] = set()
-        self._index_retry_at: Millis = 0
 
     # ---- start and stop ----
 
@@ -121,9 +123,9 @@ class MessageStore:
         checkpoint = checkpoints.decode(disk.read(checkpoints.PATH))
         notes = log.load(checkpoint.log_end)
         log.end = log.top
-        gaps = self._load_queues()
+        gaps = queue_folders.load(self, disk)
         self.index.load()
-        recovery = Recovery(disk, self.config, log, self._queues, self.index, checkpoint, self._new_queue)
+        recovery = Recovery(self, disk, checkpoint)
         recovery.run(crashed, gaps)
         if crashed:
             self.folders.distrust()
@@ -134,30 +136,13 @@ class MessageStore:
             self.gate.load(min(max(checkpoint.confirm_offset, log.start), log.end), self._queues.values())
             self.flusher.gate = self.gate
         save_durably(disk, checkpoints.PATH, self.flusher.final_checkpoint())
+        compacted = self.compaction.load(now, crashed=crashed)
         self.flusher.start(now)
         self._retention.start(now)
         self._checks.loaded(log)
         self._why_not_loaded = ""
-        notes += recovery.notes
+        notes += recovery.notes + compacted
         return LoadReport(not crashed, log.start, log.end, recovery.truncated_bytes, notes)
-
-    def _load_queues(self) -> list[str]:
-        """Take in the files of all queues; returns those that are missing between others."""
-        gaps: list[str] = []
-        for topic in self._disk.list(QUEUES_FOLDER):
-            for number in self._disk.list(f"{QUEUES_FOLDER}/{topic[:-1]}") if topic.endswith("/") else []:
-                if number.endswith("/") and number[:-1].isascii() and number[:-1].isdigit():
-                    queue = self._new_queue(topic[:-1], int(number[:-1]))
-                    missing = queue.load(self.log.start)
-                    gaps += [queue.segments.path(start) for start in missing]
-                    if not queue.segments.starts:
-                        del self._queues[queue.topic, queue.queue_id]
-        return gaps
-
-    def _new_queue(self, topic: str, queue_id: int) -> ConsumeQueue:
-        queue = ConsumeQueue(self._disk, self.folders, topic, queue_id, self.config.consume_queue_file_bytes)
-        self._queues[topic, queue_id] = queue
-        return queue
 
     def close(self, now: Millis) -> str:
         """Make everything durable and leave the folder as a clean stop does. Returns what went wrong, "" for
@@ -176,6 +161,7 @@ class MessageStore:
         disk = self._disk
         for file in self.flusher.unfinished():
             file.sync()
+        self.compaction.close()
         save_durably(disk, checkpoints.PATH, self.flusher.final_checkpoint())
         disk.remove(ABORT_PATH)
         disk.sync_dir("")
@@ -250,17 +236,21 @@ class MessageStore:
     def append(self, message: Message, now: Millis) -> Appended:
         """Store a message. AppendRefused when it can't be, and nothing has happened then."""
         light = self._light_queues_of(message) if self.lmq and lmq.MARK in message.properties else ()
-        record = self._encoded(message, now)
+        if message.topic in self.batch_topics:
+            return batches.append(self, message, now)
+        record = self.encoded(message, now)
         size = len(record)
         if not in_queue(message.sys_flag):
             return self._append_hidden(message, record, now)
         queue = self.queue_for(message.topic, message.queue_id)
+        if isinstance(queue, BatchQueue):  # its topic is not known
+            return batches.append(self, message, now)
         log = self.log
         offset = log.reserve(size)
         queue_offset = queue.end
         patch(record, queue_offset, offset, now)
         log.put(offset, record, now)
-        tag = tag_code_of(message.topic, message.properties, now, self._levels)
+        tag = tag_code_of(message.topic, message.properties, now, self.levels)
         queue.put(offset, size, tag)
         if self.gate is not None:
             self.gate.hold(queue, queue_offset, log.end)
@@ -291,13 +281,13 @@ class MessageStore:
                 raise AppendRefused(PutStatus.MESSAGE_ILLEGAL, "a batch is of one topic and one queue")
             if self.lmq and lmq.MARK in message.properties:  # none of a batch stands in light queues
                 message.properties = lmq.with_offsets(message.properties, ())
-        records = [self._encoded(message, now) for message in messages]
+        records = [self.encoded(message, now) for message in messages]
         log, index, size = self.log, self.index, sum(map(len, records))
         log.admit(size)
         queue = self.queue_for(topic, queue_id, len(messages))
         offset = log.reserve(size)
         placed: list[Appended] = []
-        at, queue_offset = offset, queue.end
+        at, queue_offset = offset, queue.next_offset
         for record in records:
             patch(record, queue_offset, at, now)
             placed.append(Appended(at, len(record), queue_offset, now))
@@ -306,54 +296,59 @@ class MessageStore:
         log.put(offset, b"".join(records), now)
         log.last_offset = placed[-1].physical_offset
         for message, done in zip(messages, placed, strict=True):
-            tag = tag_code_of(topic, message.properties, now, self._levels)
+            tag = tag_code_of(topic, message.properties, now, self.levels)
             queue.prepare()
+            if index.enabled:
+                index.put(key_hashes(topic, message.properties), done.physical_offset, now)
+            if isinstance(queue, BatchQueue):
+                batches.put(self, queue, BatchUnit(done.physical_offset, done.size, tag, now, done.queue_offset, 1))
+                continue
             queue.put(done.physical_offset, done.size, tag)
             if self.gate is not None:
                 self.gate.hold(queue, done.queue_offset, log.end)
-            if index.enabled:
-                index.put(key_hashes(topic, message.properties), done.physical_offset, now)
             if self.on_append is not None:
                 self.on_append(topic, queue_id, done.queue_offset, tag, done.physical_offset, done.size)
         return placed
 
-    def _encoded(self, message: Message, now: Millis) -> bytearray:
+    def encoded(self, message: Message, now: Millis) -> bytearray:
         """The record of a message within all limits, its places still empty."""
-        self._check_writable()
+        self.check_writable()
         return encoded(message, self.config, self.log)
 
-    def _check_writable(self) -> None:
+    def check_writable(self) -> None:
         if self._why_not_loaded or self._failure or self._retention.disk_full:
             raise AppendRefused(PutStatus.SERVICE_NOT_AVAILABLE, self.why_not_writable)
 
     def _light_queues_of(self, message: Message) -> list[ConsumeQueue]:
         """The light queues that a message is to stand in, with room; from now on it says its offsets there."""
-        self._check_writable()
+        self.check_writable()
         names = lmq.names(message.topic, message.properties) if in_queue(message.sys_flag) else []
         queues = [self.queue_for(name, lmq.LMQ_QUEUE_ID) for name in names]
         message.properties = lmq.with_offsets(message.properties, [queue.end for queue in queues])
         return queues
 
-    def queue_for(self, topic: str, queue_id: int, count: int = 1) -> ConsumeQueue:
-        """The queue, with room for `count` more units, and in the books as written to; made if need be. AppendRefused
-        when it can't be."""
+    def queue_for(self, topic: str, queue_id: int, count: int = 1, *, batch: bool | None = None) -> ConsumeQueue:
+        """The queue, with room for `count` more units, and in the books as written to; made if need be, of the topic's
+        kind, or as `batch` says. AppendRefused when it can't be."""
         queue = self._queues.get((topic, queue_id))
         if queue is not None:
             self.prepare(queue, count)
             return queue
         if not topic or "/" in topic or "\0" in topic or topic in (".", "..") or queue_id < 0:
             raise AppendRefused(PutStatus.MESSAGE_ILLEGAL, f"{topic!r}, {queue_id} can't be a queue")
-        folder = f"{QUEUES_FOLDER}/{topic}"
-        if folder in self._leftovers:
-            try:
-                self._remove_leftover(folder)
-            except OSError as error:
-                why = f"{folder}: what a deleted topic left can't be removed: {error}"
-                raise AppendRefused(PutStatus.CREATE_MAPPED_FILE_FAILED, why) from error
-        queue = ConsumeQueue(self._disk, self.folders, topic, queue_id, self.config.consume_queue_file_bytes)
+        try:
+            self._remove_leftovers(topic)
+        except OSError as error:
+            why = f"{topic}: what a deleted topic left can't be removed: {error}"
+            raise AppendRefused(PutStatus.CREATE_MAPPED_FILE_FAILED, why) from error
+        queue = self.made(topic, queue_id, topic in self.batch_topics if batch is None else batch)
         self.prepare(queue, count)
         self._queues[topic, queue_id] = queue
         return queue
+
+    def made(self, topic: str, queue_id: int, batch: bool) -> ConsumeQueue:
+        """A queue without files. `batch`: one of inner batches."""
+        return queue_folders.made(self._disk, self.folders, self.config, topic, queue_id, batch)
 
     def prepare(self, queue: ConsumeQueue, count: int = 1) -> None:
         """Give a queue room for `count` more units, and note that it is written to. AppendRefused: there is none."""
@@ -393,9 +388,9 @@ class MessageStore:
     def plain_queue(self, topic: str, queue_id: int) -> PlainQueue | None:
         """A quick way to append plain messages to a queue that is there; None when there is none."""
         queue = self._queues.get((topic, queue_id))
-        if queue is None or len(topic.encode()) > MAX_TOPIC_BYTES or len(self.store_host.ip) != 4:
+        if queue is None or isinstance(queue, BatchQueue) or len(topic.encode()) > MAX_TOPIC_BYTES:
             return None
-        return PlainQueue(self, topic, queue)
+        return PlainQueue(self, topic, queue) if len(self.store_host.ip) == 4 else None
 
     def _append_hidden(self, message: Message, record: bytearray, now: Millis) -> Appended:
         """A prepared or rolled back record stands in the log only."""
@@ -416,12 +411,12 @@ class MessageStore:
     def max_offset(self, topic: str, queue_id: int) -> int:
         """The offset behind the queue's last message that readers see; 0 for a queue that has had none."""
         queue = self._queues.get((topic, queue_id))
-        return queue.shown if queue is not None else 0
+        return queue.shown_offset if queue is not None else 0
 
     def min_offset(self, topic: str, queue_id: int) -> int:
         """The offset of the first message that is still there, the max offset when none is."""
         queue = self._queues.get((topic, queue_id))
-        return queue.min if queue is not None else 0
+        return queue.first_offset if queue is not None else 0
 
     def read(
         self,
@@ -436,6 +431,11 @@ class MessageStore:
         """Records from `offset` on that are wanted by their tag code and by themselves (None: all), within the limits
         of one answer."""
         queue = self._queues.get((topic, queue_id))
+        if self.compaction.has(topic):
+            return self.compaction.read(topic, queue_id, offset, max_messages, max_bytes)
+        if isinstance(queue, BatchQueue):
+            limits = max_messages, max_bytes
+            return batch_reading.read(self.log, queue, self.config, offset, *limits, wanted, wanted_record)
         return reading.read(self.log, queue, self.config, offset, max_messages, max_bytes, wanted, wanted_record)
 
     def cold(
@@ -443,6 +443,10 @@ class MessageStore:
     ) -> list[Part]:
         """What `read` would have to wait for the disk for: parts of files, to be fetched first. Empty: nothing."""
         queue = self._queues.get((topic, queue_id))
+        if self.compaction.has(topic):
+            return []
+        if isinstance(queue, BatchQueue):
+            return batch_reading.cold(self.log, queue, self.config, offset, max_messages)
         return [] if queue is None else reading.cold(self.log, queue, self.config, offset, max_messages, codes)
 
     def unit(self, topic: str, queue_id: int, offset: int) -> ConsumeUnit | None:
@@ -475,6 +479,8 @@ class MessageStore:
     def offset_by_time(self, topic: str, queue_id: int, timestamp: Millis, upper: bool = False) -> int:
         """The first offset stored at `timestamp` or later; `upper`: the last one at it or earlier (0: none)."""
         queue = self._queues.get((topic, queue_id))
+        if isinstance(queue, BatchQueue):
+            return batch_reading.offset_by_time(queue, timestamp, upper)
         return reading.offset_by_time(self.log, queue, timestamp, upper)
 
     def earliest_time(self) -> Millis:
@@ -501,21 +507,21 @@ class MessageStore:
             del self._queues[topic, queue.queue_id]
             self.flusher.dirty.pop(queue, None)
         self._deleted.add(topic)
-        folder = f"{QUEUES_FOLDER}/{topic}"
-        self._leftovers.add(folder)
         self.flusher.hurry = True  # a crash before the next checkpoint would bring the topic back
+        self._leftovers |= {f"{queue.folder}/{topic}" for queue in gone}
         try:
-            self._remove_leftover(folder)
+            self._remove_leftovers(topic)
+            forgotten = self.compaction.forget(topic)
         except OSError as error:
-            return [Note("error", f"{folder}: can't be removed, tried again when the topic is used: {error}")]
-        files: list[Syncable] = [*self.folders.take()]
-        return [Flush(files)]
+            return [Note("error", f"{topic}: can't be removed, tried again when the topic is used: {error}")]
+        return [Flush([*self.folders.take()]), *forgotten]
 
-    def _remove_leftover(self, folder: str) -> None:
-        """Remove a deleted topic's folder, whose old units must not come back with a new topic of the name."""
-        self._disk.remove(folder)
-        self.folders.forget(folder)
-        self._leftovers.discard(folder)
+    def _remove_leftovers(self, topic: str) -> None:
+        """Remove a deleted topic's folders, whose old units must not come back with a new topic of the name."""
+        for folder in self._leftovers & set(queue_folders.of_topic(topic)):
+            self._disk.remove(folder)
+            self.folders.forget(folder)
+            self._leftovers.discard(folder)
 
     # ---- durability and time ----
 
@@ -535,6 +541,8 @@ class MessageStore:
             return self.follow_log_start()
         if isinstance(event, Cut):
             return self._truncation.cut(event)
+        if isinstance(event, EVENTS):
+            return self.compaction.handle(event)
         return self.flusher.handle(event)
 
     def follow_log_start(self) -> list[Effect]:
@@ -558,26 +566,17 @@ class MessageStore:
         if self._why_not_loaded or self._failure or self._truncation.under_way:
             return []
         effects = self.flusher.tick(now)
-        effects += self._retention.tick(now, self.flusher.saved_replay_from)
+        effects += self._retention.tick(now, min(self.flusher.saved_replay_from, self.compaction.needed_from()))
+        effects += self.compaction.tick(now)
         if self.index.broken:
-            effects += self._try_index_again(now)
+            effects += self.index.try_again(now)
         return effects
-
-    def _try_index_again(self, now: Millis) -> list[Effect]:
-        """The index goes on when the disk has room again; what came meanwhile is not in it."""
-        if self._index_retry_at == 0:
-            self._index_retry_at = now + INDEX_RETRY_MS
-            return [Note("error", self.index.broken)]
-        if now >= self._index_retry_at:
-            self._index_retry_at = now + INDEX_RETRY_MS
-            self.index.broken = ""
-        return []
 
     def next_deadline(self) -> Millis | None:
         if self._why_not_loaded or self._failure or self._truncation.under_way:
             return None
-        index = self._index_retry_at if self.index.broken else None
-        dues = (self.flusher.next_deadline(), self._retention.next_deadline(), index)
+        index = self.index.retry_at if self.index.broken else None
+        dues = (self.flusher.next_deadline(), self._retention.next_deadline(), self.compaction.next_deadline(), index)
         return min((due for due in dues if due is not None), default=None)
 
     def delete_expired(self, now: Millis) -> None:
@@ -588,6 +587,7 @@ class MessageStore:
         """Log, queues and index end there now."""
         self.flusher.cut_done(end, self.index.end_offset)
         self._checks.cut(end)
+        self.compaction.cut()
         if self.gate is not None:
             self.gate.cut(end, self._queues.values())
 

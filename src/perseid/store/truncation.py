@@ -15,7 +15,6 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from perseid.base.machine import Effect, Feed, Flush, SaveState, Syncable
-from perseid.core.layout import UNIT_BYTES
 from perseid.store import checkpoint as checkpoints
 from perseid.store.consume_queue import BLANK_UNIT, UNIT, ConsumeQueue
 from perseid.store.results import StoreEvent
@@ -81,7 +80,7 @@ class Truncation:
             first = self._first_after(queue, end)
             if first < queue.end:
                 queue.cut(first)
-                files += queue.segments.files_between(first * UNIT_BYTES, (first + 1) * UNIT_BYTES)
+                files += queue.segments.files_between(first * queue.unit_bytes, (first + 1) * queue.unit_bytes)
         store.index.drop_from(end)
         return files
 

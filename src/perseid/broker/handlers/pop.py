@@ -128,6 +128,9 @@ def _check(broker: Broker, request: Request, header: AnyRequest) -> TopicConfig:
         raise RequestRefused(
             ResponseCode.TOPIC_NOT_EXIST, f"topic[{header.topic}] not exist, apply first please! {FAQ}"
         )
+    if broker.topics.is_special(header.topic):
+        why = f"the topic[{header.topic}] has BatchCQ, or is compacted: it can only be pulled"
+        raise RequestRefused(ResponseCode.SYSTEM_ERROR, why)
     if not row.perm & PERM_READ:
         raise RequestRefused(ResponseCode.NO_PERMISSION, f"the topic[{header.topic}] peeking message is forbidden")
     if header.queue_id >= row.read_queue_nums:

@@ -6,6 +6,7 @@ from typing import TYPE_CHECKING
 
 from perseid.base.errors import RemoteProtocolError, RequestRefused
 from perseid.broker import messages, put
+from perseid.broker.handlers import inner
 from perseid.broker.handlers.recall import handle_of
 from perseid.broker.request import Reply, Request
 from perseid.broker.system_topics import (
@@ -60,6 +61,8 @@ def _send(broker: Broker, request: Request, header: SendMessageRequest) -> Reply
     sys_flag = header.sys_flag
     if topic.topic_filter_type == MULTI_TAG:
         sys_flag |= SYS_MULTI_TAGS
+    if header.topic in broker.topics.batch_topics and inner.is_inner(header, sys_flag):
+        return inner.send_inner(broker, request, header, queue_id, sys_flag)
     if sys_flag & SYS_INNER_BATCH:
         raise put.inner_batch_refused()
     if header.batch:
@@ -85,10 +88,10 @@ def _send(broker: Broker, request: Request, header: SendMessageRequest) -> Reply
     handle = handle_of(message, broker.config.broker_name)
     msg_id = ids.offset_message_id(broker.store_host, stored.physical_offset)
     reply = Reply(header=broker.answers.sent(msg_id, queue_id, stored.queue_offset, unique_key, handle))
-    return put.acknowledge(broker, request, reply, stored.physical_offset + stored.size, _waits(message.properties))
+    return put.acknowledge(broker, request, reply, stored.physical_offset + stored.size, waits(message.properties))
 
 
-def _waits(properties: bytes) -> bool:
+def waits(properties: bytes) -> bool:
     """Does the sender want to hear of its message only when it is durable? Yes, unless it says no."""
     return props.get(properties, props.WAIT) != "false"
 
@@ -166,6 +169,8 @@ def _finish(
         raw = _named_lite(header.topic, raw)
         if lmq.MARK in raw:
             put.check_light(broker, header.topic, raw)
+    if header.topic in broker.topics.compacted:
+        put.check_key(raw)
     retry = header.topic.startswith(RETRY_PREFIX)
     asked = put.UNUSUAL.findall(raw)
     unique_key = None if retry or not put.REDIRECTING.issuperset(asked) else props.get(raw, props.UNIQ_KEY)
@@ -264,7 +269,7 @@ def _send_batch(
     Each is stored with the properties that it brings and no others; those of the header are the batch's.
     """
     body, own = request.command.body, header.properties.encode("utf-8", "replace")
-    _check_batch(broker, header, len(body), own)
+    check_batch(broker, header, len(body), own)
     try:
         items = batch.decode(body)
     except RemoteProtocolError as error:
@@ -273,6 +278,9 @@ def _send_batch(
     if broker.store.lmq and any(mark in item.properties for item in items for mark in light):
         why = "a message of a batch can't stand in light queues: send it alone"
         raise RequestRefused(ResponseCode.MESSAGE_ILLEGAL, why)
+    if header.topic in broker.topics.compacted:
+        for item in items:
+            put.check_key(item.properties)
     born_host, store_host = request.conn.born_host, broker.store_host
     out = [
         Message(
@@ -285,7 +293,7 @@ def _send_batch(
             born_host=born_host,
             store_host=store_host,
             reconsume_times=header.reconsume_times,
-            properties=_batchable(item.properties),
+            properties=batchable(item.properties),
         )
         for item in items
     ]
@@ -298,10 +306,11 @@ def _send_batch(
         header=broker.answers.sent(msg_ids, queue_id, stored[0].queue_offset, props.get(own, props.UNIQ_KEY))
     )
     last = stored[-1]
-    return put.acknowledge(broker, request, reply, last.physical_offset + last.size, _waits(own))
+    return put.acknowledge(broker, request, reply, last.physical_offset + last.size, waits(own))
 
 
-def _check_batch(broker: Broker, header: SendMessageRequest, size: int, own: bytes) -> None:
+def check_batch(broker: Broker, header: SendMessageRequest, size: int, own: bytes) -> None:
+    """RequestRefused (13) when no batch of this size, and with these properties of its own, can be taken."""
     if len(header.topic) > MAX_TOPIC_BYTES:
         raise RequestRefused(ResponseCode.MESSAGE_ILLEGAL, f"message topic length too long {len(header.topic)}")
     if header.topic.startswith(RETRY_PREFIX):
@@ -310,10 +319,10 @@ def _check_batch(broker: Broker, header: SendMessageRequest, size: int, own: byt
         raise RequestRefused(ResponseCode.MESSAGE_ILLEGAL, "a batch can't be part of a transaction")
     if size > broker.store.config.max_message_size:
         raise put.refusal(broker, AppendRefused(PutStatus.MESSAGE_ILLEGAL, f"a batch of {size} bytes"))
-    _batchable(own)
+    batchable(own)
 
 
-def _batchable(properties: bytes) -> bytes:
+def batchable(properties: bytes) -> bytes:
     """The properties of a message in a batch, or of the batch; refused (13) when a batch can't do what they ask."""
     if put.UNUSUAL.search(properties):
         found = props.decode(properties)

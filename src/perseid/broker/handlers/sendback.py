@@ -9,12 +9,12 @@ from perseid.broker import messages, put
 from perseid.broker.handlers.send import FAQ, VERSION_WITH_MAX_RECONSUME_TIMES
 from perseid.broker.request import Reply, Request
 from perseid.broker.system_topics import PERM_WRITE, UNIT_SUB, dlq_topic, retry_topic
-from perseid.store.results import AppendRefused
+from perseid.store.results import AppendRefused, PutStatus
 from perseid.wire import properties as props
 from perseid.wire.bodies import SubscriptionGroupConfig, TopicConfig
 from perseid.wire.codes import ResponseCode
 from perseid.wire.headers.clients import ConsumerSendMsgBackRequest
-from perseid.wire.record import Message, Record
+from perseid.wire.record import SYS_INNER_BATCH, Message, Record
 
 if TYPE_CHECKING:
     from perseid.broker.node import Broker
@@ -78,6 +78,8 @@ def _needed(name: str, row: TopicConfig | None) -> TopicConfig:
 
 def _store(broker: Broker, message: Message, old: Record, level: int) -> int:
     """Store it; where it ends in the log."""
+    if old.sys_flag & SYS_INNER_BATCH:  # its messages come back one by one, as sends of the consumer's own
+        raise RequestRefused(ResponseCode.SYSTEM_ERROR, PutStatus.MESSAGE_ILLEGAL.name)
     properties = dict(old.props)
     properties.setdefault(props.RETRY_TOPIC, old.topic)
     properties.setdefault(props.ORIGIN_MESSAGE_ID, old.msg_id)

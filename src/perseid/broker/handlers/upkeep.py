@@ -10,6 +10,7 @@ from perseid.base.errors import RequestRefused
 from perseid.broker.handlers.admin import progress, queue_of
 from perseid.broker.request import Reply, Request
 from perseid.broker.stats import Tally, Window
+from perseid.store.batch_queue import BatchQueue
 from perseid.store.consume_queue import UNIT
 from perseid.store.lmq import is_lmq
 from perseid.wire import bodies, inspection, settings
@@ -118,16 +119,23 @@ def query_consume_queue(broker: Broker, request: Request) -> Reply:
     queue = broker.store.queue_of(header.topic or "", header.queue_id)
     if queue is None:
         raise RequestRefused(ResponseCode.SYSTEM_ERROR, f"{header.queue_id}@{header.topic} is not exist!")
-    body = inspection.QueryConsumeQueueResponseBody(max_queue_index=queue.shown, min_queue_index=queue.min)
+    body = inspection.QueryConsumeQueueResponseBody(
+        max_queue_index=queue.shown_offset, min_queue_index=queue.first_offset
+    )
     if header.consumer_group is not None:
         body.subscription_data = broker.consumers.subscription(header.consumer_group, header.topic or "")
         online = body.subscription_data is not None
         body.filter_data = "null" if online else f"{header.consumer_group}@{header.topic} is not online!"
-    if not queue.min <= header.index < queue.shown:
+    if not queue.first_offset <= header.index < queue.shown_offset:
         remark = f"Index {header.index} of {header.queue_id}@{header.topic} is not exist!"
         return Reply(body=body.to_json(), remark=remark)
-    units = queue.units(header.index, max(0, min(header.count, MAX_UNITS)))
-    body.queue_data = [inspection.ConsumeQueueData(*unit) for unit in UNIT.iter_unpack(units)]
+    most = max(0, min(header.count, MAX_UNITS))
+    if isinstance(queue, BatchQueue):
+        batches = queue.batches(queue.number_of(header.index), most)
+        body.queue_data = [inspection.ConsumeQueueData(*unit[:3]) for unit in batches]
+    else:
+        units = queue.units(header.index, most)
+        body.queue_data = [inspection.ConsumeQueueData(*unit) for unit in UNIT.iter_unpack(units)]
     return Reply(body=body.to_json())
 
 

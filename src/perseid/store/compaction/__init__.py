@@ -1,0 +1,1 @@
+"""Compacted topics: of each key the last message stays, whatever becomes of the log (`service`)."""
