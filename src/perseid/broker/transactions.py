@@ -197,7 +197,7 @@ class TransactionService:
         return max(0, MAX_OPEN - len(self._open))
 
     def opened(self, halves: list[tuple[int, int, Millis]]) -> None:
-        """Halves were stored that name no immunity of their own: their offsets in queue and log, when they were born."""
+        """Halves were stored that name no immunity of their own: offsets in queue and log, and when they were born."""
         immunity_ms = self._immunity(None)
         for offset, physical_offset, born in halves:
             self._opened(offset, physical_offset, self._due_after(born, immunity_ms))
