@@ -59,9 +59,13 @@ from perseid.broker.fast import sends_of
 from perseid.broker.fetches import Fetched, Fetches
 from perseid.broker.group import Group
 from perseid.broker.groups import SubscriptionGroupTable
+from perseid.broker.handlers import mapped
+from perseid.broker.handlers.mapped import MAPPED
 from perseid.broker.hold import Holds
 from perseid.broker.locks import QueueLocks
+from perseid.broker.mappings import TopicMappings
 from perseid.broker.offsets import ConsumerOffsets
+from perseid.broker.peers import Peers
 from perseid.broker.pop.service import PopService
 from perseid.broker.pulls import KEEP_EPOCH
 from perseid.broker.registration import Registration
@@ -135,6 +139,7 @@ class Broker:
         self.waits = self.sync_flush or for_nodes
         """Acknowledgements wait: for the disk, for slaves, for both, or for the group."""
         self.topics = TopicTable(config, 0, lmq=store_config.lmq)
+        self.mappings = TopicMappings(config.broker_name)
         self.groups = SubscriptionGroupTable(0, lmq=store_config.lmq)
         self.offsets = ConsumerOffsets(0, lmq=store_config.lmq)
         self.producers = ProducerTable()
@@ -150,6 +155,7 @@ class Broker:
         self.stats = BrokerStats(0)
         self.arrivals = Arrivals(self)
         self.caller = Caller()
+        self.peers = Peers(self)
         self.registration = Registration(self)
         self.saves = Saves(self)
         self.answers = Answers(config)
@@ -239,7 +245,8 @@ class Broker:
         if self._state != "running":
             return
         for part in (
-            self.store, self.topics, self.groups, self.offsets, self.locks, self.holds, self.timers, self.replicas,
+            self.store, self.topics, self.mappings, self.groups, self.offsets, self.locks, self.holds, self.timers,
+            self.peers, self.replicas,
         ):  # fmt: skip
             part.validate()
         if not self.replicas.is_slave:
@@ -285,6 +292,8 @@ class Broker:
     def reply(self, request: Request, reply: Reply) -> None:
         """Answer a request now; a one-way request has no answer."""
         if not request.command.is_oneway:
+            if request.finish is not None:
+                reply = request.finish(reply)
             for piece in self.answers.encode(request, reply):
                 self.write(request.conn.id, piece)
 
@@ -366,6 +375,8 @@ class Broker:
         self.replicas.check(code)
         if route.header is not None and request.header is None:
             request.header = request.command.header(route.header)
+        if self.mappings.rows and code in MAPPED:
+            return mapped.serve(self, request, route.handler)
         return route.handler(self, request)
 
     # ---- connections ----
