@@ -45,7 +45,81 @@ class Pulled:
     remark: str = ""
 
 
-class Cluster:
+class Statics:
+    """What `mqadmin` does to a static topic, on whatever answers `call`."""
+
+    def names(self) -> list[str]:
+        """Of all brokers."""
+        raise NotImplementedError
+
+    def call(self, name: str, code: int, header: Any = None, body: bytes = b"") -> Command:
+        """The answer of a broker to a request."""
+        raise NotImplementedError
+
+    def tell(self, detail: Detail, queues: int, **fields: Any) -> Command:
+        header = CreateTopicRequest(
+            topic=detail.topic, default_topic="TBW102", read_queue_nums=queues, write_queue_nums=queues, perm=6,
+            topic_filter_type="SINGLE_TAG",
+        )  # fmt: skip
+        for name, value in fields.items():
+            setattr(header, name, value)
+        return self.call(detail.bname, Code.UPDATE_AND_CREATE_STATIC_TOPIC, header, detail.to_json())
+
+    def config(self, name: str) -> TopicConfigAndQueueMapping:
+        answer = self.call(name, Code.GET_TOPIC_CONFIG, {"topic": TOPIC, "lo": "true"})
+        assert answer.code == 0, (answer.code, answer.remark)
+        return TopicConfigAndQueueMapping.from_json(answer.body)
+
+    def create(self, *placed: str, epoch: int = 1_000) -> None:
+        """A static topic whose i-th logical queue is on broker `placed[i]`."""
+        for name in self.names():
+            mine = [i for i, where in enumerate(placed) if where == name]
+            queues = {i: [Item(0, n, name, 0, 0)] for n, i in enumerate(mine)}
+            detail = Detail(TOPIC, total_queues=len(placed), bname=name, epoch=epoch, hosted_queues=queues)
+            answer = self.tell(detail, len(mine))
+            assert answer.code == 0, answer.remark
+
+    def begin_remap(self, queue_id: int, old: str, new: str) -> list[Item]:
+        """Let a logical queue be moved: up to the point where its new leader does not know where it begins."""
+        epoch = self.config(old).mapping_detail.epoch + 1_000  # type: ignore[union-attr]
+        items = [*self.config(old).mapping_detail.hosted_queues[queue_id]]  # type: ignore[union-attr]
+        there = self.config(new)
+        items.append(Item(items[-1].gen + 1, there.write_queue_nums, new, -1, 0))
+        self._tell_items(new, queue_id, items, epoch, there.write_queue_nums + 1)
+        self._tell_items(old, queue_id, items, epoch, self.config(old).write_queue_nums)
+        return items
+
+    def end_remap(self, queue_id: int, items: list[Item]) -> int:
+        """Let the new leader know where it begins: that offset."""
+        old, new = items[-2], items[-1]
+        answer = self.call(old.bname, Code.GET_TOPIC_STATS_INFO, {"topic": TOPIC})
+        table = TopicStatsTable.from_json(answer.body).offset_table
+        (end,) = [row.max_offset for queue, row in table.items() if queue.queue_id == old.queue_id]
+        new.logic_offset = (old.logical(end) // BLOCK + 1) * BLOCK
+        detail = self.config(new.bname).mapping_detail
+        assert detail is not None
+        self._tell_items(new.bname, queue_id, items, detail.epoch, self.config(new.bname).write_queue_nums)
+        for name in self.names():
+            if name not in (old.bname, new.bname):
+                other = self.config(name)
+                assert other.mapping_detail is not None
+                other.mapping_detail.epoch = detail.epoch
+                assert self.tell(other.mapping_detail, other.write_queue_nums).code == 0
+        return new.logic_offset
+
+    def remap(self, queue_id: int, old: str, new: str) -> int:
+        return self.end_remap(queue_id, self.begin_remap(queue_id, old, new))
+
+    def _tell_items(self, name: str, queue_id: int, items: list[Item], epoch: int, queues: int) -> None:
+        detail = self.config(name).mapping_detail
+        assert detail is not None
+        detail.hosted_queues[queue_id] = items
+        detail.epoch = epoch
+        answer = self.tell(detail, queues)
+        assert answer.code == 0, answer.remark
+
+
+class Cluster(Statics):
     """`at["a"]` is the address of broker a. Each question waits for its answer."""
 
     def __init__(self, *names: str, store: Any = SMALL_STORE, **settings: Any) -> None:
@@ -131,67 +205,3 @@ class Cluster:
         answer = self.call(name, Code.QUERY_CONSUMER_OFFSET, ext)
         assert answer.code in (0, 22), (answer.code, answer.remark)
         return answer.header(OffsetResponse).offset if answer.code == 0 else None
-
-    # ---- what mqadmin does ----
-
-    def tell(self, detail: Detail, queues: int, **fields: Any) -> Command:
-        header = CreateTopicRequest(
-            topic=detail.topic, default_topic="TBW102", read_queue_nums=queues, write_queue_nums=queues, perm=6,
-            topic_filter_type="SINGLE_TAG",
-        )  # fmt: skip
-        for name, value in fields.items():
-            setattr(header, name, value)
-        return self.call(detail.bname, Code.UPDATE_AND_CREATE_STATIC_TOPIC, header, detail.to_json())
-
-    def config(self, name: str) -> TopicConfigAndQueueMapping:
-        answer = self.call(name, Code.GET_TOPIC_CONFIG, {"topic": TOPIC, "lo": "true"})
-        assert answer.code == 0, (answer.code, answer.remark)
-        return TopicConfigAndQueueMapping.from_json(answer.body)
-
-    def create(self, *placed: str, epoch: int = 1_000) -> None:
-        """A static topic whose i-th logical queue is on broker `placed[i]`."""
-        for name in self.names():
-            mine = [i for i, where in enumerate(placed) if where == name]
-            queues = {i: [Item(0, n, name, 0, 0)] for n, i in enumerate(mine)}
-            detail = Detail(TOPIC, total_queues=len(placed), bname=name, epoch=epoch, hosted_queues=queues)
-            answer = self.tell(detail, len(mine))
-            assert answer.code == 0, answer.remark
-
-    def begin_remap(self, queue_id: int, old: str, new: str) -> list[Item]:
-        """Let a logical queue be moved: up to the point where its new leader does not know where it begins."""
-        epoch = self.config(old).mapping_detail.epoch + 1_000  # type: ignore[union-attr]
-        items = [*self.config(old).mapping_detail.hosted_queues[queue_id]]  # type: ignore[union-attr]
-        there = self.config(new)
-        items.append(Item(items[-1].gen + 1, there.write_queue_nums, new, -1, 0))
-        self._tell_items(new, queue_id, items, epoch, there.write_queue_nums + 1)
-        self._tell_items(old, queue_id, items, epoch, self.config(old).write_queue_nums)
-        return items
-
-    def end_remap(self, queue_id: int, items: list[Item]) -> int:
-        """Let the new leader know where it begins: that offset."""
-        old, new = items[-2], items[-1]
-        answer = self.call(old.bname, Code.GET_TOPIC_STATS_INFO, {"topic": TOPIC})
-        table = TopicStatsTable.from_json(answer.body).offset_table
-        (end,) = [row.max_offset for queue, row in table.items() if queue.queue_id == old.queue_id]
-        new.logic_offset = (old.logical(end) // BLOCK + 1) * BLOCK
-        detail = self.config(new.bname).mapping_detail
-        assert detail is not None
-        self._tell_items(new.bname, queue_id, items, detail.epoch, self.config(new.bname).write_queue_nums)
-        for name in self.names():
-            if name not in (old.bname, new.bname):
-                other = self.config(name)
-                assert other.mapping_detail is not None
-                other.mapping_detail.epoch = detail.epoch
-                assert self.tell(other.mapping_detail, other.write_queue_nums).code == 0
-        return new.logic_offset
-
-    def remap(self, queue_id: int, old: str, new: str) -> int:
-        return self.end_remap(queue_id, self.begin_remap(queue_id, old, new))
-
-    def _tell_items(self, name: str, queue_id: int, items: list[Item], epoch: int, queues: int) -> None:
-        detail = self.config(name).mapping_detail
-        assert detail is not None
-        detail.hosted_queues[queue_id] = items
-        detail.epoch = epoch
-        answer = self.tell(detail, queues)
-        assert answer.code == 0, answer.remark
