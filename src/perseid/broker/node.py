@@ -73,6 +73,7 @@ from perseid.broker.replicas import Replicas
 from perseid.broker.request import VIP_LISTENER, Connection, Reply, Request
 from perseid.broker.routes import NOT_ON_VIP, READS, ROUTES
 from perseid.broker.saves import Saved, Saves
+from perseid.broker.static_cleaner import StaticCleaner
 from perseid.broker.stats import BrokerStats
 from perseid.broker.timers import CheckpointSaved, TimerService
 from perseid.broker.topics import TopicTable
@@ -158,6 +159,7 @@ class Broker:
         self.peers = Peers(self)
         self.registration = Registration(self)
         self.saves = Saves(self)
+        self.static_cleaner = StaticCleaner(self)
         self.answers = Answers(config)
         self.unique_ids = UniqueIds(self.store_host.ip, random.getrandbits(16), random.getrandbits(32))
         self.connections: dict[ConnId, Connection] = {}
@@ -233,7 +235,7 @@ class Broker:
         deadline = self._housekeeping_at
         for part in (
             self.store, self.holds, self.acks, self.delay, self.timers, self.transactions, self.pop, self.stats,
-            self.caller, self.registration, self.saves, self.replicas,
+            self.caller, self.registration, self.saves, self.static_cleaner, self.replicas,
         ):  # fmt: skip
             due = part.next_deadline()
             if due is not None and due < deadline:
@@ -431,6 +433,7 @@ class Broker:
         self._out.extend(self.store.tick(now))
         self._out.extend(self.caller.handle(event, now))
         self.registration.tick(now)
+        self.static_cleaner.tick(now)
         self.saves.tick(now)
         if self.plain_sends is not None:
             self.plain_sends.count()
@@ -536,6 +539,7 @@ class Broker:
             self.timers.start(now)
             self.transactions.start()
             self.pop.start(now)
+        self.static_cleaner.start(now)
         self._housekeeping_at = now + HOUSEKEEPING_MS
         self._state = "running"
         self.saves.tables([])

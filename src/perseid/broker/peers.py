@@ -70,6 +70,20 @@ class Peers:
             self._waiting.append(go_on)
             self._look()
 
+    def ask_name_server(self, code: int, ext: Mapping[str, str | None], ended: Ended) -> None:
+        """Ask the name server whose turn it is; one that fails is not asked next."""
+        servers = self._broker.registration.name_servers
+        if not servers:
+            ended(Failure("there is no name server"))
+            return
+
+        def answered(answer: Command | Failure) -> None:
+            if isinstance(answer, Failure):
+                self._turn += 1
+            ended(answer)
+
+        self._call(servers[self._turn % len(servers)], code, ext, answered)
+
     def validate(self) -> None:
         """AssertionError when the books are wrong."""
         assert 0 <= self._under_way <= MAX_UNDER_WAY, self._under_way
@@ -78,21 +92,15 @@ class Peers:
     def _look(self) -> None:
         if self._asking:
             return
-        servers = self._broker.registration.name_servers
-        if not servers:
-            self._told()
-            return
         self._asking = True
 
         def answered(answer: Command | Failure) -> None:
             self._asking = False
-            if isinstance(answer, Failure) or answer.code != ResponseCode.SUCCESS:
-                self._turn += 1
-            else:
+            if not isinstance(answer, Failure) and answer.code == ResponseCode.SUCCESS:
                 self._take(answer)
             self._told()
 
-        self._call(servers[self._turn % len(servers)], RequestCode.GET_BROKER_CLUSTER_INFO, {}, answered)
+        self.ask_name_server(RequestCode.GET_BROKER_CLUSTER_INFO, {}, answered)
 
     def _take(self, answer: Command) -> None:
         try:
