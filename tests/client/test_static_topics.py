@@ -30,6 +30,9 @@ from perseid.wire.command import Command
 from .fake import run
 
 MOCK = "__syslo__global__"
+LAST = b"last"
+AFTER = 100
+"""Messages before the first move, and behind the last one."""
 
 
 class Second(EmbeddedBroker):
@@ -84,7 +87,6 @@ async def routed(admin: Admin, *leaders: str) -> None:
             route = admin.session.routes.known(TOPIC)
             if route is not None and route.leaders == wanted:
                 return
-            await asyncio.sleep(0.02)
 
 
 def test_sends_reads_and_offsets_follow_a_queue(pair: Real) -> None:
@@ -125,16 +127,16 @@ def test_sends_reads_and_offsets_follow_a_queue(pair: Real) -> None:
 
 def test_nothing_is_lost_or_doubled_while_queues_are_moved(pair: Real) -> None:
     """A stream in order per key, a group that reads it, and each queue moved there and back meanwhile."""
-    count = 600
 
     async def test() -> None:
-        got: list[tuple[int, bytes]] = []
-        all_there = asyncio.Event()
+        got: list[bytes] = []
+        sent = moved_at = 0
+        last = asyncio.Event()
 
         async def handle(message: ReceivedMessage) -> None:
-            got.append((message.queue.queue_id, message.body))
-            if len(got) >= count:
-                all_there.set()
+            got.append(message.body)
+            if message.body == LAST:
+                last.set()
 
         async with (
             Admin(pair.namesrv) as admin,
@@ -143,22 +145,31 @@ def test_nothing_is_lost_or_doubled_while_queues_are_moved(pair: Real) -> None:
         ):
             await routed(admin, "a", "b", "a", "b")
 
-            async def move() -> None:
+            def move() -> None:
                 for queue_id, old, new in ((0, "a", "b"), (1, "b", "a"), (0, "b", "a")):
-                    await asyncio.to_thread(pair.remap, queue_id, old, new)
-                    await asyncio.sleep(0.2)
+                    pair.remap(queue_id, old, new)
 
-            moving = asyncio.create_task(move())
-            for n in range(count):
-                await producer.put(Message(TOPIC, b"%04d" % n), str(n % 8))
-                await asyncio.sleep(0.002)
+            moving: asyncio.Task[None] | None = None
+            while moving is None or not moving.done() or moved_at + AFTER > sent:
+                await producer.put(Message(TOPIC, b"%06d" % sent), str(sent % 8))
+                sent += 1
+                if sent % 20 == 0:
+                    await producer.flush()
+                if sent == AFTER:
+                    moving = asyncio.create_task(asyncio.to_thread(move))
+                elif moving is not None and not moving.done():
+                    moved_at = sent
             await moving
-            await producer.flush()
-            async with asyncio.timeout(120):
-                await all_there.wait()
-        assert sorted(body for _, body in got) == [b"%04d" % n for n in range(count)]
+            for key in range(8):  # the last one of a queue comes behind all others
+                last.clear()
+                await producer.put(Message(TOPIC, LAST), str(key))
+                await producer.flush()
+                async with asyncio.timeout(120):
+                    await last.wait()
+        numbers = [body for body in got if body != LAST]
+        assert sorted(numbers) == [b"%06d" % n for n in range(sent)]
         for key in range(8):
-            mine = [body for _, body in got if int(body) % 8 == key]
+            mine = [body for body in numbers if int(body) % 8 == key]
             assert mine == sorted(mine), f"key {key} is in order"
 
     run(test())
