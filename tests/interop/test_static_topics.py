@@ -12,7 +12,9 @@ from typing import Any
 import pytest
 import rig
 
+from perseid.broker.mappings import TopicMappings
 from perseid.wire import fastjson
+from perseid.wire.bodies import TopicConfigAndQueueMapping, TopicConfigSerializeWrapper, TopicRouteData
 
 pytestmark = pytest.mark.interop
 
@@ -105,10 +107,11 @@ KINDS = {
     "mixed": ("perseid", "perseid", "java"),
     "mixed_java_names": ("java", "java", "perseid"),
     "java_at_ours": ("perseid", "java", "java"),
+    "java": ("java", "java", "java"),
 }
 
 
-@pytest.fixture(params=KINDS)
+@pytest.fixture(params=[kind for kind in KINDS if kind != "java"])
 def pair(request: pytest.FixtureRequest, workshop: Path, java_agent: rig.Agent, name: str) -> Iterator[Pair]:
     made = Pair(KINDS[request.param], workshop / f"static-{request.param}-{len(name)}{name[-2:]}", java_agent)
     yield made
@@ -187,6 +190,30 @@ def test_both_kinds_say_the_same(pair: Pair, name: str) -> None:
         assert answer.code == 501, answer
         body = fastjson.loads(rig.call(address, 21).body)
         assert topic in body["topicQueueMappingDetailMap"]
+
+
+@pytest.mark.parametrize("pair", ["java"], indirect=True)
+def test_bodies_and_file_are_java_s_byte_for_byte(pair: Pair, name: str) -> None:
+    """What Java's brokers and name server answer and write, read and written by us."""
+    topic = f"s_{name}"
+    pair.create(topic)
+    pair.send(topic, 0, 4)
+    pair.remap(topic, "b")
+    for standard in (True, False):
+        header = {"topic": topic, "acceptStandardJsonOnly": str(standard).lower()}
+        body = rig.call(pair.namesrv, 105, header, version=513 if standard else 300).body
+        route = TopicRouteData.from_json(body)
+        assert route.topic_queue_mapping_by_broker and route.to_json(standard=standard) == body
+    for broker in pair.brokers.values():
+        body = rig.call(broker.address, 351, {"topic": topic, "lo": "true"}).body
+        config = TopicConfigAndQueueMapping.from_json(body)
+        assert config.mapping_detail is not None and config.to_json() == body
+        body = rig.call(broker.address, 21).body
+        assert TopicConfigSerializeWrapper.from_json(body).to_json() == body
+        text = (broker.folder / "store" / "config" / "topicQueueMapping.json").read_bytes()
+        mappings = TopicMappings(broker.folder.name)
+        mappings.load(text)
+        assert mappings.to_json() == text
 
 
 @pytest.mark.parametrize("pair", ["mixed", "mixed_java_names"], indirect=True)

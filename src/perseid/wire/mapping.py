@@ -95,7 +95,7 @@ class TopicQueueMappingDetail(TopicQueueMappingInfo):
 
     def leads(self, queue_id: int) -> bool:
         items = self.hosted_queues.get(queue_id)
-        return bool(items) and items[-1].bname == self.bname
+        return items[-1].bname == self.bname if items else False
 
     def info(self) -> TopicQueueMappingInfo:
         """What name servers are told."""

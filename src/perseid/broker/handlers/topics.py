@@ -134,7 +134,7 @@ def get_topic_config(broker: Broker, request: Request) -> Reply:
     detail = broker.mappings.rows.get(header.topic) if header.lo else None
     if detail is None:
         return Reply(body=row.to_json())
-    return Reply(body=bodies.TopicConfigAndQueueMapping(*msgspec.structs.astuple(row), detail).to_json())
+    return Reply(body=bodies.TopicConfigAndQueueMapping(**msgspec.structs.asdict(row), mapping_detail=detail).to_json())
 
 
 def get_all_topic_config(broker: Broker, request: Request) -> Reply:
