@@ -2,14 +2,24 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
+from pathlib import Path
+
 import pytest
 
-from perseid.wire import fastjson
+from perseid.store.config import ASYNC_FLUSH, SYNC_FLUSH
+from perseid.wire import batch, fastjson
 from perseid.wire.bodies import TopicRouteData
 from perseid.wire.codes import RequestCode as Code
 from perseid.wire.codes import ResponseCode
+from perseid.wire.headers.pull import PullMessageResponse
+from perseid.wire.headers.send import SendMessageResponse
 from perseid.wire.mapping import NO_BROKER, leaders
+from perseid.wire.mapping import LogicQueueMappingItem as Item
+from perseid.wire.mapping import TopicQueueMappingDetail as Detail
 
+from .harness import SMALL, Rig
+from .requests import pull_header, send_header
 from .static_topics import TOPIC, Cluster
 
 SUSPEND = 2 | 4
@@ -241,3 +251,80 @@ def test_a_deleted_topic_leaves_no_mapping(pair: Cluster) -> None:
     pair.advance(1_000)
     answer = pair.call("namesrv", Code.GET_ROUTEINFO_BY_TOPIC, {"topic": TOPIC})
     assert answer.code == 0 and "topicQueueMappingByBroker" not in fastjson.loads(answer.body), "it is a plain one now"
+
+
+# ---- one broker, frame by frame ----
+
+
+def told(rig: Rig, queues: dict[int, list[Item]], epoch: int = 1_000) -> None:
+    detail = Detail(TOPIC, total_queues=3, bname="b", epoch=epoch, hosted_queues=queues)
+    header = {
+        "topic": TOPIC, "defaultTopic": "TBW102", "readQueueNums": "2", "writeQueueNums": "2", "perm": "6",
+        "topicFilterType": "SINGLE_TAG",
+    }  # fmt: skip
+    answer = rig.ask(Code.UPDATE_AND_CREATE_STATIC_TOPIC, header, detail.to_json())
+    assert answer.code == 0, answer.remark
+
+
+def waiting_pull(rig: Rig, queue_id: int) -> int:
+    header = pull_header(topic=TOPIC, queue_id=queue_id, sys_flag=SUSPEND, suspend_timeout_millis=5_000)
+    opaque = rig.tell(Code.PULL_MESSAGE, header)
+    assert rig.answer(opaque) is None
+    return opaque
+
+
+def test_a_pull_that_waits_is_woken_by_its_logical_queue(tmp_path: Path) -> None:
+    rig = Rig(tmp_path)
+    told(rig, {0: [Item(0, 1, "b", 0, 0)], 2: [Item(0, 0, "b", 0, 0)]})
+    opaque = waiting_pull(rig, 0)
+    rig.send(TOPIC, 2)
+    assert rig.answer(opaque) is None, "it was for another queue"
+    rig.send(TOPIC, 0, b"x")
+    answer = rig.answer(opaque)
+    assert answer is not None and answer.code == 0
+    said = answer.header(PullMessageResponse)
+    assert (said.next_begin_offset, said.offset_delta, said.max_offset) == (1, 0, 1)
+
+
+def test_a_pull_that_waits_finds_that_its_queue_has_moved_or_is_plain(tmp_path: Path) -> None:
+    rig = Rig(tmp_path)
+    told(rig, {0: [Item(0, 1, "b", 0, 0)], 2: [Item(0, 0, "b", 0, 0)]})
+    moved = waiting_pull(rig, 0)
+    told(rig, {0: [Item(0, 1, "b", 0, 0), Item(1, 0, "c", -1, 0)]}, epoch=2_000)
+    rig.until(rig.now + 6_000)
+    answer = rig.answer(moved)
+    assert answer is not None and answer.code == NOT_LEADER
+    plain = waiting_pull(rig, 2)
+    rig.broker.mappings.delete(TOPIC, rig.now)
+    rig.until(rig.now + 6_000)
+    answer = rig.answer(plain)
+    assert answer is not None and answer.code == ResponseCode.INVALID_PARAMETER, "there is no physical queue 2"
+
+
+@pytest.mark.parametrize("flush", [ASYNC_FLUSH, SYNC_FLUSH])
+def test_sends_in_all_forms_are_answered_with_logical_queues(tmp_path: Path, flush: str) -> None:
+    rig = Rig(tmp_path, store=replace(SMALL, flush_disk_type=flush))
+    told(rig, {2: [Item(3, 1, "b", 50_000, 0)]})
+    for n in range(4):
+        sent = rig.ask(Code.SEND_MESSAGE_V2, send_header(topic=TOPIC, queue_id=2), b"x").header(SendMessageResponse)
+        assert (sent.queue_id, sent.queue_offset) == (2, 50_000 + n)
+    body = batch.encode([(0, b"a", b""), (0, b"b", b"")])
+    sent = rig.ask(
+        Code.SEND_BATCH_MESSAGE, send_header(topic=TOPIC, queue_id=2, batch=True), body
+    ).header(SendMessageResponse)
+    assert (sent.queue_id, sent.queue_offset) == (2, 50_004) and sent.msg_id.count(",") == 1
+    assert rig.broker.store.max_offset(TOPIC, 1) == 6
+    rig.tell(Code.SEND_MESSAGE_V2, send_header(topic=TOPIC, queue_id=2), b"y", oneway=True)
+    assert rig.broker.store.max_offset(TOPIC, 1) == 7
+
+
+def test_a_light_queue_is_no_static_topic(tmp_path: Path) -> None:
+    rig = Rig(tmp_path, store=replace(SMALL, enable_lmq=True, enable_multi_dispatch=True))
+    topic = "%LMQ%x"
+    detail = Detail(topic, total_queues=1, bname="b", epoch=1, hosted_queues={0: [Item(0, 0, "b", 0, 0)]})
+    header = {
+        "topic": topic, "defaultTopic": "TBW102", "readQueueNums": "1", "writeQueueNums": "1", "perm": "6",
+        "topicFilterType": "SINGLE_TAG",
+    }  # fmt: skip
+    answer = rig.ask(Code.UPDATE_AND_CREATE_STATIC_TOPIC, header, detail.to_json())
+    assert answer.code == ResponseCode.INVALID_PARAMETER and not rig.broker.mappings.rows

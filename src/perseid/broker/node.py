@@ -377,7 +377,7 @@ class Broker:
         self.replicas.check(code)
         if route.header is not None and request.header is None:
             request.header = request.command.header(route.header)
-        if self.mappings.rows and code in MAPPED:
+        if (self.mappings.rows or request.asked is not None) and code in MAPPED:
             return mapped.serve(self, request, route.handler)
         return route.handler(self, request)
 

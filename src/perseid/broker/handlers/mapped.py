@@ -52,6 +52,7 @@ def serve(broker: Broker, request: Request, handler: Handler) -> Reply | None:
     """Do a request that may be for a static topic; `handler` is the one for physical queues."""
     if request.asked is None:
         request.asked = request.header
+    request.finish = None  # a pull that waited may find another mapping
     header = request.header = msgspec.structs.replace(request.asked)
     detail = broker.mappings.rows.get(header.topic)
     if detail is None or request.command.ext.get("lo", "").lower() == "false":

@@ -68,6 +68,8 @@ def update_and_create_static_topic(broker: Broker, request: Request) -> Reply:
     row = broker.mappings.merged(detail, force=bool(header.force))
     before = broker.topics.rows.get(topic)
     _update(broker, _row_of(header))
+    if topic not in broker.topics.rows:
+        raise RequestRefused(ResponseCode.INVALID_PARAMETER, f"topic[{topic}] is a light queue's: it has one queue")
     if broker.topics.rows[topic] is before:
         broker.topics.touch(topic, now)
     broker.mappings.put(row, now)
