@@ -3,6 +3,7 @@ and read by stock Java clients, and the mapping that a folder hands on."""
 
 from __future__ import annotations
 
+import asyncio
 import json
 from collections import Counter, defaultdict
 from collections.abc import Iterator
@@ -13,6 +14,7 @@ import pytest
 import rig
 
 from perseid.broker.mappings import TopicMappings
+from perseid.client import Admin, Message, Producer, PullConsumer, ReceivedMessage
 from perseid.wire import fastjson
 from perseid.wire.bodies import TopicConfigAndQueueMapping, TopicConfigSerializeWrapper, TopicRouteData
 
@@ -33,7 +35,8 @@ class Pair:
         self.brokers: dict[str, rig.Process] = {}
         try:
             for name, kind in zip("ab", brokers, strict=True):
-                broker = rig.broker(kind, folder / f"{folder.name}-{name}", self.namesrv)
+                patient = {"waitTimeMillsInSendQueue": 10_000} if kind == "java" else {}
+                broker = rig.broker(kind, folder / f"{folder.name}-{name}", self.namesrv, **patient)
                 self.brokers[name] = broker
                 self.processes.append(broker.start())
             for name in "ab":
@@ -244,8 +247,9 @@ def test_a_folder_hands_the_mapping_on(pair: Pair, name: str) -> None:
     assert json.dumps(pair.config("b", topic), sort_keys=True) == json.dumps(before, sort_keys=True)
 
 
-@pytest.mark.parametrize("pair", ["perseid"], indirect=True)
-@pytest.mark.parametrize("slave", ["perseid", "java"])
+@pytest.mark.parametrize(
+    ("pair", "slave"), [("perseid", "perseid"), ("perseid", "java"), ("java", "perseid")], indirect=["pair"]
+)
 def test_a_slave_has_its_masters_topic(pair: Pair, name: str, slave: str) -> None:
     """Ours has the mapping too; Java's copies no mappings, not from a Java master either."""
     topic = f"s_{name}"
@@ -264,3 +268,39 @@ def test_a_slave_has_its_masters_topic(pair: Pair, name: str, slave: str) -> Non
             return fastjson.loads(answer.body) == pair.config("a", topic)
 
         rig.until("the mapping is there", mapped, 60)
+
+
+@pytest.mark.parametrize("pair", ["java", "mixed"], indirect=True)
+def test_our_clients_follow_queues_on_javas_brokers(pair: Pair, name: str) -> None:
+    topic = f"s_{name}"
+    pair.create(topic)
+
+    async def send(producer: Producer, first: int) -> None:
+        queues = await producer.queues(topic)
+        assert [(queue.broker_name, queue.queue_id) for queue in queues] == [(MOCK, n) for n in range(QUEUES)]
+        for n in range(first, first + 12):
+            await producer.send(Message(topic, b"%d" % n), queue=queues[n % QUEUES])
+
+    async def test() -> None:
+        async with Producer(pair.namesrv) as producer, Admin(pair.namesrv) as admin:
+            await send(producer, 0)
+            for n, broker in enumerate("ab", 1):
+                await asyncio.to_thread(pair.remap, topic, broker)
+                await send(producer, 12 * n)
+            items = await admin.static_topic(topic)
+            assert items is not None and {parts[-1].bname for parts in items.values()} == {pair.name("b")}
+            async with PullConsumer(pair.namesrv, f"g_{name}", from_where="first") as consumer:
+                for queue in await consumer.queues(topic):
+                    consumer.assign([queue])
+                    got: list[ReceivedMessage] = []
+                    async with asyncio.timeout(200):
+                        while len(got) < 9:
+                            got += await consumer.poll()
+                    assert [int(one.body) for one in got] == list(range(queue.queue_id, 36, QUEUES))
+                    offsets = [one.queue_offset for one in got]
+                    assert offsets == sorted(set(offsets)) and offsets[-1] >= 10_000
+                    assert {one.queue for one in got} == {queue}
+                    await consumer.commit()
+                    assert await consumer.committed(queue) == offsets[-1] + 1
+
+    rig.run(test())
