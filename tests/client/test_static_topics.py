@@ -3,16 +3,20 @@
 from __future__ import annotations
 
 import asyncio
+import json
 from collections.abc import Iterator
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
 import pytest
+import typer
 from tests.badinput.rig import Peer
 from tests.broker.static_topics import TOPIC, Statics
+from typer.testing import CliRunner
 
 from perseid.broker.config import BrokerConfig
+from perseid.cli import topics
 from perseid.client import (
     Admin,
     Message,
@@ -193,3 +197,23 @@ def test_the_admin_shows_logical_queues(pair: Real) -> None:
             assert await admin.static_topic("plain") is None
 
     run(test())
+
+
+def test_the_command_shows_logical_queues(pair: Real) -> None:
+    app = typer.Typer()
+    topics.register(app)
+
+    async def ready() -> None:
+        async with Admin(pair.namesrv) as admin:
+            await routed(admin, "a", "b", "a", "b")
+
+    run(ready())
+    begin = pair.remap(3, "b", "a")
+    shown = CliRunner().invoke(app, ["topic", "route", TOPIC, "-n", pair.namesrv])
+    assert shown.exit_code == 0 and f"0: b 1, {begin}: a 2" in shown.output, shown.output
+    shown = CliRunner().invoke(app, ["topic", "route", TOPIC, "-n", pair.namesrv, "--json"])
+    rows = json.loads(shown.stdout)["logicalQueues"]
+    assert [row["queue"] for row in rows] == [0, 1, 2, 3]
+    assert rows[3]["items"] == [
+        {"broker": "b", "queue": 1, "logicOffset": 0}, {"broker": "a", "queue": 2, "logicOffset": begin},
+    ]  # fmt: skip
