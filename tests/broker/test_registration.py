@@ -8,6 +8,7 @@ import pytest
 
 from perseid.base.machine import Closed, Connect, ConnectFailed, Effect, Note, Opened, Tick, Write
 from perseid.broker.config import BrokerConfig
+from perseid.broker.mappings import TopicMappings
 from perseid.broker.registration import FIRST_RETRY_MS, MIN_PERIOD_MS, Registration
 from perseid.broker.topics import TopicTable
 from perseid.wire import command
@@ -65,6 +66,7 @@ class World:
         self.config = BrokerConfig(namesrv_addr=namesrv, broker_name="b", broker_ip1="10.9.9.9", **settings)
         self.now = NOW
         self.topics = TopicTable(self.config, NOW)
+        self.mappings = TopicMappings("b")
         self.caller = Caller()
         self.replicas = Replicas()
         self.registration = Registration(self)  # type: ignore[arg-type]

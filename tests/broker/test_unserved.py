@@ -13,8 +13,7 @@ from .harness import Rig
 
 LATER = {
     "POP in RocksDB": [Code.POP_ROLLBACK],
-    "static topics, RocksDB": [
-        Code.UPDATE_AND_CREATE_STATIC_TOPIC,
+    "RocksDB": [
         Code.CHECK_ROCKSDB_CQ_WRITE_PROGRESS,
         Code.EXPORT_ROCKSDB_CONFIG_TO_JSON,
     ],

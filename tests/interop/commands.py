@@ -31,7 +31,6 @@ Row: TypeAlias = tuple[str, Check]
 NO_LITE = (r"\[?NAME\]? error",)
 """Of a topic or group that is none of lite topics; those that are: test_lite.py."""
 USERS = Refused("no users and permissions")
-STATIC = Refused("static topics are not there", r"CODE: 3\b|No topic route")
 B, T, G = "-b {broker}", "-t {topic}", "-g {group}"
 
 ENDLESS = {
@@ -105,6 +104,8 @@ COMMANDS: dict[str, Row] = {
     "cloneGroupOffset": ("-s {group} -d {group}_made -t {topic} -o false", SAME),
     "resetOffsetByTime": ("-g {group}_made -t {topic} -s 0", SAME),
     "skipAccumulatedMessage": ("-g {group}_made -t {topic}", ("#brokerName #queueId #offset", "NAME 3 [234]")),
+    "updateStaticTopic": ("-t {topic}_static -qn 2 -c {cluster}", ("The new mapping data is written to file",)),
+    "remappingStaticTopic": ("-t {topic}_static -c {cluster}", ("The old mapping data is written to file",)),
     "setConsumeMode": ("-b {broker} -t {topic} -g {group}_made -m POP -q 1", SAME),
     "deleteSubGroup": ("-b {broker} -g {group}_made", SAME),
     "deleteTopic": ("-t {topic}_made -c {cluster}", SAME),
@@ -122,8 +123,6 @@ COMMANDS: dict[str, Row] = {
     "resetMasterFlushOffset": ("-b {broker} -o 0", SAME),
     # what is not there
     "setCommitLogReadAheadMode": ("-b {broker} -m 1", Refused("a reader thread asks for exactly what pulls want")),
-    "updateStaticTopic": ("-t {topic}_static -qn 2 -c {cluster}", STATIC),
-    "remappingStaticTopic": ("-t {topic}_static -c {cluster}", STATIC),
     "rocksDBConfigToJson": ("-c {cluster} -n {namesrv} -t topics", Refused("no RocksDB", r"CODE: 3\b|Exception")),
     "checkRocksdbCqWriteProgress": ("-c {cluster} -n {namesrv} -t {topic}", Refused("no RocksDB")),
     "switchTimerEngine": ("-b {broker} -e F", Refused("no RocksDB, so one engine of timers")),

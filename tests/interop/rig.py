@@ -343,7 +343,12 @@ class Answer:
 
 
 def call(
-    address: str, code: int, ext: Mapping[str, object] | None = None, body: bytes = b"", timeout: float = 10.0
+    address: str,
+    code: int,
+    ext: Mapping[str, object] | None = None,
+    body: bytes = b"",
+    timeout: float = 10.0,
+    version: int = 513,
 ) -> Answer:
     """One request over a connection of its own, JSON header."""
     host, port = address.rsplit(":", 1)
@@ -351,7 +356,7 @@ def call(
         {
             "code": code,
             "language": "PYTHON",
-            "version": 513,
+            "version": version,
             "opaque": 1,
             "flag": 0,
             "serializeTypeCurrentRPC": "JSON",

@@ -36,7 +36,6 @@ ROCKSDB = "no RocksDB here; code 3"
 WHY_NOT: dict[Code, str] = {
     # of later parts of the project
     Code.POP_ROLLBACK: ROCKSDB,
-    Code.UPDATE_AND_CREATE_STATIC_TOPIC: "static topics are not there: code 3",
     Code.SET_COMMITLOG_READ_MODE: "a reader thread asks for exactly the parts of files that pulls want; code 3",
     Code.ACK_LITE_MESSAGE: NOBODY,
     Code.NOTIFY_UNSUBSCRIBE_LITE: TOLD,

@@ -29,6 +29,7 @@ from perseid.wire.bodies import (
 )
 from perseid.wire.body import Body
 from perseid.wire.hashing import crc32
+from perseid.wire.mapping import TopicQueueMappingInfo
 
 JAVA = {
     "DataVersion": DataVersion,
@@ -99,7 +100,9 @@ def test_registrations_before_5_0_have_no_mappings(vectors: Any) -> None:
     assert list(body.topic_config_serialize_wrapper.topic_config_table) == ["TopicTest"]
     mapping = b'{"bname":"b","topic":"S"}'
     body = RegisterBrokerBody.decode(zlib.compress(inflated[:-1] + b"\1" + struct.pack(">I", len(mapping)) + mapping))
-    assert body.topic_config_serialize_wrapper.topic_queue_mapping_info_map == {"S": {"bname": "b", "topic": "S"}}
+    assert body.topic_config_serialize_wrapper.topic_queue_mapping_info_map == {
+        "S": TopicQueueMappingInfo(bname="b", topic="S")
+    }
     assert RegisterBrokerBody.decode(body.compress()) == body
 
 

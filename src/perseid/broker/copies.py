@@ -32,6 +32,7 @@ from perseid.wire.headers.topics import (
     GetAllTopicConfigRequest,
     GetAllTopicConfigResponse,
 )
+from perseid.wire.mapping import TopicQueueMappingDetail
 from perseid.wire.rpc import Failure
 
 if TYPE_CHECKING:
@@ -57,6 +58,7 @@ class Copies:
         self.rounds = 0
         """That came to their end."""
         self._topics: dict[str, TopicConfig] = {}
+        self._mappings: dict[str, TopicQueueMappingDetail] = {}
         self._groups: dict[str, SubscriptionGroupConfig] = {}
         self._forbidden: dict[str, dict[str, int]] = {}
 
@@ -74,7 +76,7 @@ class Copies:
         """Begin the round that is due."""
         if self._due is not None and self._due <= now:
             self._due = None
-            self._topics, self._groups, self._forbidden = {}, {}, {}
+            self._topics, self._mappings, self._groups, self._forbidden = {}, {}, {}, {}
             self._ask_topics(0, "", now)
 
     # ---- asking ----
@@ -124,10 +126,13 @@ class Copies:
     def _take_topics(self, reply: Command, now: Millis) -> None:
         body = bodies.TopicConfigSerializeWrapper.from_json(reply.body)
         total = reply.header(GetAllTopicConfigResponse).total_topic_num
+        self._mappings.update(body.topic_queue_mapping_detail_map)
         if _page(self._topics, body.topic_config_table, total):
             self._ask_topics(len(self._topics), str(body.data_version.to_json(), "utf-8"), now)
             return
         self._broker.topics.adopt(self._topics, body.data_version)
+        if self._broker.mappings.adopt(self._mappings, body.mapping_data_version):
+            self._broker.epoch += 1
         self._ask(RequestCode.GET_ALL_CONSUMER_OFFSET, None, now, self._take_offsets)
 
     def _take_offsets(self, reply: Command, now: Millis) -> None:

@@ -114,7 +114,9 @@ def plain_topic(broker: Broker, header: SendMessageRequest) -> TopicConfig | Non
     """The topic of a send to a queue that takes plain ones; None when it takes none."""
     topic = header.topic
     row = broker.topics.rows.get(topic)
-    if row is None or topic in NOT_SENDABLE or topic.startswith(RETRY_PREFIX) or broker.topics.is_special(topic):
+    if row is None or topic in NOT_SENDABLE or topic.startswith(RETRY_PREFIX):
+        return None
+    if broker.topics.is_special(topic) or topic in broker.mappings.rows:
         return None
     if not 0 <= header.queue_id < max(row.write_queue_nums, row.read_queue_nums):
         return None

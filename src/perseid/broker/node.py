@@ -59,10 +59,14 @@ from perseid.broker.fast import sends_of
 from perseid.broker.fetches import Fetched, Fetches
 from perseid.broker.group import Group
 from perseid.broker.groups import SubscriptionGroupTable
+from perseid.broker.handlers import mapped
+from perseid.broker.handlers.mapped import MAPPED
 from perseid.broker.hold import Holds
 from perseid.broker.lite.service import LiteService
 from perseid.broker.locks import QueueLocks
+from perseid.broker.mappings import TopicMappings
 from perseid.broker.offsets import ConsumerOffsets
+from perseid.broker.peers import Peers
 from perseid.broker.pop.service import PopService
 from perseid.broker.pulls import KEEP_EPOCH
 from perseid.broker.registration import Registration
@@ -70,6 +74,7 @@ from perseid.broker.replicas import Replicas
 from perseid.broker.request import VIP_LISTENER, Connection, Reply, Request
 from perseid.broker.routes import NOT_ON_VIP, READS, ROUTES
 from perseid.broker.saves import Saved, Saves
+from perseid.broker.static_cleaner import StaticCleaner
 from perseid.broker.stats import BrokerStats
 from perseid.broker.timers import CheckpointSaved, TimerService
 from perseid.broker.topics import TopicTable
@@ -137,6 +142,7 @@ class Broker:
         """Acknowledgements wait: for the disk, for slaves, for both, or for the group."""
         self.topics = TopicTable(config, 0, lmq=store_config.lmq)
         self.store.batch_topics, self.store.compaction.topics = self.topics.batch_topics, self.topics.compacted
+        self.mappings = TopicMappings(config.broker_name)
         self.groups = SubscriptionGroupTable(0, lmq=store_config.lmq)
         self.offsets = ConsumerOffsets(0, lmq=store_config.lmq)
         self.producers = ProducerTable()
@@ -153,8 +159,10 @@ class Broker:
         self.stats = BrokerStats(0)
         self.arrivals = Arrivals(self)
         self.caller = Caller()
+        self.peers = Peers(self)
         self.registration = Registration(self)
         self.saves = Saves(self)
+        self.static_cleaner = StaticCleaner(self)
         self.answers = Answers(config)
         self.unique_ids = UniqueIds(self.store_host.ip, random.getrandbits(16), random.getrandbits(32))
         self.connections: dict[ConnId, Connection] = {}
@@ -230,7 +238,7 @@ class Broker:
         deadline = self._housekeeping_at
         for part in (
             self.store, self.holds, self.acks, self.delay, self.timers, self.transactions, self.pop, self.lite,
-            self.stats, self.caller, self.registration, self.saves, self.replicas,
+            self.stats, self.caller, self.registration, self.saves, self.static_cleaner, self.replicas,
         ):  # fmt: skip
             due = part.next_deadline()
             if due is not None and due < deadline:
@@ -242,7 +250,8 @@ class Broker:
         if self._state != "running":
             return
         for part in (
-            self.store, self.topics, self.groups, self.offsets, self.locks, self.holds, self.timers, self.replicas,
+            self.store, self.topics, self.mappings, self.groups, self.offsets, self.locks, self.holds, self.timers,
+            self.peers, self.replicas,
         ):  # fmt: skip
             part.validate()
         if not self.replicas.is_slave:
@@ -289,6 +298,8 @@ class Broker:
     def reply(self, request: Request, reply: Reply) -> None:
         """Answer a request now; a one-way request has no answer."""
         if not request.command.is_oneway:
+            if request.finish is not None:
+                reply = request.finish(reply)
             for piece in self.answers.encode(request, reply):
                 self.write(request.conn.id, piece)
 
@@ -370,6 +381,8 @@ class Broker:
         self.replicas.check(code)
         if route.header is not None and request.header is None:
             request.header = request.command.header(route.header)
+        if (self.mappings.rows or request.asked is not None) and code in MAPPED:
+            return mapped.serve(self, request, route.handler)
         return route.handler(self, request)
 
     # ---- connections ----
@@ -425,6 +438,7 @@ class Broker:
         self._out.extend(self.store.tick(now))
         self._out.extend(self.caller.handle(event, now))
         self.registration.tick(now)
+        self.static_cleaner.tick(now)
         self.saves.tick(now)
         if self.plain_sends is not None:
             self.plain_sends.count()
@@ -535,6 +549,7 @@ class Broker:
             self.transactions.start()
             self.pop.start(now)
             self.lite.start(now)
+        self.static_cleaner.start(now)
         self._housekeeping_at = now + HOUSEKEEPING_MS
         self._state = "running"
         self.saves.tables([])

@@ -5,9 +5,9 @@ for as long as nothing that they look at has changed. The seat ends with the *ep
 send nor a pull nor a commit of an offset begins a new one, and so do a connection that closed and the housekeeping.
 Topic, group and queue are compared besides, since a send or a pull may create them.
 
-Left to the ordinary handler: what is not found (it waits, or is refused), what has to be fetched, answers longer than
-GATHER_BYTES, filters by SQL92, pulls at the second port, and all pulls while an operator's reset of an offset waits to
-be taken up.
+Left to the ordinary handler: pulls of static topics, what is not found (it waits, or is refused), what has to be
+fetched, answers longer than GATHER_BYTES, filters by SQL92, pulls at the second port, and all pulls while an operator's
+reset of an offset waits to be taken up.
 """
 
 from __future__ import annotations
@@ -178,7 +178,7 @@ class QuickPulls:
             checked = pull.admit(broker, Request(conn, command, header))
         except RequestRefused:
             return
-        if checked.wanted.expression is not None:
+        if checked.wanted.expression is not None or header.topic in broker.mappings.rows:
             return
         queue = broker.store.queue_of(header.topic, header.queue_id)
         if queue is not None and not broker.topics.is_special(header.topic):

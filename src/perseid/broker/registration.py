@@ -296,7 +296,10 @@ class Registration:
                 name: msgspec.structs.replace(row, perm=row.perm & config.broker_permission)
                 for name, row in rows.items()
             }
-        wrapper = TopicConfigSerializeWrapper(data_version=topics.version, topic_config_table=rows)
+        static = {name: row.info() for name, row in self._broker.mappings.rows.items() if name in rows}
+        wrapper = TopicConfigSerializeWrapper(
+            data_version=topics.version, topic_config_table=rows, topic_queue_mapping_info_map=static
+        )
         body = RegisterBrokerBody(topic_config_serialize_wrapper=wrapper, filter_server_list=[])
         return body.compress() if config.compressed_register else body.to_json()
 

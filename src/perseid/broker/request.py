@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -40,6 +40,10 @@ class Request:
     """False when a held pull is looked at again: the answer is given now, whatever it is."""
     may_fetch: bool = True
     """False when a pull has waited for the disk once."""
+    asked: Any = None
+    """The header as it came, where `header` is what became of it: a static topic's physical queue."""
+    finish: Callable[[Reply], Reply] | None = None
+    """What is done with the answer before it leaves."""
 
     @property
     def body(self) -> Buffer:

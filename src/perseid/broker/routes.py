@@ -133,6 +133,9 @@ ROUTES: dict[int, Route] = route_table(
     ),
     # topics
     Route(Code.UPDATE_AND_CREATE_TOPIC, topic_headers.CreateTopicRequest, topics.update_and_create_topic),
+    Route(
+        Code.UPDATE_AND_CREATE_STATIC_TOPIC, topic_headers.CreateTopicRequest, topics.update_and_create_static_topic
+    ),
     Route(Code.UPDATE_AND_CREATE_TOPIC_LIST, None, topics.update_and_create_topic_list),
     Route(Code.DELETE_TOPIC_IN_BROKER, topic_headers.DeleteTopicRequest, topics.delete_topic),
     Route(Code.GET_TOPIC_CONFIG, topic_headers.GetTopicConfigRequest, topics.get_topic_config),

@@ -13,7 +13,7 @@ from collections.abc import Callable, Sequence
 from typing import TYPE_CHECKING
 
 from perseid.base.machine import DiskFailed, Effect, Feed, Millis, SaveState
-from perseid.broker import delay, groups, offsets, timer_metrics, topics
+from perseid.broker import delay, groups, mappings, offsets, timer_metrics, topics
 from perseid.broker.pop import modes, order
 from perseid.broker.request import Reply, Request
 from perseid.store import state_files
@@ -59,6 +59,7 @@ class Saves:
         """Saves that were asked for, in order, what is answered after them, and whether it is after this one."""
         self._texts: dict[str, Callable[[], bytes]] = {
             topics.TOPICS_PATH: broker.topics.to_json,
+            mappings.MAPPINGS_PATH: broker.mappings.to_json,
             groups.GROUPS_PATH: broker.groups.to_json,
             broker.offsets.path: broker.offsets.to_json,
             delay.OFFSETS_PATH: broker.delay.to_json,
@@ -77,6 +78,7 @@ class Saves:
         """Take up all other tables; the first saves of offsets are one interval away."""
         broker = self._broker
         for path, load in (
+            (mappings.MAPPINGS_PATH, broker.mappings.load),
             (groups.GROUPS_PATH, broker.groups.load),
             (broker.offsets.path, broker.offsets.load),
             (delay.OFFSETS_PATH, broker.delay.load),
@@ -96,7 +98,8 @@ class Saves:
     def due(self) -> bool:
         """Has a table changed that is saved with each change?"""
         broker = self._broker
-        return bool(broker.topics.changed) or broker.groups.changed or broker.pop.modes.changed
+        mapped = broker.mappings.changed
+        return mapped or bool(broker.topics.changed) or broker.groups.changed or broker.pop.modes.changed
 
     def tables(self, answers: Sequence[tuple[Request, Reply]]) -> None:
         """Save the tables that changed, then give the answers that wait for it."""
@@ -105,6 +108,9 @@ class Saves:
         if broker.groups.changed:
             broker.groups.changed = False
             paths.append(groups.GROUPS_PATH)
+        if broker.mappings.changed:
+            broker.mappings.changed = False
+            paths.append(mappings.MAPPINGS_PATH)
         if broker.topics.changed:
             broker.registration.topics_changed(broker.topics.take_changed(), broker.now)
             paths.append(topics.TOPICS_PATH)
@@ -122,8 +128,11 @@ class Saves:
         broker.topics.take_changed()
         counted, broker.timers.metrics.dirty = broker.timers.metrics.dirty, False
         broker.groups.changed = broker.offsets.dirty = broker.delay.dirty = False
-        broker.pop.modes.changed = broker.pop.order.dirty = False
-        self._save([path for path in self._texts if counted or path != timer_metrics.METRICS_PATH], then)
+        broker.pop.modes.changed = broker.pop.order.dirty = broker.mappings.changed = False
+        unused = {timer_metrics.METRICS_PATH} if not counted else set()
+        if not broker.mappings.version.counter:
+            unused.add(mappings.MAPPINGS_PATH)
+        self._save([path for path in self._texts if path not in unused], then)
 
     def tick(self, now: Millis) -> None:
         broker, paths = self._broker, []

@@ -345,6 +345,11 @@ class TopicTable:
         if changed:
             self._change(changed, now)
 
+    def touch(self, topic: str, now: Millis) -> None:
+        """A new data version for what belongs to a topic and stands elsewhere; its row is another object then."""
+        self.rows[topic] = msgspec.structs.replace(self.rows[topic])
+        self._change((topic,), now)
+
     def bump(self, now: Millis, state_version: int | None = None) -> None:
         """A new data version without another change: all topics are to be registered anew. `state_version`: the epoch
         of a master, which stands above all else in it."""

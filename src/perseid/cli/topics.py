@@ -14,6 +14,7 @@ from rich.table import Table
 
 from perseid.client import Admin, ClientError, ConnectFailed, NoRoute, TopicRoute
 from perseid.client.blocking import new_event_loop
+from perseid.wire.mapping import LogicQueueMappingItem
 
 T = TypeVar("T")
 
@@ -143,9 +144,14 @@ def route(topic: Topic, namesrv: Namesrv = DEFAULT_NAMESRV, as_json: AsJson = Fa
         async with Admin(namesrv) as admin:
             return await admin.topic_route(topic)
 
+    async def logical() -> dict[int, list[LogicQueueMappingItem]] | None:
+        async with Admin(namesrv) as admin:
+            return await admin.static_topic(topic)
+
     found = run(work(), namesrv)
+    static = run(logical(), namesrv) if found.leaders else None
     if as_json:
-        typer.echo(json.dumps(_route_as_json(found)))
+        typer.echo(json.dumps(_route_as_json(found, static)))
         return
     table = Table("broker", "cluster", "master", "replicas", "read queues", "write queues", "permission")
     for row in found.queues:
@@ -156,6 +162,13 @@ def route(topic: Topic, namesrv: Namesrv = DEFAULT_NAMESRV, as_json: AsJson = Fa
         cluster = found.clusters.get(row.broker_name, "")
         table.add_row(row.broker_name, cluster, master, replicas, str(row.read_queues), str(row.write_queues), perm)
     show(table)
+    if found.leaders:
+        table = Table("logical queue", "leader", "begins at, broker, its queue")
+        for (_, queue_id), leader in sorted(found.leaders.items()):
+            items = (static or {}).get(queue_id, [])
+            parts = [f"{'?' if not one.decided else one.logic_offset}: {one.bname} {one.queue_id}" for one in items]
+            table.add_row(str(queue_id), leader, ", ".join(parts))
+        show(table)
 
 
 @topic_app.command()
@@ -188,8 +201,22 @@ def stats(topic: Topic, namesrv: Namesrv = DEFAULT_NAMESRV, as_json: AsJson = Fa
     typer.echo(f"{total:,} messages")
 
 
-def _route_as_json(found: TopicRoute) -> dict[str, Any]:
+def _route_as_json(
+    found: TopicRoute, static: dict[int, list[LogicQueueMappingItem]] | None = None
+) -> dict[str, Any]:
+    logical = [
+        {
+            "queue": queue_id,
+            "leader": leader,
+            "items": [
+                {"broker": one.bname, "queue": one.queue_id, "logicOffset": one.logic_offset}
+                for one in (static or {}).get(queue_id, [])
+            ],
+        }
+        for (_, queue_id), leader in sorted(found.leaders.items())
+    ]
     return {
+        **({"logicalQueues": logical} if logical else {}),
         "topic": found.topic,
         "brokers": {name: {str(i): address for i, address in ids.items()} for name, ids in found.brokers.items()},
         "queues": [

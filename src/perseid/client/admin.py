@@ -29,6 +29,7 @@ from perseid.wire.bodies import (
     SubscriptionGroupConfig,
     SubscriptionGroupWrapper,
     TopicConfig,
+    TopicConfigAndQueueMapping,
     TopicList,
     TopicStatsTable,
 )
@@ -51,6 +52,7 @@ from perseid.wire.headers.topics import (
 )
 from perseid.wire.ids import parse_offset_message_id
 from perseid.wire.inspection import ConsumerRunningInfo
+from perseid.wire.mapping import LogicQueueMappingItem
 
 TIMEOUT_MS = 5000
 DEFAULT_QUEUES = 8
@@ -194,6 +196,19 @@ class Admin(Client):
         """A topic's settings on one broker."""
         answer = await self._ask(address, RequestCode.GET_TOPIC_CONFIG, GetTopicConfigRequest(topic=topic))
         return TopicConfig.from_json(bytes(answer.body))
+
+    async def static_topic(self, topic: str) -> dict[int, list[LogicQueueMappingItem]] | None:
+        """What the logical queues of a static topic are made of, as their leaders say; None: it is a plain one."""
+        route = await self.topic_route(topic)
+        found: dict[int, list[LogicQueueMappingItem]] = {}
+        for addresses in route.brokers.values() if route.leaders else ():
+            if MASTER_ID in addresses:
+                request = GetTopicConfigRequest(topic=topic, lo=True)
+                answer = await self._ask(addresses[MASTER_ID], RequestCode.GET_TOPIC_CONFIG, request)
+                detail = TopicConfigAndQueueMapping.from_json(bytes(answer.body)).mapping_detail
+                if detail is not None:
+                    found |= {i: items for i, items in detail.hosted_queues.items() if detail.leads(i)}
+        return dict(sorted(found.items())) if route.leaders else None
 
     async def topic_stats(self, topic: str) -> list[QueueStats]:
         """The offsets of each queue of a topic, sorted by queue."""
@@ -377,7 +392,7 @@ class Admin(Client):
     async def reset_queue_offset(self, group: str, queue: MessageQueue, offset: int) -> dict[MessageQueue, int]:
         """Make a group go on at an offset of one queue."""
         await self.topic_route(queue.topic)
-        address = await self.session.broker(queue.broker_name, queue.topic)
+        address = await self.session.leader(queue)
         return await self._reset(queue.broker_name, address, group, queue.topic, queue.queue_id, offset, 0)
 
     async def _reset(

@@ -28,14 +28,14 @@ class QueueLocks:
 
     async def acquire(self, queues: Iterable[MessageQueue]) -> set[MessageQueue]:
         """Lock queues, or confirm locks that we hold; gives back those that are ours now."""
-        results = await asyncio.gather(*(self._lock(name, mine) for name, mine in _by_broker(queues).items()))
+        results = await asyncio.gather(*(self._lock(name, mine) for name, mine in self._by_broker(queues).items()))
         return {queue for locked in results for queue in locked}
 
     async def release(self, queues: Iterable[MessageQueue]) -> None:
         """Give locks back; an error is only logged, for the broker forgets them after 60 s anyway."""
         queues = list(queues)
         self._asked_for.difference_update(queues)
-        for name, mine in _by_broker(queues).items():
+        for name, mine in self._by_broker(queues).items():
             body = bodies.UnlockBatchRequestBody(self._group, self._session.client_id, _wire(mine)).to_json()
             try:
                 address = await self._session.broker(name)
@@ -63,12 +63,11 @@ class QueueLocks:
             return []
         return [MessageQueue(q.topic, q.broker_name, q.queue_id) for q in locked]
 
-
-def _by_broker(queues: Iterable[MessageQueue]) -> dict[str, list[MessageQueue]]:
-    found: dict[str, list[MessageQueue]] = defaultdict(list)
-    for queue in sorted(queues):
-        found[queue.broker_name].append(queue)
-    return found
+    def _by_broker(self, queues: Iterable[MessageQueue]) -> dict[str, list[MessageQueue]]:
+        found: dict[str, list[MessageQueue]] = defaultdict(list)
+        for queue in sorted(queues):
+            found[self._session.routes.home(queue)].append(queue)
+        return found
 
 
 def _wire(queues: list[MessageQueue]) -> list[bodies.MessageQueue]:

@@ -176,7 +176,7 @@ class ReceivedMessage:
     was read from, `queue_offset` its place there. Times are milliseconds since 1970.
     """
 
-    __slots__ = ("_body", "queue", "reconsume_times", "record", "topic")
+    __slots__ = ("_body", "_delta", "queue", "reconsume_times", "record", "topic")
 
     def __init__(self, record: Record, broker_name: str) -> None:
         self.record = record
@@ -184,8 +184,14 @@ class ReceivedMessage:
         self.reconsume_times = record.reconsume_times
         self.topic = record.topic
         self._body: bytes | None = None
+        self._delta = 0
         if record.topic.startswith(RETRY_PREFIX):
             self.topic = record.props.get("RETRY_TOPIC", record.topic)
+
+    def put_into(self, queue: MessageQueue, delta: int) -> None:
+        """It was read from a logical queue, `delta` behind its place in the broker's own."""
+        self.queue = queue
+        self._delta = delta
 
     @property
     def body(self) -> bytes:
@@ -223,7 +229,7 @@ class ReceivedMessage:
     @property
     def queue_offset(self) -> int:
         """The place in its queue."""
-        return self.record.queue_offset
+        return self.record.queue_offset + self._delta
 
     @property
     def physical_offset(self) -> int:

@@ -350,7 +350,7 @@ class OrderedProducer(Client):
         lane.attempts += 1
         lane.retry = None
         connections = self.session.connections
-        lane.tried = address = self.session.routes.address(lane.queue.broker_name)
+        lane.tried = address = self.session.routes.address(self.session.routes.home(lane.queue))
         connection = connections.ready(address) if address is not None else None
         if connection is None:
             self.session.spawn(self._connect(lane), f"connect for {lane.queue}")
@@ -364,7 +364,7 @@ class OrderedProducer(Client):
     async def _connect(self, lane: _Lane) -> None:
         """Open the connection that a lane needs; a failure counts as a failed attempt."""
         try:
-            address = await self.session.broker(lane.queue.broker_name, lane.queue.topic)
+            address = await self.session.leader(lane.queue)
             await self.session.connections.get(address)
         except ConnectFailed as error:
             self._failed(lane, error)
@@ -379,7 +379,7 @@ class OrderedProducer(Client):
             self._failed(lane, error or ClientError("no answer"))
             return
         if answer.code not in STORED_CODES:
-            address = self.session.routes.address(lane.queue.broker_name) or lane.queue.broker_name
+            address = lane.tried or lane.queue.broker_name
             if answer.code == ResponseCode.GO_AWAY:
                 self.session.connections.retire(address)
             self._failed(lane, ServerRefused(answer.code, answer.remark, address))
@@ -438,7 +438,7 @@ class OrderedProducer(Client):
             while self._loop is not None and any(lane.failing_since is not None for lane in topic.lanes or ()):
                 await routes.refresh(name, at_once=True)
                 for lane in topic.lanes or ():
-                    master = routes.address(lane.queue.broker_name)
+                    master = routes.address(routes.home(lane.queue))
                     if lane.retry is not None and master is not None and master != lane.tried:
                         lane.retry.cancel()
                         self._attempt(lane)

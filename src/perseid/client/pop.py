@@ -147,10 +147,11 @@ class PopConsumer(Client):
         return found
 
     async def _brokers(self) -> list[str]:
-        queues = (await self.session.routes.get(self.topic)).read_queues()
-        if not queues:
+        """All that have queues of the topic, of a static one too: pops know no logical queues."""
+        names = (await self.session.routes.get(self.topic)).readable_brokers()
+        if not names:
             raise NoRoute(self.topic, "none of its brokers is readable at the moment")
-        return sorted({queue.broker_name for queue in queues})
+        return names
 
     async def _pop(self, broker: str, max_messages: int, wait_ms: int) -> list[PoppedMessage]:
         address = await self.session.broker(broker, self.topic)

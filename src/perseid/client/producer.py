@@ -73,6 +73,7 @@ RETRY_CODES = frozenset(
         ResponseCode.NO_BUYER_ID,
         ResponseCode.NOT_IN_CURRENT_UNIT,
         ResponseCode.GO_AWAY,
+        ResponseCode.NOT_LEADER_FOR_QUEUE,
     }
 )
 STORED_CODES = frozenset(int(status) for status in SendStatus)
@@ -255,7 +256,7 @@ class Producer(Client):
             message.check_no_priority("a message for a queue of the sender's choice")
         packed = self.pack(message)
         chosen = queue or await self._choose(packed.topic, _by_key(key), None)
-        address = await self.session.broker(chosen.broker_name, packed.topic)
+        address = await self.session.leader(chosen)
         connection = await self.session.connections.get(address)
         sending = self._sending(packed, chosen, address, now_ms()) if self._hooks else None
         connection.oneway(packed.code, packed.header(self.group, chosen, self._default_queues), packed.body)
@@ -397,12 +398,15 @@ class Producer(Client):
         tried: list[str] = []
         last: ClientError | None = None
         results: list[SendResult] | None = None
-        for _ in range(attempts):
+        moved = False
+        while attempts > 0:
+            attempts -= 1
             left_ms = int((deadline - loop.time()) * 1000)
             if left_ms <= 0:
                 break
             chosen = queue or await self._choose(packed.topic, selector, failed)
-            tried.append(chosen.broker_name)
+            home = self.session.routes.home(chosen)
+            tried.append(home)
             try:
                 results = await self.attempt(packed, chosen, left_ms)
                 if results[0].status == SendStatus.SEND_OK or not self._retry_when_not_stored_ok:
@@ -414,7 +418,11 @@ class Producer(Client):
                 last = error
                 if error.code not in RETRY_CODES:
                     raise
-            failed = chosen.broker_name
+                if error.code == ResponseCode.NOT_LEADER_FOR_QUEUE:
+                    await self.session.routes.refresh(packed.topic, at_once=True)
+                    if not moved and self.session.routes.home(chosen) != home:
+                        moved, attempts = True, attempts + 1  # it was not stored, and we know better now
+            failed = home
         if results is not None:
             return results
         raise SendFailed(
@@ -430,7 +438,7 @@ class Producer(Client):
         sending: Sending | None = None
         address = ""
         try:
-            address = await self.session.broker(queue.broker_name, packed.topic)
+            address = await self.session.leader(queue)
             if address not in self._greeted:
                 self._greet(address)
             if self._hooks:
@@ -454,7 +462,7 @@ class Producer(Client):
             raise
         finally:
             now = now_ms()
-            self._chooser.report(queue.broker_name, now - started, now, failed=failed)
+            self._chooser.report(self.session.routes.home(queue), now - started, now, failed=failed)
             if sending is not None:
                 self._hooks.after_send(sending)
 

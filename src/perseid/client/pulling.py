@@ -117,6 +117,8 @@ class Puller:
             raise
         status = _STATUS.get(ResponseCode(answer.code)) if answer.code in _KNOWN else None
         if status is None:
+            if answer.code == ResponseCode.NOT_LEADER_FOR_QUEUE:
+                await self._session.routes.refresh(queue.topic)
             raise ServerRefused(answer.code, answer.remark, address)
         header = answer.header(PullMessageResponse)
         self._suggested[queue] = header.suggest_which_broker_id or MASTER_ID
@@ -124,6 +126,8 @@ class Puller:
         if status is PullStatus.FOUND:
             for item in inner.unwrapped(answer.body, offset):
                 message = ReceivedMessage(item, queue.broker_name)
+                if header.offset_delta is not None:
+                    message.put_into(queue, header.offset_delta)
                 if not subscription.tags or subscription.wants(message.tag):
                     messages.append(message)
         return PullResult(status, messages, header.next_begin_offset, header.min_offset, header.max_offset)
@@ -188,12 +192,13 @@ class Puller:
         routes = self._session.routes
         broker_id = self._suggested.get(queue, MASTER_ID)
         for again in (False, True):
-            address = routes.address(queue.broker_name, broker_id)
+            name = routes.home(queue)
+            address = routes.address(name, broker_id)
             if address is not None:
                 return broker_id, address
-            address = routes.address(queue.broker_name, only_this=False)
+            address = routes.address(name, only_this=False)
             if address is not None:
-                return (MASTER_ID if routes.address(queue.broker_name) else broker_id or 1), address
+                return (MASTER_ID if routes.address(name) else broker_id or 1), address
             if not again:
                 await routes.refresh(queue.topic)
         raise ConnectFailed(queue.broker_name, "the name servers know no broker of that name")
@@ -254,10 +259,10 @@ class Offsets:
             queue_id=queue.queue_id,
             commit_offset=offset,
         )
-        address = await self._session.broker(queue.broker_name, queue.topic)
+        address = await self._session.leader(queue)
         await self._session.connections.ask(address, RequestCode.UPDATE_CONSUMER_OFFSET, header)
 
     async def _ask(self, queue: MessageQueue, code: RequestCode, header: Header) -> int:
-        address = await self._session.broker(queue.broker_name, queue.topic)
+        address = await self._session.leader(queue)
         answer = await self._session.connections.ask(address, code, header)
         return answer.header(OffsetResponse).offset

@@ -16,6 +16,7 @@ from perseid.client.session import Session
 from perseid.wire import properties
 from perseid.wire.codes import RequestCode
 from perseid.wire.headers.clients import ConsumerSendMsgBackRequest
+from perseid.wire.mapping import MOCK_PREFIX
 
 log = logging.getLogger("perseid.client")
 
@@ -46,6 +47,8 @@ class Retries:
 
     async def give_back(self, message: ReceivedMessage, delay_level: int, max_times: int) -> bool:
         """Have a message delivered again later, or to the dead letters after `max_times`; False: nobody took it."""
+        if message.queue.broker_name.startswith(MOCK_PREFIX):  # its broker need not be the queue's leader
+            return await self.send_to_retry_topic(message, max_times)
         request = ConsumerSendMsgBackRequest(
             offset=message.physical_offset,
             group=self._group,

@@ -2,6 +2,9 @@
 
 A route is asked for when a topic is first used, again every 30 s, and when a send or a pull meets a broker
 that is gone (`refresh`, at most once a second for each topic).
+
+A static topic has logical queues: their broker name is one that stands for all brokers, and `home` tells which broker
+leads such a queue now.
 """
 
 from __future__ import annotations
@@ -20,6 +23,7 @@ from perseid.wire.bodies import TopicRouteData
 from perseid.wire.codes import RequestCode, ResponseCode
 from perseid.wire.command import Command
 from perseid.wire.headers.namesrv import GetRouteInfoByTopicRequest
+from perseid.wire.mapping import leaders
 
 log = logging.getLogger("perseid.client")
 
@@ -52,12 +56,21 @@ class TopicRoute:
     """Broker name → cluster name."""
     queues: tuple[BrokerQueues, ...] = ()
     order_conf: str = ""
+    leaders: dict[tuple[str, int], str] = field(default_factory=dict)
+    """Of a static topic: (broker name of its logical queues, queue id) → the broker that leads it."""
+
+    @property
+    def logical_queues(self) -> list[MessageQueue]:
+        """Those of a static topic; none for a plain one."""
+        return [MessageQueue(self.topic, name, queue_id) for name, queue_id in sorted(self.leaders)]
 
     def write_queues(self) -> list[MessageQueue]:
         """The queues that take messages now: of writable brokers whose master is known."""
         if self.order_conf:
             pairs = (item.split(":") for item in self.order_conf.split(";") if ":" in item)
             return [MessageQueue(self.topic, name, i) for name, count in pairs for i in range(int(count))]
+        if self.leaders:
+            return self.logical_queues
         return [
             MessageQueue(self.topic, q.broker_name, i)
             for q in self.queues
@@ -67,6 +80,8 @@ class TopicRoute:
 
     def read_queues(self) -> list[MessageQueue]:
         """The queues that can be read."""
+        if self.leaders:
+            return self.logical_queues
         return [
             MessageQueue(self.topic, q.broker_name, i)
             for q in self.queues
@@ -74,13 +89,17 @@ class TopicRoute:
             for i in range(q.read_queues)
         ]
 
+    def readable_brokers(self) -> list[str]:
+        """The brokers that have queues of the topic which can be read."""
+        return sorted({q.broker_name for q in self.queues if q.perm & _PERM_READ and q.read_queues})
+
     def as_created_from(self, default: TopicRoute, queues: int) -> TopicRoute:
         """The route that an unknown topic will have once a broker of `default` has created it."""
         made = [
             replace(q, read_queues=min(queues, q.read_queues), write_queues=min(queues, q.read_queues))
             for q in default.queues
         ]
-        return replace(default, topic=self.topic, queues=tuple(made), order_conf="")
+        return replace(default, topic=self.topic, queues=tuple(made), order_conf="", leaders={})
 
     @classmethod
     def decode(cls, topic: str, body: bytes | memoryview) -> TopicRoute:
@@ -96,6 +115,7 @@ class TopicRoute:
                 BrokerQueues(q.broker_name, q.read_queue_nums, q.write_queue_nums, q.perm) for q in queues
             ),
             order_conf=data.order_topic_conf or "",
+            leaders=leaders(data.topic_queue_mapping_by_broker),
         )
 
 
@@ -140,6 +160,7 @@ class Routes:
         self._asking: dict[str, asyncio.Task[TopicRoute]] = {}
         self._asked_at: dict[str, float] = {}
         self._addresses: dict[str, dict[int, str]] = {}
+        self._homes: dict[MessageQueue, str] = {}
         self.watched: set[str] = set()
         """Topics that are asked for at each poll although nobody knows them yet."""
         self.on_change: list[Callable[[str], None]] = []
@@ -206,6 +227,10 @@ class Routes:
             return ids.get(broker_id)
         return ids[min(ids)] if ids else None
 
+    def home(self, queue: MessageQueue) -> str:
+        """The name of the broker that serves a queue: the one in its name, but for logical queues."""
+        return self._homes.get(queue, queue.broker_name)
+
     def addresses(self, *, replicas: bool = False) -> list[tuple[str, int, str]]:
         """(broker name, broker id, address) of all known masters, and of all `replicas` if asked for."""
         return [
@@ -228,6 +253,8 @@ class Routes:
         route = TopicRoute.decode(topic, answer.body)
         for name, ids in route.brokers.items():
             self._addresses[name] = ids
+        for (name, queue_id), leader in route.leaders.items():
+            self._homes[MessageQueue(topic, name, queue_id)] = leader
         if keep:
             before = self._known.get(topic)
             self._known[topic] = route

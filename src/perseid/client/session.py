@@ -21,6 +21,7 @@ from perseid.base.errors import PerseidError
 from perseid.client.connection import Connection, Connections
 from perseid.client.credentials import Credentials
 from perseid.client.errors import ClientError, ConnectFailed, NotStarted
+from perseid.client.model import MessageQueue
 from perseid.client.routes import MASTER_ID, POLL_INTERVAL_MS, NameServers, Routes
 from perseid.wire.bodies import ConsumerData, HeartbeatData, ProducerData
 from perseid.wire.codes import RequestCode, ResponseCode
@@ -146,6 +147,12 @@ class Session:
         if address is None:
             raise ConnectFailed(broker_name, "no master of that name is known to the name servers")
         return address
+
+    async def leader(self, queue: MessageQueue) -> str:
+        """The address of the master that serves a queue; asks for its topic's route when it is unknown."""
+        if self.routes.address(self.routes.home(queue)) is None:
+            await self.routes.refresh(queue.topic)
+        return await self.broker(self.routes.home(queue))
 
     # ---- heartbeats ----
 

@@ -165,7 +165,7 @@ class TransactionProducer(Producer):
         self._check_started()
         if state is TransactionState.UNKNOWN:
             return TransactionResult(half, state, told=False)
-        topic, broker_name, _ = half.queue
+        topic = half.queue.topic
         header = EndTransactionRequest(
             producer_group=self.group,
             tran_state_table_offset=half.queue_offset,
@@ -176,7 +176,7 @@ class TransactionProducer(Producer):
             transaction_id=half.transaction_id or None,
         )
         try:
-            address = await self.session.broker(broker_name, topic)
+            address = await self.session.leader(half.queue)
             timeout_ms = self._timeout_ms if timeout_ms is None else timeout_ms
             code = RequestCode.END_TRANSACTION
             answer = await self.session.connections.call(address, code, header, b"", timeout_ms)

@@ -16,7 +16,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable
 from dataclasses import dataclass
-from typing import Any, NamedTuple
+from typing import NamedTuple
 
 import msgspec
 
@@ -29,6 +29,7 @@ from perseid.wire.bodies import (
     TopicConfigSerializeWrapper,
     TopicRouteData,
 )
+from perseid.wire.mapping import TopicQueueMappingInfo
 
 MASTER_ID = 0
 PERM_WRITE = 2
@@ -101,7 +102,9 @@ class RouteTables:
         self.clusters: dict[str, set[str]] = {}
         self.live: dict[BrokerKey, LiveBroker] = {}
         self._filters: dict[BrokerKey, list[str]] = {}
-        self._mappings: dict[str, dict[str, Any]] = {}
+        self._mappings: dict[str, dict[str, TopicQueueMappingInfo]] = {}
+        """Static topics: topic → broker name → which logical queues it leads. They outlive their brokers, so that a
+        topic keeps its number of queues, and go when the topic is deleted."""
         self._by_conn: dict[ConnId, set[BrokerKey]] = {}
 
     # ---- registration ----
@@ -163,8 +166,7 @@ class RouteTables:
                 queues[said.name] = _queue_data(said.name, row, read_only=read_only)
         if news:
             for topic, mapping in mappings.items():
-                name = mapping.get("bname") if isinstance(mapping, dict) else None
-                self._mappings.setdefault(topic, {})[name or said.name] = mapping
+                self._mappings.setdefault(topic, {})[mapping.bname or said.name] = mapping
 
     def _set_live(self, said: Announcement, conn: ConnId, now: Millis) -> None:
         self._drop_live(said.key)
@@ -267,10 +269,15 @@ class RouteTables:
         """Forget a topic, everywhere or in one cluster."""
         if not cluster:
             self.topics.pop(topic, None)
-        elif topic in self.topics:
-            for name in self.clusters.get(cluster, ()):
-                if topic in self.topics:
-                    self._remove_queues(name, [topic])
+            self._mappings.pop(topic, None)
+            return
+        mapped = self._mappings.get(topic, {})
+        for name in self.clusters.get(cluster, ()):
+            mapped.pop(name, None)
+            if topic in self.topics:
+                self._remove_queues(name, [topic])
+        if not mapped:
+            self._mappings.pop(topic, None)
 
     def set_write_perm(self, name: str, *, allowed: bool) -> int:
         """Open or close all queues of a broker for writing; how many topics that were."""

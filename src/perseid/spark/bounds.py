@@ -18,6 +18,7 @@ from perseid.spark.plan import DataLost
 from perseid.spark.pushdown import Pushed
 from perseid.spark.retrying import NO_ROUTE_MS, PAUSE_FIRST_MS, PAUSE_MAX_MS, transient
 from perseid.spark.topics import like, names
+from perseid.wire.mapping import MOCK_PREFIX
 
 log = logging.getLogger("perseid.spark")
 T = TypeVar("T")
@@ -95,7 +96,10 @@ class Bounds:
 
     def _queues_of(self, topic: str) -> list[MessageQueue]:
         try:
-            return self._ask(lambda consumer: consumer.queues(topic))
+            queues = self._ask(lambda consumer: consumer.queues(topic))
+            if any(queue.broker_name.startswith(MOCK_PREFIX) for queue in queues):
+                raise ConfigError(f"subscribe: {topic} is a static topic: its logical queues can't be read by Spark")
+            return queues
         except NoRoute as error:
             if self._begun and not self._options.fail_on_data_loss:
                 log.warning("%s; it is left out, as failOnDataLoss=false allows", error)

@@ -37,6 +37,7 @@ from perseid.spark.encode import Layout, Part
 from perseid.spark.retrying import transient, until
 from perseid.spark.sink_options import SinkError, SinkOptions
 from perseid.wire.codes import ResponseCode
+from perseid.wire.mapping import MOCK_PREFIX
 
 log = logging.getLogger("perseid.spark")
 
@@ -137,6 +138,8 @@ class Sender:
         queues = (await self._producer.session.routes.get(topic)).write_queues()
         if not queues:
             raise ConnectFailed(topic, "none of its brokers is writable at the moment")
+        if queues[0].broker_name.startswith(MOCK_PREFIX):
+            raise SinkError(f"{topic} is a static topic: its logical queues can't be written to by Spark")
         return queues
 
     async def _ends(self, topic: str) -> Ends:

@@ -28,7 +28,7 @@ class Retention:
         self._disk = disk
         self._config = config
         self._log = log
-        self._hours = _hours(config.delete_when)
+        self._hours = hours_of(config.delete_when)
         self._check_at: Millis | None = None
         self._remove_at: Millis | None = None
         self._left = 0
@@ -78,8 +78,7 @@ class Retention:
         crowded = used > config.disk_max_used_space_ratio
         manual = self._manual > 0
         self._manual = max(0, self._manual - 1)
-        in_hour = datetime.fromtimestamp(now / 1000).hour in self._hours
-        if forced or crowded or manual or in_hour:
+        if forced or crowded or manual or in_hour(self._hours, now):
             self._by_force = forced
             self._left = config.delete_file_batch_max
             self._remove_at = now
@@ -115,7 +114,13 @@ class Retention:
         self._removing = False
 
 
-def _hours(text: str) -> frozenset[int]:
+def in_hour(hours: frozenset[int], now: Millis) -> bool:
+    """Is this an hour in which old files go?"""
+    return datetime.fromtimestamp(now / 1000).hour in hours
+
+
+def hours_of(text: str) -> frozenset[int]:
+    """Those of deleteWhen."""
     try:
         return frozenset(int(word) for word in text.split(";") if word.strip())
     except ValueError:

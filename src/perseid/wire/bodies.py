@@ -22,6 +22,7 @@ from perseid.wire.body import MessageQueue as MessageQueue
 from perseid.wire.fastjson import JsonError
 from perseid.wire.hashing import java_hash
 from perseid.wire.headers.base import Int, Long
+from perseid.wire.mapping import TopicQueueMappingDetail, TopicQueueMappingInfo
 
 # ---- topics and groups ----
 
@@ -79,13 +80,19 @@ class TopicConfig(Body):
         return cls.from_json(members)
 
 
+class TopicConfigAndQueueMapping(TopicConfig):
+    """The same with what the broker knows of a static topic (code 351)."""
+
+    mapping_detail: TopicQueueMappingDetail | None = None
+
+
 class TopicConfigSerializeWrapper(Body):
-    """All topics of a broker (code 21, registration). Mappings of static topics are passed on as they are."""
+    """All topics of a broker: code 21 (with what it knows of static topics), registration (with what routes tell)."""
 
     topic_config_table: dict[str, TopicConfig] = msgspec.field(default_factory=dict)
     data_version: DataVersion = msgspec.field(default_factory=DataVersion)
-    topic_queue_mapping_info_map: dict[str, Any] = msgspec.field(default_factory=dict)
-    topic_queue_mapping_detail_map: dict[str, Any] = msgspec.field(default_factory=dict)
+    topic_queue_mapping_info_map: dict[str, TopicQueueMappingInfo] = msgspec.field(default_factory=dict)
+    topic_queue_mapping_detail_map: dict[str, TopicQueueMappingDetail] = msgspec.field(default_factory=dict)
     mapping_data_version: DataVersion = msgspec.field(default_factory=DataVersion)
 
 
@@ -152,8 +159,8 @@ class _Parts:
         filters = _load_list(self._text())
         if self._at < len(self._raw):  # brokers before 5.0 end here
             for _ in range(self._int()):
-                mapping = load(RegisterBrokerBody, self._text())
-                wrapper.topic_queue_mapping_info_map[str(mapping.get("topic"))] = mapping
+                mapping = TopicQueueMappingInfo.from_json(self._text())
+                wrapper.topic_queue_mapping_info_map[mapping.topic] = mapping
         return RegisterBrokerBody(wrapper, filters)
 
     def _int(self) -> int:
@@ -268,7 +275,7 @@ class TopicRouteData(Body):
     queue_datas: list[QueueData] = msgspec.field(default_factory=list)
     broker_datas: list[BrokerData] = msgspec.field(default_factory=list)
     filter_server_table: dict[str, list[str]] = msgspec.field(default_factory=dict)
-    topic_queue_mapping_by_broker: dict[str, Any] | None = None
+    topic_queue_mapping_by_broker: dict[str, TopicQueueMappingInfo] | None = None
 
     def to_json(self, *, standard: bool = False) -> bytes:
         """`standard`: for clients from V4_9_4 on, or that ask for it; else with bare integer keys."""

@@ -234,10 +234,13 @@ def get_consume_stats(broker: Broker, request: Request) -> Reply:
 
 
 def progress(broker: Broker, group: str, topic: str, queue_id: int) -> bodies.OffsetWrapper:
-    """How far a group is in a queue, and how far the queue goes."""
-    consumed = broker.offsets.query(topic, group, queue_id) or 0
+    """How far a group is in a queue, and how far the queue goes. In a static topic -1 says that the group has no offset
+    in this queue: it may have one in another of the same logical queue."""
+    nowhere = -1 if topic in broker.mappings.rows else 0
+    found = broker.offsets.query(topic, group, queue_id)
+    consumed = nowhere if found is None else found
     pulled = broker.offsets.pull_offset(topic, group, queue_id) or 0
-    last = broker.store.store_time(topic, queue_id, consumed - 1) if consumed else 0
+    last = broker.store.store_time(topic, queue_id, consumed - 1) if consumed > 0 else 0
     return bodies.OffsetWrapper(
         broker_offset=max(0, broker.store.max_offset(topic, queue_id)),
         consumer_offset=consumed,

@@ -127,6 +127,20 @@ def _check(
     broker: Broker, request: Request, header: PullMessageRequest
 ) -> tuple[SubscriptionGroupConfig, TopicConfig]:
     """The rules of broker.md §6.1 up to the queue."""
+    group, topic = check_reader(broker, request, header)
+    if not 0 <= header.queue_id < topic.read_queue_nums:
+        raise RequestRefused(
+            ResponseCode.INVALID_PARAMETER,
+            f"queueId[{header.queue_id}] is illegal, topic:[{header.topic}] topicConfig.readQueueNums:"
+            f"[{topic.read_queue_nums}] consumer:[{request.conn.peer}]",
+        )
+    return group, topic
+
+
+def check_reader(
+    broker: Broker, request: Request, header: PullMessageRequest
+) -> tuple[SubscriptionGroupConfig, TopicConfig]:
+    """May the group read the topic here? A group that is not known is made, if it may be."""
     config = broker.config
     if not config.broker_permission & PERM_READ:
         raise RequestRefused(
@@ -153,12 +167,6 @@ def _check(
         )
     if not topic.perm & PERM_READ:
         raise RequestRefused(ResponseCode.NO_PERMISSION, f"the topic[{header.topic}] pulling message is forbidden")
-    if not 0 <= header.queue_id < topic.read_queue_nums:
-        raise RequestRefused(
-            ResponseCode.INVALID_PARAMETER,
-            f"queueId[{header.queue_id}] is illegal, topic:[{header.topic}] topicConfig.readQueueNums:"
-            f"[{topic.read_queue_nums}] consumer:[{request.conn.peer}]",
-        )
     return group, topic
 
 

@@ -1,9 +1,11 @@
-"""Topics: create and change (17, 18), delete (215), read (21, 351), who consumes them (300), the broker's own
-(305). Source: broker.md §4.3, remoting.md §15 and §16."""
+"""Topics: create and change (17, 18; static ones: 513), delete (215), read (21, 351), who consumes them (300), the
+broker's own (305). Source: broker.md §4.3, remoting.md §15 and §16."""
 
 from __future__ import annotations
 
 from typing import TYPE_CHECKING
+
+import msgspec
 
 from perseid.base.errors import RequestRefused
 from perseid.broker import system_topics
@@ -14,6 +16,7 @@ from perseid.wire import bodies
 from perseid.wire.bodies import DataVersion, TopicConfig
 from perseid.wire.codes import ResponseCode
 from perseid.wire.headers import topics as headers
+from perseid.wire.mapping import TopicQueueMappingDetail
 
 if TYPE_CHECKING:
     from perseid.broker.node import Broker
@@ -26,21 +29,22 @@ MIXED = "MIXED"
 
 def update_and_create_topic(broker: Broker, request: Request) -> Reply:
     """Create a topic or change it. What is so already succeeds and changes nothing."""
-    header: headers.CreateTopicRequest = request.header
-    _update(
-        broker,
-        TopicConfig(
-            topic_name=header.topic,
-            read_queue_nums=header.read_queue_nums,
-            write_queue_nums=header.write_queue_nums,
-            perm=header.perm,
-            topic_filter_type=header.topic_filter_type,
-            topic_sys_flag=header.topic_sys_flag or 0,
-            order=header.order,
-            attributes=parse_attributes(header.attributes),
-        ),
-    )
+    _update(broker, _row_of(request.header))
     return Reply()
+
+
+def _row_of(header: headers.CreateTopicRequest) -> TopicConfig:
+    """The topic that a request describes; its attributes are changes."""
+    return TopicConfig(
+        topic_name=header.topic,
+        read_queue_nums=header.read_queue_nums,
+        write_queue_nums=header.write_queue_nums,
+        perm=header.perm,
+        topic_filter_type=header.topic_filter_type,
+        topic_sys_flag=header.topic_sys_flag or 0,
+        order=header.order,
+        attributes=parse_attributes(header.attributes),
+    )
 
 
 def update_and_create_topic_list(broker: Broker, request: Request) -> Reply:
@@ -50,11 +54,38 @@ def update_and_create_topic_list(broker: Broker, request: Request) -> Reply:
     return Reply()
 
 
-def _update(broker: Broker, wanted: TopicConfig) -> None:
-    fault = topic_name_fault(wanted.topic_name)
+def update_and_create_static_topic(broker: Broker, request: Request) -> Reply:
+    """Create a static topic or change it: its row here, and the part of its mapping that is this broker's.
+
+    All or nothing, where the original has changed the row when it refuses the mapping.
+    """
+    header: headers.CreateTopicRequest = request.header
+    topic, now = header.topic, broker.now
+    _check_name(broker, topic)
+    detail = TopicQueueMappingDetail.from_json(request.body)
+    if detail.topic != topic:
+        why = f"the mapping is that of topic[{detail.topic}], the request is for topic[{topic}]"
+        raise RequestRefused(ResponseCode.INVALID_PARAMETER, why)
+    row = broker.mappings.merged(detail, force=bool(header.force))
+    before = broker.topics.rows.get(topic)
+    _update(broker, _row_of(header))
+    if topic not in broker.topics.rows:
+        raise RequestRefused(ResponseCode.INVALID_PARAMETER, f"topic[{topic}] is a light queue's: it has one queue")
+    if broker.topics.rows[topic] is before:
+        broker.topics.touch(topic, now)
+    broker.mappings.put(row, now)
+    return Reply()
+
+
+def _check_name(broker: Broker, topic: str) -> None:
+    fault = topic_name_fault(topic)
     if fault is not None:
         raise RequestRefused(ResponseCode.INVALID_PARAMETER, fault)
-    _not_system(broker, wanted.topic_name)
+    _not_system(broker, topic)
+
+
+def _update(broker: Broker, wanted: TopicConfig) -> None:
+    _check_name(broker, wanted.topic_name)
     if wanted.topic_filter_type not in FILTER_TYPES:
         raise RequestRefused(
             ResponseCode.SYSTEM_ERROR,
@@ -91,6 +122,7 @@ def delete_topic(broker: Broker, request: Request) -> Reply:
     broker.saves.offsets_now()
     for name in doomed:
         broker.topics.delete(name, broker.now)
+        broker.mappings.delete(name, broker.now)
         for effect in broker.store.delete_topic(name):
             broker.emit(effect)
         broker.stats.forget_topic(name)
@@ -99,12 +131,15 @@ def delete_topic(broker: Broker, request: Request) -> Reply:
 
 
 def get_topic_config(broker: Broker, request: Request) -> Reply:
-    """One topic's row."""
+    """One topic's row, and what is known of it as a static topic for those who ask for that (`lo`)."""
     header: headers.GetTopicConfigRequest = request.header
     row = broker.topics.get(header.topic)
     if row is None:
         raise RequestRefused(ResponseCode.TOPIC_NOT_EXIST, f"No topic in this broker. topic: {header.topic}")
-    return Reply(body=row.to_json())
+    detail = broker.mappings.rows.get(header.topic) if header.lo else None
+    if detail is None:
+        return Reply(body=row.to_json())
+    return Reply(body=bodies.TopicConfigAndQueueMapping(**msgspec.structs.asdict(row), mapping_detail=detail).to_json())
 
 
 def get_all_topic_config(broker: Broker, request: Request) -> Reply:
@@ -115,7 +150,12 @@ def get_all_topic_config(broker: Broker, request: Request) -> Reply:
     if not (header.topic_seq is None and header.data_version is None and header.max_topic_num is None):
         start, count = page_bounds(header.topic_seq, header.max_topic_num, header.data_version, table.version)
         rows = table.page(start, count)
-    wrapper = bodies.TopicConfigSerializeWrapper(data_version=table.version, topic_config_table=rows)
+    wrapper = bodies.TopicConfigSerializeWrapper(
+        data_version=table.version,
+        topic_config_table=rows,
+        topic_queue_mapping_detail_map={name: row for name, row in broker.mappings.rows.items() if name in rows},
+        mapping_data_version=broker.mappings.version,
+    )
     return Reply(header=headers.GetAllTopicConfigResponse(total_topic_num=len(table)), body=wrapper.to_json())
 
 

@@ -27,9 +27,10 @@ class DeleteTopicRequest(Header):
 
 
 class GetTopicConfigRequest(Header):
-    """351: answered by a TopicConfig."""
+    """351: answered by a TopicConfig; with `lo` also by what the broker knows of it as a static topic."""
 
     topic: str
+    lo: bool | None = None
 
 
 class GetTopicStatsInfoRequest(Header):
