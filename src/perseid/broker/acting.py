@@ -231,13 +231,14 @@ class Acting:
     # ---- a master that comes back ----
 
     def _prepare(self, members: dict[int, str], now: Millis) -> None:
-        """Go on with the first member that is not prepared; online when there is none."""
+        """Go on with the last member that is not prepared; online when there is none. The one that acts comes last: its
+        table is the one to go on with."""
         own = self._broker.config.address
         left = [a for i, a in members.items() if i != self._id and a != own and a not in self._prepared]
         if not left:
             self._online(now)
             return
-        member = self._waits_for = left[0]
+        member = self._waits_for = left[-1]
 
         def invited(reply: Command, now: Millis) -> None:
             self._follow_until = now + FOLLOW_MS

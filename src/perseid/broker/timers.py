@@ -493,7 +493,7 @@ class TimerService:
     def _clean(self, now: Millis) -> None:
         self._clean_at = now + CLEAN_MS
         try:
-            self.timers.log.remove_before(self._broker.store.start)
+            self.timers.remove_before(self._broker.store.start)
         except OSError as error:
             self._in_trouble(f"old files of the timer log can't be removed: {error}")
 
