@@ -71,6 +71,8 @@ class ActingBook:
         self.old_name_server = self.random.random() < 0.3
         self.notices = self.random.random() < 0.7
         self.version_step = self.random.choice((3, 500))
+        self.escapes = cluster.scheduler.stream("escape").random() < 0.5
+        """Who acts looks for another master, for what is due; there is none."""
         self.attempts: dict[tuple[str, Queue], list[int]] = {}
         """What each group tried to commit of a queue."""
         self.commits: dict[tuple[str, Queue], Commit] = {}

@@ -157,6 +157,7 @@ class Slaves:
             "total_replicas": self.count + 1,
             "compatible_with_old_name_srv": self.acting.old_name_server,
             "consumer_offset_update_version_step": self.acting.version_step,
+            "enable_remote_escape": self.acting.escapes,
         }
 
     def at(self, address: str | None) -> Slave | None:
