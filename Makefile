@@ -39,6 +39,7 @@ check: $(READY) ## Lint, types, layers, tidiness
 
 sim: $(READY) ## Many seeds of the simulator, of brokers, of Raft groups, of both, and of controllers with brokers (SEEDS=20000)
 	$(BIN)/perseid sim --seeds $(or $(SEEDS),20000) --jobs 2
+	$(BIN)/perseid sim --seeds $(or $(SEEDS),2000) --jobs 2 --model acting
 	$(BIN)/perseid sim --seeds $(or $(SEEDS),20000) --jobs 2 --model raft
 	$(BIN)/perseid sim --seeds $(or $(SEEDS),1000) --jobs 2 --model group
 	$(BIN)/perseid sim --seeds $(or $(SEEDS),20000) --jobs 2 --model ha

@@ -57,7 +57,6 @@ def test_where_the_name_server_comes_from(tmp_path: Path, monkeypatch: pytest.Mo
         ("enableControllerMode=true", "needs controllerAddr="),
         ("enableLmq=true", "need enableLmq=true and enableMultiDispatch=true"),
         ("enableMultiDispatch=true", "need enableLmq=true and enableMultiDispatch=true"),
-        ("enableRemoteEscape=true", "Perseid's acting masters leave delayed messages to the master"),
         ("lockInStrictMode=true", "Perseid locks queues at the broker that is asked alone"),
         ("enableAutoInSyncReplicas=true", "Perseid waits for inSyncReplicas"),
         ("enableSlaveActingMaster=true\nenableControllerMode=true", "and enableControllerMode=true"),

@@ -83,7 +83,7 @@ class Rig:
         **settings: Any,
     ) -> None:
         """`raft`: of a group of one member, which leads when this returns."""
-        self.config = BrokerConfig(broker_name="b", broker_cluster_name="C", **settings)
+        self.config = BrokerConfig(**{"broker_name": "b", "broker_cluster_name": "C", **settings})
         self.disk = CountedDisk(str(root))
         self.io: deque[Flush | SaveState] = deque()
         self.fetches: deque[Fetch] = deque()

@@ -22,7 +22,9 @@ from perseid.wire.headers.pull import PullMessageRequest
 from .harness import NOW, Rig
 
 NAME_SERVER = "10.0.0.100:9876"
-HOSTS = ("10.0.1.0", "10.0.1.1")
+HOSTS = ("10.0.1.0", "10.0.1.1", "10.0.1.2")
+OTHER = 2
+"""A master of another name."""
 SECOND = 1_000
 
 
@@ -32,6 +34,8 @@ class World:
     def __init__(self, root: Path, **settings: Any) -> None:
         self.root = root
         self.settings = {"compatible_with_old_name_srv": False, "total_replicas": 2, **settings}
+        self.others: dict[str, Any] = {}
+        """What the other master is told."""
         self.server = Server(support_acting_master=True)
         self.server.now = self.now = NOW
         self.rigs: dict[int, Rig] = {}
@@ -44,11 +48,14 @@ class World:
         self.asked: list[tuple[int, int]] = []
 
     def begin(self, number: int) -> Rig:
-        role = "SLAVE" if number else "ASYNC_MASTER"
+        mine: dict[str, Any] = {"broker_role": "SLAVE" if number == 1 else "ASYNC_MASTER", "broker_id": number}
+        if number == OTHER:
+            mine = {"broker_name": "other", "broker_id": 0, **self.others}
+        else:
+            mine |= {"enable_slave_acting_master": True, **self.settings}
         rig = self.rigs[number] = Rig(
-            self.root / str(number), self.now, broker_id=number, broker_role=role, broker_ip1=HOSTS[number],
-            namesrv_addr=NAME_SERVER, enable_slave_acting_master=True, **self.settings,
-        )  # fmt: skip
+            self.root / str(number), self.now, broker_ip1=HOSTS[number], namesrv_addr=NAME_SERVER, **mine
+        )
         self.carry()
         return rig
 

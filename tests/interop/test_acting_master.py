@@ -1,16 +1,20 @@
 """A slave of either implementation that acts for a master of the other: shown as the master while that one is away, and
-what groups have read meanwhile is what the master goes on with when it is back."""
+what groups have read meanwhile is what the master goes on with when it is back. What is due meanwhile goes to another
+master (`enableRemoteEscape`), of either implementation."""
 
 from __future__ import annotations
 
 import json
 import re
+import time
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
 import pytest
 import rig
+
+from perseid.wire.record import decode_all
 
 pytestmark = [pytest.mark.interop, pytest.mark.timeout(rig.many(600, 1200), func_only=True)]
 
@@ -21,7 +25,8 @@ KINDS = {
     "java-master": ("perseid", "java", "perseid"),
 }
 """Who is the name server, the master, the slave."""
-ACTING = {"enableSlaveActingMaster": "true", "totalReplicas": 2, "slaveReadEnable": "true"}
+ACTING = {"enableSlaveActingMaster": "true", "totalReplicas": 2, "slaveReadEnable": "true", "brokerIP2": "127.0.0.1"}
+"""A Java master knows its followers by their address: the HA port is where the broker is."""
 COPIED_SECONDS = 150
 """A Java slave copies tables for the first time after a minute."""
 GONE_SECONDS = 30
@@ -32,9 +37,12 @@ MESSAGES = 10
 class Set:
     """A name server, a master and a slave of one name."""
 
-    def __init__(self, folder: Path, name: str, names: str, master: str, slave: str, old: bool) -> None:
+    def __init__(
+        self, folder: Path, name: str, names: str, master: str, slave: str, old: bool, **more: object
+    ) -> None:
         self.name = name
-        settings = {**ACTING, "brokerName": name, "compatibleWithOldNameSrv": str(old).lower()}
+        settings = {**ACTING, "brokerName": name, "compatibleWithOldNameSrv": str(old).lower(), **more}
+        self.own = master == slave == "perseid"
         self.names = rig.namesrv(
             names, folder / "names", supportActingMaster="true", notifyMinBrokerIdChanged="true"
         ).start()
@@ -122,3 +130,105 @@ def test_a_slave_acts_and_the_master_goes_on_where_groups_are(replicas: Set, nam
     assert asked(master) == "8", "it showed itself with what groups had read before"
     rig.until("it is written to again", lambda: replicas.route(name) == ({"0": master, "1": slave}, 6), GONE_SECONDS)
     rig.until("the slave follows again", replicas.followed, 90)
+
+
+# ---- messages that who acts sends to another master ----
+
+ESCAPES = {
+    "perseid-to-java": ("perseid", "perseid", "perseid", "java"),
+    "java-to-perseid": ("java", "perseid", "java", "perseid"),
+    "perseid-for-java": ("perseid", "java", "perseid", "perseid"),
+}
+"""Who is the name server, the master, the slave that sends them away, the other master."""
+WAIT_SECONDS = 30
+"""Delay level 4."""
+ESCAPED_SECONDS = 90
+ALL = {"DELAY": {"DELAY": "4"}, "TIMER": {"TIMER_DELAY_SEC": str(WAIT_SECONDS)}, "HALF": {"TRAN_MSG": "true"}}
+COUNT = 5
+OPEN = {"timerWheelEnable": "true", "rejectTransactionMessage": "false"}
+HALF_TOPIC = "RMQ_SYS_TRANS_HALF_TOPIC"
+
+
+@pytest.fixture(params=ESCAPES.values(), ids=ESCAPES.keys())
+def cluster(request: pytest.FixtureRequest, workshop: Path, name: str) -> Iterator[tuple[Set, Any]]:
+    """A set, and another master."""
+    names, master, slave, other = request.param
+    more = {"enableRemoteEscape": "true", "transactionCheckInterval": 5_000, **OPEN}
+    folder = workshop / f"escape-{name}"
+    made = Set(folder, f"escape-{name}", names, master, slave, old=names == "java", **more)
+    there = rig.broker(other, folder / "other", made.names.address, brokerName="other", **OPEN)
+    try:
+        yield made.start(), there.start()
+    finally:
+        there.kill()
+        made.kill()
+
+
+def _send(address: str, topic: str, body: str, properties: dict[str, str]) -> None:
+    half = "TRAN_MSG" in properties
+    text = "".join(f"{key}\x01{value}\x02" for key, value in properties.items())
+    sent = rig.call(
+        address, 10,
+        {"producerGroup": "p", "topic": topic, "defaultTopic": "TBW102", "defaultTopicQueueNums": 1, "queueId": 0,
+         "sysFlag": 4 if half else 0, "bornTimestamp": int(time.time() * 1000), "flag": 0, "properties": text,
+         "reconsumeTimes": 0},
+        body.encode(),
+    )  # fmt: skip
+    assert sent.code == 0, sent.remark
+
+
+def _end(address: str, topic: str) -> int:
+    return int(rig.call(address, 30, {"topic": topic, "queueId": 0}).ext.get("offset", 0))
+
+
+def _bodies(address: str, topic: str) -> list[tuple[str, int]]:
+    """Body and store time of each message of the topic's queue."""
+    answer = rig.call(
+        address, 11,
+        {"consumerGroup": "readers", "topic": topic, "queueId": 0, "queueOffset": 0, "maxMsgNums": 32, "sysFlag": 4,
+         "commitOffset": 0, "suspendTimeoutMillis": 0, "subscription": "*", "subVersion": 0, "expressionType": "TAG"},
+    )  # fmt: skip
+    if answer.code != 0:
+        return []
+    return [(record.body.decode(), record.store_timestamp) for record in decode_all(answer.body)]
+
+
+def test_what_is_due_meanwhile_goes_to_another_master(cluster: tuple[Set, Any], name: str) -> None:
+    replicas, other = cluster
+    master, slave = replicas.master.address, replicas.slave.address
+    for address in (master, other.address):
+        made = rig.call(
+            address, 17,
+            {"topic": name, "defaultTopic": "TBW102", "readQueueNums": 1, "writeQueueNums": 1, "perm": 6,
+             "topicFilterType": "SINGLE_TAG", "topicSysFlag": 0, "order": "false"},
+        )  # fmt: skip
+        assert made.code == 0, made.remark
+        assert rig.call(address, 200, body=json.dumps({"groupName": "readers"}).encode()).code == 0
+    rig.until("the slave knows the topic", lambda: rig.call(slave, 30, {"topic": name, "queueId": 0}).code == 0, 150)
+    before_ms = int(time.time() * 1000)
+    for kind, asked in ALL.items():
+        for number in range(COUNT):
+            unique = {"UNIQ_KEY": f"{kind}{number}", "PGROUP": "producers", "CHECK_IMMUNITY_TIME_IN_SECONDS": "900"}
+            _send(master, name, f"{kind}{number}", {**unique, **asked})
+    rig.until("the slave has them", lambda: _end(slave, HALF_TOPIC) == COUNT, 60)
+    replicas.master.kill()
+    wanted = sorted(f"{kind}{number}" for kind in ("DELAY", "TIMER") for number in range(COUNT))
+    rig.until(
+        "they come to the other master",
+        lambda: sorted(body for body, _ in _bodies(other.address, name)) == wanted and _end(other.address, HALF_TOPIC),
+        ESCAPED_SECONDS,
+    )
+    early = [body for body, at_ms in _bodies(other.address, name) if at_ms < before_ms + WAIT_SECONDS * 1000]
+    assert not early, "never before their time"
+    rig.until("the halves, too", lambda: _end(other.address, HALF_TOPIC) >= COUNT, 60)
+
+    replicas.master.start()
+    rig.until("the master is back", lambda: replicas.members() == {"0": master, "1": slave}, 90)
+    marker = "the end"
+    _send(master, name, marker, {"UNIQ_KEY": "END", "DELAY": "2"})
+    rig.until("it delivers", lambda: marker in [body for body, _ in _bodies(master, name)], 60)
+    again = {body for body, _ in _bodies(master, name)} - {marker}
+    assert not {body for body in again if body.startswith(("DELAY", "HALF"))}, "what was sent away is done with"
+    if replicas.own:
+        assert not again, "between brokers of ours, timers too"
+    assert sorted(body for body, _ in _bodies(other.address, name)) == wanted, "each once"

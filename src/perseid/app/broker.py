@@ -41,7 +41,6 @@ REFUSED = (
     Refusal("storePathDLedgerCommitLog", (), "Perseid keeps it below storePathRootDir, in dledger-ID"),
     Refusal("fetchControllerAddrByDnsLookup", ("false",), "Perseid asks each controller of controllerAddr; name them"),
     Refusal("controllerType", ("dledger",), "Perseid has no controller of this kind"),
-    Refusal("enableRemoteEscape", ("false",), "Perseid's acting masters leave delayed messages to the master"),
     Refusal("lockInStrictMode", ("false",), "Perseid locks queues at the broker that is asked alone"),
     Refusal("enableAutoInSyncReplicas", ("false",), "Perseid waits for inSyncReplicas, however many are there"),
     Refusal("enableConsumeQueueExt", ("false",), "Perseid's consume queues hold tags, not places of an extension"),

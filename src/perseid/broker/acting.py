@@ -17,7 +17,8 @@ Name servers show the smallest id of a set without master as its master, for rea
   until it is the smallest id again. A slave that acted is still called master by routes that clients have; so for
   `ROUTE_MS` it answers them as before.
 
-Nothing is written to the log of who acts: messages that are delayed, and halves, wait for the master.
+Nothing is written to the log of who acts: messages that are delayed, and halves, wait for the master, or are sent to
+another one (`escape.py`).
 """
 
 from __future__ import annotations
@@ -27,7 +28,7 @@ from typing import TYPE_CHECKING
 
 from perseid.base.errors import RemoteProtocolError, RequestRefused
 from perseid.base.machine import Effect, Millis
-from perseid.broker import switch
+from perseid.broker import switch, timer_escape
 from perseid.broker.system_topics import SYSTEM_PREFIX
 from perseid.wire import bodies
 from perseid.wire.bodies import DataVersion
@@ -198,9 +199,11 @@ class Acting:
             self.acting = True
             broker.offsets.version.next_version(now, broker.offsets.version.state_version)
             broker.offsets.dirty = True
+            switch.send_away(broker, on=True)
         elif self.acting:
             self.acting = False
             self._readers_until = now + ROUTE_MS
+            switch.send_away(broker, on=False)
         if was == MASTER_ID:
             broker.registration.master_address = None
             broker.replicas.follow_nobody(now)
@@ -231,13 +234,14 @@ class Acting:
     # ---- a master that comes back ----
 
     def _prepare(self, members: dict[int, str], now: Millis) -> None:
-        """Go on with the first member that is not prepared; online when there is none."""
+        """Go on with the last member that is not prepared; online when there is none. The one that acts comes last: its
+        table is the one to go on with."""
         own = self._broker.config.address
         left = [a for i, a in members.items() if i != self._id and a != own and a not in self._prepared]
         if not left:
             self._online(now)
             return
-        member = self._waits_for = left[0]
+        member = self._waits_for = left[-1]
 
         def invited(reply: Command, now: Millis) -> None:
             self._follow_until = now + FOLLOW_MS
@@ -264,6 +268,8 @@ class Acting:
             self._follow_until = None
             why = f"it does not follow this master within {FOLLOW_MS} ms; its own log says why"
             self._broker.note("warning", f"{self._waits_for}: {why}")
+            self._ask_member(RequestCode.GET_ALL_CONSUMER_OFFSET, now, self._take_offsets)
+            return  # deliveries that it stands for may have gone with our last moments
         self._ask_member(RequestCode.GET_ALL_DELAY_OFFSET, now, self._take_delays)
 
     def _ask_member(self, code: RequestCode, now: Millis, take: Take) -> None:
@@ -291,6 +297,16 @@ class Acting:
         if later(version, offsets.version) or version == offsets.version:
             offsets.take_over(body.offset_table, version, highest=version == offsets.version)
             offsets.clamp(switch.queue_end(self._broker))
+        if self._broker.timers.enabled:
+            code = RequestCode.GET_TIMER_CHECK_POINT
+            self._ask(self._waits_for, code, None, now, self._take_timers, lambda code, why, now: self._taken(now))
+        else:
+            self._taken(now)
+
+    def _take_timers(self, reply: Command, now: Millis) -> None:
+        escaped = timer_escape.read(reply.ext)
+        if escaped.end_ms > escaped.begin_ms:
+            self._broker.timers.escape.left_out = escaped
         self._taken(now)
 
     def _taken(self, now: Millis) -> None:

@@ -137,6 +137,8 @@ class BrokerConfig:
     broker_not_active_timeout_millis: int = option(10_000, low=1)
     """Name servers forget a broker after so long a silence."""
     sync_broker_member_group_period: int = option(1_000, low=1)
+    enable_remote_escape: bool = False
+    """Who acts sends what is due to other masters."""
     compatible_with_old_name_srv: bool = True
     """Life signs and members by requests that name servers of 4.x know."""
 

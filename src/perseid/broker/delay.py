@@ -5,8 +5,9 @@ Per level the service knows the offset of the next unit to deliver, and when tha
 stored anew under its real topic, with the properties that it had; the offset moves on in the same step.
 
 A level is *idle* (nothing waits), *asleep* until its next unit's time, or *blocked*: the store refused a message,
-which is tried again each `RETRY_MS`. A unit whose time is further away than its level says (the clock went back)
-is due at once, as in the original.
+which is tried again each `RETRY_MS`. Where this slave acts for its master, what is due is sent to another master
+(`escape.py`): a level waits for the answer, and its offset moves on with it. A unit whose time is further away than
+its level says (the clock went back) is due at once, as in the original.
 
 Offsets are saved every `flushDelayOffsetInterval`, after what they stand for is durable: a crash delivers some
 messages twice, and loses none.
@@ -21,7 +22,7 @@ import msgspec
 
 from perseid.base.errors import ConfigError
 from perseid.base.machine import Millis
-from perseid.broker import messages, put
+from perseid.broker import escape, messages, put
 from perseid.broker.saved_table import SavedTable
 from perseid.broker.system_topics import HALF_TOPIC, SCHEDULE_TOPIC
 from perseid.store.dispatch import parse_delay_levels
@@ -29,6 +30,7 @@ from perseid.store.results import AppendRefused
 from perseid.wire import fastjson
 from perseid.wire import properties as props
 from perseid.wire.bodies import DataVersion
+from perseid.wire.record import Message
 
 if TYPE_CHECKING:
     from perseid.broker.node import Broker
@@ -39,6 +41,8 @@ MAX_DELIVERIES = 128
 """Messages of one level that one tick delivers, so that a long backlog never stalls the node."""
 
 OFFSETS_PATH = "config/delayOffset.json"
+NOT_SENT_AWAY = frozenset((props.DELAY, props.TIMER_DELIVER_MS, props.TIMER_DELAY_SEC))
+"""Properties that would have another master delay the message once more."""
 
 
 class _Saved(SavedTable):
@@ -63,6 +67,8 @@ class DelayService:
         """The others: where the delivered message ends in the log, level, offset."""
         self.dirty = False
         self._due: dict[int, Millis] = {}
+        self._away: set[int] = set()
+        """Levels whose next message is on its way to another master."""
         self._blocked: dict[int, str] = {}
         self._steps = 0
 
@@ -80,6 +86,7 @@ class DelayService:
     def stop(self) -> None:
         """Deliver nothing any more: this broker is a slave."""
         self._due.clear()
+        self._away.clear()
         self._blocked.clear()
         self._unconfirmed.clear()
         self.offsets = dict(self._confirmed)
@@ -138,6 +145,9 @@ class DelayService:
             if 0 < unit.tag_code - now <= self._waits_ms[queue_id]:
                 self._due[level] = unit.tag_code
                 return
+            if self._broker.escape.on:
+                self._send_away(level, offset, unit.physical_offset, now)
+                return
             end = self._deliver(level, unit.physical_offset)
             if end is None:
                 self._due[level] = now + RETRY_MS
@@ -149,26 +159,61 @@ class DelayService:
     def _deliver(self, level: int, physical_offset: int) -> int | None:
         """Store one message under its real topic; where it ends in the log (0: it is skipped), None: try again
         later."""
+        message = self._real(level, physical_offset)
+        if message is None:
+            return 0
+        try:
+            placed = put.store(self._broker, message)
+        except AppendRefused as refused:
+            self._hindered(level, message.topic, physical_offset, str(refused))
+            return None
+        self._blocked.pop(level, None)
+        return placed.physical_offset + placed.size
+
+    def _real(self, level: int, physical_offset: int) -> Message | None:
+        """The message as it is to be stored; None, with a line: it can't be."""
         stored = messages.stored_at(self._broker.store, physical_offset)
         where = f"delay level {level}: the message at {physical_offset}"
         if stored is None:
             self._broker.note("error", f"{where} can't be read: skipped")
-            return 0
+            return None
         topic, queue_id = stored.props.get(props.REAL_TOPIC), stored.props.get(props.REAL_QID, "")
         if topic is None or topic == HALF_TOPIC or not (queue_id.isascii() and queue_id.isdecimal()):
             self._broker.note("error", f"{where} is for {topic!r}, queue {queue_id!r}: skipped")
-            return 0
+            return None
         message = messages.again(stored)
         message.topic, message.queue_id = topic, int(queue_id)
-        try:
-            placed = put.store(self._broker, message)
-        except AppendRefused as refused:
-            if self._blocked.get(level) != str(refused):  # not one line for each attempt
-                self._broker.note("warning", f"{where} for {topic} is tried again: {refused}")
-                self._blocked[level] = str(refused)
-            return None
-        self._blocked.pop(level, None)
-        return placed.physical_offset + placed.size
+        return message
+
+    def _hindered(self, level: int, topic: str, physical_offset: int, why: str) -> None:
+        """A message stays for now: one line, and not one for each attempt."""
+        if self._blocked.get(level) != why:
+            where = f"delay level {level}: the message at {physical_offset}"
+            self._broker.note("warning", f"{where} for {topic} is tried again: {why}")
+            self._blocked[level] = why
+
+    def _send_away(self, level: int, offset: int, physical_offset: int, now: Millis) -> None:
+        """Send one message to another master; the level goes on when it is there."""
+        del self._due[level]
+        message = self._real(level, physical_offset)
+
+        def told(why: str, now: Millis) -> None:
+            self._away.discard(level)
+            self._due[level] = now + escape.RETRY_MS if why else now
+            if why and message is not None:
+                self._hindered(level, message.topic, physical_offset, why)
+                return
+            self._blocked.pop(level, None)
+            self._confirmed[level] = offset + 1
+            self._advance(level, offset + 1, now)
+            self.version.next_version(now)  # the master's own is not the later one then
+
+        if message is None:
+            told("", now)
+            return
+        self._away.add(level)
+        kept = {name: text for name, text in props.decode(message.properties).items() if name not in NOT_SENT_AWAY}
+        self._broker.escape.send(message, kept, told)
 
     def _advance(self, level: int, offset: int, now: Millis) -> None:
         self.offsets[level] = offset
@@ -184,4 +229,5 @@ class DelayService:
                 end = store.max_offset(SCHEDULE_TOPIC, level - 1)
                 assert offset <= end, f"delay level {level}: offset {offset} of {end}"
                 waits = max(offset, store.min_offset(SCHEDULE_TOPIC, level - 1)) < end
-                assert not waits or level in self._due, f"delay level {level}: nobody looks at what waits"
+                looked_at = level in self._due or level in self._away
+                assert not waits or looked_at, f"delay level {level}: nobody looks at what waits"

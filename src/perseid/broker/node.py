@@ -55,6 +55,7 @@ from perseid.broker.arrivals import Arrivals
 from perseid.broker.clients import ConsumerTable, ProducerTable
 from perseid.broker.config import BrokerConfig
 from perseid.broker.delay import DelayService
+from perseid.broker.escape import Escape
 from perseid.broker.fast import sends_of
 from perseid.broker.fetches import Fetched, Fetches
 from perseid.broker.group import Group
@@ -152,6 +153,7 @@ class Broker:
         self.acks = Acks(for_nodes=for_nodes)
         self.fetches = Fetches()
         self.delay = DelayService(self)
+        self.escape = Escape(self)
         self.timers = TimerService(self)
         self.transactions = TransactionService(self)
         self.pop = PopService(self)
@@ -428,9 +430,10 @@ class Broker:
         now = self.now
         for late in self.acks.expire(now):
             lateness.answer(self, late)
-        if not self.replicas.is_slave:
+        if not self.replicas.is_slave or self.escape.on:
             self.delay.tick(now)
             self.transactions.tick(now)
+        if not self.replicas.is_slave:
             self.pop.tick(now)
         self.lite.tick(now)
         self.timers.tick(now)

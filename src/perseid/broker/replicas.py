@@ -85,6 +85,8 @@ CHANGES = frozenset(
     )
 )
 """Of topics and groups: a slave's are its master's."""
+OFFSETS = frozenset((RequestCode.QUERY_CONSUMER_OFFSET, RequestCode.UPDATE_CONSUMER_OFFSET))
+"""Of groups: a master that comes back is about to take over those that were committed meanwhile."""
 UNFENCED = frozenset(
     (
         RequestCode.NOTIFY_BROKER_ROLE_CHANGED,
@@ -222,7 +224,12 @@ class Replicas:
             raise RequestRefused(
                 ResponseCode.SERVICE_NOT_AVAILABLE, "the broker is fenced: no controller has told it its role yet"
             )
-        reads = self._broker.config.slave_read_enable or (self.acting is not None and not self.acting.isolated)
+        isolated = self.acting is not None and self.acting.isolated
+        if isolated and code in OFFSETS:
+            raise RequestRefused(
+                ResponseCode.SYSTEM_BUSY, f"{self._broker.config.broker_name} is not online yet: its offsets may change"
+            )
+        reads = self._broker.config.slave_read_enable or (self.acting is not None and not isolated)
         if code in SENDS or code in POPS or (code in PULLS and not reads):
             raise RequestRefused(
                 ResponseCode.SYSTEM_BUSY,

@@ -37,6 +37,19 @@ def become(broker: Broker, *, master: bool) -> None:
         (part.master if master else part.slave)(broker)
 
 
+def send_away(broker: Broker, *, on: bool) -> None:
+    """A slave begins, or ends, to act for its master: what is due meanwhile goes to another one, if that is wanted."""
+    if not broker.escape.wanted:
+        return
+    for part in PARTS:
+        if part.name in SENT_AWAY and not on:
+            part.slave(broker)
+    broker.escape.switch(on)
+    for part in PARTS:
+        if part.name in SENT_AWAY and on:
+            part.master(broker)
+
+
 def _nothing(broker: Broker) -> None:
     """Of a part that has nothing to do in this direction."""
 
@@ -161,3 +174,4 @@ PARTS = (
     Part("the table's version", _new_version, _nothing),
     Part("name servers", _register, _register),
 )
+SENT_AWAY = ("delayed messages", "messages for a time", "transactions")

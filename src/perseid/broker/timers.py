@@ -17,7 +17,8 @@ the original, and none never. A refused delivery is tried again until it is take
 A slave takes in what its master has taken in, and drops the slots that the master has delivered: whoever becomes
 master has the same wheel, and goes on (codes 60 and 61). Where the last master's clock was ahead, what it took in too
 late waits in slots that are long to come here: a new master looks at them at once, delivers what is due, and rolls the
-rest. Sources: broker.md §7, store.md §12.
+rest. A slave that acts for its master may send to another one what is due (`timer_escape.py`). Sources: broker.md §7,
+store.md §12.
 """
 
 from __future__ import annotations
@@ -32,6 +33,7 @@ from perseid.base.machine import Buffer, DiskFailed, Feed, Flush, Millis
 from perseid.broker import messages, put
 from perseid.broker.core_turns import CoreAgain, again_of
 from perseid.broker.system_topics import HALF_TOPIC, TIMER_TOPIC
+from perseid.broker.timer_escape import TimerEscape
 from perseid.broker.timer_metrics import TimerMetrics
 from perseid.store.results import AppendRefused, PutStatus
 from perseid.store.timer import checkpoint as checkpoints
@@ -63,7 +65,7 @@ class CheckpointSaved:
     """Fed back when a round's checkpoint is durable."""
 
 
-class _Due:
+class Due:
     """A slot that is being delivered: its units are found, from the last back, then delivered, from the first on."""
 
     __slots__ = ("at_ms", "cursor", "next", "positions", "recalls")
@@ -91,13 +93,14 @@ class TimerService:
         self._leads = False
         self._take_in_at: Millis | None = None
         """There is something to take in, from then on."""
-        self._due: _Due | None = None
+        self._due: Due | None = None
         self._todo: list[Millis] = []
         """Slots that are not yet handed out, by their time."""
         self._ahead: deque[Millis] = deque()
         """Those that may be a matter of an earlier master's clock, which was ahead of ours: looked at at once."""
         self._unconfirmed: deque[tuple[int, Millis, int]] = deque()
         """What was delivered and may yet be lost: where it ends in the log, its slot, where the slot then begins."""
+        self.escape = TimerEscape(broker, self)
         self._blocked_until: Millis = 0
         self._trouble = ""
         self._round_at: Millis = 0
@@ -140,6 +143,7 @@ class TimerService:
         self.stop()
         self._leads = True
         self.quick = again_of(self._broker)
+        self.escape.start()
         self._todo = sorted(self.timers.wheel.slots)
         self._ahead = deque(at_ms for at_ms in self._todo if now < at_ms <= self.timers.saved.timestamp)
         self._take_in_at = now
@@ -154,6 +158,7 @@ class TimerService:
         self._todo = []
         self._ahead.clear()
         self._unconfirmed.clear()
+        self.escape.away = False
         self._blocked_until = 0
 
     def follow(self, answer: Buffer, now: Millis) -> None:
@@ -200,7 +205,9 @@ class TimerService:
         dues = []
         if self._take_in_at is not None:
             dues.append(self._take_in_at)
-        if self._due is not None or self._ahead:
+        if self.escape.away:
+            pass
+        elif self._due is not None or self._ahead:
             dues.append(max(self._broker.now, self._blocked_until))
         elif self._todo:
             waits = LATE_MS if self._take_in_at is not None else 0  # for what is to be taken in (`_next_slot`)
@@ -222,7 +229,7 @@ class TimerService:
         self._confirm()
         if self._take_in_at is not None and self._take_in_at <= now:
             self._take_in(now)
-        if self._leads and self._blocked_until <= now:
+        if self._leads and self._blocked_until <= now and not self.escape.away:
             self._deliver_due(now)
             self._confirm()
         if self._stuck is not None and self._stuck[1] <= now:
@@ -297,6 +304,11 @@ class TimerService:
                     break
             elif due.next == len(due.positions):
                 self._due = None
+            elif self._broker.escape.on:
+                left -= 1
+                self.escape.send(due, due.positions[-1 - due.next], now)
+                if self.escape.away or self._blocked_until > now:
+                    break
             elif self._deliver(due, due.positions[-1 - due.next], now):
                 due.next += 1
                 left -= 1
@@ -333,10 +345,10 @@ class TimerService:
         if newest is not None and newest.physical_offset >= self._broker.store.confirmed:
             self._blocked_until = now + RETRY_MS  # after a start: what was confirmed is so again in a moment
             return False
-        self._due = _Due(at_ms, last)
+        self._due = Due(at_ms, last)
         return True
 
-    def _find_units(self, due: _Due) -> bool:
+    def _find_units(self, due: Due) -> bool:
         """Go back through a slot's chain; False: this turn's time for it is over."""
         timers, at = self.timers, due.cursor
         slot = timers.wheel.slots.get(due.at_ms)
@@ -376,14 +388,14 @@ class TimerService:
         self.start(now)
         return True
 
-    def _recalled(self, due: _Due, unit: Unit) -> None:
+    def _recalled(self, due: Due, unit: Unit) -> None:
         found = messages.stored_at(self._broker.store, unit.physical_offset)
-        if found is not None and not self._is_early(found):
+        if found is not None and not self.is_early(found):
             key = found.props.get(props.TIMER_DEL_UNIQKEY, "")
             topic = found.props.get(props.REAL_TOPIC, "")
             due.recalls.add((topic, key.removeprefix(f"{topic}+")))
 
-    def _deliver(self, due: _Due, position: int, now: Millis) -> bool:
+    def _deliver(self, due: Due, position: int, now: Millis) -> bool:
         """Deliver one message, or see that there is nothing to deliver; False: try again later."""
         unit = self.timers.log.unit(position)
         end: int | None = self._deliver_quickly(unit) if unit is not None and not due.recalls else 0
@@ -396,10 +408,12 @@ class TimerService:
             self._broker.note("error", f"{where} can't be read: skipped")
         else:
             topic = found.props.get(props.REAL_TOPIC, "")
-            if unit.rolls or self._is_early(found):
+            if unit.rolls or self.is_early(found):
                 end = self._store(self._rolled(found, unit, now), found, where)
+            elif self.escape.left_out.has(due.at_ms, found.queue_offset):
+                end = 0
             elif not unit.deletes and (topic, found.unique_key) not in due.recalls:
-                end = self._store(self._real(found, unit, now), found, where)
+                end = self._store(self.real(found, unit, now), found, where)
             if end is not None and not unit.deletes:
                 self.metrics.add(topic, -1, now)
         if end is None:
@@ -414,7 +428,12 @@ class TimerService:
         record = self._broker.store.record_at(unit.physical_offset)
         return 0 if record is None else self.quick.deliver(record, self.timers.wheel.precision_ms, unit.taken_at)
 
-    def _is_early(self, found: Record) -> bool:
+    def wait(self, why: str, for_ms: int) -> None:
+        """Nothing is delivered for a while."""
+        self._in_trouble(why)
+        self._blocked_until = self._broker.now + for_ms
+
+    def is_early(self, found: Record) -> bool:
         """Is the time of a message still to come? Its slot was begun too soon (`_ahead`), or the clock went back."""
         at_ms = time_of(found)
         return at_ms is not None and self.timers.wheel.floor(at_ms) + self.timers.wheel.precision_ms > self._broker.now
@@ -444,7 +463,7 @@ class TimerService:
         return 0
 
     @staticmethod
-    def _real(found: Record, unit: Unit, now: Millis) -> Message | None:
+    def real(found: Record, unit: Unit, now: Millis) -> Message | None:
         """What is delivered; None: to nowhere."""
         topic, queue_id = found.props.get(props.REAL_TOPIC), found.props.get(props.REAL_QID, "")
         if not topic or topic in (HALF_TOPIC, TIMER_TOPIC) or not (queue_id.isascii() and queue_id.isdecimal()):
@@ -513,7 +532,7 @@ class TimerService:
     def _clean(self, now: Millis) -> None:
         self._clean_at = now + CLEAN_MS
         try:
-            self.timers.log.remove_before(self._broker.store.start)
+            self.timers.remove_before(self._broker.store.start)
         except OSError as error:
             self._in_trouble(f"old files of the timer log can't be removed: {error}")
 

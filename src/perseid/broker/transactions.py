@@ -14,6 +14,10 @@ group CID_RMQ_SYS_TRANS say, as many at a time as a turn has time for; until tha
 are refused. It reads all that the log has, confirmed or not: what is cut off later, takes the role with it. Progress is
 told only of halves whose op message is confirmed, so that no crash forgets an open one.
 
+A slave that acts for its master reads both queues in the same way, and sends open halves to another master, which asks
+their producers (`escape.py`): first after transactionCheckInterval, one after the other. How far it is, is committed as
+the group's offset, with which the master goes on when it is back; a word that comes to that one then is refused.
+
 Invariants: a half is decided once in a log's life (the original commits as often as it is told); nothing is delivered
 of what is open; a half is asked about until it is decided. A crash between a commit and its op message lets the
 producer be asked again, and the message come twice. Sources: store.md §11, broker.md §8.
@@ -29,14 +33,20 @@ from typing import TYPE_CHECKING
 
 from perseid.base.errors import RequestRefused
 from perseid.base.machine import Millis
-from perseid.broker import messages, put
+from perseid.broker import escape, messages, put
 from perseid.broker.system_topics import CHECK_MAX_TIME_TOPIC, HALF_TOPIC, OP_HALF_TOPIC
 from perseid.store.results import Appended, AppendRefused
 from perseid.wire import command, ids, record
 from perseid.wire import properties as props
 from perseid.wire.codes import RequestCode, ResponseCode
 from perseid.wire.headers.send import CheckTransactionStateRequest
-from perseid.wire.record import SYS_TRANSACTION_COMMIT, SYS_TRANSACTION_MASK, Message, Record
+from perseid.wire.record import (
+    SYS_TRANSACTION_COMMIT,
+    SYS_TRANSACTION_MASK,
+    SYS_TRANSACTION_PREPARED,
+    Message,
+    Record,
+)
 
 if TYPE_CHECKING:
     from perseid.broker.node import Broker
@@ -87,6 +97,10 @@ class TransactionService:
         """Halves that are decided, and whose op message the log did not take yet."""
         self._told = (0, 0)
         self._again: Millis = 0
+        """When what the log refused is tried again; when the next half is sent away."""
+        self._away = False
+        """One is on its way to another master."""
+        self._trouble = ""
         self._questions = 0
 
     def __len__(self) -> int:
@@ -104,8 +118,9 @@ class TransactionService:
     # ---- roles ----
 
     def start(self) -> None:
-        """This broker is master from now on."""
+        """This broker is master from now on, or acts for it and sends halves away."""
         self.stop()
+        self._again = self._broker.now + self._broker.config.transaction_check_interval if self._broker.escape.on else 0
         offsets, store = self._broker.offsets, self._broker.store
         self._op_at = max(offsets.query(OP_HALF_TOPIC, GROUP, 0) or 0, store.min_offset(OP_HALF_TOPIC, 0))
         self._half_at = max(offsets.query(HALF_TOPIC, GROUP, 0) or 0, store.min_offset(HALF_TOPIC, 0))
@@ -119,6 +134,7 @@ class TransactionService:
         for table in (self._open, self._due, self._moved, self._names, self._decided, self._ops, self._owed):
             table.clear()
         self._removed = None
+        self._away = False
 
     def _load(self) -> None:
         """Take up so many of the op messages, and after them of the halves."""
@@ -295,6 +311,8 @@ class TransactionService:
     def next_deadline(self) -> Millis | None:
         if self._removed is not None:
             return self._broker.now
+        if self._broker.escape.on:
+            return None if self._away or not self._open else self._again
         due = self._due[0][0] if self._due else None
         return min(due or self._again, self._again) if self._owed else due
 
@@ -302,6 +320,9 @@ class TransactionService:
         """Take up more halves, or ask about those that are due."""
         if self._removed is not None:
             self._load()
+        if self._broker.escape.on:
+            self._send_away(now)
+            return
         if self._owed and now >= self._again:
             self._pay(now)
         for _ in range(CHECKS_A_TURN):
@@ -373,6 +394,38 @@ class TransactionService:
         if producer is not None:
             self._questions = (self._questions + 1) & 0x7FFFFFFF
             broker.write(producer.conn, _question(broker, self._questions, message, properties, stored))
+
+    def _send_away(self, now: Millis) -> None:
+        """Send the first open half to another master, as one that its producer has just sent."""
+        broker = self._broker
+        if self._removed is not None or self._away or not self._open or now < self._again:
+            return
+        offset, half = next(iter(self._open.items()))
+        found = messages.stored_at(broker.store, half.physical_offset)
+
+        def told(why: str, now: Millis) -> None:
+            self._away = False
+            self._again = now + escape.RETRY_MS if why else now
+            if why != self._trouble:
+                self._trouble = why
+                if why:
+                    broker.note("warning", f"half {offset} is tried again: {why}")
+            if not why:
+                self._forget(offset)
+                broker.offsets.commit(HALF_TOPIC, GROUP, 0, next(iter(self._open), self._half_end), now, 1)
+
+        if found is None or not is_half(found):
+            broker.note("error", f"half {offset} at {half.physical_offset} can't be read: it is left out")
+            told("", now)
+            return
+        message, properties = messages.again(found), dict(found.props)
+        message.topic = properties[props.REAL_TOPIC]
+        message.sys_flag |= SYS_TRANSACTION_PREPARED
+        for name in (props.REAL_QID, props.TRAN_PREPARED_QUEUE_OFFSET):
+            properties.pop(name, None)
+        properties[props.TRAN_MSG] = "true"
+        self._away = True
+        broker.escape.send(message, properties, told)
 
     def resume(self, half: Record) -> int:
         """A half that was set aside is open again, and asked about at once: where it ends in the log. AppendRefused:

@@ -20,6 +20,7 @@ from perseid.sim.run import Result, run
 
 MODELS: dict[str, tuple[Callable[..., Result], coverage.Expected]] = {
     "broker": (run, coverage.EXPECTED),
+    "acting": (partial(run, acting=True), coverage.ACTING_EXPECTED),
     "raft": (group_run.run, coverage.RAFT_EXPECTED),
     "group": (broker_group.run, coverage.GROUP_EXPECTED),
     "ha": (ha_run.run, coverage.HA_EXPECTED),
@@ -47,9 +48,10 @@ def sim(
     as_json: Annotated[bool, typer.Option("--json", help="One JSON object instead of text.")] = False,
     jobs: Annotated[int, typer.Option(help="Processes that play.", min=1, max=64)] = 1,
     model: Annotated[
-        Literal["broker", "raft", "group", "ha"],
+        Literal["broker", "acting", "raft", "group", "ha"],
         typer.Option(
-            help="A broker with name server and slaves, a Raft group, brokers in one, or controllers with brokers."
+            help="A broker with name server and slaves, the same with slaves that act, a Raft group, brokers in one, "
+            "or controllers with brokers."
         ),
     ] = "broker",
     story: Annotated[bool, typer.Option(help="With --seed: leave out what only disks do.")] = False,

@@ -118,7 +118,8 @@ class Checkers:
         """A job of the broker's disk was asked for."""
         if isinstance(effect, SaveState) and effect.path == OFFSETS_PATH:
             table: dict[str, Any] = fastjson.loads(effect.data).get("offsetTable") or {}
-            return lambda: self.history.saved(table)
+            takeovers = self.history.takeovers
+            return lambda: self.history.saved(table, takeovers)
         return None
 
     # ---- crashes ----

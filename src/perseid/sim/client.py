@@ -190,6 +190,9 @@ class Process:
 class Client(Process):
     """One process that talks to name server and broker."""
 
+    goes_to_slaves = False
+    """Also to one that only acts for its master."""
+
     def __init__(self, cluster: Cluster, name: str) -> None:
         super().__init__(cluster, name)
         self.cluster = cluster
@@ -254,7 +257,9 @@ class Client(Process):
         if reply is not None and reply.code == ResponseCode.SUCCESS:
             route = TopicRouteData.from_json(reply.body)
             for broker in route.broker_datas:
-                self.broker_address = broker.broker_addrs.get(0, self.broker_address)
+                found = broker.broker_addrs.get(0, self.broker_address)
+                if self.goes_to_slaves or self.cluster.slaves.at(found) is None:
+                    self.broker_address = found
             if self.broker_address is not None:
                 self.cluster.count("route found")
                 if first:

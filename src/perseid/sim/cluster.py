@@ -65,10 +65,11 @@ class Cluster:
     """The machines of one run, what happened to them (`counts`) and what clients know (`history`)."""
 
     def __init__(
-        self, seed: int, slaves: int | None = None, transactions: bool | None = None, *, timed: bool = True
-    ) -> None:
+        self, seed: int, slaves: int | None = None, transactions: bool | None = None, *, timed: bool = True,
+        acting: bool = False,
+    ) -> None:  # fmt: skip
         """`slaves`: how many, `transactions`: whether there are any; None: as the seed draws. `timed`: there are
-        messages for a time."""
+        messages for a time. `acting`: slaves act for a master that is away."""
         self.timed = timed
         self.scheduler = Scheduler(seed)
         self.counts: Counter[str] = Counter()
@@ -89,7 +90,7 @@ class Cluster:
         drawn = self.scheduler.stream("transactions")  # of their own: other draws stay what they were without them
         self.transactions = drawn.random() < 0.5 if transactions is None else transactions
         self.check_max = drawn.choice((3, 15))
-        self.slaves = Slaves(self, slaves)
+        self.slaves = Slaves(self, slaves, acting)
         listeners = {"main": BROKER_PORT, "ha": HA_PORT} if self.slaves.all else {"main": BROKER_PORT}
         self.broker = NodeDriver(
             "broker", BROKER_IP, self.scheduler, self.network, self._build_broker, listeners, self.count
@@ -209,11 +210,17 @@ class Cluster:
             transaction_check_interval=CHECK_INTERVAL_MS,
             transaction_check_max=self.check_max,
             timer_wheel_enable=self.timed,
+            **self.slaves.settings,
         )
         return Broker(config, self.store_config, disk, random, replication=self.slaves.config)
 
     def _build_namesrv(self, disk: SimDisk, random: Random) -> NameServer:
-        return NameServer(NameServerConfig(), disk)
+        acting = self.slaves.acting
+        config = NameServerConfig(
+            support_acting_master=acting is not None,
+            notify_min_broker_id_changed=acting is not None and acting.notices,
+        )
+        return NameServer(config, disk)
 
     # ---- life ----
 

@@ -150,6 +150,20 @@ EXPECTED = {
 }
 
 
+ACTING_EXPECTED = {
+    **EXPECTED,
+    "slaves that act": [
+        "a slave acts",
+        "committed to who acts",
+        "fault master away",
+        "locked at who acts",
+        "read from who acts",
+        "the master goes on where a slave's groups were",
+    ],
+}
+"""Of brokers whose slaves act for their master (`--model acting`)."""
+
+
 RAFT_STATES = (
     "all lose power after a commit",
     "append acknowledged",

@@ -18,7 +18,7 @@ the bytes are checked.
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass, field
 from typing import NamedTuple, TypeAlias
 
@@ -136,6 +136,7 @@ class History:
         """Of halves whose commit was acknowledged with all that the mode has."""
         self.max_offsets: dict[QueueKey, int] = {}
         self.commits: dict[tuple[str, str, int], Commits] = {}
+        self.takeovers = 0
         self._numbers = 0
 
     # ---- sends ----
@@ -287,8 +288,10 @@ class History:
                 "committed offsets last", f"{group} in {topic}/{queue_id}: {offset}, should be of {allowed}"
             )
 
-    def saved(self, table: dict[str, dict[str, int]]) -> None:
-        """A save of the offsets, keyed `topic@group` and queue id, is durable."""
+    def saved(self, table: dict[str, dict[str, int]], takeovers: int) -> None:
+        """A save of the offsets, keyed `topic@group` and queue id, is durable, which began after so many takeovers."""
+        if takeovers != self.takeovers:
+            return
         for joined, queues in table.items():
             topic, _, group = joined.partition("@")
             for queue_id, offset in queues.items():
@@ -298,6 +301,19 @@ class History:
                         if commits.attempts[number] == offset:
                             commits.durable = number
                             break
+
+    def taken_over(self, place: Callable[[str, str, int], tuple[int | None, int]], now_us: int) -> None:
+        """The broker goes on with the offsets of another one, which may be older. `place`: topic, group, queue → where
+        the group is now, and where the queue ends, which no group is beyond."""
+        for (group, topic, queue_id), commits in self.commits.items():
+            offset, end = place(topic, group, queue_id)
+            if offset not in (*commits.attempts, None, 0, end):
+                raise Violation("committed offsets last", f"{group} in {topic}/{queue_id}: {offset} never was")
+            if offset is not None:
+                commits.attempts.append(offset)
+                commits.times_us.append(now_us)
+            commits.acked = commits.durable = -1
+        self.takeovers += 1
 
     def life_ended(self, *, crashed: bool = True) -> None:
         """The broker's process is gone, and with it what was acknowledged of commits but not saved."""

@@ -186,7 +186,8 @@ class Operator(Client):
 
     def _refused(self, code: RequestCode, header: dict[str, str], expected: int, body: bytes = b"x") -> None:
         def answered(reply: Command | None) -> None:
-            if reply is not None and reply.code not in (expected, *UNAVAILABLE):
+            isolated = (ResponseCode.SYSTEM_BUSY,) if self.cluster.slaves.acting is not None else ()
+            if reply is not None and reply.code not in (expected, *UNAVAILABLE, *isolated):
                 raise Violation("what is wrong is refused", f"{code.name} {header}: {reply.code} {reply.remark}")
 
         self.call(code, header, answered, body)

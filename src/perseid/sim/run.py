@@ -8,6 +8,7 @@ from collections.abc import Callable
 from dataclasses import dataclass, field, replace
 from typing import Protocol
 
+from perseid.sim.acting import SHOWN_US, Locks, Wanderer
 from perseid.sim.client import Client
 from perseid.sim.cluster import Cluster
 from perseid.sim.faults import MIN_FAULTS, Faults
@@ -70,9 +71,10 @@ class Run:
     """The course of one seed."""
 
     def __init__(
-        self, seed: int, slaves: int | None = None, transactions: bool | None = None, *, timed: bool = True
-    ) -> None:
-        self.cluster = cluster = Cluster(seed, slaves, transactions, timed=timed)
+        self, seed: int, slaves: int | None = None, transactions: bool | None = None, *, timed: bool = True,
+        acting: bool = False,
+    ) -> None:  # fmt: skip
+        self.cluster = cluster = Cluster(seed, slaves, transactions, timed=timed, acting=acting)
         self.operator = Operator(cluster, "operator", 2_500)
         self.producers: list[Producer] = [
             Producer(cluster, "single1", 1_500),
@@ -98,6 +100,11 @@ class Run:
             cluster.count("topic with BatchCQ")
         if cluster.slaves.all:
             self.clients.append(Stray(cluster, "stray"))
+        self.wanderers: list[Wanderer] = []
+        if cluster.slaves.acting is not None:
+            locks: Locks = {}
+            self.wanderers = [Wanderer(cluster, f"wanderer{n}", cluster.slaves.acting, locks) for n in (1, 2)]
+            self.clients += self.wanderers
         self.transactions = TransactionProducer(cluster, "transactions1", 2_500) if cluster.transactions else None
         if self.transactions is not None:
             self.clients.append(self.transactions)
@@ -129,7 +136,7 @@ class Run:
         for client in self.clients:
             if client is self.transactions:
                 self.transactions.wind_down()
-            else:
+            elif client not in self.wanderers:
                 client.stop()
         probe = Probe(cluster, "probe")
         probe.begin()
@@ -140,6 +147,7 @@ class Run:
             )
         scheduler.run(scheduler.now_us + SETTLE_US)
         self._end_transactions()
+        self._end_wandering()
         if not scheduler.run(scheduler.now_us + SLAVES_US, lambda: not cluster.slaves.settled()):
             why = cluster.slaves.settled()
             raise Violation("every slave catches up", f"not within {SLAVES_US // US_PER_S} s: {why}")
@@ -155,6 +163,17 @@ class Run:
         auditor.check()
         if self.transactions is not None:
             self.transactions.check(auditor.seen)
+
+    def _end_wandering(self) -> None:
+        """All routes lead to the master, and what was committed at slaves is committed there."""
+        scheduler, address = self.cluster.scheduler, self.cluster.broker_address
+        if not scheduler.run(
+            scheduler.now_us + SHOWN_US, lambda: all(w.broker_address == address for w in self.wanderers)
+        ):
+            raise Violation("the master is shown as the master", f"not within {SHOWN_US // US_PER_S} s")
+        scheduler.run(scheduler.now_us + (SETTLE_US if self.wanderers else 0))
+        for wanderer in self.wanderers:
+            wanderer.stop()
 
     def _end_transactions(self) -> None:
         """All halves are asked about whose producer has an answer, and decided."""
@@ -230,9 +249,11 @@ def played(seed: int, play: Callable[[], None], world: World, faults: Begun, *, 
 
 
 def run(
-    seed: int, *, story: bool = False, slaves: int | None = None, transactions: bool | None = None, timed: bool = True
-) -> Result:
+    seed: int, *, story: bool = False, slaves: int | None = None, transactions: bool | None = None, timed: bool = True,
+    acting: bool = False,
+) -> Result:  # fmt: skip
     """Play one seed; never raises for what the cluster did wrong. `slaves`: as many, and `transactions`: with or
-    without, instead of what the seed draws; `timed`: with messages for a time."""
-    course = Run(seed, slaves, transactions, timed=timed)
+    without, instead of what the seed draws; `timed`: with messages for a time; `acting`: with slaves
+    that act for a master which is away."""
+    course = Run(seed, slaves, transactions, timed=timed, acting=acting)
     return played(seed, course.play, course.cluster, course.faults, story=story)

@@ -16,6 +16,7 @@ from typing import TYPE_CHECKING, Any
 from perseid.broker.config import BrokerConfig
 from perseid.broker.node import Broker
 from perseid.replication.config import ReplicationConfig
+from perseid.sim.acting import ActingBook
 from perseid.sim.checkers import durable_end
 from perseid.sim.client import Client
 from perseid.sim.disk import SimDisk
@@ -86,10 +87,13 @@ class Slave:
 class Slaves:
     """All slaves of one cluster; none in half of the seeds."""
 
-    def __init__(self, cluster: Cluster, count: int | None) -> None:
+    port = PORT
+
+    def __init__(self, cluster: Cluster, count: int | None, acting: bool) -> None:
         self.cluster = cluster
         self.random = random = cluster.scheduler.stream("slaves")
-        drawn = random.choice((0, 0, 0, 1, 2, 3))
+        drawn = random.choice((1, 1, 2) if acting else (0, 0, 0, 1, 2, 3))
+        self.acting = ActingBook(cluster) if acting else None
         count = drawn if count is None else count
         synchronous = count > 0 and random.random() < 0.6
         self.nodes = random.randint(2, count + 1) if synchronous else 1
@@ -113,6 +117,7 @@ class Slaves:
         """Up to here the master has sent its log to somebody; some of it may still be on its way."""
         self.master_lost = False
         """The master has lost, or removed, something of its log: histories may differ from now on."""
+        self.count = count
         self.all = [self._new(number) for number in range(1, count + 1)]
 
     def _new(self, number: int) -> Slave:
@@ -128,6 +133,7 @@ class Slaves:
                 broker_role="SLAVE",
                 slave_read_enable=True,
                 namesrv_addr=cluster.namesrv_address,
+                **self.settings,
             )
             return Broker(config, cluster.store_config, disk, random, replication=self.config)
 
@@ -138,8 +144,30 @@ class Slaves:
         driver.on_note = lambda text: self._noted(slave, text)
         driver.on_end = lambda reason: self._ended(slave, reason)
         driver.on_started = lambda: self._started(slave)
-        driver.after_event = lambda: self.check(slave)
+        driver.after_event = lambda: self._worked(slave)
         return slave
+
+    @property
+    def settings(self) -> dict[str, Any]:
+        """What all brokers of a set are told whose slaves act."""
+        if self.acting is None:
+            return {}
+        return {
+            "enable_slave_acting_master": True,
+            "total_replicas": self.count + 1,
+            "compatible_with_old_name_srv": self.acting.old_name_server,
+            "consumer_offset_update_version_step": self.acting.version_step,
+            "enable_remote_escape": self.acting.escapes,
+        }
+
+    def at(self, address: str | None) -> Slave | None:
+        """The slave with this address."""
+        return next((slave for slave in self.all if f"{slave.driver.ip}:{PORT}" == address), None)
+
+    def _worked(self, slave: Slave) -> None:
+        if self.acting is not None:
+            self.acting.slave_worked(slave)
+        self.check(slave)
 
     # ---- life ----
 
@@ -242,6 +270,8 @@ class Slaves:
         if machine is not None:
             ends = [follower.next for follower in machine.replicas.classic.master.followers.values()]
             self.sent_end = max(self.sent_end, *ends, 0)
+            if self.acting is not None:
+                self.acting.master_worked(machine)
 
     def master_started(self) -> None:
         """The master has recovered: whatever was sent from beyond its end now is another history."""
@@ -328,6 +358,8 @@ class Slaves:
         """Spread the slaves' own faults over a time."""
         if not self.all:
             return
+        if self.acting is not None:
+            self.acting.plan(start_us, end_us)
         for _ in range(self.random.choice(FAULTS)):
             kind = self.random.choice(KINDS)
             self.cluster.scheduler.at(self.random.randrange(start_us, end_us), self._begin, kind)

@@ -117,7 +117,9 @@ def get_timer_checkpoint(broker: Broker, request: Request) -> Reply:
     """How far the timer wheel is: 56 bytes, as they stand in its file."""
     if not broker.timers.enabled:
         raise RequestRefused(ResponseCode.SYSTEM_ERROR, "The checkpoint is null")
-    return Reply(body=broker.timers.checkpoint(broker.now))
+    escaped = broker.timers.escape.done(broker.now)
+    header = escaped.fields() if escaped is not None else None
+    return Reply(header=header, body=broker.timers.checkpoint(broker.now))
 
 
 def get_timer_metrics(broker: Broker, request: Request) -> Reply:

@@ -395,6 +395,17 @@ class TimerStore:
         self.wheel.clear()
         self._durable = 0
 
+    def remove_before(self, physical_offset: int) -> None:
+        """The commit log begins there: what stands before it has nothing to deliver. OSError when a file can't be
+        removed."""
+        begin = self.log.start
+        try:
+            self.log.remove_before(physical_offset)
+        finally:
+            if self.log.start > begin:
+                for at_ms in [at_ms for at_ms, slot in self.wheel.slots.items() if slot.first < self.log.start]:
+                    self.wheel.deliver_from(at_ms, self.log.start)
+
     # ---- invariants ----
 
     def validate(self) -> None:

@@ -1,0 +1,310 @@
+"""Slaves that act for a master which is away, in the simulator: `perseid sim --model acting` (broker.md §10.3).
+
+All brokers have `enableSlaveActingMaster`, the name server `supportActingMaster`. Two wanderers go wherever routes show
+a master, also one that can only be read, as stock clients do. Besides all that holds of a master and its slaves:
+
+- who acts gives each message as it was sent, in its order; a lock that it gave has one holder as long as it lives;
+- a group is told offsets that it committed, and no others;
+- a master that comes back shows itself with what was committed at the slave that acted for it, if that one still had
+  it when it was asked (which it is while wires are whole), and clocks are right; else with what was committed once;
+- when all faults have healed, routes show the master again.
+
+What the broker itself promises of a group's offsets begins anew when a master has come back: groups may go back to
+where its slave had them.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any
+
+from perseid.broker.locks import LOCK_LIFE_MS
+from perseid.sim.client import Client
+from perseid.sim.history import VALUE_BYTES, Violation
+from perseid.sim.scheduler import US_PER_MS, US_PER_S
+from perseid.wire.bodies import LockBatchRequestBody, LockBatchResponseBody, MessageQueue
+from perseid.wire.codes import RequestCode, ResponseCode
+from perseid.wire.command import Command
+from perseid.wire.headers.offsets import OffsetResponse, QueryConsumerOffsetRequest, UpdateConsumerOffsetRequest
+from perseid.wire.headers.pull import PullMessageRequest, PullMessageResponse
+from perseid.wire.record import decode_all
+
+if TYPE_CHECKING:
+    from perseid.sim.cluster import Cluster
+    from perseid.sim.slaves import Slave
+
+SUBSCRIPTION = 4
+AWAY = (0, 2, 4)
+"""Times that a seed draws, at which the master goes, and stays away for a while."""
+WIRE_FAULTS = tuple(
+    f"fault {name}"
+    for name in (
+        "broker isolated", "connection reset", "half-open connection", "name server crash", "partition",
+        "partition from the broker", "partition to the broker", "refused connects", "slave disk full",
+        "slave half open", "slave partition", "slave slow fsync", "slave stall", "stall",
+    )
+)  # fmt: skip
+"""With one of them a master may not be told of a slave, or by it."""
+CLOCK_FAULTS = ("fault clock jump", "fault clock jump by days")
+Queue = tuple[str, int]
+
+
+@dataclass(slots=True)
+class Commit:
+    """The last commit of a queue that was answered: by whom, in which of its lives, and when."""
+
+    offset: int
+    number: int
+    """Of the attempts: what was tried later may have come, too."""
+    slave: Slave | None
+    """None: by the master."""
+    life: int
+    at_us: int
+
+
+class ActingBook:
+    """What is known of one cluster whose slaves act."""
+
+    def __init__(self, cluster: Cluster) -> None:
+        self.cluster = cluster
+        self.random = cluster.scheduler.stream("acting")
+        self.old_name_server = self.random.random() < 0.3
+        self.notices = self.random.random() < 0.7
+        self.version_step = self.random.choice((3, 500))
+        self.escapes = cluster.scheduler.stream("escape").random() < 0.5
+        """Who acts looks for another master, for what is due; there is none."""
+        self.attempts: dict[tuple[str, Queue], list[int]] = {}
+        """What each group tried to commit of a queue."""
+        self.commits: dict[tuple[str, Queue], Commit] = {}
+        self._acted: set[str] = set()
+        """Slaves that began to act since the master was last at work."""
+        self._still: set[str] = set()
+        """Those that have not heard yet that it is."""
+        self._asked_us: dict[str, int] = {}
+        """When the master that comes back turned to each of its members."""
+        self._began_us = 0
+        """When it began to prepare itself."""
+        self._prepared = 0
+        """Of how many members it has taken over the tables."""
+        self._isolated = 0
+        """In which life the master prepares itself; 0: it does not."""
+
+    # ---- faults ----
+
+    def plan(self, start_us: int, end_us: int) -> None:
+        """The master goes now and then, for longer than a start takes."""
+        for _ in range(self.random.choice(AWAY)):
+            self.cluster.scheduler.at(self.random.randrange(start_us, end_us), self._away)
+
+    def _away(self) -> None:
+        cluster = self.cluster
+        if cluster.broker.machine is not None:
+            cluster.count("fault master away")
+            (cluster.cut_power if self.random.random() < 0.3 else cluster.kill)(cluster.broker)
+            cluster.restart_later(cluster.broker, 4_000, 25_000)
+
+    # ---- what the machines do ----
+
+    def slave_worked(self, slave: Slave) -> None:
+        """After each event of a slave."""
+        name = slave.driver.name
+        if not _acts(slave):
+            self._still.discard(name)
+        elif name not in self._still and name not in self._acted:
+            self._acted.add(name)
+            self.cluster.count("a slave acts")
+
+    def master_worked(self, machine: Any) -> None:
+        """After each event of the master."""
+        acting = machine.replicas.acting
+        if len(acting._prepared) > self._prepared:
+            self._taken(machine)
+        self._prepared = len(acting._prepared)
+        if acting.isolated:
+            if self._isolated != self.cluster.broker.lives:
+                self._isolated, self._asked_us = self.cluster.broker.lives, {}
+                self._began_us = self.cluster.scheduler.now_us
+            if acting._waits_for:
+                self._asked_us.setdefault(acting._waits_for, self.cluster.scheduler.now_us)
+        elif self._isolated:
+            self._isolated = 0
+            self._online(machine)
+            self._acted.clear()
+            self._still = {slave.driver.name for slave in self.cluster.slaves.all if _acts(slave)}
+
+    def _taken(self, machine: Any) -> None:
+        """A master that comes back has taken over a member's table: groups may go back to where that one had them."""
+        store, offsets = machine.store, machine.offsets
+
+        def place(topic: str, group: str, queue_id: int) -> tuple[int | None, int]:
+            return offsets.query(topic, group, queue_id), store.max_offset(topic, queue_id)
+
+        self.cluster.history.taken_over(place, self.cluster.scheduler.now_us)
+        self.cluster.pops.power_cut()
+
+    def _online(self, machine: Any) -> None:
+        """The master shows itself: groups go on where they were."""
+        for (group, queue), attempts in self.attempts.items():
+            told, end = machine.offsets.query(queue[0], group, queue[1]), machine.store.max_offset(*queue)
+            last = self.commits.get((group, queue))
+            allowed = {*attempts, end, None}
+            if last is not None and self._is_promised(last, machine):
+                self.cluster.count("the master goes on where a slave's groups were")
+                allowed = {min(offset, end) for offset in attempts[last.number :]}
+            if told not in allowed:
+                where = f"{group} in {queue[0]}/{queue[1]}"
+                raise Violation("what was committed to who acts comes back", f"{where}: {told}, not of {allowed}")
+
+    def _is_promised(self, last: Commit, machine: Any) -> bool:
+        """Was it committed to the only one who acted, before the master asked that one, who still has it?"""
+        slave, counts = last.slave, self.cluster.counts
+        if slave is None or self._acted != {slave.driver.name} or any(counts[fault] for fault in CLOCK_FAULTS):
+            return False
+        if slave.driver.lives != last.life:
+            return False
+        if not any(counts[fault] for fault in WIRE_FAULTS):
+            return last.at_us < self._began_us  # the master can't have missed it
+        address = f"{slave.driver.ip}:{self.cluster.slaves.port}"
+        return address in machine.replicas.acting._prepared and last.at_us < self._asked_us.get(address, 0)
+
+    # ---- what clients are told ----
+
+    def tried(self, group: str, queue: Queue, offset: int) -> int:
+        """A group is about to commit; the number of the attempt."""
+        attempts = self.attempts.setdefault((group, queue), [])
+        attempts.append(offset)
+        return len(attempts) - 1
+
+    def committed(self, group: str, queue: Queue, number: int, slave: Slave | None) -> None:
+        """It was told that its commit is there."""
+        before = self.commits.get((group, queue))
+        if before is None or before.number < number:
+            driver = slave.driver if slave is not None else self.cluster.broker
+            offset = self.attempts[group, queue][number]
+            self.commits[group, queue] = Commit(offset, number, slave, driver.lives, self.cluster.scheduler.now_us)
+            if slave is not None:
+                self.cluster.count("committed to who acts")
+
+
+def _acts(slave: Slave) -> bool:
+    return slave.machine is not None and slave.machine.replicas.acting.acting
+
+
+Locks = dict[tuple[str, int, MessageQueue], tuple[str, int]]
+"""Broker, its life, queue → whose the lock is, and until when it surely is."""
+
+
+class Wanderer(Client):
+    """Reads, commits and locks wherever the route shows a master. `locks`: shared by all of them."""
+
+    goes_to_slaves = True
+
+    def __init__(self, cluster: Cluster, name: str, book: ActingBook, locks: Locks) -> None:
+        super().__init__(cluster, name)
+        self.group = f"wandering-{name}"
+        self.book, self.locks = book, locks
+        self.queues: list[Queue] = [(topic.name, n) for topic in cluster.topics for n in range(topic.queues)]
+        self.positions: dict[Queue, int] = {}
+
+    def work(self) -> None:
+        for queue in self.queues:
+            self.later(0, 1_000, lambda queue=queue: self._resume(queue))  # type: ignore[misc]
+        self.later(1_000, 3_000, self._look)
+        self.later(1_000, 3_000, self._lock)
+
+    def _look(self) -> None:
+        self._ask_route()
+        self.later(1_000, 4_000, self._look)
+
+    @property
+    def _slave(self) -> Slave | None:
+        return self.cluster.slaves.at(self.broker_address)
+
+    # ---- offsets ----
+
+    def _resume(self, queue: Queue) -> None:
+        header = QueryConsumerOffsetRequest(consumer_group=self.group, topic=queue[0], queue_id=queue[1])
+
+        def answered(reply: Command | None) -> None:
+            if reply is None or reply.code not in (ResponseCode.SUCCESS, ResponseCode.QUERY_NOT_FOUND):
+                self.later(200, 1_000, lambda: self._resume(queue))
+                return
+            offset = reply.header(OffsetResponse).offset if reply.code == ResponseCode.SUCCESS else 0
+            if offset and offset not in self.book.attempts.get((self.group, queue), ()):
+                raise Violation("offsets that were committed", f"{self.group} in {queue}: {offset} never was")
+            self.positions.setdefault(queue, offset)
+            self._pull(queue)
+
+        self.call(RequestCode.QUERY_CONSUMER_OFFSET, header, answered)
+
+    def _commit(self, queue: Queue) -> None:
+        offset, slave = self.positions[queue], self._slave
+        number = self.book.tried(self.group, queue, offset)
+        header = UpdateConsumerOffsetRequest(
+            consumer_group=self.group, topic=queue[0], queue_id=queue[1], commit_offset=offset
+        )
+
+        def answered(reply: Command | None) -> None:
+            if reply is not None and reply.code == ResponseCode.SUCCESS:
+                self.book.committed(self.group, queue, number, slave)
+
+        self.call(RequestCode.UPDATE_CONSUMER_OFFSET, header, answered)
+
+    # ---- messages ----
+
+    def _pull(self, queue: Queue) -> None:
+        asked, slave = self.positions[queue], self._slave
+        header = PullMessageRequest(
+            consumer_group=self.group, topic=queue[0], queue_id=queue[1], queue_offset=asked, max_msg_nums=8,
+            sys_flag=SUBSCRIPTION, commit_offset=0, suspend_timeout_millis=0, subscription="*", sub_version=0,
+            expression_type="TAG",
+        )  # fmt: skip
+
+        def answered(reply: Command | None) -> None:
+            pulled = (ResponseCode.SUCCESS, ResponseCode.PULL_NOT_FOUND, ResponseCode.PULL_OFFSET_MOVED)
+            if reply is not None and reply.code in (*pulled, ResponseCode.PULL_RETRY_IMMEDIATELY):
+                self._read(queue, asked, reply, slave)
+                self._commit(queue)
+            self.later(300, 2_000, lambda: self._pull(queue))
+
+        self.call(RequestCode.PULL_MESSAGE, header, answered)
+
+    def _read(self, queue: Queue, asked: int, reply: Command, slave: Slave | None) -> None:
+        after = asked
+        for record in decode_all(reply.body) if reply.code == ResponseCode.SUCCESS else ():
+            sent = self.history.sent.get(bytes(record.body[:VALUE_BYTES]))
+            if sent is None or sent.body != record.body or (record.topic, record.queue_id) != queue:
+                raise Violation("exact bytes", f"{self.broker_address}: {queue}@{record.queue_offset} was not sent")
+            if record.queue_offset < after:
+                raise Violation("offsets ascend", f"{queue}: {record.queue_offset} after {after}")
+            after = record.queue_offset + 1
+            if slave is not None:
+                self.cluster.count("read from who acts")
+        self.positions[queue] = reply.header(PullMessageResponse).next_begin_offset
+
+    # ---- locks ----
+
+    def _lock(self) -> None:
+        slave, asked_us = self._slave, self.scheduler.now_us
+        driver = slave.driver if slave is not None else self.cluster.broker
+        life, name = driver.lives, driver.name
+        queues = [MessageQueue(topic, self.cluster.broker_name, queue_id) for topic, queue_id in self.queues]
+        body = LockBatchRequestBody(consumer_group="wandering", client_id=self.name, mq_set=queues)
+
+        def answered(reply: Command | None) -> None:
+            self.later(2_000, 20_000, self._lock)
+            if reply is None or reply.code != ResponseCode.SUCCESS or life != driver.lives:
+                return
+            for queue in LockBatchResponseBody.from_json(reply.body).lock_ok_mq_set:
+                holder, until_us = self.locks.get((name, life, queue), ("", 0))
+                if holder not in ("", self.name) and self.scheduler.now_us < until_us:
+                    raise Violation("one holder a lock", f"{queue} at {name}: {holder} has it, and now {self.name}")
+                self.locks[name, life, queue] = self.name, asked_us + LOCK_LIFE_MS * US_PER_MS
+                if slave is not None:
+                    self.cluster.count("locked at who acts")
+
+        self.call(RequestCode.LOCK_BATCH_MQ, None, answered, body.to_json())
+
+
+SHOWN_US = 60 * US_PER_S
+"""So long it may take, after all faults have healed, until the master is shown as the master."""
