@@ -433,8 +433,9 @@ def kinds(rig: Rig, monkeypatch: pytest.MonkeyPatch) -> Counter[str]:
         return end
 
     watch(rig, monkeypatch, told)
-    deliver = rig.broker.timers._deliver_quickly
-    monkeypatch.setattr(rig.broker.timers, "_deliver_quickly", delivered)
+    if (again := rig.broker.timers.quick) is not None:
+        deliver = again.deliver
+        monkeypatch.setattr(again, "deliver", delivered)
     return seen
 
 

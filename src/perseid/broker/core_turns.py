@@ -5,7 +5,6 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from perseid import core
-from perseid.base.machine import Millis
 from perseid.broker.system_topics import NOT_SENDABLE, PERM_WRITE, TIMER_TOPIC
 from perseid.store.plain import packed_host
 from perseid.wire.record import MAX_TOPIC_BYTES
@@ -16,6 +15,7 @@ if TYPE_CHECKING:
     from perseid.core.again import Again as AgainBatch
     from perseid.core.batch import Batch as CoreBatch
     from perseid.core.batch import Lane as CoreLane
+    from perseid.store.timer.log import Unit
 
 MAX_LANES = 100_000
 
@@ -80,10 +80,14 @@ class CoreAgain(CoreTurn):
         self._again = again
         self._known: dict[tuple[str, int], CoreLane] = {}
 
-    def deliver(self, record: memoryview, precision_ms: int, taken_at: Millis) -> int:
-        """Take the message of a record of the timer topic: where it will end in the log. 0: it has to be delivered in
-        the ordinary way, before which this is to be settled."""
-        return self._again.deliver(record, precision_ms, taken_at) if self._begun or self._begin() else 0
+    def deliver(self, unit: Unit) -> int:
+        """Take the message of a unit of the timer log: where it will end in the log. 0: it has to be delivered in the
+        ordinary way, before which this is to be settled."""
+        if unit.rolls or unit.deletes or not (self._begun or self._begin()):
+            return 0
+        record = self._broker.store.record_at(unit.physical_offset)
+        precision_ms = self._broker.timers.timers.wheel.precision_ms
+        return 0 if record is None else self._again.deliver(record, precision_ms, unit.taken_at)
 
     def settle(self) -> None:
         lanes = [(lane.topic, lane.count) for lane in self._batch.touched]

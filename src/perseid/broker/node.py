@@ -131,11 +131,7 @@ class Broker:
         self.now: Millis = 0
         self.store_host = host_from(config.address)
         self.group = Group(self, raft, store_config, disk, random, new_log) if raft is not None else None
-        self.store = (
-            MessageStore(disk, store_config, self.store_host, gated=config.enable_controller_mode)
-            if self.group is None
-            else self.group.store
-        )
+        self.store = self._made_store(store_config)
         self.sync_flush = store_config.flush_disk_type == SYNC_FLUSH and self.group is None
         self.replicas = Replicas(self, replication or ReplicationConfig())
         for_nodes = self.replicas.synchronous or self.group is not None
@@ -185,6 +181,12 @@ class Broker:
         self._deadline: Millis = 0
         self._only_plain = False
         self._events = self._handlers()
+
+    def _made_store(self, config: StoreConfig) -> MessageStore:
+        """Its group's, or one of its own."""
+        if self.group is not None:
+            return self.group.store
+        return MessageStore(self.disk, config, self.store_host, gated=self.config.enable_controller_mode)
 
     def _handlers(self) -> dict[type[Any], Callable[[Any], None]]:
         """What is done with each kind of event."""

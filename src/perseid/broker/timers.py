@@ -398,8 +398,8 @@ class TimerService:
     def _deliver(self, due: Due, position: int, now: Millis) -> bool:
         """Deliver one message, or see that there is nothing to deliver; False: try again later."""
         unit = self.timers.log.unit(position)
-        end: int | None = self._deliver_quickly(unit) if unit is not None and not due.recalls else 0
-        if end:
+        end: int | None = 0
+        if self.quick is not None and unit is not None and not due.recalls and (end := self.quick.deliver(unit)):
             self._unconfirmed.append((end, due.at_ms, position + UNIT_BYTES))
             return True
         found = messages.stored_at(self._broker.store, unit.physical_offset) if unit is not None else None
@@ -420,13 +420,6 @@ class TimerService:
             return False
         self._unconfirmed.append((end, due.at_ms, position + UNIT_BYTES))
         return True
-
-    def _deliver_quickly(self, unit: Unit) -> int:
-        """Where a usual message will end in the log; 0 when it has to be looked at."""
-        if self.quick is None or unit.rolls or unit.deletes:
-            return 0
-        record = self._broker.store.record_at(unit.physical_offset)
-        return 0 if record is None else self.quick.deliver(record, self.timers.wheel.precision_ms, unit.taken_at)
 
     def wait(self, why: str, for_ms: int) -> None:
         """Nothing is delivered for a while."""
