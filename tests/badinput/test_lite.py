@@ -190,6 +190,17 @@ def test_too_many_changes(broker: EmbeddedBroker) -> None:
         assert ctl(peer, *[change()] * 1_001).code == 604
 
 
+def test_a_pull_that_names_a_lite_topic(broker: EmbeddedBroker) -> None:
+    pull = {
+        "consumerGroup": GROUP, "topic": PARENT, "queueId": "0", "queueOffset": "0", "maxMsgNums": "1", "sysFlag": "4",
+        "commitOffset": "0", "suspendTimeoutMillis": "0", "subscription": "*", "subVersion": "0", "liteTopic": "a",
+    }  # fmt: skip
+    with Peer(broker.address) as peer:
+        for _ in range(3):  # the second one could have a seat
+            answer = peer.call(Code.PULL_MESSAGE, pull)
+            assert answer.code == ResponseCode.INVALID_PARAMETER and "%LMQ%$Parent$a" in (answer.remark or "")
+
+
 @pytest.mark.parametrize("lite", ["../../etc", "a/b", "a\0b", "x" * 300, "ü" * 126])
 def test_a_lite_topic_that_can_not_be(broker: EmbeddedBroker, lite: str) -> None:
     with Peer(broker.address) as peer:

@@ -48,6 +48,13 @@ def test_what_is_sent_can_be_consumed(server: FakeServer) -> None:
     assert (found[0]["tag"], found[0]["keys"], found[0]["properties"]["x"]) == ("a", ["k1", "k2"], "1")
 
 
+def test_a_priority_travels(server: FakeServer) -> None:
+    assert call(server, "send", "t", "one", "--priority", "2").exit_code == 0
+    (row,) = (json.loads(line) for line in call(server, "consume", "t", "--json").stdout.splitlines())
+    assert row["properties"]["_SYS_MSG_PRIORITY_"] == "2"
+    assert call(server, "send", "t", "one", "--priority", "-1").exit_code == 2
+
+
 def test_lines_are_messages(server: FakeServer, tmp_path: Path) -> None:
     lines = [f"line {n}" for n in range(1000)]
     sent = call(server, "send", "t", "--order-key", "k", "--json", stdin="\n".join(lines))

@@ -17,6 +17,7 @@ from perseid.wire.bodies import SubscriptionData, SubscriptionGroupConfig, Topic
 from perseid.wire.codes import RequestCode, ResponseCode
 from perseid.wire.hashing import tag_code
 from perseid.wire.headers.pull import PullMessageRequest, PullMessageResponse
+from perseid.wire.lite import queue_name
 
 if TYPE_CHECKING:
     from perseid.broker.node import Broker
@@ -113,6 +114,11 @@ class Admitted(NamedTuple):
 def admit(broker: Broker, request: Request) -> Admitted:
     """May this pull be answered, and with what? RequestRefused, in the order of broker.md §6.1, when it may not."""
     group, topic = _check(broker, request, request.header)
+    if request.header.lite_topic:
+        name = queue_name(request.header.topic, request.header.lite_topic)
+        raise RequestRefused(
+            ResponseCode.INVALID_PARAMETER, f"a lite topic is pulled by the name of its queue: {name:.300}"
+        )
     wanted, until = _wanted(broker, request.header)
     return Admitted(group, topic, wanted, until)
 
