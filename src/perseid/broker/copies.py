@@ -137,7 +137,7 @@ class Copies:
 
     def _take_offsets(self, reply: Command, now: Millis) -> None:
         body = bodies.ConsumerOffsets.from_json(reply.body)
-        self._broker.offsets.adopt(with_light(body.offset_table, body.lmq_offset_table), body.data_version)
+        self._broker.offsets.adopt(with_light(body.offset_table, body.lmq_offset_table or {}), body.data_version)
         self._ask(RequestCode.GET_ALL_DELAY_OFFSET, None, now, self._take_delays)
 
     def _take_delays(self, reply: Command, now: Millis) -> None:

@@ -235,7 +235,7 @@ class ConsumerOffsets(Body):
 
     offset_table: dict[str, dict[Int, Long]] = msgspec.field(default_factory=dict)
     data_version: DataVersion | None = None
-    lmq_offset_table: dict[str, Long] = msgspec.field(default_factory=dict)
+    lmq_offset_table: dict[str, Long] | None = None
 
 
 class DelayOffsets(Body):
