@@ -229,6 +229,8 @@ class ConsumerOffsets(Body):
     offset_table: dict[str, dict[Int, Long]] = msgspec.field(default_factory=dict)
     data_version: DataVersion | None = None
     lmq_offset_table: dict[str, Long] = msgspec.field(default_factory=dict)
+    perseid_ahead: dict[str, dict[Int, Long]] | None = None
+    """Ours: what was committed to this slave, and has not come to its master; None: it does not know."""
 
 
 class DelayOffsets(Body):
