@@ -298,11 +298,10 @@ class Acting:
 
     def _take_offsets(self, reply: Command, now: Millis) -> None:
         offsets = self._broker.offsets
-        body = bodies.ConsumerOffsets.from_json(reply.body)
+        body = bodies.SlavesOffsets.from_json(reply.body)
         version = body.data_version or DataVersion()
         ahead = body.perseid_ahead
         if ahead is not None and not self._follows:
-            offsets.version.next_version(now, offsets.version.state_version)
             offsets.take_over(ahead, offsets.version, highest=False)
             offsets.clamp(switch.queue_end(self._broker))
         elif later(version, offsets.version) or version == offsets.version:

@@ -229,8 +229,12 @@ class ConsumerOffsets(Body):
     offset_table: dict[str, dict[Int, Long]] = msgspec.field(default_factory=dict)
     data_version: DataVersion | None = None
     lmq_offset_table: dict[str, Long] = msgspec.field(default_factory=dict)
+
+class SlavesOffsets(ConsumerOffsets):
+    """The same from a slave, for its master. `perseid_ahead` (ours): what was committed to it and has not come to its
+    master; None: it does not know."""
+
     perseid_ahead: dict[str, dict[Int, Long]] | None = None
-    """Ours: what was committed to this slave, and has not come to its master; None: it does not know."""
 
 
 class DelayOffsets(Body):
