@@ -22,6 +22,7 @@ FIRST, SEEDS, GROUPS = 20_000, 24, 2
 REGRESSIONS = {
     39: "a master that was still preparing itself told groups their offsets, which it then took over from a slave",
     108: "files of the timer log went with old messages, and their slots stayed",
+    2_039: "a slave that had not heard of it copied the old offsets of a master that was still preparing itself",
     20_014: "a slave had copied how far a group had popped; the master lost it, and took that: a message never came",
     658: "a slave that did not act, and whose table had changed more often, was asked after the one that did",
 }

@@ -82,8 +82,15 @@ CHANGES = frozenset(
     )
 )
 """Of topics and groups: a slave's are its master's."""
-OFFSETS = frozenset((RequestCode.QUERY_CONSUMER_OFFSET, RequestCode.UPDATE_CONSUMER_OFFSET))
-"""Of groups: a master that comes back is about to take over those that were committed meanwhile."""
+OFFSETS = frozenset(
+    (
+        RequestCode.QUERY_CONSUMER_OFFSET,
+        RequestCode.UPDATE_CONSUMER_OFFSET,
+        RequestCode.GET_ALL_CONSUMER_OFFSET,
+        RequestCode.GET_ALL_DELAY_OFFSET,
+    )
+)
+"""A master that comes back is about to take over those that its slaves have, who must not copy its old ones."""
 UNFENCED = frozenset(
     (
         RequestCode.NOTIFY_BROKER_ROLE_CHANGED,
