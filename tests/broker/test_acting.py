@@ -144,7 +144,7 @@ class World:
         fields, said = dict(answer.ext), bytes(answer.body)
         if self.as_java:
             fields = {name: text for name, text in fields.items() if not name.startswith("perseid")}
-            said = re.sub(rb',"perseidAhead":\{.*\}\}', b"}", said)
+            said = re.sub(rb',"perseidAhead":"(?:\\.|[^"\\])*"', b"", said)
         data = command.encode_response(one.opaque, answer.code, fields, said, remark=answer.remark)
         rig.handle(Frames(conn, data))
 

@@ -302,7 +302,8 @@ class Acting:
         version = body.data_version or DataVersion()
         ahead = body.perseid_ahead
         if ahead is not None and not self._follows:
-            offsets.take_over(ahead, offsets.version, highest=False)
+            own = bodies.ConsumerOffsets.from_json(ahead.encode())
+            offsets.take_over(own.offset_table, offsets.version, highest=False)
             offsets.clamp(switch.queue_end(self._broker))
         elif later(version, offsets.version) or version == offsets.version:
             offsets.take_over(body.offset_table, version, highest=version == offsets.version)

@@ -250,7 +250,8 @@ class ConsumerOffsets:
         """The body of code 43: what a slave takes over. `ahead`: a slave tells its master what was committed here."""
         table: dict[str, object] = {"dataVersion": self.version, "offsetTable": _joined(self._committed)}
         if ahead and self._ahead is not None:
-            table["perseidAhead"] = _joined(self._ahead)
+            # a text: Java passes over unknown fields, but not over objects whose names are numbers
+            table["perseidAhead"] = str(fastjson.dumps({"offsetTable": _joined(self._ahead)}), "utf-8")
         return fastjson.dumps(table)
 
     def to_json(self) -> bytes:
