@@ -231,8 +231,8 @@ class ConsumerOffsets(Body):
     lmq_offset_table: dict[str, Long] = msgspec.field(default_factory=dict)
 
 class SlavesOffsets(ConsumerOffsets):
-    """The same from a slave, for its master. `perseid_ahead` (ours): such a body's text, of what was committed to it and
-    has not come to its master; None: it does not know."""
+    """The same from a slave, for its master. `perseid_ahead` (ours): the text of such a body, of what was committed to
+    it and has not come to its master; None: it does not know."""
 
     perseid_ahead: str | None = None
 
