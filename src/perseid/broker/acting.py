@@ -10,6 +10,9 @@ Name servers show the smallest id of a set without master as its master, for rea
   port is (906), waits until somebody at that host follows (`FOLLOW_MS` at most: what can't follow must not keep the
   set without a master), and asks for its tables. A member that does not answer is asked again each `RETRY_MS`, with the
   members as the name server knows them then: who is dead is forgotten there.
+  One that can't follow has another history: what it copied from this master may stand for what the master has lost,
+  so its delay offsets are left, and of its groups only what was committed to itself is taken, if it says so (ours:
+  `perseidAhead`). To all others a master tells such tables when its log is durable (`Replicas.told_durably`).
 - *online*: registered, with a life sign each `brokerHeartbeatInterval`, and a look at the members of the set each
   `syncBrokerMemberGroupPeriod`. Notices (905) tell the same sooner.
 - *acting*: commits of groups come here. The version of their table rises at once, so that it is later than whatever
@@ -83,6 +86,8 @@ class Acting:
         """Members whose tables this master has taken over."""
         self._follow_until: Millis | None = None
         self._waits_for = ""
+        self._follows = False
+        """That member has our history."""
         self._complained = False
 
     @property
@@ -259,7 +264,8 @@ class Acting:
         assert self._follow_until is not None
         host = self._waits_for.rpartition(":")[0]
         followers = self._broker.replicas.classic.master.followers.values()
-        if any(one.following and one.peer.rpartition(":")[0] == host for one in followers):
+        self._follows = any(one.following and one.peer.rpartition(":")[0] == host for one in followers)
+        if self._follows:
             self._follow_until = None
         elif now < self._follow_until:
             self._look_at = now + LOOK_MS
@@ -292,9 +298,14 @@ class Acting:
 
     def _take_offsets(self, reply: Command, now: Millis) -> None:
         offsets = self._broker.offsets
-        body = bodies.ConsumerOffsets.from_json(reply.body)
+        body = bodies.SlavesOffsets.from_json(reply.body)
         version = body.data_version or DataVersion()
-        if later(version, offsets.version) or version == offsets.version:
+        ahead = body.perseid_ahead
+        if ahead is not None and not self._follows:
+            own = bodies.ConsumerOffsets.from_json(ahead.encode())
+            offsets.take_over(own.offset_table, offsets.version, highest=False)
+            offsets.clamp(switch.queue_end(self._broker))
+        elif later(version, offsets.version) or version == offsets.version:
             offsets.take_over(body.offset_table, version, highest=version == offsets.version)
             offsets.clamp(switch.queue_end(self._broker))
         if self._broker.timers.enabled:

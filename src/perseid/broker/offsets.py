@@ -259,9 +259,13 @@ class ConsumerOffsets:
 
     # ---- the file ----
 
-    def for_slaves(self) -> bytes:
-        """The body of code 43: what a slave takes over."""
-        return fastjson.dumps({"dataVersion": self.version, "offsetTable": _joined(self._committed)})
+    def for_slaves(self, *, ahead: bool = False) -> bytes:
+        """The body of code 43: what a slave takes over. `ahead`: a slave tells its master what was committed here."""
+        table: dict[str, object] = {"dataVersion": self.version, "offsetTable": _joined(self._committed)}
+        if ahead and self._ahead is not None:
+            # a text: Java passes over unknown fields, but not over objects whose names are numbers
+            table["perseidAhead"] = str(fastjson.dumps({"offsetTable": _joined(self._ahead)}), "utf-8")
+        return fastjson.dumps(table)
 
     def to_json(self) -> bytes:
         """The text of config/consumerOffset.json, or of lmqConsumerOffset.json."""

@@ -12,13 +12,13 @@ from collections.abc import Callable
 from typing import TYPE_CHECKING, Any
 
 from perseid.base.errors import RequestRefused
-from perseid.base.machine import Close, Closed, ConnectFailed, ConnId, Effect, Frames, Millis, Opened
+from perseid.base.machine import Close, Closed, ConnectFailed, ConnId, Effect, Feed, Frames, Millis, Opened
 from perseid.broker.acting import Acting
 from perseid.broker.copies import Copies
 from perseid.broker.forwards import Forwards
 from perseid.broker.manager import FileSaved, ReplicasManager
 from perseid.broker.registration import addresses
-from perseid.broker.request import Request
+from perseid.broker.request import Reply, Request
 from perseid.raft.node import LISTENER as RAFT_LISTENER
 from perseid.replication.auto_switch.node import AutoSwitchReplication, CutFor, Led, TrimmedTo
 from perseid.replication.auto_switch.slave import Slave as AutoSlave
@@ -85,8 +85,15 @@ CHANGES = frozenset(
     )
 )
 """Of topics and groups: a slave's are its master's."""
-OFFSETS = frozenset((RequestCode.QUERY_CONSUMER_OFFSET, RequestCode.UPDATE_CONSUMER_OFFSET))
-"""Of groups: a master that comes back is about to take over those that were committed meanwhile."""
+OFFSETS = frozenset(
+    (
+        RequestCode.QUERY_CONSUMER_OFFSET,
+        RequestCode.UPDATE_CONSUMER_OFFSET,
+        RequestCode.GET_ALL_CONSUMER_OFFSET,
+        RequestCode.GET_ALL_DELAY_OFFSET,
+    )
+)
+"""A master that comes back is about to take over those that its slaves have, who must not copy its old ones."""
 UNFENCED = frozenset(
     (
         RequestCode.NOTIFY_BROKER_ROLE_CHANGED,
@@ -99,6 +106,15 @@ UNFENCED = frozenset(
     )
 )
 """What is answered before the first role."""
+
+
+class Durable:
+    """Fed back when the log is durable for which an answer waits."""
+
+    __slots__ = ("reply", "request")
+
+    def __init__(self, request: Request, reply: Reply) -> None:
+        self.request, self.reply = request, reply
 
 
 class Replicas:
@@ -174,7 +190,7 @@ class Replicas:
 
     def handlers(self) -> dict[type[Any], Callable[[Any], None]]:
         """What is done with events of our own."""
-        found: dict[type[Any], Callable[[Any], None]] = {FetchedFor: self._fed}
+        found: dict[type[Any], Callable[[Any], None]] = {FetchedFor: self._fed, Durable: self._tell}
         if self.manager is not None:
             found |= {CutFor: self._fed, TrimmedTo: self._fed}
             found |= {Led: self.manager.led, FileSaved: self.manager.file_saved}
@@ -182,6 +198,19 @@ class Replicas:
 
     def _fed(self, event: FetchedFor | CutFor | TrimmedTo) -> None:
         self._emit(self.stream.fed(event, self._broker.now))
+
+    def told_durably(self, request: Request, reply: Reply) -> Reply | None:
+        """An answer with a table of which a slave may tell its master when that one is back: None, it leaves when what
+        the log has now is durable. At once where no slave acts, and from a slave, which has it from its master."""
+        store = self._broker.store
+        if self.acting is None or self.is_slave or store.flushed >= store.end:
+            return reply
+        request.command = request.command.keep()
+        self._broker.emit(store.flush([Feed(Durable(request, reply))]))
+        return None
+
+    def _tell(self, event: Durable) -> None:
+        self._broker.reply(event.request, event.reply)
 
     def follow(self, master: str, ha_address: str | None, now: Millis) -> None:
         """Name servers told where the master is, and its HA port; a configured address wins."""

@@ -6,7 +6,8 @@ a master, also one that can only be read, as stock clients do. Besides all that 
 - who acts gives each message as it was sent, in its order; a lock that it gave has one holder as long as it lives;
 - a group is told offsets that it committed, and no others;
 - a master that comes back shows itself with what was committed at the slave that acted for it, if that one still had
-  it when it was asked (which it is while wires are whole), and clocks are right; else with what was committed once;
+  it when it was asked (which it is while wires are whole) and followed, and clocks are right; else with what was
+  committed once;
 - when all faults have healed, routes show the master again.
 
 What the broker itself promises of a group's offsets begins anew when a master has come back: groups may go back to
@@ -84,6 +85,8 @@ class ActingBook:
         """When the master that comes back turned to each of its members."""
         self._began_us = 0
         """When it began to prepare itself."""
+        self._followed: set[str] = set()
+        """Members that followed it when it took over their tables; of others only what they know to be their own."""
         self._prepared = 0
         """Of how many members it has taken over the tables."""
         self._isolated = 0
@@ -123,6 +126,7 @@ class ActingBook:
         if acting.isolated:
             if self._isolated != self.cluster.broker.lives:
                 self._isolated, self._asked_us = self.cluster.broker.lives, {}
+                self._followed.clear()
                 self._began_us = self.cluster.scheduler.now_us
             if acting._waits_for:
                 self._asked_us.setdefault(acting._waits_for, self.cluster.scheduler.now_us)
@@ -134,7 +138,9 @@ class ActingBook:
 
     def _taken(self, machine: Any) -> None:
         """A master that comes back has taken over a member's table: groups may go back to where that one had them."""
-        store, offsets = machine.store, machine.offsets
+        store, offsets, acting = machine.store, machine.offsets, machine.replicas.acting
+        if acting._follows:
+            self._followed.add(acting._waits_for)
 
         def place(topic: str, group: str, queue_id: int) -> tuple[int | None, int]:
             return offsets.query(topic, group, queue_id), store.max_offset(topic, queue_id)
@@ -160,12 +166,12 @@ class ActingBook:
         slave, counts = last.slave, self.cluster.counts
         if slave is None or self._acted != {slave.driver.name} or any(counts[fault] for fault in CLOCK_FAULTS):
             return False
-        if slave.driver.lives != last.life:
+        if slave.machine is None or slave.driver.lives != last.life:
             return False
-        if not any(counts[fault] for fault in WIRE_FAULTS):
+        if not any(counts[fault] for fault in WIRE_FAULTS) and not self.cluster.slaves.master_lost:
             return last.at_us < self._began_us  # the master can't have missed it
         address = f"{slave.driver.ip}:{self.cluster.slaves.port}"
-        return address in machine.replicas.acting._prepared and last.at_us < self._asked_us.get(address, 0)
+        return address in self._followed and last.at_us < self._asked_us.get(address, 0)
 
     # ---- what clients are told ----
 

@@ -288,7 +288,7 @@ class History:
                 "committed offsets last", f"{group} in {topic}/{queue_id}: {offset}, should be of {allowed}"
             )
 
-    def saved(self, table: dict[str, dict[str, int]], takeovers: int) -> None:
+    def saved(self, table: dict[str, dict[str, int]], takeovers: int = 0) -> None:
         """A save of the offsets, keyed `topic@group` and queue id, is durable, which began after so many takeovers."""
         if takeovers != self.takeovers:
             return

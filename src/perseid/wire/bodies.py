@@ -237,6 +237,12 @@ class ConsumerOffsets(Body):
     data_version: DataVersion | None = None
     lmq_offset_table: dict[str, Long] | None = None
 
+class SlavesOffsets(ConsumerOffsets):
+    """The same from a slave, for its master. `perseid_ahead` (ours): the text of such a body, of what was committed to
+    it and has not come to its master; None: it does not know."""
+
+    perseid_ahead: str | None = None
+
 
 class DelayOffsets(Body):
     """How far each delay level is delivered (code 45)."""

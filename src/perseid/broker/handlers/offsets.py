@@ -168,9 +168,11 @@ def query_correction_offset(broker: Broker, request: Request) -> Reply:
     return Reply(body=fastjson.dumps({"correctionOffsets": lowest}))
 
 
-def get_all_consumer_offset(broker: Broker, request: Request) -> Reply:
-    """All committed offsets, for a slave."""
-    return Reply(body=broker.offsets.for_slaves())
+def get_all_consumer_offset(broker: Broker, request: Request) -> Reply | None:
+    """All committed offsets, for a slave; from one that may act, what was committed to it alone, too."""
+    replicas = broker.replicas
+    ahead = replicas.acting is not None and replicas.copies.rounds > 0
+    return replicas.told_durably(request, Reply(body=broker.offsets.for_slaves(ahead=ahead)))
 
 
 def clone_group_offset(broker: Broker, request: Request) -> Reply:

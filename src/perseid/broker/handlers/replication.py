@@ -108,9 +108,9 @@ def reset_master_flush_offset(broker: Broker, request: Request) -> Reply:
     return Reply()
 
 
-def get_all_delay_offset(broker: Broker, request: Request) -> Reply:
+def get_all_delay_offset(broker: Broker, request: Request) -> Reply | None:
     """How far each delay level is delivered: the text of config/delayOffset.json."""
-    return Reply(body=broker.delay.to_json())
+    return broker.replicas.told_durably(request, Reply(body=broker.delay.to_json()))
 
 
 def get_timer_checkpoint(broker: Broker, request: Request) -> Reply:
