@@ -28,7 +28,7 @@ from perseid.spark.encode import Encoder, Layout, Packed, Part
 from perseid.spark.log.rows import CoreRows, PlainRows, RowOptions, Rows
 from perseid.spark.sink_options import SinkError
 from perseid.store.recovery import save_durably
-from perseid.wire import batch, bodies, compression, frame, lite, properties, record, trace
+from perseid.wire import batch, bodies, compression, copied, frame, lite, properties, record, trace
 from perseid.wire.codes import Serializer
 from perseid.wire.command import Command, decode_all, encode_request, encode_response
 from perseid.wire.dledger import Entry, PushEntryRequest
@@ -152,7 +152,7 @@ def batches(data: bytes) -> None:
 def json_bodies(data: bytes) -> None:
     """Bodies with fastjson's liberties."""
     for kind in (
-        bodies.TopicStatsTable, bodies.HeartbeatData, bodies.TopicRouteData, bodies.ConsumerOffsets,
+        bodies.TopicStatsTable, bodies.HeartbeatData, bodies.TopicRouteData, copied.ConsumerOffsets,
         lite.LiteSubscriptionCtlBody,
     ):  # fmt: skip
         try:
@@ -535,7 +535,7 @@ def _seeds() -> dict[str, list[bytes]]:
         lite.PARTIAL_ADD, "client", "group", "topic", ["a", "b"], lite.OffsetOption(lite.TAIL_N, 5), 1
     )
     readers = lite.LiteSubscriptionCtlBody([change])
-    offsets = bodies.ConsumerOffsets({"t@g": {0: 12, 1: 9}}, bodies.DataVersion(0, 1, 2))
+    offsets = copied.ConsumerOffsets({"t@g": {0: 12, 1: 9}}, bodies.DataVersion(0, 1, 2))
     wrapper = bodies.TopicConfigSerializeWrapper({"T": bodies.TopicConfig("T")})
     wrapper.topic_queue_mapping_info_map["S"] = {"topic": "S"}
     register = bodies.RegisterBrokerBody(wrapper)

@@ -208,7 +208,7 @@ def timers_a_second_early(patch: pytest.MonkeyPatch) -> None:
         return real(self, deliver_at - self.wheel.precision_ms, stored_at)
 
     patch.setattr(TimerStore, "slot_of", slot_of)
-    patch.setattr(TimerService, "_is_early", lambda self, found: False)
+    patch.setattr(TimerService, "is_early", lambda self, found: False)
 
 
 def wheel_not_written(patch: pytest.MonkeyPatch) -> None:

@@ -10,7 +10,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from perseid.base.errors import RequestRefused
-from perseid.wire import bodies, fastjson
+from perseid.wire import bodies, copied, fastjson
 from perseid.wire.bodies import (
     ClusterInfo,
     ConsumerConnection,
@@ -38,9 +38,9 @@ JAVA = {
     "ClusterInfo": ClusterInfo,
     "TopicConfigAndMappingSerializeWrapper (code 21 body)": TopicConfigSerializeWrapper,
     "RegisterBrokerBody": RegisterBrokerBody,
-    "ConsumerOffset (code 43 body)": bodies.ConsumerOffsets,
+    "ConsumerOffset (code 43 body)": copied.ConsumerOffsets,
     "SubscriptionGroupWrapper (code 201 body)": bodies.SubscriptionGroupWrapper,
-    "delayOffset (code 45 body)": bodies.DelayOffsets,
+    "delayOffset (code 45 body)": copied.DelayOffsets,
     "HeartbeatData": HeartbeatData,
     "LockBatchRequestBody": bodies.LockBatchRequestBody,
     "LockBatchResponseBody": bodies.LockBatchResponseBody,

@@ -33,7 +33,7 @@ from perseid.base.errors import RemoteProtocolError, RequestRefused
 from perseid.base.machine import Effect, Millis
 from perseid.broker import switch, timer_escape
 from perseid.broker.system_topics import SYSTEM_PREFIX
-from perseid.wire import bodies
+from perseid.wire import bodies, copied
 from perseid.wire.bodies import DataVersion
 from perseid.wire.codes import RequestCode, ResponseCode
 from perseid.wire.command import Command
@@ -288,7 +288,7 @@ class Acting:
     def _take_delays(self, reply: Command, now: Millis) -> None:
         delay = self._broker.delay
         if len(reply.body):
-            body = bodies.DelayOffsets.from_json(reply.body)
+            body = copied.DelayOffsets.from_json(reply.body)
             table, ours, version = body.offset_table, delay.offsets, body.data_version or DataVersion()
             if later(version, delay.version):
                 delay.adopt({**ours, **table}, version)
@@ -298,11 +298,11 @@ class Acting:
 
     def _take_offsets(self, reply: Command, now: Millis) -> None:
         offsets = self._broker.offsets
-        body = bodies.SlavesOffsets.from_json(reply.body)
+        body = copied.SlavesOffsets.from_json(reply.body)
         version = body.data_version or DataVersion()
         ahead = body.perseid_ahead
         if ahead is not None and not self._follows:
-            own = bodies.ConsumerOffsets.from_json(ahead.encode())
+            own = copied.ConsumerOffsets.from_json(ahead.encode())
             offsets.take_over(own.offset_table, offsets.version, highest=False)
             offsets.clamp(switch.queue_end(self._broker))
         elif later(version, offsets.version) or version == offsets.version:

@@ -21,7 +21,7 @@ from perseid.base.errors import RemoteProtocolError, RequestRefused
 from perseid.base.machine import Effect, Millis
 from perseid.broker.offsets import with_light
 from perseid.broker.timer_metrics import TimerMetricsTable
-from perseid.wire import bodies
+from perseid.wire import bodies, copied
 from perseid.wire.bodies import SubscriptionGroupConfig, TopicConfig
 from perseid.wire.codes import RequestCode, ResponseCode
 from perseid.wire.command import Command
@@ -136,13 +136,13 @@ class Copies:
         self._ask(RequestCode.GET_ALL_CONSUMER_OFFSET, None, now, self._take_offsets)
 
     def _take_offsets(self, reply: Command, now: Millis) -> None:
-        body = bodies.ConsumerOffsets.from_json(reply.body)
+        body = copied.ConsumerOffsets.from_json(reply.body)
         self._broker.offsets.adopt(with_light(body.offset_table, body.lmq_offset_table or {}), body.data_version)
         self._ask(RequestCode.GET_ALL_DELAY_OFFSET, None, now, self._take_delays)
 
     def _take_delays(self, reply: Command, now: Millis) -> None:
         if len(reply.body):
-            body = bodies.DelayOffsets.from_json(reply.body)
+            body = copied.DelayOffsets.from_json(reply.body)
             self._broker.delay.adopt(body.offset_table, body.data_version)
         if self._broker.timers.enabled:
             self._ask(RequestCode.GET_TIMER_CHECK_POINT, None, now, self._take_timers, self._ask_first_groups)
