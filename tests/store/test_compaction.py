@@ -286,8 +286,39 @@ def test_a_cut_takes_what_follows() -> None:
     del node.sent[50:]
     node.check()
     node.put("new")
+    node.pass_time(2_000)
     node.check()
     assert node.read()[-1][0] == 50
+
+
+@pytest.mark.parametrize("under_way", [False, True])
+def test_nothing_is_taken_after_a_cut_until_the_table_knows_of_it(under_way: bool) -> None:
+    """A start after a crash would believe the table, and new messages have the offsets of those that went."""
+    node = filled()
+    if under_way:
+        node.put("late")
+        node.store.compaction._flush_at = node.now
+        flush, *rest = node.store.tick(node.now + 2_000)
+        assert node.store.compaction._flushing
+    unit = node.store.unit(TOPIC, 0, 20)
+    assert unit is not None
+    node.effects.extend(node.store.truncate(unit.physical_offset, []))
+    node.settle()
+    del node.sent[20:]
+    for _ in range(15):
+        node.put("new")
+    assert [offset for offset, _, _ in node.read()][-1] < 20, "read before the table knows"
+    if under_way:
+        node.effects.extend([flush, *rest])
+        node.settle()
+    node.now += 2_000
+    node.effects.extend(node.store.tick(node.now))
+    node.flush()
+    node.settle()
+    node.read()
+    node.cut_power()
+    node.load()
+    node.check()
 
 
 def test_a_deleted_topic_begins_anew() -> None:

@@ -71,6 +71,8 @@ class CompactedQueue:
         self.taken = 0
         """Messages before it were looked at."""
         self.durable = 0
+        self.waits = False
+        """Nothing is taken until it is durable that a cut took the end away."""
         self.due: Millis = 0
         self.state = "idle"
         self._number = 0
@@ -116,7 +118,7 @@ class CompactedQueue:
         """Take what the consume queue has by now; False when there is more."""
         store = self._store
         queue = store.queue_of(self.topic, self.queue_id)
-        if queue is None:
+        if queue is None or self.waits:
             return True
         shown, done = queue.shown_offset, 0
         if queue.next_offset < self.taken and queue.first_offset == 0:  # the topic was made again: the log has it all
@@ -142,14 +144,16 @@ class CompactedQueue:
             tag = tag_code_of(record.topic, record.properties, record.store_timestamp, ())
             self.parts.put(view, tag, record.store_timestamp, record.queue_offset)
 
-    def cut(self) -> None:
-        """The consume queue was cut: what is behind its end goes here, too."""
+    def cut(self) -> bool:
+        """The consume queue was cut: what is behind its end goes here, too. False: nothing is."""
         queue = self._store.queue_of(self.topic, self.queue_id)
         end = queue.next_offset if queue is not None else self.taken
         if end < self.taken:
             self.abandon()
             self.parts.cut(end)
             self.taken, self.durable, self.position = end, min(self.durable, end), min(self.position, end - 1)
+            return True
+        return False
 
     # ---- reading ----
 

@@ -1,7 +1,8 @@
 """All compacted queues of a store: they follow their consume queues, become durable, and are compacted in turn.
 
 The files are the original's. What is Perseid's own is `compaction/perseid-durable`: up to which queue offset the files
-of each queue are durable. A start after a crash leaves out what is behind it; until then the log keeps its files.
+of each queue are durable. A start after a crash leaves out what is behind it; until then the log keeps its files. After a
+cut that took of these files, nothing is taken until that table says so: a save from before it may be under way.
 """
 
 from __future__ import annotations
@@ -60,6 +61,8 @@ class CompactionService:
         self._follow_at: Millis = 0
         self._flush_at: Millis = 0
         self._flushing = False
+        self._cut = False
+        """The table on disk may say that more is durable than a cut has left."""
 
     # ---- start and stop ----
 
@@ -96,6 +99,7 @@ class CompactionService:
             return
         for queue in self.queues.values():
             queue.abandon()
+            queue.waits = False
             queue.catch_up(EVERYTHING)
             self._sync(queue.parts.take_dirty())
             queue.durable = queue.taken
@@ -167,11 +171,16 @@ class CompactionService:
 
     def _follow(self, now: Millis) -> list[Effect]:
         self._follow_at = now + FOLLOW_MS
+        if self._cut and not self._flushing:
+            save_durably(self._disk, DURABLE_PATH, self._table(self._saved))
+            self._cut = False
+            for queue in self.queues.values():
+                queue.waits = False
         for key in [key for key in self._store.queue_table if key[0] in self.topics]:
             queue = self.queues.get(key) or self._made(key, now)
             if not queue.catch_up(STEP_BYTES):
                 self._follow_at = now
-        if self._flushing or now < self._flush_at:
+        if self._flushing or self._cut or now < self._flush_at:
             return []
         self._flush_at = now + FLUSH_MS
         taken = {key: queue.taken for key, queue in self.queues.items()}
@@ -228,8 +237,12 @@ class CompactionService:
 
     def cut(self) -> None:
         """The consume queues were cut."""
-        for queue in self.queues.values():
-            queue.cut()
+        for key, queue in self.queues.items():
+            if queue.cut():
+                self._saved[key], self._cut = queue.durable, True
+        if self._cut:
+            for queue in self.queues.values():
+                queue.waits = True
 
     def validate(self) -> None:
         """AssertionError when something is broken."""
