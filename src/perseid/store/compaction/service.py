@@ -1,8 +1,8 @@
 """All compacted queues of a store: they follow their consume queues, become durable, and are compacted in turn.
 
 The files are the original's. What is Perseid's own is `compaction/perseid-durable`: up to which queue offset the files
-of each queue are durable. A start after a crash leaves out what is behind it; until then the log keeps its files. After a
-cut that took of these files, nothing is taken until that table says so: a save from before it may be under way.
+of each queue are durable. A start after a crash leaves out what is behind it; until then the log keeps its files. After
+a cut that took of these files, nothing is taken until that table says so: a save from before it may be under way.
 """
 
 from __future__ import annotations
