@@ -9,6 +9,7 @@ from typing import Any
 
 import pytest
 import rig
+import ways
 
 from perseid.client import Message, MessageQueue
 from perseid.client.blocking import BlockingProducer, BlockingPullConsumer
@@ -114,11 +115,7 @@ def test_what_comes_alone(java: rig.Client, cluster: rig.Cluster, name: str) -> 
     check(java, broker, topic, count + 2)
 
 
-@pytest.mark.parametrize("end", [rig.Process.stop, rig.Process.kill], ids=["stopped", "killed"])
-@pytest.mark.parametrize(
-    ("writer", "reader"), [("java", "perseid"), ("perseid", "java")], ids=["java_to_perseid", "perseid_to_java"]
-)
-@pytest.mark.parametrize("cluster", ["java"], indirect=True)
+@ways.folders_pass_on
 def test_batch_queues_pass_on_with_their_folder(
     java: rig.Client,
     cluster: rig.Cluster,
@@ -174,21 +171,13 @@ def test_units_built_anew_are_those_of_java(
         broker.kill()
 
 
-@pytest.mark.parametrize(
-    ("master", "slave"), [("java", "perseid"), ("perseid", "java")], ids=["java_to_perseid", "perseid_to_java"]
-)
-@pytest.mark.parametrize("cluster", ["java"], indirect=True)
+@ways.slaves_follow
 def test_a_slave_has_the_units_of_its_master(
     java: rig.Client, cluster: rig.Cluster, workshop: Path, name: str, master: str, slave: str
 ) -> None:
     topic, folder = f"b_{name}", workshop / f"batch-slave-{name}"
-    both = {"brokerName": folder.name, "slaveReadEnable": "true", **STORE}
-    first = rig.broker(master, folder / "master", cluster.namesrv, **both)
-    second = rig.broker(slave, folder / "slave", cluster.namesrv, **{**both, "brokerRole": "SLAVE", "brokerId": 1})
-    try:
-        first.start()
+    with ways.master_and_slave(master, slave, folder, cluster.namesrv, **STORE) as (first, second):
         second.start()
-        rig.await_registered(cluster.namesrv, folder.name)
         make(java, first.address, topic)
         rig.until("the slave knows the topic", lambda: topic.encode() in rig.call(second.address, 21).body, 90)
         count = send(java, topic, 50)
@@ -204,6 +193,3 @@ def test_a_slave_has_the_units_of_its_master(
             },
         )  # fmt: skip
         assert answer.code == 0 and decode_all(answer.body)[0].props["INNER_NUM"] == str(SIZES[0])
-    finally:
-        second.kill()
-        first.kill()

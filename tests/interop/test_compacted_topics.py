@@ -9,6 +9,7 @@ from typing import Any
 
 import pytest
 import rig
+import ways
 
 from perseid.wire.record import decode_all
 
@@ -96,11 +97,7 @@ def test_stock_clients(java: rig.Client, cluster: rig.Cluster, workshop: Path, n
         broker.kill()
 
 
-@pytest.mark.parametrize("end", [rig.Process.stop, rig.Process.kill], ids=["stopped", "killed"])
-@pytest.mark.parametrize(
-    ("writer", "reader"), [("java", "perseid"), ("perseid", "java")], ids=["java_to_perseid", "perseid_to_java"]
-)
-@pytest.mark.parametrize("cluster", ["java"], indirect=True)
+@ways.folders_pass_on
 def test_compacted_queues_pass_on_with_their_folder(
     java: rig.Client,
     cluster: rig.Cluster,
@@ -173,21 +170,13 @@ def pulled(address: str, topic: str) -> dict[int, bytes]:
         offset = int(answer.ext["nextBeginOffset"])
 
 
-@pytest.mark.parametrize(
-    ("master", "slave"), [("java", "perseid"), ("perseid", "java")], ids=["java_to_perseid", "perseid_to_java"]
-)
-@pytest.mark.parametrize("cluster", ["java"], indirect=True)
+@ways.slaves_follow
 def test_a_slave_has_what_its_master_has(
     java: rig.Client, cluster: rig.Cluster, workshop: Path, name: str, master: str, slave: str
 ) -> None:
     topic, folder = f"c_{name}", workshop / f"compact-slave-{name}"
-    both = {"brokerName": folder.name, "slaveReadEnable": "true", **STORE}
-    first = rig.broker(master, folder / "master", cluster.namesrv, **both)
-    second = rig.broker(slave, folder / "slave", cluster.namesrv, **{**both, "brokerRole": "SLAVE", "brokerId": 1})
-    try:
-        first.start()
+    with ways.master_and_slave(master, slave, folder, cluster.namesrv, **STORE) as (first, second):
         second.start()
-        rig.await_registered(cluster.namesrv, folder.name)
         make(java, first.address, topic)
         rig.until("the slave knows the topic", lambda: topic.encode() in rig.call(second.address, 21).body, 90)
         send(java, topic, 0, 120)
@@ -196,6 +185,3 @@ def test_a_slave_has_what_its_master_has(
         rig.until("the slave has all", lambda: pulled(second.address, topic) == wanted, 90)
         if slave == "perseid":
             assert files(second, topic) == files(first, topic)
-    finally:
-        second.kill()
-        first.kill()

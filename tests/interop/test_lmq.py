@@ -8,6 +8,7 @@ from typing import Any
 
 import pytest
 import rig
+import ways
 
 from perseid.wire.record import Record, decode_all
 
@@ -71,13 +72,7 @@ def check(address: str, count: int) -> None:
             assert offsets[names.index(name)] == str(offset)
 
 
-@pytest.mark.parametrize("end", [rig.Process.stop, rig.Process.kill], ids=["stopped", "killed"])
-@pytest.mark.parametrize(
-    ("writer", "reader"),
-    [("java", "perseid"), ("perseid", "java")],
-    ids=["java_to_perseid", "perseid_to_java"],
-)
-@pytest.mark.parametrize("cluster", ["java"], indirect=True)
+@ways.folders_pass_on
 def test_light_queues_pass_on_with_their_folder(
     java: rig.Client,
     cluster: rig.Cluster,
@@ -120,20 +115,12 @@ def test_light_queues_pass_on_with_their_folder(
         broker.kill()
 
 
-@pytest.mark.parametrize(
-    ("master", "slave"), [("java", "perseid"), ("perseid", "java")], ids=["java_to_perseid", "perseid_to_java"]
-)
-@pytest.mark.parametrize("cluster", ["java"], indirect=True)
+@ways.slaves_follow
 def test_a_slave_has_the_light_queues_of_its_master(
     java: rig.Client, cluster: rig.Cluster, workshop: Path, name: str, master: str, slave: str
 ) -> None:
     folder = workshop / f"lmq-slave-{name}"
-    both = {"brokerName": folder.name, "slaveReadEnable": "true", **LMQ}
-    first = rig.broker(master, folder / "master", cluster.namesrv, **both)
-    second = rig.broker(slave, folder / "slave", cluster.namesrv, **{**both, "brokerRole": "SLAVE", "brokerId": 1})
-    try:
-        first.start()
-        rig.await_registered(cluster.namesrv, folder.name)
+    with ways.master_and_slave(master, slave, folder, cluster.namesrv, **LMQ) as (first, second):
         made = java.mqadmin("updateTopic", "-b", first.address, "-t", name, "-r", "1", "-w", "1")
         assert "success" in made
         rig.until("route", lambda: rig.call(cluster.namesrv, 105, {"topic": name}).code == 0, 60)
@@ -143,6 +130,3 @@ def test_a_slave_has_the_light_queues_of_its_master(
         send(java, name, 60, 60)
         check(first.address, 120)
         check(second.address, 120)
-    finally:
-        second.kill()
-        first.kill()

@@ -9,6 +9,7 @@ from typing import Any
 
 import pytest
 import rig
+import ways
 
 pytestmark = pytest.mark.interop
 
@@ -89,13 +90,7 @@ class Exchange:
             assert found == stamps.index(middle)
 
 
-@pytest.mark.parametrize("end", [rig.Process.stop, rig.Process.kill], ids=["stopped", "killed"])
-@pytest.mark.parametrize(
-    ("writer", "reader"),
-    [("java", "perseid"), ("perseid", "java")],
-    ids=["java_to_perseid", "perseid_to_java"],
-)
-@pytest.mark.parametrize("cluster", ["java"], indirect=True)
+@ways.folders_pass_on
 def test_folder_passes_on(
     java: rig.Client,
     cluster: rig.Cluster,

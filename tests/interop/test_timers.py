@@ -11,6 +11,7 @@ from typing import Any
 
 import pytest
 import rig
+import ways
 from broker_sets import BrokerSet
 
 from conftest import set_for_a_while
@@ -115,11 +116,7 @@ def await_all(client: rig.Client, topic: str, wanted: set[str], what: str, secon
     return list(client("push.stop", handle=handle))
 
 
-@pytest.mark.parametrize("end", [rig.Process.stop, rig.Process.kill], ids=["stopped", "killed"])
-@pytest.mark.parametrize(
-    ("writer", "reader"), [("java", "perseid"), ("perseid", "java")], ids=["java_to_perseid", "perseid_to_java"]
-)
-@pytest.mark.parametrize("cluster", ["java"], indirect=True)
+@ways.folders_pass_on
 def test_a_folder_with_timers_passes_on(
     java: rig.Client,
     cluster: rig.Cluster,
