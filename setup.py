@@ -1,6 +1,7 @@
 """What pyproject.toml can't say: the compiled core, which is left out where there is no C compiler.
 
-PERSEID_CORE_CHECKS=1 compiles it with bounds checks, for `make fuzz`.
+PERSEID_CORE_CHECKS=1 compiles it with bounds checks, for `make fuzz`; PERSEID_CORE_OPTIMIZE=-O0 in a third of the time,
+where it need not be quick.
 """
 
 import os
@@ -11,10 +12,11 @@ from setuptools import Extension, setup
 NAMES = ("scan", "sends", "batch", "redirects", "again", "pulls", "records", "entries", "columns", "items")
 FOLDER = "src/perseid/core"
 
+optimized = os.environ.get("PERSEID_CORE_OPTIMIZE", "-O3")
 checks = os.environ.get("PERSEID_CORE_CHECKS") == "1"
 types = [f"{FOLDER}/{name}.pxd" for name in NAMES]
 core = [
-    Extension(f"perseid.core.{name}", [f"{FOLDER}/{name}.py"], depends=types, extra_compile_args=["-O3"])
+    Extension(f"perseid.core.{name}", [f"{FOLDER}/{name}.py"], depends=types, extra_compile_args=[optimized])
     for name in NAMES
 ]
 modules = cythonize(

@@ -108,7 +108,7 @@ def _given(self: Any, group: str, queues: Any, client: str, now: int) -> Any:
     ("mutation", "first", "within"),
     [
         (tables_not_taken, FIRST, 10),
-        (no_later_version, FIRST, 40),
+        (no_later_version, 20_013, 10),
         (told_before_durable, 20_014, 1),
         (online_at_once, FIRST, 10),
         (acting_ones_take_messages, FIRST, 10),

@@ -282,9 +282,13 @@ def test_a_planted_defect_of_timers_is_found(
     _find(mutation, within, monkeypatch, timed=True)
 
 
+BEGIN = {stale_tail_kept: 45, folders_trusted: 18, offsets_before_the_log: 22, units_of_a_crash_trusted: 16}
+"""Seeds that are left out, of defects that many pass over: shortly before the first that finds it."""
+
+
 def _find(mutation: Mutation, within: int, monkeypatch: pytest.MonkeyPatch, *, timed: bool) -> None:
     mutation(monkeypatch)
-    for seed in range(FIRST, FIRST + within):
+    for seed in range(FIRST + BEGIN.get(mutation, 0), FIRST + within):
         result = run(seed, slaves=0, transactions=False, timed=timed)
         if result.failure:
             monkeypatch.undo()

@@ -13,8 +13,8 @@ from perseid.sim.slaves import KINDS as SLAVES_KINDS
 
 from .regressions import REGRESSIONS, REPLICATED
 
-FIRST, SEEDS, GROUPS = 10_000, 200, 8
-"""Some 30 s on one core; `make sim` plays more."""
+FIRST, SEEDS, GROUPS = 10_000, 100, 10
+"""About a minute on one core; `make sim` plays more."""
 
 
 def explained(result: Result) -> str:
