@@ -97,19 +97,10 @@ class Again(Batch):
 
     def _read_property(self, at: int, size: int, value: int, end: int) -> bool:
         """Take in a property, whose name begins at `at`; False when one comes twice, or is not usual here."""
-        if size == 8 and self._says(at, b"UNIQ_KEY"):
-            if self._unique_at >= 0:
-                return False
-            self._unique_at, self._unique_end = value, end
-        elif size == 4 and self._says(at, b"TAGS"):
-            if self._tag_at >= 0:
-                return False
-            self._tag_at, self._tag_end = value, end
-        elif size == 4 and self._says(at, b"KEYS"):
-            if self._keys_at >= 0:
-                return False
-            self._keys_at, self._keys_end = value, end
-        elif size == 10 and self._says(at, b"REAL_TOPIC"):
+        known = self._take_indexed(at, size, value, end)
+        if known != 0:
+            return known > 0
+        if size == 10 and self._says(at, b"REAL_TOPIC"):
             if self._real_at >= 0:
                 return False
             self._real_at, self._real_end = value, end

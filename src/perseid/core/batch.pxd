@@ -94,6 +94,8 @@ cdef class Batch(SendReader):
     cdef Py_ssize_t _add_number(self, unsigned char[::1] out, Py_ssize_t at, long long number) noexcept
     @cython.locals(left=Py_ssize_t, p=Py_ssize_t)
     cdef bint _parts(self, Py_ssize_t at, Py_ssize_t total, long long known_flags) noexcept
+    @cython.locals(taken=cython.int)
+    cdef int _take_indexed(self, Py_ssize_t at, Py_ssize_t size, Py_ssize_t value, Py_ssize_t end) noexcept
     @cython.locals(crc=cython.uint)
     cdef bint _is_sound(self, Py_ssize_t at) except -1
     @cython.locals(most=Py_ssize_t)

@@ -432,6 +432,21 @@ class Batch(SendReader):
             return False
         return self._properties_end == at + self._size
 
+    def _take_indexed(self, at: int, size: int, value: int, end: int) -> int:
+        """Take in a property by which a stored message is found; 0: it is another one, -1: it comes once more."""
+        if size == 8 and self._says(at, b"UNIQ_KEY"):
+            taken = 1 if self._unique_at < 0 else -1
+            self._unique_at, self._unique_end = value, end
+        elif size == 4 and self._says(at, b"TAGS"):
+            taken = 1 if self._tag_at < 0 else -1
+            self._tag_at, self._tag_end = value, end
+        elif size == 4 and self._says(at, b"KEYS"):
+            taken = 1 if self._keys_at < 0 else -1
+            self._keys_at, self._keys_end = value, end
+        else:
+            taken = 0
+        return taken
+
     def _is_sound(self, at: int) -> bool:
         """Does the body of the record match its checksum?"""
         crc = crc32_raw(self._raw[self._body : self._end])

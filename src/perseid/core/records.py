@@ -131,16 +131,4 @@ class Records(Batch):
 
     def _read_property(self, at: int, size: int, value: int, end: int) -> bool:
         """Take in a property, whose name begins at `at`; False when it is one of the indexed ones, once more."""
-        if size == 8 and self._says(at, b"UNIQ_KEY"):
-            if self._unique_at >= 0:
-                return False
-            self._unique_at, self._unique_end = value, end
-        elif size == 4 and self._says(at, b"TAGS"):
-            if self._tag_at >= 0:
-                return False
-            self._tag_at, self._tag_end = value, end
-        elif size == 4 and self._says(at, b"KEYS"):
-            if self._keys_at >= 0:
-                return False
-            self._keys_at, self._keys_end = value, end
-        return True
+        return self._take_indexed(at, size, value, end) >= 0
