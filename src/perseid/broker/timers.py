@@ -48,7 +48,7 @@ from perseid.wire.record import Message, Record
 if TYPE_CHECKING:
     from perseid.broker.node import Broker
 
-TAKEN_IN_A_TURN = 2_000
+TAKEN_IN_A_TURN = 256
 DELIVERIES_A_TURN = 256
 WALK_A_TURN = 20_000
 """Units of a slot that one turn looks at before the first of them is delivered."""
