@@ -447,6 +447,25 @@ def test_a_log_that_is_damaged_while_it_is_used(tmp_path: Path) -> None:
     assert [note for note in rig.notes if "made anew" in note.text]
 
 
+def test_what_was_delivered_in_the_turn_that_finds_the_damage_counts(tmp_path: Path) -> None:
+    """Several slots are due at once: those before the broken one are gathered by the core, where there is one."""
+    rig = Rig(tmp_path, store=TINY)
+    sent = [f"m{number}".encode() for number in range(30)]
+    for number, body in enumerate(sent):
+        at(rig, NOW + 3_000 + number // 5 * 1_000, body)
+    rig.until(NOW + 4_500)
+    timers = rig.broker.timers.timers
+    position = timers.wheel.slots[sorted(timers.wheel.slots)[2]].last
+    start = timers.log.segments.start_of(position)
+    assert start is not None
+    timers.log.segments.file(start).write(position - start, b"\xff" * 52)
+    rig.now = NOW + 20_000
+    rig.handle(Tick())
+    rig.until(NOW + 22_000)
+    assert [note for note in rig.notes if "made anew" in note.text]
+    assert sorted(bodies(rig)) == sorted(sent)
+
+
 @pytest.mark.parametrize("text", [b"", b"\0" * 31, b"\xff" * 56])
 def test_a_checkpoint_that_is_none_stops_the_start(tmp_path: Path, text: bytes) -> None:
     rig = Rig(tmp_path / "a")

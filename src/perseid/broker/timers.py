@@ -382,6 +382,8 @@ class TimerService:
             self._broker.note("error", f"{why}: what stands before it is passed over")
             return False
         self._broker.note("error", f"{why}: the timer files are made anew from the messages that wait")
+        if self.quick is not None:
+            self.quick.settle()  # what this turn delivered of earlier slots counts as delivered
         self._anew_until = now + ANEW_MS
         timers.read_ms = min(timers.read_ms, at_ms) if timers.queue_offset < timers.master_offset else at_ms
         timers.begin_anew()
