@@ -211,6 +211,21 @@ def test_a_topic_that_is_no_name_of_a_folder_is_not_written(topic: str) -> None:
     assert pair.state is State.WAITING and pair.slave.node.store.end == 0, pair.slave.notes
 
 
+def test_what_stands_before_a_record_of_no_possible_queue_is_written() -> None:
+    """Found by the fuzz target `slave`: the core wrote it, and the slave without a core refused it all."""
+    pair = Pair(1)
+    store = pair.master.node.store
+    store.append(message(queue_id=0), pair.now)
+    good = store.end
+    store.append(message(queue_id=1), pair.now)
+    data = bytearray(records(pair))
+    data[good + 12] |= 0x80  # of its queue id
+    following(pair)
+    fed(pair, encode_header(0, len(data)) + bytes(data))
+    assert "can't be a queue" in pair.slave.notes[-1] and pair.state is State.WAITING
+    assert pair.slave.node.store.end == good and set(pair.slave.node.store.queues()) == {("T", 0)}
+
+
 def test_a_slave_with_another_history_is_refused_and_keeps_it() -> None:
     pair = Pair(1, ha_copy_whole_log=True)
     pair.master.node.store.append(message(body=b"one"), pair.now)

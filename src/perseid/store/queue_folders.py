@@ -17,6 +17,11 @@ if TYPE_CHECKING:
 FOLDERS = (consume_queue.FOLDER, batch_queue.FOLDER)
 
 
+def may_be(topic: str, queue_id: int) -> bool:
+    """Can there be such a queue? Its folders have these names."""
+    return bool(topic) and "/" not in topic and "\0" not in topic and topic not in (".", "..") and queue_id >= 0
+
+
 def of_topic(topic: str) -> list[str]:
     """Where the queues of a topic may be."""
     return [f"{folder}/{topic}" for folder in FOLDERS]

@@ -17,7 +17,7 @@ from typing import TYPE_CHECKING
 from perseid import core
 from perseid.base.errors import StoreError
 from perseid.base.machine import Flush
-from perseid.store import batches, inner, lmq
+from perseid.store import batches, inner, lmq, queue_folders
 from perseid.store.batch_queue import BatchQueue
 from perseid.store.consume_queue import BLANK_UNIT, UNIT, ConsumeQueue
 from perseid.store.dispatch import SCHEDULE_TOPIC, in_queue, key_hashes, parse_delay_levels, tag_code_of
@@ -359,8 +359,10 @@ class Replica:
         return in_queue(record.sys_flag) and batch != isinstance(queue, BatchQueue)
 
     def _check_offset(self, key: QueueKey, offset: int, at: int, record: Record | None) -> None:
-        """Refuse a queue offset that can't be."""
+        """Refuse a queue that can't be, and a queue offset."""
         queue = self._store.queue_of(*key)
+        if queue is None and not queue_folders.may_be(*key):
+            raise ReplicaRefused(f"at {at}: {key[0]!r}, {key[1]} can't be a queue")
         batch = record is not None and key[0] == record.topic and batches.is_batch(self._store, queue, record)
         where = f"at {at}: queue offset {offset} in {key[0]}/{key[1]}"
         if not 0 <= offset <= at // (MIN_ITEM_BYTES if batch else MIN_RECORD_BYTES):

@@ -334,7 +334,7 @@ class MessageStore:
         if queue is not None:
             self.prepare(queue, count)
             return queue
-        if not topic or "/" in topic or "\0" in topic or topic in (".", "..") or queue_id < 0:
+        if not queue_folders.may_be(topic, queue_id):
             raise AppendRefused(PutStatus.MESSAGE_ILLEGAL, f"{topic!r}, {queue_id} can't be a queue")
         try:
             self._remove_leftovers(topic)
