@@ -93,6 +93,17 @@ def test_names_go_up_even_when_the_clock_goes_back() -> None:
     assert reopened(index).files[0].name == names[0]
 
 
+@pytest.mark.parametrize("stored", [-1, -(1 << 63), 1 << 47, (1 << 63) - 1])
+def test_a_time_that_no_calendar_has_makes_a_file_that_is_found_again(stored: int) -> None:
+    """A slave indexes what its master's log says. Found by the fuzz target `slave`."""
+    index = fresh(most=2)
+    for number in range(3):
+        index.put([number], number, stored)
+    names = [file.name for file in index.files]
+    assert names == sorted(set(names)) and len(names) == 3
+    assert [file.name for file in reopened(index).files] == names
+
+
 def test_times_before_the_begin_count_as_it() -> None:
     index = fresh()
     index.put([1], 0, START)

@@ -35,6 +35,8 @@ _pack_entry = ENTRY.pack_into
 HEADER_BYTES = 40
 SLOT_BYTES = 4
 NAME_DIGITS = 17
+MAX_NAMED_MS = 253_370_000_000_000
+"""The latest time that names a file: a year of four digits, and room for more names behind it."""
 MAX_DIFF_SECONDS = 0x7FFFFFFF
 CHUNK_ENTRIES = 50_000
 MAX_WAITING = 256
@@ -345,7 +347,8 @@ class Index:
             self.broken = f"the index can't be written: {error}"
 
     def _create(self, now: Millis) -> IndexFile:
-        name = datetime.fromtimestamp(now / 1000).strftime("%Y%m%d%H%M%S") + f"{now % 1000:03d}"
+        named = min(max(now, 0), MAX_NAMED_MS)  # a record's time may be anything
+        name = datetime.fromtimestamp(named / 1000).strftime("%Y%m%d%H%M%S") + f"{named % 1000:03d}"
         last = self._files[-1] if self._files else None
         if last is not None and name <= last.name:  # the clock went back; the order of names is that of files
             name = f"{int(last.name) + 1:0{NAME_DIGITS}d}"
