@@ -16,6 +16,7 @@ if TYPE_CHECKING:
     from perseid.core.batch import Batch as CoreBatch
     from perseid.core.batch import Lane as CoreLane
     from perseid.store.timer.log import Unit
+    from perseid.wire.bodies import TopicConfig
 
 MAX_LANES = 100_000
 
@@ -30,9 +31,11 @@ def count_sends(broker: Broker, topic: str, count: int, size: int, requests: int
 class CoreTurn:
     """What the core takes in one turn of a broker: it is written, told of, and counted."""
 
-    def __init__(self, broker: Broker, batch: CoreBatch) -> None:
+    def __init__(self, broker: Broker, compiled: Core, batch: CoreBatch) -> None:
         self._broker = broker
+        self._make = compiled.batch.Lane
         self._batch = batch
+        self._known: dict[tuple[str, int], CoreLane] = {}
         batch.look_into(broker.topics.rows, broker.store.plain_queues)
         self._appends = broker.store.core_appends(batch)
         self._uncounted: list[CoreLane] = []
@@ -57,6 +60,18 @@ class CoreTurn:
             lane.taken = lane.taken_bytes = lane.requests = 0
         self._uncounted.clear()
 
+    def _learn_queue(self, topic: str, queue_id: int, row: TopicConfig) -> bool:
+        """Make a queue known to the core; False when it is, or there is none."""
+        key = topic, queue_id
+        queue, known = self._broker.store.plain_queues.get(key), self._known.get(key)
+        if queue is None or (known is not None and known.row is row and known.queue is queue):
+            return False
+        if len(self._known) >= MAX_LANES:
+            self._known.clear()
+        lane = self._known[key] = self._make(topic, queue_id, queue, row)
+        self._batch.learn(lane, MAX_LANES)
+        return True
+
     def _seen(self, lanes: list[CoreLane]) -> None:
         """Tell those who wait what was stored."""
         if self._broker.holds.count:
@@ -74,11 +89,9 @@ class CoreAgain(CoreTurn):
     """Timed messages whose time has come, by the compiled core: `deliver` each, then `settle`."""
 
     def __init__(self, broker: Broker, compiled: Core) -> None:
-        self._make = compiled.batch.Lane
         again: AgainBatch = compiled.again.Again(packed_host(broker.store_host), TIMER_TOPIC.encode())
-        super().__init__(broker, again)
+        super().__init__(broker, compiled, again)
         self._again = again
-        self._known: dict[tuple[str, int], CoreLane] = {}
 
     def deliver(self, unit: Unit) -> int:
         """Take the message of a unit of the timer log: where it will end in the log. 0: it has to be delivered in the
@@ -97,20 +110,11 @@ class CoreAgain(CoreTurn):
 
     def learn(self, topic: str, queue_id: int) -> None:
         """Such messages for this queue are plain from now on, if any can be."""
-        key = topic, queue_id
-        row, queue = self._broker.topics.rows.get(topic), self._broker.store.plain_queues.get(key)
-        if row is None or queue is None or len(topic) > MAX_TOPIC_BYTES:
+        row = self._broker.topics.rows.get(topic)
+        if row is None or len(topic) > MAX_TOPIC_BYTES or self._broker.topics.is_special(topic):
             return
-        if topic in NOT_SENDABLE or topic == self._broker.pop.topic:  # others hear of what comes there
-            return
-        if self._broker.topics.is_special(topic):
-            return
-        known = self._known.get(key)
-        if known is None or known.row is not row or known.queue is not queue:
-            if len(self._known) >= MAX_LANES:
-                self._known.clear()
-            lane = self._known[key] = self._make(topic, queue_id, queue, row)
-            self._again.learn(lane, MAX_LANES)
+        if topic not in NOT_SENDABLE and topic != self._broker.pop.topic:  # others hear of what comes to those
+            self._learn_queue(topic, queue_id, row)
 
 
 def again_of(broker: Broker) -> CoreAgain | None:

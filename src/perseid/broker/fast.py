@@ -153,16 +153,14 @@ class CoreSends(CoreTurn):
     """The plain sends of one broker by the compiled core: those of a read by `unusual`, then `settle`."""
 
     def __init__(self, broker: Broker, compiled: Core) -> None:
-        self._core = compiled
         texts, most = answer_texts(broker), broker.store.config.max_message_size
         batch: RedirectingBatch = compiled.redirects.Sends(
             packed_host(broker.store_host), broker.own_properties, most, texts, binary_answer_texts(broker),
             broker.waits, broker.config.broker_name.encode(),
         )  # fmt: skip
-        super().__init__(broker, batch)
+        super().__init__(broker, compiled, batch)
         self._batch: RedirectingBatch = batch
         self._pulls = QuickPulls(broker, compiled)
-        self._known: dict[tuple[str, int], CoreLane] = {}
         self._names: dict[tuple[str, int], CoreLane] = {}
         """Of the sends that are redirected: their lanes are but names."""
         self._timer_lane: CoreLane | None = None
@@ -229,7 +227,8 @@ class CoreSends(CoreTurn):
         if broker.config is not self._config:
             self._config = broker.config
             self._batch.set_times(broker.timers.timers.wheel.precision_ms, most_delay_ms(broker))
-        self._batch.halves_left = 0 if broker.config.reject_transaction_message else broker.transactions.room
+        if self._half_lane is not None:
+            self._batch.halves_left = 0 if broker.config.reject_transaction_message else broker.transactions.room
         return takes_sends(broker) and super()._begin()
 
     def _learn(self, command: Command) -> bool:
@@ -242,19 +241,11 @@ class CoreSends(CoreTurn):
             return False
         if REDIRECTED.search(header.properties):
             return self._learn_name(header, row)
-        key = header.topic, header.queue_id
-        queue, known = self._broker.store.plain_queues.get(key), self._known.get(key)
-        if queue is None or (known is not None and known.row is row and known.queue is queue):
-            return False
-        if len(self._known) >= MAX_LANES:
-            self._known.clear()
-        lane = self._known[key] = self._core.batch.Lane(*key, queue, row)
-        self._batch.learn(lane, MAX_LANES)
-        return True
+        return self._learn_queue(header.topic, header.queue_id, row)
 
     def _learn_name(self, header: SendMessageRequest, row: TopicConfig) -> bool:
         """The same for a send that goes to a topic of the broker's own."""
-        timer, half = (self._own_lane(lane, topic) for lane, topic in self._own_lanes())
+        timer, half = self._own_lane(self._timer_lane, TIMER_TOPIC), self._own_lane(self._half_lane, HALF_TOPIC)
         changed = timer is not self._timer_lane or half is not self._half_lane
         if changed:
             self.settle()  # nothing of this turn may be in a lane that is no more
@@ -266,13 +257,10 @@ class CoreSends(CoreTurn):
             return changed
         if len(self._names) >= MAX_LANES:
             self._names.clear()
-        lane = self._core.batch.Lane(header.topic, header.queue_id, target.queue, row)
+        lane = self._make(header.topic, header.queue_id, target.queue, row)
         self._names[lane.key] = lane
         self._batch.learn_name(lane, MAX_LANES)
         return True
-
-    def _own_lanes(self) -> tuple[tuple[CoreLane | None, str], ...]:
-        return (self._timer_lane, TIMER_TOPIC), (self._half_lane, HALF_TOPIC)
 
     def _own_lane(self, known: CoreLane | None, topic: str) -> CoreLane | None:
         """The lane of a topic of the broker's own as it is now; None when there is none yet."""
@@ -281,7 +269,7 @@ class CoreSends(CoreTurn):
             return None
         if known is not None and known.row is row and known.queue is queue:
             return known
-        lane: CoreLane = self._core.batch.Lane(topic, 0, queue, row)
+        lane: CoreLane = self._make(topic, 0, queue, row)
         return lane
 
 

@@ -34,8 +34,9 @@ def read(
         return ReadResult(ReadStatus.OFFSET_OVERFLOW_BADLY, high, low, high, [])
     status, next_offset, count, total, last = ReadStatus.NO_MATCHED_MESSAGE, offset, 0, 0, -1
     buffers: list[Buffer] = []
-    for unit in queue.batches(queue.number_of(offset), _scan_units(config, max_messages)):
-        if unit.base - offset >= _scan_units(config, max_messages):
+    scan = _scan_units(config, max_messages)
+    for unit in queue.batches(queue.number_of(offset), scan):
+        if unit.base - offset >= scan:
             break
         if count and _is_full(log, config, unit, count, total, max_messages, max_bytes):
             break
