@@ -10,7 +10,6 @@ from collections.abc import Iterable, Mapping
 from pathlib import Path
 from typing import Protocol
 
-from perseid.base.errors import PerseidError
 from perseid.client.errors import ClientError
 from perseid.client.model import MessageQueue
 from perseid.client.pulling import Offsets
@@ -39,16 +38,13 @@ class BrokerOffsets:
         return await self._offsets.committed(self._group, queue)
 
     async def save(self, offsets: Mapping[MessageQueue, int]) -> set[MessageQueue]:
-        results = await asyncio.gather(*(self._save(queue, offset) for queue, offset in offsets.items()))
-        return {queue for queue in results if queue is not None}
-
-    async def _save(self, queue: MessageQueue, offset: int) -> MessageQueue | None:
-        try:
-            await self._offsets.commit(self._group, queue, offset)
-        except PerseidError as error:
-            log.warning("offset %d of %s is not committed yet: %s", offset, queue, error)
-            return None
-        return queue
+        kept = set()
+        for queue, error in (await self._offsets.commit_all(self._group, offsets)).items():
+            if error is None:
+                kept.add(queue)
+            else:
+                log.warning("offset %d of %s is not committed yet: %s", offsets[queue], queue, error)
+        return kept
 
 
 def default_folder() -> Path:

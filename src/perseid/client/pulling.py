@@ -3,10 +3,11 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import AsyncGenerator
+from collections.abc import AsyncGenerator, Mapping
 from dataclasses import dataclass
 from enum import Enum
 
+from perseid.base.errors import PerseidError
 from perseid.client.connection import Header
 from perseid.client.errors import ClientError, ConnectFailed, ServerRefused
 from perseid.client.model import MessageQueue, ReceivedMessage
@@ -261,6 +262,28 @@ class Offsets:
         )
         address = await self._session.leader(queue)
         await self._session.connections.ask(address, RequestCode.UPDATE_CONSUMER_OFFSET, header)
+
+    async def commit_all(
+        self, group: str, offsets: Mapping[MessageQueue, int]
+    ) -> dict[MessageQueue, PerseidError | None]:
+        """Commit several at once: for each queue None, or what was refused.
+
+        The first queue of each topic and broker goes ahead of the others: the original's broker makes a group's table
+        with its first offset, and of two first ones at once it may lose one that it has acknowledged.
+        """
+        done: dict[MessageQueue, PerseidError | None] = {}
+
+        async def save(queue: MessageQueue) -> None:
+            try:
+                await self.commit(group, queue, offsets[queue])
+                done[queue] = None
+            except PerseidError as error:
+                done[queue] = error
+
+        firsts = set({(queue.topic, queue.broker_name): queue for queue in offsets}.values())
+        for part in (firsts, offsets.keys() - firsts):
+            await asyncio.gather(*map(save, part))
+        return done
 
     async def _ask(self, queue: MessageQueue, code: RequestCode, header: Header) -> int:
         address = await self._session.leader(queue)

@@ -196,7 +196,9 @@ class Sender:
             await self._commit_all(group, ends)
 
     async def _commit_all(self, group: str, ends: Ends) -> None:
-        await asyncio.gather(*(self._offsets.commit(group, queue, offset) for queue, offset in ends.items()))
+        for error in (await self._offsets.commit_all(group, ends)).values():
+            if error is not None:
+                raise error
 
     # ---- sending ----
 
