@@ -51,8 +51,8 @@ soak: sim ## What an issue asks for by hand, before it is resolved
 
 interop: $(READY) ## Against the real Java and Go parts (installs what they need)
 	@tests/interop/install.sh
-	@# Files in their order: by their numbers of tests, those of few and long ones would come last, on one worker.
-	$(RUN) -m pytest -n 2 --dist loadfile --no-loadscope-reorder -rs -m interop tests/interop $(ARGS)
+	@# Files in their order: by their numbers of tests, those of few and long ones would come last, on one worker. They wait more than they work: three workers for two cores.
+	$(RUN) -m pytest -n 3 --dist loadfile --no-loadscope-reorder -rs -m interop tests/interop $(ARGS)
 
 interop-plain: $(READY) ## The stock producers and consumers on our cluster, without the compiled core
 	@tests/interop/install.sh
