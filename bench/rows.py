@@ -7,6 +7,7 @@ from dataclasses import dataclass, replace
 from itertools import groupby
 from typing import Any
 
+from crowd import CONSUMERS, TOPICS
 from servers import CORE, JAVA, PLAIN, SHARDS, TUNED, UNSYNCED
 
 IDLE_CONNECTIONS = 10_000
@@ -81,6 +82,8 @@ class Row:
     """Of a broker set under three controllers; all its brokers are measured."""
     own_part: str = ""
     """Where it stands in docs/benchmarks.md, if its servers do not tell."""
+    crowded: bool = False
+    """Its brokers hold a crowd of topics and consumers besides (crowd.py)."""
     tuned: bool = False
     """Heartbeats and controllers that miss a broker sooner than by default."""
 
@@ -142,6 +145,7 @@ SWITCHED = (Goal("gap", 0.06, against=""), Goal("worst gap", 0.2, against=""), *
 MISSED = (Goal("beyond", 0.5, against=""), *BACK)
 GROWN = (Goal("beating", 0.25, against=""), Goal("electing", 5, against=""))
 FILLED = 400_000
+BESIDE_MANY = (Goal("memory", 1), Goal("idle", 1), Goal("cpu", 1), *flat_beside("lone"))
 TO_POP = 1_000_000
 """Each round pops them from the first on, in a group of its own, and may not get to the end."""
 LEAST_DELAY_MS, MOST_DELAY_MS = 2_000, 20_000
@@ -191,13 +195,6 @@ ROWS = (
         servers=WITHOUT_PLAIN,
         fill=Fill("bench-cold-log", 1024),
         cold=True,
-    ),
-    Row(
-        "idle10k",
-        f"closed, beside {IDLE_CONNECTIONS:,} idle connections",
-        (),
-        CLOSED_LOAD | {"idle": IDLE_CONNECTIONS},
-        servers=WITHOUT_PLAIN,
     ),
     Row("topics1", "closed, 1 topic", (), CLOSED_LOAD, servers=WITHOUT_PLAIN, group="topics"),
     Row(
@@ -281,6 +278,27 @@ ROWS = (
         _load(16, 1, 128, batch=32, tags=2, filter="SQL92", subscription="TAGS = 'TagB'"),
         mode="pull",
         fill=Fill("bench-sql", 128, FILLED, tags=2),
+    ),
+    Row("lone", "closed, nothing besides", (), CLOSED_LOAD, servers=WITHOUT_PLAIN, group="crowd", own_part="crowd"),
+    Row(
+        "idle10k",
+        f"closed, beside {IDLE_CONNECTIONS:,} idle connections",
+        BESIDE_MANY,
+        CLOSED_LOAD | {"idle": IDLE_CONNECTIONS},
+        servers=WITHOUT_PLAIN,
+        group="crowd",
+        own_part="crowd",
+    ),
+    Row(
+        "crowd",
+        f"closed, beside {TOPICS:,} topics and {CONSUMERS:,} consumers, each of a group of its own, whose pull is held",
+        BESIDE_MANY,
+        CLOSED_LOAD | {"idle": 1},
+        servers=WITHOUT_PLAIN,
+        store="crowd",
+        group="crowd",
+        own_part="crowd",
+        crowded=True,
     ),
     Row("start", "a new broker, started and at rest", AT_REST, {}, mode="start"),
     *(

@@ -11,6 +11,7 @@ time.
 from __future__ import annotations
 
 import argparse
+import contextlib
 import json
 import os
 import random
@@ -24,6 +25,7 @@ from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
+import crowd
 from cold import evict
 from figures import QUIET_CORES, Rounds, Summary, load_share, others_busy, summarise
 from fleet import Fleet, alone, discard
@@ -141,6 +143,8 @@ def warm_up(server: Server, row: Row, seconds: float) -> None:
     server.await_stored(topics, stored)  # what is counted from now on comes on top of it
     if row.fill:
         fill(server, row, row.fill)
+    if row.crowded:
+        crowd.fill(server)
     if row.mode != "catchup":
         run_row(server, row, warm=0, seconds=seconds, **({"messages": 0} if row.timed else {}))
 
@@ -162,9 +166,10 @@ def measured(server: Server, row: Row, seconds: float) -> dict[str, float]:
     if row.cold:
         evict(server.pids(), server.folder / "store")
     idle: dict[str, float] = {}
-    if connections := row.load.get("idle"):
-        idle = at_rest(server, row.topics(), int(connections), SETTLE_SECONDS)
-    result = run_row(server, row, warm=SETTLE_SECONDS, seconds=seconds)
+    with crowd.consumers(server) if row.crowded else contextlib.nullcontext():
+        if connections := row.load.get("idle"):
+            idle = at_rest(server, row.topics(), int(connections), SETTLE_SECONDS)
+        result = run_row(server, row, warm=SETTLE_SECONDS, seconds=seconds)
     if row.cold:
         result["read_mb_s"] = result["read_mb"] / result["seconds"]
     return {**result, **idle}
@@ -427,10 +432,11 @@ def possible(rows: Sequence[Row], sizes: Sizes, folder: Path, console: Console) 
     files, found = raise_open_files(), []
     for row in sized(rows, sizes):
         idle = REPLICAS * sizes.sets if row.mode == "grow" else int(row.load.get("idle", 0))
-        if idle + SPARE_FILES > files:
+        needed = SPARE_FILES + idle + (crowd.OPEN_FILES if row.crowded else 0)
+        if needed > files:
             console.print(
-                f"[yellow]{row.name} is left out: {idle + SPARE_FILES} open files are needed, this system allows "
-                f"{files}: ulimit -Hn {idle + SPARE_FILES}[/yellow]"
+                f"[yellow]{row.name} is left out: {needed} open files are needed, this system allows {files}: "
+                f"ulimit -Hn {needed}[/yellow]"
             )
         else:
             found.append(row)

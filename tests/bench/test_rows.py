@@ -72,7 +72,7 @@ def test_rows_of_a_group_have_brokers_of_their_own() -> None:
     assert by_name["dlfail"].title.endswith("killed, 3 times") and by_name["dlfail"].own_servers
     fill = by_name["dlcatch"].fill
     assert fill is not None and fill.bytes == 96 << 20 and "96 MiB" in by_name["dlcatch"].title
-    assert {row.part for row in ROWS} == {"broker", "kinds", "replication", "dledger", "failover"}
+    assert {row.part for row in ROWS} == {"broker", "kinds", "crowd", "replication", "dledger", "failover"}
 
 
 def test_rows_of_a_controllers_set() -> None:
