@@ -65,8 +65,9 @@ SMALL_STORE = {
     "maxHashSlotNum": 10_000,
     "maxIndexNum": 40_000,
 }
-REFUSALS = {"rejectTransactionMessage": "true"}
-"""A thread of a Java broker spins from its first transaction on: only one that is a test's own takes any."""
+REFUSALS = {"rejectTransactionMessage": "true", "waitTimeMillsInSendQueue": 10_000}
+"""A thread of a Java broker spins from its first transaction on: only one that is a test's own takes any. One that has
+no time for a send for 200 ms refuses it, and nobody hears that of one-way sends."""
 QUIET = {"timerFlushIntervalMs": 60_000}
 """A Java broker writes its wheel of timers, 37 MB, each second to the disk: a fifth of a core, for nothing here."""
 

@@ -276,14 +276,6 @@ def test_broadcasting_and_a_reset_by_an_operator(java_cluster: rig.Cluster, name
     rig.run(test())
 
 
-@pytest.fixture
-def sql_on(java_cluster: rig.Cluster) -> Iterator[None]:
-    """The broker filters by properties."""
-    with set_for_a_while(java_cluster, "enablePropertyFilter", "true", "false"):
-        yield
-
-
-@pytest.mark.usefixtures("sql_on")
 def test_the_first_offsets_of_a_group_are_all_kept(java_cluster: rig.Cluster, name: str) -> None:
     """Java's broker may lose one of two first ones that come at once."""
 
@@ -305,6 +297,14 @@ def test_the_first_offsets_of_a_group_are_all_kept(java_cluster: rig.Cluster, na
     asyncio.run(run())
 
 
+@pytest.fixture
+def sql_on(java_cluster: rig.Cluster) -> Iterator[None]:
+    """The broker filters by properties."""
+    with set_for_a_while(java_cluster, "enablePropertyFilter", "true", "false"):
+        yield
+
+
+@pytest.mark.usefixtures("sql_on")
 def test_sql_is_checked_before_a_consumer_starts(java_cluster: rig.Cluster, name: str) -> None:
     async def test() -> None:
         namesrv = java_cluster.namesrv
