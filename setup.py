@@ -9,7 +9,7 @@ import os
 from Cython.Build import cythonize
 from setuptools import Extension, setup
 
-NAMES = ("scan", "sends", "batch", "redirects", "again", "pulls", "records", "entries", "columns", "items")
+NAMES = ("scan", "sends", "batch", "redirects", "again", "decided", "pulls", "records", "entries", "columns", "items")
 FOLDER = "src/perseid/core"
 
 optimized = os.environ.get("PERSEID_CORE_OPTIMIZE", "-O3")

@@ -3,7 +3,6 @@ a time, halves; what comes of them when that one does not take them, and when th
 
 from __future__ import annotations
 
-from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -238,7 +237,7 @@ def test_an_answer_that_comes_when_the_master_is_back_counts_for_nothing(world: 
 def test_without_a_name_server_there_is_nowhere_to_go(world: World) -> None:
     send(world, 1, DELAY="3")
     slave = world.rigs[1].broker
-    slave.config = replace(slave.config, namesrv_addr="")
+    slave.registration._servers.clear()
     world.later(12 * SECOND)
     assert any("there is no name server" in note.text for note in world.rigs[1].notes)
 

@@ -18,6 +18,8 @@ import pytest
 from perseid import core
 from perseid.base.machine import Effect, Frames, Opened, Tick, Write
 from perseid.broker import acks
+from perseid.broker.node import Broker
+from perseid.broker.system_topics import HALF_TOPIC
 from perseid.broker.timer_metrics import METRICS_PATH
 from perseid.raft.config import RaftConfig
 from perseid.store.timer.log import Unit
@@ -26,7 +28,7 @@ from perseid.wire import batch, command, frame
 from perseid.wire.bodies import ConsumerData, HeartbeatData, SubscriptionData, SubscriptionGroupConfig
 from perseid.wire.codes import RequestCode, Serializer
 from perseid.wire.headers.pull import PullMessageRequest
-from perseid.wire.headers.send import SendMessageRequest, SendMessageRequestV2
+from perseid.wire.headers.send import EndTransactionRequest, SendMessageRequest, SendMessageRequestV2
 from perseid.wire.record import decode
 
 from .harness import SMALL, Rig
@@ -70,7 +72,8 @@ PIECES = [
 
 
 CHANGES = re.compile(rb'"counter":[0-9]+,')
-HALVES = ["TRAN_MSG\x01true", "TRAN_MSG\x01true"]
+HALF = "TRAN_MSG\x01true"
+HALVES = [HALF + "\x02PGROUP\x01p", HALF + "\x02PGROUP\x01p", HALF]
 TIMES = ["TIMER_DELIVER_MS\x01{later}", "TIMER_DELAY_MS\x01{wait}", "TIMER_DELAY_SEC\x012"]
 TIME_PIECES = [
     "TIMER_DELIVER_MS\x01{later}", "TIMER_DELIVER_MS\x019999999999999", "TIMER_DELAY_MS\x01+5", "TIMER_DELAY_MS\x010",
@@ -96,7 +99,7 @@ class Recorder(Rig):
         store = replace(SMALL, flush_disk_type="ASYNC_FLUSH" if raft else flush)
         super().__init__(root, store=store, raft=raft, default_topic_queue_nums=4)
         if not plain:
-            self.broker.plain_sends = self.broker.timers.quick = None
+            self.broker.plain_sends = self.broker.timers.quick = self.broker.transactions.quick = None
 
     def _carry_out(self, effects: list[Effect]) -> None:
         for effect in effects:
@@ -180,7 +183,7 @@ class Stream:
         )
         if random.random() < 0.2:
             header.properties = self.timed(header.properties, tame)
-            header.sys_flag = random.choice([header.sys_flag, 4]) if HALVES[0] in header.properties else header.sys_flag
+            header.sys_flag = random.choice([header.sys_flag, 4]) if HALF in header.properties else header.sys_flag
         if not tame:
             header.topic = random.choice([header.topic, header.topic, *TOPICS])
             header.default_topic = random.choice(["TBW102", "TBW102", "none"])
@@ -299,6 +302,28 @@ class Stream:
             return self.frame(222, reset | {"offset": str(random.randint(0, 5))})
         return self.frame(38, {"consumerGroup": "nobody"})
 
+    def word(self, broker: Broker) -> bytes:
+        """What a producer says of a half, most often of one that is open."""
+        random, store, opened = self.random, broker.store, list(broker.transactions._open)
+        halves = store.queue_of(HALF_TOPIC, 0)
+        if halves is None or not opened:
+            return b""
+        at = random.choice(opened) if random.random() < 0.9 else random.randrange(halves.end)
+        unit = halves.raw(at)
+        assert unit is not None
+        header = EndTransactionRequest(
+            producer_group=random.choice(["p"] * 19 + ["other"]),
+            tran_state_table_offset=random.choice([at] * 19 + [at + 1]),
+            commit_log_offset=random.choice([unit.physical_offset] * 30 + [0, -1, store.end, 1 << 62]),
+            commit_or_rollback=random.choice([8, 8, 8, 8, 12, 0]),
+            from_transaction_check=random.random() < 0.2,
+            msg_id="x",
+            transaction_id="y",
+        )
+        self.n += 1
+        oneway = random.random() < 0.8
+        return bytes(command.encode_request(RequestCode.END_TRANSACTION, self.n, header, oneway=oneway))
+
     def next(self) -> bytes:
         chance = self.random.random()
         return self.send() if chance < 0.8 else self.pull() if chance < 0.985 else self.other()
@@ -318,7 +343,10 @@ def test_plain_sends_do_what_the_handlers_do(
     for _ in range(60):
         client = random.choice([1, 1, 1, 2, 3, 4])
         stream.now += random.choice([0, 0, 0, 1, 7, 30, 1_200])
-        data = b"".join(stream.next() for _ in range(random.choice([1, 1, 2, 5, 20, 64])))
+        words = [stream.word(handlers.broker) for _ in range(random.choice([0, 2, 8]))]
+        frames = words + [stream.next() for _ in range(random.choice([1, 1, 2, 5, 20, 64]))]
+        random.shuffle(frames)
+        data = b"".join(frames)
         assert frame.complete(data) == len(data)
         for broker in brokers:
             broker.now = stream.now
@@ -409,7 +437,7 @@ def taken(rig: Rig, monkeypatch: pytest.MonkeyPatch) -> list[bool]:
     return seen
 
 
-LEAST = {"send": 50, "timed send": 5, "half": 3, "binary send": 3, "batch": 5, "pull": 1, "delivered": 5}
+LEAST = {"send": 50, "timed send": 5, "half": 3, "binary send": 3, "batch": 5, "pull": 1, "delivered": 5, "commit": 2}
 """How many of each kind go the quick way at least, with any seed."""
 
 
@@ -432,7 +460,15 @@ def kinds(rig: Rig, monkeypatch: pytest.MonkeyPatch) -> Counter[str]:
         seen["delivered"] += bool(end)
         return end
 
+    def committed(physical_offset: int, queue_offset: int, group: str) -> int:
+        end = commit(physical_offset, queue_offset, group)
+        seen["commit"] += bool(end)
+        return end
+
     watch(rig, monkeypatch, told)
+    if (decided := rig.broker.transactions.quick) is not None:
+        commit = decided.commit
+        monkeypatch.setattr(decided, "commit", committed)
     if (again := rig.broker.timers.quick) is not None:
         deliver = again.deliver
         monkeypatch.setattr(again, "deliver", delivered)

@@ -30,7 +30,7 @@ from collections.abc import Callable
 from typing import TYPE_CHECKING
 
 from perseid.base.errors import RemoteProtocolError, RequestRefused
-from perseid.base.machine import Effect, Millis
+from perseid.base.machine import Millis
 from perseid.broker import switch, timer_escape
 from perseid.broker.system_topics import SYSTEM_PREFIX
 from perseid.wire import bodies, copied
@@ -141,7 +141,8 @@ class Acting:
             broker_id=self._id,
         )  # fmt: skip
         for address in self._name_servers:
-            self._emit(broker.caller.oneway(address, code, sign, body, now, config.send_heartbeat_timeout_millis))
+            for effect in broker.caller.oneway(address, code, sign, body, now, config.send_heartbeat_timeout_millis):
+                broker.emit(effect)
 
     def _look(self, now: Millis) -> None:
         """Ask a name server who the members are; the next one, when it does not say."""
@@ -338,10 +339,10 @@ class Acting:
     ) -> None:  # fmt: skip
         """One question at a time but those for a master's HA port; `failed` is told a code (0: no answer), and why."""
 
-        def answered(reply: Command | Failure, now: Millis) -> list[Effect]:
+        def answered(reply: Command | Failure, now: Millis) -> None:
             self._asking = False
             if self._look_at is None:
-                return []
+                return
             if isinstance(reply, Failure):
                 failed(0, reply.reason, now)
             elif reply.code != ResponseCode.SUCCESS:
@@ -351,14 +352,9 @@ class Acting:
                     take(reply, now)
                 except (RequestRefused, RemoteProtocolError) as error:
                     failed(0, f"{code.name}: its answer can't be read: {error}", now)
-            return []
 
         self._asking = True
-        self._emit(self._broker.caller.call(address, code, header, b"", now, TIMEOUT_MS, answered))
-
-    def _emit(self, effects: list[Effect]) -> None:
-        for effect in effects:
-            self._broker.emit(effect)
+        self._broker.call(address, code, header, b"", TIMEOUT_MS, answered)
 
 
 def later(theirs: DataVersion, ours: DataVersion) -> bool:

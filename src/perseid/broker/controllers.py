@@ -11,7 +11,7 @@ from collections.abc import Callable
 from typing import TYPE_CHECKING
 
 from perseid.base.errors import RequestRefused
-from perseid.base.machine import Effect, Millis
+from perseid.base.machine import Millis
 from perseid.wire.codes import RequestCode, ResponseCode
 from perseid.wire.command import Command
 from perseid.wire.headers.base import Header
@@ -68,9 +68,9 @@ class Controllers:
     ) -> None:  # fmt: skip
         """Ask somebody: either `take` or `failed` is called, once, but at the end of the broker."""
 
-        def answered(reply: Command | Failure, now: Millis) -> list[Effect]:
+        def answered(reply: Command | Failure, now: Millis) -> None:
             if self.ending:
-                return []
+                return
             if isinstance(reply, Failure):
                 failed(0, reply.reason, now)
             elif reply.code != ResponseCode.SUCCESS and (code, reply.code) not in ANSWERS:
@@ -80,10 +80,8 @@ class Controllers:
                     take(reply, now)
                 except RequestRefused as refused:
                     failed(0, f"its answer can't be read: {refused.remark}", now)
-            return []
 
-        for effect in self._broker.caller.call(address, code, header, body, now, TIMEOUT_MS, answered):
-            self._broker.emit(effect)
+        self._broker.call(address, code, header, body, TIMEOUT_MS, answered)
 
     def ask_leader(
         self, code: RequestCode, header: Header | None, body: bytes, now: Millis, take: Take, failed: Failed

@@ -18,7 +18,7 @@ from collections.abc import Callable
 from typing import TYPE_CHECKING, TypeVar
 
 from perseid.base.errors import RemoteProtocolError, RequestRefused
-from perseid.base.machine import Effect, Millis
+from perseid.base.machine import Millis
 from perseid.broker.offsets import with_light
 from perseid.broker.timer_metrics import TimerMetricsTable
 from perseid.wire import bodies, copied
@@ -94,9 +94,9 @@ class Copies:
         if master is None:
             return
 
-        def answered(reply: Command | Failure, now: Millis) -> list[Effect]:
+        def answered(reply: Command | Failure, now: Millis) -> None:
             if master != self.master:
-                return []
+                return
             if isinstance(reply, Failure):
                 self._give_up(code, reply.reason, now)
             elif reply.code != ResponseCode.SUCCESS and refused is not None:
@@ -108,10 +108,8 @@ class Copies:
                     take(reply, now)
                 except RequestRefused as error:
                     self._give_up(code, f"its answer can't be read: {error.remark}", now)
-            return []
 
-        for effect in broker.caller.call(master, code, header, b"", now, TIMEOUT_MS, answered):
-            broker.emit(effect)
+        broker.call(master, code, header, b"", TIMEOUT_MS, answered)
 
     def _give_up(self, code: RequestCode, why: str, now: Millis) -> None:
         if not self._failed:

@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from perseid import core
-from perseid.broker.system_topics import NOT_SENDABLE, PERM_WRITE, TIMER_TOPIC
+from perseid.broker.system_topics import HALF_TOPIC, NOT_SENDABLE, PERM_WRITE, TIMER_TOPIC
 from perseid.store.plain import packed_host
 from perseid.wire.record import MAX_TOPIC_BYTES
 
@@ -15,6 +15,7 @@ if TYPE_CHECKING:
     from perseid.core.again import Again as AgainBatch
     from perseid.core.batch import Batch as CoreBatch
     from perseid.core.batch import Lane as CoreLane
+    from perseid.core.decided import Decided as DecidedBatch
     from perseid.store.timer.log import Unit
     from perseid.wire.bodies import TopicConfig
 
@@ -59,6 +60,14 @@ class CoreTurn:
             count_sends(self._broker, lane.topic, lane.taken, lane.taken_bytes, lane.requests)
             lane.taken = lane.taken_bytes = lane.requests = 0
         self._uncounted.clear()
+
+    def learn(self, topic: str, queue_id: int) -> None:
+        """Messages for this queue are plain from now on, if any can be that the broker itself stores anew."""
+        row = self._broker.topics.rows.get(topic)
+        if row is None or len(topic) > MAX_TOPIC_BYTES or self._broker.topics.is_special(topic):
+            return
+        if topic not in NOT_SENDABLE and topic != self._broker.pop.topic:  # others hear of what comes to those
+            self._learn_queue(topic, queue_id, row)
 
     def _learn_queue(self, topic: str, queue_id: int, row: TopicConfig) -> bool:
         """Make a queue known to the core; False when it is, or there is none."""
@@ -108,17 +117,36 @@ class CoreAgain(CoreTurn):
         for topic, count in lanes:
             self._broker.timers.metrics.add(topic, -count, self._broker.now)
 
-    def learn(self, topic: str, queue_id: int) -> None:
-        """Such messages for this queue are plain from now on, if any can be."""
-        row = self._broker.topics.rows.get(topic)
-        if row is None or len(topic) > MAX_TOPIC_BYTES or self._broker.topics.is_special(topic):
-            return
-        if topic not in NOT_SENDABLE and topic != self._broker.pop.topic:  # others hear of what comes to those
-            self._learn_queue(topic, queue_id, row)
+
+class CoreDecided(CoreTurn):
+    """Halves that are committed, by the compiled core: `commit` each, then `settle`."""
+
+    def __init__(self, broker: Broker, compiled: Core) -> None:
+        decided: DecidedBatch = compiled.decided.Decided(packed_host(broker.store_host), HALF_TOPIC.encode())
+        super().__init__(broker, compiled, decided)
+        self._decided = decided
+
+    def commit(self, physical_offset: int, queue_offset: int, group: str) -> int:
+        """Take the message of a half: where it will end in the log. 0: the ordinary handler has to look at it, before
+        which this is to be settled."""
+        record = self._broker.store.record_at(physical_offset)
+        if record is None or not (self._begun or self._begin()):
+            return 0
+        return self._decided.commit(record, physical_offset, queue_offset, group.encode())
 
 
 def again_of(broker: Broker) -> CoreAgain | None:
     """The quick way to deliver timed messages; None when there is none."""
-    compiled = core.compiled
-    plain = compiled is not None and len(broker.store_host.ip) == 4 and not broker.store.lmq
-    return CoreAgain(broker, compiled) if plain and compiled is not None else None
+    compiled = _compiled(broker)
+    return CoreAgain(broker, compiled) if compiled is not None else None
+
+
+def decided_of(broker: Broker) -> CoreDecided | None:
+    """The quick way to commit halves; None when there is none."""
+    compiled = _compiled(broker)
+    return CoreDecided(broker, compiled) if compiled is not None else None
+
+
+def _compiled(broker: Broker) -> Core | None:
+    """The core, if this broker's messages can be plain."""
+    return core.compiled if len(broker.store_host.ip) == 4 and not broker.store.lmq else None

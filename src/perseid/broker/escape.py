@@ -18,8 +18,7 @@ from dataclasses import dataclass, field
 from typing import TYPE_CHECKING
 
 from perseid.base.errors import RemoteProtocolError, RequestRefused
-from perseid.base.machine import Effect, Millis
-from perseid.broker.registration import addresses
+from perseid.base.machine import Millis
 from perseid.broker.system_topics import PERM_WRITE
 from perseid.wire import properties as props
 from perseid.wire.bodies import TopicRouteData
@@ -68,7 +67,6 @@ class Escape:
         self.sent = 0
         self._times = 0
         self._routes: dict[str, _Route] = {}
-        self._asked = 0
 
     def switch(self, on: bool) -> None:
         """Begin, or end: what is under way is not told to anybody then."""
@@ -96,30 +94,24 @@ class Escape:
         return told
 
     def _ask(self, message: Message, properties: dict[str, str], then: Then) -> None:
-        servers, times = addresses(self._broker.config.namesrv_addr), self._times
-        if not servers:
-            then("there is no name server to ask for another master", self._broker.now)
-            return
-        server = servers[self._asked % len(servers)]
+        times = self._times
 
-        def answered(reply: Command | Failure, now: Millis) -> list[Effect]:
+        def answered(reply: Command | Failure) -> None:
             if times != self._times:
-                return []
+                return
             if isinstance(reply, Failure) or reply.code not in (ResponseCode.SUCCESS, ResponseCode.TOPIC_NOT_EXIST):
-                self._asked += 1
                 why = reply.reason if isinstance(reply, Failure) else f"{reply.code} {reply.remark or ''}"
-                then(f"name server {server} does not tell the route of {message.topic}: {why}", now)
-                return []
+                then(f"the name server does not tell the route of {message.topic}: {why}", self._broker.now)
+                return
             try:
-                route = self._learn(message.topic, reply, now)
+                route = self._learn(message.topic, reply, self._broker.now)
             except (RequestRefused, RemoteProtocolError) as error:
-                then(f"name server {server}: the route of {message.topic} can't be read: {error}", now)
-                return []
+                then(f"the name server's route of {message.topic} can't be read: {error}", self._broker.now)
+                return
             self._send_to(route, message, properties, then)
-            return []
 
         header = GetRouteInfoByTopicRequest(topic=message.topic, accept_standard_json_only=True)
-        self._call(server, RequestCode.GET_ROUTEINFO_BY_TOPIC, header, b"", answered)
+        self._broker.peers.ask_name_server(RequestCode.GET_ROUTEINFO_BY_TOPIC, header, answered)
 
     def _learn(self, topic: str, reply: Command, now: Millis) -> _Route:
         found: list[tuple[str, int]] = []
@@ -156,21 +148,13 @@ class Escape:
             reconsume_times=message.reconsume_times,
         )
 
-        def answered(reply: Command | Failure, now: Millis) -> list[Effect]:
+        def answered(reply: Command | Failure, now: Millis) -> None:
             if isinstance(reply, Command) and reply.code == ResponseCode.SUCCESS:
                 then("", now)
-                return []
+                return
             route.until = now
             why = reply.reason if isinstance(reply, Failure) else f"{reply.code} {reply.remark or ''}"
             then(f"{address} did not store a message of {message.topic}: {why}", now)
-            return []
 
-        self._call(address, RequestCode.SEND_MESSAGE_V2, header, bytes(message.body), answered)
-
-    def _call(
-        self, address: str, code: RequestCode, header: GetRouteInfoByTopicRequest | SendMessageRequestV2, body: bytes,
-        answered: Callable[[Command | Failure, Millis], list[Effect]],
-    ) -> None:  # fmt: skip
-        broker = self._broker
-        for effect in broker.caller.call(address, code, header, body, broker.now, TIMEOUT_MS, answered):
-            broker.emit(effect)
+        body = bytes(message.body)
+        self._broker.call(address, RequestCode.SEND_MESSAGE_V2, header, body, TIMEOUT_MS, answered)

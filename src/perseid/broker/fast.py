@@ -192,7 +192,10 @@ class CoreSends(CoreTurn):
                     at = self._take(conn, data, at)
                     continue
             command, end = decode_at(view, at)
-            if not self._learn(command):
+            if command.code == RequestCode.END_TRANSACTION and command.is_oneway:  # it is done at the turn's end
+                yield command
+                at = end
+            elif not self._learn(command):
                 self.settle()
                 self.count()
                 key = self._pulls.key if may_be_pull else b""

@@ -13,7 +13,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from perseid.base.errors import RequestRefused
-from perseid.base.machine import Effect, Millis
+from perseid.base.machine import Millis
 from perseid.broker.request import Reply, Request
 from perseid.wire.codes import ResponseCode
 from perseid.wire.command import Command
@@ -59,7 +59,7 @@ class Forwards:
         request.command = command.keep()
         self._waiting += 1
 
-        def answered(answer: Command | Failure, now: Millis) -> list[Effect]:
+        def answered(answer: Command | Failure, now: Millis) -> None:
             self._waiting -= 1
             if isinstance(answer, Failure):
                 remark = f"the master {master} did not answer: {answer.reason}"
@@ -67,11 +67,8 @@ class Forwards:
             else:
                 body = bytes(answer.body)
                 broker.reply(request, Reply(answer.code, answer.ext, body, answer.remark))
-            return []
 
-        call = broker.caller.call(master, command.code, ext, command.body, broker.now, TIMEOUT_MS, answered)
-        for effect in call:
-            broker.emit(effect)
+        broker.call(master, command.code, ext, command.body, TIMEOUT_MS, answered)
 
     def validate(self) -> None:
         """AssertionError when the books are wrong."""

@@ -98,7 +98,7 @@ from perseid.wire.command import Command
 from perseid.wire.host import NOWHERE, host_from
 from perseid.wire.ids import UniqueIds
 from perseid.wire.properties import encode as encode_properties
-from perseid.wire.rpc import Caller
+from perseid.wire.rpc import Caller, Failure, Fields
 
 HOUSEKEEPING_MS = 10_000
 SOON_MS = 50
@@ -288,6 +288,18 @@ class Broker:
 
     def note(self, level: str, text: str) -> None:
         self._out.append(Note(level, text))
+
+    def call(
+        self, address: str, code: int, header: Fields, body: Buffer, timeout_ms: Millis,
+        ended: Callable[[Command | Failure, Millis], None],
+    ) -> None:  # fmt: skip
+        """Ask another node; `ended` is told once how it ended, perhaps at once, and emits what follows from it."""
+
+        def answered(answer: Command | Failure, now: Millis) -> list[Effect]:
+            ended(answer, now)
+            return []
+
+        self._out.extend(self.caller.call(address, code, header, body, self.now, timeout_ms, answered))
 
     def write(self, conn: ConnId, data: Buffer) -> None:
         """Send bytes with this turn's answers on a connection."""
@@ -511,6 +523,7 @@ class Broker:
 
     def _settle(self) -> None:
         """Finish a turn: follow the group, wake held pulls, ask for the flush that acknowledgements wait for, write."""
+        self.transactions.do_words(self._dispatch)
         self.replicas.settle()  # first: what a group has committed, pulls wait for
         ready = self.holds.take_ready(self.now)
         while ready:

@@ -11,11 +11,11 @@ from collections.abc import Callable, Mapping
 from typing import TYPE_CHECKING, TypeAlias
 
 from perseid.base.errors import RequestRefused
-from perseid.base.machine import Effect, Millis
+from perseid.base.machine import Millis
 from perseid.wire.bodies import ClusterInfo
 from perseid.wire.codes import RequestCode, ResponseCode
 from perseid.wire.command import Command
-from perseid.wire.rpc import Failure
+from perseid.wire.rpc import Failure, Fields
 
 if TYPE_CHECKING:
     from perseid.broker.node import Broker
@@ -24,6 +24,7 @@ REFRESH_MS = 5_000
 TIMEOUT_MS = 3_000
 """For an answer: forwardTimeout of the original."""
 MASTER_ID = 0
+BROKEN = (ResponseCode.SYSTEM_ERROR, ResponseCode.SYSTEM_BUSY)
 MAX_UNDER_WAY = 10_000
 """Requests without an answer; the next fails at once."""
 
@@ -70,15 +71,15 @@ class Peers:
             self._waiting.append(go_on)
             self._look()
 
-    def ask_name_server(self, code: int, ext: Mapping[str, str | None], ended: Ended) -> None:
-        """Ask the name server whose turn it is; one that fails is not asked next."""
+    def ask_name_server(self, code: int, ext: Fields, ended: Ended) -> None:
+        """Ask the name server whose turn it is; one that does not answer, or can't, is not asked next."""
         servers = self._broker.registration.name_servers
         if not servers:
             ended(Failure("there is no name server"))
             return
 
         def answered(answer: Command | Failure) -> None:
-            if isinstance(answer, Failure):
+            if isinstance(answer, Failure) or answer.code in BROKEN:
                 self._turn += 1
             ended(answer)
 
@@ -117,11 +118,5 @@ class Peers:
         for go_on in waiting:
             go_on()
 
-    def _call(self, address: str, code: int, ext: Mapping[str, str | None], ended: Ended) -> None:
-        def answered(answer: Command | Failure, now: Millis) -> list[Effect]:
-            ended(answer)
-            return []
-
-        broker = self._broker
-        for effect in broker.caller.call(address, code, ext, b"", broker.now, TIMEOUT_MS, answered):
-            broker.emit(effect)
+    def _call(self, address: str, code: int, ext: Fields, ended: Ended) -> None:
+        self._broker.call(address, code, ext, b"", TIMEOUT_MS, lambda answer, now: ended(answer))

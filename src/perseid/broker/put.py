@@ -44,13 +44,19 @@ UNAVAILABLE = (
 
 def check_load(broker: Broker) -> None:
     """Refuse a send: 2 while more answers than can be held wait for the disk; 1 while too few replicas are in sync."""
+    refused = overload(broker)
+    if refused is not None:
+        raise refused
+
+
+def overload(broker: Broker) -> RequestRefused | None:
+    """Why no send is taken; None when sends are taken."""
     if broker.replicas.too_few:
-        raise RequestRefused(ResponseCode.SYSTEM_ERROR, broker.replicas.too_few)
+        return RequestRefused(ResponseCode.SYSTEM_ERROR, broker.replicas.too_few)
     if broker.acks.full:
-        raise RequestRefused(
-            ResponseCode.SYSTEM_BUSY,
-            f"[OVERLOAD]system busy, start flow control for a while: {len(broker.acks)} sends wait for the disk",
-        )
+        why = f"[OVERLOAD]system busy, start flow control for a while: {len(broker.acks)} sends wait for the disk"
+        return RequestRefused(ResponseCode.SYSTEM_BUSY, why)
+    return None
 
 
 def refusal(broker: Broker, refused: AppendRefused) -> RequestRefused:

@@ -8,11 +8,12 @@
     open   -- checked transactionCheckMax times, or older than the log is kept --> TRANS_CHECK_MAX_TIME_TOPIC, and an op
               message: decided
 
-An op message (RMQ_SYS_TRANS_OP_HALF_TOPIC, tag d) names halves by their offsets in the half queue. Which halves are
-open is nothing but the halves without one, so whoever becomes master reads both queues from where the offsets of the
-group CID_RMQ_SYS_TRANS say, as many at a time as a turn has time for; until that is done nobody is asked, and words
-are refused. It reads all that the log has, confirmed or not: what is cut off later, takes the role with it. Progress is
-told only of halves whose op message is confirmed, so that no crash forgets an open one.
+An op message (RMQ_SYS_TRANS_OP_HALF_TOPIC, tag d) names halves by their offsets in the half queue. One-way words,
+which is how clients send them, are done when all is read that came in a turn; one op message stands for all of them.
+Which halves are open is nothing but the halves without one, so whoever becomes master reads both queues from where the
+offsets of the group CID_RMQ_SYS_TRANS say, as many at a time as a turn has time for; until that is done nobody is
+asked, and words are refused. It reads all that the log has, confirmed or not: what is cut off later, takes the role
+with it. Progress is told only of halves whose op message is confirmed, so that no crash forgets an open one.
 
 A slave that acts for its master reads both queues in the same way, and sends open halves to another master, which asks
 their producers (`escape.py`): first after transactionCheckInterval, one after the other. How far it is, is committed as
@@ -28,18 +29,21 @@ from __future__ import annotations
 import heapq
 import re
 from collections import deque
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 from perseid.base.errors import RequestRefused
 from perseid.base.machine import Millis
 from perseid.broker import escape, messages, put
+from perseid.broker.core_turns import CoreDecided, decided_of
 from perseid.broker.system_topics import CHECK_MAX_TIME_TOPIC, HALF_TOPIC, OP_HALF_TOPIC
 from perseid.store.results import Appended, AppendRefused
 from perseid.wire import command, ids, record
 from perseid.wire import properties as props
 from perseid.wire.codes import RequestCode, ResponseCode
-from perseid.wire.headers.send import CheckTransactionStateRequest
+from perseid.wire.headers.send import CheckTransactionStateRequest, EndTransactionRequest
 from perseid.wire.record import (
     SYS_TRANSACTION_COMMIT,
     SYS_TRANSACTION_MASK,
@@ -50,6 +54,7 @@ from perseid.wire.record import (
 
 if TYPE_CHECKING:
     from perseid.broker.node import Broker
+    from perseid.broker.request import Request
 
 GROUP = "CID_RMQ_SYS_TRANS"
 OP_TAG = "d"
@@ -57,6 +62,8 @@ MAX_OPEN = 1_000_000
 """Halves without a decision; further ones are refused until some are decided."""
 LOADED_A_TURN = 10_000
 """Halves and op messages that one turn takes up after a start."""
+OP_HALVES = 200
+"""Named in one op message: 4 KiB of numbers, transactionOpMsgMaxSize of the original."""
 CHECKS_A_TURN = 128
 RETRY_MS = 1_000
 """After the log refused to take what a check writes."""
@@ -102,6 +109,11 @@ class TransactionService:
         """One is on its way to another master."""
         self._trouble = ""
         self._questions = 0
+        self.quick: CoreDecided | None = None
+        self.words: list[Request] = []
+        """One-way words of this turn, which nobody waits for."""
+        self._together: list[int] | None = None
+        """Halves that one op message is going to name."""
 
     def __len__(self) -> int:
         return len(self._open)
@@ -127,10 +139,12 @@ class TransactionService:
         self._op_end, self._half_end = self._end(OP_HALF_TOPIC), self._end(HALF_TOPIC)
         self._told = self._half_at, self._op_at
         self._removed = set()
+        self.quick = decided_of(self._broker)
         self._load()
 
     def stop(self) -> None:
         """It is a slave from now on."""
+        self.quick = None
         for table in (self._open, self._due, self._moved, self._names, self._decided, self._ops, self._owed):
             table.clear()
         self._removed = None
@@ -255,7 +269,10 @@ class TransactionService:
         """A producer's word about the half that stands at `offset`: where in the log what was stored of it ends.
         AppendRefused: nothing has happened."""
         if commit:
-            stored = put.store(self._broker, self._message(half))
+            message = self._message(half)
+            stored = put.store(self._broker, message)
+            if self.quick is not None:
+                self.quick.learn(message.topic, message.queue_id)
             return self._close(offset) or stored.physical_offset + stored.size
         end = self._write_op(offset)
         self._forget(offset)
@@ -285,16 +302,76 @@ class TransactionService:
         try:
             return self._write_op(offset)
         except AppendRefused as refused:
-            self._broker.note("warning", f"half {offset} is decided, which can't be written yet: {refused}")
-            self._owed.append(offset)
-            self._again = self._broker.now + RETRY_MS
+            self._owe([offset], refused)
             return 0
 
+    def gathers(self, request: Request) -> bool:
+        """Keep a one-way word until the end of the turn; False: that has come."""
+        if self._together is not None:
+            return False
+        self.words.append(request)
+        return True
+
+    def do_words(self, ordinary: Callable[[Request], None]) -> None:
+        """Do what the one-way words of this turn say: plain commits here, the others in the `ordinary` way."""
+        words, self.words = self.words, []
+        if not words:
+            return
+        quick = None if self._removed is not None or put.overload(self._broker) else self.quick
+        with self._one_op():
+            for request in words:
+                if quick is None or not self._commit_quickly(quick, request.header):
+                    if quick is not None:
+                        quick.settle()
+                    ordinary(request)
+            if quick is not None:
+                quick.settle()
+                quick.count()
+
+    def _commit_quickly(self, quick: CoreDecided, header: EndTransactionRequest) -> bool:
+        offset = header.tran_state_table_offset
+        if header.commit_or_rollback != SYS_TRANSACTION_COMMIT or offset in self._moved or offset not in self._open:
+            return False
+        if not quick.commit(header.commit_log_offset, offset, header.producer_group):
+            return False
+        self._forget(offset)
+        assert self._together is not None
+        self._together.append(offset)
+        return True
+
+    @contextmanager
+    def _one_op(self) -> Iterator[None]:
+        """Name the halves that are decided meanwhile in one op message behind all of them."""
+        decided = self._together = []
+        try:
+            yield
+        finally:
+            self._together = None
+            for begin in range(0, len(decided), OP_HALVES):
+                some = decided[begin : begin + OP_HALVES]
+                try:
+                    self._write_ops(some)
+                except AppendRefused as refused:
+                    self._owe(some, refused)
+
+    def _owe(self, offsets: list[int], refused: AppendRefused) -> None:
+        broker = self._broker
+        broker.note("warning", f"halves {offsets} are decided, which can't be written yet: {refused}")
+        self._owed += offsets
+        self._again = broker.now + RETRY_MS
+
     def _write_op(self, offset: int) -> int:
+        """Say in the log that a half is decided; where that ends, or (0) when it is said later."""
+        if self._together is not None:
+            self._together.append(offset)
+            return 0
+        return self._write_ops([offset])
+
+    def _write_ops(self, offsets: list[int]) -> int:
         broker = self._broker
         op = Message(
             topic=OP_HALF_TOPIC,
-            body=b"%d," % offset,
+            body=b"".join(b"%d," % offset for offset in offsets),
             born_timestamp=broker.now,
             born_host=broker.store_host,
             store_host=broker.store_host,
@@ -302,8 +379,8 @@ class TransactionService:
         )
         stored = put.store(broker, op)
         end = stored.physical_offset + stored.size
-        self._ops.append((stored.queue_offset, offset))
-        self._decided.append((end, offset))
+        self._ops.append((stored.queue_offset, max(offsets)))
+        self._decided += [(end, offset) for offset in offsets]
         return end
 
     # ---- producers are asked ----

@@ -4,6 +4,7 @@
                                     ← pulls (which pull it is, and the records that answer it)
     batch ← records (the records that a slave was sent)
     batch ← redirects (sends with a time of their own, and halves, too) and again (those whose time has come)
+    again ← decided (halves that their producers commit)
     scan ← entries (the entries of a Raft group, on disk and in a push)
     scan ← columns (the records of a segment, or of a pull's answer, as columns)
     items (rows of columns as the items of batch sends)
@@ -20,7 +21,7 @@ from types import ModuleType
 from typing import NamedTuple, Protocol
 
 from perseid.base.machine import Buffer
-from perseid.core import again, batch, columns, entries, items, pulls, records, redirects, scan, sends
+from perseid.core import again, batch, columns, decided, entries, items, pulls, records, redirects, scan, sends
 from perseid.wire import frame
 
 
@@ -39,7 +40,7 @@ class Queue(Protocol):
 
 SWITCH = "PERSEID_CORE"
 
-PARTS = ("scan", "sends", "batch", "redirects", "again", "pulls", "records", "entries", "columns", "items")
+PARTS = ("scan", "sends", "batch", "redirects", "again", "decided", "pulls", "records", "entries", "columns", "items")
 """Each needs those before it."""
 
 
@@ -50,6 +51,7 @@ class Core(NamedTuple):
     batch: ModuleType
     redirects: ModuleType
     again: ModuleType
+    decided: ModuleType
     pulls: ModuleType
     records: ModuleType
     entries: ModuleType
@@ -57,7 +59,7 @@ class Core(NamedTuple):
     items: ModuleType
 
 
-installed = Core(scan, batch, redirects, again, pulls, records, entries, columns, items)
+installed = Core(scan, batch, redirects, again, decided, pulls, records, entries, columns, items)
 is_compiled: bool = all(part.compiled for part in (*installed, sends))
 compiled = installed if is_compiled and os.environ.get(SWITCH) != "off" else None
 

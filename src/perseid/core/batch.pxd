@@ -34,7 +34,7 @@ cdef class Lane:
 cdef class Batch(SendReader):
     cdef readonly list touched
     cdef readonly long long last, taken, index
-    cdef long long _term
+    cdef long long _term, _prepared
     cdef Py_ssize_t _entry_head
     cdef dict _lanes, _rows, _queues
     cdef bint _may_order

@@ -120,7 +120,7 @@ class Batch(SendReader):
         self._queues: Mapping[tuple[str, int], Queue] = {}
         self._may_order = False
         self._now = self._at = self._limit = self.last = self.taken = 0
-        self._entry_head = self._term = self.index = 0
+        self._entry_head = self._term = self.index = self._prepared = 0
         """Bytes before each record: of an entry's head, or none. The term and the index of the next entry."""
         self.touched: list[Lane] = []
         """The lanes that have messages of this turn; `last`: where the last of its records will stand in the log."""
@@ -357,7 +357,7 @@ class Batch(SendReader):
         at = _put_long(self._records, at, self._now)
         at = _copy(self._records, at, self._host, 0, 8)
         at = _put_int(self._records, at, self._reconsumed)
-        at = _put_long(self._records, at, 0)
+        at = _put_long(self._records, at, self._prepared)
         at = _put_int(self._records, at, end - body)
         at = _copy(self._records, at, self._d, body, end - body)
         self._records[at] = name

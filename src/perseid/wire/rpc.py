@@ -54,6 +54,8 @@ class Failure:
     reason: str
 
 
+Fields: TypeAlias = Header | Mapping[str, str | None] | None
+"""A request's header, or its fields by their names."""
 OnReply: TypeAlias = Callable[[Command | Failure, Millis], list[Effect]]
 """Takes how a call ended. A response is valid only during the call (`Command.keep`)."""
 
@@ -98,7 +100,7 @@ class Caller:
         self,
         address: str,
         code: int,
-        header: Header | Mapping[str, str | None] | None,
+        header: Fields,
         body: Buffer,
         now: Millis,
         timeout_ms: Millis,
@@ -111,7 +113,7 @@ class Caller:
         self,
         address: str,
         code: int,
-        header: Header | Mapping[str, str | None] | None,
+        header: Fields,
         body: Buffer,
         now: Millis,
         timeout_ms: Millis,
@@ -123,7 +125,7 @@ class Caller:
         self,
         conn: ConnId,
         code: int,
-        header: Header | Mapping[str, str | None] | None,
+        header: Fields,
         body: Buffer,
         now: Millis,
         timeout_ms: Millis,
@@ -141,7 +143,7 @@ class Caller:
         self,
         address: str,
         code: int,
-        header: Header | Mapping[str, str | None] | None,
+        header: Fields,
         body: Buffer,
         now: Millis,
         timeout_ms: Millis,

@@ -32,6 +32,8 @@ def end_transaction(broker: Broker, request: Request) -> Reply | None:
         raise RequestRefused(ResponseCode.SLAVE_NOT_AVAILABLE, "a slave decides nothing: ask its master")
     if header.commit_or_rollback not in (SYS_TRANSACTION_COMMIT, ROLLBACK):
         return Reply()
+    if request.command.is_oneway and broker.transactions.gathers(request):
+        return None
     put.check_load(broker)
     half = _half(broker, header)
     if not header.from_transaction_check and broker.transactions.is_late(half):
@@ -43,6 +45,8 @@ def end_transaction(broker: Broker, request: Request) -> Reply | None:
         end = broker.transactions.decide(offset, half, commit=header.commit_or_rollback == SYS_TRANSACTION_COMMIT)
     except AppendRefused as refused:
         raise put.refusal(broker, refused) from None
+    if request.command.is_oneway:
+        return None
     return put.acknowledge(broker, request, Reply(), end, wait=True)
 
 

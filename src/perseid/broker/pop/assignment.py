@@ -13,7 +13,7 @@ from dataclasses import dataclass, field
 from typing import TYPE_CHECKING
 
 from perseid.base.errors import RequestRefused
-from perseid.base.machine import Effect, Millis
+from perseid.base.machine import Millis
 from perseid.broker.pop.waits import ALL_QUEUES
 from perseid.broker.system_topics import PERM_READ, PERM_WRITE
 from perseid.wire.bodies import MessageQueue, TopicRouteData
@@ -84,17 +84,15 @@ class Routes:
         """Ask one name server after the other."""
         broker = self._broker
 
-        def answered(reply: Command | Failure, now: Millis) -> list[Effect]:
+        def answered(reply: Command | Failure, now: Millis) -> None:
             if isinstance(reply, Failure) and len(servers) > 1:
                 self._ask(topic, route, servers[1:])
-                return []
+                return
             self._learn(topic, route, reply, now)
-            return []
 
         header = GetRouteInfoByTopicRequest(topic=topic, accept_standard_json_only=True)
         code = RequestCode.GET_ROUTEINFO_BY_TOPIC
-        for effect in broker.caller.call(servers[0], code, header, b"", broker.now, ROUTE_TIMEOUT_MS, answered):
-            broker.emit(effect)
+        broker.call(servers[0], code, header, b"", ROUTE_TIMEOUT_MS, answered)
 
     def _learn(self, topic: str, route: _Route, reply: Command | Failure, now: Millis) -> None:
         if not isinstance(reply, Failure) and reply.code == ResponseCode.SUCCESS:

@@ -1,0 +1,29 @@
+# The C types of decided.py, for Cython.
+
+cimport cython
+from perseid.core.again cimport Again
+from perseid.core.batch cimport Lane
+
+cdef long long PLAIN_SYS_FLAGS, COMMITTED, MAX_QUEUE_ID
+cdef Py_ssize_t MAX_PROPERTIES_BYTES, QUEUE_OFFSET_AT, PHYSICAL_AT
+cdef const unsigned char[::1] NOTHING
+
+
+cdef class Decided(Again):
+    cdef const unsigned char[::1] _group
+    cdef bint _is_groups
+
+    @cython.locals(end=cython.longlong)
+    cpdef long long commit(
+        self, object record, long long physical_offset, long long queue_offset, const unsigned char[::1] group
+    ) except -1
+    @cython.locals(lane=Lane)
+    cdef long long _commit(self, Py_ssize_t total, long long physical_offset, long long queue_offset) except -1
+    @cython.locals(at=Py_ssize_t, stop=Py_ssize_t, n=Py_ssize_t, value=Py_ssize_t, end=Py_ssize_t)
+    cdef bint _take_words(self) noexcept
+    @cython.locals(number=cython.longlong)
+    cdef bint _is_word(self, Py_ssize_t at, Py_ssize_t size, Py_ssize_t value, Py_ssize_t end) noexcept
+    @cython.locals(size=Py_ssize_t, i=Py_ssize_t)
+    cdef bint _says_group(self, Py_ssize_t value, Py_ssize_t end) noexcept
+    cdef bint _is_odd(self, Py_ssize_t at, Py_ssize_t size) noexcept
+    cdef bint _read_property(self, Py_ssize_t at, Py_ssize_t size, Py_ssize_t value, Py_ssize_t end) noexcept

@@ -1,0 +1,128 @@
+# cython: language_level=3, annotation_typing=False, infer_types=True
+# cython: wraparound=False, initializedcheck=False, cdivision=True, embedsignature=True
+"""Halves that their producers commit: records of the half topic in; records of their real topics out (broker.md §8).
+
+    begin → commit … commit → records, touched, entries → clear
+
+`commit` stores a message as `TransactionService.decide` would, or leaves it alone: whatever is unusual about the half,
+or about what its producer says of it, is left to that.
+"""
+
+from __future__ import annotations
+
+from perseid.base.machine import Buffer
+from perseid.core.again import Again
+from perseid.core.layout import PLAIN_SYS_FLAGS
+from perseid.wire.record import MAX_PROPERTIES_BYTES
+
+compiled = not __file__.endswith(".py")
+
+QUEUE_OFFSET_AT, PHYSICAL_AT = 20, 28
+COMMITTED = 8
+"""What the message says of itself in its sysFlag."""
+MAX_QUEUE_ID = (1 << 31) - 1
+NOTHING = memoryview(b"")
+
+
+class Decided(Again):
+    """The halves that one turn of one broker commits."""
+
+    def __init__(self, store_host: bytes, half_topic: bytes) -> None:
+        super().__init__(store_host, half_topic)
+        self._group = NOTHING
+        self._is_groups = False
+
+    def commit(self, record: Buffer, physical_offset: int, queue_offset: int, group: bytes) -> int:
+        """Take the message of the half at these offsets, of this producers' group: where it will end in the log. 0: it
+        is none that is plain, and nothing has changed."""
+        self._group = group  # type: ignore[assignment]
+        end = self._commit(self._look_at(record), physical_offset, queue_offset)
+        self._born_host = self._group = NOTHING
+        self._let_go()
+        return end
+
+    def _commit(self, total: int, physical_offset: int, queue_offset: int) -> int:
+        lane = None
+        if not self._parts(0, total, PLAIN_SYS_FLAGS) or self._size != total or not self._is_ours():
+            return 0
+        if self._long(PHYSICAL_AT) != physical_offset or self._long(QUEUE_OFFSET_AT) != queue_offset:
+            return 0
+        if not self._is_sound(0) or not self._take_words() or not self._read_properties():
+            return 0
+        self._queue_id = self._real_queue_id
+        lane = self._named(self._lanes, self._d, self._real_at, self._real_end)
+        if lane is None or (lane.count == 0 and not self._begin_lane(lane)):
+            return 0
+        self._read_rest()
+        self._sys_flag |= COMMITTED
+        self._prepared = physical_offset
+        if not self._put(lane, self._body, self._end):
+            return 0
+        if lane.count == 1:
+            self.touched.append(lane)
+        return self._at
+
+    def _take_words(self) -> bool:
+        """Copy the properties into `_q` without those of the half; False: they are not plain, or another group's."""
+        at = self._properties_at
+        stop = self._properties_end
+        n = value = end = 0
+        self._real_at = self._real_queue_id = -1
+        self._is_groups = False
+        if stop - at > MAX_PROPERTIES_BYTES:
+            return False
+        while at < stop:
+            value = at
+            while value < stop and 2 < self._d[value] <= 126:
+                value += 1
+            if value >= stop or self._d[value] != 1:
+                return False
+            end = value + 1
+            while end < stop and self._d[end] != 2 and self._d[end] <= 126:
+                end += 1
+            if end >= stop or self._d[end] != 2:
+                return False
+            if not self._is_word(at, value - at, value + 1, end):
+                if self._is_odd(at, value - at):
+                    return False
+                n = self._add(self._q, n, self._d, at, end + 1)
+            at = end + 1
+        self._q_end = n
+        return self._is_groups and self._real_at >= 0 and self._real_queue_id >= 0
+
+    def _is_word(self, at: int, size: int, value: int, end: int) -> bool:
+        """Is it a property of the half, which its message does not have?"""
+        number = 0
+        if self._is(at, size, b"REAL_TOPIC"):
+            self._real_at, self._real_end = value, end
+            return True
+        if self._is(at, size, b"REAL_QID"):
+            number = self._number(value, end)
+            self._real_queue_id = number if self._stop == end and number <= MAX_QUEUE_ID else -1
+            return True
+        if self._is(at, size, b"PGROUP"):
+            self._is_groups = self._says_group(value, end)
+        return self._is(at, size, b"TRAN_MSG")
+
+    def _says_group(self, value: int, end: int) -> bool:
+        size = len(self._group)
+        if end - value != size:
+            return False
+        for i in range(size):
+            if self._d[value + i] != self._group[i]:
+                return False
+        return True
+
+    def _is_odd(self, at: int, size: int) -> bool:
+        """Does it ask for a time, or say what else only the ordinary handler knows?"""
+        if size >= 6 and self._is(at, 6, b"TIMER_"):
+            return True
+        if self._is(at, size, b"DELAY") or self._is(at, size, b"INNER_NUM"):
+            return True
+        if self._is(at, size, b"CHECK_IMMUNITY_TIME_IN_SECONDS"):
+            return True
+        return self._is(at, size, b"TRAN_PREPARED_QUEUE_OFFSET")
+
+    def _read_property(self, at: int, size: int, value: int, end: int) -> bool:
+        """Take in a property, whose name begins at `at`; False when one comes twice."""
+        return self._take_indexed(at, size, value, end) >= 0
