@@ -53,7 +53,7 @@ TEMPLATE, PART, DOCS = HERE / "benchmarks.md.in", HERE / "part.md.in", HERE.pare
 PART_TITLES = {
     "broker": "One broker",
     "kinds": "Timers, transactions, POP and SQL",
-    "crowd": "Ten thousand connections, ten thousand topics, a thousand groups",
+    "crowd": "Thousands of connections, topics and groups",
     "replication": "Master and slave",
     "dledger": "A DLedger group",
     "failover": "A broker set under controllers",

@@ -545,6 +545,7 @@ class TransactionService:
             broker.offsets.commit(OP_HALF_TOPIC, GROUP, 0, ops, broker.now, step)
 
     def validate(self) -> None:
+        assert not self.words, "a word was not done"
         assert all(self._moved.get(known) == at for at, known in self._names.items()), "names go both ways"
         waiting = {(half.due, offset) for offset, half in self._open.items()}
         assert waiting <= set(self._due), "an open half is not going to be asked about"
