@@ -271,13 +271,16 @@ ROWS = (
         )
         for name, title, connections in (("pop", "one consumer", 1), ("pop64", "64 consumers of a group", 64))
     ),
-    _kind(
-        "sql",
-        "pull 32 by SQL92, TAGS = 'TagB', which half of the messages have, 16 connections × 1; figures are of messages "
-        "that were looked at",
-        _load(16, 1, 128, batch=32, tags=2, filter="SQL92", subscription="TAGS = 'TagB'"),
-        mode="pull",
-        fill=Fill("bench-sql", 128, FILLED, tags=2),
+    *(
+        _kind(
+            name,
+            f"pull 32 by SQL92, {expression}, which half of the messages are, 16 connections × 1; figures are of "
+            "messages that were looked at",
+            _load(16, 1, 128, batch=32, tags=2, filter="SQL92", subscription=expression),
+            mode="pull",
+            fill=Fill(f"bench-{name}", 128, FILLED, tags=2),
+        )
+        for name, expression in (("sql", "TAGS = 'TagB'"), ("sqlany", "TAGS CONTAINS 'gB'"))
     ),
     Row("lone", "closed, nothing besides", (), CLOSED_LOAD, servers=WITHOUT_PLAIN, group="crowd", own_part="crowd"),
     Row(

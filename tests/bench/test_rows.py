@@ -120,7 +120,7 @@ def test_rows_of_the_other_kinds_stand_apart_and_know_how_many_timers_there_are(
     ours = [row for row in ROWS if row.part == "kinds"]
     assert (
         [row.name for row in ours]
-        == ["timed", "transactions", "pop", "pop64", "sql"]
+        == ["timed", "transactions", "pop", "pop64", "sql", "sqlany"]
         == sorted(PARTS["kinds"], key=NAMES.index)
     )
     timed, *others = sized(ours, Sizes(large_gib=0, cold_mib=64, timers=5_000))

@@ -7,11 +7,14 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from hypothesis import given
+from hypothesis import strategies as st
 from tests.sql_cases import result
 
 from perseid.broker import filter as filters
 from perseid.broker import sql92
 from perseid.wire.command import Command
+from perseid.wire.hashing import tag_code
 from perseid.wire.record import decode_all
 
 from .harness import NOW, Rig
@@ -59,6 +62,53 @@ def test_what_can_not_be_read_says_where(text: str, why: str) -> None:
 def test_a_property_that_is_no_number_is_not_wanted_and_no_error() -> None:
     expression = sql92.parse("a > 5")
     assert not expression.wants({"a": "abc"}.get) and expression.wants({"a": "6"}.get)
+
+
+@pytest.mark.parametrize(
+    ("text", "tags"),
+    [
+        ("TAGS = 'a'", {"a"}),
+        ("TAGS IN ('a', 'b') AND n > 3", {"a", "b"}),
+        ("n > 3 AND (TAGS = 'a' OR TAGS = 'b')", {"a", "b"}),
+        ("TAGS IN ('a', 'b') AND TAGS IN ('b', 'c')", {"b"}),
+        ("TAGS = 'a' OR n > 3", None),
+        ("NOT TAGS = 'a'", None),
+        ("TAGS <> 'a'", None),
+        ("TAGS NOT IN ('a')", None),
+        ("(TAGS = 'a') = FALSE", None),
+        ("(TAGS = 'a') IS NOT NULL", None),
+        ("TAGS IS NOT NULL", None),
+        ("tags = 'a'", None),
+        ("TAGS CONTAINS 'a'", None),
+    ],
+)
+def test_the_tags_that_an_expression_asks_for(text: str, tags: set[str] | None) -> None:
+    assert sql92.parse(text).tags == tags
+
+
+@given(st.data())
+def test_what_is_wanted_has_one_of_these_tags(data: st.DataObject) -> None:
+    parts = st.sampled_from(
+        ["TAGS = 'a'", "TAGS = 'b'", "TAGS IN ('a', 'b')", "TAGS NOT IN ('a')", "TAGS IS NULL", "n > 3", "n = 'x'"]
+    )
+    text = data.draw(
+        st.recursive(
+            parts,
+            lambda inner: st.one_of(
+                st.tuples(inner, st.sampled_from(["AND", "OR"]), inner).map(lambda some: f"({' '.join(some)})"),
+                inner.map(lambda one: f"NOT ({one})"),
+                inner.map(lambda one: f"(({one}) = FALSE)"),
+            ),
+            max_leaves=6,
+        )
+    )
+    has = data.draw(st.dictionaries(st.sampled_from(["TAGS", "n"]), st.sampled_from(["a", "b", "c", "4", "x"])))
+    try:
+        expression = sql92.parse(text)
+    except sql92.SqlError:
+        return
+    if expression.wants(has.get) and expression.tags is not None:
+        assert has.get("TAGS") in expression.tags
 
 
 # ---- pulls ----
@@ -152,3 +202,17 @@ def test_filters_without_an_expression_ask_no_record() -> None:
     plain = filters.of("TAG", "a || b", sql=False)
     assert plain.wants_record is None and plain.wants_tag is not None
     assert filters.of(None, "*", sql=True) == filters.Filter()
+
+
+def test_an_expression_about_tags_asks_no_record_of_another_tag() -> None:
+    wanted = filters.of("SQL92", "TAGS = 'Tag0' AND n > 3", sql=True)
+    assert wanted.wants_tag is not None
+    assert wanted.wants_tag(tag_code("Tag0")) and not wanted.wants_tag(tag_code("Tag1"))
+    assert filters.of("SQL92", "n > 3", sql=True).wants_tag is None
+
+
+def test_delayed_messages_are_asked_for_their_tags_themselves(rig: Rig) -> None:
+    """Their units say when they are due, in the place of tags."""
+    rig.send("T", 0, b"later", properties(UNIQ_KEY="D", TAGS="late", DELAY="18"))
+    answer = pulled(rig, "TAGS = 'late'", topic="SCHEDULE_TOPIC_XXXX", queue_id=17, queue_offset=0)
+    assert answer.code == 0 and bodies(answer) == [b"later"]

@@ -21,6 +21,10 @@ FILE = 2048
 """Bytes of a log file: a few records, so that reads cross from file to file."""
 
 Wanted = Callable[[int], bool] | None
+WantedRecord = Callable[[memoryview], bool] | None
+record_wishes: st.SearchStrategy[WantedRecord] = st.sampled_from(
+    [None, lambda record: len(record) % 2 == 0, lambda record: False]
+)
 wishes: st.SearchStrategy[Wanted] = st.sampled_from([None, lambda tag: tag == ord("a"), lambda tag: False])
 
 stores = st.lists(st.tuples(st.integers(0, 2), st.integers(1, 900)), min_size=1, max_size=40)
@@ -64,24 +68,26 @@ def both(
     most_bytes: int,
     units: memoryview | None = None,
     wanted: Wanted = None,
+    wanted_record: WantedRecord = None,
 ) -> tuple[ReadResult | None, ReadResult]:
     """What the quick loop and the general one give; compared, if the quick one gives anything."""
     taken = queue.units(offset, 800) if units is None else units
     log, config = node.store.log, node.config
-    quick = reading._gather_quickly(log, config, queue, offset, taken, most, most_bytes, wanted)
-    general = reading._gather(log, config, queue, offset, taken, most, most_bytes, wanted, None)
+    quick = reading._gather_quickly(log, config, queue, offset, taken, most, most_bytes, wanted, wanted_record)
+    general = reading._gather(log, config, queue, offset, taken, most, most_bytes, wanted, wanted_record)
     if quick is not None:
         assert joined(quick) == joined(general)
     return quick, general
 
 
-@given(stores, limits, numbers, sizes, wishes, st.data())
+@given(stores, limits, numbers, sizes, wishes, record_wishes, st.data())
 def test_both_loops_give_the_same(
     messages: list[tuple[int, int]],
     settings: dict[str, int],
     most: int,
     most_bytes: int,
     wanted: Wanted,
+    wanted_record: WantedRecord,
     data: st.DataObject,
 ) -> None:
     node = filled(messages, **settings)
@@ -92,25 +98,35 @@ def test_both_loops_give_the_same(
     for queue_id in {queue_id for queue_id, _ in messages}:
         queue = queue_of(node, queue_id)
         for offset in range(queue.min, queue.end):
-            quick, general = both(node, queue, offset, most, most_bytes, wanted=wanted)
+            quick, general = both(node, queue, offset, most, most_bytes, wanted=wanted, wanted_record=wanted_record)
             unit = queue.unit(offset)
             assert unit is not None
             there = unit.physical_offset >= max(log.start, log.end - node.config.in_memory_bytes)
-            if wanted is None or there:
+            if wanted is None and wanted_record is None:
                 assert (quick is not None) == (there and general.count > 0)
+            elif wanted_record is None and there and general.count:
+                assert quick is not None
 
 
 units_of_any_kind = st.lists(st.tuples(st.integers(0, 4 * FILE), st.integers(0, FILE)), min_size=1, max_size=12)
 
 
-@given(units_of_any_kind, numbers, sizes, wishes)
+@given(units_of_any_kind, numbers, sizes, wishes, record_wishes)
 def test_units_that_lie_are_left_to_the_general_loop(
-    units: list[tuple[int, int]], most: int, most_bytes: int, wanted: Wanted
+    units: list[tuple[int, int]], most: int, most_bytes: int, wanted: Wanted, wanted_record: WantedRecord
 ) -> None:
     """Beyond the log's end, across the end of a file: whatever ascends."""
     node = filled([(0, 700)] * 6)
     packed = memoryview(b"".join(UNIT.pack(at, size, ord("ab"[size % 2])) for at, size in sorted(units)))
-    both(node, queue_of(node), 0, most, most_bytes, packed, wanted)
+    both(node, queue_of(node), 0, most, most_bytes, packed, wanted, wanted_record)
+
+
+def test_records_are_looked_at_in_the_quick_loop_within_one_file() -> None:
+    node = filled([(0, 100 + i) for i in range(8)])
+    wish = {"some": lambda record: len(record) % 2 == 0, "none": lambda record: False}
+    for name, count in (("some", 4), ("none", 0)):
+        quick, general = both(node, queue_of(node), 0, 20, 1 << 20, wanted_record=wish[name])
+        assert quick is not None and quick.count == general.count == count
 
 
 def test_a_run_is_one_buffer_and_another_file_another() -> None:

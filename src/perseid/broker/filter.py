@@ -1,14 +1,15 @@
 """What a consumer wants of a queue: all, some tags, or what an SQL92 expression selects (broker.md §6.5).
 
 Tags (`a || b`) are compared by Java's hash, in the consume queue alone; different tags may share one, so the client
-looks at the tag itself. An expression looks at the properties of each record.
+looks at the tag itself. An expression looks at the properties of each record; of those alone whose tag may be one that
+it asks for, if it asks for tags: this is known from the consume queue.
 """
 
 from __future__ import annotations
 
 from collections.abc import Callable
 from dataclasses import dataclass
-from functools import lru_cache
+from functools import lru_cache, partial
 
 from perseid.base.errors import RequestRefused
 from perseid.broker import sql92
@@ -66,8 +67,7 @@ class Filter:
 
     def _wants_record(self, record: memoryview) -> bool:
         assert self.expression is not None
-        encoded = properties_of(record)
-        return self.expression.wants(lambda name: props.get(encoded, name))
+        return self.expression.wants(partial(props.get, properties_of(record)))
 
 
 def of(kind: str | None, expression: str | None, *, sql: bool) -> Filter:
@@ -79,4 +79,5 @@ def of(kind: str | None, expression: str | None, *, sql: bool) -> Filter:
         raise RequestRefused(
             ResponseCode.SYSTEM_ERROR, f"The broker does not support consumer to filter message by {kind}"
         )
-    return Filter(expression=sql92.parse(expression or ""))
+    parsed = sql92.parse(expression or "")
+    return Filter(None if parsed.tags is None else frozenset(map(tag_code, parsed.tags)), parsed)

@@ -24,6 +24,7 @@ from functools import lru_cache
 from typing import NamedTuple
 
 from perseid.base.errors import PerseidError
+from perseid.wire.properties import TAGS
 
 MAX_CHARS = 16 * 1024
 """Of one expression."""
@@ -49,8 +50,10 @@ class NotComparable(Exception):
 class Expression:
     """One expression that was read."""
 
-    def __init__(self, text: str, evaluate: Evaluate) -> None:
+    def __init__(self, text: str, evaluate: Evaluate, tags: frozenset[str] | None) -> None:
         self.text = text
+        self.tags = tags
+        """What TAGS says in each message that is wanted; None: anything."""
         self._evaluate = evaluate
 
     def result(self, properties: Properties) -> Value:
@@ -71,7 +74,8 @@ def parse(text: str) -> Expression:
     if len(text) > MAX_CHARS:
         raise SqlError(f"an SQL92 expression of {len(text)} characters: {MAX_CHARS} is the limit")
     reader = _Reader(text)
-    return Expression(text, _boolean(reader, reader.disjunction()).evaluate)
+    node = _boolean(reader, reader.disjunction())
+    return Expression(text, node.evaluate, node.tags)
 
 
 # ---- values ----
@@ -145,6 +149,8 @@ class _Node(NamedTuple):
     value: Value = None
     name: str | None = None
     """Of a property."""
+    tags: frozenset[str] | None = None
+    """What TAGS says wherever this is true; None: anything."""
 
 
 def _constant(value: Value, *, boolean: bool = False) -> _Node:
@@ -177,6 +183,8 @@ def _compare(one: _Node, other: _Node, holds: Callable[[int], bool]) -> _Node:
 
 
 def _equal(one: _Node, other: _Node) -> _Node:
+    if one.name is not None and isinstance(other.value, str):
+        return _says(one.name, other.value)
     left, right = one.evaluate, other.evaluate
 
     def evaluate(properties: Properties) -> Value:
@@ -189,6 +197,16 @@ def _equal(one: _Node, other: _Node) -> _Node:
     return _Node(evaluate, boolean=True)
 
 
+def _says(name: str, text: str) -> _Node:
+    """A property beside a string: the usual comparison."""
+
+    def evaluate(properties: Properties) -> Value:
+        value = properties(name)
+        return None if value is None else value == text
+
+    return _Node(evaluate, boolean=True, tags=frozenset((text,)) if name == TAGS else None)
+
+
 def _not(node: _Node) -> _Node:
     inner = node.evaluate
 
@@ -199,7 +217,7 @@ def _not(node: _Node) -> _Node:
     return _Node(evaluate, boolean=True)
 
 
-def _junction(one: _Node, other: _Node, decides: bool) -> _Node:
+def _junction(one: _Node, other: _Node, tags: frozenset[str] | None, decides: bool) -> _Node:
     """AND (False decides) and OR (True does) of three values; the other side is asked only where the first leaves it
     open."""
     left, right = one.evaluate, other.evaluate
@@ -213,15 +231,18 @@ def _junction(one: _Node, other: _Node, decides: bool) -> _Node:
             return decides
         return None if first is None or second is None else not decides
 
-    return _Node(evaluate, boolean=True)
+    return _Node(evaluate, boolean=True, tags=tags)
 
 
 def _and(one: _Node, other: _Node) -> _Node:
-    return _junction(one, other, decides=False)
+    if one.tags is None or other.tags is None:
+        return _junction(one, other, one.tags if other.tags is None else other.tags, decides=False)
+    return _junction(one, other, one.tags & other.tags, decides=False)
 
 
 def _or(one: _Node, other: _Node) -> _Node:
-    return _junction(one, other, decides=True)
+    tags = None if one.tags is None or other.tags is None else one.tags | other.tags
+    return _junction(one, other, tags, decides=True)
 
 
 def _is_null(node: _Node) -> _Node:
@@ -246,7 +267,7 @@ def _one_of(node: _Node, strings: frozenset[str], wanted: bool) -> _Node:
         value = inner(properties)
         return (value in strings) is wanted if isinstance(value, str) else None
 
-    return _Node(evaluate, boolean=True)
+    return _Node(evaluate, boolean=True, tags=strings if wanted and node.name == TAGS else None)
 
 
 _TEXT_TESTS: dict[str, Callable[[str, str], bool]] = {

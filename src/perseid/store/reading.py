@@ -80,9 +80,7 @@ def read(
     if not units:
         after = min((s for s in queue.segments.starts if s > offset * UNIT_BYTES), default=high * UNIT_BYTES)
         return ReadResult(ReadStatus.OFFSET_FOUND_NULL, after // UNIT_BYTES, low, high, [])
-    found = None
-    if wanted_record is None:
-        found = _gather_quickly(log, config, queue, offset, units, max_messages, max_bytes, wanted)
+    found = _gather_quickly(log, config, queue, offset, units, max_messages, max_bytes, wanted, wanted_record)
     return found or _gather(log, config, queue, offset, units, max_messages, max_bytes, wanted, wanted_record)
 
 
@@ -160,6 +158,7 @@ def _gather_quickly(
     max_messages: int,
     max_bytes: int,
     wanted: Wanted | None,
+    wanted_record: WantedRecord | None = None,
 ) -> ReadResult | None:
     """The usual read: some record is wanted, and all are there and in memory. One window on a file of the log
     serves all of its records. None: something is otherwise; `_gather` has to look.
@@ -181,6 +180,12 @@ def _gather_quickly(
         last = physical
         if wanted is not None and not wanted(tag):
             continue
+        if wanted_record is not None:
+            record = records[physical - base : physical - base + size] if physical >= base else None
+            if record is None or len(record) != size:  # in a later file, as one in a thousand
+                return None
+            if not wanted_record(record):
+                continue
         if physical != end:
             if end != begin:
                 buffers.append(records[begin - base : end - base])
@@ -193,12 +198,12 @@ def _gather_quickly(
         end = physical + size
         total += size
         count += 1
-    buffers.append(records[begin - base : end - base])
+    if count:
+        buffers.append(records[begin - base : end - base])
     if sum(map(len, buffers)) != total:
         return None  # a window ended before a record did: it was removed, or is none
-    if not count:
-        return None
-    return ReadResult(ReadStatus.FOUND, offset + scanned, queue.min, queue.shown, buffers, count, total, last)
+    status = ReadStatus.FOUND if count else ReadStatus.NO_MATCHED_MESSAGE
+    return ReadResult(status, offset + scanned, queue.min, queue.shown, buffers, count, total, last)
 
 
 def _gather(

@@ -7,12 +7,15 @@ hold `\\x01`, never `\\x02`. Bytes that are not UTF-8 are read with replacement 
 from __future__ import annotations
 
 from collections.abc import Mapping
+from functools import lru_cache
 
 from perseid.base.machine import Buffer
 
 PROPERTY_END = b"\x02"
 MAX_BYTES = 32767
 """Encoded properties of one message."""
+MAX_KEYS = 4096
+"""Names whose encoded form is kept."""
 
 KEYS = "KEYS"
 TAGS = "TAGS"
@@ -102,14 +105,20 @@ def decode(raw: Buffer | str) -> dict[str, str]:
     return found
 
 
+@lru_cache(maxsize=MAX_KEYS)
+def _key(name: str) -> bytes:
+    """What stands before a property's value, unless it is the first one."""
+    return f"\x02{name}\x01".encode()
+
+
 def get(raw: bytes, name: str) -> str | None:
     """One value, without decoding the others; what `decode(raw).get(name)` gives."""
-    key = name.encode() + b"\x01"
-    at = raw.rfind(b"\x02" + key)
+    key = _key(name)
+    at = raw.rfind(key)
     if at >= 0:
-        at += 1 + len(key)
-    elif raw.startswith(key):
-        at = len(key)
+        at += len(key)
+    elif raw.startswith(key[1:]):
+        at = len(key) - 1
     else:
         return None
     end = raw.find(b"\x02", at)

@@ -11,7 +11,7 @@ from perseid.broker.handlers.send import FAQ
 from perseid.broker.hold import Arrival
 from perseid.broker.request import Reply, Request
 from perseid.broker.sql92 import SqlError
-from perseid.broker.system_topics import PERM_READ
+from perseid.broker.system_topics import PERM_READ, SCHEDULE_TOPIC
 from perseid.store.results import ReadStatus
 from perseid.wire.bodies import SubscriptionData, SubscriptionGroupConfig, TopicConfig
 from perseid.wire.codes import RequestCode, ResponseCode
@@ -187,6 +187,8 @@ def _wanted(broker: Broker, header: PullMessageRequest) -> tuple[subscription_fi
     except SqlError as error:
         code = ResponseCode.SUBSCRIPTION_PARSE_FAILED if named else ResponseCode.FILTER_DATA_NOT_EXIST
         raise RequestRefused(code, f"parse the consumer's subscription failed: {error}") from error
+    if wanted.expression is not None and header.topic == SCHEDULE_TOPIC:  # whose units tell times in the tags' place
+        wanted = subscription_filter.Filter(expression=wanted.expression)
     if not named:
         return wanted, FOREVER
     return wanted, _compensate(broker, header, expression or subscription_filter.ALL, kind)
