@@ -489,7 +489,7 @@ def _requests() -> list[bytes]:
     """Headers and bodies of sends, batches and pulls that the core takes, most of them."""
     pieces = (
         "", "TAGS\x01a\x02", "KEYS\x01k l\x02TAGS\x01b\x02", "WAIT\x01true\x02", "DELAY\x012\x02",
-        "TRAN_MSG\x01true\x02", "TIMER_DELAY_MS\x013000\x02", "TIMER_DELAY_SEC\x012\x02TAGS\x01b\x02",
+        "TRAN_MSG\x01true\x02PGROUP\x01g\x02", "TIMER_DELAY_MS\x013000\x02", "TIMER_DELAY_SEC\x012\x02TAGS\x01b\x02",
     )  # fmt: skip
     reads = []
     for code, kind in ((310, SendMessageRequestV2), (10, SendMessageRequest)):

@@ -14,6 +14,7 @@ from typing import Any
 
 from perseid import core
 from perseid.base.machine import Close, Closed, Feed, Flush, Frames, Note, Opened, SaveState, Start, Stop, Tick, Write
+from perseid.broker import messages
 from perseid.broker.config import BrokerConfig
 from perseid.broker.node import Broker
 from perseid.sim.disk import SimDisk
@@ -22,9 +23,13 @@ from perseid.store.replica import Replica, ReplicaRefused
 from perseid.store.results import AppendRefused
 from perseid.store.store import MessageStore
 from perseid.testing.cores import core_from
+from perseid.wire.codes import RequestCode
+from perseid.wire.command import encode_request
 from perseid.wire.frame import split
+from perseid.wire.headers.send import EndTransactionRequest
 from perseid.wire.host import host_from
-from perseid.wire.record import Message
+from perseid.wire.properties import PGROUP
+from perseid.wire.record import SYS_TRANSACTION_COMMIT, Message, Record
 
 CONN = 1
 SMALL = StoreConfig(
@@ -38,6 +43,7 @@ TINY = StoreConfig(
 MAX_SLAVE_LOG_BYTES = 64 << 10
 NOW = 1_700_000_000_000
 HOST = host_from("10.0.0.1:10911")
+MOST_WORDS = 4
 WAIT_MS = 300
 """Between two reads, at most: timers come due."""
 MAY_DIFFER = re.compile(rb'"commitLogDi[^"]*":"[^"]*"|"counter":[0-9]+(?=.*"timingCount")')
@@ -59,7 +65,7 @@ class Twins:
         sys.unraisablehook = self._hidden.append  # an index out of bounds in a function that can't raise
         core.compiled = checked_core()
         self.with_core, self.alone = self._broker(), self._broker()
-        self.alone.plain_sends = self.alone.timers.quick = None
+        self.alone.plain_sends = self.alone.timers.quick = self.alone.transactions.quick = None
 
     def _broker(self) -> Broker:
         broker = Broker(BrokerConfig(broker_name="b"), SMALL, SimDisk(Random(1)), Random(1))
@@ -100,13 +106,40 @@ class Twins:
         for broker in (self.with_core, self.alone):
             self._play(broker, Tick())
         begin = self.with_core.store.end
-        did, wanted = (self._play(broker, Frames(CONN, data)) for broker in (self.with_core, self.alone))
-        assert did == wanted, f"the core's broker did {did}, the other {wanted}"
+        self._compare(data)
+        if words := self._words():
+            self._compare(words)
         logs = [bytes(broker.store.log.segments.view(begin, 1 << 20)) for broker in (self.with_core, self.alone)]
         assert logs[0] == logs[1] and self.with_core.store.end == self.alone.store.end, "the logs differ"
         assert not self._hidden, f"an error in a function that can't raise: {self._hidden[0].exc_value!r}"
         self.with_core.validate()
         return self.alone.store.end < MAX_LOG_BYTES
+
+
+    def _compare(self, data: bytes) -> None:
+        did, wanted = (self._play(broker, Frames(CONN, data)) for broker in (self.with_core, self.alone))
+        assert did == wanted, f"the core's broker did {did}, the other {wanted}"
+
+    def _words(self) -> bytes:
+        """Commits of the last halves, as their producers say it."""
+        found = [
+            messages.stored_at(self.alone.store, place) for place in self.alone.transactions.places()[-MOST_WORDS:]
+        ]
+        return b"".join(
+            encode_request(RequestCode.END_TRANSACTION, number, _word(half), oneway=True)
+            for number, half in enumerate(found)
+            if half is not None
+        )
+
+
+def _word(half: Record) -> EndTransactionRequest:
+    return EndTransactionRequest(
+        producer_group=half.props.get(PGROUP, "p"),
+        tran_state_table_offset=half.queue_offset,
+        commit_log_offset=half.physical_offset,
+        commit_or_rollback=SYS_TRANSACTION_COMMIT,
+        msg_id="",
+    )
 
 
 class ReplicaTwins:

@@ -132,7 +132,7 @@ class CoreDecided(CoreTurn):
         record = self._broker.store.record_at(physical_offset)
         if record is None or not (self._begun or self._begin()):
             return 0
-        return self._decided.commit(record, physical_offset, queue_offset, group.encode())
+        return self._decided.commit(record, physical_offset, queue_offset, group.encode(errors="replace"))
 
 
 def again_of(broker: Broker) -> CoreAgain | None:
