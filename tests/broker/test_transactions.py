@@ -8,12 +8,12 @@ from typing import Any
 
 import pytest
 
-from perseid.base.machine import Tick
+from perseid.base.machine import Frames, Tick
 from perseid.broker import switch, transactions
 from perseid.broker.system_topics import CHECK_MAX_TIME_TOPIC, HALF_TOPIC, OP_HALF_TOPIC
 from perseid.replication.config import ReplicationConfig
 from perseid.store.results import AppendRefused, PutStatus
-from perseid.wire.command import Command
+from perseid.wire.command import Command, encode_request
 from perseid.wire.headers.send import EndTransactionRequest, SendMessageRequest, SendMessageResponse
 from perseid.wire.record import decode
 
@@ -116,6 +116,67 @@ def test_a_word_that_says_nothing_changes_nothing(tmp_path: Path) -> None:
     half = begin(rig)
     assert word(rig, half, UNKNOWN).code == 0 and bodies(rig) == []
     assert word(rig, half, COMMIT).code == 0 and bodies(rig) == [b"half"]
+
+
+def one_way(halves: list[SendMessageResponse], decisions: list[int]) -> Frames:
+    """Words in one read, as the clients send them."""
+    headers = [
+        EndTransactionRequest(
+            producer_group="p", tran_state_table_offset=half.queue_offset,
+            commit_log_offset=int(half.msg_id[-16:], 16), commit_or_rollback=decision, msg_id="ID1",
+        )
+        for half, decision in zip(halves, decisions, strict=True)
+    ]  # fmt: skip
+    frames = [encode_request(END, 100 + n, header, oneway=True) for n, header in enumerate(headers)]
+    return Frames(1, b"".join(bytes(one) for one in frames))
+
+
+def ops(rig: Rig) -> list[bytes]:
+    return [record.body for record in records(rig, OP_HALF_TOPIC)]
+
+
+def test_one_way_words_of_a_read_share_an_op_message(tmp_path: Path) -> None:
+    rig = Rig(tmp_path)
+    halves = [begin(rig, b"%d" % n, UNIQ_KEY=f"ID{n}") for n in range(7)]
+    assert word(rig, halves[0], COMMIT).code == 0  # the queue is known from now on
+    told = [halves[n] for n in (1, 2, 3, 3, 4, 5)]
+    rig.handle(one_way(told, [COMMIT, ROLLBACK, COMMIT, COMMIT, UNKNOWN, COMMIT]))
+    assert bodies(rig) == [b"0", b"1", b"3", b"5"] and ops(rig) == [b"0,", b"1,2,3,5,"]
+    rig.handle(Tick())
+    rig.stop()
+    rig = Rig(tmp_path, now=rig.now)
+    beat(rig)
+    rig.until(NOW + 12_500)
+    assert {decode(memoryview(q.body)).body for q in rig.told(3, CHECK)} == {b"4", b"6"}, "those are open"
+
+
+def test_an_op_message_names_no_more_than_java_reads_at_once(tmp_path: Path) -> None:
+    rig = Rig(tmp_path)
+    halves = [begin(rig, UNIQ_KEY=f"ID{n}") for n in range(2 * transactions.OP_HALVES + 1)]
+    rig.handle(one_way(halves, [ROLLBACK] * len(halves)))
+    assert [body.count(b",") for body in ops(rig)] == [transactions.OP_HALVES, transactions.OP_HALVES, 1]
+
+
+def test_what_one_way_words_decided_is_written_when_the_log_takes_it(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    rig = Rig(tmp_path)
+    halves = [begin(rig, b"%d" % n, UNIQ_KEY=f"ID{n}") for n in range(3)]
+    assert word(rig, halves[0], COMMIT).code == 0
+    store, plain = rig.broker.store, rig.broker.store.append
+
+    def append(message: Any, now: int) -> Any:
+        if message.topic == OP_HALF_TOPIC:
+            raise AppendRefused(PutStatus.SERVICE_NOT_AVAILABLE, "full")
+        return plain(message, now)
+
+    with monkeypatch.context() as full:
+        full.setattr(store, "append", append)
+        rig.handle(one_way(halves[1:], [COMMIT, ROLLBACK]))
+        assert bodies(rig) == [b"0", b"1"] and ops(rig) == [b"0,"]
+        rig.handle(one_way(halves[1:], [ROLLBACK, COMMIT]))
+    rig.until(NOW + 7_000)
+    assert bodies(rig) == [b"0", b"1"] and sorted(ops(rig)) == [b"0,", b"1,", b"2,"]
 
 
 def test_transactions_can_be_switched_off(tmp_path: Path) -> None:
