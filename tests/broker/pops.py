@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import json
 from dataclasses import dataclass
+from pathlib import Path
 from typing import Any
 
 from perseid.wire.command import Command
@@ -16,11 +18,12 @@ from perseid.wire.headers.pop import (
 from perseid.wire.pop import RETRY_PREFIX, Handle, parse_handle, parse_info, retry_of
 from perseid.wire.record import Record, decode_all
 
-from .harness import Rig
+from .harness import Rig, records
 
 POP, ACK, PEEK, CHANGE, NOTIFICATION, POLLING_INFO, BATCH_ACK = (
     200050, 200051, 200052, 200053, 200054, 200055, 200151
 )  # fmt: skip
+SECOND = 1_000
 REVIVE_TOPIC = "rmq_sys_REVIVE_LOG_C"
 INVISIBLE_MS = 60_000
 
@@ -104,3 +107,26 @@ def change(rig: Rig, one: Popped, invisible_ms: int, *, group: str = "g") -> Pop
 
 def bodies(popped: list[Popped]) -> list[bytes]:
     return [one.body for one in popped]
+
+
+def revive_log(rig: Rig) -> list[tuple[str, dict[str, Any]]]:
+    """Tag and body of each message of the revive log."""
+    return [(r.tag or "", json.loads(r.body)) for q in range(8) for r in records(rig, REVIVE_TOPIC, q)]
+
+
+def crash(rig: Rig, root: Path, **settings: Any) -> Rig:
+    """The process dies, and starts again on what the kernel has."""
+    rig.disk.unlock("lock")  # what the end of a process does
+    return Rig(root, now=rig.now, **settings)
+
+
+def stocked(root: Path, count: int = 3, **settings: Any) -> Rig:
+    rig = Rig(root, **settings)
+    for number in range(count):
+        rig.send("T", number % 4, b"m%d" % number)
+    return rig
+
+
+def is_changed(found: object) -> Popped:
+    assert isinstance(found, Popped), found
+    return found

@@ -22,9 +22,9 @@ from perseid.wire.headers.pop import (
     PopMessageResponse,
 )
 from perseid.wire.pop import BatchAck
-from perseid.wire.record import Record, decode_all
+from perseid.wire.record import decode_all
 
-from .harness import NOW, Rig
+from .harness import NOW, Rig, records
 from .pops import (
     BATCH_ACK,
     INVISIBLE_MS,
@@ -32,51 +32,20 @@ from .pops import (
     PEEK,
     POLLING_INFO,
     POP,
-    REVIVE_TOPIC,
+    SECOND,
     Popped,
     ack,
     bodies,
     change,
+    crash,
+    is_changed,
     pop,
     pop_header,
     read_pop,
+    revive_log,
+    stocked,
 )
 from .requests import properties
-
-SECOND = 1_000
-
-
-def records(rig: Rig, topic: str, queue_id: int = 0) -> list[Record]:
-    found: list[Record] = []
-    at = rig.broker.store.min_offset(topic, queue_id)
-    while at < rig.broker.store.max_offset(topic, queue_id):
-        read = rig.broker.store.read(topic, queue_id, at, 32, 1 << 20)
-        found += decode_all(b"".join(bytes(buffer) for buffer in read.buffers))
-        at = read.next_offset
-    return found
-
-
-def revive_log(rig: Rig) -> list[tuple[str, dict[str, Any]]]:
-    return [(r.tag or "", json.loads(r.body)) for q in range(8) for r in records(rig, REVIVE_TOPIC, q)]
-
-
-def crash(rig: Rig, root: Path, **settings: Any) -> Rig:
-    """The process dies, and starts again on what the kernel has."""
-    rig.disk.unlock("lock")  # what the end of a process does
-    return Rig(root, now=rig.now, **settings)
-
-
-def stocked(root: Path, count: int = 3, **settings: Any) -> Rig:
-    rig = Rig(root, **settings)
-    for number in range(count):
-        rig.send("T", number % 4, b"m%d" % number)
-    return rig
-
-
-def is_changed(found: object) -> Popped:
-    assert isinstance(found, Popped), found
-    return found
-
 
 # ---- pop and ack ----
 

@@ -2,10 +2,8 @@
 
 from __future__ import annotations
 
-import json
 from dataclasses import replace
 from pathlib import Path
-from typing import Any
 
 import pytest
 
@@ -16,9 +14,8 @@ from perseid.store.config import SYNC_FLUSH
 from perseid.store.results import AppendRefused, PutStatus
 from perseid.wire import pop as wire
 from perseid.wire.pop import Checkpoint, Handle
-from perseid.wire.record import Record, decode_all
 
-from .harness import NOW, SMALL, Rig
+from .harness import NOW, SMALL, Rig, records
 from .pops import (
     INVISIBLE_MS,
     POP,
@@ -26,46 +23,14 @@ from .pops import (
     Popped,
     ack,
     bodies,
+    crash,
     pop,
     pop_header,
     read_pop,
+    revive_log,
+    stocked,
 )
 from .requests import properties
-
-SECOND = 1_000
-
-
-def records(rig: Rig, topic: str, queue_id: int = 0) -> list[Record]:
-    found: list[Record] = []
-    at = rig.broker.store.min_offset(topic, queue_id)
-    while at < rig.broker.store.max_offset(topic, queue_id):
-        read = rig.broker.store.read(topic, queue_id, at, 32, 1 << 20)
-        found += decode_all(b"".join(bytes(buffer) for buffer in read.buffers))
-        at = read.next_offset
-    return found
-
-
-def revive_log(rig: Rig) -> list[tuple[str, dict[str, Any]]]:
-    return [(r.tag or "", json.loads(r.body)) for q in range(8) for r in records(rig, REVIVE_TOPIC, q)]
-
-
-def crash(rig: Rig, root: Path, **settings: Any) -> Rig:
-    """The process dies, and starts again on what the kernel has."""
-    rig.disk.unlock("lock")  # what the end of a process does
-    return Rig(root, now=rig.now, **settings)
-
-
-def stocked(root: Path, count: int = 3, **settings: Any) -> Rig:
-    rig = Rig(root, **settings)
-    for number in range(count):
-        rig.send("T", number % 4, b"m%d" % number)
-    return rig
-
-
-def is_changed(found: object) -> Popped:
-    assert isinstance(found, Popped), found
-    return found
-
 
 # ---- starts over ----
 
