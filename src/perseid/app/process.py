@@ -27,8 +27,8 @@ FAILED = 1
 LOOP_VARIABLE = "PERSEID_LOOP"
 """`asyncio` chooses the standard event loop where uvloop is installed too."""
 
-WANTED_FILES = 65_536
-"""Open files that a server asks for: a connection and a log segment take one each."""
+WANTED_FILES = 655_350
+"""Open files that a server asks for: a connection takes one, a file of a log or of a queue two (one is mmap's own)."""
 
 Ready = Callable[[], Awaitable[None]]
 
