@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 import threading
 from typing import Any
 
@@ -10,6 +11,7 @@ import pytest
 
 from perseid.client import ClientError, MessageQueue, ReceivedMessage
 from perseid.client.blocking import BlockingPullConsumer
+from perseid.client.pulling import Offsets
 from perseid.client.stamps import STAMP, parse
 from perseid.spark import lanes, sink_options
 from perseid.spark.encode import Encoder, Layout, Part
@@ -103,6 +105,63 @@ def test_a_batch_finds_its_bound_again_though_the_end_of_the_last_one_was_never_
     for _ in range(2):
         assert send(options, Part("q", 1, 0), ["c", "d"]).since == (0,), "where batch 0 began"
     assert [m.body for m in everything(perseid_broker, "t", dedupe=True)] == [b"a", b"b", b"c", b"d"]
+
+
+def test_a_bound_that_is_noted_for_some_queues_only_counts_for_none(perseid_broker: EmbeddedBroker) -> None:
+    perseid_broker.create_topic("t", 3)
+    options = options_of(perseid_broker, "t")
+    first = MessageQueue("t", "embedded", 0)
+    with Sender(options) as sender:
+        ends, part = sender.ends("t"), Part("q", 0, 0)
+        others = {queue: 7 for queue in ends if queue != first}
+        sender._run(sender._commit("PERSEID_SPARK_SINK-q-0", others))  # a task that was killed here
+        layout = sender.layout("t", part, ends, 0, remembered=True)
+        assert (len(layout.queues), layout.since) == (3, (0, 0, 0))
+        assert sender.layout("t", part, None, 0, remembered=True) == layout
+
+
+def test_tasks_that_begin_a_batch_side_by_side_spread_it_over_the_same_queues(
+    perseid_broker: EmbeddedBroker, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    perseid_broker.create_topic("t", 3)
+    options = options_of(perseid_broker, "t")
+    commit = Offsets.commit
+
+    with Sender(options) as sender, Sender(options) as other:
+        ends = sender.ends("t")
+        seen: list[Layout] = []
+
+        async def slow(self: Offsets, group: str, queue: MessageQueue, offset: int) -> None:
+            await commit(self, group, queue, offset)
+            monkeypatch.setattr(Offsets, "commit", commit)
+            seen.append(await asyncio.to_thread(other.layout, "t", Part("q", 0, 1), ends, 0, remembered=True))
+
+        monkeypatch.setattr(Offsets, "commit", slow)
+        assert sender.layout("t", Part("q", 0, 0), ends, 0, remembered=True) == seen[0]
+        assert len(seen[0].queues) == 3
+
+
+def test_what_the_brokers_took_of_a_bound_and_do_not_tell_is_noted_again(
+    perseid_broker: EmbeddedBroker, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Java's broker may lose an offset that is committed beside a group's first one."""
+    perseid_broker.create_topic("t", 2)
+    options = options_of(perseid_broker, "t")
+    commit = Offsets.commit
+    asked: list[str] = []
+
+    async def losing(self: Offsets, group: str, queue: MessageQueue, offset: int) -> None:
+        if queue.queue_id == 1:
+            asked.append(group)
+            if len(asked) == 2:  # at the first one there is no such group yet
+                return
+        await commit(self, group, queue, offset)
+
+    monkeypatch.setattr(Offsets, "commit", losing)
+    with Sender(options) as sender:
+        layout = sender.layout("t", Part("q", 0, 0), sender.ends("t"), 0, remembered=True)
+        assert sender.layout("t", Part("q", 0, 1), None, 0, remembered=True) == layout
+        assert (len(layout.queues), len(asked)) == (2, 3)
 
 
 def test_a_write_of_its_own_id_asks_the_broker_for_nothing(perseid_broker: EmbeddedBroker) -> None:

@@ -8,6 +8,9 @@ Where a batch begins in a queue at the earliest (the stamps' `since`) is kept by
 groups of the query, for even and for odd batches: when batch N is whole, the ends of the queues are committed for
 batch N + 1. That leaves the bound of batch N alone until batch N + 1 is whole, so a batch that runs again finds its
 own. The queues that have one are also those that the batch was spread over, whatever the topic has got since.
+
+The tasks of a query's first batch find no bound; each notes the same ones, its topic's first queue last. So whoever
+sees that queue's bound sees all of them, and nobody has sent anything before it was there.
 """
 
 from __future__ import annotations
@@ -164,8 +167,8 @@ class Sender:
             return _layout(known)
         before = await self._remembered(topic, slot_group(self._options, part.writer, part.batch + 1))
         planned = before or planned  # before: the end of the last batch was not noted, but where it began
-        if planned is None:
-            return _layout(dict.fromkeys(await self._queues(topic), 0))
+        if not planned:
+            planned = dict.fromkeys(await self._queues(topic), 0)
         try:
             await self._commit(own, planned)
         except ServerRefused as error:
@@ -176,6 +179,11 @@ class Sender:
         return _layout(planned)
 
     async def _remembered(self, topic: str, group: str) -> Ends:
+        """What `_commit` has noted; nothing as long as it is not whole."""
+        noted = await self._noted(topic, group)
+        return noted if min(await self._queues(topic)) in noted else {}
+
+    async def _noted(self, topic: str, group: str) -> Ends:
         queues = await self._queues(topic)
         known = await asyncio.gather(*(self._offsets.committed(group, q, zero_if_young=False) for q in queues))
         return {queue: offset for queue, offset in zip(queues, known, strict=True) if offset is not None}
@@ -196,9 +204,14 @@ class Sender:
             await self._commit_all(group, ends)
 
     async def _commit_all(self, group: str, ends: Ends) -> None:
-        for error in (await self._offsets.commit_all(group, ends)).values():
+        last = min(ends)
+        others = {queue: offset for queue, offset in ends.items() if queue != last}
+        for error in (await self._offsets.commit_all(group, others)).values():
             if error is not None:
                 raise error
+        if not others.keys() <= (await self._noted(last.topic, group)).keys():  # Java's broker may, see commit_all
+            raise ClientError(f"{last.topic}: the brokers do not tell all offsets of {group} that they took")
+        await self._offsets.commit(group, last, ends[last])
 
     # ---- sending ----
 
