@@ -9,7 +9,10 @@ import os
 from Cython.Build import cythonize
 from setuptools import Extension, setup
 
-NAMES = ("scan", "sends", "batch", "redirects", "again", "decided", "pulls", "records", "entries", "columns", "items")
+NAMES = (
+    "scan", "sends", "batch", "redirects", "again", "decided", "properties", "pulls", "records", "entries", "columns",
+    "items",
+)  # fmt: skip
 FOLDER = "src/perseid/core"
 
 optimized = os.environ.get("PERSEID_CORE_OPTIMIZE", "-O3")

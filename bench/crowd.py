@@ -9,7 +9,7 @@ import struct
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import ExitStack, contextmanager
 
-from servers import Remote, Server, frame_of
+from servers import BenchError, Remote, Server, frame_of, parts_of_frame
 
 TOPICS, CONSUMERS = 9_000, 1_000
 """Not 10,000 topics, so that 20,000 open files are enough, which is all that some containers allow."""
@@ -78,11 +78,10 @@ def answered(connection: socket.socket, opaque: int) -> None:
     with connection.makefile("rb") as stream:
         while True:
             (size,) = struct.unpack(">I", stream.read(4))
-            data = stream.read(size)
-            (length,) = struct.unpack(">I", data[:4])
-            header = json.loads(data[4 : 4 + (length & 0xFFFFFF)])
+            header, _ = parts_of_frame(stream.read(size))
             if header["opaque"] == opaque and header["flag"] & 1:
-                assert header["code"] == 0, header
+                if header["code"] != 0:
+                    raise BenchError(f"a consumer is refused: {header}")
                 return
 
 

@@ -15,7 +15,7 @@ from perseid.wire.codes import ResponseCode
 from perseid.wire.record import decode
 
 from .harness import SMALL, Rig
-from .test_fast import send_of
+from .streams import send_of
 from .test_quick_pulls import pull_of
 
 COUNT = 200

@@ -78,7 +78,7 @@ def test_nothing_found(rig: Rig, fields: dict[str, Any], code: int, status: str,
 
 
 def test_every_status_of_the_store_has_a_code() -> None:
-    assert set(pull._CODES) == set(ReadStatus) - {ReadStatus.OFFSET_RESET}
+    assert set(pull.CODES) == set(ReadStatus) - {ReadStatus.OFFSET_RESET}
 
 
 def test_tags(rig: Rig) -> None:

@@ -17,7 +17,7 @@ from perseid.wire.headers.pull import PullMessageRequest
 from perseid.wire.record import decode
 
 from .harness import Rig
-from .test_fast import send_of, taken
+from .streams import send_of, taken
 
 WAYS = {"source": core_from(Path(core.__file__).parent)} | ({"compiled": core.installed} if core.is_compiled else {})
 
@@ -66,8 +66,11 @@ def test_tags_are_chosen_the_quick_way(rig: Rig, monkeypatch: pytest.MonkeyPatch
     assert seen == [False, True]
     answer = rig.sent[1][-1]
     assert decode(answer.body).queue_offset == 3 and answer.ext["nextBeginOffset"] == "5"
-    rig.handle(Frames(1, pull_of(103, 4, subscription="T1")))
-    assert rig.sent[1][-1].code == 20 and seen == [False, True, False], "nothing matches: the handler says so"
+    rig.handle(Frames(1, pull_of(103, 4, subscription="T1", commit_offset=4)))
+    answer = rig.sent[1][-1]
+    assert seen == [False, True, True]
+    assert (answer.code, answer.remark, answer.ext["nextBeginOffset"]) == (20, "NO_MATCHED_MESSAGE", "5")
+    assert rig.broker.offsets.query("Plain", "g", 0) == 4 and rig.broker.offsets.pull_offset("Plain", "g", 0) == 5
 
 
 REQUESTS = {

@@ -19,6 +19,7 @@ from perseid.broker.timer_metrics import METRICS_PATH
 from perseid.store.results import AppendRefused, PutStatus
 from perseid.store.timer import checkpoint as checkpoints
 from perseid.store.timer import wheel as wheels
+from perseid.store.timer.log import TimerLog
 from perseid.store.timer.timers import TimerStore
 from perseid.wire import fastjson
 from perseid.wire.headers.send import RecallMessageRequest, SendMessageResponse
@@ -431,17 +432,28 @@ def test_files_that_are_lost_are_made_anew(tmp_path: Path, lost: str) -> None:
         assert len(found) == 30 and [note for note in again.notes if "made anew" in note.text]
 
 
-def test_a_log_that_is_damaged_while_it_is_used(tmp_path: Path) -> None:
-    rig = Rig(tmp_path, store=TINY)
+def half_delivered(folder: Path) -> tuple[Rig, list[bytes]]:
+    """A broker whose thirty timers stand in six slots; the first of them are done."""
+    rig = Rig(folder, store=TINY)
     sent = [f"m{number}".encode() for number in range(30)]
     for number, body in enumerate(sent):
         at(rig, NOW + 3_000 + number // 5 * 1_000, body)
     rig.until(NOW + 4_500)
+    return rig, sent
+
+
+def damage(log: TimerLog, position: int) -> None:
+    """Overwrite the unit there."""
+    start = log.segments.start_of(position)
+    assert start is not None
+    log.segments.file(start).write(position - start, b"\xff" * 52)
+
+
+def test_a_log_that_is_damaged_while_it_is_used(tmp_path: Path) -> None:
+    rig, sent = half_delivered(tmp_path)
     timers = rig.broker.timers.timers
     for position in (52 * 14, 332 * 4):
-        start = timers.log.segments.start_of(position)
-        assert start is not None
-        timers.log.segments.file(start).write(position - start, b"\xff" * 52)
+        damage(timers.log, position)
     rig.until(NOW + 20_000)
     assert sorted(bodies(rig)) == sorted(sent)
     assert [note for note in rig.notes if "made anew" in note.text]
@@ -449,16 +461,10 @@ def test_a_log_that_is_damaged_while_it_is_used(tmp_path: Path) -> None:
 
 def test_what_was_delivered_in_the_turn_that_finds_the_damage_counts(tmp_path: Path) -> None:
     """Several slots are due at once: those before the broken one are gathered by the core, where there is one."""
-    rig = Rig(tmp_path, store=TINY)
-    sent = [f"m{number}".encode() for number in range(30)]
-    for number, body in enumerate(sent):
-        at(rig, NOW + 3_000 + number // 5 * 1_000, body)
-    rig.until(NOW + 4_500)
+    rig, sent = half_delivered(tmp_path)
     timers = rig.broker.timers.timers
     position = timers.wheel.slots[sorted(timers.wheel.slots)[2]].last
-    start = timers.log.segments.start_of(position)
-    assert start is not None
-    timers.log.segments.file(start).write(position - start, b"\xff" * 52)
+    damage(timers.log, position)
     rig.now = NOW + 20_000
     rig.handle(Tick())
     rig.until(NOW + 22_000)

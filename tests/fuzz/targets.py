@@ -505,8 +505,8 @@ def _requests() -> list[bytes]:
     for serializer in Serializer:
         for n in (1, 4, 5, 6):
             reads.append(encode_request(320, 9, header, batch.encode(items[:n]), serializer=serializer)[8:])
-        for subscription in ("*", "a || b"):
-            pull = PullMessageRequest("c", "t", 0, 0, 32, 5, 1, 0, 0, subscription, "TAG")
+        for kind_of, wanted in (("TAG", "*"), ("TAG", "a || b"), ("SQL92", "TAGS CONTAINS 'b' OR KEYS IS NULL")):
+            pull = PullMessageRequest("c", "t", 0, 0, 32, 5, 1, 0, 0, wanted, kind_of)
             reads.append(encode_request(11, 10, pull, serializer=serializer)[8:])
     return reads
 

@@ -68,7 +68,8 @@ class Twins:
         self.alone.plain_sends = self.alone.timers.quick = self.alone.transactions.quick = None
 
     def _broker(self) -> Broker:
-        broker = Broker(BrokerConfig(broker_name="b"), SMALL, SimDisk(Random(1)), Random(1))
+        config = BrokerConfig(broker_name="b", enable_property_filter=True)
+        broker = Broker(config, SMALL, SimDisk(Random(1)), Random(1))
         self._play(broker, Start())
         self._play(broker, self._opened())
         return broker
@@ -114,7 +115,6 @@ class Twins:
         assert not self._hidden, f"an error in a function that can't raise: {self._hidden[0].exc_value!r}"
         self.with_core.validate()
         return self.alone.store.end < MAX_LOG_BYTES
-
 
     def _compare(self, data: bytes) -> None:
         did, wanted = (self._play(broker, Frames(CONN, data)) for broker in (self.with_core, self.alone))

@@ -6,8 +6,8 @@ send nor a pull nor a commit of an offset begins a new one, and so do a connecti
 Topic, group and queue are compared besides, since a send or a pull may create them.
 
 Left to the ordinary handler: pulls of static topics, what is not found (it waits, or is refused), what has to be
-fetched, answers longer than GATHER_BYTES, filters by SQL92, pulls at the second port, and all pulls while an operator's
-reset of an offset waits to be taken up.
+fetched, answers longer than GATHER_BYTES, filters by SQL92 of records that are not hot any more, pulls at the second
+port, and all pulls while an operator's reset of an offset waits to be taken up.
 """
 
 from __future__ import annotations
@@ -58,7 +58,9 @@ _SAMPLE = (1_111_111_111, 2_222_222_222, 3_333_333_333)
 class Seat:
     """What the checks of one pull came to."""
 
-    __slots__ = ("checked", "commits", "epoch", "header", "key", "limits", "queue", "serializer", "suggest", "text")
+    __slots__ = (
+        "checked", "commits", "epoch", "header", "key", "limits", "queue", "serializer", "suggest", "text", "wants",
+    )  # fmt: skip
 
     def __init__(self, broker: Broker, header: PullMessageRequest, checked: pull.Admitted, queue: ConsumeQueue) -> None:
         self.header = header
@@ -67,6 +69,8 @@ class Seat:
         self.epoch = broker.epoch
         self.key = header.topic, header.queue_id
         self.limits = pull.limits(header)
+        self.wants = None if checked.wanted.expression is None else checked.wanted.expression.wants
+        """Asked of each record's properties; None: nothing is."""
         self.suggest = broker.replicas.suggest(checked.group, -1)
         self.commits = header.sys_flag & pull.COMMIT_OFFSET != 0
         self.serializer = Serializer.JSON
@@ -83,7 +87,9 @@ class Seat:
             self.text = text.replace(b'"opaque":0,', b'"opaque":%d,')[8:]
         return self
 
-    def head(self, opaque: int, next_offset: int, low: int, high: int) -> bytes:
+    def head(
+        self, opaque: int, next_offset: int, low: int, high: int, status: ReadStatus = ReadStatus.FOUND
+    ) -> bytes:
         """An answer up to its records."""
         header = PullMessageResponse(
             suggest_which_broker_id=self.suggest,
@@ -93,7 +99,7 @@ class Seat:
             topic_sys_flag=self.checked.topic.topic_sys_flag,
             group_sys_flag=self.checked.group.group_sys_flag,
         )
-        return response_head(opaque, 0, header, remark=ReadStatus.FOUND.name, serializer=self.serializer)
+        return response_head(opaque, pull.CODES[status], header, remark=status.name, serializer=self.serializer)
 
 
 class QuickPulls:
@@ -121,17 +127,23 @@ class QuickPulls:
         log, codes = broker.store.log, seat.checked.wanted.codes
         hot_from = log.end - config.hot_bytes
         most, most_bytes = seat.limits
-        scan = most if codes is None else scan_units(config, most)
+        wants = seat.wants
+        scan = most if codes is None and wants is None else scan_units(config, most)
         if hot_from > 0 and queue.segments.cold(offset * UNIT_BYTES, scan * UNIT_BYTES):
             return at
         units = queue.units(offset, scan)
         if not units:
             return at
         recent = window(log, config, units, most, most_bytes)
-        if recent is None or not pulls.gather(units, *recent, GATHER_BYTES, codes):
+        if recent is None:
             return at
         first = recent[1]
-        if first < hot_from and log.segments.cold(first, pulls.reach):
+        if wants is not None and first < hot_from:
+            return at
+        pulls.gather(units, *recent, GATHER_BYTES, codes, wants)
+        if pulls.scanned == 0:
+            return at
+        if pulls.count and first < hot_from and log.segments.cold(first, pulls.reach):
             return at
         self._answer(seat, conn, offset + pulls.scanned, low, high)
         return pulls.end
@@ -142,6 +154,11 @@ class QuickPulls:
         if seat.commits and pulls.commit_offset >= 0:
             step = broker.config.consumer_offset_update_version_step
             broker.offsets.commit(topic, group, queue_id, pulls.commit_offset, broker.now, step)
+        if pulls.count == 0:
+            broker.stats.missed()
+            head = seat.head(pulls.opaque, next_offset, low, high, ReadStatus.NO_MATCHED_MESSAGE)
+            broker.write(conn.id, pulls.frame(head))
+            return
         broker.stats.got(group, topic, pulls.count)
         broker.offsets.pulled(topic, group, queue_id, next_offset)
         if seat.text:
@@ -179,7 +196,7 @@ class QuickPulls:
             checked = pull.admit(broker, Request(conn, command, header))
         except RequestRefused:
             return
-        if checked.wanted.expression is not None or header.topic in broker.mappings.rows:
+        if header.topic in broker.mappings.rows:
             return
         queue = broker.store.queue_of(header.topic, header.queue_id)
         if queue is not None and not broker.topics.is_special(header.topic):

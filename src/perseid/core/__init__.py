@@ -1,7 +1,8 @@
 """The compiled core, where there is one.
 
     layout ← scan (a frame's bytes) ← sends (a send's header and properties) ← batch (the plain sends of a turn)
-                                    ← pulls (which pull it is, and the records that answer it)
+    scan ← properties (of stored records, by name)
+    scan, properties ← pulls (which pull it is, and the records that answer it)
     batch ← records (the records that a slave was sent)
     batch ← redirects (sends with a time of their own, and halves, too) and again (those whose time has come)
     again ← decided (halves that their producers commit)
@@ -21,7 +22,20 @@ from types import ModuleType
 from typing import NamedTuple, Protocol
 
 from perseid.base.machine import Buffer
-from perseid.core import again, batch, columns, decided, entries, items, pulls, records, redirects, scan, sends
+from perseid.core import (
+    again,
+    batch,
+    columns,
+    decided,
+    entries,
+    items,
+    properties,
+    pulls,
+    records,
+    redirects,
+    scan,
+    sends,
+)
 from perseid.wire import frame
 
 
@@ -40,7 +54,10 @@ class Queue(Protocol):
 
 SWITCH = "PERSEID_CORE"
 
-PARTS = ("scan", "sends", "batch", "redirects", "again", "decided", "pulls", "records", "entries", "columns", "items")
+PARTS = (
+    "scan", "sends", "batch", "redirects", "again", "decided", "properties", "pulls", "records", "entries", "columns",
+    "items",
+)  # fmt: skip
 """Each needs those before it."""
 
 
@@ -60,7 +77,7 @@ class Core(NamedTuple):
 
 
 installed = Core(scan, batch, redirects, again, decided, pulls, records, entries, columns, items)
-is_compiled: bool = all(part.compiled for part in (*installed, sends))
+is_compiled: bool = all(part.compiled for part in (*installed, sends, properties))
 compiled = installed if is_compiled and os.environ.get(SWITCH) != "off" else None
 
 complete: Callable[[Buffer], int] = frame.complete if compiled is None else scan.complete

@@ -18,6 +18,8 @@ cdef class Again(Batch):
     cpdef long long deliver(self, object record, long long precision_ms, long long taken_ms) except -1
     @cython.locals(lane=Lane)
     cdef long long _deliver(self, Py_ssize_t total, long long precision_ms, long long taken_ms) except -1
+    cdef bint _is_one(self, Py_ssize_t total) noexcept
+    cdef long long _stored(self, Lane lane) except -1
     @cython.locals(size=Py_ssize_t, i=Py_ssize_t)
     cdef bint _is_ours(self) noexcept
     cdef int _read_rest(self) except -1

@@ -11,7 +11,7 @@ tells its times already, its queue is not known or full) is left to that.
 from __future__ import annotations
 
 from perseid.base.machine import Buffer
-from perseid.core.batch import Batch
+from perseid.core.batch import Batch, Lane
 from perseid.core.layout import PLAIN_SYS_FLAGS
 from perseid.wire.record import MAX_PROPERTIES_BYTES
 
@@ -46,9 +46,9 @@ class Again(Batch):
 
     def _deliver(self, total: int, precision_ms: int, taken_ms: int) -> int:
         lane = None
-        if not self._parts(0, total, PLAIN_SYS_FLAGS) or self._size != total or not self._is_ours():
+        if not self._is_one(total) or not self._is_sound(0):
             return 0
-        if not self._is_sound(0) or not self._take_properties(self._properties_at, self._properties_end):
+        if not self._take_properties(self._properties_at, self._properties_end):
             return 0
         self._real_at = self._real_queue_id = self._out_ms = -1
         if not self._read_properties() or self._real_at < 0 or self._real_queue_id < 0 or self._out_ms < 0:
@@ -57,12 +57,20 @@ class Again(Batch):
             return 0
         self._queue_id = self._real_queue_id
         lane = self._named(self._lanes, self._q, self._real_at, self._real_end)
-        if lane is None or (lane.count == 0 and not self._begin_lane(lane)):
-            return 0
-        if self._q_end + TIMES_BYTES > MAX_PROPERTIES_BYTES:
+        if lane is None or self._q_end + TIMES_BYTES > MAX_PROPERTIES_BYTES:
             return 0
         self._read_rest()
         self._append_times(taken_ms)
+        return self._stored(lane)
+
+    def _is_one(self, total: int) -> bool:
+        """Are these bytes one plain record of the timer topic?"""
+        return self._parts(0, total, PLAIN_SYS_FLAGS) and self._size == total and self._is_ours()
+
+    def _stored(self, lane: Lane) -> int:
+        """Store the message that was read in this lane: where it ends in the log; 0: there is no room."""
+        if lane.count == 0 and not self._begin_lane(lane):
+            return 0
         if not self._put(lane, self._body, self._end):
             return 0
         if lane.count == 1:

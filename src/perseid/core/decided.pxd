@@ -4,7 +4,7 @@ cimport cython
 from perseid.core.again cimport Again
 from perseid.core.batch cimport Lane
 
-cdef long long PLAIN_SYS_FLAGS, COMMITTED, MAX_QUEUE_ID
+cdef long long COMMITTED, MAX_QUEUE_ID
 cdef Py_ssize_t MAX_PROPERTIES_BYTES, QUEUE_OFFSET_AT, PHYSICAL_AT
 cdef const unsigned char[::1] NOTHING
 

@@ -12,7 +12,6 @@ from __future__ import annotations
 
 from perseid.base.machine import Buffer
 from perseid.core.again import Again
-from perseid.core.layout import PLAIN_SYS_FLAGS
 from perseid.wire.record import MAX_PROPERTIES_BYTES
 
 compiled = not __file__.endswith(".py")
@@ -43,7 +42,7 @@ class Decided(Again):
 
     def _commit(self, total: int, physical_offset: int, queue_offset: int) -> int:
         lane = None
-        if not self._parts(0, total, PLAIN_SYS_FLAGS) or self._size != total or not self._is_ours():
+        if not self._is_one(total):
             return 0
         if self._long(PHYSICAL_AT) != physical_offset or self._long(QUEUE_OFFSET_AT) != queue_offset:
             return 0
@@ -51,16 +50,12 @@ class Decided(Again):
             return 0
         self._queue_id = self._real_queue_id
         lane = self._named(self._lanes, self._d, self._real_at, self._real_end)
-        if lane is None or (lane.count == 0 and not self._begin_lane(lane)):
+        if lane is None:
             return 0
         self._read_rest()
         self._sys_flag |= COMMITTED
         self._prepared = physical_offset
-        if not self._put(lane, self._body, self._end):
-            return 0
-        if lane.count == 1:
-            self.touched.append(lane)
-        return self._at
+        return self._stored(lane)
 
     def _take_words(self) -> bool:
         """Copy the properties into `_q` without those of the half; False: they are not plain, or another group's."""

@@ -1,6 +1,7 @@
 # The C types of pulls.py, for Cython.
 
 cimport cython
+from perseid.core.properties cimport Properties
 from perseid.core.scan cimport Scanner
 
 cdef Py_ssize_t HEADER_BYTES, UNIT_BYTES, MAX_KEY_BYTES, MAX_PLACES
@@ -18,6 +19,7 @@ cdef class Pulls(Scanner):
     cdef unsigned char[::1] _key
     cdef const unsigned char[::1] _window
     cdef long long[::1] _places, _sizes
+    cdef Properties _properties
 
     cpdef learn(self, bytes key, object seat, Py_ssize_t most)
     @cython.locals(total=Py_ssize_t, is_one=bint)
@@ -33,10 +35,15 @@ cdef class Pulls(Scanner):
     cdef bint _take_number(self, int number, Py_ssize_t at) noexcept
     @cython.locals(i=Py_ssize_t, n=Py_ssize_t)
     cdef Py_ssize_t _keep(self, Py_ssize_t begin, Py_ssize_t end) noexcept
-    @cython.locals(total=Py_ssize_t, at=Py_ssize_t, end=cython.longlong, start=cython.longlong, size=cython.longlong)
+    @cython.locals(found=bint)
     cpdef bint gather(
+        self, object units, object window, long long base, Py_ssize_t most, Py_ssize_t most_bytes,
+        Py_ssize_t piece_bytes, object codes, object wants=*,
+    ) except -1
+    @cython.locals(total=Py_ssize_t, at=Py_ssize_t, end=cython.longlong, start=cython.longlong, size=cython.longlong)
+    cdef bint _gather(
         self, object units, const unsigned char[::1] window, long long base, Py_ssize_t most, Py_ssize_t most_bytes,
-        Py_ssize_t piece_bytes, object codes,
+        Py_ssize_t piece_bytes, object codes, object wants,
     ) except -1
     cdef bint _nothing(self) except -1
     @cython.locals(size=Py_ssize_t, made=bytearray)

@@ -11,11 +11,12 @@ key holds every other byte, so two headers with the same key differ in nothing b
 
 from __future__ import annotations
 
-from collections.abc import Set
+from collections.abc import Callable, Set
 from typing import Any
 
 from perseid.base.machine import Buffer
 from perseid.core.layout import HEADER_BYTES, HEADER_JSON, UNIT_BYTES
+from perseid.core.properties import Properties
 from perseid.core.scan import Scanner
 
 compiled = not __file__.endswith(".py")
@@ -25,6 +26,9 @@ MAX_KEY_BYTES = 2048
 MAX_PLACES = 1024
 """Records of one answer."""
 INT_MIN, INT_MAX = -(2**31), 2**31 - 1
+
+Wants = Callable[[Callable[[str], str | None]], bool]
+"""Whether a message is wanted, whose properties can be asked for by name."""
 OPAQUE, QUEUE_OFFSET, COMMIT_OFFSET, ALL = 1, 2, 4, 7
 
 
@@ -43,6 +47,7 @@ class Pulls(Scanner):
         self._found = self._key_end = self._total = 0
         self._key = memoryview(bytearray(MAX_KEY_BYTES))
         self._window = memoryview(b"")
+        self._properties = Properties()
         self._places = memoryview(bytearray(8 * MAX_PLACES)).cast("q")
         self._sizes = memoryview(bytearray(8 * MAX_PLACES)).cast("q")
 
@@ -181,10 +186,33 @@ class Pulls(Scanner):
         most_bytes: int,
         piece_bytes: int,
         codes: Set[int] | None,
+        wants: Wants | None = None,
     ) -> bool:
-        """Find the records of consume queue units whose tag code is one of `codes` (None: all), `most` of them at most.
-        The first one comes whatever the limits are. `window` shows the log from `base` on. False when there is none,
-        when they take more than `piece_bytes`, or when a unit does not fit the window."""
+        """Find the records of consume queue units whose tag code is one of `codes` (None: all), and whose properties
+        `wants` (None: any), `most` of them at most. The first one comes whatever the limits are. `window` shows the
+        log from `base` on. False when there is none; `scanned` is 0 when that can't be told: they take more than
+        `piece_bytes`, or a unit does not fit the window."""
+        found = False
+        if wants is None:
+            return self._gather(units, window, base, most, most_bytes, piece_bytes, codes, None)
+        self._properties.look_into(window)
+        try:
+            found = self._gather(units, window, base, most, most_bytes, piece_bytes, codes, wants)
+        finally:
+            self._properties.let_go()
+        return found
+
+    def _gather(
+        self,
+        units: memoryview,
+        window: memoryview,
+        base: int,
+        most: int,
+        most_bytes: int,
+        piece_bytes: int,
+        codes: Set[int] | None,
+        wants: Wants | None,
+    ) -> bool:
         total = self._look_at(units)
         end = base
         size = start = 0
@@ -200,6 +228,11 @@ class Pulls(Scanner):
                 return self._nothing()
             if self.count >= MAX_PLACES:
                 return self._nothing()
+            if wants is not None:
+                if not self._properties.record(start - base, size):
+                    return self._nothing()
+                if not wants(self._properties):
+                    continue
             self._places[self.count], self._sizes[self.count] = start - base, size
             self.count += 1
             self._total += size
@@ -211,7 +244,7 @@ class Pulls(Scanner):
 
     def _nothing(self) -> bool:
         self._let_go()
-        self.count = 0
+        self.count = self.scanned = 0
         return False
 
     def frame(self, head: bytes) -> bytearray:

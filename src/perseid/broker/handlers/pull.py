@@ -36,7 +36,7 @@ FOREVER = 1 << 62
 COMPENSATE_MS = 60_000
 """How often a pull renews what is known of its group's subscription (it is forgotten after ten times that)."""
 
-_CODES = {
+CODES = {
     ReadStatus.FOUND: ResponseCode.SUCCESS,
     ReadStatus.NO_MATCHED_MESSAGE: ResponseCode.PULL_RETRY_IMMEDIATELY,
     ReadStatus.MESSAGE_WAS_REMOVING: ResponseCode.PULL_RETRY_IMMEDIATELY,
@@ -47,6 +47,7 @@ _CODES = {
     ReadStatus.OFFSET_OVERFLOW_BADLY: ResponseCode.PULL_OFFSET_MOVED,
     ReadStatus.OFFSET_TOO_SMALL: ResponseCode.PULL_OFFSET_MOVED,
 }
+"""What a read that came to this is answered with."""
 _EMPTY_QUEUE = (ReadStatus.NO_MESSAGE_IN_QUEUE, ReadStatus.NO_MATCHED_LOGIC_QUEUE)
 
 
@@ -78,7 +79,7 @@ def pull_message(broker: Broker, request: Request) -> Reply | None:
     found = broker.store.read(
         header.topic, header.queue_id, offset, most, size, wanted.wants_tag, wanted.wants_record
     )
-    code = _CODES[found.status]
+    code = CODES[found.status]
     if found.status in _EMPTY_QUEUE and offset == 0:
         code = ResponseCode.PULL_NOT_FOUND
     if code != ResponseCode.SUCCESS and broker.replicas.sends_readers_back:
