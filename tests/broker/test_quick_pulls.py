@@ -14,7 +14,7 @@ from perseid.wire import command
 from perseid.wire.bodies import SubscriptionGroupConfig
 from perseid.wire.codes import RequestCode
 from perseid.wire.headers.pull import PullMessageRequest
-from perseid.wire.record import decode
+from perseid.wire.record import decode, decode_all
 
 from .harness import Rig
 from .streams import send_of, taken
@@ -71,6 +71,21 @@ def test_tags_are_chosen_the_quick_way(rig: Rig, monkeypatch: pytest.MonkeyPatch
     assert seen == [False, True, True]
     assert (answer.code, answer.remark, answer.ext["nextBeginOffset"]) == (20, "NO_MATCHED_MESSAGE", "5")
     assert rig.broker.offsets.query("Plain", "g", 0) == 4 and rig.broker.offsets.pull_offset("Plain", "g", 0) == 5
+
+
+def test_a_unit_that_tells_a_place_of_an_extension_is_wanted_with_any_tags(
+    rig: Rig, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """As a Java broker with enableConsumeQueueExt=true leaves it; one that finds no extension answers the same."""
+    queue = rig.broker.store.queue_of("Plain", 0)
+    assert queue is not None
+    for number, code in ((0, -(1 << 63)), (2, -(1 << 31) - 1), (4, -(1 << 31))):
+        queue.segments.file(0).write(number * UNIT_BYTES + 12, code.to_bytes(8, "big", signed=True))
+    seen = taken(rig, monkeypatch)
+    for opaque in (101, 102):
+        rig.handle(Frames(1, pull_of(opaque, subscription="T1")))
+        assert [record.queue_offset for record in decode_all(rig.sent[1][-1].body)] == [0, 1, 2, 3]
+    assert seen == [False, True]
 
 
 REQUESTS = {

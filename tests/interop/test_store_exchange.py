@@ -151,3 +151,26 @@ def _exchange(x: Exchange, group: str, reader: str, end: Callable[[rig.Process],
         assert x.contents() == after
         x.java.send(x.topic, ["and on"])
         rig.until("dispatched", lambda: len(x.contents()) == total + 51)
+
+
+@pytest.mark.parametrize("cluster", ["java"], indirect=True)
+def test_folder_with_extended_consume_queues_passes_on(java: rig.Client, cluster: rig.Cluster, workshop: Path) -> None:
+    """Its units tell places of an extension, which Perseid does not read, in the tags' place: no message is missed."""
+    topic, extended = "t_extended", {"enableConsumeQueueExt": "true"}
+    broker = rig.broker("java", workshop / "store-extended", cluster.namesrv, **STORE, **extended)
+    broker.start()
+    x = Exchange(java, broker, topic)
+    try:
+        rig.await_registered(cluster.namesrv, broker.folder.name)
+        java.mqadmin("updateTopic", "-b", broker.address, "-t", topic, "-r", str(QUEUES), "-w", str(QUEUES))
+        x.await_route(topic)
+        for number in range(40):
+            java.send(topic, [f"{number}"], tags="AB"[number % 2])
+        broker.properties.pop("enableConsumeQueueExt")
+        x.hand_over("perseid", rig.Process.stop)
+        for number in range(40, 60):
+            java.send(topic, [f"{number}"], tags="AB"[number % 2])
+        found = java.consume(topic, "g_extended", 30, expr="B")
+        assert sorted(int(m["body"]) for m in found) == list(range(1, 60, 2))
+    finally:
+        x.broker.kill()

@@ -13,6 +13,7 @@ from functools import lru_cache, partial
 
 from perseid.base.errors import RequestRefused
 from perseid.broker import sql92
+from perseid.core.layout import EXTENDED_MAX
 from perseid.wire import properties as props
 from perseid.wire.codes import ResponseCode
 from perseid.wire.hashing import tag_code
@@ -58,7 +59,8 @@ class Filter:
     @property
     def wants_tag(self) -> Callable[[int], bool] | None:
         """Asked of each unit of the consume queue."""
-        return None if self.codes is None else self.codes.__contains__
+        codes = self.codes
+        return None if codes is None else lambda code: code in codes or code <= EXTENDED_MAX
 
     @property
     def wants_record(self) -> Callable[[memoryview], bool] | None:

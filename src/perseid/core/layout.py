@@ -2,6 +2,9 @@
 
 UNIT_BYTES = 20
 """A unit of a consume queue."""
+EXTENDED_MAX = -(1 << 31) - 1
+"""A tag code at or below it tells no tag: it is a place in a consume queue extension, which Perseid does not read. Its
+message is wanted whatever tags are asked for, as the original has it where an extension is gone: clients look again."""
 KEY_BYTES, ENTRY_BYTES = 12, 20
 """Of an index entry: hash and offset, and as its file has it."""
 HEADER_JSON, HEADER_BINARY = 0, 1

@@ -6,7 +6,7 @@ from perseid.core.scan cimport Scanner
 
 cdef Py_ssize_t HEADER_BYTES, UNIT_BYTES, MAX_KEY_BYTES, MAX_PLACES
 cdef int HEADER_JSON, OPAQUE, QUEUE_OFFSET, COMMIT_OFFSET, ALL
-cdef long long INT_MIN, INT_MAX
+cdef long long INT_MIN, INT_MAX, EXTENDED_MAX
 
 
 cdef class Pulls(Scanner):
@@ -40,7 +40,10 @@ cdef class Pulls(Scanner):
         self, object units, object window, long long base, Py_ssize_t most, Py_ssize_t most_bytes,
         Py_ssize_t piece_bytes, object codes, object wants=*,
     ) except -1
-    @cython.locals(total=Py_ssize_t, at=Py_ssize_t, end=cython.longlong, start=cython.longlong, size=cython.longlong)
+    @cython.locals(
+        total=Py_ssize_t, at=Py_ssize_t, end=cython.longlong, start=cython.longlong, size=cython.longlong,
+        code=cython.longlong,
+    )
     cdef bint _gather(
         self, object units, const unsigned char[::1] window, long long base, Py_ssize_t most, Py_ssize_t most_bytes,
         Py_ssize_t piece_bytes, object codes, object wants,

@@ -15,7 +15,7 @@ from collections.abc import Callable, Set
 from typing import Any
 
 from perseid.base.machine import Buffer
-from perseid.core.layout import HEADER_BYTES, HEADER_JSON, UNIT_BYTES
+from perseid.core.layout import EXTENDED_MAX, HEADER_BYTES, HEADER_JSON, UNIT_BYTES
 from perseid.core.properties import Properties
 from perseid.core.scan import Scanner
 
@@ -215,14 +215,15 @@ class Pulls(Scanner):
     ) -> bool:
         total = self._look_at(units)
         end = base
-        size = start = 0
+        size = start = code = 0
         self.count = self.scanned = self._total = 0
         for at in range(0, total - UNIT_BYTES + 1, UNIT_BYTES):
             start, size = self._long(at), self._int(at + 8)
             if self.count and (self.count >= most or self._total + size > most_bytes):
                 break
             self.scanned += 1
-            if codes is not None and self._long(at + 12) not in codes:
+            code = self._long(at + 12)
+            if codes is not None and code > EXTENDED_MAX and code not in codes:
                 continue
             if start < end or size == 0 or size > piece_bytes - self._total or start - base > len(window) - size:
                 return self._nothing()

@@ -7,7 +7,7 @@ from itertools import islice
 from struct import Struct
 
 from perseid.base.machine import Millis
-from perseid.core.layout import UNIT_BYTES
+from perseid.core.layout import EXTENDED_MAX, UNIT_BYTES
 from perseid.store.commit_log import CommitLog
 from perseid.store.config import StoreConfig
 from perseid.store.consume_queue import PHYSICAL_OFFSET, UNIT, ConsumeQueue
@@ -107,7 +107,7 @@ def cold(
     most = min(max(max_messages, 1), config.max_transfer_count_on_message_in_memory)
     if codes is None:
         return _cold_run(log, queue.units(offset, most), hot_from)
-    wanted = (u for u in UNIT.iter_unpack(queue.units(offset, scan)) if u[2] in codes)
+    wanted = (u for u in UNIT.iter_unpack(queue.units(offset, scan)) if u[2] in codes or u[2] <= EXTENDED_MAX)
     records = [(at, size) for at, size, _ in islice(wanted, most) if at < hot_from and size > 0]
     return cold_records(log, records[0][0], sum(records[-1]), records) if records else []
 
