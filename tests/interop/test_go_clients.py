@@ -69,6 +69,14 @@ def test_delayed(go: rig.Client, topic: str, name: str) -> None:
     assert m["at"] - m["bornTimestamp"] >= 900
 
 
+def test_timed(go: rig.Client, topic: str, name: str) -> None:
+    """The Go client has no word for it: the property is what the broker looks at."""
+    [sent] = go("send", messages=_messages(topic, 1, props={"TIMER_DELAY_MS": "2500"}))
+    assert sent["status"] == "SEND_OK"
+    [m] = go.consume(topic, name, 1)
+    assert m["at"] - m["bornTimestamp"] >= 2500
+
+
 def test_compressed(go: rig.Client, topic: str, name: str) -> None:
     body = "Cassiopeia boasts. " * 500
     [sent] = go("send", messages=[{"topic": topic, "body": body}])

@@ -11,6 +11,8 @@ from perseid.client import Message, Producer, PushConsumer, ReceivedMessage
 from perseid.wire import fastjson
 
 pytestmark = pytest.mark.interop
+WELL = ("", "java.lang.InterruptedException")
+"""What a replier ends with: the second when it is stopped as its reply, which came, is being acknowledged."""
 
 
 def test_java_asks_java(java: rig.Client, cluster: rig.Cluster, topic: str, name: str) -> None:
@@ -19,7 +21,7 @@ def test_java_asks_java(java: rig.Client, cluster: rig.Cluster, topic: str, name
     assert (reply["body"], reply["topic"]) == ("re: two and two?", f"{cluster.cluster_name}_REPLY_TOPIC")
     assert int(reply["props"]["PUSH_REPLY_TIME"]) > 0
     java.opened.remove(("replier.stop", handle))
-    assert java("replier.stop", handle=handle) == ""
+    assert java("replier.stop", handle=handle) in WELL
     stored = java.admin("examineTopicStats", f"{cluster.cluster_name}_REPLY_TOPIC")
     assert sum(offsets["maxOffset"] for _, offsets in stored["offsetTable"]) >= 1
 
@@ -54,6 +56,33 @@ def test_we_ask_java(java: rig.Client, cluster: rig.Cluster, topic: str, name: s
                 *(producer.request(Message(topic, b"%d" % n), timeout_ms=60_000) for n in range(20))
             )
         assert [reply.body for reply in replies] == [b"re: %d" % n for n in range(20)]
+
+    rig.run(test())
+
+
+def test_go_asks_go_and_java(go: rig.Client, java: rig.Client, topic: str, name: str) -> None:
+    for replier, question in ((go, "of its own kind"), (java, "of another one")):
+        handle = replier("replier.start", topic=topic, group=name)
+        reply = go("request", message={"topic": topic, "body": question})
+        assert reply["body"] == f"re: {question}" and int(reply["props"]["PUSH_REPLY_TIME"]) > 0
+        replier.opened.remove(("replier.stop", handle))
+        assert replier("replier.stop", handle=handle) in WELL
+    with pytest.raises(rig.AgentError, match="timeout"):
+        go("request", message={"topic": topic, "body": "nobody there?"}, timeoutMs=2000)
+
+
+def test_go_asks_us_and_we_ask_go(go: rig.Client, cluster: rig.Cluster, topic: str, name: str) -> None:
+    async def test() -> None:
+        async with Producer(cluster.namesrv) as producer:
+
+            async def handle(message: ReceivedMessage) -> None:
+                await producer.reply(message, b"re: " + message.body)
+
+            async with PushConsumer(cluster.namesrv, f"{name}_1", {topic: "*"}, handle, from_where="first"):
+                reply = await asyncio.to_thread(go, "request", message={"topic": topic, "body": "four?"})
+            assert reply["body"] == "re: four?"
+            await asyncio.to_thread(go, "replier.start", topic=topic, group=f"{name}_2")
+            assert (await producer.request(Message(topic, b"five?"), timeout_ms=60_000)).body == b"re: five?"
 
     rig.run(test())
 

@@ -46,14 +46,16 @@ def wanted() -> set[str]:
 
 
 @pytest.mark.usefixtures("sql_cluster")
-def test_stock_consumers(java: rig.Client, topic: str, name: str) -> None:
+@pytest.mark.parametrize("kind", ["java", "go"])
+def test_stock_consumers(request: pytest.FixtureRequest, kind: str, topic: str, name: str) -> None:
     """What comes before they start, and what comes while they wait."""
-    java("send", messages=[{"topic": topic, "body": body, "props": has} for body, has in messages()])
-    handle = java("push.start", topic=topic, group=name, sql=WANTED)
-    assert {m["body"] for m in java.collect(handle, len(wanted()))} == wanted()
-    java("send", messages=[{"topic": topic, "body": f"later-{body}", "props": has} for body, has in messages()])
+    client: rig.Client = request.getfixturevalue(kind)
+    client("send", messages=[{"topic": topic, "body": body, "props": has} for body, has in messages()])
+    handle = client("push.start", topic=topic, group=name, sql=WANTED)
+    assert {m["body"] for m in client.collect(handle, len(wanted()))} == wanted()
+    client("send", messages=[{"topic": topic, "body": f"later-{body}", "props": has} for body, has in messages()])
     both = wanted() | {f"later-{body}" for body in wanted()}
-    assert sorted(m["body"] for m in java.collect(handle, len(both))) == sorted(both)
+    assert sorted(m["body"] for m in client.collect(handle, len(both))) == sorted(both)
 
 
 @pytest.mark.usefixtures("sql_cluster")

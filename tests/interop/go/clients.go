@@ -234,6 +234,9 @@ func startPush(a Args) (any, error) {
 	p.more = sync.NewCond(&p.lock)
 	failures, delayLevel := a.number("failures", 0), a.number("delayLevel", 1)
 	selector := consumer.MessageSelector{Type: consumer.TAG, Expression: a.text("expr", "*")}
+	if sql := a.text("sql", ""); sql != "" {
+		selector = consumer.MessageSelector{Type: consumer.SQL92, Expression: sql}
+	}
 	err = client.Subscribe(a.text("topic", ""), selector,
 		func(ctx context.Context, messages ...*primitive.MessageExt) (consumer.ConsumeResult, error) {
 			if p.take(ctx, failures, delayLevel, messages) {
