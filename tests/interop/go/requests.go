@@ -63,6 +63,9 @@ func startReplier(a Args) (any, error) {
 	err = client.Subscribe(a.text("topic", ""), consumer.MessageSelector{Type: consumer.TAG, Expression: "*"},
 		func(_ context.Context, messages ...*primitive.MessageExt) (consumer.ConsumeResult, error) {
 			for _, m := range messages {
+				if consumer.GetReplyToClient(m) == "" {
+					continue // nobody asks
+				}
 				if err := r.reply(a, m); err != nil {
 					r.lock.Lock()
 					r.failed = err.Error()

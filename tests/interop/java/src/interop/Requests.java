@@ -78,6 +78,9 @@ final class Requests {
             consumer.subscribe(args.getString("topic"), "*");
             consumer.registerMessageListener((MessageListenerConcurrently) (messages, context) -> {
                 for (MessageExt m : messages) {
+                    if (MessageUtil.getReplyToClient(m) == null) {
+                        continue; // nobody asks
+                    }
                     try {
                         String asked = new String(m.getBody(), StandardCharsets.UTF_8);
                         byte[] body = ("re: " + asked).getBytes(StandardCharsets.UTF_8);
