@@ -35,20 +35,15 @@ cdef class Pulls(Scanner):
     cdef bint _take_number(self, int number, Py_ssize_t at) noexcept
     @cython.locals(i=Py_ssize_t, n=Py_ssize_t)
     cdef Py_ssize_t _keep(self, Py_ssize_t begin, Py_ssize_t end) noexcept
-    @cython.locals(found=bint)
-    cpdef bint gather(
-        self, object units, object window, long long base, Py_ssize_t most, Py_ssize_t most_bytes,
-        Py_ssize_t piece_bytes, object codes, object wants=*,
-    ) except -1
     @cython.locals(
         total=Py_ssize_t, at=Py_ssize_t, end=cython.longlong, start=cython.longlong, size=cython.longlong,
         code=cython.longlong,
     )
-    cdef bint _gather(
+    cpdef bint gather(
         self, object units, const unsigned char[::1] window, long long base, Py_ssize_t most, Py_ssize_t most_bytes,
-        Py_ssize_t piece_bytes, object codes, object wants,
+        Py_ssize_t piece_bytes, object codes, object wants=*,
     ) except -1
-    cdef bint _nothing(self) except -1
+    cdef bint _nothing(self) noexcept
     @cython.locals(size=Py_ssize_t, made=bytearray)
     cpdef bytearray frame(self, bytes head)
     @cython.locals(number=Py_ssize_t, i=Py_ssize_t, begin=Py_ssize_t, size=Py_ssize_t)

@@ -192,59 +192,42 @@ class Pulls(Scanner):
         `wants` (None: any), `most` of them at most. The first one comes whatever the limits are. `window` shows the
         log from `base` on. False when there is none; `scanned` is 0 when that can't be told: they take more than
         `piece_bytes`, or a unit does not fit the window."""
-        found = False
-        if wants is None:
-            return self._gather(units, window, base, most, most_bytes, piece_bytes, codes, None)
-        self._properties.look_into(window)
-        try:
-            found = self._gather(units, window, base, most, most_bytes, piece_bytes, codes, wants)
-        finally:
-            self._properties.let_go()
-        return found
-
-    def _gather(
-        self,
-        units: memoryview,
-        window: memoryview,
-        base: int,
-        most: int,
-        most_bytes: int,
-        piece_bytes: int,
-        codes: Set[int] | None,
-        wants: Wants | None,
-    ) -> bool:
         total = self._look_at(units)
         end = base
         size = start = code = 0
         self.count = self.scanned = self._total = 0
-        for at in range(0, total - UNIT_BYTES + 1, UNIT_BYTES):
-            start, size = self._long(at), self._int(at + 8)
-            if self.count and (self.count >= most or self._total + size > most_bytes):
-                break
-            self.scanned += 1
-            code = self._long(at + 12)
-            if codes is not None and code > EXTENDED_MAX and code not in codes:
-                continue
-            if start < end or size == 0 or size > piece_bytes - self._total or start - base > len(window) - size:
-                return self._nothing()
-            if self.count >= MAX_PLACES:
-                return self._nothing()
-            if wants is not None:
-                if not self._properties.record(start - base, size):
-                    return self._nothing()
-                if not wants(self._properties):
+        if wants is not None:
+            self._properties.look_into(window)
+        try:
+            for at in range(0, total - UNIT_BYTES + 1, UNIT_BYTES):
+                start, size = self._long(at), self._int(at + 8)
+                if self.count and (self.count >= most or self._total + size > most_bytes):
+                    break
+                self.scanned += 1
+                code = self._long(at + 12)
+                if codes is not None and code > EXTENDED_MAX and code not in codes:
                     continue
-            self._places[self.count], self._sizes[self.count] = start - base, size
-            self.count += 1
-            self._total += size
-            end = start + size
-        self._let_go()
+                if start < end or size == 0 or size > piece_bytes - self._total or start - base > len(window) - size:
+                    return self._nothing()
+                if self.count >= MAX_PLACES:
+                    return self._nothing()
+                if wants is not None:
+                    if not self._properties.record(start - base, size):
+                        return self._nothing()
+                    if not wants(self._properties):
+                        continue
+                self._places[self.count], self._sizes[self.count] = start - base, size
+                self.count += 1
+                self._total += size
+                end = start + size
+        finally:
+            self._properties.let_go()
+            self._let_go()
         self._window = window
         self.reach = end - base
         return self.count > 0
 
     def _nothing(self) -> bool:
-        self._let_go()
         self.count = self.scanned = 0
         return False
 
