@@ -188,15 +188,18 @@ def test_java_goes_on_where_we_were(
             passed.broker.stop()
         passed.hand_over("java")
         java.send(name, ["new"])
-        [new] = passed.popper.until(1)
-        assert new["body"] == "new", "what is out stays out"
-        assert passed.popper.ack(new) == "OK"
-        assert passed.popper.ack(got[3]) == "OK"
-        again = passed.popper.until(4)
-        assert bodies(again) == bodies(got[4:])
-        assert all(m["at"] - got[0]["at"] >= 29_000 for m in again)
-        for message in again:
-            assert passed.popper.ack(message) == "OK"
+        came, left = passed.popper.until(1), 3
+        if bodies(came) == ["new"]:  # else Java took longer to start than the others stay invisible
+            assert passed.popper.ack(got[3]) == "OK"
+            left = 4
+        taken: list[dict[str, Any]] = []
+        while len(taken) < 9 - left:
+            came = came or passed.popper.until(1)
+            for message in came:
+                assert passed.popper.ack(message) == "OK"
+            taken, came = taken + came, []
+        assert bodies(taken) == sorted(["new", *bodies(got[left:])])
+        assert all(m["at"] - got[0]["at"] >= 29_000 for m in taken if m["body"] != "new"), "what is out stays out"
         assert passed.popper.pop(waitMs=8_000) == []
     finally:
         passed.broker.kill()
