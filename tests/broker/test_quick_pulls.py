@@ -9,17 +9,17 @@ import pytest
 from perseid import core
 from perseid.base.machine import Closed, Frames, Opened
 from perseid.core.layout import UNIT_BYTES
-from perseid.testing.cores import core_from
 from perseid.wire import command
 from perseid.wire.bodies import SubscriptionGroupConfig
 from perseid.wire.codes import RequestCode
 from perseid.wire.headers.pull import PullMessageRequest
 from perseid.wire.record import decode, decode_all
 
+from . import streams
 from .harness import Rig
 from .streams import send_of, taken
 
-WAYS = {"source": core_from(Path(core.__file__).parent)} | ({"compiled": core.installed} if core.is_compiled else {})
+WAYS = {name: one for name, one in streams.WAYS.items() if one is not None}
 
 
 @pytest.fixture(params=WAYS, autouse=True)

@@ -58,9 +58,7 @@ _SAMPLE = (1_111_111_111, 2_222_222_222, 3_333_333_333)
 class Seat:
     """What the checks of one pull came to."""
 
-    __slots__ = (
-        "checked", "commits", "epoch", "header", "key", "limits", "queue", "serializer", "suggest", "text", "wants",
-    )  # fmt: skip
+    __slots__ = ("checked", "commits", "epoch", "header", "key", "limits", "queue", "serializer", "suggest", "text")
 
     def __init__(self, broker: Broker, header: PullMessageRequest, checked: pull.Admitted, queue: ConsumeQueue) -> None:
         self.header = header
@@ -69,8 +67,6 @@ class Seat:
         self.epoch = broker.epoch
         self.key = header.topic, header.queue_id
         self.limits = pull.limits(header)
-        self.wants = None if checked.wanted.expression is None else checked.wanted.expression.wants
-        """Asked of each record's properties; None: nothing is."""
         self.suggest = broker.replicas.suggest(checked.group, -1)
         self.commits = header.sys_flag & pull.COMMIT_OFFSET != 0
         self.serializer = Serializer.JSON
@@ -124,10 +120,10 @@ class QuickPulls:
         low, high = queue.min, queue.shown
         if not low <= offset < high:
             return at
-        log, codes = broker.store.log, seat.checked.wanted.codes
+        log, codes, expression = broker.store.log, seat.checked.wanted.codes, seat.checked.wanted.expression
         hot_from = log.end - config.hot_bytes
         most, most_bytes = seat.limits
-        wants = seat.wants
+        wants = None if expression is None else expression.wants
         scan = most if codes is None and wants is None else scan_units(config, most)
         if hot_from > 0 and queue.segments.cold(offset * UNIT_BYTES, scan * UNIT_BYTES):
             return at

@@ -27,6 +27,8 @@ from collections.abc import Callable, Sequence
 from perseid.base.machine import Buffer
 from perseid.core.layout import (
     BODY,
+    BORN_V6,
+    FIXED_V4,
     HOSTS,
     IDS,
     INT_COLUMNS,
@@ -36,9 +38,11 @@ from perseid.core.layout import (
     NAMES,
     PROPERTIES,
     STAMPS,
+    STORE_V6,
     TIME_MAX,
     TIME_MIN,
     TOPIC,
+    V6_MORE,
 )
 from perseid.core.scan import Scanner
 from perseid.wire.hashing import crc32_raw
@@ -47,9 +51,7 @@ from perseid.wire.record import MAGIC_V1, MAGIC_V2
 compiled = not __file__.endswith(".py")
 
 MIN_BYTES, HEAD_BYTES, ENTRY_MAGIC = 91, 48, 1
-FIXED_V4, V6_MORE = 88, 12
-"""Of a record before its body; an IPv6 address has 12 bytes more."""
-BORN_V6, STORE_V6, COMPRESSED = 0x10, 0x20, 0x1
+COMPRESSED = 0x1
 INT_MAX, SHORT_MAX = 2**31 - 1, 2**15 - 1
 START_BYTES = 1 << 16
 MAX_START_BYTES = 4 << 20

@@ -14,6 +14,10 @@ HEADER_BYTES = 21
 PART_BITS = 10
 """Slots of an index are written out in parts of 1024: a page of the file."""
 
+FIXED_V4, V6_MORE = 88, 12
+"""Bytes of a record before its body (store.md §3), and what the address of an IPv6 host has more."""
+BORN_V6, STORE_V6 = 0x10, 0x20
+"""What a record's sysFlag says of its hosts' addresses."""
 PLAIN_SYS_FLAGS = 0x701
 """Compressed, and how: what a plain message may say of itself."""
 ODD_NAMES = (

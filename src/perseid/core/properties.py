@@ -8,16 +8,14 @@
 from __future__ import annotations
 
 from perseid.base.machine import Buffer
+from perseid.core.layout import BORN_V6, FIXED_V4, STORE_V6, V6_MORE
 from perseid.core.scan import Scanner
 from perseid.wire.record import MAGIC_V1
 
 compiled = not __file__.endswith(".py")
 
-FIXED_V4, V6_MORE = 88, 12
-"""Bytes before the body (store.md §3), and what an IPv6 host adds."""
 FLAGS_AT = 39
 """The last byte of the record's flags."""
-BORN_V6, STORE_V6 = 0x10, 0x20
 
 
 class Properties(Scanner):
