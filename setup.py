@@ -10,8 +10,8 @@ from Cython.Build import cythonize
 from setuptools import Extension, setup
 
 NAMES = (
-    "scan", "sends", "batch", "redirects", "again", "decided", "properties", "pulls", "records", "entries", "columns",
-    "items",
+    "scan", "sends", "batch", "redirects", "again", "decided", "properties", "conditions", "pulls", "records",
+    "entries", "columns", "items",
 )  # fmt: skip
 FOLDER = "src/perseid/core"
 

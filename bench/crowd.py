@@ -11,10 +11,9 @@ from contextlib import ExitStack, contextmanager
 
 from servers import BenchError, Remote, Server, frame_of, parts_of_frame
 
-TOPICS, CONSUMERS = 9_000, 1_000
-"""Not 10,000 topics, so that 20,000 open files are enough, which is all that some containers allow."""
-OPEN_FILES = 2 * TOPICS + CONSUMERS
-"""Of a broker: Perseid has two for each queue (Python's mmap keeps one of its own), Java one; and the connections."""
+TOPICS, CONSUMERS = 10_000, 1_000
+OPEN_FILES = TOPICS + CONSUMERS
+"""Of a broker: one for each queue, and the connections. 20,000 are all that some containers allow."""
 TOPICS_AT_ONCE = 500
 """In one request."""
 WINDOW = 100

@@ -33,12 +33,12 @@ RUNS = 100
 RUN_MESSAGES = 256
 EXT = (
     '"a":"bench_producer","b":"bench","c":"TBW102","d":"8","e":"{queue}","f":"0","g":"{now}","h":"0",'
-    '"i":"UNIQ_KEY\\u00017F0000010000ABCDEF01{number:012X}\\u0002WAIT\\u0001true\\u0002TAGS\\u0001TagA\\u0002",'
+    '"i":"UNIQ_KEY\\u00017F0000010000ABCDEF01{number:012X}\\u0002WAIT\\u0001true\\u0002TAGS\\u0001Tag{tag}\\u0002",'
     '"j":"0","k":"false","m":"false","n":"broker-a"'
 )
 PULL_EXT = (
-    '"bname":"broker-a","commitOffset":"0","consumerGroup":"bench_consumer","expressionType":"TAG",'
-    '"maxMsgNums":"32","queueId":"{queue}","queueOffset":"{offset}","subVersion":"0","subscription":"*",'
+    '"bname":"broker-a","commitOffset":"0","consumerGroup":"bench_consumer","expressionType":"{kind}",'
+    '"maxMsgNums":"32","queueId":"{queue}","queueOffset":"{offset}","subVersion":"0","subscription":"{wanted}",'
     '"suspendTimeoutMillis":"20000","sysFlag":"4","topic":"bench"'
 )
 
@@ -57,7 +57,7 @@ class Bench:
     def __init__(self, folder: Path, size: int) -> None:
         self.now = int(time.time() * 1000)
         store = StoreConfig(commit_log_file_bytes=256 << 20)
-        config = BrokerConfig(broker_name="broker-a")
+        config = BrokerConfig(broker_name="broker-a", enable_property_filter=True)
         self.broker = Broker(config, store, RealDisk(str(folder)), Random(1))
         self.body = b"x" * size
         self.number = 0
@@ -72,15 +72,20 @@ class Bench:
             pieces = []
             for _ in range(messages):
                 self.number += 1
-                ext = EXT.format(queue=self.number % 8, now=self.now, number=self.number)
+                queue, tag = self.number % 8, "AB"[self.number // 8 % 2]
+                ext = EXT.format(queue=queue, now=self.now, number=self.number, tag=tag)
                 pieces.append(frame(310, ext, 100_000_000 + self.number, self.body))
             made.append(b"".join(pieces))
         return made
 
-    def pulls(self, reads: int) -> list[bytes]:
-        return [
-            frame(11, PULL_EXT.format(queue=i % 8, offset=i // 8 % 20 * 32), 100_000_000 + i, b"") for i in range(reads)
-        ]
+    def pulls(self, reads: int, expression: str = "") -> list[bytes]:
+        """Pulls of 32 each: of all, or of the half that an SQL92 expression wants."""
+        kind, wanted, step = ("SQL92", expression, 64) if expression else ("TAG", "*", 32)
+        made = []
+        for i in range(reads):
+            ext = PULL_EXT.format(kind=kind, wanted=wanted, queue=i % 8, offset=i // 8 % 10 * step)
+            made.append(frame(11, ext, 100_000_000 + i, b""))
+        return made
 
     def run(self, reads: list[bytes]) -> float:
         """Seconds of CPU that the reads took."""
@@ -115,15 +120,15 @@ class Bench:
             self.broker.handle(Frames(CONN, read), self.now)
 
 
-def measure(bench: Bench, title: str, messages: int, *, together: bool = False) -> None:
+def measure(bench: Bench, title: str, messages: int, *, together: bool = False, expression: str = "") -> None:
     """Print the first decile of many short runs: what disturbs from outside is above it."""
     reads = max(1, RUN_MESSAGES // messages)
     times = []
     for _ in range(RUNS):
-        work = bench.pulls(reads) if messages == 32 else bench.sends(reads, messages)
+        work = bench.pulls(reads, expression) if messages == 32 else bench.sends(reads, messages)
         times.append(bench.run_turns(work) if together else bench.run(work))
     per = sorted(times)[RUNS // 10] / reads
-    print(f"{title:32} {per * 1e6:8.2f} µs a read {per / messages * 1e6:8.2f} µs a message")
+    print(f"{title:48} {per * 1e6:8.2f} µs a read {per / messages * 1e6:8.2f} µs a message")
 
 
 def main() -> int:
@@ -131,6 +136,7 @@ def main() -> int:
     parser.add_argument("--size", type=int, default=128)
     parser.add_argument("--profile", action="store_true", help="cProfile of reads of 64 sends")
     args = parser.parse_args()
+    cache_folder().mkdir(parents=True, exist_ok=True)
     folder = Path(tempfile.mkdtemp(prefix=f"core-{os.getpid()}-", dir=cache_folder()))
     try:
         bench = Bench(folder, args.size)
@@ -146,6 +152,8 @@ def main() -> int:
         measure(bench, "sends, 1 in a read", 1)
         measure(bench, f"sends, 1 in a read, {CONNS} reads", 1, together=True)
         measure(bench, "a pull of 32", 32)
+        for expression in ("TAGS = 'TagB'", "TAGS CONTAINS 'gB'", "UNIQ_KEY IS NOT NULL AND TAGS NOT CONTAINS 'gA'"):
+            measure(bench, f"{expression}", 32, expression=expression)
     finally:
         shutil.rmtree(folder, ignore_errors=True)
     return 0

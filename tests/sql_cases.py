@@ -6,6 +6,7 @@ import random
 from typing import Any
 
 from perseid.broker import sql92
+from perseid.core.conditions import NotComparable
 
 NAMES = ["a", "b", "TAGS", "$x", "_y9", "missing"]
 STRINGS = ["x", "y", "10", "ab", "true", "it''s", "", " ", "ü", "1e3"]
@@ -93,6 +94,6 @@ def result(case: dict[str, Any]) -> str:
         return "refused"
     try:
         value: object = expression.result(case["properties"].get)
-    except sql92.NotComparable:
+    except NotComparable:
         return "failed"
     return {True: "true", False: "false", None: "null"}.get(value, str(value))  # type: ignore[call-overload]

@@ -49,6 +49,9 @@ def test_drawn_expressions_come_to_what_they_come_to_in_java() -> None:
         ("(" * 1000 + "a", "more than 64 levels"),
         ("NOT " * 1000 + "a", "more than 64 levels"),
         ("a = 1 OR " * 3000, "characters"),
+        ("a = " * 100 + "a", "more than 64 links"),
+        ("a" + " IS NULL" * 100, "more than 64 links"),
+        ("a" + " CONTAINS 'x'" * 100, "more than 64 links"),
         ("a BETWEEN 5 AND 1", "wrong order"),
         ("5", "a condition is needed"),
     ],
@@ -57,6 +60,21 @@ def test_what_can_not_be_read_says_where(text: str, why: str) -> None:
     with pytest.raises(sql92.SqlError) as caught:
         sql92.parse(text)
     assert why in str(caught.value)
+
+
+@pytest.mark.parametrize(
+    ("text", "wanted"),
+    [
+        ("a = '1' OR " * 1400 + "a = 'x'", True),
+        ("a = 'x' AND " * 1300 + "a = 'x'", True),
+        ("a = 'x' AND " * 1300 + "a = 'y'", False),
+        ("a = 'x' AND b = 'y' OR " * 700 + "NOT a = 'x'", False),
+        ("a = " * 63 + "a", False),
+        ("NOT (" * 20 + "a = 'x'" + ")" * 20, True),
+    ],
+)
+def test_a_long_expression_is_asked_of_messages_as_a_short_one_is(text: str, wanted: bool) -> None:
+    assert sql92.parse(text).wants({"a": "x"}.get) is wanted
 
 
 def test_a_property_that_is_no_number_is_not_wanted_and_no_error() -> None:

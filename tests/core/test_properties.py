@@ -14,7 +14,7 @@ from perseid.testing.cores import core_from
 from perseid.wire import properties as reference
 from perseid.wire.record import Message, encode, properties_of
 
-SOURCE: Any = core_from(Path(core.__file__).parent).pulls.Properties
+SOURCE: Any = core_from(Path(core.__file__).parent).properties.Properties
 WAYS = {"source": SOURCE} | ({"compiled": properties.Properties} if core.is_compiled else {})
 HOSTS = [(bytes([10, 0, 0, 1]), 5000), (bytes(range(16)), 5000)]
 NAMES = ["a", "TAGS", "ab", "", "TAG", "none", "é"]

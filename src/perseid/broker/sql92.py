@@ -24,48 +24,51 @@ from functools import lru_cache
 from typing import NamedTuple
 
 from perseid.base.errors import PerseidError
+from perseid.core.conditions import (
+    Ask,
+    Compared,
+    Constant,
+    Equal,
+    IsNull,
+    Junction,
+    Named,
+    Negative,
+    Not,
+    OneOf,
+    Part,
+    Said,
+    Says,
+    TextTest,
+    Value,
+    order,
+)
+from perseid.core.layout import AT_BEGIN, AT_END, LONG_MAX, WITHIN
 from perseid.wire.properties import TAGS
 
 MAX_CHARS = 16 * 1024
 """Of one expression."""
 MAX_DEPTH = 64
 """Of parentheses, signs and NOTs in each other."""
+MAX_LINKS = 64
+"""Of chains such as a = b = c, in one expression."""
 MAX_CACHED = 1024
-LONG_MIN, LONG_MAX = -(2**63), 2**63 - 1
-
-Value = str | bool | int | float | None
-Properties = Callable[[str], str | None]
-"""A message's property by its name."""
-Evaluate = Callable[[Properties], Value]
 
 
 class SqlError(PerseidError):
     """An expression that can't be read."""
 
 
-class NotComparable(Exception):
-    """A property's value is not what it is compared with: the message is not wanted."""
-
-
 class Expression:
     """One expression that was read."""
 
-    def __init__(self, text: str, evaluate: Evaluate, tags: frozenset[str] | None) -> None:
+    def __init__(self, text: str, part: Part, tags: frozenset[str] | None) -> None:
         self.text = text
         self.tags = tags
         """What TAGS says in each message that is wanted; None: anything."""
-        self._evaluate = evaluate
-
-    def result(self, properties: Properties) -> Value:
-        """What the expression comes to; raises what `wants` takes for no."""
-        return self._evaluate(properties)
-
-    def wants(self, properties: Properties) -> bool:
-        """Whether a message with these properties is wanted."""
-        try:
-            return self._evaluate(properties) is True
-        except NotComparable:
-            return False
+        self.result: Callable[[Ask], Value] = part.result
+        """What it comes to, for a message whose properties can be asked for; raises what `wants` takes for no."""
+        self.wants: Callable[[Ask], bool] = part.wants
+        """Whether a message is wanted, whose properties can be asked for."""
 
 
 @lru_cache(maxsize=MAX_CACHED)
@@ -75,75 +78,16 @@ def parse(text: str) -> Expression:
         raise SqlError(f"an SQL92 expression of {len(text)} characters: {MAX_CHARS} is the limit")
     reader = _Reader(text)
     node = _boolean(reader, reader.disjunction())
-    return Expression(text, node.evaluate, node.tags)
-
-
-# ---- values ----
-
-_LONG = re.compile(r"[+-]?\d+").fullmatch
-_DOUBLE = re.compile(
-    r"[\x00- ]*[+-]?(NaN|Infinity|((\d+\.?\d*|\.\d+)([eE][+-]?\d+)?|0[xX]([\da-fA-F]+\.?|[\da-fA-F]*\.[\da-fA-F]+)"
-    r"[pP][+-]?\d+)[fFdD]?)[\x00- ]*",
-    re.ASCII,
-).fullmatch
-
-
-def _long(text: str) -> int:
-    value = int(text) if _LONG(text) else LONG_MAX + 1
-    if not LONG_MIN <= value <= LONG_MAX:
-        raise NotComparable(f"{text!r} is no long")
-    return value
-
-
-def _double(text: str) -> float:
-    if not _DOUBLE(text):
-        raise NotComparable(f"{text!r} is no double")
-    plain = text.strip("".join(map(chr, range(33))))
-    if "x" in plain or "X" in plain:
-        return float.fromhex(plain.rstrip("fFdD") if "p" in plain.lower() else plain)
-    return float(plain.rstrip("fFdD") if not plain.endswith("Infinity") else plain)
-
-
-def _same(one: Value, other: Value) -> bool:
-    """Whether two values that are there are equal."""
-    if isinstance(one, str) and isinstance(other, str):
-        return one == other
-    if isinstance(one, bool) and isinstance(other, str):
-        raise NotComparable(f"{other!r} behind a condition")
-    if isinstance(other, bool):
-        return (one.lower() == "true" if isinstance(one, str) else one) is other
-    return not isinstance(one, bool) and _sign(one, other) == 0
-
-
-def _sign(one: Value, other: Value) -> int:
-    """-1, 0, 1: how two values stand that are numbers, or strings to be read as such."""
-    if isinstance(one, str) and isinstance(other, str):
-        one, other = _double(one), _double(other)
-    elif isinstance(one, str):
-        one = _long(one) if isinstance(other, int) else _double(one)
-    elif isinstance(other, str):
-        other = _long(other) if isinstance(one, int) else _double(other)
-    assert isinstance(one, int | float) and isinstance(other, int | float)
-    if isinstance(one, float) or isinstance(other, float):
-        return _double_sign(float(one), float(other))
-    return (one > other) - (one < other)
-
-
-def _double_sign(one: float, other: float) -> int:
-    """Java's order of doubles: -0.0 before 0.0, NaN behind all and equal to itself."""
-    first, second = ((math.isnan(each), 0.0 if math.isnan(each) else each) for each in (one, other))
-    if first == second and not first[0]:
-        first, second = ((False, math.copysign(1.0, each) if each == 0 else 0.0) for each in (one, other))
-    return (first > second) - (first < second)
+    return Expression(text, node.part, node.tags)
 
 
 # ---- nodes ----
 
 
 class _Node(NamedTuple):
-    """A part of an expression. `boolean`: it is true, false or nothing."""
+    """A part of an expression, and what is known of it. `boolean`: it is true, false or nothing."""
 
-    evaluate: Evaluate
+    part: Part
     boolean: bool = False
     constant: bool = False
     value: Value = None
@@ -154,11 +98,11 @@ class _Node(NamedTuple):
 
 
 def _constant(value: Value, *, boolean: bool = False) -> _Node:
-    return _Node(lambda _: value, boolean, True, value)
+    return _Node(Constant(value), boolean, True, value)
 
 
-def _property(name: str) -> _Node:
-    return _Node(lambda properties: properties(name), name=name)
+def _condition(part: Part, tags: frozenset[str] | None = None) -> _Node:
+    return _Node(part, boolean=True, tags=tags)
 
 
 def _boolean(reader: _Reader, node: _Node) -> _Node:
@@ -167,124 +111,26 @@ def _boolean(reader: _Reader, node: _Node) -> _Node:
         return node
     if node.name is None:
         raise reader.error("a condition is needed, not a value")
-    evaluate = node.evaluate
-    return _Node(lambda properties: None if evaluate(properties) is None else False, boolean=True)
-
-
-def _compare(one: _Node, other: _Node, holds: Callable[[int], bool]) -> _Node:
-    left, right = one.evaluate, other.evaluate
-
-    def evaluate(properties: Properties) -> Value:
-        first = left(properties)
-        second = right(properties)
-        return None if first is None or second is None else holds(_sign(first, second))
-
-    return _Node(evaluate, boolean=True)
+    return _condition(Said(node.part))
 
 
 def _equal(one: _Node, other: _Node) -> _Node:
     if one.name is not None and isinstance(other.value, str):
-        return _says(one.name, other.value)
-    left, right = one.evaluate, other.evaluate
-
-    def evaluate(properties: Properties) -> Value:
-        first = left(properties)
-        second = right(properties)
-        if first is None:
-            return True if second is None else None
-        return second is not None and _same(first, second)
-
-    return _Node(evaluate, boolean=True)
+        tags = frozenset((other.value,)) if one.name == TAGS else None
+        return _condition(Says(one.part, one.name, other.value), tags)
+    return _condition(Equal(one.part, other.part))
 
 
-def _says(name: str, text: str) -> _Node:
-    """A property beside a string: the usual comparison."""
-
-    def evaluate(properties: Properties) -> Value:
-        value = properties(name)
-        return None if value is None else value == text
-
-    return _Node(evaluate, boolean=True, tags=frozenset((text,)) if name == TAGS else None)
+def _and(nodes: list[_Node]) -> _Node:
+    known = [node.tags for node in nodes if node.tags is not None]
+    part = Junction(tuple(node.part for node in nodes), False)
+    return _condition(part, frozenset.intersection(*known) if known else None)
 
 
-def _not(node: _Node) -> _Node:
-    inner = node.evaluate
-
-    def evaluate(properties: Properties) -> Value:
-        value = inner(properties)
-        return None if value is None else not value
-
-    return _Node(evaluate, boolean=True)
-
-
-def _junction(one: _Node, other: _Node, tags: frozenset[str] | None, decides: bool) -> _Node:
-    """AND (False decides) and OR (True does) of three values; the other side is asked only where the first leaves it
-    open."""
-    left, right = one.evaluate, other.evaluate
-
-    def evaluate(properties: Properties) -> Value:
-        first = left(properties)
-        if first is decides:
-            return decides
-        second = right(properties)
-        if second is decides:
-            return decides
-        return None if first is None or second is None else not decides
-
-    return _Node(evaluate, boolean=True, tags=tags)
-
-
-def _and(one: _Node, other: _Node) -> _Node:
-    if one.tags is None or other.tags is None:
-        return _junction(one, other, one.tags if other.tags is None else other.tags, decides=False)
-    return _junction(one, other, one.tags & other.tags, decides=False)
-
-
-def _or(one: _Node, other: _Node) -> _Node:
-    tags = None if one.tags is None or other.tags is None else one.tags | other.tags
-    return _junction(one, other, tags, decides=True)
-
-
-def _is_null(node: _Node) -> _Node:
-    inner = node.evaluate
-    return _Node(lambda properties: inner(properties) is None, boolean=True)
-
-
-def _negative(node: _Node) -> _Node:
-    inner = node.evaluate
-
-    def evaluate(properties: Properties) -> Value:
-        value = inner(properties)
-        return None if isinstance(value, str | bool) or value is None else -value
-
-    return _Node(evaluate)
-
-
-def _one_of(node: _Node, strings: frozenset[str], wanted: bool) -> _Node:
-    inner = node.evaluate
-
-    def evaluate(properties: Properties) -> Value:
-        value = inner(properties)
-        return (value in strings) is wanted if isinstance(value, str) else None
-
-    return _Node(evaluate, boolean=True, tags=strings if wanted and node.name == TAGS else None)
-
-
-_TEXT_TESTS: dict[str, Callable[[str, str], bool]] = {
-    "CONTAINS": str.__contains__,
-    "STARTSWITH": str.startswith,
-    "ENDSWITH": str.endswith,
-}
-
-
-def _text_test(node: _Node, word: str, text: str, wanted: bool) -> _Node:
-    inner, test = node.evaluate, _TEXT_TESTS[word]
-
-    def evaluate(properties: Properties) -> Value:
-        value = inner(properties)
-        return test(value, text) is wanted if text and isinstance(value, str) else False
-
-    return _Node(evaluate, boolean=True)
+def _or(nodes: list[_Node]) -> _Node:
+    known = [node.tags for node in nodes if node.tags is not None]
+    part = Junction(tuple(node.part for node in nodes), True)
+    return _condition(part, frozenset.union(*known) if len(known) == len(nodes) else None)
 
 
 # ---- reading ----
@@ -301,12 +147,9 @@ _TOKEN = re.compile(
 _KEYWORDS = frozenset(
     ["NOT", "AND", "OR", "BETWEEN", "IN", "TRUE", "FALSE", "NULL", "IS", "CONTAINS", "STARTSWITH", "ENDSWITH"]
 )
-_COMPARISONS: dict[str, Callable[[int], bool]] = {
-    ">": lambda sign: sign > 0,
-    ">=": lambda sign: sign >= 0,
-    "<": lambda sign: sign < 0,
-    "<=": lambda sign: sign <= 0,
-}
+_COMPARISONS = {">": (1,), ">=": (0, 1), "<": (-1,), "<=": (-1, 0)}
+"""The signs that each takes."""
+_TEXT_TESTS = {"CONTAINS": WITHIN, "STARTSWITH": AT_BEGIN, "ENDSWITH": AT_END}
 _END = ("end", "")
 
 
@@ -316,7 +159,7 @@ class _Reader:
     def __init__(self, text: str) -> None:
         self._text = text
         self._at = self._next = 0
-        self._depth = 0
+        self._depth = self._links = 0
         self._token = _END
         self._advance()
 
@@ -372,33 +215,41 @@ class _Reader:
         self._depth += 1
         if self._depth > MAX_DEPTH:
             raise self.error(f"more than {MAX_DEPTH} levels")
-        node = self._conjunction()
+        nodes = [self._conjunction()]
         while self._takes("OR"):
-            other = self._conjunction()
-            node = _or(_boolean(self, node), _boolean(self, other))
+            nodes.append(self._conjunction())
         self._depth -= 1
-        return node
+        return nodes[0] if len(nodes) == 1 else _or([_boolean(self, node) for node in nodes])
 
     def _conjunction(self) -> _Node:
-        node = self._equality()
+        nodes = [self._equality()]
         while self._takes("AND"):
-            other = self._equality()
-            node = _and(_boolean(self, node), _boolean(self, other))
-        return node
+            nodes.append(self._equality())
+        return nodes[0] if len(nodes) == 1 else _and([_boolean(self, node) for node in nodes])
 
     def _equality(self) -> _Node:
         node = self._comparison()
+        links = 0
         while True:
             if self._takes("="):
                 node = self._equal(node, self._comparison())
             elif self._takes("<>"):
-                node = _not(self._equal(node, self._comparison()))
+                node = _condition(Not(self._equal(node, self._comparison()).part))
             elif self._takes("IS"):
                 negated = self._takes("NOT")
                 self._needs("NULL")
-                node = _not(_is_null(node)) if negated else _is_null(node)
+                part = IsNull(node.part)
+                node = _condition(Not(part) if negated else part)
             else:
                 return node
+            links += 1
+            self._check_links(links)
+
+    def _check_links(self, links: int) -> None:
+        """Behind each sign of a chain, of `a = b = c`; the first is none of a chain yet."""
+        self._links += links > 1
+        if self._links > MAX_LINKS:
+            raise self.error(f"more than {MAX_LINKS} links in chains")
 
     def _equal(self, one: _Node, other: _Node) -> _Node:
         for node in (one, other):
@@ -410,6 +261,7 @@ class _Reader:
 
     def _comparison(self) -> _Node:
         node = self._unary()
+        links = 0
         while True:
             sign = next((each for each in _COMPARISONS if self._token == ("sign", each)), None)
             if sign is not None:
@@ -418,10 +270,10 @@ class _Reader:
             elif self._takes("BETWEEN"):
                 low, high = self._bounds()
                 self._check_bounds(low, high)
-                node = _and(self._ordered(node, low, ">="), self._ordered(node, high, "<="))
+                node = _and([self._ordered(node, low, ">="), self._ordered(node, high, "<=")])
             elif self._takes("NOT", "BETWEEN"):
                 low, high = self._bounds()
-                node = _or(self._ordered(node, low, "<"), self._ordered(node, high, ">"))
+                node = _or([self._ordered(node, low, "<"), self._ordered(node, high, ">")])
             elif self._takes("IN"):
                 node = self._in(node, wanted=True)
             elif self._takes("NOT", "IN"):
@@ -430,17 +282,20 @@ class _Reader:
                 negated = self._takes("NOT")
                 word = next((each for each in _TEXT_TESTS if self._takes(each)), None)
                 if word is not None:
-                    node = _text_test(node, word, self._string(), not negated)
+                    where = _TEXT_TESTS[word]
+                    node = _condition(TextTest(node.part, node.name, self._string(), where, not negated))
                 elif negated:
                     raise self.error("BETWEEN, IN, CONTAINS, STARTSWITH or ENDSWITH is needed")
                 else:
                     return node
+            links += 1
+            self._check_links(links)
 
     def _ordered(self, one: _Node, other: _Node, sign: str) -> _Node:
         for node in (one, other):
             if node.boolean or (node.constant and isinstance(node.value, str)):
                 raise self.error(f"only numbers and properties can stand beside {sign}")
-        return _compare(one, other, _COMPARISONS[sign])
+        return _condition(Compared(one.part, other.part, _COMPARISONS[sign]))
 
     def _bounds(self) -> tuple[_Node, _Node]:
         low = self._unary()
@@ -451,7 +306,7 @@ class _Reader:
     def _check_bounds(self, low: _Node, high: _Node) -> None:
         if not (low.constant and high.constant) or low.boolean or high.boolean:
             return
-        if isinstance(low.value, str) or isinstance(high.value, str) or _sign(low.value, high.value) > 0:
+        if isinstance(low.value, str) or isinstance(high.value, str) or order(low.value, high.value) > 0:
             raise self.error("the bounds of BETWEEN are no numbers, or in the wrong order")
 
     def _in(self, node: _Node, *, wanted: bool) -> _Node:
@@ -462,7 +317,8 @@ class _Reader:
         while self._takes(","):
             strings.append(self._string())
         self._needs(")")
-        return _one_of(node, frozenset(strings), wanted)
+        one_of = frozenset(strings)
+        return _condition(OneOf(node.part, one_of, wanted), one_of if wanted and node.name == TAGS else None)
 
     def _unary(self) -> _Node:
         self._depth += 1
@@ -471,9 +327,9 @@ class _Reader:
         if self._takes("+"):
             node = self._unary()
         elif self._takes("-"):
-            node = _negative(self._unary())
+            node = _Node(Negative(self._unary().part))
         elif self._takes("NOT"):
-            node = _not(_boolean(self, self._unary()))
+            node = _condition(Not(_boolean(self, self._unary()).part))
         else:
             node = self._primary()
         self._depth -= 1
@@ -490,7 +346,7 @@ class _Reader:
         if kind in ("long", "float", "word") or text in ("TRUE", "FALSE", "NULL"):
             self._advance()
         if kind == "word":
-            return _property(text)
+            return _Node(Named(text), name=text)
         if kind == "long":
             return _constant(self._checked_long(text.rstrip("lL")))
         if kind == "float":

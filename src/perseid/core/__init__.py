@@ -1,7 +1,7 @@
 """The compiled core, where there is one.
 
     layout ← scan (a frame's bytes) ← sends (a send's header and properties) ← batch (the plain sends of a turn)
-    scan ← properties (of stored records, by name)
+    scan ← properties (of stored records, by name) ← conditions (what SQL92 expressions are made of)
     scan, properties ← pulls (which pull it is, and the records that answer it)
     batch ← records (the records that a slave was sent)
     batch ← redirects (sends with a time of their own, and halves, too) and again (those whose time has come)
@@ -26,6 +26,7 @@ from perseid.core import (
     again,
     batch,
     columns,
+    conditions,
     decided,
     entries,
     items,
@@ -55,8 +56,8 @@ class Queue(Protocol):
 SWITCH = "PERSEID_CORE"
 
 PARTS = (
-    "scan", "sends", "batch", "redirects", "again", "decided", "properties", "pulls", "records", "entries", "columns",
-    "items",
+    "scan", "sends", "batch", "redirects", "again", "decided", "properties", "conditions", "pulls", "records",
+    "entries", "columns", "items",
 )  # fmt: skip
 """Each needs those before it."""
 
@@ -69,6 +70,8 @@ class Core(NamedTuple):
     redirects: ModuleType
     again: ModuleType
     decided: ModuleType
+    properties: ModuleType
+    conditions: ModuleType
     pulls: ModuleType
     records: ModuleType
     entries: ModuleType
@@ -76,8 +79,10 @@ class Core(NamedTuple):
     items: ModuleType
 
 
-installed = Core(scan, batch, redirects, again, decided, pulls, records, entries, columns, items)
-is_compiled: bool = all(part.compiled for part in (*installed, sends, properties))
+installed = Core(
+    scan, batch, redirects, again, decided, properties, conditions, pulls, records, entries, columns, items
+)  # fmt: skip
+is_compiled: bool = all(part.compiled for part in (*installed, sends))
 compiled = installed if is_compiled and os.environ.get(SWITCH) != "off" else None
 
 complete: Callable[[Buffer], int] = frame.complete if compiled is None else scan.complete

@@ -38,3 +38,6 @@ ANYWHERE = -(2**62)
 TIME_MIN, TIME_MAX = -62_135_596_800_000, 253_402_300_799_999
 """The years 1 to 9999, in milliseconds."""
 LONG_MIN, LONG_MAX = -(2**63), 2**63 - 1
+
+WITHIN, AT_BEGIN, AT_END = 0, 1, 2
+"""Where in a property a text is looked for."""

@@ -3,12 +3,14 @@
 """The properties of stored records by their names, for filters that look at each record of a read.
 
     look_into (a window of the log) → record, properties(name) …; record, properties(name) … → let_go
+
+`properties(name)` is as from any mapping's `get`; by the name's bytes, the core compares texts where they stand.
 """
 
 from __future__ import annotations
 
 from perseid.base.machine import Buffer
-from perseid.core.layout import BORN_V6, FIXED_V4, STORE_V6, V6_MORE
+from perseid.core.layout import AT_BEGIN, AT_END, BORN_V6, FIXED_V4, STORE_V6, V6_MORE
 from perseid.core.scan import Scanner
 from perseid.wire.record import MAGIC_V1
 
@@ -24,6 +26,7 @@ class Properties(Scanner):
     def __init__(self) -> None:
         super().__init__()
         self._at = self._to = 0
+        self._from = self._till = 0
 
     def look_into(self, window: Buffer) -> None:
         """The records of this window come next. It is held until `let_go`."""
@@ -58,20 +61,50 @@ class Properties(Scanner):
 
     def __call__(self, name: str) -> str | None:
         """What the property says, as `wire.properties.decode` reads it: of several the last that says anything."""
-        return self._value(name.encode())
+        return self.value(name.encode())
 
-    def _value(self, key: bytes) -> str | None:
+    def value(self, key: bytes) -> str | None:
+        """What the property with this name says."""
+        return self._text(self._from, self._till - self._from) if self._find(key) else None
+
+    def says(self, key: bytes, text: bytes) -> int:
+        """Does the property say just this? 0 or 1; -1 when it is not there."""
+        if not self._find(key):
+            return -1
+        return 1 if self._is(self._from, self._till - self._from, text) else 0
+
+    def has(self, key: bytes, text: bytes, where: int) -> int:
+        """Does the property have this text in it, at its begin, or at its end (WITHIN, AT_BEGIN, AT_END)? 0 or 1;
+        -1 when it is not there."""
+        size = len(text)
+        if not self._find(key):
+            return -1
+        first, last = self._from, self._till - size
+        if last < first:
+            return 0
+        if where == AT_BEGIN:
+            last = first
+        elif where == AT_END:
+            first = last
+        for at in range(first, last + 1):
+            if self._is(at, size, text):
+                return 1
+        return 0
+
+    def _find(self, key: bytes) -> bool:
+        """Find what the property says: from `_from` to `_till`."""
         size = len(key)
-        begin = end = -1
         at = stop = self._at
+        found = False
         while at < self._to:
             stop = at
             while stop < self._to and self._d[stop] != 2:
                 stop += 1
             if stop - at > size + 1 and self._d[at + size] == 1 and self._is(at, size, key):
-                begin, end = at + size + 1, stop
+                self._from, self._till = at + size + 1, stop
+                found = size > 0
             at = stop + 1
-        return self._text(begin, end - begin) if begin >= 0 and size > 0 else None
+        return found
 
     def _text(self, begin: int, size: int) -> str:
         text = bytearray(size)

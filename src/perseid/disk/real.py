@@ -1,4 +1,4 @@
-"""The real disk: a folder of this machine. The only code that touches os and mmap.
+"""The real disk: a folder of this machine. With `mapping`, the only code that touches os and mmap.
 
 Files are mapped: a write is a copy into the page cache, a view is a window on it. A mapped page without
 a block behind it would end the process (SIGBUS) when the disk is full, so blocks are allocated before
@@ -10,7 +10,6 @@ from __future__ import annotations
 
 import errno
 import fcntl
-import mmap
 import os
 import shutil
 import stat
@@ -19,6 +18,7 @@ from pathlib import PurePosixPath
 
 from perseid.base.errors import LocalProtocolError, StoreLocked
 from perseid.base.machine import Buffer
+from perseid.disk.mapping import pages
 from perseid.disk.port import Usage
 
 PIECE_BITS = 16
@@ -64,11 +64,8 @@ class RealFile:
         self.path = path
         self.size = size
         self._descriptor: _Descriptor | None = descriptor
-        mapping = mmap.mmap(descriptor.number, size)
-        if fresh and hasattr(mmap, "MADV_RANDOM"):
-            # The first touch of a page would else read around it: megabytes of zeros, milliseconds, for a unit of 20.
-            mapping.madvise(mmap.MADV_RANDOM)
-        self._map = memoryview(mapping)
+        # The first touch of a fresh page would else read around it: megabytes of zeros, milliseconds, for a unit of 20.
+        self._map = pages(descriptor.number, size, at_random=fresh)
         self._view = self._map.toreadonly()
         self._warm: dict[int, float] = {}
         """Chunks that were in memory, and until when that is believed."""
