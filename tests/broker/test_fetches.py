@@ -43,7 +43,7 @@ def memory(monkeypatch: pytest.MonkeyPatch) -> Memory:
 @pytest.fixture
 def rig(tmp_path: Path, memory: Memory) -> Rig:
     """A broker with 200 messages, the last few of them hot."""
-    made = Rig(tmp_path, store=replace(SMALL, hot_bytes=4_000))
+    made = Rig(tmp_path, store=replace(SMALL, hot_bytes=4_000), enable_property_filter=True)
     made.connect(1)
     made.handle(Frames(1, b"".join(send_of(n) for n in range(COUNT))))
     made.sent.clear()
@@ -84,6 +84,21 @@ def test_a_subscription_waits_for_the_records_that_it_wants(rig: Rig, memory: Me
     memory.cold = {LOG}
     rig.handle(Frames(1, pull_of(1000, subscription="Nothing")))
     assert rig.sent[1][-1].code == ResponseCode.PULL_RETRY_IMMEDIATELY and not rig.fetches
+
+
+@pytest.mark.parametrize("expression", ["a IS NULL", "a IS NOT NULL"])
+def test_an_expression_waits_for_the_records_that_it_may_look_at(rig: Rig, memory: Memory, expression: str) -> None:
+    """In both ways: the second pull has a seat."""
+    said = {"expression_type": "SQL92", "subscription": expression}
+    for opaque, offset in ((1000, 0), (1001, 0), (1002, 40)):
+        memory.cold = {LOG}
+        rig.handle(Frames(1, pull_of(opaque, offset, **said)))
+        ((file, _, size),) = rig.fetches[0].parts
+        assert file.path == LOG and size > 32 * 100 and not rig.sent.get(1), "more than an answer's records"
+        rig.fetch()
+        assert rig.sent.pop(1)[-1].opaque == opaque and not rig.fetches
+        rig.handle(Frames(1, pull_of(opaque, offset, **said)))
+        assert rig.sent.pop(1)[-1].opaque == opaque, "what is there is answered at once"
 
 
 def test_a_commit_counts_once(rig: Rig, memory: Memory) -> None:

@@ -6,8 +6,8 @@ send nor a pull nor a commit of an offset begins a new one, and so do a connecti
 Topic, group and queue are compared besides, since a send or a pull may create them.
 
 Left to the ordinary handler: pulls of static topics, what is not found (it waits, or is refused), what has to be
-fetched, answers longer than GATHER_BYTES, filters by SQL92 of records that are not hot any more, pulls at the second
-port, and all pulls while an operator's reset of an offset waits to be taken up.
+fetched, answers longer than GATHER_BYTES, pulls at the second port, and all pulls while an operator's reset of an
+offset waits to be taken up.
 """
 
 from __future__ import annotations
@@ -20,7 +20,7 @@ from perseid.broker.handlers import pull
 from perseid.broker.request import VIP_LISTENER, Connection, Request
 from perseid.core.layout import UNIT_BYTES
 from perseid.store.consume_queue import ConsumeQueue
-from perseid.store.reading import scan_units, window
+from perseid.store.reading import SPAN_BYTES, scan_units, window
 from perseid.store.results import ReadStatus
 from perseid.wire.codes import RequestCode, Serializer
 from perseid.wire.command import Command, response_head
@@ -133,10 +133,12 @@ class QuickPulls:
         recent = window(log, config, units, most, most_bytes)
         if recent is None:
             return at
-        first = recent[1]
-        if wants is not None and first < hot_from:
-            return at
-        pulls.gather(units, *recent, GATHER_BYTES, codes, wants)
+        records, first, most, most_bytes = recent
+        if wants is not None and first < hot_from:  # any of them may be looked at
+            records = records[:SPAN_BYTES]
+            if log.segments.cold(first, len(records)):
+                return at
+        pulls.gather(units, records, first, most, most_bytes, GATHER_BYTES, codes, wants)
         if pulls.scanned == 0:
             return at
         if pulls.count and first < hot_from and log.segments.cold(first, pulls.reach):

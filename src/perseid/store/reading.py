@@ -95,8 +95,10 @@ def cold(
     offset: int,
     max_messages: int,
     codes: frozenset[int] | None,
+    each: bool,
 ) -> list[Part]:
-    """What a read from `offset` on would have to wait for: units first, and when they are there, records."""
+    """What a read from `offset` on would have to wait for: units first, and when they are there, records. `each`: all
+    records may be looked at, so that what stands within SPAN_BYTES is asked for."""
     hot_from = log.end - config.hot_bytes
     if hot_from <= log.start or not queue.min <= offset < queue.shown:
         return []
@@ -104,6 +106,8 @@ def cold(
     parts = queue.segments.cold(offset * UNIT_BYTES, scan * UNIT_BYTES)
     if parts:
         return parts
+    if each:
+        return _cold_ahead(log, queue.units(offset, 1), hot_from)
     most = min(max(max_messages, 1), config.max_transfer_count_on_message_in_memory)
     if codes is None:
         return _cold_run(log, queue.units(offset, most), hot_from)
@@ -120,6 +124,12 @@ def _cold_run(log: CommitLog, units: memoryview, hot_from: int) -> list[Part]:
     last, size, _ = UNIT.unpack_from(units, len(units) - UNIT_BYTES)
     records = ((at, size) for at, size, _ in UNIT.iter_unpack(units) if at < hot_from and size > 0)
     return cold_records(log, first, last + size, records)
+
+
+def _cold_ahead(log: CommitLog, units: memoryview, hot_from: int) -> list[Part]:
+    """The same of whatever stands behind the first of them."""
+    first: int = PHYSICAL_OFFSET.unpack_from(units)[0] if units else hot_from
+    return log.segments.cold(first, min(SPAN_BYTES, log.end - first)) if first < hot_from else []
 
 
 def cold_records(log: CommitLog, first: int, end: int, records: Iterable[tuple[int, int]]) -> list[Part]:

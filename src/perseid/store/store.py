@@ -439,15 +439,15 @@ class MessageStore:
         return reading.read(self.log, queue, self.config, offset, max_messages, max_bytes, wanted, wanted_record)
 
     def cold(
-        self, topic: str, queue_id: int, offset: int, max_messages: int, codes: frozenset[int] | None
+        self, topic: str, queue_id: int, offset: int, most: int, codes: frozenset[int] | None, each: bool = False
     ) -> list[Part]:
-        """What `read` would have to wait for the disk for: parts of files, to be fetched first. Empty: nothing."""
+        """Parts of files that `read` would wait for the disk for. `each`: it looks at records before it chooses."""
         queue = self._queues.get((topic, queue_id))
         if self.compaction.has(topic):
             return []
         if isinstance(queue, BatchQueue):
-            return batch_reading.cold(self.log, queue, self.config, offset, max_messages)
-        return [] if queue is None else reading.cold(self.log, queue, self.config, offset, max_messages, codes)
+            return batch_reading.cold(self.log, queue, self.config, offset, most)
+        return [] if queue is None else reading.cold(self.log, queue, self.config, offset, most, codes, each)
 
     def unit(self, topic: str, queue_id: int, offset: int) -> ConsumeUnit | None:
         """The consume queue's entry for an offset; None when there is none."""

@@ -248,7 +248,8 @@ def _fetches(
         return False
     for topic, queue_id in _places(broker, header, row):
         at = service.position(topic, header.consumer_group, queue_id)
-        parts = store.cold(topic, queue_id, at or 0, header.max_msg_nums, wanted.codes)
+        each = wanted.expression is not None
+        parts = store.cold(topic, queue_id, at or 0, header.max_msg_nums, wanted.codes, each)
         if parts:
             broker.fetches.wait(broker, request, parts)
             return True

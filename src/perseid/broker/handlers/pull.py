@@ -72,7 +72,8 @@ def pull_message(broker: Broker, request: Request) -> Reply | None:
     offset = header.queue_offset
     most, size = limits(header)
     if request.may_fetch:
-        parts = broker.store.cold(header.topic, header.queue_id, offset, most, wanted.codes)
+        each = wanted.expression is not None
+        parts = broker.store.cold(header.topic, header.queue_id, offset, most, wanted.codes, each)
         if parts:
             broker.fetches.wait(broker, request, parts)
             return None
