@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 import json
 import re
 from collections.abc import Iterator
@@ -12,9 +13,10 @@ from typing import Any
 import pytest
 import rig
 
-from perseid.broker.lite.sharding import bucket
+from perseid.client import Begin, LiteConsumer, Message, PoppedMessage, Producer
 from perseid.testing.ports import free_port
 from perseid.wire.hashing import java_hash
+from perseid.wire.lite_sharding import bucket
 
 pytestmark = pytest.mark.interop
 
@@ -163,6 +165,50 @@ def test_what_clients_read(lite: Lite) -> None:
     lite.subscribe(action="COMPLETE_ADD", client="w", group=wild)
     lite.send("c", "c0")
     assert "c0" in bodies(lite.until(1, client="w", group=wild))
+
+
+@pytest.mark.parametrize("cluster", ["java"], indirect=True)
+def test_our_client(lite: Lite) -> None:
+    """Ours sends and reads; stock Java's producer beside it."""
+
+    async def gather(consumer: LiteConsumer, count: int) -> list[PoppedMessage]:
+        got: list[PoppedMessage] = []
+        while len(got) < count:
+            got += await consumer.receive()
+        return got
+
+    async def test() -> None:
+        namesrv = lite.cluster.namesrv
+        one = LiteConsumer(namesrv, lite.group, lite.parent, invisible_ms=6_000)
+        async with Producer(namesrv) as producer, one:
+            for body in ("a0", "a1", "b0"):
+                await producer.send(Message(lite.parent, body.encode(), lite_topic=body[0]))
+            await one.subscribe("a", "b", begin=Begin.first())
+            got = await gather(one, 3)
+            assert sorted((m.lite_topic, m.body) for m in got) == [("a", b"a0"), ("a", b"a1"), ("b", b"b0")]
+            assert [m.body for m in got if m.lite_topic == "a"] == [b"a0", b"a1"]
+            later = await one.change_invisible(next(m for m in got if m.body == b"a1"), 3_000)
+            await one.ack_all(m for m in got if m.body != b"a1")
+            again = await gather(one, 1)
+            assert [m.body for m in again] == [b"a1"] and again[0].offset_msg_id == later.offset_msg_id
+            await one.ack_all(again)
+            await one.unsubscribe("b")
+            await asyncio.to_thread(lite.send, "b", "b1")
+            await asyncio.to_thread(lite.send, "a", "a2")
+            after = await gather(one, 1)
+            assert [m.body for m in after] == [b"a2"]
+            await one.ack_all(after)
+            assert await one.receive(timeout_ms=1_000) == []
+        wild = f"w_{lite.group}"
+        await asyncio.to_thread(lite.make_group, wild, lite_sub_wildcard="true")
+        async with LiteConsumer(namesrv, wild, lite.parent, None) as everything:
+            await asyncio.to_thread(lite.send, "c", "c0")
+            seen: set[bytes] = set()
+            while b"c0" not in seen:
+                seen |= {m.body for m in await everything.receive()}
+
+    lite.subscribe("warm", client="warm")
+    rig.run(test())
 
 
 def lite_args(lite: Lite) -> tuple[str, ...]:

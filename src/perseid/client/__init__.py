@@ -27,6 +27,7 @@ from perseid.client.errors import (
     ServerRefused,
 )
 from perseid.client.hooks import Consuming, Hook, Sending
+from perseid.client.lite import Begin, LiteConsumer
 from perseid.client.model import Message, MessageQueue, ReceivedMessage, SendResult, SendStatus
 from perseid.client.ordered import OrderedProducer, OrderedStats
 from perseid.client.pop import PopConsumer, PoppedMessage
@@ -41,6 +42,7 @@ from perseid.client.transactions import TransactionProducer, TransactionResult, 
 
 __all__ = [
     "Admin",
+    "Begin",
     "BrokerEpochs",
     "BufferFull",
     "ClientError",
@@ -52,6 +54,7 @@ __all__ = [
     "FlowLimits",
     "Hook",
     "InvalidMessage",
+    "LiteConsumer",
     "Message",
     "MessageQueue",
     "NoReply",

@@ -16,6 +16,7 @@ from typing import Any, Generic, Self, TypeVar
 
 from perseid.client.admin import Admin, Cluster, QueueLag, QueueStats, SlaveStatus
 from perseid.client.errors import NotStarted
+from perseid.client.lite import LiteConsumer
 from perseid.client.model import Message, MessageQueue, ReceivedMessage, SendResult, SendStatus
 from perseid.client.pop import INVISIBLE_MS, WAIT_MS, PopConsumer, PoppedMessage
 from perseid.client.producer import Producer
@@ -23,6 +24,7 @@ from perseid.client.pull import PullConsumer
 from perseid.client.pulling import PullResult
 from perseid.client.routes import TopicRoute
 from perseid.client.transactions import TransactionProducer, TransactionResult, TransactionState
+from perseid.wire.lite import OffsetOption
 
 T = TypeVar("T")
 C = TypeVar("C", Producer, PullConsumer, PopConsumer, Admin)
@@ -210,7 +212,7 @@ class BlockingTransactionProducer(BlockingProducer):
 class BlockingPopConsumer(Blocking[PopConsumer]):
     """`PopConsumer` without asyncio; takes the same arguments."""
 
-    _make = PopConsumer
+    _make: Callable[..., PopConsumer] = PopConsumer
 
     def receive(self, max_messages: int = 32, timeout_ms: int = WAIT_MS) -> list[PoppedMessage]:
         """As `PopConsumer.receive`."""
@@ -231,6 +233,28 @@ class BlockingPopConsumer(Blocking[PopConsumer]):
         """As `PopConsumer.change_invisible`."""
         thread, client = self._running
         return thread.run(client.change_invisible(message, invisible_ms))
+
+
+class BlockingLiteConsumer(BlockingPopConsumer):
+    """`LiteConsumer` without asyncio; takes the same arguments."""
+
+    _make: Callable[..., PopConsumer] = LiteConsumer
+
+    def subscribe(self, *names: str, begin: OffsetOption | None = None) -> None:
+        """As `LiteConsumer.subscribe`."""
+        thread, client = self._lite
+        thread.run(client.subscribe(*names, begin=begin))
+
+    def unsubscribe(self, *names: str) -> None:
+        """As `LiteConsumer.unsubscribe`."""
+        thread, client = self._lite
+        thread.run(client.unsubscribe(*names))
+
+    @property
+    def _lite(self) -> tuple[LoopThread, LiteConsumer]:
+        thread, client = self._running
+        assert isinstance(client, LiteConsumer)
+        return thread, client
 
 
 class BlockingPullConsumer(Blocking[PullConsumer]):

@@ -11,6 +11,7 @@ from typing import NamedTuple
 
 from perseid.client.errors import InvalidMessage
 from perseid.wire import compression, hashing
+from perseid.wire.properties import LITE_TOPIC
 from perseid.wire.record import Record
 
 RETRY_PREFIX = "%RETRY%"
@@ -26,7 +27,9 @@ MAX_PRIORITY = 2**31 - 1
 _TOPIC_OK = re.compile(r"[%|a-zA-Z0-9_-]+").fullmatch
 _SEPARATORS = re.compile("[\x01\x02]").search
 
-_OWN_NAMES = {"TAGS": "tag=", "KEYS": "keys=", "DELAY": "delay_level=", "WAIT": "wait_stored="}
+_OWN_NAMES = {
+    "TAGS": "tag=", "KEYS": "keys=", "DELAY": "delay_level=", "WAIT": "wait_stored=", LITE_TOPIC: "lite_topic=",
+}  # fmt: skip
 
 
 class MessageQueue(NamedTuple):
@@ -50,7 +53,8 @@ class Message:
     a second after it, at most three days ahead by default. `properties` are yours: names and values are texts that
     are not empty. `flag` is a number that travels along untouched. `priority`, 0 or more, is the number of the queue
     that the broker puts it into, the highest at most; pops of a topic with message.type=PRIORITY look at the highest
-    first. A message in order, in a batch, in a transaction or for a time has none.
+    first. A message in order, in a batch, in a transaction or for a time has none. `lite_topic` is the lite topic of
+    `topic`, whose message.type is LITE, that it goes to (`LiteConsumer`).
     """
 
     topic: str
@@ -64,6 +68,7 @@ class Message:
     delay_ms: int = 0
     deliver_at_ms: int = 0
     priority: int | None = None
+    lite_topic: str = ""
 
     @property
     def delayed(self) -> bool:
@@ -86,6 +91,8 @@ class Message:
             parts.append(f"TIMER_DELIVER_MS\x01{self.deliver_at_ms}\x02")
         if self.priority is not None:
             parts.append(f"_SYS_MSG_PRIORITY_\x01{self.priority}\x02")
+        if self.lite_topic:
+            parts.append(f"{LITE_TOPIC}\x01{_clean('lite_topic', self.lite_topic)}\x02")
         for name, value in self.properties.items():
             if name in _OWN_NAMES:
                 raise InvalidMessage(f"property {name} has an argument of its own: use Message({_OWN_NAMES[name]}…)")

@@ -27,6 +27,7 @@ from perseid.client.subscription import ALL, Sql, Subscription
 from perseid.wire import pop, record
 from perseid.wire.codes import RequestCode, ResponseCode
 from perseid.wire.command import Command
+from perseid.wire.headers.base import Header
 from perseid.wire.headers.pop import (
     AckMessageRequest,
     ChangeInvisibleTimeRequest,
@@ -49,13 +50,15 @@ _NOTHING = (ResponseCode.PULL_NOT_FOUND, ResponseCode.POLLING_FULL, ResponseCode
 
 
 class PoppedMessage(ReceivedMessage):
-    """A message that is ours for a while. `handle` names this delivery of it."""
+    """A message that is ours for a while. `handle` names this delivery of it, `lite_topic` the lite topic that it was
+    popped of (`LiteConsumer`)."""
 
-    __slots__ = ("handle",)
+    __slots__ = ("handle", "lite_topic")
 
-    def __init__(self, record: Record, broker_name: str, handle: Handle) -> None:
+    def __init__(self, record: Record, broker_name: str, handle: Handle, lite_topic: str | None = None) -> None:
         super().__init__(record, broker_name)
         self.handle = handle
+        self.lite_topic = lite_topic
 
     @property
     def visible_at(self) -> int:
@@ -153,13 +156,13 @@ class PopConsumer(Client):
             raise NoRoute(self.topic, "none of its brokers is readable at the moment")
         return names
 
-    async def _pop(self, broker: str, max_messages: int, wait_ms: int) -> list[PoppedMessage]:
-        address = await self.session.broker(broker, self.topic)
-        request = PopMessageRequest(
+    def _request(self, max_messages: int, wait_ms: int) -> tuple[RequestCode, Header]:
+        """What a broker is asked for messages."""
+        return RequestCode.POP_MESSAGE, PopMessageRequest(
             consumer_group=self.group,
             topic=self.topic,
             queue_id=ALL_QUEUES,
-            max_msg_nums=min(max_messages, pop.MAX_MESSAGES),
+            max_msg_nums=max_messages,
             invisible_time=self.invisible_ms,
             poll_time=wait_ms,
             born_time=now_ms(),
@@ -168,10 +171,12 @@ class PopConsumer(Client):
             exp=self._subscription.text,
             order=self._ordered,
         )
+
+    async def _pop(self, broker: str, max_messages: int, wait_ms: int) -> list[PoppedMessage]:
+        address = await self.session.broker(broker, self.topic)
+        code, request = self._request(min(max_messages, pop.MAX_MESSAGES), wait_ms)
         try:
-            answer = await self.session.connections.call(
-                address, RequestCode.POP_MESSAGE, request, timeout_ms=wait_ms + GRACE_MS
-            )
+            answer = await self.session.connections.call(address, code, request, timeout_ms=wait_ms + GRACE_MS)
         except ClientError:
             await self.session.routes.refresh(self.topic)
             raise
@@ -187,12 +192,15 @@ class PopConsumer(Client):
 
     def _read(self, answer: Command, broker: str, address: str) -> list[PoppedMessage]:
         """The messages of an answer, with their handles."""
-        header = answer.header(PopMessageResponse)
         try:
-            starts, counts = pop.parse_info(header.start_offset_info), pop.parse_info(header.order_count_info)
-            return [self._message(one, header, starts, counts, broker) for one in record.decode_all(answer.body)]
+            return self._messages(answer, record.decode_all(answer.body), broker)
         except (RequestRefused, KeyError, ValueError) as error:
             raise ConnectionLost(address, f"its answer to a pop can't be read: {error}") from error
+
+    def _messages(self, answer: Command, records: list[Record], broker: str) -> list[PoppedMessage]:
+        header = answer.header(PopMessageResponse)
+        starts, counts = pop.parse_info(header.start_offset_info), pop.parse_info(header.order_count_info)
+        return [self._message(one, header, starts, counts, broker) for one in records]
 
     def _message(
         self, one: Record, header: PopMessageResponse, starts: dict[tuple[str, str], str],
@@ -218,7 +226,7 @@ class PopConsumer(Client):
         handle = message.handle
         header = AckMessageRequest(
             consumer_group=self.group, topic=self._real_topic(handle), queue_id=handle.queue_id,
-            extra_info=str(handle), offset=handle.offset,
+            extra_info=str(handle), offset=handle.offset, lite_topic=message.lite_topic,
         )  # fmt: skip
         address = await self.session.broker(message.queue.broker_name, self.topic)
         await self.session.connections.ask(address, RequestCode.ACK_MESSAGE, header)
@@ -248,6 +256,7 @@ class PopConsumer(Client):
         header = ChangeInvisibleTimeRequest(
             consumer_group=self.group, topic=self._real_topic(handle), queue_id=handle.queue_id,
             extra_info=str(handle), offset=handle.offset, invisible_time=invisible_ms,
+            lite_topic=message.lite_topic,
         )  # fmt: skip
         address = await self.session.broker(message.queue.broker_name, self.topic)
         answer = await self.session.connections.ask(address, RequestCode.CHANGE_MESSAGE_INVISIBLETIME, header)
@@ -256,7 +265,7 @@ class PopConsumer(Client):
             start_offset=handle.offset, pop_time=new.pop_time, invisible_time=new.invisible_time,
             revive_queue=new.revive_qid,
         )  # fmt: skip
-        return PoppedMessage(message.record, message.queue.broker_name, changed)
+        return PoppedMessage(message.record, message.queue.broker_name, changed, message.lite_topic)
 
     def _real_topic(self, handle: Handle) -> str:
         return pop.real_topic(self.topic, self.group, handle.retry)

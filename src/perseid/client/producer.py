@@ -41,7 +41,7 @@ from perseid.client.model import (
 from perseid.client.request_reply import REPLY_TIMEOUT_MS, REQUEST_TIMEOUT_MS
 from perseid.client.routes import DEFAULT_TOPIC, TopicRoute
 from perseid.client.session import Session, now_ms
-from perseid.wire import batch, compression
+from perseid.wire import batch, compression, lite_sharding
 from perseid.wire.bodies import ConsumerData
 from perseid.wire.codes import RequestCode, ResponseCode
 from perseid.wire.command import Command
@@ -224,7 +224,8 @@ class Producer(Client):
         self._check_started()
         if queue is not None or key is not None or selector is not None:
             message.check_no_priority("a message for a queue of the sender's choice")
-        return (await self._send(self.pack(message), queue, _by_key(key) or selector, timeout_ms))[0]
+        chosen = _by_key(key) or selector or _by_lite_topic(message)
+        return (await self._send(self.pack(message), queue, chosen, timeout_ms))[0]
 
     async def send_packed(self, packed: Packed) -> list[SendResult]:
         """Send what was packed before (`pack`, `pack_batch`), to any queue."""
@@ -255,7 +256,7 @@ class Producer(Client):
         if queue is not None or key is not None:
             message.check_no_priority("a message for a queue of the sender's choice")
         packed = self.pack(message)
-        chosen = queue or await self._choose(packed.topic, _by_key(key), None)
+        chosen = queue or await self._choose(packed.topic, _by_key(key) or _by_lite_topic(message), None)
         address = await self.session.leader(chosen)
         connection = await self.session.connections.get(address)
         sending = self._sending(packed, chosen, address, now_ms()) if self._hooks else None
@@ -351,6 +352,8 @@ class Producer(Client):
             if message.delayed or topic.startswith(RETRY_PREFIX):
                 raise InvalidMessage(f"message for {topic}: delayed and retry messages can't be batched: send() them")
             message.check_no_priority("a message of a batch")
+            if message.lite_topic:
+                raise InvalidMessage(f"message for {topic}: messages of lite topics can't be batched: send() them")
             unique_key = message.properties.get("UNIQ_KEY") or self.session.unique_ids.next(now_ms())
             properties = message.encode_properties(unique_key).encode()
             check_properties(topic, len(properties))
@@ -495,6 +498,12 @@ def _by_key(key: str | None) -> Selector | None:
         return None
     number = key_hash(key)
     return lambda queues: queues[number % len(queues)]
+
+
+def _by_lite_topic(message: Message) -> Selector | None:
+    """The queue that the brokers look for a lite topic's messages in."""
+    name = message.lite_topic
+    return (lambda queues: lite_sharding.place_of(name, queues)) if name else None
 
 
 def check_properties(topic: str, size: int) -> None:

@@ -77,6 +77,8 @@ class Session:
         """Push consumers by group, for the server's requests."""
         self.checkers: dict[str, Any] = {}
         """Transactional producers by group, likewise."""
+        self.readers: dict[str, Any] = {}
+        """Consumers of lite topics by client id, likewise."""
         self.replies: object | None = None
         """The replies that requests wait for (`request_reply`), once there are any."""
         self.connections = Connections(self._on_request, credentials=credentials)

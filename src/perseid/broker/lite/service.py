@@ -17,13 +17,12 @@ from collections.abc import Iterable
 from typing import TYPE_CHECKING
 
 from perseid.base.machine import Millis
-from perseid.broker.lite import sharding
 from perseid.broker.lite.events import PASSED_OVER_MS, Events, FullDispatches
 from perseid.broker.lite.registry import Reader, Registry
 from perseid.broker.pop.order import ConsumeOrder
 from perseid.broker.topics import EXPIRATION, LITE, MESSAGE_TYPE
 from perseid.store.lmq import LMQ_QUEUE_ID, is_lmq, may_be
-from perseid.wire import lite
+from perseid.wire import lite, lite_sharding
 from perseid.wire.bodies import SubscriptionGroupConfig, TopicConfig
 from perseid.wire.codes import RequestCode
 from perseid.wire.command import encode_request
@@ -129,8 +128,8 @@ class LiteService:
         parent, topic = lite.parent_of(name), lite.lite_of(name)
         if parent is None or topic is None or not may_be(name):
             return False
-        broker = sharding.broker_of(topic, self._broker.pop.routes.writable(parent))
-        return broker is None or broker == self._broker.config.broker_name
+        writable = self._broker.pop.routes.writable(parent)
+        return not writable or lite_sharding.place_of(topic, writable) == self._broker.config.broker_name
 
     def is_read_here(self, name: str) -> bool:
         """May a client read it here: it is ours, or there are messages?"""

@@ -7,9 +7,11 @@ is that of Java's String.
 from __future__ import annotations
 
 from collections.abc import Sequence
+from typing import TypeVar
 
 from perseid.wire.hashing import java_hash
 
+T = TypeVar("T")
 _MASK = (1 << 64) - 1
 _MULTIPLIER = 2_862_933_555_777_941_757
 
@@ -29,6 +31,7 @@ def bucket(hash_code: int, count: int) -> int:
         candidate = following
 
 
-def broker_of(lite_topic: str, writable: Sequence[str]) -> str | None:
-    """The broker's name. `writable`: of each queue that can be written to, its broker. None: there are no queues."""
-    return writable[bucket(java_hash(lite_topic), len(writable))] if writable else None
+def place_of(lite_topic: str, writable: Sequence[T]) -> T:
+    """The queue that a lite topic's messages go to, of all that can be written to (at least one), or whatever stands
+    for each of them: its broker's name."""
+    return writable[bucket(java_hash(lite_topic), len(writable))]
