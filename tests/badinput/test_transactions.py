@@ -7,7 +7,7 @@ from collections.abc import Iterator
 import pytest
 
 from perseid.broker.config import BrokerConfig
-from perseid.broker.sql92 import MAX_CHARS, MAX_DEPTH
+from perseid.broker.sql92 import MAX_CHARS, MAX_DEPTH, MAX_LINKS
 from perseid.client.blocking import BlockingAdmin
 from perseid.testing.embedded import EmbeddedBroker
 from perseid.wire.codes import RequestCode, ResponseCode
@@ -150,6 +150,7 @@ EXPRESSIONS = {
     "empty": "", "blank": "  ", "nothing behind": "a >", "a value": "5", "a text": "'a'",
     "an open text": "a = 'b", "an open bracket": "(a > 5", "a stray sign": "a > 5 ; b", "an umlaut": "ä > 5",
     "a zero byte": "a\0 > 5", "an open comment": "a > 5 /* b", "a number over a long": "a > 9223372036854775808",
+    "a chain": "a = " * (MAX_LINKS + 2) + "a",
     "too deep": "(" * (MAX_DEPTH + 1) + "a > 5" + ")" * (MAX_DEPTH + 1), "nots": "NOT " * 10_000 + "a",
     "too long": "a > 5 OR " * (MAX_CHARS // 9 + 1) + "a > 5",
 }  # fmt: skip

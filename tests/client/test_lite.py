@@ -14,6 +14,7 @@ from perseid.client import (
     Admin,
     Begin,
     ClientError,
+    ConnectFailed,
     InvalidMessage,
     LiteConsumer,
     Message,
@@ -140,6 +141,39 @@ def test_what_is_read_changes_and_outlives_a_restart_of_the_broker(broker: Embed
                 except ClientError:
                     continue  # the pop that broke off
             assert said(got) == [("a", b"a1", 0)], "the broker was told again"
+
+    run(test())
+
+
+def test_a_broker_that_is_not_there_is_told_later(broker: EmbeddedBroker, monkeypatch: pytest.MonkeyPatch) -> None:
+    change, away = LiteConsumer._change, True
+
+    async def changes(self: LiteConsumer, name: str, *args: Any) -> None:
+        if away:
+            raise ConnectFailed(name, "away")
+        await change(self, name, *args)
+
+    monkeypatch.setattr(LiteConsumer, "_change", changes)
+
+    async def test() -> None:
+        nonlocal away
+        await prepare(broker.namesrv)
+        await stock(broker.namesrv, "a0", "b0")
+        async with LiteConsumer(broker.namesrv, GROUP, PARENT, ["a"]) as consumer:
+            await consumer.subscribe("b")
+            with pytest.raises(ConnectFailed):
+                await consumer.subscribe("c", begin=Begin.first())
+            with pytest.raises(ConnectFailed):
+                await consumer.receive(timeout_ms=500)
+            assert consumer.lite_topics == ["a", "b"]
+            away = False
+            assert sorted(said(await gather(consumer, 2))) == [("a", b"a0", 0), ("b", b"b0", 0)]
+            away = True
+            await consumer.unsubscribe("a", "b")
+            away = False
+            assert await consumer.receive(timeout_ms=300) == []
+            await stock(broker.namesrv, "a1")
+            assert await consumer.receive(timeout_ms=300) == [] and consumer.lite_topics == []
 
     run(test())
 

@@ -83,6 +83,38 @@ def test_what_java_clients_trace_is_decoded(traced: rig.Client, topic: str, name
         record(namesrv)
 
 
+def test_what_go_clients_trace_is_decoded_and_shown(
+    traced: rig.Client, go: rig.Client, topic: str, name: str
+) -> None:
+    namesrv = traced.cluster.namesrv
+    # Go's tracer wants a trace topic that is there; Java's has it made
+    traced("send", traced=True, group=f"p_{name}", messages=[{"topic": topic, "body": "first"}])
+    rig.until("the trace topic", lambda: bodies(namesrv))
+    wanted = [{"topic": topic, "body": f"m{i}", "tags": "red", "keys": ["k1"]} for i in range(COUNT)]
+    sent = go("send", trace=f"go_{name}", messages=wanted)
+    ids = {result["msgId"] for result in sent}
+    handle = go("push.start", topic=topic, group=f"g_{name}", trace=f"g_{name}", failures=1, delayLevel=1, expr="red")
+    go.collect(handle, 2 * COUNT)
+    go("push.stop", handle=handle)
+    go("producer.stop", trace=f"go_{name}")
+
+    def found() -> list[trace.Trace]:
+        return [one for body in bodies(namesrv) for one in trace.decode(body) if one.msg_id in ids]
+
+    def kinds() -> Counter[str]:
+        return Counter(one.kind for one in found())
+
+    rig.until("the traces", lambda: kinds()[trace.PUB] >= COUNT and kinds()[trace.AFTER] >= 2 * COUNT)
+    pubs = [one for one in found() if one.kind == trace.PUB]
+    assert {one.msg_id for one in pubs} == ids and all(one.ok and one.topic == topic for one in pubs)
+    assert {(one.group, one.tags, one.keys, one.body_bytes) for one in pubs} == {("interop_go_sync", "red", "k1", 2)}
+    after = [one for one in found() if one.kind == trace.AFTER]
+    assert Counter(one.ok for one in after) == {False: COUNT, True: COUNT}
+    printed = traced.mqadmin("queryMsgTraceById", "-i", sent[0]["msgId"])
+    [pub] = [line.split() for line in printed.splitlines() if line.startswith("Pub")]
+    assert pub[1] == "interop_go_sync" and pub[-1] == "success", printed
+
+
 def test_what_our_clients_trace_is_shown_by_mqadmin(traced: rig.Client, topic: str, name: str) -> None:
     """Our tracer's messages, on both brokers, read by the stock tool."""
     namesrv = traced.cluster.namesrv

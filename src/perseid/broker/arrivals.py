@@ -74,7 +74,7 @@ class Arrivals:
         elif broker.holds.waits(queue.topic, queue.queue_id):
             for begin, units in units_of(queue, first, end):
                 broker.holds.units_arrived(queue.topic, queue.queue_id, begin, units)
-        if lite.is_lite(queue.topic):
+        if broker.store.lmq and lite.is_lite(queue.topic):
             broker.lite.arrived(queue.topic)
 
     def _arrived(self, topic: str, queue_id: int, queue_offset: int, tag_code: int, offset: int, size: int) -> None:

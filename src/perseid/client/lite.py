@@ -26,7 +26,7 @@ from perseid.base.errors import PerseidError
 from perseid.client.connection import Connection
 from perseid.client.errors import ClientError, ServerRefused
 from perseid.client.pop import INVISIBLE_MS, PopConsumer, PoppedMessage
-from perseid.client.session import Session, now_ms
+from perseid.client.session import Handler, Session, now_ms
 from perseid.wire import lite
 from perseid.wire.codes import RequestCode
 from perseid.wire.command import Command
@@ -140,7 +140,8 @@ class LiteConsumer(PopConsumer):
         """Read these lite topics, too. `begin`: where the group begins in them (`Begin`); None: where it was, a new one
         with the first message that there is, or with the last, where the broker has more than it keeps in memory.
 
-        ServerRefused when the brokers allow no more (2018), or the group may not (604).
+        ServerRefused when the brokers allow no more (2018), or the group may not (604); another ClientError when one of
+        them is not there and can't be told of `begin`.
         """
         await self._partially(lite.PARTIAL_ADD, names, begin)
         self._names |= dict.fromkeys(names)
@@ -158,23 +159,32 @@ class LiteConsumer(PopConsumer):
         if not all(names) or not names:
             raise ClientError(f"lite topics {names!r}: give at least one name, and none that is empty")
         for broker in await self._brokers():
-            await self._change(broker, action, names, begin)
+            try:
+                await self._change(broker, action, names, begin)
+            except ClientError as error:
+                if begin is not None:
+                    raise  # said once only
+                self._tell_later(broker, error)
 
     async def _tell_all(self) -> None:
-        """All that we read, to all brokers; a broker that is not there is told when it is asked next."""
+        """All that we read, to all brokers."""
         for broker in await self._brokers():
             try:
                 await self._tell(broker)
-            except ServerRefused:
-                raise
             except ClientError as error:
-                self._told.pop(broker, None)
-                log.warning("lite topics of %s: %s; told again later", self.topic, error)
+                self._tell_later(broker, error)
+
+    def _tell_later(self, broker: str, error: ClientError) -> None:
+        """A broker that is not there is told all when it is asked next; what one refuses is an error."""
+        if isinstance(error, ServerRefused):
+            raise error
+        self._told.pop(broker, None)
+        log.warning("lite topics of %s: %s; told again later", self.topic, error)
 
     async def _tell(self, broker: str) -> None:
         connection = await self._connection(broker)
-        if self._names or self._reads_all:
-            await self._change(broker, lite.COMPLETE_ADD, self._names)
+        reads = self._names or self._reads_all
+        await self._change(broker, lite.COMPLETE_ADD if reads else lite.COMPLETE_REMOVE, self._names)
         self._told[broker] = connection
 
     async def _connection(self, broker: str) -> Connection:
@@ -231,7 +241,7 @@ class LiteConsumer(PopConsumer):
             await self.ack(message)
 
 
-def _bind(readers: dict[str, Any]) -> Any:
+def _bind(readers: dict[str, Any]) -> Handler:
     def unsubscribed(connection: Connection, command: Command) -> None:
         header = command.header(NotifyUnsubscribeLiteRequest)
         reader = readers.get(header.client_id)

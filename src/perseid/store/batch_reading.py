@@ -6,7 +6,7 @@ from perseid.base.machine import Buffer, Millis
 from perseid.store.batch_queue import BatchQueue, BatchUnit
 from perseid.store.commit_log import CommitLog
 from perseid.store.config import StoreConfig
-from perseid.store.reading import cold_records
+from perseid.store.reading import cold_records, outside
 from perseid.store.results import ReadResult, ReadStatus, Wanted, WantedRecord
 from perseid.store.segments import Part
 
@@ -24,14 +24,9 @@ def read(
     """The records that hold the messages of a queue from `offset` on, within the limits of one answer. The first one
     may begin before `offset`; `count` are messages."""
     low, high = queue.first_offset, queue.shown_offset
-    if high == 0:
-        return ReadResult(ReadStatus.NO_MESSAGE_IN_QUEUE, 0, low, high, [])
-    if offset < low:
-        return ReadResult(ReadStatus.OFFSET_TOO_SMALL, low, low, high, [])
-    if offset == high:
-        return ReadResult(ReadStatus.OFFSET_OVERFLOW_ONE, offset, low, high, [])
-    if offset > high:
-        return ReadResult(ReadStatus.OFFSET_OVERFLOW_BADLY, high, low, high, [])
+    missed = outside(offset, low, high)
+    if missed is not None:
+        return missed
     status, next_offset, count, total, last = ReadStatus.NO_MATCHED_MESSAGE, offset, 0, 0, -1
     buffers: list[Buffer] = []
     scan = _scan_units(config, max_messages)

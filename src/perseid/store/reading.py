@@ -54,6 +54,19 @@ class _Gathered:
         return True
 
 
+def outside(offset: int, low: int, high: int) -> ReadResult | None:
+    """What a read comes to of an offset that a queue from `low` to `high` does not have; None: it has it."""
+    if high == 0:
+        return ReadResult(ReadStatus.NO_MESSAGE_IN_QUEUE, 0, low, high, [])
+    if offset < low:
+        return ReadResult(ReadStatus.OFFSET_TOO_SMALL, low, low, high, [])
+    if offset == high:
+        return ReadResult(ReadStatus.OFFSET_OVERFLOW_ONE, offset, low, high, [])
+    if offset > high:
+        return ReadResult(ReadStatus.OFFSET_OVERFLOW_BADLY, high, low, high, [])
+    return None
+
+
 def read(
     log: CommitLog,
     queue: ConsumeQueue | None,
@@ -68,14 +81,9 @@ def read(
     if queue is None:
         return ReadResult(ReadStatus.NO_MATCHED_LOGIC_QUEUE, 0, 0, 0, [])
     low, high = queue.min, queue.shown
-    if high == 0:
-        return ReadResult(ReadStatus.NO_MESSAGE_IN_QUEUE, 0, low, high, [])
-    if offset < low:
-        return ReadResult(ReadStatus.OFFSET_TOO_SMALL, low, low, high, [])
-    if offset == high:
-        return ReadResult(ReadStatus.OFFSET_OVERFLOW_ONE, offset, low, high, [])
-    if offset > high:
-        return ReadResult(ReadStatus.OFFSET_OVERFLOW_BADLY, high, low, high, [])
+    missed = outside(offset, low, high)
+    if missed is not None:
+        return missed
     units = queue.units(offset, scan_units(config, max_messages))
     if not units:
         after = min((s for s in queue.segments.starts if s > offset * UNIT_BYTES), default=high * UNIT_BYTES)

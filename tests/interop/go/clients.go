@@ -53,7 +53,14 @@ var (
 )
 
 func producerKey(a Args) string {
-	return a.text("namesrv", "") + " " + a.text("mode", "sync")
+	return a.text("namesrv", "") + " " + a.text("mode", "sync") + " " + a.text("trace", "")
+}
+
+// Where a client that traces writes to: the trace topic of the same cluster, for the group that trace names.
+func (a Args) tracing() *primitive.TraceConfig {
+	return &primitive.TraceConfig{
+		GroupName: a.text("trace", ""), Access: primitive.Local, NamesrvAddrs: []string{a.text("namesrv", "")},
+	}
 }
 
 // One producer for each name server and mode, kept for the next command.
@@ -73,6 +80,9 @@ func theProducer(a Args) (rocketmq.Producer, error) {
 		options = append(options, producer.WithQueueSelector(producer.NewHashQueueSelector()))
 	case "queue":
 		options = append(options, producer.WithQueueSelector(producer.NewManualQueueSelector()))
+	}
+	if a.text("trace", "") != "" {
+		options = append(options, producer.WithTrace(a.tracing()))
 	}
 	p, err := rocketmq.NewProducer(options...)
 	if err != nil {
@@ -221,12 +231,17 @@ func startPush(a Args) (any, error) {
 	if a.text("model", "CLUSTERING") == "BROADCASTING" {
 		model = consumer.BroadCasting
 	}
-	client, err := rocketmq.NewPushConsumer(
+	options := []consumer.Option{
 		consumer.WithNsResolver(a.resolver()), consumer.WithInstance(instance("push")),
 		consumer.WithGroupName(a.text("group", "")), consumer.WithConsumerOrder(ordered),
 		consumer.WithConsumerModel(model), consumer.WithConsumeFromWhere(consumer.ConsumeFromFirstOffset),
 		consumer.WithMaxReconsumeTimes(int32(a.number("maxReconsumeTimes", -1))),
-		consumer.WithConsumeGoroutineNums(4), consumer.WithSuspendCurrentQueueTimeMillis(100*time.Millisecond))
+		consumer.WithConsumeGoroutineNums(4), consumer.WithSuspendCurrentQueueTimeMillis(100 * time.Millisecond),
+	}
+	if a.text("trace", "") != "" {
+		options = append(options, consumer.WithTrace(a.tracing()))
+	}
+	client, err := rocketmq.NewPushConsumer(options...)
 	if err != nil {
 		return nil, err
 	}
