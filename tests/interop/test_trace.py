@@ -29,6 +29,14 @@ def traced(java: rig.Client) -> Iterator[rig.Client]:
     java("producers.stop")
 
 
+@pytest.fixture
+def tracing_go(cluster: rig.Cluster, workshop: Path, name: str) -> Iterator[rig.Client]:
+    """Go clients in a process of the test's own: Go's tracers share a client, of the first name server heard of."""
+    agent = rig.Agent([str(rig.go_agent())], workshop / f"agent-{name}")
+    yield rig.Client(agent, cluster)
+    agent.stop()
+
+
 def bodies(namesrv: str) -> list[bytes]:
     """All of the trace topic."""
     with BlockingPullConsumer(namesrv) as consumer:
@@ -84,8 +92,9 @@ def test_what_java_clients_trace_is_decoded(traced: rig.Client, topic: str, name
 
 
 def test_what_go_clients_trace_is_decoded_and_shown(
-    traced: rig.Client, go: rig.Client, topic: str, name: str
+    traced: rig.Client, tracing_go: rig.Client, topic: str, name: str
 ) -> None:
+    go = tracing_go
     namesrv = traced.cluster.namesrv
     # Go's tracer wants a trace topic that is there; Java's has it made
     traced("send", traced=True, group=f"p_{name}", messages=[{"topic": topic, "body": "first"}])
