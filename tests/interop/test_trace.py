@@ -48,6 +48,19 @@ def bodies(namesrv: str) -> list[bytes]:
         ]
 
 
+def traces_of(namesrv: str, ids: set[str]) -> list[trace.Trace]:
+    """Of these COUNT messages, each of which was sent once and handled twice."""
+
+    def found() -> list[trace.Trace]:
+        return [one for body in bodies(namesrv) for one in trace.decode(body) if one.msg_id in ids]
+
+    def kinds() -> Counter[str]:
+        return Counter(one.kind for one in found())
+
+    rig.until("the traces", lambda: kinds()[trace.PUB] >= COUNT and kinds()[trace.AFTER] >= 2 * COUNT)
+    return found()
+
+
 def record(namesrv: str) -> None:
     """Add the topic's bodies to PERSEID_RECORD, if that is set: so tests/wire/traces.json is made, on Java brokers."""
     if os.environ.get("PERSEID_RECORD"):
@@ -70,21 +83,15 @@ def test_what_java_clients_trace_is_decoded(traced: rig.Client, topic: str, name
     traced("push.stop", handle=handle)
     traced("producers.stop")
 
-    def found() -> list[trace.Trace]:
-        return [one for body in bodies(namesrv) for one in trace.decode(body) if one.msg_id in ids]
-
-    def kinds() -> Counter[str]:
-        return Counter(one.kind for one in found())
-
-    rig.until("the traces", lambda: kinds()[trace.PUB] >= COUNT and kinds()[trace.AFTER] >= 2 * COUNT)
-    pubs = [one for one in found() if one.kind == trace.PUB]
+    found = traces_of(namesrv, ids)
+    pubs = [one for one in found if one.kind == trace.PUB]
     assert {one.msg_id for one in pubs} == ids and all(one.ok and one.topic == topic for one in pubs)
     assert all((one.group, one.tags, one.keys, one.body_bytes) == (f"p_{name}", "red", "k1 k2", 2) for one in pubs)
     assert {one.store_host for one in pubs} == {traced.cluster.broker}
-    before = [one for one in found() if one.kind == trace.BEFORE]
+    before = [one for one in found if one.kind == trace.BEFORE]
     assert Counter(one.retries for one in before) == {0: COUNT, 1: COUNT}
     assert {one.group for one in before} == {f"g_{name}"}
-    after = [one for one in found() if one.kind == trace.AFTER]
+    after = [one for one in found if one.kind == trace.AFTER]
     assert {(one.request_id, one.msg_id) for one in after} == {(one.request_id, one.msg_id) for one in before}
     assert Counter((one.ok, one.code) for one in after) == {(False, "FAILED"): COUNT, (True, "SUCCESS"): COUNT}
     if traced.cluster.broker_process.impl == "java":
@@ -107,17 +114,11 @@ def test_what_go_clients_trace_is_decoded_and_shown(
     go("push.stop", handle=handle)
     go("producer.stop", trace=f"go_{name}")
 
-    def found() -> list[trace.Trace]:
-        return [one for body in bodies(namesrv) for one in trace.decode(body) if one.msg_id in ids]
-
-    def kinds() -> Counter[str]:
-        return Counter(one.kind for one in found())
-
-    rig.until("the traces", lambda: kinds()[trace.PUB] >= COUNT and kinds()[trace.AFTER] >= 2 * COUNT)
-    pubs = [one for one in found() if one.kind == trace.PUB]
+    found = traces_of(namesrv, ids)
+    pubs = [one for one in found if one.kind == trace.PUB]
     assert {one.msg_id for one in pubs} == ids and all(one.ok and one.topic == topic for one in pubs)
     assert {(one.group, one.tags, one.keys, one.body_bytes) for one in pubs} == {("interop_go_sync", "red", "k1", 2)}
-    after = [one for one in found() if one.kind == trace.AFTER]
+    after = [one for one in found if one.kind == trace.AFTER]
     assert Counter(one.ok for one in after) == {False: COUNT, True: COUNT}
     printed = traced.mqadmin("queryMsgTraceById", "-i", sent[0]["msgId"])
     [pub] = [line.split() for line in printed.splitlines() if line.startswith("Pub")]
