@@ -103,6 +103,7 @@ def _given(self: Any, group: str, queues: Any, client: str, now: int) -> Any:
     return list(queues)
 
 
+@pytest.mark.once
 @pytest.mark.sim
 @pytest.mark.parametrize(
     ("mutation", "first", "within"),

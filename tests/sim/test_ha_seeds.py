@@ -16,6 +16,7 @@ from perseid.sim.ha_run import run
 from perseid.sim.run import Result
 
 from .regressions import TIMED, WHOLE
+from .seeds import groups
 
 FIRST, SEEDS, GROUPS = 250, 66, 22
 """`make sim` plays more."""
@@ -35,7 +36,7 @@ def counted(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 
 @pytest.mark.sim
-@pytest.mark.parametrize("group", range(GROUPS))
+@pytest.mark.parametrize("group", groups(GROUPS))
 def test_seeds_keep_all_promises(group: int, counted: Path) -> None:
     """Whichever group is the last one sees to it that everything that may happen did, in all of them together."""
     per_group, counts = SEEDS // GROUPS, Counter[str]()

@@ -241,6 +241,7 @@ def units_of_a_crash_trusted(patch: pytest.MonkeyPatch) -> None:
     patch.setattr(TimerStore, "load", load)
 
 
+@pytest.mark.once
 @pytest.mark.sim
 @pytest.mark.parametrize(
     ("mutation", "within"),
@@ -266,6 +267,7 @@ def test_a_planted_defect_is_found(mutation: Mutation, within: int, monkeypatch:
     _find(mutation, within, monkeypatch, timed=False)
 
 
+@pytest.mark.once
 @pytest.mark.sim
 @pytest.mark.parametrize(
     ("mutation", "within"),
@@ -300,6 +302,7 @@ def _find(mutation: Mutation, within: int, monkeypatch: pytest.MonkeyPatch, *, t
     raise AssertionError(f"{mutation.__name__} was not found in {within} seeds: {mutation.__doc__}")
 
 
+@pytest.mark.once
 @pytest.mark.sim
 @pytest.mark.parametrize(
     ("mutation", "seed"),

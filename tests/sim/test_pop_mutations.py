@@ -130,6 +130,7 @@ def more_time_without_the_ack(patch: pytest.MonkeyPatch) -> None:
     patch.setattr(PopService, "open", opened)
 
 
+@pytest.mark.once
 @pytest.mark.sim
 @pytest.mark.parametrize(
     ("mutation", "promise", "within"),

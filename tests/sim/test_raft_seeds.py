@@ -13,6 +13,8 @@ from perseid.sim.linear import Done
 from perseid.sim.run import Result
 from perseid.sim.scheduler import US_PER_MS, US_PER_S
 
+from .seeds import groups
+
 FIRST, SEEDS, GROUPS = 1, 100, 10
 """`make sim` plays more."""
 HOUR_US = 3600 * US_PER_S
@@ -23,7 +25,7 @@ def explained(result: Result) -> str:
 
 
 @pytest.mark.sim
-@pytest.mark.parametrize("group", range(GROUPS))
+@pytest.mark.parametrize("group", groups(GROUPS))
 def test_seeds_keep_all_promises(group: int) -> None:
     per_group = SEEDS // GROUPS
     for seed in range(FIRST + group * per_group, FIRST + (group + 1) * per_group):

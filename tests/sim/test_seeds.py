@@ -12,6 +12,7 @@ from perseid.sim.run import MIN_OPERATIONS, Result, run
 from perseid.sim.slaves import KINDS as SLAVES_KINDS
 
 from .regressions import REGRESSIONS, REPLICATED
+from .seeds import groups
 
 FIRST, SEEDS, GROUPS = 10_000, 100, 10
 """About a minute on one core; `make sim` plays more."""
@@ -22,7 +23,7 @@ def explained(result: Result) -> str:
 
 
 @pytest.mark.sim
-@pytest.mark.parametrize("group", range(GROUPS))
+@pytest.mark.parametrize("group", groups(GROUPS))
 def test_seeds_keep_all_promises(group: int) -> None:
     per_group = SEEDS // GROUPS
     for seed in range(FIRST + group * per_group, FIRST + (group + 1) * per_group):

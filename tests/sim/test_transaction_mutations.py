@@ -99,6 +99,7 @@ ALONE: list[tuple[Mutation, int]] = [
 ]
 
 
+@pytest.mark.once
 @pytest.mark.sim
 @pytest.mark.parametrize(("mutation", "within"), ALONE, ids=lambda value: getattr(value, "__name__", ""))
 def test_a_planted_defect_is_found(mutation: Mutation, within: int, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -116,6 +117,7 @@ def a_new_master_takes_up_nothing(patch: pytest.MonkeyPatch) -> None:
     patch.setattr(switch, "PARTS", rows)
 
 
+@pytest.mark.once
 @pytest.mark.sim
 def test_a_defect_of_a_new_master_is_found(monkeypatch: pytest.MonkeyPatch) -> None:
     play: Callable[[int], Result] = lambda seed: ha_run.run(seed, transactions=True, all_ack=True)  # noqa: E731
