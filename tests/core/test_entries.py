@@ -98,6 +98,9 @@ def test_what_is_unusual_is_left_to_the_ordinary_decoder(runs: CoreRuns) -> None
         assert runs.push(body.replace(old, new, 1)) is None
     assert runs.push(body.replace(b'"code":200', b'"entry":' + entries[0].json().encode() + b',"code":200')) is None
     assert runs.push(body[:-1]) is None
+    assert runs.push(body[: body.rindex(b"]") + 1] + b",}") is None, "a comma, and no member"
+    for second in (b'"batchEntry":null', b'"batchEntry":[]', b'"batch\\u0045ntry":[]'):
+        assert runs.push(body.replace(b'"code":200', second + b',"code":200')) is None, second
 
 
 def test_a_run_of_the_senders_own_naming_is_not_looked_at(runs: CoreRuns) -> None:

@@ -198,7 +198,8 @@ class Entries(Scanner):
 
     def parse(self, data: Buffer) -> bytes:
         """The entries of the batch that a push carries, when they are a run of one term; `taken` is where the rest of
-        the push begins, behind the batch's bracket and a comma. b"" when it is anything else."""
+        the push begins: the next member's name, behind the batch's bracket and a comma. b"" when it is anything
+        else."""
         at, total = len(BATCH), self._look_at(data)
         self.count = self._out_end = 0
         self._room(total + HEAD_BYTES)
@@ -206,11 +207,11 @@ class Entries(Scanner):
             at = -1
         while at >= 0:
             at = self._parse_one(at, total)
-            if at < 0 or at + 1 >= total or self.count >= MAX_ENTRIES:
+            if at < 0 or at + 2 >= total or self.count >= MAX_ENTRIES:
                 at = -1
             elif self._d[at] == 44:
                 at += 1
-            elif self._d[at] == 93 and self._d[at + 1] == 44:
+            elif self._d[at] == 93 and self._d[at + 1] == 44 and self._d[at + 2] == 34:
                 break
             else:
                 at = -1

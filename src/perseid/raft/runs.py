@@ -146,8 +146,11 @@ class CoreRuns:
         if not data:
             return None
         run = Run(data, found.index, found.count, found.pos, found.term)
+        rest = bytes(body[found.taken :])
+        if b"batchEntry" in rest or b"\\" in rest:  # named a second time: the last one counts
+            return None
         try:
-            request = RunPush.from_json(b"{" + body[found.taken :])
+            request = RunPush.from_json(b"{" + rest)
         except RequestRefused:
             return None
         if request.batch_entry or request.entry is not None:
