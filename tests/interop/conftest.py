@@ -13,7 +13,9 @@ import pytest
 
 sys.path.insert(0, str(Path(__file__).resolve().parent))
 
+import parts
 import rig
+from rehearsal import rehearsed
 
 from perseid.client.blocking import BlockingAdmin
 
@@ -57,7 +59,9 @@ def pytest_runtest_makereport(item: pytest.Item, call: pytest.CallInfo[None]) ->
 @pytest.fixture(scope="session")
 def workshop(tmp_path_factory: pytest.TempPathFactory) -> Path:
     """Folders of all processes; pytest keeps those of the last three runs."""
-    return tmp_path_factory.mktemp("interop")
+    folder = tmp_path_factory.mktemp("interop")
+    rehearsed(folder / "rehearsal")
+    return folder
 
 
 @pytest.fixture(scope="session")
@@ -79,7 +83,7 @@ def binary_agent(workshop: Path) -> Iterator[rig.Agent]:
 @pytest.fixture(scope="session")
 def go_agent(workshop: Path) -> Iterator[rig.Agent]:
     """The stock Go clients, for all clusters."""
-    agent = rig.Agent([str(rig.go_agent())], workshop / "agent-go")
+    agent = rig.Agent([str(parts.go_agent())], workshop / "agent-go")
     yield agent
     agent.stop()
 

@@ -1,19 +1,14 @@
 """Real RocketMQ parts and ours as processes, and the stock clients that talk to them.
 
-What a new machine lacks is fetched once into `$PERSEID_CACHE` (default `~/.cache/perseid`): the jars by
-Maven (java/pom.xml), the Go client by Go itself (go/go.mod). Whatever is missing stops the suite with a
-line that says what to install; nothing is skipped.
+What they need of a machine, and how a JVM starts, is in `parts`.
 """
 
 from __future__ import annotations
 
 import asyncio
-import fcntl
-import hashlib
 import json
 import os
 import queue
-import shutil
 import signal
 import socket
 import struct
@@ -21,28 +16,26 @@ import subprocess
 import sys
 import threading
 import time
-from collections.abc import Callable, Coroutine, Iterator, Mapping, Sequence
-from contextlib import contextmanager
+from collections.abc import Callable, Coroutine, Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any, TypeVar
+
+from parts import LOG_TAIL_BYTES, RigError, jvm
 
 from perseid.testing.ports import free_port
 
 T = TypeVar("T")
 HERE = Path(__file__).resolve().parent
 SRC = HERE.parents[1] / "src"
-VERSION = "5.5.0"
 PATIENCE = 4
 """A deadline says that something never comes, not how quick it is: each is so many times what a quiet machine needs."""
 START_SECONDS = 90.0
 COLLECT_SECONDS = 75.0
 """A stock consumer that is given queues may wait for a rebalance (20 s) and for a pull that is held (15 to 30 s)."""
 STOP_SECONDS = 120.0
-INSTALL_SECONDS = 900.0
 ANSWER_SECONDS = 150.0
 DEADLINE_S = 400
-LOG_TAIL_BYTES = 3000
 
 MAINS = {
     "namesrv": "org.apache.rocketmq.namesrv.NamesrvStartup",
@@ -50,13 +43,6 @@ MAINS = {
     "dledger": "interop.DLedgerNode",
     "controller": "org.apache.rocketmq.controller.ControllerStartup",
 }
-OPENED = ("lang", "util", "util.concurrent", "util.concurrent.atomic", "math", "text", "net", "io", "nio")
-JVM = [
-    "-XX:+UseSerialGC",
-    "-XX:TieredStopAtLevel=1",
-    "-XX:MaxDirectMemorySize=512m",
-    *(f"--add-opens=java.base/{p}=ALL-UNNAMED" for p in ("sun.nio.ch", *(f"java.{p}" for p in OPENED))),
-]
 QUICK_CLIENT = ["-Drocketmq.client.rebalance.waitInterval=2000"]
 """A Java client looks every 20 s which queues are its own; a test needn't wait that long."""
 SMALL_STORE = {
@@ -80,10 +66,6 @@ SOAK = bool(os.environ.get("PERSEID_SOAK"))
 def many(short: T, long: T) -> T:
     """A count, or what else depends on the length of the run."""
     return long if SOAK else short
-
-
-class RigError(RuntimeError):
-    """A part of the rig is missing, didn't start, or didn't answer in time."""
 
 
 def run(test: Coroutine[Any, Any, T]) -> T:
@@ -115,99 +97,6 @@ def until(what: str, condition: Callable[[], Any], seconds: float = 30.0) -> Any
     raise AssertionError(f"{what}: not within {PATIENCE * seconds} s; last: {last!r}")
 
 
-# ---- what has to be installed ----
-
-
-def tool(name: str, package: str) -> str:
-    path = shutil.which(name) or shutil.which(name, path="/usr/local/go/bin:/usr/lib/go/bin")
-    if not path:
-        raise RigError(f"`{name}` is not installed, and make interop needs it: apt-get install {package}")
-    return path
-
-
-def cache() -> Path:
-    path = Path(os.environ.get("PERSEID_CACHE") or Path.home() / ".cache" / "perseid").expanduser()
-    path.mkdir(parents=True, exist_ok=True)
-    return path
-
-
-@contextmanager
-def _locked(name: str) -> Iterator[None]:
-    """One process at a time installs a thing."""
-    with open(cache() / f"{name}.lock", "w") as lock:
-        fcntl.flock(lock, fcntl.LOCK_EX)
-        yield
-
-
-def _digest(files: Sequence[Path]) -> str:
-    return hashlib.sha256(b"\0".join(f.read_bytes() for f in files)).hexdigest()[:12]
-
-
-def _install(command: list[str], cwd: Path) -> None:
-    done = subprocess.run(command, cwd=cwd, capture_output=True, text=True, timeout=INSTALL_SECONDS, check=False)
-    if done.returncode:
-        raise RigError(
-            f"{' '.join(command)}: exit code {done.returncode}\n{done.stdout[-LOG_TAIL_BYTES:]}{done.stderr}"
-        )
-
-
-def classpath() -> str:
-    """The jars of RocketMQ 5.5.0, and our agent's classes built from java/src."""
-    tool("java", "default-jdk-headless")
-    with _locked("java"):
-        pom = HERE / "java" / "pom.xml"
-        lib = cache() / f"java-{VERSION}-{_digest([pom])}"
-        if not lib.exists():
-            fresh = lib.with_suffix(".part")
-            shutil.rmtree(fresh, ignore_errors=True)
-            _install(
-                [
-                    tool("mvn", "maven"),
-                    "-q",
-                    "-B",
-                    "-f",
-                    str(pom),
-                    "dependency:copy-dependencies",
-                    f"-DoutputDirectory={fresh}",
-                    "-DincludeScope=runtime",
-                ],
-                HERE,
-            )
-            fresh.rename(lib)
-        sources = sorted((HERE / "java" / "src").rglob("*.java"))
-        classes = cache() / f"agent-java-{_digest([pom, *sources])}"
-        if not classes.exists():
-            fresh = classes.with_suffix(".part")
-            shutil.rmtree(fresh, ignore_errors=True)
-            _install(
-                [
-                    tool("javac", "default-jdk-headless"),
-                    "-nowarn",
-                    "-d",
-                    str(fresh),
-                    "-cp",
-                    f"{lib}/*",
-                    *map(str, sources),
-                ],
-                HERE,
-            )
-            fresh.rename(classes)
-    return f"{classes}:{lib}/*"
-
-
-def go_agent() -> Path:
-    """The Go agent's binary."""
-    go = tool("go", "golang-go")
-    with _locked("go"):
-        sources = sorted((HERE / "go").glob("*.*"))
-        binary = cache() / f"agent-go-{_digest(sources)}"
-        if not binary.exists():
-            fresh = binary.with_suffix(".part")
-            _install([go, "build", "-buildvcs=false", "-o", str(fresh), "."], HERE / "go")
-            fresh.rename(binary)
-    return binary
-
-
 # ---- processes ----
 
 
@@ -229,26 +118,19 @@ class Process:
     def running(self) -> bool:
         return self._child is not None and self._child.poll() is None
 
-    def start(self) -> Process:
-        """Start it and wait until its port answers."""
-        assert not self.running, f"{self.folder.name} runs"
+    def configured(self) -> Path:
+        """Its properties file, written."""
         self.folder.mkdir(parents=True, exist_ok=True)
         conf = self.folder / f"{self.role}.conf"
         conf.write_text("".join(f"{k}={v}\n" for k, v in self.properties.items()))
+        return conf
+
+    def start(self) -> Process:
+        """Start it and wait until its port answers."""
+        assert not self.running, f"{self.folder.name} runs"
+        conf = self.configured()
         if self.impl == "java":
-            command = [
-                tool("java", "default-jdk-headless"),
-                "-Xms128m",
-                "-Xmx512m",
-                *JVM,
-                f"-Duser.home={self.folder}",
-                f"-Drocketmq.home.dir={self.folder}",
-                "-cp",
-                classpath(),
-                MAINS[self.role],
-                "-c",
-                str(conf),
-            ]
+            command = [*jvm(self.folder, "-Xms128m"), MAINS[self.role], "-c", str(conf)]
         else:
             command = [sys.executable, "-m", "perseid.cli.main", self.role, "-c", str(conf)]
         paths = [str(SRC), *filter(None, [os.environ.get("PYTHONPATH")])]
@@ -485,11 +367,11 @@ class Agent:
             raise AgentError(op, answer["error"])
         return answer.get("ok")
 
-    def stop(self) -> None:
+    def stop(self, seconds: float = 10.0) -> None:
         assert self._child.stdin
         try:
             self._child.stdin.close()
-            self._child.wait(10)
+            self._child.wait(seconds)
         except (OSError, subprocess.TimeoutExpired):
             self._child.kill()
             self._child.wait(10)
@@ -499,21 +381,7 @@ def java_agent(folder: Path, *options: str) -> Agent:
     """The stock Java clients in a JVM with these options besides the usual ones."""
     (folder / "conf").mkdir(parents=True, exist_ok=True)
     (folder / "conf" / "tools.yml").touch()
-    return Agent(
-        [
-            tool("java", "default-jdk-headless"),
-            "-Xmx512m",
-            *JVM,
-            *QUICK_CLIENT,
-            *options,
-            f"-Duser.home={folder}",
-            f"-Drocketmq.home.dir={folder}",
-            "-cp",
-            classpath(),
-            "interop.Agent",
-        ],
-        folder,
-    )
+    return Agent([*jvm(folder, *QUICK_CLIENT, *options), "interop.Agent"], folder)
 
 
 @dataclass

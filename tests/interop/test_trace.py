@@ -10,6 +10,7 @@ from collections import Counter
 from collections.abc import Iterator
 from pathlib import Path
 
+import parts
 import pytest
 import rig
 
@@ -32,7 +33,7 @@ def traced(java: rig.Client) -> Iterator[rig.Client]:
 @pytest.fixture
 def tracing_go(cluster: rig.Cluster, workshop: Path, name: str) -> Iterator[rig.Client]:
     """Go clients in a process of the test's own: Go's tracers share a client, of the first name server heard of."""
-    agent = rig.Agent([str(rig.go_agent())], workshop / f"agent-{name}")
+    agent = rig.Agent([str(parts.go_agent())], workshop / f"agent-{name}")
     yield rig.Client(agent, cluster)
     agent.stop()
 
