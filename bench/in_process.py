@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import argparse
 import cProfile
+import json
 import os
 import pstats
 import shutil
@@ -40,6 +41,14 @@ PULL_EXT = (
     '"bname":"broker-a","commitOffset":"0","consumerGroup":"bench_consumer","expressionType":"{kind}",'
     '"maxMsgNums":"32","queueId":"{queue}","queueOffset":"{offset}","subVersion":"0","subscription":"{wanted}",'
     '"suspendTimeoutMillis":"20000","sysFlag":"4","topic":"bench"'
+)
+POP_EXT = (
+    '"bornTime":"{now}","consumerGroup":"bench_consumer","exp":"*","expType":"TAG","initMode":"0","invisibleTime":"60000",'
+    '"maxMsgNums":"32","order":"false","pollTime":"15000","queueId":"{queue}","topic":"bench"'
+)
+ACK_EXT = (
+    '"bname":"broker-a","consumerGroup":"bench_consumer",'
+    '"extraInfo":"{start} {now} 60000 {revive} 0 broker-a {queue} {offset}","offset":"{offset}","queueId":"{queue}","topic":"bench"'
 )
 
 
@@ -87,6 +96,26 @@ class Bench:
             made.append(frame(11, ext, 100_000_000 + i, b""))
         return made
 
+    def pop(self, queue: int) -> tuple[float, bytes]:
+        """Seconds of CPU that a pop of 32 took, and a read of the acknowledgements that follow it."""
+        ext = POP_EXT.format(now=self.now, queue=queue)
+        pop = Frames(CONN, frame(200050, ext, 1, b""))
+        began = time.thread_time()
+        effects = self.broker.handle(pop, self.now)
+        took = time.thread_time() - began
+        (write,) = [effect for effect in effects if isinstance(effect, Write)]
+        pieces = write.data if isinstance(write.data, list) else [write.data]
+        data = b"".join(pieces)
+        found = json.loads(data[8 : 8 + struct.unpack_from(">I", data, 4)[0]])["extFields"]
+        _, _, start = found["startOffsetInfo"].split(" ")
+        offsets = found["msgOffsetInfo"].split(" ")[2].split(",")
+        acks = [
+            ACK_EXT.format(start=start, now=found["popTime"], revive=found["reviveQid"], queue=queue, offset=offset)
+            for offset in offsets
+        ]
+        assert len(acks) == 32, f"{len(acks)} messages"
+        return took, b"".join(frame(200051, ext, 2 + i, b"") for i, ext in enumerate(acks))
+
     def run(self, reads: list[bytes]) -> float:
         """Seconds of CPU that the reads took."""
         handle, now = self.broker.handle, self.now
@@ -131,6 +160,22 @@ def measure(bench: Bench, title: str, messages: int, *, together: bool = False, 
     print(f"{title:48} {per * 1e6:8.2f} µs a read {per / messages * 1e6:8.2f} µs a message")
 
 
+def measure_pops(bench: Bench) -> None:
+    """Print the first decile of pops of 32, and of the reads that acknowledge them one by one."""
+    pops, acks = [], []
+    for _ in range(RUNS // 10):
+        for read in bench.sends(4, 64):
+            bench.broker.handle(Frames(CONN, read), bench.now)
+        for queue in range(8):
+            took, read = bench.pop(queue)
+            pops.append(took)
+            acks.append(bench.run([read]))
+            bench.now += 1
+    for title, times in (("a pop of 32", pops), ("its acknowledgements, 32 in a read", acks)):
+        per = sorted(times)[len(times) // 10]
+        print(f"{title:48} {per * 1e6:8.2f} µs a read {per / 32 * 1e6:8.2f} µs a message")
+
+
 def main() -> int:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--size", type=int, default=128)
@@ -154,6 +199,7 @@ def main() -> int:
         measure(bench, "a pull of 32", 32)
         for expression in ("TAGS = 'TagB'", "TAGS CONTAINS 'gB'", "UNIQ_KEY IS NOT NULL AND TAGS NOT CONTAINS 'gA'"):
             measure(bench, f"{expression}", 32, expression=expression)
+        measure_pops(bench)
     finally:
         shutil.rmtree(folder, ignore_errors=True)
     return 0

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections import deque
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterable, Mapping
 from pathlib import Path
 from random import Random
 from typing import Any, ClassVar, TypeVar
@@ -227,6 +227,17 @@ class Rig:
         frame = command.encode_request(code, self._opaque, header, body, oneway=oneway)
         self.handle(Frames(client, frame))
         return self._opaque
+
+    def tell_all(self, requests: Iterable[tuple[int, Header]], *, client: int = 1) -> list[int]:
+        """Send requests that come in one read; their opaques."""
+        self.connect(client)
+        first = self._opaque + 1
+        frames = []
+        for code, header in requests:
+            self._opaque += 1
+            frames.append(command.encode_request(code, self._opaque, header))
+        self.handle(Frames(client, b"".join(frames)))
+        return list(range(first, self._opaque + 1))
 
     def ask(
         self,

@@ -80,21 +80,27 @@ def pop(rig: Rig, *, client: int = 1, **fields: Any) -> list[Popped]:
     return read_pop(answer, fields.get("consumer_group", "g"), fields.get("topic", "T"))
 
 
-def ack(rig: Rig, one: Popped, *, group: str = "g") -> Command:
-    header = AckMessageRequest(
+def ack_header(one: Popped, group: str = "g") -> AckMessageRequest:
+    return AckMessageRequest(
         consumer_group=group, topic=one.topic, queue_id=one.handle.queue_id, extra_info=str(one.handle),
         offset=one.handle.offset,
     )  # fmt: skip
-    return rig.ask(ACK, header)
+
+
+def ack(rig: Rig, one: Popped, *, group: str = "g") -> Command:
+    return rig.ask(ACK, ack_header(one, group))
+
+
+def change_header(one: Popped, invisible_ms: int, group: str = "g") -> ChangeInvisibleTimeRequest:
+    return ChangeInvisibleTimeRequest(
+        consumer_group=group, topic=one.topic, queue_id=one.handle.queue_id, extra_info=str(one.handle),
+        offset=one.handle.offset, invisible_time=invisible_ms,
+    )  # fmt: skip
 
 
 def change(rig: Rig, one: Popped, invisible_ms: int, *, group: str = "g") -> Popped | Command:
     """The delivery under its new handle, or the refusal."""
-    header = ChangeInvisibleTimeRequest(
-        consumer_group=group, topic=one.topic, queue_id=one.handle.queue_id, extra_info=str(one.handle),
-        offset=one.handle.offset, invisible_time=invisible_ms,
-    )  # fmt: skip
-    answer = rig.ask(CHANGE, header)
+    answer = rig.ask(CHANGE, change_header(one, invisible_ms, group))
     if answer.code:
         return answer
     new = answer.header(ChangeInvisibleTimeResponse)

@@ -184,8 +184,8 @@ def test_java_goes_on_where_we_were(
     try:
         java.send(name, [f"m{i}" for i in range(8)])
         got = passed.popper.until(8, invisibleMs=OUT_MS, count=4)
-        for message in got[:3]:
-            assert passed.popper.ack(message) == "OK"
+        assert passed.popper.ack(got[0]) == "OK"
+        assert passed.popper.ack_all(got[1:3]) == "OK"  # one record, as for acks that share a turn
         if killed:  # Java trusts the saved offsets after a kill
             rig.until("offsets are saved", lambda: passed.saved_offset() == 8)
             passed.broker.kill()

@@ -11,7 +11,9 @@ import pytest
 from perseid.base.machine import Millis
 from perseid.broker import put
 from perseid.broker.handlers import pop, popack
+from perseid.broker.pop import service
 from perseid.broker.pop.service import Open, PopService
+from perseid.broker.request import Reply, Request
 from perseid.sim.run import run
 from perseid.wire.pop import Ack, Checkpoint
 
@@ -73,6 +75,18 @@ def acks_in_memory(patch: pytest.MonkeyPatch) -> None:
     patch.setattr(PopService, "acknowledge", acknowledge)
 
 
+def one_ack_of_a_turn_written(patch: pytest.MonkeyPatch) -> None:
+    """Of the acks of a checkpoint that share a turn all are answered, and the first one alone is written."""
+    real = PopService._write_gathered
+
+    def write(self: PopService, queue_id: int, rows: list[tuple[Request, Ack]]) -> None:
+        real(self, queue_id, rows[:1])
+        for request, _ in rows[1:]:
+            self._broker.reply(request, Reply())
+
+    patch.setattr(PopService, "_write_gathered", write)
+
+
 def revived_too_early(patch: pytest.MonkeyPatch) -> None:
     """What is not acknowledged comes again after half of its time."""
     real = PopService._schedule
@@ -110,7 +124,7 @@ def one_message_of_a_checkpoint_revived(patch: pytest.MonkeyPatch) -> None:
 def handed_out_before_the_flush(patch: pytest.MonkeyPatch) -> None:
     """Pops and acks are answered before what they wrote is durable."""
     answer = lambda broker, request, reply, end_offset, wait: reply  # noqa: E731
-    for module in (pop, popack):
+    for module in (pop, popack, service):
         fake = type("put", (), {**vars(put), "acknowledge": staticmethod(answer)})
         patch.setattr(module, "put", fake)
 
@@ -139,6 +153,7 @@ def more_time_without_the_ack(patch: pytest.MonkeyPatch) -> None:
         (checkpoints_forgotten, "a message is handed out once", 20),
         (progress_past_what_is_open, "nothing popped is lost", 20),
         (acks_in_memory, "what is acknowledged does not come again", 40),
+        (one_ack_of_a_turn_written, "what is acknowledged does not come again", 40),
         (revived_too_early, "nothing comes before its time", 20),
         (never_revived, "nothing popped is lost", 20),
         (one_message_of_a_checkpoint_revived, "nothing popped is lost", 20),

@@ -524,6 +524,7 @@ class Broker:
     def _settle(self) -> None:
         """Finish a turn: follow the group, wake held pulls, ask for the flush that acknowledgements wait for, write."""
         self.transactions.do_words(self._dispatch)
+        self.pop.settle()
         self.replicas.settle()  # first: what a group has committed, pulls wait for
         ready = self.holds.take_ready(self.now)
         while ready:
@@ -539,8 +540,7 @@ class Broker:
             self._flushing = True
             self._out.append(self.store.flush([]))
         if self._writes:
-            for conn, pieces in self._writes.items():
-                self._out.append(Write(conn, pieces))
+            self._out += [Write(conn, pieces) for conn, pieces in self._writes.items()]
             self._writes.clear()
         if self._refused:
             self._out += [Close(conn, reason) for conn, reason in self._refused.items()]

@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterator, Mapping
+from contextlib import contextmanager
 from typing import TYPE_CHECKING, Protocol
 
 from perseid.base.machine import Buffer
@@ -65,6 +66,8 @@ class Process:
         self.ends: dict[str, End] = {}
         self._waiting: dict[str, list[bytes]] = {}
         """Frames for connections that are being opened."""
+        self._joined: dict[str, list[bytes]] | None = None
+        """Frames that are going to leave in one write."""
         self._calls: dict[int, Call] = {}
         self._opaque = 0
 
@@ -143,9 +146,22 @@ class Process:
     def _serializer(self, code: int) -> Serializer:
         return self.serializer if code < 1 << 15 else Serializer.JSON
 
+    @contextmanager
+    def together(self) -> Iterator[None]:
+        """What is sent meanwhile leaves in one write."""
+        joined = self._joined = {}
+        try:
+            yield
+        finally:
+            self._joined = None
+        for address, frames in joined.items():
+            self._transmit(address, b"".join(frames))
+
     def _transmit(self, address: str, frame: bytes) -> None:
         end = self.ends.get(address)
-        if end is not None:
+        if self._joined is not None:
+            self._joined.setdefault(address, []).append(frame)
+        elif end is not None:
             self._world.network.write(end, frame)
         elif address in self._waiting:
             self._waiting[address].append(frame)

@@ -60,6 +60,7 @@ CONSEQUENCES = (
     "popped",
     "popped again",
     "popped and left",
+    "acknowledged one by one in one write",
     "power cut: name kept",
     "power cut: name lost",
     "power cut: page drop",

@@ -28,8 +28,8 @@ MAX_BATCH = 4_096
 
 
 def ack_message(broker: Broker, request: Request) -> Reply | None:
-    """A message is consumed. Answered when that is as durable as the mode promises; a message that is not out any more
-    is answered as one that is, as the original does."""
+    """A message is consumed. Answered when that is as durable as the mode promises, one record for all of a checkpoint
+    that a turn acknowledges; a message that is not out any more is answered as one that is, as the original does."""
     header: AckMessageRequest = request.header
     if header.lite_topic:
         return lite.ack(broker, header)
@@ -44,11 +44,10 @@ def ack_message(broker: Broker, request: Request) -> Reply | None:
         header.topic, header.consumer_group, header.queue_id, handle.start_offset, handle.pop_time,
         handle.broker_name, (header.offset,), revive_time=handle.pop_time + handle.invisible_time,
     )  # fmt: skip
-    try:
-        stored = broker.pop.acknowledge(ack, handle.revive_queue)
-    except AppendRefused as refused:
-        raise put.refusal(broker, refused) from None
-    return _answer(broker, request, Reply(), stored)
+    if not broker.pop.waits_for(ack.key, ack.offsets, ack.revive_time):
+        return Reply()
+    broker.pop.gather(request, ack, handle.revive_queue)
+    return None
 
 
 def batch_ack_message(broker: Broker, request: Request) -> Reply | None:
@@ -57,6 +56,7 @@ def batch_ack_message(broker: Broker, request: Request) -> Reply | None:
     if not acks:
         raise RequestRefused(ResponseCode.NO_MESSAGE, "the body names no message")
     put.check_load(broker)
+    broker.pop.settle()
     last: Appended | None = None
     for one in acks[:MAX_BATCH]:
         try:
@@ -101,6 +101,7 @@ def change_invisible_time(broker: Broker, request: Request) -> Reply | None:
         return _put_off_ordered(broker, header, handle)
     _check_queue(broker, handle.revive_queue)
     put.check_load(broker)
+    broker.pop.settle()
     service, topic, group, queue_id = broker.pop, header.topic, header.consumer_group, header.queue_id
     key = topic, group, queue_id, handle.start_offset, handle.pop_time
     if service.full or not service.waits_for(key, (header.offset,), handle.pop_time + handle.invisible_time):

@@ -24,6 +24,9 @@ Invariants: a message below a group's position was acknowledged, or stands in an
 it is shown again no earlier than its revive time; what an ack in the log names is never shown again by that checkpoint.
 The retry topic gets a message before the ack that says so: a crash between both shows it twice, and never not at all.
 
+Acks of one checkpoint that share a turn share a record: consumers acknowledge message by message what they popped
+together. Whoever asks whether a message is out (`waits_for`) settles what is gathered first, or comes behind it.
+
 The original sends checkpoints and acks through the timer wheel, so that its revive log is in the order of revive
 times, and keeps nothing in memory. Records of either form are read. Ours carry the time of their writing as
 TIMER_DELIVER_MS: a broker of the original that takes over reads from it how late it is. So that it needs to look over
@@ -34,6 +37,7 @@ from __future__ import annotations
 
 import heapq
 from collections import deque
+from itertools import chain
 from typing import TYPE_CHECKING
 
 from perseid.base.machine import Millis
@@ -41,11 +45,13 @@ from perseid.broker import messages, put
 from perseid.broker.pop.assignment import Routes
 from perseid.broker.pop.modes import RequestModes
 from perseid.broker.pop.order import ConsumeOrder
+from perseid.broker.request import Reply, Request
 from perseid.broker.system_topics import SYSTEM_PREFIX
 from perseid.store.results import Appended, AppendRefused
 from perseid.wire import pop
 from perseid.wire import properties as props
 from perseid.wire.bodies import TopicConfig
+from perseid.wire.codes import ResponseCode
 from perseid.wire.pop import REVIVE_GROUP, Ack, Checkpoint, Key
 from perseid.wire.record import Message, Record
 
@@ -93,6 +99,11 @@ class Open:
         assert self.checkpoint is not None
         return [offset for offset in self.checkpoint.offsets if offset not in self.acked and offset not in self.owed]
 
+    def is_out(self, offset: int) -> bool:
+        """Is it one of the messages that are `left`?"""
+        assert self.checkpoint is not None
+        return offset in self.checkpoint.offsets and offset not in self.acked and offset not in self.owed
+
 
 class ReviveQueue:
     """One queue of the revive topic."""
@@ -132,6 +143,8 @@ class PopService:
         """Where groups pop next in a queue, as long as that is ahead of their offset."""
         self._fresh: dict[tuple[int, int], tuple[Checkpoint, int] | Ack] = {}
         """Records of our own that are not taken up yet, by queue and offset; with a checkpoint, the next position."""
+        self._gathered: dict[tuple[Key, int], list[tuple[Request, Ack]]] = {}
+        """Acknowledgements of this turn, by checkpoint and revive queue."""
         self._writes = self._leads = False
         self.loaded = False
         """All that was written before this broker led is taken up: it may pop."""
@@ -173,7 +186,10 @@ class PopService:
         self.order.forget()
 
     def _forget(self) -> None:
-        for table in (self._queues, self._open, self._due, self._positions, self._fresh):
+        for request, _ in chain(*self._gathered.values()):
+            why = "the broker is no master any more: the message is shown again"
+            self._broker.reply(request, Reply(ResponseCode.SYSTEM_BUSY, remark=why))
+        for table in (self._queues, self._open, self._due, self._positions, self._fresh, self._gathered):
             table.clear()
         self._leads = self.loaded = False
         self._progress_at = None
@@ -372,13 +388,46 @@ class PopService:
         self._written(queue_id, stored, ack)
         return stored
 
+    def gather(self, request: Request, ack: Ack, queue_id: int) -> None:
+        """Let a request's acknowledgement of a message that is out wait for others of its checkpoint, until the end of
+        the turn at the latest; the request is answered then."""
+        rows = self._gathered.setdefault((ack.key, queue_id), [])
+        rows.append((request, ack))
+        if len(rows) >= pop.MAX_MESSAGES:
+            self._write_gathered(queue_id, self._gathered.pop((ack.key, queue_id)))
+
+    def settle(self) -> None:
+        """Write what was gathered, one record for each checkpoint."""
+        gathered, self._gathered = self._gathered, {}
+        for (_, queue_id), rows in gathered.items():
+            self._write_gathered(queue_id, rows)
+
+    def _write_gathered(self, queue_id: int, rows: list[tuple[Request, Ack]]) -> None:
+        broker, ack = self._broker, rows[0][1]
+        if len(rows) > 1:
+            ack = ack._replace(offsets=tuple({each.offsets[0]: None for _, each in rows}), batch=True)
+        try:
+            stored = self.acknowledge(ack, queue_id)
+        except AppendRefused as refused:
+            why = put.refusal(broker, refused)
+            for request, _ in rows:
+                broker.reply(request, Reply(why.code, remark=why.remark))
+            return
+        for request, _ in rows:
+            reply: Reply | None = Reply()
+            if stored is not None:
+                end = stored.physical_offset + stored.size
+                reply = put.acknowledge(broker, request, Reply(), end, wait=True)
+            if reply is not None:
+                broker.reply(request, reply)
+
     def waits_for(self, key: Key, offsets: tuple[int, ...], revive_time: Millis) -> bool:
         """Is any of the messages out, as far as that can be known? One that this broker handed out itself, and knows
         nothing of any more, was acknowledged or is shown again; a checkpoint that an earlier master handed out may
         still come, from its timer wheel."""
         found = self._open.get(key)
         if found is not None:
-            return found.checkpoint is None or any(each in found.left for each in offsets)
+            return found.checkpoint is None or any(map(found.is_out, offsets))
         return not self.loaded or bool(self._fresh) or key[-1] < self._since < revive_time
 
     def _append(self, queue_id: int, tag: str, body: bytes) -> Appended:
@@ -524,6 +573,7 @@ class PopService:
                 self._broker.offsets.pulled(self.topic, REVIVE_GROUP, queue.id, queue.at)
 
     def validate(self) -> None:
+        assert not self._gathered, "an acknowledgement was not written"
         if not self._leads:
             return
         self.order.validate()
