@@ -53,7 +53,7 @@ final class Requests {
         DefaultMQProducer producer = producer(args, "interop_requester");
         try {
             Message reply = producer.request(Sends.message(args.getJSONObject("message")),
-                args.getLongValue("timeoutMs", 30_000));
+                args.getLongValue("timeoutMs", 120_000));
             Map<String, Object> o = new LinkedHashMap<>();
             o.put("topic", reply.getTopic());
             o.put("body", new String(reply.getBody(), StandardCharsets.UTF_8));
