@@ -13,6 +13,8 @@ settings.load_profile("fixed")
 
 FIRST_PORT, LAST_PORT = 10_100, 32_600
 """Below those that the system gives to clients."""
+os.environ.setdefault("JDK_JAVA_OPTIONS", "-XX:+UseSerialGC -XX:TieredStopAtLevel=1")
+"""Of each JVM that a test starts, Spark's too: it lives for seconds, in which the second compiler only costs."""
 
 
 def pytest_configure(config: pytest.Config) -> None:

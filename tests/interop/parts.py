@@ -23,8 +23,6 @@ INSTALL_SECONDS = 900.0
 LOG_TAIL_BYTES = 3000
 OPENED = ("lang", "util", "util.concurrent", "util.concurrent.atomic", "math", "text", "net", "io", "nio")
 JVM = [
-    "-XX:+UseSerialGC",
-    "-XX:TieredStopAtLevel=1",
     "-XX:MaxDirectMemorySize=512m",
     "-Dtls.server.mode=disabled",
     *(f"--add-opens=java.base/{p}=ALL-UNNAMED" for p in ("sun.nio.ch", *(f"java.{p}" for p in OPENED))),
