@@ -48,7 +48,8 @@ POP_EXT = (
 )
 ACK_EXT = (
     '"bname":"broker-a","consumerGroup":"bench_consumer",'
-    '"extraInfo":"{start} {now} 60000 {revive} 0 broker-a {queue} {offset}","offset":"{offset}","queueId":"{queue}","topic":"bench"'
+    '"extraInfo":"{start} {now} 60000 {revive} 0 broker-a {queue} {offset}",'
+    '"offset":"{offset}","queueId":"{queue}","topic":"bench"'
 )
 
 
