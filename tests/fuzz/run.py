@@ -64,7 +64,7 @@ def build_core(folder: str) -> str | None:
     """The folder of a core compiled with bounds checks; None where there is no compiler."""
     root = Path(__file__).parents[2]
     command = [sys.executable, "setup.py", "-q", "build_ext", "--build-lib", folder, "--build-temp", folder]
-    environment = os.environ | {"PERSEID_CORE_CHECKS": "1"}
+    environment = os.environ | {"PERSEID_CORE_CHECKS": "1", "PERSEID_CORE_OPTIMIZE": "-O1"}
     done = subprocess.run(command, cwd=root, env=environment, capture_output=True, text=True, timeout=BUILD_LIMIT_S)
     found = list(Path(folder).rglob("batch*.so"))
     print(f"the core with bounds checks: {found[0] if found else 'no compiler: ' + done.stderr[-200:]}", flush=True)

@@ -13,6 +13,7 @@ from typing import Any
 
 import pytest
 import rig
+import ways
 
 from perseid.wire.record import decode_all
 
@@ -86,7 +87,7 @@ def _read(body: bytes) -> dict[str, Any]:
     return found
 
 
-@pytest.fixture(params=KINDS.values(), ids=KINDS.keys())
+@pytest.fixture(params=ways.in_ci(KINDS, "java-slave", "java-master"))
 def replicas(request: pytest.FixtureRequest, workshop: Path, name: str) -> Iterator[Set]:
     names, master, slave = request.param
     made = Set(workshop / f"acting-{name}", f"acting-{name}", names, master, slave, old=names == "java")
@@ -149,7 +150,7 @@ OPEN = {"timerWheelEnable": "true", "rejectTransactionMessage": "false"}
 HALF_TOPIC = "RMQ_SYS_TRANS_HALF_TOPIC"
 
 
-@pytest.fixture(params=ESCAPES.values(), ids=ESCAPES.keys())
+@pytest.fixture(params=ways.in_ci(ESCAPES, "java-to-perseid"))
 def cluster(request: pytest.FixtureRequest, workshop: Path, name: str) -> Iterator[tuple[Set, Any]]:
     """A set, and another master."""
     names, master, slave, other = request.param

@@ -12,6 +12,7 @@ from pathlib import Path
 
 import pytest
 import rig
+import ways
 from broker_sets import BrokerSet, kill_masters
 
 pytestmark = [pytest.mark.interop, pytest.mark.timeout(rig.many(900, 3_600), func_only=True)]
@@ -39,7 +40,9 @@ def client(perseid_cluster: rig.Cluster, java_agent: rig.Agent) -> Iterator[rig.
     made.close()
 
 
-@pytest.mark.parametrize("kinds", SETS.values(), ids=SETS.keys())
+@pytest.mark.parametrize(
+    "kinds", ways.in_ci(SETS, "java_controllers-java_perseid", "perseid_controllers-perseid_perseid_perseid")
+)
 def test_masters_are_killed_back_and_forth_and_nothing_is_lost(
     kinds: tuple[tuple[str, ...], tuple[str, ...]], perseid_cluster: rig.Cluster, client: rig.Client, workshop: Path,
     name: str,

@@ -12,6 +12,7 @@ from typing import Any
 
 import pytest
 import rig
+import ways
 from broker_sets import BrokerSet, kill_masters
 from controllers import Controllers, brokers
 
@@ -30,7 +31,7 @@ EVENTS = 1_100
 """The original makes a snapshot after 1,000, and has nothing in it (B26)."""
 
 
-@pytest.fixture(params=GROUPS.values(), ids=GROUPS.keys())
+@pytest.fixture(params=ways.in_ci(GROUPS, "java_perseid_perseid"))
 def mixed(request: pytest.FixtureRequest, workshop: Path, name: str) -> Iterator[Controllers]:
     made = Controllers(workshop / f"ctl-{name}", request.param)
     try:

@@ -14,6 +14,7 @@ from typing import Any
 
 import pytest
 import rig
+import ways
 
 from perseid.testing.ports import free_port
 
@@ -146,7 +147,7 @@ class Group:
         return len(logs[0]) > max(self.acknowledged) and logs[0] == logs[1] == logs[2]
 
 
-@pytest.fixture(params=GROUPS.values(), ids=GROUPS.keys())
+@pytest.fixture(params=ways.in_ci(GROUPS, "java_perseid_perseid"))
 def group(request: pytest.FixtureRequest, workshop: Path, name: str) -> Iterator[Group]:
     made = Group(workshop / f"group-{name}", request.param)
     try:

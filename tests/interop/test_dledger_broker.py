@@ -13,6 +13,7 @@ from pathlib import Path
 
 import pytest
 import rig
+import ways
 
 from perseid.testing.ports import free_port
 
@@ -122,7 +123,7 @@ class Group:
         return logs[0] == logs[1] == logs[2] and len(logs[0]) > 0
 
 
-@pytest.fixture(params=GROUPS.values(), ids=GROUPS.keys())
+@pytest.fixture(params=ways.in_ci(GROUPS, "java_perseid_perseid"))
 def group(request: pytest.FixtureRequest, perseid_cluster: rig.Cluster, workshop: Path, name: str) -> Iterator[Group]:
     made = Group(perseid_cluster, workshop / f"dlbrokers-{name}", request.param)
     try:

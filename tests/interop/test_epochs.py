@@ -84,6 +84,7 @@ def send_and_change(of: BrokerSet, client: rig.Client, topic: str, number: int, 
     return acked
 
 
+@pytest.mark.long
 def test_masters_change_with_epochs_of_0_to_40_kib(both: BrokerSet, client: rig.Client, name: str) -> None:
     java, ours = both.all
     both.make_topic(client, name)
@@ -147,6 +148,7 @@ def test_masters_change_with_hundreds_of_epochs_to_compare(both: BrokerSet, clie
     print(f"{HUNDREDS} epochs and 4 more, {len(acked)} acknowledged, explained: {dict(+both.named) or 'nothing'}")
 
 
+@pytest.mark.long
 def test_a_java_slave_is_told_of_thousands_of_epochs(both: BrokerSet, client: rig.Client, name: str) -> None:
     """By ours alone: a Java master with so many answers no handshake at all."""
     java, ours = both.all

@@ -231,6 +231,7 @@ def replaced(java_agent: rig.Agent, workshop: Path, name: str) -> Iterator[Repla
         made.kill()
 
 
+@pytest.mark.long
 def test_a_java_cluster_is_replaced_node_by_node_and_back(replaced: Replaced, name: str) -> None:
     begun = time.monotonic()
     traffic = replaced.start(name)

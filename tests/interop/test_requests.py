@@ -21,7 +21,7 @@ def test_java_asks_java(java: rig.Client, cluster: rig.Cluster, topic: str, name
     assert (reply["body"], reply["topic"]) == ("re: two and two?", f"{cluster.cluster_name}_REPLY_TOPIC")
     assert int(reply["props"]["PUSH_REPLY_TIME"]) > 0
     java.opened.remove(("replier.stop", handle))
-    assert java("replier.stop", handle=handle) == ""
+    assert java("replier.stop", handle=handle) in WELL
     stored = java.admin("examineTopicStats", f"{cluster.cluster_name}_REPLY_TOPIC")
     assert sum(offsets["maxOffset"] for _, offsets in stored["offsetTable"]) >= 1
 

@@ -137,6 +137,7 @@ def guide(tmp_path_factory: pytest.TempPathFactory, broker: EmbeddedBroker) -> I
         found.end()
 
 
+@pytest.mark.long
 def test_executors_take_perseid_from_what_was_shipped(guide: Guide) -> None:
     (guide._folder / "where.py").write_text(WHERE)
     said = guide.run('spark-submit --master "$CLUSTER" $SHIPPED --conf spark.executor.memory=600m where.py')

@@ -12,6 +12,7 @@ from typing import Any
 
 import pytest
 import rig
+import ways
 
 from perseid.broker.mappings import TopicMappings
 from perseid.client import Admin, Message, Producer, PullConsumer, ReceivedMessage
@@ -112,9 +113,13 @@ KINDS = {
     "java_at_ours": ("perseid", "java", "java"),
     "java": ("java", "java", "java"),
 }
+SLAVES = {
+    f"{pair}-{slave}": ways.Each((pair, slave))
+    for pair, slave in (("perseid", "perseid"), ("perseid", "java"), ("java", "perseid"))
+}
 
 
-@pytest.fixture(params=[kind for kind in KINDS if kind != "java"])
+@pytest.fixture(params=ways.in_ci({kind: kind for kind in KINDS if kind != "java"}, "mixed"))
 def pair(request: pytest.FixtureRequest, workshop: Path, java_agent: rig.Agent, name: str) -> Iterator[Pair]:
     made = Pair(KINDS[request.param], workshop / f"static-{request.param}-{len(name)}{name[-2:]}", java_agent)
     yield made
@@ -247,9 +252,7 @@ def test_a_folder_hands_the_mapping_on(pair: Pair, name: str) -> None:
     assert json.dumps(pair.config("b", topic), sort_keys=True) == json.dumps(before, sort_keys=True)
 
 
-@pytest.mark.parametrize(
-    ("pair", "slave"), [("perseid", "perseid"), ("perseid", "java"), ("java", "perseid")], indirect=["pair"]
-)
+@pytest.mark.parametrize(("pair", "slave"), ways.in_ci(SLAVES, "perseid-java"), indirect=["pair"])
 def test_a_slave_has_its_masters_topic(pair: Pair, name: str, slave: str) -> None:
     """Ours has the mapping too; Java's copies no mappings, not from a Java master either."""
     topic = f"s_{name}"

@@ -184,6 +184,7 @@ def test_our_client(cluster: rig.Cluster, name: str, recalls: None) -> None:
 
 COUNT = rig.many(2_000, 10_000)
 DELAY_MS = 15_000
+SETS = {"perseid": ("perseid", "perseid"), "with_java": ("java", "perseid")}
 
 
 def check_flood(client: rig.Client, topic: str, acked: list[str], late_ms: int) -> None:
@@ -193,7 +194,7 @@ def check_flood(client: rig.Client, topic: str, acked: list[str], late_ms: int) 
         check_times([m], {m["body"]: int(m["props"]["wanted"])}, late_ms)
 
 
-@pytest.mark.parametrize("flush", ["ASYNC_FLUSH", "SYNC_FLUSH"])
+@pytest.mark.parametrize("flush", ways.in_ci({"ASYNC_FLUSH": "ASYNC_FLUSH", "SYNC_FLUSH": "SYNC_FLUSH"}, "ASYNC_FLUSH"))
 @pytest.mark.parametrize("cluster", ["perseid"], indirect=True)
 def test_a_broker_is_killed_under_messages_for_a_time(
     java: rig.Client, cluster: rig.Cluster, workshop: Path, name: str, flush: str
@@ -219,7 +220,7 @@ def test_a_broker_is_killed_under_messages_for_a_time(
 
 
 @pytest.mark.parametrize("cluster", ["perseid"], indirect=True)
-@pytest.mark.parametrize("kinds", [("perseid", "perseid"), ("java", "perseid")], ids=["perseid", "with_java"])
+@pytest.mark.parametrize("kinds", ways.in_ci(SETS, "with_java"))
 def test_masters_are_killed_under_messages_for_a_time(
     java: rig.Client, cluster: rig.Cluster, workshop: Path, name: str, kinds: tuple[str, ...]
 ) -> None:

@@ -34,6 +34,7 @@ def explained(result: Result) -> str:
 
 
 @pytest.mark.sim
+@pytest.mark.once
 @pytest.mark.parametrize("group", range(GROUPS))
 def test_seeds_keep_all_promises(group: int) -> None:
     counts: Counter[str] = Counter()

@@ -15,7 +15,7 @@ from perseid.sim.scheduler import US_PER_MS, US_PER_S
 
 from .seeds import groups
 
-FIRST, SEEDS, GROUPS = 1, 100, 10
+FIRST, SEEDS, GROUPS = 1, 50, 10
 """`make sim` plays more."""
 HOUR_US = 3600 * US_PER_S
 

@@ -14,8 +14,8 @@ from perseid.sim.slaves import KINDS as SLAVES_KINDS
 from .regressions import REGRESSIONS, REPLICATED
 from .seeds import groups
 
-FIRST, SEEDS, GROUPS = 10_000, 100, 10
-"""About a minute on one core; `make sim` plays more."""
+FIRST, SEEDS, GROUPS = 10_000, 50, 10
+"""Over a minute on one core; `make sim` plays more."""
 
 
 def explained(result: Result) -> str:
@@ -43,6 +43,7 @@ DIGEST = "from perseid.sim.{} import run; print(*(run(seed).digest for seed in (
 
 
 @pytest.mark.sim
+@pytest.mark.once
 @pytest.mark.parametrize("model", ["run", "group_run", "broker_group", "ha_run"])
 def test_the_same_seed_gives_the_same_run_under_any_hash_seed(model: str) -> None:
     digests = set()
