@@ -4,12 +4,18 @@ VENV := .venv
 BIN := $(VENV)/bin
 RUN := $(BIN)/python
 READY := $(VENV)/.ready
+# Each test by itself, but for the groups that share something dear; longest first (tests/conftest.py), not largest group first.
+ONE_BY_ONE := --dist loadgroup --no-loadscope-reorder
+SPREAD := -n 2 $(ONE_BY_ONE)
+TIMED = PERSEID_TIMES=$(CURDIR)/.cache/times/$@
+
+CORELESS := $(addprefix --ignore tests/,base bench cli client disk nameserver packaging tidy wire)
 
 PLAIN_INTEROP := $(addprefix tests/interop/test_,java_producers.py java_consumers.py go_clients.py)
 
 SOAK_INTEROP := $(addprefix tests/interop/test_,replication.py dledger.py dledger_broker.py controller.py autoswitch.py epochs.py replacement.py)
 
-.PHONY: help setup demo test test-plain check sim soak interop interop-plain bench bench-spark profile fuzz wheel clean
+.PHONY: help setup demo test test-plain test-times check sim sim-fresh sim-night soak interop interop-plain bench bench-spark profile fuzz mutants wheel clean
 
 help: ## What there is
 	@grep -E '^[a-z-]+:.*##' $(MAKEFILE_LIST) | sed -E 's/^([a-z-]+):[^#]*## /\1\t/' | expand -t 15
@@ -25,11 +31,14 @@ setup: $(READY) ## Make .venv with everything; the command is then .venv/bin/per
 demo: $(READY) ## 336,776 flights, a master that is killed half-way for good, and a Spark table
 	$(RUN) -m demo --out demo-out
 
-test: $(READY) ## All tests that need neither JDK, Maven nor Go
-	$(RUN) -m pytest -n 2 --dist loadgroup -m 'not interop' $(ARGS)
+test: $(READY) ## All tests that need neither JDK, Maven nor Go (CHANGED=1: those that this branch's changes can reach)
+	$(TIMED) $(RUN) -m pytest $(SPREAD) -m 'not interop' $(if $(CHANGED),$$($(RUN) tests/impact.py)) $(ARGS)
 
-test-plain: $(READY) ## The same without the compiled core, and without Spark and the tidy test
-	PERSEID_CORE=off $(RUN) -m pytest -n 2 --dist loadgroup -m 'not interop and not spark and not once' --ignore tests/tidy $(ARGS)
+test-plain: $(READY) ## What the core does, without it: no Spark, none of the folders whose tests never reach it
+	$(TIMED) PERSEID_CORE=off $(RUN) -m pytest $(SPREAD) -m 'not interop and not spark and not once' $(CORELESS) $(ARGS)
+
+test-times: $(READY) ## Where the seconds of the last runs of tests went: by folder, file, test, fixture, and process
+	@$(RUN) tests/times.py
 
 check: $(READY) ## Lint, types, layers, tidiness
 	$(BIN)/ruff check setup.py src tests bench demo examples
@@ -44,19 +53,26 @@ sim: $(READY) ## Many seeds of the simulator, of brokers, of Raft groups, of bot
 	$(BIN)/perseid sim --seeds $(or $(SEEDS),1000) --jobs 2 --model group
 	$(BIN)/perseid sim --seeds $(or $(SEEDS),20000) --jobs 2 --model ha
 
-soak: sim ## What an issue asks for by hand, before it is resolved
+sim-fresh: $(READY) ## Seeds that nobody has seen, all models, with the core and without, ten minutes (FOR=10m FRESH=the commit)
+	$(BIN)/perseid sim --for $(or $(FOR),10m) --fresh "$(or $(FRESH),$$(git rev-parse HEAD))" $(ARGS)
+
+sim-night: $(READY) ## The same for a night, with a report as it goes (FOR=8h REPORT=sim-night.txt)
+	$(BIN)/perseid sim --for $(or $(FOR),8h) --report $(or $(REPORT),sim-night.txt) $(ARGS)
+
+soak: sim ## What an issue asks for by hand, before it is resolved (FOR=60m: real processes under faults)
+	$(RUN) -m tests.soak.run --for $(or $(FOR),60m)
 	@tests/interop/install.sh
 	PERSEID_SOAK=1 $(RUN) -m pytest -m interop -rP $(SOAK_INTEROP) $(ARGS)
 	$(RUN) -m tests.spark.kills.soak --kills 50
 
 interop: $(READY) ## Against the real Java and Go parts (installs what they need)
 	@tests/interop/install.sh
-	@# Files in their order: by their numbers of tests, those of few and long ones would come last, on one worker. They wait more than they work: three workers for two cores.
-	$(RUN) -m pytest -n 3 --dist loadfile --no-loadscope-reorder -rs -m interop tests/interop $(ARGS)
+	@# They wait more than they work: five workers for two cores (make test-times has the CPU-s beside the seconds).
+	$(TIMED) $(RUN) -m pytest -n 5 $(ONE_BY_ONE) -rs -m interop tests/interop tests/soak $(ARGS)
 
 interop-plain: $(READY) ## The stock producers and consumers on our cluster, without the compiled core
 	@tests/interop/install.sh
-	PERSEID_CORE=off PERSEID_ORACLE=0 $(RUN) -m pytest -n 2 --dist loadfile -m interop $(PLAIN_INTEROP) $(ARGS)
+	$(TIMED) PERSEID_CORE=off PERSEID_ORACLE=0 $(RUN) -m pytest -n 2 $(ONE_BY_ONE) -m interop $(PLAIN_INTEROP) $(ARGS)
 
 bench: $(READY) ## Side by side with the Java broker (ROWS=... for some; ARGS=--help)
 	@tests/interop/install.sh
@@ -71,6 +87,9 @@ profile: $(READY) ## Flame graphs of a broker under load, and where the microsec
 
 fuzz: $(READY) ## Each decoder for a minute (SECONDS=60)
 	$(RUN) tests/fuzz/run.py all --seconds $(or $(SECONDS),60)
+
+mutants: $(READY) ## Plants small defects and tells which the tests notice (COUNT=200, SEED=1; goes on where it ended; ARGS=--help)
+	$(RUN) -m tests.mutants.run --count $(or $(COUNT),200) --seed $(or $(SEED),1) $(ARGS)
 
 wheel: $(READY) ## An sdist and a wheel in dist/
 	$(RUN) -m build

@@ -92,12 +92,14 @@ def test_both_keep_what_the_other_one_has_in_their_file(tmp_path: Path) -> None:
     (names, _), (member, _) = namesrv.build(loaded), controller.build(beside)
     namesrv.share_file(names, member, process.values(process.read_settings(path)))
     path.write_bytes(saved(names, RequestCode.UPDATE_NAMESRV_CONFIG, b"orderMessageEnable=true"))
-    again = controller.load(path, type(loaded))
+    again = namesrv.load_controller(path, loaded)
+    assert again is not None
     one_black_list = replace(again.own, config_black_list=beside.own.config_black_list)  # a key of both
     assert one_black_list == beside.own and again.raft == beside.raft
     path.write_bytes(saved(member, RequestCode.UPDATE_CONTROLLER_CONFIG, b"scanInactiveMasterInterval=900"))
     assert namesrv.load(path).order_message_enable
-    again = controller.load(path, type(loaded))
+    again = namesrv.load_controller(path, loaded)
+    assert again is not None
     assert again.own.scan_inactive_master_interval == 900 and again.raft == beside.raft
 
 

@@ -37,8 +37,11 @@ def address(text: str) -> tuple[str, int]:
 class Peer:
     """One connection to a server, at the level of bytes."""
 
-    def __init__(self, at: str, receive_bytes: int = 0) -> None:
+    def __init__(self, at: str, receive_bytes: int = 0, source: str = "") -> None:
+        """`source`: the address that it comes from."""
         self.socket = socket.socket()
+        if source:
+            self.socket.bind((source, 0))
         if receive_bytes:
             self.socket.setsockopt(socket.SOL_SOCKET, socket.SO_RCVBUF, receive_bytes)
         self.socket.settimeout(DEADLINE)

@@ -9,16 +9,19 @@ from collections.abc import Iterator
 from contextlib import ExitStack, contextmanager
 from pathlib import Path
 
+from perseid.client.blocking import BlockingAdmin, BlockingPullConsumer
 from perseid.net.limits import Limits
 from perseid.testing.embedded import EmbeddedBroker
 from perseid.wire.codes import RequestCode
 from perseid.wire.command import encode_request
+from perseid.wire.headers.namesrv import GetRouteInfoByTopicRequest
 from perseid.wire.headers.pull import PullMessageRequest
 
 from .rig import DEADLINE, Acknowledged, Peer, Up, address, send_header
 
 IDLE_CONNECTIONS = 10_000
-SPARE_FILES = 300
+SPARE_FILES = 600
+FEW_FILES = 200
 MAX_BYTES_PER_CONNECTION = 16 << 10
 DRIPS = 3_000
 """A minute of drips: a server that doesn't mind them fails the test."""
@@ -133,6 +136,60 @@ def test_ten_thousand_idle_connections_while_messages_flow(tmp_path: Path) -> No
                 sock.close()
         kept.check(up.namesrv)
         assert up.end() == 0
+
+
+def test_a_crowd_that_would_take_every_descriptor(tmp_path: Path) -> None:
+    """Who is connected goes on being served, files can be made, and who waited is served when others have gone."""
+    kept = Acknowledged("T")
+    with Up(tmp_path, FEW_FILES) as up:
+        kept.send(up.namesrv)
+        with Peer(up.broker) as friend, Peer(up.namesrv) as asker:
+            route = GetRouteInfoByTopicRequest("T")
+            assert asker.call(RequestCode.GET_ROUTEINFO_BY_TOPIC, route).code == 0
+            assert friend.send_message("T", b"x").code == 0
+            kept.bodies.append(b"x")
+            crowds = [open_many(at, FEW_FILES) for at in (up.broker, up.namesrv)]
+            try:
+                for number in range(FEW_FILES // 10):  # each makes a file of a queue, and its folders
+                    assert friend.send_message(f"New{number}", b"new").code == 0
+                    assert asker.call(RequestCode.GET_ROUTEINFO_BY_TOPIC, route).code == 0
+                late = [Peer(up.broker), Peer(up.namesrv)]
+            finally:
+                for sock in crowds[0] + crowds[1]:
+                    sock.close()
+            assert late[0].call(RequestCode.GET_BROKER_CONFIG).code == 0
+            assert late[1].call(RequestCode.GET_ROUTEINFO_BY_TOPIC, route).code == 0
+            for peer in late:
+                peer.socket.close()
+        kept.check(up.namesrv)
+        log = up.log.read_text()
+        for at in (up.broker, up.namesrv):
+            port = at.rpartition(":")[2]
+            paused = [line for line in log.splitlines() if f":{port}: no more connections are accepted" in line]
+            assert len(paused) == 1 and "file descriptors are in use" in paused[0], log
+        assert up.end() == 0, log
+
+
+def test_more_files_than_there_are_descriptors(tmp_path: Path) -> None:
+    """Queues take them all: what needs another is refused, the broker lives, and what it acknowledged is there."""
+    acknowledged: dict[int, bytes] = {}
+    with Up(tmp_path, FEW_FILES) as up, BlockingAdmin(up.namesrv) as admin:
+        admin.create_topic("Wide", 2 * FEW_FILES)
+        with Peer(up.broker) as peer:
+            refused = 0
+            for queue in range(2 * FEW_FILES):
+                answer = peer.send_message("Wide", b"%d" % queue, queue_id=queue)
+                if answer.code == 0:
+                    acknowledged[queue] = b"%d" % queue
+                else:
+                    refused += 1
+                    assert answer.remark
+            assert refused and len(acknowledged) > FEW_FILES // 2
+        assert up.end() == 0, up.log.read_text()
+    with Up(tmp_path, 10 * FEW_FILES) as up, BlockingPullConsumer(up.namesrv, "check") as consumer:
+        for queue in consumer.queues("Wide"):
+            found = [m.body for part in consumer.read(queue, 0, consumer.max_offset(queue)) for m in part]
+            assert found == ([acknowledged[queue.queue_id]] if queue.queue_id in acknowledged else [])
 
 
 def readable(socks: list[socket.socket]) -> int:

@@ -2,6 +2,8 @@
 
 import errno
 import os
+import subprocess
+import sys
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
@@ -17,7 +19,7 @@ from perseid.store.config import StoreConfig
 from perseid.testing.embedded import EmbeddedBroker
 from perseid.wire.codes import ResponseCode
 
-from .rig import Acknowledged, Peer
+from .rig import Acknowledged, Peer, config_file
 
 SMALL = StoreConfig(
     commit_log_file_bytes=256 << 10, consume_queue_file_bytes=20 * 50, max_hash_slot_num=100, max_index_num=400
@@ -151,3 +153,23 @@ def test_no_room_for_a_new_topic(broker: EmbeddedBroker, disks: list[FullDisk]) 
     kept.check(broker.namesrv)
     with BlockingAdmin(broker.namesrv) as admin:
         assert "new" in admin.topic_list()
+
+
+def test_a_start_on_a_full_disk_names_the_path(tmp_path: Path) -> None:
+    """Of the first file that has no room, in one line: what a write of a few bytes meets, too."""
+    code = (
+        "import errno, os\n"
+        "def full(*_): raise OSError(errno.ENOSPC, 'No space left on device')\n"
+        "os.posix_fallocate = full\n"
+        "write = os.write\n"
+        "os.write = lambda number, data: write(number, data) if number < 3 else full()\n"
+        "from perseid.cli.main import main; main()"
+    )
+    path = config_file(tmp_path)
+    done = subprocess.run(
+        [sys.executable, "-c", code, "broker", "-c", str(path)],
+        capture_output=True, text=True, timeout=60, env={**os.environ, "HOME": str(tmp_path)}, check=False,
+    )  # fmt: skip
+    assert done.returncode == 1 and "Traceback" not in done.stderr
+    (line,) = [line for line in done.stderr.splitlines() if line.startswith("perseid: ")]
+    assert "No space left on device" in line and str(tmp_path / "store") in line

@@ -177,3 +177,16 @@ def test_a_folder_that_cannot_be_one(tmp_path: Path) -> None:
     with Process("broker", "-c", str(path), home=tmp_path) as broker:
         said = broker.refused()
     assert said.startswith(f"perseid: {tmp_path}/store: can't be used as a folder: ")
+
+
+@pytest.mark.parametrize("name", ["rdb", "topics"])
+def test_tables_in_rocksdb(tmp_path: Path, name: str) -> None:
+    """A folder of a broker with configManagerVersion=v2, or with queues in RocksDB: all topics and offsets would be
+    gone from view. Once they are exported and moved away, it opens."""
+    kept = filled(tmp_path)
+    tables = tmp_path / "store" / "config" / name
+    tables.mkdir()
+    (tables / "CURRENT").write_text("MANIFEST-000004\n")
+    assert f"config/{name}: RocketMQ keeps this folder's topics, groups and offsets in RocksDB" in refused(tmp_path)
+    tables.rename(tmp_path / name)
+    starts(tmp_path, kept)

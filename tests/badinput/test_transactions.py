@@ -7,7 +7,7 @@ from collections.abc import Iterator
 import pytest
 
 from perseid.broker.config import BrokerConfig
-from perseid.broker.sql92 import MAX_CHARS, MAX_DEPTH, MAX_LINKS
+from perseid.broker.sql92 import MAX_CHARS, MAX_DEPTH, MAX_LINKS, MAX_TERMS, TEXT_OF_TERM
 from perseid.client.blocking import BlockingAdmin
 from perseid.testing.embedded import EmbeddedBroker
 from perseid.wire.codes import RequestCode, ResponseCode
@@ -153,6 +153,9 @@ EXPRESSIONS = {
     "a chain": "a = " * (MAX_LINKS + 2) + "a",
     "too deep": "(" * (MAX_DEPTH + 1) + "a > 5" + ")" * (MAX_DEPTH + 1), "nots": "NOT " * 10_000 + "a",
     "too long": "a > 5 OR " * (MAX_CHARS // 9 + 1) + "a > 5",
+    "too many values": " OR ".join(["a>5"] * (MAX_TERMS // 2 + 1)),
+    "a text that is too long": f"a CONTAINS '{'x' * TEXT_OF_TERM * MAX_TERMS}'",
+    "a number of 5,000 digits": "a > " + "1" * 5_000,
 }  # fmt: skip
 
 
@@ -169,6 +172,27 @@ def test_an_expression_that_can_not_be_read(broker: EmbeddedBroker, kept: Acknow
         pulled = peer.call(RequestCode.PULL_MESSAGE, header)
         for answer in (pulled, peer.call(RequestCode.CHECK_CLIENT_CONFIG, None, body)):
             assert answer.code == ResponseCode.SUBSCRIPTION_PARSE_FAILED and len(answer.remark or "") < 2_000
+
+
+MANY = "9" * 5_000
+NUMBERS = {"long": MANY, "zeros": "-" + "0" * 30_000 + "7", "hex": f"0x1p{MANY}", "exp": f"1e{MANY}"}
+
+
+@pytest.mark.parametrize("value", NUMBERS.values(), ids=NUMBERS.keys())
+def test_a_property_that_is_a_very_long_number(broker: EmbeddedBroker, kept: Acknowledged, value: str) -> None:
+    """Its message is not wanted, or is; the broker lives, whichever way the pull goes."""
+    with Peer(broker.address) as peer:
+        text = f"UNIQ_KEY\x01ID{value[:6]}\x02a\x01{value}\x02"
+        assert peer.send_message(kept.topic, b"%d " % len(kept.bodies), properties=text).code == 0
+        kept.bodies.append(b"%d " % len(kept.bodies))
+        for expression in ("a > 5", "a > 5.5", "a < b", "a = 7", "a NOT BETWEEN 1 AND 8"):
+            header = {
+                "consumerGroup": "c", "topic": kept.topic, "queueId": "0", "queueOffset": "0", "maxMsgNums": "32",
+                "sysFlag": "4", "commitOffset": "0", "suspendTimeoutMillis": "0", "subscription": expression,
+                "subVersion": "1", "expressionType": "SQL92",
+            }  # fmt: skip
+            codes = {peer.call(RequestCode.PULL_MESSAGE, header).code for _ in range(3)}
+            assert codes <= {ResponseCode.SUCCESS, ResponseCode.PULL_RETRY_IMMEDIATELY} and len(codes) == 1
 
 
 @pytest.mark.parametrize("kind", ["sql92", "SQL", "JAVA", "x" * 10_000])

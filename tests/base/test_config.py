@@ -115,14 +115,51 @@ def test_what_is_lacking_is_refused() -> None:
     )
 
 
+def test_a_refusal_without_another_value_says_the_way_out() -> None:
+    refusals = [Refusal("place", (), "it would be there", "move it here")]
+    config.refuse(config.read("place=\n", "b.conf"), refusals)
+    with pytest.raises(ConfigError) as error:
+        config.refuse(config.read("place=" + "x" * 100_000, "b.conf"), refusals)
+    assert str(error.value).endswith("x…: it would be there; remove the line; move it here")
+    assert len(str(error.value)) < 300
+
+
 def test_what_is_written_reads_back() -> None:
     sample = Sample(broker_name="x", listen_port=3, long_polling_enable=False, access_ratio=0.125)
-    assert built(config.to_text(sample)) == sample
+    assert built(config.to_file(sample)) == sample
     assert config.to_text(Sample(), important=True) == "brokerIP1=127.0.0.1\nlistenPort=10911\n"
 
 
-def test_a_change_while_running() -> None:
-    new = config.changed(Sample(), config.pairs("listenPort=12\nmystery=1\n"))
-    assert new == Sample(listen_port=12)
-    with pytest.raises(ConfigError, match="listenPort=x: a whole number is wanted"):
-        config.changed(Sample(), {"listenPort": "x"})
+NAMES = [
+    "C:\\new\\table", " a b ", "a\nlistenPort=1", "a\r\x0blistenPort=1", "\x85listenPort=1", "\u2028listenPort=1", "\\",
+    "a\\", "#a", "=a", "\f\ta", "",
+]  # fmt: skip
+
+
+@pytest.mark.parametrize("name", NAMES)
+def test_no_text_that_is_written_becomes_another_setting(name: str) -> None:
+    assert built(config.to_file(Sample(broker_name=name))) == Sample(broker_name=name)
+    assert built(config.edited("brokerName=x\nlistenPort=7\n", {"brokerName": name})) == Sample(
+        broker_name=name, listen_port=7
+    )
+    assert config.pairs(config.to_file(kept={"odd key:=#": name})) == {"odd key:=#": name}
+
+
+def test_an_edited_file_keeps_what_is_not_changed() -> None:
+    text = "# the port\n\nlistenPort = 1\\\n 2\r\nbrokerName=a\n! end\nlistenPort=13"
+    new = config.edited(text, {"listenPort": "14", "accessRatio": "0.5"})
+    assert new == "# the port\n\nlistenPort=14\nbrokerName=a\n! end\nlistenPort=14\naccessRatio=0.5\n"
+    assert config.edited("", {"a": "b"}) == "a=b\n" and config.edited("x=1", {}) == "x=1"
+
+
+def test_the_nearest_key() -> None:
+    known = ("brokerName", "listenPort", "fileReservedTime")
+    assert config.nearest("brokername", known) == "brokerName"
+    assert config.nearest("fileReserveTime", known) == "fileReservedTime"
+    assert config.nearest("mystery", known) is None and config.nearest("x" * 100_000, known) is None
+
+
+def test_a_number_of_ten_thousand_digits_is_none() -> None:
+    with pytest.raises(ConfigError, match="a whole number is wanted") as error:
+        built("listenPort=" + "9" * 10_000)
+    assert len(str(error.value)) < 300

@@ -80,6 +80,7 @@ class Rig:
         store: StoreConfig = SMALL,
         replication: ReplicationConfig | None = None,
         raft: RaftConfig | None = None,
+        kept: tuple[str, str] = ("", ""),
         **settings: Any,
     ) -> None:
         """`raft`: of a group of one member, which leads when this returns."""
@@ -96,6 +97,7 @@ class Rig:
             properties=lambda: to_properties(self.broker.config, store),
             replication=replication,
             raft=raft,
+            kept=kept,
         )
         self.now = now
         self.sent: dict[int, list[Command]] = {}

@@ -22,6 +22,7 @@ from perseid.wire.bodies import ConsumerData, HeartbeatData, SubscriptionData, S
 from perseid.wire.codes import RequestCode, Serializer
 from perseid.wire.headers.pull import PullMessageRequest
 from perseid.wire.headers.send import EndTransactionRequest, SendMessageRequest, SendMessageRequestV2
+from perseid.wire.record import decode
 
 from .harness import SMALL, Rig
 
@@ -302,6 +303,8 @@ class Stream:
         at = random.choice(opened) if random.random() < 0.9 else random.randrange(halves.end)
         unit = halves.raw(at)
         assert unit is not None
+        half = store.record_at(unit.physical_offset)
+        own = decode(half).unique_key if half is not None else None
         header = EndTransactionRequest(
             producer_group=random.choice(["p"] * 19 + ["other"]),
             tran_state_table_offset=random.choice([at] * 19 + [at + 1]),
@@ -309,7 +312,7 @@ class Stream:
             commit_or_rollback=random.choice([8, 8, 8, 8, 12, 0]),
             from_transaction_check=random.random() < 0.2,
             msg_id="x",
-            transaction_id="y",
+            transaction_id=random.choice([own] * 8 + [None, "y"]),
         )
         self.n += 1
         oneway = random.random() < 0.8

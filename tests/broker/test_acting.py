@@ -12,17 +12,21 @@ import pytest
 from nameserver.harness import Server, frame
 from perseid.base.machine import Closed, ConnectFailed, Frames, Opened
 from perseid.broker import acting
+from perseid.replication.config import ReplicationConfig
 from perseid.replication.receiver import State
 from perseid.store.store import LOCK_PATH
 from perseid.wire import command
 from perseid.wire.bodies import DataVersion
 from perseid.wire.codes import RequestCode as Code
+from perseid.wire.codes import ResponseCode
 from perseid.wire.headers.offsets import QueryConsumerOffsetRequest, UpdateConsumerOffsetRequest
 from perseid.wire.headers.pull import PullMessageRequest
 
 from .harness import NOW, Rig
 
 NAME_SERVER = "10.0.0.100:9876"
+NOTIFIER = 100
+"""The client whose machine is the name server's."""
 HOSTS = ("10.0.1.0", "10.0.1.1", "10.0.1.2")
 OTHER = 2
 """A master of another name."""
@@ -103,7 +107,7 @@ class World:
                 for one in [c for c in rig.sent.pop(conn, []) if not c.is_response]:
                     moved = True
                     self.asked.append((number, one.code))
-                    self._answer(rig, conn, address, one)
+                    self._answer(number, rig, conn, address, one)
         for conn in [conn for conn, (owner, _) in self._ha.items() if owner == number]:
             data = bytes(rig.streams[conn])
             rig.streams[conn].clear()
@@ -132,7 +136,7 @@ class World:
         master.handle(Opened(theirs, f"{HOSTS[number]}:4001", address, "ha"))
         rig.handle(Opened(mine, address, f"{HOSTS[number]}:4001", "ha", address))
 
-    def _answer(self, rig: Rig, conn: int, address: str, one: command.Command) -> None:
+    def _answer(self, number: int, rig: Rig, conn: int, address: str, one: command.Command) -> None:
         ext, body = dict(one.ext), bytes(one.body)
         if address == NAME_SERVER and one.is_oneway:
             self.server.feed(Frames(conn, frame(one.code, ext, body, 513, flag=2)))
@@ -140,7 +144,10 @@ class World:
         if address == NAME_SERVER:
             answer = self.server.ask(one.code, ext, body, conn=conn)
         else:
-            answer = self.rigs[HOSTS.index(address.rpartition(":")[0])].ask(one.code, ext, body, client=7)
+            asked, client = self.rigs[HOSTS.index(address.rpartition(":")[0])], 7_000 + number
+            if client not in asked.broker.connections:
+                asked.handle(Opened(client, f"{HOSTS[number]}:4002", address, "main"))
+            answer = asked.ask(one.code, ext, body, client=client)
         fields, said = dict(answer.ext), bytes(answer.body)
         if self.as_java:
             fields = {name: text for name, text in fields.items() if not name.startswith("perseid")}
@@ -160,8 +167,8 @@ class World:
         route = self.server.route(topic)
         return dict(route["brokerDatas"][0]["brokerAddrs"]) if route is not None else {}
 
-    def commit(self, number: int, offset: int) -> None:
-        header = UpdateConsumerOffsetRequest(consumer_group="g", topic="T", queue_id=0, commit_offset=offset)
+    def commit(self, number: int, offset: int, queue_id: int = 0) -> None:
+        header = UpdateConsumerOffsetRequest(consumer_group="g", topic="T", queue_id=queue_id, commit_offset=offset)
         assert self.rigs[number].ask(Code.UPDATE_CONSUMER_OFFSET, header).code == 0
 
     def committed(self, number: int) -> int | None:
@@ -236,7 +243,10 @@ def test_a_masters_death_and_return(tmp_path: Path, old: bool) -> None:
     assert {code for _, code in world.asked} & {Code.QUERY_DATA_VERSION, Code.BROKER_HEARTBEAT} == signs
 
 
-def test_a_master_that_comes_back_does_not_show_itself_before_it_is_prepared(world: World) -> None:
+@pytest.mark.parametrize("read", [False, True], ids=["", "slaveReadEnable"])
+def test_a_master_that_comes_back_does_not_show_itself_before_it_is_prepared(tmp_path: Path, read: bool) -> None:
+    """Nobody pulls from it either: a pull may commit."""
+    world = serving(World(tmp_path, slave_read_enable=read))
     world.kill(0)
     world.later(2 * SECOND)
     world.commit(1, 8)
@@ -300,21 +310,33 @@ def test_readers_with_an_old_route_are_held_by_who_acted(world: World) -> None:
 def test_a_notice_is_taken_at_once(world: World) -> None:
     slave = world.rigs[1]
     notice = {"minBrokerId": "1", "minBrokerAddr": "10.0.1.1:10911", "offlineBrokerAddr": "10.0.1.0:10911"}
-    assert slave.ask(Code.NOTIFY_MIN_BROKER_ID_CHANGE, notice).code == 0
+    assert slave.ask(Code.NOTIFY_MIN_BROKER_ID_CHANGE, notice, client=NOTIFIER).code == 0
     assert acts(world) and world.state() is State.IDLE
     back = {"minBrokerId": "0", "minBrokerAddr": "10.0.1.0:10911", "haBrokerAddr": "10.0.1.0:10912"}
-    assert slave.ask(Code.NOTIFY_MIN_BROKER_ID_CHANGE, back).code == 0
+    assert slave.ask(Code.NOTIFY_MIN_BROKER_ID_CHANGE, back, client=NOTIFIER).code == 0
     world.carry()
     assert not acts(world) and world.state() is State.FOLLOWING
 
 
 def test_a_master_heeds_no_notice(world: World) -> None:
     notice = {"minBrokerId": "1", "minBrokerAddr": "10.0.1.1:10911"}
-    assert world.rigs[0].ask(Code.NOTIFY_MIN_BROKER_ID_CHANGE, notice).code == 0
+    assert world.rigs[0].ask(Code.NOTIFY_MIN_BROKER_ID_CHANGE, notice, client=NOTIFIER).code == 0
     world.rigs[0].send("T")
 
 
 # ---- whose table counts ----
+
+
+def test_who_acts_and_was_told_nothing_has_nothing_later(world: World) -> None:
+    """It may have taken itself for it for a moment, by old notices, while another slave acted (simulator, `acting`,
+    swarm, seed 8600045): its table must not hide what was committed there."""
+    offsets = world.rigs[1].broker.offsets
+    before = offsets.version.to_json()
+    world.kill(0)
+    world.later(2 * SECOND)
+    assert acts(world) and offsets.version.to_json() == before
+    world.commit(1, 8)
+    assert offsets.version.timestamp == world.now, "from the first commit on it is"
 
 
 @pytest.mark.parametrize("java", [False, True])
@@ -336,6 +358,35 @@ def test_what_was_committed_while_the_master_was_away_is_later_than_its_last_cha
     assert world.rigs[0].broker.offsets.query("T", "g", 0) == 5, "its own file"
     world.later(3 * SECOND)
     assert world.committed(0) == 8
+
+
+@pytest.mark.parametrize(("java", "wanted"), [(False, 8), (True, 3)], ids=["", "of a Java slave"])
+def test_what_came_to_a_slave_after_the_master_had_asked_it_is_not_lost_with_an_older_table(
+    tmp_path: Path, java: bool, wanted: int
+) -> None:
+    """The slave had not heard yet that the master was back (simulator, `acting`, swarm, seed 8910022). When the master
+    goes again, the slave tells where the group is; the master's table is the later one, and must not take it back."""
+    world = serving(World(tmp_path, consumer_offset_update_version_step=1, flush_consumer_offset_interval=100))
+    world.kill(0)
+    world.later(2 * SECOND)
+    world.begin(0)
+    while world.rigs[0].broker.replicas.is_slave:
+        world.later(100)
+    assert acts(world)
+    world.commit(1, 8)
+    world.later(12 * SECOND)
+    assert not acts(world) and (world.committed(0), world.committed(1)) == (3, 8), "copied, and kept"
+    world.commit(0, 0, queue_id=1)
+    world.later(200)
+    world.kill(0)
+    world.later(2 * SECOND)
+    assert acts(world) and world.committed(1) == 8
+    world.as_java = java
+    master, slave = world.begin(0).broker.offsets, world.rigs[1].broker.offsets
+    assert acting.later(master.version, slave.version) and master.query("T", "g", 0) == 3
+    world.later(3 * SECOND)
+    assert world.committed(0) == wanted, "a Java slave does not say what was committed to itself alone"
+    assert master.query("T", "g", 1) == 0
 
 
 @pytest.mark.parametrize("counter", [0, 9], ids=["an equal version", "a later one"])
@@ -384,6 +435,53 @@ def test_an_equal_table_takes_no_group_back(tmp_path: Path) -> None:
     assert offsets.queues_of("T", "g") == {0: 5, 1: 4}
 
 
+# ---- strangers ----
+
+
+def test_a_strangers_notice_makes_no_slave_act(world: World) -> None:
+    """Believed, the slave would leave its master, or follow the log of whoever says so."""
+    slave = world.rigs[1]
+    for minimum, where in (("1", "10.0.1.1"), ("0", "10.0.0.66")):
+        notice = {"minBrokerId": minimum, "minBrokerAddr": f"{where}:10911", "haBrokerAddr": f"{where}:10912"}
+        answer = slave.ask(Code.NOTIFY_MIN_BROKER_ID_CHANGE, notice, client=66)
+        assert answer.code == ResponseCode.NO_PERMISSION
+    world.carry()
+    assert not acts(world) and world.state() is State.FOLLOWING
+    assert "10.0.0.66, where no name server is" in notes_of(slave)
+
+
+@pytest.mark.parametrize("away", [False, True])
+def test_a_strangers_invitation_is_not_followed(world: World, away: bool) -> None:
+    """Also while the master is away: the slave waits for that one, and takes no log of somebody else's."""
+    slave = world.rigs[1]
+    if away:
+        world.kill(0)
+        world.later(3 * SECOND)
+        assert acts(world)
+    before = world.state()
+    invitation = {"masterHaAddress": "10.0.0.66:10912", "masterAddress": "10.0.1.0:10911", "masterFlushOffset": "0"}
+    slave.ask(Code.EXCHANGE_BROKER_HA_INFO, invitation, client=66)
+    assert "10.0.0.66:10912" not in slave.dialled and world.state() is before
+    assert "10.0.0.66, where the master (10.0.1.0:10911) is not" in notes_of(slave)
+    if away:
+        world.begin(0)
+        world.later(5 * SECOND)
+    assert world.state() is State.FOLLOWING and not acts(world)
+
+
+def test_a_broker_that_believes_everybody_says_so(tmp_path: Path) -> None:
+    rig = Rig(
+        tmp_path, broker_role="SLAVE", broker_id=1, enable_slave_acting_master=True,
+        replication=ReplicationConfig(check_peer_addresses=False),
+    )  # fmt: skip
+    assert "checkPeerAddresses=false" in notes_of(rig)
+    assert rig.ask(Code.NOTIFY_MIN_BROKER_ID_CHANGE, {"minBrokerId": "1", "minBrokerAddr": "1.1.1.1:1"}).code == 0
+
+
+def notes_of(rig: Rig) -> str:
+    return "\n".join(note.text for note in rig.notes)
+
+
 # ---- bad input ----
 
 BAD = {"empty": "", "negative": "-1", "huge": "9" * 30, "of the wrong type": "{x}", "without a port": "10.0.0.1:"}
@@ -393,10 +491,11 @@ BAD = {"empty": "", "negative": "-1", "huge": "9" * 30, "of the wrong type": "{x
 @pytest.mark.parametrize("field", ["minBrokerId", "minBrokerAddr", "brokerName", "haBrokerAddr"])
 def test_a_notice_that_makes_no_sense_changes_nothing(world: World, field: str, value: str) -> None:
     good = {"minBrokerId": "0", "minBrokerAddr": "10.0.1.0:10911", "haBrokerAddr": "10.0.1.0:10912", "brokerName": "b"}
-    assert world.rigs[1].ask(Code.NOTIFY_MIN_BROKER_ID_CHANGE, {**good, field: BAD[value]}).code in (0, 1)
+    spoilt = {**good, field: BAD[value]}
+    assert world.rigs[1].ask(Code.NOTIFY_MIN_BROKER_ID_CHANGE, spoilt, client=NOTIFIER).code in (0, 1)
     for missing in ("minBrokerId", "minBrokerAddr"):
         notice = {name: text for name, text in good.items() if name != missing}
-        assert world.rigs[1].ask(Code.NOTIFY_MIN_BROKER_ID_CHANGE, notice).code == 1
+        assert world.rigs[1].ask(Code.NOTIFY_MIN_BROKER_ID_CHANGE, notice, client=NOTIFIER).code == 1
     assert not acts(world) and world.state() is State.FOLLOWING
 
 
@@ -404,7 +503,9 @@ def test_a_notice_that_makes_no_sense_changes_nothing(world: World, field: str, 
 @pytest.mark.parametrize("field", ["masterHaAddress", "masterAddress", "masterFlushOffset"])
 def test_an_invitation_that_makes_no_sense_is_not_followed(world: World, field: str, value: str) -> None:
     good = {"masterHaAddress": "10.0.1.0:10912", "masterAddress": "10.0.1.0:10911", "masterFlushOffset": "0"}
-    answer = world.rigs[1].ask(Code.EXCHANGE_BROKER_HA_INFO, {**good, field: BAD[value]})
+    slave = world.rigs[1]
+    slave.handle(Opened(600, f"{HOSTS[0]}:4003", "10.0.1.1:10911", "main"))
+    answer = slave.ask(Code.EXCHANGE_BROKER_HA_INFO, {**good, field: BAD[value]}, client=600)
     assert answer.code in (0, 1)
     assert world.state() is State.FOLLOWING
 

@@ -4,11 +4,11 @@ from __future__ import annotations
 
 import pytest
 
-from perseid.broker.answers import GATHER_BYTES, MAX_REMARK, Answers
+from perseid.broker.answers import GATHER_BYTES, Answers
 from perseid.broker.config import BrokerConfig
 from perseid.broker.request import Connection, Reply, Request
 from perseid.wire.codes import Serializer
-from perseid.wire.command import Command, decode, encode_request
+from perseid.wire.command import MAX_REMARK_BYTES, Command, decode, encode_request
 from perseid.wire.headers.send import SendMessageResponse
 
 
@@ -52,8 +52,8 @@ def test_small_pieces_are_joined_and_large_ones_are_not(answers: Answers) -> Non
 
 
 def test_remarks_have_a_limit(answers: Answers) -> None:
-    assert encoded(answers, Reply(1, remark="x" * MAX_REMARK)).remark == "x" * MAX_REMARK
-    assert encoded(answers, Reply(1, remark="x" * (MAX_REMARK + 1))).remark == "x" * MAX_REMARK + "…"
+    assert encoded(answers, Reply(1, remark="x" * MAX_REMARK_BYTES)).remark == "x" * MAX_REMARK_BYTES
+    assert encoded(answers, Reply(1, remark="x" * (MAX_REMARK_BYTES + 1))).remark == "x" * MAX_REMARK_BYTES + "…"
 
 
 def test_a_code_that_a_binary_header_cannot_say(answers: Answers) -> None:

@@ -8,8 +8,8 @@ from typing import Any
 
 import pytest
 
-from perseid.broker import escape, timer_escape
-from perseid.broker.system_topics import HALF_TOPIC
+from perseid.broker import escape, messages, timer_escape
+from perseid.broker.system_topics import HALF_TOPIC, TIMER_TOPIC
 from perseid.broker.timer_escape import Escaped
 from perseid.wire import properties as props
 from perseid.wire.codes import RequestCode as Code
@@ -83,6 +83,43 @@ def test_what_is_due_goes_to_another_master_and_the_master_does_not_deliver_it_a
     world.later(20 * SECOND)
     assert not acts(world) and not world.rigs[0].broker.replicas.is_slave
     assert not there(world, 0) and len(there(world)) == 3, "nothing is delivered twice"
+
+
+def test_what_a_slave_that_acts_could_not_send_the_master_delivers(
+    world: World, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The slave's log may have lost a message that its wheel knows: it claims no slot from there on."""
+    send(world, 3, TIMER_DELAY_SEC="10")
+    real = messages.stored_at
+
+    def stored_at(store: Any, offset: int) -> Any:
+        found = real(store, offset)
+        return None if found is not None and found.unique_key == "ID1" else found
+
+    with monkeypatch.context() as patch:
+        patch.setattr(messages, "stored_at", stored_at)
+        world.later(13 * SECOND)
+        assert acts(world) and sorted(record.body for record in there(world)) == [b"m0", b"m2"]
+    world.begin(0)
+    world.later(20 * SECOND)
+    assert b"m1" in [record.body for record in there(world, 0)]
+
+
+def test_what_a_slave_that_acts_has_no_more_the_master_delivers(world: World, monkeypatch: pytest.MonkeyPatch) -> None:
+    """A slave whose disk was too full removed what its master still has (simulator, `acting`, swarm, seed 8715710)."""
+    send(world, 3, TIMER_DELAY_SEC="10")
+    store = world.rigs[1].broker.store
+    real = store.min_offset
+
+    def min_offset(topic: str, queue_id: int) -> int:
+        return 2 if topic == TIMER_TOPIC else real(topic, queue_id)
+
+    monkeypatch.setattr(store, "min_offset", min_offset)
+    world.later(13 * SECOND)
+    assert acts(world)
+    world.begin(0)
+    world.later(20 * SECOND)
+    assert sorted(record.body for record in there(world, 0)) == [b"m0", b"m1"]
 
 
 @pytest.mark.parametrize("kind", DELAYS)
@@ -244,7 +281,7 @@ def test_without_a_name_server_there_is_nowhere_to_go(world: World) -> None:
 
 # ---- what a master that comes back is told of timers ----
 
-GOOD = dict(zip(timer_escape.FIELDS, ("1000", "5000", "7"), strict=True))
+GOOD = dict(zip(timer_escape.FIELDS, ("1000", "5000", "7", "2"), strict=True))
 
 
 @pytest.mark.parametrize("value", ["", "-1", "x", "9" * 30, "٣", "1.5"])
@@ -256,8 +293,9 @@ def test_fields_that_make_no_sense_leave_nothing_out(field: str, value: str) -> 
 
 def test_what_is_left_out() -> None:
     escaped = timer_escape.read(GOOD)
-    assert escaped == Escaped(1_000, 5_000, 7) and timer_escape.read(dict(escaped.fields())) == escaped  # type: ignore[arg-type]
-    assert escaped.has(1_000, 6) and escaped.has(4_999, 0)
+    assert escaped == Escaped(1_000, 5_000, 7, 2) and timer_escape.read(dict(escaped.fields())) == escaped  # type: ignore[arg-type]
+    assert escaped.has(1_000, 6) and escaped.has(4_999, 2)
+    assert not escaped.has(4_999, 1)
     assert not escaped.has(999, 6) and not escaped.has(5_000, 6) and not escaped.has(2_000, 7)
 
 

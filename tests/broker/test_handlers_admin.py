@@ -20,8 +20,10 @@ from perseid.wire.bodies import (
 )
 from perseid.wire.headers import topics as headers
 from perseid.wire.headers.admin import GetBrokerConfigResponse
+from perseid.wire.record import decode_all
 
 from .harness import NOW, Rig
+from .requests import properties
 
 
 @pytest.fixture
@@ -48,7 +50,7 @@ def test_settings_can_be_read(rig: Rig) -> None:
 
 
 def test_a_running_broker_follows_a_change(rig: Rig) -> None:
-    assert update(rig, "autoCreateTopicEnable=false\nautoCreateSubscriptionGroup=false\n") == (0, None)
+    assert update(rig, "autoCreateTopicEnable=false\nautoCreateSubscriptionGroup=false\n")[0] == 0
     assert pairs(bytes(rig.ask(26).body).decode())["autoCreateTopicEnable"] == "false"
     assert (
         rig.broker.topics.create_on_send("T", default_topic="TBW102", queue_nums=1, config=rig.broker.config, now=NOW)
@@ -63,10 +65,17 @@ def test_a_running_broker_follows_a_change(rig: Rig) -> None:
         ("configBlackList=x", 16, "black list"),
         ("brokerConfigPath=/etc/passwd", 16, "black list"),
         ("traceOn=false\nbrokerConfigPath=x", 16, "black list"),
-        ("listenPort=1", 1, "restart"),
-        ("mappedFileSizeCommitLog=1", 1, "restart"),
-        ("nonsense=1", 1, "unknown"),
+        ("listenPort=1234", 1, "listenPort: needs a restart"),
+        ("mappedFileSizeCommitLog=4096", 1, "mappedFileSizeCommitLog: needs a restart"),
+        ("nonsense=1", 1, "nonsense: is unknown"),
+        ("brokerPermision=4", 1, "brokerPermision: is unknown, brokerPermission is the nearest"),
         ("brokerPermission=a lot", 1, "brokerPermission"),
+        ("maxMsgsNumBatch=garbage", 1, "maxMsgsNumBatch=garbage: a whole number is wanted"),
+        ("flushConsumerOffsetInterval=0", 1, "at least 1 is wanted"),
+        ("timerMaxDelaySec=9223372036854775807", 1, "at most 2147483647 is wanted"),
+        ("storePathCommitLog=/tmp/x", 1, "storePathCommitLog"),
+        ("sendMessageThreadPoolNums=64", 1, "has no meaning here"),
+        ("aclEnable=true", 1, "aclEnable: can't be had: clients would need to be on an access list"),
     ],
 )
 def test_changes_that_can_not_be(rig: Rig, text: str, code: int, why: str) -> None:
@@ -89,11 +98,23 @@ def test_a_new_permission_gives_the_topics_a_new_version(rig: Rig) -> None:
     assert rig.broker.topics.version.counter == counter + 1
 
 
-def test_every_changeable_setting_is_one(rig: Rig) -> None:
-    known = rig.broker.effective_properties()
-    assert set(known) >= admin.CHANGEABLE
-    fixed = {"brokerName", "listenPort", "namesrvAddr", "brokerClusterName", "brokerId"}
-    assert not admin.CHANGEABLE & fixed
+def test_what_a_setting_has_already_is_no_error(rig: Rig) -> None:
+    """All that was read can be sent back."""
+    text = bytes(rig.ask(26).body).decode()
+    before = rig.broker.config
+    assert update(rig, text) == (0, None)
+    assert rig.broker.config == before
+
+
+def test_how_many_messages_a_query_tells_at_most(rig: Rig) -> None:
+    for number in range(3):
+        rig.send("T", 0, b"x", properties(UNIQ_KEY=f"ID{number}", KEYS="k"))
+    asked = {"topic": "T", "key": "k", "maxNum": "10", "beginTimestamp": "0", "endTimestamp": str(NOW + 1)}
+    assert update(rig, "maxMsgsNumBatch=1")[0] == 0
+    assert pairs(bytes(rig.ask(26).body).decode())["maxMsgsNumBatch"] == "1"
+    assert len(decode_all(rig.ask(12, asked).body)) == 1
+    assert update(rig, "maxMsgsNumBatch=64")[0] == 0
+    assert len(decode_all(rig.ask(12, asked).body)) == 3
 
 
 # ---- run-time information ----

@@ -322,6 +322,23 @@ def test_an_exclusive_group_has_one_reader(rig: Rig, reset: str) -> None:
     assert bodies(pop(rig, consumer_group="only", client_id="second")) == wanted
 
 
+def test_who_missed_that_it_reads_no_longer_is_told_again(rig: Rig) -> None:
+    """A client whose notice was lost goes on saying that it reads; it must not become a second reader."""
+    group(rig, "only", lite_sub_model="Exclusive")
+    rig.connect(8)
+    rig.connect(9)
+    send(rig, "a", b"0")
+    send(rig, "b", b"0")
+    subscribe(rig, "a", "b", of="only", client="first", conn=8)
+    subscribe(rig, "a", of="only", client="second", conn=9)
+    before = len(rig.sent[8])
+    subscribe(rig, "a", "b", of="only", client="first", conn=8, action="COMPLETE_ADD")
+    told = [one.header(NotifyUnsubscribeLiteRequest).lite_topic for one in rig.sent[8][before:] if one.code == NOTIFY]
+    assert told == ["a"]
+    readers = {name: sorted(one.names) for name, one in rig.broker.lite.registry.readers.items()}
+    assert readers == {"first": ["%LMQ%$P$b"], "second": ["%LMQ%$P$a"]}
+
+
 def test_a_group_may_begin_anew_when_it_ends_reading(rig: Rig) -> None:
     group(rig, lite_sub_reset_offset_unsubscribe="true")
     send(rig, "a", b"0")

@@ -23,7 +23,9 @@ from perseid.wire.headers.base import Header
 from .harness import SMALL, Rig
 from .requests import send_header
 
-CONTROLLER, CONN = "10.0.9.1:9878", 500
+CONTROLLER, CONN = "10.0.0.77:9878", 500
+NOTIFIER = 77
+"""The client whose machine is the controller's."""
 OTHER = "10.0.0.2:10911"
 SEND = Code.SEND_MESSAGE_V2, send_header(), b"hello"
 ALL_ACK = ReplicationConfig(all_ack_in_sync_state_set=True)
@@ -95,13 +97,15 @@ class Controlled:
             self.rig.until(min(end, self.rig.now + 50))
         self.serve()
 
-    def notify(self, epoch: int, master: int, members: list[int], set_epoch: int = 1) -> Command:
+    def notify(
+        self, epoch: int, master: int, members: list[int], set_epoch: int = 1, client: int = NOTIFIER
+    ) -> Command:
         header = headers.NotifyBrokerRoleChangedRequest(
             master_address=self.own if master == 1 else OTHER, master_broker_id=master, master_epoch=epoch,
             sync_state_set_epoch=set_epoch,
         )  # fmt: skip
         body = SyncStateSet(sync_state_set=members, sync_state_set_epoch=set_epoch).to_json()
-        return self.rig.ask(Code.NOTIFY_BROKER_ROLE_CHANGED, header, body)
+        return self.rig.ask(Code.NOTIFY_BROKER_ROLE_CHANGED, header, body, client=client)
 
     @property
     def manager(self) -> Any:
@@ -238,10 +242,23 @@ def test_a_foreign_master_of_a_newer_epoch_is_followed(tmp_path: Path) -> None:
     assert made.rig.ask(*SEND).code == ResponseCode.SYSTEM_BUSY
 
 
+def test_a_strangers_notice_of_another_master_is_refused(tmp_path: Path) -> None:
+    """From a machine that is no controller's, in the last epoch that there is: after it no real one would count."""
+    made = master(tmp_path)
+    answer = made.notify((1 << 31) - 1, 2, [2], client=9)
+    made.wait(100)
+    assert answer.code == ResponseCode.NO_PERMISSION
+    assert not made.rig.broker.replicas.is_slave and made.manager.epoch == 1
+    assert "10.0.0.9, where no controller is" in made.notes()
+    made.notify(2, 2, [2])
+    assert made.rig.broker.replicas.is_slave and made.manager.epoch == 2
+
+
 def test_a_notice_that_is_no_json(tmp_path: Path) -> None:
     made = master(tmp_path)
     header = headers.NotifyBrokerRoleChangedRequest(master_address=OTHER, master_broker_id=2, master_epoch=9)
-    assert made.rig.ask(Code.NOTIFY_BROKER_ROLE_CHANGED, header, b"{nonsense").code == ResponseCode.SYSTEM_ERROR
+    answer = made.rig.ask(Code.NOTIFY_BROKER_ROLE_CHANGED, header, b"{nonsense", client=NOTIFIER)
+    assert answer.code == ResponseCode.SYSTEM_ERROR
     assert not made.rig.broker.replicas.is_slave
 
 

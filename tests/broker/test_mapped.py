@@ -227,6 +227,18 @@ def test_without_the_other_broker_there_is_an_error_and_what_is_here_goes_on(pai
     assert read_all(pair, "b", 0)[0] == [b"x", b"y"], "and it comes back"
 
 
+def test_who_may_not_read_here_is_not_read_for_elsewhere(pair: Cluster) -> None:
+    """The leader knows who may, whichever broker has the messages."""
+    pair.send("a", 0, b"x")
+    begin = pair.remap(0, "a", "b")
+    pair.send("b", 0, b"y")
+    group = {"groupName": "g", "consumeEnable": False}
+    assert pair.call("b", Code.UPDATE_AND_CREATE_SUBSCRIPTIONGROUP, None, fastjson.dumps(group)).code == 0
+    for offset in (0, begin):
+        assert pair.pull("b", 0, offset).code == ResponseCode.NO_PERMISSION
+        assert pair.pull("b", 0, offset, consumer_group="h").code == 0
+
+
 def test_mappings_outlive_a_restart(pair: Cluster) -> None:
     for n in range(3):
         pair.send("a", 2, b"%d" % n)

@@ -10,7 +10,6 @@ import pytest
 
 from perseid.base.errors import RemoteProtocolError
 from perseid.base.machine import Close, Effect, Frames, Opened, Shutdown, Tick, Write
-from perseid.broker import answers
 from perseid.broker.config import BrokerConfig
 from perseid.broker.node import SOON_MS, Broker
 from perseid.broker.request import Reply, Request
@@ -18,6 +17,7 @@ from perseid.broker.routes import NOT_ON_VIP, ROUTES, Route, route_table
 from perseid.disk.real import RealDisk
 from perseid.wire import command
 from perseid.wire.codes import RequestCode, Serializer
+from perseid.wire.command import MAX_REMARK_BYTES
 from perseid.wire.frame import MAX_FRAME_BYTES
 
 from .harness import NOW, SMALL, Rig
@@ -169,7 +169,7 @@ def test_an_append_that_ends_in_the_middle_breaks_the_node(rig: Rig, monkeypatch
 
 def test_remarks_are_cut(rig: Rig) -> None:
     answer = rig.ask(SEND, send_header(topic="/" * 1_000_000), b"x")
-    assert answer.code == 29 and len(answer.remark or "") == answers.MAX_REMARK + 1
+    assert answer.code == 29 and len(answer.remark or "") == MAX_REMARK_BYTES + 1
 
 
 @pytest.mark.parametrize("serializer", list(Serializer))

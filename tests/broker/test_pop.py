@@ -473,3 +473,13 @@ def test_the_vip_port_leaves_pops_to_the_main_one(tmp_path: Path) -> None:
     rig.handle(Opened(7, "10.0.0.7:1", "10.0.0.9:10909", "vip"))
     for code in (POP, PEEK, NOTIFICATION, POLLING_INFO):
         assert rig.ask(code, pop_header(rig), client=7).code == 3
+
+
+def test_a_peek_and_a_pop_say_how_many_are_left(tmp_path: Path) -> None:
+    rig = Rig(tmp_path)
+    for number in range(5):
+        rig.send("T", number % 2, b"m%d" % number)
+    for most, queue_id in ((1, -1), (2, -1), (32, -1), (1, 0)):
+        peek = PeekMessageRequest(topic="T", consumer_group="g", queue_id=queue_id, max_msg_nums=most)
+        answer = rig.ask(PEEK, peek).header(PopMessageResponse)
+        assert answer.rest_num == (5 if queue_id < 0 else 3), "those that it shows among them, as in the original"

@@ -9,6 +9,7 @@ from random import Random
 import pytest
 
 from perseid.broker import switch
+from perseid.broker.pop.service import PopService
 from perseid.store.config import SYNC_FLUSH
 from perseid.store.results import AppendRefused, PutStatus
 from perseid.wire import pop as wire
@@ -20,13 +21,17 @@ from .pops import (
     BATCH_ACK,
     CHANGE,
     INVISIBLE_MS,
+    POP,
     SECOND,
     Popped,
     ack_header,
     bodies,
+    change,
     change_header,
     crash,
     pop,
+    pop_header,
+    read_pop,
     revive_log,
     stocked,
 )
@@ -149,3 +154,70 @@ def test_who_loses_its_role_in_the_same_turn_writes_none(tmp_path: Path, monkeyp
     monkeypatch.setattr(service, "gather", last)
     assert codes(rig, rig.tell_all(acks(found))) == [2, 2]
     assert named(rig) == []
+
+
+def test_another_time_in_the_moment_of_the_pop_is_no_end(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """The new checkpoint would have the old one's name, which the acknowledgement closes: 5.5.1 mends the like. With
+    the defect planted the message is lost."""
+
+    def left(rig: Rig) -> list[bytes]:
+        for _ in range(3):
+            (one,) = pop(rig)
+            assert isinstance(change(rig, one, INVISIBLE_MS), Popped)
+            rig.until(rig.now + 2 * INVISIBLE_MS + 5 * SECOND)
+        return bodies(pop(rig))
+
+    assert left(one_queue(tmp_path / "right", 1)) == [b"m0"]
+    monkeypatch.setattr(PopService, "free_time", lambda self, *place: self._broker.now)
+    with pytest.raises((ValueError, AssertionError)):
+        left(one_queue(tmp_path / "wrong", 1))
+
+
+def test_a_batch_of_acks_of_what_was_popped_in_order(tmp_path: Path) -> None:
+    """The next batch goes out when all of the one before are acknowledged, once; whoever waits for it is woken."""
+    rig = one_queue(tmp_path, 5)
+    found = pop(rig, order=True, max_msg_nums=3)
+    handle = found[0].handle
+    assert handle.revive_queue == wire.ORDER_QUEUE
+
+    def batch(*offsets: int, topic: str = "T") -> int:
+        row = BatchAck("g", topic, wire.NORMAL, 0, 0, wire.ORDER_QUEUE, handle.pop_time, handle.invisible_time, offsets)
+        code: int = rig.ask(BATCH_ACK, None, wire.batch_ack_body("b", [row])).code
+        return code
+
+    waiting = rig.tell(POP, pop_header(rig, order=True, poll_time=SECOND * 20), client=2)
+    assert batch(0, 2) == 0 and batch(2) == 0 and batch(50) == 0 and batch(0, topic="none") == 0
+    assert rig.answer(waiting, 2) is None and rig.broker.offsets.query("T", "g", 0) == 1
+    rig.now += 1
+    assert batch(1) == 0
+    answer = rig.answer(waiting, 2)
+    assert answer is not None and [one.body for one in read_pop(answer)] == [b"m3", b"m4"]
+    assert rig.broker.offsets.query("T", "g", 0) == 3
+    assert batch(0, 1, 2) == 0 and rig.broker.offsets.query("T", "g", 0) == 3, "what is over says nothing"
+    assert revive_log(rig) == []
+
+
+def test_a_batch_of_acks_that_the_log_does_not_take(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    rig = one_queue(tmp_path, 3)
+    found = pop(rig)
+    handle = found[0].handle
+    row = BatchAck(
+        "g",
+        "T",
+        wire.NORMAL,
+        handle.start_offset,
+        0,
+        handle.revive_queue,
+        handle.pop_time,
+        handle.invisible_time,
+        (0, 1),
+    )
+
+    def refuse(*_: object) -> object:
+        raise AppendRefused(PutStatus.SERVICE_NOT_AVAILABLE, "the disk is full")
+
+    with monkeypatch.context() as patched:
+        patched.setattr(rig.broker.store, "append", refuse)
+        assert rig.ask(BATCH_ACK, None, wire.batch_ack_body("b", [row])).code == 14
+    rig.until(NOW + INVISIBLE_MS)
+    assert bodies(pop(rig)) == bodies(found)

@@ -8,22 +8,29 @@ from pathlib import Path
 import pytest
 
 from perseid.broker import switch
+from perseid.broker.groups import GROUPS_PATH
 from perseid.broker.pop import service
+from perseid.broker.topics import TOPICS_PATH
 from perseid.raft.config import RaftConfig
 from perseid.store.config import SYNC_FLUSH
 from perseid.store.results import AppendRefused, PutStatus
 from perseid.wire import pop as wire
-from perseid.wire.pop import Checkpoint, Handle
+from perseid.wire.pop import BatchAck, Checkpoint, Handle
 
 from .harness import NOW, SMALL, Rig, records
 from .pops import (
+    ACK,
+    BATCH_ACK,
     INVISIBLE_MS,
     POP,
     REVIVE_TOPIC,
     Popped,
     ack,
+    ack_header,
     bodies,
+    change,
     crash,
+    is_changed,
     pop,
     pop_header,
     read_pop,
@@ -64,6 +71,18 @@ def test_what_is_out_stays_out_over_a_start(tmp_path: Path, clean: bool) -> None
         assert rig.broker.store.max_offset(REVIVE_TOPIC, queue) >= 0
 
 
+def test_more_time_passes_over_nothing_where_a_power_cut_took_the_pop(tmp_path: Path) -> None:
+    lost, rig = [Rig(tmp_path / name) for name in ("lost", "kept")]
+    for one in (lost, rig):
+        for number in range(3):
+            one.send("T", 0, b"m%d" % number)
+    last = pop(lost)[2]  # its checkpoint is not in the other log
+    rig.until(NOW + 1_000)
+    rig = crash(rig, tmp_path / "kept")
+    is_changed(change(rig, last, INVISIBLE_MS))
+    assert bodies(pop(rig)) == [b"m0", b"m1", b"m2"]
+
+
 def test_what_came_again_does_not_come_twice_after_a_crash(tmp_path: Path) -> None:
     rig = stocked(tmp_path, 2)
     pop(rig)
@@ -73,6 +92,31 @@ def test_what_came_again_does_not_come_twice_after_a_crash(tmp_path: Path) -> No
     rig = crash(rig, tmp_path)
     rig.until(NOW + 3 * INVISIBLE_MS)
     assert bodies(pop(rig)) == [again[1].body]
+
+
+@pytest.mark.parametrize("separate", [False, True])
+def test_what_came_again_is_there_though_its_topic_was_not_saved(tmp_path: Path, separate: bool) -> None:
+    """Simulator, `acting`, swarm, seed 8601051: the log had the message and the ack, and the table no retry topic."""
+    rig = stocked(tmp_path, 3, use_separate_retry_queue=separate)
+    before = rig.disk.read(TOPICS_PATH) or b""
+    assert len(pop(rig)) == 3
+    rig.until(NOW + INVISIBLE_MS)
+    assert before != rig.disk.read(TOPICS_PATH), "there is a retry topic now"
+    rig.disk.write(TOPICS_PATH, before)
+    again = crash(rig, tmp_path, use_separate_retry_queue=separate)
+    assert [one.topic for one in pop(again)] == ["%RETRY%g_T"] * 3
+    assert b"%RETRY%g_T" in (again.disk.read(TOPICS_PATH) or b""), "it is saved with the start"
+
+
+def test_what_is_out_comes_again_though_its_group_was_not_saved(tmp_path: Path) -> None:
+    """The first pop of a group makes it known: its checkpoint may be durable before."""
+    rig = stocked(tmp_path, 3)
+    before = rig.disk.read(GROUPS_PATH) or b"{}"
+    assert len(pop(rig)) == 3
+    rig.disk.write(GROUPS_PATH, before)
+    again = crash(rig, tmp_path)
+    again.until(NOW + INVISIBLE_MS)
+    assert len(pop(again)) == 3 and "g" in again.broker.groups
 
 
 def test_a_reset_stays_over_a_start(tmp_path: Path) -> None:
@@ -163,6 +207,25 @@ def test_messages_leave_when_their_checkpoint_is_durable(tmp_path: Path) -> None
     while rig.io:
         rig.finish_io()
     assert rig.answer(opaque) is not None
+
+
+def test_an_ack_that_is_repeated_waits_for_the_first_one(tmp_path: Path) -> None:
+    """Nobody waits for the message any more: because of a record that power may still take."""
+    rig = Rig(tmp_path, store=replace(SMALL, flush_disk_type=SYNC_FLUSH))
+    rig.send("T", 0, b"m")
+    [one] = pop(rig)
+    handle = one.handle
+    row = BatchAck("g", "T", handle.retry, 0, 0, handle.revive_queue, handle.pop_time, handle.invisible_time, (0,))
+    rig.hold_io()
+    asked = [rig.tell(ACK, ack_header(one)) for _ in range(2)]
+    asked.append(rig.tell(BATCH_ACK, None, wire.batch_ack_body("b", [row])))
+    assert [rig.answer(opaque) for opaque in asked] == [None] * 3
+    assert [tag for tag, _ in revive_log(rig)] == ["ck", "ack"]
+    while rig.io:
+        rig.finish_io()
+    answers = list(map(rig.answer, asked))
+    assert all(answer is not None and answer.code == 0 for answer in answers)
+    assert ack(rig, one).code == 0, "at once: there is nothing to wait for"
 
 
 def test_a_log_that_takes_nothing(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -272,9 +335,22 @@ def test_topics_and_groups_that_are_gone(tmp_path: Path) -> None:
 # ---- in a group ----
 
 
-def test_in_a_raft_group_what_is_out_is_what_is_committed(tmp_path: Path) -> None:
-    raft = RaftConfig(group="C", self_id="n0", peers="n0-127.0.0.1:40911")
-    rig = Rig(tmp_path, raft=raft)
+def in_group(path: Path, now: int = NOW) -> Rig:
+    return Rig(path, now=now, raft=RaftConfig(group="C", self_id="n0", peers="n0-127.0.0.1:40911"))
+
+
+def popped_in_group(rig: Rig) -> list[Popped]:
+    """What a pop gets, when it is committed."""
+    asked = rig.tell(POP, pop_header(rig))
+    rig.until(rig.now + 10)
+    answer = rig.answer(asked)
+    assert answer is not None
+    return read_pop(answer)
+
+
+def group_with_three_out(path: Path) -> tuple[Rig, list[Popped]]:
+    """A member that leads alone, and three messages that are popped."""
+    rig = in_group(path)
     for number in range(3):
         sent = rig.tell(10, {
             "producerGroup": "p", "topic": "T", "defaultTopic": "TBW102", "defaultTopicQueueNums": "4",
@@ -283,25 +359,75 @@ def test_in_a_raft_group_what_is_out_is_what_is_committed(tmp_path: Path) -> Non
         rig.until(rig.now + 10)
         answer = rig.answer(sent)
         assert answer is not None and answer.code == 0
-    asked = rig.tell(POP, pop_header(rig))
-    rig.until(rig.now + 10)
-    answer = rig.answer(asked)
-    assert answer is not None
-    got = read_pop(answer)
+    got = popped_in_group(rig)
     assert bodies(got) == [b"m0", b"m1", b"m2"] and len(rig.broker.pop) == 1
-    handle = got[0].handle
-    opaque = rig.tell(200051, {
-        "consumerGroup": "g", "topic": "T", "queueId": "0", "offset": "0", "extraInfo": str(handle)
-    })  # fmt: skip
+    return rig, got
+
+
+def tell_ack(rig: Rig, one: Popped) -> int:
+    header = {"consumerGroup": "g", "topic": "T", "queueId": "0", "offset": "0", "extraInfo": str(one.handle)}
+    return rig.tell(200051, header)
+
+
+def test_in_a_raft_group_what_is_out_is_what_is_committed(tmp_path: Path) -> None:
+    rig, got = group_with_three_out(tmp_path)
+    opaque = tell_ack(rig, got[0])
     rig.until(rig.now + 10)
     acked = rig.answer(opaque)
     assert acked is not None and acked.code == 0
-    popped_at = handle.pop_time
     rig.disk.unlock("lock")
-    rig = Rig(tmp_path, now=rig.now, raft=raft)
+    rig = in_group(tmp_path, rig.now)
     assert len(rig.broker.pop) == 1
-    rig.until(popped_at + INVISIBLE_MS)
-    asked = rig.tell(POP, pop_header(rig))
-    rig.until(rig.now + 10)
-    answer = rig.answer(asked)
-    assert answer is not None and sorted(bodies(read_pop(answer))) == [b"m1", b"m2"]
+    rig.until(got[0].handle.pop_time + INVISIBLE_MS)
+    assert sorted(bodies(popped_in_group(rig))) == [b"m1", b"m2"]
+
+
+def test_in_a_raft_group_each_ack_has_to_be_committed(tmp_path: Path) -> None:
+    """A leader that is deposed, and doesn't know it yet, can't tell what the next one has handed out from what is
+    acknowledged."""
+    rig, got = group_with_three_out(tmp_path)
+    for _ in range(2):
+        opaque = tell_ack(rig, got[0])
+        rig.until(rig.now + 10)
+        acked = rig.answer(opaque)
+        assert acked is not None and acked.code == 0
+    assert [tag for tag, _ in revive_log(rig)] == ["ck", "ack", "ack"]
+    assert len(rig.broker.pop) == 1
+
+
+def test_a_message_whose_ack_is_not_shown_yet_is_not_shown_again(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Its time is over before the ack is confirmed: that stands in the log before any copy, and is to be answered."""
+    rig = stocked(tmp_path, 3)
+    got, service = pop(rig), rig.broker.pop
+    with monkeypatch.context() as patch:
+        patch.setattr(service, "arrived", lambda queue_id: None)  # as where the log has to be confirmed first
+        assert ack(rig, got[0]).code == 0
+        out = list(service._open.values())
+        assert sum(len(one.left) for one in out) == 3, "the ack is not taken up yet"
+        assert all(map(service._revive, out))
+    for queue in range(service.revive_queues):
+        service.arrived(queue)
+    assert len(service) == 0
+    assert sorted(one.body for one in records(rig, "%RETRY%g_T")) == sorted(bodies(got[1:]))
+
+
+def test_a_new_leader_shows_again_what_is_out_of_a_group_that_it_did_not_copy_yet(tmp_path: Path) -> None:
+    rig, got = group_with_three_out(tmp_path)
+    rig.until(rig.now + 6_000)
+    rig.disk.unlock("lock")
+    (tmp_path / "config" / "subscriptionGroup.json").unlink()
+    rig = in_group(tmp_path, rig.now)
+    assert len(rig.broker.pop) == 1
+    rig.until(got[0].handle.pop_time + INVISIBLE_MS + 10)
+    assert sorted(one.body for one in records(rig, "%RETRY%g_T")) == [b"m0", b"m1", b"m2"]
+
+
+def test_a_checkpoint_of_more_than_its_queue_has_moves_no_group(tmp_path: Path) -> None:
+    """A queue that began anew, in a log without its beginning: its first messages are not those that were popped."""
+    rig = stocked(tmp_path, 1)
+    checkpoint = Checkpoint("T", "g", 0, 5, NOW, INVISIBLE_MS, "b", (5, 6))
+    _append(rig, "ck", checkpoint.to_json())
+    assert len(rig.broker.pop) == 0 and rig.broker.offsets.query("T", "g", 0) in (None, 0)
+    assert bodies(pop(rig)) == [b"m0"]

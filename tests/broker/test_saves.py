@@ -66,6 +66,14 @@ def test_one_turn_one_save(rig: Rig) -> None:
     assert {answer.opaque for answer in rig.sent[1]} == set(range(5))
 
 
+def new_topic_and_group(rig: Rig) -> None:
+    """A send makes a topic, a heartbeat a group, in one turn."""
+    create = command.encode_request(SEND, 1, send_header(topic="New"), b"x")
+    consumer = ConsumerData("new", subscription_data_set=[SubscriptionData("T", "*")])
+    beat = command.encode_request(HEARTBEAT, 2, body=HeartbeatData("client", [], [consumer]).to_json())
+    rig.handle(Frames(1, create + beat))
+
+
 def test_answers_after_a_change_wait_for_the_save_but_pulls_do_not(rig: Rig) -> None:
     rig.connect(1)
     rig.hold_io()
@@ -100,10 +108,7 @@ def test_answers_wait_for_all_files_of_their_turn(rig: Rig, failing: str) -> Non
     and both are refused when one is not saved."""
     rig.connect(1)
     rig.hold_io()
-    create = command.encode_request(SEND, 1, send_header(topic="New"), b"x")
-    consumer = ConsumerData("new", subscription_data_set=[SubscriptionData("T", "*")])
-    beat = command.encode_request(HEARTBEAT, 2, body=HeartbeatData("client", [], [consumer]).to_json())
-    rig.handle(Frames(1, create + beat))
+    new_topic_and_group(rig)
     assert waiting(rig) == [GROUPS, TOPICS]
     while waiting(rig)[0] != failing:
         rig.finish_io(1)
@@ -150,6 +155,44 @@ def test_a_deleted_topics_offsets_go_before_it_and_behind_the_log(rig: Rig) -> N
     rig.finish_io()
     assert set(saved_text(rig, OFFSETS)["offsetTable"]) == {"Other@g"}
     assert "T" not in saved_text(rig, TOPICS)["topicConfigTable"]
+
+
+def heard_late(rig: Rig) -> SaveState:
+    """What waits first is durable, and the broker has not heard of that yet."""
+    effect = rig.io.popleft()
+    assert isinstance(effect, SaveState)
+    return effect
+
+
+def test_a_failure_that_is_heard_before_an_earlier_success(rig: Rig) -> None:
+    """Found by a seed (acting, swarm, 45355250459): a stall lets both wait, and the failure is not behind the other."""
+    rig.connect(1)
+    rig.hold_io()
+    new_topic_and_group(rig)
+    assert waiting(rig) == [GROUPS, TOPICS]
+    saved = heard_late(rig)
+    rig.fail_io("EIO")
+    rig._carry_out(saved.then)
+    assert [said.code for said in rig.sent[1] if said.is_response] == [1, 1]
+    rig.until(NOW + RETRY_MS)
+    assert TOPICS in waiting(rig) and GROUPS not in waiting(rig)
+
+
+def test_of_two_saves_of_one_file_neither_counts_when_one_fails(rig: Rig) -> None:
+    rig.hold_io()
+    first = rig.tell(SEND, send_header(topic="New"), b"x")
+    second = rig.tell(SEND, send_header(topic="Newer"), b"x")
+    assert waiting(rig) == [TOPICS, TOPICS]
+    saved = heard_late(rig)
+    rig.fail_io("EIO")
+    rig._carry_out(saved.then)
+    for opaque in (first, second):
+        answer = rig.answer(opaque)
+        assert answer is not None and answer.code == 1 and "may be lost" in (answer.remark or "")
+    third = rig.tell(SEND, send_header(topic="Newest"), b"x")
+    rig.finish_io()
+    answer = rig.answer(third)
+    assert answer is not None and answer.code == 0
 
 
 # ---- begin and end ----

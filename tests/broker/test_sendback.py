@@ -17,6 +17,7 @@ from perseid.wire.record import Record, decode_all
 
 from .harness import NOW, Rig
 from .requests import properties
+from .streams import ALONE
 
 SEND_BACK = 36
 RETRY, DEAD = "%RETRY%g", "%DLQ%g"
@@ -180,3 +181,21 @@ def test_a_client_in_unit_mode(rig: Rig) -> None:
     back(rig, unit_mode=True)
     row = rig.broker.topics.get(RETRY)
     assert row is not None and row.topic_sys_flag == 2
+
+
+def test_a_group_has_it_before_it_is_acknowledged(tmp_path: Path) -> None:
+    """The consumer forgets the message when it hears of it; alone, a broker answers at once, as the original does."""
+    for raft, waits in ((ALONE, True), (None, False)):
+        rig = Rig(tmp_path / str(waits), raft=raft)
+        rig.send("T", 1, b"body", properties(UNIQ_KEY="ID1"))
+        unit = rig.broker.store.unit("T", 1, 0)
+        assert unit is not None
+        header = ConsumerSendMsgBackRequest(offset=unit.physical_offset, group="g", delay_level=0)
+        assert rig.ask(SEND_BACK, header).code == 0, "its topics are there"
+        rig.hold_io()
+        opaque = rig.tell(SEND_BACK, header)
+        assert (rig.answer(opaque) is None) == waits
+        for _ in range(10):
+            rig.finish_io()
+        answer = rig.answer(opaque)
+        assert answer is not None and answer.code == 0

@@ -1,16 +1,23 @@
-"""Timers where roles change: what a slave has, and what a cut log takes with it."""
+"""Timers where roles change: what a slave has, what a cut log takes with it, what brokers of a group take in."""
 
 from __future__ import annotations
 
+from dataclasses import replace
 from pathlib import Path
 
+import pytest
+
+from perseid.broker import timers
 from perseid.broker.system_topics import TIMER_TOPIC
 from perseid.store.timer import checkpoint as checkpoints
 from perseid.store.timer.timers import TimerStore
+from perseid.store.truncation import Cut
 from perseid.wire.record import Record
 
-from .harness import NOW, Rig
-from .test_timers import CHECKPOINT, TINY, at, bodies, records
+from .harness import NOW, SMALL, Rig
+from .requests import properties, send_header
+from .streams import ALONE
+from .test_timers import CHECKPOINT, SECOND, SEND, TINY, at, bodies, crashed, records
 
 
 def followed(tmp_path: Path, rig: Rig, seen: int) -> tuple[TimerStore, list[Record]]:
@@ -55,6 +62,29 @@ def test_what_a_master_took_in_too_late_waits_at_its_slave_too(tmp_path: Path) -
     rig.until(NOW + 12_000)
     assert slave.follow(checkpoints.decode(rig.ask(CHECKPOINT).body))
     assert not slave.wheel.slots and bodies(rig) == [b"first", b"late"]
+
+
+def test_what_a_master_took_in_too_late_before_its_last_start_waits_at_its_slave_too(tmp_path: Path) -> None:
+    """Its files don't say that it was late: it is delivered after its time, and a slave has it until then."""
+    rig = Rig(tmp_path / "a", store=TINY)
+    at(rig, NOW + 2_000, b"first")
+    rig.until(NOW + 500)
+    slave, _ = followed(tmp_path, rig, 1)
+    at(rig, NOW + 3_000, b"late")
+    rig.now = rig.broker.now = NOW + 8_000
+    rig.broker.timers._take_in(rig.now)
+    rig.until(NOW + 8_900)
+    assert checkpoints.decode(rig.disk.read(checkpoints.PATH) or b"").queue_offset == 2
+    assert slave.follow(checkpoints.decode(rig.ask(CHECKPOINT).body)), "it knows of the message, and has it not yet"
+    again = crashed(rig, tmp_path, "again")
+    answer = checkpoints.decode(again.ask(CHECKPOINT).body)
+    assert b"late" not in bodies(again) and answer.master_offset == 2
+    assert slave.follow(answer)
+    slave.take_in(records(again, TIMER_TOPIC)[1], again.now, master=False)
+    assert slave.wheel.slots, "the master has not delivered it"
+    again.until(NOW + 30_000)
+    assert slave.follow(checkpoints.decode(again.ask(CHECKPOINT).body))
+    assert not slave.wheel.slots and bodies(again)[-1] == b"late"
 
 
 def test_a_master_that_is_behind_its_slave_changes_nothing(tmp_path: Path) -> None:
@@ -105,3 +135,84 @@ def test_a_new_master_whose_clock_is_behind_the_last_ones(tmp_path: Path) -> Non
     assert bodies(rig) == [b"first", b"late"]
     rig.until(NOW + 33_000)
     assert bodies(rig) == [b"first", b"late", b"not yet"]
+
+
+@pytest.mark.parametrize("when", [{"TIMER_DELAY_MS": 3_000}, {"DELAY": 1}], ids=["a time", "a level"])
+def test_what_a_broker_of_a_group_took_the_quick_way_comes(tmp_path: Path, when: dict[str, int]) -> None:
+    """The services hear of units that were written together, too (simulator, `group`, seeds 12, 33, 58 …)."""
+    rig = Rig(tmp_path, store=replace(SMALL, message_delay_level="3s"), raft=ALONE)
+    header = send_header(topic="T", queue_id=0, properties=properties(UNIQ_KEY="ID1", **when))
+    for number in range(4):  # the first of a queue goes the ordinary way
+        answer = rig.answer(rig.tell(SEND, header, b"m%d" % number))
+        assert answer is not None and answer.code == 0
+        rig.until(rig.now + 10 * SECOND)
+    assert bodies(rig) == [b"m0", b"m1", b"m2", b"m3"]
+
+
+@pytest.mark.parametrize("done", range(3))
+def test_a_log_that_is_cut_while_a_round_is_under_way(tmp_path: Path, done: int) -> None:
+    """`done`: so many steps of the round. What it had not written is written by the next one: a start has all that
+    waits, and nothing of what went."""
+    rig = Rig(tmp_path / "a", store=TINY)
+    at(rig, NOW + 500, b"first")
+    rig.until(NOW + 5_000)
+    rig.hold_io()
+    ends = []
+    for number in range(20):
+        at(rig, NOW + 15_000 + number // 4 * 1_000, f"m{number}".encode())
+        ends.append(rig.broker.store.end)
+    rig.until(NOW + 5_100)
+    assert rig.broker.timers.timers.under_way
+    rig.finish_io(done)
+    rig.broker.now = rig.now
+    rig.broker.timers.cut(Cut(ends[11], []))
+    for second in range(7, 14):
+        rig.until(NOW + second * 1_000)
+        rig.finish_io()
+    assert not rig.broker.timers.timers.changed
+    for one in (rig, crashed(rig, tmp_path, "b")):
+        one.until(NOW + 70_000)
+        assert sorted(bodies(one)[1:]) == sorted(f"m{number}".encode() for number in range(12))
+
+
+def test_what_waits_in_its_place_is_not_stored_again_by_each_start(tmp_path: Path) -> None:
+    """A message rolls, and the clock is set back by an hour: until that is over its slot is ahead of the clock, at each
+    start (simulator, `acting`, seed 529592000100: each crash doubled what rolled, to a hundred megabytes)."""
+    rig = Rig(tmp_path, store=replace(TINY, timer_roll_window_slot=4))
+    service = rig.broker.timers
+    at(rig, NOW + 60_000, b"later")
+    rig.until(NOW + 10_000)
+    stored = len(records(rig, TIMER_TOPIC))
+    assert stored > 1, "it rolls"
+    told = rig.broker.timers.timers.progress(rig.now, master=True)
+    told.timestamp = max(rig.broker.timers.timers.wheel.slots)
+    rig.now = rig.broker.now = NOW - 3_600_000
+    for _ in range(5):
+        service.stop()
+        service.timers.saved = told
+        service.start(rig.now)
+        rig.until(rig.now + 1_000)
+    assert len(records(rig, TIMER_TOPIC)) == stored
+    rig.until(NOW + 61_000)
+    assert bodies(rig) == [b"later"]
+
+
+def test_what_is_left_in_its_place_counts_for_a_turn(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    rig = Rig(tmp_path, store=replace(TINY, timer_roll_window_slot=200))
+    service, read = rig.broker.timers, list[int]()
+    for number in range(60):
+        at(rig, NOW + 60_000 + number * SECOND, b"later")
+    rig.until(NOW + 10_000)
+    told = service.timers.progress(rig.now, master=True)
+    told.timestamp = max(service.timers.wheel.slots)
+    service.stop()
+    service.timers.saved = told
+    monkeypatch.setattr(timers, "DELIVERIES_A_TURN", 7)
+    real = timers.messages.stored_at
+    monkeypatch.setattr(timers.messages, "stored_at", lambda store, place: (read.append(place), real(store, place))[1])
+    service.start(rig.now)
+    service.tick(rig.now)
+    assert 0 < len(read) <= 7
+    for _ in range(20):
+        service.tick(rig.now)
+    assert len(read) == 60, "each was looked at once"

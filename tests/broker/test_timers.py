@@ -84,6 +84,15 @@ def test_where_a_message_waits(tmp_path: Path) -> None:
     assert rig.broker.store.max_offset("T", 2) == 0
 
 
+def test_the_largest_body_with_the_longest_properties_comes(tmp_path: Path) -> None:
+    """The original, before 5.5.1, had no room for both when it was due."""
+    rig = Rig(tmp_path, store=replace(SMALL, max_message_size=3_000, commit_log_file_bytes=1 << 17))
+    pairs = properties(UNIQ_KEY="ID1", TIMER_DELAY_MS=2_000, long="x" * 30_000)
+    rig.send("T", 0, b"b" * 3_000, pairs)
+    rig.until(NOW + 5 * SECOND)
+    assert [(one.body, one.props["long"]) for one in records(rig)] == [(b"b" * 3_000, "x" * 30_000)]
+
+
 @pytest.mark.parametrize(
     ("name", "value", "out"),
     [

@@ -2,6 +2,7 @@ from __future__ import annotations
 
 from pathlib import Path
 
+import msgspec
 import pytest
 
 from perseid.base.errors import RequestRefused, StoreError
@@ -142,6 +143,8 @@ def test_attribute_texts() -> None:
         (None, {"+unknown": "x"}),
         (None, {"+message.type": "NONSENSE"}),
         ({}, {"+queue.type": "BatchCQ"}),
+        ({"queue.type": "BatchCQ"}, {"+queue.type": "SimpleCQ"}),
+        ({"queue.type": "BatchCQ"}, {"-queue.type": ""}),
         ({}, {"+cleanup.policy": "COMPACTION"}),
         (None, {"+cleanup.policy": "COMPACT"}),
         (None, {"+reserve.time": "5"}),
@@ -161,6 +164,18 @@ def test_attributes_that_can_be() -> None:
     for kind in ("SimpleCQ", "BatchCQ"):
         assert alter_attributes(None, {"+queue.type": kind}) == {"queue.type": kind}
     assert alter_attributes({"message.type": "FIFO"}, {"+message.type": "DELAY"}) == {"message.type": "DELAY"}
+
+
+def test_a_topic_that_is_made_once_more_as_it_is_has_not_changed(table: TopicTable) -> None:
+    """Its maker asks again when the answer was lost; another master may know the topic already."""
+    wanted = TopicConfig(topic_name="T", attributes={"+queue.type": "BatchCQ", "+message.type": "NORMAL"})
+    assert table.update(wanted, NOW)
+    before, counter = table.rows["T"], table.version.counter
+    assert not table.update(wanted, NOW)
+    assert table.rows["T"] == before and table.version.counter == counter and table.batch_topics == {"T"}
+    with pytest.raises(RequestRefused):
+        table.update(msgspec.structs.replace(wanted, attributes={"+queue.type": "SimpleCQ"}), NOW)
+    assert table.rows["T"] == before
 
 
 def test_order_comes_from_the_name_server(table: TopicTable) -> None:

@@ -118,17 +118,31 @@ def test_a_word_that_says_nothing_changes_nothing(tmp_path: Path) -> None:
     assert word(rig, half, COMMIT).code == 0 and bodies(rig) == [b"half"]
 
 
-def one_way(halves: list[SendMessageResponse], decisions: list[int]) -> Frames:
+def one_way(halves: list[SendMessageResponse], decisions: list[int], **more: Any) -> Frames:
     """Words in one read, as the clients send them."""
     headers = [
         EndTransactionRequest(
             producer_group="p", tran_state_table_offset=half.queue_offset,
             commit_log_offset=int(half.msg_id[-16:], 16), commit_or_rollback=decision, msg_id="ID1",
+            **more,
         )
         for half, decision in zip(halves, decisions, strict=True)
     ]  # fmt: skip
     frames = [encode_request(END, 100 + n, header, oneway=True) for n, header in enumerate(headers)]
     return Frames(1, b"".join(bytes(one) for one in frames))
+
+
+def test_a_word_about_another_transaction_at_the_same_place(tmp_path: Path) -> None:
+    """After a power cut a half that was put back stands where another one had been acknowledged, whose producer then
+    speaks (simulator, `broker`, swarm seed 45355250290); one-way, too."""
+    rig = Rig(tmp_path)
+    assert word(rig, begin(rig, b"first"), COMMIT).code == 0  # the queue is known from now on
+    half = begin(rig)
+    assert [word(rig, half, decision, transaction_id="ID2").code for decision in (COMMIT, ROLLBACK)] == [1, 1]
+    rig.handle(one_way([half], [COMMIT], transaction_id="ID2"))
+    assert bodies(rig) == [b"first"]
+    rig.handle(one_way([half], [COMMIT], transaction_id="ID1"))
+    assert bodies(rig) == [b"first", b"half"]
 
 
 def ops(rig: Rig) -> list[bytes]:

@@ -2,6 +2,7 @@
 
 import json
 from collections import Counter
+from typing import Any
 
 import pytest
 from typer.testing import CliRunner
@@ -9,6 +10,7 @@ from typer.testing import CliRunner
 from perseid.cli import sim
 from perseid.cli.main import app
 from perseid.sim import coverage
+from perseid.sim.models import Model
 from perseid.sim.run import Result, run
 
 runner = CliRunner()
@@ -30,10 +32,10 @@ def test_many_seeds_in_two_processes_say_what_occurred() -> None:
 
 
 def test_a_failing_seed_is_reported_with_its_story(monkeypatch: pytest.MonkeyPatch) -> None:
-    def failing(seed: int, *, story: bool = False) -> Result:
+    def failing(seed: int, **given: Any) -> Result:
         return Result(seed, failure="a promise was broken", story=["what happened"])
 
-    monkeypatch.setitem(sim.MODELS, "broker", (failing, coverage.EXPECTED))
+    monkeypatch.setitem(sim.MODELS, "broker", Model(failing, coverage.EXPECTED))
     done = runner.invoke(app, ["sim", "--seeds", "2"])
     assert done.exit_code == 1
     assert "seed 2 failed" in done.output and "what happened" in done.output and "2 seeds failed: 1 2" in done.output
@@ -41,7 +43,7 @@ def test_a_failing_seed_is_reported_with_its_story(monkeypatch: pytest.MonkeyPat
 
 
 def test_a_long_run_that_misses_something_has_failed(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setitem(sim.MODELS, "broker", (lambda seed, story=False: Result(seed), coverage.EXPECTED))
+    monkeypatch.setitem(sim.MODELS, "broker", Model(lambda seed, **given: Result(seed), coverage.EXPECTED))
     done = runner.invoke(app, ["sim", "--seeds", str(coverage.ENOUGH_SEEDS)])
     assert done.exit_code == 1 and "never occurred: fault power cut" in done.output
     assert runner.invoke(app, ["sim", "--seeds", "5"]).exit_code == 0
@@ -49,12 +51,12 @@ def test_a_long_run_that_misses_something_has_failed(monkeypatch: pytest.MonkeyP
 
 @pytest.mark.parametrize("as_json", [False, True])
 def test_an_interrupted_run_tells_what_was_played(as_json: bool, monkeypatch: pytest.MonkeyPatch) -> None:
-    def play(seed: int, *, story: bool = False) -> Result:
+    def play(seed: int, **given: Any) -> Result:
         if seed == 4:
             raise KeyboardInterrupt
         return Result(seed, operations=10, counts=Counter({"fault power cut": 1}))
 
-    monkeypatch.setitem(sim.MODELS, "broker", (play, coverage.EXPECTED))
+    monkeypatch.setitem(sim.MODELS, "broker", Model(play, coverage.EXPECTED))
     done = runner.invoke(app, ["sim", "--seeds", "9", *(["--json"] if as_json else [])])
     assert done.exit_code == 130
     if as_json:

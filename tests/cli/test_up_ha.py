@@ -55,7 +55,9 @@ def test_a_master_that_is_killed_is_gone_around(
 ) -> None:
     process, told, output = cluster
     assert told["event"] == "ready" and len(told["set"]["replicas"]) == 2
-    assert [m["role"] for m in told["members"]] == ["namesrv", *["controller"] * 3, *["broker"] * 2]
+    assert [m["role"] for m in told["members"]] == [*["namesrv"] * 2, *["controller"] * 3, *["broker"] * 2]
+    name_servers = [m for m in told["members"] if m["role"] == "namesrv"]
+    assert told["namesrv"] == ";".join(m["address"] for m in name_servers)
     at = ("--controllers", told["controllers"], "--namesrv", told["namesrv"], "--json")
     (before,) = json.loads(perseid("admin", "sync-state-set", *at)[1])
     assert before["master_address"] == told["master"]
@@ -76,6 +78,10 @@ def test_a_master_that_is_killed_is_gone_around(
     def count() -> int:
         return ledger.read_bytes().count(b"\n") if ledger.exists() else 0
 
+    grows(50)
+    os.kill(name_servers[0]["pid"], signal.SIGKILL)
+    ended = {"event": "ended", "name": name_servers[0]["name"], "code": -signal.SIGKILL}
+    assert json.loads(output.line(DEADLINE)) == ended
     grows(50)
     (victim,) = (m for m in told["members"] if m["address"] == told["master"])
     os.kill(victim["pid"], signal.SIGKILL)
@@ -103,7 +109,11 @@ def test_a_plan_has_a_file_for_each_process(tmp_path: Path) -> None:
     planned = ha.plan(tmp_path, replicas=2)
     assert planned.controllers == "127.0.0.1:9878;127.0.0.1:9868;127.0.0.1:9858"
     assert [m.address for m in planned.brokers] == ["127.0.0.1:10911", "127.0.0.1:10921"]
+    assert planned.namesrv == "127.0.0.1:9876;127.0.0.1:9886"
+    with pytest.raises(ConfigError, match="65536"):
+        ha.plan(tmp_path, namesrv_port=65_526)
     text = planned.brokers[1].write(tmp_path).read_text()
+    assert f"namesrvAddr={planned.namesrv}\n" in text
     for line in ("enableControllerMode=true", "allAckInSyncStateSet=true", "listenPort=10921"):
         assert f"{line}\n" in text
     with pytest.raises(ConfigError, match="2 or 3"):

@@ -528,3 +528,18 @@ def test_arguments_that_can_not_be_meant() -> None:
 
 def test_queue_names_of_the_fake() -> None:
     assert BROKER == "fake-a"
+
+
+def test_a_topic_that_comes_after_its_consumer_is_read_soon() -> None:
+    """Within the deadline of `run`, which is shorter than the 30 s between two polls of all routes."""
+
+    async def test() -> None:
+        async with filled(0) as server:
+            inbox = Inbox(server)
+            async with PushConsumer(server.address, "g", {"later": "*"}, inbox, from_where="first"):
+                server.queues_of["later"] = 2
+                server.store("later", 1, b"first")
+                await inbox.until(1)
+                assert inbox.bodies == [b"first"]
+
+    run(test())

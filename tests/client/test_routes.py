@@ -178,3 +178,29 @@ def test_the_timeout_of_a_silent_name_server_is_named() -> None:
             await connections.close()
 
     run(test())
+
+
+def test_a_missing_topic_is_asked_for_by_the_second_and_less_often_the_longer_it_is_missing() -> None:
+    class Names:
+        def __init__(self) -> None:
+            self.asked: list[float] = []
+
+        async def call(self, *_: object) -> Command:
+            self.asked.append(clock[0])
+            return Command(code=17, opaque=1)
+
+    clock = [1000.0]
+
+    async def test() -> None:
+        asyncio.get_running_loop().time = lambda: clock[0]  # type: ignore[method-assign]
+        names = Names()
+        routes = Routes(names)  # type: ignore[arg-type]
+        routes.watched.add("soon")
+        for _ in range(3600):
+            await routes.ask_for_missing()
+            clock[0] += 1
+        pauses = [later - sooner for sooner, later in zip(names.asked, names.asked[1:], strict=False)]
+        assert pauses[:10] == [1.0] * 10 and pauses == sorted(pauses) and 29 <= pauses[-1] <= 30
+        assert len(names.asked) < 200
+
+    asyncio.run(test())

@@ -231,7 +231,7 @@ class Group:
         self._links[cell.name, here] = (target.name, there) if target is not None else (to, 0)
         if target is not None:
             self._links[target.name, there] = (cell.name, here)
-            target.do(Opened(there, f"{cell.name}:4000", to, LISTENER))
+            target.do(Opened(there, f"{address(cell.name).partition(':')[0]}:4000", to, LISTENER))
         cell._effects.extend(cell.node.handle(Opened(here, to, address(cell.name), "", to), self.now))
 
     def close(self, cell: Cell, conn: int, reason: str) -> None:

@@ -12,6 +12,7 @@ from perseid.wire.headers.namesrv import BrokerHeartbeatRequest
 
 T0 = 1_000_000
 KEY = "c", "b", 1
+HOME = "10.0.0.1:4000"
 
 
 def beat(number: int = 1, **more: Any) -> BrokerHeartbeatRequest:
@@ -19,10 +20,10 @@ def beat(number: int = 1, **more: Any) -> BrokerHeartbeatRequest:
     return BrokerHeartbeatRequest(**members | {"broker_id": number, "heartbeat_timeout_mills": 3_000} | more)
 
 
-def heard(table: Liveness, conn: int = 1, now: int = T0, **more: Any) -> Row | None:
+def heard(table: Liveness, conn: int = 1, now: int = T0, peer: str = HOME, **more: Any) -> Row | None:
     request = beat(**more)
     assert request.broker_id is not None
-    row = table.heard(request, request.broker_id, conn, now)
+    row = table.heard(request, request.broker_id, conn, peer, now)
     table.validate()
     return row
 
@@ -89,7 +90,7 @@ def test_a_copied_disk_an_id_that_is_alive_at_another_address_is_not_taken_over(
     table = Liveness()
     heard(table, conn=5)
     with pytest.raises(KeyError, match="alive"):
-        table.heard(beat(broker_addr="copy:1"), 1, 6, T0 + 1)
+        table.heard(beat(broker_addr="copy:1"), 1, 6, HOME, T0 + 1)
     table.closed(5)
     assert heard(table, conn=6, broker_addr="copy:1", now=T0 + 2) is not None, "once the other one is dead"
 
@@ -109,7 +110,7 @@ def test_there_are_only_so_many_brokers(monkeypatch: pytest.MonkeyPatch) -> None
     for number in (1, 2, 3):
         heard(table, conn=number, number=number)
     with pytest.raises(KeyError, match="3 brokers"):
-        table.heard(beat(4), 4, 4, T0)
+        table.heard(beat(4), 4, 4, HOME, T0)
     table.closed(2)
     assert heard(table, conn=4, number=4) is not None and ("c", "b", 2) not in table.rows
 
@@ -130,7 +131,7 @@ def test_whatever_happens_a_broker_is_alive_as_long_as_it_is_heard(steps: list[t
             heard_at, _ = last.pop(row.broker_id)
             assert now - heard_at > 3_000
         if what == "beat":
-            came = table.heard(beat(number), number, conn, now)
+            came = table.heard(beat(number), number, conn, HOME, now)
             assert (came is None) == (number in last)
             last[number] = now, conn
         elif what == "close":
@@ -140,3 +141,23 @@ def test_whatever_happens_a_broker_is_alive_as_long_as_it_is_heard(steps: list[t
         table.validate()
         assert {row.broker_id for row in table.rows.values() if row.alive} == last.keys()
         assert all(now - heard_at <= 3_000 + GRAIN_MS for heard_at, _ in last.values())
+
+
+def test_the_channel_of_a_broker_alive_is_not_taken_by_another_machine() -> None:
+    """A stranger's heartbeat in a master's name, and the end of its connection, would end the master."""
+    table = Liveness()
+    heard(table, broker_addr="10.0.0.1:1")
+    with pytest.raises(KeyError, match=r"come from 10\.0\.0\.1"):
+        heard(table, 6, peer="10.9.9.9:5", broker_addr="10.0.0.1:1")
+    assert table.closed(6) == [] and table.alive(*KEY)
+    heard(table, 7, peer="10.0.0.1:4001", broker_addr="10.0.0.1:1")
+    assert [row.key for row in table.closed(7)] == [KEY], "its own machine's newest is its channel"
+
+
+def test_a_broker_gets_its_channel_back_from_a_stranger() -> None:
+    """The stranger was there first, while nobody was alive; behind a gateway the first one's machine may go on."""
+    table = Liveness()
+    heard(table, 6, peer="10.9.9.9:5", broker_addr="10.0.0.1:1")
+    heard(table, 7, peer="10.9.9.9:6", broker_addr="10.0.0.1:1")
+    heard(table, 8, peer="10.0.0.1:4000", broker_addr="10.0.0.1:1")
+    assert table.closed(7) == [] and table.alive(*KEY)

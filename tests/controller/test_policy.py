@@ -4,6 +4,7 @@ from dataclasses import dataclass
 
 import pytest
 
+from perseid.controller import policy
 from perseid.controller.policy import elect
 
 
@@ -41,6 +42,20 @@ def test_those_in_sync_go_first_however_far_the_others_are() -> None:
 def test_an_unclean_election_only_where_it_is_allowed() -> None:
     assert chosen({3: At()}, [1, 2], unclean=None) is None
     assert chosen({3: At()}, [1, 2], unclean=[1, 2, 3]) == 3
+
+
+def _in_32_bits(broker_id: int, standing: At) -> tuple[int, int, int, int]:
+    """As the original's comparison has it until 5.5.0."""
+    offset = (-standing.max_offset + 2**31) % 2**32 - 2**31
+    return -standing.epoch, offset, standing.priority, broker_id
+
+
+def test_logs_that_differ_by_more_than_2_gib_are_compared(monkeypatch: pytest.MonkeyPatch) -> None:
+    """5.5.1 mends it; planted here, the shorter log is elected."""
+    live = {1: At(max_offset=1000), 2: At(max_offset=1000 + 3 * 2**30)}
+    assert chosen(live, [1, 2]) == 2
+    monkeypatch.setattr(policy, "_rank", _in_32_bits)
+    assert chosen(live, [1, 2]) == 1
 
 
 def test_the_one_who_is_wanted_or_nobody() -> None:

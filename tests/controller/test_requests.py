@@ -313,7 +313,8 @@ def test_1009_and_1010() -> None:
 
     assert all_settings()["scanInactiveMasterInterval"] == "5000"
     assert settings.to_properties(ControllerConfig()).items() <= all_settings().items()
-    answer = stage.tools.ask(Ask.UPDATE_CONTROLLER_CONFIG, body=b"scanInactiveMasterInterval=77\nwhatIsThis=1\n")
+    body = b"scanInactiveMasterInterval=77\nmappedFileSize=1073741824\n"
+    answer = stage.tools.ask(Ask.UPDATE_CONTROLLER_CONFIG, body=body)
     assert answer.code == 0 and all_settings()["scanInactiveMasterInterval"] == "77"
     saved = stage.cell.disk.read("controller.properties")
     assert saved is not None and b"scanInactiveMasterInterval=77\n" in saved
@@ -329,12 +330,29 @@ def test_1009_and_1010() -> None:
         (b"scanInactiveMasterInterval=soon", Code.SYSTEM_ERROR),
         (b"scanInactiveMasterInterval=5\nisProcessReadEvent=maybe", Code.SYSTEM_ERROR),
         (b"\xff\xfe", Code.SYSTEM_ERROR),
+        (b"scanInactiveMasterInterval=5\nwhatIsThis=1", Code.SYSTEM_ERROR),
+        (b"scanInactiveMasterInterval=5\ncontrollerDLegerPeers=n0-evil:1", Code.SYSTEM_ERROR),
+        (b"controllerStorePath=/tmp/other", Code.SYSTEM_ERROR),
+        (b"bindAddress=1.2.3.4", Code.SYSTEM_ERROR),
+        (b"heartBeatTimeIntervalMs=1", Code.SYSTEM_ERROR),
+        (b"controllerType=jRaft", Code.SYSTEM_ERROR),
+        (b"scanInactiveMasterInterval=0", Code.SYSTEM_ERROR),
     ],
 )
 def test_1009_refused(body: bytes, code: int) -> None:
     stage = Stage()
-    assert stage.tools.ask(Ask.UPDATE_CONTROLLER_CONFIG, body=body).code == code
+    answer = stage.tools.ask(Ask.UPDATE_CONTROLLER_CONFIG, body=body)
+    assert answer.code == code
+    if code == Code.SYSTEM_ERROR and b"=" in body:
+        assert body.rpartition(b"\n")[2].partition(b"=")[0].decode() in (answer.remark or ""), "by its name"
     assert stage.cell.node.config == ControllerConfig(), "all or nothing"
+    assert stage.cell.disk.read("controller.properties") is None
+
+
+def test_1009_takes_the_key_that_the_original_reads_in_files() -> None:
+    stage = Stage()
+    assert stage.tools.ask(Ask.UPDATE_CONTROLLER_CONFIG, body=b"processReadEvent=true").code == 0
+    assert stage.cell.node.config.is_process_read_event
 
 
 def test_1009_that_can_not_be_saved_says_so() -> None:

@@ -150,6 +150,42 @@ def test_a_leader_without_a_quorum_answers_nothing_as_done() -> None:
     assert ids_of(active) == {1}, "what was never committed is gone"
 
 
+def test_a_deposed_controller_calls_no_broker_unknown() -> None:
+    """Seed 510125 of the HA model: the broker was registered with the new leader, asked the old one, which did not know
+    yet that it was deposed, and was told to give up its id. It was the only one in sync."""
+    group = Group(3)
+    old = group.start()
+    group.unreachable.add(address(old.name))
+    old.stopped = "its process stands still"
+    others = [cell for cell in group.cells.values() if cell is not old]
+    for _ in range(500):
+        group.pass_time(10)
+        if active := [cell for cell in others if cell.node.active]:
+            break
+    register(Client(active[0]), 1)
+    old.stopped = None
+    assert old.node.active, "it has not noticed yet"
+    ext = {"clusterName": CLUSTER, "brokerName": SET, "brokerId": 1, "brokerAddress": "h:1", "invokeTime": group.now}
+    client = Client(old)
+    asked = client.send(Ask.CONTROLLER_REGISTER_BROKER, ext)
+    assert code_of(client, asked) is None
+    group.unreachable.clear()
+    group.pass_time(5_000)
+    assert code_of(client, asked) in (Code.SYSTEM_ERROR, Code.CONTROLLER_NOT_LEADER)
+    assert Client(group.until_active()).ask(Ask.CONTROLLER_REGISTER_BROKER, ext).code == Code.SUCCESS
+
+
+def test_an_unknown_broker_is_told_so_by_a_leader() -> None:
+    group = Group(3)
+    client = Client(group.start())
+    ext = {"clusterName": CLUSTER, "brokerName": SET, "brokerId": 1, "brokerAddress": "h:1", "invokeTime": group.now}
+    both = [client.send(Ask.CONTROLLER_REGISTER_BROKER, ext) for _ in range(2)]
+    claim = ask_id(client, 1)
+    group.pass_time(100)
+    assert [code_of(client, one) for one in both] == [Code.CONTROLLER_BROKER_NEED_TO_BE_REGISTERED] * 2
+    assert code_of(client, claim) == 0, "who waited behind them is served"
+
+
 def test_b25_after_an_outcome_that_nobody_knows_nothing_is_decided_until_it_is_known() -> None:
     group = Group(3, max_wait_ack_time_ms=1_000, heart_beat_time_interval_ms=5_000)
     active = group.start()

@@ -22,7 +22,10 @@ NAMES = [b"a", b"b", b"TAGS", b"$x", b"_y9"]
 ODD = [
     b"\xff\xfe", b"x\xff", b"\xed\xa0\x80", "\ufffd".encode(), b"\xc3", b"\xbc", "ü".encode(), "xü".encode(), b"abab",
 ]  # fmt: skip
-LONGS = ["5", "007", "1" * 18, "9" * 18, "9223372036854775807", "٣", "+5", "-5"]
+LONGS = [
+    "5", "007", "0" * 5_000 + "7", "-" + "0" * 5_000, "+" + "\u0660" * 5_000 + "7", "1" * 18, "9" * 18,
+    "9223372036854775807", "٣", "+5", "-5",
+]  # fmt: skip
 PARTS = [
     "Compared", "Constant", "Equal", "IsNull", "Junction", "Named", "Negative", "Not", "OneOf", "Said", "Says",
     "TextTest", "order",
@@ -33,11 +36,11 @@ PARTS = [
 def way(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch) -> Any:
     """A core, of whose parts expressions are made."""
     way = WAYS[request.param]
-    sql92.parse.cache_clear()
+    sql92.forget()
     for name in PARTS:
         monkeypatch.setattr(sql92, name, getattr(way.conditions, name))
     yield way
-    sql92.parse.cache_clear()
+    sql92.forget()
 
 
 def told(way: Any, expression: sql92.Expression, ask: Any) -> object:
@@ -90,10 +93,16 @@ def test_texts_are_compared_where_they_stand_as_texts_are(way: Any, word: str) -
         assert told(way, expression, found) == told(way, expression, texts.get), (said, value)
 
 
-@pytest.mark.parametrize("text", [*LONGS, "²", "5 ", "1_0", "9223372036854775808"])
+@pytest.mark.parametrize("text", [*LONGS, "²", "5 ", "1_0", "9223372036854775808", "9" * 5_000])
 def test_longs_are_read_as_java_reads_them(way: Any, text: str) -> None:
     expression = sql92.parse("a >= -9223372036854775807")
     assert told(way, expression, {"a": text}.get) == (True if text in LONGS else "not comparable")
+
+
+@pytest.mark.parametrize("text", ["0x1p9999", "-0x1p9999", "0x1p" + "9" * 5_000, "0x" + "f" * 5_000 + "p1", "1e9999"])
+def test_doubles_that_are_too_large_are_infinite(way: Any, text: str) -> None:
+    expression = sql92.parse("a < -1.7e308" if text.startswith("-") else "a > 1.7e308")
+    assert told(way, expression, {"a": text}.get) is True
 
 
 def test_the_installed_parts_are_those_that_expressions_are_made_of() -> None:

@@ -4,8 +4,12 @@ from __future__ import annotations
 
 import errno
 import os
+import resource
+import stat
 import subprocess
 import sys
+from collections.abc import Iterator
+from contextlib import contextmanager
 from pathlib import Path
 
 import pytest
@@ -292,3 +296,119 @@ def test_a_chunk_that_is_there_is_asked_for_once(disk: RealDisk, monkeypatch: py
     now = real.time.monotonic()
     monkeypatch.setattr(real.time, "monotonic", lambda: now + real.WARM_S + 1)
     assert file.resident(0, 1) and asked == [0, real.CHUNK_BYTES, 0]
+
+
+# ---- descriptors ----
+
+
+@contextmanager
+def _no_descriptors() -> Iterator[None]:
+    """This process can open nothing more."""
+    soft, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
+    free = os.dup(0)
+    os.close(free)
+    resource.setrlimit(resource.RLIMIT_NOFILE, (free, hard))
+    try:
+        yield
+    finally:
+        resource.setrlimit(resource.RLIMIT_NOFILE, (soft, hard))
+
+
+def test_without_a_free_descriptor_there_is_one_for_what_makes_things_durable(disk: RealDisk, tmp_path: Path) -> None:
+    disk.write("config/a", b"1")
+    with _no_descriptors():
+        with pytest.raises(OSError, match="Too many open files"):
+            disk.open("log", 4096)
+        for round_ in range(3):
+            disk.write("config/a", b"%d" % round_)
+            disk.sync_file("config/a")
+            disk.sync_dir("config")
+            disk.sync_dir("")
+    assert disk.read("config/a") == b"2"
+
+
+# ---- whose files they are ----
+
+
+def test_what_is_made_is_for_its_owner_alone_and_what_is_there_stays(tmp_path: Path) -> None:
+    root = tmp_path / "data" / "store"
+    theirs = root / "config"
+    old = os.umask(0)
+    try:
+        disk = RealDisk(str(root))
+        theirs.mkdir(0o755)
+        (theirs / "topics.json").write_bytes(b"{}")
+        (theirs / "topics.json").chmod(0o644)
+        disk.lock("lock")
+        disk.open("commitlog/00000000000000000000", 4096).close()
+        disk.open("consumequeue/T/0/00000000000000000000", 4096, sparse=True).close()
+        disk.write("config/new.json.tmp", b"{}")
+        disk.rename("config/new.json.tmp", "config/new.json")
+        disk.unlock("lock")
+    finally:
+        os.umask(old)
+    modes = {str(p.relative_to(tmp_path)): stat.S_IMODE(p.stat().st_mode) for p in tmp_path.rglob("*")}
+    assert modes.pop("data/store/config") == 0o755 and modes.pop("data/store/config/topics.json") == 0o644
+    for path, mode in modes.items():
+        assert mode == (0o700 if (tmp_path / path).is_dir() else 0o600), path
+    assert len(modes) == 10
+
+
+# ---- a folder that is elsewhere ----
+
+
+def test_a_folder_that_is_elsewhere(tmp_path: Path) -> None:
+    """All that is done below its name is done there; its file system is its own."""
+    place = tmp_path / "disk2" / "log"
+    disk = RealDisk(str(tmp_path / "root"), {"commitlog": str(place)})
+    disk.open("commitlog/0000", 8192).write(0, b"abc")
+    disk.write("commitlog/a/b", b"1")
+    disk.rename("commitlog/a/b", "commitlog/a/c")
+    disk.sync_dir("commitlog")
+    disk.sync_file("commitlog/a/c")
+    assert disk.list("commitlog") == ["0000", "a/"] and disk.list("") == []
+    assert (place / "0000").read_bytes()[:3] == b"abc" and (place / "a" / "c").read_bytes() == b"1"
+    assert disk.usage("commitlog/0000").total > 0 and disk.size("commitlog/0000") == 8192
+    disk.remove("commitlog/a")
+    assert disk.list("commitlog") == ["0000"]
+    with pytest.raises(LocalProtocolError, match="leaves the folder"):
+        disk.read("commitlog/../x")
+
+
+def test_two_roots_that_name_the_same_place(tmp_path: Path) -> None:
+    """An operator copied a broker's file and changed storePathRootDir alone: the second one has nothing of it, and
+    no file of a lock is left in the log's folder, which Java would take for one of the log."""
+    place = tmp_path / "log"
+    first, second = (RealDisk(str(tmp_path / name), {"commitlog": str(place)}) for name in "ab")
+    first.lock("lock")
+    with pytest.raises(StoreLocked, match=f"{place}: another store uses the folder"):
+        second.lock("lock")
+    assert list(place.iterdir()) == []
+    first.unlock("lock")
+    second.lock("lock")
+    second.unlock("lock")
+    first.lock("lock")
+    first.unlock("lock")
+
+
+@pytest.mark.parametrize("call", ["posix_fallocate", "write"])
+def test_a_full_disk_is_told_with_the_path(
+    disk: RealDisk, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, call: str
+) -> None:
+    """The calls that meet it know a descriptor only."""
+
+    def full(*_: object) -> int:
+        raise OSError(errno.ENOSPC, "No space left on device")
+
+    sparse = disk.open("queue/sparse", 1 << 20, sparse=True)
+    monkeypatch.setattr(os, call, full)
+    with pytest.raises(OSError, match="No space left on device: ") as told:
+        if call == "write":
+            disk.write("config/topics.json", b"{}")
+        else:
+            disk.open("commitlog/0", 4096)
+    name = "config/topics.json" if call == "write" else "commitlog/0"
+    assert told.value.errno == errno.ENOSPC and told.value.filename == str(tmp_path / name)
+    if call == "posix_fallocate":
+        with pytest.raises(OSError, match="queue/sparse"):
+            sparse.write(0, b"x")

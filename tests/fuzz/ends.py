@@ -25,6 +25,7 @@ from perseid.controller.config import ControllerConfig
 from perseid.controller.node import LISTENER as CONTROLLER
 from perseid.controller.node import Controller
 from perseid.raft.config import RaftConfig
+from perseid.replication.auto_switch.in_sync import Proposal
 from perseid.replication.auto_switch.node import AutoSwitchReplication, Led
 from perseid.replication.config import ReplicationConfig
 from perseid.replication.receiver import LISTENER
@@ -59,13 +60,17 @@ class End:
         self.store = MessageStore(self._disk, FILES, HOST, gated=True)
         self.store.load(self.now)
         config = ReplicationConfig(all_ack_in_sync_state_set=True)
-        self.node = AutoSwitchReplication(config, self.store, self._disk, self._propose)
+        self.node = AutoSwitchReplication(config, self.store, self._disk, self._propose, self._is_at)
         self.node.broker_id = self.node.slave.broker_id = 1
         self.run(self.node.start())
 
-    def _propose(self, members: frozenset[int]) -> list[Any]:
-        self.proposals.append(members)
+    def _propose(self, proposal: Proposal) -> list[Any]:
+        self.proposals.append(proposal.members)
         return []
+
+    def _is_at(self, replica: int, peer: str, now: int) -> bool:
+        """The controllers know each replica at the other end of the connection."""
+        return True
 
     def write(self) -> None:
         """Messages of three sizes."""

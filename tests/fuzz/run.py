@@ -5,15 +5,22 @@ is written into the working folder, as `crash-TARGET-…`, and the process ends 
 """
 
 import argparse
+import ctypes
 import os
 import random
+import signal
 import subprocess
 import sys
+import threading
 import time
-from concurrent.futures import ThreadPoolExecutor
+import traceback
+from collections.abc import Iterator
+from contextlib import contextmanager, nullcontext, redirect_stderr
 from hashlib import sha256
+from io import StringIO
 from pathlib import Path
-from tempfile import TemporaryDirectory
+from tempfile import TemporaryDirectory, TemporaryFile
+from typing import IO
 
 sys.path.insert(0, str(Path(__file__).parents[2] / "src"))
 sys.path.insert(0, str(Path(__file__).parent))
@@ -23,13 +30,22 @@ try:
 except ImportError:
     atheris = None
 
-STARTUP_LIMIT_S = 60
+LIMIT_S = 60
+"""Of what a target takes besides its seconds."""
+POLL_S = 0.05
 BUILD_LIMIT_S = 300
+
+
+@contextmanager
+def instrumented() -> Iterator[None]:
+    """What is imported meanwhile tells atheris which branches it takes; without a line for each module."""
+    with redirect_stderr(StringIO()), atheris.instrument_imports(include=["perseid"]):
+        yield
 
 
 def guided(name: str, seconds: int) -> None:
     """Run under atheris, which ends the process itself."""
-    with atheris.instrument_imports(include=["perseid"]):
+    with instrumented():
         from targets import SEEDS, TARGETS
     with TemporaryDirectory() as corpus:
         for number, seed in enumerate(SEEDS[name]):
@@ -71,29 +87,62 @@ def build_core(folder: str) -> str | None:
     return str(found[0].parent) if found else None
 
 
+def fork(name: str, options: argparse.Namespace, output: IO[bytes]) -> int:
+    """A child that fuzzes one target, with all that is imported already; its process."""
+    sys.stdout.flush()
+    child = os.fork()
+    if child:
+        return child
+    try:
+        for stream in (1, 2):
+            os.dup2(output.fileno(), stream)
+        if atheris is not None and not options.plain:
+            guided(name, options.seconds)
+        os._exit(unguided(name, options.seconds, options.seed))
+    except SystemExit:  # atheris found something: its own handler at the end of a process writes the input
+        sys.stderr.flush()
+        ctypes.CDLL(None).exit(1)
+    except BaseException:
+        traceback.print_exc()
+    finally:
+        sys.stderr.flush()
+        os._exit(1)
+
+
 def each(options: argparse.Namespace) -> int:
-    """Every target in a process of its own (atheris ends its process), as many at once as there are cores."""
-    from targets import TARGETS
-
-    def run(name: str) -> bool:
-        command = [sys.executable, __file__, name, f"--seconds={options.seconds}", f"--seed={options.seed}"]
-        done = subprocess.run(
-            command + ["--plain"] * options.plain,
-            stdout=subprocess.PIPE,
-            stderr=subprocess.STDOUT,
-            text=True,
-            errors="replace",
-            timeout=options.seconds + STARTUP_LIMIT_S,
-        )
-        lines = done.stdout.strip().splitlines() or [""]
-        print(f"{name}: {lines[-1]}" if done.returncode == 0 else f"{name} FAILED\n{done.stdout}", flush=True)
-        return done.returncode == 0
-
-    with TemporaryDirectory() as folder, ThreadPoolExecutor(os.cpu_count()) as pool:
+    """Every target in a process of its own (atheris ends its process), as many at once as there are cores. They are
+    imported once, for coverage too, which takes seconds: the children are forks."""
+    with TemporaryDirectory() as folder:
         core = build_core(folder)
         if core is not None:
             os.environ["FUZZ_CORE"] = core
-        return 0 if all(list(pool.map(run, TARGETS))) else 1
+        with instrumented() if atheris is not None and not options.plain else nullcontext():
+            from targets import TARGETS
+        waiting, failed = list(TARGETS), 0
+        running: dict[int, tuple[str, IO[bytes], float]] = {}
+        while waiting or running:
+            while waiting and len(running) < (os.cpu_count() or 1):
+                name, output = waiting.pop(0), TemporaryFile()  # noqa: SIM115
+                running[fork(name, options, output)] = name, output, time.monotonic() + options.seconds + LIMIT_S
+            for child, (name, output, end) in list(running.items()):
+                done, status = os.waitpid(child, os.WNOHANG)
+                if done:
+                    del running[child]
+                    failed += tell(name, output, os.waitstatus_to_exitcode(status))
+                elif time.monotonic() > end:
+                    os.kill(child, signal.SIGKILL)
+            threading.Event().wait(POLL_S)
+    return 1 if failed else 0
+
+
+def tell(name: str, output: IO[bytes], code: int) -> bool:
+    """Print what came of a target; whether it failed."""
+    with output:
+        output.seek(0)
+        said = output.read().decode(errors="replace")
+    last = (said.strip().splitlines() or [""])[-1]
+    print(f"{name}: {last}" if code == 0 else f"{name} FAILED (exit code {code})\n{said}", flush=True)
+    return code != 0
 
 
 def main() -> int:

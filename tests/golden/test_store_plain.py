@@ -15,6 +15,7 @@ from typing import Any
 
 import pytest
 
+from perseid.base.errors import CorruptLog
 from perseid.disk.real import RealDisk
 from perseid.store.config import StoreConfig
 from perseid.store.results import ReadStatus
@@ -185,3 +186,54 @@ def test_the_same_messages_make_the_same_files(folder: Path, tmp_path: Path) -> 
     java.close(NOW)
     ours.close(NOW)
     assert list(contents(tmp_path / "ours", "index").values()) == list(contents(folder, "index").values())
+
+
+# ---- a log in another place (storePathCommitLog) ----
+
+
+def elsewhere(folder: Path) -> tuple[RealDisk, Path]:
+    """Java's folder with the log at another place, as its `storePathCommitLog` would have it."""
+    place = folder.parent / "disk2" / "log"
+    if not place.exists():
+        place.parent.mkdir()
+        shutil.move(folder / "commitlog", place)
+    return RealDisk(str(folder), {"commitlog": str(place)}), place
+
+
+@pytest.mark.parametrize("lost", [[], ["consumequeue", "index"], ["checkpoint"]])
+def test_a_log_in_another_place_is_taken_over_recovered_and_written(folder: Path, lost: list[str]) -> None:
+    """Byte for byte, after a crash too, and nothing of the log comes into the usual place."""
+    log, queues = contents(folder, "commitlog"), contents(folder, "consumequeue")
+    disk, place = elsewhere(folder)
+    for part in lost:
+        shutil.rmtree(folder / part) if (folder / part).is_dir() else (folder / part).unlink()
+    (folder / "abort").write_text("4711")
+    store = MessageStore(disk, config(), HOST)
+    store.load(NOW)
+    store.validate()
+    assert {f"commitlog/{name}": data for name, data in contents(place, "").items()} == log
+    assert contents(folder, "consumequeue") == queues
+    for told in STORED:
+        view = store.record_at(told["physicalOffset"])
+        assert view is not None
+        check_same(decode(view), told)
+    end, big = store.end, bytes(SETTINGS["mappedFileSizeCommitLog"] // 4)
+    for _ in range(8):
+        store.append(Message(topic="T", body=big, queue_id=0, born_timestamp=NOW, born_host=HOST, store_host=HOST), NOW)
+    store.close(NOW)
+    assert len(list(place.iterdir())) > len(log), "its next files are there too"
+    assert not (folder / "commitlog").exists()
+    again = MessageStore(elsewhere(folder)[0], config(), HOST)
+    again.load(NOW)
+    assert again.end > end + 8 * len(big)
+    again.close(NOW)
+
+
+def test_without_the_key_a_store_whose_log_is_elsewhere_is_refused(folder: Path) -> None:
+    """The operator forgot the line: what was durable is not there, and nothing is cut."""
+    before = contents(folder, "consumequeue")
+    _, place = elsewhere(folder)
+    log = contents(place, "")
+    with pytest.raises(CorruptLog):
+        opened(folder)
+    assert contents(folder, "consumequeue") == before and contents(place, "") == log

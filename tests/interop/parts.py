@@ -19,6 +19,8 @@ from pathlib import Path
 
 HERE = Path(__file__).resolve().parent
 VERSION = "5.5.0"
+NEWER_DLEDGER = "0.3.3.4"
+"""RocketMQ 5.5.0 comes with 0.3.2; this one mends defects of it, and writes its JSON by another library."""
 INSTALL_SECONDS = 900.0
 LOG_TAIL_BYTES = 3000
 OPENED = ("lang", "util", "util.concurrent", "util.concurrent.atomic", "math", "text", "net", "io", "nio")
@@ -110,6 +112,22 @@ def classpath() -> str:
 
 
 @cache
+def newer_dledger() -> Path:
+    """The jar of DLedger 0.3.3.4; ahead of the others its classes take the place of theirs."""
+    folder = store() / f"dledger-{NEWER_DLEDGER}"
+    with locked("dledger"):
+        if not folder.exists():
+            fresh = folder.with_suffix(".part")
+            shutil.rmtree(fresh, ignore_errors=True)
+            artifact = f"-Dartifact=io.openmessaging.storage:dledger:{NEWER_DLEDGER}"
+            copy = ["dependency:copy", artifact, f"-DoutputDirectory={fresh}"]
+            _install([tool("mvn", "maven"), "-q", "-B", *copy], HERE)
+            fresh.rename(folder)
+    (jar,) = folder.glob("*.jar")
+    return jar
+
+
+@cache
 def archive() -> Path:
     """Where the classes of all parts stand as this machine's JVM maps them, once `rehearsal` has made it: with it a
     server starts in a third of the time, since no class is read from a jar and verified."""
@@ -118,11 +136,13 @@ def archive() -> Path:
     return store() / f"classes-{_digest(_sources(), version.stderr, classpath().encode())}.jsa"
 
 
-def jvm(home: Path, *options: str) -> list[str]:
-    """The command of a JVM with the parts' classes, but for what it is to run; `options` after the usual ones."""
-    mapped = [f"-XX:SharedArchiveFile={archive()}"] if archive().exists() else []
+def jvm(home: Path, *options: str, ahead: Sequence[Path] = ()) -> list[str]:
+    """The command of a JVM with the parts' classes, but for what it is to run; `options` after the usual ones, classes
+    of the jars `ahead` before all others."""
+    mapped = [f"-XX:SharedArchiveFile={archive()}"] if archive().exists() and not ahead else []
+    classes = os.pathsep.join([*map(str, ahead), classpath()])
     homes = [f"-Duser.home={home}", f"-Drocketmq.home.dir={home}"]
-    return [tool("java", "default-jdk-headless"), "-Xmx512m", *JVM, *mapped, *options, *homes, "-cp", classpath()]
+    return [tool("java", "default-jdk-headless"), "-Xmx512m", *JVM, *mapped, *options, *homes, "-cp", classes]
 
 
 @cache

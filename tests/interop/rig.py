@@ -24,6 +24,7 @@ from typing import Any, TypeVar
 from parts import LOG_TAIL_BYTES, RigError, jvm
 
 from perseid.testing.ports import free_port
+from times import measured
 
 T = TypeVar("T")
 HERE = Path(__file__).resolve().parent
@@ -84,16 +85,17 @@ def until(what: str, condition: Callable[[], Any], seconds: float = 30.0) -> Any
     end = time.monotonic() + PATIENCE * seconds
     pause = threading.Event()
     last: Any = None
-    while time.monotonic() < end:
-        try:
-            last = condition()
-            if last:
-                return last
-        except RigError:
-            raise
-        except Exception as e:
-            last = e
-        pause.wait(0.05)
+    with measured("wait", what):
+        while time.monotonic() < end:
+            try:
+                last = condition()
+                if last:
+                    return last
+            except RigError:
+                raise
+            except Exception as e:
+                last = e
+            pause.wait(0.05)
     raise AssertionError(f"{what}: not within {PATIENCE * seconds} s; last: {last!r}")
 
 
@@ -108,6 +110,8 @@ class Process:
         self.properties = dict(properties)
         self.port = int(str(properties["listenPort"]))
         self.log = folder / "out.log"
+        self.ahead: tuple[Path, ...] = ()
+        """Of a Java part: jars whose classes take the place of the usual ones."""
         self._child: subprocess.Popen[bytes] | None = None
 
     @property
@@ -127,10 +131,14 @@ class Process:
 
     def start(self) -> Process:
         """Start it and wait until its port answers."""
+        with measured("start of a process", f"{self.impl} {self.role}"):
+            return self._start()
+
+    def _start(self) -> Process:
         assert not self.running, f"{self.folder.name} runs"
         conf = self.configured()
         if self.impl == "java":
-            command = [*jvm(self.folder, "-Xms128m"), MAINS[self.role], "-c", str(conf)]
+            command = [*jvm(self.folder, "-Xms128m", ahead=self.ahead), MAINS[self.role], "-c", str(conf)]
         else:
             command = [sys.executable, "-m", "perseid.cli.main", self.role, "-c", str(conf)]
         paths = [str(SRC), *filter(None, [os.environ.get("PYTHONPATH")])]
@@ -179,7 +187,8 @@ class Process:
         if child.poll() is None:
             child.send_signal(sig)
         try:
-            return child.wait(STOP_SECONDS)
+            with measured("end of a process", f"{sig.name} {self.impl} {self.role}"):
+                return child.wait(STOP_SECONDS)
         except subprocess.TimeoutExpired:
             child.kill()
             child.wait(STOP_SECONDS)
@@ -360,7 +369,8 @@ class Agent:
             self._child.stdin.write(line.encode())
             self._child.stdin.flush()
         try:
-            answer = box.get(timeout=wait)
+            with measured("operation of a client", op):
+                answer = box.get(timeout=wait)
         except queue.Empty:
             raise RigError(f"no answer to {op} within {wait} s; log: {self.log}") from None
         if "error" in answer:

@@ -14,7 +14,7 @@ from test_replication import PAIRS, Replicated
 import perseid.spark
 from perseid.spark.jobs.audit import audit, lines
 
-pytestmark = [pytest.mark.interop, pytest.mark.timeout(1200, func_only=True)]
+pytestmark = [pytest.mark.interop, pytest.mark.xdist_group("audit"), pytest.mark.timeout(1200, func_only=True)]
 COUNT = 200
 
 

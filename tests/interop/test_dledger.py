@@ -15,15 +15,19 @@ from typing import Any
 import pytest
 import rig
 import ways
+from parts import newer_dledger
 
 from perseid.testing.ports import free_port
 
 pytestmark = [pytest.mark.interop, pytest.mark.timeout(rig.many(1200, 3600), func_only=True)]
 
+NEWER = "newer"
+"""Java's DLedger 0.3.3.4."""
 GROUPS = {
     "java_java_perseid": ("java", "java", "perseid"),
     "java_perseid_perseid": ("java", "perseid", "perseid"),
     "perseid_perseid_perseid": ("perseid", "perseid", "perseid"),
+    "java_newer_perseid": ("java", NEWER, "perseid"),
 }
 METADATA, APPEND, GET, TRANSFER = 50000, 50001, 50002, 51005
 SUCCESS = 200
@@ -42,7 +46,7 @@ class Member:
         self.folder = group.folder / self.name
         self.process = rig.Process(
             "dledger",
-            impl,
+            "java" if impl == NEWER else impl,
             self.folder,
             {
                 "listenPort": self.port, "group": "g", "selfId": self.name, "peers": peers,
@@ -51,6 +55,8 @@ class Member:
                 "minVoteIntervalMs": 100, "maxVoteIntervalMs": 400,
             },
         )  # fmt: skip
+        if impl == NEWER:
+            self.process.ahead = (newer_dledger(),)
 
     def call(self, code: int, **body: Any) -> dict[str, Any]:
         message = {"code": SUCCESS, "group": "g", "remoteId": self.name, **body}
@@ -147,7 +153,7 @@ class Group:
         return len(logs[0]) > max(self.acknowledged) and logs[0] == logs[1] == logs[2]
 
 
-@pytest.fixture(params=ways.in_ci(GROUPS, "java_perseid_perseid"))
+@pytest.fixture(params=ways.in_ci(GROUPS, "java_newer_perseid"))
 def group(request: pytest.FixtureRequest, workshop: Path, name: str) -> Iterator[Group]:
     made = Group(workshop / f"group-{name}", request.param)
     try:

@@ -14,15 +14,19 @@ from pathlib import Path
 import pytest
 import rig
 import ways
+from parts import newer_dledger
 
 from perseid.testing.ports import free_port
 
 pytestmark = [pytest.mark.interop, pytest.mark.timeout(rig.many(1500, 3600), func_only=True)]
 
+NEWER = "newer"
+"""A Java broker with DLedger 0.3.3.4."""
 GROUPS = {
     "java_java_perseid": ("java", "java", "perseid"),
     "java_perseid_perseid": ("java", "perseid", "perseid"),
     "perseid_perseid_perseid": ("perseid", "perseid", "perseid"),
+    "java_newer_perseid": ("java", NEWER, "perseid"),
 }
 COUNT = rig.many(5_000, 50_000)
 AWAIT_SECONDS = rig.many(400, 1200)
@@ -40,12 +44,16 @@ class Group:
         peers = ";".join(f"n{i}-127.0.0.1:{port}" for i, port in enumerate(self.ports))
         self.brokers = [
             rig.broker(
-                kind, folder / f"n{i}", cluster.namesrv, brokerName=self.name, enableDLegerCommitLog="true",
-                dLegerGroup=self.name, dLegerPeers=peers, dLegerSelfId=f"n{i}", slaveReadEnable="true",
+                "java" if kind == NEWER else kind, folder / f"n{i}", cluster.namesrv, brokerName=self.name,
+                enableDLegerCommitLog="true", dLegerGroup=self.name, dLegerPeers=peers, dLegerSelfId=f"n{i}",
+                slaveReadEnable="true",
                 **properties,
             )
             for i, kind in enumerate(kinds)
         ]  # fmt: skip
+        for broker, kind in zip(self.brokers, kinds, strict=True):
+            if kind == NEWER:
+                broker.ahead = (newer_dledger(),)
 
     def start(self) -> Group:
         for broker in self.brokers:
@@ -123,7 +131,7 @@ class Group:
         return logs[0] == logs[1] == logs[2] and len(logs[0]) > 0
 
 
-@pytest.fixture(params=ways.in_ci(GROUPS, "java_perseid_perseid"))
+@pytest.fixture(params=ways.in_ci(GROUPS, "java_newer_perseid"))
 def group(request: pytest.FixtureRequest, perseid_cluster: rig.Cluster, workshop: Path, name: str) -> Iterator[Group]:
     made = Group(perseid_cluster, workshop / f"dlbrokers-{name}", request.param)
     try:

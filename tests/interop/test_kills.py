@@ -32,7 +32,7 @@ def test_two_kills(java: rig.Client, cluster: rig.Cluster, workshop: Path, name:
         made = java.mqadmin("updateTopic", "-b", broker.address, "-t", name, "-r", str(QUEUES), "-w", str(QUEUES))
         assert "success" in made
         rig.until("route", lambda: rig.call(cluster.namesrv, 105, {"topic": name}).code == 0)
-        java("flood.start", name=name, topic=name, count=COUNT)
+        java("flood.start", name=name, topic=name, count=COUNT, pauseMs=4)  # it must not be over before the kills
         for acked in (COUNT // 5, COUNT // 2):
             assert java("flood.await", name=name, acked=acked, timeoutMs=240_000, wait=270) >= acked
             broker.kill()

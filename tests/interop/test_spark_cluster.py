@@ -22,7 +22,7 @@ from perseid.client.blocking import BlockingProducer
 from perseid.net.ports import free_port
 from perseid.testing.embedded import EmbeddedBroker
 
-pytestmark = [pytest.mark.interop, pytest.mark.timeout(900)]
+pytestmark = [pytest.mark.interop, pytest.mark.xdist_group("cluster of Spark"), pytest.mark.timeout(900)]
 
 ROOT = Path(__file__).parents[2]
 GUIDE = ROOT / "docs" / "spark-cluster.md"

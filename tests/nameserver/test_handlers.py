@@ -2,6 +2,7 @@
 
 import pytest
 
+from perseid.base.config import pairs
 from perseid.base.errors import ConfigError
 from perseid.base.machine import (
     Feed,
@@ -164,12 +165,12 @@ def test_the_configuration_is_shown_changed_and_saved() -> None:
     server.register("a", "1.1.1.1:1", 0, topics("T", "U"))
     route = server.route("T")
     assert route is not None and "orderTopicConf" not in route
-    assert server.ask(Code.UPDATE_NAMESRV_CONFIG, None, b"orderMessageEnable=true\nmystery=1").code == 0
+    assert server.ask(Code.UPDATE_NAMESRV_CONFIG, None, b"orderMessageEnable=true\nlistenPort=9876").code == 0
     route = server.route("T")
     assert route is not None and route["orderTopicConf"] == "a:4"
     shown = bytes(server.ask(Code.GET_NAMESRV_CONFIG).body)
     assert b"orderMessageEnable=true\n" in shown and b"listenPort=9876\n" in shown
-    assert server.saved["namesrv.properties"] == shown
+    assert pairs(server.saved["namesrv.properties"].decode()) == pairs(shown.decode())
     assert server.ask(Code.UPDATE_NAMESRV_CONFIG).code == 0
 
 
@@ -180,11 +181,38 @@ def test_the_configuration_is_shown_changed_and_saved() -> None:
         (b"orderMessageEnable=true\nconfigStorePath=x", 16, "Can not update config in black list."),
         (b"rocketmqHome=x", 16, "Can not update config in black list."),
         (b"\xff\xfe", 1, "string2Properties error"),
-        (b"orderMessageEnable=x", 1, "nothing was changed; update: orderMessageEnable=x: true or false is wanted"),
+        (b"orderMessageEnable=x", 1, "nothing was changed; orderMessageEnable=x: true or false is wanted"),
+        (b"orderMessageEnable=true\nnonsense=1", 1, "nothing was changed; nonsense: is unknown"),
+        (
+            b"listenPort=1\nbindAddress=1.2.3.4\nenableTopicLst=false\nenableTopicList=false",
+            1,
+            "nothing was changed; listenPort: needs a restart; bindAddress: needs a restart; "
+            "enableTopicLst: is unknown, enableTopicList is the nearest",
+        ),
+        (
+            b"clusterTest=true",
+            1,
+            "nothing was changed; clusterTest: can't be had: routes of another environment would be given out; "
+            "Perseid has no such mode",
+        ),
+        (b"clientRequestThreadPoolNums=9", 1, "nothing was changed; clientRequestThreadPoolNums: has no meaning here"),
     ],
 )
 def test_a_change_that_is_refused(body: bytes, code: int, remark: str) -> None:
     server = Server()
     reply = server.ask(Code.UPDATE_NAMESRV_CONFIG, None, body)
     assert (reply.code, reply.remark) == (code, remark)
+    assert server.node.config == NameServerConfig() and not server.saved
+
+
+def test_settings_without_end_are_refused() -> None:
+    """Ten thousand names, and a body of megabytes: one short answer, and nothing changed."""
+    server = Server()
+    body = b"".join(b"nonsense%d=1\n" % number for number in range(3_000))
+    reply = server.ask(Code.UPDATE_NAMESRV_CONFIG, None, b"orderMessageEnable=true\n" + body)
+    assert reply.code == 1 and (reply.remark or "").endswith("; and 2992 more") and len(reply.remark or "") < 1_000
+    reply = server.ask(Code.UPDATE_NAMESRV_CONFIG, None, b"orderMessageEnable=" + b"t" * 60_000)
+    assert reply.code == 1 and len(reply.remark or "") < 1_000
+    reply = server.ask(Code.UPDATE_NAMESRV_CONFIG, None, b"orderMessageEnable=true\n" + b"#" * 4_000_000)
+    assert reply.code == 1 and "65536 are the most" in (reply.remark or "")
     assert server.node.config == NameServerConfig() and not server.saved

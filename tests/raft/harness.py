@@ -254,7 +254,8 @@ class Seat:
         if name not in self._links:
             self._conns += 1
             self._links[name] = self._conns
-            self.do(Opened(self._conns, f"{name}:4000", address(self.name), LISTENER))
+            host = address(name).partition(":")[0] if name[1:].isdigit() else "10.0.9.9"
+            self.do(Opened(self._conns, f"{host}:4000", address(self.name), LISTENER))
         return self._links[name]
 
     def send(self, code: int, body: bytes, name: str = "stranger") -> int:

@@ -44,6 +44,8 @@ class One:
     def __init__(self, disk: SimDisk, threshold: int = 3) -> None:
         self.disk, self.now, self.words, self.notes = disk, 1_000_000, Words(), list[str]()
         self.full = False
+        self.slow: list[SaveState] | None = None
+        """Where the saves of snapshots wait, if they do."""
         config = RaftConfig(peers="n0-10.0.0.1:1", snapshot_threshold=threshold)
         log = FileLog(disk, 1024, 3_200)
         self.raft = Raft(config, log, disk, Random(1), machine=self.words)
@@ -64,6 +66,8 @@ class One:
                 self.notes.append(effect.text)
             elif isinstance(effect, SaveState) and effect.path == SNAPSHOT and self.full:
                 self.feed(DiskFailed(effect.path, "no space"))
+            elif isinstance(effect, SaveState) and effect.path == SNAPSHOT and self.slow is not None:
+                self.slow.append(effect)
             elif isinstance(effect, Flush | SaveState):
                 make_durable(self.disk, effect)
                 self._carry_out(effect.then)
@@ -138,6 +142,18 @@ def test_a_snapshot_that_can_not_be_saved_is_tried_later(disk: SimDisk) -> None:
     one.full = False
     one.say("e", "f")
     assert disk.read(SNAPSHOT) is not None
+
+
+def test_one_snapshot_at_a_time_is_on_its_way_to_the_disk(disk: SimDisk) -> None:
+    """Whatever comes meanwhile; the next one is made of so many entries behind the one that was kept."""
+    one = One(disk)
+    one.slow = slow = []
+    one.say(*"abcdefgh")
+    (save,) = slow
+    make_durable(disk, save)
+    one._carry_out(save.then)
+    one.say("i")
+    assert [json.loads(data.partition(b"\n")[2])[-1] for data in (effect.data for effect in slow)] == ["c", "i"]
 
 
 def test_a_log_without_its_beginning_needs_a_snapshot(disk: SimDisk) -> None:

@@ -12,7 +12,7 @@ from perseid.base.errors import CorruptLog
 from perseid.raft.files import CRC_BYTES, MAX_ENTRY_BYTES, FileLog
 from perseid.raft.log import LogRefused, MemoryLog, RaftLog
 from perseid.sim.disk import CrashPoint, SimDisk
-from perseid.wire.dledger import BLANK_BYTES, ENTRY_HEADER_BYTES, INDEX_UNIT_BYTES, Entry
+from perseid.wire.dledger import BLANK, BLANK_BYTES, BLANK_MAGIC, ENTRY_HEADER_BYTES, INDEX_UNIT_BYTES, Entry
 
 from .harness import settle
 
@@ -370,22 +370,26 @@ def test_what_a_start_finds_beyond_what_was_durable_is_durable_after_its_flush(t
     assert bodies(opened(disk, 59)[0]) == numbered(60)
 
 
-def test_a_blank_whose_sync_failed_is_written_again() -> None:
-    """It stands between what was durable and what was not (simulator, seed 44)."""
+@pytest.mark.parametrize("more", [1, 60], ids=["in the last files", "far behind"])
+def test_a_blank_whose_sync_failed_is_written_again(more: int) -> None:
+    """It stands between what was durable and what was not (simulator, seed 44; far behind: seed 7000067 of brokers)."""
     disk = SimDisk(Random(1))
     log = opened(disk)[0]
     while log._pos + BODY + BLANK_BYTES <= DATA:
         log.append(1, b"body-0")
     settle(log)
-    durable = log.end
-    log.append(1, b"body-0")
+    durable, blank = log.end, log._pos
+    for _ in range(more):
+        log.append(1, b"body-0")
     disk.failing["sync"] = 1
     with pytest.raises(OSError, match="sync fails"):
         log._data.file(0).sync()
     disk.kill()
     opened(disk, durable)
     disk.cut_power()
-    assert opened(disk, durable)[0].end == durable + 1
+    found = opened(disk, durable)[0]
+    assert found.end == durable + more
+    assert BLANK.unpack(found._data.view(blank, BLANK_BYTES)) == (BLANK_MAGIC, DATA - blank)
 
 
 def test_half_an_entry_is_found_by_its_checksum() -> None:

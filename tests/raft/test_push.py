@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import pytest
 
+from perseid.raft.files import FileLog
 from perseid.raft.leader import AGAIN_MS, COMMIT_MS, IDLE_COMMIT_MS, State
 from perseid.wire.dledger import (
     AppendEntryRequest,
@@ -228,9 +229,10 @@ def test_a_change_of_leader_takes_back_the_answers_that_wait() -> None:
 def test_nothing_beyond_what_was_verified_is_committed() -> None:
     """The leader has committed 5; our 3 to 5 are of another log, and were never compared."""
     seat = follower(*OURS[:3], *THEIRS[3:])
-    assert done(seat, Push.COMMIT, committed=5) == Code.SUCCESS and seat.raft.committed == -1
+    assert done(seat, Push.COMMIT, committed=5) == Code.INCONSISTENT_STATE and seat.raft.committed == -1
     assert done(seat, Push.COMPARE, OURS[2], committed=5) == Code.SUCCESS and seat.raft.committed == 2
-    assert done(seat, Push.COMMIT, committed=5) == Code.SUCCESS and seat.raft.committed == 2
+    assert done(seat, Push.COMMIT, committed=2) == Code.SUCCESS and seat.raft.committed == 2
+    assert done(seat, Push.COMMIT, committed=5) == Code.INCONSISTENT_STATE and seat.raft.committed == 2
     assert done(seat, Push.COMPARE, OURS[5], committed=5) == Code.INCONSISTENT_STATE and seat.raft.committed == 2
 
 
@@ -397,6 +399,23 @@ def test_any_other_answer_to_a_compare_is_followed_by_one_a_little_later(code: i
     assert asked(seat) == []
     seat.pass_time(AGAIN_MS)
     the_push(seat, Push.COMPARE, 1)
+
+
+def test_a_follower_that_lacks_what_retention_has_removed_meanwhile_is_compared_anew() -> None:
+    """It was told of the first entries, and has not answered; then their file goes. What it hears after that is where
+    the log begins now: it says what an operator has to do."""
+    seat = leader(0, push_batch_bytes=1, push_window_bytes=1)
+    files = seat.raft.log
+    assert isinstance(files, FileLog)
+    append(seat, *[b"x"] * 39)
+    seat.reply(the_push(seat, Push.COMPARE, 0), pushed(0))
+    push_1 = the_push(seat, Push.APPEND, 1)
+    files.data.remove(files.data.starts[0])
+    files.follow_start(files.data.starts[0])
+    assert 2 < files.begin < 39
+    seat.reply(push_1, pushed(1))
+    seat.reply(the_push(seat, Push.COMPARE, 39), pushed(1, Code.INCONSISTENT_STATE))
+    the_push(seat, Push.TRUNCATE, files.begin)
 
 
 def test_a_push_that_is_refused_is_followed_by_a_compare() -> None:

@@ -145,3 +145,22 @@ def test_whoever_watches_runs_is_shown_each_entry_once() -> None:
     settle(log)
     log.extend(run_of(log, 1, 2, 3))
     assert (log.seen, log.end) == (3, 2)
+
+
+SECOND = (b'"batchEntry":[]', b'"batchEntry":null', b'"batch\\u0045ntry":[]', b'"entry":null,"x":"\\\\"')
+
+
+@pytest.mark.parametrize("second", [b"", *SECOND])
+def test_a_push_that_names_its_entries_twice_is_decoded_in_the_ordinary_way(second: bytes) -> None:
+    """The last one counts, as for every decoder: a run may not be taken from the first. So it is with whatever may hide
+    a name in an escape."""
+    run = run_of(MemoryLog(), 10, 20, 30)
+    ways = runs()
+    text = ways.text(run.data, 1 << 16)
+    rest = b'"commitIndex":-1,"group":"g","leaderId":"n1","localId":"n1","remoteId":"n0","term":1,"type":"APPEND"'
+    body = b'{"batchEntry":[' + text.json + b"]," + rest + (b"," + second if second else b"") + b"}"
+    found = ways.push(body)
+    if second or core.compiled is None:
+        assert found is None
+    else:
+        assert found is not None and found.run is not None and found.run.data == run.data and found.term == 1

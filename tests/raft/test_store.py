@@ -12,7 +12,7 @@ from perseid.base.machine import Effect, Event, Feed, Flush, SaveState, Start, T
 from perseid.raft.config import RaftConfig
 from perseid.raft.files import FileLog
 from perseid.raft.node import Raft
-from perseid.raft.store import GroupStore, divided_offset
+from perseid.raft.store import CHECKPOINT_MS, GroupStore, divided_offset
 from perseid.sim.disk import SimDisk
 from perseid.store.config import StoreConfig
 from perseid.store.results import AppendRefused, PutStatus, StoreEvent
@@ -215,3 +215,21 @@ def test_old_files_go_and_entries_with_them(disk: SimDisk) -> None:
     assert one.entries.data.starts[0] > 0 and one.raft.log.begin > 0
     assert one.raft.log.get(one.raft.log.begin) is not None
     assert one.store.min_offset("t", 0) == one.raft.log.begin
+
+
+def test_a_queue_begins_anew_when_a_start_would_find_its_old_units_again(disk: SimDisk) -> None:
+    """As at a follower of a broker that deleted the topic and made it again: an entry of queue offset 0 comes."""
+    one = One(disk)
+    one.put(0, 1, 2)
+    one.turn(70_000)  # queues are durable, and the checkpoint says so
+    one.turn(6_000)
+    assert one.store.flusher.saved_replay_from == one.store.end
+    one.store._append_record(one.store.encoded(message(3), one.now), 0, one.now)
+    one.turn()
+    assert one.bodies() == [b"0.", b"1.", b"2."] and one.store.behind
+    assert one.store.flusher.saved_replay_from <= 48, "the place of the first of them"
+    assert one.store.next_deadline() == one.now + CHECKPOINT_MS
+    one.turn(CHECKPOINT_MS)
+    assert one.bodies() == [b"3."] and one.store.settled
+    one.turn(6_000)
+    assert one.store.flusher.saved_replay_from == one.store.end

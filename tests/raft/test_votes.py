@@ -8,7 +8,7 @@ from typing import Any
 
 import pytest
 
-from perseid.raft.election import PAUSE_MS, Parsed, Round
+from perseid.raft.election import PAUSE_MS, YIELD_MS, Parsed, Round
 from perseid.raft.state import Role, parse_vote
 from perseid.wire.dledger import Code, DLedgerRequest, HeartBeatResponse, Vote, VoteRequest, VoteResponse
 
@@ -410,3 +410,13 @@ def test_a_follower_that_hears_nothing_votes_first_in_the_term_it_has() -> None:
     seat.mail.clear()
     seat.pass_time(6_002)
     assert {one.body(VoteRequest).term for one in seat.asked(DLedgerRequest.VOTE)} == {4}
+
+
+def test_who_has_given_its_vote_gives_the_candidate_time_to_lead() -> None:
+    seat = Seat(min_vote_interval_ms=20, max_vote_interval_ms=60).start()
+    until(seat, lambda: seat.ask(DLedgerRequest.VOTE, vote("n1", 3), VoteResponse).vote_result == Vote.ACCEPT)
+    seat.forget(DLedgerRequest.VOTE)
+    seat.pass_time(YIELD_MS - 1)
+    assert seat.asked(DLedgerRequest.VOTE) == []
+    seat.pass_time(100)
+    assert [one.body(VoteRequest).term for one in seat.asked(DLedgerRequest.VOTE, "n1")] == [3]

@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 
 from perseid.replication.receiver import State
-from perseid.replication.sender import MAX_FOLLOWERS
+from perseid.replication.sender import MAX_FOLLOWERS, MAX_STRANGERS
 from perseid.wire.ha import encode_header, encode_report
 from store.harness import message
 
@@ -92,8 +92,21 @@ def test_a_stranger_that_says_nothing_is_let_go() -> None:
 
 def test_more_followers_than_there_may_be_are_refused() -> None:
     pair = Pair(1)
-    connections = [pair.connect()[1] for _ in range(MAX_FOLLOWERS + 1)]
+    connections = []
+    for _ in range(MAX_FOLLOWERS + 1):
+        connections.append(pair.connect()[1])
+        pair.run(pair.master, pair.master.replication.master.received(connections[-1], encode_report(0), pair.now))
     assert pair.master.closed == [connections[-1]]
+
+
+def test_connections_that_say_nothing_keep_no_slave_out() -> None:
+    pair = Pair(1)
+    connections = [pair.connect()[1] for _ in range(3 * MAX_FOLLOWERS)]
+    assert pair.master.closed == connections[:-MAX_STRANGERS]
+    following(pair)
+    pair.write(3)
+    pair.settle()
+    assert pair.master.replication.master.replicated(2) == pair.master.node.store.end
 
 
 def test_nobody_is_counted_twice() -> None:

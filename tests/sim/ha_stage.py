@@ -21,7 +21,7 @@ class Stage(Course):
     """A cluster in which nothing happens but what a scenario says."""
 
     def __init__(self, brokers: int = 3, **given: Any) -> None:
-        given = {"timed": False, "all_ack": True, "synced": True, "beat_timeout_ms": 3_000, **given}
+        given = {"timed": False, "all_ack": True, "synced": True, "beat_timeout_ms": 3_000, "strangers": False, **given}
         super().__init__(given.pop("seed", 1), brokers=brokers, **given)
         self.ha.ambushes = False
         self.begin_quietly()

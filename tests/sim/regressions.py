@@ -44,6 +44,21 @@ WHOLE = {
 }
 """The same of whole clusters."""
 
+DRAWN = {
+    8300028: "a false alarm: a broker that was asked to stop, and could not save its topics, ended because of its disk",
+    8100308: "a controller that came back while nothing was appended never learned what was committed",
+    8300018: "a topic's maker, who asked again because the answer was lost, was refused for ever by the next master",
+    8300050: "a false alarm: a topic went with its master before its first copy, and a send made it anew, of no kind",
+    9400025: "a batch queue, begun anew by a record that went with the power, kept none of its units, and stayed empty",
+    7000016: "a group that had read from a master cut off committed that to the next one, which was elected again",
+}
+"""The same, as they are drawn."""
+
+IN_SWARMS = {
+    731003000: "a false alarm: nobody wiped a broker that had what all in sync had lost with their power",
+}
+"""The same, as swarms draw them, with features."""
+
 TIMED = {
     55: "a log was cut with a checkpoint of the timers on its way to the disk: a start trusted units that were gone",
     108: "a slave reckoned from another time than its master when a message rolls, and dropped it too early",
@@ -51,3 +66,12 @@ TIMED = {
     289: "an old master had a message in an earlier slot than the new one, and dropped it as delivered",
 }
 """The same, as they are drawn: with messages for a time."""
+
+FEATURED = {
+    ("broker", 9100020): "more time for a message whose pop a power cut took passed over those before it",
+    ("ha", 9100005): "a false alarm: a master that had lost a mapping took logical queues for physical ones",
+    ("ha", 43000022): "a false alarm: a master that others had replaced answered, and was a slave when that came",
+    ("ha", 9300020): "a false alarm: who was elected again acknowledged what it had taken with enough in sync",
+    ("ha", 9300007): "a false alarm: the last look was at a slave that had begun late",
+}
+"""Model and seed: below 9300000 with static topics alone, below 10000000 with all that the model has, else as drawn."""

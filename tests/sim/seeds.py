@@ -1,11 +1,12 @@
-"""Which groups of seeds are played: all by `make test`, the first ones again by `make test-plain`."""
+"""Which seeds are played: a handful of each model by `make test`, the first ones again by `make test-plain`. All the
+regressions are played by both; `.ci/run` and `make sim` play seeds that nobody has seen."""
 
 import pytest
 
 PLAIN = 2
-"""Groups of each model that are played without the compiled core, too."""
+"""Seeds of each model that are played without the compiled core, too."""
 
 
-def groups(count: int) -> list[object]:
-    """The numbers of so many groups, as parameters of a test."""
-    return [pytest.param(n, marks=() if n < PLAIN else (pytest.mark.once,)) for n in range(count)]
+def seeds(first: int, count: int) -> list[object]:
+    """So many seeds, as parameters of a test."""
+    return [pytest.param(first + n, marks=() if n < PLAIN else (pytest.mark.once,)) for n in range(count)]

@@ -226,3 +226,56 @@ def test_the_process_dies_at_the_chosen_change() -> None:
         disk.kill()
         disk.sync_dir("")
     assert places == {"write of log/a", "create of t", "write of t", "rename of u", "sync_dir of "}
+
+
+def test_what_is_used_is_what_all_files_take_whatever_happened_to_them() -> None:
+    random = Random("usage")
+    disk = SimDisk(random)
+
+    def check() -> None:
+        assert disk.usage().free == TOTAL_BYTES - sum(file.allocated for file in disk.files())
+
+    for number in range(300):
+        path = f"a/{random.randrange(6)}"
+        step = random.randrange(8)
+        check()
+        if step == 0 and disk.size(path) in (None, 0):
+            disk.remove(path)
+            disk.open(path, random.choice((1_000, 9_000, 20_000)), sparse=number % 2 == 0)
+        elif step == 1:
+            disk.write(path + ".s", b"x" * random.randrange(5_000))
+        elif step == 2 and disk.size(path + ".s") is not None:
+            disk.rename(path + ".s", path)
+        elif step == 3:
+            disk.remove(path)
+        elif step == 4 and not number % 5:
+            disk.cut_power()
+        elif step > 4 and disk.size(path):
+            file = disk.open(path)
+            file.write(random.randrange(file.size), b"y")
+            if step == 7:
+                disk.remove(path)
+                file.write(file.size - 1, b"z")  # who has it open goes on
+        check()
+
+
+def test_durable_bytes_end_at_the_first_byte_that_is_not() -> None:
+    for at in (0, 1, 511, 2_047, 4_095, 4_096, 8_000):
+        disk = SimDisk(Random(1))
+        file = disk.open("f", 8_192)
+        file.sync()
+        file.write(at, b"\1")
+        assert file.durable_bytes() == at
+
+
+def test_names_are_listed_anew_after_each_change() -> None:
+    disk = SimDisk(Random(1))
+    for change, names in (
+        (lambda: disk.write("a/b", b""), ["b"]),
+        (lambda: disk.write("a/c/d", b""), ["b", "c/"]),
+        (lambda: disk.rename("a/b", "a/e"), ["c/", "e"]),
+        (lambda: disk.remove("a/c"), ["e"]),
+    ):
+        change()
+        disk.list("a").append("of the caller")
+        assert disk.list("a") == names

@@ -2,23 +2,21 @@
 
 from __future__ import annotations
 
-import json
-import os
-from collections import Counter
-from pathlib import Path
-
 import pytest
 
 from perseid.sim import coverage
-from perseid.sim.group_run import MIN_FAULTS, MIN_OPERATIONS
+from perseid.sim.group_run import MIN_FAULTS
 from perseid.sim.ha_faults import KINDS
 from perseid.sim.ha_run import run
+from perseid.sim.models import MODELS
+from perseid.sim.pace import MIN_OPERATIONS
 from perseid.sim.run import Result
+from perseid.sim.selection import Selection
 
-from .regressions import TIMED, WHOLE
-from .seeds import groups
+from .regressions import DRAWN, IN_SWARMS, TIMED, WHOLE
+from .seeds import seeds
 
-FIRST, SEEDS, GROUPS = 250, 66, 22
+FIRST, SEEDS = 250, 6
 """`make sim` plays more."""
 
 
@@ -26,44 +24,32 @@ def explained(result: Result) -> str:
     return "\n".join([*result.story[-60:], f"perseid sim --model ha --seed {result.seed}", result.failure])
 
 
-@pytest.fixture(scope="session")
-def counted(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """A folder that all processes of one test run share."""
-    base = tmp_path_factory.getbasetemp()
-    folder = (base.parent if "PYTEST_XDIST_WORKER" in os.environ else base) / "ha-counts"
-    folder.mkdir(exist_ok=True)
-    return folder
-
-
 @pytest.mark.sim
-@pytest.mark.parametrize("group", groups(GROUPS))
-def test_seeds_keep_all_promises(group: int, counted: Path) -> None:
-    """Whichever group is the last one sees to it that everything that may happen did, in all of them together."""
-    per_group, counts = SEEDS // GROUPS, Counter[str]()
-    for seed in range(FIRST + group * per_group, FIRST + (group + 1) * per_group):
-        result = run(seed)
-        assert not result.failure, explained(result)
-        assert result.operations >= MIN_OPERATIONS and result.faults >= MIN_FAULTS and result.virtual_s >= 60
-        counts += result.counts
-    (counted / f"{group}.json.new").write_text(json.dumps(counts))
-    (counted / f"{group}.json.new").rename(counted / f"{group}.json")
-    found = list(counted.glob("*.json"))
-    if len(found) == GROUPS:
-        total = sum((Counter(json.loads(one.read_text())) for one in found), Counter[str]())
-        assert not coverage.missing(total, coverage.HA_EXPECTED), coverage.table(total, coverage.HA_EXPECTED)
+@pytest.mark.parametrize("seed", seeds(FIRST, SEEDS))
+def test_a_seed_keeps_all_promises(seed: int) -> None:
+    result = run(seed)
+    assert not result.failure, explained(result)
+    assert result.operations >= MIN_OPERATIONS and result.faults >= MIN_FAULTS and result.virtual_s >= 60
 
 
 @pytest.mark.sim
 @pytest.mark.parametrize("seed", WHOLE)
 def test_a_seed_that_once_failed(seed: int) -> None:
-    result = run(seed, transactions=False, timed=False)
+    result = run(seed, transactions=False, timed=False, features=())
     assert not result.failure, explained(result)
 
 
 @pytest.mark.sim
-@pytest.mark.parametrize("seed", TIMED)
-def test_a_seed_that_once_lost_a_message_for_a_time(seed: int) -> None:
-    result = run(seed)
+@pytest.mark.parametrize("seed", [*DRAWN, *TIMED])
+def test_a_seed_that_once_failed_as_it_is_drawn(seed: int) -> None:
+    result = run(seed, features=())
+    assert not result.failure, explained(result)
+
+
+@pytest.mark.sim
+@pytest.mark.parametrize("seed", IN_SWARMS)
+def test_a_seed_that_once_failed_in_a_swarm(seed: int) -> None:
+    result = MODELS["ha"].run(seed, selection=Selection(swarm=True))
     assert not result.failure, explained(result)
 
 

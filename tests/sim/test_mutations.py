@@ -4,11 +4,13 @@ A mutation changes the broker, the store or the driver at one place. Seeds are p
 does not fail without it.
 """
 
-from collections.abc import Callable
+from functools import partial
 from typing import Any
 
 import pytest
+from tests.store.test_long_lives import Life
 
+from perseid.base.errors import StoreError
 from perseid.base.machine import Feed, Flush
 from perseid.broker import put
 from perseid.broker.locks import QueueLocks
@@ -18,7 +20,7 @@ from perseid.broker.timers import TimerService
 from perseid.core.layout import UNIT_BYTES
 from perseid.sim.disk import SimFile
 from perseid.sim.driver import NodeDriver
-from perseid.sim.run import run
+from perseid.sim.run import Result, run
 from perseid.store.commit_log import CommitLog
 from perseid.store.consume_queue import ConsumeQueue
 from perseid.store.flushing import Flusher
@@ -29,8 +31,9 @@ from perseid.store.timer.timers import TimerStore
 from perseid.store.timer.wheel import Wheel
 from perseid.wire.record import Record
 
+from .planted import Mutation, seek
+
 FIRST = 500
-Mutation = Callable[[pytest.MonkeyPatch], None]
 
 
 def no_fsync(patch: pytest.MonkeyPatch) -> None:
@@ -161,6 +164,18 @@ def file_of_the_next_unit_removed(patch: pytest.MonkeyPatch) -> None:
     patch.setattr(ConsumeQueue, "remove_before", remove_before)
 
 
+def files_behind_a_hole_removed(patch: pytest.MonkeyPatch) -> None:
+    """Of a queue's files with a hole among them those before it are kept, though retention had removed them."""
+
+    def load(self: ConsumeQueue, log_start: int) -> list[int]:
+        missing = self.segments.load(self.size_key)
+        if missing:
+            self.segments.remove_from(missing[0])
+        return missing
+
+    patch.setattr(ConsumeQueue, "load", load)
+
+
 def checkpoint_ahead(patch: pytest.MonkeyPatch) -> None:
     """A checkpoint says of queues what is only written, not synced."""
     real = Flusher._durable
@@ -241,82 +256,56 @@ def units_of_a_crash_trusted(patch: pytest.MonkeyPatch) -> None:
     patch.setattr(TimerStore, "load", load)
 
 
-@pytest.mark.once
-@pytest.mark.sim
-@pytest.mark.parametrize(
-    ("mutation", "within"),
-    [
-        (no_fsync, 10),
-        (acknowledge_before_flush, 10),
-        (plain_sends_acknowledged_before_flush, 10),
-        (flushed_too_early, 10),
-        (no_folder_sync, 10),
-        (no_folder_sync_after_rename, 60),
-        (recovery_truncates_nothing, 30),
-        (stale_tail_kept, 200),
-        (page_cache_trusted, 60),
-        (folders_trusted, 60),
-        (checkpoint_ahead, 60),
-        (offsets_before_the_log, 60),
-        (batch_torn, 10),
-        (locks_for_all, 10),
-        (fetched_pulls_forgotten, 10),
-    ],
-)
-def test_a_planted_defect_is_found(mutation: Mutation, within: int, monkeypatch: pytest.MonkeyPatch) -> None:
-    _find(mutation, within, monkeypatch, timed=False)
+PLANTED: list[Mutation] = [
+    no_fsync,
+    acknowledge_before_flush,
+    plain_sends_acknowledged_before_flush,
+    flushed_too_early,
+    no_folder_sync,
+    no_folder_sync_after_rename,
+    recovery_truncates_nothing,
+    page_cache_trusted,
+    folders_trusted,
+    checkpoint_ahead,
+    offsets_before_the_log,
+    batch_torn,
+    locks_for_all,
+    fetched_pulls_forgotten,
+    properties_without_an_end_trusted,
+    folders_above_a_changed_one_trusted,
+]
+OF_STORES: list[Mutation] = [
+    stale_tail_kept,
+    file_of_the_next_unit_removed,
+    files_behind_a_hole_removed,
+]
+"""Those that a store's own drawn life meets sooner than a broker's whole one."""
+TIMED: list[Mutation] = [
+    timers_a_second_early,
+    wheel_not_written,
+    timers_called_delivered,
+    units_of_a_crash_trusted,
+]
 
 
 @pytest.mark.once
 @pytest.mark.sim
-@pytest.mark.parametrize(
-    ("mutation", "within"),
-    [
-        (timers_a_second_early, 10),
-        (wheel_not_written, 30),
-        (timers_called_delivered, 30),
-        (units_of_a_crash_trusted, 60),
-    ],
-)
-def test_a_planted_defect_of_timers_is_found(
-    mutation: Mutation, within: int, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    _find(mutation, within, monkeypatch, timed=True)
+@pytest.mark.parametrize("mutation", PLANTED + TIMED)
+def test_a_planted_defect_is_found(mutation: Mutation) -> None:
+    seek(mutation, partial(run, slaves=0, transactions=False, timed=mutation in TIMED, features=()), first=FIRST)
 
 
-BEGIN = {stale_tail_kept: 45, folders_trusted: 18, offsets_before_the_log: 22, units_of_a_crash_trusted: 16}
-"""Seeds that are left out, of defects that many pass over: shortly before the first that finds it."""
-
-
-def _find(mutation: Mutation, within: int, monkeypatch: pytest.MonkeyPatch, *, timed: bool) -> None:
-    mutation(monkeypatch)
-    for seed in range(FIRST + BEGIN.get(mutation, 0), FIRST + within):
-        result = run(seed, slaves=0, transactions=False, timed=timed)
-        if result.failure:
-            monkeypatch.undo()
-            if not run(seed, slaves=0, transactions=False, timed=timed).failure:
-                first = result.failure.splitlines()[0]
-                print(f"{mutation.__name__}: found by seed {seed - FIRST + 1} of {within}: {first}")
-                return
-            mutation(monkeypatch)
-    raise AssertionError(f"{mutation.__name__} was not found in {within} seeds: {mutation.__doc__}")
+def live(seed: int) -> Result:
+    """A store's life (`tests/store/test_long_lives.py`); its failure, if it broke a promise or could not be loaded."""
+    result = Result(seed)
+    try:
+        Life(seed).run()
+    except (AssertionError, StoreError) as error:
+        result.failure = f"a store's life: {type(error).__name__}: {error}"
+    return result
 
 
 @pytest.mark.once
-@pytest.mark.sim
-@pytest.mark.parametrize(
-    ("mutation", "seed"),
-    [
-        (file_of_the_next_unit_removed, 40),
-        (properties_without_an_end_trusted, 12572),
-        (folders_above_a_changed_one_trusted, 17883),
-    ],
-)
-def test_a_rare_defect_is_found_by_the_seed_that_found_it(
-    mutation: Mutation, seed: int, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    """One seed in thousands finds these. When a change of the simulator draws other faults, look for another."""
-    mutation(monkeypatch)
-    assert run(seed, slaves=0, transactions=False, timed=False).failure
-    monkeypatch.undo()
-    assert not run(seed, slaves=0, transactions=False, timed=False).failure
+@pytest.mark.parametrize("mutation", OF_STORES)
+def test_a_planted_defect_is_found_by_a_store_alone(mutation: Mutation) -> None:
+    seek(mutation, live)

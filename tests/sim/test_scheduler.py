@@ -1,5 +1,7 @@
 """Virtual time: order, cancelling, named random streams, the digest."""
 
+from random import Random
+
 import pytest
 
 from perseid.sim import scheduler as module
@@ -59,3 +61,15 @@ def test_an_endless_run_is_found(monkeypatch: pytest.MonkeyPatch) -> None:
     again()
     with pytest.raises(Livelock):
         scheduler.run(1)
+
+
+def test_a_stream_draws_what_the_standard_generator_draws() -> None:
+    ours, theirs = Scheduler(7).stream("net"), Random("7/net")
+    for low, high in ((0, 0), (50, 800), (1, 1 << 40), (3, 4)) * 50:
+        assert ours.randint(low, high) == theirs.randint(low, high)
+        assert ours.randrange(high + 1) == theirs.randrange(high + 1)
+        assert ours.randrange(low, high + 1) == theirs.randrange(low, high + 1)
+        assert ours.choice("abcde") == theirs.choice("abcde")
+    for wrong in (lambda: ours.randrange(0), lambda: ours.randint(2, 1)):
+        with pytest.raises(ValueError, match="empty"):
+            wrong()

@@ -3,19 +3,21 @@
 import os
 import subprocess
 import sys
+from typing import Any
 
 import pytest
 
 from perseid.sim import coverage
 from perseid.sim.faults import KINDS, MIN_FAULTS, ON_TOP
-from perseid.sim.run import MIN_OPERATIONS, Result, run
+from perseid.sim.pace import MIN_OPERATIONS
+from perseid.sim.run import Result, run
 from perseid.sim.slaves import KINDS as SLAVES_KINDS
 
 from .regressions import REGRESSIONS, REPLICATED
-from .seeds import groups
+from .seeds import seeds
 
-FIRST, SEEDS, GROUPS = 10_000, 50, 10
-"""Over a minute on one core; `make sim` plays more."""
+FIRST, SEEDS = 10_000, 6
+"""`make sim` plays more."""
 
 
 def explained(result: Result) -> str:
@@ -23,23 +25,22 @@ def explained(result: Result) -> str:
 
 
 @pytest.mark.sim
-@pytest.mark.parametrize("group", groups(GROUPS))
-def test_seeds_keep_all_promises(group: int) -> None:
-    per_group = SEEDS // GROUPS
-    for seed in range(FIRST + group * per_group, FIRST + (group + 1) * per_group):
-        result = run(seed)
-        assert not result.failure, explained(result)
-        assert result.operations >= MIN_OPERATIONS and result.faults >= MIN_FAULTS and result.virtual_s >= 60
+@pytest.mark.parametrize("seed", seeds(FIRST, SEEDS))
+def test_a_seed_keeps_all_promises(seed: int) -> None:
+    result = run(seed)
+    assert not result.failure, explained(result)
+    assert result.operations >= MIN_OPERATIONS and result.faults >= MIN_FAULTS and result.virtual_s >= 60
 
 
 @pytest.mark.sim
 @pytest.mark.parametrize("seed", [*REGRESSIONS, *REPLICATED])
 def test_seeds_that_once_failed(seed: int) -> None:
-    result = run(seed, slaves=REPLICATED.get(seed, 0), transactions=False, timed=False)  # as it was when it failed
+    as_it_was: dict[str, Any] = {"transactions": False, "timed": False, "features": ()}
+    result = run(seed, slaves=REPLICATED.get(seed, 0), **as_it_was)
     assert not result.failure, explained(result)
 
 
-DIGEST = "from perseid.sim.{} import run; print(*(run(seed).digest for seed in (3, 4, 5)))"
+DIGEST = "from perseid.sim.{} import run; print(*(run(seed).digest for seed in (3, 4)))"
 
 
 @pytest.mark.sim
@@ -53,7 +54,7 @@ def test_the_same_seed_gives_the_same_run_under_any_hash_seed(model: str) -> Non
         done = subprocess.run(command, env=environment, capture_output=True, text=True, timeout=200, check=True)
         digests.add(done.stdout)
     assert len(digests) == 1
-    assert len(set(digests.pop().split())) == 3
+    assert len(set(digests.pop().split())) == 2
 
 
 def test_a_run_that_misses_a_fault_has_failed() -> None:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from functools import partial
 from typing import Any
 
 import pytest
@@ -13,10 +13,10 @@ from perseid.broker.system_topics import HALF_TOPIC, OP_HALF_TOPIC
 from perseid.broker.transactions import GROUP, TransactionService
 from perseid.sim import ha_run
 from perseid.sim import run as broker_run
-from perseid.sim.run import Result
+
+from .planted import Mutation, seek
 
 FIRST = 700
-Mutation = Callable[[pytest.MonkeyPatch], None]
 
 
 def no_books(patch: pytest.MonkeyPatch) -> None:
@@ -87,23 +87,23 @@ def committed_halves_stay_open(patch: pytest.MonkeyPatch) -> None:
     patch.setattr(TransactionService, "_close", lambda self, offset: 0)
 
 
-ALONE: list[tuple[Mutation, int]] = [
-    (halves_are_delivered, 10),
-    (every_word_commits, 10),
-    (decided_as_often_as_told, 30),
-    (nothing_is_taken_up, 20),
-    (progress_ahead_of_what_is_open, 30),
-    (nobody_is_asked, 10),
-    (checks_are_not_counted, 20),
-    (committed_halves_stay_open, 20),
+ALONE: list[Mutation] = [
+    halves_are_delivered,
+    every_word_commits,
+    decided_as_often_as_told,
+    nothing_is_taken_up,
+    progress_ahead_of_what_is_open,
+    nobody_is_asked,
+    checks_are_not_counted,
+    committed_halves_stay_open,
 ]
 
 
 @pytest.mark.once
 @pytest.mark.sim
-@pytest.mark.parametrize(("mutation", "within"), ALONE, ids=lambda value: getattr(value, "__name__", ""))
-def test_a_planted_defect_is_found(mutation: Mutation, within: int, monkeypatch: pytest.MonkeyPatch) -> None:
-    found(mutation, within, monkeypatch, lambda seed: broker_run.run(seed, slaves=0, transactions=True))
+@pytest.mark.parametrize("mutation", ALONE)
+def test_a_planted_defect_is_found(mutation: Mutation) -> None:
+    seek(mutation, partial(broker_run.run, slaves=0, transactions=True, features=()), first=FIRST)
 
 
 # ---- of a broker set ----
@@ -119,24 +119,5 @@ def a_new_master_takes_up_nothing(patch: pytest.MonkeyPatch) -> None:
 
 @pytest.mark.once
 @pytest.mark.sim
-def test_a_defect_of_a_new_master_is_found(monkeypatch: pytest.MonkeyPatch) -> None:
-    play: Callable[[int], Result] = lambda seed: ha_run.run(seed, transactions=True, all_ack=True)  # noqa: E731
-    found(a_new_master_takes_up_nothing, 10, monkeypatch, play)
-
-
-BEGIN = {progress_ahead_of_what_is_open: 22}
-"""Seeds that are left out, of defects that many pass over: shortly before the first that finds it."""
-
-
-def found(mutation: Mutation, within: int, patch: pytest.MonkeyPatch, play: Callable[[int], Result]) -> None:
-    mutation(patch)
-    for seed in range(FIRST + BEGIN.get(mutation, 0), FIRST + within):
-        result = play(seed)
-        if result.failure:
-            patch.undo()
-            if not play(seed).failure:
-                first = result.failure.splitlines()[0]
-                print(f"{mutation.__name__}: found by seed {seed - FIRST + 1} of {within}: {first}")
-                return
-            mutation(patch)
-    raise AssertionError(f"{mutation.__name__} was not found in {within} seeds: {mutation.__doc__}")
+def test_a_defect_of_a_new_master_is_found() -> None:
+    seek(a_new_master_takes_up_nothing, partial(ha_run.run, transactions=True, all_ack=True, features=()), first=FIRST)

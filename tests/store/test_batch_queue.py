@@ -376,6 +376,69 @@ def test_a_slave_has_the_same_units(step: int) -> None:
     assert slave.messages() == list(range(TOTAL))
 
 
+def _follow(slave: BatchNode, master: BatchNode, end: int) -> None:
+    """Give a slave what it lacks of a log, up to `end`."""
+    size = master.config.commit_log_file_bytes
+    replica = Replica(slave.store)
+    while slave.store.end < end:
+        at = slave.store.end
+        part = bytes(master.store.log.segments.view(at, min(end, at - at % size + size) - at))
+        replica.expect(at, len(part))
+        replica.take(memoryview(part))
+        replica.write()
+        while replica.waits:
+            slave.pass_time(10)
+            replica.write()
+
+
+def test_a_topic_made_again_by_a_record_that_goes_with_the_power() -> None:
+    """A start finds the old units, and the record, which comes once more, begins the queue anew."""
+    node = BatchNode()
+    node.load()
+    for count in (3, 1, 2):
+        node.put(count)
+    end = node.store.end
+    node.store.delete_topic(TOPIC)
+    node.put(1)
+    back = 0
+    for seed in range(20):
+        slave = BatchNode(disk=SimDisk(Random(seed)))
+        slave.load()
+        _follow(slave, node, end)
+        slave.flush()
+        slave.pass_time(5_000)
+        _follow(slave, node, node.store.end)
+        slave.cut_power()
+        slave.load()
+        back += slave.messages() == [0, 1, 2, 3, 4, 5]
+        assert slave.messages() in ([0, 1, 2, 3, 4, 5], [6])
+        _follow(slave, node, node.store.end)
+        assert slave.messages() == [6]
+        slave.store.validate()
+    assert 0 < back < 20
+
+
+def test_a_queue_whose_first_record_went_with_the_power_is_gone() -> None:
+    """A round was ahead of the log's flush."""
+    gone = 0
+    for seed in range(20):
+        node = BatchNode(disk=SimDisk(Random(seed)))
+        node.load()
+        node.store.append(message("T", bytes(90)), node.now)
+        node.flush()
+        node.pass_time(5_000)
+        node.put(3)
+        for file in node.store.flusher._begin_round(node.now)[0].files:  # type: ignore[union-attr]
+            file.sync()
+        node.cut_power()
+        node.load()
+        gone += node.store.queue_of(TOPIC, 0) is None
+        node.next = 0
+        node.put(2) if node.store.queue_of(TOPIC, 0) is None else None
+        assert node.messages() in ([0, 1], [0, 1, 2])
+    assert 0 < gone < 20
+
+
 def test_a_slave_that_leads_before_it_knew_the_topic() -> None:
     node = BatchNode()
     node.load()
@@ -396,3 +459,30 @@ def test_a_slave_that_leads_before_it_knew_the_topic() -> None:
     assert node.put().queue_offset == 6, "a queue of batches stays one"
     assert node.messages() == list(range(7))
     node.store.validate()
+
+
+def test_a_page_that_a_power_cut_spoilt_has_no_units_of_lost_records() -> None:
+    """Found by a seed (broker 529592250139): behind the units of records that the log has, a power cut left bytes that
+    point to where the log has no file any more. They were taken for an old record's, which no unit stands before."""
+    node = BatchNode(file_reserved_time=1, delete_commit_log_files_interval=100)
+    node.disk.now = node.now
+    node.load()
+    for _ in range(12):
+        node.put(3)
+        node.put()
+        node.now += 3_600_000
+        node.disk.now = node.now
+    node.pass_time(10_000)
+    node.store.delete_expired(node.now)
+    node.pass_time(60_000)
+    while node.queue.end % 5 in (0, 4):
+        node.put()
+    known, queue = node.messages(), node.queue
+    segments = queue.segments
+    place = queue.end * UNIT.size - segments.starts[-1]
+    assert node.store.start > 2_048 and len(known) > 3 and 0 < place < FILE_BYTES, (node.store.start, known, place)
+    spoilt = BatchUnit(node.store.start - 300, 1_085_037_397, 7, 9, -2_614_252_488_656_220_718, 1_846, -1, -2)
+    segments.file(segments.starts[-1]).write(place, UNIT.pack(*spoilt))
+    node.kill()
+    node.load()
+    assert node.messages() == known

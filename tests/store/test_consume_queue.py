@@ -156,3 +156,17 @@ def test_blocks_are_reserved_before_they_are_written_and_not_all_at_once() -> No
     with pytest.raises(OSError):
         queue.prepare()
     assert not queue.ready
+
+
+@pytest.mark.parametrize("count", [1, ROOM_UNITS, 2 * ROOM_UNITS + 1, 3 * ROOM_UNITS, 3 * ROOM_UNITS + 1])
+@pytest.mark.parametrize("at_once", [False, True])
+def test_there_are_no_more_files_than_the_units_need(count: int, at_once: bool) -> None:
+    """Though a file's blocks are reserved in several steps."""
+    disk, each = SimDisk(Random(1)), 3 * ROOM_UNITS
+    queue = ConsumeQueue(disk, Folders(disk), "T", 3, 20 * each)
+    if at_once:
+        queue.reserve(count)
+    for number in range(count):
+        queue.prepare()
+        queue.put(number, 100, 0)
+    assert queue.segments.starts == [20 * each * number for number in range(-(-count // each))]

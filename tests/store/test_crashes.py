@@ -11,20 +11,18 @@ from perseid.store.results import AppendRefused
 from perseid.wire.record import decode
 
 from .harness import Node, message
+from .promises import Promises
 
 QUEUES = [("A", 0), ("A", 1), ("B", 0)]
 
 
-class History:
+class History(Promises[list[bytes]]):
     """One node, and a model of what it must still have."""
 
     def __init__(self, seed: int) -> None:
-        self.random = Random(seed)
-        self.node = Node(seed, replay_limit_bytes=self.random.choice((0, 3000, 1 << 20)))
-        self.sent: dict[tuple[str, int], list[bytes]] = {queue: [] for queue in QUEUES}
-        self.promised: dict[tuple[str, int], int] = dict.fromkeys(QUEUES, 0)
-        self.flushes: dict[int, dict[tuple[str, int], int]] = {}
-        self.number = 0
+        random = Random(seed)
+        node = Node(seed, replay_limit_bytes=random.choice((0, 3000, 1 << 20)))
+        super().__init__(random, node, {queue: [] for queue in QUEUES})
 
     def run(self, steps: int) -> None:
         self.node.load()
@@ -60,34 +58,12 @@ class History:
             return  # longer than a file
         self.sent[queue] += bodies
 
-    def flush(self) -> None:
-        self.number += 1
-        self.flushes[self.number] = {queue: len(sent) for queue, sent in self.sent.items()}
-        self.node.flush(self.number)
-
-    def carry_out(self) -> None:
-        for _ in range(self.random.randrange(6)):
-            self.node.step()
-        for number in self.node.events:
-            self.promised.update(self.flushes.pop(number))
-        self.node.events.clear()
-
-    def tick(self) -> None:
-        self.node.now += self.random.randrange(900)
-        self.node.effects.extend(self.node.store.tick(self.node.now))
-        self.node.store.validate()
-
     def kill(self) -> None:
         everything = {queue: len(sent) for queue, sent in self.sent.items()}
         self.node.kill()
         self.node.load()
         assert {queue: self.node.store.max_offset(*queue) for queue in QUEUES} == everything, "the page cache stays"
         self.after(everything)
-
-    def cut_power(self) -> None:
-        self.node.cut_power()
-        self.node.load()
-        self.after(self.promised)
 
     def die_in_an_append(self) -> None:
         """The process dies within a change of the disk; what it was at may be there, whole, or not."""

@@ -115,6 +115,37 @@ def test_a_cut_takes_units_and_keys() -> None:
     one.store.validate()
 
 
+def test_a_flush_asked_for_before_a_cut_ends_after_it() -> None:
+    """Seed 510000 of the HA model: what such a flush made durable was ahead of what counted as handed out."""
+    one = Gated()
+    keep = one.append(3)
+    one.append(50)
+    flush = one.store.flush([])
+    (cut,) = one.do(one.store.truncate(keep, []), 2)
+    assert isinstance(cut, Flush)
+    one.do([flush])
+    one.store.validate()
+    assert one.store.flushed == keep and not one.store.needs_flush
+    one.do([cut])
+    one.append(1)
+    assert one.store.needs_flush
+    one.do([one.store.flush([])])
+    one.store.validate()
+    assert one.store.flushed == one.store.log.end
+
+
+def test_a_flush_asked_for_before_a_cut_covers_nothing_that_was_appended_behind_it() -> None:
+    one = Gated()
+    keep = one.append(3)
+    one.append(50)
+    flush = one.store.flush([])
+    assert one.do(one.store.truncate(keep, [])) == []
+    one.append(60)
+    one.do([flush])
+    one.store.validate()
+    assert one.store.flushed == keep and one.store.needs_flush
+
+
 def test_a_cut_to_nothing_forgets_all() -> None:
     one = Gated()
     one.append(40)

@@ -318,3 +318,17 @@ def test_a_slave_has_the_same_light_queues(step: int) -> None:
     slave.kill()
     slave.load()
     assert state(slave) == state(node)
+
+
+def test_a_message_that_begins_the_next_file_takes_one_offset_of_each_queue() -> None:
+    """Its record is made twice then, and the offsets are taken once (5.5.1 mends the like)."""
+    node = running()
+    step = node.store.config.commit_log_file_bytes
+    room = 0
+    for number in range(40):
+        before = node.store.end
+        record = put(node, "%LMQ%a,%LMQ%b", b"%d" % number + bytes(300))
+        assert record.props["INNER_MULTI_QUEUE_OFFSET"] == f"{number},{number}"
+        room += record.physical_offset > before
+    assert room > 3, f"so many records began a file of {step} bytes"
+    assert len(bodies(node, "%LMQ%a")) == len(bodies(node, "%LMQ%b")) == 40

@@ -491,12 +491,14 @@ def test_a_load_that_fails_lets_the_lock_go() -> None:
 # ---- what the sim found ----
 
 
-def test_bytes_whose_sync_failed_are_written_again() -> None:
-    """A failed fsync leaves clean pages; the next life must not take them for durable (sim S3)."""
+@pytest.mark.parametrize("size", [500, 12_000])
+def test_bytes_whose_sync_failed_are_written_again(size: int) -> None:
+    """A failed fsync leaves clean pages; the next life must not take them for durable (sim S3). `size`: in the last
+    page, which is written anyway, or in some before it."""
     for seed in range(20):
-        node = Node(seed)
+        node = Node(seed, commit_log_file_bytes=1 << 16)
         node.load()
-        node.store.append(message(body=bytes(500), KEYS="k"), node.now)
+        node.store.append(message(body=b"x" * size, KEYS="k"), node.now)
         node.disk.failing["sync"] = 1
         node.flush()
         with pytest.raises(OSError):

@@ -7,8 +7,8 @@ from random import Random
 import pytest
 
 from perseid.base.errors import CorruptLog, StoreError
-from perseid.sim.disk import SimDisk
-from perseid.store.segments import CHUNK_BYTES, MAX_OPEN_FILES, Folders, Segments, write_again, zero
+from perseid.sim.disk import PAGE, SimDisk, SimFile
+from perseid.store.segments import CHUNK_BYTES, MAX_OPEN_FILES, Folders, Segments, write_again, written_bytes, zero
 
 
 def sequence(files: int = 0, file_bytes: int = 100, disk: SimDisk | None = None) -> Segments:
@@ -187,3 +187,34 @@ def test_a_folder_that_is_gone_needs_no_sync() -> None:
     folders.touch("a")
     for folder in folders.take():
         folder.sync()
+
+
+def test_zeros_behind_the_end_need_no_room_on_a_full_disk() -> None:
+    """Seed 89 of the group model without the core: a follower that was to cut its log wrote zeros where the file had no
+    block yet, and its disk was full."""
+    disk = SimDisk(Random(1))
+    segments = Segments(disk, Folders(disk), "log", 1 << 20, sparse=True)
+    segments.create(0)
+    file = segments.file(0)
+    file.write(100, b"x" * 5_000)
+    disk.fill(1.0)
+    assert disk.usage().free == 0
+    assert segments.zero_from(200) == 4_900
+    assert bytes(file.view(0, 1 << 20)).rstrip(b"\0") == bytes(100) + b"x" * 100
+    assert segments.zero_from(12_288) == 0
+
+
+def test_of_a_large_file_only_what_was_written_is_looked_at(monkeypatch: pytest.MonkeyPatch) -> None:
+    """A start looks for the end of each batch consume queue, whose files are 13.8 MB of which little is written."""
+    disk = SimDisk(Random(1))
+    segments = Segments(disk, Folders(disk), "queue", 13 << 20, sparse=True)
+    segments.create(0)
+    file = segments.file(0)
+    assert written_bytes(file) == 0
+    file.write(5_000, b"x")
+    file.write(9 << 20, bytes(46))
+    looked_at: list[int] = []
+    view = SimFile.view
+    monkeypatch.setattr(SimFile, "view", lambda self, at, length: looked_at.append(length) or view(self, at, length))
+    assert written_bytes(file) == 5_001
+    assert sum(looked_at) <= 2 * PAGE

@@ -1,21 +1,17 @@
 """docs/compatibility.md says what is true."""
 
-import re
 from pathlib import Path
 
 import pytest
 
-from perseid.app import broker as broker_process
 from perseid.broker import routes as broker_routes
 from perseid.broker.acks import MAX_WAITING
-from perseid.broker.answers import MAX_REMARK
 from perseid.broker.handlers.pull import MAX_SUSPEND_MS
 from perseid.broker.hold import MAX_HELD
 from perseid.broker.topics import MAX_QUEUES
-from perseid.controller import config as controller_config
-from perseid.nameserver import config as name_server_config
 from perseid.wire.codes import RequestCode
-from tidy import request_codes
+from perseid.wire.command import MAX_REMARK_BYTES
+from tidy import request_codes, settings_table
 
 DOCS = Path(__file__).parents[2] / "docs"
 COMPATIBILITY = (DOCS / "compatibility.md").read_text()
@@ -40,13 +36,8 @@ def test_the_vip_port() -> None:
     assert {11, 361, 200050, 200052, 200054, 200055, 200070} == broker_routes.NOT_ON_VIP
 
 
-def test_the_settings_that_stop_the_start() -> None:
-    rows = re.findall(r"(?m)^\| (`.*?) \|", section("Settings that stop the start"))
-    keys = set(re.findall(r"`([\w.]+)`", "".join(rows)))
-    refused = {r.key for r in (*broker_process.REFUSED, *name_server_config.REFUSED, *controller_config.REFUSED)}
-    assert keys == refused | broker_process._FIXED_PLACES.keys() | {
-        "brokerId", "brokerRole", "messageDelayLevel", "enableLmq", "enableMultiDispatch",
-    }  # fmt: skip
+def test_the_tables_of_settings_are_what_the_options_say() -> None:
+    assert settings_table.written() == COMPATIBILITY, "write it anew: python tests/tidy/settings_table.py"
 
 
 @pytest.mark.parametrize(
@@ -55,7 +46,7 @@ def test_the_settings_that_stop_the_start() -> None:
         f"{MAX_HELD:,} pulls at a time",
         f"at most {MAX_SUSPEND_MS // 60_000} minutes",
         f"when {MAX_WAITING:,} answers wait",
-        f"at most {MAX_REMARK:,} characters",
+        f"at most {MAX_REMARK_BYTES} bytes",
         f"{MAX_QUEUES:,} read",
     ],
 )

@@ -30,10 +30,11 @@ def test_each_test_of_bad_input_is_named() -> None:
         assert name(path) in text, f"docs/testing.md does not name {name(path)}"
 
 
-@pytest.mark.parametrize("document", DOCUMENTS, ids=name)
-def test_each_link_leads_somewhere(document: Path) -> None:
-    for target in LINK.findall(document.read_text()):
-        assert (document.parent / target).exists(), f"{name(document)}: {target}"
+def test_each_link_leads_somewhere() -> None:
+    links = [(document, target) for document in DOCUMENTS for target in LINK.findall(document.read_text())]
+    assert len(links) > 50
+    broken = [f"{name(document)}: {target}" for document, target in links if not (document.parent / target).exists()]
+    assert not broken, "\n".join(broken)
 
 
 @pytest.mark.parametrize(
@@ -57,6 +58,7 @@ def test_the_table_of_planted_defects_is_what_is_tested(module: str) -> None:
     rows = []
     for key, value in zip(found.keys, found.values, strict=True):
         assert isinstance(key, ast.Name)
-        promise, seeds = ast.literal_eval(value)
-        rows.append(f"| {' '.join(docs[key.id].split()).removesuffix('.')} | {promise} | {seeds} |\n")
+        cells = ast.literal_eval(value)
+        row = [" ".join(docs[key.id].split()).removesuffix("."), *((cells,) if isinstance(cells, str) else cells)]
+        rows.append(f"| {' | '.join(row)} |\n")
     assert "".join(rows) in (ROOT / "docs" / "testing.md").read_text(), "docs/testing.md shall have:\n" + "".join(rows)

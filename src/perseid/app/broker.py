@@ -12,9 +12,10 @@ from typing import Any
 
 from perseid.app import process
 from perseid.base import config
-from perseid.base.config import Refusal, Setting, option
+from perseid.base.config import Setting, option
 from perseid.base.errors import ConfigError
 from perseid.broker.config import BrokerConfig
+from perseid.broker.foreign import FOREIGN, PLACES
 from perseid.broker.node import Broker
 from perseid.broker.replicas import HA_PORT_OFFSET, SLAVE
 from perseid.broker.request import MAIN_LISTENER, VIP_LISTENER
@@ -24,39 +25,22 @@ from perseid.raft.config import RaftConfig, peers_of
 from perseid.raft.node import LISTENER as RAFT_LISTENER
 from perseid.replication.config import ReplicationConfig
 from perseid.replication.receiver import LISTENER as HA_LISTENER
+from perseid.store.commit_log import FOLDER as LOG_FOLDER
 from perseid.store.config import StoreConfig
+
+ADDRESS_SERVER = "fetchNamesrvAddrByAddressServer"
+"""Refused where no name server is named: nobody asks the other one where any is."""
+SEVERAL_PATHS = ","
+SETTINGS_FOLDER = "@settings"
+"""On the broker's disk: that of its configuration's file."""
 
 VIP_OFFSET = -2
 """The second port that the original opens, relative to listenPort."""
 
 NAME_SERVER_VARIABLE = "NAMESRV_ADDR"
 
-REFUSED = (
-    Refusal("authenticationEnabled", ("false",), "Perseid has no authentication yet"),
-    Refusal("authorizationEnabled", ("false",), "Perseid has no authorization yet"),
-    Refusal("aclEnable", ("false",), "Perseid has no access lists yet"),
-    Refusal("tls.server.mode", ("disabled", "permissive"), "Perseid has no TLS yet"),
-    Refusal("storeType", ("default",), "Perseid has one kind of store"),
-    Refusal("duplicationEnable", ("false",), "Perseid has no duplication"),
-    Refusal("storePathDLedgerCommitLog", (), "Perseid keeps it below storePathRootDir, in dledger-ID"),
-    Refusal("fetchControllerAddrByDnsLookup", ("false",), "Perseid asks each controller of controllerAddr; name them"),
-    Refusal("controllerType", ("dledger",), "Perseid has no controller of this kind"),
-    Refusal("lockInStrictMode", ("false",), "Perseid locks queues at the broker that is asked alone"),
-    Refusal("enableAutoInSyncReplicas", ("false",), "Perseid waits for inSyncReplicas, however many are there"),
-    Refusal("enableConsumeQueueExt", ("false",), "Perseid's consume queues hold tags, not places of an extension"),
-    Refusal("enableCalcFilterBitMap", ("false",), "Perseid asks each message's properties, and keeps no bitmaps"),
-    Refusal("filterSupportRetry", ("false",), "Perseid does not filter retried messages"),
-)
-"""What would go wrong in silence if it were ignored."""
-
-_FIXED_PLACES = {
-    "storePathCommitLog": "commitlog",
-    "storePathConsumeQueue": "consumequeue",
-    "storePathIndex": "index",
-    "storeCheckpoint": "checkpoint",
-    "abortFile": "abort",
-}
-"""Keys that can only name their default place below storePathRootDir."""
+PARTS = (BrokerConfig, StoreConfig, ReplicationConfig, RaftConfig)
+"""Whose settings a broker's file holds besides the process's."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -69,6 +53,8 @@ class ProcessConfig:
     server_channel_max_idle_time_seconds: int = option(120, low=1)
     rocketmq_home: str = option("", important=True)
     store_type: str = "default"
+    store_path_commit_log: str = ""
+    """A folder for the log; empty: `commitlog` below storePathRootDir."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -81,6 +67,9 @@ class Loaded:
     replication: ReplicationConfig = field(default_factory=ReplicationConfig)
     raft: RaftConfig = field(default_factory=RaftConfig)
     """Of the group, with enableDLegerCommitLog."""
+    kept_in: Path | None = None
+    """The file in which a changed setting is kept."""
+    why_not_kept: str = ""
 
     def _told(self) -> tuple[Any, ...]:
         """What people and programs are shown."""
@@ -97,17 +86,14 @@ class Loaded:
 
 def load(path: Path | None, namesrv: str | None = None) -> Loaded:
     """The configuration of a file (or the defaults); `namesrv` wins over the file. ConfigError when it can't be."""
-    settings = process.read_settings(path)
-    config.refuse(settings, REFUSED)
-    own = config.build(ProcessConfig, settings)
-    root = Path(own.store_path_root_dir or process.home_folder() / "store").expanduser().absolute()
-    _check_places(settings, root)
-    fixed = {s.key: s for s in settings.values() if s.key in _FIXED_PLACES or s.key in {r.key for r in REFUSED}}
-    known = {key: setting for key, setting in settings.items() if key not in fixed}
-    process.report_unknown(known, ProcessConfig, BrokerConfig, StoreConfig, ReplicationConfig, RaftConfig)
+    settings = process.plain(_out_of_place(process.read_settings(path)), ProcessConfig, *PARTS)
     broker = config.build(BrokerConfig, settings)
-    store = config.build(StoreConfig, settings)
-    raft = config.build(RaftConfig, settings)
+    addresses = namesrv or broker.namesrv_addr or os.environ.get(NAME_SERVER_VARIABLE, "")
+    config.refuse(settings, (one for one in FOREIGN.refused if not (addresses and one.key == ADDRESS_SERVER)))
+    own = _with_places(config.build(ProcessConfig, settings), settings)
+    process.report(settings, FOREIGN, ProcessConfig, *PARTS)
+    broker = _with_role(replace(broker, namesrv_addr=addresses), settings)
+    store, raft = config.build(StoreConfig, settings), config.build(RaftConfig, settings)
     _check_lmq(broker, store, settings)
     if broker.enable_slave_acting_master:
         _check_acting(broker, settings)
@@ -115,26 +101,28 @@ def load(path: Path | None, namesrv: str | None = None) -> Loaded:
         _check_controllers(broker, settings)
     if broker.enable_dleger_commit_log:
         raft = _member(settings, broker, store, raft)
-    elif not broker.enable_controller_mode:
-        _check_role(broker, settings)
-    addresses = namesrv or broker.namesrv_addr or os.environ.get(NAME_SERVER_VARIABLE, "")
     _check_addresses(addresses, settings)
     return Loaded(
-        replace(
-            own,
-            store_path_root_dir=str(root),
-            rocketmq_home=own.rocketmq_home or os.environ.get("ROCKETMQ_HOME", ""),
-        ),
+        own,
         replace(
             broker,
-            namesrv_addr=addresses,
             broker_ip1=broker.broker_ip1 if "brokerIP1" in settings else process.own_ip(),
             broker_name=broker.broker_name if "brokerName" in settings else socket.gethostname(),
         ),
         replace(store, process_id=os.getpid(), physical_memory_bytes=memory_bytes()),
         config.build(ReplicationConfig, settings),
         raft,
+        *_kept_in(path),
     )
+
+
+def _kept_in(path: Path | None) -> tuple[Path | None, str]:
+    """Where changed settings are kept, or why they are not."""
+    if path is None:
+        return None, "the broker was started without a configuration file"
+    if path.suffix == ".toml":
+        return None, f"{path} is TOML, which is not rewritten: change it there too"
+    return path.resolve(), ""
 
 
 def memory_bytes() -> int:
@@ -144,13 +132,20 @@ def memory_bytes() -> int:
 
 def build(loaded: Loaded, listeners: Mapping[str, Listener] | None = None) -> tuple[Broker, Driver]:
     """The broker of a configuration on its own folder, and what runs it."""
-    disk = process.open_disk(Path(loaded.process.store_path_root_dir))
+    log = loaded.process.store_path_commit_log
+    _check_log(loaded.process)
+    elsewhere = {LOG_FOLDER: log} if log else {}
+    kept = loaded.kept_in
+    if kept is not None:
+        elsewhere[SETTINGS_FOLDER] = str(kept.parent)
+    disk = process.open_disk(Path(loaded.process.store_path_root_dir), elsewhere)
     node = Broker(
         loaded.broker,
         loaded.store,
         disk,
         Random(),
         properties=lambda: loaded.to_properties(node.config),
+        kept=(f"{SETTINGS_FOLDER}/{kept.name}" if kept is not None else "", loaded.why_not_kept),
         replication=loaded.replication,
         raft=loaded.raft if loaded.broker.enable_dleger_commit_log else None,
     )
@@ -181,25 +176,74 @@ async def serve(loaded: Loaded) -> int:
     return await process.serve([running], ready)
 
 
-def _check_places(settings: Mapping[str, Setting], root: Path) -> None:
-    for key, name in _FIXED_PLACES.items():
-        setting = settings.get(key)
-        if setting is not None and Path(setting.value).expanduser().absolute() != root / name:
-            raise ConfigError(
-                f"{setting.where}: {key}={setting.value}: Perseid keeps it at {root / name}; "
-                f"remove the line or change storePathRootDir"
-            )
+def _root(text: str) -> Path:
+    return Path(text or process.home_folder() / "store").expanduser().absolute()
 
 
-def _check_role(broker: BrokerConfig, settings: Mapping[str, Setting]) -> None:
-    """A master has the id 0, a slave another one: clients tell them apart by it."""
-    slave = broker.broker_role == SLAVE
-    if slave != (broker.broker_id > 0) or broker.broker_id < 0:
-        both = [f"brokerId={broker.broker_id}", f"brokerRole={broker.broker_role}"]
+def _out_of_place(settings: Mapping[str, Setting]) -> dict[str, Setting]:
+    """The settings without those that name a file's or folder's usual place."""
+
+    def said(key: str) -> str:
+        return settings[key].value if key in settings else ""
+
+    root, group = _root(said("storePathRootDir")), f"dledger-{said('dLegerSelfId')}/data"
+    usual = {**PLACES, **dict.fromkeys(("storePathDLedgerCommitLog", "dataStorePath"), group)}
+    there = {key for key, name in usual.items() if said(key) and Path(said(key)).expanduser().absolute() == root / name}
+    return {key: setting for key, setting in settings.items() if key not in there}
+
+
+def _with_places(own: ProcessConfig, settings: Mapping[str, Setting]) -> ProcessConfig:
+    """The folders as they are on this machine. The log's is one folder; no name of it: it is where it always is."""
+    root = _root(own.store_path_root_dir)
+    log = own.store_path_commit_log
+    if SEVERAL_PATHS in log:
+        setting = settings["storePathCommitLog"]
+        raise ConfigError(
+            f"{setting.where}: storePathCommitLog={config.shown(log)}: the log would be spread over several folders; "
+            "Perseid keeps it in one: move all files there and name it"
+        )
+    place = Path(os.path.abspath(Path(log).expanduser())) if log else root / LOG_FOLDER
+    if log and (root.is_relative_to(place) or place.is_relative_to(root / "consumequeue")):
+        setting = settings["storePathCommitLog"]
+        raise ConfigError(
+            f"{setting.where}: storePathCommitLog={config.shown(log)}: other files would lie among the "
+            f"log's; name a folder of its own, or remove the line: then it is {root / LOG_FOLDER}"
+        )
+    return replace(
+        own,
+        store_path_root_dir=str(root),
+        store_path_commit_log="" if place == root / LOG_FOLDER else str(place),
+        rocketmq_home=own.rocketmq_home or os.environ.get("ROCKETMQ_HOME", ""),
+    )
+
+
+def _check_log(own: ProcessConfig) -> None:
+    """A log in the usual place beside one elsewhere would be out of sight."""
+    usual, log = Path(own.store_path_root_dir) / LOG_FOLDER, own.store_path_commit_log
+    if log and usual.is_dir() and any(usual.iterdir()) and os.path.realpath(usual) != os.path.realpath(log):
+        raise ConfigError(
+            f"storePathCommitLog={log}: {usual} holds files of a log, which would be out of sight; move them there, or "
+            "remove the line"
+        )
+
+
+def _with_role(broker: BrokerConfig, settings: Mapping[str, Setting]) -> BrokerConfig:
+    """A master has the id 0, whatever its file says, as the original's; a slave another one: clients tell them apart
+    by it."""
+    if broker.enable_dleger_commit_log or broker.enable_controller_mode:
+        return broker
+    if broker.broker_role != SLAVE:
+        if broker.broker_id:
+            setting = settings["brokerId"]
+            text = "%s: brokerId=%s: a master's id is 0, so it is 0 (brokerRole=%s)"
+            process.log.warning(text, setting.where, broker.broker_id, broker.broker_role)
+        return replace(broker, broker_id=0)
+    if broker.broker_id <= 0:
         named = settings.get("brokerId") or settings["brokerRole"]
+        both = [f"brokerId={broker.broker_id}", f"brokerRole={broker.broker_role}"]
         first, second = both if named.key == "brokerId" else reversed(both)
-        what = "a slave's id is above 0, like brokerId=1" if slave else "a master's id is 0"
-        raise ConfigError(f"{named.where}: {first}: with {second}: {what}")
+        raise ConfigError(f"{named.where}: {first}: with {second}: a slave's id is above 0, like brokerId=1")
+    return broker
 
 
 def _check_lmq(broker: BrokerConfig, store: StoreConfig, settings: Mapping[str, Setting]) -> None:

@@ -10,8 +10,9 @@ from random import Random
 
 from perseid.app import process
 from perseid.base import config
+from perseid.base.config import Foreign
 from perseid.base.errors import ConfigError
-from perseid.controller.config import REFUSED, ControllerConfig
+from perseid.controller.config import ALIASES, FOREIGN, ControllerConfig
 from perseid.controller.node import LISTENER, Controller
 from perseid.net.driver import Driver, Listener
 from perseid.net.limits import Limits
@@ -34,11 +35,15 @@ class Loaded:
         return config.to_text(self.own, *(() if important else (self.raft,)), important=important)
 
 
-def load(path: Path | None, *others: type) -> Loaded:
-    """The configuration of a file; ConfigError when it can't be. `others`: who else reads that file."""
-    settings = process.read_settings(path)
-    config.refuse(settings, REFUSED)
-    process.report_unknown(settings, ControllerConfig, RaftConfig, *others)
+def load(path: Path | None, other: tuple[type, Foreign] | None = None) -> Loaded:
+    """The configuration of a file; ConfigError when it can't be. `other`: who else reads that file, and what it does
+    with other keys."""
+    given = process.read_settings(path)
+    named = {ALIASES.get(key, key): replace(one, key=ALIASES.get(key, key)) for key, one in given.items()}
+    settings = process.plain(named, ControllerConfig, RaftConfig)
+    config.refuse(settings, FOREIGN.refused)
+    foreign = FOREIGN if other is None else FOREIGN.beside(other[1])
+    process.report(settings, foreign, ControllerConfig, RaftConfig, *(() if other is None else (other[0],)))
     own = config.build(ControllerConfig, settings)
     texts = own.controller_dleger_group, own.controller_dleger_peers, own.controller_dleger_self_id
     missing = [key for key, text in zip(NAMED, texts, strict=True) if not text]

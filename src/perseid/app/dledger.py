@@ -8,8 +8,9 @@ from random import Random
 
 from perseid.app import process
 from perseid.base import config
-from perseid.base.config import option
+from perseid.base.config import Foreign, Ignored, Refusal, option
 from perseid.base.errors import ConfigError
+from perseid.base.original import METRICS, NO_METRICS
 from perseid.net.driver import Driver, Listener
 from perseid.raft.config import RaftConfig, peers_of
 from perseid.raft.files import FileLog
@@ -17,6 +18,45 @@ from perseid.raft.log import MemoryLog
 from perseid.raft.node import LISTENER, Raft
 
 FILE, MEMORY = "FILE", "MEMORY"
+
+
+_KEEPS = "Perseid keeps it at dledger-ID/data below storeBaseDir"
+
+FOREIGN = Foreign(
+    refused=(
+        Refusal("dataStorePath", (), f"the log would be there; {_KEEPS}", "move it there"),
+        Refusal("readOnlyDataStoreDirs", (), f"older files of the log would be read from there, too; {_KEEPS}",
+                "move them there"),
+        Refusal("enableLeaderElector", ("true",), "this member would never stand for election nor vote; Perseid's "
+                "always do"),
+    ),
+    ignored=(
+        NO_METRICS,
+        Ignored("enablePushToFollower", ("true",), "a leader always pushes"),
+        Ignored("enableFastAdvanceCommitIndex", ("false",), "a commit is told with the next push"),
+        Ignored("fileReservedHours", ("72",), "all files are kept"),
+        Ignored("deleteWhen", ("04",), "all files are kept"),
+    ),
+    meaningless=METRICS
+    | {
+        "configFilePath",
+        "diskSpaceRatioToCheckExpired",
+        "diskSpaceRatioToForceClean",
+        "enableBatchAppend",
+        "enableDiskForceClean",
+        "enableSnapshot",
+        "flushFileInterval",
+        "maxBatchAppendIntervalMs",
+        "maxBatchAppendSize",
+        "maxSnapshotReservedNum",
+        "peerPushQuota",
+        "peerPushThrottlePoint",
+        "resetSnapshotEntriesButKeepLastEntriesNum",
+        "resetSnapshotEntriesDelayTime",
+        "snapshotEntryResetStrategy",
+    },
+)  # fmt: skip
+"""What is done with DLedger's other keys."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -30,8 +70,9 @@ class DLedgerConfig:
 
 def load(path: Path | None) -> tuple[DLedgerConfig, RaftConfig]:
     """The configuration of a file (or the defaults); ConfigError when it can't be."""
-    settings = process.read_settings(path)
-    process.report_unknown(settings, DLedgerConfig, RaftConfig)
+    settings = process.plain(process.read_settings(path), DLedgerConfig, RaftConfig)
+    config.refuse(settings, FOREIGN.refused)
+    process.report(settings, FOREIGN, DLedgerConfig, RaftConfig)
     raft = config.build(RaftConfig, settings)
     if raft.self_id not in peers_of(raft.peers):
         raise ConfigError(f"selfId={raft.self_id} is not among the peers ({raft.peers})")

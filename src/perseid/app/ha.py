@@ -1,5 +1,5 @@
-"""A cluster that goes on when any one process dies: three controllers, a name server, and a broker set of two or three,
-a process each, on 127.0.0.1. `perseid up --ha`; what the demo kills.
+"""A cluster that goes on when any one process dies: three controllers, two name servers, and a broker set of two or
+three, a process each, on 127.0.0.1. `perseid up --ha`; what the demo kills.
 
 Each has a configuration file of its own below `DATA/conf`, as an operator would write it, and a log in `DATA/log`. What
 is killed is not started again: that the rest goes on without it is the point.
@@ -10,6 +10,7 @@ from __future__ import annotations
 import asyncio
 import json
 from collections.abc import Mapping
+from contextlib import AsyncExitStack
 from dataclasses import asdict, dataclass, field
 from pathlib import Path
 from typing import Any
@@ -20,11 +21,14 @@ from perseid.base.errors import ConfigError, PerseidError
 from perseid.client.admin import Admin
 from perseid.client.controller import ControllerClient, ReplicaSet
 from perseid.client.errors import ClientError
+from perseid.disk.real import FILE_MODE, make_folders
 from perseid.net.ports import free_port
 
 HOST = "127.0.0.1"
 BROKER_NAME = "broker-a"
 CONTROLLERS = 3
+NAME_SERVERS = 2
+NAME_SERVER_STEP = 10
 MIN_REPLICAS, MAX_REPLICAS = 2, 3
 CONTROLLER_PORT = 9878
 CONTROLLER_STEP = -10
@@ -32,6 +36,7 @@ CONTROLLER_STEP = -10
 BROKER_STEP = 10
 BROKER_PORTS = (0, -2, 1)
 """That a broker opens, from its own: its second one, and that for its slaves."""
+MAX_PORT = 65_535
 LOG_FILE_BYTES = 64 << 20
 READY_S = 120.0
 """Until there is a master that all replicas follow; the machine may be busy."""
@@ -52,6 +57,7 @@ class Member:
     def write(self, conf: Path) -> Path:
         """Write its configuration file; where that is."""
         path = conf / f"{self.name}.conf"
+        path.touch(FILE_MODE)
         path.write_text("".join(f"{key}={value}\n" for key, value in self.settings.items()))
         return path
 
@@ -62,6 +68,7 @@ class Plan:
 
     data: Path
     namesrv: str
+    """All name servers, as clients and brokers are told."""
     controllers: str
     members: tuple[Member, ...]
 
@@ -86,11 +93,16 @@ def plan(
     lowest = controller_port + CONTROLLER_STEP * (CONTROLLERS - 1)
     if controller_port and lowest < 1:
         raise ConfigError(f"controller port {controller_port}: the last one would be {lowest}; choose a higher one")
-    namesrv = f"{HOST}:{namesrv_port or free_port()}"
+    highest = namesrv_port + NAME_SERVER_STEP * (NAME_SERVERS - 1)
+    if namesrv_port and highest > MAX_PORT:
+        raise ConfigError(f"name server port {namesrv_port}: the last one would be {highest}; choose a lower one")
+    steps = [NAME_SERVER_STEP * n for n in range(NAME_SERVERS)]
+    name_servers = [f"{HOST}:{namesrv_port + step if namesrv_port else free_port()}" for step in steps]
+    namesrv = ";".join(name_servers)
     ports = [controller_port + CONTROLLER_STEP * n if controller_port else free_port() for n in range(CONTROLLERS)]
     controllers = ";".join(f"{HOST}:{port}" for port in ports)
     peers = ";".join(f"n{number}-{HOST}:{port}" for number, port in enumerate(ports))
-    members = [_name_server(data, namesrv)]
+    members = [_name_server(data, number, address) for number, address in enumerate(name_servers, 1)]
     members += [_controller(data, number, port, peers) for number, port in enumerate(ports)]
     for number in range(1, replicas + 1):
         port = broker_port + BROKER_STEP * (number - 1) if broker_port else free_port(BROKER_PORTS)
@@ -98,13 +110,14 @@ def plan(
     return Plan(data, namesrv, controllers, tuple(members))
 
 
-def _name_server(data: Path, address: str) -> Member:
-    own = data / "namesrv"
+def _name_server(data: Path, number: int, address: str) -> Member:
+    name = f"namesrv-{number}"
+    own = data / name
     told = {
         "listenPort": address.rpartition(":")[2], "bindAddress": HOST, "kvConfigPath": own / "kvConfig.json",
         "configStorePath": own / "namesrv.properties",
     }  # fmt: skip
-    return Member("namesrv", "namesrv", address, told)
+    return Member("namesrv", name, address, told)
 
 
 def _controller(data: Path, number: int, port: int, peers: str) -> Member:
@@ -146,7 +159,7 @@ class Cluster:
         conf = self.plan.data / "conf"
         try:
             for folder in (conf, self._logs):
-                folder.mkdir(parents=True, exist_ok=True)
+                make_folders(folder)
             for member in self.plan.members:
                 command = perseid(member.role, "-c", str(member.write(conf)))
                 child = self.children[member.name] = Child(member.name, command)
@@ -155,25 +168,29 @@ class Cluster:
             raise ConfigError(f"{self.plan.data}: can't be used: {error.strerror or error}; choose another") from None
 
     async def ready(self) -> ReplicaSet:
-        """The broker set, once it has a master that the name server knows, and all replicas are in sync.
+        """The broker set, once it has a master that all name servers know, and all replicas are in sync.
 
         PerseidError, with the end of its log, when a member ends instead; or when it takes too long.
         """
         deadline = asyncio.get_running_loop().time() + READY_S
         last = "nobody was asked yet"
-        async with (
-            ControllerClient(self.plan.controllers, timeout_ms=ASK_TIMEOUT_MS) as controllers,
-            Admin(self.plan.namesrv, timeout_ms=ASK_TIMEOUT_MS) as admin,
-        ):
+        async with AsyncExitStack() as clients:
+            told = ControllerClient(self.plan.controllers, timeout_ms=ASK_TIMEOUT_MS)
+            controllers = await clients.enter_async_context(told)
+            name_servers = [
+                await clients.enter_async_context(Admin(address, timeout_ms=ASK_TIMEOUT_MS))
+                for address in self.plan.namesrv.split(";")
+            ]
             while asyncio.get_running_loop().time() < deadline:
                 self._check()
                 try:
                     found = await controllers.replica_sets([BROKER_NAME])
-                    known = (await admin.cluster_info()).brokers.get(BROKER_NAME, {})
-                    last = f"the controllers know {found}, the name server {known}"
+                    known = [(await one.cluster_info()).brokers.get(BROKER_NAME, {}) for one in name_servers]
+                    last = f"the controllers know {found}, the name servers {known}"
                     for one in found:
                         in_sync = [replica for replica in one.replicas if replica.in_sync]
-                        if len(in_sync) == len(self.plan.brokers) and known.get(0) == one.master_address != "":
+                        everywhere = all(each.get(0) == one.master_address != "" for each in known)
+                        if len(in_sync) == len(self.plan.brokers) and everywhere:
                             return one
                 except ClientError as error:
                     last = str(error)

@@ -11,7 +11,7 @@ from perseid.app import controller as controller_app
 from perseid.app import process
 from perseid.base import config
 from perseid.controller.node import Controller
-from perseid.nameserver.config import REFUSED, NameServerConfig
+from perseid.nameserver.config import FOREIGN, NameServerConfig
 from perseid.nameserver.node import NameServer
 from perseid.net.driver import Driver, Listener
 from perseid.net.limits import Limits
@@ -21,11 +21,11 @@ LISTENER = "main"
 
 def load(path: Path | None) -> NameServerConfig:
     """The configuration of a file (or the defaults), its paths filled in; ConfigError when it can't be."""
-    settings = process.read_settings(path)
-    config.refuse(settings, REFUSED)
+    settings = process.plain(process.read_settings(path), NameServerConfig)
+    config.refuse(settings, FOREIGN.refused)
     loaded = config.build(NameServerConfig, settings)
     if not loaded.enable_controller_in_namesrv:  # the controller reports what neither of them knows
-        process.report_unknown(settings, NameServerConfig)
+        process.report(settings, FOREIGN, NameServerConfig)
     folder = process.home_folder() / "namesrv"
     kept = path.resolve() if path and path.suffix != ".toml" else folder / "namesrv.properties"
     store_path = loaded.config_store_path or str(kept)
@@ -39,7 +39,7 @@ def load(path: Path | None) -> NameServerConfig:
 
 def load_controller(path: Path | None, loaded: NameServerConfig) -> controller_app.Loaded | None:
     """The controller in the same process, if there is to be one (enableControllerInNamesrv)."""
-    return controller_app.load(path, NameServerConfig) if loaded.enable_controller_in_namesrv else None
+    return controller_app.load(path, (NameServerConfig, FOREIGN)) if loaded.enable_controller_in_namesrv else None
 
 
 def build(loaded: NameServerConfig, listener: Listener | None = None) -> tuple[NameServer, Driver]:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import faulthandler
 import gc
 import logging
 import os
@@ -10,12 +11,12 @@ import resource
 import signal
 import socket
 import sys
-from collections.abc import Awaitable, Callable, Coroutine, Mapping, Sequence
+from collections.abc import Awaitable, Callable, Coroutine, Iterable, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
 from perseid.base import config
-from perseid.base.config import Setting
+from perseid.base.config import Foreign, Setting
 from perseid.base.errors import ConfigError
 from perseid.disk.real import RealDisk
 from perseid.net.driver import Driver
@@ -52,12 +53,47 @@ def values(settings: Mapping[str, Setting]) -> dict[str, str]:
     return {key: setting.value for key, setting in settings.items()}
 
 
-def report_unknown(settings: Mapping[str, Setting], *classes: type) -> None:
-    """Name the keys that nothing here knows, in one line."""
-    strange = config.unknown(settings, *classes)
-    if strange:
-        names = ", ".join(f"{s.key} ({s.where})" for s in strange)
-        log.warning("settings without effect: %s", names)
+MAX_NAMED = 40
+"""Settings that one line of the log names."""
+
+
+def plain(settings: Mapping[str, Setting], *classes: type) -> dict[str, Setting]:
+    """The settings, with what is around a number left out where only that number can be meant; told in one line."""
+    found, meant = config.plain_numbers(settings, *classes)
+    _tell(
+        "settings of which RocketMQ would take its default, not what is meant",
+        (f"{s.key}={config.shown(s.value)} is taken as {found[s.key].value} ({s.where})" for s in meant),
+    )
+    return found
+
+
+def report(settings: Mapping[str, Setting], foreign: Foreign, *classes: type) -> None:
+    """Name what has no effect here, each key once, in up to three lines: what matters, what has no meaning here, and
+    what nobody knows."""
+    ignored = {one.key: one for one in foreign.ignored}
+    refused = {one.key for one in foreign.refused}
+    matters, meaningless, strange = [], [], []
+    known = [key for cls in classes for key in config.options(cls)]
+    for s in config.unknown(settings, *classes):
+        if s.key in ignored:
+            one = ignored[s.key]
+            if s.value.lower() not in one.usual:
+                matters.append(f"{s.key}={config.shown(s.value)} ({s.where}): {one.why}")
+        elif s.key in foreign.meaningless:
+            meaningless.append(f"{s.key} ({s.where})")
+        elif s.key not in refused:
+            like = config.nearest(s.key, (*known, *foreign.keys))
+            strange.append(f"{config.shown(s.key)} ({s.where}" + (f"; {like}?)" if like else ")"))
+    _tell("settings that matter and that Perseid does not follow", matters)
+    _tell("unknown settings, without effect", strange)
+    _tell("settings without a meaning here", meaningless, logging.INFO)
+
+
+def _tell(what: str, found: Iterable[str], level: int = logging.WARNING) -> None:
+    texts = list(found)
+    if texts:
+        more = f", and {len(texts) - MAX_NAMED} more" if len(texts) > MAX_NAMED else ""
+        log.log(level, "%s: %s%s", what, ", ".join(texts[:MAX_NAMED]), more)
 
 
 def home_folder() -> Path:
@@ -82,12 +118,14 @@ def own_ip() -> str:
 # ---- running ----
 
 
-def open_disk(folder: Path) -> RealDisk:
-    """The disk of a folder, which is made when it is missing; ConfigError when it can't be."""
+def open_disk(folder: Path, elsewhere: Mapping[str, str] | None = None) -> RealDisk:
+    """The disk of a folder, and of folders in it that are elsewhere; they are made when they are missing. ConfigError
+    when one can't be."""
     try:
-        return RealDisk(str(folder))
+        return RealDisk(str(folder), elsewhere)
     except OSError as error:
-        raise ConfigError(f"{folder}: can't be used as a folder: {error.strerror or error}; choose another") from None
+        at = error.filename or folder
+        raise ConfigError(f"{at}: can't be used as a folder: {error.strerror or error}; choose another") from None
 
 
 def set_up_logging(level: int = logging.INFO) -> None:
@@ -110,7 +148,10 @@ def say(line: str) -> None:
 
 
 def run(main: Coroutine[Any, Any, int]) -> int:
-    """Run a server's coroutine to its end on the quickest event loop there is; its exit code."""
+    """Run a server's coroutine to its end on the quickest event loop there is; its exit code. What the kernel ends (a
+    SIGBUS, a SIGSEGV) says on stderr where it was."""
+    if not faulthandler.is_enabled():
+        faulthandler.enable(file=2)
     raise_file_limit()
     factory: Callable[[], asyncio.AbstractEventLoop] = asyncio.new_event_loop
     if os.environ.get(LOOP_VARIABLE) != "asyncio":

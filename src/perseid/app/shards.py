@@ -36,10 +36,18 @@ UNSHARDED = "commitlog"
 
 def of(loaded: Loaded, shard: int) -> Loaded:
     """The configuration of one shard."""
-    root = Path(loaded.process.store_path_root_dir) / str(shard)
+    own = loaded.process
+    log = own.store_path_commit_log
+    shared = f"shards share {loaded.kept_in}: change it there too" if loaded.kept_in is not None else ""
     return replace(
         loaded,
-        process=replace(loaded.process, store_path_root_dir=str(root)),
+        kept_in=None,
+        why_not_kept=shared or loaded.why_not_kept,
+        process=replace(
+            own,
+            store_path_root_dir=str(Path(own.store_path_root_dir) / str(shard)),
+            store_path_commit_log=str(Path(log) / str(shard)) if log else "",
+        ),
         broker=replace(
             loaded.broker,
             broker_name=f"{loaded.broker.broker_name}-{shard}",
@@ -54,7 +62,9 @@ def check(loaded: Loaded, count: int) -> None:
     found = [int(folder.name) for folder in root.glob("[0-9]*") if folder.name.isdecimal() and folder.is_dir()]
     if found and max(found) >= count:
         raise ConfigError(f"{root}: has a log of shard {max(found)}: start it with --shards {max(found) + 1} at least")
-    if count and (root / UNSHARDED).exists():
+    log = loaded.process.store_path_commit_log
+    elsewhere = bool(log) and any(one.is_file() for one in Path(log).glob("[0-9]*"))
+    if count and ((root / UNSHARDED).exists() or elsewhere):
         raise ConfigError(f"{root}: has the log of a broker without shards: choose another storePathRootDir")
     last = loaded.broker.listen_port + PORT_STEP * (count - 1) + 1
     if count and last > 65_535:

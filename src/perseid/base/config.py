@@ -6,13 +6,16 @@ so that the files and the defaults of the original keep working. TOML may use ei
 only group.
 
 The original drops a value that it can't parse and goes on with the default, in silence. Here such a value
-stops the start with a `ConfigError` that names file, line and key. A key that no part knows is handed back
-(`unknown`), to be reported once; one that asks for something Perseid lacks is refused (`refuse`).
+stops the start with a `ConfigError` that names file, line and key; where only one number can be meant, it is taken
+and told of (`plain_number`). A key that no part knows is handed back (`unknown`), to be reported once; one that asks
+for something Perseid lacks is refused (`refuse`). What a running process follows is marked where it is declared
+(`option(live=True)`).
 """
 
 from __future__ import annotations
 
 import dataclasses
+import difflib
 import re
 import tomllib
 from collections.abc import Iterable, Iterator, Mapping
@@ -23,10 +26,22 @@ from perseid.base.errors import ConfigError
 
 T = TypeVar("T")
 
-_INTEGER = re.compile(r"[+-]?[0-9]+")
+_INTEGER = re.compile(r"[+-]?[0-9]{1,40}")
+_LINE = re.compile(r"[^\r\n]*(?:\r\n|\r|\n)|[^\r\n]+")
+"""As a properties file has them: other characters that Python takes for ends of lines are none there."""
 _UPPER_AFTER = re.compile(r"_([a-z0-9])")
 _ESCAPES = {"t": "\t", "n": "\n", "r": "\r", "f": "\f"}
+JAVA_INT = (1 << 31) - 1
+"""The most that an `int` of the original holds."""
 _JAVA_LONG = (-(1 << 63), (1 << 63) - 1)
+_REMARK_BEHIND = re.compile(r"\s+#.*")
+_WHOLE = re.compile(r"([+-]?[0-9]+)\.0+")
+_ALIKE = 0.75
+"""From 0 to 1: a key that is no more like the one that was written is not suggested."""
+MAX_KEY = 64
+"""Characters of a key for which a nearest one is looked for, or which is told whole."""
+MAX_SHOWN = 200
+"""Of a value."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -39,11 +54,47 @@ class Setting:
 
 
 class Refusal(NamedTuple):
-    """A key whose value must be one of `allowed` (lower case) here; `why` says what is missing."""
+    """A key whose value must be one of `allowed` (lower case) here, or empty; `why` says what it would do, or what is
+    missing. Without `allowed`, the key must not be there; `instead` is the way out."""
 
     key: str
     allowed: tuple[str, ...]
     why: str
+    instead: str = ""
+
+    def way_out(self) -> str:
+        """What to do about it, in words."""
+        other = f" or set {self.key}={self.allowed[0]}" if self.allowed else ""
+        return f"remove the line{other}" + (f"; {self.instead}" if self.instead else "")
+
+
+class Ignored(NamedTuple):
+    """A key of the original's that has no effect here though it has one there; `usual`, in lower case, are the values
+    that ask for nothing."""
+
+    key: str
+    usual: tuple[str, ...]
+    why: str
+
+
+class Foreign(NamedTuple):
+    """What one process does with keys of the original's that it has no option for."""
+
+    refused: tuple[Refusal, ...] = ()
+    ignored: tuple[Ignored, ...] = ()
+    meaningless: frozenset[str] = frozenset()
+    """Of threads, pools and buffers that are not here."""
+
+    @property
+    def keys(self) -> frozenset[str]:
+        """All of them."""
+        return self.meaningless | {one.key for one in self.refused} | {one.key for one in self.ignored}
+
+    def beside(self, other: Foreign) -> Foreign:
+        """Of two processes that read one file."""
+        return Foreign(
+            self.refused + other.refused, self.ignored + other.ignored, self.meaningless | other.meaningless
+        )
 
 
 @dataclass(frozen=True, slots=True)
@@ -58,6 +109,8 @@ class Option:
     choices: tuple[str, ...] | None
     form: tuple[str, str] | None
     important: bool
+    live: bool
+    told: str
 
 
 def option(
@@ -69,13 +122,17 @@ def option(
     choices: tuple[str, ...] | None = None,
     form: tuple[str, str] | None = None,
     important: bool = False,
+    live: bool = False,
+    told: str = "",
 ) -> Any:
-    """A dataclass field with its key, the bounds of its value, and whether `-m` prints it.
+    """A dataclass field with its key, the bounds of its value, whether `-m` prints it, and whether a running process
+    follows a change.
 
-    `form` is for texts: a regular expression, and the words for people who did not keep to it.
+    `form` is for texts: a regular expression, and the words for people who did not keep to it. `told` is what people
+    hear who change it: what it does not do.
     """
     metadata = {"key": key, "low": low, "high": high, "choices": choices, "form": form, "important": important}
-    return dataclasses.field(default=default, metadata=metadata)
+    return dataclasses.field(default=default, metadata={**metadata, "live": live, "told": told})
 
 
 def camel(name: str) -> str:
@@ -94,7 +151,8 @@ def options(cls: type) -> Mapping[str, Option]:
         key = meta.get("key") or camel(f.name)
         bounds = meta.get("low"), meta.get("high")
         choices, form = meta.get("choices"), meta.get("form")
-        found[key] = Option(key, f.name, kind, *bounds, choices, form, meta.get("important", False))
+        rest = meta.get("important", False), meta.get("live", False), meta.get("told", "")
+        found[key] = Option(key, f.name, kind, *bounds, choices, form, *rest)
     return found
 
 
@@ -124,8 +182,8 @@ def _logical_lines(text: str) -> Iterator[tuple[int, str]]:
     """Lines without blank ones and comments, those that end in a lone backslash joined with the next."""
     parts: list[str] = []
     first = 0
-    for number, raw in enumerate(text.splitlines(), 1):
-        line = raw.lstrip(" \t\f")
+    for number, raw in enumerate(_LINE.findall(text), 1):
+        line = raw.rstrip("\r\n").lstrip(" \t\f")
         if not parts and (not line or line[0] in "#!"):
             continue
         first = first if parts else number
@@ -217,11 +275,9 @@ def build(cls: type[T], settings: Mapping[str, Setting]) -> T:
     return cls(**given)
 
 
-def changed(config: T, new: Mapping[str, str]) -> T:
-    """A copy with those of the `new` values whose keys it has; ConfigError for a value that doesn't fit."""
-    known = options(type(config))
-    values = {known[key].field: _convert(known[key], value, "update") for key, value in new.items() if key in known}
-    return dataclasses.replace(config, **values)  # type: ignore[type-var]
+def parsed(opt: Option, text: str) -> Any:
+    """The value of a text that came in a request. ConfigError when it doesn't fit."""
+    return _convert(opt, text, "update")
 
 
 def unknown(settings: Mapping[str, Setting], *classes: type) -> list[Setting]:
@@ -230,19 +286,61 @@ def unknown(settings: Mapping[str, Setting], *classes: type) -> list[Setting]:
     return [setting for key, setting in settings.items() if key not in known]
 
 
+def nearest(key: str, known: Iterable[str]) -> str | None:
+    """The known key that somebody may have meant; None: none is like it."""
+    if len(key) > MAX_KEY:
+        return None
+    names = sorted(known)
+    for name in names:
+        if name.lower() == key.lower():
+            return name
+    found = difflib.get_close_matches(key, names, n=1, cutoff=_ALIKE)
+    return found[0] if found else None
+
+
+def shown(text: str) -> str:
+    """A value as people are told of it: no longer than `MAX_SHOWN`."""
+    return text if len(text) <= MAX_SHOWN else text[:MAX_SHOWN] + "…"
+
+
 def refuse(settings: Mapping[str, Setting], refusals: Iterable[Refusal]) -> None:
     """ConfigError for the first setting that asks for what Perseid lacks."""
-    for key, allowed, why in refusals:
-        setting = settings.get(key)
-        if setting is not None and setting.value.lower() not in allowed:
-            raise ConfigError(
-                f"{setting.where}: {key}={setting.value}: {why}; remove the line or set {key}={allowed[0]}"
-            )
+    for one in refusals:
+        setting = settings.get(one.key)
+        if setting is not None and setting.value and setting.value.lower() not in one.allowed:
+            text = f"{setting.where}: {one.key}={shown(setting.value)}: {one.why}; {one.way_out()}"
+            raise ConfigError(text)
+
+
+def plain_number(opt: Option, text: str) -> str:
+    """A value in which only one number, true or false can be meant, without the rest: a remark behind it, a fraction of
+    zero, a percent sign behind a share. The original ignores such a value."""
+    if opt.kind is str:
+        return text
+    found = _REMARK_BEHIND.sub("", text)
+    if opt.kind is int:
+        if opt.key.endswith("Ratio"):
+            found = found.removesuffix("%")
+        whole = _WHOLE.fullmatch(found)
+        found = whole.group(1) if whole is not None else found
+    return found
+
+
+def plain_numbers(settings: Mapping[str, Setting], *classes: type) -> tuple[dict[str, Setting], list[Setting]]:
+    """The settings with what `plain_number` takes of them, and those of which it left something out."""
+    found, meant = dict(settings), []
+    for cls in classes:
+        for key, opt in options(cls).items():
+            setting = found.get(key)
+            if setting is not None and (text := plain_number(opt, setting.value)) != setting.value:
+                found[key] = Setting(key, text, setting.where)
+                meant.append(setting)
+    return found, meant
 
 
 def _convert(opt: Option, text: str, where: str) -> Any:
     def wrong(wanted: str) -> ConfigError:
-        return ConfigError(f"{where}: {opt.key}={text}: {wanted} is wanted")
+        return ConfigError(f"{where}: {opt.key}={shown(text)}: {wanted} is wanted")
 
     if opt.kind is str:
         if opt.choices is not None and text not in opt.choices:
@@ -284,8 +382,60 @@ def to_properties(*configs: Any, important: bool = False) -> dict[str, str]:
     return dict(sorted(found.items()))
 
 
-def to_text(*configs: Any, important: bool = False, kept: Mapping[str, str] | None = None) -> str:
-    """The same as a properties text: `key=value` lines; before them the keys of `kept` that are none of theirs."""
-    own = to_properties(*configs, important=important)
+def to_text(*configs: Any, important: bool = False) -> str:
+    """The same as a properties text: `key=value` lines, as people are shown them."""
+    return "".join(f"{key}={value}\n" for key, value in to_properties(*configs, important=important).items())
+
+
+def to_file(*configs: Any, kept: Mapping[str, str] | None = None) -> str:
+    """What reads back as these settings; before them the keys of `kept` that are none of theirs."""
+    own = to_properties(*configs)
     others = {key: value for key, value in (kept or {}).items() if key not in own}
-    return "".join(f"{key}={value}\n" for key, value in (others | own).items())
+    return "".join(_line(key, value) for key, value in (others | own).items())
+
+
+def edited(text: str, new: Mapping[str, str]) -> str:
+    """A properties text in which these keys have new values; all other lines, remarks too, are as they were. A key that
+    is there twice gets its value in both places, one that is not there comes last."""
+    out, left = [], dict(new)
+    for key, raw in _raw_properties(text):
+        if key in new:
+            out.append(_line(key, new[key]))
+            left.pop(key, None)
+        else:
+            out.append(raw)
+    if left and out and not out[-1].endswith("\n"):
+        out.append("\n")
+    return "".join([*out, *(_line(key, value) for key, value in left.items())])
+
+
+def _raw_properties(text: str) -> Iterator[tuple[str, str]]:
+    """The lines of a text with their ends, those of one property together, and its key; "" for blanks and remarks."""
+    parts: list[str] = []
+    lines: list[str] = []
+    for raw in _LINE.findall(text):
+        line = raw.rstrip("\r\n").lstrip(" \t\f")
+        if not parts and (not line or line[0] in "#!"):
+            yield "", raw
+            continue
+        lines.append(raw)
+        if (len(line) - len(line.rstrip("\\"))) % 2:
+            parts.append(line[:-1])
+            continue
+        yield _split_property("".join([*parts, line]))[0], "".join(lines)
+        parts, lines = [], []
+    if lines:
+        yield _split_property("".join(parts))[0], "".join(lines)
+
+
+def _line(key: str, value: str) -> str:
+    """A line of a properties file that reads back as this."""
+    text = value.replace("\\", "\\\\")
+    for char, escape in (("\n", "\\n"), ("\r", "\\r"), ("\t", "\\t"), ("\f", "\\f")):
+        text = text.replace(char, escape)
+    if text[:1] == " ":
+        text = "\\" + text
+    if text[-1:] == " ":
+        text = text[:-1] + "\\u0020"
+    name = re.sub(r"([\\:=#! ])", r"\\\1", key)
+    return f"{name}={text}\n"

@@ -20,7 +20,7 @@ The duties of a driver:
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any, Protocol, TypeAlias
 
@@ -107,6 +107,13 @@ class DiskFailed:
 
     path: str
     reason: str
+
+
+@dataclass(slots=True)
+class Resolved:
+    """What a `Resolve` found: name → IP addresses, none for a name that nobody could resolve."""
+
+    addresses: Mapping[str, Sequence[str]]
 
 
 Event: TypeAlias = Any
@@ -198,6 +205,14 @@ class Feed:
 
 
 @dataclass(slots=True)
+class Resolve:
+    """Look up the IP addresses of host names: answered by one `Resolved`, perhaps after many seconds. What can't be
+    looked up now has no addresses in it."""
+
+    names: Sequence[str]
+
+
+@dataclass(slots=True)
 class Note:
     """A line for the log: `level` is debug, info, warning or error."""
 
@@ -213,7 +228,7 @@ class Stop:
     reason: str = ""
 
 
-Effect: TypeAlias = Write | Close | Connect | Flush | SaveState | Fetch | Feed | Note | Stop
+Effect: TypeAlias = Write | Close | Connect | Flush | SaveState | Fetch | Feed | Resolve | Note | Stop
 
 
 class Machine(Protocol):

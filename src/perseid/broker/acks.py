@@ -19,6 +19,8 @@ MAX_WAITING = 100_000
 """Answers that wait at once. Beyond it the disk is too slow for what comes: sends are refused with 2."""
 
 
+NOTHING = 1 << 62
+
 GATHER_FROM = 4
 """Messages that wait for other nodes, with those that were last let go: from so many on the next turn had better find
 more to do."""
@@ -47,7 +49,7 @@ class Acks:
 
     def __init__(self, *, for_nodes: bool = False) -> None:
         """`for_nodes`: what they wait for is on other nodes."""
-        self._for_nodes = for_nodes
+        self.for_nodes = for_nodes
         self._waiting: deque[Waiting] = deque()
         self._count = 0
         self._released = 0
@@ -66,7 +68,7 @@ class Acks:
     def gathers(self) -> int:
         """How many microseconds to hear nothing: when many answers wait for other nodes, or did a moment ago, what
         comes next should make one turn with what lets them go. Who waits for a way there and back loses little."""
-        return GATHER_US if self._for_nodes and self._count + self._released >= GATHER_FROM else 0
+        return GATHER_US if self.for_nodes and self._count + self._released >= GATHER_FROM else 0
 
     def turn(self, log_end: int) -> None:
         """A turn begins: what it stores comes behind `log_end`."""
@@ -76,6 +78,11 @@ class Acks:
     def begin(self) -> int:
         """No message that is or may yet be waited for begins before it."""
         return self._waiting[0].begin_offset if self._waiting else self._turn_began
+
+    @property
+    def awaited(self) -> int:
+        """Where the first message ends that somebody waits for; beyond every log, when nobody does."""
+        return self._waiting[0].end_offset if self._waiting else NOTHING
 
     def wait(self, end_offset: int, now: Millis, most_ms: int, request: Request, reply: Reply) -> None:
         """Hold `reply` back until the log is durable up to `end_offset`, for at most `most_ms`."""

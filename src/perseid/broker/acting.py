@@ -13,10 +13,12 @@ Name servers show the smallest id of a set without master as its master, for rea
   One that can't follow has another history: what it copied from this master may stand for what the master has lost,
   so its delay offsets are left, and of its groups only what was committed to itself is taken, if it says so (ours:
   `perseidAhead`). To all others a master tells such tables when its log is durable (`Replicas.told_durably`).
+  A slave takes commits until it hears that the master is back, which is after it was asked: what was committed to it
+  alone counts beside a later table of the master's, too, when that one comes back again, where it is higher.
 - *online*: registered, with a life sign each `brokerHeartbeatInterval`, and a look at the members of the set each
   `syncBrokerMemberGroupPeriod`. Notices (905) tell the same sooner.
-- *acting*: commits of groups come here. The version of their table rises at once, so that it is later than whatever
-  the master last had, however few commits follow. Nothing is copied from the master, and its HA port is left alone,
+- *acting*: commits of groups come here. The version of their table rises with the first one, so that it is later than
+  whatever the master last had, however few follow. Nothing is copied from the master, and its HA port is left alone,
   until it is the smallest id again. A slave that acted is still called master by routes that clients have; so for
   `ROUTE_MS` it answers them as before.
 
@@ -33,6 +35,7 @@ from perseid.base.errors import RemoteProtocolError, RequestRefused
 from perseid.base.machine import Millis
 from perseid.broker import switch, timer_escape
 from perseid.broker.system_topics import SYSTEM_PREFIX
+from perseid.broker.whereabouts import Neighbours
 from perseid.wire import bodies, copied
 from perseid.wire.bodies import DataVersion
 from perseid.wire.codes import RequestCode, ResponseCode
@@ -77,6 +80,7 @@ class Acting:
         self.min_id = MASTER_ID
         self._readers_until: Millis = 0
         self._name_servers: list[str] = []
+        self.neighbours = Neighbours(broker)
         self._asked = 0
         """Whose turn it is to be asked for the members."""
         self._beat_at: Millis | None = None
@@ -98,6 +102,7 @@ class Acting:
     def start(self, name_servers: list[str], now: Millis) -> None:
         """`name_servers`: of the configuration; without one there is nobody to prepare with."""
         self._name_servers = name_servers
+        self.neighbours.start(name_servers)
         if self.isolated and not name_servers:
             self._online(now)
         elif self.isolated:
@@ -105,6 +110,12 @@ class Acting:
         else:
             self._show(now)
         self.tick(now)
+
+    def reconfigure(self, name_servers: list[str]) -> None:
+        """Ask these from now on."""
+        self._name_servers = name_servers
+        self.neighbours.reconfigure(name_servers)
+        self._asked %= max(1, len(name_servers))
 
     def stop(self) -> None:
         self._beat_at = self._look_at = None
@@ -118,6 +129,8 @@ class Acting:
     # ---- time ----
 
     def tick(self, now: Millis) -> None:
+        self.neighbours.has_master(self._broker.registration.master_address)
+        self.neighbours.tick(now)
         if self._beat_at is not None and self._beat_at <= now:
             self._beat_at = now + self._broker.config.broker_heartbeat_interval
             self._beat(now)
@@ -125,7 +138,8 @@ class Acting:
             self._look(now)
 
     def next_deadline(self) -> Millis | None:
-        return min((due for due in (self._beat_at, self._look_at) if due is not None), default=None)
+        dues = (self._beat_at, self._look_at, self.neighbours.next_deadline())
+        return min((due for due in dues if due is not None), default=None)
 
     # ---- name servers ----
 
@@ -203,14 +217,14 @@ class Acting:
         broker.note("info", f"the smallest id of {broker.config.broker_name} is {min_id} at {address}; it was {was}")
         if min_id == self._id:
             self.acting = True
-            broker.offsets.version.next_version(now, broker.offsets.version.state_version)
-            broker.offsets.dirty = True
+            broker.offsets.later_on_commit = True  # not now: whoever acts for a moment alone knows nothing later
             switch.send_away(broker, on=True)
         elif self.acting:
-            self.acting = False
+            self.acting = broker.offsets.later_on_commit = False
             self._readers_until = now + ROUTE_MS
             switch.send_away(broker, on=False)
         if was == MASTER_ID:
+            self.neighbours.has_master(broker.registration.master_address)
             broker.registration.master_address = None
             broker.replicas.follow_nobody(now)
         elif min_id == MASTER_ID and ha_address:
@@ -231,9 +245,11 @@ class Acting:
         self._broker.registration.master_address = master
         self._broker.replicas.follow(master, ha_address, now)
 
-    def invited(self, master: str, ha_address: str, now: Millis) -> None:
-        """A master that is still isolated wants us to follow; its tables are not worth copying yet."""
-        if not self._master:
+    def invited(self, master: str, ha_address: str, peer: str, now: Millis) -> None:
+        """A master that is still isolated wants us to follow; its tables are not worth copying yet. It is passed over
+        when the connection comes from elsewhere than the master that we had: one that has moved goes online without us,
+        and a name server says where it is."""
+        if not self._master and self.neighbours.is_master(peer, now):
             self._broker.registration.master_address = master
             self._broker.replicas.follow_stream(ha_address, now)
 
@@ -308,6 +324,10 @@ class Acting:
             offsets.clamp(switch.queue_end(self._broker))
         elif later(version, offsets.version) or version == offsets.version:
             offsets.take_over(body.offset_table, version, highest=version == offsets.version)
+            offsets.clamp(switch.queue_end(self._broker))
+        elif ahead is not None:  # told to the slave before it heard that we were back; our later table lacks that
+            own = copied.ConsumerOffsets.from_json(ahead.encode())
+            offsets.take_over(own.offset_table, offsets.version, highest=True)
             offsets.clamp(switch.queue_end(self._broker))
         if self._broker.timers.enabled:
             code = RequestCode.GET_TIMER_CHECK_POINT

@@ -14,9 +14,6 @@ from perseid.wire.codes import ResponseCode
 from perseid.wire.command import response_head
 from perseid.wire.headers.send import SendMessageResponse
 
-MAX_REMARK = 2_048
-"""Characters of a remark: it may quote what a client sent."""
-
 GATHER_BYTES = 64 * 1024
 """Pieces up to this size altogether are copied into one buffer; beyond it they are sent as they are."""
 
@@ -58,8 +55,6 @@ class Answers:
         body = reply.buffers or (reply.body,)
         size = sum(map(len, body))
         opaque, serializer, remark = request.command.opaque, request.command.serializer, reply.remark
-        if remark is not None and len(remark) > MAX_REMARK:
-            remark = remark[:MAX_REMARK] + "…"
         try:
             head = response_head(opaque, reply.code, reply.header, size, remark=remark, serializer=serializer)
         except LocalProtocolError as error:

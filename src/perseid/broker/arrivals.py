@@ -1,17 +1,18 @@
 """Messages that readers can see from now on: who hears of each of them, in each role and kind of log.
 
 A message for a time, a delayed one, and a record of POP are heard of by their services, any other by the pulls and pops
-that wait. Statistics count what a master takes. Units that came by the quick way (`store.on_units`) are heard of by
-those who wait alone: nothing else goes that way.
+that wait, whichever way it came: one by one, as units of the quick way (`store.on_units`), or shown by a gate.
+Statistics count what a master takes.
 """
 
 from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
+from perseid.base.machine import Buffer
 from perseid.broker.system_topics import SCHEDULE_TOPIC, TIMER_TOPIC
 from perseid.store.batch_queue import BatchQueue
-from perseid.store.consume_queue import ConsumeQueue
+from perseid.store.consume_queue import UNIT, ConsumeQueue
 from perseid.store.gate import units_of
 from perseid.wire import lite
 
@@ -29,6 +30,7 @@ class Arrivals:
         """Let each message that readers can see be heard of, as it is done in our role."""
         broker = self._broker
         store, slave = broker.store, broker.replicas.is_slave
+        store.on_units = self._units
         store.on_light = self._light if store.gate is None else None  # a gate tells of all queues alike
         if store.gate is not None:
             store.gate.on_shown = self._shown
@@ -57,36 +59,49 @@ class Arrivals:
     def _counted(self, topic: str, size: int) -> None:
         self._broker.stats.put(topic, 1, size)
 
+    def _serves(self, topic: str, queue_id: int, tag_code: int) -> bool:
+        """Is this a topic of a service? Then it has heard of its first new message, whose tag code this is."""
+        broker = self._broker
+        if topic == SCHEDULE_TOPIC:
+            if not broker.replicas.is_slave:
+                broker.delay.arrived(queue_id, tag_code)
+        elif topic == TIMER_TOPIC:
+            if not broker.replicas.is_slave:
+                broker.timers.arrived()
+        elif topic == broker.pop.topic:
+            broker.pop.arrived(queue_id)
+        else:
+            return False
+        return True
+
+    def _read(self, topic: str) -> None:
+        """Clients that read a lite topic have a message there."""
+        if self._broker.store.lmq and lite.is_lite(topic):
+            self._broker.lite.arrived(topic)
+
+    def _units(self, topic: str, queue_id: int, first: int, units: Buffer) -> None:
+        """Readers see these units, from offset `first` on."""
+        if not self._serves(topic, queue_id, UNIT.unpack_from(units)[2]):
+            self._broker.holds.units_arrived(topic, queue_id, first, units)
+            self._read(topic)
+
     def _shown(self, queue: ConsumeQueue, first: int, end: int) -> None:
         """Readers see units of a queue: called at the end of a turn, or in the middle of one."""
-        broker = self._broker
-        if queue.topic == SCHEDULE_TOPIC and not broker.replicas.is_slave:
-            unit = queue.raw(first)
-            assert unit is not None
-            broker.delay.arrived(queue.queue_id, unit.tag_code)
-        elif queue.topic == TIMER_TOPIC and not broker.replicas.is_slave:
-            broker.timers.arrived()
-        elif queue.topic == broker.pop.topic:
-            broker.pop.arrived(queue.queue_id)
-        elif isinstance(queue, BatchQueue):
+        broker, unit = self._broker, queue.raw(first)
+        if not isinstance(queue, BatchQueue) and self._serves(
+            queue.topic, queue.queue_id, unit.tag_code if unit is not None else 0
+        ):
+            return
+        if isinstance(queue, BatchQueue):
             for batch in queue.batches(first, end - first):
                 broker.holds.arrived(queue.topic, queue.queue_id, batch.end - 1, batch.tag_code)
         elif broker.holds.waits(queue.topic, queue.queue_id):
             for begin, units in units_of(queue, first, end):
                 broker.holds.units_arrived(queue.topic, queue.queue_id, begin, units)
-        if broker.store.lmq and lite.is_lite(queue.topic):
-            broker.lite.arrived(queue.topic)
+        self._read(queue.topic)
 
     def _arrived(self, topic: str, queue_id: int, queue_offset: int, tag_code: int, offset: int, size: int) -> None:
         """Readers see a message that was taken."""
-        broker = self._broker
-        if topic == SCHEDULE_TOPIC:
-            broker.delay.arrived(queue_id, tag_code)
-        elif topic == TIMER_TOPIC:
-            broker.timers.arrived()
-        elif topic == broker.pop.topic:
-            broker.pop.arrived(queue_id)
-        else:
-            broker.holds.arrived(topic, queue_id, queue_offset, tag_code)
-            if broker.store.lmq and lite.is_lite(topic):  # sent to the queue itself
-                broker.lite.arrived(topic)
+        if not self._serves(topic, queue_id, tag_code):
+            self._broker.holds.arrived(topic, queue_id, queue_offset, tag_code)
+            self._read(topic)  # sent to the queue itself

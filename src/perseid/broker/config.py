@@ -8,7 +8,12 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
-from perseid.base.config import option
+from perseid.base.config import JAVA_INT, option
+
+_PORT = r"(?:[1-9]\d{0,3}|[1-5]\d{4}|6[0-4]\d{3}|65[0-4]\d\d|655[0-2]\d|6553[0-5])"
+_ADDRESS = rf"\s*[^\s;,]+:{_PORT}\s*"
+ADDRESSES = (rf"\s*|(?:;|{_ADDRESS}(?:;|$))*", "host:port;host:port")
+"""Of what an option may hold, and its words."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -21,54 +26,58 @@ class BrokerConfig:
     broker_ip1: str = option("127.0.0.1", key="brokerIP1", important=True)
     broker_ip2: str = option("", key="brokerIP2")
     listen_port: int = option(10911, low=3, high=65_534, important=True)
-    namesrv_addr: str = option("", important=True)
+    namesrv_addr: str = option("", form=ADDRESSES, important=True, live=True)
     broker_role: str = option("ASYNC_MASTER", choices=("ASYNC_MASTER", "SYNC_MASTER", "SLAVE"), important=True)
-    broker_permission: int = option(6, low=0, high=7)
+    broker_permission: int = option(6, low=0, high=7, live=True)
 
     # topics and groups
     default_topic_queue_nums: int = 8
-    auto_create_topic_enable: bool = True
-    auto_create_subscription_group: bool = True
+    auto_create_topic_enable: bool = option(True, live=True)
+    auto_create_subscription_group: bool = option(True, live=True)
     cluster_topic_enable: bool = True
     broker_topic_enable: bool = True
     trace_topic_enable: bool = False
     msg_trace_topic_name: str = "RMQ_SYS_TRACE_TOPIC"
-    enable_mixed_message_type: bool = False
+    enable_mixed_message_type: bool = option(False, live=True)
 
     # sends
     region_id: str = "DefaultRegion"
-    trace_on: bool = True
-    sync_flush_timeout: int = 5_000
-    start_accept_send_request_time_stamp: int = 0
+    trace_on: bool = option(True, live=True)
+    sync_flush_timeout: int = option(5_000, low=1, live=True)
+    start_accept_send_request_time_stamp: int = option(0, low=0, live=True)
+
+    wait_time_mills_in_send_queue: int = option(
+        200, low=0, live=True, told="no effect: a send waits in no queue of threads that it could be too late in"
+    )
 
     forward_sends_to_master: bool = False
     """Under a controller: a slave hands sends on to its master instead of refusing them."""
 
-    store_reply_message_enable: bool = True
+    store_reply_message_enable: bool = option(True, live=True)
 
     # pulls
-    slave_read_enable: bool = False
+    slave_read_enable: bool = option(False, live=True)
     """A master sends readers that are far behind to a slave, and a slave answers them."""
-    long_polling_enable: bool = True
-    enable_property_filter: bool = False
+    long_polling_enable: bool = option(True, live=True)
+    enable_property_filter: bool = option(False, live=True)
     enable_lmq_stats: bool = False
     """Count what light queues are read for each of them, not for all together."""
-    short_polling_time_mills: int = 1000
-    lite_pull_message_enable: bool = True
-    default_query_max_num: int = 32
+    short_polling_time_mills: int = option(1000, low=1, live=True)
+    lite_pull_message_enable: bool = option(True, live=True)
+    default_query_max_num: int = option(32, low=1, high=JAVA_INT, live=True)
 
     # reads from the disk, in bytes each 5 s
-    cold_data_flow_control_enable: bool = False
-    cg_cold_read_threshold: int = option(3 << 20, low=0)
+    cold_data_flow_control_enable: bool = option(False, live=True)
+    cg_cold_read_threshold: int = option(3 << 20, low=0, live=True)
     """Of one group, that has no limit of its own."""
-    global_cold_read_threshold: int = option(100 << 20, low=0)
+    global_cold_read_threshold: int = option(100 << 20, low=0, live=True)
 
     # transactions
-    reject_transaction_message: bool = False
-    transaction_time_out: int = 6_000
+    reject_transaction_message: bool = option(False, live=True)
+    transaction_time_out: int = option(6_000, low=0, live=True)
     """Milliseconds before a producer is asked what became of its transaction."""
-    transaction_check_interval: int = 30_000
-    transaction_check_max: int = 15
+    transaction_check_interval: int = option(30_000, low=1, live=True)
+    transaction_check_max: int = option(15, low=0, live=True)
 
     # pop
     enable_retry_topic_v2: bool = False
@@ -106,27 +115,27 @@ class BrokerConfig:
 
     # messages for a time
     timer_wheel_enable: bool = True
-    timer_max_delay_sec: int = option(259_200, low=0)
-    timer_congest_num_each_slot: int = option(2_147_483_647, low=1)
+    timer_max_delay_sec: int = option(259_200, low=0, high=JAVA_INT, live=True)
+    timer_congest_num_each_slot: int = option(JAVA_INT, low=1, high=JAVA_INT, live=True)
     """From so many messages for the same slot on, more and more are refused; from twice as many on, all."""
-    recall_message_enable: bool = False
-    allow_recall_when_broker_not_writeable: bool = True
+    recall_message_enable: bool = option(False, live=True)
+    allow_recall_when_broker_not_writeable: bool = option(True, live=True)
 
     # consumers
-    notify_consumer_ids_changed_enable: bool = True
-    use_server_side_reset_offset: bool = True
-    subscription_expired_timeout: int = 600_000
-    channel_expired_timeout: int = 120_000
-    consumer_offset_update_version_step: int = 500
-    delay_offset_update_version_step: int = 200
+    notify_consumer_ids_changed_enable: bool = option(True, live=True)
+    use_server_side_reset_offset: bool = option(True, live=True)
+    subscription_expired_timeout: int = option(600_000, low=1, live=True)
+    channel_expired_timeout: int = option(120_000, low=1, live=True)
+    consumer_offset_update_version_step: int = option(500, low=1, live=True)
+    delay_offset_update_version_step: int = option(200, low=1, live=True)
 
     # timers
-    register_name_server_period: int = 30_000
-    register_broker_timeout_mills: int = 24_000
+    register_name_server_period: int = option(30_000, low=1, live=True)
+    register_broker_timeout_mills: int = option(24_000, low=1, live=True)
     force_register: bool = True
     compressed_register: bool = False
-    flush_consumer_offset_interval: int = 5_000
-    flush_delay_offset_interval: int = 10_000
+    flush_consumer_offset_interval: int = option(5_000, low=1, live=True)
+    flush_delay_offset_interval: int = option(10_000, low=1, live=True)
 
     # slaves that act for a master that is away, without a controller
     enable_slave_acting_master: bool = False
@@ -145,9 +154,9 @@ class BrokerConfig:
     # a controller elects who is master
     enable_controller_mode: bool = False
     """brokerRole and brokerId mean nothing then."""
-    controller_addr: str = ""
+    controller_addr: str = option("", form=ADDRESSES, live=True)
     """`host:port;host:port` of all controllers."""
-    broker_election_priority: int = 2_147_483_647
+    broker_election_priority: int = option(2_147_483_647, live=True)
     """The lower, the sooner elected among equals."""
     controller_heart_beat_timeout_mills: int = option(10_000, low=1)
     """A controller takes us for dead after so long a silence."""

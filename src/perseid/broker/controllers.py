@@ -48,12 +48,22 @@ class Controllers:
     def __init__(self, broker: Broker, found: Callable[[Millis], None]) -> None:
         self._broker = broker
         self._found = found
-        named = dict.fromkeys(one.strip() for one in broker.config.controller_addr.split(";") if one.strip())
-        self._named = list(named)[:MAX_CONTROLLERS]
+        self._named = self._configured()
         self.leader: str | None = None
         """Where the active one is; None: nobody knows."""
+        self._noted: str | None = None
+        """Of whom was said last that it leads."""
         self._find_at: Millis | None = None
         self.ending = False
+
+    def _configured(self) -> list[str]:
+        named = dict.fromkeys(one.strip() for one in self._broker.config.controller_addr.split(";") if one.strip())
+        return list(named)[:MAX_CONTROLLERS]
+
+    def reconfigure(self, now: Millis) -> None:
+        """Others are named from now on: they say which one leads."""
+        self._named, self.leader = self._configured(), None
+        self.find(now)
 
     @property
     def addresses(self) -> list[str]:
@@ -115,7 +125,9 @@ class Controllers:
         if not leader or leader == self.leader:
             return
         self.leader = leader
-        self._broker.note("info", f"controller {leader} leads")
+        if leader != self._noted:
+            self._noted = leader
+            self._broker.note("info", f"controller {leader} leads")
         self._find_at = now + self._broker.config.sync_controller_metadata_period
         self._found(now)
 

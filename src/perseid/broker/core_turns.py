@@ -126,13 +126,14 @@ class CoreDecided(CoreTurn):
         super().__init__(broker, compiled, decided)
         self._decided = decided
 
-    def commit(self, physical_offset: int, queue_offset: int, group: str) -> int:
+    def commit(self, physical_offset: int, queue_offset: int, group: str, transaction_id: str | None) -> int:
         """Take the message of a half: where it will end in the log. 0: the ordinary handler has to look at it, before
         which this is to be settled."""
         record = self._broker.store.record_at(physical_offset)
         if record is None or not (self._begun or self._begin()):
             return 0
-        return self._decided.commit(record, physical_offset, queue_offset, group.encode(errors="replace"))
+        texts = group.encode(errors="replace"), (transaction_id or "").encode(errors="replace")
+        return self._decided.commit(record, physical_offset, queue_offset, *texts)
 
 
 def again_of(broker: Broker) -> CoreAgain | None:

@@ -3,6 +3,9 @@
 Tags (`a || b`) are compared by Java's hash, in the consume queue alone; different tags may share one, so the client
 looks at the tag itself. An expression looks at the properties of each record; of those alone whose tag may be one that
 it asks for, if it asks for tags: this is known from the consume queue.
+
+What expressions may cost is bounded, for one request and for a turn (`Work`): a read ends where that is used up, and
+its reader goes on from there with the next one.
 """
 
 from __future__ import annotations
@@ -13,6 +16,7 @@ from functools import lru_cache, partial
 
 from perseid.base.errors import RequestRefused
 from perseid.broker import sql92
+from perseid.core.conditions import compiled
 from perseid.core.layout import EXTENDED_MAX
 from perseid.wire import properties as props
 from perseid.wire.codes import ResponseCode
@@ -22,6 +26,41 @@ from perseid.wire.record import properties_of
 TAG, SQL92 = "TAG", "SQL92"
 ALL = "*"
 MAX_CACHED = 4096
+
+TURN_WORK = 100_000_000 if compiled else 6_000_000
+"""Of one turn of the broker: about so many nanoseconds with the compiled core, each some 16 of them without it."""
+READ_WORK = TURN_WORK // 5
+"""Of one request. A message is looked at in any case if it is the first, and the turn has any work left."""
+TERM_WORK = 2_000
+"""What a term costs besides the bytes in which it looks where properties are asked for by Python."""
+PARSE_WORK = 2_000
+"""For each character of an expression that is not known yet."""
+
+
+class Work:
+    """What expressions may still cost in this turn: terms times the bytes in which they look."""
+
+    def __init__(self) -> None:
+        self.left = TURN_WORK
+
+    def begin(self) -> None:
+        """Another turn."""
+        self.left = TURN_WORK
+
+    def floor(self) -> int:
+        """Where what is left must not fall below for the sake of one request."""
+        return max(0, self.left - READ_WORK)
+
+    def parse(self, text: str) -> sql92.Expression:
+        """An expression, read anew if it is not known. SqlError when it can't be; RequestRefused when this turn has no
+        work left for it."""
+        found = sql92.known(text)
+        if found is not None:
+            return found
+        if self.left <= 0:
+            raise RequestRefused(ResponseCode.SYSTEM_BUSY, "too many expressions at this moment: try again")
+        self.left -= PARSE_WORK * min(len(text), sql92.MAX_CHARS)
+        return sql92.parse(text)
 
 
 def is_tag_type(expression_type: str | None) -> bool:
@@ -62,17 +101,20 @@ class Filter:
         codes = self.codes
         return None if codes is None else lambda code: code in codes or code <= EXTENDED_MAX
 
-    @property
-    def wants_record(self) -> Callable[[memoryview], bool] | None:
-        """Asked of each record."""
-        return None if self.expression is None else self._wants_record
+    def wants_record(self, work: Work, floor: int) -> Callable[[memoryview], bool | None] | None:
+        """Asked of each record. It says None, and asks nothing, when no more work is left than `floor`."""
+        return None if self.expression is None else partial(self._wants_record, work, floor)
 
-    def _wants_record(self, record: memoryview) -> bool:
+    def _wants_record(self, work: Work, floor: int, record: memoryview) -> bool | None:
+        if work.left <= floor:
+            return None
         assert self.expression is not None
-        return self.expression.wants(partial(props.get, properties_of(record)))
+        raw = properties_of(record)
+        work.left -= self.expression.terms * (TERM_WORK + len(raw))
+        return self.expression.wants(partial(props.get, raw))
 
 
-def of(kind: str | None, expression: str | None, *, sql: bool) -> Filter:
+def of(kind: str | None, expression: str | None, work: Work, *, sql: bool) -> Filter:
     """The filter of a subscription. RequestRefused: 1 where its kind is not served (`sql`: whether SQL92 is), 23 where
     tags can't be read; SqlError where an expression can't."""
     if is_tag_type(kind):
@@ -81,5 +123,5 @@ def of(kind: str | None, expression: str | None, *, sql: bool) -> Filter:
         raise RequestRefused(
             ResponseCode.SYSTEM_ERROR, f"The broker does not support consumer to filter message by {kind}"
         )
-    parsed = sql92.parse(expression or "")
+    parsed = work.parse(expression or "")
     return Filter(None if parsed.tags is None else frozenset(map(tag_code, parsed.tags)), parsed)

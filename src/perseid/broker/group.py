@@ -26,6 +26,7 @@ from perseid.raft.state import Role
 from perseid.raft.store import GroupStore, divided_offset
 from perseid.store.config import StoreConfig
 from perseid.store.results import AppendRefused
+from perseid.store.store import MessageStore
 from perseid.wire.host import host_from
 from perseid.wire.record import Message
 
@@ -54,7 +55,7 @@ class Group:
         self.folder = f"dledger-{config.self_id}/"
         sizes = config.mapped_file_size_for_entry_data, config.mapped_file_size_for_entry_index
         self._entries = new_log(disk, *sizes, folder=self.folder, base=divided_offset(disk, store))
-        self.raft = Raft(config, self._entries, disk, random, folder=self.folder)
+        self.raft = Raft(config, self._entries, disk, random, folder=self.folder, takes_appends=False)
         host = host_from(broker.config.address)
         self.store = GroupStore(disk, store, host, self.raft, self._entries, self._begin)
         self.raft.on_commit = self.store.log.committed
@@ -92,7 +93,7 @@ class Group:
         note = store.dispatch(broker.now)
         if note:
             broker.note("warning", note)
-        if self.is_master and (not raft.member.is_leader or raft.member.term != self._term):
+        if self.is_master and not raft.member.is_leader:  # to lead in another term takes another turn: a vote is kept
             self.is_master = False
             store.forget_pending()
             switch.become(broker, master=False)
@@ -135,6 +136,9 @@ class Group:
         return self.raft.next_deadline()
 
     def validate(self) -> None:
+        member = self.raft.member
+        ours = member.is_leader and member.term == self._term
+        assert ours or not self.is_master, f"master of term {self._term}: {member}"
         self.raft.validate()
 
     def _carry_out(self, effects: list[Effect]) -> None:
@@ -143,3 +147,10 @@ class Group:
                 self._broker.fail(effect.reason)
             else:
                 self._broker.emit(effect)
+
+
+def store_of(broker: Broker, config: StoreConfig) -> MessageStore:
+    """A broker's store: its group's, or one of its own."""
+    if broker.group is not None:
+        return broker.group.store
+    return MessageStore(broker.disk, config, broker.store_host, gated=broker.config.enable_controller_mode)

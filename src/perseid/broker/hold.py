@@ -14,6 +14,7 @@ from collections.abc import Callable
 from dataclasses import dataclass, field
 
 from perseid.base.machine import Buffer, ConnId, Millis
+from perseid.broker.filter import Work
 from perseid.broker.pop.waits import PopWaits
 from perseid.broker.request import Request
 from perseid.store.consume_queue import UNIT
@@ -55,6 +56,8 @@ class Holds:
         self.count = 0
         """Of those that hear of arrivals: pulls, and pops."""
         self.pops = PopWaits(self)
+        self.work = Work()
+        """What expressions may cost until the turn has ended."""
 
     def __len__(self) -> int:
         return self.count
@@ -102,7 +105,7 @@ class Holds:
                 self._arrived(topic, queue_id, number, tag_code)
 
     def take_ready(self, now: Millis) -> list[Request]:
-        """The pulls to be handled again: a message arrived for them, or their time is up."""
+        """The pulls to be handled again: a message arrived for them, or their time is up. A turn ends with none."""
         while self._deadlines and (self._deadlines[0].deadline <= now or not self._deadlines[0].waiting):
             held = heapq.heappop(self._deadlines)
             if held.waiting:
@@ -110,6 +113,8 @@ class Holds:
                 self._ready.append(held)
         pops = self.pops.take_ready(now)
         if not self._ready:
+            if not pops:
+                self.work.begin()
             return pops
         ready, self._ready = self._ready, []
         for held in ready:

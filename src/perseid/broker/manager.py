@@ -26,10 +26,13 @@ from collections.abc import Sequence
 from enum import Enum
 from typing import TYPE_CHECKING
 
+from perseid.base.deadlines import soonest
 from perseid.base.machine import Effect, Feed, Millis, SaveState
 from perseid.broker import identity, switch
 from perseid.broker.controllers import FIND_MS, SOON_MS, Controllers, nobody_cares
 from perseid.broker.identity import Claim, Identity
+from perseid.broker.whereabouts import Whereabouts
+from perseid.replication.auto_switch.in_sync import Proposal
 from perseid.replication.auto_switch.node import AutoSwitchReplication, Led
 from perseid.wire import fastjson
 from perseid.wire.body import Body
@@ -77,6 +80,7 @@ class ReplicasManager:
         self._broker = broker
         self._replication = replication
         self.controllers = Controllers(broker, self._go_on)
+        self.whereabouts = Whereabouts(broker, self.controllers)
         self.state = State.FINDING
         self._claim: Claim | None = None
         self.identity: Identity | None = None
@@ -95,6 +99,7 @@ class ReplicasManager:
         self._asking = False
         self._step_at: Millis | None = None
         self._poll_at: Millis | None = None
+        self._polled_at: Millis = -FIND_MS
         self._beat_at: Millis | None = None
         self._address_at: Millis | None = None
         self._knock_at: Millis | None = None
@@ -111,6 +116,7 @@ class ReplicasManager:
         elif found is not None:
             self._known(found)
             self._wiped = self._replication.epochs.lost or bool(self._broker.disk.read(identity.WIPED_PATH))
+        self.whereabouts.start()
         self.controllers.find(now)
 
     def connection_closed(self, address: str, now: Millis) -> None:
@@ -190,7 +196,7 @@ class ReplicasManager:
     def _offered(self, reply: Command, now: Millis) -> None:
         broker_id = reply.header(headers.GetNextBrokerIdResponse).next_broker_id
         if broker_id is None or broker_id < 1:
-            self._step_failed(reply.code, f"it offers the id {broker_id}", now)
+            self._step_failed(reply.code or -1, f"it offers the id {broker_id}", now)
             return
         config = self._broker.config
         own = Identity(config.broker_cluster_name, config.broker_name, broker_id)
@@ -330,6 +336,7 @@ class ReplicasManager:
 
     def _poll(self, now: Millis) -> None:
         """Who is master, and who is in sync?"""
+        self._polled_at = now
         self._poll_at = now + self._broker.config.sync_broker_metadata_period
         header = headers.GetReplicaInfoRequest(broker_name=self._broker.config.broker_name)
 
@@ -347,6 +354,12 @@ class ReplicasManager:
 
         if not self.controllers.ask_leader(RequestCode.CONTROLLER_GET_REPLICA_INFO, header, b"", now, told, failed):
             self._poll_at = now + FIND_MS
+
+    def look_soon(self, now: Millis) -> None:
+        """Somebody says that there is another master: ask the controllers, though not each time."""
+        soon = max(now, self._polled_at + FIND_MS)
+        if self._poll_at is None or soon < self._poll_at:
+            self._poll_at = soon
 
     def _elect(self, now: Millis) -> None:
         """There is no master: let the controller choose one."""
@@ -431,8 +444,13 @@ class ReplicasManager:
         self._members = members.sync_state_set, members.sync_state_set_epoch
         self._address_at = self._knock_at = None
         self.silent = ""
+        self.whereabouts.ask()
         self._broker.note("info", f"master of epoch {epoch}")
-        self._emit(self._replication.lead_on(epoch) if again else self._replication.lead(epoch, now))
+        if again:
+            switch.set_groups_back(self._broker)
+            self._emit(self._replication.lead_on(epoch))
+        else:
+            self._emit(self._replication.lead(epoch, now))
 
     def led(self, event: Led) -> None:
         """The entry of our epoch is durable: be master."""
@@ -503,35 +521,34 @@ class ReplicasManager:
         if master is not None and master.in_sync.agree(members, epoch, now):
             self._broker.note("info", f"in sync: {sorted(members)}, set {epoch} of master epoch {self.epoch}")
 
-    def propose(self, members: frozenset[int]) -> list[Effect]:
+    def propose(self, proposal: Proposal) -> list[Effect]:
         """Ask the controller for another set of replicas in sync; `InSync` hears what came of it."""
         now, epoch, config = self._broker.now, self.epoch, self._broker.config
         master = self._replication.master
         assert master is not None
-        in_sync = master.in_sync
+        in_sync, members = master.in_sync, sorted(proposal.members)
 
         def told(reply: Command, now: Millis) -> None:
             body = SyncStateSet.from_json(reply.body)
             if self._replication.master is master and epoch == self.epoch:
                 self._agree(body.sync_state_set, body.sync_state_set_epoch, now)
-            if in_sync.proposed is not None:
-                in_sync.failed(now, refused=False)
+            in_sync.failed(proposal, now, refused=False)  # unless it is agreed to by now
 
         def failed(code: int, why: str, now: Millis) -> None:
             refused = code >= ResponseCode.CONTROLLER_FENCED_MASTER_EPOCH and code != ResponseCode.CONTROLLER_NOT_LEADER
-            in_sync.failed(now, refused=refused, stranger=code == ResponseCode.CONTROLLER_INVALID_REPLICAS)
+            stranger = code == ResponseCode.CONTROLLER_INVALID_REPLICAS
+            in_sync.failed(proposal, now, refused=refused, stranger=stranger)
             if refused and code != ResponseCode.CONTROLLER_BROKER_NOT_ALIVE:
-                who = sorted(members)
-                self._complain(f"controller {self.controllers.leader}: {who} are not taken for in sync: {why}")
+                self._complain(f"controller {self.controllers.leader}: {members} are not taken for in sync: {why}")
                 self._poll_at = now
 
         header = headers.AlterSyncStateSetRequest(
             broker_name=config.broker_name, master_broker_id=self.broker_id, master_epoch=epoch, invoke_time=now
         )
-        body: Body = SyncStateSet(sync_state_set=sorted(members), sync_state_set_epoch=in_sync.epoch)
+        body: Body = SyncStateSet(sync_state_set=members, sync_state_set_epoch=in_sync.epoch)
         code = RequestCode.CONTROLLER_ALTER_SYNC_STATE_SET
         if not self.controllers.ask_leader(code, header, body.to_json(), now, told, failed):
-            in_sync.failed(now, refused=True)
+            in_sync.failed(proposal, now, refused=True)
         return []
 
     # ---- time ----
@@ -541,6 +558,7 @@ class ReplicasManager:
         if self._ending:
             return
         self.controllers.tick(now)
+        self.whereabouts.tick(now)
         if self._step_at is not None and self._step_at <= now:
             self._step(now)
         if self.state is not State.SERVING:
@@ -561,8 +579,8 @@ class ReplicasManager:
     def next_deadline(self) -> Millis | None:
         if self._ending:
             return None
-        dues = [self.controllers.next_deadline(), self._step_at]
+        due = soonest(self.controllers.next_deadline(), self.whereabouts.next_deadline(), self._step_at)
         if self.state is State.SERVING:
-            dues += [self._beat_at, self._poll_at, self._address_at, self._knock_at]
-        return min((due for due in dues if due is not None), default=None)
+            return soonest(due, self._beat_at, self._poll_at, self._address_at, self._knock_at)
+        return due
 

@@ -56,14 +56,15 @@ from perseid.broker.clients import ConsumerTable, ProducerTable
 from perseid.broker.config import BrokerConfig
 from perseid.broker.delay import DelayService
 from perseid.broker.escape import Escape
-from perseid.broker.fast import sends_of
+from perseid.broker.fast import CoreSends, PlainSends, sends_of
 from perseid.broker.fetches import Fetched, Fetches
-from perseid.broker.group import Group
+from perseid.broker.group import Group, store_of
 from perseid.broker.groups import SubscriptionGroupTable
 from perseid.broker.handlers import mapped
 from perseid.broker.handlers.mapped import MAPPED
 from perseid.broker.hold import Holds
 from perseid.broker.lite.service import LiteService
+from perseid.broker.live import Kept, LiveSettings
 from perseid.broker.locks import QueueLocks
 from perseid.broker.mappings import TopicMappings
 from perseid.broker.offsets import ConsumerOffsets
@@ -89,7 +90,6 @@ from perseid.replication.receiver import LISTENER as HA_LISTENER
 from perseid.store.config import SYNC_FLUSH, StoreConfig
 from perseid.store.plain import packed_host
 from perseid.store.results import Flushed, StoreEvent
-from perseid.store.store import MessageStore
 from perseid.store.timer.timers import TimerLogDurable
 from perseid.store.truncation import Cut
 from perseid.wire import command as wire
@@ -120,22 +120,23 @@ class Broker:
         random: Random,
         *,
         properties: Callable[[], dict[str, str]] | None = None,
+        kept: tuple[str, str] = ("", ""),
         replication: ReplicationConfig | None = None,
         raft: RaftConfig | None = None,
         new_log: type[FileLog] = FileLog,
     ) -> None:
-        """`raft`: the log is that of a group (`broker.group`), made by `new_log`."""
+        """`raft`: the log is that of a group, made by `new_log`. `kept`: the file of settings (`live`), or why none."""
         self.config = config
         self.disk = disk
         self.random = random
         self.now: Millis = 0
         self.store_host = host_from(config.address)
         self.group = Group(self, raft, store_config, disk, random, new_log) if raft is not None else None
-        self.store = self._made_store(store_config)
+        self.store = store_of(self, store_config)
         self.sync_flush = store_config.flush_disk_type == SYNC_FLUSH and self.group is None
         self.replicas = Replicas(self, replication or ReplicationConfig())
         for_nodes = self.replicas.synchronous or self.group is not None
-        self.waits = self.sync_flush or for_nodes
+        self.waits: bool = self.sync_flush or for_nodes
         """Acknowledgements wait: for the disk, for slaves, for both, or for the group."""
         self.topics = TopicTable(config, 0, lmq=store_config.lmq)
         self.store.batch_topics, self.store.compaction.topics = self.topics.batch_topics, self.topics.compacted
@@ -164,11 +165,11 @@ class Broker:
         self.answers = Answers(config)
         self.unique_ids = UniqueIds(self.store_host.ip, random.getrandbits(16), random.getrandbits(32))
         self.connections: dict[ConnId, Connection] = {}
-        self.own_properties = encode_properties(self.answers.own_properties)
-        self.plain_sends = sends_of(self)
+        self.own_properties: bytes = encode_properties(self.answers.own_properties)
+        self.plain_sends: CoreSends | PlainSends | None = sends_of(self)
         self.epoch = 0
         """Rises when something may have changed that the checks of a pull look at (`pulls`)."""
-        self._properties = properties
+        self.live = LiveSettings(self, properties, *kept)
         self._out: list[Effect] = []
         self._writes: dict[ConnId, Buffer | list[Buffer]] = {}
         """What this turn sends: bytes, or a list of them."""
@@ -177,16 +178,10 @@ class Broker:
         self._refused: dict[ConnId, str] = {}
         self._flushing = False
         self._state = "new"
-        self._housekeeping_at: Millis = 0
-        self._deadline: Millis = 0
+        self._housekeeping_at = self._deadline = 0
+        self._deadlines: list[Callable[[], Millis | None]] = []
         self._only_plain = False
         self._events = self._handlers()
-
-    def _made_store(self, config: StoreConfig) -> MessageStore:
-        """Its group's, or one of its own."""
-        if self.group is not None:
-            return self.group.store
-        return MessageStore(self.disk, config, self.store_host, gated=self.config.enable_controller_mode)
 
     def _handlers(self) -> dict[type[Any], Callable[[Any], None]]:
         """What is done with each kind of event."""
@@ -203,6 +198,7 @@ class Broker:
             Start: self._on_start,
             Shutdown: self._on_shutdown,
             Saved: self.saves.saved,
+            Kept: self.live.kept,
             Cut: self.timers.cut,
             TimerLogDurable: self.timers.durable,
             CheckpointSaved: self.timers.saved,
@@ -240,12 +236,8 @@ class Broker:
         if self._only_plain:  # only the store may have something to do sooner than before: look again soon
             return min(self._deadline, self.now + SOON_MS)
         deadline = self._housekeeping_at
-        for part in (
-            self.store, self.holds, self.acks, self.delay, self.timers, self.transactions, self.pop, self.lite,
-            self.stats, self.caller, self.registration, self.saves, self.static_cleaner, self.replicas,
-        ):  # fmt: skip
-            due = part.next_deadline()
-            if due is not None and due < deadline:
+        for next_deadline in self._deadlines:
+            if (due := next_deadline()) is not None and due < deadline:
                 deadline = due
         self._deadline = deadline
         return deadline
@@ -319,10 +311,6 @@ class Broker:
             for piece in self.answers.encode(request, reply):
                 self.write(request.conn.id, piece)
 
-    def effective_properties(self) -> dict[str, str]:
-        """The configuration as properties under the original's names (code 26)."""
-        return self._properties() if self._properties is not None else {}
-
     # ---- requests ----
 
     def _on_reads(self, reads: Iterable[Frames]) -> None:
@@ -378,7 +366,12 @@ class Broker:
         except Exception as error:
             self.note("error", f"request {request.command.code} of {request.conn.peer}: {traceback.format_exc()}")
             reply = Reply(ResponseCode.SYSTEM_ERROR, remark=f"{type(error).__name__}: {error}")
-        if reply is None or request.command.is_oneway:
+        if reply is not None:
+            self.answer(request, reply)
+
+    def answer(self, request: Request, reply: Reply) -> None:
+        """Answer a request of this turn: when what it changed is durable."""
+        if request.command.is_oneway:
             return
         if self.saves.due and request.command.code not in READS:
             self._after_save.append((request, reply))
@@ -504,6 +497,8 @@ class Broker:
             if self._state == "ending":
                 self._end(f"{event.path} was not saved: {event.reason}")
             return
+        if self.live.failed(event):
+            return
         if self.timers.failed(event) or self.store.lives_on(event, self.now):
             self.note("error", f"{event.path} could not be saved: {event.reason}; tried again")
             return
@@ -523,6 +518,7 @@ class Broker:
 
     def _settle(self) -> None:
         """Finish a turn: follow the group, wake held pulls, ask for the flush that acknowledgements wait for, write."""
+        self.live.settle()
         self.transactions.do_words(self._dispatch)
         self.pop.settle()
         self.replicas.settle()  # first: what a group has committed, pulls wait for
@@ -555,7 +551,6 @@ class Broker:
         for note in report.notes:
             self.note("info", note)
         self.arrivals.listen()
-        self.store.on_units = self.holds.units_arrived
         one_row = self.store.lmq and not self.config.enable_lmq_stats
         self.stats = BrokerStats(now, self.topics.is_system, one_row_of_lmq=one_row)
         self.saves.load(now)
@@ -569,6 +564,10 @@ class Broker:
             self.lite.start(now)
         self.static_cleaner.start(now)
         self._housekeeping_at = now + HOUSEKEEPING_MS
+        self._deadlines = [part.next_deadline for part in (
+            self.store, self.holds, self.acks, self.delay, self.timers, self.transactions, self.pop, self.lite,
+            self.stats, self.caller, self.registration, self.saves, self.static_cleaner, self.replicas,
+        )]  # fmt: skip
         self._state = "running"
         self.saves.tables([])
         self.replicas.start(now)

@@ -54,6 +54,8 @@ class ConsumerOffsets:
         self.path = LMQ_OFFSETS_PATH if lmq else OFFSETS_PATH
         """Where `to_json` is saved."""
         self.version = DataVersion(counter=0, state_version=0, timestamp=now)
+        self.later_on_commit = False
+        """With the next commit the table is a later one: a slave has begun to act."""
         self.dirty = False
         self._committed: Table = {}
         self._reset: Table = {}
@@ -81,8 +83,9 @@ class ConsumerOffsets:
         if self._ahead is not None:
             self._ahead.setdefault((topic, group), {})[queue_id] = offset
         self._commits += 1
-        if self._commits % max(1, version_step) == 0:
-            self.version.next_version(now)
+        if self.later_on_commit or self._commits % max(1, version_step) == 0:
+            self.version.next_version(now, self.version.state_version)
+            self.later_on_commit = False
         return True
 
     def query(self, topic: str, group: str, queue_id: int) -> int | None:
@@ -159,13 +162,13 @@ class ConsumerOffsets:
                     self._count -= len(queues)
                 self.dirty = True
 
-    def clamp(self, end_of: Callable[[str, int], int | None]) -> None:
-        """No group is ahead of a queue that there is: the messages that it had read beyond are gone."""
+    def clamp(self, end_of: Callable[[str, int], int]) -> None:
+        """No group is ahead of its queue: the messages that it had read beyond are gone."""
         for table in (self._committed, self._reset, self._pulled):
             for (topic, _), queues in table.items():
                 for queue_id, offset in queues.items():
                     end = end_of(topic, queue_id)
-                    if end is not None and end < offset:
+                    if end < offset:
                         queues[queue_id] = end
                         self.dirty = True
 

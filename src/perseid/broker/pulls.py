@@ -123,7 +123,10 @@ class QuickPulls:
         log, codes, expression = broker.store.log, seat.checked.wanted.codes, seat.checked.wanted.expression
         hot_from = log.end - config.hot_bytes
         most, most_bytes = seat.limits
-        wants = None if expression is None else expression.wants
+        wants, work = None if expression is None else expression.wants, broker.holds.work
+        if wants is not None and work.left <= 0:
+            return at
+        terms = 0 if expression is None else expression.terms
         scan = most if codes is None and wants is None else scan_units(config, most)
         if hot_from > 0 and queue.segments.cold(offset * UNIT_BYTES, scan * UNIT_BYTES):
             return at
@@ -138,7 +141,9 @@ class QuickPulls:
             records = records[:SPAN_BYTES]
             if log.segments.cold(first, len(records)):
                 return at
-        pulls.gather(units, records, first, most, most_bytes, GATHER_BYTES, codes, wants)
+        most_work = work.left - work.floor()
+        pulls.gather(units, records, first, most, most_bytes, GATHER_BYTES, codes, wants, terms, most_work)
+        work.left -= pulls.work
         if pulls.scanned == 0:
             return at
         if pulls.count and first < hot_from and log.segments.cold(first, pulls.reach):

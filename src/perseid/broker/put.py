@@ -150,3 +150,12 @@ def acknowledge(broker: Broker, request: Request, reply: Reply, end_offset: int,
     request.command.keep()
     broker.acks.wait(end_offset, broker.now, broker.most_wait_ms, request, reply)
     return None
+
+
+def confirm(broker: Broker, request: Request, reply: Reply, stored: Appended | None) -> Reply | None:
+    """The same for what was stored now, or (None) by an earlier request, whose answer may still wait."""
+    if stored is not None:
+        return acknowledge(broker, request, reply, stored.physical_offset + stored.size, wait=True)
+    if broker.ready >= broker.store.end:
+        return reply
+    return acknowledge(broker, request, reply, broker.store.end, wait=True)

@@ -23,6 +23,7 @@ from typing import TYPE_CHECKING
 
 import msgspec
 
+from perseid.base.deadlines import soonest
 from perseid.base.errors import RequestRefused
 from perseid.base.machine import Effect, Millis, Note
 from perseid.broker.system_topics import PERM_READ_WRITE
@@ -106,9 +107,22 @@ class Registration:
         self._running = True
         self.tick(now)
 
+    def reconfigure(self, servers: Iterable[str], now: Millis) -> None:
+        """These are the name servers from now on: those that are new are told of us, those that are gone forget us."""
+        if not self._running:
+            return
+        wanted = dict.fromkeys(servers)
+        gone = [server for address, server in self._servers.items() if address not in wanted]
+        self._take_back(gone, now)
+        self._servers = {address: self._servers.get(address) or _Server(address, due=now) for address in wanted}
+        self.tick(now)
+
     def stop(self, now: Millis) -> None:
         """Take the entries back; nobody waits for the answers, and nothing is registered any more."""
         self._running = False
+        self._take_back(self._servers.values(), now)
+
+    def _take_back(self, servers: Iterable[_Server], now: Millis) -> None:
         config = self._broker.config
         header = UnregisterBrokerRequest(
             broker_name=config.broker_name,
@@ -116,7 +130,7 @@ class Registration:
             cluster_name=config.broker_cluster_name,
             broker_id=self._broker.replicas.broker_id,
         )
-        for server in self._servers.values():
+        for server in servers:
             server.due = None
             if self._broker.caller.connected(server.address):
                 self._emit(
@@ -178,7 +192,7 @@ class Registration:
     def next_deadline(self) -> Millis | None:
         if not self._running:
             return None
-        return min((server.due for server in self._servers.values() if server.due is not None), default=None)
+        return soonest(*[server.due for server in self._servers.values()])
 
     def validate(self) -> None:
         for server in self._servers.values():
@@ -231,7 +245,7 @@ class Registration:
         )
 
     def _ended(self, server: _Server, sent: set[str], reply: Command | Failure, now: Millis) -> list[Effect]:
-        if not self._running:
+        if not self._running or self._servers.get(server.address) is not server:
             return []
         if isinstance(reply, Failure):
             return self._failed(server, sent, reply.reason, now)

@@ -11,21 +11,24 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import TYPE_CHECKING, Any
 
+from perseid.base.deadlines import soonest
 from perseid.base.errors import RequestRefused
-from perseid.base.machine import Close, Closed, ConnectFailed, ConnId, Effect, Feed, Frames, Millis, Opened
+from perseid.base.machine import Close, Closed, ConnectFailed, ConnId, Effect, Feed, Frames, Millis, Opened, Resolved
 from perseid.broker.acting import Acting
 from perseid.broker.copies import Copies
 from perseid.broker.forwards import Forwards
 from perseid.broker.manager import FileSaved, ReplicasManager
+from perseid.broker.promises import Promises
 from perseid.broker.registration import addresses
 from perseid.broker.request import Reply, Request
 from perseid.raft.node import LISTENER as RAFT_LISTENER
+from perseid.replication.auto_switch.in_sync import Proposal
 from perseid.replication.auto_switch.node import AutoSwitchReplication, CutFor, Led, TrimmedTo
 from perseid.replication.auto_switch.slave import Slave as AutoSlave
 from perseid.replication.classic.node import ClassicReplication
 from perseid.replication.classic.slave import Slave
 from perseid.replication.config import ReplicationConfig
-from perseid.replication.sender import EVERYTHING, FetchedFor
+from perseid.replication.sender import FetchedFor
 from perseid.wire.bodies import (
     HAClientRuntimeInfo,
     HAConnectionRuntimeInfo,
@@ -76,6 +79,7 @@ CHANGES = frozenset(
     (
         RequestCode.UPDATE_AND_CREATE_TOPIC,
         RequestCode.UPDATE_AND_CREATE_TOPIC_LIST,
+        RequestCode.UPDATE_AND_CREATE_STATIC_TOPIC,
         RequestCode.DELETE_TOPIC_IN_BROKER,
         RequestCode.UPDATE_AND_CREATE_SUBSCRIPTIONGROUP,
         RequestCode.UPDATE_AND_CREATE_SUBSCRIPTIONGROUP_LIST,
@@ -129,19 +133,21 @@ class Replicas:
         self.is_slave = role == SLAVE or self.group is not None or controlled
         self.acting = Acting(broker) if broker.config.enable_slave_acting_master else None
         self.is_slave = self.is_slave or (self.acting is not None and self.acting.isolated)
-        self.nodes = config.in_sync_replicas if role == SYNC_MASTER or controlled else 1
-        """So many must have a message before it is acknowledged."""
-        self.synchronous = self.nodes > 1 or (controlled and config.all_ack_in_sync_state_set)
-        """Do acknowledgements wait for slaves?"""
+        self.counts_nodes = role == SYNC_MASTER or controlled
+        """May acknowledgements wait for slaves?"""
+        self.adapts = self.acting is not None and role == SYNC_MASTER and config.enable_auto_in_sync_replicas
+        """They wait for as many as are in sync."""
         self.auto: AutoSwitchReplication | None = None
         self.manager: ReplicasManager | None = None
         if controlled:
-            self.auto = AutoSwitchReplication(config, broker.store, broker.disk, self._propose)
+            self.auto = AutoSwitchReplication(config, broker.store, broker.disk, self._propose, self._is_at)
             self.manager = ReplicasManager(broker, self.auto)
-        wanted_from = (lambda: broker.acks.begin) if self.synchronous else None
         prove = self._prove if role == SLAVE else None
-        self.classic = ClassicReplication(config, broker.store, prove, wanted_from=wanted_from)
+        self.classic = ClassicReplication(config, broker.store, prove, wanted_from=self._wanted_from)
         self.stream: ClassicReplication | AutoSwitchReplication = self.auto or self.classic
+        self.promises = Promises(self._wanted_nodes(), self._replicated)
+        self.synchronous = self.promises.nodes != 1 or self.adapts
+        """Do acknowledgements wait for slaves, or did they once?"""
         self.copies = Copies(broker)
         self.forwards = Forwards(broker)
 
@@ -169,7 +175,7 @@ class Replicas:
     def start(self, now: Millis) -> None:
         """Say what the mode promises, and follow a master whose address is given."""
         broker = self._broker
-        if broker.config.broker_role == SYNC_MASTER and self.nodes == 1 and self.group is None:
+        if broker.config.broker_role == SYNC_MASTER and self.promises.nodes == 1 and self.group is None:
             broker.note(
                 "warning",
                 "brokerRole=SYNC_MASTER with inSyncReplicas=1 waits for no slave, as in RocketMQ 5: "
@@ -190,7 +196,9 @@ class Replicas:
 
     def handlers(self) -> dict[type[Any], Callable[[Any], None]]:
         """What is done with events of our own."""
-        found: dict[type[Any], Callable[[Any], None]] = {FetchedFor: self._fed, Durable: self._tell}
+        found: dict[type[Any], Callable[[Any], None]] = {
+            FetchedFor: self._fed, Durable: self._tell, Resolved: self.resolved,
+        }  # fmt: skip
         if self.manager is not None:
             found |= {CutFor: self._fed, TrimmedTo: self._fed}
             found |= {Led: self.manager.led, FileSaved: self.manager.file_saved}
@@ -254,7 +262,7 @@ class Replicas:
                 ResponseCode.SERVICE_NOT_AVAILABLE, "the broker is fenced: no controller has told it its role yet"
             )
         isolated = self.acting is not None and self.acting.isolated
-        if isolated and code in OFFSETS:
+        if isolated and (code in OFFSETS or code in PULLS):  # a pull may commit, too
             raise RequestRefused(
                 ResponseCode.SYSTEM_BUSY, f"{self._broker.config.broker_name} is not online yet: its offsets may change"
             )
@@ -277,15 +285,56 @@ class Replicas:
     def too_few(self) -> str:
         """Why no message is taken, with fewer replicas in sync than `minInSyncReplicas` wants; "": there are enough."""
         master, least = self.auto.master if self.auto is not None else None, self.config.min_in_sync_replicas
+        if self.adapts and self._in_sync_nodes() < least:
+            return f"in-sync replicas not enough: {self._in_sync_nodes()}, minInSyncReplicas is {least}"
         if least <= 1 or not self.synchronous or master is None or master.in_sync.count >= least:
             return ""
         return f"in-sync replicas not enough: {master.in_sync.count}, minInSyncReplicas is {least}"
 
     def replicated(self) -> int:
-        """The log is on as many nodes as the mode wants up to here."""
+        """The log is on as many nodes as was promised up to here."""
+        return self.promises.kept()
+
+    def _replicated(self, nodes: int | None) -> int:
         if self.auto is not None:
-            return self.auto.replicated()
-        return self.classic.master.replicated(self.nodes) if self.nodes > 1 else EVERYTHING
+            return self.auto.on(nodes)
+        assert nodes is not None, "who is in sync, a controller tells"
+        return self.classic.master.replicated(nodes)
+
+    def _wanted_nodes(self) -> int | None:
+        """So many must have a message before it is acknowledged; None: all that are in sync."""
+        config = self.config
+        if not self.counts_nodes:
+            return 1
+        if self._broker.config.enable_controller_mode:
+            return None if config.all_ack_in_sync_state_set else config.in_sync_replicas
+        if self.adapts:
+            return max(min(config.in_sync_replicas, self._in_sync_nodes()), config.min_in_sync_replicas)
+        return config.in_sync_replicas
+
+    def _in_sync_nodes(self) -> int:
+        """Slaves that are less behind than haMaxGapNotInSync, and we."""
+        master = self.classic.master
+        return 1 + sum(f.following and master.in_sync(f) for f in master.followers.values())
+
+    def _wanted_from(self) -> int:
+        """No message that somebody waits for begins before it."""
+        broker = self._broker
+        return broker.acks.begin if self.synchronous else broker.store.log.end
+
+    def _promise(self) -> None:
+        """Promise what the settings say now; what is stored already was promised before."""
+        acks, log_end = self._broker.acks, self._broker.store.end
+        self.promises.change(self._wanted_nodes(), log_end, acks.awaited)
+        self.synchronous = self.synchronous or self.promises.nodes != 1
+
+    def reconfigure(self, config: ReplicationConfig) -> None:
+        """Follow other settings from now on."""
+        self.config = config
+        self.stream.reconfigure(config)
+        if self.stream is not self.classic:
+            self.classic.reconfigure(config)
+        self._promise()
 
     # ---- what operators and readers are told ----
 
@@ -412,9 +461,22 @@ class Replicas:
         if self.manager is not None:
             self.manager.connection_closed(address, now)
 
-    def _propose(self, members: frozenset[int]) -> list[Effect]:
+    def _propose(self, proposal: Proposal) -> list[Effect]:
         assert self.manager is not None
-        return self.manager.propose(members)
+        return self.manager.propose(proposal)
+
+    def _is_at(self, replica: int, peer: str, now: Millis) -> bool:
+        assert self.manager is not None
+        return self.manager.whereabouts.is_replica(replica, peer, now)
+
+    def resolved(self, event: Resolved) -> None:
+        """Names of peers stand for these addresses."""
+        if self.group is not None:
+            self.group.feed(event)
+        if self.manager is not None:
+            self.manager.whereabouts.resolved(event)
+        if self.acting is not None:
+            self.acting.neighbours.resolved(event)
 
     def owns(self, conn: ConnId) -> bool:
         return self.stream.owns(conn) or (self.group is not None and self.group.raft.owns(conn))
@@ -423,6 +485,9 @@ class Replicas:
         """At the end of a turn."""
         if self.group is not None:
             self.group.settle()
+        self.promises.forget(self._broker.acks.awaited)
+        if self.adapts:
+            self._promise()
         self._emit(self.stream.settle(self._broker.now))
 
     def tick(self, now: Millis) -> None:
@@ -437,8 +502,7 @@ class Replicas:
         group = self.group.next_deadline() if self.group is not None else None
         manager = self.manager.next_deadline() if self.manager is not None else None
         acting = self.acting.next_deadline() if self.acting is not None else None
-        dues = (self.stream.next_deadline(), self.copies.next_deadline(), group, manager, acting)
-        return min((due for due in dues if due is not None), default=None)
+        return soonest(self.stream.next_deadline(), self.copies.next_deadline(), group, manager, acting)
 
     def stop(self) -> None:
         """At a shutdown: slaves are let go before the log is closed."""
@@ -452,6 +516,7 @@ class Replicas:
 
     def validate(self) -> None:
         self.stream.validate()
+        self.promises.validate(self._broker.store.end)
         self.forwards.validate()
         if self.group is not None:
             self.group.validate()

@@ -10,8 +10,9 @@ from __future__ import annotations
 
 from collections import deque
 from collections.abc import Callable, Sequence
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, NamedTuple
 
+from perseid.base.errors import StoreError
 from perseid.base.machine import DiskFailed, Effect, Feed, Millis, SaveState
 from perseid.broker import delay, groups, mappings, offsets, timer_metrics, topics
 from perseid.broker.pop import modes, order
@@ -23,15 +24,19 @@ if TYPE_CHECKING:
     from perseid.broker.node import Broker
 
 RETRY_MS = 5_000
+ROCKSDB_FOLDERS = (
+    "config/rdb", "config/topics", "config/subscriptionGroups", "config/consumerOffsets", "config/metadata",
+)  # fmt: skip
+"""Of the original, where it keeps its tables in RocksDB: in version 2, and in version 1 beside queues in RocksDB."""
 
 
 class Saved:
-    """Fed back when a state file is durable."""
+    """Fed back when a state file is durable. `number`: of its save."""
 
-    __slots__ = ("path",)
+    __slots__ = ("number", "path")
 
-    def __init__(self, path: str) -> None:
-        self.path = path
+    def __init__(self, path: str, number: int) -> None:
+        self.path, self.number = path, number
 
 
 class Answers:
@@ -47,6 +52,15 @@ class Answers:
 NO_ANSWERS = Answers(())
 
 
+class Save(NamedTuple):
+    """One file that is on its way to the disk. `last`: of those that its answers wait for."""
+
+    number: int
+    path: str
+    answers: Answers
+    last: bool
+
+
 class Saves:
     """Loads and saves the state files of one broker."""
 
@@ -55,8 +69,10 @@ class Saves:
         self._offsets_at: Millis = 0
         self._delay_at: Millis = 0
         self._again: dict[str, Millis] = {}
-        self._under_way: deque[tuple[str, Answers, bool]] = deque()
-        """Saves that were asked for, in order, what is answered after them, and whether it is after this one."""
+        self._under_way: deque[Save] = deque()
+        """Those that were asked for, in order."""
+        self._number = 0
+        """Of the next one."""
         self._texts: dict[str, Callable[[], bytes]] = {
             topics.TOPICS_PATH: broker.topics.to_json,
             mappings.MAPPINGS_PATH: broker.mappings.to_json,
@@ -68,8 +84,21 @@ class Saves:
             timer_metrics.METRICS_PATH: broker.timers.metrics.to_json,
         }
 
+    @property
+    def settled(self) -> bool:
+        """Is each change that is saved at once durable?"""
+        return not (self.due or self._under_way or self._again)
+
     def load_topics(self) -> None:
-        """Take up the topics."""
+        """Take up the topics. StoreError when they are in a form that is not read here: they would be out of sight,
+        with all groups and offsets."""
+        for folder in ROCKSDB_FOLDERS:
+            if self._broker.disk.size(f"{folder}/CURRENT") is not None:
+                raise StoreError(
+                    f"{folder}: RocketMQ keeps this folder's topics, groups and offsets in RocksDB "
+                    "(configManagerVersion=v2, or storeType=defaultRocksDB), which Perseid does not read: export them "
+                    f"to JSON with its rocksDBConfigToJson, put the files into config, and move {folder} away"
+                )
         text = state_files.read(self._broker.disk, topics.TOPICS_PATH)
         if text:
             self._broker.topics.load(text)
@@ -164,27 +193,33 @@ class Saves:
             self._behind_log([self._broker.offsets.path])
 
     def next_deadline(self) -> Millis:
-        return min(self._offsets_at, self._delay_at, *self._again.values())
+        due = min(self._offsets_at, self._delay_at)
+        return min(due, *self._again.values()) if self._again else due
 
     def saved(self, event: Saved) -> None:
         """A state file is durable."""
-        path, answers, last = self._under_way.popleft()
+        waiting = self._under_way
+        if not waiting or event.number < waiting[0].number:
+            return  # given up, as a later save of the same file had failed by the time that this was heard
+        _, path, answers, last = waiting.popleft()
         assert path == event.path, f"{event.path} was saved before {path}"
         if last and not answers.refused:
             for request, reply in answers.ready:
                 self._broker.reply(request, reply)
 
     def failed(self, event: DiskFailed) -> bool:
-        """A save failed: if it was one of these files it is tried again, and True is the answer."""
+        """A save failed: if it was one of these files it is tried again, and True is the answer. It may be heard before
+        earlier saves that went well; of several of one file nobody knows which it was: none counts."""
         if event.path not in self._texts:
             return False
-        path, answers, _ = self._under_way.popleft()
-        assert path == event.path, f"{event.path} failed before {path} was saved"
+        path = event.path
+        failed = [save for save in self._under_way if save.path == path]
+        self._under_way = deque(save for save in self._under_way if save.path != path)
         self._again[path] = self._broker.now + RETRY_MS
         self._broker.note("error", f"{path} could not be saved: {event.reason}; again in {RETRY_MS} ms")
-        if not answers.refused:
+        remark = f"{path} could not be saved: {event.reason}; what was asked for may be lost at a restart"
+        for answers in [save.answers for save in failed if not save.answers.refused]:
             answers.refused = True
-            remark = f"{path} could not be saved: {event.reason}; what was asked for may be lost at a restart"
             for request, _ in answers.ready:
                 self._broker.reply(request, Reply(ResponseCode.SYSTEM_ERROR, remark=remark))
         return True
@@ -198,6 +233,8 @@ class Saves:
 
     def _save(self, paths: list[str], then: list[Effect], answers: Answers = NO_ANSWERS) -> None:
         for path in paths:
-            last = path == paths[-1]
-            self._under_way.append((path, answers, last))
-            self._broker.emit(SaveState(path, self._texts[path](), [*(then if last else ()), Feed(Saved(path))]))
+            last, number = path == paths[-1], self._number
+            self._number += 1
+            self._under_way.append(Save(number, path, answers, last))
+            told = Feed(Saved(path, number))
+            self._broker.emit(SaveState(path, self._texts[path](), [*(then if last else ()), told]))

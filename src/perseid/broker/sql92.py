@@ -20,7 +20,6 @@ from __future__ import annotations
 import math
 import re
 from collections.abc import Callable
-from functools import lru_cache
 from typing import NamedTuple
 
 from perseid.base.errors import PerseidError
@@ -51,6 +50,13 @@ MAX_DEPTH = 64
 """Of parentheses, signs and NOTs in each other."""
 MAX_LINKS = 64
 """Of chains such as a = b = c, in one expression."""
+MAX_TERMS = 1_024
+"""Of values and properties in one expression; a text that is looked for in properties counts as one for each
+`TEXT_OF_TERM` characters more."""
+TEXT_OF_TERM = 8
+MAX_LONG_DIGITS = 19
+SHOWN_CHARS = 100
+"""Of an expression that can't be read, before and behind where it can't."""
 MAX_CACHED = 1024
 
 
@@ -61,8 +67,10 @@ class SqlError(PerseidError):
 class Expression:
     """One expression that was read."""
 
-    def __init__(self, text: str, part: Part, tags: frozenset[str] | None) -> None:
+    def __init__(self, text: str, part: Part, tags: frozenset[str] | None, terms: int) -> None:
         self.text = text
+        self.terms = terms
+        """Values and properties in it: what it costs to ask it of a message."""
         self.tags = tags
         """What TAGS says in each message that is wanted; None: anything."""
         self.result: Callable[[Ask], Value] = part.result
@@ -71,14 +79,36 @@ class Expression:
         """Whether a message is wanted, whose properties can be asked for."""
 
 
-@lru_cache(maxsize=MAX_CACHED)
+_known: dict[str, Expression] = {}
+"""By their texts; what was asked for last stands last."""
+
+
+def known(text: str) -> Expression | None:
+    """The expression of a text that was read lately."""
+    found = _known.pop(text, None)
+    if found is not None:
+        _known[text] = found
+    return found
+
+
 def parse(text: str) -> Expression:
     """An expression from its text; SqlError says where it can't be read."""
+    found = known(text)
+    if found is not None:
+        return found
     if len(text) > MAX_CHARS:
         raise SqlError(f"an SQL92 expression of {len(text)} characters: {MAX_CHARS} is the limit")
     reader = _Reader(text)
     node = _boolean(reader, reader.disjunction())
-    return Expression(text, node.part, node.tags)
+    if len(_known) >= MAX_CACHED:
+        del _known[next(iter(_known))]
+    made = _known[text] = Expression(text, node.part, node.tags, reader.terms)
+    return made
+
+
+def forget() -> None:
+    """Know no expression any more."""
+    _known.clear()
 
 
 # ---- nodes ----
@@ -159,12 +189,23 @@ class _Reader:
     def __init__(self, text: str) -> None:
         self._text = text
         self._at = self._next = 0
-        self._depth = self._links = 0
+        self._depth = self._links = self.terms = 0
         self._token = _END
         self._advance()
 
     def error(self, what: str) -> SqlError:
-        return SqlError(f"{what}, at character {self._at} of {self._text!r}")
+        begin = max(0, self._at - SHOWN_CHARS) if len(self._text) > 2 * SHOWN_CHARS else 0
+        shown = self._text[begin : begin + 2 * SHOWN_CHARS]
+        dots = "" if len(shown) == len(self._text) else "…"
+        return SqlError(f"{what}, at character {self._at} of {dots}{shown!r}{dots}")
+
+    def _count_terms(self, more: int) -> None:
+        self.terms += more
+        if self.terms > MAX_TERMS:
+            raise self.error(
+                f"more than {MAX_TERMS} values and properties (a text behind CONTAINS or its like counts as "
+                f"one for each {TEXT_OF_TERM} characters)"
+            )
 
     # ---- tokens ----
 
@@ -282,8 +323,9 @@ class _Reader:
                 negated = self._takes("NOT")
                 word = next((each for each in _TEXT_TESTS if self._takes(each)), None)
                 if word is not None:
-                    where = _TEXT_TESTS[word]
-                    node = _condition(TextTest(node.part, node.name, self._string(), where, not negated))
+                    where, text = _TEXT_TESTS[word], self._string()
+                    self._count_terms(1 + len(text) // TEXT_OF_TERM)
+                    node = _condition(TextTest(node.part, node.name, text, where, not negated))
                 elif negated:
                     raise self.error("BETWEEN, IN, CONTAINS, STARTSWITH or ENDSWITH is needed")
                 else:
@@ -341,6 +383,7 @@ class _Reader:
             node = self.disjunction()
             self._needs(")")
             return node
+        self._count_terms(1)
         if kind == "string":
             return _constant(self._string())
         if kind in ("long", "float", "word") or text in ("TRUE", "FALSE", "NULL"):
@@ -358,12 +401,12 @@ class _Reader:
         raise self.error("a value, a property or ( is needed")
 
     def _checked_long(self, text: str) -> int:
-        if int(text) > LONG_MAX:
-            raise self.error(f"{text} is more than {LONG_MAX}")
+        if len(text) > MAX_LONG_DIGITS or int(text) > LONG_MAX:
+            raise self.error(f"{text[:SHOWN_CHARS]} is more than {LONG_MAX}")
         return int(text)
 
     def _checked_double(self, text: str) -> float:
         value = float(text)
         if value == 0 or math.isinf(value):
-            raise self.error(f"{text} is no double above zero that Java takes")
+            raise self.error(f"{text[:SHOWN_CHARS]} is no double above zero that Java takes")
         return value

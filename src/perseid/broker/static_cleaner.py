@@ -48,7 +48,6 @@ class StaticCleaner:
         self._broker = broker
         self._due: Millis | None = None
         self._under_way = False
-        self._hours = hours_of(broker.store.config.delete_when)
 
     def start(self, now: Millis) -> None:
         self._due = now + INTERVAL_MS
@@ -62,7 +61,8 @@ class StaticCleaner:
         if self._due is None or now < self._due or not broker.mappings.rows:
             return
         self._due = now + INTERVAL_MS
-        if not self._under_way and not broker.replicas.is_slave and in_hour(self._hours, now):
+        hours = hours_of(broker.store.config.delete_when)
+        if not self._under_way and not broker.replicas.is_slave and in_hour(hours, now):
             self._under_way = True
             self._go_on(self._round(), None)
 

@@ -73,15 +73,21 @@ def _copy_nobody(broker: Broker) -> None:
 def _lead_offsets(broker: Broker) -> None:
     broker.offsets.lead()
     if broker.replicas.manager is not None:
-        broker.offsets.clamp(queue_end(broker))
+        set_groups_back(broker)
 
 
-def queue_end(broker: Broker) -> Callable[[str, int], int | None]:
-    """Where a queue ends that there is; a group must not wait behind it, for offsets that were lost."""
+def set_groups_back(broker: Broker) -> None:
+    """A master's epoch begins: no group is ahead of its queue. Those of a master that is elected again, too: what they
+    read from one that was cut off, and lost, they may have committed here since."""
+    broker.offsets.clamp(queue_end(broker))
 
-    def end(topic: str, queue_id: int) -> int | None:
+
+def queue_end(broker: Broker) -> Callable[[str, int], int]:
+    """Where a queue ends, 0 for one that there is not: a group must not wait behind it, for offsets that were lost."""
+
+    def end(topic: str, queue_id: int) -> int:
         queue = broker.store.queue_of(topic, queue_id)
-        return queue.next_offset if queue is not None else None
+        return queue.next_offset if queue is not None else 0
 
     return end
 
@@ -134,7 +140,7 @@ def _drop_readers(broker: Broker) -> None:
 def _complete_topics(broker: Broker) -> None:
     """A topic that the old master made in its last moments: its messages are here, its row is not."""
     store, config = broker.store, broker.config
-    if broker.replicas.manager is None:
+    if broker.replicas.manager is None and broker.group is None:
         return
     queues: dict[str, int] = {}
     for topic, queue_id in store.queues():

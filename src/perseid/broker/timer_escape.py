@@ -4,7 +4,9 @@ Such a slave turns its wheel as a master does: slot after slot, in each from the
 time. What is to roll on, and what takes a message back, waits for the master. When that one is back it is told of which
 slots the messages were sent, and up to which offset of the timer queue the slave knew any (fields of the answer to code
 60 that others pass over): these it leaves out, once. Slots that the master was past when the slave began to act are not
-among them: their deliveries may have gone with the master's last moments.
+among them: their deliveries may have gone with the master's last moments. Neither are slots from the first one on of
+which the slave could not send a message: its log may have lost what the master's still has. Nor are messages before
+the first one that its log has: a disk that was too full may have let them go before they were taken in.
 """
 
 from __future__ import annotations
@@ -13,32 +15,39 @@ from typing import TYPE_CHECKING, NamedTuple
 
 from perseid.base.machine import Millis
 from perseid.broker import escape, messages
+from perseid.broker.system_topics import TIMER_TOPIC
 from perseid.store.timer.log import UNIT_BYTES
 from perseid.wire import properties as props
 
 if TYPE_CHECKING:
     from perseid.broker.node import Broker
-    from perseid.broker.timers import Due, TimerService
+    from perseid.broker.timer_due import Due
+    from perseid.broker.timers import TimerService
 
-FIELDS = ("perseidEscapedFromMs", "perseidEscapedUptoMs", "perseidEscapedBeforeOffset")
+FIELDS = (
+    "perseidEscapedFromMs", "perseidEscapedUptoMs", "perseidEscapedBeforeOffset", "perseidEscapedFromOffset",
+)  # fmt: skip
 MAX_DIGITS = 18
+NEVER = 1 << 62
 
 
 class Escaped(NamedTuple):
-    """Slots `[begin_ms, end_ms)`, whose messages before `queue_offset` of the timer queue a slave has sent away."""
+    """Slots `[begin_ms, end_ms)`, whose messages from `first_offset` on and before `queue_offset` of the timer queue a
+    slave has sent away."""
 
     begin_ms: Millis
     end_ms: Millis
     queue_offset: int
+    first_offset: int
 
     def has(self, at_ms: Millis, queue_offset: int) -> bool:
-        return self.begin_ms <= at_ms < self.end_ms and queue_offset < self.queue_offset
+        return self.begin_ms <= at_ms < self.end_ms and self.first_offset <= queue_offset < self.queue_offset
 
     def fields(self) -> dict[str, str | None]:
         return {name: str(value) for name, value in zip(FIELDS, self, strict=True)}
 
 
-NOTHING = Escaped(0, 0, 0)
+NOTHING = Escaped(0, 0, 0, 0)
 
 
 def read(ext: dict[str, str]) -> Escaped:
@@ -58,17 +67,21 @@ class TimerEscape:
         self.left_out = NOTHING
         """What a master that came back does not deliver."""
         self._begin_ms: Millis = 0
+        self._unsent_ms: Millis = NEVER
+        """The first slot with a message that was passed over."""
 
     def start(self) -> None:
         """The wheel turns from now on, as far as it was turned."""
-        self._begin_ms = self._service.timers.read_ms
+        self._begin_ms, self._unsent_ms = self._service.timers.read_ms, NEVER
 
     def done(self, now: Millis) -> Escaped | None:
         """Of a slave that acts, and sends away."""
         if not self._broker.escape.on or not self._service.enabled:
             return None
         progress = self._service.timers.progress(now, master=True)
-        return Escaped(self._begin_ms, progress.read_ms, progress.queue_offset)
+        end_ms = max(self._begin_ms, min(progress.read_ms, self._unsent_ms))
+        first = self._broker.store.min_offset(TIMER_TOPIC, 0)
+        return Escaped(self._begin_ms, end_ms, progress.queue_offset, first)
 
     def send(self, due: Due, position: int, now: Millis) -> None:
         """Send one message to another master, or see that there is nothing to send."""
@@ -76,11 +89,10 @@ class TimerEscape:
         unit = service.timers.log.unit(position)
         found = messages.stored_at(self._broker.store, unit.physical_offset) if unit is not None else None
         message = None
-        if (
-            unit is not None
-            and found is not None
-            and not (unit.rolls or unit.deletes or service.is_early(found))
-            and (found.props.get(props.REAL_TOPIC, ""), found.unique_key) not in due.recalls
+        if unit is None or found is None or (service.is_early(found) and not unit.rolls):
+            self._unsent_ms = min(self._unsent_ms, due.at_ms)
+        elif not (unit.rolls or unit.deletes) and (
+            (found.props.get(props.REAL_TOPIC, ""), found.unique_key) not in due.recalls
         ):
             message = service.real(found, unit, now)
 

@@ -24,15 +24,16 @@ store.md §12.
 from __future__ import annotations
 
 import heapq
-from array import array
 from collections import deque
 from typing import TYPE_CHECKING
 
+from perseid.base.deadlines import soonest
 from perseid.base.errors import RequestRefused
 from perseid.base.machine import Buffer, DiskFailed, Feed, Flush, Millis
 from perseid.broker import messages, put
 from perseid.broker.core_turns import CoreAgain, again_of
 from perseid.broker.system_topics import HALF_TOPIC, TIMER_TOPIC
+from perseid.broker.timer_due import Due
 from perseid.broker.timer_escape import TimerEscape
 from perseid.broker.timer_metrics import TimerMetrics
 from perseid.store.results import AppendRefused, PutStatus
@@ -63,21 +64,6 @@ _PUT_ILLEGAL = (PutStatus.MESSAGE_ILLEGAL, PutStatus.PROPERTIES_SIZE_EXCEEDED)
 
 class CheckpointSaved:
     """Fed back when a round's checkpoint is durable."""
-
-
-class Due:
-    """A slot that is being delivered: its units are found, from the last back, then delivered, from the first on."""
-
-    __slots__ = ("at_ms", "cursor", "next", "positions", "recalls")
-
-    def __init__(self, at_ms: Millis, last: int) -> None:
-        self.at_ms = at_ms
-        self.cursor = last
-        self.positions = array("q")
-        self.next = NONE
-        """Which of the positions, counted back from the last of them; while they are being found: none."""
-        self.recalls: set[tuple[str, str]] = set()
-        """Topic and key of messages that were taken back."""
 
 
 class TimerService:
@@ -126,7 +112,7 @@ class TimerService:
             return None if unit is None else record_at(unit.physical_offset)
 
         log_end = store.end if self._broker.group is None else None
-        for note in self.timers.load(record_at, queue_record, log_end):
+        for note in self.timers.load(record_at, queue_record, log_end, now):
             self._broker.note("warning", note)
         self._follow_queue()
         self._round_at = now + self._config.timer_flush_interval_ms
@@ -202,25 +188,22 @@ class TimerService:
     def next_deadline(self) -> Millis | None:
         if not self.enabled:
             return None
-        dues = []
-        if self._take_in_at is not None:
-            dues.append(self._take_in_at)
+        slot = confirmed = due_round = None
         if self.escape.away:
             pass
         elif self._due is not None or self._ahead:
-            dues.append(max(self._broker.now, self._blocked_until))
+            slot = max(self._broker.now, self._blocked_until)
         elif self._todo:
             waits = LATE_MS if self._take_in_at is not None else 0  # for what is to be taken in (`_next_slot`)
-            dues.append(max(self._todo[0] + self.timers.wheel.precision_ms + waits, self._blocked_until))
+            slot = max(self._todo[0] + self.timers.wheel.precision_ms + waits, self._blocked_until)
         if self._unconfirmed and self._unconfirmed[0][0] <= self._broker.store.confirmed:
-            dues.append(self._broker.now)
+            confirmed = self._broker.now
         if self._stuck is not None:
-            dues.append(self._stuck[1])
-        elif self._round_again or (self.timers.changed and not self.timers.under_way):
-            dues.append(self._round_at)
-        if self.timers.log.start < self.timers.log.end:
-            dues.append(self._clean_at)
-        return min(dues, default=None)
+            due_round = self._stuck[1]
+        elif not self.timers.under_way and (self._round_again or self.timers.changed):
+            due_round = self._round_at
+        clean = self._clean_at if self.timers.log.start < self.timers.log.end else None
+        return soonest(self._take_in_at, slot, confirmed, due_round, clean)
 
     def tick(self, now: Millis) -> None:
         """Take in what came, deliver what is due, make durable what changed."""
@@ -302,6 +285,9 @@ class TimerService:
             if due.next == NONE:
                 if not self._find_units(due):
                     break
+                if due.ahead and self._is_in_place(due):
+                    self._due = None
+                    left -= len(due.positions)  # which were read
             elif due.next == len(due.positions):
                 self._due = None
             elif self._broker.escape.on:
@@ -323,7 +309,7 @@ class TimerService:
         timers, todo = self.timers, self._todo
         while self._ahead:
             at_ms = self._ahead[0]
-            if at_ms not in timers.wheel.slots or self._begin(at_ms, now):
+            if at_ms not in timers.wheel.slots or self._begin(at_ms, now, ahead=True):
                 self._ahead.popleft()
             if self._due is not None or self._blocked_until > now:
                 return self._due is not None
@@ -338,14 +324,27 @@ class TimerService:
         heapq.heappop(todo)
         return True
 
-    def _begin(self, at_ms: Millis, now: Millis) -> bool:
+    def _begin(self, at_ms: Millis, now: Millis, *, ahead: bool = False) -> bool:
         """Begin with a slot; False: its newest message is not confirmed yet."""
         last = self.timers.wheel.slots[at_ms].last
         newest = self.timers.log.unit(last)
         if newest is not None and newest.physical_offset >= self._broker.store.confirmed:
             self._blocked_until = now + RETRY_MS  # after a start: what was confirmed is so again in a moment
             return False
-        self._due = Due(at_ms, last)
+        self._due = Due(at_ms, last, ahead=ahead)
+        return True
+
+    def _is_in_place(self, due: Due) -> bool:
+        """Is no message of the slot to come before it? Then it waits there: to roll them would be to store them once
+        more at each start, and twice as many each time that a crash takes the checkpoint after it."""
+        if len(due.positions) > DELIVERIES_A_TURN:
+            return False
+        for position in due.positions:
+            unit = self.timers.log.unit(position)
+            found = messages.stored_at(self._broker.store, unit.physical_offset) if unit is not None else None
+            at_ms = time_of(found) if found is not None else None
+            if at_ms is None or self.timers.wheel.floor(at_ms) < due.at_ms:
+                return False
         return True
 
     def _find_units(self, due: Due) -> bool:
@@ -401,7 +400,8 @@ class TimerService:
         """Deliver one message, or see that there is nothing to deliver; False: try again later."""
         unit = self.timers.log.unit(position)
         end: int | None = 0
-        if self.quick is not None and unit is not None and not due.recalls and (end := self.quick.deliver(unit)):
+        quick = self.quick if not due.recalls and due.at_ms >= self.escape.left_out.end_ms else None
+        if quick is not None and unit is not None and (end := quick.deliver(unit)):
             self._unconfirmed.append((end, due.at_ms, position + UNIT_BYTES))
             return True
         found = messages.stored_at(self._broker.store, unit.physical_offset) if unit is not None else None

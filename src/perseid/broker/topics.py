@@ -139,7 +139,8 @@ def alter_attributes(
     changeable: frozenset[str] = _CHANGEABLE,
 ) -> dict[str, str]:
     """The attributes after `changes`; `current` is None for a new topic or group, which can only be given some. `known`
-    are those that there are, with their values; `changeable` those that may change later.
+    are those that there are, with their values; `changeable` those that may change later. What is as it should be is no
+    change.
 
     RequestRefused(1) for what is unknown, can't be changed, or isn't there.
     """
@@ -154,6 +155,8 @@ def alter_attributes(
         touched.add(key)
         if current is None and sign == "-":
             raise _attribute_refused(f"{key!r}: what is new has none to take away")
+        if current is not None and key in current and sign == "+" and current[key] == value:
+            continue  # whoever asks once more, because the answer was lost, is told that it is so
         if current is not None and key not in changeable:
             raise _attribute_refused(f"{key!r} can only be chosen when the topic is created")
         if sign == "-":

@@ -332,7 +332,7 @@ class TransactionService:
         offset = header.tran_state_table_offset
         if header.commit_or_rollback != SYS_TRANSACTION_COMMIT or offset in self._moved or offset not in self._open:
             return False
-        if not quick.commit(header.commit_log_offset, offset, header.producer_group):
+        if not quick.commit(header.commit_log_offset, offset, header.producer_group, header.transaction_id):
             return False
         self._forget(offset)
         assert self._together is not None
@@ -551,6 +551,13 @@ class TransactionService:
         assert waiting <= set(self._due), "an open half is not going to be asked about"
         if self._removed is None:
             assert list(self._open) == sorted(self._open), "open halves are in order"
+
+
+def names_another(word: EndTransactionRequest, half: Record) -> bool:
+    """Does a word say an id that is not this half's? After a power cut another half may stand at its place: one that
+    was put back, to be asked about once more. A word without an id is believed, as the original believes all."""
+    key = half.props.get(props.UNIQ_KEY)
+    return bool(word.transaction_id and key) and word.transaction_id != key
 
 
 def is_half(found: Record) -> bool:

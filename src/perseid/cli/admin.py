@@ -4,15 +4,19 @@ from __future__ import annotations
 
 import json
 from dataclasses import asdict
+from pathlib import Path
 from typing import Annotated
 
 import typer
 from rich.table import Table
 
+from perseid.app import process
+from perseid.base.errors import ConfigError, StoreError
 from perseid.cli import controllers, groups
 from perseid.cli.topics import DEFAULT_NAMESRV, AsJson, Namesrv, run, show
 from perseid.client import Admin, SlaveStatus
 from perseid.client.dledger import DLedgerClient, MemberStatus
+from perseid.raft import terms
 
 Peers = Annotated[str, typer.Option(help="All members, id-host:port;id-host:port;…, as each of them has it.")]
 GroupName = Annotated[str, typer.Option(help="The group's name.")]
@@ -77,6 +81,31 @@ def raft_status(peers: Peers, group: GroupName = "default", as_json: AsJson = Fa
     if not any(row.leader == row.id for row in rows):
         typer.echo("nobody leads: are more than half of the members up, and do their `peers` agree?", err=True)
         raise typer.Exit(1)
+
+
+@admin_app.command()
+def raft_term(
+    folder: Annotated[Path, typer.Argument(help="The folder of a member that does not run: …/dledger-n0.")],
+    term: Annotated[int | None, typer.Option("--set", help="Give it this term, in which it has not voted.")] = None,
+    as_json: AsJson = False,
+) -> None:
+    """The term of a stopped member, and that of its last entry. When no election can follow on it: stop all members,
+    and give all of them one term, above those of all their last entries."""
+    try:
+        if not folder.expanduser().is_dir():
+            raise StoreError("there is no such folder")
+        disk = process.open_disk(folder.expanduser().absolute())
+        if term is not None:
+            terms.write(disk, "", term)
+        found = terms.read(disk, "")
+    except (StoreError, ConfigError, OSError) as error:
+        typer.echo(f"{folder}: {error}", err=True)
+        raise typer.Exit(1) from None
+    if as_json:
+        typer.echo(json.dumps({"term": found.term, "vote": found.vote, "last_entry_term": found.end_term}))
+    else:
+        last = "it has no entries" if found.end_term < 0 else f"its last entry is of term {found.end_term}"
+        typer.echo(f"{folder}: term {found.term}, vote for {found.vote or 'nobody'}; {last}")
 
 
 @admin_app.command()

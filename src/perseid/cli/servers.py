@@ -101,10 +101,12 @@ def controller(
 
 def up(
     data: Annotated[Path, typer.Option(help="Folder of everything that is stored; made when it is missing.")],
-    namesrv_port: Annotated[int, typer.Option(min=0, max=65_535, help="0: a free one.")] = 9876,
+    namesrv_port: Annotated[
+        int, typer.Option(min=0, max=65_535, help="0: a free one. With --ha: of the first; the second has 10 more.")
+    ] = 9876,
     broker_port: Annotated[int, typer.Option(min=0, max=65_534, help="0: a free one.")] = 10911,
     ha: Annotated[
-        bool, typer.Option("--ha", help="Three controllers, a name server and replicas of a broker, a process each.")
+        bool, typer.Option("--ha", help="Three controllers, two name servers and replicas of a broker, a process each.")
     ] = False,
     replicas: Annotated[
         int, typer.Option(min=ha_app.MIN_REPLICAS, max=ha_app.MAX_REPLICAS, help="With --ha: brokers of the set.")

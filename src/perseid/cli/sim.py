@@ -1,39 +1,37 @@
-"""`perseid sim`: many seeds of the simulator, or one seed with its whole trace."""
+"""`perseid sim`: many seeds of the simulator, or one seed with its whole trace, or as many as there is time for."""
 
 from __future__ import annotations
 
 import json
-import signal
+import re
 import sys
 import time
 from collections import Counter
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from concurrent.futures import ProcessPoolExecutor
 from functools import partial
 from itertools import islice
+from pathlib import Path
 from typing import Annotated, Any, Literal
 
 import typer
 
-from perseid.sim import broker_group, coverage, group_run, ha_run
-from perseid.sim.run import Result, run
+from perseid import core
+from perseid.cli.campaign import INTERRUPTED, Player, cores, end, leave_garbage, prepare
+from perseid.sim import coverage
+from perseid.sim.campaign import Campaign, range_of
+from perseid.sim.models import MODELS, command, play, shortened
+from perseid.sim.run import Result
+from perseid.sim.scheduler import US_PER_S
+from perseid.sim.selection import Selection
 
-MODELS: dict[str, tuple[Callable[..., Result], coverage.Expected]] = {
-    "broker": (run, coverage.EXPECTED),
-    "acting": (partial(run, acting=True), coverage.ACTING_EXPECTED),
-    "raft": (group_run.run, coverage.RAFT_EXPECTED),
-    "group": (broker_group.run, coverage.GROUP_EXPECTED),
-    "ha": (ha_run.run, coverage.HA_EXPECTED),
-}
-"""What is played, and what a long run has to have met."""
-MINOR = (" synced ", " saved ", " debug: ")
-"""Words of lines that a story leaves out."""
 CHUNK_SEEDS = 20
 MAX_STORIES = 5
 """Failing seeds whose trace is printed; all are named."""
 STORY_LINES = 60
-INTERRUPTED = 130
-"""The exit code after Ctrl-C."""
+UNITS_S = {"s": 1, "m": 60, "h": 3600}
+MAX_FOR_S = 7 * 24 * 3600
+DEFAULT_SEEDS = 200
 
 
 def register(app: typer.Typer) -> None:
@@ -42,26 +40,65 @@ def register(app: typer.Typer) -> None:
 
 
 def sim(
-    seeds: Annotated[int, typer.Option(help="How many seeds to play.", min=1)] = 200,
-    first: Annotated[int, typer.Option(help="The first of them.", min=0)] = 1,
+    seeds: Annotated[int | None, typer.Option(help="How many seeds to play (200).", min=1)] = None,
+    first: Annotated[int | None, typer.Option(help="The first of them (1).", min=0)] = None,
     seed: Annotated[int | None, typer.Option(help="Play this one and print its whole trace.", min=0)] = None,
     as_json: Annotated[bool, typer.Option("--json", help="One JSON object instead of text.")] = False,
-    jobs: Annotated[int, typer.Option(help="Processes that play.", min=1, max=64)] = 1,
+    jobs: Annotated[
+        int | None, typer.Option(help="Processes that play (1; with --for: as many as there are cores).", min=1, max=64)
+    ] = None,
     model: Annotated[
-        Literal["broker", "acting", "raft", "group", "ha"],
+        Literal["broker", "acting", "raft", "group", "ha", "all"] | None,
         typer.Option(
-            help="A broker with name server and slaves, the same with slaves that act, a Raft group, brokers in one, "
-            "or controllers with brokers."
+            help="A broker with name server and slaves (broker), the same with slaves that act, a Raft group, brokers "
+            "in one, or controllers with brokers; with --for: all of them."
         ),
-    ] = "broker",
+    ] = None,
     story: Annotated[bool, typer.Option(help="With --seed: leave out what only disks do.")] = False,
+    play_for: Annotated[
+        str | None,
+        typer.Option("--for", help="Play so long (90s, 10m, 8h), with the compiled core and without it."),
+    ] = None,
+    fresh: Annotated[
+        str | None,
+        typer.Option(help="With --for: the seeds are those that this text stands for, as the hash of a commit."),
+    ] = None,
+    report: Annotated[Path | None, typer.Option(help="With --for: the file that is kept up to date.")] = None,
+    tolerate: Annotated[
+        float, typer.Option(help="With --for: exit code 0 if at most so many percent of a model's seeds failed.", min=0)
+    ] = 0.0,
+    swarm: Annotated[
+        bool, typer.Option("--swarm", help="Seeds draw which kinds of fault and operation they have at all.")
+    ] = False,
+    only_faults: Annotated[
+        str | None, typer.Option(help="With --seed: of its faults only these (3,7-9), or none.")
+    ] = None,
+    only_parts: Annotated[
+        str | None,
+        typer.Option(help="With --seed: of its clients and operations only these (client1,reads), or none."),
+    ] = None,
+    until: Annotated[
+        float | None, typer.Option(help="With --seed: faults end, and the last checks begin, at this second.", min=0)
+    ] = None,
 ) -> None:
     """Play brokers, controllers or Raft groups with their clients, in virtual time, under faults drawn from seeds."""
+    part = only_faults is not None or only_parts is not None or until is not None
+    if play_for is not None:
+        if seed is not None or seeds is not None or part or swarm:
+            what = "--seed, --seeds, --swarm and parts of a seed"
+            raise typer.BadParameter(f"--for plays as many seeds as there is time for: leave {what} out")
+        raise typer.Exit(_campaign(_seconds(play_for), model, first, fresh, jobs, report, as_json, tolerate))
+    if fresh is not None or report is not None or model == "all":
+        raise typer.BadParameter("--fresh, --report and --model all are for a time: add --for 10m")
+    if part and seed is None:
+        raise typer.BadParameter("--only-faults, --only-parts and --until are parts of one seed: add --seed N")
+    chosen = model or "broker"
     if seed is not None:
-        raise typer.Exit(_replay(model, seed, as_json, story))
-    tally = Tally(model, first, seeds)
+        selection = _selection(swarm, only_faults, only_parts, until)
+        raise typer.Exit(_replay(chosen, seed, selection, as_json, story))
+    tally = Tally(chosen, 1 if first is None else first, seeds or DEFAULT_SEEDS, Selection(swarm=swarm))
     try:
-        for result in _played(model, first, seeds, jobs):
+        for result in _played(tally, jobs or 1):
             tally.add(result, quiet=as_json)
     except KeyboardInterrupt:
         tally.interrupted = True
@@ -69,11 +106,64 @@ def sim(
     raise typer.Exit(tally.code)
 
 
+def _selection(swarm: bool, only_faults: str | None, only_parts: str | None, until: float | None) -> Selection:
+    parts = None if only_parts is None else frozenset(only_parts.split(",") if only_parts != "none" else ())
+    until_us = None if until is None else round(until * US_PER_S)
+    faults = None if only_faults is None else _numbers(only_faults)
+    return Selection(swarm=swarm, only_faults=faults, only_parts=parts, until_us=until_us)
+
+
+def _numbers(text: str) -> frozenset[int]:
+    """Of `3,7-9`, or `none`."""
+    found: set[int] = set()
+    for word in text.split(",") if text != "none" else ():
+        match = re.fullmatch(r"(\d{1,4})(?:-(\d{1,4}))?", word)
+        if match is None:
+            raise typer.BadParameter(f"--only-faults {text[:40]}: numbers are needed, as 3,7-9, or none")
+        found |= set(range(int(match[1]), int(match[2] or match[1]) + 1))
+    return frozenset(found)
+
+
+def _seconds(text: str) -> float:
+    """Of `90s`, `10m`, `8h`."""
+    found = re.fullmatch(r"(\d+(?:\.\d+)?)([smh])", text)
+    if found is None:
+        raise typer.BadParameter(f"--for {text[:40]}: a number and s, m or h is needed, as 90s, 10m or 8h")
+    seconds = float(found[1]) * UNITS_S[found[2]]
+    if not 0 < seconds <= MAX_FOR_S:
+        raise typer.BadParameter(f"--for {text[:40]}: at least a moment, and at most 168h")
+    return seconds
+
+
+def _campaign(
+    seconds: float, model: str | None, first: int | None, fresh: str | None, jobs: int | None, report: Path | None,
+    as_json: bool, tolerate: float,
+) -> int:  # fmt: skip
+    if first is not None and fresh is not None:
+        raise typer.BadParameter("--first and --fresh both name the range: leave one of them out")
+    if report is not None and (report.is_dir() or not report.parent.is_dir()):
+        raise typer.BadParameter(f"--report {report}: a file in a folder that is there is needed")
+    if first is None:
+        first = range_of(fresh if fresh is not None else str(time.time_ns()))
+    models = list(MODELS) if model in (None, "all") else [str(model)]
+    both = (True, False) if core.compiled is not None else (False,)
+    campaign = Campaign(models, first, cores=both, tolerated_percent=tolerate)
+    player = Player(campaign, seconds, jobs or cores(), report, quiet=as_json)
+    if not as_json:
+        plain = "with the compiled core and without it" if len(both) > 1 else "without the compiled core"
+        if report is None:
+            plain += " (--report FILE keeps all of it on disk as it goes)"
+        print(f"playing {', '.join(models)} for {seconds:.0f} s, {plain}, from seed {first} on", flush=True)
+    code = player.run()
+    player.tell(as_json=as_json)
+    return code
+
+
 class Tally:
     """What was played until now."""
 
-    def __init__(self, model: str, first: int, seeds: int) -> None:
-        self.model, self.first, self.seeds = model, first, seeds
+    def __init__(self, model: str, first: int, seeds: int, selection: Selection) -> None:
+        self.model, self.first, self.seeds, self.selection = model, first, seeds, selection
         self.started = time.monotonic()
         self.total: Counter[str] = Counter()
         self.failed: list[Result] = []
@@ -89,7 +179,7 @@ class Tally:
         if result.failure:
             self.failed.append(result)
             if not quiet:
-                _report(self.model, result, with_story=len(self.failed) <= MAX_STORIES)
+                _report(self.model, result, self.selection, with_story=len(self.failed) <= MAX_STORIES)
         if sys.stderr.isatty():
             told = f"\r{self.played} of {self.seeds} seeds, {len(self.failed)} failed"
             print(told, end="", file=sys.stderr, flush=True)
@@ -98,7 +188,7 @@ class Tally:
     def missing(self) -> list[str]:
         """What should have occurred in so many seeds, and did not."""
         enough = self.played >= coverage.ENOUGH_SEEDS
-        return coverage.missing(self.total, MODELS[self.model][1]) if enough else []
+        return coverage.missing(self.total, MODELS[self.model].expected) if enough else []
 
     @property
     def code(self) -> int:
@@ -111,7 +201,7 @@ class Tally:
         if as_json:
             print(json.dumps(self._summary(took), indent=2))
             return
-        print(coverage.table(self.total, MODELS[self.model][1]))
+        print(coverage.table(self.total, MODELS[self.model].expected))
         rate = f"{took:.0f} s ({60 * self.played / took:.0f} seeds a minute)"
         print(f"{self.played} seeds, {self.operations} operations, {self.faults} faults in {rate}")
         for name in self.missing:
@@ -134,60 +224,81 @@ class Tally:
         }
 
 
-def _played(model: str, first: int, seeds: int, jobs: int) -> Iterator[Result]:
+def _played(tally: Tally, jobs: int) -> Iterator[Result]:
     """The results in the order of the seeds."""
+    model, first, seeds = tally.model, tally.first, tally.seeds
     if jobs == 1:
-        yield from map(MODELS[model][0], range(first, first + seeds))
+        leave_garbage()
+        for seed in range(first, first + seeds):
+            yield play(model, seed, tally.selection)
         return
     chunks = [range(at, min(at + CHUNK_SEEDS, first + seeds)) for at in range(first, first + seeds, CHUNK_SEEDS)]
-    play = partial(_play, model)
-    with ProcessPoolExecutor(jobs, initializer=_leave_interrupts) as pool:
+    play_all = partial(_play, model, tally.selection)
+    with ProcessPoolExecutor(jobs, initializer=prepare) as pool:
         waiting = iter(chunks)
-        futures = [pool.submit(play, chunk) for chunk in islice(waiting, 2 * jobs)]
+        futures = [pool.submit(play_all, chunk) for chunk in islice(waiting, 2 * jobs)]
         try:
             while futures:
                 yield from futures.pop(0).result()
-                futures += [pool.submit(play, chunk) for chunk in islice(waiting, 1)]
+                futures += [pool.submit(play_all, chunk) for chunk in islice(waiting, 1)]
         except BaseException:
-            for process in list((pool._processes or {}).values()):
-                process.terminate()  # what it plays would be played to its end, and nobody would hear of it
-            pool.shutdown(wait=False, cancel_futures=True)
+            end(pool)
             raise
 
 
-def _leave_interrupts() -> None:
-    """Ctrl-C reaches all processes of a terminal: the first one ends the others."""
-    signal.signal(signal.SIGINT, signal.SIG_IGN)
+def _play(model: str, selection: Selection, seeds: range) -> list[Result]:
+    results = [play(model, seed, selection) for seed in seeds]
+    for result in results:
+        result.begun = {}  # nobody asks, and it is long
+    return results
 
 
-def _play(model: str, seeds: range) -> list[Result]:
-    return [MODELS[model][0](seed) for seed in seeds]
-
-
-def _command(model: str, seed: int) -> str:
-    return f"perseid sim --seed {seed}" + ("" if model == "broker" else f" --model {model}")
-
-
-def _report(model: str, result: Result, *, with_story: bool) -> None:
+def _report(model: str, result: Result, selection: Selection, *, with_story: bool) -> None:
     print(f"seed {result.seed} failed after {result.virtual_s:.3f} s: {result.failure}")
     if with_story:
         for line in result.story[-STORY_LINES:]:
             print(f"    {line}")
-    print(f"    {_command(model, result.seed)}   shows all of it", flush=True)
+    switched_off = core.is_compiled and core.compiled is None
+    print(f"    {command(model, result.seed, selection, with_core=not switched_off)}   shows all of it", flush=True)
 
 
-def _replay(model: str, seed: int, as_json: bool, story: bool) -> int:
-    result = MODELS[model][0](seed, story=True)
+def _replay(model: str, seed: int, selection: Selection, as_json: bool, story: bool) -> int:
+    if not selection.is_whole:
+        whole = play(model, seed, Selection(swarm=selection.swarm))
+        _check_part(selection, whole)
+        selection = selection.knowing(whole.begun, whole.paces)
+    result = play(model, seed, selection, story=True)
     if story:
-        result.story = [line for line in result.story if not any(words in line for words in MINOR)]
+        result.story = shortened(result.story)
     if as_json:
-        print(json.dumps({**_seed(result), "counts": dict(sorted(result.counts.items())), "story": result.story}))
+        counts = dict(sorted(result.counts.items()))
+        print(json.dumps({**_seed(result), **_parts(result), "counts": counts, "story": result.story}))
     else:
         for line in result.story:
             print(line)
+        for number, one in sorted(result.begun.items()):
+            print(f"fault {number}: {one.kind}, {one.at_us / US_PER_S:.1f} s")
+        print(f"clients and operations: {', '.join(sorted(result.parts))}")
         print(f"seed {seed}: {result.operations} operations, {result.faults} faults, digest {result.digest}")
         print(result.failure or "all promises were kept")
     return 1 if result.failure else 0
+
+
+def _check_part(selection: Selection, whole: Result) -> None:
+    """What is kept has to be there."""
+    strange = sorted((selection.only_parts or frozenset()) - whole.parts)
+    if strange:
+        known = ", ".join(sorted(whole.parts))
+        raise typer.BadParameter(f"--only-parts {strange[0][:40]}: this seed has {known}")
+    lacking = sorted((selection.only_faults or frozenset()) - whole.begun.keys())
+    if lacking:
+        known = ", ".join(f"{number} {one.kind}" for number, one in sorted(whole.begun.items()))
+        raise typer.BadParameter(f"--only-faults {lacking[0]}: the faults that begin in this seed are {known}")
+
+
+def _parts(result: Result) -> dict[str, Any]:
+    faults = [{"number": n, "kind": one.kind, "at_s": one.at_us / US_PER_S} for n, one in sorted(result.begun.items())]
+    return {"faults_begun": faults, "parts": sorted(result.parts), "broken": result.broken}
 
 
 def _seed(result: Result) -> dict[str, Any]:

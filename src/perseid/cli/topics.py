@@ -1,18 +1,18 @@
-"""`perseid topic create|delete|list|route|stats`: topics of any RocketMQ-compatible cluster."""
+"""`perseid topic create|update|delete|list|route|stats`: topics of any RocketMQ-compatible cluster."""
 
 from __future__ import annotations
 
 import asyncio
 import json
 import sys
-from collections.abc import Coroutine
+from collections.abc import Collection, Coroutine
 from typing import Annotated, Any, TypeVar
 
 import typer
 from rich.console import Console
 from rich.table import Table
 
-from perseid.client import Admin, ClientError, ConnectFailed, NoRoute, TopicRoute
+from perseid.client import Admin, ClientError, ConnectFailed, NoRoute, QueueStats, TopicRoute
 from perseid.client.blocking import new_event_loop
 from perseid.wire.mapping import LogicQueueMappingItem
 
@@ -78,13 +78,66 @@ def create(
     namesrv: Namesrv = DEFAULT_NAMESRV,
     as_json: AsJson = False,
 ) -> None:
-    """Create a topic, or change its number of queues."""
+    """Create a topic that is not there yet."""
 
     async def work() -> TopicRoute:
         async with Admin(namesrv) as admin:
+            await _check_missing(admin, topic, await admin.masters(cluster=cluster, brokers=broker))
             return await admin.create_topic(topic, queues, cluster=cluster, brokers=broker)
 
-    made = run(work(), namesrv)
+    _say_ready(topic, run(work(), namesrv), as_json=as_json)
+
+
+async def _check_missing(admin: Admin, topic: str, masters: Collection[str]) -> None:
+    """ClientError when one of these brokers has the topic: to create it again would change it."""
+    try:
+        route = await admin.topic_route(topic)
+    except NoRoute:
+        return
+    there = [f"{row.broker_name} ({row.write_queues} queues)" for row in route.queues if row.broker_name in masters]
+    if there:
+        raise ClientError(
+            f"topic {topic} is there already, on {', '.join(there)}; nothing was changed"
+            f"\n  to change its number of queues: perseid topic update {topic} --queues N"
+        )
+
+
+@topic_app.command()
+def update(
+    topic: Topic,
+    queues: Annotated[int, typer.Option("--queues", "-q", min=1, help="Queues on each broker that has it.")],
+    cluster: Annotated[str | None, typer.Option(help="Only on this cluster's brokers.")] = None,
+    broker: Annotated[list[str] | None, typer.Option(help="Only on this broker; may be repeated.")] = None,
+    yes_hide: Annotated[
+        bool, typer.Option("--yes-hide", help="Fewer queues, although messages in the others can't be read then.")
+    ] = False,
+    namesrv: Namesrv = DEFAULT_NAMESRV,
+    as_json: AsJson = False,
+) -> None:
+    """Change the number of a topic's queues; fewer only with --yes-hide."""
+
+    async def work() -> TopicRoute:
+        async with Admin(namesrv) as admin:
+            hidden = await admin.hidden_by(topic, queues, cluster=cluster, brokers=broker)
+            if hidden and not yes_hide:
+                raise ClientError(f"{_what_is_hidden(topic, queues, hidden)}\n  if that is meant: --yes-hide")
+            return await admin.update_topic(topic, queues, cluster=cluster, brokers=broker)
+
+    _say_ready(topic, run(work(), namesrv), as_json=as_json)
+
+
+def _what_is_hidden(topic: str, queues: int, hidden: list[QueueStats]) -> str:
+    holding = {row.queue: row.max_offset - row.min_offset for row in hidden}
+    count = sum(holding.values())
+    by_broker: dict[str, list[str]] = {}
+    for queue, messages in sorted(holding.items()):
+        if messages or not count:
+            by_broker.setdefault(queue.broker_name, []).append(str(queue.queue_id))
+    where = "; ".join(f"{name}: {', '.join(ids)}" for name, ids in by_broker.items())
+    return f"with {queues} queues, {count:,} messages of {topic} could not be read any more, in the queues {where}"
+
+
+def _say_ready(topic: str, made: TopicRoute, *, as_json: bool) -> None:
     if as_json:
         typer.echo(json.dumps(_route_as_json(made)))
     else:

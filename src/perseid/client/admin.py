@@ -173,6 +173,48 @@ class Admin(Client):
             await self._ask(address, RequestCode.UPDATE_AND_CREATE_TOPIC, request)
         return await self._route_with(topic, set(masters), queues)
 
+    async def update_topic(
+        self, topic: str, queues: int, *, cluster: str | None = None, brokers: Sequence[str] | None = None
+    ) -> TopicRoute:
+        """Give a topic that is there `queues` queues on each master that has it; all else stays as it is there.
+
+        With fewer queues than before, messages in the others can't be read any more (`hidden_by`). `NoRoute` when
+        there is no such topic; ClientError when none of the masters that are named has it.
+        """
+        masters = await self._masters_with(topic, cluster=cluster, brokers=brokers)
+        for address in masters.values():
+            row = await self.topic_config(topic, address)
+            request = CreateTopicRequest(
+                topic=topic,
+                default_topic=DEFAULT_TOPIC,
+                read_queue_nums=queues,
+                write_queue_nums=queues,
+                perm=row.perm,
+                topic_filter_type=row.topic_filter_type,
+                topic_sys_flag=row.topic_sys_flag,
+                order=row.order,
+            )
+            await self._ask(address, RequestCode.UPDATE_AND_CREATE_TOPIC, request)
+        return await self._route_with(topic, set(masters), queues)
+
+    async def hidden_by(
+        self, topic: str, queues: int, *, cluster: str | None = None, brokers: Sequence[str] | None = None
+    ) -> list[QueueStats]:
+        """The queues that readers would not be shown any more if the topic had `queues` queues, sorted."""
+        masters = await self._masters_with(topic, cluster=cluster, brokers=brokers)
+        rows = await self.topic_stats(topic)
+        return [row for row in rows if row.queue.broker_name in masters and row.queue.queue_id >= queues]
+
+    async def _masters_with(
+        self, topic: str, *, cluster: str | None, brokers: Sequence[str] | None
+    ) -> dict[str, str]:
+        there = {row.broker_name for row in (await self.topic_route(topic)).queues}
+        masters = await self.masters(cluster=cluster, brokers=brokers)
+        found = {name: address for name, address in masters.items() if name in there}
+        if not found:
+            raise ClientError(f"topic {topic} is on {', '.join(sorted(there))}, not on {', '.join(sorted(masters))}")
+        return found
+
     async def delete_topic(self, topic: str) -> None:
         """Delete a topic with all its messages, on all brokers and name servers."""
         for addresses in (await self.cluster_info()).brokers.values():

@@ -1,7 +1,8 @@
 """Where topics live: the name servers, and what they said last.
 
 A route is asked for when a topic is first used, again every 30 s, and when a send or a pull meets a broker
-that is gone (`refresh`, at most once a second for each topic).
+that is gone (`refresh`, at most once a second for each topic). A topic that is waited for (`watched`) and not there
+yet is asked for each second at first, and less often the longer it is missing, down to every 30 s.
 
 A static topic has logical queues: their broker name is one that stands for all brokers, and `home` tells which broker
 leads such a queue now.
@@ -31,6 +32,12 @@ DEFAULT_TOPIC = "TBW102"
 """The topic whose brokers create unknown topics on the first send."""
 POLL_INTERVAL_MS = 30_000
 MIN_REFRESH_INTERVAL_MS = 1000
+MISSING_INTERVAL_MS = 1000
+"""How often it is looked which of the topics that are missing are to be asked for."""
+MISSING_SHARE = 0.1
+"""A topic is asked for again after this share of the time for which it has been missing, but not within a second."""
+ROUNDING = 0.99
+"""A round that comes a little too early is not left out."""
 MASTER_ID = 0
 _PERM_READ, _PERM_WRITE = 4, 2
 
@@ -159,6 +166,7 @@ class Routes:
         self._known: dict[str, TopicRoute] = {}
         self._asking: dict[str, asyncio.Task[TopicRoute]] = {}
         self._asked_at: dict[str, float] = {}
+        self._missing_since: dict[str, float] = {}
         self._addresses: dict[str, dict[int, str]] = {}
         self._homes: dict[MessageQueue, str] = {}
         self.watched: set[str] = set()
@@ -219,6 +227,17 @@ class Routes:
                 log.debug("%s", error)
             except PerseidError as error:
                 log.warning("the route of %s stays as it was: %s", topic, error)
+
+    async def ask_for_missing(self) -> None:
+        """One round of the poll of topics that are watched and not known: asks for those whose time has come."""
+        now = asyncio.get_running_loop().time()
+        for topic in sorted(self.watched - self._known.keys()):
+            since = self._missing_since.setdefault(topic, now)
+            pause = max(MISSING_INTERVAL_MS / 1000, (now - since) * MISSING_SHARE)
+            if now - self._asked_at.get(topic, -1e9) >= min(pause, POLL_INTERVAL_MS / 1000) * ROUNDING:
+                await self.refresh(topic, at_once=True)
+        for topic in self._missing_since.keys() & self._known.keys():
+            del self._missing_since[topic]
 
     def address(self, broker_name: str, broker_id: int = MASTER_ID, *, only_this: bool = True) -> str | None:
         """The address of a broker that some known route named; without `only_this` of any replica."""

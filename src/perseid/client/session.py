@@ -22,7 +22,7 @@ from perseid.client.connection import Connection, Connections
 from perseid.client.credentials import Credentials
 from perseid.client.errors import ClientError, ConnectFailed, NotStarted
 from perseid.client.model import MessageQueue
-from perseid.client.routes import MASTER_ID, POLL_INTERVAL_MS, NameServers, Routes
+from perseid.client.routes import MASTER_ID, MISSING_INTERVAL_MS, POLL_INTERVAL_MS, NameServers, Routes
 from perseid.wire.bodies import ConsumerData, HeartbeatData, ProducerData
 from perseid.wire.codes import RequestCode, ResponseCode
 from perseid.wire.command import Command
@@ -103,6 +103,7 @@ class Session:
             self.connections.open()
             self._loops = [
                 self.spawn(self.every(POLL_INTERVAL_MS, self.routes.refresh_all), "route poll"),
+                self.spawn(self.every(MISSING_INTERVAL_MS, self.routes.ask_for_missing), "missing topics"),
                 self.spawn(self.every(HEARTBEAT_INTERVAL_MS, self.heartbeat), "heartbeats"),
             ]
 

@@ -11,6 +11,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Protocol
 
+from perseid.base.hosts import is_same_machine
 from perseid.base.machine import Millis
 from perseid.controller import policy
 from perseid.controller.config import ControllerConfig
@@ -73,13 +74,22 @@ def _may_live(facts: Facts, state: SyncState, broker_id: int) -> bool:
     return facts.live.may_live(state.cluster, state.name, broker_id, facts.now)
 
 
+def _is_of(facts: Facts, state: SyncState, broker_id: int, peer: str) -> bool:
+    """Does a connection of `peer` come from that broker's machine: where it is registered, or whence its heartbeats
+    come (behind a gateway, or by a name)?"""
+    row = _alive(facts, state, broker_id)
+    places = [facts.tables.address(state.name, broker_id) or "", row.peer if row is not None else ""]
+    return any(is_same_machine(peer, one) for one in places)
+
+
 # ---- who is in sync ----
 
 
 def alter_sync_state_set(
-    facts: Facts, request: headers.AlterSyncStateSetRequest, proposed: bodies.SyncStateSet
+    facts: Facts, request: headers.AlterSyncStateSetRequest, proposed: bodies.SyncStateSet, peer: str
 ) -> Outcome:
-    """1001 (§4.1)."""
+    """1001 (§4.1), from the master's own machine: whoever else says it would make a master of a replica that lacks what
+    was acknowledged."""
     name, new = request.broker_name, frozenset(proposed.sync_state_set)
 
     def refuse(code: Code, remark: str) -> Outcome:
@@ -99,6 +109,8 @@ def alter_sync_state_set(
     if state.master is None or state.master != request.master_broker_id:
         why = f"the current leader is:{{{_java(state.master)}}}, not {{{request.master_broker_id}}}"
         return reject(Code.CONTROLLER_INVALID_MASTER, why)
+    if not _is_of(facts, state, state.master, peer):
+        return reject(Code.CONTROLLER_INVALID_MASTER, f"it comes from {peer}, where the master is not")
     if request.master_epoch != state.master_epoch:
         why = f"the current master epoch is:{{{state.master_epoch}}}, not {{{request.master_epoch}}}"
         return reject(Code.CONTROLLER_FENCED_MASTER_EPOCH, why)

@@ -10,6 +10,7 @@ from perseid.base import config as configuration
 from perseid.base.errors import RequestRefused
 from perseid.controller import commands
 from perseid.controller.commands import Outcome
+from perseid.controller.config import ALIASES, FOREIGN
 from perseid.controller.request import OK, Reply, Request
 from perseid.wire import fastjson, settings
 from perseid.wire.codes import ResponseCode
@@ -39,7 +40,7 @@ def broker_heartbeat(controller: Controller, request: Request) -> Reply:
     if longest > commands.MAX_TEXT:
         raise RequestRefused(ResponseCode.CONTROLLER_INVALID_REQUEST, f"{commands.MAX_TEXT} characters are the most")
     try:
-        row = controller.live.heard(beat, beat.broker_id, request.conn, controller.now)
+        row = controller.live.heard(beat, beat.broker_id, request.conn, request.peer, controller.now)
     except KeyError as error:
         controller.note("warning", f"heartbeat of {request.peer}: {error.args[0]}")
         raise RequestRefused(ResponseCode.CONTROLLER_INVALID_REQUEST, str(error.args[0])) from None
@@ -55,7 +56,7 @@ def alter_sync_state_set(controller: Controller, request: Request) -> None:
         raise RequestRefused(ResponseCode.CONTROLLER_INVALID_REPLICAS, f"{commands.MAX_REPLICAS} replicas are the most")
     controller.writes.submit(
         header.broker_name,
-        lambda: commands.alter_sync_state_set(controller, header, proposed),
+        lambda: commands.alter_sync_state_set(controller, header, proposed, request.peer),
         _later(controller, request),
     )
 
@@ -133,12 +134,17 @@ def apply_broker_id(controller: Controller, request: Request) -> None:
 
 
 def update_config(controller: Controller, request: Request) -> Reply | None:
-    """1009: all or none of the settings in the body; the answer waits for the disk."""
+    """1009: all or none of the settings in the body, and only those that a running controller follows; the answer waits
+    for the disk."""
     if not len(request.body):
         return OK
-    wanted = settings.wanted(request.body, (*ALWAYS_BLACK, *controller.config.config_black_list.split(";")))
-    controller.config = settings.changed(controller.config, wanted)
-    controller.note("info", f"configuration changed by {request.peer}: {wanted}")
+    asked = settings.wanted(request.body, (*ALWAYS_BLACK, *controller.config.config_black_list.split(";")))
+    asked = {ALIASES.get(key, key): value for key, value in asked.items()}
+    found = settings.change(asked, (controller.config, controller.raft.config), FOREIGN)
+    controller.config = found.configs[0]
+    controller.note("info", f"configuration changed by {request.peer}: {dict(found.values)}")
+    for text in found.told:
+        controller.note("info", text)
     return None if controller.save_config(request) else OK
 
 

@@ -7,6 +7,9 @@ has closed: the connection that brought its last heartbeat, and no other one. Of
 heard there is no judgement, until it has been active for a whole timeout: heartbeats go to all controllers, so that a
 new active one knows most of them.
 
+The channel of a broker that is alive is taken over from its own machine alone: that of the address in the heartbeat, or
+that of the channel. Otherwise a stranger's heartbeat, and the end of its connection, would be the end of a master.
+
 What is due is found by a heap that has one entry for each broker alive, put right when it comes up: a heartbeat costs
 the same however many brokers there are.
 """
@@ -16,6 +19,7 @@ from __future__ import annotations
 from dataclasses import dataclass, field
 from heapq import heappop, heappush
 
+from perseid.base.hosts import is_same_machine
 from perseid.base.machine import ConnId, Millis
 from perseid.wire.headers.namesrv import BrokerHeartbeatRequest
 
@@ -40,6 +44,8 @@ class Row:
     address: str
     conn: ConnId
     """Its channel."""
+    peer: str
+    """The other end of its channel."""
     heard: Millis = 0
     timeout_ms: Millis = DEFAULT_TIMEOUT_MS
     epoch: int = -1
@@ -71,20 +77,23 @@ class Liveness:
 
     # ---- what comes ----
 
-    def heard(self, beat: BrokerHeartbeatRequest, broker_id: int, conn: ConnId, now: Millis) -> Row | None:
-        """A heartbeat. The row, if it is alive only now; None if it was before. KeyError: there are too many brokers,
-        or a broker at another address has the id and is alive."""
+    def heard(self, beat: BrokerHeartbeatRequest, broker_id: int, conn: ConnId, peer: str, now: Millis) -> Row | None:
+        """A heartbeat, on a connection of `peer`. The row, if it is alive only now; None if it was before. KeyError:
+        there are too many brokers, a broker at another address has the id and is alive, or it is alive and this is not
+        its machine."""
         key = (beat.cluster_name, beat.broker_name, broker_id)
         row = self.rows.get(key)
         if row is None:
-            row = self._new(key, beat, conn)
+            row = self._new(key, beat, conn, peer)
         elif row.address != beat.broker_addr:
             if row.alive:
                 raise KeyError(f"the broker at {row.address} has the id {broker_id} in {beat.broker_name} and is alive")
             row.address = beat.broker_addr
         if row.conn != conn:
+            if row.alive and not any(is_same_machine(peer, one) for one in (row.peer, row.address)):
+                raise KeyError(f"the broker at {row.address} is alive, and its heartbeats come from {row.peer}")
             self._unbind(row)
-            row.conn = conn
+            row.conn, row.peer = conn, peer
         row.heard = now
         wanted = beat.heartbeat_timeout_mills
         if wanted is not None:
@@ -109,13 +118,13 @@ class Liveness:
         self._by_conn.setdefault(conn, {})[key] = row
         return row
 
-    def _new(self, key: Key, beat: BrokerHeartbeatRequest, conn: ConnId) -> Row:
+    def _new(self, key: Key, beat: BrokerHeartbeatRequest, conn: ConnId, peer: str) -> Row:
         if len(self.rows) >= MAX_ROWS:
             for old in [row.key for row in self.rows.values() if not row.alive]:
                 del self.rows[old]
             if len(self.rows) >= MAX_ROWS:
                 raise KeyError(f"{MAX_ROWS} brokers are alive; no other one is taken in")
-        row = self.rows[key] = Row(key, beat.broker_addr, conn)
+        row = self.rows[key] = Row(key, beat.broker_addr, conn, peer)
         return row
 
     def closed(self, conn: ConnId) -> list[Row]:

@@ -21,6 +21,7 @@ from random import Random
 from typing import Any
 
 from perseid.base import config as settings
+from perseid.base.deadlines import soonest
 from perseid.base.errors import LocalProtocolError, RemoteProtocolError, RequestRefused
 from perseid.base.machine import (
     Buffer,
@@ -37,6 +38,7 @@ from perseid.base.machine import (
     Note,
     Opened,
     Reads,
+    Resolved,
     SaveState,
     Shutdown,
     Start,
@@ -108,7 +110,7 @@ class Controller:
         own = f"{folder}dledger-{raft.self_id}/"
         sizes = raft.mapped_file_size_for_entry_data, raft.mapped_file_size_for_entry_index
         log = new_log(disk, *sizes, folder=own)
-        self.raft = Raft(raft, log, disk, random, folder=own, machine=self.tables)
+        self.raft = Raft(raft, log, disk, random, folder=own, machine=self.tables, takes_appends=False)
         self.raft.on_role = self._role_changed
         self.tables.on_event = self.elections.applied
         self.tables.on_skipped = self._skipped
@@ -137,6 +139,7 @@ class Controller:
             Closed: self._on_closed,
             ConnectFailed: self._on_connect_failed,
             Tick: self._on_tick,
+            Resolved: self._feed,
             DiskFailed: self._on_disk_failed,
             Start: self._on_start,
             Shutdown: self._on_shutdown,
@@ -170,12 +173,8 @@ class Controller:
     def next_deadline(self) -> Millis | None:
         if self._ended:
             return self.raft.next_deadline()
-        parts = [self._member_due, self._caller.next_deadline(), self.live.next_deadline()]
-        if self.active:
-            parts.append(self.elections.scan_at)
-        elif self._unmarked:
-            parts.append(self._mark_at)
-        return min((one for one in parts if one is not None), default=None)
+        mine = self.elections.scan_at if self.active else self._mark_at if self._unmarked else None
+        return soonest(self._member_due, self._caller.next_deadline(), self.live.next_deadline(), mine)
 
     def gathers(self) -> int:
         """How many microseconds to hear nothing: some, while very many turns bring nothing but heartbeats."""
@@ -311,7 +310,7 @@ class Controller:
         if self._config_path is None:
             return False
         self._saving.append(request)
-        text = settings.to_text(self.config, kept=self.kept()).encode()
+        text = settings.to_file(self.config, kept=self.kept()).encode()
         self._out.append(SaveState(self._config_path, text, then=[Feed(_Saved())]))
         return True
 

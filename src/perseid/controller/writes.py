@@ -8,6 +8,10 @@ side by side, and share pushes and flushes.
 The answer leaves when the last event is applied here, and says success only when the group says so: an append whose
 outcome nobody knows is not one (B25). After such an outcome nothing is decided, until an entry that says nothing is
 committed behind it: then it has been applied, or never will be.
+
+A refusal needs no event, and leaves at once: a controller that was deposed and does not know it may refuse for reasons
+that are no more. That a broker is unknown is said (`FINAL`) only when an entry that says nothing is committed: whoever
+hears it, gives up its id and its place.
 """
 
 from __future__ import annotations
@@ -36,6 +40,8 @@ UNKNOWN = "nobody knows whether this has happened: the group did not say so in t
 Decide = Callable[[], Outcome]
 Answer = Callable[[Outcome], None]
 NOOP = b""
+FINAL = frozenset((ResponseCode.CONTROLLER_BROKER_NEED_TO_BE_REGISTERED,))
+"""Refusals that somebody acts upon for good."""
 
 
 @dataclass(slots=True)
@@ -89,11 +95,35 @@ class Writes:
             answer(not_taken(code))
         self.controller.touched = True
 
-    def _begin(self, name: str, write: _Write) -> None:
-        """Decide and append, with nothing of this set under way."""
+    def _confirm(self, name: str, write: _Write) -> None:
+        """Decide again when we have been seen to lead; others of the set wait."""
+        self._sets.setdefault(name, deque())
+        number = self._number
+
+        def done(code: int, entry: Entry) -> None:
+            if number != self._number or code != Code.SUCCESS:
+                write.answer(refused(ResponseCode.SYSTEM_ERROR, UNKNOWN))
+                if number == self._number:
+                    self._next(name)
+            else:
+                self._begin(name, write, confirmed=True)
+
+        code = self.controller.raft.append(NOOP, done)
+        self.controller.touched = True
+        if code != Code.SUCCESS:
+            write.answer(not_taken(code))
+            self._next(name)
+
+    def _begin(self, name: str, write: _Write, *, confirmed: bool = False) -> None:
+        """Decide and append, with nothing else of this set under way. `confirmed`: we lead."""
         outcome = write.decide()
         if not outcome.events:
+            if outcome.reply.code in FINAL and not confirmed:
+                self._confirm(name, write)
+                return
             write.answer(outcome)
+            if confirmed:
+                self._next(name)
             return
         self._sets.setdefault(name, deque())
         raft, number, left = self.controller.raft, self._number, len(outcome.events)

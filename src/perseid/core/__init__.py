@@ -11,13 +11,15 @@
     items (rows of columns as the items of batch sends)
 
 `compiled` is this core when it was compiled; None when there was no C compiler at the installation, or when
-PERSEID_CORE=off asks for plain Python. Everything works without it, slower.
+PERSEID_CORE=off asks for plain Python. Everything works without it, slower. In a checkout, a compiled module that is
+older than its source stops the import: half of an old core and half of a new one would look like a broker's defect.
 """
 
 from __future__ import annotations
 
 import os
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
+from pathlib import Path
 from types import ModuleType
 from typing import NamedTuple, Protocol
 
@@ -82,7 +84,26 @@ class Core(NamedTuple):
 installed = Core(
     scan, batch, redirects, again, decided, properties, conditions, pulls, records, entries, columns, items
 )  # fmt: skip
+
+
+def older_than_its_source(modules: Iterable[ModuleType], checkout: Path) -> str:
+    """What an import of these compiled modules has to say, or nothing: one line that names a file that was changed
+    since, and the way out. Asked where there is a setup.py alone: an installed wheel's files have the times of their
+    installation."""
+    if not (checkout / "setup.py").exists():
+        return ""
+    for module in modules:
+        built = Path(module.__file__ or "")
+        source = built.parent / f"{module.__name__.rpartition('.')[2]}.py"
+        for path in (source, *built.parent.glob("*.pxd")):
+            if path.exists() and path.stat().st_mtime_ns > built.stat().st_mtime_ns:
+                return f"{built.name} is older than {path}: `make setup` compiles it again"
+    return ""
+
+
 is_compiled: bool = all(part.compiled for part in (*installed, sends))
+if is_compiled and (stale := older_than_its_source((*installed, sends), Path(__file__).parents[3])):
+    raise ImportError(stale)
 compiled = installed if is_compiled and os.environ.get(SWITCH) != "off" else None
 
 complete: Callable[[Buffer], int] = frame.complete if compiled is None else scan.complete

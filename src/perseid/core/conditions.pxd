@@ -8,7 +8,9 @@ cdef int WITHIN, AT_BEGIN
 
 
 cdef object _long(str text)
+cdef str _without_zeros(str text)
 cdef object _double(str text)
+cdef object _hexadecimal(str text)
 cdef object _same(object one, object other)
 cpdef object order(object one, object other)
 @cython.locals(first=tuple, second=tuple)

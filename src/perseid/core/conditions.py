@@ -44,10 +44,21 @@ _BLANKS = "".join(map(chr, range(33)))
 def _long(text: str) -> int:
     if len(text) <= MAX_DIGITS and text.isdecimal():
         return int(text)
-    value = int(text) if _LONG(text) else LONG_MAX + 1
+    value = int(_without_zeros(text)) if _LONG(text) else LONG_MAX + 1
     if not LONG_MIN <= value <= LONG_MAX:
         raise NotComparable(f"{text!r} is no long")
     return value
+
+
+def _without_zeros(text: str) -> str:
+    """The same number in a text that is no longer than any long needs: Python reads no more than some 4,000 digits."""
+    sign = text[:1] if text[:1] in "+-" else ""
+    at = len(sign)
+    while len(text) - at > MAX_DIGITS and int(text[at]) == 0:
+        at += 1
+    if len(text) - at > MAX_DIGITS + 1:
+        raise NotComparable(f"a number of {len(text) - at} digits is no long")
+    return sign + text[at:]
 
 
 def _double(text: str) -> float:
@@ -55,8 +66,15 @@ def _double(text: str) -> float:
         raise NotComparable(f"{text!r} is no double")
     plain = text.strip(_BLANKS)
     if "x" in plain or "X" in plain:
-        return float.fromhex(plain.rstrip("fFdD") if "p" in plain.lower() else plain)
+        return _hexadecimal(plain.rstrip("fFdD"))
     return float(plain.rstrip("fFdD") if not plain.endswith("Infinity") else plain)
+
+
+def _hexadecimal(text: str) -> float:
+    try:
+        return float.fromhex(text)
+    except OverflowError:  # what is too large is infinite in Java
+        return -math.inf if text.startswith("-") else math.inf
 
 
 def _same(one: Value, other: Value) -> bool:

@@ -10,12 +10,13 @@ cdef const unsigned char[::1] NOTHING
 
 
 cdef class Decided(Again):
-    cdef const unsigned char[::1] _group
-    cdef bint _is_groups
+    cdef const unsigned char[::1] _group, _key
+    cdef bint _is_groups, _is_keys
 
     @cython.locals(end=cython.longlong)
     cpdef long long commit(
-        self, object record, long long physical_offset, long long queue_offset, const unsigned char[::1] group
+        self, object record, long long physical_offset, long long queue_offset, const unsigned char[::1] group,
+        const unsigned char[::1] key
     ) except -1
     @cython.locals(lane=Lane)
     cdef long long _commit(self, Py_ssize_t total, long long physical_offset, long long queue_offset) except -1
@@ -24,6 +25,6 @@ cdef class Decided(Again):
     @cython.locals(number=cython.longlong)
     cdef bint _is_word(self, Py_ssize_t at, Py_ssize_t size, Py_ssize_t value, Py_ssize_t end) noexcept
     @cython.locals(size=Py_ssize_t, i=Py_ssize_t)
-    cdef bint _says_group(self, Py_ssize_t value, Py_ssize_t end) noexcept
+    cdef bint _is_value(self, const unsigned char[::1] text, Py_ssize_t value, Py_ssize_t end) noexcept
     cdef bint _is_odd(self, Py_ssize_t at, Py_ssize_t size) noexcept
     cdef bint _read_property(self, Py_ssize_t at, Py_ssize_t size, Py_ssize_t value, Py_ssize_t end) noexcept

@@ -28,15 +28,15 @@ class Decided(Again):
 
     def __init__(self, store_host: bytes, half_topic: bytes) -> None:
         super().__init__(store_host, half_topic)
-        self._group = NOTHING
-        self._is_groups = False
+        self._group = self._key = NOTHING
+        self._is_groups = self._is_keys = False
 
-    def commit(self, record: Buffer, physical_offset: int, queue_offset: int, group: bytes) -> int:
-        """Take the message of the half at these offsets, of this producers' group: where it will end in the log. 0: it
-        is none that is plain, and nothing has changed."""
-        self._group = group  # type: ignore[assignment]
+    def commit(self, record: Buffer, physical_offset: int, queue_offset: int, group: bytes, key: bytes) -> int:
+        """Take the message of the half at these offsets, of this producers' group, with this UNIQ_KEY or (empty) any:
+        where it will end in the log. 0: it is none that is plain, and nothing has changed."""
+        self._group, self._key = group, key  # type: ignore[assignment]
         end = self._commit(self._look_at(record), physical_offset, queue_offset)
-        self._born_host = self._group = NOTHING
+        self._born_host = self._group = self._key = NOTHING
         self._let_go()
         return end
 
@@ -64,6 +64,7 @@ class Decided(Again):
         n = value = end = 0
         self._real_at = self._real_queue_id = -1
         self._is_groups = False
+        self._is_keys = len(self._key) == 0
         if stop - at > MAX_PROPERTIES_BYTES:
             return False
         while at < stop:
@@ -83,7 +84,7 @@ class Decided(Again):
                 n = self._add(self._q, n, self._d, at, end + 1)
             at = end + 1
         self._q_end = n
-        return self._is_groups and self._real_at >= 0 and self._real_queue_id >= 0
+        return self._is_groups and self._is_keys and self._real_at >= 0 and self._real_queue_id >= 0
 
     def _is_word(self, at: int, size: int, value: int, end: int) -> bool:
         """Is it a property of the half, which its message does not have?"""
@@ -96,15 +97,18 @@ class Decided(Again):
             self._real_queue_id = number if self._stop == end and number <= MAX_QUEUE_ID else -1
             return True
         if self._is(at, size, b"PGROUP"):
-            self._is_groups = self._says_group(value, end)
+            self._is_groups = self._is_value(self._group, value, end)
+        elif len(self._key) and self._is(at, size, b"UNIQ_KEY"):
+            self._is_keys = self._is_value(self._key, value, end)
         return self._is(at, size, b"TRAN_MSG")
 
-    def _says_group(self, value: int, end: int) -> bool:
-        size = len(self._group)
+    def _is_value(self, text: memoryview, value: int, end: int) -> bool:
+        """Is this the value from `value` to `end`?"""
+        size = len(text)
         if end - value != size:
             return False
         for i in range(size):
-            if self._d[value + i] != self._group[i]:
+            if self._d[value + i] != text[i]:
                 return False
         return True
 

@@ -41,3 +41,5 @@ LONG_MIN, LONG_MAX = -(2**63), 2**63 - 1
 
 WITHIN, AT_BEGIN, AT_END = 0, 1, 2
 """Where in a property a text is looked for."""
+TERM_WORK = 128
+"""What a term of an expression costs besides the bytes of the properties in which it looks, as so many of them."""

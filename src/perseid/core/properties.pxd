@@ -15,6 +15,7 @@ cdef class Properties(Scanner):
     cpdef let_go(self)
     @cython.locals(end=Py_ssize_t, p=Py_ssize_t, flags=int, length=Py_ssize_t)
     cpdef bint record(self, Py_ssize_t at, Py_ssize_t size) except -1
+    cpdef Py_ssize_t size(self) noexcept
     cpdef object value(self, bytes key)
     cpdef int says(self, bytes key, bytes text) except -2
     @cython.locals(size=Py_ssize_t, first=Py_ssize_t, last=Py_ssize_t, at=Py_ssize_t)

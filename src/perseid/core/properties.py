@@ -59,6 +59,10 @@ class Properties(Scanner):
         self._at, self._to = p + 2, end
         return True
 
+    def size(self) -> int:
+        """Bytes of all the record's properties."""
+        return self._to - self._at
+
     def __call__(self, name: str) -> str | None:
         """What the property says, as `wire.properties.decode` reads it: of several the last that says anything."""
         return self.value(name.encode())

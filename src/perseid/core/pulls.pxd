@@ -4,14 +4,14 @@ cimport cython
 from perseid.core.properties cimport Properties
 from perseid.core.scan cimport Scanner
 
-cdef Py_ssize_t HEADER_BYTES, UNIT_BYTES, MAX_KEY_BYTES, MAX_PLACES
+cdef Py_ssize_t HEADER_BYTES, UNIT_BYTES, MAX_KEY_BYTES, MAX_PLACES, TERM_WORK
 cdef int HEADER_JSON, OPAQUE, QUEUE_OFFSET, COMMIT_OFFSET, ALL
 cdef long long INT_MIN, INT_MAX, EXTENDED_MAX
 
 
 cdef class Pulls(Scanner):
     cdef readonly Py_ssize_t end, count, scanned
-    cdef readonly long long reach, opaque, queue_offset, commit_offset
+    cdef readonly long long work, reach, opaque, queue_offset, commit_offset
     cdef readonly bytes key
     cdef dict _seats
     cdef int _found
@@ -41,7 +41,7 @@ cdef class Pulls(Scanner):
     )
     cpdef bint gather(
         self, object units, const unsigned char[::1] window, long long base, Py_ssize_t most, Py_ssize_t most_bytes,
-        Py_ssize_t piece_bytes, object codes, object wants=*,
+        Py_ssize_t piece_bytes, object codes, object wants=*, long long terms=*, long long most_work=*,
     ) except -1
     cdef bint _nothing(self) noexcept
     @cython.locals(size=Py_ssize_t, made=bytearray)

@@ -15,7 +15,7 @@ from collections.abc import Callable, Set
 from typing import Any
 
 from perseid.base.machine import Buffer
-from perseid.core.layout import EXTENDED_MAX, HEADER_BYTES, HEADER_JSON, UNIT_BYTES
+from perseid.core.layout import EXTENDED_MAX, HEADER_BYTES, HEADER_JSON, TERM_WORK, UNIT_BYTES
 from perseid.core.properties import Properties
 from perseid.core.scan import Scanner
 
@@ -41,8 +41,9 @@ class Pulls(Scanner):
         """Of the pull that was found: where its frame ends, and its three numbers."""
         self.key = b""
         """Of the frame that was looked at, `b""` when it is no pull that has one."""
-        self.count = self.scanned = self.reach = 0
-        """Records that were gathered, units that were looked at for them, how far the records reach from the base."""
+        self.count = self.scanned = self.reach = self.work = 0
+        """Records that were gathered, units that were looked at for them, how far the records reach from the base, and
+        what their properties cost (`broker.filter.Work`)."""
         self._seats: dict[bytes, Any] = {}
         self._found = self._key_end = self._total = 0
         self._key = memoryview(bytearray(MAX_KEY_BYTES))
@@ -187,15 +188,18 @@ class Pulls(Scanner):
         piece_bytes: int,
         codes: Set[int] | None,
         wants: Wants | None = None,
+        terms: int = 0,
+        most_work: int = 0,
     ) -> bool:
         """Find the records of consume queue units whose tag code is one of `codes` (None: all), and whose properties
-        `wants` (None: any), `most` of them at most. The first one comes whatever the limits are. `window` shows the
-        log from `base` on. False when there is none; `scanned` is 0 when that can't be told: they take more than
-        `piece_bytes`, or a unit does not fit the window."""
+        `wants` (None: any), `most` of them at most. The first one comes whatever the limits are. `wants` has so many
+        `terms`, and is asked until that took `most_work`. `window` shows the log from `base` on. False when there is
+        none; `scanned` is 0 when that can't be told: they take more than `piece_bytes`, or a unit does not fit the
+        window."""
         total = self._look_at(units)
         end = base
         size = start = code = 0
-        self.count = self.scanned = self._total = 0
+        self.count = self.scanned = self._total = self.work = 0
         if wants is not None:
             self._properties.look_into(window)
         try:
@@ -212,8 +216,12 @@ class Pulls(Scanner):
                 if self.count >= MAX_PLACES:
                     return self._nothing()
                 if wants is not None:
+                    if self.work >= most_work and self.scanned > 1:
+                        self.scanned -= 1
+                        break
                     if not self._properties.record(start - base, size):
                         return self._nothing()
+                    self.work += terms * (TERM_WORK + self._properties.size())
                     if not wants(self._properties):
                         continue
                 self._places[self.count], self._sizes[self.count] = start - base, size

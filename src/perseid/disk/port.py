@@ -17,7 +17,7 @@ from perseid.base.machine import Buffer
 
 
 class Usage(NamedTuple):
-    """Of the file system that holds the root, in bytes."""
+    """Of one file system, in bytes."""
 
     total: int
     free: int
@@ -91,7 +91,8 @@ class Disk(Protocol):
 
     def modified_ms(self, path: str) -> int: ...
 
-    def usage(self) -> Usage: ...
+    def usage(self, path: str = "") -> Usage:
+        """Of the file system that holds a path; of the root's without one."""
 
     def lock(self, path: str) -> None:
         """Hold `path` exclusively until `unlock` or the process ends; StoreLocked when another has it."""

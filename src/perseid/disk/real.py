@@ -4,6 +4,9 @@ Files are mapped: a write is a copy into the page cache, a view is a window on i
 a block behind it would end the process (SIGBUS) when the disk is full, so blocks are allocated before
 they are written: at creation, or piece by piece where a file is sparse (queues, the index, or what Java
 wrote); either way a full disk is an OSError.
+
+What is made is for its owner alone (folders 0700, files 0600): messages are nobody else's. What is there already, made
+by Java or by hand, stays as it is.
 """
 
 from __future__ import annotations
@@ -14,12 +17,18 @@ import os
 import shutil
 import stat
 import time
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager
 from pathlib import PurePosixPath
+from threading import Lock
 
 from perseid.base.errors import LocalProtocolError, StoreLocked
 from perseid.base.machine import Buffer
 from perseid.disk.mapping import pages
 from perseid.disk.port import Usage
+
+SHARED = "@"
+"""Begins the name of a folder elsewhere that others may use too."""
 
 PIECE_BITS = 16
 PIECE_BYTES = 1 << PIECE_BITS
@@ -36,6 +45,8 @@ CHUNK_BYTES = 1 << 16
 """What is in memory is asked for in pieces of this size."""
 WARM_S = 1.0
 """So long a chunk that was in memory is taken to be there still: the kernel drops first what nobody reads."""
+FOLDER_MODE = 0o700
+FILE_MODE = 0o600
 _NO_WAIT: int | None = getattr(os, "RWF_NOWAIT", None)
 _SCRATCH = memoryview(bytearray(CHUNK_BYTES))
 
@@ -104,7 +115,8 @@ class RealFile:
             if missing[piece]:
                 assert self._descriptor is not None, f"{self.path}: write after close"
                 start = piece * PIECE_BYTES
-                _allocate(self._descriptor.number, start, min(PIECE_BYTES, self.size - start))
+                with _named(self.path):
+                    _allocate(self._descriptor.number, start, min(PIECE_BYTES, self.size - start))
                 missing[piece] = 0
 
     def view(self, offset: int, length: int) -> memoryview:
@@ -180,17 +192,31 @@ class RealFile:
 
 
 class RealDisk:
-    """The folder `root` and everything below it."""
+    """The folder `root` and everything below it; a folder in it named in `elsewhere` is at another place."""
 
-    def __init__(self, root: str) -> None:
+    def __init__(self, root: str, elsewhere: Mapping[str, str] | None = None) -> None:
         self.root = os.path.abspath(os.path.expanduser(root))
+        self._elsewhere = {name: os.path.abspath(os.path.expanduser(at)) for name, at in (elsewhere or {}).items()}
         self._locks: dict[str, tuple[int, tuple[int, int]]] = {}
-        os.makedirs(self.root, exist_ok=True)
+        self._held: dict[str, int] = {}
+        """Folders that are elsewhere, locked: their descriptors."""
+        for folder in (self.root, *self._elsewhere.values()):
+            make_folders(folder)
+        self._spare: _Descriptor | None = _hold()
+        """Let go for what makes things durable when the process has no other descriptor left."""
+        self._spare_lock = Lock()
+        for name, folder in self._elsewhere.items():  # nobody syncs its parent later
+            if name.startswith(SHARED):
+                continue
+            with self._opened(os.path.dirname(folder), os.O_RDONLY | os.O_DIRECTORY) as number:
+                os.fsync(number)
 
     def _at(self, path: str) -> str:
         parts = PurePosixPath(path).parts
         if ".." in parts or path.startswith("/"):
             raise LocalProtocolError(f"{path!r} leaves the folder {self.root}")
+        if self._elsewhere and parts and parts[0] in self._elsewhere:
+            return os.path.join(self._elsewhere[parts[0]], *parts[1:])
         return os.path.join(self.root, *parts)
 
     # ---- mapped files ----
@@ -211,14 +237,15 @@ class RealDisk:
     def _create(self, path: str, full: str, size: int, sparse: bool) -> RealFile:
         # Asked first: a kernel that can't give all gives what there is (ext4 does), and all who share the disk find it
         # full until the file is gone again.
-        if not sparse and size > (free := self.usage().free):
+        if not sparse and size > (free := self.usage(path).free):
             raise OSError(errno.ENOSPC, f"{size} bytes are wanted, {free} are free", full)
-        os.makedirs(os.path.dirname(full), exist_ok=True)
-        descriptor = _Descriptor(os.open(full, os.O_RDWR | os.O_CREAT | os.O_EXCL | os.O_CLOEXEC, 0o644))
+        make_folders(os.path.dirname(full))
+        descriptor = _Descriptor(os.open(full, os.O_RDWR | os.O_CREAT | os.O_EXCL | os.O_CLOEXEC, FILE_MODE))
         try:
             os.ftruncate(descriptor.number, size)  # first: after a crash the file is empty or whole
             if not sparse:
-                _allocate(descriptor.number, 0, size)
+                with _named(full):
+                    _allocate(descriptor.number, 0, size)
             return RealFile(path, descriptor, size, allocated=not sparse, fresh=True)
         except OSError:
             os.unlink(full)
@@ -249,9 +276,11 @@ class RealDisk:
 
     def write(self, path: str, data: bytes) -> None:
         full = self._at(path)
-        os.makedirs(os.path.dirname(full), exist_ok=True)
-        with open(full, "wb") as file:
-            file.write(data)
+        make_folders(os.path.dirname(full))
+        with self._opened(full, os.O_WRONLY | os.O_CREAT | os.O_TRUNC) as number, _named(full):
+            rest = memoryview(data)
+            while rest:
+                rest = rest[os.write(number, rest) :]
 
     def rename(self, old: str, new: str) -> None:
         os.replace(self._at(old), self._at(new))
@@ -268,16 +297,43 @@ class RealDisk:
             shutil.rmtree(full)
 
     def sync_file(self, path: str) -> None:
-        _sync(self._at(path), os.O_RDWR)
+        with self._opened(self._at(path), os.O_RDWR) as number:
+            os.fsync(number)
 
     def sync_dir(self, folder: str) -> None:
-        _sync(self._at(folder), os.O_RDONLY | os.O_DIRECTORY)
+        with self._opened(self._at(folder), os.O_RDONLY | os.O_DIRECTORY) as number:
+            os.fsync(number)
+
+    @contextmanager
+    def _opened(self, full: str, flags: int) -> Iterator[int]:
+        """A descriptor for a moment: the spare one, if there is no other; OSError(EMFILE) without that one, too."""
+        try:
+            number = os.open(full, flags | os.O_CLOEXEC, FILE_MODE)
+        except OSError as error:
+            if error.errno not in (errno.EMFILE, errno.ENFILE):
+                raise
+        else:
+            try:
+                yield number
+            finally:
+                os.close(number)
+            return
+        with self._spare_lock:
+            self._spare = None
+            try:
+                number = os.open(full, flags | os.O_CLOEXEC, FILE_MODE)
+                try:
+                    yield number
+                finally:
+                    os.close(number)
+            finally:
+                self._spare = _hold()
 
     def modified_ms(self, path: str) -> int:
         return os.stat(self._at(path)).st_mtime_ns // 1_000_000
 
-    def usage(self) -> Usage:
-        status = os.statvfs(self.root)
+    def usage(self, path: str = "") -> Usage:
+        status = os.statvfs(self._elsewhere.get(path.partition("/")[0], self.root))
         reserved = status.f_bfree - status.f_bavail  # root's share of the free blocks is no room for us
         return Usage((status.f_blocks - reserved) * status.f_frsize, status.f_bavail * status.f_frsize)
 
@@ -285,11 +341,11 @@ class RealDisk:
 
     def lock(self, path: str) -> None:
         full = self._at(path)
-        os.makedirs(os.path.dirname(full), exist_ok=True)
+        make_folders(os.path.dirname(full))
         # The own table comes first, and by name: to close any descriptor of a file drops its lock.
         if os.path.exists(full) and _identity(os.stat(full)) in _held_locks:
             raise StoreLocked(f"{full}: this process uses the folder already; choose another")
-        number = os.open(full, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o644)
+        number = os.open(full, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, FILE_MODE)
         try:
             fcntl.lockf(number, fcntl.LOCK_EX | fcntl.LOCK_NB, 1, 0)  # the first byte, as the original does
         except OSError as error:
@@ -301,6 +357,29 @@ class RealDisk:
         identity = _identity(os.fstat(number))
         _held_locks.add(identity)
         self._locks[path] = number, identity
+        try:
+            self._lock_elsewhere()
+        except BaseException:
+            self.unlock(path)
+            raise
+
+    def _lock_elsewhere(self) -> None:
+        """Hold the folders that are elsewhere too: two roots may name the same one. By the folder itself, for the
+        original takes any file in it for one of the log."""
+        for name, folder in self._elsewhere.items():
+            if name in self._held or name.startswith(SHARED):
+                continue
+            number = os.open(folder, os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC)
+            try:
+                fcntl.flock(number, fcntl.LOCK_EX | fcntl.LOCK_NB)
+            except BlockingIOError:
+                os.close(number)
+                text = f"{folder}: another store uses the folder; stop its broker or choose another"
+                raise StoreLocked(text) from None
+            except BaseException:
+                os.close(number)
+                raise
+            self._held[name] = number
 
     def unlock(self, path: str) -> None:
         held = self._locks.pop(path, None)
@@ -308,6 +387,8 @@ class RealDisk:
             number, identity = held
             os.close(number)
             _held_locks.discard(identity)
+        while not self._locks and self._held:
+            os.close(self._held.popitem()[1])
 
 
 def _identity(status: os.stat_result) -> tuple[int, int]:
@@ -329,9 +410,31 @@ def _allocate(number: int, offset: int, length: int) -> None:
         os.pwrite(number, current.ljust(piece, b"\0"), at)
 
 
-def _sync(full: str, flags: int) -> None:
-    number = os.open(full, flags | os.O_CLOEXEC)
+def make_folders(full: str | os.PathLike[str]) -> None:
+    """Each folder of a path that is missing, for its owner alone."""
+    if os.path.isdir(full):
+        return
+    make_folders(os.path.dirname(full))
     try:
-        os.fsync(number)
-    finally:
-        os.close(number)
+        os.mkdir(full, FOLDER_MODE)
+    except FileExistsError:
+        if not os.path.isdir(full):
+            raise
+
+
+@contextmanager
+def _named(path: str) -> Iterator[None]:
+    """An error of a call that knows a descriptor only says which file it was about."""
+    try:
+        yield
+    except OSError as error:
+        if error.filename is None and error.errno is not None:
+            raise OSError(error.errno, error.strerror, path) from None
+        raise
+
+
+def _hold() -> _Descriptor | None:
+    try:
+        return _Descriptor(os.open(os.devnull, os.O_RDONLY | os.O_CLOEXEC))
+    except OSError:
+        return None

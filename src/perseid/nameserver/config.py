@@ -4,7 +4,8 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
-from perseid.base.config import Refusal, option
+from perseid.base.config import Foreign, Ignored, Refusal, option
+from perseid.base.original import NETTY, NO_TLS
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -23,22 +24,36 @@ class NameServerConfig:
     the user's home."""
     config_black_list: str = "configBlackList;configStorePath;kvConfigPath"
 
-    order_message_enable: bool = option(False, important=True)
-    return_order_topic_config_to_broker: bool = True
-    need_wait_for_service: bool = False
-    wait_seconds_for_service: int = option(45, low=0)
-    enable_all_topic_list: bool = True
-    enable_topic_list: bool = True
+    order_message_enable: bool = option(False, important=True, live=True)
+    return_order_topic_config_to_broker: bool = option(True, live=True)
+    need_wait_for_service: bool = option(False, live=True)
+    wait_seconds_for_service: int = option(45, low=0, live=True)
+    enable_all_topic_list: bool = option(True, live=True)
+    enable_topic_list: bool = option(True, live=True)
 
-    scan_not_active_broker_interval: int = option(5_000, low=100)
-    delete_topic_with_broker_registration: bool = False
-    support_acting_master: bool = False
-    notify_min_broker_id_changed: bool = False
+    scan_not_active_broker_interval: int = option(5_000, low=100, live=True)
+    delete_topic_with_broker_registration: bool = option(False, live=True)
+    support_acting_master: bool = option(False, live=True)
+    notify_min_broker_id_changed: bool = option(False, live=True)
     enable_controller_in_namesrv: bool = option(False, important=True)
     """A controller in the same process, at its own port; its settings stand in the same file."""
 
 
 REFUSED = (
-    Refusal("clusterTest", ("false",), "Perseid has no cluster test mode"),
-    Refusal("tls.server.mode", ("disabled", "permissive"), "Perseid has no TLS yet"),
+    Refusal("clusterTest", ("false",), "routes of another environment would be given out; Perseid has no such mode"),
+    *NO_TLS,
 )
+
+FOREIGN = Foreign(
+    refused=REFUSED,
+    ignored=(Ignored("productEnvName", ("center",), "there is no other environment to ask (clusterTest)"),),
+    meaningless=NETTY
+    | {
+        "clientRequestThreadPoolNums",
+        "clientRequestThreadPoolQueueCapacity",
+        "defaultThreadPoolNums",
+        "defaultThreadPoolQueueCapacity",
+        "unRegisterBrokerQueueCapacity",
+    },
+)
+"""What is done with the original's other keys."""

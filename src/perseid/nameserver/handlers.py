@@ -5,10 +5,12 @@ A handler raises RequestRefused to refuse. It returns None when the answer waits
 
 from __future__ import annotations
 
+from hashlib import blake2b
 from typing import TYPE_CHECKING
 
 from perseid.base import config as configuration
 from perseid.base.errors import RequestRefused
+from perseid.nameserver.config import FOREIGN
 from perseid.nameserver.kv import ORDER_TOPIC_CONFIG
 from perseid.nameserver.request import OK, Reply, Request
 from perseid.nameserver.tables import (
@@ -16,6 +18,7 @@ from perseid.nameserver.tables import (
     UNIT_SUB_FLAG,
     Announcement,
     BrokerKey,
+    Registered,
     in_zone,
 )
 from perseid.wire import settings
@@ -47,6 +50,8 @@ if TYPE_CHECKING:
 ZONE_MODE = "__ZONE_MODE"
 ZONE_NAME = "__ZONE_NAME"
 FAQ = "\nSee https://rocketmq.apache.org/docs/bestPractice/06FAQ for further details."
+DIGEST_BYTES = 16
+"""Of what a broker registered: one that says the same again is not read again."""
 ALWAYS_BLACK = {"configBlackList", "configStorePath", "kvConfigPath", "rocketmqHome"}
 """Keys that no request may change, whatever configBlackList says."""
 
@@ -99,12 +104,20 @@ def register_broker(server: NameServer, request: Request) -> Reply:
     if header.body_crc32 and crc32(body) != header.body_crc32:
         raise RequestRefused(ResponseCode.SYSTEM_ERROR, "crc32 not match")
     filters: list[str] | None = None
-    if request.command.version >= Version.V3_0_11:
+    whole = request.command.version >= Version.V3_0_11
+    key = BrokerKey(header.cluster_name, header.broker_addr)
+    delete_missing = server.config.delete_topic_with_broker_registration
+    digest = blake2b(f"{header!r} {whole} {delete_missing}".encode("utf-8", "replace"), digest_size=DIGEST_BYTES)
+    digest.update(body)
+    said_all = digest.digest()
+    same = server.tables.repeated(key, header.broker_name, header.broker_id, said_all, request.conn, server.now)
+    if same is not None:
+        return _registered(server, same)
+    if whole:
         told = RegisterBrokerBody.decode(body)
         topics, filters = told.topic_config_serialize_wrapper, told.filter_server_list
     else:
         topics = TopicConfigSerializeWrapper.from_json(body) if len(body) else TopicConfigSerializeWrapper()
-    key = BrokerKey(header.cluster_name, header.broker_addr)
     said = Announcement(
         key,
         header.broker_name,
@@ -117,14 +130,17 @@ def register_broker(server: NameServer, request: Request) -> Reply:
         filters,
     )
     new = key not in server.tables.live
-    delete_missing = server.config.delete_topic_with_broker_registration
-    result = server.tables.register(said, request.conn, server.now, delete_missing=delete_missing)
+    result = server.tables.register(said, request.conn, server.now, delete_missing=delete_missing, digest=said_all)
     if result is None:
         server.note("warning", f"{said.name} at {key.address} told a single topic before all its topics")
         raise RequestRefused(ResponseCode.SYSTEM_ERROR, "register broker failed")
     if new and key in server.tables.live:
         server.note("info", f"broker {said.name} id {said.id} of {key.cluster} at {key.address}: registered")
-    server.min_id_changed(result.change)
+    server.min_ids_changed([result.change])
+    return _registered(server, result)
+
+
+def _registered(server: NameServer, result: Registered) -> Reply:
     answer = b""
     if server.config.return_order_topic_config_to_broker:
         orders = server.kv.namespace(ORDER_TOPIC_CONFIG)
@@ -140,7 +156,7 @@ def unregister_broker(server: NameServer, request: Request) -> Reply:
     header = request.header
     key = BrokerKey(header.cluster_name, header.broker_addr)
     server.note("info", f"broker {header.broker_name} at {key.address}: unregistered")
-    server.min_id_changed(server.tables.unregister(key, header.broker_name, header.broker_id))
+    server.min_ids_changed(server.tables.unregister(key, header.broker_name, header.broker_id))
     return OK
 
 
@@ -276,12 +292,14 @@ def _need_topic_list(server: NameServer) -> None:
 
 
 def update_config(server: NameServer, request: Request) -> Reply | None:
-    """Change settings at run time: all or none of them; the answer waits for the disk."""
+    """Change settings at run time: all or none of them, and only those that a running name server follows; the answer
+    waits for the disk."""
     if not len(request.body):
         return OK
-    wanted = settings.wanted(request.body, (*ALWAYS_BLACK, *server.config.config_black_list.split(";")))
-    server.config = settings.changed(server.config, wanted)
-    server.note("info", f"configuration changed by {request.peer}: {wanted}")
+    asked = settings.wanted(request.body, (*ALWAYS_BLACK, *server.config.config_black_list.split(";")))
+    found = settings.change(asked, (server.config,), FOREIGN)
+    (server.config,) = found.configs
+    server.note("info", f"configuration changed by {request.peer}: {dict(found.values)}")
     return None if server.save_config(request) else OK
 
 

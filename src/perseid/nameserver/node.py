@@ -11,7 +11,7 @@ from __future__ import annotations
 
 import traceback
 from collections import deque
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterable, Mapping
 
 from perseid.base import config as settings
 from perseid.base.errors import LocalProtocolError, RemoteProtocolError, RequestRefused
@@ -136,13 +136,16 @@ class NameServer:
         """Write the configuration; the request is answered when it is durable. False: there is no file for it."""
         if self._config_path is None:
             return False
-        self._save(self._config_path, settings.to_text(self.config, kept=self.kept()).encode(), request)
+        self._save(self._config_path, settings.to_file(self.config, kept=self.kept()).encode(), request)
         return True
 
-    def min_id_changed(self, change: MinIdChange | None) -> None:
-        """Tell the replicas of a broker which of them has the smallest id now."""
-        if change is None or not self.config.notify_min_broker_id_changed:
-            return
+    def min_ids_changed(self, changes: Iterable[MinIdChange | None]) -> None:
+        """Tell the replicas of brokers which of them has the smallest id now."""
+        for change in changes if self.config.notify_min_broker_id_changed else ():
+            if change is not None:
+                self._tell_min_id(change)
+
+    def _tell_min_id(self, change: MinIdChange) -> None:
         header = NotifyMinBrokerIdChangeRequest(
             min_broker_id=change.min_id,
             min_broker_addr=change.min_address,
@@ -217,7 +220,7 @@ class NameServer:
         self._out += self.caller.handle(event, self.now)
         for key in self.tables.of_connection(event.conn):
             self.note("warning", f"broker at {key.address} of {key.cluster}: its connection closed: {event.reason}")
-            self.min_id_changed(self.tables.lost(key))
+            self.min_ids_changed(self.tables.lost(key))
 
     def _scan(self) -> None:
         if self.now < self._scan_at:
@@ -226,4 +229,4 @@ class NameServer:
         for key, live in self.tables.expired(self.now):
             self.note("warning", f"broker at {key.address} of {key.cluster}: silent for more than {live.timeout_ms} ms")
             self._out.append(Close(live.conn, "silent for too long"))
-            self.min_id_changed(self.tables.lost(key))
+            self.min_ids_changed(self.tables.lost(key))

@@ -60,7 +60,7 @@ class Connection(asyncio.Protocol):
 
     def connection_made(self, transport: asyncio.BaseTransport) -> None:
         self._transport = cast(asyncio.Transport, transport)
-        if not self._driver.admit(self, dialled=bool(self._dialled)):
+        if not self._driver.admit(self):
             self.closing = "refused"
             self._transport.abort()
             return

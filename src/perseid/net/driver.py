@@ -21,7 +21,9 @@ import socket
 import time
 from collections import deque
 from collections.abc import Callable, Mapping
+from contextlib import suppress
 from dataclasses import dataclass
+from functools import partial
 
 from perseid.base.errors import ConfigError, RemoteProtocolError, StoreError
 from perseid.base.machine import (
@@ -42,6 +44,8 @@ from perseid.base.machine import (
     Millis,
     Note,
     Reads,
+    Resolve,
+    Resolved,
     SaveState,
     Shutdown,
     Start,
@@ -51,9 +55,11 @@ from perseid.base.machine import (
 )
 from perseid.core import complete
 from perseid.disk.port import Disk
+from perseid.net.acceptor import Acceptor, descriptors_left
 from perseid.net.connection import Connection
 from perseid.net.iothread import Failed, IOThread
 from perseid.net.limits import Limits
+from perseid.net.names import Names
 
 LEVELS = {"debug": logging.DEBUG, "info": logging.INFO, "warning": logging.WARNING, "error": logging.ERROR}
 
@@ -116,11 +122,10 @@ class Driver:
         self._log = logger or logging.getLogger(f"perseid.{name}")
         self._io = IOThread(disk, self._on_thread, name)
         self._reader = IOThread(disk, self._on_thread, f"read-{name}")
-        self._servers: list[asyncio.Server] = []
+        self._acceptors: list[Acceptor] = []
         self._dials: set[asyncio.Task[None]] = set()
+        self._names = Names(self._look_up_ended)
         self._next_conn: ConnId = 1
-        self._accepted = 0
-        self._refused = 0
         self._fed: deque[Event] = deque()
         self._reads: list[Frames] = []
         self._read_bytes = 0
@@ -150,31 +155,40 @@ class Driver:
         self._anchor_ns = time.time_ns() - time.monotonic_ns()
         try:
             for name, listener in self._listeners.items():
-                await self._listen(name, listener)
+                self._listen(name, listener)
         except ConfigError:
-            for server in self._servers:
-                server.close()
+            for acceptor in self._acceptors:
+                acceptor.close()
             raise
         self._io.start()
         self._reader.start()
         self.take(Start())
         if not self._ended:
-            for server in self._servers:
-                await server.start_serving()
+            for acceptor in self._acceptors:
+                acceptor.start()
             self._sweep()
 
-    async def _listen(self, name: str, listener: Listener) -> None:
+    def _listen(self, name: str, listener: Listener) -> None:
         sock = listener.bind()
         self.ports[name] = sock.getsockname()[1]
-        accept = self._acceptor(name, listener)
-        backlog = self.limits.backlog
-        server = await self._loop.create_server(accept, sock=sock, backlog=backlog, start_serving=False)
-        self._servers.append(server)
+        full = partial(self._full, sock)
+        self._acceptors.append(Acceptor(sock, self.limits, full, self._acceptor(name, listener), self._log))
+
+    def _full(self, listening: socket.socket) -> str:
+        """Why no more connections may be accepted, or nothing."""
+        pending = sum(acceptor.pending for acceptor in self._acceptors)
+        if len(self.connections) + pending >= self.limits.connections:
+            return f"there are {self.limits.connections} of them"
+        return descriptors_left(self.limits, listening.fileno())
+
+    def _accept_again(self) -> None:
+        for acceptor in self._acceptors:
+            acceptor.resume()
 
     async def stop(self) -> str:
         """End the node cleanly, when all is durable and written; why it ended, `""` if cleanly."""
-        for server in self._servers:
-            server.close()
+        for acceptor in self._acceptors:
+            acceptor.close()
         if not self._ended:
             self.take(Shutdown())
             try:
@@ -343,6 +357,8 @@ class Driver:
                     connection.close(effect.reason)
             elif isinstance(effect, Connect):
                 self._dial(effect)
+            elif isinstance(effect, Resolve):
+                self._resolve(effect)
             elif isinstance(effect, Note):
                 self._log.log(LEVELS[effect.level], effect.text.translate(_CONTROLS))
             elif isinstance(effect, Stop):
@@ -422,6 +438,7 @@ class Driver:
             for connection, why in overdue:
                 self._log.info("connection %d: %s", connection.id, why)
                 connection.abort(why)
+            self._accept_again()  # descriptors become free elsewhere, too
 
     # ---- connections ----
 
@@ -433,14 +450,9 @@ class Driver:
         self._next_conn += 1
         return Connection(self, conn, complete, listener, dialled)
 
-    def admit(self, connection: Connection, *, dialled: bool) -> bool:
+    def admit(self, connection: Connection) -> bool:
         """Whether a new connection may live; it is known from now on if so."""
         if self._ended:
-            return False
-        if not dialled and len(self.connections) >= self.limits.connections:
-            self._refused += 1
-            if self._refused == 1:
-                self._log.warning("more than %d connections: refused one", self.limits.connections)
             return False
         self.connections[connection.id] = connection
         self._closed_all.clear()
@@ -454,11 +466,25 @@ class Driver:
     def gone(self, connection: Connection, reason: str) -> None:
         """The transport is closed: the node hears it, once."""
         if self.connections.pop(connection.id, None) is not None:
-            if len(self.connections) < self.limits.connections:
-                self._refused = 0
             if not self.connections:
                 self._closed_all.set()
             self.take(Closed(connection.id, reason))
+            if not self._ended:
+                self._loop.call_soon(self._accept_again)  # its descriptor is closed by then
+
+    def _resolve(self, effect: Resolve) -> None:
+        refused = self._names.look_up(effect.names)
+        if refused is not None:
+            self._fed.append(refused)
+
+    def _look_up_ended(self, event: Resolved) -> None:
+        """In the lookup's thread."""
+        with suppress(RuntimeError):  # the loop has ended, and the node with it
+            self._loop.call_soon_threadsafe(self._looked_up, event)
+
+    def _looked_up(self, event: Resolved) -> None:
+        self._names.ended()
+        self.take(event)
 
     def _dial(self, effect: Connect) -> None:
         task = self._loop.create_task(self._connect(effect))

@@ -5,11 +5,14 @@ It takes all that waits at once. Flushes that stand next to each other are serve
 files is synced once (group commit), and then all of them are done. A state file is saved in its turn.
 
 A file whose sync failed once has lost its pages, and a second sync would lie: later flushes of it fail
-without being tried. A state file is written anew each time, so its later saves are tried again.
+without being tried. A state file is written anew each time, so its later saves are tried again. A folder or a state
+file that can't be opened, because all file descriptors are in use, has lost nothing: it is tried again until it can,
+and what follows from it waits.
 """
 
 from __future__ import annotations
 
+import errno
 from collections import deque
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
@@ -21,6 +24,9 @@ from perseid.base.machine import Effect, Fetch, Flush, Note, SaveState, Syncable
 from perseid.disk.port import Disk
 
 JOIN_S = 5.0
+RETRY_S = 0.1
+"""After so long what needs a file descriptor, and got none, is tried again."""
+NO_DESCRIPTOR = (errno.EMFILE, errno.ENFILE)
 
 Job: TypeAlias = Flush | SaveState | Fetch
 
@@ -46,6 +52,8 @@ class IOThread:
         self._jobs: deque[Job] = deque()
         self._wake = Condition()
         self._closing = False
+        self._abandoned = False
+        self._short = False
         self._lost: set[str] = set()
         self._synced: set[str] = set()
         """Folders whose own entries, up to the root, are durable since this start."""
@@ -65,6 +73,7 @@ class IOThread:
         with self._wake:
             self._closing = True
             self._ended = ended
+            self._abandoned = abandon
             if abandon:
                 self._jobs.clear()
             self._wake.notify()
@@ -107,24 +116,49 @@ class IOThread:
             if file.path in self._lost:
                 return Failed(file.path, "an earlier sync of it failed")
             try:
-                file.sync()
+                self._when_open(file.sync)
             except (OSError, ValueError) as error:
                 self._lost.add(file.path)
                 return Failed(file.path, f"sync: {error}")
         return None
 
     def _save(self, job: SaveState) -> Failed | None:
-        temporary = job.path + ".tmp"
-        folder = job.path.rpartition("/")[0]
         try:
-            self._disk.write(temporary, job.data)
-            self._disk.sync_file(temporary)
-            self._disk.rename(temporary, job.path)
-            self._disk.sync_dir(folder)
-            self._sync_parents(folder)
+            self._when_open(lambda: self._write(job))
         except OSError as error:
             return Failed(job.path, f"save: {error}")
         return None
+
+    def _write(self, job: SaveState) -> None:
+        temporary = job.path + ".tmp"
+        folder = job.path.rpartition("/")[0]
+        self._disk.write(temporary, job.data)
+        self._disk.sync_file(temporary)
+        self._disk.rename(temporary, job.path)
+        self._disk.sync_dir(folder)
+        self._sync_parents(folder)
+
+    def _when_open(self, work: Callable[[], None]) -> None:
+        """Do it, as often as a file descriptor is missing for it: no pages are lost then. It is given up when the node
+        is over."""
+        while True:
+            try:
+                work()
+            except OSError as error:
+                if error.errno not in NO_DESCRIPTOR or not self._wait_for_descriptor(error):
+                    raise
+            else:
+                self._short = False
+                return
+
+    def _wait_for_descriptor(self, error: OSError) -> bool:
+        if not self._short:
+            self._short = True
+            text = f"{error}: what waits for the disk is not acknowledged until a descriptor is free; raise `ulimit -n`"
+            self._done([Note("warning", text)], [])
+        with self._wake:
+            self._wake.wait_for(lambda: self._abandoned, RETRY_S)
+            return not self._abandoned
 
     def _sync_parents(self, folder: str) -> None:
         """Once in a life: the save may have made the folder, or an earlier life did and never synced it."""

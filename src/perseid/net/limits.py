@@ -34,7 +34,13 @@ class Limits:
     """More waiting for one peer than this closes its connection."""
 
     connections: int = 16_384
-    """Accepted ones at a time; the next is closed at once."""
+    """At a time; the next waits until one has closed."""
+
+    reserved_files: int = 256
+    """Of the process' file descriptors (RLIMIT_NOFILE) so many are left to files: no connection is accepted then."""
+
+    reserved_share: int = 4
+    """Where few descriptors are allowed, the reserve is one in so many of them."""
 
     dial_ms: int = 3_000
     """A connection that is dialled must be open after so long."""

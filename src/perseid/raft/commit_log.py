@@ -65,6 +65,9 @@ class Joined(Segments):
 class EntryLog(CommitLog):
     """The committed entries of a group as a log of records, behind an old one that ends at `divided`."""
 
+    is_found_whole = False
+    """How much of it is committed a start learns from the group: the checkpoint that says so is the older one."""
+
     def __init__(self, disk: Disk, config: StoreConfig, entries: FileLog) -> None:
         super().__init__(disk, entries.folders, config)
         self._disk = disk
@@ -144,6 +147,10 @@ class EntryLog(CommitLog):
             raise AppendRefused(PutStatus.MESSAGE_ILLEGAL, why)
 
 
+LOST_BLANK = (0, 0)
+"""In the place of a blank that a power cut took, in files of versions that did not write it again."""
+
+
 class EntryWalk(Walk):
     """The records of entries, up to `upto`, else to the log's `top`. It may begin at an entry or at the record in it,
     and ends at an entry."""
@@ -168,7 +175,7 @@ class EntryWalk(Walk):
         while at < self._top:
             head = self._segments.view(at, ENTRY_HEADER_BYTES)
             magic, size = BLANK.unpack_from(head) if len(head) >= BLANK_BYTES else (BLANK_MAGIC, 0)
-            if magic == BLANK_MAGIC:  # the rest of a file
+            if magic == BLANK_MAGIC or (magic, size) == LOST_BLANK:  # the rest of a file
                 step = self._segments.file_bytes
                 at += step - at % step
                 continue

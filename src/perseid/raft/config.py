@@ -41,6 +41,8 @@ class RaftConfig:
 
     sync_before_answer: bool = True
     """A vote and an append are on disk before they are answered; `false`: only written, as Java does it."""
+    check_peer_addresses: bool = True
+    """Votes, heartbeats and pushes are taken from the addresses of `peers` alone; `false`: from anywhere."""
     push_batch_bytes: int = option(256 << 10, low=1)
     """Of entries in one push."""
     push_window_bytes: int = option(8 << 20, low=1)

@@ -56,7 +56,15 @@ MAX_DOUBTS = 25
 MIN_TURN_MS = 50
 """At least so long the one with the longest log goes before the next one: its vote has to be kept first."""
 YIELD_MS = 250
-"""So long a candidate is given: its vote, our term and our vote have to be kept, one after the other."""
+"""So long a candidate is given besides what its vote, our term and our vote take to be kept, one after the other."""
+MAX_SYNC_MS = 1_000
+"""A disk that takes longer to keep a vote is waited for no longer."""
+ROUND_SYNCS = 3
+"""A round waits for its votes at least so many times what one takes to be kept: for our own, then for others' terms and
+votes."""
+SPLIT_SPREAD = 4
+"""Who has to go to another term asks again at a time that is drawn from at least so many times that: two whose votes
+were split keep their next ones at the same time in fewer than half of the cases."""
 MAX_ROUND_MS = 2_000
 """Then the votes that have come are read, though others are missing."""
 
@@ -191,13 +199,13 @@ class Election:
         else:
             self._as_leader(now)
 
-    def _next_vote(self, now: Millis) -> Millis:
+    def _next_vote(self, now: Millis, least_spread: Millis = 0) -> Millis:
         config = self._config
         if self._taking:
             low, high = config.min_take_leadership_vote_interval_ms, config.max_take_leadership_vote_interval_ms
         else:
             low, high = config.min_vote_interval_ms, config.max_vote_interval_ms
-        return now + low + self._random.randrange(max(1, high - low))
+        return now + low + self._random.randrange(max(1, high - low, least_spread))
 
     @property
     def _asks_at(self) -> Millis:
@@ -252,7 +260,7 @@ class Election:
                 self._raft.after_save(lambda now: None)
                 return
         config = self._config
-        limit = min(MAX_ROUND_MS, max(4 * config.max_vote_interval_ms, config.silence_ms))
+        limit = min(MAX_ROUND_MS, max(4 * config.max_vote_interval_ms, config.silence_ms, ROUND_SYNCS * self._sync_ms))
         limit += self._random.randrange(config.max_vote_interval_ms)
         self._rounds += 1
         this = self._round = Round(self._rounds, member.term, now + limit, log.end, log.end_term)
@@ -300,7 +308,7 @@ class Election:
             return
         quorum = member.quorum
         if this.max_term > this.term:
-            parsed, at = Parsed.WAIT_TO_VOTE_NEXT, self._next_vote(now)
+            parsed, at = Parsed.WAIT_TO_VOTE_NEXT, self._next_vote(now, SPLIT_SPREAD * self._sync_ms)
             self.to_candidate(this.max_term, now)
         elif this.has_leader:
             parsed, at = Parsed.WAIT_TO_REVOTE, self._next_vote(now) + config.silence_ms
@@ -312,8 +320,8 @@ class Election:
             parsed, at = Parsed.PASSED, now
         elif this.accepted + this.not_ready >= quorum:
             parsed, at = Parsed.REVOTE_IMMEDIATELY, now + PAUSE_MS
-        else:
-            parsed, at = Parsed.WAIT_TO_VOTE_NEXT, self._next_vote(now)
+        else:  # split: of two who ask again one has to be ahead by what its own vote takes to be kept
+            parsed, at = Parsed.WAIT_TO_VOTE_NEXT, self._next_vote(now, SPLIT_SPREAD * self._sync_ms)
         self._parsed, self._vote_at = parsed, at
         self._raft.note("info", f"votes in term {this.term}: {this.accepted} of {len(member.peers)}: {parsed.value}")
         if parsed is Parsed.PASSED:
@@ -344,7 +352,7 @@ class Election:
             term = member.term
             self.to_candidate(request.term, now)
             self.need_increase = True
-            self._yields_until = now + YIELD_MS
+            self.yield_to_others(now)
             return Vote.TERM_NOT_READY, term
         if request.term < log.end_term:
             return Vote.TERM_SMALL_THAN_LEDGER, log.end_term
@@ -352,8 +360,17 @@ class Election:
             return Vote.TAKING_LEADERSHIP, member.term
         member.vote = candidate
         if not own:
-            self._yields_until = now + YIELD_MS
+            self.yield_to_others(now)
         return Vote.ACCEPT, member.term
+
+    @property
+    def _sync_ms(self) -> Millis:
+        """What others' disks may take to keep a vote, as far as ours tells."""
+        return min(self._raft.sync_ms, MAX_SYNC_MS)
+
+    def yield_to_others(self, now: Millis) -> None:
+        """Give a candidate time to lead."""
+        self._yields_until = now + YIELD_MS + 3 * self._sync_ms
 
     # ---- the leader ----
 
@@ -502,5 +519,5 @@ class Election:
             self._parsed = Parsed.WAIT_TO_VOTE_NEXT
             ours = -self._raft.log.end, member.self_id
             before = sum((-doubt.ends[heir], heir) < ours for heir in heirs)
-            turn = max(MIN_TURN_MS, self._config.min_vote_interval_ms // 4)
+            turn = max(MIN_TURN_MS, self._config.min_vote_interval_ms // 4, 2 * self._sync_ms)
             self._vote_at = now + before * turn + self._random.randrange(max(1, before * turn // 2))

@@ -133,7 +133,8 @@ class FileLog:
         assert first is not None
         for segments, unit in ((self._index, INDEX_UNIT_BYTES), (self._crc, CRC_BYTES)):
             self._write_again(segments, first.index * unit, (end + 1) * unit)
-        self._write_again(self._data, max(scanned, self.end_of(trusted)), pos)
+        # a blank behind the last trusted entry may stand in the file before the one that was read
+        self._write_again(self._data, self.end_of(trusted) if trusted >= self.begin else scanned, pos)
         self._cuts += 1
         self.cutting = True  # until the first flush: what is behind the end may be old
         return notes

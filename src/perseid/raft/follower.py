@@ -3,8 +3,10 @@
     committed ≤ verified ≤ end        verified: up to here our log is that of the leader of this term
 
 `verified` begins at −1 with each leader, and rises by an entry that was compared and found equal, put by a TRUNCATE, or
-appended behind a verified end. Nothing beyond it is committed, whatever the leader says (the original believes it), and
-nothing at or below the committed index is ever cut: a leader that wants it has not what was committed, and we stop.
+appended behind a verified end. Nothing beyond it is committed, whatever the leader says (the original believes it); a
+leader that calls entries committed which are here, and which we don't know to be its own, is told so, and compares anew
+(one of ours: the original does not look at that answer). Nothing at or below the committed index is ever cut: a leader
+that wants it has not what was committed, and we stop.
 
 Answers that a leader may count are given when the entries that they stand for are durable. Pushes that come before
 their place is there wait for it, at most `maxPushTimeOutMs`; then they are refused, and the leader compares anew.
@@ -99,7 +101,9 @@ class Follower:
             if self._held:
                 self._control(self._held.pop(0), now)
                 continue
-            first = min(self._waiting, default=raft.log.end + 2)
+            if not self._waiting:
+                break
+            first = min(self._waiting)
             if first > raft.log.end + 1:
                 break
             self._append(self._forget(first), now)
@@ -107,6 +111,8 @@ class Follower:
     def expire(self, now: Millis) -> None:
         """Pushes that waited in vain: refused, so that the leader compares; not answered when we follow nobody."""
         follows = self._raft.member.role is Role.FOLLOWER and not self._raft.log.cutting
+        if not self._waiting and not self._held:
+            return
         for first in [first for first, one in self._waiting.items() if one.deadline <= now]:
             one = self._forget(first)
             if follows:
@@ -114,7 +120,9 @@ class Follower:
         self._held = [one for one in self._held if one.deadline > now]
 
     def next_deadline(self) -> Millis | None:
-        return min((one.deadline for one in (*self._waiting.values(), *self._held)), default=None)
+        if not self._waiting and not self._held:
+            return None
+        return min(one.deadline for one in (*self._waiting.values(), *self._held))
 
     def _forget(self, first: int) -> Waiting:
         one = self._waiting.pop(first)
@@ -223,9 +231,12 @@ class Follower:
     def _control(self, one: Waiting, now: Millis) -> None:
         kind = one.request.type
         if kind == Push.COMMIT:
-            if not self._stranger(one.request):
+            ours = not self._stranger(one.request)
+            if ours:
                 self._commit(one.request)
-            one.answer(self._response(one.request, Code.SUCCESS))
+            end = min(one.request.commit_index, self._raft.log.end)
+            unsure = ours and self._raft.committed < end  # it is here, and may be another leader's
+            one.answer(self._response(one.request, Code.INCONSISTENT_STATE if unsure else Code.SUCCESS))
         elif kind == Push.COMPARE:
             self._forget_all()
             self._compare(one)

@@ -4,7 +4,8 @@ For each follower, and anew in each term:
 
     COMPARE → APPEND                     the follower's entry is ours, and its last one
     COMPARE → TRUNCATE → APPEND          it has other or more entries: told to cut, and to put ours there
-    APPEND  → COMPARE                    a push was refused, or not answered
+    APPEND  → COMPARE                    a push was refused, or not answered; or the follower does not know that what
+                                         is committed is what it has
 
 `watermark` is up to where a follower has said, in this term, that its log is ours and as durable as its mode promises;
 −1 before it has said so. Our own is `durable`.
@@ -191,16 +192,22 @@ class Leader:
                 self._drive(progress, now)
 
     def next_deadline(self) -> Millis | None:
-        dues = [self.pending[0].deadline] if self.pending else []
+        first = self.pending[0].deadline if self.pending else None
         for progress in self.followers.values():
             if progress.state is State.APPEND and progress.at <= progress.tell_at:
-                dues.append(progress.tell_at)
+                due = progress.tell_at
             elif not progress.asked:
-                dues.append(progress.at)
-        return min(dues, default=None)
+                due = progress.at
+            else:
+                continue
+            if first is None or due < first:
+                first = due
+        return first
 
     def _drive(self, progress: Progress, now: Millis) -> None:
         log = self.raft.log
+        if progress.state is not State.COMPARE and 0 <= progress.index < log.begin:
+            progress.turn(State.COMPARE, -1, now)  # what it lacks was removed, by age or because the disk was full
         if progress.state is State.APPEND:
             while self._push_next(progress, now):
                 pass
@@ -317,8 +324,15 @@ class Leader:
             progress.tell_at = due
             return
         self._told(progress, now)
+        number = progress.number
+
+        def answered(reply: PushEntryResponse | None, now: Millis) -> None:
+            unsure = reply is not None and reply.code == Code.INCONSISTENT_STATE
+            if unsure and self._current(progress, number) and not progress.pushes:  # it has begun anew, say
+                progress.turn(State.COMPARE, -1, now)
+
         request = self._request(progress, Push.COMMIT, [])
-        self.raft.call(progress.peer, DLedgerRequest.PUSH, request, PushEntryResponse, lambda reply, now: None)
+        self.raft.call(progress.peer, DLedgerRequest.PUSH, request, PushEntryResponse, answered)
 
     def _told(self, progress: Progress, now: Millis) -> None:
         progress.told, progress.told_at = self.raft.committed, now

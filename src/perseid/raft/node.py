@@ -20,6 +20,7 @@ from dataclasses import dataclass
 from random import Random
 from typing import Any, TypeVar
 
+from perseid.base.deadlines import soonest
 from perseid.base.errors import RemoteProtocolError, RequestRefused, StoreError
 from perseid.base.machine import (
     Buffer,
@@ -36,6 +37,7 @@ from perseid.base.machine import (
     Note,
     Opened,
     Reads,
+    Resolved,
     SaveState,
     Shutdown,
     Start,
@@ -44,7 +46,8 @@ from perseid.base.machine import (
     Write,
 )
 from perseid.disk.port import Disk
-from perseid.raft import checkpoint
+from perseid.raft import checkpoint, clients
+from perseid.raft.admission import Admission
 from perseid.raft.applying import Applier, Kept, StateMachine
 from perseid.raft.config import RaftConfig, peers_of
 from perseid.raft.election import Election
@@ -83,8 +86,6 @@ MAX_BACKOFF_MS = 200
 """Between two dials of a peer: whoever comes back is wanted at once."""
 UNKNOWN_VOTE = "?"
 """In the place of a vote that was lost: nobody's."""
-MAX_BATCH = 1_000
-"""Bodies of one append."""
 
 M = TypeVar("M", bound=Message)
 Later = Callable[[Millis], None]
@@ -104,6 +105,7 @@ class _Then(RaftEvent):
 
     kept: tuple[int, str | None]
     then: Later
+    since: Millis
 
 
 class Raft:
@@ -118,8 +120,10 @@ class Raft:
         *,
         folder: str = "",
         machine: StateMachine | None = None,
+        takes_appends: bool = True,
     ) -> None:
-        """`folder`: where its own files are, with a `/` at its end; `machine`: is given what is committed."""
+        """`folder`: where its own files are, with a `/` at its end; `machine`: is given what is committed;
+        `takes_appends`: of clients, too, and not of the node around us alone."""
         peers = peers_of(config.peers)
         if config.self_id not in peers:
             raise StoreError(f"dLegerSelfId {config.self_id!r} is not among the peers {config.peers!r}")
@@ -127,6 +131,7 @@ class Raft:
         self.log = log
         self.random = random
         self.member = Member(config.group, config.self_id, peers, changed=self._role_changed, folder=folder)
+        self._admission = Admission(config, self.member, takes_appends=takes_appends)
         self.preferred = [name for name in config.preferred_leader_ids.split(";") if name]
         self.committed = -1
         self.leader: Leader | None = None
@@ -147,6 +152,9 @@ class Raft:
         """The term and the vote that are on disk."""
         self._flushing = False
         self._flush_at: Millis = 0
+        self._flush_since: Millis = 0
+        self.sync_ms: Millis = 0
+        """So long it took lately, at most, until something was durable here."""
         self._ready = False
         """The first flush of this life has ended: what was found is durable."""
         self._ended = False
@@ -187,6 +195,7 @@ class Raft:
             self._applier.kept(event)
         elif isinstance(event, _Then):
             self._kept = event.kept
+            self._synced(event.since)
             event.then(now)
         elif isinstance(event, Opened):
             self._conns[event.conn] = event.peer
@@ -197,6 +206,8 @@ class Raft:
             self._election.closed(event.conn, now)
         elif isinstance(event, (ConnectFailed, Tick)):
             out += self._caller.handle(event, now)
+        elif isinstance(event, Resolved):
+            self._admission.resolved(event)
         elif isinstance(event, DiskFailed) and event.path == self._checkpoint_path:
             self.note("warning", f"{event.path} can't be saved: {event.reason}; it is tried again")
             self._checkpointed = None
@@ -218,12 +229,14 @@ class Raft:
     def next_deadline(self) -> Millis | None:
         if self._ended:
             return None
-        parts: list[Millis | None] = [self._caller.next_deadline()]
-        if self._ready:
-            parts += [self._election.next_deadline(), self._follower.next_deadline(), self._transfer.next_deadline()]
-            parts += [self._flush_at if self._wants_flush else None, self._checkpoint_at]
-            parts += [self.leader.next_deadline() if self.leader is not None else None]
-        return min((due for due in parts if due is not None), default=None)
+        calls = self._caller.next_deadline()
+        if not self._ready:
+            return calls
+        return soonest(
+            calls, self._election.next_deadline(), self._follower.next_deadline(), self._transfer.next_deadline(),
+            self._flush_at if self._wants_flush else None, self._checkpoint_at, self._admission.next_deadline(),
+            self.leader.next_deadline() if self.leader is not None else None,
+        )  # fmt: skip
 
     def owns(self, conn: ConnId) -> bool:
         """Is this a connection of the group?"""
@@ -263,6 +276,7 @@ class Raft:
             self.committed = max(self.committed, self._applier.applied)
             self._applier.advance(self.committed)
         self._checkpoint_at = self.now + self.config.check_point_interval
+        self._out += self._admission.start()
         self.note("info", f"entries {self.log.begin} to {self.log.end}, term {self.member.term}")
         self._flush()
 
@@ -287,6 +301,7 @@ class Raft:
 
     def _settle(self) -> None:
         now = self.now
+        self._out += self._admission.ask(now)
         for _ in range(len(self.member.peers) + 2):  # a step may make the next one due
             due = self._election.next_deadline()
             if due is None or due > now:
@@ -316,18 +331,23 @@ class Raft:
         """Make durable what is new; when nobody waits for it, after a pause."""
         if self._ready and (not self._wants_flush or (self.now < self._flush_at and not self.log.cutting)):
             return
-        self._flushing = True
+        self._flushing, self._flush_since = True, self.now
         if not self.config.sync_before_answer:
             self._flush_at = self.now + FLUSH_PAUSE_MS
         self._out += self.log.flush([Feed(_Flushed(self.log.mark(), self.log.end))])
 
     def _on_flushed(self, event: _Flushed) -> None:
         self._flushing = False
+        self._synced(self._flush_since)
         self.log.flushed(event.mark)
         if not self._ready:
             self._ready = True
             self._election.start(self.now)
         self._follower.release()
+
+    def _synced(self, since: Millis) -> None:
+        """Something is durable that was asked for then."""
+        self.sync_ms = max(self.now - since, self.sync_ms - self.sync_ms // 4)
 
     @property
     def answerable(self) -> int:
@@ -348,7 +368,7 @@ class Raft:
         if now == self._kept:
             then(self.now)
         else:
-            self.emit(self.member.save([Feed(_Then(now, then))]))
+            self.emit(self.member.save([Feed(_Then(now, then, self.now))]))
 
     def call(
         self,
@@ -365,7 +385,7 @@ class Raft:
             response: M | None = None
             if not isinstance(reply, Failure):
                 try:
-                    response = kind.from_json(reply.body)
+                    response = self._believed(peer, code, kind.from_json(reply.body))
                 except RequestRefused as refused:
                     self.note("warning", f"{peer}: its answer to {code.name} can't be read: {refused.remark}")
             if not self._ended:
@@ -375,6 +395,15 @@ class Raft:
         limit = timeout_ms or self.config.rpc_timeout_ms
         body = request.to_json() if isinstance(request, Message) else request
         self._out += self._caller.call(self.member.peers[peer], code, None, body, self.now, limit, replied)
+
+    def _believed(self, peer: str, code: int, response: M) -> M | None:
+        """A member's answer; None when it names a term that no honest member could have."""
+        if not self._admission.is_beyond(response.term):
+            return response
+        if self._admission.is_news(code, self.member.peers[peer], self.now):
+            text = f"its answer to {code} names term {response.term}, we are in {self.member.term}: not believed"
+            self.note("warning", f"{peer}: {text}")
+        return None
 
     def commit(self, index: int) -> None:
         """Entries up to `index` are final."""
@@ -470,6 +499,12 @@ class Raft:
             self.note("warning", f"{self._conns.get(conn, '')}: {refused.remark}")
             answer(response_type(code=Code.UNEXPECTED_ARGUMENT))
             return
+        peer = self._conns.get(conn, "")
+        if why := self._admission.refusal(command.code, request, peer, self.now):
+            if self._admission.is_news(command.code, peer, self.now):
+                self.note("warning", f"{peer}: request {command.code} is refused: {why}")
+            answer(self._copy(request, response_type, Code.UNKNOWN_MEMBER))
+            return
         if wrong := self._not_for_us(request):
             answer(self._copy(request, response_type, wrong))
             return
@@ -498,6 +533,7 @@ class Raft:
         def leave(now: Millis) -> None:
             if given:
                 self.on_vote(term, request.leader_id or "")
+                self._election.yield_to_others(now)
             answer(response)
 
         if given:
@@ -518,58 +554,15 @@ class Raft:
             self._election.to_follower(request.leader_id or "", self.now)  # who pushes leads: no need for its heartbeat
         self._follower.push(request, self.now, answer)
 
-    def _append(self, conn: ConnId, request: AppendEntryRequest, answer: Callable[[Message], None]) -> None:
-        bodies = request.batch_msgs or ([request.body] if request.body is not None else [])
-        if not bodies or len(bodies) > MAX_BATCH:
-            answer(
-                self._append_response(Code.REQUEST_WITH_EMPTY_BODYS if not bodies else Code.UNEXPECTED_ARGUMENT, None)
-            )
-            return
-        code: int = Code.SUCCESS
-        for number, body in enumerate(bodies, 1):
-            last = number == len(bodies)
-            done = (
-                (lambda code, entry: answer(self._append_response(code, entry))) if last else (lambda code, entry: None)
-            )
-            code = self.append(body, done)
-            if code != Code.SUCCESS:
-                break
-        if code != Code.SUCCESS:
-            answer(self._append_response(code, None))
-
-    def _append_response(self, code: int, entry: Entry | None) -> AppendEntryResponse:
-        member = self.member
-        response = AppendEntryResponse(group=member.group, leader_id=member.leader, code=code, term=member.term)
-        if entry is not None:
-            response.index, response.pos, response.term = entry.index, entry.pos, entry.term
-        return response
-
-    def _get(self, conn: ConnId, request: GetEntriesRequest, answer: Callable[[Message], None]) -> None:
-        """One entry that is committed."""
-        member, index = self.member, request.begin_index
-        response = GetEntriesResponse(group=member.group, leader_id=member.leader)
-        if not member.is_leader:
-            response.code = Code.NOT_LEADER
-        elif index is None or not self.log.begin <= index <= self.committed:
-            response.code = Code.INDEX_OUT_OF_RANGE
-        else:
-            entry = self.log.get(index)
-            assert entry is not None
-            response.entries = [entry]
-        answer(response)
-
-    def _metadata(self, conn: ConnId, request: MetadataRequest, answer: Callable[[Message], None]) -> None:
-        member = self.member
-        hears = self._election.hears
-        response = MetadataResponse(group=member.group, peers=member.peers, leader_id=member.leader, hears=hears)
-        if request.wants_status:
-            response.status = self.status()
-        answer(response)
-
     def _lead(self, conn: ConnId, request: LeadershipTransferRequest, answer: Callable[[Message], None]) -> None:
         self._transfer.asked(request, self.now, answer)
 
     # ---- what people see ----
+
+    @property
+    def hears_leader(self) -> bool:
+        """Does it hear the leader that it follows?"""
+        return self._election.hears
 
     def status(self) -> dict[str, Any]:
         """This member, for people and programs."""
@@ -585,9 +578,9 @@ class Raft:
 
 Row = tuple[type[Message], type[Message], Callable[[Raft, ConnId, Any, Callable[[Message], None]], None]]
 REQUESTS: dict[int, Row] = {
-    DLedgerRequest.METADATA: (MetadataRequest, MetadataResponse, Raft._metadata),
-    DLedgerRequest.APPEND: (AppendEntryRequest, AppendEntryResponse, Raft._append),
-    DLedgerRequest.GET: (GetEntriesRequest, GetEntriesResponse, Raft._get),
+    DLedgerRequest.METADATA: (MetadataRequest, MetadataResponse, clients.metadata),
+    DLedgerRequest.APPEND: (AppendEntryRequest, AppendEntryResponse, clients.append),
+    DLedgerRequest.GET: (GetEntriesRequest, GetEntriesResponse, clients.get),
     DLedgerRequest.VOTE: (VoteRequest, VoteResponse, Raft._vote),
     DLedgerRequest.HEART_BEAT: (HeartBeatRequest, HeartBeatResponse, Raft._heart_beat),
     DLedgerRequest.PUSH: (PushEntryRequest, PushEntryResponse, Raft._push),

@@ -18,6 +18,8 @@ from perseid.base.machine import Effect, SaveState
 from perseid.disk.port import Disk
 
 VOTE_FILE = "currterm"
+MAX_TERM = 1 << 62
+"""The original's terms are int64: a member with a higher one than this has little left to count to."""
 LEFT_BEHIND = (".tmp", ".bak")
 """What the original leaves beside the file, and nothing else when it dies between its delete and its rename."""
 
@@ -101,6 +103,11 @@ class Member:
         text = disk.read(path)
         if text is not None:
             self.term, self.vote = parse_vote(text, path)
+            if not 0 <= self.term <= MAX_TERM:
+                raise StoreError(
+                    f"{path}: term {self.term} is none that elections came to: somebody made it up. Stop all members, "
+                    f"and give all of them one new term with `perseid admin raft-term` (docs/raft.md)"
+                )
             return ""
         found = []
         for suffix in LEFT_BEHIND:
@@ -114,9 +121,12 @@ class Member:
 
     def save(self, then: list[Effect]) -> SaveState:
         """Keep term and vote."""
-        return SaveState(
-            self.folder + VOTE_FILE, f"voteLeader={self.vote or ''}\ncurrTerm={self.term}\n".encode(), then
-        )
+        return SaveState(self.folder + VOTE_FILE, vote_text(self.term, self.vote), then)
+
+
+def vote_text(term: int, vote: str | None) -> bytes:
+    """The file's text."""
+    return f"voteLeader={vote or ''}\ncurrTerm={term}\n".encode()
 
 
 def parse_vote(data: bytes, path: str) -> tuple[int, str | None]:

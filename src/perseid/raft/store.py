@@ -41,6 +41,8 @@ if TYPE_CHECKING:
 
 MAX_DISPATCH_BYTES = 8 << 20
 """Of the log that one turn gives its units; the rest follows in the next turn."""
+CHECKPOINT_MS = 20
+"""After a queue could not begin anew before a checkpoint is saved."""
 RETRY_MS = 1_000
 """After the disk had no room for a unit."""
 
@@ -277,9 +279,13 @@ class GroupStore(MessageStore):
         if record is None:
             log.dispatched(walk.offset)
             return True
+        if not self._replica.may_enter(record):
+            self._retry_at = now + CHECKPOINT_MS
+            return False
         try:
             self._replica.enter([record])
         except ReplicaRefused as refused:
+            self.flusher.let_go()
             notes.append(f"{refused}; it has no place in its queue")
         except OSError as error:
             self._retry_at = now + RETRY_MS

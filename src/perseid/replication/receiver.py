@@ -13,7 +13,7 @@ from __future__ import annotations
 from abc import ABC, abstractmethod
 from enum import Enum
 
-from perseid.base.machine import Close, Connect, ConnId, Effect, Millis, Note, Write
+from perseid.base.machine import Buffer, Close, Connect, ConnId, Effect, Millis, Note, Write
 from perseid.replication.config import ReplicationConfig
 from perseid.replication.sender import Meter
 from perseid.store.replica import Replica
@@ -62,6 +62,10 @@ class Receiver(ABC):
         self.reported = -1
         self.meter = Meter()
 
+    def reconfigure(self, config: ReplicationConfig) -> None:
+        """Follow other settings from now on."""
+        self._config = config
+
     @property
     def following(self) -> bool:
         """Does the master send its log to us?"""
@@ -76,6 +80,10 @@ class Receiver(ABC):
     @abstractmethod
     def _encode_report(self, upto: int) -> bytes:
         """A report's bytes."""
+
+    @abstractmethod
+    def _took(self, data: Buffer, now: Millis) -> list[Effect]:
+        """Bytes of the stream that belong to packets: write what is whole, and report it."""
 
     @property
     def _most_silent(self) -> Millis:
@@ -151,6 +159,10 @@ class Receiver(ABC):
         self.reported, self.reported_at = upto, now
         return [Write(self.conn, self._encode_report(upto))]
 
+    def go_on(self, now: Millis) -> list[Effect]:
+        """Write what had to wait for our disk, if it need not any more."""
+        return self._took(b"", now) if self._replica.waits else []
+
     # ---- time ----
 
     def tick(self, now: Millis) -> list[Effect]:
@@ -184,3 +196,5 @@ class Receiver(ABC):
         if self.state is State.FOLLOWING:
             assert len(self._head) < self._head_bytes
             assert self.reported <= self._replica.end, "nothing is reported that is not in the log"
+        else:
+            assert not self._replica.waits, "something waits that a master will send again"

@@ -18,6 +18,8 @@ from perseid.replication.config import ReplicationConfig
 from perseid.store.commit_log import CommitLog
 
 MAX_FOLLOWERS = 64
+MAX_STRANGERS = 16
+"""Connections that do not follow yet."""
 FETCH_BYTES = 4 << 20
 """So much of a cold log is fetched at a time for one follower."""
 WINDOW_MS = 1_000
@@ -100,6 +102,11 @@ class Sender(ABC, Generic[F]):
         self._hot_bytes = hot_bytes
         self.followers: dict[ConnId, F] = {}
 
+    def reconfigure(self, config: ReplicationConfig, longest_record: int) -> None:
+        """Follow other settings from now on. A window never shrinks: what is on its way may fill it."""
+        self._config = config
+        self._window = max(self._window, config.ha_window_bytes, longest_record)
+
     # ---- what each stream does in its own way ----
 
     @abstractmethod
@@ -125,14 +132,20 @@ class Sender(ABC, Generic[F]):
     # ---- connections ----
 
     def opened(self, conn: ConnId, peer: str, now: Millis) -> list[Effect]:
-        """Somebody connected; until it says something it is nobody."""
+        """Somebody connected; until it says something it is nobody. Connections that say nothing don't keep replicas
+        out: of `MAX_STRANGERS` the oldest makes room."""
+        effects: list[Effect] = []
+        strangers = [one for one in self.followers.values() if not one.following]
+        if len(strangers) >= MAX_STRANGERS:
+            effects += self._cut(strangers[0], f"{MAX_STRANGERS} connections at the HA port follow nothing")
         if len(self.followers) >= MAX_FOLLOWERS:
             return [
+                *effects,
                 Note("warning", f"{peer}: refused at the HA port: {MAX_FOLLOWERS} are connected already"),
                 Close(conn, "too many replicas"),
             ]
         self.followers[conn] = self._new_follower(conn, peer, now, now)
-        return []
+        return effects
 
     # ---- sending ----
 
@@ -199,15 +212,17 @@ class Sender(ABC, Generic[F]):
         return effects
 
     def next_deadline(self) -> Millis | None:
-        config = self._config
-        dues: list[Millis] = []
+        if not self.followers:
+            return None
+        config, first = self._config, 0
         for follower in self.followers.values():
-            dues.append(follower.heard + config.ha_housekeeping_interval + 1)
+            due = follower.heard + config.ha_housekeeping_interval + 1
             if follower.following:
-                dues.append(self._beat_at(follower))
+                due = min(due, self._beat_at(follower))
                 if config.ha_flow_control_enable and follower.next < self._sendable():
-                    dues.append(follower.meter.since + WINDOW_MS)
-        return min(dues, default=None)
+                    due = min(due, follower.meter.since + WINDOW_MS)
+            first = min(first, due) if first else due
+        return first
 
     def validate(self) -> None:
         """AssertionError when the books contradict one another."""

@@ -37,6 +37,8 @@ if TYPE_CHECKING:
 SUBSCRIPTION = 4
 AWAY = (0, 2, 4)
 """Times that a seed draws, at which the master goes, and stays away for a while."""
+COMMITS_AGAIN = 0.2
+"""Of the pulls that brought nothing a group commits once more where it is."""
 WIRE_FAULTS = tuple(
     f"fault {name}"
     for name in (
@@ -59,6 +61,8 @@ class Commit:
     """Of the attempts: what was tried later may have come, too."""
     slave: Slave | None
     """None: by the master."""
+    acted: bool
+    """The slave acted all the while: it promises nothing otherwise, for its master's table counts."""
     life: int
     at_us: int
 
@@ -83,6 +87,8 @@ class ActingBook:
         """Those that have not heard yet that it is."""
         self._asked_us: dict[str, int] = {}
         """When the master that comes back turned to each of its members."""
+        self._shown_us = 0
+        """When it last showed itself: it has taken over by then what was committed to who acted before."""
         self._began_us = 0
         """When it began to prepare itself."""
         self._followed: set[str] = set()
@@ -97,10 +103,11 @@ class ActingBook:
     def plan(self, start_us: int, end_us: int) -> None:
         """The master goes now and then, for longer than a start takes."""
         for _ in range(self.random.choice(AWAY)):
-            self.cluster.scheduler.at(self.random.randrange(start_us, end_us), self._away)
+            self.cluster.scheduler.plan(self.random.randrange(start_us, end_us), self.random, self._away)
 
     def _away(self) -> None:
         cluster = self.cluster
+        cluster.scheduler.chosen.kind("master away")
         if cluster.broker.machine is not None:
             cluster.count("fault master away")
             (cluster.cut_power if self.random.random() < 0.3 else cluster.kill)(cluster.broker)
@@ -133,6 +140,7 @@ class ActingBook:
         elif self._isolated:
             self._isolated = 0
             self._online(machine)
+            self._shown_us = self.cluster.scheduler.now_us
             self._acted.clear()
             self._still = {slave.driver.name for slave in self.cluster.slaves.all if _acts(slave)}
 
@@ -145,8 +153,14 @@ class ActingBook:
         def place(topic: str, group: str, queue_id: int) -> tuple[int | None, int]:
             return offsets.query(topic, group, queue_id), store.max_offset(topic, queue_id)
 
+        for (group, queue), attempts in self.attempts.items():
+            told = offsets.query(queue[0], group, queue[1])
+            if told == store.max_offset(*queue):  # no group is beyond it, and later lives may begin with that
+                attempts.append(told)
         self.cluster.history.taken_over(place, self.cluster.scheduler.now_us)
         self.cluster.pops.power_cut()
+        self.cluster.stage.repeated()
+        self.cluster.stage.lost()
 
     def _online(self, machine: Any) -> None:
         """The master shows itself: groups go on where they were."""
@@ -164,7 +178,9 @@ class ActingBook:
     def _is_promised(self, last: Commit, machine: Any) -> bool:
         """Was it committed to the only one who acted, before the master asked that one, who still has it?"""
         slave, counts = last.slave, self.cluster.counts
-        if slave is None or self._acted != {slave.driver.name} or any(counts[fault] for fault in CLOCK_FAULTS):
+        if slave is None or not last.acted or self._acted != {slave.driver.name} or last.at_us < self._shown_us:
+            return False
+        if any(counts[fault] for fault in CLOCK_FAULTS):
             return False
         if slave.machine is None or slave.driver.lives != last.life:
             return False
@@ -181,14 +197,16 @@ class ActingBook:
         attempts.append(offset)
         return len(attempts) - 1
 
-    def committed(self, group: str, queue: Queue, number: int, slave: Slave | None) -> None:
-        """It was told that its commit is there."""
+    def committed(self, group: str, queue: Queue, number: int, slave: Slave | None, *, acted: bool) -> None:
+        """It was told that its commit is there. `acted`: the slave did when it was asked."""
         before = self.commits.get((group, queue))
         if before is None or before.number < number:
             driver = slave.driver if slave is not None else self.cluster.broker
             offset = self.attempts[group, queue][number]
-            self.commits[group, queue] = Commit(offset, number, slave, driver.lives, self.cluster.scheduler.now_us)
-            if slave is not None:
+            acted = acted and slave is not None and _acts(slave)
+            now_us = self.cluster.scheduler.now_us
+            self.commits[group, queue] = Commit(offset, number, slave, acted, driver.lives, now_us)
+            if acted:
                 self.cluster.count("committed to who acts")
 
 
@@ -220,7 +238,7 @@ class Wanderer(Client):
 
     def _look(self) -> None:
         self._ask_route()
-        self.later(1_000, 4_000, self._look)
+        self.later(1_000, self.scheduler.slowed(4_000), self._look)
 
     @property
     def _slave(self) -> Slave | None:
@@ -243,8 +261,14 @@ class Wanderer(Client):
 
         self.call(RequestCode.QUERY_CONSUMER_OFFSET, header, answered)
 
+    def commit_all(self) -> None:
+        """Say once more where it is: a slave that heard of it last keeps that until its master knows it, too."""
+        for queue in self.positions:
+            self._commit(queue)
+
     def _commit(self, queue: Queue) -> None:
         offset, slave = self.positions[queue], self._slave
+        acted = slave is not None and _acts(slave)
         number = self.book.tried(self.group, queue, offset)
         header = UpdateConsumerOffsetRequest(
             consumer_group=self.group, topic=queue[0], queue_id=queue[1], commit_offset=offset
@@ -252,7 +276,7 @@ class Wanderer(Client):
 
         def answered(reply: Command | None) -> None:
             if reply is not None and reply.code == ResponseCode.SUCCESS:
-                self.book.committed(self.group, queue, number, slave)
+                self.book.committed(self.group, queue, number, slave, acted=acted)
 
         self.call(RequestCode.UPDATE_CONSUMER_OFFSET, header, answered)
 
@@ -270,8 +294,9 @@ class Wanderer(Client):
             pulled = (ResponseCode.SUCCESS, ResponseCode.PULL_NOT_FOUND, ResponseCode.PULL_OFFSET_MOVED)
             if reply is not None and reply.code in (*pulled, ResponseCode.PULL_RETRY_IMMEDIATELY):
                 self._read(queue, asked, reply, slave)
-                self._commit(queue)
-            self.later(300, 2_000, lambda: self._pull(queue))
+                if self.positions[queue] != asked or self.random.random() < COMMITS_AGAIN:
+                    self._commit(queue)
+            self.later(300, self.scheduler.slowed(3_000 * self.scheduler.pace), lambda: self._pull(queue))
 
         self.call(RequestCode.PULL_MESSAGE, header, answered)
 

@@ -9,6 +9,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping, Sequence
 from random import Random
 from typing import Any
 
@@ -16,27 +17,37 @@ from perseid.broker.config import BrokerConfig
 from perseid.broker.node import Broker
 from perseid.broker.request import MAIN_LISTENER
 from perseid.broker.system_topics import SCHEDULE_TOPIC
+from perseid.nameserver.config import NameServerConfig
+from perseid.nameserver.node import NameServer
 from perseid.raft.config import RaftConfig
 from perseid.raft.node import LISTENER, Raft
+from perseid.raft.state import Role
 from perseid.sim.disk import SimDisk
 from perseid.sim.driver import EPOCH_MS, NodeDriver
+from perseid.sim.features.played import drawn, store_settings
+from perseid.sim.features.stage import Features, Stage, same_tables
 from perseid.sim.group import PORT, Group, Watched, WatchedLog
-from perseid.sim.group_run import FAULTS_US, LIVENESS_US, MAX_FAULTS_US, MIN_OPERATIONS, Faults
-from perseid.sim.history import Violation
+from perseid.sim.group_run import LIVENESS_US, Faults
+from perseid.sim.history import Violation, require_linearizable
 from perseid.sim.net import End
+from perseid.sim.pace import under_faults
+from perseid.sim.queues import Queues
 from perseid.sim.run import Result, played
 from perseid.sim.scheduler import US_PER_MS, US_PER_S, Scheduler
+from perseid.sim.selection import WHOLE, Selection
 from perseid.sim.timed import check_time, delay_of, still_waits
 from perseid.store.config import StoreConfig
 from perseid.wire.codes import RequestCode, ResponseCode
 from perseid.wire.command import Command, decode_all, encode_request
 from perseid.wire.dledger import Entry
-from perseid.wire.headers.pull import PullMessageRequest
+from perseid.wire.headers.pull import PullMessageRequest, PullMessageResponse
 from perseid.wire.headers.send import EndTransactionRequest, SendMessageRequestV2, SendMessageResponse
 from perseid.wire.record import SYS_TRANSACTION_COMMIT, SYS_TRANSACTION_ROLLBACK, RecordError, decode
 from perseid.wire.record import decode_all as decode_records
 
 BROKER_PORT = 10911
+NAMESRV_IP, NAMESRV_PORT = "10.0.0.2", 9876
+NAME = "g"
 TOPIC, QUEUES = "orders", 2
 CLIENTS = 4
 TIMEOUT_MS = 4_000
@@ -68,13 +79,65 @@ class BrokerMember(Watched):
 class BrokerGroup(Group):
     """The brokers of one run."""
 
-    def __init__(self, seed: int, *, transactions: bool | None = False) -> None:
-        """`transactions`: whether there are any; None: as the seed draws."""
+    def __init__(
+        self, seed: int, *, transactions: bool | None = False, strangers: bool = True, named: bool = False,
+        told: Mapping[str, Any] | None = None, selection: Selection = WHOLE,
+    ) -> None:  # fmt: skip
+        """`transactions`: whether there are any; None: as the seed draws. `strangers`: they may come. `named`: there is
+        a name server, by which slaves find whose tables they copy. `told`: settings of
+        stores, besides."""
+        self._told, self._named = dict(told or {}), named
         self.records: dict[int, bytes] = {}
         """Place in the log → the body of the message that is committed there."""
-        super().__init__(seed)
+        super().__init__(seed, strangers=strangers, selection=selection)
         drawn = self.scheduler.stream("transactions").random() < 0.3
         self.transactions = drawn if transactions is None else transactions
+        self._clients = 0
+        self.namesrv = NodeDriver(
+            "namesrv", NAMESRV_IP, self.scheduler, self.network,
+            lambda disk, random: NameServer(NameServerConfig(), disk), {"main": NAMESRV_PORT}, self.count,
+        )  # fmt: skip
+        self.stage = Stage(self, NAME, BROKER_PORT, lambda: [one.driver for one in self.members])
+        self.stage.master = self._leader
+        self.stage.copied = self._copied
+        self.stage.log_start = self._log_start
+
+    def start(self) -> None:
+        if self._named:
+            self.namesrv.start()
+        super().start()
+
+    def _log_start(self) -> int:
+        """Where the shortest log of them begins: a disk that was too full has no older files."""
+        brokers = [one.broker for one in self.members if isinstance(one, BrokerMember)]
+        return max((one.store.log.start for one in brokers if one is not None), default=0)
+
+    def _copied(self) -> bool:
+        """Who is away, and may lead when it is back, has what it had: that is not known."""
+        all_run = all(one.driver.machine is not None for one in self.members)
+        return self._leader() is not None and all_run and same_tables(self.stage.brokers())
+
+    def _leader(self) -> NodeDriver | None:
+        """Who leads, in its own eyes."""
+        leading = (one.driver for one in self.members if one.raft is not None and one.raft.member.is_leader)
+        return next(leading, None)
+
+    def client_ip(self, name: str) -> str:
+        """An address for a client of a feature."""
+        self._clients += 1
+        ip = f"10.0.7.{self._clients}"
+        self.network.machines[ip] = name
+        return ip
+
+    def answered(self, client: str, request: RequestCode, name: str, command: Command) -> None:
+        """A client of a feature got an answer; refusals are worth a line."""
+        if command.code != ResponseCode.SUCCESS:
+            self.scheduler.note(client, f"{request.name} answered {name}: {command.remark}")
+
+    def _role(self, watched: Watched, raft: Raft, role: Role, term: int) -> None:
+        super()._role(watched, raft, role, term)
+        if role is Role.LEADER:
+            self.stage.repeated()
 
     def _member(self, name: str, number: int, settings: dict[str, Any]) -> Watched:
         raft = RaftConfig(self_id=name, **{**settings, "max_wait_ack_time_ms": 2_000})
@@ -84,8 +147,10 @@ class BrokerGroup(Group):
             commit_log_file_bytes=self.data_bytes, consume_queue_file_bytes=400, max_hash_slot_num=50,
             max_index_num=200, message_delay_level="1s 2s", flush_consume_queue_thorough_interval=2_000,
             timer_wheel_slots=4_096, timer_log_file_bytes=52 * 10 + 16, timer_roll_window_slot=4,
+            **self._told,
         )  # fmt: skip
-        config = BrokerConfig(broker_ip1=ip, broker_name="g", namesrv_addr="", enable_dleger_commit_log=True)
+        name_server = f"{NAMESRV_IP}:{NAMESRV_PORT}" if self._named else ""
+        config = BrokerConfig(broker_ip1=ip, broker_name=NAME, namesrv_addr=name_server, enable_dleger_commit_log=True)
 
         def new_log(*arguments: Any, **more: Any) -> WatchedLog:
             log = WatchedLog(*arguments, **more)
@@ -128,9 +193,11 @@ class Book:
         self.committed: dict[bytes, bool] = {}
         """Messages of transactions: did their producer say that they are to be committed?"""
         self.acknowledged = 0
+        self.queues = Queues(fresh=False)
+        """A leader that is none any more does not know so, and names its own ends."""
 
-    def acked(self, queue_id: int, offset: int, physical: int, body: bytes, delayed: bool) -> None:
-        """A send was acknowledged."""
+    def acked(self, queue_id: int, offset: int, physical: int, body: bytes, delayed: bool, called_us: int) -> None:
+        """A send was acknowledged that was called at `called_us`."""
         self.acknowledged += 1
         if self.group.records.get(physical) != body:
             raise Violation("acknowledged is committed", f"{body[:20]!r} at {physical}")
@@ -139,6 +206,7 @@ class Book:
             self.group.count("acknowledged: delayed")
         else:
             self.met(queue_id, offset, body)
+            self.queues.sent(TOPIC, queue_id, offset, called_us, self.group.scheduler.now_us)
             self.group.count("acknowledged")
 
     def met(self, queue_id: int, offset: int, body: bytes) -> None:
@@ -167,30 +235,33 @@ class Client:
 
     def begin(self) -> None:
         """Go on after a while."""
-        pause = self.random.choice(PAUSES_MS)
-        self.scheduler.after(self.random.randint(1, 2 * pause) * US_PER_MS, self._work)
+        pause = self.scheduler.slowed(self.random.choice(PAUSES_MS))
+        self.scheduler.after(self.random.randint(1, max(1, int(2 * pause))) * US_PER_MS, self._work)
 
     def _work(self) -> None:
-        if self.running and self.group.transactions and self.random.random() < TRANSACTIONS:
+        has = self.scheduler.chosen.has
+        if self.running and self.group.transactions and self.random.random() < TRANSACTIONS and has("transactions"):
             self._begin_transaction()
         elif self.running:
-            (self._pull if self.random.random() < 0.2 else self._send)()
+            (self._pull if self.random.random() < 0.2 and has("pulls") else self._send)()
 
     def _send(self) -> None:
         self._number += 1
         body = f"{self.name}.{self._number}.".encode().ljust(self.random.choice((12, 40, 300)), b"x")
-        delayed = self.random.random() < DELAYED
+        delayed = self.random.random() < DELAYED and self.scheduler.chosen.has("delays")
         header = SendMessageRequestV2(
             producer_group="p", topic=TOPIC, default_topic="TBW102", default_topic_queue_nums=QUEUES,
             queue_id=self.random.randrange(QUEUES), sys_flag=0, born_timestamp=1, flag=0,
             properties=f"UNIQ_KEY\x01{self.name}{self._number}\x02" + (delay_of(self._number) if delayed else ""),
         )  # fmt: skip
 
+        called_us = self.scheduler.now_us
+
         def answered(reply: Command | None) -> None:
             if reply is not None and reply.code == ResponseCode.SUCCESS:
                 done = reply.header(SendMessageResponse)
                 physical = int(done.msg_id[-16:], 16)
-                self.book.acked(done.queue_id, done.queue_offset, physical, body, delayed)
+                self.book.acked(done.queue_id, done.queue_offset, physical, body, delayed, called_us)
             else:
                 self._elsewhere()
             self.begin()
@@ -251,10 +322,14 @@ class Client:
             expression_type="TAG",
         )  # fmt: skip
 
+        called_us = self.scheduler.now_us
+
         def answered(reply: Command | None) -> None:
             if reply is None:
                 self._elsewhere()
             elif reply.code == ResponseCode.SUCCESS:
+                end = reply.header(PullMessageResponse).max_offset
+                self.book.queues.ends(TOPIC, queue_id, end, called_us, self.scheduler.now_us)
                 for record in decode_records(reply.body):
                     if self.group.records.get(record.physical_offset) != record.body:
                         raise Violation("what is read is committed", f"{record.body[:20]!r}")
@@ -323,28 +398,35 @@ class Client:
 class Course:
     """The course of one seed."""
 
-    def __init__(self, seed: int, *, transactions: bool | None = False) -> None:
-        self.group = group = BrokerGroup(seed, transactions=transactions)
+    def __init__(
+        self, seed: int, *, transactions: bool | None = False, features: Sequence[str] | None = (),
+        strangers: bool = True, selection: Selection = WHOLE,
+    ) -> None:  # fmt: skip
+        played = drawn("group", seed, features, selection)
+        self.group = group = BrokerGroup(
+            seed, transactions=transactions, strangers=strangers, named=bool(played), told=store_settings(played),
+            selection=selection,
+        )  # fmt: skip
         group.ambushes = True
         self.book = Book(group)
         self.clients = [Client(group, f"client{n}", self.book) for n in range(CLIENTS)]
+        self.features = Features(group.stage, played)
         self.faults = Faults(group)
 
     def play(self) -> None:
         """All of it. Violation when something is wrong."""
         group, scheduler = self.group, self.group.scheduler
         group.start()
-        for client in self.clients:
+        self.features.prepare()
+        for client in scheduler.chosen.some(self.clients, self.clients[0]):
             client.begin()
-        start = scheduler.now_us
-        self.faults.plan(start + US_PER_S, start + FAULTS_US)
-        scheduler.run(start + FAULTS_US)
-        while group.operations < MIN_OPERATIONS and scheduler.now_us < start + MAX_FAULTS_US:
-            scheduler.run(scheduler.now_us + 5 * US_PER_S)
+        self.features.begin()
+        under_faults(group, self.faults, "the group serves")
         self.faults.heal()
         wanted = self.book.acknowledged + 5
         if not scheduler.run(scheduler.now_us + LIVENESS_US, lambda: self.book.acknowledged >= wanted):
             raise Violation("sends succeed after faults heal", f"not within {LIVENESS_US // US_PER_S} s")
+        self.features.finish()
         for client in self.clients:
             client.running = False
         scheduler.run(scheduler.now_us + 5 * DELAY_US)
@@ -374,8 +456,12 @@ class Course:
             bodies: set[bytes] = set()
             clock_ms = min(one.driver.now for one in self.group.members)
             for topic, queue_id in store.queues():
+                last = -1
                 for offset in range(store.min_offset(topic, queue_id), store.max_offset(topic, queue_id)):
                     unit = store.unit(topic, queue_id, offset)
+                    if unit is not None and topic in store.batch_topics and unit.physical_offset == last:
+                        continue  # another message of one record
+                    last = unit.physical_offset if unit is not None else -1
                     body = self.group.records.get(unit.physical_offset) if unit is not None else None
                     if unit is None or body is None or unit.physical_offset in met:
                         raise Violation("queues have no gaps", f"{member.name}: {topic}/{queue_id}@{offset} is {unit}")
@@ -400,10 +486,14 @@ class Course:
             if not begin and (missing := self.book.delayed - bodies):
                 waits = store.max_offset(SCHEDULE_TOPIC, 0)
                 raise Violation("delayed messages come", f"{member.name}: {len(missing)} of {waits} are missing")
+        require_linearizable(self.book.queues, self.group.counts)
 
 
-def run(seed: int, *, story: bool = False, transactions: bool | None = None) -> Result:
-    """Play one seed; never raises for what the brokers did wrong. `transactions`: with or without, instead of what the
-    seed draws."""
-    course = Course(seed, transactions=transactions)
+def run(
+    seed: int, *, story: bool = False, transactions: bool | None = None, features: Sequence[str] | None = None,
+    strangers: bool = True, selection: Selection = WHOLE,
+) -> Result:  # fmt: skip
+    """Play one seed; never raises for what the brokers did wrong. `transactions`: with or without, and `features`:
+    which, instead of what the seed draws; `strangers`: they may come; `selection`: so much of it."""
+    course = Course(seed, transactions=transactions, features=features, strangers=strangers, selection=selection)
     return played(seed, course.play, course.group, course.faults, story=story)

@@ -268,7 +268,9 @@ class Checkers:
                 raise Violation(
                     "the maximum never falls", f"{topic}/{queue_id}: {store.max_offset(topic, queue_id)} after {offset}"
                 )
-        for key in self.history.max_offsets:
+        for key, before in self.history.max_offsets.items():
+            if known.get(key, 0) < before:
+                self.history.queues.lost([key])
             self.history.max_offsets[key] = known.get(key, 0)
 
     def _group_offsets(self, store: Any, offsets: Any) -> None:

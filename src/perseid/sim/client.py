@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
+from functools import cache
 from typing import TYPE_CHECKING, Protocol
 
 from perseid.base.machine import Buffer
@@ -24,6 +25,12 @@ ROUTE_AFTER_FAILURES = 2
 
 OnReply = Callable[[Command | None], None]
 """Takes the response; None: there is none, and whether the request took effect is unknown."""
+
+
+@cache
+def _request_line(code: int) -> str:
+    """What a request is counted as."""
+    return f"request {RequestCode(code).name}"
 
 
 class Surroundings(Protocol):
@@ -63,6 +70,7 @@ class Process:
         self.random = self.scheduler.stream(name)
         self.serializer = Serializer.ROCKETMQ if self.random.random() < 0.25 else Serializer.JSON
         self.running = True
+        self._pause_ms: float = 0
         self.ends: dict[str, End] = {}
         self._waiting: dict[str, list[bytes]] = {}
         """Frames for connections that are being opened."""
@@ -86,12 +94,21 @@ class Process:
         """Send a request; `on_reply` is called once. The request's number."""
         self._opaque += 1
         self._world.operations += 1
-        self._world.count(f"request {RequestCode(code).name}")
+        self._world.count(_request_line(code))
         frame = encode_request(code, self._opaque, header, body, serializer=self._serializer(code))
         timer = self.scheduler.after(timeout_ms * US_PER_MS, self._late, self._opaque)
         self._calls[self._opaque] = Call(code, address, on_reply, timer)
         self._transmit(address, frame)
         return self._opaque
+
+    @property
+    def pause_ms(self) -> float:
+        """About so long it waits between two things that it does, at the run's pace by now."""
+        return self.scheduler.slowed(self._pause_ms)
+
+    @pause_ms.setter
+    def pause_ms(self, pause_ms: float) -> None:
+        self._pause_ms = pause_ms
 
     def later(self, low_ms: float, high_ms: float, function: Callable[[], None]) -> None:
         """Go on after a while, if the client still runs then."""

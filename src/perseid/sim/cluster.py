@@ -7,6 +7,7 @@ itself is started again by its supervisor; one that was killed, by the fault tha
 from __future__ import annotations
 
 from collections import Counter
+from collections.abc import Mapping
 from dataclasses import dataclass
 from random import Random
 from typing import Any
@@ -19,10 +20,12 @@ from perseid.nameserver.node import NameServer
 from perseid.sim.checkers import Checkers
 from perseid.sim.disk import SimDisk
 from perseid.sim.driver import EPOCH_MS, NodeDriver
+from perseid.sim.features.stage import Stage
 from perseid.sim.history import History, Violation
 from perseid.sim.net import Network
 from perseid.sim.poppers import PopBook
 from perseid.sim.scheduler import US_PER_MS, Scheduler
+from perseid.sim.selection import WHOLE, Selection
 from perseid.sim.slaves import HA_PORT, Slaves
 from perseid.store.config import ASYNC_FLUSH, SYNC_FLUSH, StoreConfig
 from perseid.wire.codes import RequestCode
@@ -66,12 +69,13 @@ class Cluster:
 
     def __init__(
         self, seed: int, slaves: int | None = None, transactions: bool | None = None, *, timed: bool = True,
-        acting: bool = False,
+        acting: bool = False, told: Mapping[str, Any] | None = None, selection: Selection = WHOLE,
     ) -> None:  # fmt: skip
         """`slaves`: how many, `transactions`: whether there are any; None: as the seed draws. `timed`: there are
-        messages for a time. `acting`: slaves act for a master that is away."""
-        self.timed = timed
-        self.scheduler = Scheduler(seed)
+        messages for a time. `acting`: slaves act for a master that is away. `told`: settings of stores, besides.
+        `selection`: what of it is played."""
+        self.timed, self._told = timed, dict(told or {})
+        self.scheduler = Scheduler(seed, selection)
         self.counts: Counter[str] = Counter()
         self.history = History()
         self.operations = 0
@@ -98,6 +102,9 @@ class Cluster:
         self.namesrv = NodeDriver(
             "namesrv", NAMESRV_IP, self.scheduler, self.network, self._build_namesrv, {"main": NAMESRV_PORT}, self.count
         )
+        self.stage = Stage(self, self.broker_name, BROKER_PORT, lambda: [self.broker])
+        self.stage.master = lambda: self.broker
+        self.stage.log_start = lambda: self.log_start() if self.broker.machine is not None else 0
         self.checkers = Checkers(self)
         self.pops = PopBook(self)
         self.cut_at_next_job = False
@@ -170,6 +177,7 @@ class Cluster:
         return StoreConfig(
             commit_log_file_bytes=self.log_file_bytes,
             consume_queue_file_bytes=20 * 20,
+            batch_consume_queue_file_bytes=46 * 20,
             max_hash_slot_num=16,
             max_index_num=48,
             hot_bytes=HOT_BYTES,
@@ -182,6 +190,7 @@ class Cluster:
             clean_resource_first_ms=3_000,
             clean_resource_interval=2_000,
             timer_wheel_slots=4_096,
+            **self._told,
             timer_log_file_bytes=52 * timers.choice((5, 40)) + 16,
             timer_roll_window_slot=timers.choice((4, 1_000)),
             timer_precision_ms=timers.choice((100, 1_000)),
@@ -246,6 +255,10 @@ class Cluster:
                 self.checkers.deleted(driver.machine.store)  # type: ignore[attr-defined]
             self.checkers.before_power_cut()
             self.pops.power_cut()
+            self.stage.repeated()
+            self.stage.was_unread()
+            if not self.sync_flush:
+                self.stage.lost()
         for what, times in driver.cut_power().items():
             self.count(f"power cut: {what}", times)
 
@@ -291,6 +304,7 @@ class Cluster:
         self.trouble(0)
         self.checkers.killed(crashed=bool(reason))
         self.pops.crashed_within()
+        self.stage.repeated()
         if reason == "crash point" and self.cut_after_crash_point:
             self.cut_after_crash_point = False
             self.cut_power(self.broker)

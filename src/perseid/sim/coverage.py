@@ -5,6 +5,7 @@ from __future__ import annotations
 
 from collections import Counter
 
+from perseid.sim.features.played import KNOWN
 from perseid.sim.group_run import KINDS as RAFT_KINDS
 from perseid.sim.slaves import KINDS
 
@@ -55,12 +56,6 @@ CONSEQUENCES = (
     "crashed within recovery",
     "latency spike",
     "malformed frame refused",
-    "invisible time changed",
-    "pop without a message",
-    "popped",
-    "popped again",
-    "popped and left",
-    "acknowledged one by one in one write",
     "power cut: name kept",
     "power cut: name lost",
     "power cut: page drop",
@@ -70,7 +65,62 @@ CONSEQUENCES = (
     "power cut: size lost",
 )
 
+FEATURES = {
+    "pop": (
+        "acknowledged one by one in one write",
+        "change of an invisible time refused",
+        "invisible time changed",
+        "pop without a message",
+        "popped",
+        "popped again",
+        "popped and left",
+    ),
+    "batches": (
+        "batch record read",
+        "batch record stored",
+        "read alone, with BatchCQ",
+        "sent to a topic with BatchCQ",
+    ),
+    "compaction": (
+        "nothing was compacted",
+        "older messages of a key went",
+        "read from a compacted topic",
+        "sent to a compacted topic",
+    ),
+    "lite": (
+        "lite ack in vain",
+        "lite invisible time changed",
+        "lite message acknowledged",
+        "lite message left",
+        "lite message popped",
+        "lite message popped again",
+        "lite topics subscribed",
+        "sent to a lite topic",
+        "subscribed in vain",
+    ),
+    "static": (
+        "logical offset of a group",
+        "logical queue moved",
+        "logical queue moved to a queue with messages",
+        "old step of a mapping refused",
+        "read from a logical queue",
+        "read from where it was moved to",
+        "sent to a logical queue",
+        "sent without an offset yet",
+        "step of a mapping told",
+    ),
+}
+"""Feature → what it has to have met, in each model that plays it."""
+
+def of_features(model: str) -> list[str]:
+    """What the features of a model have to have met."""
+    return [state for name in KNOWN[model] for state in (f"feature {name}", *FEATURES[name])]
+
+
 STATES = (
+    "offsets of a group are linearizable",
+    "queue is linearizable",
+    "queue with losses, not checked for linearizability",
     "a fetch failed",
     "a save failed and is tried again",
     "a setting was as it was left",
@@ -146,6 +196,7 @@ RAFT_ANSWERS = (
 EXPECTED = {
     "faults": [f"fault {name}" for name in FAULTS],
     "what came of them": list(CONSEQUENCES),
+    "features": [*FEATURES["pop"], *of_features("broker")],
     "states": list(STATES),
     "answers": [f"answer {name}" for name in ANSWERS],
 }
@@ -153,6 +204,7 @@ EXPECTED = {
 
 ACTING_EXPECTED = {
     **EXPECTED,
+    "features": [*FEATURES["pop"], *of_features("acting")],
     "slaves that act": [
         "a slave acts",
         "committed to who acts",
@@ -212,6 +264,7 @@ RAFT_EXPECTED = {
 
 GROUP_EXPECTED = {
     "faults": RAFT_EXPECTED["faults"],
+    "features": of_features("group"),
     "states": [
         "acknowledged",
         "acknowledged: delayed",
@@ -224,6 +277,7 @@ GROUP_EXPECTED = {
         "log cut",
         "message read",
         "older terms committed by a mark",
+        "queue is linearizable",
         "recovery cut off a tail",
         "rolled back by a word",
         "timed message came",
@@ -331,6 +385,7 @@ HA_STATES = (
     "member ended: disk failed",
     "message read",
     "message read from a slave",
+    "queue is linearizable",
     "operator's clean: SUCCESS",
     "operator's elect: CONTROLLER_ELECT_MASTER_FAILED",
     "operator's elect: CONTROLLER_MASTER_STILL_EXIST",
@@ -343,6 +398,7 @@ HA_STATES = (
     "send refused: too few are in sync",
     "start from a snapshot",
     "stranger cut off",
+    "topic forgotten with its master, made anew",
     "wiped with its old id",
     "wiped, has another history than its master",
 )
@@ -372,6 +428,7 @@ HA_ANSWERS = (
 
 HA_EXPECTED = {
     "faults": [f"fault {name}" for name in HA_KINDS],
+    "features": of_features("ha"),
     "modes": [f"mode: {words}" for words in HA_MODES],
     "states": list(HA_STATES),
     "answers": list(HA_ANSWERS),

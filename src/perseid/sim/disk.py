@@ -34,17 +34,30 @@ class CrashPoint(BaseException):
     """The process dies within a call to the disk. Not an `Exception`: no node may catch it."""
 
 
+def _equal_bytes(one: bytes, other: bytes) -> int:
+    """So many bytes are equal from the start on, of two that differ somewhere."""
+    equal, differs = 0, len(one)  # up to `equal` they are equal, up to `differs` they are not
+    while differs - equal > 1:
+        middle = (equal + differs) // 2
+        if one[equal:middle] == other[equal:middle]:
+            equal = middle
+        else:
+            differs = middle
+    return equal
+
+
 class SimFile:
     """A file; also what is left of it on the disk when no node has it open."""
 
     __slots__ = (
         "_view",
+        "blocks",
         "data",
         "disk",
         "evicted",
         "lost",
-        "missing",
         "modified",
+        "pages",
         "path",
         "replaced",
         "sized",
@@ -61,10 +74,12 @@ class SimFile:
         self.undo: dict[int, bytes] = {}
         self.syncing: dict[int, bytes] | None = None
         self.lost: dict[int, bytes] = {}
-        self.missing: set[int] = set()
-        """Pages of a sparse file that have no block yet."""
+        self.pages = 0
+        """Of a sparse file."""
+        self.blocks: set[int] | None = None
+        """Those of them that have a block by now; None: all have."""
         self.evicted: set[int] = set()
-        """Pages that are not in memory."""
+        """Those that are not in memory."""
         self.sized = False
         self.small = False
         self.replaced = b""
@@ -84,8 +99,8 @@ class SimFile:
         if self.disk.crash_in:
             length = self.disk.crash_in_write(self, length)
             data, end = memoryview(data)[:length], offset + length
-        if self.missing:
-            self._allocate(offset, end)
+        if self.blocks is not None:
+            self._allocate(self.blocks, offset, end)
         undo = self.undo
         for page in range(offset >> PAGE_BITS, (end + PAGE - 1) >> PAGE_BITS):
             if page not in undo:
@@ -99,25 +114,40 @@ class SimFile:
             raise CrashPoint(f"write of {self.path}")
 
     def reserve(self, offset: int, length: int) -> None:
-        if self.missing:
+        if self.blocks is not None and len(self.blocks) < self.pages:
             self.disk.may_fail("create", self.path)
-            self._allocate(offset, min(offset + length, len(self.data)))
+            self._allocate(self.blocks, offset, min(offset + length, len(self.data)))
 
-    def _allocate(self, offset: int, end: int) -> None:
-        pages = self.missing.intersection(range(offset >> PAGE_BITS, (end + PAGE - 1) >> PAGE_BITS))
-        self.disk.need(len(pages) * PAGE, self.path)
-        self.missing -= pages
+    def _allocate(self, blocks: set[int], offset: int, end: int) -> None:
+        pages = {page for page in range(offset >> PAGE_BITS, (end + PAGE - 1) >> PAGE_BITS) if page not in blocks}
+        if pages:
+            self.disk.need(len(pages) * PAGE, self.path)
+            before = self.allocated
+            blocks |= pages
+            self.disk.grew(self, self.allocated - before)
 
     @property
     def allocated(self) -> int:
         """Bytes of the disk that the file takes."""
-        return max(0, len(self.data) - len(self.missing) * PAGE)
+        missing = 0 if self.blocks is None else self.pages - len(self.blocks)
+        return max(0, len(self.data) - missing * PAGE)
 
     def view(self, offset: int, length: int) -> memoryview:
         return self._view[offset : offset + length]
 
     def written(self, offset: int) -> list[tuple[int, int]]:
-        return [(offset, self.size)]
+        if self.blocks is None:
+            return [(offset, self.size)] if offset < self.size else []
+        found: list[tuple[int, int]] = []
+        for page in sorted(self.blocks):
+            begin, end = max(offset, page << PAGE_BITS), min(self.size, (page + 1) << PAGE_BITS)
+            if begin >= end:
+                continue
+            if found and found[-1][1] == begin:
+                found[-1] = found[-1][0], end
+            else:
+                found.append((begin, end))
+        return found
 
     def resident(self, offset: int, length: int) -> bool:
         pages = range(offset >> PAGE_BITS, (offset + length + PAGE - 1) >> PAGE_BITS)
@@ -161,7 +191,9 @@ class SimFile:
         """Take on other contents whole, as truncate and write in place do; not durable by itself."""
         if self.sized:
             self.replaced = self.durable()
+        before = self.allocated
         self.data = bytearray(data)
+        self.disk.grew(self, self.allocated - before)
         self._view = memoryview(self.data).toreadonly()
         self.undo, self.syncing, self.lost = {}, None, {}
         self.modified = self.disk.now
@@ -184,18 +216,19 @@ class SimFile:
             return 0
         for page in sorted({*self.undo, *(self.syncing or {}), *self.lost}):
             start = page << PAGE_BITS
-            now = self._view[start : start + PAGE]
+            now = bytes(self._view[start : start + PAGE])
             different = PAGE
             for pages in (self.undo, self.syncing or {}, self.lost):
                 before = pages.get(page)
                 if before is not None and before != now:
-                    different = min(different, next(i for i in range(len(before)) if before[i] != now[i]))
+                    different = min(different, _equal_bytes(before, now))
             if different < PAGE:
                 return start + different
         return len(self.data)
 
     def cut_power(self, cut: Cut) -> None:
         """Decide what is left of the unsynced pages."""
+        self.disk.resized()
         if not self.sized and self.small:
             self.data = bytearray(cut.whole(self.replaced, bytes(self.data)))
         elif not self.sized and cut.loses_size():
@@ -215,6 +248,8 @@ class SimDisk:
         self.names = Namespace()
         self.locks: set[str] = set()
         self.now: Millis = 0
+        self._used: int | None = None
+        """What all files take; None: they have to be asked."""
         self.other_bytes = 0
         """What others take of `TOTAL_BYTES`; set it to bring the disk under pressure."""
         self.failing: dict[str, int] = {}
@@ -238,8 +273,9 @@ class SimDisk:
                 self.need(size, path)
             file = SimFile(self, path, bytearray(size))
             if sparse:
-                file.missing.update(range((size + PAGE - 1) >> PAGE_BITS))
+                file.blocks, file.pages = set(), (size + PAGE - 1) >> PAGE_BITS
             self.names.link(path, file)
+            self.grew(file, file.allocated)
         elif not file.data:
             raise OSError(errno.EINVAL, "the file is empty", path)
         return file
@@ -274,6 +310,9 @@ class SimDisk:
         if file is None:
             raise FileNotFoundError(errno.ENOENT, "no such file", old)
         self.about_to("rename", new)
+        replaced = self._file(new)
+        if replaced is not None and replaced is not file:
+            self.grew(replaced, -replaced.allocated)
         self.names.rename(old, new, file)
         file.path = new
 
@@ -281,6 +320,7 @@ class SimDisk:
         path = path.rstrip("/")
         if self.names.get(path) is not None or self.names.names_in(path):
             self.about_to("remove", path)
+            self.resized()
             self.names.remove(path)
 
     def sync_file(self, path: str) -> None:
@@ -299,9 +339,22 @@ class SimDisk:
             raise FileNotFoundError(errno.ENOENT, "no such file", path)
         return file.modified
 
-    def usage(self) -> Usage:
-        used = sum(file.allocated for file in self.files()) + self.other_bytes
-        return Usage(TOTAL_BYTES, max(0, TOTAL_BYTES - used))
+    def usage(self, path: str = "") -> Usage:
+        return Usage(TOTAL_BYTES, max(0, TOTAL_BYTES - self._taken() - self.other_bytes))
+
+    def _taken(self) -> int:
+        if self._used is None:
+            self._used = sum(file.allocated for file in self.files())
+        return self._used
+
+    def resized(self) -> None:
+        """Files went, or have other sizes."""
+        self._used = None
+
+    def grew(self, file: SimFile, size: int) -> None:
+        """A file that is there takes so much more."""
+        if self._used is not None and self.names.get(file.path) is file:
+            self._used += size
 
     def lock(self, path: str) -> None:
         if path in self.locks:
@@ -317,8 +370,7 @@ class SimDisk:
 
     def fill(self, ratio: float) -> None:
         """Let others take so much that `ratio` of the disk is used; 0: nothing."""
-        used = sum(file.allocated for file in self.files())
-        self.other_bytes = max(0, int(TOTAL_BYTES * ratio) - used) if ratio else 0
+        self.other_bytes = max(0, int(TOTAL_BYTES * ratio) - self._taken()) if ratio else 0
 
     def kill(self) -> None:
         """The process that used the disk is dead: its locks are free, the page cache stays."""
@@ -328,6 +380,7 @@ class SimDisk:
     def cut_power(self) -> Cut:
         """The machine is off: unsynced bytes and names go the way that the random generator chooses."""
         self.kill()
+        self.resized()
         cut = Cut(self.random)
         kept: set[int] = set()
         for file in self.names.cut_power(cut):

@@ -33,6 +33,8 @@ from perseid.base.machine import (
     Note,
     Opened,
     Reads,
+    Resolve,
+    Resolved,
     SaveState,
     Shutdown,
     Start,
@@ -55,6 +57,7 @@ STREAMS = frozenset((HA_LISTENER,))
 SYNC_US = (100, 4_000)
 STEP_US = (50, 500)
 FETCH_US = (50, 20_000)
+LOOKUP_US = (200, 2_000_000)
 SPOILT = 0xEE
 """What the bytes of `Frames` are overwritten with after the call: a node that keeps them is found out."""
 MAX_CHAIN = 10_000
@@ -133,6 +136,8 @@ class NodeDriver:
         """Files whose sync failed in this life: a second sync of theirs would lie."""
         self._timer: Timer | None = None
         self._timer_us = 0
+        self._deadline: Millis | None = None
+        """What the machine named last."""
         self._stalled = False
         self._handling = False
 
@@ -142,7 +147,9 @@ class NodeDriver:
     def now(self) -> Millis:
         """The node's wall clock."""
         now_us = self.scheduler.now_us
-        return EPOCH_MS + self.clock_ms + (now_us + now_us * self.drift_ppm // US_PER_S) // US_PER_MS
+        if self.drift_ppm:
+            now_us += now_us * self.drift_ppm // US_PER_S
+        return EPOCH_MS + self.clock_ms + now_us // US_PER_MS
 
     @property
     def idle(self) -> bool:
@@ -336,6 +343,8 @@ class NodeDriver:
                 self._inbox.append(Closed(effect.conn, effect.reason))
         elif isinstance(effect, Connect):
             self.network.dial(self, self.ip, effect.address, effect.listener, effect.complete)
+        elif isinstance(effect, Resolve):
+            self.scheduler.after(self._reads.randint(*LOOKUP_US), self._resolved, self.lives, effect)
         elif isinstance(effect, Note):
             self.scheduler.note(self.name, f"{effect.level}: {effect.text}")
             self.on_note(effect.text)
@@ -352,11 +361,15 @@ class NodeDriver:
         machine = self.machine
         if machine is None or self._stalled:
             return
-        deadline = machine.next_deadline()
-        if deadline is None:
-            return
-        on_its_clock_us = (deadline - EPOCH_MS - self.clock_ms) * US_PER_MS
-        at = max(-(-on_its_clock_us * US_PER_S // (US_PER_S + self.drift_ppm)), self.scheduler.now_us + 1)
+        deadline = self._deadline = machine.next_deadline()
+        if deadline is not None:
+            self._wake_at(deadline)
+
+    def _wake_at(self, deadline: Millis) -> None:
+        at = (deadline - EPOCH_MS - self.clock_ms) * US_PER_MS
+        if self.drift_ppm:
+            at = -(-at * US_PER_S // (US_PER_S + self.drift_ppm))
+        at = max(at, self.scheduler.now_us + 1)
         if self._timer is None or at < self._timer_us:
             Scheduler.cancel(self._timer)
             self._timer_us = at
@@ -369,11 +382,11 @@ class NodeDriver:
         machine = self.machine
         if machine is None or self._stalled:
             return
-        deadline = machine.next_deadline()
+        deadline = self._deadline
         if deadline is not None and deadline <= self.now:
             self._give(Tick())
-        else:
-            self._set_timer()
+        elif deadline is not None:
+            self._wake_at(deadline)
 
     # ---- the disk's side ----
 
@@ -481,6 +494,12 @@ class NodeDriver:
         self._inbox.append(Then(then))
         if not self._handling and not self._stalled:
             self._work()
+
+    def _resolved(self, life: int, effect: Resolve) -> None:
+        if life == self.lives:
+            found = {name: self.network.resolve(self.name, name) for name in effect.names}
+            self.count("name resolved" if all(found.values()) else "a name could not be resolved")
+            self._give(Resolved(found))
 
     def _die(self, why: str, hears_us: Callable[[], int]) -> None:
         if self.machine is None:

@@ -42,19 +42,21 @@ class Faults:
 
     def plan(self, start_us: int, end_us: int) -> None:
         """Spread faults over a time."""
-        kinds = list(KINDS)
+        kinds = self.cluster.scheduler.chosen.kinds(list(KINDS), lambda kind: kind.__name__)
         weights = [KINDS[kind] for kind in kinds]
         for _ in range(self.random.randrange(MIN_FAULTS, MAX_FAULTS + 1)):
             at = self.random.randrange(start_us, end_us)
             kind = self.random.choices(kinds, weights)[0]
-            self.cluster.scheduler.at(at, self._begin, kind)
+            self.cluster.scheduler.plan(at, self.random, self._begin, kind)
         self.cluster.slaves.plan(start_us, end_us)
         reads = self.cluster.scheduler.stream("evictions")
         for _ in range(reads.choice((0, 0, 3, 6))):
-            self.cluster.scheduler.at(reads.randrange(start_us, end_us), self._evict, reads.random() < 0.3)
+            at, failing = reads.randrange(start_us, end_us), reads.random() < 0.3
+            self.cluster.scheduler.plan(at, reads, self._evict, failing)
 
     def _begin(self, kind: Callable[[Faults], None]) -> None:
         self.begun += 1
+        self.cluster.scheduler.chosen.kind(kind.__name__.replace("_", " "))
         self.cluster.scheduler.note("fault", kind.__name__)
         kind(self)
 
@@ -200,6 +202,7 @@ class Faults:
 
     def _evict(self, failing: bool) -> None:
         """Memory is short: the page cache is emptied, and sometimes the next read of the disk fails."""
+        self.cluster.scheduler.chosen.kind(ON_TOP[0])
         self.took_hold(ON_TOP[0])
         self.broker.disk.evict()
         if failing and not self.healed:
@@ -334,6 +337,7 @@ class Faults:
     def heal(self) -> None:
         """All is well from now on: machines run, wires are whole, disks are quick and have room."""
         self.healed = True
+        self.cluster.scheduler.chosen.healed_us = self.cluster.scheduler.now_us
         cluster, network = self.cluster, self.cluster.network
         cluster.scheduler.note("fault", "all faults heal")
         network.refusing.clear()

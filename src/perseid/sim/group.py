@@ -28,13 +28,19 @@ from perseid.sim.driver import NodeDriver
 from perseid.sim.history import Violation
 from perseid.sim.net import Network
 from perseid.sim.scheduler import US_PER_MS, Scheduler
+from perseid.sim.selection import WHOLE, Selection
+from perseid.sim.strangers import Stranger
 from perseid.wire.dledger import Entry
 
 PORT = 20911
 NAME = "g"
+NAMED = 0.3
+"""So many of the groups know their members by names."""
+NAMELESS_MS = (1, 20_000)
+"""So long, at the beginning of a life in some cases, names can't be resolved."""
 FOLDERS = ("data", "index", "crc")
 MAX_FAILED_STARTS = 30
-FAILED = ("disk failed", "what was not yet durable may be lost", "the store could not be closed")
+FAILED = ("disk failed", "what was not yet durable may be lost", "the store could not be closed", "was not saved")
 """Words of a member, or a broker, that ends because of its disk."""
 
 
@@ -117,8 +123,10 @@ class Watched:
 
     def loaded(self, log: FileLog) -> None:
         """R3 and R10: a start has read its files."""
-        chain: list[bytes] = []
-        for index in range(log.end + 1):
+        chain = self.durable[: log.begin]  # retention takes away what was durable, and nothing else
+        if len(chain) < log.begin:
+            raise Violation("R10", f"{self.name} begins with entry {log.begin}; what was durable were {len(chain)}")
+        for index in range(log.begin, log.end + 1):
             entry = log.get(index)
             assert entry is not None
             chain.append(link(chain[-1] if chain else b"", entry))
@@ -191,9 +199,12 @@ class Watched:
 class Group:
     """The members of one run."""
 
-    def __init__(self, seed: int, size: int = 0, **given: Any) -> None:
-        """Size and settings are drawn, but for those that are given."""
-        self.scheduler = Scheduler(seed)
+    def __init__(
+        self, seed: int, size: int = 0, *, strangers: bool = True, selection: Selection = WHOLE, **given: Any
+    ) -> None:
+        """Size and settings are drawn, but for those that are given. `strangers`: in some seeds a stranger speaks to
+        the members, and in some they know each other by names. `selection`: what of it is played."""
+        self.scheduler = Scheduler(seed, selection)
         self.random = random = self.scheduler.stream("group")
         self.counts: Counter[str] = Counter()
         self.network = Network(self.scheduler, self.count)
@@ -217,7 +228,12 @@ class Group:
         self._failed_starts = 0
         size = size or random.choice((3, 3, 5))
         names = [f"n{number}" for number in range(size)]
-        peers = ";".join(f"{name}-10.0.3.{number}:{PORT}" for number, name in enumerate(names))
+        self._names = self.scheduler.stream("names")
+        named = strangers and self._names.random() < NAMED
+        hosts = [f"{name}.sim" if named else f"10.0.3.{number}" for number, name in enumerate(names)]
+        self.network.names = {host: f"10.0.3.{number}" for number, host in enumerate(hosts) if named}
+        self.addresses = [f"{host}:{PORT}" for host in hosts]
+        peers = ";".join(f"{name}-{address}" for name, address in zip(names, self.addresses, strict=True))
         beat_ms = random.choice((200, 500, 2_000))
         self.silence_us = beat_ms * 3 * US_PER_MS
         self.data_bytes = random.choice((1 << 10, 4 << 10, 16 << 10))
@@ -230,9 +246,11 @@ class Group:
             "preferred_leader_ids": random.choice(("", "", "n1")), "snapshot_threshold": random.choice((20, 200)),
         } | given  # fmt: skip
         self.members = [self._member(name, number, settings) for number, name in enumerate(names)]
+        self.stranger = Stranger(self)
+        self.stranger.running &= strangers and self.scheduler.chosen.has("strangers")
 
-    def count(self, what: str) -> None:
-        self.counts[what] += 1
+    def count(self, what: str, times: int = 1) -> None:
+        self.counts[what] += times
 
     def _member(self, name: str, number: int, settings: dict[str, Any]) -> Watched:
         config = RaftConfig(self_id=name, **settings)
@@ -283,9 +301,14 @@ class Group:
     def start(self) -> None:
         for watched in self.members:
             self._start(watched)
+        self.stranger.begin()
 
     def _start(self, watched: Watched) -> None:
         self.down.discard(watched.name)
+        if self.network.names and self._names.random() < 0.3:
+            self.network.nameless.add(watched.name)
+            nameless_us = self._names.randint(*NAMELESS_MS) * US_PER_MS
+            self.scheduler.after(nameless_us, self.network.nameless.discard, watched.name)
         watched.driver.start()
         raft = watched.raft
         if raft is None:
@@ -330,6 +353,8 @@ class Group:
     def ambush(self, share: float, what: str, *struck: Watched, power: bool = False) -> None:
         """After something delicate, in so many of the cases, some members die."""
         if self.healed or not self.ambushes or self.random.random() >= share:
+            return
+        if not self.scheduler.chosen.has("ambushes"):
             return
         self.count(what)
         power = self.synced and (power or self.random.random() < 0.5)

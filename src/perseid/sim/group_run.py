@@ -10,8 +10,10 @@ from perseid.sim.group import PORT, Group, Watched
 from perseid.sim.history import Violation
 from perseid.sim.linear import Done, explain
 from perseid.sim.net import End
+from perseid.sim.pace import under_faults
 from perseid.sim.run import Result, played
 from perseid.sim.scheduler import US_PER_MS, US_PER_S, Scheduler
+from perseid.sim.selection import WHOLE, Selection
 from perseid.wire.command import decode_all, encode_request
 from perseid.wire.dledger import (
     AppendEntryRequest,
@@ -24,9 +26,7 @@ from perseid.wire.dledger import (
     Message,
 )
 
-FAULTS_US = 60 * US_PER_S
-MIN_OPERATIONS, MIN_FAULTS, MAX_FAULTS = 300, 10, 22
-MAX_FAULTS_US = 180 * US_PER_S
+MIN_FAULTS, MAX_FAULTS = 10, 22
 LIVENESS_US = 60 * US_PER_S
 """After all faults have healed, appends succeed, and all members have everything, within this."""
 CLIENTS = 8
@@ -59,15 +59,16 @@ class Client:
         self._later()
 
     def _later(self) -> None:
-        pause = self.random.choice(PAUSES_MS)
-        self.scheduler.after(self.random.randint(1, 2 * pause) * US_PER_MS, self._work)
+        pause = self.scheduler.slowed(self.random.choice(PAUSES_MS))
+        self.scheduler.after(self.random.randint(1, max(1, int(2 * pause))) * US_PER_MS, self._work)
 
     def _work(self) -> None:
         if not self.running:
             return
-        if self.history and self.random.random() < 0.15:
+        has = self.scheduler.chosen.has
+        if self.history and self.random.random() < 0.15 and has("reads"):
             self._read()
-        elif self.random.random() < 0.01:
+        elif self.random.random() < 0.01 and has("transfers"):
             self._hand_over()
         else:
             self._append()
@@ -223,12 +224,13 @@ class Faults:
 
     def plan(self, start_us: int, end_us: int) -> None:
         for _ in range(self.random.randint(MIN_FAULTS, MAX_FAULTS)):
-            self.group.scheduler.at(self.random.randrange(start_us, end_us), self._begin)
+            self.group.scheduler.plan(self.random.randrange(start_us, end_us), self.random, self._begin)
 
     def _begin(self) -> None:
         if self.group.healed:
             return
-        kind = self.random.choice(self.kinds())
+        chosen = self.group.scheduler.chosen
+        kind = chosen.kind(self.random.choice(chosen.kinds(self.kinds())))
         self.begun += 1
         watched = self.target()
         self.group.count(f"fault {kind}")
@@ -352,6 +354,7 @@ class Faults:
     def heal(self) -> None:
         group = self.group
         group.healed = True
+        group.scheduler.chosen.healed_us = group.scheduler.now_us
         group.scheduler.note("fault", "all faults heal")
         for pair in sorted(group.network.blocked):  # a set has another order in each process
             group.network.heal(*pair)
@@ -386,8 +389,8 @@ LOSING = frozenset(("power cut", "power cut of all", "failing fsync"))
 class Course:
     """The course of one seed."""
 
-    def __init__(self, seed: int) -> None:
-        self.group = group = Group(seed)
+    def __init__(self, seed: int, *, strangers: bool = True, selection: Selection = WHOLE) -> None:
+        self.group = group = Group(seed, strangers=strangers, selection=selection)
         group.ambushes = True
         self.history: list[Done] = []
         self.unknown: list[bytes] = []
@@ -397,15 +400,9 @@ class Course:
     def play(self) -> None:
         group, scheduler = self.group, self.group.scheduler
         group.start()
-        for client in self.clients:
+        for client in scheduler.chosen.some(self.clients, self.clients[0]):
             client.begin()
-        start = scheduler.now_us
-        self.faults.plan(start + US_PER_S, start + FAULTS_US)
-        scheduler.run(start + FAULTS_US)
-        while group.operations < MIN_OPERATIONS and scheduler.now_us < start + MAX_FAULTS_US:
-            scheduler.run(scheduler.now_us + 5 * US_PER_S)
-        if group.operations < MIN_OPERATIONS:
-            raise Violation("the group serves", f"{group.operations} operations in {MAX_FAULTS_US // US_PER_S} s")
+        under_faults(group, self.faults, "the group serves")
         self.finish()
 
     def finish(self) -> None:
@@ -431,7 +428,8 @@ class Course:
                 raise Violation("acknowledged is kept", f"entry {one.index} is another one in the end")
 
 
-def run(seed: int, *, story: bool = False) -> Result:
-    """Play one seed; never raises for what the group did wrong."""
-    course = Course(seed)
+def run(seed: int, *, story: bool = False, strangers: bool = True, selection: Selection = WHOLE) -> Result:
+    """Play one seed; never raises for what the group did wrong. `strangers`: they may come. `selection`: so much of
+    it."""
+    course = Course(seed, strangers=strangers, selection=selection)
     return played(seed, course.play, course.group, course.faults, story=story)

@@ -24,6 +24,7 @@ from perseid.raft.node import Raft
 from perseid.sim.client import Process
 from perseid.sim.disk import SimDisk, SimFile
 from perseid.sim.driver import NodeDriver
+from perseid.sim.features.stage import Stage, same_tables
 from perseid.sim.group import FAILED, MAX_FAILED_STARTS, PORT, Group, Watched, WatchedLog
 from perseid.sim.ha_book import QUEUES, TOPIC, Book, Stored
 from perseid.sim.ha_broker import IDENTITY, MAIN_PORT, MAX_SKEW_MS, Settings, build_broker, listeners
@@ -32,7 +33,8 @@ from perseid.sim.ha_members import ControllerMember, Replica
 from perseid.sim.ha_oracle import BrokerSet, Oracle
 from perseid.sim.history import Violation
 from perseid.sim.net import End
-from perseid.sim.scheduler import US_PER_S
+from perseid.sim.scheduler import US_PER_MS, US_PER_S
+from perseid.sim.selection import WHOLE, Selection
 from perseid.wire.codes import RequestCode, ResponseCode
 from perseid.wire.command import Command, decode_all
 from perseid.wire.dledger import Entry
@@ -44,6 +46,8 @@ LOG_FILE_BYTES = (8 << 10, 16 << 10, 64 << 10)
 VALIDATE_EVERY = 11
 SEEN_BY = (RequestCode.SEND_MESSAGE, RequestCode.SEND_MESSAGE_V2, RequestCode.PULL_MESSAGE)
 """Requests of clients whose answers are looked at."""
+OURS = (TOPIC, None)
+"""Topics of the clients whose book is kept here; features keep their own."""
 CONTROL = range(RequestCode.CONTROLLER_ALTER_SYNC_STATE_SET, RequestCode.CONTROLLER_APPLY_BROKER_ID + 1)
 LATE_MS = (5_000, 25_000)
 """When a broker starts that begins with the last file of the log."""
@@ -58,13 +62,21 @@ class Ha(Group):
     namesrv_address = f"{NAMESRV_IP}:{NAMESRV_PORT}"
     topics = ((TOPIC, QUEUES),)
 
-    def __init__(self, seed: int, brokers: int = 0, *, modes: bool = False, **given: Any) -> None:
+    def __init__(
+        self, seed: int, brokers: int = 0, *, modes: bool = False, strangers: bool = True,
+        selection: Selection = WHOLE, **given: Any,
+    ) -> None:  # fmt: skip
         """How many brokers, and all settings (`Settings`), are drawn, but for those that are given. `modes`: those too
-        that few sets have."""
+        that few sets have. `strangers`: they may come to the controllers."""
         self.healed_at_us = 0
         synced = given.pop("synced", None)
-        super().__init__(seed, CONTROLLERS, **({} if synced is None else {"sync_before_answer": synced}))
+        told = {} if synced is None else {"sync_before_answer": synced}
+        beat_ms = given.pop("controllers_beat_ms", None)
+        if beat_ms is not None:
+            told["heart_beat_time_interval_ms"] = beat_ms
+        super().__init__(seed, CONTROLLERS, strangers=strangers, selection=selection, **told)
         self.synced = self.synced if synced is None else synced
+        self.silence_us = self.silence_us if beat_ms is None else beat_ms * 3 * US_PER_MS
         random = self.scheduler.stream("ha")
         self.settings = Settings.drawn(random, synced=self.synced, **given)
         count = brokers or random.choice((2, 3, 3))
@@ -77,9 +89,14 @@ class Ha(Group):
         self.histories = Histories()
         self.book = Book(self)
         self.controllers = [one for one in self.members if isinstance(one, ControllerMember)]
-        self.control_addresses = ";".join(f"{one.driver.ip}:{PORT}" for one in self.controllers)
+        self.control_addresses = ";".join(self.addresses)
         self._moves = 0
         self.replicas = [self._broker(number) for number in range(1, count + 1)]
+        self.stage = Stage(self, SET_NAME, MAIN_PORT, lambda: [one.driver for one in self.replicas])
+        self.stage.copied = self._copied
+        self.stage.may_forget = self._may_forget
+        self.stage.trusts = self._trusts_answers
+        self.stage.master = lambda: self.master.driver if self.master is not None else None
         self.namesrv = NodeDriver(
             "namesrv", NAMESRV_IP, self.scheduler, self.network,
             lambda disk, random: NameServer(NameServerConfig(), disk), {"main": NAMESRV_PORT}, self.count_once,
@@ -173,8 +190,24 @@ class Ha(Group):
         return watched
 
     def _committed(self, raft: Raft, entry: Entry) -> None:
+        before = self.agreed
+        epoch, members = before.master_epoch, before.members
         self.oracle.apply(bytes(entry.body))
-        self.in_sync(self.agreed.master_epoch, self.agreed.members)
+        agreed = self.agreed
+        self.in_sync(agreed.master_epoch, agreed.members)
+        if agreed.master_epoch == epoch:
+            self._check_joiners(agreed.members - members)
+
+    def _check_joiners(self, joiners: frozenset[int]) -> None:
+        """C4: who comes in sync has all with which its master's epoch began, confirmed by then or not."""
+        master = self.master
+        if master is None or not self.strict or not master.epochs or master.tail_epoch != self.agreed.master_epoch:
+            return
+        epoch, start = master.epochs[-1]
+        for number in sorted(joiners):
+            member = self.by_id(number)
+            if member is not None and not member.excused and member.end < start:
+                raise Violation("C4", f"{member.name} is in sync, ends at {member.end}; epoch {epoch} began at {start}")
 
     def _broker(self, number: int) -> Replica:
         name, ip = f"broker{number}", f"10.0.2.{number}"
@@ -295,9 +328,10 @@ class Ha(Group):
             self.count("learner follows")
 
     def _wipe_for(self, number: int) -> None:
-        """An operator reads that a replica shares no history with its master, as after an unclean election, or that its
-        master's log begins behind its end, and wipes it; nobody else has to be helped so."""
-        replica, may_part = self.by_id(number), self.settings.unclean or self.settings.late
+        """An operator reads that a replica shares no history with its master, as after an unclean election, or where
+        the one in sync may have lost all of its log, or that its master's log begins behind its end, and wipes it;
+        nobody else has to be helped so."""
+        replica, may_part = self.by_id(number), self.settings.unclean or self.settings.late or not self.strict
         if replica is None or number in self.agreed.members or replica.driver.machine is None or not may_part:
             return
         self.count("wiped, has another history than its master")
@@ -334,7 +368,8 @@ class Ha(Group):
 
     def _remember(self, end: End, data: bytes, codes: Any) -> None:
         for command in decode_all(data):
-            if not command.is_response and command.code in codes:
+            of_feature = command.code in SEEN_BY and command.ext.get("b", command.ext.get("topic")) not in OURS
+            if not command.is_response and command.code in codes and not of_feature:
                 self._asked[end.other.id, command.opaque] = kept = command.keep()
                 if command.code == RequestCode.CONTROLLER_ALTER_SYNC_STATE_SET:
                     proposed = json.loads(bytes(kept.body))["syncStateSet"]
@@ -380,6 +415,28 @@ class Ha(Group):
         what it had beyond that one's log is lost, whatever it answers."""
         unclean_at = self.agreed.unclean_at
         return self.strict and (not unclean_at or unclean_at <= min(replica.epoch, replica.tail_epoch))
+
+    def _trusts_answers(self, driver: NodeDriver) -> bool:
+        """May a feature believe what this broker tells it?"""
+        replica = next((one for one in self.replicas if one.driver is driver), None)
+        return replica is not None and (self.trusts(replica) or self.is_current(replica))
+
+    def _copied(self) -> bool:
+        """Who is away, and may be master when it is back, has what it had: that is not known."""
+        away = any(one.driver.machine is None and one.id in self.agreed.members for one in self.replicas)
+        return self.master is not None and not away and same_tables(self.stage.brokers())
+
+    def _may_forget(self) -> bool:
+        """May someone lead who never had the tables of topics and groups? Who was elected without being in sync, and
+        whose disk was new when it came in sync, before its first copy of them."""
+        return not self.certain or bool(self.settings.late) or any(one.wiped for one in self.replicas)
+
+    def _tell_features(self) -> None:
+        """Another life, or another broker, leads: it may do again what the last one began, and lack what it knew where
+        that is allowed."""
+        self.stage.repeated()
+        if not self.certain or self.settings.late:
+            self.stage.lost()
 
     def in_sync(self, epoch: int, members: Iterable[int]) -> None:
         """These are in sync in an epoch, or are proposed."""
@@ -448,6 +505,7 @@ class Ha(Group):
     def became_master(self, replica: Replica, *, again: bool) -> None:
         """C1, C5, C11: a broker takes a new epoch as its master."""
         self.count("became master again" if again else "became master")
+        self._tell_features()
         agreed, life = self.agreed, (replica.name, replica.driver.lives)
         self.oracle.master_is(SET_NAME, replica.epoch, replica.id)
         if self._led.setdefault(replica.epoch, life) != life:

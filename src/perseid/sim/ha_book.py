@@ -9,7 +9,8 @@ happens, as long as one of them keeps its disk. Otherwise a new master may lack 
 lost with the change, counted, and everything else stays. The weaker promises of other modes:
 
 - inSyncReplicas=n: so many nodes have what the agreed master acknowledges, when it does.
-- minInSyncReplicas=n: who never had so many in sync since it became master acknowledges nothing.
+- minInSyncReplicas=n: who never had so many in sync since it became master acknowledges nothing but what it took in an
+  earlier epoch of its own, when it had them.
 - unclean elections: what is lost is lost with the election of somebody who was not in sync, and at no other time; the
   answers of those who do not know of that election yet promise nothing, and what they have beyond the new log goes.
 - syncFromLastFile: such a broker lacks what stands before its log's beginning, and begins a queue anew of which it has
@@ -22,6 +23,7 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 from perseid.sim.history import Violation
+from perseid.sim.queues import Queues
 from perseid.sim.timed import check_time
 from perseid.store.timer.timers import TIMER_TOPIC
 from perseid.wire.codes import RequestCode, ResponseCode
@@ -78,6 +80,8 @@ class Book:
         self.lost: list[Stored] = []
         self.begun_anew = 0
         """Queues that a master began anew that had nothing of them."""
+        self.queues = Queues(fresh=False)
+        """A master that is none any more does not know so, and names its own ends."""
         self.began = 0
         """The epoch of the last master that began."""
         self._ackers: dict[int, str] = {}
@@ -134,7 +138,8 @@ class Book:
         self.ha.oracle.master_is(self.ha.set_name, epoch, replica.id)
         self.acknowledged += 1
         least = self.ha.settings.min_in_sync
-        if least > 1 and len(self.ha.ever_in_sync(epoch)) < least:
+        taken_in = max((number for number, start in replica.epochs if start <= physical), default=epoch)
+        if least > 1 and max(len(self.ha.ever_in_sync(one)) for one in (taken_in, epoch)) < least:
             raise Violation("minInSyncReplicas", f"{replica.name} acknowledges in {epoch}, never with {least} in sync")
         if not (self.ha.trusts(replica) or self.ha.is_current(replica)):
             self.ha.count("acknowledged by a master that is none any more")

@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass, replace
+from collections.abc import Mapping
+from dataclasses import dataclass, field, replace
 from random import Random
 from typing import Any
 
@@ -48,6 +49,8 @@ class Settings:
     """The clocks of all machines go wrong by up to this much, each by its own."""
     timed: bool = True
     """There are messages for a time."""
+    told: Mapping[str, Any] = field(default_factory=dict)
+    """Settings of stores, besides."""
 
     @property
     def strict(self) -> bool:
@@ -129,6 +132,7 @@ def build_broker(
         clean_file_forcibly_enable=False,
         hot_bytes=settings.hot_bytes,
         timer_wheel_slots=4_096,
+        **settings.told,
         timer_log_file_bytes=52 * 10 + 16,
         timer_roll_window_slot=4,
     )
@@ -186,7 +190,8 @@ class Look:
     def proposed(self) -> frozenset[int]:
         """Whom it proposes to be in sync."""
         master = self._auto.master
-        return (master.in_sync.proposed if master is not None else None) or frozenset()
+        proposed = master.in_sync.proposed if master is not None else None
+        return proposed.members if proposed is not None else frozenset()
 
     @property
     def master_epoch(self) -> int:
@@ -216,6 +221,16 @@ class Look:
     def confirmed(self) -> int:
         """Readers see its log up to there."""
         return self._broker.store.confirmed
+
+    @property
+    def last_epoch(self) -> int:
+        """Of its last byte, as its heartbeats say; while it leads, its own."""
+        return self._auto.held_epoch
+
+    @property
+    def leads(self) -> bool:
+        """Is its own epoch's entry durable, as the master that it is?"""
+        return self._auto.leads
 
     @property
     def epochs(self) -> list[tuple[int, int]]:

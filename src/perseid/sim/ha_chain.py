@@ -61,6 +61,13 @@ class Chain:
         place = bisect_right(self.ends, end) - 1
         return self.hashes[place] if place >= 0 and self.ends[place] == end else None
 
+    def is_as_it_was(self, start: int, end: int) -> bool:
+        """Does the log begin and end where it did at the last look, and was nothing written before its end?"""
+        if start != self.start or self.dirty < end or end != self.end:
+            return False
+        self.dirty = NOWHERE
+        return True
+
     def follow(self, end: int) -> int:
         """Look at the disk again: the log ends at `end` now. From where on it is another one than at the last look;
         NOWHERE if it has only grown, or is as it was."""

@@ -18,7 +18,7 @@ from perseid.wire.headers.controller import CleanBrokerDataRequest, ElectMasterR
 from perseid.wire.headers.namesrv import GetRouteInfoByTopicRequest
 from perseid.wire.headers.offsets import QueryConsumerOffsetRequest, UpdateConsumerOffsetRequest
 from perseid.wire.headers.pull import PullMessageRequest, PullMessageResponse
-from perseid.wire.headers.send import SendMessageRequestV2
+from perseid.wire.headers.send import SendMessageRequestV2, SendMessageResponse
 from perseid.wire.record import decode_all
 
 if TYPE_CHECKING:
@@ -33,6 +33,7 @@ ROUTE_PAUSE_MS = 300
 SIZES = (12, 40, 300, 1_500)
 DELAYED = 0.08
 """So many of the sends ask for a delay."""
+UNANSWERED = 1 << 62
 DEFAULT_TOPIC = "TBW102"
 
 
@@ -42,7 +43,7 @@ class Client(Process):
     def __init__(self, ha: Ha, name: str, pause_ms: int) -> None:
         super().__init__(ha, name)
         self.ha = ha
-        self.pause_ms = pause_ms
+        self.pause_ms = pause_ms * ha.scheduler.pace
         self.brokers: dict[int, str] = {}
         """Role id → address; 0 is the master."""
         self._asking = False
@@ -101,10 +102,15 @@ class Producer(Client):
             queue_id=queue_id, sys_flag=0, born_timestamp=1, flag=0, properties=properties,
         )  # fmt: skip
         self.ha.book.sends(body, delayed="DELAY" in properties)
+        called_us = self.scheduler.now_us
 
         def answered(reply: Command | None) -> None:
             if reply is not None and reply.code == ResponseCode.SUCCESS:
                 self.acknowledged += 1
+                if "DELAY" not in properties:
+                    said = reply.header(SendMessageResponse)
+                    now_us = self.scheduler.now_us
+                    self.ha.book.queues.sent(TOPIC, said.queue_id, said.queue_offset, called_us, now_us)
                 self.sent(queue_id)
                 self.begin()
                 return
@@ -150,7 +156,8 @@ class Reader(Client):
         super().__init__(ha, name, pause_ms)
         self.next = dict.fromkeys(range(QUEUES), 0)
         self._epochs = dict.fromkeys(range(QUEUES), 0)
-        """Of the master, when it last committed of a queue: what it commits itself may be too much after a loss."""
+        """Of the master, when a commit of a queue was last answered (`UNANSWERED`: the last was not): what it commits
+        itself may be too much after a loss."""
 
     def work(self) -> None:
         if MASTER not in self.brokers:
@@ -183,8 +190,12 @@ class Reader(Client):
             commit_offset=0, suspend_timeout_millis=0, subscription="*", sub_version=0, expression_type="TAG",
         )  # fmt: skip
 
+        called_us = self.scheduler.now_us
+
         def done(reply: Command) -> None:
             if reply.code == ResponseCode.SUCCESS:
+                end = reply.header(PullMessageResponse).max_offset
+                self.ha.book.queues.ends(TOPIC, queue_id, end, called_us, self.scheduler.now_us)
                 for at, record in enumerate(decode_all(reply.body), asked):
                     if (record.queue_id, record.queue_offset) != (queue_id, at):
                         raise Violation("C11", f"{queue_id}@{at} was to come, {record.queue_offset} came")
@@ -199,9 +210,13 @@ class Reader(Client):
         self._ask(broker, RequestCode.PULL_MESSAGE, header, done)
 
     def _commit(self, queue_id: int) -> None:
-        self._epochs[queue_id] = self.ha.agreed.master_epoch
+        self._epochs[queue_id] = UNANSWERED
+
+        def done(reply: Command) -> None:
+            self._epochs[queue_id] = self.ha.agreed.master_epoch
+
         header = UpdateConsumerOffsetRequest(self.name, TOPIC, queue_id, self.next[queue_id])
-        self._ask(MASTER, RequestCode.UPDATE_CONSUMER_OFFSET, header, lambda reply: None)
+        self._ask(MASTER, RequestCode.UPDATE_CONSUMER_OFFSET, header, done)
 
     def _committed(self, queue_id: int) -> None:
         """C11: a group is never ahead of its queue, after whatever change of masters."""

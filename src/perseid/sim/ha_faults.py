@@ -284,12 +284,14 @@ class Intruder(Stranger):
 
     def opened(self, end: End, listener: str, dialled: str) -> None:
         random, log_end = self.random, self.replica.end
-        nobody = random.choice((-1, 0, 99))
-        greeting = encode_slave_handshake(nobody, from_last_file=False, learner=False)
+        claimed = random.choice((-1, 0, 99, *(one.id for one in self.ha.replicas)))
+        greeting = encode_slave_handshake(claimed, from_last_file=False, learner=False)
         ahead = log_end + random.choice((1, 1 << 20, 1 << 60))
         data = random.choice((
             encode_report(log_end),
             encode_report(0) + encode_report(log_end),
+            greeting,
+            greeting,
             greeting + encode_report(log_end),
             greeting + encode_report(0) + encode_report(ahead),
             greeting + encode_report(ahead),
@@ -300,6 +302,12 @@ class Intruder(Stranger):
             encode_report(-1),
         ))  # fmt: skip
         self.ha.network.write(end, data)
+        self.end = end
+        self.ha.scheduler.after(random.randint(1, 8_000) * US_PER_MS, self._report)
+
+    def _report(self) -> None:
+        """After some time it says that it has everything: believed, it would stand for a replica."""
+        self.ha.network.write(self.end, encode_report(self.replica.end))
 
     def closed(self, end: End, reason: str) -> None:
         self.ha.count("stranger cut off")

@@ -87,6 +87,8 @@ class Replica(Watched):
         self.is_master = False
         self.confirmed = 0
         self.epochs: list[Epoch] = []
+        self.last_epoch = -1
+        """Of its last byte, as it says."""
         self.flushed = 0
         self.trusted: tuple[int, bytes] = (0, b"")
         """Up to where its log has to be there after whatever happens, and its hash."""
@@ -190,7 +192,12 @@ class Replica(Watched):
         self._role(look)
 
     def _follow(self, look: Look) -> None:
-        group, log = self.group, self.log
+        group, log, confirmed_now = self.group, self.log, look.confirmed
+        if (
+            log.is_as_it_was(look.start, look.end) and confirmed_now == self.confirmed and look.epochs == self.epochs
+            and look.flushed <= self.trusted[0] and confirmed_now <= look.end
+        ):  # fmt: skip
+            return
         before, confirmed, floor = log.end, self.confirmed, log.start
         begun = look.start != log.start
         if begun:
@@ -209,6 +216,8 @@ class Replica(Watched):
             again = min(again, *(start for _, start in (*epochs[first:], *self.epochs[first:])), before)
             self._check_epochs(epochs)
             self.epochs = list(epochs)
+        if log.end != before or look.last_epoch != self.last_epoch:
+            self._check_last_epoch(look)
         group.histories.check(self.name, log, self.epochs, again)
         self.confirmed = look.confirmed
         if look.confirmed > look.end:
@@ -256,6 +265,16 @@ class Replica(Watched):
                 raise Violation("C9", f"{self.name}: epochs {epochs} do not ascend")
         if epochs and epochs[-1][0] > self.group.agreed.master_epoch:
             raise Violation("C2", f"{self.name} has epoch {epochs[-1]}, agreed: {self.group.agreed.master_epoch}")
+
+    def _check_last_epoch(self, look: Look) -> None:
+        """C6: whoever has the highest epoch is elected, of those the longest log: heartbeats say whose its last byte
+        is."""
+        self.last_epoch = look.last_epoch
+        begun = [epoch for epoch, start in self.epochs if start < look.end]
+        last = begun[-1] if begun else -1
+        if look.last_epoch != last and not look.leads:
+            what = f"{self.name} ends at {look.end}, with a byte of epoch {look.last_epoch}, it says"
+            raise Violation("C6", f"{what}; its epochs are {self.epochs}")
 
     def _role(self, look: Look) -> None:
         group = self.group

@@ -153,6 +153,10 @@ class Oracle:
             said = json.loads(bytes(answer.body))
             if known is None or known.sets.get(said["syncStateSetEpoch"]) != frozenset(said["syncStateSet"]):
                 raise Violation("R9", f"{name}: {said} was acknowledged, agreed: {known and known.sets}")
+        elif code == ResponseCode.CONTROLLER_BROKER_NEED_TO_BE_REGISTERED:
+            number = int(request.ext.get("brokerId", "0"))
+            if known is not None and number in known.ids:
+                raise Violation("C7", f"{name} {number} is called unknown, agreed: {sorted(known.ids)}")
         elif fields.get("masterBrokerId") and (request.code != RequestCode.CONTROLLER_ELECT_MASTER or code in ADOPTED):
             self.master_is(name, int(fields["masterEpoch"]), int(fields["masterBrokerId"]))
 

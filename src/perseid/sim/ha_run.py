@@ -2,17 +2,21 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from typing import Any
 
-from perseid.sim.group_run import FAULTS_US, MAX_FAULTS_US, MIN_OPERATIONS
+from perseid.sim.features.played import drawn, store_settings
+from perseid.sim.features.stage import Features
 from perseid.sim.ha import Ha
 from perseid.sim.ha_book import TOPIC
 from perseid.sim.ha_clients import Client, Operator, Probe, Producer, Reader
 from perseid.sim.ha_faults import HaFaults
 from perseid.sim.ha_transactions import Transactions
-from perseid.sim.history import Violation
+from perseid.sim.history import Violation, require_linearizable
+from perseid.sim.pace import under_faults
 from perseid.sim.run import Result, played
 from perseid.sim.scheduler import US_PER_S
+from perseid.sim.selection import WHOLE, Selection
 from perseid.sim.timed import check_time, still_waits
 from perseid.store.timer.timers import TIMER_TOPIC
 from perseid.wire.record import decode
@@ -29,9 +33,13 @@ DELAY_US = 10 * US_PER_S
 class Course:
     """The course of one seed."""
 
-    def __init__(self, seed: int, *, transactions: bool | None = False, **given: Any) -> None:
-        """`transactions`: whether there are any; None: as the seed draws."""
-        self.ha = ha = Ha(seed, **given)
+    def __init__(
+        self, seed: int, *, transactions: bool | None = False, features: Sequence[str] | None = (),
+        selection: Selection = WHOLE, **given: Any,
+    ) -> None:  # fmt: skip
+        """`transactions`: whether there are any; `features`: which are played; None: as the seed draws."""
+        played = drawn("ha", seed, features, selection)
+        self.ha = ha = Ha(seed, told=store_settings(played), selection=selection, **given)
         ha.ambushes = True
         self.producers = [Producer(ha, f"producer{n}", pause) for n, pause in enumerate((60, 250, 900), 1)]
         self.readers = [Reader(ha, f"reader{n}", pause) for n, pause in enumerate((200, 1_500), 1)]
@@ -42,19 +50,13 @@ class Course:
         self.transactions = Transactions(ha, "transactions1", 300) if transactions else None
         if self.transactions is not None:
             self.clients.append(self.transactions)
+        self.features = Features(ha.stage, played)
         self.faults = HaFaults(ha, self.clients, self.operator)
 
     def play(self) -> None:
         """All of it. Violation when something is wrong."""
         self.begin()
-        ha, scheduler = self.ha, self.ha.scheduler
-        start = scheduler.now_us
-        self.faults.plan(start + US_PER_S, start + FAULTS_US)
-        scheduler.run(start + FAULTS_US)
-        while ha.operations < MIN_OPERATIONS and scheduler.now_us < start + MAX_FAULTS_US:
-            scheduler.run(scheduler.now_us + 5 * US_PER_S)
-        if ha.operations < MIN_OPERATIONS:
-            raise Violation("the set serves", f"{ha.operations} operations in {MAX_FAULTS_US // US_PER_S} s")
+        under_faults(self.ha, self.faults, "the set serves")
         self.finish()
 
     def begin(self) -> None:
@@ -63,9 +65,11 @@ class Course:
         ha.start()
         if not ha.scheduler.run(BEGIN_US, lambda: ha.serving):
             raise Violation("C13", f"a new cluster does not serve within {BEGIN_US // US_PER_S} s: {ha.settled()}")
-        for client in self.clients:
+        self.features.prepare()
+        for client in ha.scheduler.chosen.some(self.clients, self.clients[0]):
             client.begin()
         self.operator.begin()
+        self.features.begin()
 
     def finish(self) -> None:
         """Heal everything; then all promises are looked at once more."""
@@ -86,6 +90,7 @@ class Course:
                 client.stop()
         scheduler.run(scheduler.now_us + DELAY_US)
         self._end_transactions()
+        self.features.finish()
         if not scheduler.run(scheduler.now_us + IN_SYNC_US, lambda: not ha.settled()):
             raise Violation("C13", f"not within {IN_SYNC_US // US_PER_S} s: {ha.settled()}")
         self.check()
@@ -112,6 +117,8 @@ class Course:
             self._queues(replica)
         if ha.oracle.states and book.acknowledged == 0:
             raise Violation("the set serves", "nothing was acknowledged")
+        if ha.certain and not book.lost:
+            require_linearizable(book.queues, ha.counts)
 
     def _queues(self, replica: Any) -> None:
         """Queues have no gaps, each message once, and what was delayed has come: but not where a broker begins with a
@@ -123,6 +130,8 @@ class Course:
         for topic, queue_id in sorted(store.queues()):
             for offset in range(store.min_offset(topic, queue_id), store.max_offset(topic, queue_id)):
                 unit = store.unit(topic, queue_id, offset)
+                if unit is not None and replica.start and unit.physical_offset < replica.start:
+                    continue  # its log begins later: what fills the queue up to there names nothing
                 raw = replica.record(unit.physical_offset) if unit is not None else None
                 if raw is None:
                     raise Violation("C11", f"{replica.name}: {topic}/{queue_id}@{offset} is {unit}")
@@ -144,7 +153,11 @@ class Course:
             raise Violation("delayed messages come", f"{replica.name}: {len(missing)} are missing: {missing[0][:20]!r}")
 
 
-def run(seed: int, *, story: bool = False, transactions: bool | None = None, **given: Any) -> Result:
-    """Play one seed; never raises for what the cluster did wrong. `given`: settings that are not drawn."""
-    course = Course(seed, transactions=transactions, **{"modes": True, **given})
+def run(
+    seed: int, *, story: bool = False, transactions: bool | None = None, features: Sequence[str] | None = None,
+    **given: Any,
+) -> Result:  # fmt: skip
+    """Play one seed; never raises for what the cluster did wrong. `features`: which, instead of what the seed draws;
+    `given`: settings that are not drawn."""
+    course = Course(seed, transactions=transactions, features=features, **{"modes": True, **given})
     return played(seed, course.play, course.ha, course.faults, story=story)

@@ -18,10 +18,12 @@ the bytes are checked.
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass, field
 from typing import NamedTuple, TypeAlias
 
+from perseid.sim.queues import Queues
 from perseid.store.timer.timers import TIMER_TOPIC
 from perseid.wire.record import Record
 
@@ -40,6 +42,14 @@ class Violation(AssertionError):
     def __init__(self, invariant: str, text: str) -> None:
         super().__init__(f"{invariant}: {text}")
         self.invariant = invariant
+
+
+def require_linearizable(queues: Queues, counts: Counter[str]) -> None:
+    """One order of all that happened explains what clients were told; `counts` gets what was looked at."""
+    why = queues.explain()
+    counts.update(queues.counts)
+    if why:
+        raise Violation("linearizable", why)
 
 
 class Place(NamedTuple):
@@ -137,6 +147,7 @@ class History:
         self.max_offsets: dict[QueueKey, int] = {}
         self.commits: dict[tuple[str, str, int], Commits] = {}
         self.takeovers = 0
+        self.queues = Queues()
         self._numbers = 0
 
     # ---- sends ----
@@ -328,6 +339,8 @@ class History:
     def forget(self, places: Iterable[Place], *, lost: bool = True) -> None:
         """These places are gone: with a power cut, so that others may take them, or deleted with their old files."""
         for place in list(places):
+            if lost:
+                self.queues.lost([(place.topic, place.queue_id)])
             for table in (self.acked, self.read):
                 stored = table.pop(place, None)
                 if stored is not None and lost:

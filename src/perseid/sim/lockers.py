@@ -33,6 +33,8 @@ class Locker(Client):
         self.pause_ms = pause_ms
         self.given_back: dict[MessageQueue, int] = {}
         """Unlocks without an answer: they may still come to the broker, however late."""
+        self.unlocked_us: dict[MessageQueue, int] = {}
+        """When it was last asked to unlock: what was locked before is locked no more, whichever answer comes first."""
         self.queues = [
             MessageQueue(topic.name, cluster.broker_name, queue_id)
             for topic in cluster.topics
@@ -56,12 +58,14 @@ class Locker(Client):
                 return
             now_us = self.scheduler.now_us
             for queue in LockBatchResponseBody.from_json(reply.body).lock_ok_mq_set:
+                self.cluster.count("queue locked")
+                if self.unlocked_us.get(queue, -1) >= asked_us:
+                    continue
                 holder, until_us, in_life = self.holders.get(queue, ("", 0, 0))
                 if holder not in ("", self.name) and now_us < until_us and in_life == life:
                     raise Violation("one holder a lock", f"{queue} is held by {holder} and was given to {self.name}")
                 if not self.given_back.get(queue):
                     self.holders[queue] = (self.name, asked_us + LOCK_LIFE_MS * US_PER_MS, life)
-                self.cluster.count("queue locked")
             if len(queues) > len(LockBatchResponseBody.from_json(reply.body).lock_ok_mq_set):
                 self.cluster.count("queue lock refused")
 
@@ -69,6 +73,7 @@ class Locker(Client):
 
     def _unlock(self, queues: list[MessageQueue]) -> None:
         for queue in queues:
+            self.unlocked_us[queue] = self.scheduler.now_us
             self.given_back[queue] = self.given_back.get(queue, 0) + 1
             if self.holders.get(queue, ("",))[0] == self.name:
                 del self.holders[queue]

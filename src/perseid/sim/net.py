@@ -111,6 +111,10 @@ class Network:
         self.ends: dict[int, End] = {}
         self.machines: dict[str, str] = {}
         """IP address → machine."""
+        self.names: dict[str, str] = {}
+        """Host name → IP address."""
+        self.nameless: set[str] = set()
+        """Machines that can't resolve names now."""
         self.blocked: set[tuple[str, str]] = set()
         self.silent: set[str] = set()
         """Machines without power: they don't even refuse."""
@@ -133,28 +137,29 @@ class Network:
     ) -> None:
         """Connect: `owner` hears `opened` or `connect_failed`."""
         out, back = self._latency(), self._latency()
+        dialled, address = address, self._numbered(address)
         target = self.listeners.get(address)
         scheduler = self.scheduler
         name = self._machine(address)
         cut = (owner.name, name) in self.blocked or (name, owner.name) in self.blocked or address in self.shut
         if name in self.silent or cut:
             self.count("connect timeout")
-            scheduler.after(CONNECT_TIMEOUT_US, owner.connect_failed, address, "timed out")
+            scheduler.after(CONNECT_TIMEOUT_US, owner.connect_failed, dialled, "timed out")
         elif target is None or name in self.refusing:
             self.count("connect refused")
-            scheduler.after(out + back, owner.connect_failed, address, "connection refused")
+            scheduler.after(out + back, owner.connect_failed, dialled, "connection refused")
         else:
             self._ports += 1
             near = self._end(owner, f"{own_ip}:{self._ports}")
             far = self._end(target[0], address)
             near.other, far.other = far, near
-            near.dialling, near.listener = address, listener
+            near.dialling, near.listener = dialled, listener
             near.complete = frames or complete
             far.complete = self.streams.get(address, complete)
             far.arrives_us = scheduler.now_us + out
             near.arrives_us = far.arrives_us + back
             scheduler.at(far.arrives_us, self._accept, far, target)
-            scheduler.at(near.arrives_us, self._established, near, address)
+            scheduler.at(near.arrives_us, self._established, near, dialled)
 
     def write(self, end: End, data: bytes) -> None:
         """Send bytes; dropped in silence when the end is closed."""
@@ -228,6 +233,15 @@ class Network:
         self._catch_up(end)
 
     # ---- inside ----
+
+    def resolve(self, machine: str, name: str) -> list[str]:
+        """What a machine finds out about a host name."""
+        return [self.names[name]] if name in self.names and machine not in self.nameless else []
+
+    def _numbered(self, address: str) -> str:
+        """`host:port` with the host's IP address."""
+        host, _, port = address.rpartition(":")
+        return f"{self.names[host]}:{port}" if host in self.names else address
 
     def _machine(self, address: str) -> str:
         return self.machines.get(address.rpartition(":")[0], address)

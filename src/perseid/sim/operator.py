@@ -72,7 +72,8 @@ class Operator(Client):
     def work(self) -> None:
         actions = (self.bounds, self.by_time, self.by_id, self.by_key, self.info, self.refused, self.send_back)
         action = self.random.choice(actions)
-        action()
+        if self.scheduler.chosen.has(f"operator/{action.__name__}"):
+            action()
         self.later(0, 2 * self.pause_ms, self.work)
 
     def prepare(self) -> None:
@@ -95,11 +96,13 @@ class Operator(Client):
 
     def bounds(self) -> None:
         topic, queue_id = self._queue()
-        floor = self.history.known_max(topic, queue_id)
+        floor, since_us = self.history.known_max(topic, queue_id), self.scheduler.now_us
 
         def maximum(reply: Command | None) -> None:
             if reply is not None and reply.code == ResponseCode.SUCCESS:
-                self.history.saw_max(topic, queue_id, reply.header(OffsetResponse).offset, floor)
+                end = reply.header(OffsetResponse).offset
+                self.history.saw_max(topic, queue_id, end, floor)
+                self.history.queues.ends(topic, queue_id, end, since_us, self.scheduler.now_us)
 
         self.call(RequestCode.GET_MAX_OFFSET, GetMaxOffsetRequest(topic, queue_id), maximum)
         self.call(RequestCode.GET_MIN_OFFSET, GetMinOffsetRequest(topic, queue_id), lambda reply: None)

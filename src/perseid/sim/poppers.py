@@ -170,7 +170,7 @@ class Popper(Client):
 
     def __init__(self, cluster: Cluster, name: str, pause_ms: float) -> None:
         super().__init__(cluster, name)
-        self.pause_ms = pause_ms
+        self.pause_ms = pause_ms * cluster.scheduler.pace
         self.book = cluster.pops
 
     def work(self) -> None:

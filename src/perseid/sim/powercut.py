@@ -87,8 +87,8 @@ def _sectors(old: bytes, new: bytes, garbage: bool, random: Random) -> bytes:
         if choice == 0:
             page[at : at + SECTOR] = after
         elif choice == 2:
-            changed = [i for i in range(len(before)) if before[i] != after[i]]
-            first, end = changed[0], changed[-1] + 1
+            differ = (int.from_bytes(before, "big") ^ int.from_bytes(after, "big")).to_bytes(len(before), "big")
+            first, end = len(differ) - len(differ.lstrip(b"\0")), len(differ.rstrip(b"\0"))
             page[at + first : at + end] = random.randbytes(end - first)
     return bytes(page)
 
@@ -116,6 +116,8 @@ class Namespace:
     def __init__(self) -> None:
         self.now: dict[str, Entry] = {}
         self.log: Changes = []
+        self._listed: dict[str, Names] = {}
+        """What is in folders that were asked for since the last change."""
 
     def get(self, path: str) -> SimFile | None:
         entry = self.now.get(path)
@@ -126,17 +128,25 @@ class Namespace:
 
     def names_in(self, folder: str) -> Names:
         """Names in a folder, sorted; folders end in `/`."""
-        prefix = folder.rstrip("/") + "/" if folder.strip("/") not in ("", ".") else ""
-        names = []
-        for path, entry in self.now.items():
-            if path.startswith(prefix) and "/" not in path[len(prefix) :]:
-                names.append(path[len(prefix) :] + ("/" if isinstance(entry, Folder) else ""))
-        return sorted(names)
+        listed = self._listed.get(folder)
+        if listed is None:
+            prefix = folder.rstrip("/") + "/" if folder.strip("/") not in ("", ".") else ""
+            start, names = len(prefix), []
+            for path, entry in self.now.items():
+                if path.startswith(prefix) and path.find("/", start) < 0:
+                    names.append(path[start:] + ("/" if isinstance(entry, Folder) else ""))
+            listed = self._listed[folder] = sorted(names)
+        return listed.copy()
 
     def missing_folders(self, path: str) -> Names:
         """The folders that a file at `path` needs and that are not there, outermost first."""
-        ends = [at for at, letter in enumerate(path) if letter == "/"]
-        return [path[:at] for at in ends if path[:at] not in self.now]
+        missing: Names = []
+        at = path.find("/")
+        while at >= 0:
+            if path[:at] not in self.now:
+                missing.append(path[:at])
+            at = path.find("/", at + 1)
+        return missing
 
     def link(self, path: str, file: SimFile) -> None:
         """Create a file, and its folders."""
@@ -157,6 +167,8 @@ class Namespace:
 
     def is_durable(self, path: str) -> bool:
         """Is the path sure to lead to the same file after a power cut?"""
+        if not self.log:
+            return True
         below = path + "/"
         return not any(below.startswith(name + "/") for change in self.log for name, _, _ in change)
 
@@ -168,6 +180,7 @@ class Namespace:
     def cut_power(self, cut: Cut) -> Files:
         """Choose which unsynced changes happened; the files that are left, in the order of their paths."""
         undone, kept = self._undone(cut)
+        self._listed.clear()
         cut.counts["name kept"] = cut.counts.get("name kept", 0) + kept
         cut.counts["name lost"] = cut.counts.get("name lost", 0) + len(undone)
         for change in reversed(undone):
@@ -199,6 +212,7 @@ class Namespace:
         return undone, count - len(undone)
 
     def _change(self, entries: Sequence[tuple[str, Entry | None]]) -> None:
+        self._listed.clear()
         change: Change = []
         for path, entry in entries:
             change.append((path, entry, self.now.get(path)))

@@ -4,20 +4,25 @@ from __future__ import annotations
 
 import traceback
 from collections import Counter
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field, replace
+from pathlib import Path
 from typing import Protocol
 
 from perseid.sim.acting import SHOWN_US, Locks, Wanderer
 from perseid.sim.client import Client
 from perseid.sim.cluster import Cluster
 from perseid.sim.faults import MIN_FAULTS, Faults
-from perseid.sim.history import Violation
+from perseid.sim.features.played import drawn, store_settings
+from perseid.sim.features.stage import Features
+from perseid.sim.history import Violation, require_linearizable
 from perseid.sim.keeper import Keeper
 from perseid.sim.lockers import Holders, Locker
 from perseid.sim.operator import Auditor, Operator
+from perseid.sim.pace import under_faults
 from perseid.sim.poppers import Drainer, Popper
 from perseid.sim.scheduler import US_PER_S, Scheduler
+from perseid.sim.selection import WHOLE, Begun, Selection
 from perseid.sim.slaves import Stray
 from perseid.sim.transactions import TransactionProducer
 from perseid.sim.workload import (
@@ -30,15 +35,10 @@ from perseid.sim.workload import (
     Producer,
 )
 
-FAULTS_US = 60 * US_PER_S
-"""Of virtual time that a run lasts under faults."""
-MIN_OPERATIONS = 300
 POPPING = 0.5
 """Of the seeds: in the others nobody pops."""
 BATCHES = 0.5
 """Of those where nobody pops: one of the topics has batch consume queues."""
-MAX_FAULTS_US = 180 * US_PER_S
-"""A run that has not done its operations by then has found a broker that does not serve."""
 PREPARE_US = 30 * US_PER_S
 LIVENESS_US = 40 * US_PER_S
 """After all faults have healed, each queue takes a message within this; a half-open connection between broker
@@ -55,16 +55,26 @@ AUDIT_US = 60 * US_PER_S
 
 @dataclass(slots=True)
 class Result:
-    """How a seed went. `story`: its trace as lines, when it was asked for or the seed failed."""
+    """How a seed went. `story`: its trace as lines, when it was asked for or the seed failed; `broken`: the property
+    that did not hold, or the exception and where it came from: equal for failures of one kind."""
 
     seed: int
     failure: str = ""
+    broken: str = ""
     digest: str = ""
     operations: int = 0
     faults: int = 0
     virtual_s: float = 0.0
     counts: Counter[str] = field(default_factory=Counter)
     story: list[str] = field(default_factory=list)
+    begun: dict[int, Begun] = field(default_factory=dict)
+    """How its faults began, by number."""
+    paces: list[float] = field(default_factory=list)
+    """How slow the clients of a swarm were."""
+    parts: set[str] = field(default_factory=set)
+    """Clients and operations that it had, and could have been without."""
+    healed_s: float | None = None
+    """When the last checks began; None: it did not come so far."""
 
 
 class Run:
@@ -72,9 +82,12 @@ class Run:
 
     def __init__(
         self, seed: int, slaves: int | None = None, transactions: bool | None = None, *, timed: bool = True,
-        acting: bool = False,
+        acting: bool = False, features: Sequence[str] | None = (), selection: Selection = WHOLE,
     ) -> None:  # fmt: skip
-        self.cluster = cluster = Cluster(seed, slaves, transactions, timed=timed, acting=acting)
+        played = drawn("acting" if acting else "broker", seed, features, selection)
+        self.cluster = cluster = Cluster(
+            seed, slaves, transactions, timed=timed, acting=acting, told=store_settings(played), selection=selection
+        )
         self.operator = Operator(cluster, "operator", 2_500)
         self.producers: list[Producer] = [
             Producer(cluster, "single1", 1_500),
@@ -104,10 +117,13 @@ class Run:
         if cluster.slaves.acting is not None:
             locks: Locks = {}
             self.wanderers = [Wanderer(cluster, f"wanderer{n}", cluster.slaves.acting, locks) for n in (1, 2)]
+            self.wanderers = cluster.scheduler.chosen.some(self.wanderers)
             self.clients += self.wanderers
         self.transactions = TransactionProducer(cluster, "transactions1", 2_500) if cluster.transactions else None
         if self.transactions is not None:
             self.clients.append(self.transactions)
+        self.clients = cluster.scheduler.chosen.some(self.clients, *self.producers[:1], *self.wanderers)
+        self.features = Features(cluster.stage, played)
         self.faults = Faults(cluster, Hostile(cluster), [client.name for client in self.clients])
 
     def play(self) -> None:
@@ -118,16 +134,24 @@ class Run:
         wanted = {topic.name for topic in cluster.topics}
         if not scheduler.run(PREPARE_US, lambda: cluster.created >= wanted):
             raise Violation("a fresh cluster serves", f"topics {sorted(wanted - cluster.created)} were not made")
+        self.features.prepare()
         for client in self.clients:
             client.begin()
-        start = scheduler.now_us
-        self.faults.plan(start + US_PER_S, start + FAULTS_US)
-        scheduler.run(start + FAULTS_US)
-        while cluster.operations < MIN_OPERATIONS and scheduler.now_us < start + MAX_FAULTS_US:
-            scheduler.run(scheduler.now_us + 5 * US_PER_S)
-        if cluster.operations < MIN_OPERATIONS:
-            raise Violation("the cluster serves", f"{cluster.operations} operations in {MAX_FAULTS_US // US_PER_S} s")
+        self.features.begin()
+        under_faults(cluster, self.faults, "the cluster serves")
         self.finish()
+
+    def _catch_up(self) -> None:
+        """Every slave has all. What is far from its time, since a clock went back, rolls all the time, and each crash
+        may have doubled it: a flow control that is slower is lifted."""
+        cluster, scheduler = self.cluster, self.cluster.scheduler
+        for try_again in (cluster.slaves.lift_flow_control, lambda: False):
+            if scheduler.run(scheduler.now_us + SLAVES_US, lambda: not cluster.slaves.settled()):
+                return
+            if not try_again():
+                break
+        why = cluster.slaves.settled()
+        raise Violation("every slave catches up", f"not within {SLAVES_US // US_PER_S} s: {why}")
 
     def finish(self) -> None:
         """Heal everything; then sends succeed again, and all that was promised can be read."""
@@ -147,10 +171,9 @@ class Run:
             )
         scheduler.run(scheduler.now_us + SETTLE_US)
         self._end_transactions()
+        self.features.finish()
         self._end_wandering()
-        if not scheduler.run(scheduler.now_us + SLAVES_US, lambda: not cluster.slaves.settled()):
-            why = cluster.slaves.settled()
-            raise Violation("every slave catches up", f"not within {SLAVES_US // US_PER_S} s: {why}")
+        self._catch_up()
         if cluster.broker.machine is not None:
             cluster.checkers.deleted(cluster.broker.machine.store)  # type: ignore[attr-defined]
         if self.pops:
@@ -161,8 +184,16 @@ class Run:
         if not scheduler.run(scheduler.now_us + AUDIT_US, lambda: not auditor.left):
             raise Violation("everything can be read", f"not within {AUDIT_US // US_PER_S} s")
         auditor.check()
+        self._linearizable()
         if self.transactions is not None:
             self.transactions.check(auditor.seen)
+
+    def _linearizable(self) -> None:
+        """One order of all that happened explains what clients were told."""
+        queues = self.cluster.history.queues
+        if self.cluster.history.takeovers:
+            queues.steps.clear()  # those of a slave that acted count then
+        require_linearizable(queues, self.cluster.counts)
 
     def _end_wandering(self) -> None:
         """All routes lead to the master, and what was committed at slaves is committed there."""
@@ -171,7 +202,12 @@ class Run:
             scheduler.now_us + SHOWN_US, lambda: all(w.broker_address == address for w in self.wanderers)
         ):
             raise Violation("the master is shown as the master", f"not within {SHOWN_US // US_PER_S} s")
-        scheduler.run(scheduler.now_us + (SETTLE_US if self.wanderers else 0))
+        if not self.wanderers:
+            return
+        scheduler.run(scheduler.now_us + SETTLE_US)
+        for wanderer in self.wanderers:
+            wanderer.commit_all()
+        scheduler.run(scheduler.now_us + 2 * US_PER_S)
         for wanderer in self.wanderers:
             wanderer.stop()
 
@@ -220,29 +256,40 @@ class World(Protocol):
     operations: int
 
 
-class Begun(Protocol):
+class Struck(Protocol):
     """The faults of a course."""
 
     begun: int
 
 
-def played(seed: int, play: Callable[[], None], world: World, faults: Begun, *, story: bool) -> Result:
+def origin(error: BaseException) -> str:
+    """The kind of an exception and the function that raised it, without lines, which every change moves."""
+    frames = traceback.extract_tb(error.__traceback__)
+    where = f" in {Path(frames[-1].filename).stem}.{frames[-1].name}" if frames else ""
+    return f"{type(error).__name__}{where}"
+
+
+def played(seed: int, play: Callable[[], None], world: World, faults: Struck, *, story: bool) -> Result:
     """Play a course, and say how it went; never raises for what the nodes did wrong."""
     result = Result(seed)
     try:
         play()
     except Violation as violation:
-        result.failure = str(violation)
+        result.failure, result.broken = str(violation), violation.invariant
         if violation.__cause__ is not None:
             result.failure += "\n" + "".join(traceback.format_exception(violation.__cause__))
+            result.broken += f" ({origin(violation.__cause__)})"
     except Exception as error:
-        result.failure = "".join(traceback.format_exception(error))
+        result.failure, result.broken = "".join(traceback.format_exception(error)), origin(error)
     scheduler = world.scheduler
     result.operations, result.faults = world.operations, faults.begun
     result.virtual_s, result.counts = scheduler.now_us / US_PER_S, world.counts
     result.digest = scheduler.trace.digest()
-    if not result.failure and result.faults < MIN_FAULTS:
-        result.failure = f"only {result.faults} faults began"
+    chosen = scheduler.chosen
+    result.begun, result.paces, result.parts = chosen.begun, chosen.paces, chosen.parts
+    result.healed_s = chosen.healed_us / US_PER_S if chosen.healed_us is not None else None
+    if not result.failure and result.faults < MIN_FAULTS and chosen.selection.is_whole:
+        result.failure, result.broken = f"only {result.faults} faults began", "enough faults begin"
     if story or result.failure:
         result.story = scheduler.trace.story()
     return result
@@ -250,10 +297,10 @@ def played(seed: int, play: Callable[[], None], world: World, faults: Begun, *, 
 
 def run(
     seed: int, *, story: bool = False, slaves: int | None = None, transactions: bool | None = None, timed: bool = True,
-    acting: bool = False,
+    acting: bool = False, features: Sequence[str] | None = None, selection: Selection = WHOLE,
 ) -> Result:  # fmt: skip
     """Play one seed; never raises for what the cluster did wrong. `slaves`: as many, and `transactions`: with or
-    without, instead of what the seed draws; `timed`: with messages for a time; `acting`: with slaves
-    that act for a master which is away."""
-    course = Run(seed, slaves, transactions, timed=timed, acting=acting)
+    without, and `features`: which, instead of what the seed draws; `timed`: with messages for a time; `acting`: with
+    slaves that act for a master which is away; `selection`: so much of it."""
+    course = Run(seed, slaves, transactions, timed=timed, acting=acting, features=features, selection=selection)
     return played(seed, course.play, course.cluster, course.faults, story=story)

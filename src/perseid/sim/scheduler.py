@@ -15,14 +15,39 @@ from typing import Any
 from zlib import crc32
 
 from perseid.base.machine import Buffer
+from perseid.sim.selection import WHOLE, Chosen, Selection
 
 US_PER_MS = 1000
 US_PER_S = 1_000_000
+PACES = (1, 2, 3)
+"""Busy runs find what is under way together, quiet ones are played more often."""
+MAX_PAUSE_MS = 8_000
+"""No client becomes slower than this, so that those that were slow anyway still do something."""
 MAX_ACTIONS = 2_000_000
 """More in one run is a livelock: two parts that keep waking each other without time passing."""
 
 Timer = list[Any]
 """An action that was asked for: [time, number, function, arguments]. Only `cancel` looks inside."""
+
+
+class Stream(Random):
+    """A generator that draws what `Random` draws of whole numbers, in a third of the time."""
+
+    def randint(self, a: int, b: int) -> int:
+        return a + self._below(b - a + 1)
+
+    def randrange(self, start: int, stop: int | None = None, step: int = 1) -> int:
+        assert step == 1
+        return self._below(start) if stop is None else start + self._below(stop - start)
+
+    def _below(self, end: int) -> int:
+        if end <= 0:
+            raise ValueError("an empty range")
+        getrandbits, bits = self.getrandbits, end.bit_length()
+        drawn = getrandbits(bits)
+        while drawn >= end:
+            drawn = getrandbits(bits)
+        return drawn
 
 
 class Livelock(AssertionError):
@@ -60,17 +85,28 @@ class Trace:
 class Scheduler:
     """Runs actions in the order of their times."""
 
-    def __init__(self, seed: int) -> None:
+    def __init__(self, seed: int, selection: Selection = WHOLE) -> None:
         self.seed = seed
+        self.chosen = Chosen(seed, selection)
         self.now_us = 0
         self.trace = Trace()
         self.actions = 0
+        self.pace = self.stream("pace").choice(PACES)
+        """So many times slower than they could are the clients of this run."""
+        self.slow: float = 1
+        """So many times slower than that they are now (`pace`)."""
         self._heap: list[Timer] = []
         self._number = 0
 
     def stream(self, name: str) -> Random:
         """A generator of its own for the part called `name`."""
-        return Random(f"{self.seed}/{name}")
+        return Stream(f"{self.seed}/{name}")
+
+    def slowed(self, pause_ms: float) -> float:
+        """A pause of a client, as long as it is in this run by now; those that are long anyway don't become longer."""
+        if self.slow == 1:
+            return pause_ms
+        return min(pause_ms * self.slow, max(pause_ms, MAX_PAUSE_MS))
 
     def note(self, who: str, text: str) -> None:
         """Add a line to the trace."""
@@ -87,6 +123,16 @@ class Scheduler:
         """Run `function(*arguments)` `delay_us` from now."""
         return self.at(self.now_us + delay_us, function, *arguments)
 
+    def plan(self, time_us: int, random: Random, begin: Callable[..., None], *arguments: Any) -> None:
+        """Let a fault that draws from `random` begin at `time_us`, unless it is left out of the run."""
+        number = self.chosen.plans(time_us)
+        if number:
+            self.at(time_us, self._fault, number, random, begin, arguments)
+
+    def _fault(self, number: int, random: Random, begin: Callable[..., None], arguments: tuple[Any, ...]) -> None:
+        self.chosen.begins(number, self.now_us, random)
+        begin(*arguments)
+
     @staticmethod
     def cancel(timer: Timer | None) -> None:
         """Forget an action; no error when it has run."""
@@ -98,9 +144,9 @@ class Scheduler:
 
         Returns whether `done` said so. The clock stands at `until_us` afterwards when it did not.
         """
-        heap = self._heap
+        heap, pop = self._heap, heappop
         while heap and heap[0][0] <= until_us:
-            at, _, function, arguments = heappop(heap)
+            at, _, function, arguments = pop(heap)
             if function is None:
                 continue
             self.now_us = at

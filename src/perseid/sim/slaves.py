@@ -10,6 +10,7 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from random import Random
 from typing import TYPE_CHECKING, Any
 
@@ -313,6 +314,15 @@ class Slaves:
             )
         self.cluster.count("acknowledged by slaves")
 
+    def lift_flow_control(self) -> bool:
+        """Let the master send as fast as it can; False: it does."""
+        master: Any = self.cluster.broker.machine
+        if master is None or not master.replicas.config.ha_flow_control_enable:
+            return False
+        self.cluster.count("flow control lifted")
+        master.replicas.reconfigure(replace(master.replicas.config, ha_flow_control_enable=False))
+        return True
+
     def settled(self) -> str:
         """Why not every slave has all yet; "" when it has."""
         master: Any = self.cluster.broker.machine
@@ -325,6 +335,10 @@ class Slaves:
             ours, theirs = node.store.log, master.store.log
             if ours.end != theirs.end:
                 return f"{name} ends at {ours.end}, its master at {theirs.end}"
+            if node.topics.rows != master.topics.rows or node.groups.rows != master.groups.rows:
+                return f"{name} has other topics or groups"
+            if fastjson.loads(node.offsets.for_slaves()) != fastjson.loads(master.offsets.for_slaves()):
+                return f"{name} has other offsets"  # what costs most is looked at last: this is asked after each event
             begin = max(ours.start, theirs.start)
             size = self.cluster.log_file_bytes
             if log_bytes(slave.driver.disk, size, begin, ours.end) != log_bytes(
@@ -334,10 +348,6 @@ class Slaves:
             for key in master.store.queues():
                 if not key[0].startswith(LOOSE) and not self._same_queue(master.store, node.store, key):
                     return f"{name} has another queue {key}"
-            if node.topics.rows != master.topics.rows or node.groups.rows != master.groups.rows:
-                return f"{name} has other topics or groups"
-            if fastjson.loads(node.offsets.for_slaves()) != fastjson.loads(master.offsets.for_slaves()):
-                return f"{name} has other offsets"
         return ""
 
     @staticmethod
@@ -361,10 +371,12 @@ class Slaves:
         if self.acting is not None:
             self.acting.plan(start_us, end_us)
         for _ in range(self.random.choice(FAULTS)):
-            kind = self.random.choice(KINDS)
-            self.cluster.scheduler.at(self.random.randrange(start_us, end_us), self._begin, kind)
+            kind = self.random.choice(self.cluster.scheduler.chosen.kinds(KINDS))
+            at = self.random.randrange(start_us, end_us)
+            self.cluster.scheduler.plan(at, self.random, self._begin, kind)
 
     def _begin(self, kind: str) -> None:
+        self.cluster.scheduler.chosen.kind(kind)
         slave = self.random.choice(self.all)
         self.cluster.scheduler.note("fault", f"{slave.driver.name}: {kind}")
         self.cluster.count(f"fault {kind}")

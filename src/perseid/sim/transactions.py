@@ -34,7 +34,7 @@ COMMITS = 0.65
 NEVER, WHEN_ASKED = 0.08, 0.4
 """Below the first nobody ever says what becomes of a half, below the second only who is asked."""
 BEAT_MS = (6_000, 10_000)
-LAST_BEAT_MS = (500, 1_000)
+LAST_BEAT_MS = (1_500, 3_000)
 """When everything is to come to its end."""
 
 
@@ -112,6 +112,7 @@ class TransactionProducer(Producer):
             commit_log_offset=physical,
             commit_or_rollback=SYS_TRANSACTION_COMMIT if sent.commit else SYS_TRANSACTION_ROLLBACK,
             msg_id=sent.value.decode() * 4,
+            transaction_id=sent.value.decode() * 4,
             topic=sent.topic,
             from_transaction_check=asked,
         )

@@ -6,12 +6,14 @@ the history, which checks it.
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from typing import TYPE_CHECKING
 
 from perseid.sim.checkers import SEND_OK, read_answer
 from perseid.sim.client import Client
-from perseid.sim.history import LOOSE, Place, Sent
+from perseid.sim.history import LOOSE, Commits, Place, Sent
 from perseid.sim.net import End
+from perseid.sim.queues import NEVER_US
 from perseid.wire import batch
 from perseid.wire import properties as props
 from perseid.wire.bodies import ConsumerData, HeartbeatData, SubscriptionData
@@ -39,6 +41,8 @@ TIMED = 0.7
 MAX_WAIT_MS = 14_000
 DEFAULT_TOPIC = "TBW102"
 COMMIT_OFFSET, SUSPEND, SUBSCRIPTION = 1, 2, 4
+LOOKS = 0.3
+"""Of the commits that were answered: after those the group asks where it is."""
 HELD_US = 100_000
 """A pull that is answered later than this was held."""
 
@@ -50,7 +54,7 @@ class Producer(Client):
 
     def __init__(self, cluster: Cluster, name: str, pause_ms: float) -> None:
         super().__init__(cluster, name)
-        self.pause_ms = pause_ms
+        self.pause_ms = pause_ms * cluster.scheduler.pace
         self.ordinal = 0
 
     def work(self) -> None:
@@ -159,6 +163,8 @@ class Producer(Client):
             place = Place(sent.topic, header.queue_id, header.queue_offset + at)
             self.scheduler.note(self.name, f"acknowledged {sent.value.decode()} at {place}, log {physical}")
             self.history.acknowledged(sent, place, physical, now, sure=sure)
+            if not sent.delayed and sent.commit is None:
+                self.history.queues.sent(place.topic, place.queue_id, place.offset, since_us, now)
             if sure and life == self.cluster.broker.lives:
                 self.cluster.checkers.acknowledged(sent, physical)
                 self.cluster.slaves.acknowledged(sent, physical, since_us)
@@ -234,9 +240,10 @@ class Consumer(Client):
         super().__init__(cluster, name)
         self.group = group
         self.tag = tag
-        self.pause_ms = pause_ms
+        self.pause_ms = pause_ms * cluster.scheduler.pace
         self.positions: dict[tuple[str, int], int] = {}
         self._beats = 0
+        self._asks = cluster.scheduler.stream(f"{name} asks")
 
     def work(self) -> None:
         self._heartbeat()
@@ -258,16 +265,33 @@ class Consumer(Client):
 
     def resume(self, topic: str, queue_id: int) -> None:
         """Begin where the group's committed offset is."""
+
+        def told(offset: int | None) -> None:
+            self.positions[topic, queue_id] = offset or 0
+            self.pull(topic, queue_id)
+
+        def again() -> None:
+            self.later(500, self.scheduler.slowed(2_000), lambda: self.resume(topic, queue_id))
+
+        self._ask_offset(topic, queue_id, told, again)
+
+    def _ask_offset(
+        self, topic: str, queue_id: int, told: Callable[[int | None], None], refused: Callable[[], None]
+    ) -> None:
+        """Where the group is, as the broker knows it; None: nowhere yet."""
         header = QueryConsumerOffsetRequest(consumer_group=self.group, topic=topic, queue_id=queue_id)
+        life, since_us = self.cluster.broker.lives, self.scheduler.now_us
 
         def answered(reply: Command | None) -> None:
             if reply is None or reply.code not in (ResponseCode.SUCCESS, ResponseCode.QUERY_NOT_FOUND):
-                self.later(500, 2_000, lambda: self.resume(topic, queue_id))
+                refused()
                 return
             offset = reply.header(OffsetResponse).offset if reply.code == ResponseCode.SUCCESS else None
             self.history.committed(self.group, topic, queue_id, offset)
-            self.positions[topic, queue_id] = offset or 0
-            self.pull(topic, queue_id)
+            if life == self.cluster.broker.lives:
+                now_us = self.scheduler.now_us
+                self.history.queues.asked(self.group, topic, queue_id, life, offset, since_us, now_us)
+            told(offset)
 
         self.call(RequestCode.QUERY_CONSUMER_OFFSET, header, answered)
 
@@ -298,25 +322,38 @@ class Consumer(Client):
             if reply is not None and self.scheduler.now_us - asked_us > HELD_US:
                 found = reply.code == ResponseCode.SUCCESS
                 self.cluster.count("held pull woken by a message" if found else "held pull ended empty")
-            if committing is not None and reply is not None and life == self.cluster.broker.lives:
-                commits, number = committing
-                commits.unanswered.discard(number)
-                if number > commits.acked:
-                    commits.acked = number
-            self._pulled(topic, queue_id, offset, floor, reply)
+            served = reply is not None and reply.code in PULL_ANSWERS  # who is refused has committed nothing
+            done = served and life == self.cluster.broker.lives
+            if committing is not None:
+                self._committed(committing, topic, queue_id, offset, life, asked_us, done=done)
+            self._pulled(topic, queue_id, offset, floor, asked_us, reply)
 
         self.call(RequestCode.PULL_MESSAGE, header, answered, timeout_ms=self.suspend_ms + 3_000)
 
-    def _pulled(self, topic: str, queue_id: int, offset: int, floor: int, reply: Command | None) -> None:
+    def _committed(
+        self, committing: tuple[Commits, int], topic: str, queue_id: int, offset: int, life: int, since_us: int, *,
+        done: bool,
+    ) -> None:  # fmt: skip
+        """A commit was answered, or there is no answer."""
+        queues, now_us = self.history.queues, self.scheduler.now_us if done else NEVER_US
+        queues.committed(self.group, topic, queue_id, life, offset, since_us, now_us)
+        if done:
+            commits, number = committing
+            commits.unanswered.discard(number)
+            commits.acked = max(commits.acked, number)
+
+    def _pulled(
+        self, topic: str, queue_id: int, offset: int, floor: int, asked_us: int, reply: Command | None
+    ) -> None:
 
         def again() -> None:
             self.pull(topic, queue_id)
 
         if reply is None or reply.code not in PULL_ANSWERS:
             if self.random.random() < 0.2:
-                self.later(500, 2_000, lambda: self.resume(topic, queue_id))
+                self.later(500, self.scheduler.slowed(2_000), lambda: self.resume(topic, queue_id))
             else:
-                self.later(500, 2_000, again)
+                self.later(500, self.scheduler.slowed(2_000), again)
             return
         header = reply.header(PullMessageResponse)
         records = read_answer(self.history, reply, self.scheduler.now_us)
@@ -330,6 +367,7 @@ class Consumer(Client):
             log_start=self.cluster.log_start(),
         )
         self.history.saw_max(topic, queue_id, header.max_offset, floor)
+        self.history.queues.ends(topic, queue_id, header.max_offset, asked_us, self.scheduler.now_us)
         self.cluster.checkers.bounds(topic, queue_id, offset, header, reply.code)
         self.positions[topic, queue_id] = header.next_begin_offset
         if records and self.random.random() < 0.3:
@@ -347,16 +385,17 @@ class Consumer(Client):
         header = UpdateConsumerOffsetRequest(
             consumer_group=self.group, topic=topic, queue_id=queue_id, commit_offset=offset
         )
+        life, since_us = self.cluster.broker.lives, self.scheduler.now_us
         if self.random.random() < 0.3:
             self.send_oneway(RequestCode.UPDATE_CONSUMER_OFFSET, header)
+            self._committed((commits, number), topic, queue_id, offset, life, since_us, done=False)
             return
-        life = self.cluster.broker.lives
 
         def answered(reply: Command | None) -> None:
-            if reply is not None and reply.code == ResponseCode.SUCCESS and life == self.cluster.broker.lives:
-                commits.unanswered.discard(number)
-                if number > commits.acked:
-                    commits.acked = number
+            done = reply is not None and reply.code == ResponseCode.SUCCESS and life == self.cluster.broker.lives
+            self._committed((commits, number), topic, queue_id, offset, life, since_us, done=done)
+            if self.running and self._asks.random() < LOOKS:
+                self._ask_offset(topic, queue_id, lambda offset: None, lambda: None)
 
         self.call(RequestCode.UPDATE_CONSUMER_OFFSET, header, answered)
 

@@ -35,13 +35,17 @@ def read(
             break
         if count and _is_full(log, config, unit, count, total, max_messages, max_bytes):
             break
-        last, next_offset = unit.physical_offset, unit.end
+        at, last, next_offset = next_offset, unit.physical_offset, unit.end
         if wanted is not None and not wanted(unit.tag_code):
             continue
         record = log.view(unit.physical_offset, unit.size)
+        is_wanted = record is None or wanted_record is None or wanted_record(record)
+        if is_wanted is None:
+            next_offset = at
+            break
         if record is None:
             status = status if count else ReadStatus.MESSAGE_WAS_REMOVING
-        elif wanted_record is None or wanted_record(record):
+        elif is_wanted:
             buffers.append(record)
             count, total, status = count + unit.messages, total + unit.size, ReadStatus.FOUND
     return ReadResult(status, next_offset, low, high, buffers, count, total, last)

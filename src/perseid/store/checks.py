@@ -4,14 +4,25 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 
+from perseid.base.errors import CorruptLog
 from perseid.store import inner
 from perseid.store import lmq as lmqs
 from perseid.store.batch_queue import BatchQueue
+from perseid.store.checkpoint import Checkpoint
 from perseid.store.commit_log import CommitLog
+from perseid.store.config import StoreConfig
 from perseid.store.consume_queue import ConsumeQueue
 from perseid.store.dispatch import in_queue
 from perseid.store.recovery import QueueKey
 from perseid.wire.record import Record
+
+
+def check_log_is_there(log: CommitLog, checkpoint: Checkpoint, config: StoreConfig) -> None:
+    """CorruptLog when the original flushed a log of which no file is there: queues would be cut down to nothing."""
+    unknown = not log.segments.starts and checkpoint.log_end < 0
+    if unknown and log.promised(checkpoint.log_timestamp) > 0 and not config.truncate_corrupt_log:
+        why = "no file is left of a log that RocketMQ flushed; is it in another folder (storePathCommitLog)?"
+        raise CorruptLog(log.segments.path(0), 0, why)
 
 
 class Checks:

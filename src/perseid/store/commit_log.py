@@ -37,8 +37,11 @@ PAGE_BYTES = 4096
 class CommitLog:
     """The log's files and its end."""
 
+    is_found_whole = True
+    """A start finds all that was durable."""
+
     def __init__(self, disk: Disk, folders: Folders, config: StoreConfig) -> None:
-        self._config = config
+        self._check_crc = config.check_crc_on_recover
         self.folders = folders
         self.segments = Segments(disk, folders, FOLDER, config.commit_log_file_bytes)
         self.end = 0
@@ -53,6 +56,11 @@ class CommitLog:
         self._file_end = 0
         self._begun_at = 0
         """Where a log began that is a copy of a part of another one."""
+        self._most_bytes = 0
+        self.reconfigure(config)
+
+    def reconfigure(self, config: StoreConfig) -> None:
+        """Take other records from now on: maxMessageSize has changed."""
         self._most_bytes = min(config.max_record_bytes, config.commit_log_file_bytes - BLANK_BYTES)
 
     @property
@@ -99,7 +107,7 @@ class CommitLog:
             return 0
 
     def walk(self, offset: int) -> Walk:
-        return Walk(self.segments, offset, self._config.check_crc_on_recover)
+        return Walk(self.segments, offset, self._check_crc)
 
     @staticmethod
     def promised(durable_end: int) -> int:

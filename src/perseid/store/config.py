@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
-from perseid.base.config import option
+from perseid.base.config import JAVA_INT, option
 
 ASYNC_FLUSH = "ASYNC_FLUSH"
 SYNC_FLUSH = "SYNC_FLUSH"
@@ -23,7 +23,7 @@ class StoreConfig:
     message_index_enable: bool = True
 
     # messages
-    max_message_size: int = option(4 << 20, low=1)
+    max_message_size: int = option(4 << 20, low=1, high=JAVA_INT, live=True)
     message_delay_level: str = option(
         "1s 5s 10s 30s 1m 2m 3m 4m 5m 6m 7m 8m 9m 10m 20m 30m 1h 2h",
         form=(r"\s*(\d{1,9}[smhd](\s+|$))+", "a list of numbers followed by s, m, h or d, like 1s 5s 1m"),
@@ -64,15 +64,17 @@ class StoreConfig:
     """Start in spite of a log that ends before what is known to be durable: what follows is given up."""
 
     # retention
-    file_reserved_time: int = option(72, low=0)
+    file_reserved_time: int = option(72, low=0, live=True)
     delete_when: str = option(
-        "04", form=(r"([01]?\d|2[0-3])(;([01]?\d|2[0-3]))*;?", "a list of hours from 00 to 23, like 04;16")
+        "04",
+        form=(r"([01]?\d|2[0-3])(;([01]?\d|2[0-3]))*;?", "a list of hours from 00 to 23, like 04;16"),
+        live=True,
     )
-    disk_max_used_space_ratio: int = option(75, low=1, high=100)
-    clean_file_forcibly_enable: bool = True
-    disk_space_clean_forcibly_ratio: int = option(85, low=1, high=100)
-    disk_space_warning_level_ratio: int = option(90, low=1, high=100)
-    delete_file_batch_max: int = option(10, low=1)
+    disk_max_used_space_ratio: int = option(75, low=1, high=100, live=True)
+    clean_file_forcibly_enable: bool = option(True, live=True)
+    disk_space_clean_forcibly_ratio: int = option(85, low=1, high=100, live=True)
+    disk_space_warning_level_ratio: int = option(90, low=1, high=100, live=True)
+    delete_file_batch_max: int = option(10, low=1, live=True)
     delete_commit_log_files_interval: int = option(100, low=0)
     clean_resource_interval: int = option(10_000, low=1)
     clean_resource_first_ms: int = option(60_000, low=0)
@@ -87,7 +89,7 @@ class StoreConfig:
     max_transfer_count_on_message_in_disk: int = option(8, low=1)
     max_filter_message_size: int = option(16_000, low=20)
     """The least bytes of a consume queue that one read looks at."""
-    max_msgs_num_batch: int = option(64, low=1)
+    max_msgs_num_batch: int = option(64, low=1, high=JAVA_INT, live=True)
 
     # timers
     timer_log_file_bytes: int = option(100 << 20, key="mappedFileSizeTimerLog", low=256)

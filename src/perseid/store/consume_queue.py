@@ -18,13 +18,15 @@ from perseid.base.machine import Buffer
 from perseid.core.layout import UNIT_BYTES
 from perseid.disk.port import Disk, File
 from perseid.store.results import ConsumeUnit
-from perseid.store.segments import Folders, Segments
+from perseid.store.segments import Folders, Segments, written_bytes
 
 FOLDER = "consumequeue"
 ROOM_UNITS = 3_000
 UNIT = Struct(">qiq")
 PHYSICAL_OFFSET = Struct(">q")
 BLANK_UNIT = UNIT.pack(0, 0x7FFFFFFF, 0)
+BLANKS_AT_ONCE = 1_024
+"""So many units are looked at for one that is not blank."""
 OPEN = 1 << 62
 """The limit of a queue all of whose units readers see."""
 _pack = UNIT.pack
@@ -198,13 +200,16 @@ class ConsumeQueue:
         files whose records the log has lost does not count: it goes."""
         segments = self.segments
         missing = segments.load(self.size_key)
-        if missing:
-            before = max(start for start in segments.starts if start < missing[-1])
-            last = self.raw(before // self.unit_bytes + self._unit_count - 1)
-            if last is not None and last.size > 0 and 0 <= last.physical_offset < log_start:
-                while segments.starts[0] < missing[-1]:
+        for hole in reversed(missing):
+            before = max(start for start in segments.starts if start < hole)
+            last_bytes = segments.file(before).view(segments.file_bytes - self.unit_bytes, UNIT_BYTES)
+            last = ConsumeUnit(*UNIT.unpack(last_bytes))  # a unit of messages begins like that of one
+            if last.size > 0 and 0 <= last.physical_offset < log_start:
+                while segments.starts[0] < hole:
                     segments.remove(segments.starts[0])
-                return []
+                missing = [start for start in missing if start > hole]
+                break
+        if missing:
             segments.remove_from(missing[0])
         return missing
 
@@ -228,22 +233,38 @@ class ConsumeQueue:
     def last_written(self) -> int:
         """One past the last unit with a byte that is not zero."""
         for start in reversed(self.segments.starts):
-            content = bytes(self.segments.file(start).view(0, self.segments.file_bytes)).rstrip(b"\0")
-            if content:
-                return start // self.unit_bytes + -(-len(content) // self.unit_bytes)
+            used = written_bytes(self.segments.file(start))
+            if used:
+                return start // self.unit_bytes + -(-used // self.unit_bytes)
         return self.first
 
     def correct_min(self, log_start: int) -> None:
-        """Let `min` be the first unit whose record the log still has; `end` when there is none."""
+        """Let `min` be the first unit whose record the log still has; `end` when there is none. Blank units, at the
+        beginning or in a gap, count as the next one that is none."""
         low, high = self.first, self.end
         while low < high:
             middle = (low + high) // 2
-            view = self.segments.view(middle * self.unit_bytes, self.unit_bytes)
-            if view == BLANK_UNIT or PHYSICAL_OFFSET.unpack_from(view)[0] < log_start:
-                low = middle + 1
+            known = self._not_blank(middle)
+            if known < self.end and self._physical_offset(known) < log_start:
+                low = known + 1
             else:
                 high = middle
-        self.min = low
+        self.min = self._not_blank(low)
+
+    def _not_blank(self, offset: int) -> int:
+        """The first unit from this one on that is not blank; `end` when all are."""
+        most = 1  # at first: all but few are not
+        while offset < self.end and self.unit_bytes == UNIT_BYTES:
+            units = self.segments.view(offset * UNIT_BYTES, min(most, self.end - offset) * UNIT_BYTES)
+            count, most = len(units) // UNIT_BYTES, BLANKS_AT_ONCE
+            if units != BLANK_UNIT * count or not count:
+                return offset + next((n for n in range(count) if units[n * UNIT_BYTES :][:UNIT_BYTES] != BLANK_UNIT), 0)
+            offset += count
+        return offset
+
+    def _physical_offset(self, offset: int) -> int:
+        found: int = PHYSICAL_OFFSET.unpack_from(self.segments.view(offset * self.unit_bytes, self.unit_bytes))[0]
+        return found
 
     def remove_before(self, log_start: int, durable: int) -> None:
         """Remove the files whose last unit's record the log has lost, but never the last file, nor the one before

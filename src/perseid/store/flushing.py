@@ -9,6 +9,7 @@ only ever tells what is durable already.
 
 from __future__ import annotations
 
+from perseid.base.deadlines import soonest
 from perseid.base.machine import Effect, Feed, Flush, Millis, SaveState, Syncable
 from perseid.store import checkpoint as checkpoints
 from perseid.store.checkpoint import Checkpoint
@@ -53,6 +54,14 @@ class Flusher:
         """Of a replicated store: the checkpoint says what is confirmed."""
         self._most = EVERYTHING
         """The checkpoint says of no byte from there on that it is durable: they are about to be cut."""
+        self._floor = EVERYTHING
+        """A start reads the log from there on, or from before: units of it are about to go (`hold_back`)."""
+        self._saving = False
+        """A checkpoint is on its way to the disk."""
+        self._urgent = False
+        """The next one is to be saved at once."""
+        self._cuts: list[int] = []
+        """Where the log was cut in this life. What a flush covers that was asked for before a cut ends there."""
         self._pieces: list[list[Syncable]] = []
         self._round: tuple[int, int, Millis, int] | None = None
         """What the running round makes durable: the log's end, its last record and that one's time, the newest
@@ -63,6 +72,11 @@ class Flusher:
         self._checkpoint_at: Millis = 0
         self.hurry = False
         """The next tick begins a round."""
+
+    @property
+    def promised(self) -> int:
+        """A start expects the log up to here at least."""
+        return max(self.saved_replay_from, self.saved_log_end if self._log.is_found_whole else 0)
 
     def start(self, now: Millis) -> None:
         self._log_at = self._log_thorough_at = self._round_at = self._checkpoint_at = now
@@ -82,7 +96,7 @@ class Flusher:
             files += log.segments.files_between(log.issued, log.end)
             files += self._folders.take(LOG_FOLDER)
             log.issued = log.end
-        return Flush(files, [Feed(Flushed(log.end, log.last_timestamp)), *then])
+        return Flush(files, [Feed(Flushed(log.end, log.last_timestamp, len(self._cuts))), *then])
 
     def _log_due(self) -> Millis | None:
         log, config = self._log, self._config
@@ -99,7 +113,8 @@ class Flusher:
     def _round_due(self) -> Millis | None:
         if self._round is not None or self._log.end <= self.checkpoint.replay_from:
             return None
-        if self.hurry or self._log.end - self.checkpoint.replay_from > self._config.replay_limit_bytes:
+        behind = self._log.end - self.checkpoint.replay_from > self._config.replay_limit_bytes
+        if (self.hurry or behind) and self._floor == EVERYTHING:
             return 0
         return self._round_at + self._config.flush_consume_queue_thorough_interval
 
@@ -107,7 +122,7 @@ class Flusher:
         self._round_at = now
         self.hurry = False
         log = self._log
-        self._round = log.end, log.last_offset, log.last_timestamp, self._index.end_offset
+        self._round = min(log.end, self._floor), log.last_offset, log.last_timestamp, self._index.end_offset
         # All folders go first, for the log's may be among them: a later flush of the log must not overtake them.
         folders: list[Syncable] = [*self._folders.take()]
         files = self.take_dirty()
@@ -153,16 +168,22 @@ class Flusher:
             index_end=c.index_end,
         )
 
+    def _save_due(self) -> Millis | None:
+        if self._urgent and not self._saving:
+            return 0
+        return self._checkpoint_at + self._config.checkpoint_interval_ms if self._unsaved else None
+
     def _save(self, now: Millis) -> list[Effect]:
         self._checkpoint_at = now
-        self._unsaved = False
+        self._unsaved = self._urgent = False
+        self._saving = True
         checkpoint = self._durable()
         saved = Feed(CheckpointSaved(checkpoint.replay_from, checkpoint.log_end))
         return [SaveState(checkpoints.PATH, checkpoints.encode(checkpoint), [saved])]
 
     def not_saved(self, now: Millis) -> None:
         """The checkpoint could not be saved: the old one stays true, a new one is tried later."""
-        self._unsaved = True
+        self._unsaved, self._saving = True, False
         self._checkpoint_at = now + CHECKPOINT_RETRY_MS
 
     def final_checkpoint(self) -> bytes:
@@ -179,6 +200,25 @@ class Flusher:
     def confirmed(self) -> None:
         """More is confirmed: the checkpoint is to say so."""
         self._unsaved = True
+
+    # ---- a queue that begins anew ----
+
+    def hold_back(self, offset: int) -> bool:
+        """May durable units of records from `offset` of the log on go? Not before a checkpoint is durable that lets a
+        start read the log from there: it writes them again, unless it finds what they went for. False: ask again when
+        the checkpoint that this asks for is saved."""
+        if offset < self._floor:
+            self._floor = offset
+            self._urgent = self.saved_replay_from > offset or self._saving
+            self.checkpoint.replay_from = min(self.checkpoint.replay_from, offset)
+            if self._round is not None:
+                self._round = min(self._round[0], offset), *self._round[1:]
+        return not self._saving and self.saved_replay_from <= self._floor
+
+    def let_go(self) -> None:
+        """What the units went for is in the log: the next round makes all of it durable."""
+        if self._floor < EVERYTHING:
+            self._floor, self._urgent, self.hurry = EVERYTHING, False, True
 
     # ---- a cut ----
 
@@ -201,6 +241,7 @@ class Flusher:
         """The log ends there; `index_end` is what is left in the index."""
         self.checkpoint.index_end = min(self.checkpoint.index_end, index_end)
         self._most = EVERYTHING
+        self._cuts.append(end)
         self._unsaved = True
 
     # ---- events ----
@@ -208,9 +249,10 @@ class Flusher:
     def handle(self, event: object) -> list[Effect]:
         """Take in that something became durable."""
         if isinstance(event, Flushed):
-            upto = min(event.upto, self._log.end)  # it was cut meanwhile; what comes there now waits for the cut
+            upto = min((event.upto, *self._cuts[event.cuts :]))
             if upto > self._log.flushed:
                 self._log.flushed = upto
+                self._log.issued = max(self._log.issued, upto)  # a cut takes back what was issued
                 self.checkpoint.log_timestamp = event.timestamp
                 self._unsaved = True
         elif isinstance(event, PieceFlushed):
@@ -220,6 +262,7 @@ class Flusher:
         elif isinstance(event, CheckpointSaved):
             self.saved_replay_from = min(event.replay_from, self._most)  # it was on its way when the cut began
             self.saved_log_end = min(event.log_end, self._most)
+            self._saving = False
         return []
 
     def tick(self, now: Millis) -> list[Effect]:
@@ -233,15 +276,13 @@ class Flusher:
         due = self._round_due()
         if due is not None and due <= now:
             effects += self._begin_round(now)
-        if self._unsaved and now >= self._checkpoint_at + self._config.checkpoint_interval_ms:
+        due = self._save_due()
+        if due is not None and due <= now:
             effects += self._save(now)
         return effects
 
     def next_deadline(self) -> Millis | None:
-        dues = [due for due in (self._log_due(), self._round_due()) if due is not None]
-        if self._unsaved:
-            dues.append(self._checkpoint_at + self._config.checkpoint_interval_ms)
-        return min(dues, default=None)
+        return soonest(self._log_due(), self._round_due(), self._save_due())
 
     def unfinished(self) -> list[Syncable]:
         """All that may not be durable yet, for a last sync at the stop."""

@@ -128,8 +128,10 @@ class IndexFile:
 
     def _load_table(self) -> array[int]:
         """The slots as the file has them."""
+        # They have their blocks from now on: flushes can't find the disk full. Before they are looked at: to read what
+        # has none takes room, too, where the disk is memory (tmpfs), and would end the process.
+        self.file.reserve(HEADER_BYTES, SLOT_BYTES * self._slots)
         raw = bytes(self.file.view(HEADER_BYTES, SLOT_BYTES * self._slots))
-        self.file.write(HEADER_BYTES, raw)  # they have their blocks from now on: flushes can't find the disk full
         self._table = _swapped(array("i", raw))
         return self._table
 
@@ -353,14 +355,16 @@ class Index:
         if last is not None and name <= last.name:  # the clock went back; the order of names is that of files
             name = f"{int(last.name) + 1:0{NAME_DIGITS}d}"
         path = f"{FOLDER}/{name}"
-        file = IndexFile(self._disk.open(path, self._bytes, sparse=True), name, self._slots, self._most, self._insert)
+        opened = self._disk.open(path, self._bytes, sparse=True)
         self._folders.touch(FOLDER)
-        if last is not None:
-            last.leave()
-            file.begin_timestamp = file.end_timestamp = last.end_timestamp
-            file.begin_offset = file.end_offset = last.end_offset
         try:
-            file.settle()  # the header has its block from now on
+            opened.reserve(0, HEADER_BYTES)  # before it is read (`_load_table`)
+            file = IndexFile(opened, name, self._slots, self._most, self._insert)
+            if last is not None:
+                last.leave()
+                file.begin_timestamp = file.end_timestamp = last.end_timestamp
+                file.begin_offset = file.end_offset = last.end_offset
+            file.settle()
         except OSError:
             self._disk.remove(path)
             raise

@@ -202,7 +202,11 @@ def _gather_quickly(
             record = records[physical - base : physical - base + size] if physical >= base else None
             if record is None or len(record) != size:  # in a later file, as one in a thousand
                 return None
-            if not wanted_record(record):
+            is_wanted = wanted_record(record)
+            if is_wanted is None:
+                scanned -= 1
+                break
+            if not is_wanted:
                 continue
         if physical != end:
             if end != begin:
@@ -237,7 +241,7 @@ def _gather(
 ) -> ReadResult:
     status = ReadStatus.NO_MATCHED_MESSAGE
     found = _Gathered(log)
-    next_offset, last, skip_before = offset, -1, 0
+    next_offset, last = offset, -1
     in_memory_from = log.end - config.in_memory_bytes
     for physical, size, tag in UNIT.iter_unpack(units):
         if found.count:
@@ -254,23 +258,21 @@ def _gather(
                 break
         last = physical
         next_offset += 1
-        if physical < skip_before or (wanted is not None and not wanted(tag)):
+        if wanted is not None and not wanted(tag):
             continue
         if wanted_record is not None:
             record = log.view(physical, size)
-            if record is not None and not wanted_record(record):
+            is_wanted = record is None or wanted_record(record)
+            if is_wanted is None:
+                next_offset -= 1
+                break
+            if not is_wanted:
                 continue
         if found.add(physical, size):
             status = ReadStatus.FOUND
         elif not found.count:
-            status = ReadStatus.MESSAGE_WAS_REMOVING
-            skip_before = _next_file(log, physical)
+            status = ReadStatus.MESSAGE_WAS_REMOVING  # what follows may be there
     return ReadResult(status, next_offset, queue.min, queue.shown, found.buffers, found.count, found.total, last)
-
-
-def _next_file(log: CommitLog, offset: int) -> int:
-    step = log.segments.file_bytes
-    return offset + step - offset % step
 
 
 # ---- time ----

@@ -289,8 +289,8 @@ class Recovery:
         unit = queue.batch(number)
         if unit is None or unit.end > other.base or not 0 <= unit.physical_offset < other.physical_offset:
             return False
-        old = unit.physical_offset < self._log.start and unit.size >= MIN_RECORD_BYTES and unit.messages > 0
-        return old or self._matches(queue, number, ConsumeUnit(*unit[:3]))
+        plain = ConsumeUnit(*unit[:3])
+        return (unit.messages > 0 and self._is_old(plain)) or self._matches(queue, number, plain)
 
     def _put(self, record: Record, key: QueueKey, offset: int) -> None:
         """Write a unit of a record, in its place."""
@@ -331,16 +331,20 @@ class Recovery:
         elif offset == 0:
             queue.go_on_at(0)
         else:
-            unit = queue.raw(offset - 1) if offset > queue.first else None
-            old = unit is not None and 0 <= unit.physical_offset < self._log.start
-            fits = unit is not None and (old or self._matches(queue, offset - 1, unit))
+            fits = offset == queue.first or self._continues(queue, offset)
             if not fits and not whole:
                 raise _Rebuild(f"{queue.segments.folder}: unit {offset - 1} does not fit the log")
-            if fits or offset == queue.first:
+            if fits:
                 queue.go_on_at(offset)
             else:
                 queue.restart(offset)
         return queue
+
+    def _continues(self, queue: ConsumeQueue, offset: int) -> bool:
+        """Is the unit before this one there, and good? (Where no file is, as those before the queue's first went with
+        their records, none has to be.)"""
+        unit = queue.raw(offset - 1)
+        return unit is not None and (self._is_old(unit) or self._matches(queue, offset - 1, unit))
 
     def _rebuild(self, why: str) -> Walk:
         """Write all queues anew, from all of the log. The checkpoint forgets them first: a crash on the way has
@@ -386,7 +390,8 @@ class Recovery:
                 changed = queue.cut(queue.end)
             elif self._thorough:
                 end = self._last_fitting(queue)
-                if end == queue.first > 0 == self._log.start:  # no file was ever removed: the crash took the first
+                lost = end == queue.first > 0 == self._log.start  # no file was ever removed: the crash took the first
+                if lost or self._not_begun(queue):
                     queue.segments.remove_folder()
                     del self._queues[key]
                     continue
@@ -399,23 +404,35 @@ class Recovery:
             queue.correct_min(self._log.start)
             queue.issued = queue.end
 
+    def _not_begun(self, queue: ConsumeQueue) -> bool:
+        """Is the first unit that of a record which is not in the log any more? The record comes once more, and begins
+        the queue."""
+        return isinstance(queue, BatchQueue) and queue.first == 0 < queue.last_written() and not self._fits(queue, 0)
+
     def _last_fitting(self, queue: ConsumeQueue) -> int:
         """The end of a queue none of whose records was read: behind its last unit that fits the log."""
         end = queue.last_written()
-        while end > queue.first:
-            unit = queue.raw(end - 1)
-            assert unit is not None
-            if UNIT.pack(*unit) == BLANK_UNIT:
-                break
-            if unit.physical_offset < self._log.start:
-                before = queue.raw(end - 2) if end - 2 >= queue.first else None
-                ascending = before is None or before.physical_offset < unit.physical_offset
-                if ascending and unit.physical_offset >= 0 and unit.size >= MIN_RECORD_BYTES:
-                    break
-            elif self._matches(queue, end - 1, unit):
-                break
+        while end > queue.first and not self._fits(queue, end - 1):
             end -= 1
         return end
+
+    def _fits(self, queue: ConsumeQueue, number: int) -> bool:
+        """Is what stands at this unit's place one of this queue, as far as the log can tell?"""
+        unit = queue.raw(number)
+        assert unit is not None
+        if UNIT.pack(*unit) == BLANK_UNIT:
+            return True
+        if unit.physical_offset < self._log.start:
+            before = queue.raw(number - 1) if number - 1 >= queue.first else None
+            ascending = before is None or before.physical_offset < unit.physical_offset
+            return ascending and self._is_old(unit)
+        return self._matches(queue, number, unit)
+
+    def _is_old(self, unit: ConsumeUnit) -> bool:
+        """May this be the unit of a record in a file that the log has lost?"""
+        if UNIT.pack(*unit) == BLANK_UNIT:
+            return True
+        return unit.size >= MIN_RECORD_BYTES and 0 <= unit.physical_offset <= self._log.start - unit.size
 
 
 def _units_of(record: Record, *, lmq: bool) -> list[tuple[QueueKey, int]]:

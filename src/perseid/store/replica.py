@@ -25,6 +25,7 @@ from perseid.store.recovery import QueueKey
 from perseid.store.results import AppendRefused
 from perseid.store.store import MessageStore
 from perseid.wire.batch import MIN_ITEM_BYTES
+from perseid.wire.frame import MAX_FRAME_BYTES
 from perseid.wire.record import (
     BLANK_BYTES,
     BLANK_MAGIC,
@@ -40,6 +41,8 @@ from perseid.wire.record import (
 
 MAX_LANES = 100_000
 """Queues that the core knows at a time."""
+MAX_WAITING_BYTES = 4 << 20
+"""So much may be taken while a record waits for the disk."""
 MAX_GAP = 1_000_000
 """Queue offsets that may be missing between two records of a queue; more are no accident."""
 
@@ -60,6 +63,11 @@ class Replica:
         self._levels = parse_delay_levels(store.config.message_delay_level)
         self._taken = bytearray()
         """Bytes that are not written yet."""
+        self.waits = False
+        """A queue begins anew with the next record: `write` goes on when the store has made sure that a start finds
+        the old units again, where it has lost that record."""
+        self._anew = False
+        """Queues begin anew with records that are about to be written."""
         self._begin = 0
         """Where an empty log is to begin."""
         self._lmq = store.lmq
@@ -110,6 +118,8 @@ class Replica:
         """The rest of an unfinished record won't come: it will be asked for again."""
         self._taken = bytearray()
         self._begin = 0
+        self.waits = self._anew = False
+        self._store.flusher.let_go()
 
     def expect(self, offset: int, size: int) -> None:
         """A packet of `size` bytes from `offset` on is about to come. ReplicaRefused when it doesn't fit."""
@@ -135,12 +145,15 @@ class Replica:
         self._taken += data
 
     def write(self) -> None:
-        """Write the whole records of what was taken. ReplicaRefused: something is no record, and those before it are
-        written. OSError: the disk has no room."""
+        """Write the whole records of what was taken, or those before one that `waits`. ReplicaRefused: something is no
+        record, and those before it are written. OSError: the disk has no room."""
         taken, self._taken = self._taken, bytearray()
+        self.waits = False
         with memoryview(taken) as view:
             done = self._write_whole(view)
-        self._taken = taken[done:]
+        self._taken = taken[done:] if done else taken
+        if self.waits and len(self._taken) > MAX_WAITING_BYTES:
+            raise OSError(f"{len(self._taken)} bytes wait for a checkpoint that lets a queue begin anew")
 
     def _write_whole(self, view: memoryview) -> int:
         """Write the whole records and blanks that `view` begins with; how many bytes they take."""
@@ -167,6 +180,10 @@ class Replica:
                 targets = [] if record is None else self._targets(record)
                 for queue_key, offset in targets[:1]:
                     self._check_offset(queue_key, offset, base + at, record)
+                changes = record is not None and self._changes_kind(record)
+                if not self._may_begin(targets, changes):
+                    self.waits = True
+                    break
             except ReplicaRefused:
                 self._commit(view[begun:at], records)  # what stands before it is good
                 raise
@@ -175,7 +192,7 @@ class Replica:
                 begun, records = at + size, []
             else:
                 again = any(nexts.get(key, offset) != offset for key, offset in targets)
-                if again or self._changes_kind(record):  # the topic was made again
+                if again or changes:  # the topic was made again
                     self._commit(view[begun:at], records)
                     begun, records = at, []
                     nexts.clear()
@@ -248,7 +265,8 @@ class Replica:
             if size != left:
                 raise ReplicaRefused(f"at {offset}: a blank of {size} bytes, {left} from the file's end")
             return
-        most = min(self._store.config.max_record_bytes, left)
+        # The master's maxMessageSize may be another one by now: what it took of a send belongs to the log.
+        most = min(max(self._store.config.max_record_bytes, MAX_FRAME_BYTES), left)
         if not MIN_RECORD_BYTES <= size <= most:
             raise ReplicaRefused(f"at {offset}: no record: a size of {size}; {MIN_RECORD_BYTES} to {most} are possible")
 
@@ -299,6 +317,9 @@ class Replica:
             for queue, _ in targets:
                 assert queue is not None
                 self._put_unit(queue, record, tag)
+        if self._anew:
+            self._anew = False
+            store.flusher.let_go()
 
     def _put_unit(self, queue: ConsumeQueue, record: Record, tag: int) -> None:
         store = self._store
@@ -344,13 +365,27 @@ class Replica:
         for key, (offset, record) in firsts.items():
             at = record.physical_offset
             queue = queues[key] = self._queue_of(key, offset, at, record)
-            self._make_place(self._store, queue, offset)
+            self._make_place(queue, offset)
             self._learn(queue)
             try:
                 self._store.prepare(queue, counts[key])
             except AppendRefused as refused:
                 raise _cause(refused, at) from None
         return queues
+
+    def may_enter(self, record: Record) -> bool:
+        """False: a queue begins anew with this record, and has units that are durable. As long as the record is not, a
+        start has to bring them back: ask again when the store has saved a checkpoint that makes it do so."""
+        return self._may_begin(self._targets(record), self._changes_kind(record))
+
+    def _may_begin(self, targets: list[tuple[QueueKey, int]], changes: bool) -> bool:
+        """The same, of the places of its units; does its own queue become one of another kind?"""
+        may = True
+        for key, offset in targets:
+            queue = self._store.queue_of(*key) if offset == 0 or changes else None
+            unit = queue.raw(queue.min) if queue is not None and queue.min < queue.end else None
+            may &= unit is None or self._store.flusher.hold_back(unit.physical_offset)
+        return may
 
     def _changes_kind(self, record: Record) -> bool:
         """Is the queue of a record of another kind, or is there none yet that knows?"""
@@ -376,6 +411,7 @@ class Replica:
         queue = self._store.queue_of(*key)
         batch = key[0] == record.topic and batches.is_batch(self._store, queue, record)
         if queue is not None and isinstance(queue, BatchQueue) != batch:
+            self._anew = True
             queue = batches.changed(self._store, queue, offset, batch=batch)
         if queue is None:
             try:
@@ -386,13 +422,13 @@ class Replica:
                 queue.restart(offset)
         return queue
 
-    @staticmethod
-    def _make_place(store: MessageStore, queue: ConsumeQueue, offset: int) -> None:
+    def _make_place(self, queue: ConsumeQueue, offset: int) -> None:
         """Let the queue's next unit be that of `offset`, unless it has one there already."""
         if offset == 0 < queue.end:  # the topic was deleted and made again
+            self._anew = True
             queue.cut(0)
-            if store.gate is not None:
-                store.gate.forget(queue)
+            if self._store.gate is not None:
+                self._store.gate.forget(queue)
         while not isinstance(queue, BatchQueue) and queue.end < offset:
             queue.prepare()
             queue.put(*UNIT.unpack(BLANK_UNIT))

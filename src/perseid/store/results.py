@@ -13,8 +13,8 @@ from perseid.base.machine import Buffer, Millis
 
 Wanted: TypeAlias = Callable[[int], bool]
 """A filter over tag codes."""
-WantedRecord: TypeAlias = Callable[[memoryview], bool]
-"""A filter over records."""
+WantedRecord: TypeAlias = Callable[[memoryview], bool | None]
+"""A filter over records. None: it does not look at this one, and the read ends before it."""
 
 
 class PutStatus(Enum):
@@ -120,13 +120,15 @@ class StoreEvent:
 
 
 class Flushed(StoreEvent):
-    """The log is durable up to `upto`; `timestamp` is the store time of the last record before it."""
+    """The log is durable up to `upto`; `timestamp` is the store time of the last record before it, `cuts` how often the
+    log had been cut when the flush was asked for."""
 
-    __slots__ = ("timestamp", "upto")
+    __slots__ = ("cuts", "timestamp", "upto")
 
-    def __init__(self, upto: int, timestamp: Millis) -> None:
+    def __init__(self, upto: int, timestamp: Millis, cuts: int = 0) -> None:
         self.upto = upto
         self.timestamp = timestamp
+        self.cuts = cuts
 
 
 class PieceFlushed(StoreEvent):

@@ -26,9 +26,9 @@ class Retention:
 
     def __init__(self, disk: Disk, config: StoreConfig, log: CommitLog) -> None:
         self._disk = disk
-        self._config = config
+        self.config = config
+        hours_of(config.delete_when)  # ConfigError at the start, and not in the night
         self._log = log
-        self._hours = hours_of(config.delete_when)
         self._check_at: Millis | None = None
         self._remove_at: Millis | None = None
         self._left = 0
@@ -39,7 +39,7 @@ class Retention:
         """The disk is fuller than the warning mark: nothing may be appended."""
 
     def start(self, now: Millis) -> None:
-        self._check_at = now + self._config.clean_resource_first_ms
+        self._check_at = now + self.config.clean_resource_first_ms
 
     def delete_now(self, now: Millis) -> None:
         """Remove expired files whatever the hour (code 329)."""
@@ -48,12 +48,13 @@ class Retention:
 
     @property
     def used_ratio(self) -> float:
-        """How full the disk is, from 0 to 1; -1 when it can't be told."""
+        """How full the disk is, from 0 to 1; -1 when it can't be told. Where the log has a disk of its own, of the
+        fuller one: queues go with the log."""
         try:
-            usage = self._disk.usage()
+            usages = self._disk.usage(self._log.segments.folder), self._disk.usage()
         except OSError:
             return -1.0
-        return 1 - usage.free / usage.total if usage.total > 0 else -1.0
+        return max(1 - usage.free / usage.total if usage.total > 0 else -1.0 for usage in usages)
 
     def next_deadline(self) -> Millis | None:
         if self._removing:
@@ -64,21 +65,21 @@ class Retention:
         """`replay_from`: the saved checkpoint needs the log from there on."""
         effects: list[Effect] = []
         if self._check_at is not None and now >= self._check_at:
-            self._check_at = now + self._config.clean_resource_interval
+            self._check_at = now + self.config.clean_resource_interval
             effects += self._check(now)
         if self._remove_at is not None and now >= self._remove_at and not self._removing:
             effects += self._remove_one(now, replay_from)
         return effects
 
     def _check(self, now: Millis) -> list[Effect]:
-        config = self._config
+        config = self.config
         used = self.used_ratio * 100
         was_full, self.disk_full = self.disk_full, used > config.disk_space_warning_level_ratio
         forced = used > config.disk_space_clean_forcibly_ratio and config.clean_file_forcibly_enable
         crowded = used > config.disk_max_used_space_ratio
         manual = self._manual > 0
         self._manual = max(0, self._manual - 1)
-        if forced or crowded or manual or in_hour(self._hours, now):
+        if forced or crowded or manual or in_hour(hours_of(config.delete_when), now):
             self._by_force = forced
             self._left = config.delete_file_batch_max
             self._remove_at = now
@@ -96,7 +97,7 @@ class Retention:
         path = segments.path(first)
         try:
             age = now - self._disk.modified_ms(path)
-            expired = age > self._config.file_reserved_time * HOUR_MS
+            expired = age > self.config.file_reserved_time * HOUR_MS
             if second > replay_from or not (expired or self._by_force):
                 return []
             segments.remove(first)
@@ -104,7 +105,7 @@ class Retention:
             return [Note("error", f"{path}: can't be removed, tried again later: {error}")]
         self._left -= 1
         self._removing = True
-        self._remove_at = now + self._config.delete_commit_log_files_interval
+        self._remove_at = now + self.config.delete_commit_log_files_interval
         why = f"{age / HOUR_MS:.1f} hours old" if expired else "the disk is too full"
         done = Flush([*self._log.folders.take(segments.folder)], [Feed(Removed())])
         return [Note("info", f"{path}: removed, {why}"), done]

@@ -203,10 +203,13 @@ class Segments:
 
     def view(self, offset: int, length: int) -> memoryview:
         """Bytes of one file, fewer at its end; empty when no file holds `offset`."""
-        start = self.start_of(offset)
-        if start is None:
+        starts = self.starts  # as `start_of` and `file`, without two calls: nothing is asked for as often
+        index = (offset - starts[0]) // self.file_bytes if starts else -1
+        if not 0 <= index < len(starts):
             return memoryview(b"")
-        return self.file(start).view(offset - start, length)
+        start = starts[index]
+        file = self._open.get(start)
+        return (self.file(start) if file is None else file).view(offset - start, length)
 
     def cold(self, offset: int, length: int) -> list[Part]:
         """Those of these bytes that can't be viewed without waiting for the disk, as parts of files."""
@@ -231,9 +234,10 @@ class Segments:
         """Make all bytes from `offset` on zeros, by removing files and by writing. Returns how many were in use.
 
         The next bytes are written even when they are zeros: an earlier life's sync of them may have failed,
-        and then only what is written again reaches the disk.
+        and then only what is written again reaches the disk. What was never written is zeros there, too: so this needs
+        no room on the disk.
         """
-        changed = sum(_written_bytes(self.file(start)) for start in self.starts if start > offset)
+        changed = sum(written_bytes(self.file(start)) for start in self.starts if start > offset)
         self.remove_from(offset + 1)
         last = self.start_of(offset)
         if last is not None:
@@ -243,22 +247,35 @@ class Segments:
 
 CHUNK_BYTES = 1 << 16
 _ZEROS = bytes(CHUNK_BYTES)
+COMPARED_BYTES = 256
+"""So many zeros are looked at one by one."""
 
 
 def zero(file: File, offset: int) -> int:
-    """Write zeros from `offset` to the file's end, at first always and then where there is something else;
-    returns the bytes up to the last that was not zero."""
+    """Write zeros from `offset` to the file's end where something was written before: in the first chunk always, behind
+    it where there is something else; returns the bytes up to the last that was not zero."""
     last = offset
-    first = offset, min(offset + CHUNK_BYTES, file.size)
-    for begin, end in [first, *file.written(first[1])]:  # most of a new file was never written, and need not be read
+    for begin, end in file.written(offset):
         for at in range(begin, end, CHUNK_BYTES):
             chunk = bytes(file.view(at, min(CHUNK_BYTES, end - at)))
-            used = len(chunk.rstrip(b"\0"))
+            used = used_bytes(chunk)
             if used:
                 last = at + used
-            if used or at == offset:
+            if used or at < offset + CHUNK_BYTES:
                 file.write(at, _ZEROS[: len(chunk)])
     return last - offset
+
+
+def used_bytes(data: bytes) -> int:
+    """One past the last byte of `data` that is not zero. Halves are compared whole: `rstrip` looks at each byte."""
+    low, high = 0, len(data)
+    while high - low > COMPARED_BYTES:
+        middle = (low + high) // 2
+        if data[middle:high] == bytes(high - middle):
+            high = middle
+        else:
+            low = middle
+    return low + len(data[low:high].rstrip(b"\0"))
 
 
 def write_again(file: File, begin: int, end: int) -> None:
@@ -268,12 +285,12 @@ def write_again(file: File, begin: int, end: int) -> None:
         file.write(at, bytes(file.view(at, min(CHUNK_BYTES, end - at))))
 
 
-def _written_bytes(file: File) -> int:
-    """How far a file was written."""
+def written_bytes(file: File) -> int:
+    """One past its last byte that is not zero; what was never written is not looked at."""
     for begin, end in reversed(file.written(0)):
         for at in range(end, begin, -CHUNK_BYTES):
             low = max(begin, at - CHUNK_BYTES)
-            used = len(bytes(file.view(low, at - low)).rstrip(b"\0"))
+            used = used_bytes(bytes(file.view(low, at - low)))
             if used:
                 return low + used
     return 0

@@ -15,12 +15,13 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable, Mapping, Set
 from typing import TYPE_CHECKING, TypeAlias
 
+from perseid.base.deadlines import soonest
 from perseid.base.machine import Buffer, DiskFailed, Effect, Flush, Millis, Note
 from perseid.disk.port import Disk
 from perseid.store import batch_reading, batches, lmq, queue_folders, reading
 from perseid.store import checkpoint as checkpoints
 from perseid.store.batch_queue import BatchQueue, BatchUnit
-from perseid.store.checks import Checks
+from perseid.store.checks import Checks, check_log_is_there
 from perseid.store.commit_log import CommitLog
 from perseid.store.compaction.service import EVENTS, CompactionService
 from perseid.store.config import StoreConfig
@@ -101,11 +102,8 @@ class MessageStore:
     # ---- start and stop ----
 
     def load(self, now: Millis) -> LoadReport:
-        """Lock the folder and bring all files to one durable state.
-
-        StoreLocked when another node uses the folder; CorruptLog, with file and offset, when what was durable
-        can't be read; OSError from the disk.
-        """
+        """Lock the folder and bring all files to one durable state. StoreLocked when another node uses it; CorruptLog,
+        with file and offset, when what was durable can't be read; OSError from the disk."""
         disk = self._disk
         disk.lock(LOCK_PATH)
         try:
@@ -122,6 +120,7 @@ class MessageStore:
         disk.sync_dir("")  # before anything changes: a load that is cut short leaves the store to be checked
         checkpoint = checkpoints.decode(disk.read(checkpoints.PATH))
         notes = log.load(checkpoint.log_end)
+        check_log_is_there(log, checkpoint, self.config)
         log.end = log.top
         gaps = queue_folders.load(self, disk)
         self.index.load()
@@ -145,8 +144,7 @@ class MessageStore:
         return LoadReport(not crashed, log.start, log.end, recovery.truncated_bytes, notes)
 
     def close(self, now: Millis) -> str:
-        """Make everything durable and leave the folder as a clean stop does. Returns what went wrong, "" for
-        nothing: then the abort file stays, so that the next start checks all, as after a crash."""
+        """Leave the folder as a clean stop does. Returns what went wrong, "" for nothing: then the abort file stays."""
         self._why_not_loaded = "the store is closed"
         try:
             if not self._failure:
@@ -227,14 +225,13 @@ class MessageStore:
         return self._truncation.under_way
 
     def truncate(self, end: int, then: list[Effect]) -> list[Effect]:
-        """Let the log end at `end`, where a record begins, and queues and index with it; when that is durable, `then`.
-        Nothing may be appended before."""
+        """Let the log end at `end`, where a record begins, and all with it, then `then`; no append before."""
         return self._truncation.begin(end, then)
 
     # ---- append ----
 
     def append(self, message: Message, now: Millis) -> Appended:
-        """Store a message. AppendRefused when it can't be, and nothing has happened then."""
+        """Store a message. AppendRefused when it can't be: nothing has happened."""
         light = self._light_queues_of(message) if self.lmq and lmq.MARK in message.properties else ()
         if message.topic in self.batch_topics:
             return batches.append(self, message, now)
@@ -490,8 +487,7 @@ class MessageStore:
     def query(
         self, topic: str, key: str, max_count: int, begin: Millis, end: Millis, index_type: str | None = None
     ) -> QueryResult:
-        """Records that may carry a key, the oldest first; only the hash was compared. `index_type` T: the key is
-        a tag."""
+        """Records that may carry a key (`index_type` T: a tag), the oldest first; only the hash was compared."""
         key = INDEXED_TAG + key if index_type == TAG_INDEX else key
         most = min(max_count, self.config.max_msgs_num_batch)
         return reading.query(self.log, self.index, topic, key, most, begin, end, self.confirmed)
@@ -576,8 +572,12 @@ class MessageStore:
         if self._why_not_loaded or self._failure or self._truncation.under_way:
             return None
         index = self.index.retry_at if self.index.broken else None
-        dues = (self.flusher.next_deadline(), self._retention.next_deadline(), self.compaction.next_deadline(), index)
-        return min((due for due in dues if due is not None), default=None)
+        return soonest(index, *[part.next_deadline() for part in (self.flusher, self._retention, self.compaction)])
+
+    def reconfigure(self, config: StoreConfig) -> None:
+        """Follow other settings from now on."""
+        self.config = self._retention.config = config
+        self.log.reconfigure(config)
 
     def delete_expired(self, now: Millis) -> None:
         """Remove expired files now, whatever the hour (code 329)."""
@@ -594,7 +594,7 @@ class MessageStore:
     # ---- invariants ----
 
     def validate(self) -> None:
-        """Check the whole state, records since the last call only: AssertionError when it is broken."""
-        self._checks.run(self.log, self._queues, self.flusher.saved_replay_from, self._deleted, lmq=self.lmq)
+        """Check the whole state, of records what is new: AssertionError when it is broken."""
+        self._checks.run(self.log, self._queues, self.flusher.promised, self._deleted, lmq=self.lmq)
         if self.gate is not None:
             self.gate.validate(self.log.end)

@@ -124,6 +124,8 @@ class RegisterBrokerBody(Body):
         if not len(raw):
             return cls()
         if raw[0] != ZLIB_FIRST_BYTE:
+            if bytes(raw).count(b"{") > MAX_REGISTERED_OBJECTS:
+                raise refused(cls, f"more than {MAX_REGISTERED_OBJECTS} objects")
             return cls.from_json(raw)
         inflate = zlib.decompressobj()
         try:
@@ -136,8 +138,12 @@ class RegisterBrokerBody(Body):
 
 
 ZLIB_FIRST_BYTE = 0x78
-MAX_REGISTER_BODY_BYTES = 64 * 1024 * 1024
-"""Of a compressed registration when inflated: some hundred thousand topics."""
+MAX_REGISTERED_TOPICS = 100_000
+"""In one registration: as JSON about so many fit in a frame."""
+MAX_REGISTERED_OBJECTS = 4 * MAX_REGISTERED_TOPICS
+"""Of JSON, before it is read: topics, their attributes, what leads to them."""
+MAX_REGISTER_BODY_BYTES = 32 * 1024 * 1024
+"""Of a compressed registration when inflated."""
 
 
 def _with_length(text: bytes) -> bytes:
@@ -153,15 +159,21 @@ class _Parts:
 
     def register_broker_body(self) -> RegisterBrokerBody:
         wrapper = TopicConfigSerializeWrapper(data_version=DataVersion.from_json(self._text()))
-        for _ in range(self._int()):
+        for _ in range(self._count("topics")):
             row = TopicConfig.from_line(self._text())
             wrapper.topic_config_table[row.topic_name] = row
         filters = _load_list(self._text())
         if self._at < len(self._raw):  # brokers before 5.0 end here
-            for _ in range(self._int()):
+            for _ in range(self._count("mappings")):
                 mapping = TopicQueueMappingInfo.from_json(self._text())
                 wrapper.topic_queue_mapping_info_map[mapping.topic] = mapping
         return RegisterBrokerBody(wrapper, filters)
+
+    def _count(self, what: str) -> int:
+        count = self._int()
+        if count > MAX_REGISTERED_TOPICS:
+            raise refused(RegisterBrokerBody, f"{count} {what}: {MAX_REGISTERED_TOPICS} is the limit")
+        return count
 
     def _int(self) -> int:
         end = self._at + 4

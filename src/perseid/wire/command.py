@@ -80,6 +80,9 @@ _NO_EXT = msgspec.Raw(b"{}")
 _BINARY = msgspec.Raw(b"")
 """In the place of raw JSON: the ext fields of a binary header are decoded at once."""
 
+MAX_REMARK_BYTES = 1024
+"""Of an answer, in UTF-8."""
+
 _LANGUAGE_CODES = {language.name: int(language) for language in Language}
 _OTHER = int(Language.OTHER)
 _MAX_LANGUAGE = max(Language)
@@ -409,7 +412,7 @@ def encode_response(
     serializer: Serializer = Serializer.JSON,
 ) -> bytes:
     """A whole frame with a response. LocalProtocolError when it can't be written."""
-    head = _head(code, opaque, FLAG_RESPONSE, header, remark, len(body), serializer)
+    head = _head(code, opaque, FLAG_RESPONSE, header, _clipped(remark), len(body), serializer)
     return b"".join((head, body)) if body else head
 
 
@@ -423,7 +426,7 @@ def response_parts(
     serializer: Serializer = Serializer.JSON,
 ) -> tuple[bytes, Buffer]:
     """The same as two pieces, the body not copied."""
-    return _head(code, opaque, FLAG_RESPONSE, header, remark, len(body), serializer), body
+    return _head(code, opaque, FLAG_RESPONSE, header, _clipped(remark), len(body), serializer), body
 
 
 def response_head(
@@ -436,7 +439,15 @@ def response_head(
     serializer: Serializer = Serializer.JSON,
 ) -> bytes:
     """A response's frame up to its body: the caller sends `body_bytes` after it, in any number of pieces."""
-    return _head(code, opaque, FLAG_RESPONSE, header, remark, body_bytes, serializer)
+    return _head(code, opaque, FLAG_RESPONSE, header, _clipped(remark), body_bytes, serializer)
+
+
+def _clipped(remark: str | None) -> str | None:
+    """At most MAX_REMARK_BYTES of it, for it may quote what a stranger sent."""
+    if remark is None or 4 * len(remark) <= MAX_REMARK_BYTES:
+        return remark
+    raw = remark.encode("utf-8", "replace")
+    return remark if len(raw) <= MAX_REMARK_BYTES else raw[:MAX_REMARK_BYTES].decode("utf-8", "ignore") + "…"
 
 
 def _head(

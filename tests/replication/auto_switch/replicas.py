@@ -25,6 +25,7 @@ from perseid.base.machine import (
     SaveState,
     Write,
 )
+from perseid.replication.auto_switch.in_sync import Proposal
 from perseid.replication.auto_switch.node import AutoSwitchReplication, CutFor, Led, TrimmedTo
 from perseid.replication.config import ReplicationConfig
 from perseid.replication.receiver import LISTENER
@@ -49,7 +50,7 @@ class Replica:
         self.io: deque[Flush | SaveState] = deque()
         self.slow_disk = False
         self.notes: list[str] = []
-        self.proposals: list[frozenset[int]] = []
+        self.proposals: list[Proposal] = []
         self.up = False
         self.start()
 
@@ -57,14 +58,16 @@ class Replica:
         """A new life on the same disk."""
         self.store = MessageStore(self.disk, self.settings, HOST, gated=True)
         self.store.load(self.made.now)
-        self.replication = AutoSwitchReplication(self.config, self.store, self.disk, self._propose)
+        self.replication = AutoSwitchReplication(
+            self.config, self.store, self.disk, self._propose, self.made.is_at
+        )
         self.replication.broker_id = self.replication.slave.broker_id = self.number
         self.io.clear()
         self.up = True
         self.run(self.replication.start())
 
-    def _propose(self, members: frozenset[int]) -> list[Effect]:
-        self.proposals.append(members)
+    def _propose(self, proposal: Proposal) -> list[Effect]:
+        self.proposals.append(proposal)
         return []
 
     @property
@@ -173,6 +176,8 @@ class Replicas:
         """Who hears nothing of the controller."""
         self.cut_off: set[frozenset[int]] = set()
         """Pairs that can't reach one another."""
+        self.homes: dict[int, str] = {}
+        """Where the controllers know replicas, by id; those that are not there may connect from anywhere."""
         self.master: Replica | None = None
         self._next = 0
         self._links: dict[int, tuple[Replica, int]] = {}
@@ -183,6 +188,9 @@ class Replicas:
         return self.all[number - 1]
 
     # ---- the controller ----
+
+    def is_at(self, number: int, peer: str, now: int) -> bool:
+        return peer.startswith(self.homes.get(number, ""))
 
     def elect(self, number: int) -> None:
         """`number` is master of the next epoch; who can hear it, does."""
@@ -220,14 +228,14 @@ class Replicas:
             return
         in_sync = master.in_sync
         if one.number in self.unreachable:
-            in_sync.failed(self.now, refused=False)
+            in_sync.failed(proposals[-1], self.now, refused=False)
             return
         if one is not self.master or one.replication.epoch != self.epoch or in_sync.epoch != self.set_epoch:
-            in_sync.failed(self.now, refused=True)
+            in_sync.failed(proposals[-1], self.now, refused=True)
             return
-        self.members, self.set_epoch = proposals[-1], self.set_epoch + 1
+        self.members, self.set_epoch = proposals[-1].members, self.set_epoch + 1
         if lost:
-            in_sync.failed(self.now, refused=False)
+            in_sync.failed(proposals[-1], self.now, refused=False)
         else:
             in_sync.agree(self.members, self.set_epoch, self.now)
         one.settle()

@@ -5,6 +5,7 @@ from __future__ import annotations
 import pytest
 
 from perseid.replication.auto_switch.epochs import PATH, Epochs
+from perseid.replication.sender import MAX_STRANGERS
 from perseid.wire.ha_auto import EpochEntry, decode_epoch_file, encode_report, encode_slave_handshake
 
 from .replicas import Replicas
@@ -46,7 +47,7 @@ def test_b1_a_joiner_that_may_have_been_agreed_to_is_waited_for() -> None:
     made.cut_off.clear()
     made.wait(100, answers=False)
     made.wait(400, answers=False)
-    assert made[1].proposals == [frozenset((1, 2))]
+    assert [proposal.members for proposal in made[1].proposals] == [{1, 2}]
     made.answer(made[1], lost=True)
     made.part(1, 2)
     (done,) = made.write(1)
@@ -189,18 +190,84 @@ def test_b13_a_crash_in_the_middle_of_a_cut(steps: int, power: bool) -> None:
     made.check_same()
 
 
+def greeting(number: int) -> bytes:
+    return encode_slave_handshake(number, from_last_file=False, learner=False)
+
+
+def connections_of(made: Replicas, number: int) -> list[int]:
+    master = made[1].replication.master
+    assert master is not None
+    return [one.conn for one in master.followers.values() if one.replica == number]
+
+
 def test_b17_a_replica_on_two_connections_is_one() -> None:
+    """Its old connection is half open: the new one is taken when the old one was silent for too long."""
     made = Replicas(2)
     in_sync(made)
     made.write(1)
-    first = made.stranger(made[1])
-    made.says(made[1], first, encode_slave_handshake(2, from_last_file=False, learner=False))
-    second = made.stranger(made[1])
-    made.says(made[1], second, encode_slave_handshake(2, from_last_file=False, learner=False))
-    followers = made[1].replication.master
-    assert followers is not None and [f.conn for f in followers.followers.values() if f.replica == 2] == [second]
-    made.says(made[1], second, encode_report(0))
-    assert followers.on_nodes(3) == -1
+    (old,) = connections_of(made, 2)
+    made[2].up = False
+    new = made.stranger(made[1])
+    made.says(made[1], new, greeting(2))
+    made.wait(9_000)
+    assert connections_of(made, 2) == [old]
+    made.wait(1_500)
+    assert connections_of(made, 2) == [new]
+    made.says(made[1], new, encode_report(0))
+    master = made[1].replication.master
+    assert master is not None and master.on_nodes(3) == -1
+
+
+def test_a_second_connection_of_an_id_never_displaces_a_live_one() -> None:
+    """A stranger says that it is replica 2, which follows: what it would acknowledge then would be on no other disk."""
+    made = Replicas(2)
+    in_sync(made)
+    (real,) = connections_of(made, 2)
+    for _ in range(3):
+        stranger = made.stranger(made[1])
+        made.says(made[1], stranger, greeting(2))
+    master = made[1].replication.master
+    assert master is not None and master.believe(made.now) == [], "the real one was asked for a sign of life once"
+    for _ in range(60):
+        done = made.write(1)[0]
+        made.wait(500)
+        assert made[1].acknowledged(done) and made[2].store.log.end == made[1].store.log.end
+    assert connections_of(made, 2) == [real]
+    made.says(made[1], stranger, encode_report(made[1].store.log.end))
+    assert connections_of(made, 2) == [real], "a report of one that was not greeted ends its connection"
+
+
+def test_a_handshake_of_a_strange_machine_is_not_answered() -> None:
+    """The controllers know replica 2 somewhere else: the stranger is cut off, and counts for nothing meanwhile."""
+    made = Replicas(2)
+    made.homes = {2: "10.0.0.2"}
+    made.part(1, 2)
+    made.elect(1)
+    made.wait(300)
+    stranger = made.stranger(made[1])
+    made.says(made[1], stranger, greeting(2))
+    made.write(3)
+    assert connections_of(made, 2) == [] and made.members == {1}
+    master = made[1].replication.master
+    assert master is not None and len(master.followers) == 1
+    made.wait(5_100)
+    assert not master.followers and any("checkPeerAddresses" in note for note in made[1].notes)
+    made.cut_off.clear()
+    made.wait(2_000)
+    assert made.members == {1, 2}
+    made.check_same()
+
+
+def test_connections_that_say_nothing_keep_no_replica_out() -> None:
+    made = Replicas(2)
+    made.elect(1)
+    made.part(1, 2)
+    strangers = [made.stranger(made[1]) for _ in range(100)]
+    made.cut_off.clear()
+    made.wait(3_000)
+    master = made[1].replication.master
+    assert made.members == {1, 2} and master is not None
+    assert len(strangers) == 100 and len(master.followers) <= MAX_STRANGERS + 1
 
 
 def test_a_learner_gets_all_and_is_never_in_sync() -> None:

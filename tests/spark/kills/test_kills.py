@@ -6,7 +6,7 @@ from pathlib import Path
 import pytest
 from tests.spark.kills.soak import KINDS, run
 
-pytestmark = [pytest.mark.spark, pytest.mark.xdist_group("spark"), pytest.mark.timeout(900)]
+pytestmark = [pytest.mark.spark, pytest.mark.timeout(900)]
 
 SEED = 8
 

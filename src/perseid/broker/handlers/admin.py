@@ -5,12 +5,11 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from perseid.base import config as configuration
 from perseid.base.errors import RequestRefused
 from perseid.broker.clients import Client
 from perseid.broker.request import Reply, Request
 from perseid.broker.system_topics import SCHEDULE_TOPIC
-from perseid.wire import bodies, fastjson, settings
+from perseid.wire import bodies, fastjson
 from perseid.wire.bodies import DataVersion, MessageQueue
 from perseid.wire.codes import VERSION, Language, ResponseCode
 from perseid.wire.headers import topics as headers
@@ -21,76 +20,22 @@ if TYPE_CHECKING:
 
 VERSION_NAME = "V5_5_0"
 
-BLACK_LIST = frozenset({"configBlackList", "brokerConfigPath"})
-
-CHANGEABLE = frozenset(
-    {
-        "allowRecallWhenBrokerNotWriteable",
-        "autoCreateSubscriptionGroup",
-        "autoCreateTopicEnable",
-        "brokerPermission",
-        "cgColdReadThreshold",
-        "channelExpiredTimeout",
-        "coldDataFlowControlEnable",
-        "consumerOffsetUpdateVersionStep",
-        "defaultQueryMaxNum",
-        "delayOffsetUpdateVersionStep",
-        "enableMixedMessageType",
-        "enablePropertyFilter",
-        "flushConsumerOffsetInterval",
-        "flushDelayOffsetInterval",
-        "globalColdReadThreshold",
-        "litePullMessageEnable",
-        "longPollingEnable",
-        "maxMsgsNumBatch",
-        "notifyConsumerIdsChangedEnable",
-        "recallMessageEnable",
-        "registerBrokerTimeoutMills",
-        "registerNameServerPeriod",
-        "rejectTransactionMessage",
-        "shortPollingTimeMills",
-        "startAcceptSendRequestTimeStamp",
-        "storeReplyMessageEnable",
-        "subscriptionExpiredTimeout",
-        "syncFlushTimeout",
-        "timerCongestNumEachSlot",
-        "timerMaxDelaySec",
-        "transactionCheckInterval",
-        "transactionCheckMax",
-        "transactionTimeOut",
-        "useServerSideResetOffset",
-    }
-)
-"""Settings that are looked up each time they are needed, so that a running broker follows a change."""
-
 
 # ---- configuration ----
 
 
-def update_broker_config(broker: Broker, request: Request) -> Reply:
-    """Change settings of the running broker; its configuration file stays as it is.
+def update_broker_config(broker: Broker, request: Request) -> None:
+    """Change settings of the running broker: `broker.live` answers, at the end of this turn or when they are kept.
 
-    All or nothing: 16 for the black list, 1 for a key that needs a restart or isn't known, or a value that
-    doesn't fit. (The original takes any key, and most have no effect.)
+    All or nothing: 16 for the black list, 1 for keys that need a restart or aren't known, or values that don't fit.
+    (The original takes any key, and most have no effect.)
     """
-    wanted = settings.wanted(request.body, BLACK_LIST)
-    fixed = sorted(wanted.keys() - CHANGEABLE)
-    if fixed:
-        known = broker.effective_properties()
-        why = ", ".join(f"{key} ({'needs a restart' if key in known else 'unknown'})" for key in fixed)
-        raise RequestRefused(ResponseCode.SYSTEM_ERROR, f"nothing was changed; can't be set at run time: {why}")
-    changed = settings.changed(broker.config, wanted)
-    permission_changed = changed.broker_permission != broker.config.broker_permission
-    broker.config = changed
-    if permission_changed:
-        broker.topics.bump(broker.now)
-    return Reply()
+    broker.live.ask(request)
 
 
 def get_broker_config(broker: Broker, request: Request) -> Reply:
     """All settings as they are now, as a properties text."""
-    now = broker.effective_properties() | configuration.to_properties(broker.config)
-    text = "".join(f"{key}={value}\n" for key, value in sorted(now.items()))
+    text = "".join(f"{key}={value}\n" for key, value in sorted(broker.live.properties().items()))
     version = DataVersion(counter=0, state_version=0, timestamp=broker.stats.started)
     return Reply(header=GetBrokerConfigResponse(version=version.to_json().decode()), body=text.encode())
 
@@ -132,7 +77,7 @@ _IDLE = {
 
 def _store_info(broker: Broker) -> dict[str, str]:
     stats, store = broker.stats, broker.store
-    usage = broker.disk.usage()
+    usage = broker.disk.usage(store.log.segments.folder)
     used = str(store.disk_used_ratio)
     stored = stats.put_messages.total
     return {

@@ -96,7 +96,7 @@ def check_client_config(broker: Broker, request: Request) -> Reply:
     kind, sql = subscription.expression_type, broker.config.enable_property_filter
     if not subscription_filter.is_tag_type(kind):  # tags are taken as they are
         try:
-            subscription_filter.of(kind, subscription.sub_string, sql=sql)
+            subscription_filter.of(kind, subscription.sub_string, broker.holds.work, sql=sql)
         except SqlError as error:
             raise RequestRefused(ResponseCode.SUBSCRIPTION_PARSE_FAILED, str(error)) from error
     return Reply()

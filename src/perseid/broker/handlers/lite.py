@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING
 
 from perseid.base.errors import RequestRefused
 from perseid.base.machine import Buffer
-from perseid.broker.handlers.pop import LATE_MS, MAX_INVISIBLE_MS, first_position, offsets_of
+from perseid.broker.handlers.pop import LATE_MS, MAX_INVISIBLE_MS, offsets_of
 from perseid.broker.handlers.pull import MAX_BYTES, MAX_SUSPEND_MS
 from perseid.broker.handlers.send import FAQ
 from perseid.broker.lite import registry
@@ -42,8 +42,6 @@ _CORRECTED = frozenset(
         ReadStatus.NO_MATCHED_MESSAGE, ReadStatus.MESSAGE_WAS_REMOVING, ReadStatus.NO_MATCHED_LOGIC_QUEUE,
     }
 )  # fmt: skip
-LAST = 1
-"""The initMode of a group that is new in a lite topic."""
 
 
 # ---- popping ----
@@ -191,7 +189,7 @@ def _position(broker: Broker, name: str, group: str) -> int:
         return reset
     start = offsets.query(name, group, LMQ_QUEUE_ID)
     if start is None:
-        start = first_position(broker, LAST, name, LMQ_QUEUE_ID)
+        start = broker.store.min_offset(name, LMQ_QUEUE_ID)  # it may have had one, which a crash took
         _commit(broker, name, group, start)
     return start
 
@@ -208,9 +206,10 @@ def ack(broker: Broker, header: AckMessageRequest) -> Reply:
     """A message of a lite topic is consumed. 208: there is no such message; 13: it is not of the batch that is out."""
     name, handle = _delivery(broker, header)
     group, service = header.consumer_group, broker.lite
-    if header.offset < (broker.offsets.query(name, group, LMQ_QUEUE_ID) or 0):
+    position = broker.offsets.query(name, group, LMQ_QUEUE_ID) or 0
+    if header.offset < position:
         return Reply()
-    following = service.order.acknowledged(name, group, LMQ_QUEUE_ID, header.offset, handle.pop_time)
+    following = service.order.acknowledged(name, group, LMQ_QUEUE_ID, header.offset, handle.pop_time, position)
     if following is None:
         raise RequestRefused(ResponseCode.MESSAGE_ILLEGAL, "ack offset illegal.")
     if not broker.offsets.has_reset(name, group, LMQ_QUEUE_ID):

@@ -13,7 +13,7 @@ from perseid.base.errors import RequestRefused
 from perseid.base.machine import Buffer, Millis
 from perseid.broker import filter as subscription_filter
 from perseid.broker import put
-from perseid.broker.filter import Filter
+from perseid.broker.filter import Filter, Work
 from perseid.broker.groups import priority_factor
 from perseid.broker.handlers.pull import COMPENSATE_MS, MAX_BYTES, MAX_SUSPEND_MS
 from perseid.broker.handlers.send import FAQ
@@ -54,8 +54,9 @@ AnyRequest = PopMessageRequest | headers.PeekMessageRequest | headers.Notificati
 class _Popped:
     """What one pop gathers, of all the queues that it looks at."""
 
-    def __init__(self, most: int) -> None:
+    def __init__(self, most: int, work: Work) -> None:
         self.room = most
+        self.work, self.floor = work, work.floor()
         self.size = 0
         self.rest = 0
         """Messages that are there and were not taken."""
@@ -65,6 +66,10 @@ class _Popped:
         self.counts: list[str] = []
         self.end = -1
         """Where the last checkpoint ends in the log."""
+
+    def is_cut(self, wanted: Filter) -> bool:
+        """Has the expression cost what it may, so that nothing more is looked at?"""
+        return wanted.expression is not None and self.work.left <= self.floor
 
 
 def pop_message(broker: Broker, request: Request) -> Reply | None:
@@ -84,14 +89,14 @@ def pop_message(broker: Broker, request: Request) -> Reply | None:
     put.check_load(broker)
     wanted = _wanted(broker, header)
     service = broker.pop
-    found = _Popped(header.max_msg_nums)
+    found = _Popped(header.max_msg_nums, broker.holds.work)
     if service.loaded and not service.full:
         if request.may_fetch and _fetches(broker, request, header, row, wanted):
             return None
         _pop(broker, header, row, wanted, found)
     code = ResponseCode.SUCCESS
     if not found.buffers:
-        until = _may_hold(broker, request, header)
+        until = _may_hold(broker, request, header) if not found.is_cut(wanted) else None  # there may be more at once
         if until is not None and _hold(broker, request, header, wanted, until):
             return None
         code = ResponseCode.POLLING_TIMEOUT if until is None else ResponseCode.POLLING_FULL
@@ -168,7 +173,8 @@ def _check_numbers(header: PopMessageRequest) -> None:
 def _wanted(broker: Broker, header: PopMessageRequest | headers.NotificationRequest) -> Filter:
     """The filter that a request names; without one, everything."""
     try:
-        wanted = subscription_filter.of(header.exp_type, header.exp, sql=broker.config.enable_property_filter)
+        sql = broker.config.enable_property_filter
+        wanted = subscription_filter.of(header.exp_type, header.exp, broker.holds.work, sql=sql)
     except SqlError as error:
         raise RequestRefused(
             ResponseCode.SUBSCRIPTION_PARSE_FAILED, f"parse the consumer's subscription failed: {error}"
@@ -275,7 +281,7 @@ def _pop_queue(
     if start is None:
         start = first_position(broker, header.init_mode, topic, queue_id)
         service.skip(topic, group, queue_id, start)
-    if found.room <= 0 or found.size >= MAX_BYTES or service.full:
+    if found.room <= 0 or found.size >= MAX_BYTES or service.full or found.is_cut(wanted):
         found.rest += max(0, store.max_offset(topic, queue_id) - start)
         return
     if start == store.max_offset(topic, queue_id):
@@ -294,7 +300,8 @@ def _pop_queue(
 
 def _read(broker: Broker, topic: str, queue_id: int, start: int, wanted: Filter, found: _Popped) -> ReadResult:
     size = MAX_BYTES - found.size
-    return broker.store.read(topic, queue_id, start, found.room, size, wanted.wants_tag, wanted.wants_record)
+    wants_record = wanted.wants_record(found.work, found.floor)
+    return broker.store.read(topic, queue_id, start, found.room, size, wanted.wants_tag, wants_record)
 
 
 def first_position(broker: Broker, init_mode: int, topic: str, queue_id: int) -> int:
@@ -461,7 +468,7 @@ def peek_message(broker: Broker, request: Request) -> Reply:
     """The messages that a pop would get now; nothing changes."""
     header: headers.PeekMessageRequest = request.header
     row = _check(broker, request, header)
-    found = _Popped(min(max(header.max_msg_nums, 0), pop.MAX_MESSAGES))
+    found = _Popped(min(max(header.max_msg_nums, 0), pop.MAX_MESSAGES), broker.holds.work)
     for topic, queue_id in _places(broker, header, row):
         start = broker.pop.position(topic, header.consumer_group, queue_id)
         start = max(0 if start is None else start, broker.store.min_offset(topic, queue_id))

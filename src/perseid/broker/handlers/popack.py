@@ -44,8 +44,8 @@ def ack_message(broker: Broker, request: Request) -> Reply | None:
         header.topic, header.consumer_group, header.queue_id, handle.start_offset, handle.pop_time,
         handle.broker_name, (header.offset,), revive_time=handle.pop_time + handle.invisible_time,
     )  # fmt: skip
-    if not broker.pop.waits_for(ack.key, ack.offsets, ack.revive_time):
-        return Reply()
+    if not broker.pop.has_to_write(ack):
+        return put.confirm(broker, request, Reply(), None)
     broker.pop.gather(request, ack, handle.revive_queue)
     return None
 
@@ -63,19 +63,17 @@ def batch_ack_message(broker: Broker, request: Request) -> Reply | None:
             last = _batch_ack(broker, one, broker_name) or last
         except AppendRefused as refused:
             raise put.refusal(broker, refused) from None
-    return _answer(broker, request, Reply(), last)
+    return put.confirm(broker, request, Reply(), last)
 
 
 def _batch_ack(broker: Broker, one: BatchAck, broker_name: str) -> Appended | None:
     topic = pop.real_topic(one.topic, one.group, one.retry)
-    store = broker.store
-    low, high = store.min_offset(topic, one.queue_id), store.max_offset(topic, one.queue_id)
-    offsets = tuple(offset for offset in one.offsets if low <= offset <= high)
-    if store.queue_of(topic, one.queue_id) is None or not offsets:
-        return None
     if one.revive_queue == pop.ORDER_QUEUE:
-        for offset in offsets:
+        for offset in _that_are_there(broker, topic, one):
             _ack_ordered(broker, topic, one.group, one.queue_id, offset, one.pop_time)
+        return None
+    offsets = one.offsets if broker.pop.shared else _that_are_there(broker, topic, one)
+    if not offsets:
         return None
     _check_queue(broker, one.revive_queue)
     ack = Ack(
@@ -83,6 +81,14 @@ def _batch_ack(broker: Broker, one: BatchAck, broker_name: str) -> Appended | No
         offsets[: pop.MAX_MESSAGES], batch=True, revive_time=one.pop_time + one.invisible_time,
     )  # fmt: skip
     return broker.pop.acknowledge(ack, one.revive_queue)
+
+
+def _that_are_there(broker: Broker, topic: str, one: BatchAck) -> tuple[int, ...]:
+    store = broker.store
+    if store.queue_of(topic, one.queue_id) is None:
+        return ()
+    low, high = store.min_offset(topic, one.queue_id), store.max_offset(topic, one.queue_id)
+    return tuple(offset for offset in one.offsets if low <= offset <= high)
 
 
 def change_invisible_time(broker: Broker, request: Request) -> Reply | None:
@@ -125,14 +131,7 @@ def change_invisible_time(broker: Broker, request: Request) -> Reply | None:
         invisible_time=header.invisible_time,
         revive_qid=service.revive_queue(header.invisible_time),
     )
-    return _answer(broker, request, Reply(header=answer), stored)
-
-
-def _answer(broker: Broker, request: Request, reply: Reply, stored: Appended | None) -> Reply | None:
-    """Now, or when what was stored is as durable as the mode promises."""
-    if stored is None:
-        return reply
-    return put.acknowledge(broker, request, reply, stored.physical_offset + stored.size, wait=True)
+    return put.confirm(broker, request, Reply(header=answer), stored)
 
 
 def _check_place(
@@ -174,9 +173,10 @@ def _check_queue(broker: Broker, revive_queue: int) -> None:
 def _ack_ordered(broker: Broker, topic: str, group: str, queue_id: int, offset: int, pop_time: int) -> None:
     """A message of a batch is consumed; when all are, the next batch may go out."""
     service, offsets = broker.pop, broker.offsets
-    if offset < (offsets.query(topic, group, queue_id) or 0):
+    position = offsets.query(topic, group, queue_id) or 0
+    if offset < position:
         return
-    following = service.order.acknowledged(topic, group, queue_id, offset, pop_time)
+    following = service.order.acknowledged(topic, group, queue_id, offset, pop_time, position)
     if following is None:
         return
     if not offsets.has_reset(topic, group, queue_id):

@@ -77,9 +77,9 @@ def pull_message(broker: Broker, request: Request) -> Reply | None:
         if parts:
             broker.fetches.wait(broker, request, parts)
             return None
-    found = broker.store.read(
-        header.topic, header.queue_id, offset, most, size, wanted.wants_tag, wanted.wants_record
-    )
+    work = broker.holds.work
+    wants_record = wanted.wants_record(work, work.floor())
+    found = broker.store.read(header.topic, header.queue_id, offset, most, size, wanted.wants_tag, wants_record)
     code = CODES[found.status]
     if found.status in _EMPTY_QUEUE and offset == 0:
         code = ResponseCode.PULL_NOT_FOUND
@@ -185,7 +185,8 @@ def _wanted(broker: Broker, header: PullMessageRequest) -> tuple[subscription_fi
         known = broker.consumers.subscription_for_pull(broker.groups, header)
         expression, kind = known.sub_string, known.expression_type
     try:
-        wanted = subscription_filter.of(kind, expression, sql=broker.config.enable_property_filter)
+        sql = broker.config.enable_property_filter
+        wanted = subscription_filter.of(kind, expression, broker.holds.work, sql=sql)
     except SqlError as error:
         code = ResponseCode.SUBSCRIPTION_PARSE_FAILED if named else ResponseCode.FILTER_DATA_NOT_EXIST
         raise RequestRefused(code, f"parse the consumer's subscription failed: {error}") from error
@@ -237,13 +238,14 @@ def _hold(
 
 def _arrival(broker: Broker, header: PullMessageRequest, wanted: subscription_filter.Filter) -> Arrival | None:
     """What a held pull asks of a message that arrives; None: nothing."""
-    wants_tag, wants_record, store = wanted.wants_tag, wanted.wants_record, broker.store
+    wants_tag, store = wanted.wants_tag, broker.store
+    wants_record = wanted.wants_record(broker.holds.work, 0)
     if wants_record is None:
         return None if wants_tag is None else lambda tag_code, _: wants_tag(tag_code)
 
     def arrival(_: int, offset: int) -> bool:
         record = store.record(header.topic, header.queue_id, offset)
-        return record is None or wants_record(record)
+        return record is None or wants_record(record) is not False  # no work left: it reads again, and sees
 
     return arrival
 

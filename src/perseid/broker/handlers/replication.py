@@ -26,11 +26,15 @@ def get_ha_status(broker: Broker, request: Request) -> Reply:
 
 
 def notify_role_changed(broker: Broker, request: Request) -> Reply | None:
-    """A controller says who is master."""
+    """A controller says who is master. Whoever is none is not believed, RequestRefused(16); but the controllers are
+    asked."""
     header: NotifyBrokerRoleChangedRequest = request.header
     manager = broker.replicas.manager
     if manager is None:
         raise RequestRefused(ResponseCode.SYSTEM_ERROR, "this broker has no controller: enableControllerMode is false")
+    if not manager.whereabouts.is_controller(request.conn.peer, broker.now):
+        manager.look_soon(broker.now)
+        raise RequestRefused(ResponseCode.NO_PERMISSION, "only a controller of this broker may say who is master")
     if header.master_epoch is not None:
         members = SyncStateSet.from_json(request.command.body)
         manager.told(header.master_broker_id, header.master_address, header.master_epoch, members, broker.now)
@@ -62,7 +66,8 @@ def exchange_ha_info(broker: Broker, request: Request) -> Reply:
     acting = broker.replicas.acting
     if header.master_ha_address is not None and acting is not None:
         master = _address(header.master_address, "masterAddress")
-        acting.invited(master, _address(header.master_ha_address, "masterHaAddress"), broker.now)
+        ha_address = _address(header.master_ha_address, "masterHaAddress")
+        acting.invited(master, ha_address, request.conn.peer, broker.now)
         return Reply(header=ExchangeHaInfoResponse())
     if broker.replicas.is_slave and (acting is None or not acting.isolated):
         return Reply(header=ExchangeHaInfoResponse())
@@ -76,11 +81,14 @@ def exchange_ha_info(broker: Broker, request: Request) -> Reply:
 
 
 def notify_min_id(broker: Broker, request: Request) -> Reply:
-    """A name server says which replica has the smallest id now; where no slave acts for its master, nothing follows."""
+    """A name server says which replica has the smallest id now; where no slave acts for its master, nothing follows.
+    Whoever is none is not believed, RequestRefused(16): members are asked for anyhow."""
     header: NotifyMinBrokerIdChangeRequest = request.header
     acting = broker.replicas.acting
     if acting is None:
         return Reply()
+    if not acting.neighbours.is_name_server(request.conn.peer, broker.now):
+        raise RequestRefused(ResponseCode.NO_PERMISSION, "only a name server of this broker may say who is there")
     if header.min_broker_id is None or header.min_broker_id < 0:
         raise RequestRefused(ResponseCode.SYSTEM_ERROR, f"minBrokerId={header.min_broker_id}: 0 or more is wanted")
     if header.broker_name not in (None, broker.config.broker_name):

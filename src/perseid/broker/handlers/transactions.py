@@ -9,7 +9,7 @@ from perseid.base.errors import RemoteProtocolError, RequestRefused
 from perseid.broker import messages, put
 from perseid.broker.request import Reply, Request
 from perseid.broker.system_topics import CHECK_MAX_TIME_TOPIC, HALF_TOPIC
-from perseid.broker.transactions import is_half
+from perseid.broker.transactions import is_half, names_another
 from perseid.store.results import AppendRefused
 from perseid.wire import ids
 from perseid.wire import properties as props
@@ -22,6 +22,7 @@ if TYPE_CHECKING:
     from perseid.broker.node import Broker
 
 ROLLBACK = SYS_TRANSACTION_MASK
+NOT_THIS_ONE = "another transaction stands there: the word's own is gone"
 NOT_RESUMED = "Put message back to RMQ_SYS_TRANS_HALF_TOPIC failed."
 
 
@@ -79,6 +80,8 @@ def _half(broker: Broker, header: EndTransactionRequest) -> Record:
         raise RequestRefused(ResponseCode.SYSTEM_ERROR, "The producer group wrong")
     if half.queue_offset != header.tran_state_table_offset:
         raise RequestRefused(ResponseCode.SYSTEM_ERROR, "The transaction state table offset wrong")
+    if names_another(header, half):
+        raise RequestRefused(ResponseCode.SYSTEM_ERROR, NOT_THIS_ONE)
     if not is_half(half):
         raise RequestRefused(ResponseCode.SYSTEM_ERROR, "the half names no topic and queue")
     return half

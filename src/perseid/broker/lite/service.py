@@ -163,9 +163,8 @@ class LiteService:
         """A client reads one more lite topic; of an exclusive group it is then the only one."""
         added = self.registry.add(reader, name)
         if self.is_exclusive(reader.group):
-            for other in self.registry.readers_of(name, None, reader.group).get(reader.group, []):
-                if other is not reader:
-                    self._exclude(other, name)
+            for other in self._others(reader, name):
+                self._exclude(other, name)
         if option is not None:
             self._reset(name, reader.group, option)
         if (added or option is not None) and self.end(name) > 0:
@@ -181,8 +180,11 @@ class LiteService:
         wanted = dict.fromkeys(names)
         for name in [name for name in reader.names if name not in wanted]:
             self.registry.remove(reader, name)
+        exclusive = self.is_exclusive(reader.group)
         for name in wanted:
-            if self.registry.add(reader, name) and self.end(name) > 0:
+            if exclusive and self._others(reader, name):
+                self._tell_excluded(reader, name)  # it has not heard so yet
+            elif self.registry.add(reader, name) and self.end(name) > 0:
                 self._dispatch(name, reader.group)
 
     def subscribe_wildcard(self, reader: Reader) -> None:
@@ -196,13 +198,21 @@ class LiteService:
         if reader is not None:
             self._hand_on(client_id)
 
+    def _others(self, reader: Reader, name: str) -> list[Reader]:
+        """Clients of the same group that read a lite topic."""
+        readers = self.registry.readers_of(name, None, reader.group).get(reader.group, [])
+        return [other for other in readers if other is not reader]
+
     def _exclude(self, other: Reader, name: str) -> None:
-        broker = self._broker
         self.registry.remove(other, name)
         if self._is_true(other.group, RESET_EXCLUSIVE):
             self._reset(name, other.group, lite.OffsetOption(lite.POLICY, lite.POLICY_MIN))
         if not other.names:
             self.registry.drop(other.client_id)
+        self._tell_excluded(other, name)
+
+    def _tell_excluded(self, other: Reader, name: str) -> None:
+        broker = self._broker
         if other.conn is None or other.conn not in broker.connections:
             return
         header = NotifyUnsubscribeLiteRequest(

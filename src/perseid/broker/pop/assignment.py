@@ -63,7 +63,7 @@ class Routes:
         if not servers:
             then(self._own(topic))
             return
-        if len(self._routes) >= MAX_ROUTES:
+        if len(self._routes) >= MAX_ROUTES and topic not in self._routes:
             self._routes = {name: route for name, route in self._routes.items() if route.waiting}
         route = self._routes.setdefault(topic, _Route())
         if now < route.until:

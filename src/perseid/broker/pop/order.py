@@ -136,11 +136,15 @@ class ConsumeOrder:
         least = min(counts.values()) if counts and len(counts) == len(offsets) else 0
         return [*parts, pop.count_info(topic, queue_id, least)]
 
-    def acknowledged(self, topic: str, group: str, queue_id: int, offset: int, pop_time: int) -> int | None:
-        """A message is consumed: where the group goes on now. None: it is not of the batch that is out."""
+    def acknowledged(
+        self, topic: str, group: str, queue_id: int, offset: int, pop_time: int, position: int
+    ) -> int | None:
+        """A message is consumed: where the group, now at `position`, goes on. None: it is not of the batch that
+        is out, or nothing is known of any (a crash, another master) and messages before it are not acknowledged: they
+        are popped again, and this one too. (The original passes over them.)"""
         info = self._get(topic, group, queue_id)
         if info is None:
-            return offset + 1
+            return offset + 1 if offset == position else None
         if not info.offsets or pop_time != info.pop_time:
             return None
         offsets = info.all_offsets()

@@ -36,14 +36,15 @@ few records, the revive queue is chosen by the length of the invisible time. Sou
 from __future__ import annotations
 
 import heapq
-from collections import deque
 from itertools import chain
 from typing import TYPE_CHECKING
 
+from perseid.base.deadlines import soonest
 from perseid.base.machine import Millis
 from perseid.broker import messages, put
 from perseid.broker.pop.assignment import Routes
 from perseid.broker.pop.modes import RequestModes
+from perseid.broker.pop.open import Open, ReviveQueue
 from perseid.broker.pop.order import ConsumeOrder
 from perseid.broker.request import Reply, Request
 from perseid.broker.system_topics import SYSTEM_PREFIX
@@ -75,57 +76,6 @@ _TIMER_MS = 1_000
 """The original's checkpoints come so long before their revive time."""
 
 
-class Open:
-    """A checkpoint that is not closed, or (without one) acks whose checkpoint is to come."""
-
-    __slots__ = ("acked", "checkpoint", "closed", "due", "key", "owed", "queue", "record")
-
-    def __init__(self, key: Key, queue: int, record: int, due: Millis, checkpoint: Checkpoint | None) -> None:
-        self.key = key
-        self.queue = queue
-        """The revive queue that tells of it."""
-        self.record = record
-        """Its offset there."""
-        self.due = due
-        self.checkpoint = checkpoint
-        self.acked: set[int] = set()
-        self.owed: list[int] = []
-        """Messages that the retry topic has, and the revive log does not say so yet."""
-        self.closed = False
-
-    @property
-    def left(self) -> list[int]:
-        """The messages that are neither acknowledged nor in the retry topic."""
-        assert self.checkpoint is not None
-        return [offset for offset in self.checkpoint.offsets if offset not in self.acked and offset not in self.owed]
-
-    def is_out(self, offset: int) -> bool:
-        """Is it one of the messages that are `left`?"""
-        assert self.checkpoint is not None
-        return offset in self.checkpoint.offsets and offset not in self.acked and offset not in self.owed
-
-
-class ReviveQueue:
-    """One queue of the revive topic."""
-
-    def __init__(self, queue_id: int, at: int, end: int) -> None:
-        self.id = queue_id
-        self.at = at
-        """The next record to take up."""
-        self.end = end
-        """What was written before this broker led ends here."""
-        self.tip = at
-        """Checkpoints from here on move the groups' offsets."""
-        self.progress = at - 1
-        self.open: deque[Open] = deque()
-
-    def done(self) -> int:
-        """Up to this record all is closed."""
-        while self.open and self.open[0].closed:
-            self.open.popleft()
-        return (self.open[0].record if self.open else self.at) - 1
-
-
 class PopService:
     """Of one broker that is master."""
 
@@ -143,9 +93,13 @@ class PopService:
         """Where groups pop next in a queue, as long as that is ahead of their offset."""
         self._fresh: dict[tuple[int, int], tuple[Checkpoint, int] | Ack] = {}
         """Records of our own that are not taken up yet, by queue and offset; with a checkpoint, the next position."""
+        self._told: dict[Key, set[int]] = {}
+        """What acks of our own name that are not taken up yet: it stands before all that is written now."""
         self._gathered: dict[tuple[Key, int], list[tuple[Request, Ack]]] = {}
         """Acknowledgements of this turn, by checkpoint and revive queue."""
         self._writes = self._leads = False
+        self._alone = True
+        """The tables of topics and groups are its own: another broker is never master in its place."""
         self.loaded = False
         """All that was written before this broker led is taken up: it may pop."""
         self._since: Millis = 0
@@ -165,8 +119,9 @@ class PopService:
         """This broker is master from now on."""
         self._forget()
         broker, store = self._broker, self._broker.store
+        self._keep_retry_topics(now)
         row = broker.topics.get(self.topic)
-        alone = broker.group is None and broker.replicas.manager is None
+        self._alone = broker.group is None and broker.replicas.manager is None
         for queue_id in range(row.read_queue_nums if row is not None else 0):
             stored = store.queue_of(self.topic, queue_id)
             done = broker.offsets.query(self.topic, REVIVE_GROUP, queue_id)
@@ -174,11 +129,19 @@ class PopService:
             end = 0 if stored is None else stored.end
             queue = ReviveQueue(queue_id, min(at, end), end)
             tip = broker.offsets.pull_offset(self.topic, REVIVE_GROUP, queue_id)
-            if alone and tip is not None:
+            if self._alone and tip is not None:
                 queue.tip = max(queue.at, tip)
             self._queues.append(queue)
         self._leads, self._since = True, now
         self._load(now)
+
+    def _keep_retry_topics(self, now: Millis) -> None:
+        """A message in a retry topic is as safe as the log. That there is such a topic may not have been saved yet, or
+        copied from the last master: then nobody would pop it."""
+        topics = self._broker.topics
+        for topic, queue_id in list(self._broker.store.queues()):
+            if topic.startswith(pop.RETRY_PREFIX) and topics.ensure(topic, 1, now) is not None:
+                topics.widen(topic, queue_id + 1, now)
 
     def stop(self) -> None:
         """It is a slave from now on."""
@@ -189,7 +152,7 @@ class PopService:
         for request, _ in chain(*self._gathered.values()):
             why = "the broker is no master any more: the message is shown again"
             self._broker.reply(request, Reply(ResponseCode.SYSTEM_BUSY, remark=why))
-        for table in (self._queues, self._open, self._due, self._positions, self._fresh, self._gathered):
+        for table in (self._queues, self._open, self._due, self._positions, self._fresh, self._told, self._gathered):
             table.clear()
         self._leads = self.loaded = False
         self._progress_at = None
@@ -207,6 +170,8 @@ class PopService:
             room -= self._take_up(queue, room)
         if all(queue.at >= queue.end for queue in self._queues):
             self.loaded, self._since = True, now
+            for group in sorted({one.checkpoint.group for one in self._open.values() if one.checkpoint is not None}):
+                self._broker.groups.find(group, self._broker.config, now)  # it may not have been saved, or copied
             self._broker.holds.pops.everyone()
 
     def _take_up(self, queue: ReviveQueue, most: int) -> int:
@@ -217,10 +182,12 @@ class PopService:
             offset = queue.at
             fresh = self._fresh.pop((queue.id, offset), None)
             if isinstance(fresh, Ack):
+                self._heard(fresh)
                 self._acknowledge(queue, offset, fresh)
             elif fresh is not None:
                 self._add(queue, offset, fresh[0], fresh[0].revive_time)
-                self._move(fresh[0], fresh[1])
+                if fresh[0].again is None:  # more time for a message says nothing of those before it
+                    self._move(*fresh)
             else:
                 self._read(queue, offset)
             queue.at = offset + 1
@@ -229,6 +196,14 @@ class PopService:
         if not self._fresh:
             self._positions.clear()
         return queue.at - first
+
+    def _heard(self, ack: Ack) -> None:
+        """An ack of our own is about to be taken up."""
+        told = self._told.get(ack.key)
+        if told is not None:
+            told.difference_update(ack.offsets)
+            if not told:
+                del self._told[ack.key]
 
     def _read(self, queue: ReviveQueue, offset: int) -> None:
         """Take up a record that another one, or an earlier life, wrote."""
@@ -239,7 +214,11 @@ class PopService:
         tag = found.tag
         if tag == pop.CK_TAG:
             checkpoint = pop.read_checkpoint(found.body)
+            if checkpoint is not None and not self._is_there(checkpoint):
+                return
             if checkpoint is not None:
+                if not self._alone:  # the last master may have made the group in its last moments
+                    self._broker.groups.find(checkpoint.group, self._broker.config, self._broker.now)
                 self._add(queue, offset, checkpoint, self._due_of(checkpoint, found))
                 if offset >= queue.tip and checkpoint.again is None and checkpoint.offsets:
                     self._move(checkpoint, checkpoint.offsets[-1] + 1)
@@ -250,6 +229,11 @@ class PopService:
                 self._acknowledge(queue, offset, ack)
                 return
         self._broker.note("error", f"{self.topic} queue {queue.id} offset {offset} is no record of POP: left out")
+
+    def _is_there(self, checkpoint: Checkpoint) -> bool:
+        """Does the queue reach so far? One that began anew, in a log without its beginning, has other messages."""
+        queue = self._broker.store.queue_of(checkpoint.topic, checkpoint.queue_id)
+        return queue is not None and max(checkpoint.offsets, default=-1) < queue.next_offset
 
     def _due_of(self, checkpoint: Checkpoint, record: Record) -> Millis:
         """When a checkpoint that was read is revived: one of the original waits for its acks, which come later. None
@@ -377,20 +361,32 @@ class PopService:
         return stored
 
     def acknowledge(self, ack: Ack, queue_id: int) -> Appended | None:
-        """Messages are consumed; None: nobody waits for that any more. AppendRefused: nothing has happened."""
-        if not self.waits_for(ack.key, ack.offsets, ack.revive_time):
+        """Messages are consumed; None: there is nothing to write. AppendRefused: nothing has happened."""
+        if not self.has_to_write(ack):
             return None
         known = self._open.get(ack.key)
         if known is not None:
             queue_id = known.queue
+        if known is not None or not self.waits_for(ack.key, ack.offsets, ack.revive_time):
             ack = ack._replace(revive_time=0)
         stored = self._append(queue_id, ack.tag, ack.to_json())
         self._written(queue_id, stored, ack)
         return stored
 
+    @property
+    def shared(self) -> bool:
+        """May another broker lead meanwhile, and do answers wait for others, so that this one can find out? Until then
+        it knows nothing of what that one handed out."""
+        broker = self._broker
+        return broker.group is not None or (broker.replicas.manager is not None and broker.replicas.synchronous)
+
+    def has_to_write(self, ack: Ack) -> bool:
+        """Does the log have to say it? Not of what is not out any more, when no other broker can have handed it out."""
+        return self.shared or self.waits_for(ack.key, ack.offsets, ack.revive_time)
+
     def gather(self, request: Request, ack: Ack, queue_id: int) -> None:
-        """Let a request's acknowledgement of a message that is out wait for others of its checkpoint, until the end of
-        the turn at the latest; the request is answered then."""
+        """Let a request's acknowledgement of a message wait for others of its checkpoint, until the end of the turn at
+        the latest; the request is answered then."""
         rows = self._gathered.setdefault((ack.key, queue_id), [])
         rows.append((request, ack))
         if len(rows) >= pop.MAX_MESSAGES:
@@ -414,10 +410,7 @@ class PopService:
                 broker.reply(request, Reply(why.code, remark=why.remark))
             return
         for request, _ in rows:
-            reply: Reply | None = Reply()
-            if stored is not None:
-                end = stored.physical_offset + stored.size
-                reply = put.acknowledge(broker, request, Reply(), end, wait=True)
+            reply = put.confirm(broker, request, Reply(), stored)
             if reply is not None:
                 broker.reply(request, reply)
 
@@ -428,7 +421,8 @@ class PopService:
         found = self._open.get(key)
         if found is not None:
             return found.checkpoint is None or any(map(found.is_out, offsets))
-        return not self.loaded or bool(self._fresh) or key[-1] < self._since < revive_time
+        fresh = any(not isinstance(one, Ack) and one[0].key == key for one in self._fresh.values())
+        return not self.loaded or fresh or key[-1] < self._since < revive_time
 
     def _append(self, queue_id: int, tag: str, body: bytes) -> Appended:
         broker = self._broker
@@ -450,6 +444,8 @@ class PopService:
     def _written(self, queue_id: int, stored: Appended, record: tuple[Checkpoint, int] | Ack) -> None:
         """A record of ours was stored: it is taken up now, or when readers see it."""
         self._fresh[queue_id, stored.queue_offset] = record
+        if isinstance(record, Ack):
+            self._told.setdefault(record.key, set()).update(record.offsets)
         self.arrived(queue_id)
 
     # ---- reviving ----
@@ -460,9 +456,7 @@ class PopService:
         if not self.loaded:
             behind = any(queue.at < self._broker.store.max_offset(self.topic, queue.id) for queue in self._queues)
             return self._broker.now if behind else None  # the rest is not shown yet: it arrives
-        due = self._due[0][0] if self._due else None
-        times = (due, self.order.next_deadline(), self._progress_at)
-        return min((time for time in times if time is not None), default=None)
+        return soonest(self._due[0][0] if self._due else None, self.order.next_deadline(), self._progress_at)
 
     def tick(self, now: Millis) -> None:
         """Take up more of the log, or show again what is due."""
@@ -485,13 +479,15 @@ class PopService:
             self.tell_progress()
 
     def _revive(self, one: Open) -> bool:
-        """Show what is not acknowledged again; False: the log does not take it now."""
+        """Show what is not acknowledged again; False: the log does not take it now. What an ack names that is not
+        taken up yet stays away: the log has it before any copy, and an answer may have promised it."""
         checkpoint, broker = one.checkpoint, self._broker
         if checkpoint is None or not self._is_wanted(checkpoint):
             self._close(one)
             return True
+        told = self._told.get(one.key, ())
         try:
-            for offset in one.left:
+            for offset in [offset for offset in one.left if offset not in told]:
                 self._write_again(checkpoint, offset)
                 one.owed.append(offset)
             if one.owed:
@@ -580,6 +576,7 @@ class PopService:
         waiting = {id(row[2]) for row in self._due}
         for key, one in self._open.items():
             assert key == one.key and not one.closed, "what is closed is not open"
-            assert id(one) in waiting or not one.left or not self.loaded, "nobody looks at an open checkpoint"
+            told = self._told.get(key, set())
+            assert id(one) in waiting or told.issuperset(one.left) or not self.loaded, "nobody looks at what is open"
         for queue in self._queues:
             assert queue.progress <= queue.done(), "progress is told of what is closed"

@@ -18,6 +18,7 @@ that is confirmed, and a byte position in the master's own epoch.
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable
+from dataclasses import dataclass
 
 from perseid.base.machine import Millis
 
@@ -33,6 +34,13 @@ REST_MS = 3_000
 """After that it is not awaited again for so long."""
 
 
+@dataclass(frozen=True, eq=False, slots=True)
+class Proposal:
+    """One proposal; another one of the same members is another one."""
+
+    members: frozenset[int]
+
+
 class InSync:
     """The set of one master's term. `own` is the master's id."""
 
@@ -42,7 +50,7 @@ class InSync:
         self.agreed: frozenset[int] = frozenset((own,))
         self.epoch = -1
         """Of the agreed set, as the controller counts."""
-        self.proposed: frozenset[int] | None = None
+        self.proposed: Proposal | None = None
         """The proposal that is under way."""
         self._maybe: frozenset[int] = frozenset()
         """Members of proposals since `epoch` that may have been applied."""
@@ -61,6 +69,11 @@ class InSync:
         self._quiet_until: Millis = 0
         """There is nothing to propose before, unless something happens."""
 
+    def reconfigure(self, max_not_caught_up_ms: Millis) -> None:
+        """Take replicas for so long for caught up from now on."""
+        self._most_ms = max_not_caught_up_ms
+        self._quiet_until = 0
+
     # ---- what the controller says ----
 
     def agree(self, members: Iterable[int], epoch: int, now: Millis) -> bool:
@@ -77,10 +90,13 @@ class InSync:
             self._caught_up.setdefault(one, now)
         return True
 
-    def failed(self, now: Millis, *, refused: bool, stranger: bool = False) -> None:
-        """The proposal came to nothing: the controller refused it, or (not `refused`) nobody knows. `stranger`: it does
-        not know some replica."""
-        joiners = (self.proposed or self.agreed) - self.agreed
+    def failed(self, proposal: Proposal, now: Millis, *, refused: bool, stranger: bool = False) -> None:
+        """A proposal came to nothing: the controller refused it, or (not `refused`) nobody knows. `stranger`: the
+        controller does not know some replica. The answer to a proposal that is under way no longer changes nothing:
+        of the one that is, it says nothing."""
+        if proposal is not self.proposed:
+            return
+        joiners = proposal.members - self.agreed
         self._singly = self._singly or (refused and len(joiners) > 1)
         if stranger and len(joiners) == 1:
             if len(self._barred) >= MAX_BARRED:
@@ -147,8 +163,8 @@ class InSync:
         if replica != self.own:
             self._caught_up.pop(replica, None)
 
-    def proposal(self, now: Millis) -> frozenset[int] | None:
-        """The set to propose now; None: there is nothing to change, or an answer is awaited. `proposed` is that."""
+    def proposal(self, now: Millis) -> Proposal | None:
+        """What to propose now; None: there is nothing to change, or an answer is awaited. `proposed` is that."""
         self._now = now
         if now < self._quiet_until or self.proposed is not None or now < self._not_before or self.epoch < 0:
             return None
@@ -160,16 +176,16 @@ class InSync:
                 ends = [self._caught_up[one] + self._most_ms + 1 for one in self.agreed if one != self.own]
                 self._quiet_until = min(ends, default=FOR_EVER)
             return None
-        self.proposed = wanted
+        self.proposed = Proposal(wanted)
         self._maybe |= wanted
-        return wanted
+        return self.proposed
 
     def _is_fresh(self, replica: int, now: Millis) -> bool:
         return now - self._caught_up.get(replica, -self._most_ms - 1) <= self._most_ms
 
     def next_deadline(self) -> Millis | None:
         """When there may be something to propose."""
-        ends = [until for until in self._awaited.values() if self._now < until]
+        ends = [until for until in self._awaited.values() if self._now < until] if self._awaited else []
         if self.proposed is not None or self.epoch < 0:
             return min(ends, default=None)
         dues = [self._barred.get(one, 0) for one in self._wanted]
@@ -179,5 +195,5 @@ class InSync:
     def validate(self) -> None:
         """AssertionError when the books contradict one another."""
         assert self.own in self.agreed, self.agreed
-        assert self.proposed is None or self.proposed <= self._maybe, (self.proposed, self._maybe)
+        assert self.proposed is None or self.proposed.members <= self._maybe, (self.proposed, self._maybe)
         assert not self._wanted & self.agreed, (self._wanted, self.agreed)

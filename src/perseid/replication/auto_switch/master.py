@@ -1,12 +1,17 @@
 """The master's end of the AutoSwitch stream: who follows, what is sent to whom, what all that count have.
 
-A follower's states: silent → (handshake) greeted → (first report: its request) following → gone.
+A follower's states: silent → (handshake) claiming → (it is that replica) greeted → (first report: its request)
+following → gone.
 
     acknowledged ≤ next ≤ sendable ≤ log.end         next − max(acknowledged, start) ≤ window
 
 Each packet is of one epoch and one file, and says which epoch its bytes are (the original's last packet of an epoch
 says the next one, B10). Whoever breaks the order of frames, or reports more than it was sent, is cut off (B14a, B15). A
-replica on two connections is its newest one (B17).
+replica on two connections is the newest one that follows (B17).
+
+The protocol has no passwords. So a connection is a replica's only when it comes from the machine where the controllers
+know that replica; until they have been asked, and while another connection of the same replica is alive, its handshake
+waits. So a stranger neither takes a replica's place nor speaks for it.
 
 What a replica is known to have outlives its connection: its log does, too. So a lost connection never lets anything be
 confirmed or acknowledged that the replica has not reported (B2, B4).
@@ -19,7 +24,7 @@ from dataclasses import dataclass
 
 from perseid.base.machine import Buffer, Close, ConnId, Effect, Millis, Note, Write
 from perseid.replication.auto_switch.epochs import Epochs
-from perseid.replication.auto_switch.in_sync import AWAITED_MS, InSync
+from perseid.replication.auto_switch.in_sync import AWAITED_MS, InSync, Proposal
 from perseid.replication.config import ReplicationConfig
 from perseid.replication.sender import EVERYTHING, Connected, Sender
 from perseid.store.commit_log import CommitLog
@@ -30,6 +35,7 @@ from perseid.wire.ha_auto import (
     STATE_BYTES,
     TRANSFER,
     Packet,
+    SlaveHandshake,
     decode_report,
     decode_slave_handshake,
     encode_master_handshake,
@@ -39,7 +45,16 @@ from perseid.wire.ha_auto import (
 
 TELL_MS = 100
 """A replica hears so much later at most what is confirmed, when nothing else is sent to it."""
+CLAIM_MS = 5_000
+"""So long a handshake waits until the controllers have said where that replica is."""
+LIVELY_BEATS = 2
+"""A replica that was not heard for so many intervals of its reports has no live connection."""
 LONGEST_BYTES = max(SLAVE_HANDSHAKE_BYTES, REPORT_BYTES)
+
+
+IsAt = Callable[[int, str, Millis], bool]
+"""Is this the replica of that id, by the address that its connection comes from? When not, what is known is soon known
+anew, and it is asked again."""
 
 
 @dataclass(slots=True)
@@ -50,6 +65,13 @@ class Follower(Connected):
     """Its id; 0: it has not said yet who it is."""
     learner: bool = False
     from_last_file: bool = False
+    claim: SlaveHandshake | None = None
+    """What it says of itself, and is not believed yet."""
+    claimed: Millis = 0
+    waits_until: Millis = 0
+    """When it is looked at again, if nothing happens before."""
+    probed: bool = False
+    """Another connection of that replica was asked to show that it is alive."""
     told: int = -1
     """The confirm offset that it was told."""
     mark: tuple[int, Millis] = (0, 0)
@@ -69,6 +91,7 @@ class Master(Sender[Follower]):
         in_sync: InSync,
         sendable: Callable[[], int],
         confirmed: Callable[[], int],
+        is_at: IsAt,
         *,
         hot_bytes: int,
         longest_record: int,
@@ -77,6 +100,7 @@ class Master(Sender[Follower]):
         self._epochs = epochs
         self.in_sync = in_sync
         self._confirmed = confirmed
+        self._is_at = is_at
         self._has: dict[int, int] = {}
         """Replica → the end of its log, as it last reported in this term."""
         self._learners: set[int] = set()
@@ -121,24 +145,54 @@ class Master(Sender[Follower]):
             if total - at < size:
                 break
             if state == HANDSHAKE:
-                effects += self._greet(follower, partial, at)
+                effects += self._claims(follower, decode_slave_handshake(partial, at), now)
             else:
                 effects += self._reported(follower, decode_report(partial, at), now)
             at += size
         follower.partial = partial[at:]
         return effects
 
-    def _greet(self, follower: Follower, data: bytes, at: int) -> list[Effect]:
+    def _claims(self, follower: Follower, said: SlaveHandshake, now: Millis) -> list[Effect]:
         """It says who it is; it may say so again, and asks anew then."""
-        said = decode_slave_handshake(data, at)
         if said.broker_id < 1 or said.broker_id == self.in_sync.own:
             return self._cut(follower, f"it says that it is replica {said.broker_id}")
         if follower.replica not in (0, said.broker_id):
             return self._cut(follower, f"it was replica {follower.replica}, and says that it is {said.broker_id}")
+        if follower.replica:
+            return self._greet(follower, said)
+        follower.claimed = now if follower.claim is None else follower.claimed
+        follower.claim = said
+        return self._believe(follower, said, now)
+
+    def _believe(self, follower: Follower, said: SlaveHandshake, now: Millis) -> list[Effect]:
+        """Greet it, if it is what it says; cut it off when that has not turned out in time."""
+        if not self._is_at(said.broker_id, follower.peer, now):
+            follower.waits_until = follower.claimed + CLAIM_MS
+            if now < follower.waits_until:
+                return []
+            why = f"it says that it is replica {said.broker_id}, which the controllers don't know at that address"
+            return self._cut(follower, f"{why}; if it is, set checkPeerAddresses=false")
+        rival = next((one for one in self.followers.values() if one.replica == said.broker_id), None)
+        if rival is None:
+            return self._greet(follower, said)
+        follower.waits_until = rival.heard + LIVELY_BEATS * self._config.ha_send_heartbeat_interval
+        if now >= follower.waits_until or not self._is_at(rival.replica, rival.peer, now):
+            return [*self._cut(rival, "it came back on another connection"), *self._greet(follower, said)]
+        if follower.probed or not rival.following:
+            return []
+        follower.probed = True
+        return [self._heartbeat(rival, now)]  # a machine that has begun anew resets what it does not know
+
+    def believe(self, now: Millis) -> list[Effect]:
+        """Look again at handshakes that wait."""
         effects: list[Effect] = []
-        for other in list(self.followers.values()):
-            if other is not follower and other.replica == said.broker_id:
-                effects += self._cut(other, "it came back on another connection")
+        for follower in list(self.followers.values()):
+            if follower.claim is not None and follower.conn in self.followers:
+                effects += self._believe(follower, follower.claim, now)
+        return effects
+
+    def _greet(self, follower: Follower, said: SlaveHandshake) -> list[Effect]:
+        follower.claim = None
         follower.replica, follower.learner = said.broker_id, said.learner
         follower.from_last_file = said.from_last_file
         follower.start = follower.next = follower.acknowledged = -1
@@ -146,7 +200,7 @@ class Master(Sender[Follower]):
             self._learners.add(said.broker_id)
         else:
             self._learners.discard(said.broker_id)
-        return [*effects, Write(follower.conn, encode_master_handshake(self._epochs.entries, self._log.end))]
+        return [Write(follower.conn, encode_master_handshake(self._epochs.entries, self._log.end))]
 
     def _reported(self, follower: Follower, report: int, now: Millis) -> list[Effect]:
         if not follower.replica:
@@ -204,8 +258,8 @@ class Master(Sender[Follower]):
         """Has it all that is confirmed, and reached our own epoch?"""
         return self._has.get(replica, -1) >= max(self._confirmed(), self._own_start)
 
-    def proposal(self, now: Millis) -> frozenset[int] | None:
-        """The set to propose now, None if there is nothing to change. More may have been confirmed since a joiner had
+    def proposal(self, now: Millis) -> Proposal | None:
+        """What to propose now, None if there is nothing to change. More may have been confirmed since a joiner had
         caught up, without it: it waits until it has that too."""
         self.in_sync.keep_joiners(self._may_be_in)
         return self.in_sync.proposal(now)
@@ -240,6 +294,13 @@ class Master(Sender[Follower]):
         for follower in self.followers.values():
             if follower.acknowledged >= self._log.end and not follower.learner:
                 self.in_sync.caught_up(follower.replica, now)
+
+    def next_deadline(self) -> Millis | None:
+        due = super().next_deadline()
+        for one in self.followers.values():
+            if one.claim is not None and (due is None or one.waits_until < due):
+                due = one.waits_until
+        return due
 
     # ---- what is on which replicas ----
 

@@ -13,11 +13,12 @@ from __future__ import annotations
 
 from collections.abc import Callable
 
+from perseid.base.deadlines import soonest
 from perseid.base.machine import Close, Closed, ConnectFailed, ConnId, Effect, Feed, Frames, Millis, Note, Opened
 from perseid.disk.port import Disk
 from perseid.replication.auto_switch.epochs import Epochs
-from perseid.replication.auto_switch.in_sync import InSync
-from perseid.replication.auto_switch.master import Master
+from perseid.replication.auto_switch.in_sync import InSync, Proposal
+from perseid.replication.auto_switch.master import IsAt, Master
 from perseid.replication.auto_switch.slave import Slave, Trim
 from perseid.replication.config import ReplicationConfig
 from perseid.replication.receiver import LISTENER
@@ -56,20 +57,23 @@ class TrimmedTo:
 
 
 class AutoSwitchReplication:
-    """The replication of one gated store. `propose` asks the controller for another set of replicas in sync."""
+    """The replication of one gated store. `propose` asks the controller for another set of replicas in sync; `is_at`
+    says whether a connection is that of a replica."""
 
     def __init__(
         self,
         config: ReplicationConfig,
         store: MessageStore,
         disk: Disk,
-        propose: Callable[[frozenset[int]], list[Effect]],
+        propose: Callable[[Proposal], list[Effect]],
+        is_at: IsAt,
     ) -> None:
         assert store.gate is not None, "what is not confirmed must not be seen"
         self.config = config
         self._store = store
         self._disk = disk
         self._propose = propose
+        self._is_at = is_at
         self._durable_only = store.config.flush_disk_type == SYNC_FLUSH
         self.epochs = Epochs()
         self.epoch = NO_EPOCH
@@ -89,6 +93,14 @@ class AutoSwitchReplication:
         """The store is loaded: take in the epochs."""
         self._log_start = self._store.log.start
         return [Note("error", note) for note in self.epochs.load(self._disk)]
+
+    def reconfigure(self, config: ReplicationConfig) -> None:
+        """Follow other settings from now on, the store's too."""
+        own, self.config = self._store.config, config
+        self.slave.reconfigure(config)
+        if self.master is not None:
+            self.master.reconfigure(config, min(own.max_record_bytes, own.commit_log_file_bytes))
+            self.master.in_sync.reconfigure(config.ha_max_time_slave_not_catchup)
 
     # ---- roles ----
 
@@ -110,6 +122,7 @@ class AutoSwitchReplication:
             InSync(self.broker_id, self.config.ha_max_time_slave_not_catchup),
             self._sendable,
             lambda: store.confirmed,
+            self._is_at,
             hot_bytes=own.hot_bytes,
             longest_record=min(own.max_record_bytes, own.commit_log_file_bytes),
         )
@@ -182,11 +195,13 @@ class AutoSwitchReplication:
 
     def replicated(self) -> int:
         """The log is on as many replicas as the mode wants up to here; −1 while we don't lead."""
+        return self.on(None if self.config.all_ack_in_sync_state_set else self.config.in_sync_replicas)
+
+    def on(self, nodes: int | None) -> int:
+        """The log is on so many replicas up to here, or on all in sync (None); −1 while we don't lead."""
         if self.master is None or not self.leads:
             return -1
-        if self.config.all_ack_in_sync_state_set:
-            return self.master.on_all()
-        return self.master.on_nodes(self.config.in_sync_replicas)
+        return self.master.on_all() if nodes is None else self.master.on_nodes(nodes)
 
     def confirm(self) -> None:
         """Let readers see what is confirmed by now, while we lead."""
@@ -234,7 +249,9 @@ class AutoSwitchReplication:
     def settle(self, now: Millis) -> list[Effect]:
         """At the end of a turn: show what is confirmed, send what is new, propose who is in sync, and report what has
         become durable."""
-        effects: list[Effect] = []
+        effects = self.slave.go_on(now)
+        if self.master is not None and self.master.followers:
+            effects += self.master.believe(now)
         if self.master is not None and self.leads:
             self.confirm()
             if self.master.followers:
@@ -265,10 +282,10 @@ class AutoSwitchReplication:
         return effects
 
     def next_deadline(self) -> Millis | None:
-        dues = [self.slave.next_deadline()]
-        if self.master is not None:
-            dues += [self.master.next_deadline(), self.master.in_sync.next_deadline() if self.leads else None]
-        return min((due for due in dues if due is not None), default=None)
+        slave, master = self.slave.next_deadline(), self.master
+        if master is None:
+            return slave
+        return soonest(slave, master.next_deadline(), master.in_sync.next_deadline() if self.leads else None)
 
     def validate(self) -> None:
         self.slave.validate()

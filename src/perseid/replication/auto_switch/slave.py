@@ -130,6 +130,12 @@ class Slave(Receiver):
                 return self._greeted(data, now)
             if self.state is not State.FOLLOWING:
                 return self._end("bytes before we asked for any", now)
+        except (ReplicaRefused, RemoteProtocolError) as refused:
+            return self._end(str(refused), now, RETRY_MS, "error")
+        return self._took(data, now)
+
+    def _took(self, data: Buffer, now: Millis) -> list[Effect]:
+        try:
             try:
                 self._take(memoryview(data))
             finally:

@@ -7,6 +7,7 @@ from __future__ import annotations
 
 from collections.abc import Callable
 
+from perseid.base.deadlines import soonest
 from perseid.base.machine import Closed, ConnectFailed, ConnId, Effect, Frames, Millis, Opened
 from perseid.replication.classic.master import Master
 from perseid.replication.classic.slave import Slave
@@ -42,6 +43,13 @@ class ClassicReplication:
             config, store.log, self._sendable, wanted, hot_bytes=own.hot_bytes, longest_record=longest
         )
         self.slave = Slave(config, Replica(store), prove, now=now) if prove is not None else None
+
+    def reconfigure(self, config: ReplicationConfig) -> None:
+        """Follow other settings from now on, the store's too."""
+        own, self.config = self._store.config, config
+        self.master.reconfigure(config, min(own.max_record_bytes, own.commit_log_file_bytes))
+        if self.slave is not None:
+            self.slave.reconfigure(config)
 
     def _sendable(self) -> int:
         """With SYNC_FLUSH only what is durable: a master must not come back with less than its slaves have."""
@@ -83,6 +91,8 @@ class ClassicReplication:
     def settle(self, now: Millis) -> list[Effect]:
         """At the end of a turn: send what is new, and report what has become durable."""
         effects = self.master.send(now) if self.master.followers else []
+        if self.slave is not None:
+            effects += self.slave.go_on(now)
         if self.slave is not None and self.config.ha_report_durable_only:
             log = self._store.log
             effects += self.slave.report_new(log.flushed, now)
@@ -97,8 +107,7 @@ class ClassicReplication:
         return effects if self.slave is None else effects + self.slave.tick(now)
 
     def next_deadline(self) -> Millis | None:
-        dues = (self.master.next_deadline(), self.slave.next_deadline() if self.slave is not None else None)
-        return min((due for due in dues if due is not None), default=None)
+        return soonest(self.master.next_deadline(), self.slave.next_deadline() if self.slave is not None else None)
 
     def validate(self) -> None:
         self.master.validate()

@@ -77,6 +77,9 @@ class Slave(Receiver):
             return [] if self.conn is None else self._end("bytes before we asked for any", now)
         self.heard = now
         self.meter.add(len(data), now)
+        return self._took(data, now)
+
+    def _took(self, data: Buffer, now: Millis) -> list[Effect]:
         try:
             try:
                 self._take(memoryview(data))

@@ -240,7 +240,8 @@ class Parts:
         try:
             part = self._open(base)
         except OSError:
-            self._disk.remove(f"{self.logs}/{base:0{NAME_DIGITS}d}")
+            for folder in (self.logs, self.units):  # one of them may be there, and empty
+                self._disk.remove(f"{folder}/{base:0{NAME_DIGITS}d}")
             raise
         self._folders.touch(self.logs)
         self._folders.touch(self.units)

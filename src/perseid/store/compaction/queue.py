@@ -15,6 +15,7 @@ that were mapped, or it is mapped itself and empty: an empty body takes its key 
 from __future__ import annotations
 
 from collections.abc import Iterator
+from contextlib import suppress
 from typing import TYPE_CHECKING
 
 from perseid.base.errors import CorruptLog
@@ -75,6 +76,8 @@ class CompactedQueue:
         """Nothing is taken until it is durable that a cut took the end away."""
         self.due: Millis = 0
         self.state = "idle"
+        self._unclean = False
+        """Files are left of a compaction that was given up."""
         self._number = 0
         self._new: Parts | None = None
         self._old: list[Part] = []
@@ -122,10 +125,7 @@ class CompactedQueue:
             return True
         shown, done = queue.shown_offset, 0
         if queue.next_offset < self.taken and queue.first_offset == 0:  # the topic was made again: the log has it all
-            self.abandon()
-            self.parts.remove()
-            self.taken = self.durable = 0
-            self.position = -1
+            self._begin_anew()
         self.taken = max(self.taken, queue.first_offset)
         while self.taken < shown:
             if done >= most_bytes:
@@ -137,6 +137,23 @@ class CompactedQueue:
                 done += len(view)
             self.taken += 1
         return True
+
+    def _begin_anew(self) -> None:
+        self.abandon()
+        self.parts.remove()
+        self.taken = self.durable = 0
+        self.position = -1
+
+    def fit_the_log(self) -> bool:
+        """At the start after a crash: messages that were taken before the log had them durably, and that it has lost,
+        go here too, since others will have their offsets. False: there are none."""
+        queue = self._store.queue_of(self.topic, self.queue_id)
+        if queue is None or queue.next_offset >= self.taken:
+            return False
+        if queue.first_offset == 0:  # it may have been made again: the log has it all
+            self._begin_anew()
+            return True
+        return self.cut()
 
     def _take(self, view: memoryview) -> None:
         record = decode(view, check_crc=False)
@@ -159,7 +176,8 @@ class CompactedQueue:
 
     def read(self, offset: int, max_messages: int, max_bytes: int) -> ReadResult:
         """Messages from an offset or the next one that is there on; tags are not looked at, as in the original."""
-        self.catch_up(READ_BYTES)
+        with suppress(OSError):  # no room for more: what there is is read, and `CompactionService.tick` tells of it
+            self.catch_up(READ_BYTES)
         parts, config = self.parts, self._store.config
         low, high = max(parts.begin, 0), parts.end
         if high == 0:
@@ -183,10 +201,13 @@ class CompactedQueue:
     # ---- compacting ----
 
     def begin(self) -> bool:
-        """Begin to compact, if full pairs are there that no compaction has mapped."""
+        """Begin to compact, if full pairs are there that no compaction has mapped. OSError when the files of one that
+        was given up can't be removed."""
         old = self.parts.all[:-1]
         if self.state != "idle" or not any(part.last > self.position for part in old):
             return False
+        if self._unclean:
+            self._clean()
         self._number += 1
         self._old, self._keys, self._last = old, {}, self.position
         self._left = ((p, p.unit(n)) for p in old if p.last > self.position for n in range(p.count))
@@ -234,7 +255,7 @@ class CompactedQueue:
             self._new.put(view, unit.tag_code, unit.store_timestamp, unit.base)
 
     def stepped(self, event: Step, positions: Positions) -> list[Effect]:
-        """What was written is durable: go on."""
+        """What was written is durable: go on. OSError when the disk refuses; the same event goes on later."""
         if event.number != self._number:
             return []
         if self.state == "cleaning":
@@ -247,13 +268,13 @@ class CompactedQueue:
             listed = {"old": [part.base for part in self._old], "new": [part.base for part in self._new.all]}
             return [SaveState(f"{below}/{LIST}", fastjson.dumps(listed), [Feed(event)])]
         if self.state == "listed":
-            self.state = "placed"
             kept = [part for part in self.parts.all if part not in self._old]
             self._place({"old": [p.base for p in self._old], "new": [p.base for p in self._new.all]})
             dirty = self.parts.dirty
             self.parts.load()
             self.parts.all = [part for part in self.parts.all if part.base < kept[0].base] + kept
             self.parts.dirty = {base: part for base, part in dirty.items() if part in kept}
+            self.state = "placed"  # not before: what a disk refuses is done again
             self.position = self._last
             positions[self.name] = self.position
             return [Flush([*self._store.folders.take()], [positions.saved([Feed(event)])])]
@@ -285,10 +306,16 @@ class CompactedQueue:
         if self.state in ("mapping", "copying", "syncing"):
             self._number += 1
             self._left, self._keys, self._old, self._new = iter(()), {}, [], None
-            self.state = "idle"
-            for at in (self.parts.logs, self.parts.units):
-                self._disk.remove(f"{at}/{COMPACTING}")
-                self._store.folders.forget(f"{at}/{COMPACTING}")
+            self.state, self._unclean = "idle", True
+            with suppress(OSError):  # `begin` tries again
+                self._clean()
+
+    def _clean(self) -> None:
+        """Remove what a compaction left that was given up."""
+        for at in (self.parts.logs, self.parts.units):
+            self._disk.remove(f"{at}/{COMPACTING}")
+            self._store.folders.forget(f"{at}/{COMPACTING}")
+        self._unclean = False
 
 
 def _listed(path: str, text: bytes) -> dict[str, list[int]]:

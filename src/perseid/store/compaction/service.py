@@ -57,6 +57,8 @@ class CompactionService:
         self.queues: dict[QueueKey, CompactedQueue] = {}
         self._positions = Positions()
         self._running: CompactedQueue | None = None
+        self._refused: Step | None = None
+        """A step that the disk has refused: it is done again."""
         self._saved: dict[QueueKey, int] = {}
         self._follow_at: Millis = 0
         self._flush_at: Millis = 0
@@ -81,11 +83,14 @@ class CompactionService:
                 if number.endswith("/") and number[:-1].isascii() and number[:-1].isdigit():
                     queue = self._made((topic[:-1], int(number[:-1])), now)
                     notes += queue.load(durable.get(queue.name), crashed=crashed)
+        shorter = crashed and [queue for queue in self.queues.values() if queue.fit_the_log()]
         if crashed:
             for queue in self.queues.values():
                 self._sync(queue.parts.take_dirty())
             self._sync([*self._store.folders.take()])
         self._saved = {key: queue.durable for key, queue in self.queues.items()}
+        if shorter:
+            save_durably(disk, DURABLE_PATH, self._table(self._saved))
         return notes
 
     @staticmethod
@@ -120,7 +125,7 @@ class CompactionService:
         return topic in self.topics and self._store.config.enable_compaction
 
     def read(self, topic: str, queue_id: int, offset: int, max_messages: int, max_bytes: int) -> ReadResult:
-        """Messages of a queue, as far as they stay. OSError when the disk has no room for new ones."""
+        """Messages of a queue, as far as they stay; without new ones while the disk has no room for them."""
         queue = self.queues.get((topic, queue_id))
         if queue is None and self._store.queue_of(topic, queue_id) is not None:
             queue = self._made((topic, queue_id), self._follow_at)
@@ -159,7 +164,7 @@ class CompactionService:
         if not self.has_any:
             return []
         try:
-            effects = self._follow(now) if now >= self._follow_at else []
+            effects = [*self._refused_again(), *self._follow(now)] if now >= self._follow_at else []
             return effects + self._compact(now)
         except OSError as error:
             if self._running is not None:
@@ -218,8 +223,17 @@ class CompactionService:
                 if queue is not None:
                     queue.durable = self._saved[key] = min(offset, queue.taken)
         elif isinstance(event, Step) and self.queues.get((event.queue.topic, event.queue.queue_id)) is event.queue:
-            return event.queue.stepped(event, self._positions)
+            try:
+                return event.queue.stepped(event, self._positions)
+            except OSError as error:
+                self._refused = event
+                return [Note("error", f"compaction of {event.queue.name}: tried again later: {error}")]
         return []
+
+    def _refused_again(self) -> list[Effect]:
+        """The step that the disk has refused."""
+        event, self._refused = self._refused, None
+        return self.handle(event) if event is not None else []
 
     # ---- topics, cuts ----
 

@@ -111,8 +111,8 @@ class TimerStore:
         self.master_offset = 0
         """Messages before this one whose time is before `read_ms` were delivered by the master."""
         self._late: dict[Millis, Millis] = {}
-        """Slot → the first slot to which some of its messages would have come in time: at slaves they wait there, so it
-        is not called delivered before."""
+        """Slot → the first slot to which some of its messages would have come in time: elsewhere they wait there, so it
+        is not called delivered before. After a start each slot that may have such messages counts as if it had."""
         self._late_from = 1 << 62
         self._late_ms: Millis = 0
         """Of a slave, and messages from the former on: those that its master took in when their time was over wait in
@@ -163,10 +163,9 @@ class TimerStore:
             return None
         known = self.queue_offset < self.master_offset
         at_ms, flags = self.slot_of(deliver_at, record.store_timestamp)
-        alive = not known or at_ms >= self.read_ms
+        own_ms, alive = at_ms, not known or at_ms >= self.read_ms
         if not alive and self.queue_offset >= self._late_from and at_ms >= self._late_least_ms:
             at_ms, alive = max(self._late_ms, self.read_ms), True  # the master was late with it, too
-        own_ms = at_ms
         if master and alive:
             at_ms = max(at_ms, self.wheel.floor(now))
         at_ms = self.wheel.free(at_ms) if alive else at_ms
@@ -288,7 +287,7 @@ class TimerStore:
 
     # ---- loading ----
 
-    def load(self, record_at: RecordAt, queue_record: QueueRecord, log_end: int | None) -> list[str]:
+    def load(self, record_at: RecordAt, queue_record: QueueRecord, log_end: int | None, now: Millis) -> list[str]:
         """Take up the files; what is to be told of it. `log_end` of the commit log; None: it is not yet known, as in a
         group, which never loses what it had. StoreError, OSError."""
         text = self._disk.read(checkpoints.PATH)
@@ -306,10 +305,19 @@ class TimerStore:
             self._folders.distrust()
             self.wheel.change_all()
         if not why:
+            self._doubt_times(now)
             return []
         self.begin_anew()
         self.waits = False  # no round is under way
         return [f"{why}: the timer files are made anew from the messages that wait"]
+
+    def _doubt_times(self, now: Millis) -> None:
+        """What an earlier life took in too late waits in slots that were its present: nobody knows any more in which
+        ones, and how late it was, but not later than what the checkpoint calls delivered."""
+        log = self.log
+        newest = log.unit(log.before(log.end)) if log.end > log.start else None
+        until = max(now, self.saved.timestamp, newest.taken_at if newest is not None else 0)
+        self._late = {at_ms: self.read_ms for at_ms in self.wheel.slots if at_ms <= until}
 
     def _take_up(
         self, found: TimerCheckpoint, record_at: RecordAt, queue_record: QueueRecord, log_end: int | None

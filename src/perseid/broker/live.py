@@ -1,0 +1,184 @@
+"""What an operator changes while a broker runs (code 25): all or none of it, in effect at the end of the turn that
+asks, and kept in the configuration's file.
+
+Most settings are looked up when they are needed; what was made of others is made anew here. The file keeps its remarks
+and its other lines. Where there is none, where several brokers share it, or where it can't be written, the change holds
+until a restart, and the answer says so.
+"""
+
+from __future__ import annotations
+
+from collections import deque
+from collections.abc import Callable
+from typing import TYPE_CHECKING
+
+from perseid.base import config as configuration
+from perseid.base.errors import RequestRefused
+from perseid.base.machine import DiskFailed, Feed, SaveState
+from perseid.broker.answers import Answers
+from perseid.broker.fast import sends_of
+from perseid.broker.foreign import FOREIGN
+from perseid.broker.registration import addresses
+from perseid.broker.request import Reply, Request
+from perseid.wire import settings
+from perseid.wire.codes import ResponseCode
+from perseid.wire.properties import encode as encode_properties
+
+if TYPE_CHECKING:
+    from perseid.broker.node import Broker
+
+BLACK_LIST = frozenset({"configBlackList", "brokerConfigPath"})
+UNTIL_RESTART = "in effect until a restart, and not kept: "
+
+
+class Kept:
+    """Fed back when the configuration's file is durable."""
+
+
+class LiveSettings:
+    """The settings of one broker. `shown` gives its configuration under the original's names (code 26); `path` is that
+    of the configuration's file on the broker's disk, "" where none may be written, for the reason `why_not`."""
+
+    def __init__(
+        self, broker: Broker, shown: Callable[[], dict[str, str]] | None, path: str = "", why_not: str = ""
+    ) -> None:
+        self._broker = broker
+        self._shown = shown
+        self._path = path
+        self._why_not = why_not or "the broker was started without a configuration file"
+        self._asked: deque[Request] = deque()
+        self._keeping: deque[tuple[Request, Reply]] = deque()
+
+    def properties(self) -> dict[str, str]:
+        """The whole configuration as it is now."""
+        broker = self._broker
+        now = self._shown() if self._shown is not None else {}
+        return now | configuration.to_properties(broker.config, broker.store.config, broker.replicas.config)
+
+    def ask(self, request: Request) -> None:
+        """It is answered at the end of this turn, or when the file is durable."""
+        self._asked.append(request)
+
+    def settle(self) -> None:
+        """At the end of a turn: what this turn stored was stored under what was so before."""
+        while self._asked:
+            request = self._asked.popleft()
+            try:
+                self._carry_out(request)
+            except RequestRefused as refused:
+                self._broker.reply(request, Reply(refused.code, remark=refused.remark))
+
+    # ---- one request ----
+
+    def _carry_out(self, request: Request) -> None:
+        broker = self._broker
+        asked = settings.wanted(request.command.body, BLACK_LIST)
+        before = broker.config, broker.store.config, broker.replicas.config
+        found = settings.change(asked, before, FOREIGN, self.properties())
+        self._check(found.values)
+        if not found.values:
+            broker.answer(request, Reply())
+            return
+        text = self._edited(found.values) if self._path else None
+        broker.config, store_config, replication = found.configs
+        broker.note("info", f"settings changed by {request.conn.peer}: {dict(found.values)}")
+        if store_config != before[1]:
+            broker.store.reconfigure(store_config)
+        if (replication, store_config) != before[2:0:-1]:
+            broker.replicas.reconfigure(replication)
+        self._follow(found.values)
+        told = [*found.told, *self._without_effect(found.values)]
+        for one in told:
+            broker.note("info", one)
+        self._keep(request, text, told)
+
+    def _check(self, values: settings.Values) -> None:
+        """What no single option can tell."""
+        broker, wrong = self._broker, []
+        for key in ("namesrvAddr", "controllerAddr"):
+            if key in values and not addresses(values[key]):
+                wrong.append(f"{key}: host:port;host:port is wanted, one at least")
+        if "inSyncReplicas" in values or "minInSyncReplicas" in values:
+            config = broker.replicas.config
+            least = int(values.get("minInSyncReplicas", config.min_in_sync_replicas))
+            if least > int(values.get("inSyncReplicas", config.in_sync_replicas)) and broker.replicas.adapts:
+                wrong.append(f"minInSyncReplicas: {least} is more than inSyncReplicas")
+        if wrong:
+            raise settings.refused(wrong)
+
+    def _follow(self, values: settings.Values) -> None:
+        """Make anew what was made of these settings."""
+        broker = self._broker
+        if "brokerPermission" in values:
+            broker.topics.bump(broker.now)
+        if "namesrvAddr" in values:
+            servers = addresses(values["namesrvAddr"])
+            broker.registration.reconfigure(servers, broker.now)
+            if broker.replicas.acting is not None:
+                broker.replicas.acting.reconfigure(servers)
+        if "controllerAddr" in values and broker.replicas.manager is not None:
+            broker.replicas.manager.controllers.reconfigure(broker.now)
+        waits = broker.waits or broker.replicas.synchronous
+        if waits != broker.waits or values.keys() & {"traceOn", "maxMessageSize"}:
+            if waits != broker.waits:
+                broker.waits = broker.acks.for_nodes = True
+                broker.acks.turn(broker.store.end)
+            broker.answers = Answers(broker.config)
+            broker.own_properties = encode_properties(broker.answers.own_properties)
+            if broker.plain_sends is not None:
+                broker.plain_sends.count()
+            broker.plain_sends = sends_of(broker)
+        broker.epoch += 1  # pulls that have a seat are looked at again
+
+    def _without_effect(self, values: settings.Values) -> list[str]:
+        replicas, found = self._broker.replicas, []
+        if replicas.manager is None:
+            keys = {"controllerAddr", "brokerElectionPriority", "allAckInSyncStateSet", "haMaxTimeSlaveNotCatchup"}
+            keys |= set() if replicas.adapts else {"minInSyncReplicas"}
+            found = [f"{key}: no effect: this broker has no controller" for key in sorted(values.keys() & keys)]
+        if replicas.group is not None and "inSyncReplicas" in values:
+            found.append("inSyncReplicas: no effect: a quorum of the group has each message")
+        elif "inSyncReplicas" in values and not replicas.counts_nodes:
+            found.append("inSyncReplicas: no effect: brokerRole is not SYNC_MASTER")
+        return found
+
+    # ---- the file ----
+
+    def _edited(self, values: settings.Values) -> bytes | None:
+        """The file with new values; None when it can't be read."""
+        data = self._broker.disk.read(self._path)
+        if data is None:
+            return None
+        try:
+            return configuration.edited(data.decode("utf-8-sig"), values).encode()
+        except UnicodeDecodeError:
+            return None
+
+    def _keep(self, request: Request, text: bytes | None, told: list[str]) -> None:
+        broker = self._broker
+        if text is not None:
+            request.command.keep()
+            self._keeping.append((request, Reply(remark="; ".join(told) or None)))
+            broker.emit(SaveState(self._path, text, [Feed(Kept())]))
+            return
+        if self._path:
+            why = f"{UNTIL_RESTART}the configuration's file is gone, or can't be read"
+            broker.note("error", why)
+            broker.answer(request, Reply(ResponseCode.SYSTEM_ERROR, remark="; ".join([why, *told])))
+            return
+        broker.note("warning", UNTIL_RESTART + self._why_not)
+        broker.answer(request, Reply(remark="; ".join([*told, UNTIL_RESTART + self._why_not])))
+
+    def kept(self, event: Kept) -> None:
+        """The file is durable."""
+        self._broker.reply(*self._keeping.popleft())
+
+    def failed(self, event: DiskFailed) -> bool:
+        """The file could not be written: who asked is told, and True is the answer."""
+        if not self._path or event.path != self._path:
+            return False
+        request, _ = self._keeping.popleft()
+        why = f"{UNTIL_RESTART}the configuration's file could not be written: {event.reason}"
+        self._broker.note("error", why)
+        self._broker.reply(request, Reply(ResponseCode.SYSTEM_ERROR, remark=why))
+        return True
