@@ -9,11 +9,14 @@ import pytest
 from perseid.client import ClientError, FlowLimits, PushConsumer, ReceivedMessage, RetryLater, consumer, held, sharing
 from perseid.wire import properties
 from perseid.wire.codes import RequestCode, ResponseCode
+from perseid.wire.command import Command
 from perseid.wire.headers.clients import NotifyConsumerIdsChangedRequest
+from perseid.wire.headers.pull import PullMessageRequest
 
-from .fake import BROKER, FakeServer, hang_up, refuse, run
+from .fake import BROKER, Answer, FakeServer, hang_up, refuse, run
 
 PULL = RequestCode.PULL_MESSAGE
+COMMIT = RequestCode.UPDATE_CONSUMER_OFFSET
 BACK = RequestCode.CONSUMER_SEND_MSG_BACK
 SEND = RequestCode.SEND_MESSAGE_V2
 
@@ -24,6 +27,7 @@ def quick_pauses(monkeypatch: pytest.MonkeyPatch) -> None:
         (held, "ERROR_PAUSE_MS", 2),
         (held, "LOCK_PAUSE_MS", 2),
         (sharing, "AGAIN_MS", 5),
+        (sharing, "COMMIT_INTERVAL_MS", 5),
         (consumer, "RESUBMIT_MS", 5),
     ):
         monkeypatch.setattr(module, name, value)
@@ -388,6 +392,37 @@ def test_two_members_share_the_queues_and_the_one_that_stays_gets_all_back() -> 
 
 def _mine(push: PushConsumer) -> list[int]:
     return [queue.queue_id for queue in push.queues if queue.topic == "t"]
+
+
+def test_no_commit_overtakes_another() -> None:
+    """A broker with several threads may take two that are on their way in either order."""
+
+    async def test() -> None:
+        async with filled(1, 1) as server:
+            inbox, gate, served = Inbox(server), asyncio.Event(), asyncio.Event()
+
+            async def late(command: Command) -> Answer:
+                await gate.wait()
+                served.set()
+                return Answer(-1)
+
+            server.script[COMMIT].append(late)
+            push = PushConsumer(server.address, "g", {"t": "*"}, inbox, from_where="first")
+            await push.start()
+            await inbox.until(1)
+            await server.until(lambda: server.count(COMMIT))  # by itself, as the offset has moved
+            server.store("t", 0, b"next")
+            await inbox.until(2)
+            stopping = asyncio.ensure_future(push.stop())
+            await asyncio.sleep(0.05)  # long enough for the last commit, if it waited for nothing
+            gate.set()
+            await stopping
+            await served.wait()
+            assert server.committed["g", "t", 0] == 2
+            pulls = [command.header(PullMessageRequest) for command in server.seen if command.code == PULL]
+            assert pulls and not any(pull.sys_flag & 1 for pull in pulls), "none commits on its way"
+
+    run(test())
 
 
 def test_a_broker_that_forgot_us_gets_a_heartbeat(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -144,7 +144,6 @@ class HeldQueue:
                 subscription,
                 max_messages=consumer.pull_batch,
                 with_subscription=False,
-                commit_offset=0 if consumer.broadcast else consumer.offsets.get(self.queue, 0),
             )
             messages = result.messages
             if self.repeats is not None and messages:

@@ -206,7 +206,7 @@ class PullConsumer(Client):
     async def address(self, queue: MessageQueue) -> str:
         """`host:port` of the replica that a pull of this queue goes to now."""
         self.session.check_running("PullConsumer")
-        return (await self._puller.address(queue))[1]
+        return await self._puller.address(queue)
 
     # ---- offsets ----
 

@@ -35,7 +35,7 @@ GRACE_MS = 15_000
 PULL_BATCH = 32
 READ_BATCH = 256
 """Asked for in one pull of a read; brokers answer with fewer (the original's with 32)."""
-COMMIT, SUSPEND, SUBSCRIPTION = 1, 2, 4
+SUSPEND, SUBSCRIPTION = 2, 4
 
 
 class PullStatus(Enum):
@@ -84,16 +84,13 @@ class Puller:
         max_bytes: int | None = None,
         hold_ms: int = HOLD_MS,
         with_subscription: bool = True,
-        commit_offset: int = 0,
     ) -> PullResult:
         """Pull from `offset` on; waits up to `hold_ms` at the broker when there is nothing new.
 
-        `with_subscription` sends the filter along (needed for groups that send no heartbeats);
-        `commit_offset` above 0 commits that offset on the way.
+        `with_subscription` sends the filter along (needed for groups that send no heartbeats).
         """
-        broker_id, address = await self.address(queue)
-        commits = commit_offset > 0 and broker_id == MASTER_ID
-        flag = (COMMIT if commits else 0) | (SUSPEND if hold_ms > 0 else 0) | (SUBSCRIPTION if with_subscription else 0)
+        address = await self.address(queue)
+        flag = (SUSPEND if hold_ms > 0 else 0) | (SUBSCRIPTION if with_subscription else 0)
         request = PullMessageRequest(
             consumer_group=self._group,
             topic=queue.topic,
@@ -102,7 +99,7 @@ class Puller:
             max_msg_nums=max_messages,
             max_msg_bytes=max_bytes,
             sys_flag=flag,
-            commit_offset=commit_offset,
+            commit_offset=0,
             suspend_timeout_millis=hold_ms,
             subscription=subscription.text if with_subscription else None,
             sub_version=subscription.version,
@@ -188,18 +185,18 @@ class Puller:
             repeats.learnt(back[0])
         return repeats.fresh(messages)
 
-    async def address(self, queue: MessageQueue) -> tuple[int, str]:
-        """Id and `host:port` of the replica that a pull of this queue goes to now."""
+    async def address(self, queue: MessageQueue) -> str:
+        """`host:port` of the replica that a pull of this queue goes to now."""
         routes = self._session.routes
         broker_id = self._suggested.get(queue, MASTER_ID)
         for again in (False, True):
             name = routes.home(queue)
             address = routes.address(name, broker_id)
             if address is not None:
-                return broker_id, address
+                return address
             address = routes.address(name, only_this=False)
             if address is not None:
-                return (MASTER_ID if routes.address(name) else broker_id or 1), address
+                return address
             if not again:
                 await routes.refresh(queue.topic)
         raise ConnectFailed(queue.broker_name, "the name servers know no broker of that name")

@@ -4,12 +4,16 @@ A round compares our share (or all queues, when broadcasting) with what we hold.
 are given up first: their offsets are committed, their locks released. New ones are begun where the group
 left off. Rounds come every 20 s, at once when the broker says that members changed or a route changed, and
 again after 500 ms when something could not be done yet.
+
+Offsets are committed by requests of their own, one after the other: the original's broker takes what a pull commits on
+the way and what a request commits in no certain order, so that a group could be left behind what it had handled.
 """
 
 from __future__ import annotations
 
 import asyncio
 import logging
+from collections.abc import Iterable
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -33,7 +37,10 @@ log = logging.getLogger("perseid.client")
 
 INTERVAL_MS = 20_000
 AGAIN_MS = 500
+COMMIT_INTERVAL_MS = 1000
+"""How often the offsets that moved are committed."""
 PERSIST_INTERVAL_MS = 5000
+"""How often all are, since a broker may have lost some."""
 LOCK_INTERVAL_MS = 20_000
 FORCED_DROP_MS = 20_000
 """A handler that runs on for this long after its queue went to another member loses the queue all the same."""
@@ -58,7 +65,10 @@ class Sharing:
             self._store = FileOffsets(folder / ip / f"{consumer.group}.json")
         else:
             self._store = BrokerOffsets(self._positions, consumer.group)
+        self._committing = asyncio.Lock()
+        self._committed: dict[MessageQueue, int] = {}
         self._tasks: list[asyncio.Task[None]] = []
+        self._commits: list[asyncio.Task[None]] = []
 
     # ---- life ----
 
@@ -79,8 +89,9 @@ class Sharing:
             await routes.refresh(RETRY_PREFIX + self._group, at_once=True)
         routes.on_change.append(self._route_changed)
         spawn, every = self._session.spawn, self._session.every
-        self._tasks = [
-            spawn(self._rounds(), f"rebalance {self._group}"),
+        self._tasks = [spawn(self._rounds(), f"rebalance {self._group}")]
+        self._commits = [
+            spawn(every(COMMIT_INTERVAL_MS, self._commit_moved), f"commit {self._group}"),
             spawn(every(PERSIST_INTERVAL_MS, self.persist), f"persist {self._group}"),
         ]
         if consumer.needs_locks:
@@ -97,7 +108,9 @@ class Sharing:
         """Commit, unlock, and say good-bye."""
         for held in [*self.held.values(), *(held for held, _ in self._leaving.values())]:
             held.cancel()
-        await self.persist()
+        await self.persist()  # after the commit that is on its way, if one is
+        for task in self._commits:
+            task.cancel()
         if self._consumer.needs_locks:
             await self._locks.release_all()
         self.held.clear()
@@ -112,7 +125,20 @@ class Sharing:
 
     async def persist(self) -> None:
         """Commit the offsets of the queues that we hold (or are about to give up)."""
-        await self._store.save(only(self._consumer.offsets, self.held.keys() | self._leaving.keys()))
+        await self._commit(self.held.keys() | self._leaving.keys())
+
+    async def _commit_moved(self) -> None:
+        """Commit the offsets that are others than what was last committed."""
+        offsets = self._consumer.offsets
+        moved = [queue for queue in self.held if offsets.get(queue) != self._committed.get(queue)]
+        if moved:
+            await self._commit(moved)
+
+    async def _commit(self, queues: Iterable[MessageQueue]) -> None:
+        async with self._committing:
+            offsets = only(self._consumer.offsets, queues)
+            for queue in await self._store.save(offsets):
+                self._committed[queue] = offsets[queue]
 
     async def renew_locks(self) -> None:
         """Confirm the locks of all queues that we hold; a lost one stops its queue until it is ours again."""
@@ -201,8 +227,9 @@ class Sharing:
             return False
         self._leaving.pop(queue, None)
         held.cancel()
-        await self._store.save(only(self._consumer.offsets, [queue]))
+        await self._commit([queue])
         self._consumer.offsets.pop(queue, None)
+        self._committed.pop(queue, None)
         if self._consumer.needs_locks:
             await self._locks.release([queue])
         return True
