@@ -6,7 +6,17 @@ from pathlib import Path
 
 import pytest
 
-from perseid.client import ClientError, FlowLimits, PushConsumer, ReceivedMessage, RetryLater, consumer, held, sharing
+from perseid.client import (
+    ClientError,
+    FlowLimits,
+    MessageQueue,
+    PushConsumer,
+    ReceivedMessage,
+    RetryLater,
+    consumer,
+    held,
+    sharing,
+)
 from perseid.wire import properties
 from perseid.wire.codes import RequestCode, ResponseCode
 from perseid.wire.command import Command
@@ -414,7 +424,8 @@ def test_no_commit_overtakes_another() -> None:
             server.store("t", 0, b"next")
             await inbox.until(2)
             stopping = asyncio.ensure_future(push.stop())
-            await asyncio.sleep(0.05)  # long enough for the last commit, if it waited for nothing
+            for _ in range(5):  # so long that the last commit has arrived, if it waits for nothing
+                await push.puller.pull(MessageQueue("t", BROKER, 0), 2, push.subscriptions["t"], hold_ms=0)
             gate.set()
             await stopping
             await served.wait()
