@@ -7,7 +7,7 @@ from random import Random
 import pytest
 
 from perseid.base.errors import LocalProtocolError, StoreLocked
-from perseid.sim.disk import PAGE, TOTAL_BYTES, CrashPoint, SimDisk
+from perseid.sim.disk import BIG_BYTES, PAGE, TOTAL_BYTES, CrashPoint, SimDisk
 
 SIZE = 4 * PAGE
 
@@ -58,6 +58,25 @@ def test_synced_bytes_survive_every_power_cut(seed: int) -> None:
     assert data is not None and len(data) == SIZE
     assert data[: 2 * PAGE - 100] == b"A" * (2 * PAGE - 100)
     assert data[2 * PAGE + 100 :] == bytes(SIZE - 2 * PAGE - 100)
+
+
+def test_a_big_file_takes_no_memory_for_zeros_and_meets_the_same_fates() -> None:
+    for seed in range(30):
+        left = []
+        for size in (SIZE, BIG_BYTES):
+            disk = SimDisk(Random(seed))
+            file = disk.open("log/a", size)
+            assert isinstance(file.data, bytearray) == (size < BIG_BYTES)
+            file.sync()
+            disk.sync_dir("")
+            disk.sync_dir("log")
+            file.write(PAGE - 2, memoryview(b"A" * PAGE))
+            assert bytes(file.view(PAGE - 3, 5)) == b"\0AAAA" and file.durable_bytes() == PAGE - 2
+            disk.cut_power()
+            data = disk.read("log/a")
+            assert data is not None and len(data) == size and not any(data[SIZE:])
+            left.append(data[:SIZE])
+        assert left[0] == left[1]
 
 
 def test_unsynced_pages_meet_every_fate() -> None:

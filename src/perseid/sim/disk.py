@@ -18,6 +18,7 @@ from __future__ import annotations
 
 import errno
 from collections.abc import Callable
+from mmap import MAP_ANONYMOUS, MAP_PRIVATE, mmap
 from random import Random
 
 from perseid.base.errors import LocalProtocolError, StoreLocked
@@ -28,10 +29,17 @@ from perseid.sim.powercut import Cut, Files, Namespace, cut_pages
 PAGE_BITS = 12
 PAGE = 1 << PAGE_BITS
 TOTAL_BYTES = 1 << 28
+BIG_BYTES = 1 << 20
+"""Of files whose zeros take no memory and no time until something is written there."""
 
 
 class CrashPoint(BaseException):
     """The process dies within a call to the disk. Not an `Exception`: no node may catch it."""
+
+
+def _zeros(size: int) -> bytearray | mmap:
+    """The contents of a new file."""
+    return bytearray(size) if size < BIG_BYTES else mmap(-1, size, flags=MAP_PRIVATE | MAP_ANONYMOUS)
 
 
 def _equal_bytes(one: bytes, other: bytes) -> int:
@@ -66,7 +74,7 @@ class SimFile:
         "undo",
     )
 
-    def __init__(self, disk: SimDisk, path: str, data: bytearray) -> None:
+    def __init__(self, disk: SimDisk, path: str, data: bytearray | mmap) -> None:
         self.disk = disk
         self.path = path
         self.data = data
@@ -271,7 +279,7 @@ class SimDisk:
             self.about_to("create", path)
             if not sparse:
                 self.need(size, path)
-            file = SimFile(self, path, bytearray(size))
+            file = SimFile(self, path, _zeros(size))
             if sparse:
                 file.blocks, file.pages = set(), (size + PAGE - 1) >> PAGE_BITS
             self.names.link(path, file)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from mmap import mmap
 from random import Random
 from typing import TYPE_CHECKING, TypeAlias
 
@@ -57,7 +58,11 @@ class Cut:
 
 
 def cut_pages(
-    data: bytearray, undo: dict[int, bytes], syncing: dict[int, bytes], lost: dict[int, bytes], cut: Cut
+    data: bytearray | mmap,
+    undo: dict[int, bytes],
+    syncing: dict[int, bytes],
+    lost: dict[int, bytes],
+    cut: Cut,
 ) -> None:
     """Choose for each unsynced page; `undo`, `syncing` and `lost` hold what pages were before."""
     pages = sorted({*undo, *syncing, *lost})
