@@ -28,6 +28,11 @@ REGRESSIONS |= {
     1647: "an empty slave began at the last file, and its reports acknowledged messages of the file before",
 }
 
+IN_TRANSACTIONS = {
+    2143: "a false alarm: a crash forgot that a half was committed, and of two copies each counted as the other one",
+}
+"""The same with transactions."""
+
 REPLICATED = {2: 2, 10: 2, 24: 2, 28: 2, 163: 2, 984: 3, 10070: 1}
 """The same with slaves: seed → how many.
 
@@ -68,6 +73,7 @@ TIMED = {
 """The same, as they are drawn: with messages for a time."""
 
 FEATURED = {
+    ("ha", 732000271): "a log was cut before the record that began a queue anew: its old messages were not shown again",
     ("broker", 9100020): "more time for a message whose pop a power cut took passed over those before it",
     ("ha", 9100005): "a false alarm: a master that had lost a mapping took logical queues for physical ones",
     ("ha", 43000022): "a false alarm: a master that others had replaced answered, and was a slave when that came",

@@ -13,7 +13,7 @@ from perseid.sim.pace import MIN_OPERATIONS
 from perseid.sim.run import Result, run
 from perseid.sim.slaves import KINDS as SLAVES_KINDS
 
-from .regressions import REGRESSIONS, REPLICATED
+from .regressions import IN_TRANSACTIONS, REGRESSIONS, REPLICATED
 from .seeds import seeds
 
 FIRST, SEEDS = 10_000, 6
@@ -37,6 +37,13 @@ def test_a_seed_keeps_all_promises(seed: int) -> None:
 def test_seeds_that_once_failed(seed: int) -> None:
     as_it_was: dict[str, Any] = {"transactions": False, "timed": False, "features": ()}
     result = run(seed, slaves=REPLICATED.get(seed, 0), **as_it_was)
+    assert not result.failure, explained(result)
+
+
+@pytest.mark.sim
+@pytest.mark.parametrize("seed", IN_TRANSACTIONS)
+def test_a_seed_that_once_failed_with_transactions(seed: int) -> None:
+    result = run(seed, slaves=0, transactions=True, features=())
     assert not result.failure, explained(result)
 
 

@@ -358,6 +358,30 @@ def test_nothing_is_taken_after_a_cut_until_the_table_knows_of_it(under_way: boo
     node.check()
 
 
+@pytest.mark.parametrize("killed", [False, True])
+def test_no_position_stays_behind_what_a_cut_left(killed: bool) -> None:
+    """An empty message that comes there would count as mapped: it would go, and not take its key away."""
+    node = filled()
+    node.compact()
+    assert node.queue.position > 5
+    unit = next(unit for _, unit in node.queue.parts.units_from(5))
+    at = node.store.unit(TOPIC, 0, unit.base)
+    assert at is not None
+    node.effects.extend(node.store.truncate(at.physical_offset, []))
+    node.settle()
+    if killed:
+        node.kill()
+        node.load()
+    else:
+        node.pass_time(2_000)
+        for _ in range(60):
+            node.put("new")
+        node.stop()
+        node.load()
+        assert node.queue.taken > 60
+    assert node.queue.position < unit.base
+
+
 def test_a_deleted_topic_begins_anew() -> None:
     node = filled()
     node.compact()

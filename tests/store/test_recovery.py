@@ -525,3 +525,24 @@ def test_folders_of_files_that_an_earlier_life_made_are_synced() -> None:
         node.cut_power()
         node.load()
         assert len(node.records()) == 5 and len(node.records(queue_id=1)) == 1
+
+
+def test_a_deleted_topic_stays_deleted_when_the_power_takes_its_first_new_record() -> None:
+    """Its new unit may be durable, and the records of the old topic still stand in the log."""
+    found = set()
+    for seed in range(12):
+        node = Node(seed, flush_commit_log_thorough_interval=1 << 40)
+        node.load()
+        for body in (b"old 0", b"old 1"):
+            node.store.append(message(body=body), node.now)
+        node.flush()
+        node.settle()
+        node.pass_time(10_000)
+        node.effects.extend(node.store.delete_topic("T"))
+        node.store.append(message(body=b"new"), node.now)
+        node.settle()
+        node.pass_time(10_000)
+        node.cut_power()
+        node.load()
+        found.add(tuple(node.bodies()) if node.store.queue_of("T", 0) is not None else None)
+    assert found == {None, (b"new",)}

@@ -132,7 +132,7 @@ class GroupStore(MessageStore):
         self._first = 0
 
     def _load(self, now: Millis) -> LoadReport:
-        if self.log.divided and not starts_in(self._disk, self._entries.data.folder):
+        if self.log.divided and not starts_in(self.disk, self._entries.data.folder):
             self._end_old_log(now)
         self._begin(now)
         self.log.committed(self._raft.committed)
@@ -142,7 +142,7 @@ class GroupStore(MessageStore):
 
     def _end_old_log(self, now: Millis) -> None:
         """This store had no group until now: recover its log, and let it end with its last file."""
-        old = MessageStore(self._disk, self.config, self.store_host)
+        old = MessageStore(self.disk, self.config, self.store_host)
         old._load(now)
         log, end = old.log, old.log.end
         if end < self.log.divided:

@@ -110,9 +110,10 @@ class PopBook:
         if copy in self._handed:
             raise Violation("a message is handed out once", f"{name} at {copy} was handed out before")
         self._handed.add(copy)
-        if one.sent.attempts != 1 or one.sent.delayed or self._cluster.history.takeovers:
-            return  # it may be there more than once
-        key, before = (one.sent.value, one.generation), (one.sent.value, one.generation - 1)
+        sent = one.sent
+        if sent.attempts != 1 or len(sent.places) > 1 or sent.delayed or self._cluster.history.takeovers:
+            return  # it may be there more than once, also when a crash forgot that a half was committed
+        key, before = (sent.value, one.generation), (sent.value, one.generation - 1)
         self._copies[key] += 1
         if self._copies[before] == 1 and self._has_one_copy(before):
             until, clock_ms, _ = self._visible[before]

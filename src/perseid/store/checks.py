@@ -36,8 +36,9 @@ class Checks:
         self._validated, self._loaded_end = log.start, log.end
 
     def cut(self, end: int) -> None:
-        """The log ends there now: what comes behind it is new."""
-        self._validated, self._loaded_end = min(self._validated, end), min(self._loaded_end, end)
+        """The log ends there now: what comes behind it is new, and queues that had begun anew behind it are the old
+        ones again."""
+        self._validated, self._loaded_end = 0, min(self._loaded_end, end)
 
     def run(
         self,

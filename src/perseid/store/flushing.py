@@ -56,6 +56,9 @@ class Flusher:
         """The checkpoint says of no byte from there on that it is durable: they are about to be cut."""
         self._floor = EVERYTHING
         """A start reads the log from there on, or from before: units of it are about to go (`hold_back`)."""
+        self._held: tuple[int, int] | None = None
+        """Units from this offset of the log on went for records before the other one: until these are durable, a start
+        reads the log from there on."""
         self._saving = False
         """A checkpoint is on its way to the disk."""
         self._urgent = False
@@ -156,6 +159,9 @@ class Flusher:
     def _durable(self) -> Checkpoint:
         """What a checkpoint may say. A round can be ahead of the log's own flush: the log leads."""
         c, end = self.checkpoint, min(self._log.durable_end, self._most)
+        if self._held is not None and end >= self._held[1]:
+            self._held = None
+        begin = end if self._held is None else min(self._held[0], end)
         return Checkpoint(
             c.log_timestamp,
             c.queues_timestamp,
@@ -163,7 +169,7 @@ class Flusher:
             c.master_flushed_offset,
             c.confirm_offset if self.gate is None else min(self.gate.confirmed, end),
             log_end=end,
-            replay_from=min(c.replay_from, end),
+            replay_from=min(c.replay_from, begin),
             last_record=c.last_record,
             index_end=c.index_end,
         )
@@ -216,8 +222,10 @@ class Flusher:
         return not self._saving and self.saved_replay_from <= self._floor
 
     def let_go(self) -> None:
-        """What the units went for is in the log: the next round makes all of it durable."""
+        """What the units went for is in the log: the next round makes all of it durable, if not yet in the log."""
         if self._floor < EVERYTHING:
+            floor = self._floor if self._held is None else min(self._floor, self._held[0])
+            self._held = floor, self._log.end
             self._floor, self._urgent, self.hurry = EVERYTHING, False, True
 
     # ---- a cut ----
@@ -241,6 +249,8 @@ class Flusher:
         """The log ends there; `index_end` is what is left in the index."""
         self.checkpoint.index_end = min(self.checkpoint.index_end, index_end)
         self._most = EVERYTHING
+        if self._held is not None:
+            self._held = self._held[0], min(self._held[1], end)
         self._cuts.append(end)
         self._unsaved = True
 

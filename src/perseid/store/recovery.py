@@ -17,6 +17,7 @@ one met; a queue that has not makes all queues be built anew from the whole log.
 
 from __future__ import annotations
 
+from collections.abc import Set
 from typing import TYPE_CHECKING, TypeAlias
 
 from perseid.base.errors import CorruptLog
@@ -64,9 +65,8 @@ class _Rebuild(Exception):
 class Recovery:
     """One recovery; `run` does it."""
 
-    def __init__(self, store: MessageStore, disk: Disk, checkpoint: Checkpoint) -> None:
+    def __init__(self, store: MessageStore, checkpoint: Checkpoint) -> None:
         self._store = store
-        self._disk = disk
         config = self._config = store.config
         log = self._log = store.log
         self._queues = store.queue_table
@@ -188,7 +188,7 @@ class Recovery:
             whole = queue.batch(offset)
             same = (record.topic, record.queue_id) == (queue.topic, queue.queue_id)
             return same and whole == batches.unit_of(record, whole.tag_code if whole is not None else 0)
-        return ((queue.topic, queue.queue_id), offset) in _units_of(record, lmq=is_lmq(queue.topic))
+        return ((queue.topic, queue.queue_id), offset) in units_of(record, lmq=is_lmq(queue.topic))
 
     def _timestamp_of(self, offset: int) -> Millis:
         record = self._log.decoded(offset)
@@ -235,14 +235,17 @@ class Recovery:
                 return f"queue offset {record.queue_offset} where {expected} was to come"
         return ""
 
-    def _put_units(self, record: Record) -> None:
-        """Write the units of a record: one in a batch consume queue, or one of its queue and of each light one."""
+    def _put_units(self, record: Record, only: Set[QueueKey] | None = None) -> None:
+        """Write the units of a record: one in a batch consume queue, or one of its queue and of each light one. `only`:
+        those in these queues."""
         key = record.topic, record.queue_id
         if batches.is_batch(self._store, self._queues.get(key), record):
-            self._put_batch(record, key)
+            if only is None or key in only:
+                self._put_batch(record, key)
         else:
-            for queue_key, offset in _units_of(record, lmq=self._config.lmq):
-                self._put(record, queue_key, offset)
+            for queue_key, offset in units_of(record, lmq=self._config.lmq):
+                if only is None or queue_key in only:
+                    self._put(record, queue_key, offset)
 
     def _put_batch(self, record: Record, key: QueueKey) -> None:
         """Write the unit of a record of messages, behind what its queue has."""
@@ -353,10 +356,23 @@ class Recovery:
         c = self._checkpoint
         c.replay_from, c.last_record = min(c.replay_from, self._log.start), -1
         c.queues_timestamp = 0
-        save_durably(self._disk, checkpoints.PATH, checkpoints.encode(c))
+        save_durably(self._store.disk, checkpoints.PATH, checkpoints.encode(c))
         self._met.clear()
         self._start = self._queues_from = self._log.start
         return self._replay(self._start)
+
+    def bring_back(self, keys: Set[QueueKey], start: int) -> list[Syncable]:
+        """See the function."""
+        log = self._log
+        for record in log.walk(start):
+            if in_queue(record.sys_flag):
+                self._put_units(record, keys)
+        files: list[Syncable] = []
+        for queue in [self._queues[key] for key in keys if key in self._queues]:
+            queue.correct_min(log.start)
+            self._store.prepare(queue)  # a stop makes it durable, too
+            files += queue.segments.files_between(queue.first * queue.unit_bytes, (queue.end + 1) * queue.unit_bytes)
+        return files
 
     # ---- the end ----
 
@@ -406,8 +422,8 @@ class Recovery:
 
     def _not_begun(self, queue: ConsumeQueue) -> bool:
         """Is the first unit that of a record which is not in the log any more? The record comes once more, and begins
-        the queue."""
-        return isinstance(queue, BatchQueue) and queue.first == 0 < queue.last_written() and not self._fits(queue, 0)
+        the queue; or nobody sends it again, and the queue stays deleted."""
+        return queue.first == 0 < queue.last_written() and not self._fits(queue, 0)
 
     def _last_fitting(self, queue: ConsumeQueue) -> int:
         """The end of a queue none of whose records was read: behind its last unit that fits the log."""
@@ -435,7 +451,13 @@ class Recovery:
         return unit.size >= MIN_RECORD_BYTES and 0 <= unit.physical_offset <= self._log.start - unit.size
 
 
-def _units_of(record: Record, *, lmq: bool) -> list[tuple[QueueKey, int]]:
+def bring_back(store: MessageStore, keys: Set[QueueKey], start: int) -> list[Syncable]:
+    """Write queues anew that are not there, in a store that is loaded, from all that the log has of them, which stands
+    at `start` or behind it; the files to be made durable. OSError from the disk."""
+    return Recovery(store, store.flusher.checkpoint).bring_back(keys, start)
+
+
+def units_of(record: Record, *, lmq: bool) -> list[tuple[QueueKey, int]]:
     """Queue and offset of the units of a record that is shown: its own, then those in light queues."""
     own: tuple[QueueKey, int] = (record.topic, record.queue_id), record.queue_offset
     if not lmq:

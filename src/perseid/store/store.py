@@ -48,7 +48,7 @@ from perseid.store.results import (
 )
 from perseid.store.retention import Retention
 from perseid.store.segments import Folders, Part
-from perseid.store.truncation import Cut, Truncation
+from perseid.store.truncation import Cut, Looked, Truncation
 from perseid.wire.record import MAX_TOPIC_BYTES, SYS_TRANSACTION_MASK, SYS_TRANSACTION_ROLLBACK, Host, Message, patch
 
 if TYPE_CHECKING:
@@ -72,7 +72,7 @@ class MessageStore:
         self, disk: Disk, config: StoreConfig, store_host: Host, log: CommitLog | None = None, *, gated: bool = False
     ) -> None:
         """`log`: another one than that of the folder `commitlog`. `gated`: readers see what is confirmed (`gate`)."""
-        self._disk = disk
+        self.disk = disk
         self.config = config
         self.store_host = store_host
         self.levels = parse_delay_levels(config.message_delay_level)
@@ -104,7 +104,7 @@ class MessageStore:
     def load(self, now: Millis) -> LoadReport:
         """Lock the folder and bring all files to one durable state. StoreLocked when another node uses it; CorruptLog,
         with file and offset, when what was durable can't be read; OSError from the disk."""
-        disk = self._disk
+        disk = self.disk
         disk.lock(LOCK_PATH)
         try:
             return self._load(now)
@@ -113,7 +113,7 @@ class MessageStore:
             raise
 
     def _load(self, now: Millis) -> LoadReport:
-        disk, log = self._disk, self.log
+        disk, log = self.disk, self.log
         crashed = disk.size(ABORT_PATH) is not None
         disk.write(ABORT_PATH, str(self.config.process_id).encode())
         disk.sync_file(ABORT_PATH)
@@ -124,7 +124,7 @@ class MessageStore:
         log.end = log.top
         gaps = queue_folders.load(self, disk)
         self.index.load()
-        recovery = Recovery(self, disk, checkpoint)
+        recovery = Recovery(self, checkpoint)
         recovery.run(crashed, gaps)
         if crashed:
             self.folders.distrust()
@@ -152,11 +152,11 @@ class MessageStore:
         except OSError as error:
             self.fail(f"the store could not be closed: {error}")
         finally:
-            self._disk.unlock(LOCK_PATH)
+            self.disk.unlock(LOCK_PATH)
         return self._failure
 
     def _close(self) -> None:
-        disk = self._disk
+        disk = self.disk
         for file in self.flusher.unfinished():
             file.sync()
         self.compaction.close()
@@ -345,7 +345,7 @@ class MessageStore:
 
     def made(self, topic: str, queue_id: int, batch: bool) -> ConsumeQueue:
         """A queue without files. `batch`: one of inner batches."""
-        return queue_folders.made(self._disk, self.folders, self.config, topic, queue_id, batch)
+        return queue_folders.made(self.disk, self.folders, self.config, topic, queue_id, batch)
 
     def prepare(self, queue: ConsumeQueue, count: int = 1) -> None:
         """Give a queue room for `count` more units, and note that it is written to. AppendRefused: there is none."""
@@ -515,7 +515,7 @@ class MessageStore:
     def _remove_leftovers(self, topic: str) -> None:
         """Remove a deleted topic's folders, whose old units must not come back with a new topic of the name."""
         for folder in self._leftovers & set(queue_folders.of_topic(topic)):
-            self._disk.remove(folder)
+            self.disk.remove(folder)
             self.folders.forget(folder)
             self._leftovers.discard(folder)
 
@@ -535,8 +535,8 @@ class MessageStore:
         if isinstance(event, Removed):
             self._retention.removed()
             return self.follow_log_start()
-        if isinstance(event, Cut):
-            return self._truncation.cut(event)
+        if isinstance(event, Cut | Looked):
+            return self._truncation.handle(event)
         if isinstance(event, EVENTS):
             return self.compaction.handle(event)
         return self.flusher.handle(event)

@@ -8,6 +8,12 @@
 - A crash on the way leaves a longer log, with nothing else changed: whoever asked for the cut asks again.
 
 Units and keys go with their records: a queue offset that was cut may be given again, to another message.
+
+A queue all of whose units go may have begun anew with the first of them, when its topic was deleted and made again:
+then what stays of the log may have records of the old one, and they are the queue's again. Nothing but the log knows,
+so it is looked through first, a part at a time:
+
+    look through what stays → checkpoint: a start reads from the first such record on → cut, units of those → durable
 """
 
 from __future__ import annotations
@@ -17,10 +23,26 @@ from typing import TYPE_CHECKING
 from perseid.base.machine import Effect, Feed, Flush, SaveState, Syncable
 from perseid.store import checkpoint as checkpoints
 from perseid.store.consume_queue import BLANK_UNIT, UNIT, ConsumeQueue
+from perseid.store.dispatch import in_queue
+from perseid.store.recovery import QueueKey, bring_back, units_of
 from perseid.store.results import StoreEvent
 
 if TYPE_CHECKING:
     from perseid.store.store import MessageStore
+
+LOOK_BYTES = 4 << 20
+"""So much of the log is looked through in one turn."""
+
+
+class Looked(StoreEvent):
+    """Fed back between two parts of the log that is looked through for records of queues that lose all their units."""
+
+    __slots__ = ("at", "end", "then")
+
+    def __init__(self, at: int, end: int, then: list[Effect]) -> None:
+        self.at = at
+        self.end = end
+        self.then = then
 
 
 class Cut(StoreEvent):
@@ -39,19 +61,49 @@ class Truncation:
     def __init__(self, store: MessageStore) -> None:
         self._store = store
         self.under_way = False
+        self._emptied: set[QueueKey] = set()
+        """Queues that lose all their units."""
+        self._old: dict[QueueKey, int] = {}
+        """Those of them of which records stay, and where the first one stands."""
 
     def begin(self, end: int, then: list[Effect]) -> list[Effect]:
         """Ask for a log that ends at `end`; `then` is carried out when it durably does. Where the log begins later,
         nothing of it stays, and what comes next may begin anywhere."""
-        log = self._store.log
+        log, queues = self._store.log, self._store.queue_table
         assert 0 <= end <= log.end, f"cut at {end}, the log is [{log.start}, {log.end})"
-        end = end if end > log.start else 0
         self.under_way = True
-        checkpoint = self._store.flusher.clamp(end)
-        return [SaveState(checkpoints.PATH, checkpoints.encode(checkpoint), [Feed(Cut(end, then))])]
+        self._old = {}
+        if end <= log.start:
+            return self._promise(0, then)
+        self._emptied = {key for key, queue in queues.items() if _begins_behind(queue, end)}
+        return self._look(Looked(log.start, end, then)) if self._emptied else self._promise(end, then)
 
-    def cut(self, event: Cut) -> list[Effect]:
-        """Do it. OSError from the disk."""
+    def _look(self, event: Looked) -> list[Effect]:
+        """Look through a part of what stays, for records of queues that lose all their units."""
+        log, config = self._store.log, self._store.config
+        begin = max(event.at, log.start)  # old files may go meanwhile
+        walk, stop = log.walk(begin), min(begin + LOOK_BYTES, event.end)
+        for record in walk:
+            if walk.offset >= stop:
+                break
+            for key, _ in units_of(record, lmq=config.lmq) if in_queue(record.sys_flag) else ():
+                if key in self._emptied:
+                    self._old.setdefault(key, walk.offset)
+        if begin < walk.offset < event.end:
+            return [Flush([], [Feed(Looked(walk.offset, event.end, event.then))])]  # others have their turn
+        return self._promise(event.end, event.then)
+
+    def _promise(self, end: int, then: list[Effect]) -> list[Effect]:
+        flusher = self._store.flusher
+        if self._old:  # their units are not durable before the cut is: a start has to read their records
+            flusher.hold_back(min(self._old.values()))
+        return [SaveState(checkpoints.PATH, checkpoints.encode(flusher.clamp(end)), [Feed(Cut(end, then))])]
+
+    def handle(self, event: Looked | Cut) -> list[Effect]:
+        """Go on. OSError from the disk."""
+        return self._look(event) if isinstance(event, Looked) else self._cut(event)
+
+    def _cut(self, event: Cut) -> list[Effect]:
         store, end = self._store, event.end
         log = store.log
         files = self._cut_to(end) if end else self._cut_all()
@@ -82,6 +134,18 @@ class Truncation:
                 queue.cut(first)
                 files += queue.segments.files_between(first * queue.unit_bytes, (first + 1) * queue.unit_bytes)
         store.index.drop_from(end)
+        return files + self._bring_back()
+
+    def _bring_back(self) -> list[Syncable]:
+        """Make those queues that had begun anew what they were before; the files to be durable with the cut."""
+        store = self._store
+        old = {key: at for key, at in self._old.items() if key in store.queue_table}  # none was deleted since
+        if not old:
+            return []
+        for key in old:
+            store.queue_table.pop(key).segments.remove_folder()
+        files = bring_back(store, old.keys(), min(old.values()))
+        store.flusher.let_go()
         return files
 
     @staticmethod
@@ -94,3 +158,9 @@ class Truncation:
                 break
             first -= 1
         return first
+
+
+def _begins_behind(queue: ConsumeQueue, end: int) -> bool:
+    """Is the first unit that there ever was of a queue that of a record at `end` of the log or behind it?"""
+    unit = queue.raw(0) if queue.end > queue.min == 0 else None
+    return unit is not None and unit.physical_offset >= end

@@ -27,7 +27,7 @@ from perseid.store.dispatch import tag_code_of
 from perseid.store.results import ReadResult, ReadStatus, StoreEvent
 from perseid.wire import fastjson
 from perseid.wire import properties as props
-from perseid.wire.record import decode
+from perseid.wire.record import PHYSICAL_OFFSET_AT, decode
 
 if TYPE_CHECKING:
     from perseid.store.store import MessageStore
@@ -73,7 +73,9 @@ class CompactedQueue:
         """Messages before it were looked at."""
         self.durable = 0
         self.waits = False
-        """Nothing is taken until it is durable that a cut took the end away."""
+        """Nothing is taken until it is durable that less is here than was before."""
+        self.lost = False
+        """What was here was another topic's of the same name: the service does not know yet."""
         self.due: Millis = 0
         self.state = "idle"
         self._unclean = False
@@ -113,6 +115,7 @@ class CompactedQueue:
         elif crashed and parts.all:
             parts.check(parts.all[-1])
         self.taken = self.durable = parts.end
+        self.position = min(self.position, self.taken - 1)
         return [note] if note else []
 
     # ---- following ----
@@ -121,11 +124,14 @@ class CompactedQueue:
         """Take what the consume queue has by now; False when there is more."""
         store = self._store
         queue = store.queue_of(self.topic, self.queue_id)
-        if queue is None or self.waits:
+        if queue is None:
             return True
         shown, done = queue.shown_offset, 0
-        if queue.next_offset < self.taken and queue.first_offset == 0:  # the topic was made again: the log has it all
-            self._begin_anew()
+        if (queue.next_offset < self.taken and queue.first_offset == 0) or self._is_other():
+            self._begin_anew()  # the topic was made again, or that was cut off
+            self.waits = self.lost = True
+        if self.waits:
+            return True
         self.taken = max(self.taken, queue.first_offset)
         while self.taken < shown:
             if done >= most_bytes:
@@ -143,6 +149,17 @@ class CompactedQueue:
         self.parts.remove()
         self.taken = self.durable = 0
         self.position = -1
+
+    def _is_other(self) -> bool:
+        """Is the newest message here not the one that the consume queue has there?"""
+        part = next((part for part in reversed(self.parts.all) if part.count), None)
+        unit = part.unit(part.count - 1) if part is not None else None
+        there = self._store.unit(self.topic, self.queue_id, unit.base) if unit is not None else None
+        if part is None or unit is None or there is None:
+            return False
+        mine, its = part.record(unit), self._store.log.view(there.physical_offset, there.size)
+        behind = PHYSICAL_OFFSET_AT + 8  # where it stands is different
+        return its is None or mine[:PHYSICAL_OFFSET_AT] != its[:PHYSICAL_OFFSET_AT] or mine[behind:] != its[behind:]
 
     def fit_the_log(self) -> bool:
         """At the start after a crash: messages that were taken before the log had them durably, and that it has lost,

@@ -176,9 +176,14 @@ class CompactionService:
 
     def _follow(self, now: Millis) -> list[Effect]:
         self._follow_at = now + FOLLOW_MS
+        for key, queue in self.queues.items():
+            if queue.lost:
+                self._saved[key], self._cut, queue.lost = queue.durable, True, False
+        positions: list[Effect] = []
         if self._cut and not self._flushing:
             save_durably(self._disk, DURABLE_PATH, self._table(self._saved))
             self._cut = False
+            positions = self._positions_back()
             for queue in self.queues.values():
                 queue.waits = False
         for key in [key for key in self._store.queue_table if key[0] in self.topics]:
@@ -186,15 +191,22 @@ class CompactionService:
             if not queue.catch_up(STEP_BYTES):
                 self._follow_at = now
         if self._flushing or self._cut or now < self._flush_at:
-            return []
+            return positions
         self._flush_at = now + FLUSH_MS
         taken = {key: queue.taken for key, queue in self.queues.items()}
         if all(queue.taken == queue.durable and not queue.parts.dirty for queue in self.queues.values()):
-            return []
+            return positions
         files: list[Syncable] = [file for queue in self.queues.values() for file in queue.parts.take_dirty()]
         files += self._store.folders.take()
         self._flushing = True
-        return [Flush(files, [SaveState(DURABLE_PATH, self._table(taken), [Feed(Followed(taken))])])]
+        return [*positions, Flush(files, [SaveState(DURABLE_PATH, self._table(taken), [Feed(Followed(taken))])])]
+
+    def _positions_back(self) -> list[Effect]:
+        """No position stays behind the end of its queue: an empty message that counts as mapped goes."""
+        high = [queue for queue in self.queues.values() if self._positions.get(queue.name, -1) > queue.position]
+        for queue in high:
+            self._positions[queue.name] = queue.position
+        return [self._positions.saved([])] if high else []
 
     @staticmethod
     def _table(durable: Mapping[QueueKey, int]) -> bytes:
