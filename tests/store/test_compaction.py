@@ -270,6 +270,34 @@ def test_what_the_log_lost_with_the_power_goes_here_too(old_files_go: bool) -> N
     assert shorter > 5, "power cuts took something"
 
 
+def test_what_the_log_lost_with_its_whole_queue_goes_here_too() -> None:
+    """Found by a seed: the log had lost all messages of a queue, and with them the queue; the next ones had the offsets
+    of those that compacted files still had, and were never read."""
+    lost = 0
+    for seed in range(30):
+        node = CompactNode(seed)
+        node.load()
+        for _ in range(5):
+            node.put("lost")
+        node.read()  # what follows makes the compacted files durable, and the log not
+        node.effects.extend(node.store.compaction.tick(node.now + 2_000))
+        node.settle()
+        node.cut_power()
+        node.load()
+        lost += node.store.queue_of(TOPIC, 0) is None
+        del node.sent[node.store.max_offset(TOPIC, 0) :]
+        node.check()
+        for _ in range(3):
+            node.put("new")
+        node.check()
+        node.flush()
+        node.pass_time(10_000)
+        node.kill()
+        node.load()
+        node.check()
+    assert lost > 5, "power cuts took whole queues"
+
+
 @pytest.mark.parametrize("seed", range(6))
 def test_a_compaction_that_is_cut_off_after_any_step(seed: int) -> None:
     """By a power cut, or by the end of the process."""

@@ -165,9 +165,9 @@ class CompactedQueue:
         """At the start after a crash: messages that were taken before the log had them durably, and that it has lost,
         go here too, since others will have their offsets. False: there are none."""
         queue = self._store.queue_of(self.topic, self.queue_id)
-        if queue is None or queue.next_offset >= self.taken:
+        if (queue.next_offset if queue is not None else 0) >= self.taken:
             return False
-        if queue.first_offset == 0:  # it may have been made again: the log has it all
+        if queue is None or queue.first_offset == 0:  # all went, or it was made again: the log has what there is
             self._begin_anew()
             return True
         return self.cut()
