@@ -18,7 +18,7 @@ from perseid.spark.bounds import Bounds
 from perseid.spark.options import SourceOptions, parse
 from perseid.spark.plan import DataLost
 from perseid.spark.pushdown import Pushed
-from perseid.spark.reading import QueueRange, read_range
+from perseid.spark.reading import QueueRange, RangeReport, read_range
 from perseid.spark.source import PerseidStreamReader
 from perseid.testing.embedded import EmbeddedBroker
 
@@ -131,7 +131,9 @@ def test_repeats_of_a_stamped_writer_are_dropped_in_each_range(perseid_broker: E
         producer.send_batch([stamped(n) for n in [0, 1, 2, 3, 0, 1, 2, 3, 4, 5]], queue=queue)
         assert [row["queueOffset"] for row in rows(options_of(perseid_broker, "t"))] == [0, 1, 2, 3, 8, 9]
         assert len(rows(options_of(perseid_broker, "t", dedupe="false"))) == 10
-        options = options_of(perseid_broker, "t")
+        options, report = options_of(perseid_broker, "t"), RangeReport()
+        assert len(list(read_range(options, NAMES, QueueRange(plan.Range(queue, 0, 10)), Pushed(), report))) == 1
+        assert (report.repeats, report.missing) == (4, [])
         cut = [
             [row["queueOffset"] for batch in read_range(options, NAMES, part, Pushed()) for row in batch.to_pylist()]
             for part in (QueueRange(plan.Range(queue, a, b)) for a, b in ((0, 3), (3, 6), (6, 10)))
@@ -174,7 +176,22 @@ def test_offsets_that_are_gone_fail_the_task_unless_that_is_allowed(perseid_brok
     with pytest.raises(DataLost, match="offsets 0 to 19 were to be read, the broker has 0 to 9; set failOnDataLoss"):
         list(read_range(options_of(perseid_broker, "t"), NAMES, part, Pushed()))
     allowed = options_of(perseid_broker, "t", failOnDataLoss="false")
-    assert sum(batch.num_rows for batch in read_range(allowed, NAMES, part, Pushed())) == 10
+    report = RangeReport()
+    assert sum(batch.num_rows for batch in read_range(allowed, NAMES, part, Pushed(), report)) == 10
+    assert report.missing == [(10, 20)]
+
+
+def test_what_a_read_left_out_is_told(perseid_broker: EmbeddedBroker, monkeypatch: pytest.MonkeyPatch) -> None:
+    fill(perseid_broker, "t", 40, queues=1)
+    options = options_of(perseid_broker, "t", failOnDataLoss="false")
+    part = QueueRange(plan.Range(MessageQueue("t", "embedded", 0), 5, 45))
+    monkeypatch.setattr(BlockingPullConsumer, "min_offset", lambda self, queue: 9)
+    read = reading.Pulls.read
+    monkeypatch.setattr(reading.Pulls, "read", lambda self, start, end: read(self, max(start, 20), end))
+    report = RangeReport()
+    found = [row for batch in read_range(options, NAMES, part, Pushed(), report) for row in batch.to_pylist()]
+    assert [row["queueOffset"] for row in found] == list(range(20, 40))
+    assert report.missing == [(5, 20), (40, 45)]
 
 
 # ---- streams ----

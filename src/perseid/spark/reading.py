@@ -7,6 +7,8 @@ where it stopped, for `deadlineMs` after the last message that came.
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
+from dataclasses import dataclass, field
+from itertools import pairwise
 from typing import Any
 
 from pyspark.sql.datasource import InputPartition
@@ -40,9 +42,30 @@ class QueueRange(InputPartition):
         self.end = part.end
 
 
-def read_range(options: SourceOptions, names: list[str], part: QueueRange, pushed: Pushed) -> Iterator[Any]:
-    """The record batches of one range. DataLost when offsets of it are gone and that is not allowed."""
-    found = _Range(options, names, part, pushed)
+@dataclass(slots=True)
+class RangeReport:
+    """What a read of a range left out."""
+
+    repeats: int = 0
+    """Messages that came already: their stamps say so."""
+    missing: list[tuple[int, int]] = field(default_factory=list)
+    """Offsets [start, end) that the broker did not give; with failOnDataLoss there are none. Within a range that is
+    filtered by the broker only those at its ends are known."""
+
+    def lacks(self, start: int, end: int) -> None:
+        """Note that these are missing, in order."""
+        if start < end:
+            if self.missing and self.missing[-1][1] == start:
+                start, _ = self.missing.pop()
+            self.missing.append((start, end))
+
+
+def read_range(
+    options: SourceOptions, names: list[str], part: QueueRange, pushed: Pushed, report: RangeReport | None = None
+) -> Iterator[Any]:
+    """The record batches of one range. DataLost when offsets of it are gone and that is not allowed. `report` is told,
+    while it is read, what is left out."""
+    found = _Range(options, names, part, pushed, RangeReport() if report is None else report)
     rows = found.rows
     for _ in found.pulls():
         if rows.full:
@@ -60,8 +83,11 @@ def _batch(rows: decode.Rows) -> Iterator[Any]:
 class _Range:
     """A range that is being read."""
 
-    def __init__(self, options: SourceOptions, names: Sequence[str], part: QueueRange, pushed: Pushed) -> None:
+    def __init__(
+        self, options: SourceOptions, names: Sequence[str], part: QueueRange, pushed: Pushed, report: RangeReport
+    ) -> None:
         self._options = options
+        self._report = report
         self._queue = queue = MessageQueue(part.topic, part.broker_name, part.queue_id)
         self._at, self._end = part.start, part.end
         self._first = part.start
@@ -102,6 +128,7 @@ class _Range:
                         yield
             if options.fail_on_data_loss and options.whole and start < end and self._at != end:
                 raise DataLost(f"{queue}: the messages end at offset {self._at}, {end} was promised")
+            self._report.lacks(self._at if options.whole else max(self._at, end), self._end)
             self._at = self._end
 
     def _bounds(self, consumer: BlockingPullConsumer) -> tuple[int, int]:
@@ -112,6 +139,7 @@ class _Range:
                 f"{self._queue}: offsets {self._first} to {self._end - 1} were to be read, the broker has {low} to"
                 f" {high - 1}; set failOnDataLoss=false to go on with what is there"
             )
+        self._report.lacks(self._at, min(start, self._end))
         self._at = start
         return start, end
 
@@ -128,6 +156,9 @@ class _Range:
         except BaseException:
             self.rows.drop()
             raise
+        if self._options.whole and len(offsets) != offsets[-1] + 1 - self._at:
+            for before, offset in pairwise((self._at - 1, *offsets)):
+                self._report.lacks(before + 1, offset)
         self._at = offsets[-1] + 1
 
     def _check_whole(self, offsets: Sequence[int]) -> None:
@@ -147,4 +178,5 @@ class _Range:
             repeats.learnt(back[0])
         again = repeats.repeated(cut)
         if again:
+            self._report.repeats += len(again)
             self.rows.drop(again)
