@@ -12,17 +12,21 @@ from perseid.client import (
     ReceivedMessage,
     RetryLater,
 )
-from perseid.client.stamps import STAMP, home_of, layout_of
+from perseid.client.stamps import STAMP, home_of, id_prefix, layout_of
 from perseid.testing.embedded import EmbeddedBroker
 
 from .fake import run
+from .stamped import forwarded
 
 QUEUE = MessageQueue("t", "embedded", 0)
 
 
-def stamped(batch: int, sequence: int, since: int) -> Message:
-    text = f"q:{batch}:0:{layout_of([QUEUE])}:{home_of(QUEUE)}:{since}:{sequence}:{batch:04x}{sequence:04x}"
-    return Message("t", b"%d.%d" % (batch, sequence), properties={STAMP: text})
+def stamped(batch: int, sequence: int, since: int, *, plan: int = 0) -> Message:
+    layout, home = layout_of([QUEUE]), home_of(QUEUE)
+    text = f"q:{batch}:0:{layout}:{home}:{since}:{sequence}:{plan:02x}{batch % 256:02x}{sequence % 65536:04x}"
+    unique = f"{id_prefix(('q', batch, '0', layout), home)}{sequence:012X}"
+    body = b"%d.%d" % (batch, sequence) + (b" of plan %d" % plan if plan else b"")
+    return Message("t", body, properties={"UNIQ_KEY": unique, STAMP: text})
 
 
 async def written_twice(namesrv: str) -> None:
@@ -90,5 +94,43 @@ def test_a_push_consumer_drops_repeats_over_its_restart_and_keeps_its_own_retrie
                 await done.wait()
         assert got == wanted, "by offset: a message that is handed out again is no repeat"
         assert retried == {b"1.3"}
+
+    run(test())
+
+
+def test_consumers_hand_out_whatever_is_no_repeat(perseid_broker: EmbeddedBroker) -> None:
+    """A handler that edits and forwards, dead letters put back, a restored checkpoint, a stranger's stamps."""
+    namesrv = perseid_broker.namesrv
+
+    async def test() -> None:
+        await written_twice(namesrv)
+        async with PullConsumer(namesrv, "first", dedupe=True) as consumer, Producer(namesrv) as producer:
+            messages = [m async for found in consumer.read(QUEUE, 15, 25) for m in found]
+            await producer.send_batch([forwarded(m, b"edited " + m.body) for m in messages[:3]], queue=QUEUE)
+            await producer.send_batch([forwarded(m, ORIGIN_MESSAGE_ID="x") for m in messages[:3]], queue=QUEUE)
+            await producer.send_batch([forwarded(m, UNIQ_KEY="x" + m.msg_id) for m in messages[:3]], queue=QUEUE)
+            await producer.send_batch([stamped(0, n, 0, plan=1) for n in range(3)], queue=QUEUE)
+            await producer.send_batch([stamped(0, n, 0, plan=1) for n in range(3)], queue=QUEUE)
+            await producer.send_batch([stamped(2**62, 2**62, 2**62), stamped(0, 2**62, 0)], queue=QUEUE)
+            await producer.send_batch([stamped(2, n, 25) for n in range(3)], queue=QUEUE)
+        wanted = [b"edited 1.%d" % n for n in range(3)] + 2 * [b"1.%d" % n for n in range(3)]
+        wanted += [b"0.%d of plan 1" % n for n in range(3)]
+        wanted += [b"%d.%d" % (2**62, 2**62), b"0.%d" % 2**62, *(b"2.%d" % n for n in range(3))]
+        async with PullConsumer(namesrv, "second", dedupe=True) as consumer:
+            for begin, before in ((0, WHOLE), (25, [])):
+                got = [m.body async for found in consumer.read(QUEUE, begin, 45) for m in found]
+                assert got == before + wanted
+        polled: list[bytes] = []
+        enough = asyncio.Event()
+
+        async def handle(message: ReceivedMessage) -> None:
+            polled.append(message.body)
+            if message.body == b"2.2":
+                enough.set()
+
+        async with PushConsumer(namesrv, "third", {"t": "*"}, handle, dedupe=True, concurrency=1, from_where="first"):
+            async with asyncio.timeout(60):
+                await enough.wait()
+        assert polled == WHOLE + wanted
 
     run(test())

@@ -11,7 +11,7 @@ import pytest
 from perseid import core
 from perseid.base.errors import RemoteProtocolError, StoreError
 from perseid.client.model import MessageQueue
-from perseid.client.stamps import STAMP, Placed
+from perseid.client.stamps import STAMP, Run, id_prefix
 from perseid.core import columns as plain_columns
 from perseid.spark import schema
 from perseid.spark.decode import CoreRows, PlainRows, Rows, Wanted
@@ -33,6 +33,20 @@ RAW = (
     b"", b"TAGS\x01a\x02", b"KEYS\x01k1 k2\x02TAGS\x01b\x02UNIQ_KEY\x01ID7\x02", b"x\x01\x02\x01y\x02z\x02",
     b"a\x01b\x01c\x02KEYS\x01\xc3\xa4\x02", b"TAGS\x01one\x02TAGS\x01two\x02", b"n\x01\xff\xfe\x02TAGS\x01a\x02",
     b"TAGS\x01last has no end", f"{STAMP}\x01w:0:0:l:h:0:5:d\x02TAGS\x01a\x02".encode(), b"UNIQ_KEY\x01q\x02\0",
+)  # fmt: skip
+HOME = "0000000a"
+
+
+def stamped(sequence: int | str, digest: str = "0000000d", *, lane: str = "0", more: str = "", own: str = "") -> bytes:
+    number = sequence if isinstance(sequence, int) else 0
+    own = own or f"{id_prefix(('w', 0, lane, 'l'), HOME)}{number:012X}"
+    return f"UNIQ_KEY\x01{own}\x02{STAMP}\x01w:0:{lane}:l:{HOME}:7:{sequence}:{digest}\x02{more}".encode()
+
+
+STAMPED = (
+    stamped(2**62), stamped(2**63 - 1), stamped(2**63), stamped("x"), stamped(3, "0000000D"), stamped(4, "d"),
+    stamped(5, own="another"), stamped(6, lane="1"), stamped(7, more="ORIGIN_MESSAGE_ID\x01o\x02"),
+    stamped(8, "00000\u00e9"), b"TAGS\x01a\x02",
 )  # fmt: skip
 
 
@@ -88,18 +102,58 @@ def test_rows_are_those_that_are_wanted(way: str) -> None:
 @pytest.mark.parametrize("way", WAYS)
 def test_what_was_added_last_can_be_dropped(way: str) -> None:
     rows: Rows = WAYS[way](QUEUE, Wanted(("offset",), 100))
-    stamp = f"{STAMP}\x01w:0:0:l:h:0:{{}}:d\x02"
     assert rows.add(b"".join(record(n) for n in range(3)), 0, 9) == [0, 1, 2]
-    assert rows.placed() == []
-    stamped = record(4, stamp.format(1).encode()) + record(5, stamp.format(2).encode())
-    assert rows.add(record(3) + stamped, 3, 9) == [3, 4, 5]
-    assert rows.placed() == [Placed(4, "w:0:0:l:h:0:1:d"), Placed(5, "w:0:0:l:h:0:2:d")]
+    assert rows.runs() == [] and rows.sent_on() == set()
+    assert rows.add(record(3) + record(4, stamped(1)) + record(5, stamped(2)), 3, 9) == [3, 4, 5]
+    assert [(run.own, list(run.sequences), list(run.offsets)) for run in rows.runs()] == [(True, [1, 2], [4, 5])]
     rows.drop({4})
     assert rows.add(record(6) + record(7), 6, 9) == [6, 7]
     rows.drop()
     assert [row["offset"] for row in rows.batch().to_pylist()] == [0, 1, 2, 3, 5]
     assert rows.add(record(8), 8, 9) == [8]
     assert [row["offset"] for row in rows.batch().to_pylist()] == [8], "a new batch drops nothing"
+
+
+def looked_at(found: list[Run]) -> list[tuple[Any, ...]]:
+    """The messages of runs, one by one."""
+    return [
+        (run.batch, run.home, run.since, run.own, sequence, offset, run.digests[4 * at : 4 * at + 4],
+         run.crcs[4 * at : 4 * at + 4])
+        for run in found
+        for at, (sequence, offset) in enumerate(zip(run.sequences, run.offsets, strict=True))
+    ]  # fmt: skip
+
+
+@pytest.mark.parametrize("way", [way for way in WAYS if way != "plain"])
+@pytest.mark.parametrize("seed", range(20))
+def test_both_ways_give_the_same_stamped_messages(way: str, seed: int) -> None:
+    random = Random(seed)
+    rows, plain = (WAYS[name](QUEUE, Wanted(("offset",), 1000)) for name in (way, "plain"))
+    at = sequence = 0
+    for _ in range(12):
+        found = []
+        for offset in range(at, at + random.randrange(1, 9)):
+            sequence = 0 if random.random() < 0.1 else sequence + random.choice([1, 1, 1, 2])
+            raw = random.choice(STAMPED) if seed % 2 and random.random() < 0.3 else stamped(sequence)
+            found.append(record(offset, raw, random.randbytes(9)))
+        body, end = b"".join(found), at + len(found) - random.randrange(2)
+        assert rows.add(body, at, end) == plain.add(body, at, end)
+        told = plain.runs()
+        assert looked_at(rows.runs()) == looked_at(told)
+        assert rows.sent_on() >= plain.sent_on()
+        gone = {offset for run in told for offset in run.offsets if random.random() < 0.2}
+        rows.drop(gone)
+        plain.drop(gone)
+        at = max(at, end)
+    assert rows.batch().to_pylist() == plain.batch().to_pylist()
+
+
+@pytest.mark.parametrize("way", WAYS)
+def test_who_was_sent_on_is_told(way: str) -> None:
+    rows: Rows = WAYS[way](QUEUE, Wanted(("offset",), 100))
+    raw = [stamped(0), stamped(1, more="ORIGIN_MESSAGE_ID\x01o\x02"), stamped(2, more="MIN_OFFSET\x010\x02")]
+    rows.add(b"".join(record(n, one, b"ORIGIN_MESSAGE_ID\x01") for n, one in enumerate(raw)), 0, 9)
+    assert rows.sent_on() == {1, 2}
 
 
 @pytest.mark.parametrize("way", WAYS)

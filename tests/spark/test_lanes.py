@@ -9,7 +9,7 @@ from typing import Any
 import pyarrow as pa
 import pytest
 
-from perseid.client import ClientError, MessageQueue, ReceivedMessage
+from perseid.client import ClientError, MessageQueue, ReceivedMessage, ServerRefused
 from perseid.client.blocking import BlockingPullConsumer
 from perseid.client.pulling import Offsets
 from perseid.client.stamps import STAMP, parse
@@ -18,6 +18,7 @@ from perseid.spark.encode import Encoder, Layout, Part
 from perseid.spark.lanes import Ends, Sender
 from perseid.spark.sink_options import SinkError, SinkOptions
 from perseid.testing.embedded import EmbeddedBroker
+from perseid.wire.codes import ResponseCode
 
 
 def options_of(broker: EmbeddedBroker, topic: str, **more: str) -> SinkOptions:
@@ -250,3 +251,68 @@ def test_a_topic_that_is_not_there_is_refused_with_the_nearest_name(
         PerseidWriter(
             {"nameserver": perseid_broker.namesrv, "topic": "flights"}, schema, overwrite=True, streaming=False
         )
+
+
+def test_a_batch_older_than_the_last_one_that_was_begun_is_refused(perseid_broker: EmbeddedBroker) -> None:
+    """As when a checkpoint is restored from an older copy. The last one may run again, as after a crash."""
+    perseid_broker.create_topic("t", 2)
+    options = options_of(perseid_broker, "t")
+    for batch in (0, 1):
+        send(options, Part("q", batch, 0), [f"{batch}.{n}" for n in range(4)])
+    send(options, Part("q", 2, 0), [f"2.{n}" for n in range(4)], stop_after=1)
+    perseid_broker.stop()
+    perseid_broker.start()
+    sent = len(everything(perseid_broker, "t"))
+    for batch in (0, 1):
+        with pytest.raises(SinkError) as caught:
+            send(options, Part("q", batch, 0), ["other", "rows"])
+        said = str(caught.value)
+        assert said.startswith(f"t: batch {batch} of query q was not sent, for batch 2 was begun already:")
+        assert "new checkpointLocation" in said and "queryId" in said and "\n" not in said
+    with pytest.raises(SinkError, match="give a new queryId, or a higher batchId"):
+        send(options_of(perseid_broker, "t", queryId="q"), Part("q", 1, 0), ["other", "rows"])
+    assert len(everything(perseid_broker, "t")) == sent, "nothing of them was sent"
+    for batch in (2, 2, 3):
+        send(options, Part("q", batch, 0), [f"{batch}.{n}" for n in range(4)])
+    send(options, Part("another", 0, 0), ["other"])
+    wanted = [*sorted(f"{batch}.{n}".encode() for batch in range(4) for n in range(4)), b"other"]
+    assert sorted(m.body for m in everything(perseid_broker, "t", dedupe=True)) == wanted
+
+
+def test_the_last_batch_again_with_other_rows_is_handed_out(perseid_broker: EmbeddedBroker) -> None:
+    """A restored checkpoint that lags by one: Spark plans the last batch anew."""
+    perseid_broker.create_topic("t", 1)
+    options = options_of(perseid_broker, "t")
+    send(options, Part("q", 0, 0), ["a", "b"])
+    send(options, Part("q", 1, 0), ["c", "d"])
+    send(options, Part("q", 1, 0), ["c", "x", "y"], stop_after=2)
+    send(options, Part("q", 1, 0), ["c", "x", "y"])
+    send(options, Part("q", 2, 0), ["z"])
+    assert [m.body for m in everything(perseid_broker, "t", dedupe=True)] == [b"a", b"b", b"c", b"d", b"x", b"y", b"z"]
+
+
+def test_each_broker_knows_the_last_batch_that_was_begun(perseid_broker: EmbeddedBroker) -> None:
+    perseid_broker.create_topic("t", 3)
+    options = options_of(perseid_broker, "t")
+    first = MessageQueue("t", "embedded", 0)
+    send(options, Part("q", 7, 0), ["a"])
+    with BlockingPullConsumer(perseid_broker.namesrv, lanes.begun_group(options, "q")) as consumer:
+        assert consumer.committed(first) == 7
+        consumer.commit(first, 2**62)  # as if a task of a much later batch had begun
+    with pytest.raises(SinkError, match=f"batch {2**62} was begun"):
+        send(options, Part("q", 8, 0), ["b"])
+
+
+def test_a_broker_that_takes_no_offsets_of_unknown_groups_is_written_to_all_the_same(
+    perseid_broker: EmbeddedBroker, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+) -> None:
+    perseid_broker.create_topic("t", 1)
+    options = options_of(perseid_broker, "t")
+
+    async def refused(self: Sender, group: str, ends: Ends) -> None:
+        raise ServerRefused(ResponseCode.SUBSCRIPTION_GROUP_NOT_EXIST, "no such group", "b:1")
+
+    monkeypatch.setattr(Sender, "_commit", refused)
+    with Sender(options) as sender:
+        sender.layout("t", Part("q", 1, 0), sender.ends("t"), 0, remembered=True)
+    assert "that batch 1 begins can't be noted" in caplog.text

@@ -7,11 +7,13 @@ from collections.abc import Iterator
 from typing import Any
 
 import pytest
+from tests.client.stamped import forwarded
 
 from perseid.base.errors import ConfigError, PerseidError
-from perseid.client import Message, MessageQueue
+from perseid.client import ClientError, Message, MessageQueue, repeats
 from perseid.client.blocking import BlockingAdmin, BlockingProducer, BlockingPullConsumer
-from perseid.client.stamps import STAMP, home_of, layout_of
+from perseid.client.repeats import Counts
+from perseid.client.stamps import STAMP, home_of, id_prefix, layout_of
 from perseid.spark import bounds as bounds_module
 from perseid.spark import plan, pushdown, reading
 from perseid.spark.bounds import Bounds
@@ -47,6 +49,11 @@ def rows(options: SourceOptions, pushed: Pushed | None = None) -> list[dict[str,
         for batch in read_range(options, NAMES, QueueRange(part), pushed)
         for row in batch.to_pylist()
     ]
+
+
+def rows_of(options: SourceOptions, part: QueueRange) -> list[dict[str, Any]]:
+    """A read of one range."""
+    return [row for batch in read_range(options, NAMES, part, Pushed()) for row in batch.to_pylist()]
 
 
 def test_times_for_all_queues_and_for_each(perseid_broker: EmbeddedBroker) -> None:
@@ -119,16 +126,19 @@ def test_compressed_and_batch_messages_are_read_as_a_consumer_reads_them(perseid
     assert [row["value"] for row in rows(options_of(perseid_broker, "t"))] == [b"z" * 5000, b"b0", b"b1", b"b2"]
 
 
+def stamped(queue: MessageQueue, sequence: int, *, batch: int = 0, plan: int = 0) -> Message:
+    layout, home = layout_of([queue]), home_of(queue)
+    stamp = f"q:{batch}:0:{layout}:{home}:0:{sequence}:{plan:08x}"
+    unique = f"{id_prefix(('q', batch, '0', layout), home)}{sequence:012X}"
+    return Message("t", b"%d of %d" % (sequence, plan), properties={"UNIQ_KEY": unique, STAMP: stamp})
+
+
 def test_repeats_of_a_stamped_writer_are_dropped_in_each_range(perseid_broker: EmbeddedBroker) -> None:
     perseid_broker.create_topic("t", 1)
     queue = MessageQueue("t", "embedded", 0)
 
-    def stamped(sequence: int, digest: str = "d") -> Message:
-        stamp = f"q:0:0:{layout_of([queue])}:{home_of(queue)}:0:{sequence}:{digest}"
-        return Message("t", b"%d" % sequence, properties={STAMP: stamp})
-
     with BlockingProducer(perseid_broker.namesrv) as producer:
-        producer.send_batch([stamped(n) for n in [0, 1, 2, 3, 0, 1, 2, 3, 4, 5]], queue=queue)
+        producer.send_batch([stamped(queue, n) for n in [0, 1, 2, 3, 0, 1, 2, 3, 4, 5]], queue=queue)
         assert [row["queueOffset"] for row in rows(options_of(perseid_broker, "t"))] == [0, 1, 2, 3, 8, 9]
         assert len(rows(options_of(perseid_broker, "t", dedupe="false"))) == 10
         options, report = options_of(perseid_broker, "t"), RangeReport()
@@ -139,9 +149,59 @@ def test_repeats_of_a_stamped_writer_are_dropped_in_each_range(perseid_broker: E
             for part in (QueueRange(plan.Range(queue, a, b)) for a, b in ((0, 3), (3, 6), (6, 10)))
         ]
         assert cut == [[0, 1, 2], [3], [8, 9]], "as when it is read whole: ranges read back"
-        producer.send_batch([stamped(5, "other")], queue=queue)
-        with pytest.raises(PerseidError, match="dedupe=false"):
-            rows(options)
+
+
+def test_whatever_is_no_repeat_is_read_counted_and_warned_of(
+    perseid_broker: EmbeddedBroker, caplog: pytest.LogCaptureFixture
+) -> None:
+    """One message of a stranger with a conflicting stamp blocks no read."""
+    repeats._warned.clear()
+    perseid_broker.create_topic("t", 1)
+    queue = MessageQueue("t", "embedded", 0)
+    options = options_of(perseid_broker, "t")
+    with BlockingProducer(perseid_broker.namesrv) as producer, BlockingPullConsumer(perseid_broker.namesrv) as consumer:
+        producer.send_batch([stamped(queue, n) for n in [0, 1, 2, 0, 1, 2, 3]], queue=queue)
+        (messages,) = consumer.read(queue, 0, 3)
+        producer.send_batch([forwarded(m, b"edited " + m.body) for m in messages], queue=queue)
+        producer.send_batch([forwarded(m, ORIGIN_MESSAGE_ID="dead letter") for m in messages], queue=queue)
+        producer.send(forwarded(messages[0], UNIQ_KEY="another"), queue=queue)
+        producer.send_batch([stamped(queue, n, plan=1) for n in [0, 1, 0, 1, 2]], queue=queue)
+        producer.send_batch([stamped(queue, 2**62, batch=2**62), stamped(queue, 2**63 - 1)], queue=queue)
+        producer.send_batch([stamped(queue, n) for n in [1, 2, 3, 4]], queue=queue)
+    kept = [0, 1, 2, *range(6, 16), 18, 19, 20, 24]
+    report, part = reading.RangeReport(), QueueRange(plan.Range(queue, 0, 25))
+    caplog.clear()
+    got = [row["queueOffset"] for b in read_range(options, NAMES, part, Pushed(), report) for row in b.to_pylist()]
+    assert got == kept
+    assert report.stamped == Counts(dropped=8, differing=6, copied=4)
+    assert len(caplog.messages) == 2 and any("sequenceBy" in told for told in caplog.messages)
+    for cut in range(26):
+        parts = [QueueRange(plan.Range(queue, a, b)) for a, b in ((0, cut), (cut, 25)) if a < b]
+        assert [row["queueOffset"] for p in parts for row in rows_of(options, p)] == kept, "as when it is read whole"
+    assert "t/embedded/0: offsets 0 to 24: 8 repeats dropped, 6 differing ones handed out, 4 copied" in caplog.text
+    assert len([told for told in caplog.messages if "sequenceBy" in told]) == 1, "once for each queue"
+
+
+def test_a_pull_that_fails_while_it_is_looked_back_for_loses_nothing(
+    perseid_broker: EmbeddedBroker, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    perseid_broker.create_topic("t", 1)
+    queue = MessageQueue("t", "embedded", 0)
+    with BlockingProducer(perseid_broker.namesrv) as producer:
+        producer.send_batch([stamped(queue, n, batch=b) for b in (0, 1) for n in range(4)], queue=queue)
+        producer.send_batch([stamped(queue, n, batch=b) for b in (2, 0, 3, 1) for n in range(4)], queue=queue)
+    read, asked = BlockingPullConsumer.read, []
+
+    def failing(self: BlockingPullConsumer, *given: Any) -> Any:
+        asked.append(given)
+        if len(asked) == 1:
+            raise ClientError("away for a moment")
+        return read(self, *given)
+
+    monkeypatch.setattr(BlockingPullConsumer, "read", failing)
+    got = rows_of(options_of(perseid_broker, "t"), QueueRange(plan.Range(queue, 8, 24)))
+    assert [row["queueOffset"] for row in got] == [8, 9, 10, 11, 16, 17, 18, 19]
+    assert len(asked) == 2
 
 
 def test_a_broker_that_dies_in_the_middle_of_a_range_is_borne(

@@ -1,6 +1,7 @@
 """The sink in Spark on a real broker: batches and streams, also killed and started again."""
 
 import os
+import shutil
 import signal
 import subprocess
 import sys
@@ -133,6 +134,44 @@ def test_a_read_that_is_used_twice_with_different_filters_loses_nothing(spark: A
         assert read.where("tag = 't1'").count() == 20
     finally:
         spark.conf.set("spark.sql.python.filterPushdown.enabled", "true")
+
+
+def copy(spark: Any, broker: EmbeddedBroker, source: str, target: str, checkpoint: Path, **more: str) -> None:
+    """A stream from topic to topic, as far as the source goes."""
+    read = spark.readStream.format("perseid").option("nameserver", broker.namesrv).option("subscribe", source)
+    read = read.option("startingOffsets", "earliest").option("maxOffsetsPerTrigger", more.pop("most", "40"))
+    write = read.load().selectExpr("value", "tag", "keys").writeStream.format("perseid").options(**more)
+    write = write.option("nameserver", broker.namesrv).option("topic", target)
+    write = write.option("checkpointLocation", str(checkpoint)).trigger(availableNow=True)
+    write.start().awaitTermination(300)
+
+
+def test_a_checkpoint_that_is_restored_from_an_older_copy_loses_no_row(
+    spark: Any, broker: EmbeddedBroker, tmp_path: Path
+) -> None:
+    broker.create_topic("restored", 2)
+    now, oldest, older = (tmp_path / name for name in ("now", "oldest", "older"))
+    for batch, kept in enumerate((oldest, older, None)):
+        fill(broker, "before-restored", 40, start=40 * batch)
+        copy(spark, broker, "before-restored", "restored", now)
+        if kept is not None:
+            shutil.copytree(now, kept)
+
+    def everything() -> list[bytes]:
+        return sorted(consumed(broker, "restored", dedupe=True))
+
+    assert everything() == sorted(f"body {i}".encode() for i in range(120))
+    with pytest.raises(Exception, match=r"restored: batch 1 of query \w+ was not sent, for batch 2 was begun already"):
+        copy(spark, broker, "before-restored", "restored", oldest)
+    assert len(consumed(broker, "restored", dedupe=False)) == 120
+    fill(broker, "before-restored", 40, start=120)
+    copy(spark, broker, "before-restored", "restored", older, most="1000")  # batch 2, with the new rows too
+    wanted = {f"body {i}".encode() for i in range(160)}
+    assert set(everything()) == wanted and len(everything()) <= 200
+    read = spark.read.format("perseid").option("nameserver", broker.namesrv).option("subscribe", "restored").load()
+    assert {bytes(row.value) for row in read.collect()} == wanted
+    copy(spark, broker, "before-restored", "restored", oldest, queryId="a-new-name")
+    assert len(everything()) > 240, "under another name all of it is new"
 
 
 @pytest.mark.parametrize("where", ["task", "before commit", "after commit"])

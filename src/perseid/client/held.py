@@ -18,7 +18,7 @@ from perseid.client.book import QueueBook
 from perseid.client.errors import ServerRefused
 from perseid.client.model import MessageQueue, ReceivedMessage
 from perseid.client.pulling import PullStatus
-from perseid.client.stamps import Repeats
+from perseid.client.repeats import Repeats
 from perseid.wire.codes import ResponseCode
 
 if TYPE_CHECKING:

@@ -18,8 +18,8 @@ from perseid.client.errors import ClientError, NoRoute, ServerRefused
 from perseid.client.life import Client
 from perseid.client.model import MessageQueue, ReceivedMessage
 from perseid.client.pulling import HOLD_MS, READ_BATCH, Offsets, Puller, PullResult, PullStatus
+from perseid.client.repeats import Repeats
 from perseid.client.session import Session, now_ms
-from perseid.client.stamps import Repeats
 from perseid.client.subscription import ALL, Sql, Subscription
 from perseid.wire.codes import ResponseCode
 

@@ -11,9 +11,10 @@ from perseid.base.errors import PerseidError
 from perseid.client.connection import Header
 from perseid.client.errors import ClientError, ConnectFailed, ServerRefused
 from perseid.client.model import MessageQueue, ReceivedMessage
+from perseid.client.repeats import Repeats
 from perseid.client.routes import MASTER_ID, TopicRoute
 from perseid.client.session import Session
-from perseid.client.stamps import Repeats
+from perseid.client.stamps import placed, runs, sent_on
 from perseid.client.subscription import Subscription
 from perseid.wire import inner
 from perseid.wire.bodies import CheckClientRequestBody
@@ -178,12 +179,15 @@ class Puller:
         self, repeats: Repeats, queue: MessageQueue, messages: list[ReceivedMessage], subscription: Subscription
     ) -> list[ReceivedMessage]:
         """The messages of a pull that are no repeats; reads back in the queue where that is needed to tell."""
-        back = repeats.look_back(messages)
-        if back is not None:
-            async for earlier in self.read(queue, *back, subscription):
-                repeats.learn(earlier)
-            repeats.learnt(back[0])
-        return repeats.fresh(messages)
+        cut = runs(placed(messages))
+        for run in cut:
+            back = repeats.look_back(run)
+            if back is not None:
+                async for earlier in self.read(queue, *back, subscription):
+                    repeats.learn(runs(placed(earlier)))
+                repeats.learnt(back[0])
+        again = {offset for run in cut for offset in repeats.repeated(run, lambda: sent_on(messages))}
+        return [message for message in messages if message.queue_offset not in again] if again else messages
 
     async def address(self, queue: MessageQueue) -> str:
         """`host:port` of the replica that a pull of this queue goes to now."""

@@ -12,40 +12,41 @@ A writer that starts over after a crash sends again what it does not know to be 
     sequence       0, 1, 2, … for the (writer, batch, lane, layout) in this queue
     digest         CRC over the bodies and properties of all of these up to and with this one
 
-What writers promise: each attempt at a batch sends the same messages in the same order, sequence 0 first, and the
-next batch begins when all lanes of this one are stored whole. Then the first copies of a queue's messages come in
-the order of (batch, sequence), whatever attempts interleave: one that stands at or below the highest (batch,
-sequence) seen is a repeat, and one *mark* for each (writer, lane, layout) is all that a reader has to remember.
+The message's id is made of the stamp too (`id_prefix`, and the sequence): one with another id was sent by somebody
+who took the stamp along with a message's other properties.
 
-A reader that begins in the middle of a queue knows no marks. It learns them by reading back from where it began
-(its *floor*) to the stamp's `since`, and only if that is lower. So nothing has to be kept when a reader ends.
-
-The digest finds a writer that broke its promise: another order gives another digest at the same sequence.
+What writers promise: each attempt at a batch sends the same messages in the same order, sequence 0 first. Nothing is
+lost where they don't keep it: `repeats` drops what it can show to be a repeat, by stamp, id and body, and nothing else.
+The digest tells a batch that was run again with other rows, or in another order: from there on all digests differ.
 """
 
 from __future__ import annotations
 
-from collections import OrderedDict
+import re
+import sys
 from collections.abc import Iterable, Sequence
-from typing import NamedTuple, TypeVar
+from dataclasses import dataclass
+from functools import lru_cache
+from hashlib import blake2b
+from operator import lt
+from typing import NamedTuple
 from zlib import crc32
 
-from perseid.client.errors import ClientError
-from perseid.client.model import DLQ_PREFIX, RETRY_PREFIX, MessageQueue, ReceivedMessage
+from perseid.client.model import MessageQueue, ReceivedMessage
+from perseid.wire import properties
 
 STAMP = "PERSEID_STAMP"
 MAX_WRITER_CHARS = 64
 MAX_STAMP_CHARS = 256
 MAX_NUMBER = 2**63 - 1
-MAX_MARKS = 10_000
-"""Writers' lanes remembered for each queue; the one that was silent for longest is forgotten first, and its marks
-are read back if it speaks again."""
-MAX_LOOK_BACK = 1_000_000
-"""Offsets below its floor that a reader reads back at most; a repeat of something older is not recognised."""
+ID_PREFIX_BYTES = 10
+DIGEST_CHARS = 8
+SENT_ON = (properties.ORIGIN_MESSAGE_ID, properties.MIN_OFFSET)
+"""Properties that no stamped writer gives: brokers set the one on retries and dead letters, Java's consumers the other
+on what they hand out. Who has one was sent on by somebody, whatever else it says of itself."""
 
-
-class RepeatsDiffer(ClientError):
-    """A batch was written again with other messages, or in another order: repeats can't be told from new messages."""
+_FORM = re.compile(r"([^:]+):([0-9]{1,19}):([^:]+):([^:]+):([0-9a-f]{8}):([0-9]{1,19}):([0-9]{1,19}):([0-9a-f]{8})")
+_HEX = re.compile(rb"[0-9a-f]*")
 
 
 class Stamp(NamedTuple):
@@ -61,16 +62,32 @@ class Stamp(NamedTuple):
     digest: str
 
 
+Batch = tuple[str, int, str, str]
+"""writer, batch, lane, layout: whose sequences are counted together in a queue."""
+
+
 class Placed(NamedTuple):
-    """What of a message tells whether it is a repeat: its place in its queue, and its stamp."""
+    """What of a message tells whether it is a repeat: its place in its queue, stamp, id, and its body's checksum."""
 
     queue_offset: int
-    stamp: str | None
+    stamp: str
+    unique_key: str | None
+    body_crc: int
 
 
-M = TypeVar("M", ReceivedMessage, Placed)
-Lane = tuple[str, str, str]
-"""writer, lane, layout"""
+@dataclass(slots=True)
+class Run:
+    """Messages that follow each other, of one batch, with rising sequences. `own`: their ids are the stamps'."""
+
+    batch: Batch
+    home: str
+    since: int
+    own: bool
+    sequences: Sequence[int]
+    offsets: Sequence[int]
+    digests: bytes
+    """Four bytes each, as are the bodies' checksums."""
+    crcs: bytes
 
 
 def home_of(queue: MessageQueue) -> str:
@@ -83,171 +100,136 @@ def layout_of(queues: Iterable[MessageQueue]) -> str:
     return f"{crc32(' '.join(sorted(map(str, queues))).encode()):08x}"
 
 
+@lru_cache(maxsize=1024)
+def id_prefix(batch: Batch, home: str) -> str:
+    """What the ids of a batch's messages in a queue begin with; twelve hexadecimal digits of the sequence follow."""
+    writer, number, lane, layout = batch
+    place = f"{writer}:{number}:{lane}:{layout}:{home}"
+    return blake2b(place.encode(), digest_size=ID_PREFIX_BYTES).hexdigest().upper()
+
+
 def parse(text: str) -> Stamp | None:
     """A stamp; None for what is none (anyone may set a property of that name)."""
-    parts = text.split(":") if len(text) <= MAX_STAMP_CHARS else []
-    if len(parts) != len(Stamp._fields):
+    found = _FORM.fullmatch(text) if len(text) <= MAX_STAMP_CHARS else None
+    if found is None:
         return None
-    writer, batch, lane, layout, home, since, sequence, digest = parts
-    if not (batch.isdecimal() and since.isdecimal() and sequence.isdecimal() and batch.isascii()):
-        return None
+    writer, batch, lane, layout, home, since, sequence, digest = found.groups()
     stamp = Stamp(writer, int(batch), lane, layout, home, int(since), int(sequence), digest)
     return None if max(stamp.batch, stamp.since, stamp.sequence) > MAX_NUMBER else stamp
 
 
-def runs(messages: Iterable[Placed]) -> list[list[Placed]]:
-    """Messages in their order, cut into runs: of one lane and batch, each with a higher sequence than the one before.
-
-    Of a run the first is fresh only if all of it is, and its last leaves the mark. So a reader has to look at the
-    others only where the first is a repeat.
-    """
-    found: list[list[Placed]] = []
-    prefix, highest = "", -1
-    for one in messages:
-        text = one.stamp or ""
-        if prefix and text.startswith(prefix) and len(text) <= MAX_STAMP_CHARS:
-            sequence, _, digest = text[len(prefix) :].partition(":")
-            number = int(sequence) if sequence.isascii() and sequence.isdecimal() and ":" not in digest else -1
-            if highest < number <= MAX_NUMBER:
-                highest = number
-                found[-1].append(one)
-                continue
-        stamp = parse(text)
-        prefix, highest = "", -1
-        if stamp is not None:
-            prefix, highest = text[: text.rindex(":", 0, text.rindex(":")) + 1], stamp.sequence
-        found.append([one])
+def placed(messages: Iterable[ReceivedMessage]) -> list[Placed]:
+    """Those of the messages that have a stamp."""
+    found = []
+    for message in messages:
+        props = message.record.props
+        text = props.get(STAMP)
+        if text is not None:
+            found.append(Placed(message.queue_offset, text, props.get("UNIQ_KEY"), message.record.body_crc))
     return found
 
 
-class _Mark(NamedTuple):
-    """The highest place of a lane that was seen; `differs` once its repeats were found to be something else."""
-
-    batch: int
-    sequence: int
-    digest: str
-    differs: bool = False
+def sent_on(messages: Iterable[ReceivedMessage]) -> set[int]:
+    """The offsets of those that somebody has sent on (SENT_ON)."""
+    return {one.queue_offset for one in messages if any(name in one.record.props for name in SENT_ON)}
 
 
-class Repeats:
-    """One reader's view of one queue: which messages came already.
+def runs(messages: Iterable[Placed]) -> list[Run]:
+    """Stamped messages in their order, cut into runs. What is no stamp is left out."""
+    found: list[Run] = []
+    prefix, last = "", -1
+    sequences: list[int] = []
+    offsets: list[int] = []
+    digests, crcs = bytearray(), bytearray()
 
-    For each list of messages, in order: read what `look_back` names, give it to `learn` and `learnt`, then ask for
-    what is `fresh`.
-    `begin` is the offset at which the reader begins. Retry topics and dead letters hold copies in an order of their
-    own: nothing is dropped there.
-    """
+    def end() -> None:
+        if sequences:
+            run = found[-1]
+            run.sequences, run.offsets, run.digests, run.crcs = sequences, offsets, bytes(digests), bytes(crcs)
 
-    def __init__(self, queue: MessageQueue, begin: int, *, strict: bool = False, max_marks: int = MAX_MARKS) -> None:
-        self._home = "" if queue.topic.startswith((RETRY_PREFIX, DLQ_PREFIX)) else home_of(queue)
-        self._queue = queue
-        self._strict = strict
-        self._max_marks = max_marks
-        self._marks: OrderedDict[Lane, _Mark] = OrderedDict()
-        self._wanted: set[Lane] = set()
-        """The lanes that are being looked back for."""
-        self._floor = begin
-        """No message from here on is of a lane that was met and has no mark."""
-        self._seen = begin
-        self._whole = True
-        """No lane was passed over while looking back."""
-        self._lowest = max(0, begin - MAX_LOOK_BACK)
-        self.dropped = 0
-        self.differing = 0
-        """Messages that stood where another one is remembered."""
-
-    def look_back(self, messages: Sequence[ReceivedMessage] | Sequence[Placed]) -> tuple[int, int] | None:
-        """Offsets [start, end) that have to be learnt before `fresh(messages)`; None: nothing."""
-        if self._floor <= self._lowest:
-            return None
-        lowest = self._floor
-        self._wanted, self._whole = set(), True
-        for message in messages:
-            stamp = self._stamp(message)
-            if stamp is not None and stamp.since < self._floor:
-                lane = (stamp.writer, stamp.lane, stamp.layout)
-                mark = self._marks.get(lane)
-                if mark is None or mark.batch < stamp.batch:
-                    lowest = min(lowest, stamp.since)
-                    self._wanted.add(lane)
-        if lowest == self._floor:
-            return None
-        return max(lowest, self._lowest), self._floor
-
-    def learn(self, messages: Iterable[ReceivedMessage]) -> None:
-        """Take in messages from before the floor; with the last of them, `learnt` says how far back they reach."""
-        for message in messages:
-            stamp = self._stamp(message)
-            if stamp is not None:
-                lane = (stamp.writer, stamp.lane, stamp.layout)
-                mark = self._marks.get(lane)
-                if mark is None and lane not in self._wanted and len(self._marks) >= self._max_marks:
-                    self._whole = False
-                elif mark is None or (mark.batch, mark.sequence) < (stamp.batch, stamp.sequence):
-                    self._remember(lane, _Mark(stamp.batch, stamp.sequence, stamp.digest))
-
-    def learnt(self, start: int) -> None:
-        """All messages from `start` to the floor have been given to `learn`."""
-        if self._whole:
-            self._floor = min(self._floor, start)
-
-    def fresh(self, messages: Sequence[M]) -> list[M]:
-        """The messages that did not come already; RepeatsDiffer with `strict` when that can't be told."""
-        found = []
-        for message in messages:
-            if self._is_fresh(message):
-                found.append(message)
-            self._seen = message.queue_offset + 1
-        return found
-
-    def repeated(self, cut: Iterable[Sequence[Placed]]) -> set[int]:
-        """The offsets of those messages of `runs` that came already. As `fresh`, but a run that is new costs little."""
-        found: set[int] = set()
-        for run in cut:
-            if self.fresh(run[:1]):
-                if len(run) > 1:
-                    self.fresh(run[-1:])
-            else:
-                found |= {one.queue_offset for one in run} - {one.queue_offset for one in self.fresh(run[1:])}
-        return found
-
-    def _is_fresh(self, message: ReceivedMessage | Placed) -> bool:
-        stamp = self._stamp(message)
+    for one in messages:
+        stamp = parse(one.stamp)
         if stamp is None:
-            return True
-        lane = (stamp.writer, stamp.lane, stamp.layout)
-        mark = self._marks.get(lane)
-        if mark is None or (stamp.batch, stamp.sequence) > (mark.batch, mark.sequence):
-            differs = mark is not None and mark.differs and mark.batch == stamp.batch
-            self._remember(lane, _Mark(stamp.batch, stamp.sequence, stamp.digest, differs))
-            return True
-        if (stamp.batch, stamp.sequence) == (mark.batch, mark.sequence) and stamp.digest != mark.digest:
-            self.differing += 1
-            self._marks[lane] = mark._replace(differs=True)
-            if self._strict:
-                raise RepeatsDiffer(
-                    f"{self._queue}: offset {message.queue_offset} is message {stamp.sequence} of lane {stamp.lane} of"
-                    f" batch {stamp.batch} of {stamp.writer}, as was an earlier one, but what was sent differs: the"
-                    " batch was run again in another order. Write with the option sequenceBy, and read this with"
-                    " dedupe=false"
-                )
-        elif not (mark.differs and mark.batch == stamp.batch):
-            self.dropped += 1
-            return False
-        return True
+            continue
+        batch = (stamp.writer, stamp.batch, stamp.lane, stamp.layout)
+        own = one.unique_key == f"{id_prefix(batch, stamp.home)}{stamp.sequence:012X}"
+        here = f"{own} {one.stamp[: -DIGEST_CHARS - 1].rpartition(':')[0]}"
+        if here != prefix or stamp.sequence <= last:
+            end()
+            found.append(Run(batch, stamp.home, stamp.since, own, (), (), b"", b""))
+            prefix, sequences, offsets, digests, crcs = here, [], [], bytearray(), bytearray()
+        last = stamp.sequence
+        sequences.append(last)
+        offsets.append(one.queue_offset)
+        digests += bytes.fromhex(stamp.digest)
+        crcs += crc_bytes(one.body_crc)
+    end()
+    return found
 
-    def _remember(self, lane: Lane, mark: _Mark) -> None:
-        self._marks[lane] = mark
-        self._marks.move_to_end(lane)
-        if len(self._marks) > self._max_marks:
-            self._marks.popitem(last=False)
-            self._whole = False
-            self._floor = max(self._floor, self._seen)
-            self._lowest = max(self._lowest, self._floor - MAX_LOOK_BACK)
 
-    def _stamp(self, message: ReceivedMessage | Placed) -> Stamp | None:
-        text = message.stamp if isinstance(message, Placed) else message.record.props.get(STAMP)
-        if text is None:
+def crc_bytes(crc: int) -> bytes:
+    """A body's checksum, as runs have it."""
+    return (crc & 0xFFFFFFFF).to_bytes(4, sys.byteorder)
+
+
+class Column(NamedTuple):
+    """Texts of messages that follow each other, in one piece: text n is `data[ends[n]:ends[n + 1]]`, less `ends[0]`."""
+
+    data: bytes
+    ends: Sequence[int]
+
+    def text(self, at: int) -> bytes:
+        """One of them."""
+        first = self.ends[0]
+        return self.data[self.ends[at] - first : self.ends[at + 1] - first]
+
+    def piece(self, at: int, end: int) -> bytes:
+        """Some that follow each other."""
+        first = self.ends[0]
+        return self.data[self.ends[at] - first : self.ends[end] - first]
+
+
+def runs_of(texts: Column, ids: Column, offsets: Sequence[int], crcs: bytes) -> list[Run] | None:
+    """As `runs`, of messages in columns, quicker; those without a stamp have an empty text. None where one of them is
+    out of the ordinary: then ask `runs`."""
+    found: list[Run] = []
+    at, count = 0, len(offsets)
+    while at < count:
+        text = texts.text(at)
+        if not text:
+            at += 1
+            continue
+        stamp = parse(text.decode("utf-8", "replace"))
+        if stamp is None:
             return None
-        stamp = parse(text)
-        return stamp if stamp is not None and stamp.home == self._home else None
+        prefix = text[: text.rindex(b":", 0, -DIGEST_CHARS - 1) + 1]
+        end, (data, ends), first = at + 1, texts, texts.ends[0]
+        while end < count and ends[end + 1] > ends[end] and data.startswith(prefix, ends[end] - first):
+            end += 1
+        run = _run(stamp, prefix, texts.piece(at, end), ids.piece(at, end), offsets[at:end])
+        if run is None:
+            return None
+        run.crcs = crcs[4 * at : 4 * end]
+        found.append(run)
+        at = end
+    return found
+
+
+def _run(stamp: Stamp, prefix: bytes, texts: bytes, ids: bytes, offsets: Sequence[int]) -> Run | None:
+    """Messages with stamps that begin alike as one run, if their sequences rise and their ids are theirs."""
+    count = len(offsets)
+    tails = b":".join(texts.split(prefix)[1:]).split(b":")
+    numbers, digests = tails[::2], tails[1::2]
+    if len(tails) != 2 * count or set(map(len, digests)) != {DIGEST_CHARS}:
+        return None
+    if not (b"".join(numbers).isdigit() and all(numbers) and max(map(len, numbers)) < len(str(MAX_NUMBER))):
+        return None
+    sequences = list(map(int, numbers))
+    if not all(map(lt, sequences, sequences[1:])):
+        return None
+    batch = (stamp.writer, stamp.batch, stamp.lane, stamp.layout)
+    expected = f"{id_prefix(batch, stamp.home)}%012X" * count % tuple(sequences)
+    digest = b"".join(digests)
+    if ids != expected.encode() or not _HEX.fullmatch(digest):
+        return None
+    return Run(batch, stamp.home, stamp.since, True, sequences, offsets, bytes.fromhex(digest.decode()), b"")

@@ -17,10 +17,11 @@ import pyarrow.compute as pc
 from perseid import core
 from perseid.base.errors import RemoteProtocolError
 from perseid.base.machine import Buffer
+from perseid.client import stamps
 from perseid.client.model import MessageQueue, ReceivedMessage
-from perseid.client.stamps import STAMP, Placed
+from perseid.client.stamps import SENT_ON, Column, Placed, Run
 from perseid.core import layout
-from perseid.core.layout import ANYWHERE, TIME_MAX, TIME_MIN
+from perseid.core.layout import ANYWHERE, INT_COLUMNS, TIME_MAX, TIME_MIN
 from perseid.spark import schema
 from perseid.spark.buffers import Buffers, bits
 from perseid.spark.log.rows import host_text
@@ -85,8 +86,12 @@ class Rows(ABC):
         to before `end`. RecordError when it is not records and nothing else."""
 
     @abstractmethod
-    def placed(self) -> list[Placed]:
+    def runs(self) -> list[Run]:
         """Of what was added last, all that have a stamp."""
+
+    @abstractmethod
+    def sent_on(self) -> set[int]:
+        """The offsets of those that were added last which somebody has sent on. Ask before the pull answer is gone."""
 
     @abstractmethod
     def drop(self, offsets: Collection[int] | None = None) -> None:
@@ -105,12 +110,13 @@ class CoreRows(Rows):
         names = set(wanted.names)
         names |= ({"tag"} if wanted.tags is not None else set()) | ({"keys"} if wanted.keys is not None else set())
         flags = sum(flag for flag, needing in NEEDS if names & needing)
-        flags |= layout.STAMPS if wanted.stamps else 0
-        if flags & layout.IDS:
+        flags |= layout.STAMPS | layout.IDS if wanted.stamps else 0
+        if "msgId" in names:
             flags |= layout.HOSTS
         self._room = wanted.most_rows + MOST_MESSAGES
         self._columns = module.Columns(False, MOST_RECORD_BYTES, self._room, flags, host_text, True)
         self._first_stamp = 0
+        self._body: Buffer = b""
         self._begin()
 
     def _begin(self) -> None:
@@ -131,7 +137,7 @@ class CoreRows(Rows):
         columns = self._columns
         self._first, self._first_stamp = columns.count, columns.stamps.size
         try:
-            body = inner.expanded(body, start, end)
+            self._body = body = inner.expanded(body, start, end)
             at, total = 0, len(body)
             while True:
                 at = columns.read(body, at, total, ANYWHERE)
@@ -160,20 +166,29 @@ class CoreRows(Rows):
         self._columns.take(body, at, ANYWHERE, record.topic.encode(), message.body, raw)
         return record.size
 
-    def placed(self) -> list[Placed]:
-        stamps = self._columns.stamps
-        if stamps.size == self._first_stamp:
+    def runs(self) -> list[Run]:
+        columns, first, last = self._columns, self._first, self.count
+        if columns.stamps.size == self._first_stamp:
             return []
-        first, last = self._first, self.count
-        ends = memoryview(stamps.ends)[first : last + 1].tolist()
-        begin = ends[0]
-        texts = bytes(memoryview(stamps.data)[begin : ends[-1]])
+        texts, ids = _column(columns.stamps, first, last), _column(columns.ids, first, last)
         offsets = self._offsets[first:last].tolist()
-        return [
-            Placed(offset, texts[a - begin : b - begin].decode("utf-8", "replace"))
-            for row, offset, a, b in zip(range(first, last), offsets, ends, ends[1:], strict=False)
-            if b > a and row not in self._dropped
-        ]
+        begin = INT_COLUMNS.index("bodyCrc") * self._room
+        crcs = memoryview(columns.ints)[begin + first : begin + last]
+        if self._dropped.isdisjoint(range(first, last)):
+            found = stamps.runs_of(texts, ids, offsets, crcs.tobytes())
+            if found is not None:
+                return found
+        return stamps.runs(
+            Placed(offset, texts.text(at).decode("utf-8", "replace"), ids.text(at).decode("utf-8", "replace"), crcs[at])
+            for at, offset in enumerate(offsets)
+            if texts.text(at) and first + at not in self._dropped
+        )
+
+    def sent_on(self) -> set[int]:
+        raw = bytes(self._body)
+        if not any(b"%b\x01" % name.encode() in raw for name in SENT_ON):
+            return set()
+        return stamps.sent_on(ReceivedMessage(one, self._queue.broker_name) for one in records.decode_all(raw))
 
     def drop(self, offsets: Collection[int] | None = None) -> None:
         rows = range(self._first, self.count)
@@ -261,9 +276,11 @@ class PlainRows(Rows):
         self._bytes += len(body)
         return [message.queue_offset for message in self._messages[self._first :]]
 
-    def placed(self) -> list[Placed]:
-        stamped = ((m.queue_offset, m.properties.get(STAMP)) for m in self._messages[self._first :])
-        return [Placed(offset, stamp) for offset, stamp in stamped if stamp is not None]
+    def runs(self) -> list[Run]:
+        return stamps.runs(stamps.placed(self._messages[self._first :]))
+
+    def sent_on(self) -> set[int]:
+        return stamps.sent_on(self._messages[self._first :])
 
     def drop(self, offsets: Collection[int] | None = None) -> None:
         last = self._messages[self._first :]
@@ -278,6 +295,12 @@ class PlainRows(Rows):
             if (tags is None or message.tag in tags) and (keys is None or message.properties.get(props.KEYS) in keys)
         ]
         return schema.batch(rows, self._wanted.names)
+
+
+def _column(column: Any, first: int, last: int) -> Column:
+    """Some texts of a column."""
+    ends = memoryview(column.ends)[first : last + 1].tolist()
+    return Column(bytes(memoryview(column.data)[ends[0] : ends[-1]]), ends)
 
 
 def rows(queue: MessageQueue, wanted: Wanted) -> Rows:

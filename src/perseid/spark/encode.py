@@ -6,7 +6,6 @@ until they fill a batch. Delayed messages go alone: brokers don't take them in b
 
 from __future__ import annotations
 
-import hashlib
 from array import array
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
@@ -21,7 +20,7 @@ import pyarrow.compute as pc
 from perseid import core
 from perseid.client.model import MAX_BODY_BYTES, MAX_PROPERTIES_BYTES, RETRY_PREFIX, MessageQueue, check_topic, key_hash
 from perseid.client.producer import Packed
-from perseid.client.stamps import STAMP, home_of, layout_of
+from perseid.client.stamps import STAMP, home_of, id_prefix, layout_of
 from perseid.spark.sink_options import BY_COLUMN, BY_KEY, SinkError, SinkOptions
 from perseid.wire import properties
 from perseid.wire.batch import MIN_ITEM_BYTES
@@ -31,7 +30,6 @@ MAX_SORT_BYTES = 1 << 30
 """What one task gathers to sort by `sequenceBy`."""
 MAX_TOPICS = 1000
 """Topics that one task writes to."""
-ID_PREFIX_BYTES = 10
 
 OWN_PROPERTIES = frozenset(
     value for name, value in vars(properties).items() if name.isupper() and isinstance(value, str)
@@ -67,7 +65,7 @@ class _Lane:
         self.queue = layout.queues[at]
         lane = f"{part.partition}.{level}" if level else str(part.partition)
         place = f"{part.writer}:{part.batch}:{lane}:{name}:{home_of(self.queue)}"
-        prefix = hashlib.blake2b(place.encode(), digest_size=ID_PREFIX_BYTES).hexdigest().upper()
+        prefix = id_prefix((part.writer, part.batch, lane, name), home_of(self.queue))
         self.unique = f"UNIQ_KEY\x01{prefix}".encode()
         self.stamp = f"{STAMP}\x01{place}:{layout.since[at]}:".encode() if stamped else b""
         self._sequence = self._digest = 0

@@ -9,6 +9,10 @@ groups of the query, for even and for odd batches: when batch N is whole, the en
 batch N + 1. That leaves the bound of batch N alone until batch N + 1 is whole, so a batch that runs again finds its
 own. The queues that have one are also those that the batch was spread over, whatever the topic has got since.
 
+A third group has the number of the last batch that was begun, as its offset of each broker's first queue. That one may
+run again, as Spark does after a crash. An older one comes of a checkpoint that was restored from a copy, or of a
+writer's name that was used before: it is refused before anything of it is sent.
+
 The tasks of a query's first batch find no bound; each notes the same ones, its topic's first queue last. So whoever
 sees that queue's bound sees all of them, and nobody has sent anything before it was there.
 """
@@ -61,6 +65,11 @@ def slot_group(options: SinkOptions, writer: str, batch: int) -> str:
     return f"{options.group}-{writer}-{batch % 2}"
 
 
+def begun_group(options: SinkOptions, writer: str) -> str:
+    """The group whose offsets are the number of the last batch that was begun."""
+    return f"{options.group}-{writer}-begun"
+
+
 class Sender:
     """The sink's connections, for code without asyncio: `with Sender(options) as sender: …`."""
 
@@ -105,7 +114,8 @@ class Sender:
         """The queues of a batch and where it begins in each.
 
         `planned` is what `ends` said before any task of this run began, at `planned_ms`. `remembered`: the batch may
-        have been begun by an earlier run, so that the brokers are asked for what that one knew.
+        have been begun by an earlier run, so that the brokers are asked for what that one knew. SinkError when a later
+        one was begun.
         """
         return self._run(self._patiently(topic, lambda: self._layout(topic, part, planned, planned_ms, remembered)))
 
@@ -161,6 +171,7 @@ class Sender:
             queues, began = await self._queues(topic), planned_ms - CLOCK_SKEW_MS
             times = await asyncio.gather(*(self._offsets.at_time(queue, began) for queue in queues))
             return _layout(dict(zip(queues, times, strict=True)))
+        await self._begin(topic, part)
         own = slot_group(self._options, part.writer, part.batch)
         known = await self._remembered(topic, own)
         if known:
@@ -177,6 +188,23 @@ class Sender:
             log.warning("%s: where the batch begins can't be noted, so readers look far back: %s", topic, error)
             planned = dict.fromkeys(planned, 0)
         return _layout(planned)
+
+    async def _begin(self, topic: str, part: Part) -> None:
+        """Note at the brokers that a batch begins."""
+        queues = sorted(await self._queues(topic), reverse=True)
+        firsts = {queue.broker_name: queue for queue in queues}.values()
+        group = begun_group(self._options, part.writer)
+        known = await asyncio.gather(*(self._offsets.committed(group, queue, zero_if_young=False) for queue in firsts))
+        last = max((number for number in known if number is not None), default=-1)
+        if part.batch < last:
+            raise SinkError(_older(topic, part, last, own_id=self._options.query_id is not None))
+        if any(number != part.batch for number in known):
+            try:
+                await self._commit(group, dict.fromkeys(firsts, part.batch))
+            except ServerRefused as error:
+                if transient(error):
+                    raise
+                log.warning("%s: that batch %d begins can't be noted: %s", topic, part.batch, error)
 
     async def _remembered(self, topic: str, group: str) -> Ends:
         """What `_commit` has noted; nothing as long as it is not whole."""
@@ -269,6 +297,17 @@ class Sender:
             await session.routes.refresh(queue.topic, at_once=True)
             await asyncio.sleep(pause_ms / 1000)
             pause_ms = min(pause_ms * 2, RETRY_MAX_MS)
+
+
+def _older(topic: str, part: Part, last: int, *, own_id: bool) -> str:
+    """Why a batch is refused, and what to do."""
+    said = f"{topic}: batch {part.batch} of query {part.writer} was not sent, for batch {last} was begun already: "
+    if own_id:
+        return f"{said}the numbers of a queryId's batches rise; give a new queryId, or a higher batchId"
+    return (
+        f"{said}the checkpoint was restored from an older copy; begin with a new checkpointLocation, or give a queryId"
+        " of its own, and readers get the rows from there on as new ones"
+    )
 
 
 def _layout(ends: Ends) -> Layout:

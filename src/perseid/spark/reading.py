@@ -6,6 +6,7 @@ where it stopped, for `deadlineMs` after the last message that came.
 
 from __future__ import annotations
 
+import logging
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field
 from itertools import pairwise
@@ -17,8 +18,9 @@ from perseid.base.machine import Buffer
 from perseid.client.blocking import BlockingPullConsumer
 from perseid.client.errors import ClientError
 from perseid.client.model import MessageQueue
+from perseid.client.repeats import Counts, Repeats
 from perseid.client.session import now_ms
-from perseid.client.stamps import Repeats, RepeatsDiffer, runs
+from perseid.client.stamps import placed, runs
 from perseid.client.subscription import Subscription
 from perseid.spark import decode, plan
 from perseid.spark.bounds import Patience
@@ -27,6 +29,8 @@ from perseid.spark.plan import DataLost
 from perseid.spark.pulls import Pulls
 from perseid.spark.pushdown import Pushed
 from perseid.spark.retrying import transient
+
+log = logging.getLogger("perseid.spark")
 
 BATCH_MESSAGES = 8192
 """Messages in one record batch, but for what the last pull brought beyond that."""
@@ -51,6 +55,8 @@ class RangeReport:
     missing: list[tuple[int, int]] = field(default_factory=list)
     """Offsets [start, end) that the broker did not give; with failOnDataLoss there are none. Within a range that is
     filtered by the broker only those at its ends are known."""
+    stamped: Counts = field(default_factory=Counts)
+    """What came of stamped messages: the repeats too, and what was handed out although its stamp had come before."""
 
     def lacks(self, start: int, end: int) -> None:
         """Note that these are missing, in order."""
@@ -65,12 +71,16 @@ def read_range(
 ) -> Iterator[Any]:
     """The record batches of one range. DataLost when offsets of it are gone and that is not allowed. `report` is told,
     while it is read, what is left out."""
-    found = _Range(options, names, part, pushed, RangeReport() if report is None else report)
+    told = RangeReport() if report is None else report
+    found = _Range(options, names, part, pushed, told)
     rows = found.rows
     for _ in found.pulls():
         if rows.full:
             yield from _batch(rows)
     yield from _batch(rows)
+    if report is None and told.stamped:
+        queue = MessageQueue(part.topic, part.broker_name, part.queue_id)
+        log.warning("%s: offsets %d to %d: %s", queue, part.start, part.end - 1, told.stamped)
 
 
 def _batch(rows: decode.Rows) -> Iterator[Any]:
@@ -92,7 +102,7 @@ class _Range:
         self._at, self._end = part.start, part.end
         self._first = part.start
         self._begun = False
-        self._repeats = Repeats(queue, part.start, strict=True) if options.dedupe else None
+        self._repeats = Repeats(queue, part.start, counts=report.stamped) if options.dedupe else None
         self._subscription = Subscription.parse(queue.topic, options.expression, now_ms())
         wanted = decode.Wanted(
             tuple(names), BATCH_MESSAGES, self._subscription.tags or None, pushed.keys, stamps=options.dedupe
@@ -111,7 +121,7 @@ class _Range:
                 return
             except (ClientError, DataLost) as error:
                 passing = self._begun if isinstance(error, DataLost) else transient(error)
-                if not passing or isinstance(error, RepeatsDiffer):
+                if not passing:
                     raise
                 patience.wait(error)
                 yield
@@ -168,15 +178,14 @@ class _Range:
             raise DataLost(f"{self._queue}: offset {found} came where {expected} was expected")
 
     def _drop_repeats(self, consumer: BlockingPullConsumer, repeats: Repeats) -> None:
-        cut = runs(self.rows.placed())
-        if not cut:
-            return
-        back = repeats.look_back([run[0] for run in cut])
-        if back is not None:
-            for earlier in consumer.read(self._queue, *back):
-                repeats.learn(earlier)
-            repeats.learnt(back[0])
-        again = repeats.repeated(cut)
+        cut = self.rows.runs()
+        for run in cut:
+            back = repeats.look_back(run)
+            if back is not None:
+                for earlier in consumer.read(self._queue, *back):
+                    repeats.learn(runs(placed(earlier)))
+                repeats.learnt(back[0])
+        again = [offset for run in cut for offset in repeats.repeated(run, self.rows.sent_on)]
         if again:
             self._report.repeats += len(again)
-            self.rows.drop(again)
+            self.rows.drop(set(again))

@@ -4,10 +4,11 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from tests.client.stamped import forwarded
 from tests.spark.conftest import fill
 
 from perseid.base.errors import ConfigError
-from perseid.client.blocking import BlockingPullConsumer
+from perseid.client.blocking import BlockingProducer, BlockingPullConsumer
 from perseid.client.model import MessageQueue
 from perseid.spark.jobs.archive import archive
 from perseid.spark.jobs.archive.folder import Plan
@@ -91,9 +92,9 @@ def test_what_a_stamped_writer_sent_twice_is_there_once_from_folders_too(
     spark: Any, broker: EmbeddedBroker, tmp_path: Path
 ) -> None:
     broker.create_topic("stamped", 2)
-    rows = spark.range(0, 50, 1, 2).selectExpr("string(id) AS value")
 
-    def write() -> None:
+    def write(first: int = 0) -> None:
+        rows = spark.range(first, first + 50, 1, 2).selectExpr("string(id) AS value")
         writer = rows.write.format("perseid").mode("append").option("nameserver", broker.namesrv)
         writer.option("topic", "stamped").option("queryId", "twice").option("batchId", "1").save()
 
@@ -109,6 +110,17 @@ def test_what_a_stamped_writer_sent_twice_is_there_once_from_folders_too(
         assert time_travel(spark, nameserver=broker.namesrv, **given, **more).count() == 50
     options = {"dedupe": "false"}
     assert time_travel(spark, stores={"embedded": store}, options=options, **given).count() == 150
+    write(1000)  # the same batch with other rows
+    with BlockingPullConsumer(broker.namesrv, "handler") as consumer, BlockingProducer(broker.namesrv) as producer:
+        queue = consumer.queues("stamped")[0]
+        one = next(iter(consumer.read(queue, 0, 5)))[0]
+        for again in (
+            forwarded(one, b"edited"), forwarded(one, ORIGIN_MESSAGE_ID="x"), forwarded(one, UNIQ_KEY="x")
+        ):  # fmt: skip
+            producer.send(again, queue=queue)
+    for more in ({}, {"table": table}):
+        assert time_travel(spark, stores={"embedded": store}, **given, **more).count() == 103
+        assert time_travel(spark, nameserver=broker.namesrv, **given, **more).count() == 103
 
 
 @pytest.mark.spark

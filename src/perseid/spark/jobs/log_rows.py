@@ -14,10 +14,10 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from perseid.client.model import DLQ_PREFIX, RETRY_PREFIX
-from perseid.client.stamps import STAMP, Stamp
+from perseid.client.stamps import SENT_ON, STAMP, Stamp
 from perseid.spark import schema
 from perseid.spark.jobs.archive.folder import Plan
-from perseid.spark.jobs.archive.rows import COLUMNS, CORRUPT, RowShape, Shaper
+from perseid.spark.jobs.archive.rows import COLUMNS, CORRUPT, PAYLOAD, RowShape, Shaper
 from perseid.wire.host import host_from
 from perseid.wire.ids import offset_message_id
 
@@ -130,9 +130,9 @@ def _ids(batch: Any) -> list[str | None]:
 
 
 def without_repeats(rows: DataFrame, earlier: DataFrame | None) -> DataFrame:
-    """Rows of a log without what a stamped writer sent again: of those with one stamp in one queue the first stays, and
-    none whose stamp is among `earlier` rows. Store folders are read in parallel, so that marks in order
-    (`client.stamps`) have no place here; a writer that keeps its promises gets the same rows."""
+    """Rows of a log without what a stamped writer sent again: of those with one stamp, id and body in one queue the
+    first stays, and none that is among `earlier` rows. Store folders are read in parallel, so that what is remembered
+    in order (`client.repeats`) has no place here; the rows are the same."""
     from pyspark.sql import Window
     from pyspark.sql import functions as F
 
@@ -151,9 +151,15 @@ def _with_stamp(rows: DataFrame) -> DataFrame:
 
     parts = F.split(F.col("properties")[STAMP], ":")
     names = Stamp._fields
-    same = [parts[names.index(name)] for name in ("writer", "batch", "lane", "layout", "sequence")]
+    same = [parts[names.index(name)] for name in names if name not in ("home", "since")]
+    body = F.crc32("value")
+    if PAYLOAD in rows.columns:  # where bodies decode, a table may be without their bytes
+        body = F.coalesce(body, F.crc32(F.encode(F.to_json(F.struct(PAYLOAD)), "UTF-8")))
     queue = F.concat_ws("/", "topic", "brokerName", "queueId")  # as str(MessageQueue), which stamps are made of
     home = F.lpad(F.lower(F.hex(F.crc32(F.encode(queue, "UTF-8")))), 8, "0")
     valid = (F.size(parts) == len(names)) & (parts[names.index("home")] == home)
     plain = F.col("topic").startswith(RETRY_PREFIX) | F.col("topic").startswith(DLQ_PREFIX)
-    return rows.withColumn("_stamp", F.when(valid & ~plain, F.concat_ws(":", queue, *same)))
+    for name in SENT_ON:
+        plain |= F.col("properties")[name].isNotNull()
+    told = valid & ~plain & body.isNotNull() & F.col("msgId").isNotNull()
+    return rows.withColumn("_stamp", F.when(told, F.concat_ws(":", queue, *same, "msgId", body)))
