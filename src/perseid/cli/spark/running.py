@@ -1,12 +1,15 @@
 """What all jobs share: options, Spark's session, a progress bar, events as JSON lines, errors in one line, exit codes.
 
 Exit codes: 0 done, and nothing found that should not be; 1 an error, in one line on stderr; 2 wrong usage; FOUND the
-job is done and found what its user has to look at.
+job is done and found what its user has to look at; INTERRUPTED by Ctrl-C.
 """
 
 from __future__ import annotations
 
 import json
+import re
+import tempfile
+import traceback
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
 from pathlib import Path
@@ -33,6 +36,10 @@ if TYPE_CHECKING:
 
 FOUND = 3
 """As in `perseid verify`: something is not as it was promised."""
+INTERRUPTED = 130
+"""As shells have it: 128 and SIGINT's number."""
+_CAUSE = re.compile(r"^(?:Caused by: |: )?((?:[\w$]+\.)*[\w$]+(?:Error|Exception): .+)$", re.MULTILINE)
+"""A line of a Java or Python trace that names what was raised."""
 
 Namesrv = Annotated[str, typer.Option("--namesrv", "-n", help="host:port;host:port.")]
 SomeNamesrv = Annotated[str | None, typer.Option("--namesrv", "-n", help="host:port;host:port: ask the brokers.")]
@@ -107,7 +114,7 @@ class Job:
 
 @contextmanager
 def job(title: str, *, master: str | None, as_json: bool) -> Iterator[Job]:
-    """A session for one job, with a bar named `title`; the session ends with it. PerseidError becomes exit code 1."""
+    """A session for one job, with a bar named `title`; the session ends with it. An error is one line."""
     console = Console(stderr=True)
     try:
         import perseid.spark
@@ -121,11 +128,44 @@ def job(title: str, *, master: str | None, as_json: bool) -> Iterator[Job]:
         bar = progress.add_task(title, total=None)
         try:
             spark = perseid.spark.session(f"perseid: {title}", master=master)
-            try:
+            with _stopped(spark):
                 yield Job(spark, progress, bar, as_json=as_json)
-            finally:
-                spark.stop()
-        except PerseidError as error:
+        except (typer.Exit, typer.Abort, typer.BadParameter):
+            raise
+        except KeyboardInterrupt:
             progress.stop()
-            console.print(f"[red]{error}[/]", highlight=False)
+            typer.echo("perseid: interrupted", err=True)
+            raise typer.Exit(INTERRUPTED) from None
+        except Exception as error:
+            progress.stop()
+            typer.echo(f"perseid: {_in_one_line(error)}", err=True)
             raise typer.Exit(1) from None
+
+
+@contextmanager
+def _stopped(spark: SparkSession) -> Iterator[None]:
+    """The session ends; that a dead JVM cannot be stopped is not told in place of what happened before."""
+    try:
+        yield
+    except BaseException as first:
+        try:
+            spark.stop()
+        except Exception as error:
+            first.add_note(f"and Spark did not stop: {error}")
+        raise
+    spark.stop()
+
+
+def _in_one_line(error: Exception) -> str:
+    """What happened. An error that we did not foresee has its trace in a file, which the line names."""
+    text = str(error)
+    if isinstance(error, PerseidError):
+        return " ".join(text.split())
+    causes = _CAUSE.findall(text)
+    line = " ".join((causes[-1] if causes else f"{type(error).__name__}: {text.strip().partition(chr(10))[0]}").split())
+    try:
+        with tempfile.NamedTemporaryFile("w", prefix="perseid-spark-", suffix=".trace", delete=False) as file:
+            file.write("".join(traceback.format_exception(error)))
+    except OSError as refused:  # the disk that is full may be this one
+        return f"{line} (its trace could not be written: {refused})"
+    return f"{line} (the trace is in {file.name})"

@@ -1,0 +1,56 @@
+"""Whatever goes wrong in a job, its command ends with one line and a status; no Spark is started here."""
+
+from pathlib import Path
+
+import pytest
+import typer
+
+import perseid.spark
+from perseid.base.errors import ConfigError
+from perseid.cli.spark.running import job
+
+JAVA = """An error occurred while calling o42.collect.
+: org.apache.spark.SparkException: Job aborted due to stage failure: Task 0 in stage 1.0 failed
+\tat org.apache.spark.Some.where(Some.scala:1)
+Caused by: java.io.IOException: No space left on device
+\tat java.base/java.io.FileOutputStream.write(Native Method)
+"""
+
+
+class _Dead:
+    def stop(self) -> None:
+        raise ConnectionRefusedError("the JVM is gone")
+
+
+@pytest.fixture
+def told(monkeypatch: pytest.MonkeyPatch, tmp_path: Path, capsys: pytest.CaptureFixture[str]):
+    monkeypatch.setattr(perseid.spark, "session", lambda *_, **__: _Dead())
+    monkeypatch.setattr("tempfile.tempdir", str(tmp_path))
+
+    def run(error: BaseException) -> tuple[int, str]:
+        with pytest.raises(typer.Exit) as ended, job("t", master=None, as_json=True):
+            raise error
+        return ended.value.exit_code, capsys.readouterr().err
+
+    return run
+
+
+def test_an_error_of_java_is_one_line_and_its_trace_is_in_a_file(told, tmp_path: Path) -> None:
+    code, line = told(RuntimeError(JAVA))
+    (trace,) = tmp_path.iterdir()
+    assert (code, line) == (1, f"perseid: java.io.IOException: No space left on device (the trace is in {trace})\n")
+    assert "FileOutputStream" in trace.read_text() and "the JVM is gone" in trace.read_text()
+
+
+def test_an_error_whose_trace_cannot_be_written_is_one_line(told, monkeypatch, tmp_path: Path) -> None:
+    monkeypatch.setattr("tempfile.tempdir", str(tmp_path / "missing"))
+    code, line = told(OSError(28, "No space left on device"))
+    assert code == 1 and "No space left" in line and "could not be written" in line and line.count("\n") == 1
+
+
+def test_an_interrupt_is_one_line_and_status_130(told) -> None:
+    assert told(KeyboardInterrupt()) == (130, "perseid: interrupted\n")
+
+
+def test_a_long_error_of_ours_is_one_line_as_it_was_said(told) -> None:
+    assert told(ConfigError("[b] " + "long " * 60 + "end")) == (1, "perseid: [b] " + "long " * 60 + "end\n")
