@@ -33,11 +33,11 @@ def test_a_topic_lands_once_goes_on_and_is_compacted(
     fill(broker, topic, 100)
     given = {"nameserver": broker.namesrv, "topic": topic, "table": str(table), "max_offsets_per_trigger": 60}
     began: list[int] = []
-    batches: list[tuple[int, int]] = []
+    batches: list[tuple[int, int, int]] = []
     done = archive(
         spark, **given, format=form, partition_by=by, on_start=began.append, on_batch=lambda *told: batches.append(told)
     )
-    assert (done.batches, done.rows, done.corrupt, began, batches) == (2, 100, 0, [100], [(0, 60), (1, 40)])
+    assert (done.batches, done.rows, done.corrupt, began, batches) == (2, 100, 0, [100], [(0, 60, 0), (1, 40, 0)])
     assert (done.files, done.bytes > 0) == (files_of(table), True)
     fill(broker, topic, 30, start=100)
     done = archive(spark, **given)

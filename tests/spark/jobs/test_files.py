@@ -104,7 +104,10 @@ def test_what_killed_runs_left_is_swept(tmp_path: Path) -> None:
     for name in ("00000003-aa", "00000004-bb", "batch=00000009"):
         (folder.data / name).mkdir(parents=True)
     (folder.staging / "x").mkdir(parents=True)
-    folder.sweep(3)
+    left = folder.beyond(3)
+    folder.prepare()
+    assert left == [folder.data / "00000004-bb"] and left[0].is_dir(), "not before all is in the table"
+    folder.sweep(left)
     assert sorted(path.name for path in folder.data.iterdir()) == ["00000003-aa", "batch=00000009"]
     assert list(folder.staging.iterdir()) == []
 

@@ -23,7 +23,7 @@ def table_of(path: Path, form: str, by: str = "none") -> Table:
     info = folder.info() or TableInfo("orders", form, by, "id")
     folder.create(info)
     table = formats.of(folder, info)
-    folder.sweep(table.last_batch())
+    folder.prepare()
     return table
 
 

@@ -2,14 +2,22 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import asdict
 from functools import partial
-from typing import Annotated
+from typing import TYPE_CHECKING, Annotated
 
 import typer
 
 from perseid.cli.spark.running import AsJson, Master, Namesrv, job
 from perseid.cli.spark.times import pairs
+
+if TYPE_CHECKING:
+    from perseid.spark.jobs.archive import Archived
+    from perseid.spark.jobs.archive.folder import Gap
+
+MAX_TOLD = 5
+"""Queues or gaps that a line names."""
 
 
 def register(app: typer.Typer) -> None:
@@ -35,7 +43,15 @@ def archive(
     ] = 168,
     batch_offsets: Annotated[int, typer.Option(help="Offsets that one batch covers at most.", min=1)] = 500_000,
     tags: Annotated[str | None, typer.Option(help="Only messages with these tags: 'a || b'.")] = None,
-    fail_on_data_loss: Annotated[bool, typer.Option(help="Fail when offsets are gone from the broker.")] = True,
+    fail_on_data_loss: Annotated[
+        bool, typer.Option(help="Fail when offsets are gone from the broker; else they are noted as a gap.")
+    ] = True,
+    accept_table: Annotated[
+        bool, typer.Option(help="Others removed rows: go on with the table as it is; the rows are noted as a gap.")
+    ] = False,
+    new_generation: Annotated[
+        bool, typer.Option(help="The topic was made again, or lost its end: keep what was landed, go on with what is.")
+    ] = False,
     option: Annotated[
         list[str] | None, typer.Option(help="NAME=VALUE for the source, such as startingTimestamp=0.")
     ] = None,
@@ -53,11 +69,37 @@ def archive(
             running.spark, nameserver=namesrv, topic=topic, table=table, format=format, partition_by=partition_by,
             schema=schema, message=message, keep_value=False if drop_value else None,
             max_offsets_per_trigger=batch_offsets, options=options, compact=compact, target_bytes=target_mb << 20,
-            keep_hours=keep_hours, on_start=partial(running.begins, "offsets"), on_batch=running.batch,
+            keep_hours=keep_hours, accept_table=accept_table, new_generation=new_generation,
+            on_start=partial(running.begins, "offsets"), on_batch=running.batch,
         )  # fmt: skip
-        bad = f", {done.corrupt} of them with bodies that did not decode" if done.corrupt else ""
-        merged = f"; {done.compacted.before} files are {done.compacted.after} now" if done.compacted else ""
-        running.done(
-            f"{done.rows} messages in {done.batches} batches added to {table}{bad}{merged}",
-            {**asdict(done), "table": table},
-        )
+        running.done(told(done, table), {**asdict(done), "table": table}, found=gaps_told(done.gaps))
+
+
+def told(done: Archived, table: str) -> str:
+    """What a run did, in a line."""
+    text = f"{done.rows} messages in {done.batches} batches added to {table}"
+    if done.corrupt:
+        text += f", {done.corrupt} of them with bodies that did not decode"
+    if done.repeats:
+        text += f"; {done.repeats} had come before, and were left out"
+    if done.doubtful:
+        text += f"; {done.doubtful} of them have stamps that came before with something else (docs/spark.md, the sink)"
+    if done.rewound:
+        reached, held = done.rewound
+        since = f"batch {held}" if held >= 0 else "its beginning"
+        text += f"; it held what it held at {since}, not at batch {reached}, and was read again from there"
+    if done.away:
+        others = " and others" if done.away[MAX_TOLD:] else ""
+        text += f"; no broker has {', '.join(done.away[:MAX_TOLD])}{others} now"
+    if done.compacted:
+        text += f"; {done.compacted.before} files are {done.compacted.after} now"
+    return text
+
+
+def gaps_told(gaps: Sequence[Gap]) -> str:
+    """What is missing, in a line; empty where nothing is."""
+    if not gaps:
+        return ""
+    lines = [f"{gap.queue}: {gap.messages} within {gap.start} to {gap.end - 1}, {gap.why}" for gap in gaps[:MAX_TOLD]]
+    more = f"; and {len(gaps) - MAX_TOLD} gaps more" if gaps[MAX_TOLD:] else ""
+    return f"{sum(gap.messages for gap in gaps)} messages are missing, and noted as gaps: {'; '.join(lines)}{more}"

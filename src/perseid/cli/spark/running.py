@@ -81,10 +81,10 @@ class Job:
         self._progress.update(self._bar, total=count)
         self.event("start", **{what: count})
 
-    def batch(self, batch: int, rows: int) -> None:
-        """A batch is done."""
-        self._progress.advance(self._bar, rows)
-        self.event("batch", batch=batch, rows=rows)
+    def batch(self, batch: int, rows: int, repeats: int | None = None) -> None:
+        """A batch is done. `repeats`: messages that were left out, as they had come before."""
+        self._progress.advance(self._bar, rows + (repeats or 0))
+        self.event("batch", batch=batch, rows=rows, **({} if repeats is None else {"repeats": repeats}))
 
     def event(self, name: str, **fields: Any) -> None:
         """A line for programs; people see nothing of it."""
@@ -103,13 +103,18 @@ class Job:
             make().write(path)
             self.event("report", path=str(path))
 
-    def done(self, text: str, told: Mapping[str, Any]) -> None:
-        """The last word: `text` for people, `told` for programs."""
+    def done(self, text: str, told: Mapping[str, Any], *, found: str = "") -> None:
+        """The last word: `text` for people, `told` for programs. `found`: what the user has to look at, of which the
+        exit code tells too."""
         self._progress.stop()
         if self._as_json:
             self.event("done", **told)
         else:
             typer.echo(text)
+        if found:
+            if not self._as_json:
+                typer.echo(found, err=True)
+            raise typer.Exit(FOUND)
 
 
 @contextmanager

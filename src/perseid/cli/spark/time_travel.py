@@ -8,6 +8,7 @@ from typing import Annotated, Any
 
 import typer
 
+from perseid.cli.spark.archive import gaps_told
 from perseid.cli.spark.running import AsJson, Master, job
 from perseid.cli.spark.times import moment, pairs
 
@@ -53,8 +54,9 @@ def time_travel(
                 running.row({name: shown(value) for name, value in row.asDict(recursive=True).items()})
         where = f", written to {out}" if out else ""
         running.done(
-            f"{topic} held {done.rows} messages at {as_of}, {done.archived} of them archived{where}", asdict(done)
-        )
+            f"{topic} held {done.rows} messages at {as_of}, {done.archived} of them archived{where}", asdict(done),
+            found=gaps_told(done.gaps),
+        )  # fmt: skip
 
 
 def shown(value: Any) -> Any:

@@ -20,7 +20,7 @@ from perseid.base.errors import ConfigError
 from perseid.spark import plan as planning
 from perseid.spark.bounds import Bounds
 from perseid.spark.jobs import failures
-from perseid.spark.jobs.archive.folder import Plan
+from perseid.spark.jobs.archive.folder import Gap, Plan
 from perseid.spark.jobs.archive.job import check_not_another
 from perseid.spark.jobs.archive.rows import RowShape, Shaper, rows_of
 from perseid.spark.jobs.archive.table import Archive
@@ -37,13 +37,14 @@ TASK_OFFSETS = 100_000
 
 @dataclass(frozen=True, slots=True)
 class Travelled:
-    """What a topic held. `archived` of its rows came from the archive."""
+    """What a topic held. `archived` of its rows came from the archive. `gaps`: what that has noted as missing."""
 
     topic: str
     as_of_ms: int
     rows: int
     archived: int
     out: str | None
+    gaps: tuple[Gap, ...] = ()
 
 
 def time_travel(
@@ -90,7 +91,7 @@ def travel(
         else:
             parts.frame().write.parquet(out)
             rows = int(spark.read.parquet(out).agg(F.count("*")).collect()[0][0])
-    return Travelled(topic, milliseconds(as_of), rows, archived, out)
+    return Travelled(topic, milliseconds(as_of), rows, archived, out, parts.gaps)
 
 
 @dataclass(frozen=True)
@@ -99,6 +100,7 @@ class _Parts:
 
     archived: DataFrame | None
     live: DataFrame
+    gaps: tuple[Gap, ...] = ()
 
     def frame(self) -> DataFrame:
         if self.archived is None:
@@ -143,7 +145,7 @@ def _parts(
     until = F.timestamp_millis(F.lit(at_ms))
     kept = live.where(F.col("storeTimestamp").isNull() | (F.col("storeTimestamp") <= until))
     archived = None if archive is None else archive.frame(spark).where(F.col("storeTimestamp") <= until)
-    return _Parts(archived, kept)
+    return _Parts(archived, kept, covered.gaps)
 
 
 def _live(spark: SparkSession, source: SourceOptions, shape: RowShape, covered: Plan, at_ms: int) -> DataFrame:

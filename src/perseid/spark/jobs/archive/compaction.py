@@ -7,12 +7,15 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
+from perseid.base.errors import ConfigError
 from perseid.spark.jobs import failures
 from perseid.spark.jobs.archive import formats
+from perseid.spark.jobs.archive.contents import digest
 from perseid.spark.jobs.archive.files import Target, merge
-from perseid.spark.jobs.archive.folder import DELTA, TableFolder
-from perseid.spark.jobs.archive.formats import DataFile, Table
-from perseid.spark.jobs.archive.rows import RowShape
+from perseid.spark.jobs.archive.folder import DELTA, Committed, TableFolder
+from perseid.spark.jobs.archive.formats import DataFile, Snapshot, Table
+from perseid.spark.jobs.archive.rows import shape_of
+from perseid.spark.jobs.archive.run import note
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
@@ -42,7 +45,13 @@ def compact(
     info = folder.known()
     with folder.locked(), failures.told():
         found = formats.of(folder, info)
-        folder.sweep(found.last_batch())
+        committed, last = folder.committed(), found.last_batch()
+        if committed is not None and committed.batch > last:
+            raise ConfigError(
+                f"{folder.path} is at batch {last}, though batch {committed.batch} was committed: an older copy was put"
+                " back. Run perseid spark archive first, which reads again what is missing, or bring back the newer one"
+            )
+        folder.prepare()
         return compact_locked(spark, found, target_bytes, keep_hours)
 
 
@@ -51,23 +60,31 @@ def compact_locked(spark: SparkSession, table: Table, target_bytes: int, keep_ho
     before = table.snapshot()
     if not before.files:
         return Compacted(0, 0)
+    known = table.folder.committed() == Committed(before.batch, digest(before.files))
     table.clean(keep_hours)  # first: what is merged now stays until another compaction, for those who read it now
     if table.info.format == DELTA:
         from perseid.spark.jobs.archive.delta import DeltaTable
 
         assert isinstance(table, DeltaTable)
         table.optimize(target_bytes)
-        return Compacted(len(before.files), len(table.snapshot().files))
+        return _compacted(table, before, known=known)
     bins = grouped(before.files, target_bytes)
     if bins:
         batch = before.batch + 1
         place = table.place(batch, os.urandom(4).hex())
-        target = Target(str(place), table.info.partition_by, RowShape(table.info.schema, table.info.keep_value))
-        new = merge(spark, [[file.path for file in each] for each in bins], target)
+        target = Target(str(place), table.info.partition_by, shape_of(table.info))
+        new = merge(spark, [[file.path for file in each] for each in bins], target).files
         plan = table.folder.plan(before.batch)
         assert plan is not None, "there are files, so there was a batch"
         table.folder.write_plan(batch, plan)
         table.replace(batch, place, [file for each in bins for file in each], new)
+    return _compacted(table, before, known=known)
+
+
+def _compacted(table: Table, before: Snapshot, *, known: bool) -> Compacted:
+    """The end of it; a table that was as we had left it is so again."""
+    if known:
+        note(table)
     return Compacted(len(before.files), len(table.snapshot().files))
 
 

@@ -22,7 +22,7 @@ from perseid.base.errors import ConfigError
 from perseid.spark.jobs.archive.files import WrittenFile
 from perseid.spark.jobs.archive.folder import DAY, NONE, TableFolder, TableInfo
 from perseid.spark.jobs.archive.formats import DataFile, Snapshot, Table
-from perseid.spark.jobs.archive.rows import RowShape
+from perseid.spark.jobs.archive.rows import shape_of
 
 TRANSACTION = "perseid-archive"
 READABLE = {"appendOnly", "columnMapping", "timestampNtz"}
@@ -35,7 +35,7 @@ class DeltaTable(Table):
         super().__init__(folder, info)
         by = info.partition_by
         self._partitions = [] if by == NONE else [by]
-        fields = list(RowShape(info.schema, info.keep_value).arrow())
+        fields = list(shape_of(info).arrow())
         if self._partitions:
             fields.append(pa.field(by, pa.date32() if by == DAY else pa.string()))
         self._schema = pa.schema(fields)

@@ -1,8 +1,10 @@
 """Parquet files written by Spark's tasks: rows of ranges of a topic, or of files that are merged.
 
 No row passes through the driver or the JVM: a task reads, decodes and writes record batches, and gives Spark one line
-for each file. So memory is bounded by what a task gathers for a row group, whatever a batch or a topic holds. Only
-files that a finished task named are ever committed: what failed attempts and killed runs wrote is never seen.
+for each file, and one for itself. So memory is bounded by what a task gathers for a row group, whatever a batch or a
+topic holds. Only files that a finished task named are ever committed: what failed attempts and killed runs wrote is
+never seen. And only where the driver sees each of them, whole: executors that have another folder under the table's
+path would land nothing.
 """
 
 from __future__ import annotations
@@ -11,16 +13,20 @@ import os
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import astuple, dataclass
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, NamedTuple
 
+import msgspec
 import pyarrow as pa
 import pyarrow.compute as pc
 import pyarrow.parquet as pq
 
+from perseid.base.errors import ConfigError
 from perseid.spark import plan
-from perseid.spark.jobs.archive.folder import DAY, HOUR, NONE, sync_folder
+from perseid.spark.jobs.archive.contents import landed
+from perseid.spark.jobs.archive.folder import DAY, HOUR, NONE, Landed, sync_folder
 from perseid.spark.jobs.archive.rows import CORRUPT, RowShape, Shaper, rows_of
 from perseid.spark.options import SourceOptions
+from perseid.spark.reading import RangeReport
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
@@ -36,7 +42,11 @@ MERGE_ROWS = 8192
 COMPRESSION = "zstd"
 DICTIONARIES = ["topic", "brokerName", "queueId", "tag", "bornHost", "storeHost", "flag", "sysFlag", "reconsumeTimes"]
 
+MAX_MISSING = 1_000
+"""Stretches of missing offsets that a task tells one by one; what is more is told as one."""
+
 TOLD = "path string, partition string, rows bigint, bytes bigint, corrupt bigint, low bigint, high bigint"
+"""Of a task itself `path` is empty, and `partition` holds its `Told` as JSON."""
 _FORMATS = {DAY: "%Y-%m-%d", HOUR: "%Y-%m-%d-%H"}
 
 
@@ -51,6 +61,34 @@ class WrittenFile:
     corrupt: int
     low: int
     high: int
+
+
+class Missing(NamedTuple):
+    """Within the offsets [start, end) so many messages are missing."""
+
+    start: int
+    end: int
+    messages: int
+
+
+@dataclass(frozen=True, slots=True)
+class Told:
+    """What a task says of itself: its number, the rows that it wrote, and what it left out."""
+
+    task: int
+    landed: Landed
+    repeats: int = 0
+    doubtful: int = 0
+    """Rows whose stamps had come before, with something else, or beyond what is remembered: they are landed."""
+    missing: tuple[Missing, ...] = ()
+
+
+@dataclass(frozen=True, slots=True)
+class Written:
+    """What all tasks of a batch did; those of ranges in their order."""
+
+    files: tuple[WrittenFile, ...]
+    tasks: tuple[Told, ...]
 
 
 @dataclass(frozen=True, slots=True)
@@ -156,33 +194,54 @@ class _File:
         return WrittenFile(self._path, self._partition, self._rows, size, self._corrupt, low, self._high)
 
 
-def write_ranges(
-    spark: SparkSession, parts: Sequence[plan.Range], options: SourceOptions, target: Target
-) -> list[WrittenFile]:
+Rows = Callable[[int], "TaskRows"]
+
+
+class TaskRows:
+    """The rows of one task, and what has to be told of them."""
+
+    def __init__(self, batches: Callable[[RangeReport], Iterator[Any]]) -> None:
+        self.report = RangeReport()
+        self.landed = Landed()
+        self._batches = batches
+
+    def __iter__(self) -> Iterator[Any]:
+        for batch in self._batches(self.report):
+            self.landed = self.landed.plus(landed(batch.column("queueOffset")))
+            yield batch
+
+    def told(self, task: int) -> Told:
+        """When all have been taken."""
+        stamped = self.report.stamped
+        doubtful = stamped.differing + stamped.copied + stamped.untold
+        return Told(task, self.landed, self.report.repeats, doubtful, tuple(_bounded(self.report.missing)))
+
+
+def write_ranges(spark: SparkSession, parts: Sequence[plan.Range], options: SourceOptions, target: Target) -> Written:
     """Write what ranges of queues hold: a task a range."""
 
-    def task(number: int) -> Iterator[Any]:
-        yield from rows_of(options, parts[number], Shaper(target.shape))
+    def task(number: int) -> TaskRows:
+        return TaskRows(lambda report: rows_of(options, parts[number], Shaper(target.shape), report))
 
     return _run(spark, len(parts), task, target)
 
 
-def merge(spark: SparkSession, groups: Sequence[Sequence[str]], target: Target) -> list[WrittenFile]:
+def merge(spark: SparkSession, groups: Sequence[Sequence[str]], target: Target) -> Written:
     """Write the rows of each group of files (of one partition) into one file: a task a group."""
 
-    def task(number: int) -> Iterator[Any]:
-        for path in groups[number]:
+    def batches(paths: Sequence[str]) -> Iterator[Any]:
+        for path in paths:
             with pq.ParquetFile(path) as file:
                 for batch in file.iter_batches(MERGE_ROWS, columns=target.shape.arrow().names):
                     yield batch.cast(target.shape.arrow())
 
-    return _run(spark, len(groups), task, target)
+    return _run(spark, len(groups), lambda number: TaskRows(lambda _: batches(groups[number])), target)
 
 
-def _run(spark: SparkSession, tasks: int, rows: Callable[[int], Iterator[Any]], target: Target) -> list[WrittenFile]:
-    """What the tasks wrote; nothing else is left in the folder."""
+def _run(spark: SparkSession, tasks: int, rows: Rows, target: Target) -> Written:
+    """What the tasks wrote; nothing else is left in the folder. ConfigError when the driver does not see it there."""
     if tasks == 0:
-        return []
+        return Written((), ())
 
     def write(batches: Iterable[Any]) -> Iterator[Any]:
         from pyspark import TaskContext
@@ -191,26 +250,66 @@ def _run(spark: SparkSession, tasks: int, rows: Callable[[int], Iterator[Any]], 
         attempt = context.taskAttemptId() if context is not None else 0
         for batch in batches:
             for number in batch.column("id").to_pylist():
-                files = PartitionedFiles(target, f"{number:05d}-{attempt}")
-                for found in rows(number):
-                    files.add(found)
-                yield _told(files.finish())
+                yield from write_task(number, f"{number:05d}-{attempt}", rows(number), target)
 
-    told = spark.range(0, tasks, 1, tasks).mapInArrow(write, TOLD).collect()
-    written = [WrittenFile(*row) for row in told]
-    named = {file.path for file in written}
-    folder = Path(target.folder)
+    written = told_by(spark.range(0, tasks, 1, tasks).mapInArrow(write, TOLD).collect(), tasks)
+    seal(Path(target.folder), written.files)
+    return written
+
+
+def write_task(number: int, name: str, rows: TaskRows, target: Target) -> Iterator[Any]:
+    """Write a task's rows into files whose names begin with `name`; gives what Spark is told of it."""
+    files = PartitionedFiles(target, name)
+    for batch in rows:
+        files.add(batch)
+    own = WrittenFile("", msgspec.json.encode(rows.told(number)).decode(), 0, 0, 0, 0, 0)
+    yield _told([*files.finish(), own])
+
+
+def told_by(rows: Iterable[Sequence[Any]], tasks: int) -> Written:
+    """What the lines of all tasks say."""
+    told = [WrittenFile(*row) for row in rows]
+    own = sorted((msgspec.json.decode(one.partition, type=Told) for one in told if not one.path), key=lambda t: t.task)
+    assert [one.task for one in own] == list(range(tasks)), "each task of Spark's is told of once"
+    return Written(tuple(one for one in told if one.path), tuple(own))
+
+
+def seal(folder: Path, files: Sequence[WrittenFile]) -> None:
+    """See that all files are in the folder, whole, and nothing else. ConfigError when they are not."""
+    named = {file.path: file for file in files}
+    lost = [file for file in files if _size(folder / file.path) != file.bytes]
+    if lost:
+        raise ConfigError(
+            f"{folder}: {len(lost)} of the {len(files)} files that Spark's tasks wrote are not here, or not whole (the"
+            f" first is {lost[0].path}, of {lost[0].bytes} bytes); nothing was added. The driver and all executors need"
+            " one folder under the table's path: put the table on a file system that all of them mount"
+        )
     for path in folder.rglob("*.parquet"):
         if str(path.relative_to(folder)) not in named:
             path.unlink()  # of an attempt that failed
     if folder.exists():
         sync_folder(folder)
-    return written
+
+
+def _size(path: Path) -> int | None:
+    try:
+        return path.stat().st_size
+    except OSError:
+        return None
+
+
+def _bounded(missing: Sequence[tuple[int, int]]) -> Iterator[Missing]:
+    """The first stretches as they are, and all others as one."""
+    for start, end in missing[: MAX_MISSING - 1]:
+        yield Missing(start, end, end - start)
+    rest = missing[MAX_MISSING - 1 :]
+    if rest:
+        yield Missing(rest[0][0], rest[-1][1], sum(end - start for start, end in rest))
 
 
 def _told(files: Sequence[WrittenFile]) -> Any:
     names = WrittenFile.__slots__
-    columns = list(zip(*map(astuple, files), strict=True)) if files else [() for _ in names]
+    columns = list(zip(*map(astuple, files), strict=True))
     kinds = [pa.string(), pa.string(), *[pa.int64()] * 5]
     arrays = [pa.array(values, kind) for values, kind in zip(columns, kinds, strict=True)]
     return pa.RecordBatch.from_arrays(arrays, names=list(names))

@@ -3,13 +3,15 @@
     TABLE/data/…                    the rows, as Parquet files
     TABLE/_perseid/table.json       what the table is of: topic, format, partitions, filter, schema (`TableInfo`)
     TABLE/_perseid/plans/N.json     which offsets the table covers once batch N is in it (`Plan`)
+    TABLE/_perseid/committed.json   the last commit of ours, and which files the table had with it (`Committed`)
     TABLE/_perseid/staging          what is written before it counts
     TABLE/_perseid/lock             held by the run that writes
     TABLE/_delta_log, TABLE/metadata and TABLE/_perseid/catalog.db: Delta's and Iceberg's own
 
 How a table's batches are numbered: the number of the last one is part of what each format commits, together with the
 rows (`formats`). Plan N is on disk before batch N is committed. So a table's position is plan N of the N that it says,
-whatever was killed: a plan that no commit names is written over by the next attempt.
+whatever was killed: a plan that no commit names is written over by the next attempt. Whether the table still holds what
+plan N says is another question, which a run asks first (`resuming`).
 """
 
 from __future__ import annotations
@@ -17,7 +19,7 @@ from __future__ import annotations
 import fcntl
 import os
 import shutil
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -33,6 +35,9 @@ DATA_FOLDER = "data"
 PLANS_KEPT = 100
 """Plans of earlier batches, for readers that looked at the table a moment ago."""
 VERSION = 1
+MODULUS = 1 << 64
+GENERATION = "generation"
+"""The column that is 1, and one more each time that the topic was begun anew and its table went on."""
 
 PARQUET, DELTA, ICEBERG = "parquet", "delta", "iceberg"
 FORMATS = (PARQUET, DELTA, ICEBERG)
@@ -52,16 +57,75 @@ class TableInfo:
     schema: BodySchema | None = None
     keep_value: bool = True
     version: int = VERSION
+    numbered: bool = False
+    """Rows have the column `generation`; tables that were made by earlier versions don't."""
+
+
+@dataclass(frozen=True, slots=True)
+class Landed:
+    """Rows of one queue in a table: how many, and the sums of their offsets and of the squares of these, modulo 2^64.
+    So one set of rows is told from another, in whatever files they lie."""
+
+    rows: int = 0
+    offsets: int = 0
+    squares: int = 0
+
+    def plus(self, other: Landed) -> Landed:
+        """Of both sets together."""
+        sums = (self.offsets + other.offsets) % MODULUS, (self.squares + other.squares) % MODULUS
+        return Landed(self.rows + other.rows, *sums)
+
+
+@dataclass(frozen=True, slots=True)
+class Gap:
+    """Messages that a table does not have: within the offsets [start, end) of a queue, `messages` of them."""
+
+    queue: str
+    start: int
+    end: int
+    messages: int
+    why: str
+    batch: int
+    """Since this one."""
+
+
+@dataclass(frozen=True, slots=True)
+class Generation:
+    """A topic that was begun anew, in a table that goes on: since batch `batch` its rows have the number `number`, and
+    queues begin at `begin`. What was landed before had ended at `ended`."""
+
+    number: int
+    batch: int
+    why: str
+    begin: Mapping[str, int]
+    ended: Mapping[str, int]
 
 
 @dataclass(frozen=True, slots=True)
 class Plan:
     """What a table covers: the offsets [begin, end) of each queue (`topic/brokerName/queueId`), and when the message
-    before `end` was stored, by which a topic that was made anew is told from the one that was read."""
+    before `end` was stored, by which a topic that was made anew is told from the one that was read. `landed`: the rows
+    of each queue, of all generations; None in plans of earlier versions."""
 
     begin: Mapping[str, int]
     end: Mapping[str, int]
     stored_ms: Mapping[str, int] = field(default_factory=dict)
+    landed: Mapping[str, Landed] | None = None
+    gaps: tuple[Gap, ...] = ()
+    generations: tuple[Generation, ...] = ()
+
+    @property
+    def generation(self) -> int:
+        """Of the rows that come next."""
+        return self.generations[-1].number if self.generations else 1
+
+
+@dataclass(frozen=True, slots=True)
+class Committed:
+    """The last commit of ours: its batch, and a digest of the files that the table had then."""
+
+    batch: int
+    files: str
 
 
 class TableFolder:
@@ -119,15 +183,23 @@ class TableFolder:
                 raise ConfigError(f"{self.own / name} is held by another run: wait until that is done") from None
             yield
 
-    def sweep(self, last: int) -> None:
-        """Remove what killed runs left: all that was staged, and files of batches after `last`."""
+    def prepare(self) -> None:
+        """Make the folders, and remove what killed runs had staged, which never was in the table."""
         shutil.rmtree(self.staging, ignore_errors=True)
         self.staging.mkdir(parents=True)
         self.data.mkdir(exist_ok=True)
-        for folder in self.data.glob("*-*"):
-            number = folder.name.partition("-")[0]
-            if number.isdecimal() and int(number) > last:
-                shutil.rmtree(folder)
+
+    def beyond(self, last: int) -> list[Path]:
+        """Folders with files of batches after `last`: killed runs left them, or the table is an older copy and does
+        not know them any more. So they are removed when a run is through (`sweep`), not before."""
+        numbered = ((folder.name.partition("-")[0], folder) for folder in sorted(self.data.glob("*-*")))
+        return [folder for number, folder in numbered if number.isdecimal() and int(number) > last]
+
+    @staticmethod
+    def sweep(folders: Sequence[Path]) -> None:
+        """Remove what `beyond` found before the run."""
+        for folder in folders:
+            shutil.rmtree(folder, ignore_errors=True)
 
     # ---- what it covers ----
 
@@ -140,11 +212,32 @@ class TableFolder:
             return msgspec.json.decode(path.read_bytes(), type=Plan)
         except FileNotFoundError:
             raise ConfigError(f"{path} is missing: without it nobody knows what the table covers") from None
+        except msgspec.DecodeError as error:
+            raise ConfigError(f"{path}: {error}: was it changed by hand?") from None
+
+    def plans(self) -> list[int]:
+        """The numbers of the plans that there are, those of runs that were killed among them."""
+        names = (path.stem for path in (self.own / "plans").glob("*.json"))
+        return sorted(int(name) for name in names if name.isdecimal())
 
     def write_plan(self, batch: int, plan: Plan) -> None:
         """Note what the table covers once batch `batch` is committed."""
         write_whole(self._plan(batch), msgspec.json.encode(plan))
-        self._plan(batch - PLANS_KEPT).unlink(missing_ok=True)
+        for old in self.plans()[:-PLANS_KEPT]:
+            self._plan(old).unlink(missing_ok=True)
+
+    def committed(self) -> Committed | None:
+        """The last commit that was noted; None where there is no note."""
+        try:
+            return msgspec.json.decode((self.own / "committed.json").read_bytes(), type=Committed)
+        except FileNotFoundError:
+            return None
+        except msgspec.DecodeError as error:
+            raise ConfigError(f"{self.own / 'committed.json'}: {error}: was it changed by hand? Remove it") from None
+
+    def note_committed(self, committed: Committed) -> None:
+        """Note it. Where that did not happen, or the note is lost, the next run looks at the table's rows."""
+        write_whole(self.own / "committed.json", msgspec.json.encode(committed))
 
     def _plan(self, batch: int) -> Path:
         return self.own / "plans" / f"{batch:08d}.json"

@@ -25,7 +25,7 @@ from perseid.base.errors import ConfigError
 from perseid.spark.jobs.archive.files import WrittenFile
 from perseid.spark.jobs.archive.folder import DAY, NONE, TableFolder, TableInfo
 from perseid.spark.jobs.archive.formats import DataFile, Snapshot, Table
-from perseid.spark.jobs.archive.rows import RowShape
+from perseid.spark.jobs.archive.rows import shape_of
 
 NAMESPACE, NAME = "perseid", "archive"
 BATCH = "perseid.batch"
@@ -116,7 +116,7 @@ class IcebergTable(Table):
 
     def _create(self) -> PyIcebergTable:
         self._catalog.create_namespace_if_not_exists(NAMESPACE)
-        schema = RowShape(self.info.schema, self.info.keep_value).arrow()
+        schema = shape_of(self.info).arrow()
         with self._catalog.create_table_transaction(
             (NAMESPACE, NAME), schema, location=self.folder.path.as_uri(), properties=PROPERTIES
         ) as change:

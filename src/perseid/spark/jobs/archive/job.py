@@ -1,20 +1,16 @@
-"""The run that brings a table up to what its topic holds.
+"""Landing a topic, as it is asked for: what the table is, what is told of the run (`run`), and the brokers behind it.
 
-The ends of the queues are looked up once; what lies between the table's position and them is read in batches of a
-bounded number of offsets. Batch N is: plan N on disk, files written by Spark's tasks, one commit of files and number.
-Killed before the commit, the next run finds number N - 1 and makes batch N anew; killed after it, it goes on behind.
-
-An offset is a place: a table has each (brokerName, topic, queueId, queueOffset) once. So a topic that was deleted and
-made anew is another topic, and refused: where its queues end before the table's position, and, as plans keep when the
-last message of each queue was stored, also where they have grown beyond it.
+An offset is a place: a table has each (generation, brokerName, queueId, queueOffset) once. So a topic that was deleted
+and made anew is another topic, and refused, unless that is to begin a generation: where its queues end before the
+table's position, and, as plans keep when the last message of each queue was stored, also where they have grown beyond.
 """
 
 from __future__ import annotations
 
 import logging
 import os
-from collections.abc import Callable, Mapping
-from dataclasses import dataclass
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import asdict, dataclass
 from typing import TYPE_CHECKING
 
 from perseid.base.errors import ConfigError
@@ -25,10 +21,9 @@ from perseid.spark.bounds import Bounds
 from perseid.spark.jobs import failures
 from perseid.spark.jobs.archive import bodies, formats
 from perseid.spark.jobs.archive.compaction import KEEP_HOURS, TARGET_BYTES, Compacted, compact_locked
-from perseid.spark.jobs.archive.files import Target, write_ranges
-from perseid.spark.jobs.archive.folder import FORMATS, NONE, PARQUET, PARTITIONS, Plan, TableFolder, TableInfo
-from perseid.spark.jobs.archive.formats import Table
-from perseid.spark.jobs.archive.rows import RowShape
+from perseid.spark.jobs.archive.files import Target, Written, write_ranges
+from perseid.spark.jobs.archive.folder import FORMATS, NONE, PARQUET, PARTITIONS, Gap, Plan, TableFolder, TableInfo
+from perseid.spark.jobs.archive.run import Allowed, Looked, Run, begun_anew, known_ends
 from perseid.spark.options import ALIASES as SOURCE_ALIASES
 from perseid.spark.options import NAMES as SOURCE_NAMES
 from perseid.spark.options import SourceOptions, nearest, normal, parse
@@ -44,8 +39,6 @@ FILTER = ("tags", "sql", "dedupe")
 NOT_HERE = ("subscribe", "subscribePattern", "assign", "nameserver", "includeHeaders", "includeBody")
 """The source's options that the job sets itself."""
 BATCH_OFFSETS = 500_000
-TASK_OFFSETS = 100_000
-"""Offsets that one task reads at most."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -58,6 +51,16 @@ class Archived:
     bytes: int
     corrupt: int
     """Rows whose bodies did not decode."""
+    repeats: int = 0
+    """Messages that a stamped writer had sent before, and that were left out."""
+    doubtful: int = 0
+    """Rows whose stamps had come before with something else, or may have: they were added."""
+    gaps: tuple[Gap, ...] = ()
+    """What this run found missing, and noted."""
+    rewound: tuple[int, int] | None = None
+    """The batch that had been committed, and the earlier one that the table held: it was read again from there."""
+    away: tuple[str, ...] = ()
+    """Queues that were read before, and that no broker has now."""
     compacted: Compacted | None = None
 
 
@@ -77,16 +80,20 @@ def archive(
     compact: bool = False,
     target_bytes: int = TARGET_BYTES,
     keep_hours: int = KEEP_HOURS,
+    accept_table: bool = False,
+    new_generation: bool = False,
     on_start: Callable[[int], None] | None = None,
-    on_batch: Callable[[int, int], None] | None = None,
+    on_batch: Callable[[int, int, int], None] | None = None,
 ) -> Archived:
     """Bring the table at `table` up to what the topic holds now; returns what this run added.
 
     `format` (parquet, delta, iceberg), `partition_by` (none, day, hour of the store time), `schema` and `message`
     (`bodies.load`), `keep_value` (false: no raw bytes where a body decoded) and the filters among `options` make the
     table what it is: they need to be said for a new table only, and must not differ later. `options` go to the source
-    (tags, startingOffsets, failOnDataLoss, …). `on_start(offsets)` is called with what there is to read,
-    `on_batch(batch, rows)` after each batch. Run it again to go on. ConfigError: it can't be done as asked;
+    (tags, startingOffsets, failOnDataLoss, …). `accept_table`: others removed rows, and the table is taken as it is.
+    `new_generation`: the topic was deleted and made again, or its broker lost messages, and the table goes on with what
+    is there now. `on_start(offsets)` is called with what there is to read, `on_batch(batch, rows, repeats)` after each
+    batch. Run it again to go on. ConfigError: it can't be done as asked; TableChanged: the table is not as it was left;
     DataLost: messages are gone; TaskFailed: see the text.
     """
     folder = TableFolder(table)
@@ -106,10 +113,12 @@ def archive(
         source = parse(
             {"nameserver": nameserver, "subscribe": topic, **_starting(given), **info.filter}, streaming=True
         )
-        run = _Run(spark, formats.of(folder, info), source, max_offsets_per_trigger, on_start, on_batch)
+        found = formats.of(folder, info)
+        allowed = Allowed(not source.fail_on_data_loss, new_generation, accept_table)
+        run = Run(found, Brokers(spark, source), allowed, max_offsets_per_trigger, on_start, on_batch)
         run.all()
-        compacted = compact_locked(spark, run.table, target_bytes, keep_hours) if compact else None
-    return Archived(run.batches, run.rows, run.files, run.bytes, run.corrupt, compacted)
+        compacted = compact_locked(spark, found, target_bytes, keep_hours) if compact else None
+    return Archived(**asdict(run.done) | {"gaps": run.done.gaps}, compacted=compacted)
 
 
 @dataclass(frozen=True, slots=True)
@@ -159,6 +168,7 @@ def _new_info(topic: str, shape: _Shape, given: Mapping[str, str]) -> TableInfo:
         filter={name: given[name] for name in FILTER if name in given},
         schema=shape.bodies,
         keep_value=shape.keep_value is not False,
+        numbered=True,
     )
 
 
@@ -179,90 +189,42 @@ def _check_same(folder: TableFolder, info: TableInfo, topic: str, shape: _Shape,
         raise ConfigError(f"{where} bodies of {'another' if info.schema else 'no'} schema: begin another table")
 
 
-class _Run:
-    """One run: from the table's position to where the topic ends now."""
+class Brokers:
+    """A topic at its brokers, and Spark's tasks that write its rows."""
 
-    def __init__(
-        self,
-        spark: SparkSession,
-        table: Table,
-        source: SourceOptions,
-        batch_offsets: int | None,
-        on_start: Callable[[int], None] | None,
-        on_batch: Callable[[int, int], None] | None,
-    ) -> None:
-        self.table = table
-        self.batches = self.rows = self.files = self.bytes = self.corrupt = 0
-        self._spark = spark
-        self._source = source
-        self._batch_offsets = batch_offsets
-        self._on_start, self._on_batch = on_start, on_batch
-        self._shape = RowShape(table.info.schema, table.info.keep_value)
+    def __init__(self, spark: SparkSession, source: SourceOptions) -> None:
+        self._spark, self._source = spark, source
 
-    def all(self) -> None:
-        """All batches, up to where the queues end at its beginning."""
-        folder, last = self.table.folder, self.table.last_batch()
-        known = folder.plan(last)
-        with Bounds(self._source, begun=known is not None) as bounds:
+    def look(self, *, begun: bool) -> Looked:
+        """Where its queues begin and end."""
+        with Bounds(self._source, begun=begun) as bounds:
             bounds.check_sql()
-            target = bounds.latest()
-            begin = dict(known.begin) if known else bounds.starting()
-        if folder.info() is None:
-            folder.create(self.table.info)  # only now: a topic by a wrong name makes no table
-        folder.sweep(last)
-        position = dict(known.end) if known else dict(begin)
-        if known is not None:
-            check_not_another(self._source, known, target)
-        if self._on_start is not None:
-            self._on_start(planning.lag(position, target))
-        while planning.lag(position, target):
-            end = planning.advance(position, target, self._batch_offsets)
-            last += 1
-            self._batch(last, position, Plan({**dict.fromkeys(end, 0), **begin}, end, stored_ms(self._source, end)))
-            position = end
+            return Looked(bounds.earliest(), bounds.latest(), {} if begun else bounds.starting())
 
-    def _batch(self, number: int, position: planning.Position, plan: Plan) -> None:
-        place = self.table.place(number, os.urandom(4).hex())
-        place.mkdir(parents=True)
-        self.table.folder.write_plan(number, plan)
-        parts = planning.ranges(position, plan.end)
-        offsets = sum(part.end - part.start for part in parts)
-        parts = planning.split(parts, -(-offsets // TASK_OFFSETS))
-        files = write_ranges(
-            self._spark, parts, self._source, Target(str(place), self.table.info.partition_by, self._shape)
-        )
-        self.table.commit(number, place, files)
-        rows = sum(file.rows for file in files)
-        self.batches += 1
-        self.rows += rows
-        self.files += len(files)
-        self.bytes += sum(file.bytes for file in files)
-        self.corrupt += sum(file.corrupt for file in files)
-        if self._on_batch is not None:
-            self._on_batch(number, rows)
+    def stored_ms(self, ends: Mapping[str, int]) -> dict[str, int]:
+        """When the message before each of these offsets was stored; what can't be had is left out."""
+        return stored_ms(self._source, ends)
+
+    def write(self, parts: Sequence[planning.Range], target: Target) -> Written:
+        """Have Spark's tasks write the rows of these ranges."""
+        return write_ranges(self._spark, parts, self._source, target)
 
 
 def check_not_another(source: SourceOptions, known: Plan, latest: Mapping[str, int]) -> None:
     """DataLost when a topic's queues are not those that were read up to a plan: the topic was made anew."""
-    again = "the topic was deleted and made again, or its broker lost messages: archive it into another table"
-    for name in sorted(known.end.keys() & latest.keys()):
-        if latest[name] < known.end[name]:
-            raise DataLost(f"{name}: was read up to offset {known.end[name]}, and ends at {latest[name]} now: {again}")
-    found = stored_ms(source, {name: offset for name, offset in known.end.items() if name in latest})
-    for name in sorted(found.keys() & known.stored_ms.keys()):
-        if found[name] != known.stored_ms[name]:
-            raise DataLost(
-                f"{name}: the message at offset {known.end[name] - 1} is not the one that was read: it was stored at"
-                f" {known.stored_ms[name]}, that at {found[name]} (milliseconds): {again}"
-            )
+    anew = begun_anew(known, latest, stored_ms(source, known_ends(known, latest)))
+    if anew:
+        raise DataLost(
+            f"{next(iter(anew.values()))}: the topic was deleted and made again, or its broker lost messages"
+        )
 
 
-def stored_ms(source: SourceOptions, end: Mapping[str, int]) -> dict[str, int]:
-    """When the message before each end was stored, where the broker still has it. Best effort: what can't be had is
-    left out, and not compared later."""
+def stored_ms(source: SourceOptions, ends: Mapping[str, int]) -> dict[str, int]:
+    """When the message before each of these offsets was stored, where the broker still has it. Best effort: what can't
+    be had is left out, and not compared later."""
     found: dict[str, int] = {}
     with BlockingPullConsumer(source.nameserver, source.group) as consumer:
-        for name, offset in end.items():
+        for name, offset in ends.items():
             if offset == 0:
                 continue
             try:

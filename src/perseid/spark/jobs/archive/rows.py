@@ -11,9 +11,10 @@ import pyarrow.compute as pc
 
 from perseid.spark import plan, schema
 from perseid.spark.jobs.archive.bodies import BodySchema, decoded
+from perseid.spark.jobs.archive.folder import GENERATION, TableInfo
 from perseid.spark.options import SourceOptions
 from perseid.spark.pushdown import Pushed
-from perseid.spark.reading import QueueRange, read_range
+from perseid.spark.reading import QueueRange, RangeReport, read_range
 
 COLUMNS = (
     "topic", "brokerName", "queueId", "queueOffset", "storeTimestamp", "bornTimestamp", "tag", "keys", "value",
@@ -28,14 +29,18 @@ PAYLOAD, CORRUPT = "payload", "_corrupt"
 
 @dataclass(frozen=True, slots=True)
 class RowShape:
-    """What rows hold: with or without a decoded body. `keep_value`: the body as it was sent too, where it decoded."""
+    """What rows hold: with or without a decoded body. `keep_value`: the body as it was sent too, where it decoded.
+    `generation`: what rows that are made have in the column of that name; None: there is none."""
 
     bodies: BodySchema | None = None
     keep_value: bool = True
+    generation: int | None = None
 
     def arrow(self) -> Any:
         """The Arrow schema."""
         fields = list(schema.arrow_schema(COLUMNS))
+        if self.generation is not None:
+            fields.append(pa.field(GENERATION, pa.int32()))
         if self.bodies is not None:
             fields += [pa.field(PAYLOAD, self.bodies.decoder().kind), pa.field(CORRUPT, pa.string())]
         return pa.schema(fields)
@@ -56,7 +61,10 @@ class Shaper:
         self._schema = shape.arrow()
 
     def shaped(self, batch: Any) -> Any:
-        """The rows with their bodies decoded, if there is a schema."""
+        """The rows with the number of their generation, and with their bodies decoded, if there is a schema."""
+        if self._shape.generation is not None:
+            number = pa.repeat(pa.scalar(self._shape.generation, pa.int32()), batch.num_rows)
+            batch = batch.append_column(pa.field(GENERATION, pa.int32()), number)
         if self._decoder is None:
             return batch
         at = batch.schema.get_field_index("value")
@@ -68,7 +76,15 @@ class Shaper:
         return pa.RecordBatch.from_arrays([*columns, payload, corrupt], schema=self._schema)
 
 
-def rows_of(options: SourceOptions, part: plan.Range, shaper: Shaper) -> Iterator[Any]:
-    """The rows of a range of a queue, as record batches. DataLost when messages of it are gone."""
-    for batch in read_range(options, list(COLUMNS), QueueRange(part), Pushed()):
+def shape_of(info: TableInfo, generation: int = 1) -> RowShape:
+    """What the rows of a table hold; new ones are of this generation."""
+    return RowShape(info.schema, info.keep_value, generation if info.numbered else None)
+
+
+def rows_of(
+    options: SourceOptions, part: plan.Range, shaper: Shaper, report: RangeReport | None = None
+) -> Iterator[Any]:
+    """The rows of a range of a queue, as record batches. DataLost when messages of it are gone. `report` is told what
+    is left out."""
+    for batch in read_range(options, list(COLUMNS), QueueRange(part), Pushed(), report):
         yield shaper.shaped(batch)

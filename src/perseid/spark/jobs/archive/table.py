@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Any
 from perseid.spark.jobs.archive import formats
 from perseid.spark.jobs.archive.folder import Plan, TableFolder, TableInfo
 from perseid.spark.jobs.archive.formats import Snapshot
-from perseid.spark.jobs.archive.rows import RowShape
+from perseid.spark.jobs.archive.rows import RowShape, shape_of
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession
@@ -25,7 +25,7 @@ class Archive:
     @property
     def shape(self) -> RowShape:
         """What its rows hold."""
-        return RowShape(self.info.schema, self.info.keep_value)
+        return shape_of(self.info, self.plan.generation)
 
     def frame(self, spark: SparkSession) -> DataFrame:
         """All rows."""

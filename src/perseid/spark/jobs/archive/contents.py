@@ -1,0 +1,113 @@
+"""Which rows a table holds, told by sums: cheap to gather while rows are written, and to be had again from any files.
+
+Others may merge, rewrite and move a table's files; who restores, rolls back or deletes changes its rows. The sums of
+each queue's offsets tell one from the other, and one batch's table from another's.
+"""
+
+from __future__ import annotations
+
+import hashlib
+from collections.abc import Iterable, Mapping, Sequence
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import pyarrow as pa
+import pyarrow.compute as pc
+import pyarrow.parquet as pq
+
+from perseid.base.errors import ConfigError
+from perseid.spark.jobs.archive.folder import GENERATION, MODULUS, Landed
+from perseid.spark.plan import queue_of
+
+if TYPE_CHECKING:
+    from perseid.spark.jobs.archive.formats import DataFile
+
+QUEUE = ["brokerName", "queueId"]
+BATCH_ROWS = 1 << 17
+
+
+def landed(offsets: Any) -> Landed:
+    """Of the rows with these offsets (an Arrow array)."""
+    squares = pc.multiply(offsets, offsets)  # wraps, as the sums do
+    return Landed(len(offsets), _sum(offsets), _sum(squares))
+
+
+def total(parts: Iterable[Mapping[str, Landed]]) -> dict[str, Landed]:
+    """Of all of these together."""
+    found: dict[str, Landed] = {}
+    for part in parts:
+        for name, one in part.items():
+            if one.rows:
+                found[name] = found.get(name, Landed()).plus(one)
+    return found
+
+
+def contents(topic: str, files: Sequence[DataFile]) -> dict[str, Landed]:
+    """Of the rows of a topic in some files, by queue: reads their places."""
+    return total(_of_file(topic, file.path) for file in files)
+
+
+def stored(name: str, files: Sequence[DataFile], generation: int, low: int, high: int) -> tuple[Any, Any]:
+    """The offsets from `low` to before `high` that a generation has of a queue, in order, and when those messages were
+    stored (milliseconds): two Arrow arrays."""
+    queue = queue_of(name)
+    found = []
+    for one in files:
+        with pq.ParquetFile(one.path) as file:
+            numbered = GENERATION in file.schema_arrow.names
+            columns = [*QUEUE, "queueOffset", "storeTimestamp", *([GENERATION] if numbered else [])]
+            for batch in file.iter_batches(BATCH_ROWS, columns=columns):
+                wanted = (
+                    (pc.field("brokerName") == queue.broker_name) & (pc.field("queueId") == queue.queue_id)
+                    & (pc.field("queueOffset") >= low) & (pc.field("queueOffset") < high)
+                )  # fmt: skip
+                if numbered:
+                    wanted &= pc.field(GENERATION) == generation
+                found.append(pa.table(batch).filter(wanted).select(["queueOffset", "storeTimestamp"]))
+    if not found:
+        return pa.array([], pa.int64()), pa.array([], pa.int64())
+    rows = pa.concat_tables(found).sort_by("queueOffset")
+    return rows.column("queueOffset"), pc.divide(rows.column("storeTimestamp").cast(pa.int64()), 1000)
+
+
+def digest(files: Sequence[DataFile]) -> str:
+    """A name for this set of files."""
+    lines = sorted(f"{file.path.rpartition('/')[2]} {file.bytes}" for file in files)
+    return hashlib.sha256("\n".join(lines).encode()).hexdigest()
+
+
+def check_there(files: Sequence[DataFile]) -> None:
+    """ConfigError when files that the table names are gone, or cut."""
+    for file in files:
+        try:
+            size = Path(file.path).stat().st_size
+        except FileNotFoundError:
+            raise ConfigError(
+                f"{file.path} is gone, which the table names: put it back from a copy, or let the format's own tools"
+                " repair the table"
+            ) from None
+        if size != file.bytes:
+            raise ConfigError(f"{file.path} has {size} bytes, the table says {file.bytes}: put it back from a copy")
+
+
+def _of_file(topic: str, path: str) -> dict[str, Landed]:
+    found: list[dict[str, Landed]] = []
+    with pq.ParquetFile(path) as file:
+        for batch in file.iter_batches(BATCH_ROWS, columns=[*QUEUE, "queueOffset"]):
+            rows = pa.table(batch)
+            offsets = rows.column("queueOffset")
+            rows = rows.append_column("squares", pc.multiply(offsets, offsets))
+            sums = rows.group_by(QUEUE).aggregate(
+                [("queueOffset", "count"), ("queueOffset", "sum"), ("squares", "sum")]
+            )
+            found.append({
+                f"{topic}/{row['brokerName']}/{row['queueId']}": Landed(
+                    row["queueOffset_count"], row["queueOffset_sum"] % MODULUS, row["squares_sum"] % MODULUS
+                )
+                for row in sums.to_pylist()
+            })  # fmt: skip
+    return total(found)
+
+
+def _sum(numbers: Any) -> int:
+    return int(pc.sum(numbers).as_py() or 0) % MODULUS

@@ -1,0 +1,305 @@
+"""The run that brings a table up to what its topic holds: what is asked, decided and committed, in its order.
+
+    1. look      the table's files and rows, and its plans: where to go on (`resuming`); nothing is changed yet
+    2. ask       where the topic's queues begin and end: is it the topic that was read, and is all of it still there?
+    3. batches   of a bounded number of offsets: tasks write files; plan N is noted; files and number N are committed
+    4. sweep     what killed runs left, and what an older copy of the table did not know: last, when all is in the table
+
+Killed anywhere, the next run finds the last commit and goes on behind it. Whatever is not in the table then is in its
+record of gaps (`Plan.gaps`), or stops the run with an error; a gap is only noted where the caller allows it.
+
+Asking and writing are a port (`Topic`): `job` has brokers and Spark behind it, tests a topic in memory.
+"""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, replace
+from typing import Protocol
+
+from perseid.base.errors import ConfigError
+from perseid.spark import plan as planning
+from perseid.spark.jobs.archive import contents
+from perseid.spark.jobs.archive.files import Target, Written
+from perseid.spark.jobs.archive.folder import Committed, Gap, Generation, Plan
+from perseid.spark.jobs.archive.formats import Snapshot, Table
+from perseid.spark.jobs.archive.resuming import Found, Resumed, resume
+from perseid.spark.jobs.archive.rows import shape_of
+from perseid.spark.plan import DataLost
+
+TASK_OFFSETS = 100_000
+"""Offsets that one task reads at most."""
+MAX_GAPS = 1_000
+"""Gaps that a plan has one by one; beyond that those of a queue with one cause become one."""
+DELETED = "deleted by the brokers before it was read"
+ABSENT = "not given by the brokers, though offsets around it were"
+
+
+@dataclass(frozen=True, slots=True)
+class Looked:
+    """What the brokers say of a topic: where its queues begin and end, and where a new table is to begin in them."""
+
+    earliest: planning.Position
+    latest: planning.Position
+    starting: planning.Position
+
+
+class Topic(Protocol):
+    """What a run needs of a topic."""
+
+    def look(self, *, begun: bool) -> Looked:
+        """Where its queues begin and end. `begun`: it has been read before, so that brokers may be waited for."""
+
+    def stored_ms(self, ends: Mapping[str, int]) -> dict[str, int]:
+        """When the message before each of these offsets was stored; what can't be had is left out."""
+
+    def write(self, parts: Sequence[planning.Range], target: Target) -> Written:
+        """Have tasks write the rows of these ranges; what they wrote is there, whole and durable."""
+
+
+@dataclass(frozen=True, slots=True)
+class Allowed:
+    """What a run may do besides adding rows. `gaps`: go on where messages are gone. `new_generation`: go on with a
+    topic that was begun anew. `changed_table`: take the table as it is."""
+
+    gaps: bool = False
+    new_generation: bool = False
+    changed_table: bool = False
+
+
+@dataclass(slots=True)
+class Done:
+    """What a run did so far."""
+
+    batches: int = 0
+    rows: int = 0
+    files: int = 0
+    bytes: int = 0
+    corrupt: int = 0
+    repeats: int = 0
+    doubtful: int = 0
+    gaps: tuple[Gap, ...] = ()
+    rewound: tuple[int, int] | None = None
+    away: tuple[str, ...] = ()
+
+
+class Run:
+    """One run; `done` tells of it."""
+
+    def __init__(
+        self,
+        table: Table,
+        topic: Topic,
+        allowed: Allowed,
+        batch_offsets: int | None = None,
+        on_start: Callable[[int], None] | None = None,
+        on_batch: Callable[[int, int, int], None] | None = None,
+    ) -> None:
+        self.done = Done()
+        self._table, self._topic, self._allowed = table, topic, allowed
+        self._batch_offsets = batch_offsets
+        self._on_start, self._on_batch = on_start, on_batch
+        self._plan = Plan({}, {})
+        self._number = 0
+        """Of the next batch."""
+
+    def all(self) -> None:
+        """All batches, up to where the queues end at its beginning."""
+        folder = self._table.folder
+        snapshot = self._table.snapshot()
+        resumed = self._resumed(snapshot)
+        looked = self._topic.look(begun=resumed.plan is not None)
+        plan = resumed.plan or Plan(looked.starting, looked.starting, landed={})
+        self._number, self._plan = resumed.number, plan
+        self.done.rewound, self.done.gaps = resumed.rewound, resumed.taken
+        if resumed.plan is not None:
+            self._check_same_topic(plan, looked, snapshot)
+            self.done.away = tuple(sorted(plan.end.keys() - looked.latest.keys()))
+        self._pass_over_gone(looked)
+        if folder.info() is None:
+            folder.create(self._table.info)  # only now: a topic by a wrong name makes no table
+        named = {file.path for file in snapshot.files}
+        left = [path for path in folder.beyond(snapshot.batch) if not named & {str(one) for one in path.rglob("*")}]
+        folder.prepare()
+        if self._on_start is not None:
+            self._on_start(planning.lag(self._plan.end, looked.latest))
+        to_note = bool(resumed.taken) or self._plan != plan
+        while planning.lag(self._plan.end, looked.latest) or to_note:
+            self._batch(planning.advance(self._plan.end, looked.latest, self._batch_offsets))
+            to_note = False
+        folder.sweep(left)
+        if self.done.batches or resumed.plan is not None:
+            note(self._table)
+
+    # ---- before the first batch ----
+
+    def _resumed(self, snapshot: Snapshot) -> Resumed:
+        contents.check_there(snapshot.files)
+        folder, info = self._table.folder, self._table.info
+        found = Found(
+            str(folder.path), snapshot.batch, contents.digest(snapshot.files),
+            lambda: contents.contents(info.topic, snapshot.files),
+        )  # fmt: skip
+        return resume(
+            found, folder.committed(), folder.plans(), folder.plan, accept=self._allowed.changed_table
+        )  # fmt: skip
+
+    def _check_same_topic(self, plan: Plan, looked: Looked, snapshot: Snapshot) -> None:
+        """DataLost when the topic is not the one that was read, unless that may begin a generation."""
+        anew = begun_anew(plan, looked.latest, self._topic.stored_ms(known_ends(plan, looked.latest)))
+        if not anew:
+            return
+        if not self._allowed.new_generation:
+            raise DataLost(
+                f"{next(iter(anew.values()))}: the topic was deleted and made again, or its broker lost messages: go on"
+                " with --new-generation, which keeps what was landed, or archive it into another table"
+            )
+        if not self._table.info.numbered:
+            raise ConfigError(
+                f"{self._table.folder.path} was made by an earlier version, and its rows have no column generation:"
+                " archive the topic as it is now into another table"
+            )
+        begin, end = dict(plan.begin), dict(plan.end)
+        for name in anew:
+            common = self._common_end(name, plan, looked, snapshot)
+            end[name] = looked.earliest[name] if common is None else common
+            begin[name] = end[name] if common is None else begin.get(name, 0)
+        kept = {name: at for name, at in plan.stored_ms.items() if name not in anew}
+        generation = Generation(
+            plan.generation + 1, self._number, "; ".join(anew[name] for name in sorted(anew)),
+            {name: end[name] for name in anew}, {name: plan.end[name] for name in anew},
+        )  # fmt: skip
+        self._plan = replace(
+            plan, begin=begin, end=end, stored_ms=kept, generations=(*plan.generations, generation)
+        )  # fmt: skip
+
+    def _common_end(self, name: str, plan: Plan, looked: Looked, snapshot: Snapshot) -> int | None:
+        """Up to which offset a queue still holds the messages that were landed; None: it holds none of them."""
+        low, high = looked.earliest[name], looked.latest[name]
+        offsets, times = contents.stored(name, snapshot.files, plan.generation, low, high)
+        first, last = 0, len(offsets)
+        while first < last:  # the first one that differs
+            middle = (first + last) // 2
+            offset, at_ms = offsets[middle].as_py(), times[middle].as_py()
+            if self._topic.stored_ms({name: offset + 1}).get(name) == at_ms:
+                first = middle + 1
+            else:
+                last = middle
+        return int(offsets[first - 1].as_py()) + 1 if first else None
+
+    def _pass_over_gone(self, looked: Looked) -> None:
+        """Note what the brokers have deleted before it was read; DataLost where that is not allowed."""
+        gaps, end = [], dict(self._plan.end)
+        for name, low in sorted(looked.earliest.items()):
+            at = end.get(name, 0)
+            if at >= low:
+                continue
+            if not self._allowed.gaps:
+                raise DataLost(
+                    f"{name}: offsets {at} to {low - 1} are gone: the brokers have deleted them, and they are not in"
+                    " the table; go on behind them with --no-fail-on-data-loss (failOnDataLoss=false), which notes them"
+                    " as a gap" + self._rewound_text()
+                )
+            gaps.append(Gap(name, at, low, low - at, DELETED, self._number))
+            end[name] = low
+        if gaps:
+            self._add_gaps(gaps)
+            self._plan = replace(self._plan, end=end)
+
+    def _rewound_text(self) -> str:
+        if self.done.rewound is None:
+            return ""
+        reached, holds = self.done.rewound
+        return (
+            f". The table holds what it held at batch {holds}, though batch {reached} was committed: bring back the"
+            " newer one, if there is a copy; its files have not been removed"
+        )
+
+    # ---- batches ----
+
+    def _batch(self, end: planning.Position) -> None:
+        """Land what lies before `end`."""
+        table, number, before = self._table, self._number, self._plan
+        place = table.place(number, os.urandom(4).hex())
+        place.mkdir(parents=True)
+        parts = planning.ranges(before.end, end)
+        parts = planning.split(parts, -(-sum(part.end - part.start for part in parts) // TASK_OFFSETS))
+        target = Target(str(place), table.info.partition_by, shape_of(table.info, before.generation))
+        written = self._topic.write(parts, target)
+        names = [planning.name_of(part.queue) for part in parts]
+        landed = contents.total([
+            before.landed or {}, *({name: told.landed} for name, told in zip(names, written.tasks, strict=True))
+        ])  # fmt: skip
+        self._add_gaps([
+            Gap(name, *missing, ABSENT, number)
+            for name, told in zip(names, written.tasks, strict=True)
+            for missing in told.missing
+        ])  # fmt: skip
+        begin = {**dict.fromkeys(end, 0), **before.begin}
+        kept = {name: at for name, at in before.stored_ms.items() if end.get(name) == before.end.get(name)}
+        stored_ms = kept | self._topic.stored_ms(end)
+        self._plan = replace(self._plan, begin=begin, end=end, stored_ms=stored_ms, landed=landed)
+        table.folder.write_plan(number, self._plan)
+        table.commit(number, place, written.files)
+        self._number += 1
+        self._count(number, written)
+
+    def _add_gaps(self, gaps: Sequence[Gap]) -> None:
+        self.done.gaps += tuple(gaps)
+        self._plan = replace(self._plan, gaps=bounded((*self._plan.gaps, *gaps)))
+
+    def _count(self, number: int, written: Written) -> None:
+        done, rows = self.done, sum(file.rows for file in written.files)
+        repeats = sum(told.repeats for told in written.tasks)
+        done.batches += 1
+        done.rows += rows
+        done.files += len(written.files)
+        done.bytes += sum(file.bytes for file in written.files)
+        done.corrupt += sum(file.corrupt for file in written.files)
+        done.repeats += repeats
+        done.doubtful += sum(told.doubtful for told in written.tasks)
+        if self._on_batch is not None:
+            self._on_batch(number, rows, repeats)
+
+
+def note(table: Table) -> None:
+    """Note how a table is after a commit of ours, so that the next run need not look at its rows."""
+    snapshot = table.snapshot()
+    table.folder.note_committed(Committed(snapshot.batch, contents.digest(snapshot.files)))
+
+
+def known_ends(plan: Plan, latest: Mapping[str, int]) -> dict[str, int]:
+    """The ends of a plan that queues still reach."""
+    return {name: offset for name, offset in plan.end.items() if offset <= latest.get(name, -1)}
+
+
+def begun_anew(plan: Plan, latest: Mapping[str, int], stored_ms: Mapping[str, int]) -> dict[str, str]:
+    """The queues that are not those which were read up to a plan, and why."""
+    found = {}
+    for name in sorted(plan.end.keys() & latest.keys()):
+        if latest[name] < plan.end[name]:
+            found[name] = f"{name}: was read up to offset {plan.end[name]}, and ends at {latest[name]} now"
+        elif name in stored_ms and stored_ms[name] != plan.stored_ms.get(name, stored_ms[name]):
+            found[name] = (
+                f"{name}: the message at offset {plan.end[name] - 1} is not the one that was read: it was stored at"
+                f" {plan.stored_ms[name]}, that at {stored_ms[name]} (milliseconds)"
+            )
+    return found
+
+
+def bounded(gaps: Sequence[Gap]) -> tuple[Gap, ...]:
+    """As many gaps as a plan may have: where there are more, those of a queue with one cause become one."""
+    if len(gaps) <= MAX_GAPS:
+        return tuple(gaps)
+    kinds: dict[tuple[str, str], list[Gap]] = {}
+    for gap in gaps:
+        kinds.setdefault((gap.queue, gap.why), []).append(gap)
+    merged = (
+        Gap(
+            queue, min(gap.start for gap in some), max(gap.end for gap in some), sum(gap.messages for gap in some), why,
+            max(gap.batch for gap in some),
+        )
+        for (queue, why), some in kinds.items()
+    )  # fmt: skip
+    return tuple(merged)
