@@ -318,6 +318,23 @@ def test_a_notice_is_taken_at_once(world: World) -> None:
     assert not acts(world) and world.state() is State.FOLLOWING
 
 
+def test_who_acts_copies_nothing_from_a_master_of_which_it_is_told_with_a_registration(world: World) -> None:
+    """It comes back, and the name server's notice is late: what was done meanwhile would be taken away."""
+    slave, copies = world.rigs[1], {(1, Code.GET_ALL_DELAY_OFFSET), (1, Code.GET_ALL_CONSUMER_OFFSET)}
+    notice = {"minBrokerId": "1", "minBrokerAddr": "10.0.1.1:10911", "offlineBrokerAddr": "10.0.1.0:10911"}
+    assert slave.ask(Code.NOTIFY_MIN_BROKER_ID_CHANGE, notice, client=NOTIFIER).code == 0
+    world.asked.clear()
+    conn = world._rpc.pop((1, NAME_SERVER))
+    world.server.feed(Closed(conn, "reset"))
+    slave.handle(Closed(conn, "reset"))
+    world.carry()
+    assert (1, Code.REGISTER_BROKER) in world.asked and acts(world)
+    assert copies.isdisjoint(world.asked) and world.state() is State.IDLE
+    world.later(2 * SECOND)
+    assert not acts(world) and world.state() is State.FOLLOWING
+    assert copies <= {*world.asked}
+
+
 def test_a_master_heeds_no_notice(world: World) -> None:
     notice = {"minBrokerId": "1", "minBrokerAddr": "10.0.1.1:10911"}
     assert world.rigs[0].ask(Code.NOTIFY_MIN_BROKER_ID_CHANGE, notice, client=NOTIFIER).code == 0

@@ -22,6 +22,7 @@ from perseid.wire.frame import MAX_FRAME_BYTES
 
 from .harness import NOW, SMALL, Rig
 from .requests import pull_header, send_header
+from .test_timers import crashed
 
 SEND, PULL, MAX_OFFSET = 310, 11, 30
 
@@ -237,6 +238,30 @@ def test_after_plain_sends_the_next_look_is_soon(rig: Rig) -> None:
     rig.handle(Tick())
     due = rig.broker.next_deadline()
     assert due is not None and due > rig.now
+
+
+def test_a_disk_that_fails_within_a_cut_ends_the_node_and_a_start_takes_up_what_is_left(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    rig = Rig(tmp_path / "first")
+    places = [rig.send("T", body=b"%d" % number) for number in range(350)]
+    store = rig.broker.store
+    end = store.unit("T", 0, places[50].queue_offset).physical_offset  # type: ignore[union-attr]
+    remove, removed = rig.disk.remove, []
+
+    def failing(path: str) -> None:
+        removed.append(path)
+        if len(removed) > 1:
+            raise OSError(5, "no", path)
+        remove(path)
+
+    monkeypatch.setattr(rig.disk, "remove", failing)
+    for effect in store.truncate(end, []):
+        rig._carry_out([effect])
+    assert rig.stopped is not None and f"could not be cut at {end}: [Errno 5] no" in rig.stopped
+    again = crashed(rig, tmp_path, "again").broker.store
+    again_end = again.max_offset("T", 0)
+    assert again.log.end == end and again_end == 50, (again.log.end, again_end)
 
 
 def test_a_failed_flush_of_what_nobody_waits_for_ends_the_node_too(rig: Rig) -> None:

@@ -51,6 +51,7 @@ class Replicas:
 
     ha_address = "10.9.9.9:10912"
     broker_id = 0
+    acting = None
 
     def __init__(self) -> None:
         self.told: list[tuple[str, str | None]] = []

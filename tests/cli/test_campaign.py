@@ -27,7 +27,7 @@ runner = CliRunner()
 def planted(monkeypatch: pytest.MonkeyPatch, play: Any) -> None:
     """All models are played by `play(seed)`."""
     for model in MODELS:
-        monkeypatch.setitem(MODELS, model, Model(play, coverage.RAFT_EXPECTED))
+        monkeypatch.setitem(MODELS, model, Model(play, coverage.RAFT_EXPECTED, {}))
 
 
 def passing(seed: int, **given: Any) -> Result:
@@ -115,7 +115,7 @@ def play(seed, **given):
         signal.pause()
     return Result(seed, failure="C10: more", broken="C10")
 
-MODELS["raft"] = Model(play, coverage.RAFT_EXPECTED)
+MODELS["raft"] = Model(play, coverage.RAFT_EXPECTED, {})
 report = str(Path(sys.argv[1], "night.txt"))
 app(["sim", "--for", "1h", "--model", "raft", "--first", "300", "--jobs", "1", "--report", report])
 """

@@ -62,7 +62,12 @@ DRAWN = {
 IN_SWARMS = {
     731003000: "a false alarm: nobody wiped a broker that had what all in sync had lost with their power",
 }
-"""The same, as swarms draw them, with features."""
+"""The same, as swarms drew them before they had kinds of fault of their own, with features."""
+
+WITH_RARITIES = {
+    60190: "a disk that failed within a cut of the log ended the broker as what nobody had thought of",
+}
+"""The same, with those."""
 
 TIMED = {
     55: "a log was cut with a checkpoint of the timers on its way to the disk: a start trusted units that were gone",

@@ -221,7 +221,7 @@ def test_a_planted_defect_is_found(feature: str, model: str, mutation: Mutation,
 @pytest.mark.once
 @pytest.mark.sim
 def test_files_that_outlive_the_log_are_found() -> None:
-    play = partial(MODELS["broker"].run, features=("compaction",), selection=Selection(swarm=True))
+    play = partial(MODELS["broker"].run, features=("compaction",), selection=Selection(swarm=True, rarities=False))
     seek(files_outlive_the_log, play, promise="a place keeps its message", first=FIRST)
 
 

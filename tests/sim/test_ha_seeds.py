@@ -13,7 +13,7 @@ from perseid.sim.pace import MIN_OPERATIONS
 from perseid.sim.run import Result
 from perseid.sim.selection import Selection
 
-from .regressions import DRAWN, IN_SWARMS, TIMED, WHOLE
+from .regressions import DRAWN, IN_SWARMS, TIMED, WHOLE, WITH_RARITIES
 from .seeds import seeds
 
 FIRST, SEEDS = 250, 6
@@ -47,9 +47,9 @@ def test_a_seed_that_once_failed_as_it_is_drawn(seed: int) -> None:
 
 
 @pytest.mark.sim
-@pytest.mark.parametrize("seed", IN_SWARMS)
+@pytest.mark.parametrize("seed", [*IN_SWARMS, *WITH_RARITIES])
 def test_a_seed_that_once_failed_in_a_swarm(seed: int) -> None:
-    result = MODELS["ha"].run(seed, selection=Selection(swarm=True))
+    result = MODELS["ha"].run(seed, selection=Selection(swarm=True, rarities=seed in WITH_RARITIES))
     assert not result.failure, explained(result)
 
 

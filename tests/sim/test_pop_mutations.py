@@ -11,11 +11,14 @@ import pytest
 from perseid.base.machine import Millis
 from perseid.broker import put
 from perseid.broker.handlers import pop, popack
+from perseid.broker.node import Broker
 from perseid.broker.pop import service
 from perseid.broker.pop.service import Open, PopService
 from perseid.broker.request import Reply, Request
+from perseid.broker.topics import TopicConfig
 from perseid.sim.run import run
-from perseid.wire.pop import Ack, Checkpoint
+from perseid.sim.selection import Selection
+from perseid.wire.pop import Ack, Checkpoint, retry_topic_v1
 
 from .planted import Mutation, seek
 
@@ -165,6 +168,25 @@ def more_time_without_the_ack(patch: pytest.MonkeyPatch) -> None:
 )
 def test_a_planted_defect_is_found(mutation: Mutation, promise: str) -> None:
     seek(mutation, partial(run, slaves=0, features=()), promise=promise, first=FIRST)
+
+
+def old_retry_topic_left(patch: pytest.MonkeyPatch) -> None:
+    """Since `enableRetryTopicV2` is set nobody looks into the retry topic that there was before."""
+    real = pop._places
+
+    def places(broker: Broker, header: Any, row: TopicConfig) -> list[tuple[str, int]]:
+        before = retry_topic_v1(header.topic, header.consumer_group)
+        left = broker.config.enable_retry_topic_v2
+        return [place for place in real(broker, header, row) if not (left and place[0] == before)]
+
+    patch.setattr(pop, "_places", places)
+
+
+@pytest.mark.once
+@pytest.mark.sim
+def test_a_planted_defect_of_a_setting_that_few_set_is_found() -> None:
+    play = partial(run, slaves=0, features=(), selection=Selection(swarm=True))
+    seek(old_retry_topic_left, play, promise="nothing popped is lost", first=50_000)
 
 
 @pytest.mark.sim

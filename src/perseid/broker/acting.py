@@ -19,8 +19,8 @@ Name servers show the smallest id of a set without master as its master, for rea
   `syncBrokerMemberGroupPeriod`. Notices (905) tell the same sooner.
 - *acting*: commits of groups come here. The version of their table rises with the first one, so that it is later than
   whatever the master last had, however few follow. Nothing is copied from the master, and its HA port is left alone,
-  until it is the smallest id again. A slave that acted is still called master by routes that clients have; so for
-  `ROUTE_MS` it answers them as before.
+  until it is the smallest id again: what name servers say of it with a registration may come too early. A slave that
+  acted is still called master by routes that clients have; so for `ROUTE_MS` it answers them as before.
 
 Nothing is written to the log of who acts: messages that are delayed, and halves, wait for the master, or are sent to
 another one (`escape.py`).
@@ -98,6 +98,11 @@ class Acting:
     def keeps_readers(self) -> bool:
         """Clients still take this slave for a master: whoever finds nothing waits here."""
         return self.acting or self._broker.now < self._readers_until
+
+    @property
+    def without_master(self) -> bool:
+        """Its master is away, or does not show itself yet."""
+        return self.min_id != MASTER_ID
 
     def start(self, name_servers: list[str], now: Millis) -> None:
         """`name_servers`: of the configuration; without one there is nobody to prepare with."""

@@ -54,6 +54,7 @@ from perseid.broker.answers import Answers
 from perseid.broker.arrivals import Arrivals
 from perseid.broker.clients import ConsumerTable, ProducerTable
 from perseid.broker.config import BrokerConfig
+from perseid.broker.cuts import cut_log
 from perseid.broker.delay import DelayService
 from perseid.broker.escape import Escape
 from perseid.broker.fast import CoreSends, PlainSends, sends_of
@@ -199,7 +200,7 @@ class Broker:
             Shutdown: self._on_shutdown,
             Saved: self.saves.saved,
             Kept: self.live.kept,
-            Cut: self.timers.cut,
+            Cut: lambda event: cut_log(self, event),
             TimerLogDurable: self.timers.durable,
             CheckpointSaved: self.timers.saved,
             _Ended: self._on_ended,

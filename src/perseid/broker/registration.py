@@ -274,7 +274,8 @@ class Registration:
     def _learn(self, reply: Command, now: Millis) -> None:
         """Take what a name server says: a slave's master, and which topics are ordered."""
         header = reply.header(RegisterBrokerResponse)
-        if header.master_addr:
+        acting = self._broker.replicas.acting
+        if header.master_addr and not (acting is not None and acting.without_master):
             self.master_address = header.master_addr
             self._broker.replicas.follow(header.master_addr, header.ha_server_addr, now)
         if len(reply.body):

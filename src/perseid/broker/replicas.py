@@ -221,7 +221,7 @@ class Replicas:
         self._broker.reply(event.request, event.reply)
 
     def follow(self, master: str, ha_address: str | None, now: Millis) -> None:
-        """Name servers told where the master is, and its HA port; a configured address wins."""
+        """Name servers told, with a registration, where the master is, and its HA port; a configured address wins."""
         if self.group is not None and self.is_slave and master != self._broker.config.address:
             self.copies.follow(master, now)
         if self.manager is not None:

@@ -185,10 +185,15 @@ class Tally:
             print(told, end="", file=sys.stderr, flush=True)
 
     @property
+    def expected(self) -> coverage.Expected:
+        """What is to occur."""
+        return MODELS[self.model].wanted(swarms=self.selection.swarm)
+
+    @property
     def missing(self) -> list[str]:
         """What should have occurred in so many seeds, and did not."""
         enough = self.played >= coverage.ENOUGH_SEEDS
-        return coverage.missing(self.total, MODELS[self.model].expected) if enough else []
+        return coverage.missing(self.total, self.expected) if enough else []
 
     @property
     def code(self) -> int:
@@ -201,7 +206,7 @@ class Tally:
         if as_json:
             print(json.dumps(self._summary(took), indent=2))
             return
-        print(coverage.table(self.total, MODELS[self.model].expected))
+        print(coverage.table(self.total, self.expected))
         rate = f"{took:.0f} s ({60 * self.played / took:.0f} seeds a minute)"
         print(f"{self.played} seeds, {self.operations} operations, {self.faults} faults in {rate}")
         for name in self.missing:

@@ -182,7 +182,7 @@ class ActingBook:
             return False
         if any(counts[fault] for fault in CLOCK_FAULTS):
             return False
-        if slave.machine is None or slave.driver.lives != last.life:
+        if slave.machine is None or slave.driver.ending or slave.driver.lives != last.life:
             return False
         if not any(counts[fault] for fault in WIRE_FAULTS) and not self.cluster.slaves.master_lost:
             return last.at_us < self._began_us  # the master can't have missed it

@@ -36,6 +36,7 @@ from perseid.sim.run import Result, played
 from perseid.sim.scheduler import US_PER_MS, US_PER_S, Scheduler
 from perseid.sim.selection import WHOLE, Selection
 from perseid.sim.timed import check_time, delay_of, still_waits
+from perseid.sim.told import BROKER, STORE, besides
 from perseid.store.config import StoreConfig
 from perseid.wire.codes import RequestCode, ResponseCode
 from perseid.wire.command import Command, decode_all, encode_request
@@ -147,10 +148,13 @@ class BrokerGroup(Group):
             commit_log_file_bytes=self.data_bytes, consume_queue_file_bytes=400, max_hash_slot_num=50,
             max_index_num=200, message_delay_level="1s 2s", flush_consume_queue_thorough_interval=2_000,
             timer_wheel_slots=4_096, timer_log_file_bytes=52 * 10 + 16, timer_roll_window_slot=4,
-            **self._told,
+            **self._told, **besides(self.scheduler, {**STORE, "hot_bytes": (4 << 10,)}),
         )  # fmt: skip
         name_server = f"{NAMESRV_IP}:{NAMESRV_PORT}" if self._named else ""
-        config = BrokerConfig(broker_ip1=ip, broker_name=NAME, namesrv_addr=name_server, enable_dleger_commit_log=True)
+        config = BrokerConfig(
+            broker_ip1=ip, broker_name=NAME, namesrv_addr=name_server, enable_dleger_commit_log=True,
+            **besides(self.scheduler, BROKER),
+        )  # fmt: skip
 
         def new_log(*arguments: Any, **more: Any) -> WatchedLog:
             log = WatchedLog(*arguments, **more)

@@ -211,7 +211,7 @@ class Campaign:
         """By model, what should have occurred in so many seeds and did not."""
         found = {}
         for model, counts in self.counts.items():
-            lacking = coverage.missing(counts, MODELS[model].expected)
+            lacking = coverage.missing(counts, MODELS[model].wanted(swarms=True))
             if lacking and self.asks_for_all(model):
                 found[model] = lacking
         return found
@@ -229,7 +229,7 @@ class Campaign:
         """A line for each model: what it was to meet, and what it did not."""
         lines = []
         for model, counts in self.counts.items():
-            expected = MODELS[model].expected
+            expected = MODELS[model].wanted(swarms=True)
             wanted = sum(len(names) for names in expected.values())
             lacking, seeds = coverage.missing(counts, expected), self.seeds_of(model, swarms=False)
             line = f"{model}: {wanted - len(lacking)} of {wanted} faults, states and refusals occurred"

@@ -27,6 +27,7 @@ from perseid.sim.poppers import PopBook
 from perseid.sim.scheduler import US_PER_MS, Scheduler
 from perseid.sim.selection import WHOLE, Selection
 from perseid.sim.slaves import HA_PORT, Slaves
+from perseid.sim.told import STORE, besides, told_brokers
 from perseid.store.config import ASYNC_FLUSH, SYNC_FLUSH, StoreConfig
 from perseid.wire.codes import RequestCode
 from perseid.wire.command import Command
@@ -191,6 +192,7 @@ class Cluster:
             clean_resource_interval=2_000,
             timer_wheel_slots=4_096,
             **self._told,
+            **besides(self.scheduler, STORE),
             timer_log_file_bytes=52 * timers.choice((5, 40)) + 16,
             timer_roll_window_slot=timers.choice((4, 1_000)),
             timer_precision_ms=timers.choice((100, 1_000)),
@@ -220,6 +222,7 @@ class Cluster:
             transaction_check_max=self.check_max,
             timer_wheel_enable=self.timed,
             **self.slaves.settings,
+            **told_brokers(self.scheduler, self.broker.lives),
         )
         return Broker(config, self.store_config, disk, random, replication=self.slaves.config)
 

@@ -7,6 +7,7 @@ from collections import Counter
 
 from perseid.sim.features.played import KNOWN
 from perseid.sim.group_run import KINDS as RAFT_KINDS
+from perseid.sim.rare import KINDS as RARE_KINDS
 from perseid.sim.slaves import KINDS
 
 ENOUGH_SEEDS = 200
@@ -434,6 +435,10 @@ HA_EXPECTED = {
     "answers": list(HA_ANSWERS),
 }
 """Of controllers and the brokers under them."""
+
+OF_SLAVES = {"faults of swarms": [f"fault slave {name}" for name in RARE_KINDS]}
+OF_MEMBERS = {"faults of swarms": [f"fault {name}" for name in RARE_KINDS]}
+"""What swarms have to have met besides."""
 
 Expected = dict[str, list[str]]
 

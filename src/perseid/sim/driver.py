@@ -111,6 +111,8 @@ class NodeDriver:
         self.disk = SimDisk(scheduler.stream(f"disk {name}"))
         self.machine: Machine | None = None
         self.lives = 0
+        self.ending = False
+        """It was asked to end, in this life."""
         self.clock_ms = 0
         """How far the wall clock is from the true time; changes only between lives."""
         self.drift_ppm = 0
@@ -160,6 +162,7 @@ class NodeDriver:
         """Begin a life: build the node on what the disk holds, and let it load."""
         assert self.machine is None, f"{self.name} runs already"
         self.lives += 1
+        self.ending = False
         self.network.silent.discard(self.name)
         self.scheduler.note(self.name, f"starts, life {self.lives}, clock {self.clock_ms:+d} ms")
         self.disk.now = self.now
@@ -175,6 +178,7 @@ class NodeDriver:
     def shut_down(self) -> None:
         """Ask the node to end cleanly."""
         self.scheduler.note(self.name, "is asked to shut down")
+        self.ending = True
         self._give(Shutdown())
 
     def crash(self, why: str = "killed") -> None:

@@ -30,6 +30,7 @@ from perseid.sim.net import Network
 from perseid.sim.scheduler import US_PER_MS, Scheduler
 from perseid.sim.selection import WHOLE, Selection
 from perseid.sim.strangers import Stranger
+from perseid.sim.told import RAFT, besides
 from perseid.wire.dledger import Entry
 
 PORT = 20911
@@ -40,7 +41,10 @@ NAMELESS_MS = (1, 20_000)
 """So long, at the beginning of a life in some cases, names can't be resolved."""
 FOLDERS = ("data", "index", "crc")
 MAX_FAILED_STARTS = 30
-FAILED = ("disk failed", "what was not yet durable may be lost", "the store could not be closed", "was not saved")
+FAILED = (
+    "disk failed", "what was not yet durable may be lost", "the store could not be closed", "was not saved",
+    "the log could not be cut",
+)  # fmt: skip
 """Words of a member, or a broker, that ends because of its disk."""
 
 
@@ -244,7 +248,7 @@ class Group:
             "push_batch_bytes": random.choice((1, 400, 256 << 10)), "push_window_bytes": random.choice((300, 8 << 20)),
             "check_point_interval": random.choice((300, 3_000)),
             "preferred_leader_ids": random.choice(("", "", "n1")), "snapshot_threshold": random.choice((20, 200)),
-        } | given  # fmt: skip
+        } | given | besides(self.scheduler, RAFT)  # fmt: skip
         self.members = [self._member(name, number, settings) for number, name in enumerate(names)]
         self.stranger = Stranger(self)
         self.stranger.running &= strangers and self.scheduler.chosen.has("strangers")
@@ -337,8 +341,8 @@ class Group:
         watched.driver.cut_power()
 
     def _ended(self, watched: Watched, reason: str) -> None:
-        failed = any(words in reason for words in FAILED)
-        kind = "crash point" if reason == "crash point" else "disk failed" if failed else "other"
+        known = "crash point" if reason == "crash point" else "" if reason else "cleanly"
+        kind = known or ("disk failed" if any(words in reason for words in FAILED) else "other")
         self.count(f"member ended: {kind}")
         if kind == "other":
             self._failed_starts += 1

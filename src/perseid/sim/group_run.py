@@ -11,6 +11,7 @@ from perseid.sim.history import Violation
 from perseid.sim.linear import Done, explain
 from perseid.sim.net import End
 from perseid.sim.pace import under_faults
+from perseid.sim.rare import RareFaults, Target
 from perseid.sim.run import Result, played
 from perseid.sim.scheduler import US_PER_MS, US_PER_S, Scheduler
 from perseid.sim.selection import WHOLE, Selection
@@ -225,6 +226,11 @@ class Faults:
     def plan(self, start_us: int, end_us: int) -> None:
         for _ in range(self.random.randint(MIN_FAULTS, MAX_FAULTS)):
             self.group.scheduler.plan(self.random.randrange(start_us, end_us), self.random, self._begin)
+        RareFaults(self.group, self.random, self._rare_target).plan(start_us, end_us)
+
+    def _rare_target(self) -> Target:
+        watched = self.target()
+        return Target(watched.driver, lambda: self._process_crash(watched))
 
     def _begin(self) -> None:
         if self.group.healed:

@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import json
 from collections.abc import Iterable
+from dataclasses import replace
 from random import Random
 from typing import Any
 
@@ -35,6 +36,7 @@ from perseid.sim.history import Violation
 from perseid.sim.net import End
 from perseid.sim.scheduler import US_PER_MS, US_PER_S
 from perseid.sim.selection import WHOLE, Selection
+from perseid.sim.told import BROKER, STORE, besides
 from perseid.wire.codes import RequestCode, ResponseCode
 from perseid.wire.command import Command, decode_all
 from perseid.wire.dledger import Entry
@@ -82,6 +84,8 @@ class Ha(Group):
         count = brokers or random.choice((2, 3, 3))
         if modes:
             self.settings = self.settings.with_modes(self.scheduler.stream("modes"), count)
+        stores = {**self.settings.told, **besides(self.scheduler, STORE)}
+        self.settings = replace(self.settings, told=stores, told_brokers=besides(self.scheduler, BROKER))
         for words in self.settings.modes():
             self.count(f"mode: {words}")
         self.oracle = Oracle(self.settings.unclean, self.count)

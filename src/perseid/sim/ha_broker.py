@@ -51,6 +51,8 @@ class Settings:
     """There are messages for a time."""
     told: Mapping[str, Any] = field(default_factory=dict)
     """Settings of stores, besides."""
+    told_brokers: Mapping[str, Any] = field(default_factory=dict)
+    """The same of brokers."""
 
     @property
     def strict(self) -> bool:
@@ -149,6 +151,7 @@ def build_broker(
         transaction_time_out=1_500,
         transaction_check_interval=2_000,
         transaction_check_max=1_000,
+        **settings.told_brokers,
     )
     replication = ReplicationConfig(
         all_ack_in_sync_state_set=settings.all_ack,

@@ -19,14 +19,20 @@ class Model(NamedTuple):
 
     run: Callable[..., Result]
     expected: coverage.Expected
+    of_swarms: coverage.Expected
+    """Besides, if there were swarms."""
+
+    def wanted(self, *, swarms: bool) -> coverage.Expected:
+        """What is expected of a run that had swarms, or none."""
+        return self.expected | self.of_swarms if swarms else self.expected
 
 
 MODELS: dict[str, Model] = {
-    "broker": Model(run, coverage.EXPECTED),
-    "acting": Model(partial(run, acting=True), coverage.ACTING_EXPECTED),
-    "raft": Model(group_run.run, coverage.RAFT_EXPECTED),
-    "group": Model(broker_group.run, coverage.GROUP_EXPECTED),
-    "ha": Model(ha_run.run, coverage.HA_EXPECTED),
+    "broker": Model(run, coverage.EXPECTED, coverage.OF_SLAVES),
+    "acting": Model(partial(run, acting=True), coverage.ACTING_EXPECTED, coverage.OF_SLAVES),
+    "raft": Model(group_run.run, coverage.RAFT_EXPECTED, coverage.OF_MEMBERS),
+    "group": Model(broker_group.run, coverage.GROUP_EXPECTED, coverage.OF_MEMBERS),
+    "ha": Model(ha_run.run, coverage.HA_EXPECTED, coverage.OF_MEMBERS),
 }
 
 
@@ -55,7 +61,7 @@ def play(model: str, seed: int, selection: Selection = WHOLE, *, story: bool = F
     knows how faults began, and how slow the clients were, when all was played, all is played first."""
     runner = MODELS[model].run
     if selection.needs_whole and not selection.begun:
-        whole = runner(seed, selection=Selection(swarm=selection.swarm))
+        whole = runner(seed, selection=Selection(swarm=selection.swarm, rarities=selection.rarities))
         selection = selection.knowing(whole.begun, whole.paces)
     return runner(seed, story=story, selection=selection)
 

@@ -215,7 +215,8 @@ class Popper(Client):
         for record in decode_all(reply.body):
             handle = self._handle(record, header, starts)
             sent = self.history.sent.get(bytes(record.body[:VALUE_BYTES]))
-            if sent is None or record.body != sent.body or record.topic != topic or sent.topic != topic:
+            shown = pop.normal_topic(record.topic, GROUP)
+            if sent is None or record.body != sent.body or shown != topic or sent.topic != topic:
                 what = f"{bytes(record.body[:16])!r} of {record.topic}"
                 raise Violation("nothing invented", f"a pop of {topic} got {what}")
             if handle.retry == pop.NORMAL:
@@ -243,9 +244,10 @@ class Popper(Client):
         given = record.props.get("POP_CK")
         if given is not None:
             return pop.parse_handle(given)
-        start = int(starts[pop.NORMAL, str(record.queue_id)])
+        retry = pop.retry_of(record.topic)
+        start = int(starts[retry, str(record.queue_id)])
         return Handle(
-            start, header.pop_time, header.invisible_time, header.revive_qid, pop.NORMAL, self.cluster.broker_name,
+            start, header.pop_time, header.invisible_time, header.revive_qid, retry, self.cluster.broker_name,
             record.queue_id, record.queue_offset,
         )  # fmt: skip
 

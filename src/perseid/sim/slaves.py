@@ -24,7 +24,9 @@ from perseid.sim.disk import SimDisk
 from perseid.sim.driver import SYNC_US, NodeDriver
 from perseid.sim.history import LOOSE, VALUE_BYTES, Sent, Violation
 from perseid.sim.net import End
+from perseid.sim.rare import RareFaults, Target
 from perseid.sim.scheduler import US_PER_MS, US_PER_S
+from perseid.sim.told import told_brokers
 from perseid.wire import fastjson
 from perseid.wire.codes import RequestCode, ResponseCode
 from perseid.wire.command import Command
@@ -135,6 +137,7 @@ class Slaves:
                 slave_read_enable=True,
                 namesrv_addr=cluster.namesrv_address,
                 **self.settings,
+                **told_brokers(cluster.scheduler, cluster.broker.lives),
             )
             return Broker(config, cluster.store_config, disk, random, replication=self.config)
 
@@ -374,6 +377,11 @@ class Slaves:
             kind = self.random.choice(self.cluster.scheduler.chosen.kinds(KINDS))
             at = self.random.randrange(start_us, end_us)
             self.cluster.scheduler.plan(at, self.random, self._begin, kind)
+        RareFaults(self.cluster, self.random, self._target, "slave ").plan(start_us, end_us)
+
+    def _target(self) -> Target:
+        slave = self.random.choice(self.all)
+        return Target(slave.driver, lambda: self._slave_crash(slave))
 
     def _begin(self, kind: str) -> None:
         self.cluster.scheduler.chosen.kind(kind)

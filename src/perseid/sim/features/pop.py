@@ -229,9 +229,10 @@ class Popper(Member):
         given = record.props.get("POP_CK")
         if given is not None:
             return pop.parse_handle(given)
-        start = int(starts[pop.NORMAL, str(record.queue_id)])
+        retry = pop.retry_of(record.topic)
+        start = int(starts[retry, str(record.queue_id)])
         return Handle(
-            start, header.pop_time, header.invisible_time, header.revive_qid, pop.NORMAL, self.stage.broker_name,
+            start, header.pop_time, header.invisible_time, header.revive_qid, retry, self.stage.broker_name,
             record.queue_id, record.queue_offset,
         )  # fmt: skip
 
@@ -349,7 +350,7 @@ class Producer(Member):
 
     def find(self, topic: str, record: Record, *, retry: bool) -> Sent:
         sent = self._history.sent.get(bytes(record.body[:VALUE_BYTES]))
-        if sent is None or record.body != sent.body or record.topic != topic:
+        if sent is None or record.body != sent.body or pop.normal_topic(record.topic, GROUP) != topic:
             raise Violation("nothing invented", f"a pop of {topic} got {bytes(record.body[:16])!r} of {record.topic}")
         return sent
 
