@@ -142,6 +142,32 @@ def test_another_time_for_a_message_and_for_a_batch(rig: Rig) -> None:
     assert put_off(rig, first[0], 1_000, then).code == 208
 
 
+@pytest.mark.parametrize("suspend", [False, True])
+def test_who_had_messages_before_changes_nothing_of_who_has_them_now(rig: Rig, suspend: bool) -> None:
+    subscribe(rig, "a")
+    send(rig, "a", b"0")
+    (record,) = pop(rig)
+    old = rig.now
+    rig.until(rig.now + INVISIBLE_MS + 100)
+    assert bodies(pop(rig)) == [b"0"]
+    again = rig.now
+    assert put_off(rig, record, 0, old, suspend=suspend).code == 208 and ack(rig, record, old).code == 13
+    rig.until(rig.now + 100)
+    assert pop(rig) == [], "it is still out"
+    assert put_off(rig, record, 0, again, suspend=suspend).code == 0
+    rig.until(rig.now + 100)
+    assert bodies(pop(rig)) == [b"0"]
+
+
+def test_nothing_is_put_off_where_nothing_is_out(rig: Rig) -> None:
+    subscribe(rig, "a")
+    send(rig, "a", b"0")
+    (record,) = pop(rig)
+    group(rig, "other")
+    for suspend in (False, True):
+        assert put_off(rig, record, 0, suspend=suspend, consumer_group="other").code == 208
+
+
 def test_an_attempt_is_repeated(rig: Rig) -> None:
     subscribe(rig, "a")
     send(rig, "a", b"0")
@@ -162,6 +188,15 @@ def test_one_pop_takes_of_several_lite_topics(rig: Rig) -> None:
     assert bodies(decode_all(answer.body)) == [b"a", b"a", b"b"]
     assert answer.ext["orderCountInfo"] == "0;0;0"
     assert bodies(pop(rig)) == [b"c"]
+
+
+def test_all_lite_topics_of_a_pop_share_its_bytes(rig: Rig, monkeypatch: pytest.MonkeyPatch) -> None:
+    subscribe(rig, "a", "b")
+    for name in "aabbbb":
+        send(rig, name, name.encode() * 100)
+    size = rig.broker.store.log.end // 6
+    monkeypatch.setattr("perseid.broker.handlers.lite.MAX_BYTES", 3 * size + size // 2)
+    assert [one.body[:1] for one in pop(rig)] == [b"a", b"a", b"b"]
 
 
 def test_a_pop_waits_for_a_message(rig: Rig) -> None:
@@ -493,6 +528,35 @@ def test_what_operators_see(rig: Rig) -> None:
     one = body_of(rig.ask(GROUP_INFO, {"group": GROUP, "liteTopic": "a", "topK": "5"}))
     assert one["liteTopicOffsetWrapper"]["consumerOffset"] == 1 and one["totalLagCount"] == 2
     assert body_of(rig.ask(GROUP_INFO, {"group": GROUP, "liteTopic": "none"}))["totalLagCount"] == -1
+
+
+def test_how_far_a_group_is_in_a_lite_topic(rig: Rig) -> None:
+    """When the last message came that it consumed, and the first one that it did not."""
+    subscribe(rig, "a")
+    times = []
+    for number in range(3):
+        rig.until(rig.now + 10)
+        send(rig, "a", b"%d" % number)
+        times.append(rig.now)
+    records = pop(rig)
+    popped, seen = rig.now, []
+    rig.broker.offsets.commit(A, GROUP, 0, 0, rig.now, 1)
+    for consumed in range(4):
+        said = body_of(rig.ask(GROUP_INFO, {"group": GROUP, "liteTopic": "a", "topK": "5"}))
+        wrapper = said["liteTopicOffsetWrapper"]
+        assert (wrapper["brokerOffset"], wrapper["pullOffset"], said["totalLagCount"]) == (3, 0, 3 - consumed)
+        seen.append((wrapper["consumerOffset"], wrapper["lastTimestamp"], said["earliestUnconsumedTimestamp"]))
+        if consumed < 3:
+            assert ack(rig, records[consumed], popped).code == 0
+    assert seen == [(0, 0, times[0]), (1, times[0], times[1]), (2, times[1], times[2]), (3, times[2], -1)]
+
+
+@pytest.mark.parametrize(("asked", "told"), [("-1", 0), ("0", 0), ("1", 1), ("2", 2), ("9", 2)])
+def test_an_operator_is_told_as_many_names_as_he_asks_for(rig: Rig, asked: str, told: int) -> None:
+    subscribe(rig, "a", "b")
+    fields = {"parentTopic": PARENT, "group": GROUP, "clientId": CLIENT, "maxCount": asked}
+    info = body_of(rig.ask(CLIENT_INFO, fields))
+    assert (info["liteTopicCount"], len(info["liteTopicSet"])) == (2, told)
 
 
 def test_offsets_by_time_in_a_lite_topic(rig: Rig) -> None:

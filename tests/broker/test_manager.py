@@ -8,6 +8,7 @@ from typing import Any
 import pytest
 
 from perseid.base.machine import Closed, ConnectFailed, Frames, Opened
+from perseid.broker.controllers import FIND_MS
 from perseid.broker.identity import CLAIM_PATH, PATH
 from perseid.broker.manager import KNOCK_MS
 from perseid.replication.auto_switch.epochs import PATH as EPOCHS_PATH
@@ -165,6 +166,17 @@ def test_an_id_that_is_taken_is_given_up(tmp_path: Path) -> None:
         made.rig.until(made.rig.now + 100)
     made.wait(300)
     assert (tmp_path / PATH).read_text() == "C#b#7"
+
+
+def test_controllers_are_asked_by_strangers_words_now_and_then_only(tmp_path: Path) -> None:
+    made = master(tmp_path)
+    made.wait(20_000)
+    made.asked.clear()
+    for _ in range(100):
+        assert made.notify(9, 2, [2], client=66).code == ResponseCode.NO_PERMISSION
+        made.wait(100)
+    assert 2 <= made.asked.count(Code.CONTROLLER_GET_REPLICA_INFO) <= 10_000 // FIND_MS + 1
+    assert not made.rig.broker.replicas.is_slave
 
 
 def test_a_controller_that_does_not_lead_is_asked_no_more(tmp_path: Path) -> None:

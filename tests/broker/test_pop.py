@@ -305,6 +305,19 @@ def test_a_look_changes_nothing(tmp_path: Path) -> None:
     assert rig.ask(PEEK, peek).code == 19
 
 
+def test_all_queues_of_a_pop_and_of_a_look_share_its_bytes(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    rig = Rig(tmp_path)
+    for number in range(12):
+        rig.send("T", number % 4, b"%02d" % number * 100)
+    size = rig.broker.store.log.end // 12
+    monkeypatch.setattr("perseid.broker.handlers.pop.MAX_BYTES", 4 * size + size // 2)
+    wanted = PeekMessageRequest(topic="T", consumer_group="g", queue_id=-1, max_msg_nums=32)
+    looked = rig.ask(PEEK, wanted)
+    assert len(decode_all(looked.body)) == 5, "the one that fills it, since what a queue begins with always goes"
+    answer = rig.ask(POP, pop_header(rig))
+    assert len(read_pop(answer)) == 5 and answer.header(PopMessageResponse).rest_num == 7
+
+
 # ---- in order ----
 
 
@@ -348,6 +361,20 @@ def test_in_order_the_same_attempt_gets_the_same_batch(tmp_path: Path) -> None:
     rig.now += 1
     assert bodies(pop(rig, order=True, attempt_id="a")) == [b"m"]
     assert pop(rig, order=True, attempt_id="b") == []
+
+
+def test_in_order_an_attempt_counts_once_however_often_it_is_made(tmp_path: Path) -> None:
+    """Consumers give a message up that was popped too often; an answer that was lost is no time."""
+    rig = Rig(tmp_path)
+    rig.send("T", 0, b"m")
+    said = []
+    for attempt in "aabbbc":
+        answer = rig.ask(POP, pop_header(rig, order=True, attempt_id=attempt))
+        assert bodies(read_pop(answer)) == [b"m"]
+        info = answer.header(PopMessageResponse).order_count_info or ""
+        said.append((attempt, info.rpartition(" ")[2]))
+        rig.now += 1 if len(said) in (1, 3, 4) else INVISIBLE_MS
+    assert said == [("a", "0"), ("a", "0"), ("b", "1"), ("b", "1"), ("b", "1"), ("c", "2")]
 
 
 def test_in_order_more_and_less_time(tmp_path: Path) -> None:

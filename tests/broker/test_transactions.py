@@ -393,6 +393,25 @@ def test_a_decision_that_the_log_does_not_take_is_written_later(
     assert rig.broker.offsets.query(HALF_TOPIC, transactions.GROUP, 0) == 1 and bodies(rig) == [b"half"]
 
 
+def test_a_log_that_takes_no_decision_is_asked_once_a_second(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    rig = Rig(tmp_path)
+    half, plain = begin(rig), rig.broker.store.append
+    tries: list[int] = []
+
+    def append(message: Any, now: int) -> Any:
+        if message.topic != OP_HALF_TOPIC:
+            return plain(message, now)
+        tries.append(now)
+        raise AppendRefused(PutStatus.SERVICE_NOT_AVAILABLE, "full")
+
+    monkeypatch.setattr(rig.broker.store, "append", append)
+    assert word(rig, half, COMMIT).code == 0
+    for _ in range(1_050):
+        rig.until(rig.now + 10)
+        rig.handle(Tick())
+    assert tries == [NOW + 1_000 * second for second in range(11)]
+
+
 def test_a_rollback_that_the_log_does_not_take_is_refused(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     rig = Rig(tmp_path)
     half = begin(rig)
