@@ -211,6 +211,15 @@ class Pair:
         one, two = self.master.node.store, self.slave.node.store
         assert two.log.end == one.log.end
         assert _bytes(two) == _bytes(one)[two.log.start - one.log.start :]
+        for key in one.queues():
+            units = [one.unit(*key, n) for n in range(one.max_offset(*key))]
+            first = next((n for n, unit in enumerate(units) if unit.physical_offset >= two.log.start), len(units))
+            low, high = two.min_offset(*key), two.max_offset(*key)
+            assert (low, high) == ((first, len(units)) if first < len(units) or high else (0, 0)), key
+            assert [two.unit(*key, n) for n in range(low, high)] == units[low:high]
+            queue = two.queue_of(*key)
+            per_file = queue.segments.file_bytes // queue.unit_bytes if queue is not None else 1
+            assert queue is None or queue.first <= low < queue.first + per_file, "no file is there for nothing"
         if one.log.start == two.log.start:
             for key in one.queues():
                 assert [one.unit(*key, n) for n in range(one.max_offset(*key))] == [
