@@ -35,7 +35,7 @@ def test_a_failing_seed_is_reported_with_its_story(monkeypatch: pytest.MonkeyPat
     def failing(seed: int, **given: Any) -> Result:
         return Result(seed, failure="a promise was broken", story=["what happened"])
 
-    monkeypatch.setitem(sim.MODELS, "broker", Model(failing, coverage.EXPECTED))
+    monkeypatch.setitem(sim.MODELS, "broker", Model(failing, coverage.EXPECTED, {}))
     done = runner.invoke(app, ["sim", "--seeds", "2"])
     assert done.exit_code == 1
     assert "seed 2 failed" in done.output and "what happened" in done.output and "2 seeds failed: 1 2" in done.output
@@ -43,7 +43,7 @@ def test_a_failing_seed_is_reported_with_its_story(monkeypatch: pytest.MonkeyPat
 
 
 def test_a_long_run_that_misses_something_has_failed(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setitem(sim.MODELS, "broker", Model(lambda seed, **given: Result(seed), coverage.EXPECTED))
+    monkeypatch.setitem(sim.MODELS, "broker", Model(lambda seed, **given: Result(seed), coverage.EXPECTED, {}))
     done = runner.invoke(app, ["sim", "--seeds", str(coverage.ENOUGH_SEEDS)])
     assert done.exit_code == 1 and "never occurred: fault power cut" in done.output
     assert runner.invoke(app, ["sim", "--seeds", "5"]).exit_code == 0
@@ -56,7 +56,7 @@ def test_an_interrupted_run_tells_what_was_played(as_json: bool, monkeypatch: py
             raise KeyboardInterrupt
         return Result(seed, operations=10, counts=Counter({"fault power cut": 1}))
 
-    monkeypatch.setitem(sim.MODELS, "broker", Model(play, coverage.EXPECTED))
+    monkeypatch.setitem(sim.MODELS, "broker", Model(play, coverage.EXPECTED, {}))
     done = runner.invoke(app, ["sim", "--seeds", "9", *(["--json"] if as_json else [])])
     assert done.exit_code == 130
     if as_json:
