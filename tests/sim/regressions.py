@@ -66,6 +66,7 @@ IN_SWARMS = {
 
 WITH_RARITIES = {
     60190: "a disk that failed within a cut of the log ended the broker as what nobody had thought of",
+    265253250024: "a claim that was not needed any more, and that the disk did not remove, ended the broker",
 }
 """The same, with those."""
 

@@ -13,6 +13,7 @@ from perseid.raft.commit_log import EntryLog
 from perseid.raft.store import GroupStore
 from perseid.sim.broker_group import Book, BrokerGroup, Client, run
 from perseid.sim.scheduler import US_PER_S
+from perseid.sim.selection import Selection
 
 from .planted import Mutation, seek
 from .seeds import seeds
@@ -27,6 +28,13 @@ def test_a_seed_keeps_all_promises(seed: int) -> None:
     result = run(seed)
     assert not result.failure, result.failure
     assert result.virtual_s >= 60 and result.operations >= 300 and result.faults >= 10
+
+
+@pytest.mark.sim
+def test_a_cut_that_the_disk_refuses_stops_a_member_by_name() -> None:
+    """Files that are cut off could not be removed: that ended a member as what nobody had thought of."""
+    result = run(265253250058, selection=Selection(swarm=True))
+    assert not result.failure, result.failure
 
 
 @pytest.mark.sim

@@ -211,7 +211,7 @@ class ReplicasManager:
 
     def _not_applied(self, code: int, why: str, now: Millis) -> None:
         if code == ResponseCode.CONTROLLER_BROKER_ID_INVALID:  # somebody else took it; anything else may have worked
-            self._broker.disk.remove(identity.CLAIM_PATH)
+            self._forget_claim()
             self._claim = None
             self._asking = False
             self._step(now)
@@ -231,9 +231,15 @@ class ReplicasManager:
         else:
             self._known(event.saved)
             self._checked = True
-            self._broker.disk.remove(identity.CLAIM_PATH)
+            self._forget_claim()
             self._broker.note("info", f"the controllers know this broker as {event.saved.broker_id}")
         self._step(now)
+
+    def _forget_claim(self) -> None:
+        try:
+            self._broker.disk.remove(identity.CLAIM_PATH)
+        except OSError as error:  # beside an identity it counts for nothing, and one that was refused is refused again
+            self._broker.note("warning", f"{identity.CLAIM_PATH} could not be removed: {error}")
 
     def _look_for_twins(self, now: Millis) -> bool:
         """Is there a living broker with our id and another address? Its disk is a copy of ours, or ours of its."""

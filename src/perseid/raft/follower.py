@@ -290,7 +290,11 @@ class Follower:
         if cut <= log.end:
             raft.note("warning", f"entries {cut} to {log.end} are not those of leader {request.leader_id}: cut off")
             self.verified = min(self.verified, cut - 1)
-            log.cut(cut)
+            try:
+                log.cut(cut)
+            except OSError as error:  # what is left of the cut is what a crash leaves of one
+                raft.stop(f"the log could not be cut at entry {cut}: {error}; restart to recover")
+                return
             self._held.insert(0, one)  # what comes in their place is written when they are gone for good
             return
         if not keep and (why := self._put(entry, request)):

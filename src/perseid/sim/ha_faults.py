@@ -245,6 +245,7 @@ class HaFaults(Faults):
         self.ha.restart(replica)
 
     def _forget_id(self, replica: Replica) -> None:
+        replica.driver.disk.failing.pop("remove", None)  # an operator tries until it works
         replica.driver.disk.remove(IDENTITY)
         self.ha.count("cleaned, comes back with a new id")
 
