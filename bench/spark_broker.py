@@ -139,7 +139,7 @@ def run_archive(spark: Any, broker: Broker, folder: Path, count: int) -> dict[st
     landed = 0
     with Memory() as memory:
 
-        def on_batch(_: int, more: int) -> None:
+        def on_batch(_: int, more: int, repeats: int) -> None:
             nonlocal landed
             landed += more
             progress.append((memory.elapsed(), landed))

@@ -42,7 +42,7 @@ def land(folder: Path, namesrv: str, count: int, console: Console) -> Landed:
         with console.status("landing the topic as Parquet") as status:
             archive(
                 spark, nameserver=namesrv, topic=TOPIC, table=table, max_offsets_per_trigger=OFFSETS_A_BATCH,
-                on_batch=lambda batch, rows: status.update(f"landing as Parquet: batch {batch}, {rows:,} rows"),
+                on_batch=lambda batch, rows, _: status.update(f"landing as Parquet: batch {batch}, {rows:,} rows"),
             )  # fmt: skip
         seconds = time.monotonic() - started
         with console.status("checking every flight"):

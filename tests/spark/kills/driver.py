@@ -52,7 +52,7 @@ class Jobs:
         """Bring the table up to what the topic holds."""
         done = archive(
             self._spark, nameserver=self._namesrv, topic=SOURCE, table=str(self._folder / TABLE),
-            max_offsets_per_trigger=BATCH_OFFSETS, on_batch=lambda batch, rows: say("batch", job="archive"),
+            max_offsets_per_trigger=BATCH_OFFSETS, on_batch=lambda batch, rows, repeats: say("batch", job="archive"),
         )  # fmt: skip
         say("archived", batches=done.batches, rows=done.rows)
 
