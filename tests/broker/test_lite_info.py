@@ -27,7 +27,7 @@ from .lites import (
 )
 from .test_lite import body_of
 
-A, B = queue_name(PARENT, "a"), queue_name(PARENT, "b")
+A = queue_name(PARENT, "a")
 
 
 @pytest.fixture

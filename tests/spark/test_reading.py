@@ -143,7 +143,7 @@ def test_repeats_of_a_stamped_writer_are_dropped_in_each_range(perseid_broker: E
         assert len(rows(options_of(perseid_broker, "t", dedupe="false"))) == 10
         options, report = options_of(perseid_broker, "t"), RangeReport()
         assert len(list(read_range(options, NAMES, QueueRange(plan.Range(queue, 0, 10)), Pushed(), report))) == 1
-        assert (report.repeats, report.missing) == (4, [])
+        assert (report.stamped.dropped, report.missing) == (4, [])
         cut = [
             [row["queueOffset"] for batch in read_range(options, NAMES, part, Pushed()) for row in batch.to_pylist()]
             for part in (QueueRange(plan.Range(queue, a, b)) for a, b in ((0, 3), (3, 6), (6, 10)))

@@ -50,8 +50,6 @@ class QueueRange(InputPartition):
 class RangeReport:
     """What a read of a range left out."""
 
-    repeats: int = 0
-    """Messages that came already: their stamps say so."""
     missing: list[tuple[int, int]] = field(default_factory=list)
     """Offsets [start, end) that the broker did not give; with failOnDataLoss there are none. Within a range that is
     filtered by the broker only those at its ends are known."""
@@ -187,5 +185,4 @@ class _Range:
                 repeats.learnt(back[0])
         again = [offset for run in cut for offset in repeats.repeated(run, self.rows.sent_on)]
         if again:
-            self._report.repeats += len(again)
             self.rows.drop(set(again))

@@ -26,14 +26,14 @@ PLANS = {0: plan(10), 1: plan(20), 2: plan(30), 3: plan(40)}
 def resumed(
     batch: int, held: Mapping[str, Landed], *, committed: Committed | None = None, accept: bool = False
 ) -> Resumed:
-    return resume(Found("T", batch, "f", lambda: held), committed, sorted(PLANS), PLANS.get, accept=accept)
+    return resume(Found("T", Committed(batch, "f"), lambda: held), committed, sorted(PLANS), PLANS.get, accept=accept)
 
 
 def test_the_files_of_the_last_commit_are_gone_on_with_unread() -> None:
     def unread() -> Mapping[str, Landed]:
         raise AssertionError("the rows need not be read")
 
-    found = resume(Found("T", 2, "f", unread), Committed(2, "f"), sorted(PLANS), PLANS.get)
+    found = resume(Found("T", Committed(2, "f"), unread), Committed(2, "f"), sorted(PLANS), PLANS.get)
     assert (found.plan, found.number, found.rewound) == (PLANS[2], 3, None)
 
 
@@ -83,5 +83,5 @@ def test_what_is_missing_is_a_gap_when_the_table_is_taken_as_it_is() -> None:
 
 def test_a_plan_of_an_earlier_version_takes_the_table_as_it_is() -> None:
     old = {0: Plan({QUEUE: 0}, {QUEUE: 10})}
-    found = resume(Found("T", 0, "f", lambda: rows(*range(10))), None, [0], old.get)
+    found = resume(Found("T", Committed(0, "f"), lambda: rows(*range(10))), None, [0], old.get)
     assert found.plan is not None and (found.plan.landed, found.number) == (rows(*range(10)), 1)

@@ -10,12 +10,11 @@ from typing import TYPE_CHECKING
 from perseid.base.errors import ConfigError
 from perseid.spark.jobs import failures
 from perseid.spark.jobs.archive import formats
-from perseid.spark.jobs.archive.contents import digest
+from perseid.spark.jobs.archive.contents import state
 from perseid.spark.jobs.archive.files import Target, merge
-from perseid.spark.jobs.archive.folder import DELTA, Committed, TableFolder
+from perseid.spark.jobs.archive.folder import DELTA, TableFolder
 from perseid.spark.jobs.archive.formats import DataFile, Snapshot, Table
 from perseid.spark.jobs.archive.rows import shape_of
-from perseid.spark.jobs.archive.run import note
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
@@ -60,7 +59,7 @@ def compact_locked(spark: SparkSession, table: Table, target_bytes: int, keep_ho
     before = table.snapshot()
     if not before.files:
         return Compacted(0, 0)
-    known = table.folder.committed() == Committed(before.batch, digest(before.files))
+    known = table.folder.committed() == state(before)
     table.clean(keep_hours)  # first: what is merged now stays until another compaction, for those who read it now
     if table.info.format == DELTA:
         from perseid.spark.jobs.archive.delta import DeltaTable
@@ -83,9 +82,10 @@ def compact_locked(spark: SparkSession, table: Table, target_bytes: int, keep_ho
 
 def _compacted(table: Table, before: Snapshot, *, known: bool) -> Compacted:
     """The end of it; a table that was as we had left it is so again."""
+    after = table.snapshot()
     if known:
-        note(table)
-    return Compacted(len(before.files), len(table.snapshot().files))
+        table.folder.note_committed(state(after))
+    return Compacted(len(before.files), len(after.files))
 
 
 def grouped(files: Sequence[DataFile], target_bytes: int) -> list[list[DataFile]]:

@@ -16,11 +16,11 @@ import pyarrow.compute as pc
 import pyarrow.parquet as pq
 
 from perseid.base.errors import ConfigError
-from perseid.spark.jobs.archive.folder import GENERATION, MODULUS, Landed
+from perseid.spark.jobs.archive.folder import GENERATION, MODULUS, Committed, Landed
 from perseid.spark.plan import queue_of
 
 if TYPE_CHECKING:
-    from perseid.spark.jobs.archive.formats import DataFile
+    from perseid.spark.jobs.archive.formats import DataFile, Snapshot
 
 QUEUE = ["brokerName", "queueId"]
 BATCH_ROWS = 1 << 17
@@ -74,6 +74,11 @@ def digest(files: Sequence[DataFile]) -> str:
     """A name for this set of files."""
     lines = sorted(f"{file.path.rpartition('/')[2]} {file.bytes}" for file in files)
     return hashlib.sha256("\n".join(lines).encode()).hexdigest()
+
+
+def state(snapshot: Snapshot) -> Committed:
+    """How a table is at a moment. Noted after a commit of ours, it spares the next run a look at the rows."""
+    return Committed(snapshot.batch, digest(snapshot.files))
 
 
 def check_there(files: Sequence[DataFile]) -> None:

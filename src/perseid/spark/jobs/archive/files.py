@@ -214,7 +214,7 @@ class TaskRows:
         """When all have been taken."""
         stamped = self.report.stamped
         doubtful = stamped.differing + stamped.copied + stamped.untold
-        return Told(task, self.landed, self.report.repeats, doubtful, tuple(_bounded(self.report.missing)))
+        return Told(task, self.landed, stamped.dropped, doubtful, tuple(_bounded(self.report.missing)))
 
 
 def write_ranges(spark: SparkSession, parts: Sequence[plan.Range], options: SourceOptions, target: Target) -> Written:

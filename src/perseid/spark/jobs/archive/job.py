@@ -10,7 +10,7 @@ from __future__ import annotations
 import logging
 import os
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import asdict, dataclass
+from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING
 
 from perseid.base.errors import ConfigError
@@ -20,10 +20,10 @@ from perseid.spark import plan as planning
 from perseid.spark.bounds import Bounds
 from perseid.spark.jobs import failures
 from perseid.spark.jobs.archive import bodies, formats
-from perseid.spark.jobs.archive.compaction import KEEP_HOURS, TARGET_BYTES, Compacted, compact_locked
+from perseid.spark.jobs.archive.compaction import KEEP_HOURS, TARGET_BYTES, compact_locked
 from perseid.spark.jobs.archive.files import Target, Written, write_ranges
-from perseid.spark.jobs.archive.folder import FORMATS, NONE, PARQUET, PARTITIONS, Gap, Plan, TableFolder, TableInfo
-from perseid.spark.jobs.archive.run import Allowed, Looked, Run, begun_anew, known_ends
+from perseid.spark.jobs.archive.folder import FORMATS, NONE, PARQUET, PARTITIONS, Plan, TableFolder, TableInfo
+from perseid.spark.jobs.archive.run import Allowed, Archived, Looked, Run, begun_anew, known_ends
 from perseid.spark.options import ALIASES as SOURCE_ALIASES
 from perseid.spark.options import NAMES as SOURCE_NAMES
 from perseid.spark.options import SourceOptions, nearest, normal, parse
@@ -39,29 +39,6 @@ FILTER = ("tags", "sql", "dedupe")
 NOT_HERE = ("subscribe", "subscribePattern", "assign", "nameserver", "includeHeaders", "includeBody")
 """The source's options that the job sets itself."""
 BATCH_OFFSETS = 500_000
-
-
-@dataclass(frozen=True, slots=True)
-class Archived:
-    """What one run did."""
-
-    batches: int
-    rows: int
-    files: int
-    bytes: int
-    corrupt: int
-    """Rows whose bodies did not decode."""
-    repeats: int = 0
-    """Messages that a stamped writer had sent before, and that were left out."""
-    doubtful: int = 0
-    """Rows whose stamps had come before with something else, or may have: they were added."""
-    gaps: tuple[Gap, ...] = ()
-    """What this run found missing, and noted."""
-    rewound: tuple[int, int] | None = None
-    """The batch that had been committed, and the earlier one that the table held: it was read again from there."""
-    away: tuple[str, ...] = ()
-    """Queues that were read before, and that no broker has now."""
-    compacted: Compacted | None = None
 
 
 def archive(
@@ -118,7 +95,7 @@ def archive(
         run = Run(found, Brokers(spark, source), allowed, max_offsets_per_trigger, on_start, on_batch)
         run.all()
         compacted = compact_locked(spark, found, target_bytes, keep_hours) if compact else None
-    return Archived(**asdict(run.done) | {"gaps": run.done.gaps}, compacted=compacted)
+    return replace(run.done, compacted=compacted)
 
 
 @dataclass(frozen=True, slots=True)

@@ -45,12 +45,16 @@ class Resumed:
 
 @dataclass(frozen=True, slots=True)
 class Found:
-    """A table as it is found: its last batch (-1: none), a digest of its files, and how to get the sums of its rows."""
+    """A table as it is found: its last batch (-1: none) and files, and how to get the sums of its rows."""
 
     where: str
-    batch: int
-    files: str
+    state: Committed
     contents: Callable[[], Mapping[str, Landed]]
+
+    @property
+    def batch(self) -> int:
+        """The last one."""
+        return self.state.batch
 
 
 def resume(
@@ -66,7 +70,7 @@ def resume(
     reached = max(found.batch, -1 if committed is None else committed.batch)
     unused = max([reached, *numbers]) + 1
     behind = Resumed(plan(found.batch) if found.batch >= 0 else None, found.batch + 1)
-    if committed == Committed(found.batch, found.files):
+    if committed == found.state:
         return behind
     rows = {name: one for name, one in found.contents().items() if one.rows}
     if reached == found.batch and behind.plan is not None and behind.plan.landed in (None, rows):

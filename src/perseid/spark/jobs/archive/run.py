@@ -21,8 +21,9 @@ from typing import Protocol
 from perseid.base.errors import ConfigError
 from perseid.spark import plan as planning
 from perseid.spark.jobs.archive import contents
+from perseid.spark.jobs.archive.compaction import Compacted
 from perseid.spark.jobs.archive.files import Target, Written
-from perseid.spark.jobs.archive.folder import Committed, Gap, Generation, Plan
+from perseid.spark.jobs.archive.folder import Gap, Generation, Plan
 from perseid.spark.jobs.archive.formats import Snapshot, Table
 from perseid.spark.jobs.archive.resuming import Found, Resumed, resume
 from perseid.spark.jobs.archive.rows import shape_of
@@ -68,24 +69,31 @@ class Allowed:
     changed_table: bool = False
 
 
-@dataclass(slots=True)
-class Done:
-    """What a run did so far."""
+@dataclass(frozen=True, slots=True)
+class Archived:
+    """What one run did."""
 
     batches: int = 0
     rows: int = 0
     files: int = 0
     bytes: int = 0
     corrupt: int = 0
+    """Rows whose bodies did not decode."""
     repeats: int = 0
+    """Messages that a stamped writer had sent before, and that were left out."""
     doubtful: int = 0
+    """Rows whose stamps had come before with something else, or may have: they were added."""
     gaps: tuple[Gap, ...] = ()
+    """What this run found missing, and noted."""
     rewound: tuple[int, int] | None = None
+    """The batch that had been committed, and the earlier one that the table held: it was read again from there."""
     away: tuple[str, ...] = ()
+    """Queues that were read before, and that no broker has now."""
+    compacted: Compacted | None = None
 
 
 class Run:
-    """One run; `done` tells of it."""
+    """One run; `done` tells of it, as far as it is."""
 
     def __init__(
         self,
@@ -96,7 +104,7 @@ class Run:
         on_start: Callable[[int], None] | None = None,
         on_batch: Callable[[int, int, int], None] | None = None,
     ) -> None:
-        self.done = Done()
+        self.done = Archived()
         self._table, self._topic, self._allowed = table, topic, allowed
         self._batch_offsets = batch_offsets
         self._on_start, self._on_batch = on_start, on_batch
@@ -112,10 +120,10 @@ class Run:
         looked = self._topic.look(begun=resumed.plan is not None)
         plan = resumed.plan or Plan(looked.starting, looked.starting, landed={})
         self._number, self._plan = resumed.number, plan
-        self.done.rewound, self.done.gaps = resumed.rewound, resumed.taken
+        self.done = Archived(rewound=resumed.rewound, gaps=resumed.taken)
         if resumed.plan is not None:
             self._check_same_topic(plan, looked, snapshot)
-            self.done.away = tuple(sorted(plan.end.keys() - looked.latest.keys()))
+            self.done = replace(self.done, away=tuple(sorted(plan.end.keys() - looked.latest.keys())))
         self._pass_over_gone(looked)
         if folder.info() is None:
             folder.create(self._table.info)  # only now: a topic by a wrong name makes no table
@@ -130,7 +138,7 @@ class Run:
             to_note = False
         folder.sweep(left)
         if self.done.batches or resumed.plan is not None:
-            note(self._table)
+            folder.note_committed(contents.state(self._table.snapshot()))
 
     # ---- before the first batch ----
 
@@ -138,8 +146,7 @@ class Run:
         contents.check_there(snapshot.files)
         folder, info = self._table.folder, self._table.info
         found = Found(
-            str(folder.path), snapshot.batch, contents.digest(snapshot.files),
-            lambda: contents.contents(info.topic, snapshot.files),
+            str(folder.path), contents.state(snapshot), lambda: contents.contents(info.topic, snapshot.files)
         )  # fmt: skip
         return resume(
             found, folder.committed(), folder.plans(), folder.plan, accept=self._allowed.changed_table
@@ -246,27 +253,24 @@ class Run:
         self._count(number, written)
 
     def _add_gaps(self, gaps: Sequence[Gap]) -> None:
-        self.done.gaps += tuple(gaps)
+        self.done = replace(self.done, gaps=(*self.done.gaps, *gaps))
         self._plan = replace(self._plan, gaps=bounded((*self._plan.gaps, *gaps)))
 
     def _count(self, number: int, written: Written) -> None:
         done, rows = self.done, sum(file.rows for file in written.files)
         repeats = sum(told.repeats for told in written.tasks)
-        done.batches += 1
-        done.rows += rows
-        done.files += len(written.files)
-        done.bytes += sum(file.bytes for file in written.files)
-        done.corrupt += sum(file.corrupt for file in written.files)
-        done.repeats += repeats
-        done.doubtful += sum(told.doubtful for told in written.tasks)
+        self.done = replace(
+            done,
+            batches=done.batches + 1,
+            rows=done.rows + rows,
+            files=done.files + len(written.files),
+            bytes=done.bytes + sum(file.bytes for file in written.files),
+            corrupt=done.corrupt + sum(file.corrupt for file in written.files),
+            repeats=done.repeats + repeats,
+            doubtful=done.doubtful + sum(told.doubtful for told in written.tasks),
+        )
         if self._on_batch is not None:
             self._on_batch(number, rows, repeats)
-
-
-def note(table: Table) -> None:
-    """Note how a table is after a commit of ours, so that the next run need not look at its rows."""
-    snapshot = table.snapshot()
-    table.folder.note_committed(Committed(snapshot.batch, contents.digest(snapshot.files)))
 
 
 def known_ends(plan: Plan, latest: Mapping[str, int]) -> dict[str, int]:
