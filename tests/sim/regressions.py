@@ -55,6 +55,7 @@ DRAWN = {
     8300018: "a topic's maker, who asked again because the answer was lost, was refused for ever by the next master",
     8300050: "a false alarm: a topic went with its master before its first copy, and a send made it anew, of no kind",
     9400025: "a batch queue, begun anew by a record that went with the power, kept none of its units, and stayed empty",
+    881200124: "a false alarm: a disk was wiped that a decision on its way to a quorum made the only one in sync",
     7000016: "a group that had read from a master cut off committed that to the next one, which was elected again",
 }
 """The same, as they are drawn."""

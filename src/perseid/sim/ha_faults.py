@@ -210,10 +210,11 @@ class HaFaults(Faults):
         self.operator.elect(self.random.choice([*(one.id for one in self.ha.replicas), 77]))
 
     def _disk_wiped(self, watched: Watched) -> None:
-        """A slave's disk is replaced, and the file with its id put back."""
+        """A slave's disk is replaced, and the file with its id put back. While the set serves: a controller's decision
+        that is not committed yet may make of a slave the only one in sync, and without its disk nobody may lead."""
         slaves = self._slaves()
         whole = [one for one in self.ha.replicas if one.id in self.ha.agreed.members and one.look is not None]
-        if len(whole) >= 2 and slaves:
+        if self.ha.serving and len(whole) >= 2 and slaves:
             self._done.add("disk wiped")
             one = self.random.choice(slaves)
             self._wiped = one.id
