@@ -18,6 +18,7 @@ from perseid.spark.lanes import Sender
 from perseid.spark.options import parse
 from perseid.spark.pushdown import Pushed
 from perseid.spark.reading import QueueRange, read_range
+from perseid.spark.sink_options import SinkError
 
 pytestmark = pytest.mark.interop
 BATCHES, ROWS = 3, 50
@@ -66,6 +67,8 @@ def test_rows_come_once_whatever_attempts_there_were(java: rig.Client, name: str
         layouts = [attempt(namesrv, name, batch, stop_after) for stop_after in (23, 9, None)]
         assert layouts[0] == layouts[1] == layouts[2], "an attempt finds where the first one began"
     assert read(namesrv, name) == wanted
+    with pytest.raises(SinkError, match=rf"batch 0 of query q was not sent, for batch {BATCHES - 1} was begun"):
+        attempt(namesrv, name, 0, None)  # of a checkpoint that was put back
     sent = BATCHES * (ROWS + 23 + 9)
     assert len(read(namesrv, name, dedupe="false")) == sent
     got = java.consume(name, f"g_{name}", sent)

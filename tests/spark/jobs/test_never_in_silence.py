@@ -1,7 +1,4 @@
-"""What operators do to tables and topics, on a real broker with real Spark: nothing is lost without a word.
-
-The same in many orders, without Spark: `tests/spark/landing`.
-"""
+"""What operators do to tables and topics, on a real broker with real Spark: nothing is lost without a word."""
 
 import json
 import shutil
