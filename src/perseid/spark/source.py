@@ -54,7 +54,7 @@ class PerseidBatchReader(DataSourceReader):
         return [QueueRange(part) for part in plan.split(parts, options.min_partitions)]
 
     def read(self, partition: Any) -> Iterator[Any]:
-        return read_range(self._options, self._names, partition, self.pushed)
+        return _read(self._options, self._names, partition, self.pushed)
 
 
 class FilteringBatchReader(PerseidBatchReader):
@@ -117,7 +117,7 @@ class PerseidStreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
         return [QueueRange(part) for part in plan.split(plan.ranges(start, end), self._options.min_partitions)]
 
     def read(self, partition: Any) -> Iterator[Any]:
-        return read_range(self._options, self._names, partition, Pushed())
+        return _read(self._options, self._names, partition, Pushed())
 
     def commit(self, end: dict[str, int]) -> None:
         """A micro-batch is done up to `end`: the brokers are told, if commitOffsets says so."""
@@ -172,6 +172,11 @@ class PerseidDataSource(DataSource):
     def streamWriter(self, schema: StructType, overwrite: bool) -> PerseidStreamWriter:
         """A stream of rows, a batch at a time."""
         return PerseidStreamWriter(self.options, schema, overwrite=overwrite, streaming=True)
+
+
+def _read(options: SourceOptions, names: list[str], partition: Any, pushed: Pushed) -> Iterator[Any]:
+    """The batches of one partition; none of the one that Spark makes itself where `partitions()` gave none."""
+    return read_range(options, names, partition, pushed) if isinstance(partition, QueueRange) else iter(())
 
 
 def _names(columns: StructType) -> list[str]:
