@@ -1,5 +1,6 @@
 """The commits of each format, without Spark: a batch comes in whole, and once."""
 
+from contextlib import suppress
 from pathlib import Path
 from typing import Any
 
@@ -68,6 +69,29 @@ def test_two_that_began_at_the_same_state_can_not_both_commit(
     assert (fresh.last_batch(), len(fresh.snapshot().files)) == (1, 1)
     with pytest.raises(ConfigError, match="batch 1 is there already"):
         fresh.commit(1, *first)
+
+
+@pytest.mark.parametrize("form", FORMATS)
+def test_a_slow_attempt_that_writes_beside_a_batch_that_is_written_lands_nothing(tmp_path: Path, form: str) -> None:
+    """As a speculative copy does, or an attempt that Spark has given up: between the last look at a batch's files and
+    its commit, and after it."""
+    table = table_of(tmp_path / "t", form, "day")
+    place, named = written(table, 0)
+
+    def late(name: str) -> PartitionedFiles:
+        files = PartitionedFiles(Target(str(place), table.info.partition_by, RowShape()), name)
+        files.add(batch(0, 10, 1))
+        return files
+
+    late("ended").finish()
+    open_still = late("open")
+    table.commit(0, place, named)
+    with suppress(FileNotFoundError):  # its folder may be gone
+        open_still.finish()
+    late("after").finish()
+    found = table_of(tmp_path / "t", form)
+    assert len(found.snapshot().files) == len(named) == 1
+    assert sorted(row["queueOffset"] for row in rows_outside(tmp_path / "t", ["queueOffset"])) == list(range(10))
 
 
 def test_a_parquet_batch_never_comes_in_over_another(tmp_path: Path) -> None:

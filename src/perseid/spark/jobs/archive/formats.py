@@ -3,10 +3,11 @@
 A batch's files are written where they will stay (`place`), by tasks; then one commit makes them count, together with
 the batch's number (`commit`). After a crash the number says whether that happened. Compaction is a commit too.
 
-Parquet has no log: what is in `data/` is the table. A batch is staged and comes in by one rename, to `data/batch=N`,
-so it is there whole or not at all. Compaction builds another `data` beside it, of the merged files and links to those
-that stay, and swaps the two folders in one step (Linux' RENAME_EXCHANGE): whoever lists `data` sees the old files or
-the new. A reader that listed the old ones and has not opened them all finds them gone, and fails.
+Parquet has no log: what is in `data/` is the table. A batch is staged, taken from where tasks could still write, and
+comes in by one rename, to `data/batch=N`, so it is there whole or not at all. Compaction builds another `data` beside
+it, of the merged files and links to those that stay, and swaps the two folders in one step (Linux' RENAME_EXCHANGE):
+whoever lists `data` sees the old files or the new. A reader that listed the old ones and has not opened them all finds
+them gone, and fails.
 """
 
 from __future__ import annotations
@@ -21,7 +22,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from perseid.base.errors import ConfigError
-from perseid.spark.jobs.archive.files import WrittenFile
+from perseid.spark.jobs.archive.files import WrittenFile, seal
 from perseid.spark.jobs.archive.folder import DELTA, ICEBERG, NONE, TableFolder, TableInfo, sync_folder
 
 log = logging.getLogger("perseid.spark")
@@ -110,7 +111,7 @@ class ParquetTable(Table):
 
     def commit(self, batch: int, place: Path, files: Sequence[WrittenFile]) -> None:
         place.mkdir(exist_ok=True)  # a batch may have no rows
-        place.rename(self._visible(self.folder.data, batch))
+        taken(place, files).rename(self._visible(self.folder.data, batch))
         sync_folder(self.folder.data)
 
     def snapshot(self) -> Snapshot:
@@ -139,7 +140,7 @@ class ParquetTable(Table):
                 link.parent.mkdir(parents=True, exist_ok=True)
                 os.link(path, link)
         another.mkdir(exist_ok=True)
-        place.rename(self._visible(another, batch))
+        taken(place, new).rename(self._visible(another, batch))
         for folder in [another, *(path for path in another.rglob("*") if path.is_dir())]:
             sync_folder(folder)
         exchange(another, self.folder.data)
@@ -151,6 +152,15 @@ class ParquetTable(Table):
 
     def _visible(self, data: Path, batch: int) -> Path:
         return data / f"{BATCH_COLUMN}={batch:08d}"
+
+
+def taken(place: Path, files: Sequence[WrittenFile]) -> Path:
+    """A staged folder under a name that no task knows, with these files in it and nothing else. Speculative copies and
+    attempts that Spark has given up may begin files in `place` when its batch is written already."""
+    found = place.with_name(f"{place.name}-taken")
+    place.rename(found)
+    seal(found, files)
+    return found
 
 
 def exchange(one: Path, other: Path) -> None:
