@@ -390,6 +390,23 @@ def test_in_order_more_and_less_time(tmp_path: Path) -> None:
     assert bodies(pop(rig, order=True)) == [b"m"]
 
 
+def test_in_order_who_waits_gets_what_is_left_though_what_was_put_off_longest_is_acknowledged(tmp_path: Path) -> None:
+    rig = Rig(tmp_path)
+    for number in range(2):
+        rig.send("T", 0, b"m%d" % number)
+    first, second = pop(rig, order=True, invisible_time=10 * SECOND)
+    is_changed(change(rig, first, 40 * SECOND))
+    is_changed(change(rig, second, 30 * SECOND))
+    rig.until(NOW + 15 * SECOND)
+    waiting = rig.tell(POP, pop_header(rig, order=True, poll_time=60 * SECOND), client=2)
+    assert ack(rig, first).code == 0
+    rig.until(NOW + 30 * SECOND - 1)
+    assert rig.answer(waiting, 2) is None
+    rig.until(NOW + 30 * SECOND)
+    answer = rig.answer(waiting, 2)
+    assert answer is not None and bodies(read_pop(answer)) == [b"m1"]
+
+
 def test_in_order_what_is_out_is_known_after_a_clean_start(tmp_path: Path) -> None:
     rig = Rig(tmp_path)
     rig.send("T", 0, b"m")

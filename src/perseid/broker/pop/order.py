@@ -152,6 +152,8 @@ class ConsumeOrder:
             return None
         info.acked |= 1 << offsets.index(offset)
         self.dirty = True
+        if until := info.blocked_until():  # what is left may be seen before what this one waited for
+            self._look((topic, group, queue_id), until)
         return info.next_offset()
 
     def put_off(self, topic: str, group: str, queue_id: int, offset: int, pop_time: int, until: Millis) -> bool:
