@@ -15,7 +15,8 @@ from perseid.wire.headers.pop import (
     PopMessageRequest,
     PopMessageResponse,
 )
-from perseid.wire.pop import RETRY_PREFIX, Handle, parse_handle, parse_info, retry_of
+from perseid.wire.names import RETRY_PREFIX
+from perseid.wire.pop import Handle, parse_handle, parse_info, retry_of
 from perseid.wire.record import Record, decode_all
 
 from .harness import Rig, records

@@ -13,7 +13,6 @@ import pytest
 from perseid import core
 from perseid.base.machine import Effect, Opened, Write
 from perseid.broker.node import Broker
-from perseid.broker.system_topics import HALF_TOPIC
 from perseid.broker.timer_metrics import METRICS_PATH
 from perseid.raft.config import RaftConfig
 from perseid.testing.cores import core_from
@@ -22,6 +21,7 @@ from perseid.wire.bodies import ConsumerData, HeartbeatData, SubscriptionData, S
 from perseid.wire.codes import RequestCode, Serializer
 from perseid.wire.headers.pull import PullMessageRequest
 from perseid.wire.headers.send import EndTransactionRequest, SendMessageRequest, SendMessageRequestV2
+from perseid.wire.names import HALF_TOPIC
 from perseid.wire.record import decode
 
 from .harness import SMALL, Rig

@@ -9,11 +9,11 @@ from typing import Any
 import pytest
 
 from perseid.broker import escape, messages, timer_escape
-from perseid.broker.system_topics import HALF_TOPIC, TIMER_TOPIC
 from perseid.broker.timer_escape import Escaped
 from perseid.wire import properties as props
 from perseid.wire.codes import RequestCode as Code
 from perseid.wire.codes import ResponseCode
+from perseid.wire.names import HALF_TOPIC, TIMER_TOPIC
 from perseid.wire.record import Record
 
 from .harness import records

@@ -15,6 +15,7 @@ from perseid.raft.config import RaftConfig
 from perseid.store.config import SYNC_FLUSH
 from perseid.store.results import AppendRefused, PutStatus
 from perseid.wire import pop as wire
+from perseid.wire.names import REVIVE_GROUP
 from perseid.wire.pop import BatchAck, Checkpoint, Handle
 
 from .harness import NOW, SMALL, Rig, records
@@ -141,7 +142,7 @@ def test_progress_is_told_up_to_the_oldest_open_checkpoint(tmp_path: Path) -> No
 
     def progress() -> int | None:
         rig.until(rig.now + 2_000)
-        return rig.broker.offsets.query(REVIVE_TOPIC, wire.REVIVE_GROUP, queue)
+        return rig.broker.offsets.query(REVIVE_TOPIC, REVIVE_GROUP, queue)
 
     assert progress() is None
     ack(rig, got[1])

@@ -2,6 +2,7 @@ from __future__ import annotations
 
 from perseid.broker import system_topics as system
 from perseid.broker.config import BrokerConfig
+from perseid.wire import names, pop
 
 
 def rows(**settings: object) -> dict[str, tuple[int, int]]:
@@ -42,6 +43,6 @@ def test_reading_and_writing_queues_are_as_many() -> None:
 
 
 def test_names_of_retry_topics() -> None:
-    assert system.retry_topic("g") == "%RETRY%g"
-    assert system.dlq_topic("g") == "%DLQ%g"
-    assert system.pop_retry_topics("t", "g") == ("%RETRY%g_t", "%RETRY%g+t")
+    assert names.retry_topic("g") == "%RETRY%g"
+    assert names.dlq_topic("g") == "%DLQ%g"
+    assert (pop.retry_topic_v1("t", "g"), pop.retry_topic_v2("t", "g")) == ("%RETRY%g_t", "%RETRY%g+t")

@@ -8,10 +8,10 @@ from pathlib import Path
 import pytest
 
 from perseid.broker import timers
-from perseid.broker.system_topics import TIMER_TOPIC
 from perseid.store.timer import checkpoint as checkpoints
 from perseid.store.timer.timers import TimerStore
 from perseid.store.truncation import Cut
+from perseid.wire.names import TIMER_TOPIC
 from perseid.wire.record import Record
 
 from .harness import NOW, SMALL, Rig

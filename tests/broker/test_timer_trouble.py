@@ -12,9 +12,9 @@ from typing import Any
 
 import pytest
 
-from perseid.broker.system_topics import TIMER_TOPIC
 from perseid.store.timer import checkpoint as checkpoints
 from perseid.store.timer import wheel as wheels
+from perseid.wire.names import TIMER_TOPIC
 
 from .harness import NOW, SMALL, Rig
 from .test_timers import at, bodies, crashed

@@ -14,7 +14,6 @@ import pytest
 from perseid.base.errors import CorruptLog, StoreError
 from perseid.base.machine import Flush, SaveState, Tick
 from perseid.broker import messages
-from perseid.broker.system_topics import TIMER_TOPIC
 from perseid.broker.timer_metrics import METRICS_PATH
 from perseid.store.results import AppendRefused, PutStatus
 from perseid.store.timer import checkpoint as checkpoints
@@ -23,6 +22,7 @@ from perseid.store.timer.log import TimerLog
 from perseid.store.timer.timers import TimerStore
 from perseid.wire import fastjson
 from perseid.wire.headers.send import RecallMessageRequest, SendMessageResponse
+from perseid.wire.names import TIMER_TOPIC
 from perseid.wire.record import Record, decode_all
 
 from .harness import NOW, SMALL, Rig

@@ -10,11 +10,11 @@ import pytest
 
 from perseid.base.machine import Frames, Tick
 from perseid.broker import switch, transactions
-from perseid.broker.system_topics import CHECK_MAX_TIME_TOPIC, HALF_TOPIC, OP_HALF_TOPIC
 from perseid.replication.config import ReplicationConfig
 from perseid.store.results import AppendRefused, PutStatus
 from perseid.wire.command import Command, encode_request
 from perseid.wire.headers.send import EndTransactionRequest, SendMessageRequest, SendMessageResponse
+from perseid.wire.names import CHECK_MAX_TIME_TOPIC, HALF_TOPIC, OP_HALF_TOPIC
 from perseid.wire.record import decode
 
 from .harness import NOW, Rig, records

@@ -26,9 +26,10 @@ from perseid.client import (
     Tracer,
 )
 from perseid.client.blocking import BlockingProducer
-from perseid.client.tracing import BATCH, MAX_BODY_CHARS, MAX_KEYS_CHARS, MAX_WAITING, TRACE_TOPIC, _messages
+from perseid.client.tracing import BATCH, MAX_BODY_CHARS, MAX_KEYS_CHARS, MAX_WAITING, _messages
 from perseid.testing.embedded import EmbeddedBroker
 from perseid.wire import trace
+from perseid.wire.names import TRACE_TOPIC
 from perseid.wire.trace import Trace
 
 from .fake import run

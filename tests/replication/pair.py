@@ -24,8 +24,8 @@ from perseid.replication.classic.node import ClassicReplication
 from perseid.replication.config import ReplicationConfig
 from perseid.replication.receiver import LISTENER, State
 from perseid.replication.sender import FetchedFor
-from perseid.store.dispatch import SCHEDULE_TOPIC
 from perseid.store.results import StoreEvent
+from perseid.wire.names import SCHEDULE_TOPIC
 from store.harness import Node, message
 
 MASTER = "10.0.0.1:10912"

@@ -9,10 +9,10 @@ import pytest
 
 from perseid.broker import switch
 from perseid.broker.node import Broker
-from perseid.broker.system_topics import HALF_TOPIC, OP_HALF_TOPIC
 from perseid.broker.transactions import GROUP, TransactionService
 from perseid.sim import ha_run
 from perseid.sim import run as broker_run
+from perseid.wire.names import HALF_TOPIC, OP_HALF_TOPIC
 
 from .planted import Mutation, seek
 

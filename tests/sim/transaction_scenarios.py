@@ -12,7 +12,6 @@ from random import Random
 from typing import Any, TypeVar
 
 from perseid.broker.handlers.transactions import NOT_THIS_ONE
-from perseid.broker.system_topics import HALF_TOPIC
 from perseid.sim.client import Process
 from perseid.sim.cluster import Cluster
 from perseid.sim.features.stage import topic_request
@@ -30,6 +29,7 @@ from perseid.wire.headers.send import (
     SendMessageResponse,
 )
 from perseid.wire.ids import parse_offset_message_id
+from perseid.wire.names import HALF_TOPIC
 from perseid.wire.record import SYS_TRANSACTION_COMMIT, decode
 
 TOPIC, GROUP = "orders", "PG_scenario"

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 import threading
 from collections.abc import Iterator
 from typing import Any
@@ -94,6 +95,35 @@ def test_a_topic_that_is_not_there_is_refused_with_the_nearest_name(perseid_brok
         rows(options_of(perseid_broker, "flihgts"))
     with pytest.raises(ConfigError, match="no such queues: flights/embedded/3; there are flights/embedded/0"):
         rows(parse({"nameserver": perseid_broker.namesrv, "assign": '{"flights": {"embedded": [3]}}'}, streaming=False))
+
+
+def test_item_9_no_pattern_matches_a_topic_of_the_system(perseid_broker: EmbeddedBroker) -> None:
+    names = ("one", "two", "%RETRY%g", "%DLQ%g")
+    for name in names:
+        perseid_broker.create_topic(name, 1)
+    with BlockingAdmin(perseid_broker.namesrv) as admin:
+        everything = admin.topic_list()
+        assert admin.user_topics() == ["one", "two"]
+    assert len(everything) >= len(names) + 8 and "SCHEDULE_TOPIC_XXXX" in everything
+    for pattern, wanted in {
+        ".*": {"one", "two"}, "o.*": {"one"}, "%.*": {"%RETRY%g", "%DLQ%g"}, "%DLQ%.*|one": {"%DLQ%g", "one"},
+        "|".join(map(re.escape, everything)): set(names), "SCHEDULE_TOPIC_XXXX": set(), "TBW.*": set(),
+    }.items():  # fmt: skip
+        options = parse({"nameserver": perseid_broker.namesrv, "subscribePattern": pattern}, streaming=False)
+        with Bounds(options) as bounds:
+            assert {queue.topic for queue in bounds.queues()} == wanted, pattern
+    with Bounds(options_of(perseid_broker, "SCHEDULE_TOPIC_XXXX")) as bounds:
+        assert len(bounds.queues()) == 18, "whoever names it gets it"
+
+
+def test_item_9_a_checkpoint_that_has_a_topic_of_the_system_goes_on_without_it(perseid_broker: EmbeddedBroker) -> None:
+    fill(perseid_broker, "mine", 5, queues=1)
+    options = parse({"nameserver": perseid_broker.namesrv, "subscribePattern": ".*"}, streaming=True)
+    reader = PerseidStreamReader(options, NAMES)
+    start = {"mine/embedded/0": 2, "SCHEDULE_TOPIC_XXXX/embedded/0": 0}
+    end = reader.latestOffset(start, reader.getDefaultReadLimit())
+    assert end == {"mine/embedded/0": 5, "SCHEDULE_TOPIC_XXXX/embedded/0": 0}
+    assert [(part.topic, part.start, part.end) for part in reader.partitions(start, end)] == [("mine", 2, 5)]
 
 
 def test_sql_is_refused_by_a_broker_without_it(perseid_broker: EmbeddedBroker) -> None:

@@ -7,6 +7,9 @@ from typing import Any
 import pytest
 from tests.spark.conftest import fill
 
+from perseid.client import Message
+from perseid.client.blocking import BlockingProducer
+from perseid.spark.jobs.stats import stats
 from perseid.testing.embedded import EmbeddedBroker
 
 pytestmark = [pytest.mark.spark, pytest.mark.xdist_group("spark"), pytest.mark.timeout(600)]
@@ -65,6 +68,29 @@ def test_a_pattern_reads_all_topics_that_match(spark: Any, broker: EmbeddedBroke
         "pattern-a": 10,
         "pattern-b": 20,
     }
+
+
+def test_item_9_a_pattern_reads_users_topics_alone(spark: Any, tmp_path: Path) -> None:
+    with EmbeddedBroker(tmp_path) as broker:
+        fill(broker, "mine", 6)
+        broker.create_topic("%DLQ%mine", 1)
+        with BlockingProducer(broker.namesrv) as producer:
+            producer.send(Message("%DLQ%mine", b"dead"))
+            for _ in range(3):
+                producer.send(Message("mine", b"later", delay_level=18))
+        source = spark.read.format("perseid").option("nameserver", broker.namesrv)
+
+        def counts(option: str, value: str) -> dict[str, int]:
+            rows = source.option(option, value).load().groupBy("topic").count().collect()
+            return {row.topic: row["count"] for row in rows}
+
+        assert counts("subscribePattern", ".*") == {"mine": 6}
+        source = spark.read.format("perseid").option("nameserver", broker.namesrv)
+        assert counts("subscribePattern", "mine|%DLQ%.*") == {"mine": 6, "%DLQ%mine": 1}
+        source = spark.read.format("perseid").option("nameserver", broker.namesrv)
+        assert counts("subscribe", "SCHEDULE_TOPIC_XXXX") == {"SCHEDULE_TOPIC_XXXX": 3}, "whoever names it gets it"
+        assert [topic.name for topic in stats(spark, nameserver=broker.namesrv).topics] == ["mine"]
+        assert [t.name for t in stats(spark, nameserver=broker.namesrv, topics=["TBW102"]).topics] == ["TBW102"]
 
 
 def test_offsets_that_are_gone_fail_unless_that_is_allowed(spark: Any, broker: EmbeddedBroker) -> None:

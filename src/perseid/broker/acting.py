@@ -34,7 +34,6 @@ from typing import TYPE_CHECKING
 from perseid.base.errors import RemoteProtocolError, RequestRefused
 from perseid.base.machine import Millis
 from perseid.broker import switch, timer_escape
-from perseid.broker.system_topics import SYSTEM_PREFIX
 from perseid.broker.whereabouts import Neighbours
 from perseid.wire import bodies, copied
 from perseid.wire.bodies import DataVersion
@@ -48,6 +47,7 @@ from perseid.wire.headers.namesrv import (
     GetRouteInfoByTopicRequest,
     QueryDataVersionRequest,
 )
+from perseid.wire.names import sync_member_topic
 from perseid.wire.rpc import Failure
 
 if TYPE_CHECKING:
@@ -178,7 +178,7 @@ class Acting:
         )
         if config.compatible_with_old_name_srv:
             code = RequestCode.GET_ROUTEINFO_BY_TOPIC
-            topic = f"{SYSTEM_PREFIX}SYNC_BROKER_MEMBER_{config.broker_name}"
+            topic = sync_member_topic(config.broker_name)
             header = GetRouteInfoByTopicRequest(topic=topic, accept_standard_json_only=True)
         self._ask(self._name_servers[self._asked], code, header, now, self._take_members, self._ask_another)
 

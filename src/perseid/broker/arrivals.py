@@ -10,11 +10,11 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from perseid.base.machine import Buffer
-from perseid.broker.system_topics import SCHEDULE_TOPIC, TIMER_TOPIC
 from perseid.store.batch_queue import BatchQueue
 from perseid.store.consume_queue import UNIT, ConsumeQueue
 from perseid.store.gate import units_of
 from perseid.wire import lite
+from perseid.wire.names import SCHEDULE_TOPIC, TIMER_TOPIC
 
 if TYPE_CHECKING:
     from perseid.broker.node import Broker

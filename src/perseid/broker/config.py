@@ -9,6 +9,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 
 from perseid.base.config import JAVA_INT, option
+from perseid.wire.names import TRACE_TOPIC
 
 _PORT = r"(?:[1-9]\d{0,3}|[1-5]\d{4}|6[0-4]\d{3}|65[0-4]\d\d|655[0-2]\d|6553[0-5])"
 _ADDRESS = rf"\s*[^\s;,]+:{_PORT}\s*"
@@ -37,7 +38,7 @@ class BrokerConfig:
     cluster_topic_enable: bool = True
     broker_topic_enable: bool = True
     trace_topic_enable: bool = False
-    msg_trace_topic_name: str = "RMQ_SYS_TRACE_TOPIC"
+    msg_trace_topic_name: str = TRACE_TOPIC
     enable_mixed_message_type: bool = option(False, live=True)
 
     # sends

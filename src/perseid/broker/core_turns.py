@@ -5,8 +5,9 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from perseid import core
-from perseid.broker.system_topics import HALF_TOPIC, NOT_SENDABLE, PERM_WRITE, TIMER_TOPIC
+from perseid.broker.system_topics import NOT_SENDABLE, PERM_WRITE
 from perseid.store.plain import packed_host
+from perseid.wire.names import HALF_TOPIC, TIMER_TOPIC
 from perseid.wire.record import MAX_TOPIC_BYTES
 
 if TYPE_CHECKING:

@@ -24,12 +24,12 @@ from perseid.base.errors import ConfigError
 from perseid.base.machine import Millis
 from perseid.broker import escape, messages, put
 from perseid.broker.saved_table import SavedTable
-from perseid.broker.system_topics import HALF_TOPIC, SCHEDULE_TOPIC
 from perseid.store.dispatch import parse_delay_levels
 from perseid.store.results import AppendRefused
 from perseid.wire import fastjson
 from perseid.wire import properties as props
 from perseid.wire.bodies import DataVersion
+from perseid.wire.names import HALF_TOPIC, SCHEDULE_TOPIC
 from perseid.wire.record import Message
 
 if TYPE_CHECKING:

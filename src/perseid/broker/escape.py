@@ -26,6 +26,7 @@ from perseid.wire.codes import RequestCode, ResponseCode
 from perseid.wire.command import Command
 from perseid.wire.headers.namesrv import GetRouteInfoByTopicRequest
 from perseid.wire.headers.send import SendMessageRequestV2
+from perseid.wire.names import AUTO_CREATE_TOPIC
 from perseid.wire.record import Message
 from perseid.wire.rpc import Failure
 
@@ -33,7 +34,6 @@ if TYPE_CHECKING:
     from perseid.broker.node import Broker
 
 MASTER_ID = 0
-DEFAULT_TOPIC = "TBW102"
 DEFAULT_QUEUES = 8
 TIMEOUT_MS = 3_000
 RETRY_MS = 1_000
@@ -138,7 +138,7 @@ class Escape:
             producer_group=properties.get(props.PGROUP)
             or f"InnerProducerGroup_{config.broker_name}_{config.broker_id}",
             topic=message.topic,
-            default_topic=DEFAULT_TOPIC,
+            default_topic=AUTO_CREATE_TOPIC,
             default_topic_queue_nums=DEFAULT_QUEUES,
             queue_id=queue_id,
             sys_flag=message.sys_flag,

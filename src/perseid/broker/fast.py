@@ -22,7 +22,7 @@ from perseid.base.errors import RemoteProtocolError, RequestRefused
 from perseid.base.machine import Buffer, Millis
 from perseid.broker.core_turns import MAX_LANES, CoreTurn, count_sends
 from perseid.broker.pulls import QuickPulls
-from perseid.broker.system_topics import HALF_TOPIC, NOT_SENDABLE, PERM_WRITE, RETRY_PREFIX, TIMER_TOPIC
+from perseid.broker.system_topics import NOT_SENDABLE, PERM_WRITE
 from perseid.core.layout import ODD_NAMES, PLAIN_SYS_FLAGS
 from perseid.store.dispatch import INDEXED_TAG, key_hash
 from perseid.store.plain import PlainAppends, PlainQueue, packed_host
@@ -33,6 +33,7 @@ from perseid.wire.command import Command, decode_at, decode_each, response_head
 from perseid.wire.hashing import tag_code
 from perseid.wire.headers.base import quote, to_ext
 from perseid.wire.headers.send import SendMessageRequest, SendMessageRequestV2
+from perseid.wire.names import HALF_TOPIC, RETRY_PREFIX, TIMER_TOPIC
 from perseid.wire.record import MAX_TOPIC_BYTES
 
 if TYPE_CHECKING:

@@ -17,7 +17,6 @@ from typing import TYPE_CHECKING
 
 from perseid.base.machine import Effect, Event, Millis, Start, Stop, Tick
 from perseid.broker import switch
-from perseid.broker.system_topics import SELF_TEST_TOPIC
 from perseid.disk.port import Disk
 from perseid.raft.config import RaftConfig
 from perseid.raft.files import FileLog
@@ -28,6 +27,7 @@ from perseid.store.config import StoreConfig
 from perseid.store.results import AppendRefused
 from perseid.store.store import MessageStore
 from perseid.wire.host import host_from
+from perseid.wire.names import SELF_TEST_TOPIC
 from perseid.wire.record import Message
 
 if TYPE_CHECKING:

@@ -19,22 +19,9 @@ from perseid.wire import fastjson
 from perseid.wire.bodies import DataVersion, SubscriptionGroupConfig
 from perseid.wire.codes import ResponseCode
 from perseid.wire.headers.base import LONG_MAX
+from perseid.wire.names import DEFAULT_GROUPS, SYSTEM_GROUP_PREFIX
 
 GROUPS_PATH = "config/subscriptionGroup.json"
-
-SYSTEM_GROUP_PREFIX = "CID_RMQ_SYS_"
-"""Groups of the brokers themselves: created on first use even where others are not."""
-
-DEFAULT_GROUPS = (
-    "TOOLS_CONSUMER",
-    "FILTERSRV_CONSUMER",
-    "SELF_TEST_C_GROUP",
-    "CID_ONS-HTTP-PROXY",
-    "CID_ONSAPI_PULL",
-    "CID_ONSAPI_PERMISSION",
-    "CID_ONSAPI_OWNER",
-    "CID_RMQ_SYS_TRANS",
-)
 
 MAX_GROUPS = 1_000_000
 """Groups of one broker; none is created beyond it."""

@@ -9,11 +9,11 @@ from __future__ import annotations
 import re
 
 from perseid.base.errors import RequestRefused
-from perseid.broker.system_topics import SCHEDULE_TOPIC
 from perseid.store.store import MessageStore
 from perseid.wire import properties as props
 from perseid.wire import record
 from perseid.wire.codes import ResponseCode
+from perseid.wire.names import SCHEDULE_TOPIC
 from perseid.wire.record import Message, Record, RecordError
 
 _LEVEL = re.compile(r"[+-]?[0-9]{1,10}", re.ASCII)

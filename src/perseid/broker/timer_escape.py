@@ -15,9 +15,9 @@ from typing import TYPE_CHECKING, NamedTuple
 
 from perseid.base.machine import Millis
 from perseid.broker import escape, messages
-from perseid.broker.system_topics import TIMER_TOPIC
 from perseid.store.timer.log import UNIT_BYTES
 from perseid.wire import properties as props
+from perseid.wire.names import TIMER_TOPIC
 
 if TYPE_CHECKING:
     from perseid.broker.node import Broker

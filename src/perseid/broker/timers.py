@@ -32,7 +32,6 @@ from perseid.base.errors import RequestRefused
 from perseid.base.machine import Buffer, DiskFailed, Feed, Flush, Millis
 from perseid.broker import messages, put
 from perseid.broker.core_turns import CoreAgain, again_of
-from perseid.broker.system_topics import HALF_TOPIC, TIMER_TOPIC
 from perseid.broker.timer_due import Due
 from perseid.broker.timer_escape import TimerEscape
 from perseid.broker.timer_metrics import TimerMetrics
@@ -44,6 +43,7 @@ from perseid.store.truncation import Cut
 from perseid.wire import properties as props
 from perseid.wire import record as records
 from perseid.wire.codes import ResponseCode
+from perseid.wire.names import HALF_TOPIC, TIMER_TOPIC
 from perseid.wire.record import Message, Record
 
 if TYPE_CHECKING:

@@ -22,6 +22,7 @@ from perseid.store.lmq import is_lmq
 from perseid.wire import fastjson
 from perseid.wire.bodies import DataVersion, TopicConfig
 from perseid.wire.codes import ResponseCode
+from perseid.wire.names import AUTO_CREATE_TOPIC, RESERVED_TOPICS, is_of_group, is_reserved
 
 TOPICS_PATH = "config/topics.json"
 
@@ -88,7 +89,7 @@ def topic_name_fault(topic: str) -> str | None:
     """What is wrong with a topic's name, in words for the client; None: nothing."""
     fault = _characters_fault("topic", topic)
     if fault is None:
-        retry = topic.startswith((system.RETRY_PREFIX, system.DLQ_PREFIX))
+        retry = is_of_group(topic)
         longest = MAX_RETRY_TOPIC_NAME if retry else MAX_TOPIC_NAME
         if len(topic) > longest:
             fault = f"The specified topic: {topic}, is longer than {longest} characters"
@@ -215,7 +216,7 @@ class TopicTable:
 
     def is_system(self, topic: str) -> bool:
         """Is the name one of the broker's own, which no one may create, change or delete?"""
-        return topic in system.RESERVED or topic in self._own_names or topic.startswith(system.SYSTEM_PREFIX)
+        return topic in self._own_names or is_reserved(topic)
 
     def is_special(self, topic: str) -> bool:
         """Is it stored or read in another way than most?"""
@@ -227,7 +228,7 @@ class TopicTable:
 
     def system_topics(self) -> list[str]:
         """The names of the broker's own topics, whether they are there or only reserved."""
-        return sorted(system.RESERVED | self._own_names)
+        return sorted(RESERVED_TOPICS | self._own_names)
 
     def missing(self, topic: str) -> RequestRefused:
         """The refusal (17) of a request for a topic that is not there."""
@@ -256,7 +257,7 @@ class TopicTable:
         template = self.rows.get(default_topic)
         if template is None or not template.perm & system.PERM_INHERIT:
             return None
-        if default_topic == system.AUTO_CREATE_TOPIC and not config.auto_create_topic_enable:
+        if default_topic == AUTO_CREATE_TOPIC and not config.auto_create_topic_enable:
             return None
         queues = max(0, min(queue_nums, template.write_queue_nums))
         row = TopicConfig(

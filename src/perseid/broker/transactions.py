@@ -38,12 +38,12 @@ from perseid.base.errors import RequestRefused
 from perseid.base.machine import Millis
 from perseid.broker import escape, messages, put
 from perseid.broker.core_turns import CoreDecided, decided_of
-from perseid.broker.system_topics import CHECK_MAX_TIME_TOPIC, HALF_TOPIC, OP_HALF_TOPIC
 from perseid.store.results import Appended, AppendRefused
 from perseid.wire import command, ids, record
 from perseid.wire import properties as props
 from perseid.wire.codes import RequestCode, ResponseCode
 from perseid.wire.headers.send import CheckTransactionStateRequest, EndTransactionRequest
+from perseid.wire.names import CHECK_MAX_TIME_TOPIC, HALF_TOPIC, OP_HALF_TOPIC, TRANSACTION_GROUP
 from perseid.wire.record import (
     SYS_TRANSACTION_COMMIT,
     SYS_TRANSACTION_MASK,
@@ -56,7 +56,7 @@ if TYPE_CHECKING:
     from perseid.broker.node import Broker
     from perseid.broker.request import Request
 
-GROUP = "CID_RMQ_SYS_TRANS"
+GROUP = TRANSACTION_GROUP
 OP_TAG = "d"
 MAX_OPEN = 1_000_000
 """Halves without a decision; further ones are refused until some are decided."""

@@ -16,12 +16,12 @@ from perseid.client import Admin, MessageQueue, QueueLag, ReceivedMessage, Serve
 from perseid.wire.bodies import Connection, ConsumerConnection, SubscriptionGroupConfig
 from perseid.wire.codes import VERSION, ResponseCode
 from perseid.wire.inspection import ConsumerRunningInfo
+from perseid.wire.names import is_system_group
 
 Group = Annotated[str, typer.Argument(help="The group's name.")]
 NOT_FOUND = 4
 """Exit code when no message is there."""
 BODY_CHARS = 60
-SYSTEM_GROUPS = ("CID_RMQ_SYS_", "CID_ONSAPI_", "TOOLS_CONSUMER", "FILTERSRV_CONSUMER", "SELF_TEST_C_GROUP")
 
 
 def register(admin: typer.Typer) -> None:
@@ -107,7 +107,7 @@ def groups(
         async with Admin(namesrv) as admin:
             rows: list[_GroupRow] = []
             for name, config in (await admin.groups()).items():
-                if name.startswith(SYSTEM_GROUPS) and not everything:
+                if not everything and is_system_group(name):
                     continue
                 living = await _connections(admin, name)
                 behind = sum(max(0, row.lag) for row in await admin.consume_stats(name))

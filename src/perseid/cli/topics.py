@@ -27,7 +27,6 @@ AsJson = Annotated[bool, typer.Option("--json", help="JSON on stdout, for script
 Topic = Annotated[str, typer.Argument(help="The topic's name.")]
 DEFAULT_NAMESRV = "127.0.0.1:9876"
 PIPE_COLUMNS = 240
-SYSTEM_PREFIXES = ("%RETRY%", "%DLQ%", "rmq_sys_", "RMQ_SYS_", "SCHEDULE_TOPIC_", "OFFSET_MOVED_EVENT", "TBW102")
 
 
 def register(app: typer.Typer) -> None:
@@ -59,14 +58,8 @@ def show(table: Table) -> None:
 
 
 async def names_of(admin: Admin, *, everything: bool) -> list[str]:
-    """The names of all topics, or of all but the system's own."""
-    names = await admin.topic_list()
-    if everything:
-        return names
-    info = await admin.cluster_info()
-    own = {*info.clusters, *info.brokers, "BenchmarkTest", "SELF_TEST_TOPIC"}
-    own |= {f"{cluster}_REPLY_TOPIC" for cluster in info.clusters}
-    return [name for name in names if name not in own and not name.startswith(SYSTEM_PREFIXES)]
+    """The names of all topics, or of the users' alone."""
+    return await (admin.topic_list() if everything else admin.user_topics())
 
 
 @topic_app.command()

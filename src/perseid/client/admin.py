@@ -11,9 +11,9 @@ from perseid.base.errors import RemoteProtocolError
 from perseid.client.connection import Header
 from perseid.client.errors import ClientError, NoRoute, ServerRefused
 from perseid.client.life import Client
-from perseid.client.model import RETRY_PREFIX, MessageQueue, ReceivedMessage, check_topic
+from perseid.client.model import MessageQueue, ReceivedMessage, check_topic
 from perseid.client.pulling import Offsets, Puller
-from perseid.client.routes import DEFAULT_TOPIC, MASTER_ID, TopicRoute
+from perseid.client.routes import MASTER_ID, TopicRoute
 from perseid.client.session import Session
 from perseid.client.subscription import Subscription
 from perseid.wire import properties, record
@@ -53,12 +53,12 @@ from perseid.wire.headers.topics import (
 from perseid.wire.ids import parse_offset_message_id
 from perseid.wire.inspection import ConsumerRunningInfo
 from perseid.wire.mapping import LogicQueueMappingItem
+from perseid.wire.names import AUTO_CREATE_TOPIC, RETRY_PREFIX, TOOLS_GROUP, is_of_group, is_system, own_topics
 
 TIMEOUT_MS = 5000
 DEFAULT_QUEUES = 8
 """As the original's admin tool gives a new topic."""
 READ_WRITE = 6
-TOOLS_GROUP = "TOOLS_CONSUMER"
 """The original's group for operators who look at messages; every broker has it."""
 ROUTE_DEADLINE_MS = 5000
 ROUTE_PAUSE_MS = 50
@@ -160,7 +160,7 @@ class Admin(Client):
         masters = await self.masters(cluster=cluster, brokers=brokers)
         request = CreateTopicRequest(
             topic=topic,
-            default_topic=DEFAULT_TOPIC,
+            default_topic=AUTO_CREATE_TOPIC,
             read_queue_nums=queues,
             write_queue_nums=queues,
             perm=perm,
@@ -186,7 +186,7 @@ class Admin(Client):
             row = await self.topic_config(topic, address)
             request = CreateTopicRequest(
                 topic=topic,
-                default_topic=DEFAULT_TOPIC,
+                default_topic=AUTO_CREATE_TOPIC,
                 read_queue_nums=queues,
                 write_queue_nums=queues,
                 perm=row.perm,
@@ -228,6 +228,14 @@ class Admin(Client):
         self._check_started()
         answer = await self.session.names.ask(RequestCode.GET_ALL_TOPIC_LIST_FROM_NAMESERVER)
         return sorted(TopicList.from_json(bytes(answer.body)).topic_list or [])
+
+    async def user_topics(self) -> list[str]:
+        """The names of the users' topics: not those of the system, its brokers and clusters, nor retry topics and dead
+        letters."""
+        info = await self.cluster_info()
+        own = own_topics(info.clusters, info.brokers)
+        names = await self.topic_list()
+        return [name for name in names if name not in own and not is_system(name) and not is_of_group(name)]
 
     async def topic_route(self, topic: str) -> TopicRoute:
         """The brokers and queues of a topic, asked for anew; `NoRoute` when there is none."""

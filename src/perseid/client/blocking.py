@@ -359,6 +359,11 @@ class BlockingAdmin(Blocking[Admin]):
         thread, client = self._running
         return thread.run(client.topic_list())
 
+    def user_topics(self) -> list[str]:
+        """As `Admin.user_topics`."""
+        thread, client = self._running
+        return thread.run(client.user_topics())
+
     def topic_route(self, topic: str) -> TopicRoute:
         """As `Admin.topic_route`."""
         thread, client = self._running

@@ -29,7 +29,7 @@ from perseid.client.errors import ClientError
 from perseid.client.held import Handler, HeldQueue
 from perseid.client.hooks import EXCEPTION, FAILED, SUCCESS, TIME_OUT, Consuming, Hook, Hooks
 from perseid.client.life import Client, call, is_async
-from perseid.client.model import RETRY_PREFIX, MessageQueue, ReceivedMessage
+from perseid.client.model import MessageQueue, ReceivedMessage
 from perseid.client.offsets import default_folder
 from perseid.client.pulling import PULL_BATCH, Puller
 from perseid.client.retry import Retries
@@ -37,6 +37,7 @@ from perseid.client.session import Session, now_ms
 from perseid.client.sharing import Sharing
 from perseid.client.subscription import ALL, Sql, Subscription
 from perseid.wire.bodies import ConsumerData
+from perseid.wire.names import RETRY_PREFIX
 
 log = logging.getLogger("perseid.client")
 

@@ -11,11 +11,10 @@ from typing import NamedTuple
 
 from perseid.client.errors import InvalidMessage
 from perseid.wire import compression, hashing
+from perseid.wire.names import DLQ_PREFIX, RETRY_PREFIX
 from perseid.wire.properties import LITE_TOPIC
 from perseid.wire.record import Record
 
-RETRY_PREFIX = "%RETRY%"
-DLQ_PREFIX = "%DLQ%"
 MAX_BODY_BYTES = 4 * 1024 * 1024
 """The original's default limit for a body, in the client and in the broker."""
 MAX_PROPERTIES_BYTES = 32767

@@ -30,7 +30,6 @@ from perseid.client.life import Client
 from perseid.client.model import (
     MAX_BODY_BYTES,
     MAX_PROPERTIES_BYTES,
-    RETRY_PREFIX,
     Message,
     MessageQueue,
     ReceivedMessage,
@@ -39,7 +38,7 @@ from perseid.client.model import (
     key_hash,
 )
 from perseid.client.request_reply import REPLY_TIMEOUT_MS, REQUEST_TIMEOUT_MS
-from perseid.client.routes import DEFAULT_TOPIC, TopicRoute
+from perseid.client.routes import TopicRoute
 from perseid.client.session import Session, now_ms
 from perseid.wire import batch, compression, lite_sharding
 from perseid.wire.bodies import ConsumerData
@@ -51,6 +50,7 @@ from perseid.wire.headers.send import (
     SendMessageRequestV2,
     SendMessageResponse,
 )
+from perseid.wire.names import AUTO_CREATE_TOPIC, RETRY_PREFIX
 
 log = logging.getLogger("perseid.client")
 
@@ -104,7 +104,7 @@ class Packed:
         return SendMessageRequestV2(
             producer_group=group,
             topic=self.topic,
-            default_topic=DEFAULT_TOPIC,
+            default_topic=AUTO_CREATE_TOPIC,
             default_topic_queue_nums=default_queues,
             queue_id=queue.queue_id,
             sys_flag=self.sys_flag,

@@ -25,8 +25,9 @@ from dataclasses import dataclass
 from itertools import repeat
 from typing import NamedTuple
 
-from perseid.client.model import DLQ_PREFIX, RETRY_PREFIX, MessageQueue
+from perseid.client.model import MessageQueue
 from perseid.client.stamps import Batch, Run, home_of
+from perseid.wire.names import DLQ_PREFIX, RETRY_PREFIX
 
 log = logging.getLogger("perseid.client")
 

@@ -27,6 +27,7 @@ from perseid.wire.codes import RequestCode, ResponseCode
 from perseid.wire.command import Command
 from perseid.wire.headers.send import PushReplyMessageRequest
 from perseid.wire.host import host_from
+from perseid.wire.names import reply_topic
 from perseid.wire.record import Record
 
 if TYPE_CHECKING:
@@ -129,11 +130,6 @@ def received(command: Command) -> ReceivedMessage:
         ),
         "",
     )
-
-
-def reply_topic(cluster: str) -> str:
-    """Where a cluster's replies go."""
-    return f"{cluster}_REPLY_TOPIC"
 
 
 async def request(producer: Producer, message: Message, timeout_ms: int) -> ReceivedMessage:

@@ -10,13 +10,14 @@ from __future__ import annotations
 import logging
 
 from perseid.base.errors import PerseidError
-from perseid.client.model import RETRY_PREFIX, ReceivedMessage
+from perseid.client.model import ReceivedMessage
 from perseid.client.producer import Packed, Producer
 from perseid.client.session import Session
 from perseid.wire import properties
 from perseid.wire.codes import RequestCode
 from perseid.wire.headers.clients import ConsumerSendMsgBackRequest
 from perseid.wire.mapping import MOCK_PREFIX
+from perseid.wire.names import RETRY_PREFIX
 
 log = logging.getLogger("perseid.client")
 

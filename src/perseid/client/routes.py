@@ -25,11 +25,10 @@ from perseid.wire.codes import RequestCode, ResponseCode
 from perseid.wire.command import Command
 from perseid.wire.headers.namesrv import GetRouteInfoByTopicRequest
 from perseid.wire.mapping import leaders
+from perseid.wire.names import AUTO_CREATE_TOPIC
 
 log = logging.getLogger("perseid.client")
 
-DEFAULT_TOPIC = "TBW102"
-"""The topic whose brokers create unknown topics on the first send."""
 POLL_INTERVAL_MS = 30_000
 MIN_REFRESH_INTERVAL_MS = 1000
 MISSING_INTERVAL_MS = 1000
@@ -192,7 +191,7 @@ class Routes:
         except NoRoute:
             pass
         try:
-            default = await self.fetch(DEFAULT_TOPIC, keep=False)
+            default = await self.fetch(AUTO_CREATE_TOPIC, keep=False)
         except NoRoute:
             raise NoRoute(
                 topic, "create it (perseid topic create), or start a broker with autoCreateTopicEnable=true"

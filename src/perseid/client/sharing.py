@@ -21,7 +21,7 @@ from perseid.base.errors import PerseidError
 from perseid.client.errors import NoRoute
 from perseid.client.held import HeldQueue
 from perseid.client.locks import QueueLocks
-from perseid.client.model import RETRY_PREFIX, MessageQueue
+from perseid.client.model import MessageQueue
 from perseid.client.offsets import BrokerOffsets, FileOffsets, OffsetStore, only
 from perseid.client.pulling import Offsets
 from perseid.client.rebalance import allocate_averagely, changes, stable_members
@@ -29,6 +29,7 @@ from perseid.client.routes import TopicRoute
 from perseid.wire.bodies import GetConsumerListByGroupResponseBody
 from perseid.wire.codes import RequestCode
 from perseid.wire.headers.clients import GetConsumerListByGroupRequest
+from perseid.wire.names import RETRY_PREFIX
 
 if TYPE_CHECKING:
     from perseid.client.consumer import PushConsumer

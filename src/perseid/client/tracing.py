@@ -22,11 +22,11 @@ from perseid.client.producer import Producer
 from perseid.client.session import Session, now_ms
 from perseid.wire import properties as props
 from perseid.wire import trace
+from perseid.wire.names import TRACE_TOPIC
 from perseid.wire.trace import Trace
 
 log = logging.getLogger("perseid.client")
 
-TRACE_TOPIC = "RMQ_SYS_TRACE_TOPIC"
 GROUP = "_INNER_TRACE_PRODUCER"
 MAX_WAITING = 2048
 BATCH = 100

@@ -35,13 +35,12 @@ from perseid.wire.bodies import (
     TopicRouteData,
 )
 from perseid.wire.mapping import TopicQueueMappingInfo
+from perseid.wire.names import SYNC_MEMBER_PREFIX
 
 MASTER_ID = 0
 PERM_WRITE = 2
 PERM_READ = 4
 DEFAULT_TIMEOUT_MS = 120_000
-SYNC_MEMBER_PREFIX = "rmq_sys_SYNC_BROKER_MEMBER_"
-"""Topics by which brokers find their own replicas: their route is never adorned."""
 
 UNIT_FLAG = 1
 UNIT_SUB_FLAG = 2

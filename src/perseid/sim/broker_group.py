@@ -16,7 +16,6 @@ from typing import Any
 from perseid.broker.config import BrokerConfig
 from perseid.broker.node import Broker
 from perseid.broker.request import MAIN_LISTENER
-from perseid.broker.system_topics import SCHEDULE_TOPIC
 from perseid.nameserver.config import NameServerConfig
 from perseid.nameserver.node import NameServer
 from perseid.raft.config import RaftConfig
@@ -43,6 +42,7 @@ from perseid.wire.command import Command, decode_all, encode_request
 from perseid.wire.dledger import Entry
 from perseid.wire.headers.pull import PullMessageRequest, PullMessageResponse
 from perseid.wire.headers.send import EndTransactionRequest, SendMessageRequestV2, SendMessageResponse
+from perseid.wire.names import AUTO_CREATE_TOPIC, SCHEDULE_TOPIC
 from perseid.wire.record import SYS_TRANSACTION_COMMIT, SYS_TRANSACTION_ROLLBACK, RecordError, decode
 from perseid.wire.record import decode_all as decode_records
 
@@ -254,7 +254,7 @@ class Client:
         body = f"{self.name}.{self._number}.".encode().ljust(self.random.choice((12, 40, 300)), b"x")
         delayed = self.random.random() < DELAYED and self.scheduler.chosen.has("delays")
         header = SendMessageRequestV2(
-            producer_group="p", topic=TOPIC, default_topic="TBW102", default_topic_queue_nums=QUEUES,
+            producer_group="p", topic=TOPIC, default_topic=AUTO_CREATE_TOPIC, default_topic_queue_nums=QUEUES,
             queue_id=self.random.randrange(QUEUES), sys_flag=0, born_timestamp=1, flag=0,
             properties=f"UNIQ_KEY\x01{self.name}{self._number}\x02" + (delay_of(self._number) if delayed else ""),
         )  # fmt: skip
@@ -276,7 +276,7 @@ class Client:
         self._number += 1
         body = f"{self.name}.{self._number}.half".encode()
         header = SendMessageRequestV2(
-            producer_group="p", topic=TOPIC, default_topic="TBW102", default_topic_queue_nums=QUEUES,
+            producer_group="p", topic=TOPIC, default_topic=AUTO_CREATE_TOPIC, default_topic_queue_nums=QUEUES,
             queue_id=self.random.randrange(QUEUES), sys_flag=4, flag=0,
             born_timestamp=EPOCH_MS + self.scheduler.now_us // US_PER_MS,
             properties=f"UNIQ_KEY\x01{self.name}{self._number}\x02TRAN_MSG\x01true\x02PGROUP\x01p\x02",

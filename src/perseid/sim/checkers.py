@@ -15,13 +15,13 @@ from collections.abc import Callable
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 from perseid.base.machine import Flush, SaveState
-from perseid.broker.system_topics import HALF_TOPIC, OP_HALF_TOPIC
 from perseid.broker.transactions import GROUP as TRANSACTIONS
 from perseid.sim.history import VALUE_BYTES, History, Place, Sent, Stored, Violation
 from perseid.wire import fastjson
 from perseid.wire.codes import ResponseCode
 from perseid.wire.command import Command
 from perseid.wire.headers.pull import PullMessageResponse
+from perseid.wire.names import HALF_TOPIC, OP_HALF_TOPIC
 from perseid.wire.record import BLANK_MAGIC, MIN_RECORD_BYTES, Record, decode_all, size_and_magic
 
 if TYPE_CHECKING:

@@ -25,10 +25,10 @@ from typing import TYPE_CHECKING
 from perseid.sim.history import Violation
 from perseid.sim.queues import Queues
 from perseid.sim.timed import check_time
-from perseid.store.timer.timers import TIMER_TOPIC
 from perseid.wire.codes import RequestCode, ResponseCode
 from perseid.wire.command import Command
 from perseid.wire.headers.send import SendMessageResponse
+from perseid.wire.names import HALF_TOPIC, SCHEDULE_TOPIC, TIMER_TOPIC
 from perseid.wire.record import Record, decode, decode_all
 
 if TYPE_CHECKING:
@@ -36,7 +36,7 @@ if TYPE_CHECKING:
     from perseid.sim.ha_members import Replica
 
 TOPIC, QUEUES = "orders", 3
-WAITING = ("SCHEDULE_TOPIC_XXXX", "RMQ_SYS_TRANS_HALF_TOPIC", TIMER_TOPIC)
+WAITING = (SCHEDULE_TOPIC, HALF_TOPIC, TIMER_TOPIC)
 """Topics of what is to come to its own topic later."""
 SENDS = (RequestCode.SEND_MESSAGE, RequestCode.SEND_MESSAGE_V2)
 

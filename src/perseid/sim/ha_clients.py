@@ -19,6 +19,7 @@ from perseid.wire.headers.namesrv import GetRouteInfoByTopicRequest
 from perseid.wire.headers.offsets import QueryConsumerOffsetRequest, UpdateConsumerOffsetRequest
 from perseid.wire.headers.pull import PullMessageRequest, PullMessageResponse
 from perseid.wire.headers.send import SendMessageRequestV2, SendMessageResponse
+from perseid.wire.names import AUTO_CREATE_TOPIC
 from perseid.wire.record import decode_all
 
 if TYPE_CHECKING:
@@ -34,7 +35,6 @@ SIZES = (12, 40, 300, 1_500)
 DELAYED = 0.08
 """So many of the sends ask for a delay."""
 UNANSWERED = 1 << 62
-DEFAULT_TOPIC = "TBW102"
 
 
 class Client(Process):
@@ -66,7 +66,7 @@ class Client(Process):
             self.later(0, 1, then) if MASTER in self.brokers else self.later(1, ROUTE_PAUSE_MS, again)
 
         def again() -> None:
-            self.find(then, DEFAULT_TOPIC if topic == TOPIC else TOPIC)
+            self.find(then, AUTO_CREATE_TOPIC if topic == TOPIC else TOPIC)
 
         header = GetRouteInfoByTopicRequest(topic=topic)
         self.ask(self.ha.namesrv_address, RequestCode.GET_ROUTEINFO_BY_TOPIC, header, answered)
@@ -98,7 +98,7 @@ class Producer(Client):
             return
         queue_id = self.random.choice(self.queues) if self.queues else self.random.randrange(QUEUES)
         header = SendMessageRequestV2(
-            producer_group="p", topic=TOPIC, default_topic="TBW102", default_topic_queue_nums=QUEUES,
+            producer_group="p", topic=TOPIC, default_topic=AUTO_CREATE_TOPIC, default_topic_queue_nums=QUEUES,
             queue_id=queue_id, sys_flag=0, born_timestamp=1, flag=0, properties=properties,
         )  # fmt: skip
         self.ha.book.sends(body, delayed="DELAY" in properties)

@@ -18,7 +18,7 @@ from perseid.sim.run import Result, played
 from perseid.sim.scheduler import US_PER_S
 from perseid.sim.selection import WHOLE, Selection
 from perseid.sim.timed import check_time, still_waits
-from perseid.store.timer.timers import TIMER_TOPIC
+from perseid.wire.names import TIMER_TOPIC
 from perseid.wire.record import decode
 
 BEGIN_US = 30 * US_PER_S

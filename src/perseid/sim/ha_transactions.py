@@ -25,6 +25,7 @@ from perseid.wire.headers.send import (
     SendMessageRequestV2,
     SendMessageResponse,
 )
+from perseid.wire.names import AUTO_CREATE_TOPIC
 from perseid.wire.record import SYS_TRANSACTION_COMMIT, SYS_TRANSACTION_ROLLBACK, decode
 
 if TYPE_CHECKING:
@@ -67,7 +68,7 @@ class Transactions(Client):
         self.ha.book.begins(body, commit=self.random.random() < COMMITS)
         properties = props.encode({props.UNIQ_KEY: key, props.TRAN_MSG: "true", props.PGROUP: GROUP})
         header = SendMessageRequestV2(
-            producer_group=GROUP, topic=TOPIC, default_topic="TBW102", default_topic_queue_nums=QUEUES,
+            producer_group=GROUP, topic=TOPIC, default_topic=AUTO_CREATE_TOPIC, default_topic_queue_nums=QUEUES,
             queue_id=self.random.randrange(QUEUES), sys_flag=4, flag=0,
             born_timestamp=EPOCH_MS + self.scheduler.now_us // US_PER_MS, properties=properties.decode(),
         )  # fmt: skip

@@ -24,15 +24,15 @@ from dataclasses import dataclass, field
 from typing import NamedTuple, TypeAlias
 
 from perseid.sim.queues import Queues
-from perseid.store.timer.timers import TIMER_TOPIC
+from perseid.wire.names import CHECK_MAX_TIME_TOPIC, HALF_TOPIC, RETRY_PREFIX, SCHEDULE_TOPIC, TIMER_TOPIC, retry_topic
 from perseid.wire.record import Record
 
 LOOSE = "churn"
-HALVES = ("RMQ_SYS_TRANS_HALF_TOPIC", "TRANS_CHECK_MAX_TIME_TOPIC")
+HALVES = (HALF_TOPIC, CHECK_MAX_TIME_TOPIC)
 VALUE_BYTES = 8
 TIMER_LATE_MS = 6_000
 """So long after its time at the latest a message comes, once a broker serves."""
-POP_RETRY = "%RETRY%poppers"
+POP_RETRY = retry_topic("poppers")
 """What was popped and not acknowledged stands there, too."""
 
 
@@ -198,9 +198,9 @@ class History:
         if record.topic != sent.topic:
             if record.topic == TIMER_TOPIC and sent.deliver_at is not None:
                 return sent
-            if record.topic == "SCHEDULE_TOPIC_XXXX" and (sent.delayed or sent.sent_back):
+            if record.topic == SCHEDULE_TOPIC and (sent.delayed or sent.sent_back):
                 return sent
-            if record.topic.startswith("%RETRY%") and (sent.sent_back or record.topic.startswith(POP_RETRY)):
+            if record.topic.startswith(RETRY_PREFIX) and (sent.sent_back or record.topic.startswith(POP_RETRY)):
                 return sent
             if record.topic in HALVES and sent.commit is not None:
                 return sent

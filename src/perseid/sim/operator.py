@@ -22,6 +22,7 @@ from perseid.wire.headers.offsets import (
 from perseid.wire.headers.pull import PullMessageRequest, PullMessageResponse
 from perseid.wire.headers.query import QueryMessageRequest, ViewMessageByIdRequest
 from perseid.wire.headers.topics import CreateTopicRequest
+from perseid.wire.names import AUTO_CREATE_TOPIC, SCHEDULE_TOPIC
 from perseid.wire.record import Record
 
 if TYPE_CHECKING:
@@ -51,7 +52,7 @@ def create_topic(name: str, queues: int, attributes: str | None = None) -> Creat
     """The request that makes a topic with so many queues."""
     return CreateTopicRequest(
         topic=name,
-        default_topic="TBW102",
+        default_topic=AUTO_CREATE_TOPIC,
         read_queue_nums=queues,
         write_queue_nums=queues,
         perm=6,
@@ -174,7 +175,7 @@ class Operator(Client):
     def refused(self) -> None:
         """Ask for what has to be refused."""
         topic = self.cluster.topics[0].name
-        header = {"a": "g", "b": topic, "c": "TBW102", "d": "4", "e": "0", "f": "0", "g": "0", "h": "0"}
+        header = {"a": "g", "b": topic, "c": AUTO_CREATE_TOPIC, "d": "4", "e": "0", "f": "0", "g": "0", "h": "0"}
         choice = self.random.randrange(4)
         if choice == 0:
             body = bytes(self.cluster.log_file_bytes)
@@ -182,7 +183,7 @@ class Operator(Client):
         elif choice == 1:
             self._refused(RequestCode.SEND_MESSAGE_V2, {**header, "e": "99"}, ResponseCode.INVALID_PARAMETER)
         elif choice == 2:
-            wrong = {**header, "b": "SCHEDULE_TOPIC_XXXX"}
+            wrong = {**header, "b": SCHEDULE_TOPIC}
             self._refused(RequestCode.SEND_MESSAGE_V2, wrong, ResponseCode.NO_PERMISSION)
         else:
             self._refused(RequestCode.QUERY_BROKER_OFFSET, {}, ResponseCode.REQUEST_CODE_NOT_SUPPORTED)

@@ -33,6 +33,7 @@ from perseid.wire.command import Command
 from perseid.wire.ha import encode_report
 from perseid.wire.headers.pull import PullMessageRequest
 from perseid.wire.headers.send import SendMessageRequestV2
+from perseid.wire.names import AUTO_CREATE_TOPIC
 from perseid.wire.record import decode_all
 
 if TYPE_CHECKING:
@@ -537,7 +538,7 @@ class Stray(Client):
 
     def _send(self, topic: str, queue_id: int, address: str) -> None:
         header = SendMessageRequestV2(
-            producer_group="PG_stray", topic=topic, default_topic="TBW102", default_topic_queue_nums=4,
+            producer_group="PG_stray", topic=topic, default_topic=AUTO_CREATE_TOPIC, default_topic_queue_nums=4,
             queue_id=queue_id, sys_flag=0, born_timestamp=self.cluster.true_ms, flag=0,
             properties="UNIQ_KEY\x01stray\x02",
         )  # fmt: skip

@@ -3,8 +3,8 @@
 from __future__ import annotations
 
 from perseid.sim.history import TIMER_LATE_MS, Violation
-from perseid.store.timer.timers import TIMER_TOPIC
 from perseid.wire import properties as props
+from perseid.wire.names import TIMER_TOPIC
 from perseid.wire.record import Record
 
 PRECISION_MS = 1_000

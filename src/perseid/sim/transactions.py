@@ -13,7 +13,6 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Any
 
 from perseid.broker import messages
-from perseid.broker.system_topics import CHECK_MAX_TIME_TOPIC
 from perseid.sim.checkers import SEND_OK
 from perseid.sim.history import VALUE_BYTES, Sent, Violation
 from perseid.sim.workload import Producer
@@ -24,6 +23,7 @@ from perseid.wire.codes import RequestCode, ResponseCode
 from perseid.wire.command import Command
 from perseid.wire.headers.send import CheckTransactionStateRequest, EndTransactionRequest, SendMessageResponse
 from perseid.wire.ids import parse_offset_message_id
+from perseid.wire.names import CHECK_MAX_TIME_TOPIC
 from perseid.wire.record import SYS_TRANSACTION_COMMIT, SYS_TRANSACTION_ROLLBACK, Record, decode
 
 if TYPE_CHECKING:

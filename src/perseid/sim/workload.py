@@ -27,6 +27,7 @@ from perseid.wire.headers.offsets import (
 from perseid.wire.headers.pull import PullMessageRequest, PullMessageResponse
 from perseid.wire.headers.send import SendMessageRequest, SendMessageRequestV2, SendMessageResponse
 from perseid.wire.ids import parse_offset_message_id
+from perseid.wire.names import AUTO_CREATE_TOPIC
 
 if TYPE_CHECKING:
     from perseid.sim.cluster import Cluster
@@ -39,7 +40,6 @@ UNIFORM_BODY = 120
 TIMED = 0.7
 """Of delayed messages: those for a time."""
 MAX_WAIT_MS = 14_000
-DEFAULT_TOPIC = "TBW102"
 COMMIT_OFFSET, SUSPEND, SUBSCRIPTION = 1, 2, 4
 LOOKS = 0.3
 """Of the commits that were answered: after those the group asks where it is."""
@@ -109,7 +109,7 @@ class Producer(Client):
         return kind(
             producer_group=f"PG_{self.kind}",
             topic=sent.topic,
-            default_topic=DEFAULT_TOPIC,
+            default_topic=AUTO_CREATE_TOPIC,
             default_topic_queue_nums=4,
             queue_id=sent.queue_id,
             sys_flag=0,
@@ -450,7 +450,8 @@ class Hostile:
         if kind == 4:
             return encode_request(random.choice((0, 9999, 30_000, 36, 37, 11)), 7, {"topic": "x", "queueId": "nine"})
         if kind == 5:
-            wrong = {"a": "g", "b": "t" * 300, "c": DEFAULT_TOPIC, "d": "4", "e": "99", "f": "-1", "g": "0", "h": "0"}
+            wrong = {"a": "g", "b": "t" * 300, "c": AUTO_CREATE_TOPIC, "d": "4", "e": "99", "f": "-1"}
+            wrong |= {"g": "0", "h": "0"}
             return encode_request(RequestCode.SEND_BATCH_MESSAGE, 8, {**wrong, "m": "true"}, random.randbytes(60))
         return good * 3
 

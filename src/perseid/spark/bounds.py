@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import logging
-import re
 import time
 from collections.abc import Callable, Mapping
 from typing import TypeVar
@@ -17,7 +16,7 @@ from perseid.spark.options import EARLIEST, LATEST, QueueOffsets, SourceOptions,
 from perseid.spark.plan import DataLost
 from perseid.spark.pushdown import Pushed
 from perseid.spark.retrying import NO_ROUTE_MS, PAUSE_FIRST_MS, PAUSE_MAX_MS, transient
-from perseid.spark.topics import like, names
+from perseid.spark.topics import like, matching
 from perseid.wire.mapping import MOCK_PREFIX
 
 log = logging.getLogger("perseid.spark")
@@ -112,8 +111,7 @@ class Bounds:
             raise ConfigError(f"subscribe: {error}{like(self._options.nameserver, topic)}") from error
 
     def _matching(self, pattern: str) -> tuple[str, ...]:
-        matches = re.compile(pattern).fullmatch
-        return tuple(name for name in self._ask(lambda _: names(self._options.nameserver)) if matches(name))
+        return tuple(self._ask(lambda _: matching(self._options.nameserver, pattern)))
 
     # ---- offsets ----
 

@@ -18,13 +18,14 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from perseid import core
-from perseid.client.model import MAX_BODY_BYTES, MAX_PROPERTIES_BYTES, RETRY_PREFIX, MessageQueue, check_topic, key_hash
+from perseid.client.model import MAX_BODY_BYTES, MAX_PROPERTIES_BYTES, MessageQueue, check_topic, key_hash
 from perseid.client.producer import Packed
 from perseid.client.stamps import STAMP, home_of, id_prefix, layout_of
 from perseid.spark.sink_options import BY_COLUMN, BY_KEY, SinkError, SinkOptions
 from perseid.wire import properties
 from perseid.wire.batch import MIN_ITEM_BYTES
 from perseid.wire.codes import RequestCode
+from perseid.wire.names import RETRY_PREFIX
 
 MAX_SORT_BYTES = 1 << 30
 """What one task gathers to sort by `sequenceBy`."""

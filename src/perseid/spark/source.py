@@ -30,7 +30,6 @@ from perseid.spark.plan import DataLost
 from perseid.spark.pushdown import Pushed
 from perseid.spark.reading import QueueRange, read_range
 from perseid.spark.sink import PerseidStreamWriter, PerseidWriter
-from perseid.spark.topics import SYSTEM_PREFIXES
 
 __all__ = ["DataLost", "PerseidBatchReader", "PerseidDataSource", "PerseidStreamReader"]
 
@@ -135,7 +134,7 @@ class PerseidStreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
     def _reads(self, topic: str) -> bool:
         options = self._options
         if options.pattern is not None:
-            return re.fullmatch(options.pattern, topic) is not None and not topic.startswith(SYSTEM_PREFIXES)
+            return re.fullmatch(options.pattern, topic) is not None
         return topic in options.topics or topic in (options.assign or {})
 
 

@@ -4,25 +4,34 @@ from __future__ import annotations
 
 import difflib
 import logging
+import re
 
 from perseid.base.errors import PerseidError
 from perseid.client.blocking import BlockingAdmin
+from perseid.wire.names import is_of_group
 
 log = logging.getLogger("perseid.spark")
 
-SYSTEM_PREFIXES = ("%RETRY%", "%DLQ%", "rmq_sys_", "RMQ_SYS_")
 
+def matching(nameserver: str, pattern: str) -> list[str]:
+    """The topics that a pattern matches as a whole; sorted.
 
-def names(nameserver: str) -> list[str]:
-    """The topics of a cluster, without those of the brokers themselves; sorted."""
+    Never those of the system. Retry topics and dead letters, whose names begin with `%`, only by a pattern with a `%`
+    in it: they hold copies of messages, which nobody wants who asks for all topics.
+    """
+    matches = re.compile(pattern).fullmatch
     with BlockingAdmin(nameserver) as admin:
-        return sorted(name for name in admin.topic_list() if not name.startswith(SYSTEM_PREFIXES))
+        names = admin.user_topics()
+        if "%" in pattern:
+            names += [name for name in admin.topic_list() if is_of_group(name)]
+    return sorted(name for name in names if matches(name))
 
 
 def like(nameserver: str, topic: str) -> str:
     """`; did you mean 'x'?` for the end of an error about a topic that is not there; empty when nothing is like it."""
     try:
-        close = difflib.get_close_matches(topic, names(nameserver), n=1)
+        with BlockingAdmin(nameserver) as admin:
+            close = difflib.get_close_matches(topic, admin.user_topics(), n=1)
     except PerseidError as error:
         log.info("no list of topics: %s", error)
         return ""

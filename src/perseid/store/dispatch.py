@@ -9,9 +9,8 @@ from perseid.base.errors import ConfigError
 from perseid.base.machine import Millis
 from perseid.wire import properties as props
 from perseid.wire.hashing import java_hash, tag_code
+from perseid.wire.names import SCHEDULE_TOPIC
 from perseid.wire.record import SYS_TRANSACTION_MASK, SYS_TRANSACTION_PREPARED, SYS_TRANSACTION_ROLLBACK
-
-SCHEDULE_TOPIC = "SCHEDULE_TOPIC_XXXX"
 
 _UNIT_MS = {"s": 1_000, "m": 60_000, "h": 3_600_000, "d": 86_400_000}
 

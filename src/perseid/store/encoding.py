@@ -5,6 +5,7 @@ from __future__ import annotations
 from perseid.store.commit_log import CommitLog
 from perseid.store.config import StoreConfig
 from perseid.store.results import AppendRefused, PutStatus
+from perseid.wire.names import RETRY_PREFIX
 from perseid.wire.properties import PROPERTY_END
 from perseid.wire.record import (
     MAX_PROPERTIES_BYTES,
@@ -14,8 +15,6 @@ from perseid.wire.record import (
     RecordError,
     encode,
 )
-
-RETRY_PREFIX = "%RETRY%"
 
 
 def encoded(message: Message, config: StoreConfig, log: CommitLog) -> bytearray:

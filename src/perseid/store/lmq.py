@@ -14,8 +14,8 @@ from __future__ import annotations
 
 from collections.abc import Iterable
 
-from perseid.store.dispatch import SCHEDULE_TOPIC
 from perseid.wire import properties as props
+from perseid.wire.names import DLQ_PREFIX, RETRY_PREFIX, SCHEDULE_TOPIC, SYSTEM_PREFIX, SYSTEM_UPPER_PREFIX
 from perseid.wire.record import MAX_PROPERTIES_BYTES, MIN_RECORD_BYTES
 
 LMQ_PREFIX = "%LMQ%"
@@ -30,9 +30,9 @@ OFFSET_BYTES = 20
 MARK = b"INNER_MULTI_"
 """In the properties of each message that this is about."""
 
-_NEVER = ("%RETRY%", "rmq_sys_")
+_NEVER = (RETRY_PREFIX, SYSTEM_PREFIX)
 """Records of these topics, and delayed ones, are in no light queue, in the original too."""
-_NOT_HERE = ("%DLQ%", "RMQ_SYS_")
+_NOT_HERE = (DLQ_PREFIX, SYSTEM_UPPER_PREFIX)
 """The original puts dead letters, and halves before they are committed, into the queues that they name; we don't."""
 
 

@@ -20,12 +20,13 @@ from perseid.base.machine import Flush
 from perseid.store import batches, inner, lmq, queue_folders
 from perseid.store.batch_queue import BatchQueue
 from perseid.store.consume_queue import BLANK_UNIT, UNIT, ConsumeQueue
-from perseid.store.dispatch import SCHEDULE_TOPIC, in_queue, key_hashes, parse_delay_levels, tag_code_of
+from perseid.store.dispatch import in_queue, key_hashes, parse_delay_levels, tag_code_of
 from perseid.store.recovery import QueueKey
 from perseid.store.results import AppendRefused
 from perseid.store.store import MessageStore
 from perseid.wire.batch import MIN_ITEM_BYTES
 from perseid.wire.frame import MAX_FRAME_BYTES
+from perseid.wire.names import SCHEDULE_TOPIC
 from perseid.wire.record import (
     BLANK_BYTES,
     BLANK_MAGIC,

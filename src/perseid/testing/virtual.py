@@ -41,6 +41,7 @@ from perseid.wire.headers.offsets import OffsetResponse, QueryConsumerOffsetRequ
 from perseid.wire.headers.pull import PullMessageRequest, PullMessageResponse
 from perseid.wire.headers.send import SendMessageRequestV2, SendMessageResponse
 from perseid.wire.headers.topics import CreateTopicRequest
+from perseid.wire.names import AUTO_CREATE_TOPIC
 from perseid.wire.record import Record
 from perseid.wire.record import decode_all as decode_records
 
@@ -169,7 +170,7 @@ class VirtualBroker:
         """Create a topic, or change its number of queues."""
         header = CreateTopicRequest(
             topic=topic,
-            default_topic="TBW102",
+            default_topic=AUTO_CREATE_TOPIC,
             read_queue_nums=queues,
             write_queue_nums=queues,
             perm=6,
@@ -202,7 +203,7 @@ class VirtualBroker:
         header = SendMessageRequestV2(
             producer_group="virtual",
             topic=topic,
-            default_topic="TBW102",
+            default_topic=AUTO_CREATE_TOPIC,
             default_topic_queue_nums=4,
             queue_id=queue_id,
             sys_flag=0,

@@ -19,16 +19,14 @@ from perseid.base.machine import Buffer
 from perseid.wire import fastjson
 from perseid.wire.fastjson import JsonError
 from perseid.wire.headers.base import INT_MAX, LONG_MAX, LONG_MIN, SYSTEM_ERROR, quote
+from perseid.wire.names import RETRY_PREFIX
 
 CK_TAG, ACK_TAG, BATCH_ACK_TAG = "ck", "ack", "bAck"
-REVIVE_GROUP = "CID_RMQ_SYS_REVIVE_GROUP"
-"""Its offsets on the revive topic say how far the revive log is done: everything up to them, themselves included."""
 ORDER_QUEUE = 999
 """Stands as the revive queue of messages that are popped in order: they have no checkpoint."""
 NORMAL, RETRY_V1, RETRY_V2 = "0", "1", "2"
 RETRIES = (NORMAL, RETRY_V1, RETRY_V2)
 
-RETRY_PREFIX = "%RETRY%"
 MAX_MESSAGES = 32
 """Of one pop, and of one checkpoint: its acks are bits of one word."""
 MAX_BITS = 1 << 16

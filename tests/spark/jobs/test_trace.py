@@ -14,9 +14,10 @@ from tests.spark.log.logs import T0, record, written
 from perseid.base.errors import ConfigError
 from perseid.client import Message
 from perseid.client.blocking import BlockingProducer
-from perseid.spark.jobs.trace import CONSUME, END_TO_END, SEND, TOPIC, UNKNOWN, Latency, Traced, trace
+from perseid.spark.jobs.trace import CONSUME, END_TO_END, SEND, UNKNOWN, Latency, Traced, trace
 from perseid.testing.embedded import EmbeddedBroker
 from perseid.wire.host import host_from
+from perseid.wire.names import TRACE_TOPIC
 
 pytestmark = [pytest.mark.spark, pytest.mark.xdist_group("spark"), pytest.mark.timeout(600)]
 
@@ -68,7 +69,7 @@ def folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
     for client, bodies in ((SENDER, sends()), (TAKER, taken()), (TAKER, [b"hello"])):
         for number, one in enumerate(bodies):
             host = host_from(f"{client}:{4000 + number}")
-            data += record(len(data), topic=TOPIC, body=one, born_host=host)
+            data += record(len(data), topic=TRACE_TOPIC, body=one, born_host=host)
     data += record(len(data), topic="orders", body=b"no trace")
     return written(tmp_path_factory.mktemp("store") / "commitlog", [(0, bytes(data) + bytes(1000))]).parent
 

@@ -8,12 +8,12 @@ from typing import TYPE_CHECKING
 from perseid.base.errors import RequestRefused
 from perseid.broker.clients import Client
 from perseid.broker.request import Reply, Request
-from perseid.broker.system_topics import SCHEDULE_TOPIC
 from perseid.wire import bodies, fastjson
 from perseid.wire.bodies import DataVersion, MessageQueue
 from perseid.wire.codes import VERSION, Language, ResponseCode
 from perseid.wire.headers import topics as headers
 from perseid.wire.headers.admin import GetBrokerConfigResponse
+from perseid.wire.names import SCHEDULE_TOPIC
 
 if TYPE_CHECKING:
     from perseid.broker.node import Broker

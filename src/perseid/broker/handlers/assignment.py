@@ -7,7 +7,6 @@ from typing import TYPE_CHECKING
 from perseid.base.errors import RequestRefused
 from perseid.broker.pop import assignment, modes
 from perseid.broker.request import Reply, Request
-from perseid.broker.system_topics import RETRY_PREFIX
 from perseid.wire import fastjson
 from perseid.wire.bodies import (
     MessageQueue,
@@ -16,6 +15,7 @@ from perseid.wire.bodies import (
     SetMessageRequestModeRequestBody,
 )
 from perseid.wire.codes import ResponseCode
+from perseid.wire.names import RETRY_PREFIX
 
 if TYPE_CHECKING:
     from perseid.broker.node import Broker

@@ -10,7 +10,7 @@ from perseid.broker import filter as subscription_filter
 from perseid.broker.clients import Client
 from perseid.broker.request import Reply, Request
 from perseid.broker.sql92 import SqlError
-from perseid.broker.system_topics import UNIT_SUB, retry_topic
+from perseid.broker.system_topics import UNIT_SUB
 from perseid.wire.bodies import CheckClientRequestBody, ConsumerData, GetConsumerListByGroupResponseBody, HeartbeatData
 from perseid.wire.codes import ResponseCode
 from perseid.wire.headers.clients import (
@@ -18,6 +18,7 @@ from perseid.wire.headers.clients import (
     HeartbeatResponse,
     UnregisterClientRequest,
 )
+from perseid.wire.names import retry_topic
 
 if TYPE_CHECKING:
     from perseid.broker.node import Broker

@@ -31,6 +31,7 @@ from perseid.wire.codes import ResponseCode
 from perseid.wire.hashing import tag_code
 from perseid.wire.headers import pop as headers
 from perseid.wire.headers.pop import PopMessageRequest, PopMessageResponse
+from perseid.wire.names import RETRY_PREFIX
 from perseid.wire.pop import Checkpoint, Handle
 from perseid.wire.record import Message, RecordError
 
@@ -219,7 +220,7 @@ def _places(broker: Broker, header: AnyRequest, row: TopicConfig) -> list[tuple[
         names = [pop.retry_topic_v1(header.topic, header.consumer_group)]  # one of both: a handle tells only `retry`
     retries: list[tuple[str, int]] = []
     for name in names:
-        retry = broker.topics.get(name) if not header.topic.startswith(pop.RETRY_PREFIX) else None
+        retry = broker.topics.get(name) if not header.topic.startswith(RETRY_PREFIX) else None
         if retry is not None:
             retries += [(name, queue_id) for queue_id in in_turn(retry.read_queue_nums)]
     sooner = config.pop_from_retry_probability_for_priority if by_priority else config.pop_from_retry_probability
@@ -308,7 +309,7 @@ def first_position(broker: Broker, init_mode: int, topic: str, queue_id: int) ->
     """Where a group begins that is new in a queue."""
     store = broker.store
     low, high = store.min_offset(topic, queue_id), store.max_offset(topic, queue_id)
-    if init_mode == FROM_FIRST or topic.startswith(pop.RETRY_PREFIX):
+    if init_mode == FROM_FIRST or topic.startswith(RETRY_PREFIX):
         return low
     if broker.config.init_pop_offset_by_check_msg_in_mem and low <= 0:
         unit = store.unit(topic, queue_id, 0)

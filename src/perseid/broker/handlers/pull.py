@@ -11,13 +11,14 @@ from perseid.broker.handlers.send import FAQ
 from perseid.broker.hold import Arrival
 from perseid.broker.request import Reply, Request
 from perseid.broker.sql92 import SqlError
-from perseid.broker.system_topics import PERM_READ, SCHEDULE_TOPIC
+from perseid.broker.system_topics import PERM_READ
 from perseid.store.results import ReadStatus
 from perseid.wire.bodies import SubscriptionData, SubscriptionGroupConfig, TopicConfig
 from perseid.wire.codes import RequestCode, ResponseCode
 from perseid.wire.hashing import tag_code
 from perseid.wire.headers.pull import PullMessageRequest, PullMessageResponse
 from perseid.wire.lite import queue_name
+from perseid.wire.names import SCHEDULE_TOPIC
 
 if TYPE_CHECKING:
     from perseid.broker.node import Broker

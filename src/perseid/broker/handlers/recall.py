@@ -12,11 +12,12 @@ from typing import TYPE_CHECKING
 from perseid.base.errors import RequestRefused
 from perseid.broker import put
 from perseid.broker.request import Reply, Request
-from perseid.broker.system_topics import PERM_WRITE, RETRY_PREFIX, TIMER_TOPIC
+from perseid.broker.system_topics import PERM_WRITE
 from perseid.store.results import AppendRefused
 from perseid.wire import properties as props
 from perseid.wire.codes import ResponseCode
 from perseid.wire.headers.send import RecallMessageRequest, RecallMessageResponse
+from perseid.wire.names import RETRY_PREFIX, TIMER_TOPIC
 from perseid.wire.record import Message
 
 if TYPE_CHECKING:

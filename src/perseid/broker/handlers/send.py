@@ -9,16 +9,7 @@ from perseid.broker import messages, put
 from perseid.broker.handlers import inner
 from perseid.broker.handlers.recall import handle_of
 from perseid.broker.request import Reply, Request
-from perseid.broker.system_topics import (
-    HALF_TOPIC,
-    NOT_SENDABLE,
-    PERM_WRITE,
-    RETRY_PREFIX,
-    TIMER_TOPIC,
-    UNIT,
-    UNIT_SUB,
-    dlq_topic,
-)
+from perseid.broker.system_topics import NOT_SENDABLE, PERM_WRITE, UNIT, UNIT_SUB
 from perseid.broker.topics import topic_name_fault
 from perseid.store import lmq
 from perseid.store.results import AppendRefused, PutStatus
@@ -27,6 +18,7 @@ from perseid.wire import properties as props
 from perseid.wire.bodies import TopicConfig
 from perseid.wire.codes import ResponseCode
 from perseid.wire.headers.send import SendMessageRequest
+from perseid.wire.names import HALF_TOPIC, RETRY_PREFIX, TIMER_TOPIC, dlq_topic
 from perseid.wire.record import MAX_TOPIC_BYTES, SYS_INNER_BATCH, SYS_MULTI_TAGS, SYS_TRANSACTION_MASK, Message
 
 if TYPE_CHECKING:

@@ -8,12 +8,13 @@ from perseid.base.errors import RequestRefused
 from perseid.broker import messages, put
 from perseid.broker.handlers.send import FAQ, VERSION_WITH_MAX_RECONSUME_TIMES
 from perseid.broker.request import Reply, Request
-from perseid.broker.system_topics import PERM_WRITE, UNIT_SUB, dlq_topic, retry_topic
+from perseid.broker.system_topics import PERM_WRITE, UNIT_SUB
 from perseid.store.results import AppendRefused, PutStatus
 from perseid.wire import properties as props
 from perseid.wire.bodies import SubscriptionGroupConfig, TopicConfig
 from perseid.wire.codes import ResponseCode
 from perseid.wire.headers.clients import ConsumerSendMsgBackRequest
+from perseid.wire.names import dlq_topic, retry_topic
 from perseid.wire.record import SYS_INNER_BATCH, Message, Record
 
 if TYPE_CHECKING:

@@ -8,7 +8,6 @@ from typing import TYPE_CHECKING
 import msgspec
 
 from perseid.base.errors import RequestRefused
-from perseid.broker import system_topics
 from perseid.broker.lite.service import is_parent
 from perseid.broker.request import Reply, Request
 from perseid.broker.topics import FILTER_TYPES, parse_attributes, topic_name_fault
@@ -17,6 +16,7 @@ from perseid.wire.bodies import DataVersion, TopicConfig
 from perseid.wire.codes import ResponseCode
 from perseid.wire.headers import topics as headers
 from perseid.wire.mapping import TopicQueueMappingDetail
+from perseid.wire.pop import retry_topic_v1, retry_topic_v2
 
 if TYPE_CHECKING:
     from perseid.broker.node import Broker
@@ -116,7 +116,8 @@ def delete_topic(broker: Broker, request: Request) -> Reply:
         broker.lite.remove(broker.lite.names(topic))
     doomed = [topic]
     for group in sorted(broker.offsets.groups_of(topic)):
-        doomed += [name for name in system_topics.pop_retry_topics(topic, group) if name in broker.topics]
+        pop_topics = (retry_topic_v1(topic, group), retry_topic_v2(topic, group))
+        doomed += [name for name in pop_topics if name in broker.topics]
     for name in doomed:
         broker.offsets.forget_topic(name)
     broker.saves.offsets_now()

@@ -8,7 +8,6 @@ from typing import TYPE_CHECKING
 from perseid.base.errors import RemoteProtocolError, RequestRefused
 from perseid.broker import messages, put
 from perseid.broker.request import Reply, Request
-from perseid.broker.system_topics import CHECK_MAX_TIME_TOPIC, HALF_TOPIC
 from perseid.broker.transactions import is_half, names_another
 from perseid.store.results import AppendRefused
 from perseid.wire import ids
@@ -16,6 +15,7 @@ from perseid.wire import properties as props
 from perseid.wire.codes import ResponseCode
 from perseid.wire.headers.admin import ResumeCheckHalfMessageRequest
 from perseid.wire.headers.send import EndTransactionRequest
+from perseid.wire.names import CHECK_MAX_TIME_TOPIC, HALF_TOPIC
 from perseid.wire.record import SYS_TRANSACTION_COMMIT, SYS_TRANSACTION_MASK, Record
 
 if TYPE_CHECKING:

@@ -47,13 +47,13 @@ from perseid.broker.pop.modes import RequestModes
 from perseid.broker.pop.open import Open, ReviveQueue
 from perseid.broker.pop.order import ConsumeOrder
 from perseid.broker.request import Reply, Request
-from perseid.broker.system_topics import SYSTEM_PREFIX
 from perseid.store.results import Appended, AppendRefused
 from perseid.wire import pop
 from perseid.wire import properties as props
 from perseid.wire.bodies import TopicConfig
 from perseid.wire.codes import ResponseCode
-from perseid.wire.pop import REVIVE_GROUP, Ack, Checkpoint, Key
+from perseid.wire.names import RETRY_PREFIX, REVIVE_GROUP, revive_topic
+from perseid.wire.pop import Ack, Checkpoint, Key
 from perseid.wire.record import Message, Record
 
 if TYPE_CHECKING:
@@ -81,7 +81,7 @@ class PopService:
 
     def __init__(self, broker: Broker) -> None:
         self._broker = broker
-        self.topic = f"{SYSTEM_PREFIX}REVIVE_LOG_{broker.config.broker_cluster_name}"
+        self.topic = revive_topic(broker.config.broker_cluster_name)
         self.order = ConsumeOrder()
         self.modes = RequestModes()
         self.routes = Routes(broker)
@@ -140,7 +140,7 @@ class PopService:
         copied from the last master: then nobody would pop it."""
         topics = self._broker.topics
         for topic, queue_id in list(self._broker.store.queues()):
-            if topic.startswith(pop.RETRY_PREFIX) and topics.ensure(topic, 1, now) is not None:
+            if topic.startswith(RETRY_PREFIX) and topics.ensure(topic, 1, now) is not None:
                 topics.widen(topic, queue_id + 1, now)
 
     def stop(self) -> None:
@@ -548,7 +548,7 @@ class PopService:
 
     def retry_topic(self, topic: str, group: str) -> str:
         """Where messages of `topic` go that were not acknowledged."""
-        if topic.startswith(pop.RETRY_PREFIX):
+        if topic.startswith(RETRY_PREFIX):
             return topic
         make = pop.retry_topic_v2 if self._broker.config.enable_retry_topic_v2 else pop.retry_topic_v1
         return make(topic, group)

@@ -7,6 +7,7 @@ from typing import Annotated
 import typer
 
 from perseid.cli.spark.running import AsJson, Folders, Master, Report, SomeNamesrv, job
+from perseid.wire.names import TRACE_TOPIC
 
 
 def register(app: typer.Typer) -> None:
@@ -15,7 +16,7 @@ def register(app: typer.Typer) -> None:
 
 
 def trace(
-    topic: Annotated[str, typer.Argument(help="The trace topic, where it has another name.")] = "RMQ_SYS_TRACE_TOPIC",
+    topic: Annotated[str, typer.Argument(help="The trace topic, where it has another name.")] = TRACE_TOPIC,
     namesrv: SomeNamesrv = None,
     folder: Folders = None,
     report: Report = None,

@@ -22,6 +22,7 @@ from perseid.wire.headers.topics import CreateTopicRequest
 from perseid.wire.mapping import LogicQueueMappingItem as Item
 from perseid.wire.mapping import TopicQueueMappingDetail as Detail
 from perseid.wire.mapping import find
+from perseid.wire.names import AUTO_CREATE_TOPIC
 
 TOPIC, QUEUES = "mapped", 2
 """Its logical queues."""
@@ -86,7 +87,7 @@ class Plan:
     def request(self, number: int) -> tuple[RequestCode, Header, bytes]:
         """What asks for a step."""
         header = CreateTopicRequest(
-            topic=TOPIC, default_topic="TBW102", read_queue_nums=PHYSICAL, write_queue_nums=PHYSICAL, perm=6,
+            topic=TOPIC, default_topic=AUTO_CREATE_TOPIC, read_queue_nums=PHYSICAL, write_queue_nums=PHYSICAL, perm=6,
             topic_filter_type="SINGLE_TAG", topic_sys_flag=0, order=False, force=False,
         )  # fmt: skip
         return RequestCode.UPDATE_AND_CREATE_STATIC_TOPIC, header, self.steps[number].to_json()

@@ -34,6 +34,7 @@ from perseid.wire.headers.pop import (
     PopMessageResponse,
 )
 from perseid.wire.headers.send import SendMessageRequestV2
+from perseid.wire.names import AUTO_CREATE_TOPIC
 from perseid.wire.pop import BatchAck, Handle
 from perseid.wire.record import Record, decode_all
 
@@ -330,8 +331,8 @@ class Producer(Member):
     def _send(self, sent: Sent, retries: int) -> None:
         sent.attempts += 1
         header = SendMessageRequestV2(
-            producer_group="pop-producers", topic=TOPIC, default_topic="TBW102", default_topic_queue_nums=QUEUES,
-            queue_id=sent.queue_id, sys_flag=0, born_timestamp=1, flag=0,
+            producer_group="pop-producers", topic=TOPIC, default_topic=AUTO_CREATE_TOPIC,
+            default_topic_queue_nums=QUEUES, queue_id=sent.queue_id, sys_flag=0, born_timestamp=1, flag=0,
             properties=f"UNIQ_KEY\x01{sent.value.decode()}\x02",
         )  # fmt: skip
 

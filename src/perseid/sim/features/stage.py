@@ -23,6 +23,7 @@ from perseid.wire.codes import RequestCode, ResponseCode
 from perseid.wire.command import Command
 from perseid.wire.headers.base import Header
 from perseid.wire.headers.topics import CreateTopicRequest
+from perseid.wire.names import AUTO_CREATE_TOPIC
 
 PREPARED_US = 60 * US_PER_S
 """Who follows a leader hears where it is with the next registration, after 30 s at most, and copies its tables then."""
@@ -237,7 +238,7 @@ def has_topic(name: str, key: str, value: str) -> Callable[[Any], bool]:
 def topic_request(name: str, queues: int, attributes: str | None = None) -> tuple[RequestCode, Header, bytes]:
     """What makes a topic."""
     header = CreateTopicRequest(
-        topic=name, default_topic="TBW102", read_queue_nums=queues, write_queue_nums=queues, perm=6,
+        topic=name, default_topic=AUTO_CREATE_TOPIC, read_queue_nums=queues, write_queue_nums=queues, perm=6,
         topic_filter_type="SINGLE_TAG", topic_sys_flag=0, order=False, attributes=attributes,
     )  # fmt: skip
     return RequestCode.UPDATE_AND_CREATE_TOPIC, header, b""

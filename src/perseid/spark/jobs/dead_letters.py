@@ -18,11 +18,11 @@ from typing import TYPE_CHECKING, Any
 from perseid.base.errors import ConfigError
 from perseid.spark.jobs.inputs import Input, Steps, chosen
 from perseid.spark.report import Page, ms_text, time_axis
+from perseid.wire.names import DLQ_PREFIX
 
 if TYPE_CHECKING:
     from pyspark.sql import Column, DataFrame, SparkSession
 
-PREFIX = "%DLQ%"
 MAX_RETRIES = 16
 """A group's retryMaxTimes, unless it is set."""
 SAMPLES = 20
@@ -127,8 +127,8 @@ def dead_letters(
     """Look at the dead letters of some groups, or of all. ConfigError for what is not there."""
     if max_retries < 0 or samples < 0:
         raise ConfigError(f"max_retries={max_retries}, samples={samples}: give numbers from 0 on")
-    topics = tuple(group if group.startswith(PREFIX) else PREFIX + group for group in groups)
-    source = chosen(nameserver, topics, folders, prefix=PREFIX, may_be_none=True)
+    topics = tuple(group if group.startswith(DLQ_PREFIX) else DLQ_PREFIX + group for group in groups)
+    source = chosen(nameserver, topics, folders, prefix=DLQ_PREFIX, may_be_none=True)
     if source.nameserver is not None and not source.topics:
         return DeadLetters(source.said, (), (), (), (), (), (), (), 1, ())
 
@@ -163,14 +163,14 @@ def _rows(spark: SparkSession, source: Input, max_retries: int) -> DataFrame:
              "reconsumeTimes", "properties", "value"]  # fmt: skip
     rows = source.frame(spark, names)
     if not source.topics:
-        rows = rows.where(F.col("topic").startswith(PREFIX))
+        rows = rows.where(F.col("topic").startswith(DLQ_PREFIX))
 
     def property_(*keys: str) -> Column:
         return F.coalesce(*(F.col("properties")[key] for key in keys), F.lit(""))
 
     limit = F.coalesce(F.expr("try_cast(properties['MAX_RECONSUME_TIMES'] as int)"), F.lit(max_retries))
     return rows.where("topic is not null and storeTimestamp is not null").select(
-        F.substring_index("topic", PREFIX, -1).alias("group"),
+        F.substring_index("topic", DLQ_PREFIX, -1).alias("group"),
         "source", "queueOffset",
         property_("DLQ_ORIGIN_TOPIC", "RETRY_TOPIC").alias("origin"),
         property_("ORIGIN_MESSAGE_ID", "DLQ_ORIGIN_MESSAGE_ID").alias("originId"),

@@ -92,8 +92,8 @@ def chosen(
     prefix: str = "",
     may_be_none: bool = False,
 ) -> Input:
-    """What to read, checked: topics that are there (all that begin with `prefix` when none is named), or folders with
-    a log. ConfigError names what is wrong."""
+    """What to read, checked: topics that are there (when none is named, all that begin with `prefix`, or those of users
+    where that is empty), or folders with a log. ConfigError names what is wrong."""
     if bool(folders) == (nameserver is not None):
         raise ConfigError("say where the messages are: either a name server (--namesrv), or store folders (--folder)")
     if folders:
@@ -106,9 +106,11 @@ def chosen(
     assert nameserver is not None
     with BlockingAdmin(nameserver) as admin:
         known = admin.topic_list()
-    named = tuple(dict.fromkeys(topics)) or tuple(name for name in known if name.startswith(prefix))
+        named = tuple(dict.fromkeys(topics))
+        if not named:
+            named = tuple(name for name in known if name.startswith(prefix)) if prefix else tuple(admin.user_topics())
     if not named and not may_be_none:
-        raise ConfigError(f"{nameserver} knows no topics")
+        raise ConfigError(f"{nameserver} knows no topics but those of the system: name one to look at it all the same")
     for name in named:
         if name not in known:
             raise ConfigError(f"{nameserver} knows no topic {name!r}{nearest(name, known)}")

@@ -13,13 +13,13 @@ from typing import TYPE_CHECKING, Any
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from perseid.client.model import DLQ_PREFIX, RETRY_PREFIX
 from perseid.client.stamps import SENT_ON, STAMP, Stamp
 from perseid.spark import schema
 from perseid.spark.jobs.archive.folder import Plan
 from perseid.spark.jobs.archive.rows import COLUMNS, CORRUPT, PAYLOAD, RowShape, Shaper
 from perseid.wire.host import host_from
 from perseid.wire.ids import offset_message_id
+from perseid.wire.names import DLQ_PREFIX, RETRY_PREFIX
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession

@@ -14,7 +14,6 @@ from typing import TYPE_CHECKING, Any
 from perseid.client.blocking import BlockingPullConsumer
 from perseid.spark.jobs.inputs import Input, Steps, chosen
 from perseid.spark.report import Page, bytes_text, ms_text, time_axis
-from perseid.spark.topics import SYSTEM_PREFIXES
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession
@@ -91,12 +90,8 @@ def stats(
     folders: Sequence[str] = (),
     on_progress: Steps | None = None,
 ) -> Stats:
-    """Look at topics (all but the system's, when none is named) or at store folders. ConfigError for what is not
-    there."""
+    """Look at topics (those of users, when none is named) or at store folders. ConfigError for what is not there."""
     source = chosen(nameserver, topics, folders)
-    if source.nameserver is not None and not topics:
-        named = tuple(name for name in source.topics if not name.startswith(SYSTEM_PREFIXES))
-        source = Input(source.nameserver, named or source.topics, ())
 
     def step(number: int) -> None:
         if on_progress is not None:

@@ -19,11 +19,11 @@ from perseid.base.errors import RemoteProtocolError
 from perseid.spark.jobs.inputs import Input, Steps, chosen
 from perseid.spark.report import Page, ms_text, time_axis
 from perseid.wire import trace as wire
+from perseid.wire.names import TRACE_TOPIC
 
 if TYPE_CHECKING:
     from pyspark.sql import Column, DataFrame, SparkSession
 
-TOPIC = "RMQ_SYS_TRACE_TOPIC"
 SEND, END_TO_END, CONSUME = "send", "end to end", "consume"
 KINDS = (SEND, END_TO_END, CONSUME)
 QUANTILES = (0.5, 0.9, 0.99, 0.999)
@@ -103,7 +103,7 @@ def trace(
     *,
     nameserver: str | None = None,
     folders: Sequence[str] = (),
-    topic: str = TOPIC,
+    topic: str = TRACE_TOPIC,
     on_progress: Steps | None = None,
 ) -> Traced:
     """Read a trace topic. ConfigError when there is none."""

@@ -45,9 +45,9 @@ from perseid.store.timer.log import NONE, TimerLog, Unit
 from perseid.store.timer.wheel import Wheel
 from perseid.wire import properties as props
 from perseid.wire.hashing import java_hash
+from perseid.wire.names import TIMER_TOPIC
 from perseid.wire.record import Record
 
-TIMER_TOPIC = "rmq_sys_wheel_timer"
 PRECISIONS_MS = (100, 200, 500, 1000)
 FRESH_MS = 600_000
 MIN_WINDOW_SLOTS, BLANK_SLOTS = 2, 60
