@@ -15,6 +15,7 @@ from tests.sim.test_mutations import wheel_not_written
 from tests.sim.test_shrink import first_with_many_faults
 from typer.testing import CliRunner
 
+from perseid.cli import campaign as player
 from perseid.cli.main import app
 from perseid.sim import coverage
 from perseid.sim.campaign import LANE_SEEDS
@@ -223,3 +224,17 @@ def test_a_part_of_a_seed_has_to_be_there() -> None:
         assert done.exit_code == 2 and told in done.output, done.output
     done = runner.invoke(app, ["sim", "--only-faults", "1"], env=wide)
     assert done.exit_code == 2 and "add --seed N" in done.output
+
+
+def test_a_seed_that_does_not_end_is_stopped_and_has_failed(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(player, "SEED_LIMIT_S", 0.05)
+    before = signal.signal(signal.SIGPROF, player._too_long)
+
+    def endless() -> Result:
+        while True:
+            pass
+
+    try:
+        assert player.guarded(7, endless).broken == "SeedDoesNotEnd"
+    finally:
+        signal.signal(signal.SIGPROF, before)
