@@ -20,6 +20,8 @@ from perseid.spark.java import NoJava, java_home
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
 
+    from perseid.spark.jvm import Jvm
+
 __all__ = ["NoJava", "register", "session"]
 
 PUSH_DOWN = "spark.sql.python.filterPushdown.enabled"
@@ -28,12 +30,17 @@ STREAM_SETTINGS = ("SPARK_LOCAL_DIRS", "SPARK_AUTH_SOCKET_TIMEOUT", "SPARK_BUFFE
 
 
 def session(
-    app_name: str = "perseid", *, master: str | None = None, config: Mapping[str, str] | None = None
+    app_name: str = "perseid",
+    *,
+    master: str | None = None,
+    config: Mapping[str, str] | None = None,
+    jvm: Jvm | None = None,
 ) -> SparkSession:
     """A Spark session with the sources registered, on a Java that was found (`NoJava` when there is none).
 
     `master` is Spark's, `sc://host:port` for a Connect server; without it what SPARK_REMOTE, spark-submit or
     SPARK_MASTER say, or else a local session on all cores. `config` is added to the settings.
+    `jvm`: a JVM that this process has to start is started by it.
     """
     remote = (master or "").startswith("sc://") or (master is None and "SPARK_REMOTE" in os.environ)
     submitted = "PYSPARK_GATEWAY_PORT" in os.environ
@@ -50,7 +57,9 @@ def session(
         settings = {"spark.ui.enabled": "false", "spark.ui.showConsoleProgress": "false", **settings}
         chosen = master or os.environ.get("SPARK_MASTER")
         if chosen or not submitted:
-            builder = builder.master(chosen or "local[*]")
+            settings = {**settings, "spark.master": chosen or "local[*]"}
+        if jvm is not None:
+            jvm.start({"spark.app.name": app_name, **settings})
     for key, value in settings.items():
         builder = builder.config(key, value)
     return register(builder.getOrCreate())

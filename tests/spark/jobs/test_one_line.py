@@ -1,5 +1,8 @@
 """Whatever goes wrong in a job, its command ends with one line and a status; no Spark is started here."""
 
+import signal
+import subprocess
+import sys
 from pathlib import Path
 
 import pytest
@@ -8,6 +11,7 @@ import typer
 import perseid.spark
 from perseid.base.errors import ConfigError
 from perseid.cli.spark.running import job
+from perseid.spark.jvm import Jvm, signals_held
 
 JAVA = """An error occurred while calling o42.collect.
 : org.apache.spark.SparkException: Job aborted due to stage failure: Task 0 in stage 1.0 failed
@@ -28,7 +32,8 @@ def told(monkeypatch: pytest.MonkeyPatch, tmp_path: Path, capsys: pytest.Capture
     monkeypatch.setattr("tempfile.tempdir", str(tmp_path))
 
     def run(error: BaseException) -> tuple[int, str]:
-        with pytest.raises(typer.Exit) as ended, job("t", master=None, as_json=True):
+        with pytest.raises(typer.Exit) as ended, job("t", master=None, as_json=True) as running:
+            assert running.spark
             raise error
         return ended.value.exit_code, capsys.readouterr().err
 
@@ -50,6 +55,44 @@ def test_an_error_whose_trace_cannot_be_written_is_one_line(told, monkeypatch, t
 
 def test_an_interrupt_is_one_line_and_status_130(told) -> None:
     assert told(KeyboardInterrupt()) == (130, "perseid: interrupted\n")
+
+
+def test_a_second_interrupt_ends_spark_at_once(monkeypatch: pytest.MonkeyPatch) -> None:
+    killed: list[str] = []
+    monkeypatch.setattr(Jvm, "kill", lambda _: killed.append("the JVM"))
+    monkeypatch.setattr(Jvm, "end", lambda _: signal.raise_signal(signal.SIGINT))
+    with pytest.raises(typer.Exit) as ended, job("t", master=None, as_json=True):
+        signal.raise_signal(signal.SIGINT)
+    assert (ended.value.exit_code, killed) == (130, ["the JVM"])
+    assert signal.getsignal(signal.SIGINT) is signal.default_int_handler
+
+
+def test_a_signal_that_comes_while_the_jvm_is_begun_is_handled_afterwards() -> None:
+    done = []
+    with pytest.raises(KeyboardInterrupt), signals_held():
+        signal.raise_signal(signal.SIGINT)
+        done.append("begun")
+    assert done == ["begun"]
+    with pytest.raises(KeyboardInterrupt), signals_held():
+        signal.raise_signal(signal.SIGINT)
+        signal.raise_signal(signal.SIGINT)
+        done.append("not this")
+    assert done == ["begun"]
+
+
+def test_stdout_that_nobody_reads_is_one_line() -> None:
+    script = """from perseid.cli.spark.running import job
+with job('t', master=None, as_json=True) as running:
+    for number in range(100_000):
+        running.row({'n': number})
+"""
+    job_of_rows = subprocess.Popen([sys.executable, "-c", script], stdout=subprocess.PIPE, stderr=subprocess.PIPE)
+    assert job_of_rows.stdout is not None and job_of_rows.stdout.readline()
+    job_of_rows.stdout.close()
+    _, err = job_of_rows.communicate(timeout=60)
+    first, *rest = err.decode().splitlines()
+    assert first == "perseid: stdout was closed by its reader, and the rest of the result is told nobody"
+    assert job_of_rows.returncode == 1, rest
 
 
 def test_a_long_error_of_ours_is_one_line_as_it_was_said(told) -> None:

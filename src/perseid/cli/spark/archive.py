@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from perseid.cli.spark.running import AsJson, Master, Namesrv, job
+from perseid.cli.spark.running import AsJson, Master, Namesrv, SparkLog, job
 from perseid.cli.spark.times import pairs
 
 if TYPE_CHECKING:
@@ -56,13 +56,14 @@ def archive(
         list[str] | None, typer.Option(help="NAME=VALUE for the source, such as startingTimestamp=0.")
     ] = None,
     master: Master = None,
+    spark_log: SparkLog = None,
     as_json: AsJson = False,
 ) -> None:
     """Bring the table up to what the topic holds now: each message once, however often this is run or killed."""
     options = {"failOnDataLoss": str(fail_on_data_loss).lower(), **pairs(option, "--option")}
     if tags is not None:
         options["tags"] = tags
-    with job(f"{topic} → {table}", master=master, as_json=as_json) as running:
+    with job(f"{topic} → {table}", master=master, as_json=as_json, spark_log=spark_log) as running:
         from perseid.spark.jobs.archive import archive as run
 
         done = run(

@@ -6,7 +6,7 @@ from typing import Annotated
 
 import typer
 
-from perseid.cli.spark.running import FOUND, AsJson, Master, Report, job
+from perseid.cli.spark.running import FOUND, AsJson, Master, Report, SparkLog, job
 
 
 def register(app: typer.Typer) -> None:
@@ -22,6 +22,7 @@ def audit(
     ] = None,
     report: Report = None,
     master: Master = None,
+    spark_log: SparkLog = None,
     as_json: AsJson = False,
 ) -> None:
     """Compare the logs of replicas, record by record: first divergence, missing, extra, corrupt, by topic.
@@ -29,7 +30,7 @@ def audit(
     The folders may be Java's or ours, of slaves, broker sets under a controller, or DLedger groups, copies or in use.
     Exit code 0: all agree where they overlap. 3: a divergence, or something corrupt.
     """
-    with job(f"{len(folders)} replicas", master=master, as_json=as_json) as running:
+    with job(f"{len(folders)} replicas", master=master, as_json=as_json, spark_log=spark_log) as running:
         from perseid.spark.jobs.audit import audit as run
         from perseid.spark.jobs.audit import lines, page
 

@@ -6,7 +6,7 @@ from typing import Annotated
 
 import typer
 
-from perseid.cli.spark.running import FOUND, AsJson, Folders, Master, Report, SomeNamesrv, job
+from perseid.cli.spark.running import FOUND, AsJson, Folders, Master, Report, SomeNamesrv, SparkLog, job
 
 
 def register(app: typer.Typer) -> None:
@@ -22,13 +22,14 @@ def dead_letters(
     samples: Annotated[int, typer.Option(help="How many of the last ones are shown.", min=0)] = 20,
     report: Report = None,
     master: Master = None,
+    spark_log: SparkLog = None,
     as_json: AsJson = False,
 ) -> None:
     """Dead letters by group, origin, tag and client, with samples.
 
     Exit code 3: there are some.
     """
-    with job("dead letters", master=master, as_json=as_json) as running:
+    with job("dead letters", master=master, as_json=as_json, spark_log=spark_log) as running:
         from perseid.spark.jobs.dead_letters import dead_letters as run
         from perseid.spark.jobs.dead_letters import lines, page
 

@@ -8,7 +8,7 @@ from typing import Annotated
 
 import typer
 
-from perseid.cli.spark.running import AsJson, Master, Namesrv, job
+from perseid.cli.spark.running import AsJson, Master, Namesrv, SparkLog, job
 from perseid.cli.spark.times import moment
 
 
@@ -31,11 +31,12 @@ def replay(
     ] = None,
     name: Annotated[str | None, typer.Option(help="The replay's name: another one sends all again.")] = None,
     master: Master = None,
+    spark_log: SparkLog = None,
     as_json: AsJson = False,
 ) -> None:
     """Send an archive's messages to a topic: each once for readers that dedupe, however often this is killed."""
     since_ms, until_ms = moment(since, "--since"), moment(until, "--until")
-    with job(f"{table} → {topic}", master=master, as_json=as_json) as running:
+    with job(f"{table} → {topic}", master=master, as_json=as_json, spark_log=spark_log) as running:
         from perseid.spark.jobs.replay import replay as run
 
         done = run(

@@ -1,17 +1,18 @@
 """What all jobs share: options, Spark's session, a progress bar, events as JSON lines, errors in one line, exit codes.
 
 Exit codes: 0 done, and nothing found that should not be; 1 an error, in one line on stderr; 2 wrong usage; FOUND the
-job is done and found what its user has to look at; INTERRUPTED by Ctrl-C.
+job is done and found what its user has to look at; 128 and a signal's number: by that (130: Ctrl-C).
 """
 
 from __future__ import annotations
 
+import importlib.util
 import json
-import re
-import tempfile
-import traceback
+import os
+import sys
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
+from functools import cached_property
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
 
@@ -27,7 +28,9 @@ from rich.progress import (
     TimeElapsedColumn,
 )
 
-from perseid.base.errors import PerseidError
+import perseid.spark
+from perseid.base.errors import ConfigError
+from perseid.cli.spark.ending import StdoutClosed, Watch, told
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
@@ -36,17 +39,15 @@ if TYPE_CHECKING:
 
 FOUND = 3
 """As in `perseid verify`: something is not as it was promised."""
-INTERRUPTED = 130
-"""As shells have it: 128 and SIGINT's number."""
-_CAUSE = re.compile(r"^(?:Caused by: |: )?((?:[\w$]+\.)*[\w$]+(?:Error|Exception): .+)$", re.MULTILINE)
-"""A line of a Java or Python trace that names what was raised."""
-
 Namesrv = Annotated[str, typer.Option("--namesrv", "-n", help="host:port;host:port.")]
 SomeNamesrv = Annotated[str | None, typer.Option("--namesrv", "-n", help="host:port;host:port: ask the brokers.")]
 Folders = Annotated[
     list[str] | None, typer.Option("--folder", "-f", help="Read this store folder, with no broker; may be repeated.")
 ]
 Master = Annotated[str | None, typer.Option(help="Spark's master; local on all cores if not given.")]
+SparkLog = Annotated[
+    Path | None, typer.Option(help="A file for all that Spark itself says; /dev/stderr to see it.", dir_okay=False)
+]
 AsJson = Annotated[bool, typer.Option("--json", help="One JSON object a line, for scripts.")]
 
 
@@ -66,11 +67,18 @@ Report = Annotated[
 class Job:
     """A job that runs: its session, and what it tells people (stderr) or programs (stdout)."""
 
-    def __init__(self, spark: SparkSession, progress: Progress, bar: TaskID, *, as_json: bool) -> None:
-        self.spark = spark
+    def __init__(
+        self, start: Callable[[], SparkSession], progress: Progress, bar: TaskID, *, as_json: bool
+    ) -> None:
+        self._start = start
         self._progress = progress
         self._bar = bar
         self._as_json = as_json
+
+    @cached_property
+    def spark(self) -> SparkSession:
+        """The session. What can be checked without it is checked before it is asked for: it takes seconds."""
+        return self._start()
 
     def at(self, done: int, total: int) -> None:
         """So much of so much is done."""
@@ -89,13 +97,13 @@ class Job:
     def event(self, name: str, **fields: Any) -> None:
         """A line for programs; people see nothing of it."""
         if self._as_json:
-            typer.echo(json.dumps({"event": name, **fields}))
+            _say(json.dumps({"event": name, **fields}))
 
     def row(self, fields: Mapping[str, Any]) -> None:
         """A row of a result, one JSON object a line, for people and programs."""
         self._progress.stop()
         line = {"event": "row", **fields} if self._as_json else fields
-        typer.echo(json.dumps(line, ensure_ascii=self._as_json))
+        _say(json.dumps(line, ensure_ascii=self._as_json))
 
     def report(self, make: Callable[[], Page], path: Path | None) -> None:
         """Make the page, if one was asked for."""
@@ -110,67 +118,51 @@ class Job:
         if self._as_json:
             self.event("done", **told)
         else:
-            typer.echo(text)
+            _say(text)
         if found:
             if not self._as_json:
-                typer.echo(found, err=True)
+                typer.echo(found, file=self._progress.console.file)
             raise typer.Exit(FOUND)
 
 
-@contextmanager
-def job(title: str, *, master: str | None, as_json: bool) -> Iterator[Job]:
-    """A session for one job, with a bar named `title`; the session ends with it. An error is one line."""
-    console = Console(stderr=True)
+def _say(text: str) -> None:
+    """A line on stdout. StdoutClosed: nobody reads it (`| head`)."""
     try:
-        import perseid.spark
-    except ImportError as error:
-        console.print(f"Spark's parts are not installed ({error}): pip install 'perseid[spark]'")
-        raise typer.Exit(1) from None
+        typer.echo(text)
+    except BrokenPipeError:
+        nowhere = os.open(os.devnull, os.O_WRONLY)
+        os.dup2(nowhere, sys.stdout.fileno())  # what is left in the buffer goes there when Python ends
+        os.close(nowhere)
+        raise StdoutClosed("stdout was closed by its reader, and the rest of the result is told nobody") from None
+
+
+@contextmanager
+def job(title: str, *, master: str | None, as_json: bool, spark_log: Path | None = None) -> Iterator[Job]:
+    """One job, with a bar named `title`; its session begins when it is first asked for, and ends with it. An error is
+    one line, also a signal, or the death of Spark's JVM."""
+    console = Console(file=sys.stderr)  # the one of now: what others write there goes elsewhere meanwhile
+    try:
+        watch = Watch(spark_log)
+    except OSError as error:
+        raise typer.BadParameter(f"--spark-log: {error}") from None
     columns = (
         SpinnerColumn(), TextColumn("{task.description}"), BarColumn(), MofNCompleteColumn(), TimeElapsedColumn(),
     )  # fmt: skip
-    with Progress(*columns, console=console, disable=as_json) as progress:
-        bar = progress.add_task(title, total=None)
-        try:
-            spark = perseid.spark.session(f"perseid: {title}", master=master)
-            with _stopped(spark):
-                yield Job(spark, progress, bar, as_json=as_json)
-        except (typer.Exit, typer.Abort, typer.BadParameter):
-            raise
-        except KeyboardInterrupt:
-            progress.stop()
-            typer.echo("perseid: interrupted", err=True)
-            raise typer.Exit(INTERRUPTED) from None
-        except Exception as error:
-            progress.stop()
-            typer.echo(f"perseid: {_in_one_line(error)}", err=True)
-            raise typer.Exit(1) from None
 
+    def start() -> SparkSession:
+        watch.session = perseid.spark.session(f"perseid: {title}", master=master, jvm=watch.jvm)
+        watch.started()
+        return watch.session
 
-@contextmanager
-def _stopped(spark: SparkSession) -> Iterator[None]:
-    """The session ends; that a dead JVM cannot be stopped is not told in place of what happened before."""
+    shown = console.is_terminal and not as_json
     try:
-        yield
-    except BaseException as first:
-        try:
-            spark.stop()
-        except Exception as error:
-            first.add_note(f"and Spark did not stop: {error}")
+        with watch, Progress(*columns, console=console, disable=not shown, redirect_stderr=False) as progress:
+            if importlib.util.find_spec("pyspark") is None:
+                raise ConfigError("Spark's parts are not installed: pip install 'perseid[spark]'")
+            yield Job(start, progress, progress.add_task(title, total=None), as_json=as_json)
+    except (typer.Exit, typer.Abort, typer.BadParameter):
         raise
-    spark.stop()
-
-
-def _in_one_line(error: Exception) -> str:
-    """What happened. An error that we did not foresee has its trace in a file, which the line names."""
-    text = str(error)
-    if isinstance(error, PerseidError):
-        return " ".join(text.split())
-    causes = _CAUSE.findall(text)
-    line = " ".join((causes[-1] if causes else f"{type(error).__name__}: {text.strip().partition(chr(10))[0]}").split())
-    try:
-        with tempfile.NamedTemporaryFile("w", prefix="perseid-spark-", suffix=".trace", delete=False) as file:
-            file.write("".join(traceback.format_exception(error)))
-    except OSError as refused:  # the disk that is full may be this one
-        return f"{line} (its trace could not be written: {refused})"
-    return f"{line} (the trace is in {file.name})"
+    except (Exception, KeyboardInterrupt) as error:
+        status, line = told(error, watch)
+        typer.echo(f"perseid: {line}", err=True)
+        raise typer.Exit(status) from None

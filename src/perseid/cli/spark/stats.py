@@ -6,7 +6,7 @@ from typing import Annotated
 
 import typer
 
-from perseid.cli.spark.running import AsJson, Folders, Master, Report, SomeNamesrv, job
+from perseid.cli.spark.running import AsJson, Folders, Master, Report, SomeNamesrv, SparkLog, job
 
 
 def register(app: typer.Typer) -> None:
@@ -20,10 +20,11 @@ def stats(
     folder: Folders = None,
     report: Report = None,
     master: Master = None,
+    spark_log: SparkLog = None,
     as_json: AsJson = False,
 ) -> None:
     """Size, rate over time and skew of topics, from their brokers or from store folders."""
-    with job("stats", master=master, as_json=as_json) as running:
+    with job("stats", master=master, as_json=as_json, spark_log=spark_log) as running:
         from perseid.spark.jobs.stats import lines, page
         from perseid.spark.jobs.stats import stats as run
 

@@ -9,7 +9,7 @@ from typing import Annotated, Any
 import typer
 
 from perseid.cli.spark.archive import gaps_told
-from perseid.cli.spark.running import AsJson, Master, job
+from perseid.cli.spark.running import AsJson, Master, SparkLog, job
 from perseid.cli.spark.times import moment, pairs
 
 
@@ -32,12 +32,13 @@ def time_travel(
         bool, typer.Option(help="Fail when messages between archive and log are gone.")
     ] = True,
     master: Master = None,
+    spark_log: SparkLog = None,
     as_json: AsJson = False,
 ) -> None:
     """What a topic held at a time: from its archive and its live log together, each message once."""
     at_ms, stores = moment(as_of, "--as-of"), pairs(store, "--store")
     assert at_ms is not None
-    with job(f"{topic} as of {as_of}", master=master, as_json=as_json) as running:
+    with job(f"{topic} as of {as_of}", master=master, as_json=as_json, spark_log=spark_log) as running:
         from perseid.spark.jobs.time_travel import time_travel as frame
         from perseid.spark.jobs.time_travel import travel
 

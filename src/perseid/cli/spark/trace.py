@@ -6,7 +6,7 @@ from typing import Annotated
 
 import typer
 
-from perseid.cli.spark.running import AsJson, Folders, Master, Report, SomeNamesrv, job
+from perseid.cli.spark.running import AsJson, Folders, Master, Report, SomeNamesrv, SparkLog, job
 from perseid.wire.names import TRACE_TOPIC
 
 
@@ -21,10 +21,11 @@ def trace(
     folder: Folders = None,
     report: Report = None,
     master: Master = None,
+    spark_log: SparkLog = None,
     as_json: AsJson = False,
 ) -> None:
     """Latency percentiles per topic and client (send, end to end, consume) and failures, from message traces."""
-    with job("traces", master=master, as_json=as_json) as running:
+    with job("traces", master=master, as_json=as_json, spark_log=spark_log) as running:
         from perseid.spark.jobs.trace import lines, page
         from perseid.spark.jobs.trace import trace as run
 
