@@ -69,3 +69,21 @@ def test_what_cannot_be_is_refused_by_its_name(changed: dict[str, str | None], n
     given: dict[str, str | None] = {"nameserver": "h:1", "subscribe": "a", **changed}
     with pytest.raises(ConfigError, match=named):
         parse({name: value for name, value in given.items() if value is not None}, streaming=False)
+
+
+@pytest.mark.parametrize(
+    ("name", "value"),
+    [
+        ("endingOffsets", "latest"),
+        ("endingOffset", "latest"),
+        ("endingTimestamp", "1700000000000"),
+        ("endingOffsetsByTimestamp", '{"a": {"b:0": 1700000000000}}'),
+    ],
+)
+def test_item_10_a_stream_with_an_end_is_refused(name: str, value: str) -> None:
+    given = {"nameserver": "h:1", "subscribe": "a", name: value}
+    told = name if name != "endingOffset" else "endingOffsets"
+    with pytest.raises(ConfigError, match=rf"^{told}: a stream has no end: .*spark.read.*availableNow=True") as refused:
+        parse(given, streaming=True)
+    assert "\n" not in str(refused.value)
+    parse(given, streaming=False)

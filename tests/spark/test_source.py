@@ -93,6 +93,24 @@ def test_item_9_a_pattern_reads_users_topics_alone(spark: Any, tmp_path: Path) -
         assert [t.name for t in stats(spark, nameserver=broker.namesrv, topics=["TBW102"]).topics] == ["TBW102"]
 
 
+@pytest.mark.parametrize("option", ["endingOffsets", "endingTimestamp"])
+def test_item_10_a_stream_with_an_end_does_not_start(
+    spark: Any, broker: EmbeddedBroker, tmp_path: Path, option: str
+) -> None:
+    fill(broker, "endless", 10, queues=1)
+    value = {"endingOffsets": '{"endless": {"embedded:0": 1}}', "endingTimestamp": "1"}[option]
+    assert reader(spark, broker, "endless").option(option, value).load().count() < 10, "a batch takes it"
+    stream = spark.readStream.format("perseid").option("nameserver", broker.namesrv).option("subscribe", "endless")
+    rows: list[Any] = []
+    writer = (
+        stream.option(option, value).load().writeStream.foreachBatch(lambda frame, _: rows.extend(frame.collect()))
+        .option("checkpointLocation", str(tmp_path / "checkpoint")).trigger(availableNow=True)
+    )  # fmt: skip
+    with pytest.raises(Exception, match=rf"{option}: a stream has no end: .*availableNow=True"):
+        writer.start().awaitTermination(120)
+    assert rows == []
+
+
 def test_offsets_that_are_gone_fail_unless_that_is_allowed(spark: Any, broker: EmbeddedBroker) -> None:
     fill(broker, "lost", 30, queues=1)
     beyond = reader(spark, broker, "lost").option("endingOffsets", '{"lost": {"embedded:0": 90}}')

@@ -8,7 +8,7 @@ from __future__ import annotations
 import difflib
 import json
 import re
-from collections.abc import Collection, Iterable, Mapping
+from collections.abc import Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 
 from perseid.base.errors import ConfigError
@@ -32,6 +32,9 @@ NAMES = (
     "includeHeaders", "includeBody", "pushDown", "dedupe", "commitOffsets", "deadlineMs", "group", "groupIdPrefix",
     "namesrv", "topic", "subExpression", "kafka.bootstrap.servers", "startingOffset", "endingOffset",
 )  # fmt: skip
+STARTING = ("startingOffsets", "startingTimestamp", "startingOffsetsByTimestamp")
+ENDING = ("endingOffsets", "endingTimestamp", "endingOffsetsByTimestamp")
+"""Where a read starts and ends: one of each, and no end for a stream."""
 IGNORED = {"path", "pulltimeoutms", "pullbatchsize"}
 """Spark's own, and those of the old connector that have no meaning here."""
 
@@ -85,7 +88,8 @@ class SourceOptions:
 
 
 def parse(options: Mapping[str, str], *, streaming: bool) -> SourceOptions:
-    """Check the options of a read. A stream starts at the latest offset, a batch at the earliest, as Kafka's do."""
+    """Check the options of a read. A stream starts at the latest offset, a batch at the earliest, as Kafka's do; a
+    stream that is given an end is refused."""
     given = normal(options, NAMES, ALIASES, "the perseid source")
     if not given.get("nameserver"):
         raise ConfigError('the perseid source needs a name server: .option("nameserver", "host:9876")')
@@ -94,8 +98,13 @@ def parse(options: Mapping[str, str], *, streaming: bool) -> SourceOptions:
         raise ConfigError('say which topics to read with one of .option("subscribe", …), "subscribePattern", "assign"')
     if given.get("sql") and given.get("tags", ALL).strip() not in ("", ALL):
         raise ConfigError("tags and sql: give one filter; SQL knows the tag by the name TAGS")
-    _one_of(given, "startingoffsets", "startingtimestamp", "startingoffsetsbytimestamp")
-    _one_of(given, "endingoffsets", "endingtimestamp", "endingoffsetsbytimestamp")
+    _one_of(given, STARTING)
+    _one_of(given, ENDING)
+    if streaming and (told := [name for name in ENDING if given.get(name.lower()) is not None]):
+        raise ConfigError(
+            f"{told[0]}: a stream has no end: read a batch (spark.read), or start the stream with"
+            " trigger(availableNow=True), which ends with what is there when it starts"
+        )
     topics = tuple(topic.strip() for topic in given.get("subscribe", "").split(",") if topic.strip())
     most = number("maxOffsetsPerTrigger", given.get("maxoffsetspertrigger"), least=1)
     least = number("minOffsetsPerTrigger", given.get("minoffsetspertrigger")) or 0
@@ -206,8 +215,8 @@ def json_object(name: str, text: str) -> dict[str, object]:
 # ---- inside ----
 
 
-def _one_of(given: Mapping[str, str], *names: str) -> None:
-    spelled = [name for name in NAMES if name.lower() in names and given.get(name.lower()) is not None]
+def _one_of(given: Mapping[str, str], names: Sequence[str]) -> None:
+    spelled = [name for name in names if given.get(name.lower()) is not None]
     if len(spelled) > 1:
         raise ConfigError(f"give one of {', '.join(spelled)}")
 

@@ -151,7 +151,7 @@ class PerseidDataSource(DataSource):
 
     def schema(self) -> str:
         """All columns but those that have to be asked for."""
-        options = parse(self.options, streaming=True)
+        options = parse(self.options, streaming=False)  # whether it is a stream is not known yet
         return schema.ddl(include_headers=options.include_headers, include_body=options.include_body)
 
     def reader(self, schema: StructType) -> PerseidBatchReader:

@@ -8,13 +8,15 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from hypothesis import given
+from hypothesis import strategies as st
 from tests.spark.conftest import fill
 from tests.spark.log.logs import T0, record, written
 
 from perseid.base.errors import ConfigError
 from perseid.client import Message
 from perseid.client.blocking import BlockingProducer
-from perseid.spark.jobs.stats import Stats, Topic, stats
+from perseid.spark.jobs.stats import Stats, Topic, rates, stats
 from perseid.testing.embedded import EmbeddedBroker
 
 pytestmark = [pytest.mark.spark, pytest.mark.xdist_group("spark"), pytest.mark.timeout(600)]
@@ -83,6 +85,39 @@ def test_topics_are_asked_of_their_brokers(spark: Any, broker: EmbeddedBroker) -
     assert (one.records, one.bytes, one.largest, one.queues, one.skew) == (10, 55, 10, 8, 8.0)
     assert one.fullest.endswith(" 3")
     assert (topics["stats-none"].records, topics["stats-none"].queues) == (0, 2)
+
+
+@given(
+    bucket_s=st.sampled_from([1, 2, 5, 10, 60]),
+    seconds=st.dictionaries(st.integers(-70, 200), st.integers(1, 50), min_size=1, max_size=30),
+)
+def test_item_10_the_mean_is_never_above_the_peak(bucket_s: int, seconds: dict[int, int]) -> None:
+    buckets: dict[int, int] = {}
+    for second, records in seconds.items():
+        start = second // bucket_s * bucket_s
+        buckets[start] = buckets.get(start, 0) + records
+    first, last = min(seconds), max(seconds)
+    mean, peak = rates(first, last, bucket_s, list(buckets.items()))
+    assert mean == sum(seconds.values()) / (last - first + 1)
+    assert mean <= peak <= max(seconds.values())
+    assert round(mean, 3) <= round(peak, 3)
+
+
+def test_item_10_a_topic_at_the_edge_of_two_buckets_has_a_peak(spark: Any, tmp_path: Path) -> None:
+    """4 seconds of which each bucket of 5 has two; others make buckets of 5 seconds."""
+    data = bytearray()
+    edge_s = (START_S // 5 + 1) * 5
+    for number in range(8):
+        data += record(len(data), topic="edge", stored=(edge_s - 2) * 1000 + number * 500)
+    for at in (0, 500):
+        data += record(len(data), topic="long", stored=(edge_s + at) * 1000)
+    data += record(len(data), topic="long", stored=1 << 62)  # no time: it counts as a message, and in no rate
+    folder = written(tmp_path / "commitlog", [(0, bytes(data) + bytes(1000))]).parent
+    found = stats(spark, folders=[str(folder)])
+    edge, long = by_name(found)["edge"], by_name(found)["long"]
+    assert found.bucket_s == 5 and (edge.records, edge.per_second, edge.peak_per_second) == (8, 2.0, 2.0)
+    assert (long.records, found.corrupt, long.per_second) == (3, 1, round(2 / 501, 3))
+    assert long.per_second <= long.peak_per_second
 
 
 def test_the_command_makes_a_report(command: Callable[..., Any], folder: Path, tmp_path: Path) -> None:

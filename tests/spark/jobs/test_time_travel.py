@@ -140,6 +140,10 @@ def test_what_cannot_be_asked_is_refused(spark: Any, broker: EmbeddedBroker, tmp
         ),
         ({"stores": {"b": str(tmp_path)}, "options": {"dedup": "true"}}, "did you mean 'dedupe'"),
         ({"nameserver": broker.namesrv, "topic": "aasked"}, "did you mean 'asked'"),
+        ({"nameserver": broker.namesrv, "options": {"endingOffset": "latest"}}, "sets the option endingOffsets itself"),
+        ({"nameserver": broker.namesrv, "options": {"startingtimestamp": "1"}}, "sets the option startingTimestamp"),
     ):
         with pytest.raises(ConfigError, match=said):
             time_travel(spark, **{**given, **more})
+    with pytest.raises(ConfigError, match="the archive sets the option endingTimestamp itself"):
+        archive(spark, nameserver="h:1", topic="t", table=str(tmp_path / "v"), options={"endingTimestamp": "1"})

@@ -60,7 +60,7 @@ class Topic:
     """Store times of the first and the last message, to the second."""
     per_second: float
     peak_per_second: float
-    """In the busiest bucket."""
+    """In the busiest bucket, over what of it lies between the first and the last message: never below the mean."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -189,13 +189,14 @@ def _topics(
     by_topic: dict[str, list[Queue]] = {name: [] for name in known}
     for queue in queues:
         by_topic.setdefault(queue.topic, []).append(queue)
-    peaks: dict[str, int] = {}
-    for name, _, records, _ in over_time:
-        peaks[name] = max(peaks.get(name, 0), records)
+    buckets: dict[str, list[tuple[int, int]]] = {}
+    for name, start, records, _ in over_time:
+        buckets.setdefault(name, []).append((start, records))
     found = []
     for name, own in by_topic.items():
         records, count = sum(queue.records for queue in own), max(known.get(name, 0), len(own))
         first, last = times.get(name, (0, 0))
+        mean, peak = rates(first, last, bucket_s, buckets.get(name, []))
         fullest = max(own, key=lambda queue: queue.records, default=None)
         found.append(Topic(
             name=name, records=records, bytes=sum(queue.bytes for queue in own),
@@ -203,10 +204,19 @@ def _topics(
             skew=round(fullest.records * count / records, 3) if fullest is not None and records else 1.0,
             fullest="" if fullest is None else f"{fullest.source} {fullest.queue_id}",
             first_ms=first * 1000, last_ms=last * 1000,
-            per_second=round(records / (last - first + 1), 3),
-            peak_per_second=round(peaks.get(name, 0) / min(bucket_s, last - first + 1), 3),
+            per_second=round(mean, 3), peak_per_second=round(peak, 3),
         ))  # fmt: skip
     return tuple(sorted(found, key=lambda topic: (-topic.bytes, topic.name)))
+
+
+def rates(first: int, last: int, bucket_s: int, buckets: Sequence[tuple[int, int]]) -> tuple[float, float]:
+    """Messages a second: the mean from the first second to the last, and that of the busiest bucket (each with its
+    beginning and its messages). A bucket counts with those seconds of it alone, so the mean is never above the peak."""
+    mean = sum(records for _, records in buckets) / (last - first + 1)
+    peak = max(
+        (records / (min(last, start + bucket_s - 1) - max(first, start) + 1) for start, records in buckets), default=0.0
+    )
+    return mean, max(mean, peak)  # where both are the same, fractions may differ in the last bit
 
 
 # ---- for people ----

@@ -25,7 +25,9 @@ from perseid.spark.jobs.archive.job import check_not_another
 from perseid.spark.jobs.archive.rows import RowShape, Shaper, rows_of
 from perseid.spark.jobs.archive.table import Archive
 from perseid.spark.jobs.log_rows import LogFolder, without_repeats
-from perseid.spark.options import SourceOptions, normal, parse, switch
+from perseid.spark.options import ALIASES as SOURCE_ALIASES
+from perseid.spark.options import ENDING, STARTING, SourceOptions, normal, parse, switch
+from perseid.spark.options import NAMES as SOURCE_NAMES
 from perseid.spark.plan import DataLost
 
 if TYPE_CHECKING:
@@ -135,6 +137,7 @@ def _parts(
     covered = Plan({}, {}) if archive is None else archive.plan
     shape = RowShape() if archive is None else archive.shape
     if nameserver is not None:
+        _check_no_place(options or {})
         filters = {} if archive is None else archive.info.filter
         source = parse({"nameserver": nameserver, "subscribe": topic, **(options or {}), **filters}, streaming=True)
         live = _live(spark, source, shape, covered, at_ms)
@@ -146,6 +149,14 @@ def _parts(
     kept = live.where(F.col("storeTimestamp").isNull() | (F.col("storeTimestamp") <= until))
     archived = None if archive is None else archive.frame(spark).where(F.col("storeTimestamp") <= until)
     return _Parts(archived, kept, covered.gaps)
+
+
+def _check_no_place(options: Mapping[str, str]) -> None:
+    """ConfigError when they say where to start or to end: the log says the first, the time asked for the other."""
+    given = normal(options, SOURCE_NAMES, SOURCE_ALIASES, "the perseid source")
+    told = [name for name in (*STARTING, *ENDING) if name.lower() in given]
+    if told:
+        raise ConfigError(f"time travel sets the option {told[0]} itself: it goes from the log's beginning to the time")
 
 
 def _live(spark: SparkSession, source: SourceOptions, shape: RowShape, covered: Plan, at_ms: int) -> DataFrame:

@@ -25,8 +25,8 @@ from perseid.spark.jobs.archive.files import Target, Written, write_ranges
 from perseid.spark.jobs.archive.folder import FORMATS, NONE, PARQUET, PARTITIONS, Plan, TableFolder, TableInfo
 from perseid.spark.jobs.archive.run import Allowed, Archived, Looked, Run, begun_anew, known_ends
 from perseid.spark.options import ALIASES as SOURCE_ALIASES
+from perseid.spark.options import ENDING, SourceOptions, nearest, normal, parse
 from perseid.spark.options import NAMES as SOURCE_NAMES
-from perseid.spark.options import SourceOptions, nearest, normal, parse
 from perseid.spark.plan import DataLost
 
 if TYPE_CHECKING:
@@ -36,7 +36,7 @@ log = logging.getLogger("perseid.spark")
 
 FILTER = ("tags", "sql", "dedupe")
 """The source's options that choose messages: a table has one choice."""
-NOT_HERE = ("subscribe", "subscribePattern", "assign", "nameserver", "includeHeaders", "includeBody")
+NOT_HERE = ("subscribe", "subscribePattern", "assign", "nameserver", "includeHeaders", "includeBody", *ENDING)
 """The source's options that the job sets itself."""
 BATCH_OFFSETS = 500_000
 
