@@ -33,6 +33,8 @@ NAME = "perseid"
 ONLY_FOR_THE_COMMAND = frozenset({"typer", "rich"})
 MANIFEST, REQUIREMENTS = "MANIFEST.json", "REQUIREMENTS"
 COMPILED = (".so", ".pyd")
+LEVEL = 4
+"""Of compression: an eighth of the time that the highest takes, for 4 percent more bytes."""
 _NAME = re.compile(r"[A-Za-z0-9._-]+")
 File = tuple[str, bytes]
 
@@ -140,7 +142,7 @@ def _tar(files: Iterable[File]) -> bytes:
             info = tarfile.TarInfo(name)
             info.size, info.mode = len(data), 0o644
             archive.addfile(info, io.BytesIO(data))
-    return gzip.compress(raw.getvalue(), mtime=0)
+    return gzip.compress(raw.getvalue(), LEVEL, mtime=0)
 
 
 def _zip(files: Iterable[File]) -> bytes:
