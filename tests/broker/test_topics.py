@@ -11,6 +11,7 @@ from perseid.broker.config import BrokerConfig
 from perseid.broker.topics import (
     MAX_QUEUES,
     TopicTable,
+    Values,
     alter_attributes,
     group_name_fault,
     parse_attributes,
@@ -130,10 +131,10 @@ def test_impossible_numbers_of_queues_are_refused(table: TopicTable, queues: int
 def test_attribute_texts() -> None:
     assert parse_attributes(None) == parse_attributes("") == {}
     assert parse_attributes("+a=b,-c") == {"+a": "b", "-c": ""}
-    for bad in ("a=b", "c", "-a=b", "+a", "+a=1,+a=2"):
+    for bad in ("a=b", "c", "-a=b", "+a", "+a=1,+a=2", "-a,-a"):
         with pytest.raises(RequestRefused) as refused:
             parse_attributes(bad)
-        assert refused.value.code == 1
+        assert refused.value.code == 1 and ("twice" in refused.value.remark) is ("," in bad)
 
 
 @pytest.mark.parametrize(
@@ -164,6 +165,18 @@ def test_attributes_that_can_be() -> None:
     for kind in ("SimpleCQ", "BatchCQ"):
         assert alter_attributes(None, {"+queue.type": kind}) == {"queue.type": kind}
     assert alter_attributes({"message.type": "FIFO"}, {"+message.type": "DELAY"}) == {"message.type": "DELAY"}
+
+
+@pytest.mark.parametrize(("anything", "numbers"), [(True, None), (False, range(-1, 30)), (False, None)])
+def test_what_an_attribute_can_be(anything: bool, numbers: range | None) -> None:
+    """A text that is not empty and no longer than a name; a number of a range; a word."""
+    values = Values("yes", "no", anything=anything, numbers=numbers)
+    said = ["", "yes", "maybe", "x" * 127, "x" * 128, "-2", "-1", "0", "29", "30", "007", "1" * 20, "1.5", "+3"]
+    if anything:
+        expected = ["yes", "maybe", "x" * 127, "-2", "-1", "0", "29", "30", "007", "1" * 20, "1.5", "+3"]
+    else:
+        expected = ["yes"] + (["-1", "0", "29", "007"] if numbers else [])
+    assert [text for text in said if text in values] == expected
 
 
 def test_a_topic_that_is_made_once_more_as_it_is_has_not_changed(table: TopicTable) -> None:

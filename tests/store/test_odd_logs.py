@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import pytest
 
+from perseid.store import recovery
 from perseid.store.consume_queue import UNIT_BYTES
 from perseid.store.store import MessageStore
 from perseid.wire.record import decode_all
@@ -75,6 +76,18 @@ def test_a_gap_hides_nothing_wherever_it_is(gap: int, before: int) -> None:
     loaded(node)
     assert node.store.min_offset("T", 0) == 0
     assert [read(node.store, offset)[0][0][0] for offset in offsets] == offsets
+
+
+@pytest.mark.parametrize("gap", [1, 3, 4, 40])
+@pytest.mark.parametrize("topic", ["T", "%LMQ%T"])
+def test_only_a_light_queues_gap_has_a_limit(topic: str, gap: int, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Of those nobody checked what a client said while there were none."""
+    monkeypatch.setattr(recovery, "MAX_LMQ_GAP", 3)
+    node = written([0, 1, 2 + gap], topic)
+    notes = loaded(node)
+    assert any(f"offsets 2 to {1 + gap} are not in the log" in note for note in notes)
+    left_out = topic != "T" and gap > 3
+    assert node.store.max_offset(topic, 0) == (2 if left_out else 3 + gap)
 
 
 @pytest.mark.parametrize("again", [1, 2])
