@@ -187,8 +187,10 @@ def test_a_job_that_is_done_says_nothing_on_stderr_and_sparks_log_is_to_be_had(
 ) -> None:
     fill(broker, "quiet", 20)
     log = tmp_path / "spark.log"
-    job = start("archive", "quiet", tmp_path / "t", "-n", broker.namesrv, "--spark-log", log)
-    assert job.end() == (0, f"20 messages in 1 batches added to {tmp_path / 't'}\n", "")
+    job = start("archive", "quiet", tmp_path / "t", "-n", broker.namesrv, "--spark-log", log, "--schema", "i int")
+    code, out, err = job.end()
+    assert (code, err) == (0, "")
+    assert out.startswith(f"20 messages in 1 batches added to {tmp_path / 't'}, 20 of them with bodies that did not")
     assert "log4j" in log.read_text()
     assert [path for path in (tmp_path / "tmp").iterdir() if path.name.startswith("perseid")] == []
     assert job.left() == []

@@ -22,6 +22,8 @@ Caused by: java.io.IOException: No space left on device
 
 
 class _Dead:
+    version = "4"
+
     def stop(self) -> None:
         raise ConnectionRefusedError("the JVM is gone")
 
@@ -33,7 +35,7 @@ def told(monkeypatch: pytest.MonkeyPatch, tmp_path: Path, capsys: pytest.Capture
 
     def run(error: BaseException) -> tuple[int, str]:
         with pytest.raises(typer.Exit) as ended, job("t", master=None, as_json=True) as running:
-            assert running.spark
+            assert running.spark.version
             raise error
         return ended.value.exit_code, capsys.readouterr().err
 

@@ -11,6 +11,7 @@ import typer
 
 from perseid.cli.spark.running import AsJson, Master, Namesrv, SparkLog, job
 from perseid.cli.spark.times import pairs
+from perseid.spark import nameservers
 
 if TYPE_CHECKING:
     from perseid.spark.jobs.archive import Archived
@@ -66,6 +67,7 @@ def archive(
     with job(f"{topic} → {table}", master=master, as_json=as_json, spark_log=spark_log) as running:
         from perseid.spark.jobs.archive import archive as run
 
+        nameservers.check(namesrv)
         done = run(
             running.spark, nameserver=namesrv, topic=topic, table=table, format=format, partition_by=partition_by,
             schema=schema, message=message, keep_value=False if drop_value else None,

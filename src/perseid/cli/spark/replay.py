@@ -10,6 +10,7 @@ import typer
 
 from perseid.cli.spark.running import AsJson, Master, Namesrv, SparkLog, job
 from perseid.cli.spark.times import moment
+from perseid.spark import nameservers
 
 
 def register(app: typer.Typer) -> None:
@@ -39,6 +40,7 @@ def replay(
     with job(f"{table} → {topic}", master=master, as_json=as_json, spark_log=spark_log) as running:
         from perseid.spark.jobs.replay import replay as run
 
+        nameservers.check(namesrv)
         done = run(
             running.spark, table=table, nameserver=namesrv, topic=topic, rate=rate, since_ms=since_ms,
             until_ms=until_ms, order_by=order_by, name=name, on_start=partial(running.begins, "rows"),

@@ -14,7 +14,7 @@ from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
 from functools import cached_property
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, Any
+from typing import TYPE_CHECKING, Annotated, Any, cast
 
 import typer
 from rich.console import Console
@@ -64,21 +64,31 @@ Report = Annotated[
 ]
 
 
+class Deferred:
+    """A Spark session that begins when something is first asked of it, which takes seconds: what a job can tell without
+    Spark (a wrong name, a wrong option, that there is nothing to do) it tells at once."""
+
+    def __init__(self, start: Callable[[], SparkSession]) -> None:
+        self._start = start
+
+    @cached_property
+    def _session(self) -> SparkSession:
+        return self._start()
+
+    def __getattr__(self, name: str) -> Any:
+        return getattr(self._session, name)
+
+
 class Job:
     """A job that runs: its session, and what it tells people (stderr) or programs (stdout)."""
 
     def __init__(
         self, start: Callable[[], SparkSession], progress: Progress, bar: TaskID, *, as_json: bool
     ) -> None:
-        self._start = start
+        self.spark = cast("SparkSession", Deferred(start))
         self._progress = progress
         self._bar = bar
         self._as_json = as_json
-
-    @cached_property
-    def spark(self) -> SparkSession:
-        """The session. What can be checked without it is checked before it is asked for: it takes seconds."""
-        return self._start()
 
     def at(self, done: int, total: int) -> None:
         """So much of so much is done."""

@@ -11,6 +11,7 @@ import typer
 from perseid.cli.spark.archive import gaps_told
 from perseid.cli.spark.running import AsJson, Master, SparkLog, job
 from perseid.cli.spark.times import moment, pairs
+from perseid.spark import nameservers
 
 
 def register(app: typer.Typer) -> None:
@@ -43,6 +44,8 @@ def time_travel(
         from perseid.spark.jobs.time_travel import travel
 
         server = namesrv or (None if stores else "127.0.0.1:9876")
+        if server is not None:
+            nameservers.check(server)
         source: dict[str, Any] = {
             "topic": topic, "as_of": at_ms, "nameserver": server, "stores": stores or None, "table": table,
             "options": {"failOnDataLoss": str(fail_on_data_loss).lower()},

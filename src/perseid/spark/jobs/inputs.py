@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING
 
 from perseid.base.errors import ConfigError
 from perseid.client.blocking import BlockingAdmin
+from perseid.spark import nameservers
 from perseid.spark.log import folders as log_folders
 from perseid.spark.log.options import parse
 from perseid.spark.options import nearest
@@ -104,6 +105,7 @@ def chosen(
             log_folders.logs(folder)
         return Input(None, tuple(topics), given.folders)
     assert nameserver is not None
+    nameservers.check(nameserver)
     with BlockingAdmin(nameserver) as admin:
         known = admin.topic_list()
         named = tuple(dict.fromkeys(topics))

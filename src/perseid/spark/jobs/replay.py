@@ -15,6 +15,7 @@ store times.
 
 from __future__ import annotations
 
+import logging
 import os
 import time
 from collections.abc import Callable, Mapping, Sequence
@@ -25,6 +26,8 @@ from typing import TYPE_CHECKING, Any
 import msgspec
 
 from perseid.base.errors import ConfigError
+from perseid.client.blocking import BlockingAdmin
+from perseid.client.errors import ClientError
 from perseid.client.model import check_topic
 from perseid.spark.jobs import failures
 from perseid.spark.jobs.archive.folder import write_whole
@@ -33,6 +36,8 @@ from perseid.spark.options import nearest
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession
+
+log = logging.getLogger("perseid.spark")
 
 BATCH_MESSAGES = 100_000
 """Rows of a batch at most, about: how much may be sent twice after a crash."""
@@ -111,7 +116,9 @@ def replay(
     place = _place(archive, name or topic)
     request = Request(archive.info.table_id, topic, since_ms, until_ms, order_by)
     _check(archive, request)
+    _check_there(nameserver, topic)
     with archive.folder.locked(name=f"replay-{place.name}"), failures.told():
+        place.mkdir(parents=True, exist_ok=True)
         plan = _plan(spark, archive, request, place, rate)
         done = _done(place)
         if on_start is not None:
@@ -183,9 +190,19 @@ def to_send(rows: DataFrame, order_by: str | None) -> DataFrame:
 def _place(archive: Archive, name: str) -> Path:
     if not name or not set(name) <= NAME_CHARS or name.startswith("."):
         raise ConfigError(f"a replay's name has letters, digits, '_', '-', '.', '%': not {name!r}")
-    place = archive.folder.own / "replays" / name
-    place.mkdir(parents=True, exist_ok=True)
-    return place
+    return archive.folder.own / "replays" / name
+
+
+def _check_there(nameserver: str, topic: str) -> None:
+    """ConfigError where nobody knows the topic; a name server that is away is left to the sink, which bears that."""
+    try:
+        with BlockingAdmin(nameserver) as admin:
+            known = admin.topic_list()
+    except ClientError as error:
+        log.info("whether there is a topic %s is not known yet: %s", topic, error)
+        return
+    if topic not in known:
+        raise ConfigError(f"{nameserver} knows no topic {topic!r}{nearest(topic, known)}")
 
 
 def _check(archive: Archive, request: Request) -> None:

@@ -10,7 +10,9 @@ The log is the brokers' (a name server is given), or store folders of them, with
 
 from __future__ import annotations
 
+import shutil
 from collections.abc import Iterator, Mapping, Sequence
+from contextlib import contextmanager
 from dataclasses import dataclass
 from datetime import UTC, datetime
 from pathlib import Path
@@ -91,9 +93,20 @@ def travel(
         if out is None:
             rows = parts.frame().count()
         else:
-            parts.frame().write.parquet(out)
+            with _whole(Path(out)):
+                parts.frame().write.parquet(out)
             rows = int(spark.read.parquet(out).agg(F.count("*")).collect()[0][0])
     return Travelled(topic, milliseconds(as_of), rows, archived, out, parts.gaps)
+
+
+@contextmanager
+def _whole(out: Path) -> Iterator[None]:
+    """A folder that is new is written whole, or is not there: else the next run would refuse it."""
+    try:
+        yield
+    except BaseException:
+        shutil.rmtree(out, ignore_errors=True)
+        raise
 
 
 @dataclass(frozen=True)

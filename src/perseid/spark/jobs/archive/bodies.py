@@ -46,6 +46,11 @@ class BodySchema:
         return _DECODERS[self.kind](self)
 
 
+def needs_session(given: str) -> bool:
+    """Whether a schema is Spark's DDL, which Spark alone can read: `load` needs a session for it."""
+    return SUFFIXES.get(Path(given).suffix.lower(), DDL) == DDL
+
+
 def load(given: str, message: str | None = None) -> BodySchema:
     """The schema that a file holds (.json, .avsc, .desc, .ddl), or that is given as Spark's DDL. `message`: the
     Protobuf message's full name. ConfigError when there is none to be had."""

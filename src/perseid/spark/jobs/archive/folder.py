@@ -20,9 +20,10 @@ import fcntl
 import os
 import shutil
 from collections.abc import Iterator, Mapping, Sequence
-from contextlib import contextmanager
+from contextlib import ExitStack, contextmanager
 from dataclasses import dataclass, field
 from pathlib import Path
+from typing import IO
 from urllib.parse import unquote, urlsplit
 
 import msgspec
@@ -35,6 +36,9 @@ DATA_FOLDER = "data"
 PLANS_KEPT = 100
 """Plans of earlier batches, for readers that looked at the table a moment ago."""
 VERSION = 1
+LOCK_TRIES = 10
+"""How often a lock is tried that is removed at the same moment."""
+REMOVE_TRIES = 3
 MODULUS = 1 << 64
 GENERATION = "generation"
 """The column that is 1, and one more each time that the topic was begun anew and its table went on."""
@@ -175,13 +179,40 @@ class TableFolder:
     def locked(self, name: str = "lock") -> Iterator[None]:
         """Nobody else writes to the table (or whatever `name` stands for) meanwhile; a run that dies lets go.
         ConfigError when somebody does."""
-        self.own.mkdir(parents=True, exist_ok=True)
-        with (self.own / name).open("a") as lock:
-            try:
-                fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
-            except BlockingIOError:
-                raise ConfigError(f"{self.own / name} is held by another run: wait until that is done") from None
+        with self._lock(self.own / name):
             yield
+
+    def _lock(self, path: Path) -> IO[str]:
+        for _ in range(LOCK_TRIES):
+            path.parent.mkdir(parents=True, exist_ok=True)
+            with ExitStack() as unless_held:
+                try:
+                    lock = unless_held.enter_context(path.open("a"))
+                    fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
+                    is_it = os.path.samestat(os.fstat(lock.fileno()), path.stat())
+                except BlockingIOError:
+                    break
+                except FileNotFoundError:
+                    continue  # a first run that failed has just removed it
+                if is_it:
+                    unless_held.pop_all()
+                    return lock
+        raise ConfigError(f"{path} is held by another run: wait until that is done")
+
+    def missing(self) -> list[Path]:
+        """What of the folder, and of those around it, is not there: the innermost first."""
+        return [path for path in (self.own, self.path, *self.path.parents) if not path.exists()]
+
+    def remove(self, missing: Sequence[Path]) -> None:
+        """Remove a table that was made just now, and has nothing yet: what was `missing` before. Others' stays."""
+        for made in (self.data, self.path / "_delta_log", self.path / "metadata", self.own):
+            for _ in range(REMOVE_TRIES):  # tasks that end just now may still write
+                shutil.rmtree(made, ignore_errors=True)
+        for folder in missing[1:]:
+            try:
+                folder.rmdir()
+            except OSError:  # others put something there
+                break
 
     def prepare(self) -> None:
         """Make the folders, and remove what killed runs had staged, which never was in the table."""

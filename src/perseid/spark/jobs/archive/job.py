@@ -9,8 +9,10 @@ from __future__ import annotations
 
 import logging
 import os
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import contextmanager
 from dataclasses import dataclass, replace
+from pathlib import Path
 from typing import TYPE_CHECKING
 
 from perseid.base.errors import ConfigError
@@ -74,14 +76,22 @@ def archive(
     DataLost: messages are gone; TaskFailed: see the text.
     """
     folder = TableFolder(table)
-    shape = _Shape(format, partition_by, None if schema is None else bodies.load(schema, message), keep_value)
+    shape = _Shape(format, partition_by, None, keep_value)
     if schema is None and message is not None:
         raise ConfigError("message names what a schema (.desc) holds: give schema too")
     given = _source_options(options)
     parse({"nameserver": nameserver, "subscribe": topic, **given}, streaming=True)  # wrong ones are told at once
-    if folder.info() is None:
+    before = folder.info()
+    if before is None:
         folder.check_free()
-    with folder.locked(), failures.told():
+    else:
+        _check_same(folder, before, topic, shape, given)
+    if schema is not None:
+        if bodies.needs_session(schema):
+            log.debug("the schema is read by Spark %s", spark.version)  # a session that has not begun yet begins
+        shape = replace(shape, bodies=bodies.load(schema, message))
+    missing = folder.missing()
+    with folder.locked(), undone(folder, missing), failures.told():
         info = folder.info()
         if info is None:
             info = _new_info(topic, shape, given)
@@ -96,6 +106,27 @@ def archive(
         run.all()
         compacted = compact_locked(spark, found, target_bytes, keep_hours) if compact else None
     return replace(run.done, compacted=compacted)
+
+
+@contextmanager
+def undone(folder: TableFolder, missing: Sequence[Path]) -> Iterator[None]:
+    """A run that fails before its first commit leaves nothing of a table that was not there. `missing`: what of its
+    folder was not. The run holds the table's lock."""
+    try:
+        yield
+    except BaseException:
+        if folder.own in missing and not _has_landed(folder):
+            folder.remove(missing)
+        raise
+
+
+def _has_landed(folder: TableFolder) -> bool:
+    try:
+        info = folder.info()
+        return info is not None and formats.of(folder, info).last_batch() >= 0
+    except Exception as error:  # whatever its format's library says: who can't look does not remove
+        log.warning("%s is left as it is, as it can't be read: %s", folder.path, error)
+        return True
 
 
 @dataclass(frozen=True, slots=True)
