@@ -97,3 +97,18 @@ def test_an_operator_is_told_as_many_names_as_he_asks_for(rig: Rig, asked: str, 
     fields = {"parentTopic": PARENT, "group": GROUP, "clientId": CLIENT, "maxCount": asked}
     info = body_of(rig.ask(CLIENT_INFO, fields))
     assert (info["liteTopicCount"], len(info["liteTopicSet"])) == (2, told)
+
+
+@pytest.mark.parametrize("interval_ms", [700, 3_000])
+def test_who_is_silent_is_forgotten_when_its_time_is_over(tmp_path: Path, interval_ms: int) -> None:
+    """Not with the housekeeping of others, some seconds later."""
+    rig = new(
+        tmp_path, lite_subscription_check_interval=interval_ms, lite_subscription_check_timeout_mills=5_000,
+        lite_event_check_interval=100_000,
+    )  # fmt: skip
+    subscribe(rig, "a", "b")
+    began = rig.now
+    rig.until(began + 5_000)
+    assert body_of(rig.ask(BROKER_INFO))["liteSubscriptionCount"] == 2
+    rig.until(began + 5_000 + interval_ms + 1)
+    assert body_of(rig.ask(BROKER_INFO))["liteSubscriptionCount"] == 0
