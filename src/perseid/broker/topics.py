@@ -20,7 +20,7 @@ from perseid.broker.config import BrokerConfig
 from perseid.broker.saved_table import SavedTable
 from perseid.store.lmq import is_lmq
 from perseid.wire import fastjson
-from perseid.wire.bodies import DataVersion, TopicConfig
+from perseid.wire.bodies import CLEANUP_POLICY, COMPACTION, DataVersion, TopicConfig
 from perseid.wire.codes import ResponseCode
 from perseid.wire.names import AUTO_CREATE_TOPIC, RESERVED_TOPICS, is_of_group, is_reserved
 
@@ -39,7 +39,6 @@ _NAME_CHARACTERS = frozenset(string.ascii_letters + string.digits + "%|-_")
 
 MESSAGE_TYPE, BY_PRIORITY, LITE = "message.type", "PRIORITY", "LITE"
 QUEUE_TYPE, BATCH_QUEUE = "queue.type", "BatchCQ"
-CLEANUP_POLICY, COMPACTION = "cleanup.policy", "COMPACTION"
 EXPIRATION = "lite.topic.expiration"
 """Of a parent of lite topics: after how many minutes without a message one of them is removed; −1: never."""
 MESSAGE_TYPES = frozenset({"UNSPECIFIED", "NORMAL", "FIFO", "DELAY", "TRANSACTION", BY_PRIORITY, "MIXED"})

@@ -313,6 +313,11 @@ class BlockingPullConsumer(Blocking[PullConsumer]):
         thread, client = self._running
         return thread.run(client.address(queue))
 
+    def is_compacted(self, queue: MessageQueue) -> bool:
+        """As `PullConsumer.is_compacted`."""
+        thread, client = self._running
+        return thread.run(client.is_compacted(queue))
+
     def min_offset(self, queue: MessageQueue) -> int:
         """As `PullConsumer.min_offset`."""
         thread, client = self._running

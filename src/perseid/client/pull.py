@@ -21,7 +21,9 @@ from perseid.client.pulling import HOLD_MS, READ_BATCH, Offsets, Puller, PullRes
 from perseid.client.repeats import Repeats
 from perseid.client.session import Session, now_ms
 from perseid.client.subscription import ALL, Sql, Subscription
-from perseid.wire.codes import ResponseCode
+from perseid.wire.bodies import TopicConfig
+from perseid.wire.codes import RequestCode, ResponseCode
+from perseid.wire.headers.topics import GetTopicConfigRequest
 
 log = logging.getLogger("perseid.client")
 
@@ -207,6 +209,14 @@ class PullConsumer(Client):
         """`host:port` of the replica that a pull of this queue goes to now."""
         self.session.check_running("PullConsumer")
         return await self._puller.address(queue)
+
+    async def is_compacted(self, queue: MessageQueue) -> bool:
+        """Whether the queue's topic keeps of each key the last message alone (`cleanup.policy` COMPACTION), so that
+        offsets are missing, and messages stand before `min_offset()`. ServerRefused by brokers that don't tell."""
+        self.session.check_running("PullConsumer")
+        header = GetTopicConfigRequest(topic=queue.topic)
+        answer = await self.session.connections.ask(await self.address(queue), RequestCode.GET_TOPIC_CONFIG, header)
+        return TopicConfig.from_json(bytes(answer.body)).is_compacted
 
     # ---- offsets ----
 

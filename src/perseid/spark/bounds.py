@@ -45,6 +45,18 @@ class Patience:
         self._pause_ms = min(self._pause_ms * 2, PAUSE_MAX_MS)
 
 
+def is_compacted(consumer: BlockingPullConsumer, queue: MessageQueue) -> bool:
+    """Whether holes in a queue are what compaction leaves, and no lost messages. A broker that does not tell (older
+    ones, and where it is forbidden) is taken to have none of that."""
+    try:
+        return consumer.is_compacted(queue)
+    except ServerRefused as error:
+        if transient(error):
+            raise
+        log.info("%s: its broker does not tell whether it is compacted: %s", queue, error)
+        return False
+
+
 class Bounds:
     """`with Bounds(options) as bounds: …`; errors that may pass are borne for deadlineMs.
 
@@ -57,6 +69,8 @@ class Bounds:
         self._begun = begun
         self._consumer = self._new()
         self._found: list[MessageQueue] | None = None
+        self._compacted: dict[tuple[str, str], bool] = {}
+        """By topic and broker name, as far as it was asked for."""
 
     def _new(self) -> BlockingPullConsumer:
         return BlockingPullConsumer(self._options.nameserver, self._options.group, expression=self._options.expression)
@@ -132,9 +146,28 @@ class Bounds:
     def earliest(self) -> plan.Position:
         """Where each queue begins now."""
         return {
-            plan.name_of(queue): self._ask(lambda consumer, queue=queue: consumer.min_offset(queue))  # type: ignore[misc]
+            plan.name_of(queue): self._begin(queue)
             for queue in self.queues()
         }
+
+    def _begin(self, queue: MessageQueue) -> int:
+        """The first offset that a read can begin at. A compacted queue has messages that the log has lost."""
+        low = self._ask(lambda consumer: consumer.min_offset(queue))
+        return 0 if low and self._is_compacted(queue) else low
+
+    def _is_compacted(self, queue: MessageQueue) -> bool:
+        key = queue.topic, queue.broker_name
+        if key not in self._compacted:
+            self._compacted[key] = self._ask(lambda consumer: is_compacted(consumer, queue))
+        return self._compacted[key]
+
+    def _since(self, queue: MessageQueue, at_ms: int) -> int:
+        """The first offset stored at or after a time, or before it: where the log has nothing older, a compacted queue
+        may have, and nobody finds times in there."""
+        found = self._ask(lambda consumer: consumer.search_offset(queue, at_ms))
+        if found and found <= self._ask(lambda consumer: consumer.min_offset(queue)) and self._is_compacted(queue):
+            return 0
+        return found
 
     def _end(self, queue: MessageQueue) -> int:
         return self._ask(lambda consumer: consumer.max_offset(queue))
@@ -166,17 +199,19 @@ class Bounds:
         key = f"{queue.broker_name}:{queue.queue_id}"
         if times is not None:
             at_ms = times if isinstance(times, int) else times.get(queue.topic, {}).get(key)
+            if at_ms is not None and side == "starting":
+                return self._since(queue, at_ms)
             if at_ms is not None:
                 return self._ask(lambda consumer: consumer.search_offset(queue, at_ms))
             wanted = default
         else:
             wanted = offsets if isinstance(offsets, int) else offsets.get(queue.topic, {}).get(key, default)
         if wanted == EARLIEST:
-            return self._ask(lambda consumer: consumer.min_offset(queue))
+            return self._begin(queue)
         highest = self._end(queue)
         if wanted == LATEST:
             return highest
-        lowest = self._ask(lambda consumer: consumer.min_offset(queue))
+        lowest = self._begin(queue)
         if not lowest <= wanted <= highest and self._options.fail_on_data_loss:
             raise DataLost(
                 f"{side}Offsets: {queue} has offsets {lowest} to {highest}, {wanted} is none of them; set"
@@ -196,7 +231,7 @@ class Bounds:
         start, end = max(start, low or 0), end if high is None else min(end, high + 1)
         since_ms, until_ms = pushed.times_ms
         if since_ms is not None and start < end:
-            start = max(start, self._ask(lambda consumer: consumer.search_offset(queue, max(0, since_ms))))
+            start = max(start, self._since(queue, max(0, since_ms)))
         if until_ms is not None and start < end:
             end = min(end, self._ask(lambda consumer: consumer.search_offset(queue, max(0, until_ms))))
         return plan.Range(queue, start, end) if start < end else None

@@ -63,6 +63,8 @@ class Pulls:
         """What is in the buffer, and not taken yet."""
         self._answers: dict[int, Command] = {}
         self._opaque = 0
+        self.reached = -1
+        """Up to where the answers told of all messages that are there."""
 
     def __enter__(self) -> Self:
         host, _, port = self._address.rpartition(":")
@@ -104,6 +106,7 @@ class Pulls:
             goes_on = answer.header(PullMessageResponse).next_begin_offset
             if answer.code == ResponseCode.SUCCESS:
                 yield answer.body
+            self.reached = goes_on
             if goes_on <= at:
                 return
             if step and goes_on == at + step and (not under_way or under_way[0].offset == goes_on):

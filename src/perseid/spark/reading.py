@@ -23,7 +23,7 @@ from perseid.client.session import now_ms
 from perseid.client.stamps import placed, runs
 from perseid.client.subscription import Subscription
 from perseid.spark import decode, plan
-from perseid.spark.bounds import Patience
+from perseid.spark.bounds import Patience, is_compacted
 from perseid.spark.options import SourceOptions
 from perseid.spark.plan import DataLost
 from perseid.spark.pulls import Pulls
@@ -52,7 +52,7 @@ class RangeReport:
 
     missing: list[tuple[int, int]] = field(default_factory=list)
     """Offsets [start, end) that the broker did not give; with failOnDataLoss there are none. Within a range that is
-    filtered by the broker only those at its ends are known."""
+    filtered by the broker only those at its ends are known, and holes of a compacted topic are none."""
     stamped: Counts = field(default_factory=Counts)
     """What came of stamped messages: the repeats too, and what was handed out although its stamp had come before."""
 
@@ -100,6 +100,8 @@ class _Range:
         self._at, self._end = part.start, part.end
         self._first = part.start
         self._begun = False
+        self._compacted: bool | None = None
+        """Holes are normal; None: nobody has had to ask."""
         self._repeats = Repeats(queue, part.start, counts=report.stamped) if options.dedupe else None
         self._subscription = Subscription.parse(queue.topic, options.expression, now_ms())
         wanted = decode.Wanted(
@@ -134,6 +136,8 @@ class _Range:
                     for body in pulls.read(start, end):
                         self._take(consumer, body, end)
                         yield
+                    if self._at < end <= pulls.reached and self._may_have_holes(consumer):
+                        self._at = end
             if options.fail_on_data_loss and options.whole and start < end and self._at != end:
                 raise DataLost(f"{queue}: the messages end at offset {self._at}, {end} was promised")
             self._report.lacks(self._at if options.whole else max(self._at, end), self._end)
@@ -141,6 +145,8 @@ class _Range:
 
     def _bounds(self, consumer: BlockingPullConsumer) -> tuple[int, int]:
         low, high = consumer.min_offset(self._queue), consumer.max_offset(self._queue)
+        if self._at < low and self._may_have_holes(consumer):
+            low = self._at  # what the log has lost, the compacted queue still has
         start, end = max(self._at, low), min(self._end, high)
         if self._options.fail_on_data_loss and (start > self._at or end < self._end):
             raise DataLost(
@@ -157,23 +163,31 @@ class _Range:
         if not offsets:
             return
         try:
-            if self._options.fail_on_data_loss and self._options.whole:
-                self._check_whole(offsets)
+            holes = self._options.whole and self._has_lost(consumer, offsets)
             if self._repeats is not None:
                 self._drop_repeats(consumer, self._repeats)
         except BaseException:
             self.rows.drop()
             raise
-        if self._options.whole and len(offsets) != offsets[-1] + 1 - self._at:
+        if holes:
             for before, offset in pairwise((self._at - 1, *offsets)):
                 self._report.lacks(before + 1, offset)
         self._at = offsets[-1] + 1
 
-    def _check_whole(self, offsets: Sequence[int]) -> None:
-        if offsets != list(range(self._at, self._at + len(offsets))):
+    def _has_lost(self, consumer: BlockingPullConsumer, offsets: Sequence[int]) -> bool:
+        """Whether some are missing that no compaction took. DataLost when that is not allowed."""
+        if offsets == list(range(self._at, self._at + len(offsets))) or self._may_have_holes(consumer):
+            return False
+        if self._options.fail_on_data_loss:
             expected = next(e for e, offset in enumerate(offsets, self._at) if e != offset)
             found = offsets[expected - self._at]
             raise DataLost(f"{self._queue}: offset {found} came where {expected} was expected")
+        return True
+
+    def _may_have_holes(self, consumer: BlockingPullConsumer) -> bool:
+        if self._compacted is None:
+            self._compacted = is_compacted(consumer, self._queue)
+        return self._compacted
 
     def _drop_repeats(self, consumer: BlockingPullConsumer, repeats: Repeats) -> None:
         cut = self.rows.runs()

@@ -3,7 +3,8 @@
 Spark's checkpoint is the truth about what was read. The planner asks the brokers for the bounds of the queues
 (`bounds`); each Spark partition is a range of offsets of one queue, read by a worker with a client of its own
 (`reading`). A range is handed over whole or fails: an offset is skipped only where the log has no message of the
-topic any more (failOnDataLoss=false), the filter does not want it, or it is a repeat of a stamped writer's message.
+topic any more (failOnDataLoss=false), compaction took it, the filter does not want it, or it is a repeat of a stamped
+writer's message.
 """
 
 from __future__ import annotations

@@ -41,6 +41,9 @@ class DataVersion(Body):
         self.counter += 1
 
 
+CLEANUP_POLICY, COMPACTION = "cleanup.policy", "COMPACTION"
+
+
 class TopicConfig(Body):
     """One topic of one broker."""
 
@@ -52,6 +55,11 @@ class TopicConfig(Body):
     topic_sys_flag: Int = 0
     order: bool = False
     attributes: dict[str, str] = msgspec.field(default_factory=dict)
+
+    @property
+    def is_compacted(self) -> bool:
+        """Whether of each key the last message alone stays."""
+        return self.attributes.get(CLEANUP_POLICY) == COMPACTION
 
     def to_line(self) -> str:
         """The form within a compressed registration: it can't tell `order` and `topicSysFlag`."""
