@@ -7,7 +7,8 @@ each queue's offsets tell one from the other, and one batch's table from another
 from __future__ import annotations
 
 import hashlib
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from contextlib import contextmanager
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -53,7 +54,7 @@ def stored(name: str, files: Sequence[DataFile], generation: int, low: int, high
     queue = queue_of(name)
     found = []
     for one in files:
-        with pq.ParquetFile(one.path) as file:
+        with _opened(one.path) as file:
             numbered = GENERATION in file.schema_arrow.names
             columns = [*QUEUE, "queueOffset", "storeTimestamp", *([GENERATION] if numbered else [])]
             for batch in file.iter_batches(BATCH_ROWS, columns=columns):
@@ -95,9 +96,19 @@ def check_there(files: Sequence[DataFile]) -> None:
             raise ConfigError(f"{file.path} has {size} bytes, the table says {file.bytes}: put it back from a copy")
 
 
+@contextmanager
+def _opened(path: str) -> Iterator[Any]:
+    """A Parquet file. ConfigError when it is none, or is cut."""
+    try:
+        with pq.ParquetFile(path) as file:
+            yield file
+    except (pa.ArrowInvalid, OSError) as error:
+        raise ConfigError(f"{path} can't be read ({error}): put it back from a copy") from None
+
+
 def _of_file(topic: str, path: str) -> dict[str, Landed]:
     found: list[dict[str, Landed]] = []
-    with pq.ParquetFile(path) as file:
+    with _opened(path) as file:
         for batch in file.iter_batches(BATCH_ROWS, columns=[*QUEUE, "queueOffset"]):
             rows = pa.table(batch)
             offsets = rows.column("queueOffset")
