@@ -4,7 +4,7 @@ from collections.abc import Mapping
 
 import pytest
 
-from perseid.spark.jobs.archive.folder import Committed, Gap, Landed, Plan
+from perseid.spark.jobs.archive.folder import Committed, Gap, Generation, Landed, Plan
 from perseid.spark.jobs.archive.resuming import REMOVED, Found, Resumed, TableChanged, resume
 
 QUEUE = "t/b/0"
@@ -55,7 +55,13 @@ def test_an_empty_table_begins_where_it_once_began() -> None:
     found = resumed(-1, {}, committed=Committed(2, "f"))
     assert found.plan is not None and (found.plan.end, found.plan.landed) == ({QUEUE: 0}, {})
     assert (found.number, found.rewound) == (4, (2, -1))
-    assert resumed(-1, {}) == Resumed(None, 0), "nothing was ever committed"
+    assert resume(Found("T", Committed(-1, ""), dict), None, [], PLANS.get) == Resumed(None, 0), "nobody was here"
+
+
+def test_an_attempt_whose_batch_is_not_there_holds_the_place_at_which_a_table_begins() -> None:
+    found = resumed(-1, {})
+    assert found.plan is not None and (found.plan.end, found.plan.landed) == ({QUEUE: 0}, {})
+    assert (found.number, found.noted) == (4, False), "killed, or removed when it had come in: nobody knows"
 
 
 @pytest.mark.parametrize(
@@ -85,3 +91,15 @@ def test_a_plan_of_an_earlier_version_takes_the_table_as_it_is() -> None:
     old = {0: Plan({QUEUE: 0}, {QUEUE: 10})}
     found = resume(Found("T", Committed(0, "f"), lambda: rows(*range(10))), None, [0], old.get)
     assert found.plan is not None and (found.plan.landed, found.number) == (rows(*range(10)), 1)
+
+
+def test_an_emptied_table_keeps_the_gaps_of_earlier_generations_and_of_what_came_before_its_beginning() -> None:
+    earlier, before, again = (
+        Gap(QUEUE, 40, 50, 10, "gone", 1), Gap(QUEUE, 0, 5, 5, "gone", 3), Gap(QUEUE, 7, 9, 2, "gone", 3),
+    )  # fmt: skip
+    newest = Plan(
+        {QUEUE: 5}, {QUEUE: 20}, landed=rows(*range(10)), gaps=(earlier, before, again),
+        generations=(Generation(2, 3, "made again", {QUEUE: 5}, {QUEUE: 60}),),
+    )  # fmt: skip
+    found = resume(Found("T", Committed(-1, ""), dict), Committed(4, "f"), [4], {4: newest}.get)
+    assert found.plan is not None and found.plan.gaps == (earlier, before), "the third is found again, if it is one"

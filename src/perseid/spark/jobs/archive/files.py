@@ -81,6 +81,8 @@ class Told:
     doubtful: int = 0
     """Rows whose stamps had come before, with something else, or beyond what is remembered: they are landed."""
     missing: tuple[Missing, ...] = ()
+    last: tuple[int, int] | None = None
+    """Offset and store time (milliseconds) of the last row."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -203,18 +205,21 @@ class TaskRows:
     def __init__(self, batches: Callable[[RangeReport], Iterator[Any]]) -> None:
         self.report = RangeReport()
         self.landed = Landed()
+        self.last: tuple[int, int] | None = None
         self._batches = batches
 
     def __iter__(self) -> Iterator[Any]:
         for batch in self._batches(self.report):
             self.landed = self.landed.plus(landed(batch.column("queueOffset")))
+            stored_us = batch.column("storeTimestamp")[-1].cast(pa.int64()).as_py()
+            self.last = None if stored_us is None else (batch.column("queueOffset")[-1].as_py(), stored_us // 1000)
             yield batch
 
     def told(self, task: int) -> Told:
         """When all have been taken."""
         stamped = self.report.stamped
         doubtful = stamped.differing + stamped.copied + stamped.untold
-        return Told(task, self.landed, stamped.dropped, doubtful, tuple(_bounded(self.report.missing)))
+        return Told(task, self.landed, stamped.dropped, doubtful, tuple(_bounded(self.report.missing)), self.last)
 
 
 def write_ranges(spark: SparkSession, parts: Sequence[plan.Range], options: SourceOptions, target: Target) -> Written:

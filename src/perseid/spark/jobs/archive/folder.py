@@ -108,8 +108,9 @@ class Generation:
 @dataclass(frozen=True, slots=True)
 class Plan:
     """What a table covers: the offsets [begin, end) of each queue (`topic/brokerName/queueId`), and when the message
-    before `end` was stored, by which a topic that was made anew is told from the one that was read. `landed`: the rows
-    of each queue, of all generations; None in plans of earlier versions."""
+    before `end` was stored, by which a topic that was made anew is told from the one that was read. `earliest`: where
+    queues began then, for the same end. `landed`: the rows of each queue, of all generations; None in plans of earlier
+    versions."""
 
     begin: Mapping[str, int]
     end: Mapping[str, int]
@@ -117,6 +118,7 @@ class Plan:
     landed: Mapping[str, Landed] | None = None
     gaps: tuple[Gap, ...] = ()
     generations: tuple[Generation, ...] = ()
+    earliest: Mapping[str, int] = field(default_factory=dict)
 
     @property
     def generation(self) -> int:

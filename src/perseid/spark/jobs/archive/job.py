@@ -22,10 +22,11 @@ from perseid.spark import plan as planning
 from perseid.spark.bounds import Bounds
 from perseid.spark.jobs import failures
 from perseid.spark.jobs.archive import bodies, formats
+from perseid.spark.jobs.archive.anew import begun_anew
 from perseid.spark.jobs.archive.compaction import KEEP_HOURS, TARGET_BYTES, compact_locked
 from perseid.spark.jobs.archive.files import Target, Written, write_ranges
 from perseid.spark.jobs.archive.folder import FORMATS, NONE, PARQUET, PARTITIONS, Plan, TableFolder, TableInfo
-from perseid.spark.jobs.archive.run import Allowed, Archived, Looked, Run, begun_anew, known_ends
+from perseid.spark.jobs.archive.run import Allowed, Archived, Looked, Run
 from perseid.spark.options import ALIASES as SOURCE_ALIASES
 from perseid.spark.options import ENDING, SourceOptions, nearest, normal, parse
 from perseid.spark.options import NAMES as SOURCE_NAMES
@@ -220,7 +221,7 @@ class Brokers:
 
 def check_not_another(source: SourceOptions, known: Plan, latest: Mapping[str, int]) -> None:
     """DataLost when a topic's queues are not those that were read up to a plan: the topic was made anew."""
-    anew = begun_anew(known, latest, stored_ms(source, known_ends(known, latest)))
+    anew = begun_anew(known, {}, latest, lambda ends: stored_ms(source, ends))
     if anew:
         raise DataLost(
             f"{next(iter(anew.values()))}: the topic was deleted and made again, or its broker lost messages"

@@ -41,6 +41,8 @@ class Resumed:
     """From the batch that had been committed to the one that the table holds."""
     taken: tuple[Gap, ...] = ()
     """Rows that are missing, and are taken for gone."""
+    noted: bool = False
+    """The last batch of the table says just this; else a batch has to, though there is nothing to add."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -69,7 +71,7 @@ def resume(
     TableChanged when it holds something else."""
     reached = max(found.batch, -1 if committed is None else committed.batch)
     unused = max([reached, *numbers]) + 1
-    behind = Resumed(plan(found.batch) if found.batch >= 0 else None, found.batch + 1)
+    behind = Resumed(plan(found.batch) if found.batch >= 0 else None, found.batch + 1, noted=found.batch >= 0)
     if committed == found.state:
         return behind
     rows = {name: one for name, one in found.contents().items() if one.rows}
@@ -82,13 +84,16 @@ def resume(
     if reached < 0:
         if rows:
             raise TableChanged(f"{found.where} holds {_count(rows)} rows, and no batch of it: who wrote them?")
-        return behind
+        attempt = plan(numbers[-1]) if numbers else None
+        if attempt is None:
+            return behind
+        return Resumed(Plan(attempt.begin, attempt.begin, landed={}), unused)  # it may have come in, and be gone again
     newest = plan(max((one for one in numbers if one <= reached), default=found.batch))
     assert newest is not None, "a batch was committed, so there was a plan"
     if not rows:
-        return Resumed(
-            Plan(newest.begin, newest.begin, landed={}, generations=newest.generations), unused, (reached, -1)
-        )
+        gaps = tuple(gap for gap in newest.gaps if _is_earlier(gap, newest))
+        emptied = Plan(newest.begin, newest.begin, landed={}, gaps=gaps, generations=newest.generations)
+        return Resumed(emptied, unused, (reached, -1))
     return _changed(found, newest, rows, unused, accept=accept)
 
 
@@ -111,6 +116,16 @@ def _changed(found: Found, expected: Plan, rows: Mapping[str, Landed], number: i
         if count > 0 and name in expected.end
     )
     return Resumed(replace(expected, landed=dict(rows), gaps=expected.gaps + gaps), number, taken=gaps)
+
+
+def _is_earlier(gap: Gap, plan: Plan) -> bool:
+    """Whether nothing of a gap lies where a table begins to read again: what it says would be lost with it."""
+    if gap.end <= plan.begin.get(gap.queue, 0):
+        return True
+    return any(
+        gap.batch < one.batch and gap.queue in one.begin and gap.start >= one.begin[gap.queue]
+        for one in plan.generations
+    )  # fmt: skip
 
 
 def _count(rows: Mapping[str, Landed]) -> int:

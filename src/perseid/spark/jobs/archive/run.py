@@ -21,8 +21,9 @@ from typing import Protocol
 from perseid.base.errors import ConfigError
 from perseid.spark import plan as planning
 from perseid.spark.jobs.archive import contents
+from perseid.spark.jobs.archive.anew import begun_anew
 from perseid.spark.jobs.archive.compaction import Compacted
-from perseid.spark.jobs.archive.files import Target, Written
+from perseid.spark.jobs.archive.files import Target, Told, Written
 from perseid.spark.jobs.archive.folder import Gap, Generation, Plan
 from perseid.spark.jobs.archive.formats import Snapshot, Table
 from perseid.spark.jobs.archive.resuming import Found, Resumed, resume
@@ -34,6 +35,8 @@ TASK_OFFSETS = 100_000
 MAX_GAPS = 1_000
 """Gaps that a plan has one by one; beyond that those of a queue with one cause become one."""
 DELETED = "deleted by the brokers before it was read"
+DELETED_ANEW = "deleted by the brokers, of a queue that was begun anew, before it was read"
+"""As many at most: where a broker had lost no more than its tail, those that were landed before are counted too."""
 ABSENT = "not given by the brokers, though offsets around it were"
 
 
@@ -109,6 +112,7 @@ class Run:
         self._batch_offsets = batch_offsets
         self._on_start, self._on_batch = on_start, on_batch
         self._plan = Plan({}, {})
+        self._looked = Looked({}, {}, {})
         self._number = 0
         """Of the next batch."""
 
@@ -117,7 +121,7 @@ class Run:
         folder = self._table.folder
         snapshot = self._table.snapshot()
         resumed = self._resumed(snapshot)
-        looked = self._topic.look(begun=resumed.plan is not None)
+        self._looked = looked = self._topic.look(begun=resumed.plan is not None)
         plan = resumed.plan or Plan(looked.starting, looked.starting, landed={})
         self._number, self._plan = resumed.number, plan
         self.done = Archived(rewound=resumed.rewound, gaps=resumed.taken)
@@ -132,13 +136,12 @@ class Run:
         folder.prepare()
         if self._on_start is not None:
             self._on_start(planning.lag(self._plan.end, looked.latest))
-        to_note = bool(resumed.taken) or self._plan != plan
+        to_note = not resumed.noted or self._plan != plan
         while planning.lag(self._plan.end, looked.latest) or to_note:
             self._batch(planning.advance(self._plan.end, looked.latest, self._batch_offsets))
             to_note = False
         folder.sweep(left)
-        if self.done.batches or resumed.plan is not None:
-            folder.note_committed(contents.state(self._table.snapshot()))
+        folder.note_committed(contents.state(self._table.snapshot()))
 
     # ---- before the first batch ----
 
@@ -154,25 +157,38 @@ class Run:
 
     def _check_same_topic(self, plan: Plan, looked: Looked, snapshot: Snapshot) -> None:
         """DataLost when the topic is not the one that was read, unless that may begin a generation."""
-        anew = begun_anew(plan, looked.latest, self._topic.stored_ms(known_ends(plan, looked.latest)))
+
+        def rows(name: str, low: int, high: int) -> tuple[Sequence[int], Sequence[int]]:
+            offsets, times = contents.stored(name, snapshot.files, plan.generation, low, high)
+            return offsets.to_pylist(), times.to_pylist()
+
+        anew = begun_anew(plan, looked.earliest, looked.latest, self._topic.stored_ms, rows)
         if not anew:
             return
         if not self._allowed.new_generation:
-            raise DataLost(
-                f"{next(iter(anew.values()))}: the topic was deleted and made again, or its broker lost messages: go on"
-                " with --new-generation, which keeps what was landed, or archive it into another table"
-            )
+            raise _anew(next(iter(anew.values())))
         if not self._table.info.numbered:
             raise ConfigError(
                 f"{self._table.folder.path} was made by an earlier version, and its rows have no column generation:"
                 " archive the topic as it is now into another table"
             )
         begin, end = dict(plan.begin), dict(plan.end)
-        for name in anew:
-            common = self._common_end(name, plan, looked, snapshot)
-            end[name] = looked.earliest[name] if common is None else common
-            begin[name] = end[name] if common is None else begin.get(name, 0)
         kept = {name: at for name, at in plan.stored_ms.items() if name not in anew}
+        gone = []
+        for name in anew:
+            common, low = self._common_end(name, plan, looked, snapshot), looked.earliest[name]
+            end[name] = low if common is None else common[0]
+            begin[name] = end[name] if common is None else begin.get(name, 0)
+            if common is not None:
+                kept[name] = common[1]
+            elif low:
+                gone.append(Gap(name, 0, low, low, DELETED_ANEW, self._number))
+        if gone and not self._allowed.gaps:
+            raise DataLost(
+                f"{gone[0].queue}: was begun anew, and offsets 0 to {gone[0].end - 1} of it are gone: the brokers have"
+                " deleted them; go on behind them with --no-fail-on-data-loss (failOnDataLoss=false) and"
+                " --new-generation, which notes them as a gap"
+            )
         generation = Generation(
             plan.generation + 1, self._number, "; ".join(anew[name] for name in sorted(anew)),
             {name: end[name] for name in anew}, {name: plan.end[name] for name in anew},
@@ -180,20 +196,27 @@ class Run:
         self._plan = replace(
             plan, begin=begin, end=end, stored_ms=kept, generations=(*plan.generations, generation)
         )  # fmt: skip
+        self._add_gaps(gone)
 
-    def _common_end(self, name: str, plan: Plan, looked: Looked, snapshot: Snapshot) -> int | None:
-        """Up to which offset a queue still holds the messages that were landed; None: it holds none of them."""
+    def _common_end(self, name: str, plan: Plan, looked: Looked, snapshot: Snapshot) -> tuple[int, int] | None:
+        """Up to which offset a queue still holds the messages that were landed, and when the last one of them was
+        stored; None: it holds none of them."""
         low, high = looked.earliest[name], looked.latest[name]
         offsets, times = contents.stored(name, snapshot.files, plan.generation, low, high)
         first, last = 0, len(offsets)
         while first < last:  # the first one that differs
             middle = (first + last) // 2
-            offset, at_ms = offsets[middle].as_py(), times[middle].as_py()
-            if self._topic.stored_ms({name: offset + 1}).get(name) == at_ms:
-                first = middle + 1
+            known = ((at, self._stored_ms(name, offsets[at].as_py())) for at in range(middle, last))
+            at, at_ms = next((one for one in known if one[1] is not None), (middle, None))
+            if at_ms is not None and at_ms == times[at].as_py():
+                first = at + 1
             else:
                 last = middle
-        return int(offsets[first - 1].as_py()) + 1 if first else None
+        return (int(offsets[first - 1].as_py()) + 1, int(times[first - 1].as_py())) if first else None
+
+    def _stored_ms(self, name: str, offset: int) -> int | None:
+        """Of one message; None: a compacted topic, for one, has it no more."""
+        return self._topic.stored_ms({name: offset + 1}).get(name)
 
     def _pass_over_gone(self, looked: Looked) -> None:
         """Note what the brokers have deleted before it was read; DataLost where that is not allowed."""
@@ -234,6 +257,7 @@ class Run:
         parts = planning.split(parts, -(-sum(part.end - part.start for part in parts) // TASK_OFFSETS))
         target = Target(str(place), table.info.partition_by, shape_of(table.info, before.generation))
         written = self._topic.write(parts, target)
+        self._check_not_exchanged(before, end)
         names = [planning.name_of(part.queue) for part in parts]
         landed = contents.total([
             before.landed or {}, *({name: told.landed} for name, told in zip(names, written.tasks, strict=True))
@@ -245,12 +269,28 @@ class Run:
         ])  # fmt: skip
         begin = {**dict.fromkeys(end, 0), **before.begin}
         kept = {name: at for name, at in before.stored_ms.items() if end.get(name) == before.end.get(name)}
-        stored_ms = kept | self._topic.stored_ms(end)
-        self._plan = replace(self._plan, begin=begin, end=end, stored_ms=stored_ms, landed=landed)
+        unknown = {name: at for name, at in end.items() if name not in kept}  # others' may be of another topic by now
+        stored_ms = kept | self._topic.stored_ms(unknown) | last_stored(parts, written.tasks, end)
+        self._plan = replace(
+            self._plan, begin=begin, end=end, stored_ms=stored_ms, landed=landed,
+            earliest={**before.earliest, **self._looked.earliest},
+        )  # fmt: skip
         table.folder.write_plan(number, self._plan)
         table.commit(number, place, written.files)
         self._number += 1
         self._count(number, written)
+
+    def _check_not_exchanged(self, before: Plan, end: planning.Position) -> None:
+        """DataLost when a queue was begun anew since it was looked at: what was read now is of another one."""
+        read = {
+            name: at for name, at in before.end.items() if name in before.stored_ms and end.get(name) != at
+        }  # fmt: skip
+        for name, at_ms in self._topic.stored_ms(read).items():
+            if at_ms != before.stored_ms[name]:
+                raise _anew(
+                    f"{name}: the message at offset {read[name] - 1} was exchanged for another one while the topic was"
+                    " read"
+                )
 
     def _add_gaps(self, gaps: Sequence[Gap]) -> None:
         self.done = replace(self.done, gaps=(*self.done.gaps, *gaps))
@@ -273,22 +313,20 @@ class Run:
             self._on_batch(number, rows, repeats)
 
 
-def known_ends(plan: Plan, latest: Mapping[str, int]) -> dict[str, int]:
-    """The ends of a plan that queues still reach."""
-    return {name: offset for name, offset in plan.end.items() if offset <= latest.get(name, -1)}
+def _anew(why: str) -> DataLost:
+    return DataLost(
+        f"{why}: the topic was deleted and made again, or its broker lost messages: go on with --new-generation, which"
+        " keeps what was landed, or archive it into another table"
+    )
 
 
-def begun_anew(plan: Plan, latest: Mapping[str, int], stored_ms: Mapping[str, int]) -> dict[str, str]:
-    """The queues that are not those which were read up to a plan, and why."""
+def last_stored(parts: Sequence[planning.Range], tasks: Sequence[Told], end: Mapping[str, int]) -> dict[str, int]:
+    """When the messages before these ends were stored, of those that are rows now, whatever brokers have since."""
     found = {}
-    for name in sorted(plan.end.keys() & latest.keys()):
-        if latest[name] < plan.end[name]:
-            found[name] = f"{name}: was read up to offset {plan.end[name]}, and ends at {latest[name]} now"
-        elif name in stored_ms and stored_ms[name] != plan.stored_ms.get(name, stored_ms[name]):
-            found[name] = (
-                f"{name}: the message at offset {plan.end[name] - 1} is not the one that was read: it was stored at"
-                f" {plan.stored_ms[name]}, that at {stored_ms[name]} (milliseconds)"
-            )
+    for part, told in zip(parts, tasks, strict=True):
+        name = planning.name_of(part.queue)
+        if told.last is not None and told.last[0] == end[name] - 1:
+            found[name] = told.last[1]
     return found
 
 

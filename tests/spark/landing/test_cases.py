@@ -1,0 +1,142 @@
+"""What histories found in the archive, each as the shortest history that shows it."""
+
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+
+from perseid.spark.jobs.archive.run import DELETED_ANEW, Allowed
+
+from .hooks import Hooks, installed
+from .judge import Judge
+from .landing import DONE, REFUSED, Asked, Landing, Outcome, without_spark
+from .topic import World
+
+A = "t/a/0"
+
+
+class Case:
+    """A table and a topic of one queue, with a judge."""
+
+    def __init__(self, path: Path, form: str = "parquet") -> None:
+        self.world, self.hooks = World(), Hooks()
+        self.world.add_queue("a")
+        self.landing = Landing(path / "table", form, self.world, self.hooks)
+        self.judge = Judge(self.landing)
+
+    def run(self, *, gaps: bool = False, anew: bool = False, accept: bool = False, batch: int | None = None) -> Outcome:
+        """A run, judged."""
+        asked = Asked(Allowed(gaps, anew, accept), batch)
+        self.judge.before_run()
+        outcome = self.landing.archive(asked)
+        self.judge.after_run(asked, outcome)
+        return outcome
+
+    def rows(self) -> int:
+        return self.judge.rows().total()
+
+
+@pytest.fixture
+def case(tmp_path: Path) -> Iterator[Case]:
+    found = Case(tmp_path)
+    with without_spark(), installed(found.hooks, "parquet"):
+        yield found
+
+
+def test_a_first_run_on_an_empty_topic_notes_its_place(case: Case) -> None:
+    assert case.run().how == DONE
+    case.world.publish(A, 5)
+    case.world.retain(A, 3)
+    refused = case.run()
+    assert refused.refusal == "messages gone", "it began before them"
+    done = case.run(gaps=True).done
+    assert done is not None and [gap.messages for gap in done.gaps] == [3] and case.rows() == 2
+
+
+def test_a_table_that_was_put_back_says_so_also_when_there_is_nothing_to_add(case: Case) -> None:
+    case.world.add_queue("b")
+    case.world.publish("t/b/0", 4)
+    case.run(batch=2)
+    for path in sorted((case.landing.path / "data").iterdir())[1:]:
+        for file in path.iterdir():
+            file.unlink()
+        path.rmdir()
+    case.world.away.add("b")
+    done = case.run().done
+    assert done is not None and done.rewound == (1, 0) and done.batches == 1, "a batch says where the table is now"
+    case.world.away.clear()
+    done = case.run().done
+    assert done is not None and done.rewound is None and done.rows == 2 and case.rows() == 4
+
+
+def test_a_topic_that_is_made_again_is_noticed_when_the_message_that_was_read_last_is_gone(case: Case) -> None:
+    case.world.publish(A, 6)
+    case.run()
+    case.world.recreate()
+    case.world.publish(A, 12)
+    case.world.compact(A, [5])
+    refused = case.run(gaps=True)
+    assert refused.refusal == "begun anew", "by another row that the table has"
+    assert case.run(gaps=True, anew=True).how == DONE and case.rows() == 6 + 11
+
+
+def test_a_queue_that_begins_earlier_than_it_did_is_another_one(case: Case) -> None:
+    case.run()
+    case.world.publish(A, 6)
+    case.world.retain(A, 6)
+    case.run(gaps=True)
+    case.world.recreate()
+    case.world.publish(A, 9)
+    assert case.run(gaps=True).refusal == "begun anew", "no row tells it, and no message"
+    assert case.run(gaps=True, anew=True).how == DONE and case.rows() == 9
+
+
+def test_what_a_queue_that_was_begun_anew_has_lost_already_is_a_gap(case: Case) -> None:
+    case.world.publish(A, 20)
+    case.run()
+    case.world.recreate()
+    case.world.publish(A, 12)
+    case.world.retain(A, 5)
+    refused = case.run(anew=True)
+    assert refused.how == REFUSED and "offsets 0 to 4 of it are gone" in refused.error
+    done = case.run(gaps=True, anew=True).done
+    assert done is not None and [(gap.end, gap.messages, gap.why) for gap in done.gaps] == [(5, 5, DELETED_ANEW)]
+    assert case.rows() == 20 + 7
+
+
+@pytest.mark.parametrize("point", range(40))
+def test_a_topic_that_is_exchanged_while_it_is_read_is_noticed(tmp_path: Path, point: int) -> None:
+    case = Case(tmp_path)
+    case.world.publish(A, 8)
+
+    def exchange() -> None:
+        before = case.world.current()
+        case.world.lose_tail(A, 8)
+        case.world.publish(A, 20)
+        case.judge.lost_by_brokers(before)
+
+    with without_spark(), installed(case.hooks, "parquet"):
+        asked = Asked(Allowed(), 2)
+        outcome = case.landing.archive(asked, {point: exchange})
+        assert outcome.refusal in ("", "begun anew")
+        case.judge.after_run(asked, outcome)
+        assert case.run(gaps=True, anew=True, accept=True).how == DONE
+
+
+def test_a_queue_that_is_exchanged_while_others_are_read_is_noticed_by_the_next_run(tmp_path: Path) -> None:
+    for point in range(60):
+        case = Case(tmp_path / str(point))
+        case.world.add_queue("a")
+        case.world.publish(A, 1)
+        case.world.publish("t/a/1", 8)
+
+        def exchange(case: Case = case) -> None:
+            before = case.world.current()
+            case.world.lose_tail(A, 1)
+            case.world.publish(A, 2)
+            case.judge.lost_by_brokers(before)
+
+        with without_spark(), installed(case.hooks, "parquet"):
+            asked = Asked(Allowed(), 2)
+            case.judge.after_run(asked, case.landing.archive(asked, {point: exchange}))
+            case.run(anew=True)
