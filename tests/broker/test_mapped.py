@@ -161,6 +161,46 @@ def test_a_queue_goes_there_and_back(pair: Cluster) -> None:
     assert read_all(pair, "b", 0, 500)[0] == wanted[9:], "an offset in a gap"
 
 
+@pytest.mark.parametrize("moved", [False, True])
+def test_who_is_behind_what_is_left_is_sent_to_it(pair: Cluster, moved: bool) -> None:
+    """Of a queue without a past the offset has moved; of a later part of one, the reader is only behind."""
+    for n in range(9):
+        pair.send("a", 0, b"%d" % n)
+    if not moved:
+        _is_left(pair, "a", 0, 4)
+        pulled = pair.pull("a", 0, 1)
+        assert (pulled.code, pulled.next_offset, pulled.min_offset) == (ResponseCode.PULL_OFFSET_MOVED, 4, 4)
+        return
+    begin = pair.remap(0, "a", "b")
+    for n in range(9):
+        pair.send("b", 0, b"%d" % n)
+    physical = pair.config("b").mapping_detail.hosted_queues[0][-1].queue_id  # type: ignore[union-attr]
+    _is_left(pair, "b", physical, 3)
+    pulled = pair.pull("b", 0, begin + 1)
+    assert (pulled.code, pulled.next_offset) == (ResponseCode.PULL_RETRY_IMMEDIATELY, begin + 3)
+    assert pair.pull("b", 0, begin + 3).bodies[0] == b"3"
+    _is_left(pair, "a", 0, 4)
+    pulled = pair.pull("b", 0, 1)
+    assert (pulled.code, pulled.next_offset) == (ResponseCode.PULL_OFFSET_MOVED, 4)
+
+
+def _is_left(cluster: Cluster, name: str, queue_id: int, first: int) -> None:
+    """As when the files of the log with all that is before are gone."""
+    queue = cluster.broker(name).store.queue_of(TOPIC, queue_id)
+    assert queue is not None
+    queue.min = first
+
+
+def test_a_reader_waits_at_the_end_of_the_last_part_alone(pair: Cluster) -> None:
+    pair.send("a", 0, b"x")
+    begin = pair.remap(0, "a", "b")
+    for offset, waits in ((begin, True), (1, False), (0, False)):
+        at = pair.scheduler.now_us
+        pulled = pair.pull("b", 0, offset, sys_flag=SUSPEND, suspend_timeout_millis=5_000)
+        assert (pair.scheduler.now_us - at >= 4_900_000) is waits, offset
+        assert pulled.code == (ResponseCode.PULL_NOT_FOUND if waits else 0 if not offset else 20)
+
+
 def test_groups_go_on_where_they_were(pair: Cluster) -> None:
     for n in range(10):
         pair.send("a", 0, b"%d" % n)

@@ -8,6 +8,7 @@ from tests.controller.harness import CLUSTER, SET, Client, Group, address, broke
 
 from perseid.base import config as settings
 from perseid.base.machine import DiskFailed
+from perseid.controller.commands import MAX_TEXT
 from perseid.controller.config import ControllerConfig
 from perseid.controller.routes import ROUTES
 from perseid.wire.codes import RequestCode as Ask
@@ -251,8 +252,9 @@ def test_1003_with_a_master_alive_and_without() -> None:
 
 def test_1003_a_new_address(stage: Stage) -> None:
     stage.die(3)
-    assert stage.register(3, "10.7.7.7:1").code == 0
-    assert stage.cell.node.tables.address(SET, 3) == "10.7.7.7:1"
+    for place in ("10.7.7.7:1", "x", "x" * MAX_TEXT):
+        assert stage.register(3, place).code == 0
+        assert stage.cell.node.tables.address(SET, 3) == place
 
 
 # ---- 1004, 1005, 1006 ----
