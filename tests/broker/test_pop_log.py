@@ -284,6 +284,18 @@ def test_records_that_the_timer_wheel_of_the_original_brings(tmp_path: Path) -> 
     assert pop(rig, queue_id=0) == [] or rig.broker.offsets.query("T", "g", 0) == 1
 
 
+def test_a_checkpoint_that_the_wheel_of_the_original_brings_late_waits_for_its_acks(tmp_path: Path) -> None:
+    """The broker was down when it was due: the acks stand behind it in the log."""
+    rig = stocked(tmp_path, 1)
+    rig.broker.groups.find("g", rig.config, rig.now)
+    rig.until(NOW + 90_000)
+    _append(rig, "ck", Checkpoint("T", "g", 0, 0, NOW, 31_000, "b", (0,)).to_json(), deliver_at=NOW + 30_000)
+    rig.until(NOW + 90_000 + service.PATIENCE_MS - 1)
+    assert records(rig, "%RETRY%g_T") == []
+    rig.until(NOW + 90_000 + service.PATIENCE_MS + 10)
+    assert [r.body for r in records(rig, "%RETRY%g_T")] == [b"m0"]
+
+
 def test_an_ack_before_the_originals_checkpoint(tmp_path: Path) -> None:
     rig = stocked(tmp_path, 1)
     rig.broker.groups.find("g", rig.config, rig.now)

@@ -233,3 +233,24 @@ def test_a_queue_begins_anew_when_a_start_would_find_its_old_units_again(disk: S
     assert one.bodies() == [b"3."] and one.store.settled
     one.turn(6_000)
     assert one.store.flusher.saved_replay_from == one.store.end
+
+
+def test_no_more_is_flushed_than_there_is_for_readers(disk: SimDisk) -> None:
+    """Entries are durable that wait for their place in a queue."""
+    one = One(disk)
+    one.put(0, 1, 2)
+    one.turn(70_000)
+    one.turn(6_000)
+    one.held = []
+    one.store.append(message(3, queue_id=1), one.now)
+    one.store._append_record(one.store.encoded(message(4), one.now), 0, one.now)
+    held, one.held = one.held, None
+    one.carry_out(held)
+    one.turn()
+    assert one.store.behind and one.bodies(queue_id=1) == [b"3."]
+    one.store.log.follow_disk()
+    assert one.store.log.flushed == one.store.log.end < one.entries.pos
+    one.turn(CHECKPOINT_MS)
+    one.turn()
+    one.store.log.follow_disk()
+    assert one.store.log.flushed == one.store.log.end == one.entries.pos

@@ -76,10 +76,13 @@ class Slave(Node):
         return self.bodies() if self.store.queue_of("T", 0) is not None else []
 
 
-def made_again(master: Node, kind: frozenset[str] = frozenset()) -> tuple[int, list[bytes], list[bytes]]:
+def made_again(
+    master: Node, kind: frozenset[str] = frozenset(), before: frozenset[str] = frozenset()
+) -> tuple[int, list[bytes], list[bytes]]:
     """A topic is deleted and made again, perhaps of another kind: where the log of the old one ends, and the messages
     of both."""
     master.load()
+    master.store.batch_topics = before
     old = [b"old %d" % number for number in range(OLD)]
     for body in old:
         master.store.append(message(body=body), master.now)
@@ -115,6 +118,32 @@ def test_a_queue_that_begins_anew_is_the_old_one_or_the_new_one_after_a_crash(
         slave.follow(master)
         assert slave.told() == new
         slave.store.validate()
+
+
+@pytest.mark.parametrize("power", [False, True])
+@pytest.mark.parametrize("step", range(STEPS))
+def test_a_batch_topic_that_is_a_plain_one_now_leaves_no_files(step: int, power: bool) -> None:
+    """A later start would find two queues of one name."""
+    master, batches = Node(), frozenset("T")
+    end, old, new = made_again(master, before=batches)
+    for seed in range(3 if power else 1):
+        slave = Slave(seed)
+        slave.batch_topics = slave.store.batch_topics = batches
+        slave.has_durably(master, end)
+        slave.batch_topics = slave.store.batch_topics = frozenset()
+        slave.take(master)
+        for number, _ in enumerate(slave.go_on()):
+            if number == step:
+                break
+        slave.cut_power() if power else slave.kill()
+        slave.load()
+        assert slave.told() in (old, new[:1], new), seed
+        slave.follow(master)
+        assert slave.disk.list("batchconsumequeue/T/0") == []
+        for end_of_life in (slave.stop, slave.kill):
+            end_of_life()
+            slave.load()
+            assert slave.told() == new and slave.disk.list("batchconsumequeue/T/0") == []
 
 
 def test_the_walk_of_such_a_record_ends_with_a_checkpoint_behind_it() -> None:
