@@ -10,6 +10,7 @@ from typing import Any
 import pytest
 from tests.spark.conftest import fill
 from tests.spark.jobs.tables import FORMATS
+from tests.spark.jobs.test_formats import opened
 from typer.testing import CliRunner, Result
 
 import perseid.spark
@@ -120,6 +121,8 @@ def test_what_is_wrong_with_an_archive_is_told_before_spark(
         (("known", old, "--format", "delta", "--schema", "id bigint"), "old holds format=iceberg, not delta"),
         (("known", old, "--partition-by", "hour"), "old holds partitions=day, not hour"),
         (("known", old, "--tags", "a"), "old holds tags=None, not a"),
+        (("known", new, "--catalog", "lake"), "a table of parquet is in no catalog: --catalog is for iceberg"),
+        (("known", old, "--catalog", "la.ke"), "a catalog's name has letters, digits, '_', '-': not 'la.ke'"),
         (("other", old), "old holds topic known, not other"),
     ):  # fmt: skip
         said = command("archive", *words, "-n", broker.namesrv)
@@ -170,6 +173,19 @@ def test_what_is_wrong_with_the_other_jobs_is_told_before_spark(
         said = command(*words)
         assert (said.exit_code, said.stderr.count("\n")) == (1, 1), said.stderr
         assert why in said.stderr
+
+
+def test_a_job_that_has_nothing_to_do_starts_no_spark(
+    command: Callable[..., Result], broker: EmbeddedBroker, tmp_path: Path
+) -> None:
+    broker.create_topic("empty", 2)
+    table = tmp_path / "t"
+    words = ("archive", "empty", table, "-n", broker.namesrv, "--format", "iceberg", "--catalog", "lake")
+    for _ in range(2):
+        said = command(*words)
+        assert (said.exit_code, said.stderr) == (0, ""), said.stderr
+        assert said.stdout == f"0 messages in 0 batches added to {table}\n"
+    assert opened(table, "lake").scan().to_arrow().num_rows == 0
 
 
 # ---- what a failed first run leaves ----

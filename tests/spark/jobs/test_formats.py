@@ -1,5 +1,6 @@
 """The commits of each format, without Spark: a batch comes in whole, and once."""
 
+import sqlite3
 from contextlib import suppress
 from pathlib import Path
 from typing import Any
@@ -51,6 +52,57 @@ def test_a_batch_counts_once_it_is_committed_also_an_empty_one(tmp_path: Path, f
     assert (again.last_batch(), snapshot.batch) == (1, 1)
     assert sorted(file.partition for file in snapshot.files) == ["2026-11-20", "2026-11-21"]
     assert sorted(row["queueOffset"] for row in rows_outside(tmp_path / "t", ["queueOffset"])) == list(range(40))
+
+
+def opened(table: Path, name: str) -> Any:
+    """An Iceberg table, as readers open it who call its catalog so."""
+    from pyiceberg.catalog import load_catalog
+
+    catalog = load_catalog(name, type="sql", uri=f"sqlite:///{table}/_perseid/catalog.db")
+    return catalog.load_table("perseid.archive")
+
+
+def test_an_iceberg_table_is_read_in_a_catalog_of_another_name(tmp_path: Path) -> None:
+    """pyiceberg's, and Spark's JdbcCatalog, of which this is the query."""
+    from pyiceberg.exceptions import NoSuchTableError
+
+    query = (
+        "SELECT metadata_location FROM iceberg_tables WHERE catalog_name = ? AND table_namespace = ? AND table_name = ?"
+    )
+    table = table_of(tmp_path / "t", "iceberg")
+    table.commit(0, *written(table, 0))
+    with pytest.raises(NoSuchTableError):
+        opened(tmp_path / "t", "lake")
+    table.name_catalogs(["lake", "spark_catalog"])
+    table.name_catalogs(["lake", "perseid"])
+    table.commit(1, *written(table, 1))
+    place, merged = written(table, 2, 20)
+    table.replace(2, place, table.snapshot().files, merged)
+    for name in ("lake", "spark_catalog", "perseid"):
+        found = opened(tmp_path / "t", name)
+        assert (found.scan().to_arrow().num_rows, found.properties["perseid.batch"]) == (20, "2")
+    with sqlite3.connect(table.folder.own / "catalog.db") as catalog:
+        names = ("lake", "perseid", "other")
+        rows = [catalog.execute(query, (name, "perseid", "archive")).fetchall() for name in names]
+    catalog.close()
+    assert rows[0] == rows[1] and len(rows[0]) == 1 and rows[2] == []
+
+
+def test_a_commit_in_a_catalog_of_another_name_is_one_in_ours(tmp_path: Path) -> None:
+    from pyiceberg.exceptions import CommitFailedException
+
+    table = table_of(tmp_path / "t", "iceberg")
+    table.name_catalogs(["lake"])
+    assert table.last_batch() == -1
+    table.commit(0, *written(table, 0))
+    before = opened(tmp_path / "t", "perseid")
+    with opened(tmp_path / "t", "lake").transaction() as change:
+        change.delete("queueOffset < 5")
+    assert opened(tmp_path / "t", "perseid").scan().to_arrow().num_rows == 5
+    with pytest.raises(CommitFailedException):  # one at a time, whatever they call it
+        before.delete("queueOffset = 7")
+    table.commit(1, *written(table, 1))
+    assert opened(tmp_path / "t", "lake").scan().to_arrow().num_rows == 15
 
 
 @pytest.mark.parametrize("form", ["delta", "iceberg"])

@@ -53,6 +53,10 @@ def archive(
     new_generation: Annotated[
         bool, typer.Option(help="The topic was made again, or lost its end: keep what was landed, go on with what is.")
     ] = False,
+    catalog: Annotated[
+        list[str] | None,
+        typer.Option(help="Readers may open an Iceberg table's catalog under this name, too; else as perseid alone."),
+    ] = None,
     option: Annotated[
         list[str] | None, typer.Option(help="NAME=VALUE for the source, such as startingTimestamp=0.")
     ] = None,
@@ -73,7 +77,7 @@ def archive(
             schema=schema, message=message, keep_value=False if drop_value else None,
             max_offsets_per_trigger=batch_offsets, options=options, compact=compact, target_bytes=target_mb << 20,
             keep_hours=keep_hours, accept_table=accept_table, new_generation=new_generation,
-            on_start=partial(running.begins, "offsets"), on_batch=running.batch,
+            catalogs=catalog or (), on_start=partial(running.begins, "offsets"), on_batch=running.batch,
         )  # fmt: skip
         running.done(told(done, table), {**asdict(done), "table": table}, found=gaps_told(done.gaps))
 

@@ -82,6 +82,10 @@ class Table(ABC):
     def clean(self, keep_hours: int) -> None:
         """Delete what no reader of the last `keep_hours` needs."""
 
+    def name_catalogs(self, names: Sequence[str]) -> None:
+        """Have the table in catalogs of these names too: a catalog is opened under one. Iceberg's alone are in any."""
+        raise AssertionError(f"a table of {self.info.format} is in no catalog")
+
 
 def of(folder: TableFolder, info: TableInfo) -> Table:
     """The table of an archive. ConfigError when its format's library is missing."""

@@ -9,8 +9,10 @@ the small files and adds the merged ones. Files of snapshots that have expired a
 
 from __future__ import annotations
 
+import sqlite3
 import time
 from collections.abc import Callable, Sequence
+from contextlib import closing
 from datetime import UTC, datetime, timedelta
 from pathlib import Path
 from urllib.parse import unquote, urlsplit
@@ -36,6 +38,14 @@ PROPERTIES = {
     "commit.retry.num-retries": "0",
 }
 """No retries: pyiceberg would put the files on top of whatever came in meanwhile, the same batch by another run too."""
+CATALOG = "perseid"
+"""Its name, a part of its rows' keys: who opens it under another one finds none of them, but for `name_catalogs`."""
+_IN_STEP = """CREATE TRIGGER IF NOT EXISTS perseid_names AFTER UPDATE OF metadata_location ON iceberg_tables BEGIN
+    UPDATE iceberg_tables SET
+        metadata_location = NEW.metadata_location, previous_metadata_location = NEW.previous_metadata_location
+    WHERE table_namespace = NEW.table_namespace AND table_name = NEW.table_name AND catalog_name <> NEW.catalog_name;
+END"""
+"""A commit under one name is one under all, in one transaction: rows of one table never differ, whoever commits."""
 _EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
 
 
@@ -44,8 +54,9 @@ class IcebergTable(Table):
 
     def __init__(self, folder: TableFolder, info: TableInfo) -> None:
         super().__init__(folder, info)
+        self._database = folder.own / "catalog.db"
         self._catalog = SqlCatalog(
-            "perseid", uri=f"sqlite:///{folder.own / 'catalog.db'}", warehouse=folder.path.as_uri()
+            CATALOG, uri=f"sqlite:///{self._database}", warehouse=folder.path.as_uri()
         )  # fmt: skip
 
     def last_batch(self) -> int:
@@ -105,6 +116,20 @@ class IcebergTable(Table):
         for path in self.folder.data.rglob("*.parquet"):
             if str(path) not in kept and path.stat().st_mtime < before.timestamp():
                 path.unlink()
+
+    def name_catalogs(self, names: Sequence[str]) -> None:
+        if self._load() is None:
+            self._create()
+        with closing(sqlite3.connect(self._database)) as database, database:
+            columns = [row[1] for row in database.execute("PRAGMA table_info(iceberg_tables)")]
+            rest = ", ".join(column for column in columns if column != "catalog_name")
+            for name in names:
+                database.execute(
+                    f"INSERT OR IGNORE INTO iceberg_tables (catalog_name, {rest})"
+                    f" SELECT ?, {rest} FROM iceberg_tables WHERE catalog_name = ?",
+                    (name, CATALOG),
+                )
+            database.execute(_IN_STEP)
 
     # ---- inside ----
 

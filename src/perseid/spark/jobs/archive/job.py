@@ -25,7 +25,7 @@ from perseid.spark.jobs.archive import bodies, formats
 from perseid.spark.jobs.archive.anew import begun_anew
 from perseid.spark.jobs.archive.compaction import KEEP_HOURS, TARGET_BYTES, compact_locked
 from perseid.spark.jobs.archive.files import Target, Written, write_ranges
-from perseid.spark.jobs.archive.folder import FORMATS, NONE, PARQUET, PARTITIONS, Plan, TableFolder, TableInfo
+from perseid.spark.jobs.archive.folder import FORMATS, ICEBERG, NONE, PARQUET, PARTITIONS, Plan, TableFolder, TableInfo
 from perseid.spark.jobs.archive.run import Allowed, Archived, Looked, Run
 from perseid.spark.options import ALIASES as SOURCE_ALIASES
 from perseid.spark.options import ENDING, SourceOptions, nearest, normal, parse
@@ -42,6 +42,7 @@ FILTER = ("tags", "sql", "dedupe")
 NOT_HERE = ("subscribe", "subscribePattern", "assign", "nameserver", "includeHeaders", "includeBody", *ENDING)
 """The source's options that the job sets itself."""
 BATCH_OFFSETS = 500_000
+CATALOG_CHARS = frozenset("abcdefghijklmnopqrstuvwxyzABCDEFGHIJKLMNOPQRSTUVWXYZ0123456789_-")
 
 
 def archive(
@@ -62,6 +63,7 @@ def archive(
     keep_hours: int = KEEP_HOURS,
     accept_table: bool = False,
     new_generation: bool = False,
+    catalogs: Sequence[str] = (),
     on_start: Callable[[int], None] | None = None,
     on_batch: Callable[[int, int, int], None] | None = None,
 ) -> Archived:
@@ -72,7 +74,8 @@ def archive(
     table what it is: they need to be said for a new table only, and must not differ later. `options` go to the source
     (tags, startingOffsets, failOnDataLoss, …). `accept_table`: others removed rows, and the table is taken as it is.
     `new_generation`: the topic was deleted and made again, or its broker lost messages, and the table goes on with what
-    is there now. `on_start(offsets)` is called with what there is to read, `on_batch(batch, rows, repeats)` after each
+    is there now. `catalogs`: names under which an Iceberg table's catalog can be opened from now on, besides `perseid`.
+    `on_start(offsets)` is called with what there is to read, `on_batch(batch, rows, repeats)` after each
     batch. Run it again to go on. ConfigError: it can't be done as asked; TableChanged: the table is not as it was left;
     DataLost: messages are gone; TaskFailed: see the text.
     """
@@ -101,12 +104,23 @@ def archive(
         source = parse(
             {"nameserver": nameserver, "subscribe": topic, **_starting(given), **info.filter}, streaming=True
         )
+        _check_catalogs(folder, info, catalogs)
         found = formats.of(folder, info)
         allowed = Allowed(not source.fail_on_data_loss, new_generation, accept_table)
         run = Run(found, Brokers(spark, source), allowed, max_offsets_per_trigger, on_start, on_batch)
         run.all()
+        if catalogs:
+            found.name_catalogs(catalogs)
         compacted = compact_locked(spark, found, target_bytes, keep_hours) if compact else None
     return replace(run.done, compacted=compacted)
+
+
+def _check_catalogs(folder: TableFolder, info: TableInfo, names: Sequence[str]) -> None:
+    if names and info.format != ICEBERG:
+        raise ConfigError(f"{folder.path}: a table of {info.format} is in no catalog: --catalog is for iceberg")
+    for name in names:
+        if not name or not set(name) <= CATALOG_CHARS:
+            raise ConfigError(f"a catalog's name has letters, digits, '_', '-': not {name!r}")
 
 
 @contextmanager
