@@ -271,6 +271,20 @@ def test_the_leaders_own_word_ends_a_doubt() -> None:
     assert seat.where == ("follower", 5, "n1") and seat.asked(DLedgerRequest.METADATA) == []
 
 
+def test_the_leaders_own_word_counts_as_a_heartbeat_of_an_interval_ago() -> None:
+    """Neither less, whenever it was heard last, nor more: who was heard since is heard since."""
+    for quiet_ms in (0, SILENCE - 500):
+        seat = following(Seat(), "n1", 5)
+        seat.pass_time(quiet_ms)
+        seat.mail.clear()
+        seat.cut(seat.link("n1"))
+        seat.reply_all(DLedgerRequest.METADATA, metadata("n1"), "n1")
+        seat.pass_time(SILENCE - INTERVAL - 100 if quiet_ms else SILENCE - 100)
+        assert seat.where == ("follower", 5, "n1"), quiet_ms
+        seat.pass_time(INTERVAL + 2_000)
+        assert seat.where[0] == "candidate", quiet_ms
+
+
 def gone(other_end: object) -> Seat:
     """It follows n1, which is gone; n2, whose log ends at `other_end`, does not hear it either. Ours is empty."""
     seat = doubting()
