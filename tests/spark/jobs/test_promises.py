@@ -2,8 +2,12 @@
 
 from __future__ import annotations
 
+import os
+import re
 import shutil
-from collections.abc import Callable
+import subprocess
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
 
@@ -13,7 +17,7 @@ from tests.spark.conftest import fill
 from tests.spark.jobs.tables import FORMATS, places, places_outside
 
 from perseid.client import Message
-from perseid.client.blocking import BlockingProducer
+from perseid.client.blocking import BlockingAdmin, BlockingProducer
 from perseid.client.stamps import STAMP
 from perseid.spark.jobs.archive import read
 from perseid.spark.jobs.archive.folder import TableFolder
@@ -82,6 +86,68 @@ def iceberg(table: Path) -> Any:
 
     catalog = SqlCatalog("perseid", uri=f"sqlite:///{table}/_perseid/catalog.db", warehouse=table.as_uri())
     return catalog.load_table("perseid.archive")
+
+
+DISK_BYTES = 640 << 10
+
+
+@contextmanager
+def small_disk(place: Path) -> Iterator[Path]:
+    """A disk of DISK_BYTES, as root."""
+    place.mkdir()
+    words = ["mount", "-t", "tmpfs", "-o", f"size={DISK_BYTES}", "tmpfs", str(place)]
+    if os.geteuid() != 0 or subprocess.run(words, capture_output=True, timeout=20, check=False).returncode:
+        pytest.skip("a small disk needs the right to mount one")
+    try:
+        yield place
+    finally:
+        subprocess.run(["umount", "-l", str(place)], check=True, timeout=20)
+
+
+@pytest.mark.parametrize("form", FORMATS)
+def test_a_disk_that_gets_full_stops_a_run_and_when_there_is_room_the_next_goes_on(
+    spark: Any, broker: EmbeddedBroker, command: Command, tmp_path: Path, form: str
+) -> None:
+    topic, count = f"full-{form}", 3000
+    fill(broker, topic, count)
+    with small_disk(tmp_path / "disk") as disk:
+        words = ("archive", topic, disk / "t", "-n", broker.namesrv, "--format", form, "--batch-offsets", "500")
+        (disk / "other").write_bytes(bytes(DISK_BYTES - (110 << 10)))
+        said = command(*words)
+        one_line(said)
+        assert re.search("No space left on device|disk is full", said.stderr), said.stderr
+        (disk / "other").unlink()
+        said = command(*words)
+        assert said.exit_code == 0, said.stderr
+        found = places_outside(disk / "t")
+    assert len(found) == len(set(found)) == count
+
+
+def test_a_broker_that_stays_away_stops_a_run_and_when_it_is_back_the_next_goes_on(
+    spark: Any, command: Command, tmp_path: Path
+) -> None:
+    with EmbeddedBroker(tmp_path / "broker") as running:
+        fill(running, "away", 60)
+        words = ("archive", "away", tmp_path / "t", "-n", running.namesrv)
+        assert command(*words).exit_code == 0
+        fill(running, "away", 40, start=60)
+        running.stop()
+        one_line(command(*words, "--option", "deadlineMs=2000"))
+        running.start()
+        said = command(*words)
+        assert said.exit_code == 0 and said.stdout.startswith("40 messages in 1 batches added"), said.stderr
+
+
+def test_a_topic_that_is_gone_is_told_and_its_table_stays(
+    spark: Any, broker: EmbeddedBroker, command: Command, tmp_path: Path
+) -> None:
+    fill(broker, "deleted", 60)
+    words = ("archive", "deleted", tmp_path / "t", "-n", broker.namesrv)
+    assert command(*words).exit_code == 0
+    with BlockingAdmin(broker.namesrv) as admin:
+        admin.delete_topic("deleted")
+    one_line(command(*words, "--option", "deadlineMs=2000"), "topic deleted is gone: it was deleted, or all of its")
+    assert len(places(spark, tmp_path / "t")) == 60
 
 
 @pytest.mark.parametrize("form", FORMATS)
