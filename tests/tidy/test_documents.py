@@ -9,6 +9,8 @@ import pytest
 ROOT = Path(__file__).parents[2]
 DOCUMENTS = sorted([*ROOT.glob("*.md"), *(ROOT / "docs").rglob("*.md"), *(ROOT / "tests").rglob("*.md")])
 TEST = re.compile(r"`(tests/[\w/]+\.py)::(\w+)`")
+SAID_BY_OTHERS = {"No space left on device", "database or disk is full"}
+"""The system, and SQLite."""
 LINK = re.compile(r"\]\((?!https?:)([^)#]+)")
 
 
@@ -16,12 +18,42 @@ def name(path: Path) -> str:
     return str(path.relative_to(ROOT))
 
 
-def test_each_test_that_is_named_exists() -> None:
-    named = TEST.findall((ROOT / "docs" / "testing.md").read_text())
+@pytest.mark.parametrize("document", ["testing.md", "promises.md"])
+def test_each_test_that_is_named_exists(document: str) -> None:
+    named = TEST.findall((ROOT / "docs" / document).read_text())
     assert len(named) > 30
     for path, function in named:
         tree = ast.parse((ROOT / path).read_text())
         assert function in {node.name for node in tree.body if isinstance(node, ast.FunctionDef)}, f"{path}::{function}"
+
+
+def test_each_promise_has_a_test() -> None:
+    faults, _, tests = (ROOT / "docs" / "promises.md").read_text().partition("## The tests behind each row")
+    rows, tested = (re.findall(r"^\| ([A-Z]\d+) \|", text, re.MULTILINE) for text in (faults, tests))
+    assert len(rows) > 30 and rows == tested, f"without a row, or without a test: {set(rows) ^ set(tested)}"
+
+
+def templates(path: Path) -> list[str]:
+    """All texts of a module, with … for what is filled in."""
+    found = []
+    for node in ast.walk(ast.parse(path.read_text())):
+        parts = node.values if isinstance(node, ast.JoinedStr) else [node]
+        texts = [part.value if isinstance(part, ast.Constant) else "…" for part in parts]
+        if all(isinstance(text, str) for text in texts):
+            found.append("".join(map(str, texts)))
+    return found
+
+
+def test_each_line_that_is_looked_up_is_said() -> None:
+    """docs/promises.md quotes what the pipeline says, with … for what differs."""
+    _, _, lines = (ROOT / "docs" / "promises.md").read_text().partition("## You have a line")
+    lines = lines.partition("\n## ")[0]
+    quoted = [line for row in re.findall(r"^\| (`.*?`) \|", lines, re.MULTILINE) for line in re.findall("`(.*?)`", row)]
+    assert len(quoted) > 15
+    sources = [ROOT / "src" / "perseid" / name for name in ("spark", "cli/spark")]
+    said = "\n".join(text for source in sources for path in source.rglob("*.py") for text in templates(path))
+    unsaid = [line for line in quoted if line not in said and line not in SAID_BY_OTHERS]
+    assert not unsaid, f"nothing says {unsaid}"
 
 
 def test_each_test_of_bad_input_is_named() -> None:

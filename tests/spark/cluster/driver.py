@@ -37,13 +37,13 @@ def where(batches: Iterable[Any]) -> Iterator[Any]:
         })  # fmt: skip
 
 
-def copy(spark: Any, *, namesrv: str, source: str, target: str, checkpoint: str, most: int) -> None:
+def copy(spark: Any, *, namesrv: str, source: str, target: str, checkpoint: str, most: int, at_once: int) -> None:
     """All that a topic holds, as a stream; each message tells where it came from."""
     read = spark.readStream.format("perseid").option("nameserver", namesrv).option("subscribe", source)
     read = read.option("startingOffsets", "earliest").option("maxOffsetsPerTrigger", str(most)).load()
     rows = read.selectExpr("value", "keys", "keys AS orderingKey")
     write = rows.writeStream.format("perseid").option("nameserver", namesrv).option("topic", target)
-    write = write.option("batchMessages", "2").option("checkpointLocation", checkpoint)
+    write = write.option("batchMessages", str(at_once)).option("checkpointLocation", checkpoint)
     query = write.trigger(availableNow=True).start()
     if not query.awaitTermination(STREAM_S):
         query.stop()

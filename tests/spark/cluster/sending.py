@@ -47,9 +47,9 @@ def bodies(broker: EmbeddedBroker, topic: str) -> list[bytes]:
         )
 
 
-def stop_one_that_sends(cluster: Standalone, broker: EmbeddedBroker, target: str, of: str = "") -> int:
-    """Stop a worker's processes (those whose commands have `of` in them) when its task has sent a part of its half of a
-    batch, and the other one's task is done. The worker's number."""
+def stop_one_that_sends(cluster: Standalone, broker: EmbeddedBroker, target: str) -> int:
+    """Stop a worker when its task has sent a part of its half of a batch, and the other one's task is done. The
+    worker's number."""
     tries = []
     with BlockingPullConsumer(broker.namesrv, "watching") as consumer:
         queues = consumer.queues(target)
@@ -59,16 +59,17 @@ def stop_one_that_sends(cluster: Standalone, broker: EmbeddedBroker, target: str
 
         for number in itertools.islice(itertools.cycle(WORKERS), BATCHES - 1):
             of_batch = (count() // BATCH_ROWS + bool(tries)) * BATCH_ROWS
-            _until(lambda least=of_batch + SOME * BATCH_ROWS: count() > least)
-            cluster.signal(number, signal.SIGSTOP, of)
+            until(lambda least=of_batch + SOME * BATCH_ROWS: count() > least)
+            cluster.signal(number, signal.SIGSTOP)
             tries.append(_settled(count))
             if tries[-1] % BATCH_ROWS > BATCH_ROWS // 2:
                 return number
-            cluster.signal(number, signal.SIGCONT, of)
+            cluster.signal(number, signal.SIGCONT)
     raise AssertionError(f"no worker was stopped in the middle of what it sends: {target} held {tries} messages then")
 
 
-def _until(true: Callable[[], bool]) -> None:
+def until(true: Callable[[], bool]) -> None:
+    """Wait until it is true."""
     never = threading.Event()
     for _ in range(int(SENDS_S / POLL_S)):
         if true():

@@ -135,10 +135,12 @@ class Standalone:
         raise AssertionError(f"no worker had a file *{suffix} open for {OPEN_S:.0f} s")
 
     def _start_worker(self, number: int) -> None:
+        """Each on a host of its own: Spark speculates on another one than the task's."""
+        host = f"127.0.0.{number + 1}"
         before = ("unshare", "--mount", "--propagation", "private") if self.own_mounts else ()
         self._start(
-            _name(number), "worker.Worker", "--host", HOST, "--cores", "1", "--memory", "1g",
-            "--work-dir", str(self._folder / _name(number)), self.master, before=before,
+            _name(number), "worker.Worker", "--host", host, "--cores", "1", "--memory", "1g",
+            "--work-dir", str(self._folder / _name(number)), self.master, before=before, SPARK_LOCAL_IP=host,
         )  # fmt: skip
 
     def _in_its_mounts(self, number: int, *command: str) -> None:
@@ -147,13 +149,13 @@ class Standalone:
 
     # ---- processes ----
 
-    def _start(self, name: str, what: str, *words: str, before: tuple[str, ...] = ()) -> None:
+    def _start(self, name: str, what: str, *words: str, before: tuple[str, ...] = (), **more: str) -> None:
         spark_class = str(Path(pyspark.__path__[0]) / "bin" / "spark-class")
         command = [*before, spark_class, f"org.apache.spark.deploy.{what}", *words, "--webui-port", "0"]
         with self._log(name).open("wb") as log:
             self._running[name] = subprocess.Popen(
-                command, stdin=subprocess.DEVNULL, stdout=log, stderr=log, env=self.environment, cwd=self._folder,
-                start_new_session=True,
+                command, stdin=subprocess.DEVNULL, stdout=log, stderr=log, cwd=self._folder, start_new_session=True,
+                env={**self.environment, **more},
             )  # fmt: skip
 
     def _kill(self, name: str) -> None:
@@ -191,6 +193,13 @@ def opened(pid: int, suffix: str) -> list[Path]:
                 if target.endswith(suffix):
                     found.append(Path(target))
     return found
+
+
+def connected(pid: int, port: int) -> bool:
+    """Does a process have a connection to a port of this machine?"""
+    rows = [line.split() for line in Path("/proc/net/tcp").read_text().splitlines()[1:]]
+    inodes = {row[9] for row in rows if row[2].endswith(f":{port:04X}") and row[3] == "01"}
+    return any(path.name[len("socket:[") : -1] in inodes for path in opened(pid, "]"))
 
 
 def _session(leader: int) -> list[int]:

@@ -83,7 +83,7 @@ def test_a_sink_whose_worker_is_killed_has_each_row_once_for_its_readers(
     count, target = BATCHES * BATCH_ROWS, "copied-by-killed"
     fill_much(broker, "sink-killed", count, 2)
     broker.create_topic(target, 2)
-    driver.copy(broker.namesrv, "sink-killed", target, tmp_path / "checkpoint", BATCH_ROWS)
+    driver.copy(broker.namesrv, "sink-killed", target, tmp_path / "checkpoint", BATCH_ROWS, 2)
     number = stop_one_that_sends(cluster, broker, target)
     with cluster.killed(number):
         driver.answer()

@@ -3,6 +3,7 @@
 import sqlite3
 from contextlib import suppress
 from pathlib import Path
+from types import SimpleNamespace
 from typing import Any
 
 import pytest
@@ -154,7 +155,9 @@ def test_a_parquet_batch_never_comes_in_over_another(tmp_path: Path) -> None:
         table.commit(0, place, files)
 
 
-def test_a_delta_table_with_deletion_vectors_and_an_iceberg_table_with_deletes_are_refused(tmp_path: Path) -> None:
+def test_a_delta_table_with_deletion_vectors_and_an_iceberg_table_with_deletes_are_refused(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     import deltalake
 
     table = table_of(tmp_path / "d", "delta")
@@ -164,6 +167,13 @@ def test_a_delta_table_with_deletion_vectors_and_an_iceberg_table_with_deletes_a
     )
     with pytest.raises(ConfigError, match="deletionVectors"):
         table.snapshot()
+    iceberg = table_of(tmp_path / "i", "iceberg")
+    iceberg.commit(0, *written(iceberg, 0))
+    deleted = SimpleNamespace(delete_files=["one that pyiceberg reads, and does not write"])
+    found = SimpleNamespace(scan=lambda: SimpleNamespace(plan_files=lambda: [deleted]))
+    monkeypatch.setattr(iceberg, "_load", lambda: found)
+    with pytest.raises(ConfigError, match="rows were deleted from the table"):
+        iceberg.snapshot()
 
 
 def test_plans_of_old_batches_go(tmp_path: Path) -> None:

@@ -232,13 +232,14 @@ def test_an_older_catalog_is_gone_on_with_from_what_it_names(
     assert len(places_outside(table)) == len(set(places_outside(table))) == 120
 
 
-@pytest.mark.parametrize("later", [20, 200], ids=["shorter", "grown beyond"])
+@pytest.mark.parametrize(("later", "form"), [(20, "parquet"), (200, "parquet"), (200, "delta"), (20, "iceberg")])
 def test_a_broker_that_lost_its_tail_goes_on_as_a_new_generation_behind_what_it_kept(
-    spark: Any, command: Command, tmp_path: Path, later: int
+    spark: Any, command: Command, tmp_path: Path, later: int, form: str
 ) -> None:
+    """It ends before the place read, or has grown beyond it."""
     table, data = tmp_path / "t", tmp_path / "broker"
     with EmbeddedBroker(data) as running:
-        words = ("archive", "tail", table, "-n", running.namesrv)
+        words = ("archive", "tail", table, "-n", running.namesrv, "--format", form)
         fill(running, "tail", 100, queues=2)
         running.stop()
         shutil.copytree(data, tmp_path / "copy")
