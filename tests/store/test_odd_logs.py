@@ -4,7 +4,8 @@ from __future__ import annotations
 
 import pytest
 
-from perseid.store import recovery
+from perseid.store import batches, recovery
+from perseid.store.batch_queue import BatchQueue
 from perseid.store.consume_queue import UNIT_BYTES
 from perseid.store.store import MessageStore
 from perseid.wire.record import decode_all
@@ -104,3 +105,16 @@ def test_a_topic_that_was_deleted_and_made_again_begins_anew() -> None:
     node.load()
     assert read(node.store)[0] == [(0, b"3"), (1, b"4")]
     assert node.store.append(message(), node.now).queue_offset == 2
+
+
+def test_a_queue_with_a_gap_becomes_one_of_batches_without_what_is_missing() -> None:
+    node = written([0, 1, 5, 6])
+    loaded(node)
+    into = node.store.made("T", 1, True)
+    assert isinstance(into, BatchQueue)
+    queue = node.store.queue_of("T", 0)
+    assert queue is not None
+    batches.copy(queue, into, node.store.log)
+    units = [into.batch(number) for number in range(into.end)]
+    assert [(one.base, one.messages) for one in units if one is not None] == [(0, 1), (1, 1), (5, 1), (6, 1)]
+    assert all(one is not None and one.store_timestamp > 0 for one in units) and len(units) == 4
