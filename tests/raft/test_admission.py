@@ -13,8 +13,8 @@ from perseid.base.errors import StoreError
 from perseid.base.machine import Frames, Opened, Resolve, Resolved
 from perseid.cli.main import app
 from perseid.disk.real import RealDisk
-from perseid.raft import terms
-from perseid.raft.admission import MAX_TERM_STEP, MAX_TOLD
+from perseid.raft import admission, terms
+from perseid.raft.admission import MAX_TERM_STEP, MAX_TOLD, TELL_MS
 from perseid.raft.config import RaftConfig
 from perseid.raft.files import FileLog
 from perseid.raft.node import LISTENER
@@ -169,6 +169,21 @@ def test_strangers_fill_no_log() -> None:
         for term in (LAST, LAST - number):
             ask_from(seat, host, DLedgerRequest.VOTE, vote("n1", term, 1, 1), VoteResponse)
     assert len(seat.notes) - before == MAX_TOLD
+
+
+def test_what_a_machine_says_is_worth_a_line_a_minute(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(admission, "MAX_TOLD", 2)
+    made = admission.Admission(RaftConfig(peers="n0-10.0.0.1:1"), Seat().raft.member)
+    vote_code, beat_code = DLedgerRequest.VOTE, DLedgerRequest.HEART_BEAT
+    seen = [made.is_news(vote_code, "10.9.0.1:5", at) for at in (0, 1, TELL_MS - 1, TELL_MS, TELL_MS + 1, 2 * TELL_MS)]
+    assert seen == [True, False, False, True, False, True]
+    now = 2 * TELL_MS
+    assert not made.is_news(vote_code, "10.9.0.1:6", now), "the same machine"
+    assert made.is_news(beat_code, "10.9.0.1:5", now + 1), "something else"
+    assert not made.is_news(vote_code, "10.9.0.2:5", now + 2), "there is no room for a third one"
+    assert not made.is_news(vote_code, "10.9.0.2:5", now + TELL_MS - 1)
+    assert made.is_news(vote_code, "10.9.0.2:5", now + TELL_MS), "the first one's minute is over"
+    assert not made.is_news(vote_code, "10.9.0.3:5", now + TELL_MS)
 
 
 # ---- a term that is there already ----
