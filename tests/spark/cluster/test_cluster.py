@@ -43,23 +43,26 @@ def test_a_table_in_a_folder_of_which_workers_see_another_gets_nothing(
     cluster: Standalone, driver: Driver, broker: EmbeddedBroker, tmp_path: Path, form: str, hidden: tuple[int, ...]
 ) -> None:
     topic, table = f"apart-{form}-{len(hidden)}", tmp_path / "t"
-    fill(broker, topic, 120)
     words = (topic, table, "-n", broker.namesrv, "--format", form, "--batch-offsets", 60, "--json")
-    table.mkdir()
+    fill(broker, topic, 60)
+    driver.archive(*words)
+    assert driver.answer()["status"] == 0
+    folder = TableFolder(table)
+    before = formats.of(folder, folder.known()).snapshot()
+    fill(broker, topic, 120, start=60)
     with cluster.another_folder(table, *hidden):
         driver.archive(*words)
         said = driver.answer()
     assert said["status"] == 1 and said["err"].count("\n") == 1, said
     assert re.search(r"\d of the \d files that Spark's tasks wrote are not here", said["err"])
     assert "put the table on a file system that all of them mount" in said["err"]
-    folder = TableFolder(table)
-    assert formats.of(folder, folder.known()).snapshot() == formats.Snapshot(-1, ())
+    assert formats.of(folder, folder.known()).snapshot() == before
     driver.archive(*words)
     said = driver.answer()
     assert said["status"] == 0, said
     assert json.loads(said["out"].splitlines()[-1])["rows"] == 120
     found = places_outside(table)
-    assert len(found) == len(set(found)) == 120
+    assert len(found) == len(set(found)) == 180
 
 
 def test_an_archive_whose_worker_is_killed_ends_well_on_the_other(

@@ -15,7 +15,9 @@ import pyarrow.parquet as pq
 import pytest
 from tests.spark.conftest import fill
 from tests.spark.jobs.tables import FORMATS, places, places_outside
+from typer.testing import CliRunner
 
+from perseid.cli.main import app
 from perseid.client import Message
 from perseid.client.blocking import BlockingAdmin, BlockingProducer
 from perseid.client.stamps import STAMP
@@ -86,6 +88,30 @@ def iceberg(table: Path) -> Any:
 
     catalog = SqlCatalog("perseid", uri=f"sqlite:///{table}/_perseid/catalog.db", warehouse=table.as_uri())
     return catalog.load_table("perseid.archive")
+
+
+def test_a_queue_that_no_broker_has_is_named_and_read_when_it_is_back(
+    spark: Any, broker: EmbeddedBroker, command: Command, tmp_path: Path
+) -> None:
+    """Here its topic has fewer queues for a while; a broker that is away takes all of its queues along."""
+    topic, table = "queue-away", tmp_path / "t"
+
+    def queues(count: int) -> None:
+        words = ["topic", "update", topic, "--queues", str(count), "--yes-hide", "-n", broker.namesrv]
+        assert CliRunner().invoke(app, words).exit_code == 0
+
+    words = ("archive", topic, table, "-n", broker.namesrv)
+    fill(broker, topic, 200, queues=2)
+    assert command(*words).exit_code == 0
+    fill(broker, topic, 200, queues=2, start=200)
+    queues(1)
+    said = command(*words)
+    assert said.exit_code == 0 and f"; no broker has {topic}/embedded/1 now" in said.stdout, said.stderr
+    assert 200 <= len(places(spark, table)) < 400
+    queues(2)
+    said = command(*words)
+    assert said.exit_code == 0 and "no broker has" not in said.stdout
+    assert len(places(spark, table)) == len(set(places(spark, table))) == 400
 
 
 DISK_BYTES = 640 << 10
