@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
@@ -35,3 +36,13 @@ def test_a_unit_has_its_time_however_wrong_clocks_were(tmp_path: Path, wait_ms: 
     unit = log.unit(log.append(unit_for(NOW + wait_ms, NOW, -1, 0, 7, 100, 3)))
     assert unit is not None and (unit.at_ms, unit.physical_offset, unit.record_bytes) == (NOW + wait_ms, 7, 100)
     assert unit.taken_at == NOW or abs(wait_ms) >= 1 << 31
+
+
+@pytest.mark.parametrize(("window", "rolls"), [(1, 0), (2, 2), (3, 1), (5, 1), (196, 0), (197, 0)])
+def test_the_wheel_is_gone_round_in_steps_of_its_window(tmp_path: Path, window: int, rolls: int) -> None:
+    """Of two slots at least, and of half the wheel without some at most: anything else means that most."""
+    rig = Rig(tmp_path, store=replace(TINY, timer_roll_window_slot=window))
+    at(rig, NOW + 7 * SECOND)
+    rig.until(NOW + 10 * SECOND)
+    (found,) = records(rig)
+    assert int(found.props.get("TIMER_ROLL_TIMES", "0")) == rolls

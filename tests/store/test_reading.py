@@ -6,6 +6,7 @@ from typing import Any
 
 import pytest
 
+from perseid.store.reading import outside
 from perseid.store.results import ReadStatus
 from perseid.wire.record import decode, decode_all
 
@@ -67,6 +68,27 @@ def test_an_empty_queue() -> None:
     assert queue is not None
     queue.cut(0)
     assert node.store.read("T", 0, 0, 32, 1 << 20).status is ReadStatus.NO_MESSAGE_IN_QUEUE
+
+
+@pytest.mark.parametrize(
+    ("offset", "low", "high", "status", "goes_on"),
+    [
+        (0, 0, 0, ReadStatus.NO_MESSAGE_IN_QUEUE, 0),
+        (7, 0, 0, ReadStatus.NO_MESSAGE_IN_QUEUE, 0),
+        (2, 3, 9, ReadStatus.OFFSET_TOO_SMALL, 3),
+        (9, 3, 9, ReadStatus.OFFSET_OVERFLOW_ONE, 9),
+        (10, 3, 9, ReadStatus.OFFSET_OVERFLOW_BADLY, 9),
+        (5, 5, 5, ReadStatus.OFFSET_OVERFLOW_ONE, 5),
+    ],
+)
+def test_who_asks_for_what_a_queue_has_not_is_told_where_to_go_on(
+    offset: int, low: int, high: int, status: ReadStatus, goes_on: int
+) -> None:
+    told = outside(offset, low, high)
+    assert told is not None and (told.status, told.next_offset, told.min_offset, told.max_offset) == (
+        status, goes_on, low, high,
+    )  # fmt: skip
+    assert told.count == 0 and outside(low, low, low + 1) is None and outside(low + 1, low, low + 2) is None
 
 
 def test_only_wanted_tags_and_where_to_go_on() -> None:

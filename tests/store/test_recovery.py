@@ -10,6 +10,7 @@ from perseid.base.errors import CorruptLog, StoreLocked
 from perseid.sim.disk import SimDisk
 from perseid.store import checkpoint as checkpoints
 from perseid.store.checkpoint import Checkpoint
+from perseid.store.consume_queue import UNIT
 from perseid.store.store import MessageStore
 from perseid.wire.record import decode
 
@@ -228,6 +229,31 @@ def test_a_rebuild_keeps_the_next_offset_of_a_queue_whose_records_are_gone(crash
     assert (node.store.min_offset("T", 0), node.store.max_offset("T", 0)) == (12, 12)
     assert node.store.max_offset("other", 0) == 13
     assert node.store.append(message(), node.now).queue_offset == 12
+
+
+@pytest.mark.parametrize(
+    ("offset", "size", "is_one"), [(5, 100, False), (-1, 100, False), (0, 0, False), (None, 100, True)]
+)
+def test_what_a_crash_left_behind_the_last_unit_of_such_a_queue_is_none(
+    offset: int | None, size: int, is_one: bool
+) -> None:
+    """Its records are gone, so only the order of its units tells: each is of a later record than the one before."""
+    node = filled(12, file_reserved_time=0)
+    for _ in range(12):
+        node.store.append(message("other", body=bytes(300)), node.now)
+    node.pass_time(5_000)
+    node.now += 10_000
+    queue = node.store.queue_of("T", 0)
+    assert queue is not None
+    last = queue.raw(11)
+    assert last is not None
+    node.store.delete_expired(node.now)
+    node.pass_time(60_000)
+    node.kill()
+    behind = last.physical_offset + last.size if offset is None else offset
+    node.disk.open(f"consumequeue/T/0/{200:020d}").write(40, UNIT.pack(behind, size, 0))
+    node.load()
+    assert node.store.max_offset("T", 0) == (13 if is_one else 12)
 
 
 def test_a_hole_in_a_queue_is_filled() -> None:
