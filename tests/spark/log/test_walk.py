@@ -199,21 +199,6 @@ def test_the_words_for_what_is_wrong(tmp_path: Path, spoilt: Any, why: str) -> N
     assert f"at byte 0: {len(one)} bytes are no record: {why}" in bad["_corrupt"] and good["_corrupt"] is None
 
 
-def test_the_end_of_a_log_that_is_being_written_is_no_damage(tmp_path: Path) -> None:
-    one, two = record(0), record(len(record(0)), body=bytes(range(1, 200)))
-    for entries in (False, True):
-        if entries:
-            one, two = (
-                bytes(ENTRY_HEADER.pack(1, HEAD + len(r), n, 1, p, 0, 0, 0, len(r))) + r
-                for n, p, r in [(0, 0, record(HEAD)), (1, HEAD + len(record(HEAD)), record(2 * HEAD + len(record(0))))]
-            )
-        for cut in [*range(0, len(two), 7), *range(len(two) - 14, len(two))]:
-            data = one + two[:cut] + bytes(5000 - cut)
-            segment = one_segment(tmp_path / f"{cut}", 0, data, entries=entries, is_last=True)
-            rows = rows_of(segment, [len(one) - 3, len(one) + 1])
-            assert [row["_corrupt"] for row in rows] == [None], cut
-
-
 @pytest.mark.parametrize("end", ["garbage", "cut off", "not the last"])
 def test_an_end_that_nobody_is_writing_is_damage(tmp_path: Path, end: str) -> None:
     one, two = record(0), record(len(record(0)))

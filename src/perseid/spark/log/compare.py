@@ -159,7 +159,7 @@ def _end_in(folder: str, segment: Segment, most_bytes: int) -> int | None:
     options = RowOptions(_NAMES, decompress=False, most_bytes=most_bytes)
     while segment.limit > segment.start:
         begin, found = max(segment.start, segment.limit - back), None
-        for batch in read(Split(folder, segment, begin, segment.limit), options):
+        for batch in read(Split(folder, segment, begin, segment.limit), options, torn_is_end=True):
             places, sizes = batch.column(0).to_pylist(), batch.column(1).to_pylist()
             ends = [place + size for place, size in zip(places, sizes, strict=True) if size is not None]
             found = max(ends, default=found)
@@ -252,7 +252,8 @@ def _events(pieces: tuple[Split, ...], options: RowOptions) -> _Events:
             corrupt.append((split.begin, f"{split.segment.path}: the file is gone since the audit began"))
             continue
         with data:
-            walk = Walk(split.segment, data, rows(options, split.segment.entries), options.most_bytes)
+            found = rows(options, split.segment.entries)
+            walk = Walk(split.segment, data, found, options.most_bytes, torn_is_end=True)  # it is behind, no more
             for batch in walk.batches(split.begin, split.end):
                 bad = batch.filter(batch.column(3).is_valid())
                 corrupt += zip(bad.column(0).to_pylist(), bad.column(3).to_pylist(), strict=True)

@@ -32,6 +32,8 @@ _PAIR = Struct(">ii")
 _LONG = Struct(">q")
 HEAD_BYTES = 256
 """Of a segment, to see what it is and when its first record was stored."""
+MOST_ZEROS = 2
+"""At the end of a record: the length of its properties, where it has none."""
 MAX_SPLITS = 100_000
 """Of one read."""
 
@@ -110,7 +112,7 @@ def _log(folder: str, files: list[Path], entries: bool | None) -> Log:
                 end = after
         limit = end
         if path == last:
-            limit = min(end, start + -(-used[path] // PAGE_BYTES) * PAGE_BYTES)
+            limit = min(end, start + -(-(used[path] + MOST_ZEROS) // PAGE_BYTES) * PAGE_BYTES)
         segments.append(Segment(str(path), start, end, limit, entries, path == last))
         if path == last:
             break

@@ -23,8 +23,8 @@ def planned(options: LogOptions, chosen: Chosen) -> list[folders.Split]:
     )
 
 
-def read(split: folders.Split, options: RowOptions) -> Iterator[Any]:
-    """The record batches of one split."""
+def read(split: folders.Split, options: RowOptions, *, torn_is_end: bool = False) -> Iterator[Any]:
+    """The record batches of one split. `torn_is_end`: see `Walk`."""
     segment = split.segment
     found = rows(replace(options, folder=split.folder), segment.entries)
     for place, why in split.gaps:
@@ -36,4 +36,5 @@ def read(split: folders.Split, options: RowOptions) -> Iterator[Any]:
         yield found.batch()
         return
     with data:
-        yield from Walk(segment, data, found, options.most_bytes).batches(split.begin, split.end)
+        walk = Walk(segment, data, found, options.most_bytes, torn_is_end=torn_is_end)
+        yield from walk.batches(split.begin, split.end)

@@ -24,8 +24,8 @@ walk. In a log as brokers write it the first window, of some 4 MiB, is enough; a
 message will stand can make a split read more, up to the segment's part before it, but never read wrongly.
 (tests/spark/log/test_walk.py draws logs with such messages, damaged ones and both.)
 
-**The end.** The last segment that holds anything ends at zeros, or in a record that is not whole yet: that is no
-damage. Any other end without a blank is.
+**The end.** The last segment that holds anything ends at zeros, or in a record that is being written: that is no damage
+(`torn`). Any other end without a blank is.
 """
 
 from __future__ import annotations
@@ -40,6 +40,7 @@ from typing import Any
 
 from perseid.base.machine import Buffer
 from perseid.spark.log.rows import Rows
+from perseid.spark.log.torn import LogEnd
 from perseid.wire import dledger
 from perseid.wire.record import (
     BLANK_MAGIC,
@@ -47,8 +48,6 @@ from perseid.wire.record import (
     MAGIC_V2,
     MIN_RECORD_BYTES,
     PHYSICAL_OFFSET_AT,
-    RecordError,
-    decode,
 )
 
 CHUNK_BYTES = 4 << 20
@@ -95,10 +94,10 @@ class SegmentBytes:
     def __exit__(self, *error: object) -> None:
         os.close(self._fd)
 
-    def read(self, place: int, count: int) -> Buffer:
-        """The bytes from `place` on: `count`, or up to the limit."""
+    def read(self, place: int, count: int, stop: int | None = None) -> Buffer:
+        """The bytes from `place` on: `count`, or up to `stop`, or else to the limit."""
         segment = self._segment
-        count = max(0, min(count, segment.limit - place))
+        count = max(0, min(count, (segment.limit if stop is None else stop) - place))
         buffer = bytearray(count)
         view = memoryview(buffer)
         done = 0
@@ -140,10 +139,13 @@ class SegmentBytes:
 
 
 class Walk:
-    """Events of one segment."""
+    """Events of one segment. `torn_is_end`: a record that goes over into zeros at the log's end is no damage."""
 
-    def __init__(self, segment: Segment, data: SegmentBytes, rows: Rows, most_bytes: int) -> None:
+    def __init__(
+        self, segment: Segment, data: SegmentBytes, rows: Rows, most_bytes: int, *, torn_is_end: bool = False
+    ) -> None:
         self.segment, self._data, self._rows, self._most_bytes = segment, data, rows, most_bytes
+        self._end = LogEnd(segment, data, most_bytes, torn_is_end=torn_is_end)
         self._near: tuple[int, Buffer] = (0, b"")
         """Bytes that were read, and where they begin."""
 
@@ -283,58 +285,23 @@ class Walk:
         place, segment = base + at, self.segment
         size = self._rows.sound(data, at, base)
         if size > 0:
-            if segment.is_last and self._is_torn(data, at, size, place):
+            if segment.is_last and self._end.is_in(data, at, size, place):
                 return segment.limit
             self._rows.odd(data, at, base, segment.where(place))
             return place + size
         if self.is_blank(place):
             return segment.limit
         found = self.search(place + 1)
-        end = segment.limit if found is None else found
+        end, why = segment.limit if found is None else found, None
         if found is None and segment.is_last:
-            rest = self._rest(place)
+            rest = self._end.rest(place)
             if rest is not None:
-                if self._is_unfinished(place, rest):
+                if self._end.is_at(place, rest):
                     return end
-                end = place + max(1, len(rest))
-        self._rows.hole(place, f"{segment.where(place)}: {end - place} bytes are no record: {self._why(place, end)}")
+                end, why = place + max(1, len(rest)), self._end.words(place, rest)
+        why = why or self._why(place, end)
+        self._rows.hole(place, f"{segment.where(place)}: {end - place} bytes are no record: {why}")
         return segment.limit if found is None else found
-
-    def _is_torn(self, data: Buffer, at: int, size: int, place: int) -> bool:
-        """Is this the log's end: a record that is written up to somewhere in its properties, or an entry whose head is
-        there, and what it holds is not whole?"""
-        head = dledger.ENTRY_HEADER_BYTES if self.segment.entries else 0
-        if data[at + size - 1] != 0 or self._rest(place + size) != b"":
-            return False
-        try:
-            record = decode(data, at + head, check_crc=False, errors="replace")
-        except RecordError:
-            return True
-        return record.properties.endswith(b"\0")
-
-    def _rest(self, place: int) -> bytes | None:
-        """All that stands from there on, without the zeros at its end; None when it is too long for one record."""
-        count = self.segment.limit - place
-        if count > self._most_bytes + PAGE_BYTES:
-            return None
-        return bytes(self._data.read(place, count)).rstrip(b"\0")
-
-    def _is_unfinished(self, place: int, rest: bytes) -> bool:
-        """Is this the beginning of a record that is being written, or nothing?"""
-        segment = self.segment
-        if any(place < high and low < segment.limit for low, high in self._data.unreadable):
-            return False
-        if len(rest) < 8:
-            return True
-        first, second = _PAIR.unpack_from(rest)
-        size, magic = (second, first) if segment.entries else (first, second)
-        known = magic == dledger.ENTRY_MAGIC if segment.entries else magic in (MAGIC_V1, MAGIC_V2)
-        if not known or not MIN_RECORD_BYTES <= size <= self._most_bytes:
-            return False
-        own_at = 24 if segment.entries else PHYSICAL_OFFSET_AT
-        if len(rest) >= own_at + 8 and _LONG.unpack_from(rest, own_at)[0] != place:
-            return False
-        return bool(len(rest) < size and place + size <= segment.end)
 
     def _why(self, place: int, end: int) -> str:
         """Why nothing stands there."""
