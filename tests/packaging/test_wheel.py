@@ -148,7 +148,7 @@ def test_it_says_what_it_needs_and_what_it_brings(site: Path) -> None:
     assert needed == {"msgspec", "isal", "lz4", "zstandard", "typer", "rich", "uvloop"}
     assert set(metadata.get_all("Provides-Extra", [])) == {"spark", "lake", "connect", "demo", "dev"}
     entries = (info / "entry_points.txt").read_text()
-    assert "perseid = perseid.cli.main:main" in entries and "perseid = perseid.testing.plugin" in entries
+    assert "perseid = perseid.cli.entry:main" in entries and "perseid = perseid.testing.plugin" in entries
 
 
 def test_client_and_command_are_imported_without_spark_and_tools(site: Path) -> None:

@@ -41,11 +41,11 @@ class Said:
         self._lock = threading.Lock()
 
     def add(self, data: bytes) -> None:
-        """It said this. OSError: it can't be written."""
+        """It said this. A file that can't be written loses it: the job is more than its log."""
         with self._lock:
             if self._to is not None:
-                self._to.write(data)
-                self._to.flush()
+                with suppress(OSError):
+                    self._to.write(data)
                 return
             room = HEAD_BYTES - len(self._head)
             self._head += data[:room]
@@ -152,14 +152,9 @@ class Jvm:
 
     def _read(self, end: int) -> None:
         """Keep what it says, until it and all of its workers are gone. It never waits for us, whatever happens."""
-        failed = False
         with os.fdopen(end, "rb", buffering=0) as pipe:
             while data := pipe.read(READ_BYTES):
-                try:
-                    if not failed:
-                        self.said.add(data)
-                except OSError:  # the user's own file: the job is more than its log
-                    failed = True
+                self.said.add(data)
 
     def _watch(self) -> None:
         process = self._process

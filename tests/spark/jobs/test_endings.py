@@ -136,6 +136,24 @@ def test_a_job_that_is_ended_says_one_line_and_leaves_no_process(
     assert job.left() == []
 
 
+@spark_run
+def test_an_interrupt_while_spark_starts_is_one_line_and_leaves_nothing(
+    start: Callable[..., Running], broker: EmbeddedBroker, tmp_path: Path
+) -> None:
+    fill(broker, "early", 20)
+    log = tmp_path / "log"
+    os.mkfifo(log)
+    job = start("archive", "early", tmp_path / "t", "-n", broker.namesrv, "--spark-log", log)
+    with log.open("rb", buffering=0) as said:
+        assert said.read(1), "the first that its JVM says"
+        os.killpg(job.pid, signal.SIGINT)
+        while said.read(READ_BYTES):  # till its end
+            pass
+    assert job.end() == (130, "", "perseid: interrupted\n")
+    assert job.left() == []
+    assert not (tmp_path / "t").exists()
+
+
 @contextmanager
 def small_disk(place: Path) -> Iterator[Path]:
     """A disk of DISK_BYTES."""

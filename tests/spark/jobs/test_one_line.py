@@ -4,14 +4,16 @@ import signal
 import subprocess
 import sys
 from pathlib import Path
+from typing import Any
 
 import pytest
 import typer
 
 import perseid.spark
 from perseid.base.errors import ConfigError
+from perseid.cli import entry
 from perseid.cli.spark.running import job
-from perseid.spark.jvm import Jvm, signals_held
+from perseid.spark.jvm import Jvm, Said, signals_held
 
 JAVA = """An error occurred while calling o42.collect.
 : org.apache.spark.SparkException: Job aborted due to stage failure: Task 0 in stage 1.0 failed
@@ -80,6 +82,31 @@ def test_a_signal_that_comes_while_the_jvm_is_begun_is_handled_afterwards() -> N
         signal.raise_signal(signal.SIGINT)
         done.append("not this")
     assert done == ["begun"]
+
+
+def test_an_interrupt_while_the_command_is_imported_is_one_line(
+    monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    class Slow:
+        """What a Ctrl-C meets while it is imported."""
+
+        @staticmethod
+        def find_spec(name: str, *_: Any) -> None:
+            if name == "perseid.cli.main":
+                raise KeyboardInterrupt
+
+    monkeypatch.delitem(sys.modules, "perseid.cli.main", raising=False)
+    monkeypatch.setattr(sys, "meta_path", [Slow, *sys.meta_path])
+    with pytest.raises(SystemExit) as ended:
+        entry.main()
+    assert (ended.value.code, capsys.readouterr().err) == (130, "perseid: interrupted\n")
+
+
+def test_a_log_that_cannot_be_written_ends_no_job() -> None:
+    with open("/dev/full", "wb", buffering=0) as full:
+        said = Said(full)
+        assert said.write("lost\n") == 5
+        assert said.text() == ""
 
 
 def test_stdout_that_nobody_reads_is_one_line() -> None:

@@ -42,7 +42,7 @@ class Watch:
     """
 
     def __init__(self, log: Path | None = None) -> None:
-        self.said = Said(None if log is None else log.open("wb"))
+        self.said = Said(None if log is None else log.open("wb", buffering=0))
         self.jvm = Jvm(self.said, self._on_death)
         self.session: SparkSession | None = None
         self.signal: int | None = None

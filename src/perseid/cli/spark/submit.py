@@ -8,7 +8,7 @@ import sys
 
 def main() -> None:
     """Run `perseid spark` with the arguments of this process."""
-    from perseid.cli.main import main as perseid
+    from perseid.cli.entry import main as perseid
 
     sys.argv = ["perseid", "spark", *sys.argv[1:]]
     perseid()

@@ -167,6 +167,8 @@ class TableFolder:
 
     def check_free(self) -> None:
         """ConfigError when something else is in the folder."""
+        if self.path.exists() and not self.path.is_dir():
+            raise ConfigError(f"{self.path} is no folder: name another one")
         if self.path.exists() and any(entry.name != OWN_FOLDER for entry in self.path.iterdir()):
             raise ConfigError(f"{self.path} is no archive and not empty: name another folder")
 
@@ -185,21 +187,29 @@ class TableFolder:
             yield
 
     def _lock(self, path: Path) -> IO[str]:
+        held = ConfigError(f"{path} is held by another run: wait until that is done")
+        why: Exception = held
         for _ in range(LOCK_TRIES):
-            path.parent.mkdir(parents=True, exist_ok=True)
             with ExitStack() as unless_held:
                 try:
+                    path.parent.mkdir(parents=True, exist_ok=True)
                     lock = unless_held.enter_context(path.open("a"))
                     fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
                     is_it = os.path.samestat(os.fstat(lock.fileno()), path.stat())
                 except BlockingIOError:
-                    break
-                except FileNotFoundError:
+                    raise held from None
+                except OSError as error:
+                    why = ConfigError(
+                        f"{self.path}: no table can be written there: {error.strerror} ({error.filename}): name a"
+                        " folder that can be written"
+                    )
+                    if not isinstance(error, FileNotFoundError):
+                        raise why from None
                     continue  # a first run that failed has just removed it
                 if is_it:
                     unless_held.pop_all()
                     return lock
-        raise ConfigError(f"{path} is held by another run: wait until that is done")
+        raise why
 
     def missing(self) -> list[Path]:
         """What of the folder, and of those around it, is not there: the innermost first."""

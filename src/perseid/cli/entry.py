@@ -1,0 +1,17 @@
+"""What the `perseid` command calls: it answers Ctrl-C in one line from its first moment on, while it still imports."""
+
+from __future__ import annotations
+
+import signal
+import sys
+
+
+def main() -> None:
+    """Run the command."""
+    try:
+        from perseid.cli.main import main as perseid
+
+        perseid()
+    except KeyboardInterrupt:
+        print("perseid: interrupted", file=sys.stderr)
+        sys.exit(128 + signal.SIGINT)
