@@ -80,8 +80,6 @@ def tried(source: str, text: str, folder: Path, caplog: pytest.LogCaptureFixture
     return row
 
 
-
-
 def test_all_that_ask_for_what_is_there_load(
     tmp_path: Path, caplog: pytest.LogCaptureFixture, monkeypatch: pytest.MonkeyPatch
 ) -> None:

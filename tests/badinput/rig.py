@@ -87,7 +87,6 @@ class Peer:
         except ConnectionError:
             return True
 
-
     def drain(self) -> int:
         """Read up to the end of the connection; how many bytes came."""
         count = 0

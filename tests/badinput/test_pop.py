@@ -92,9 +92,7 @@ NEEDED = {
     ("code", "name"), [(code, name) for code, names in NEEDED.items() for name in names],
     ids=lambda value: getattr(value, "name", value),
 )  # fmt: skip
-def test_a_field_that_is_missing_or_empty(
-    broker: EmbeddedBroker, popped: PoppedMessage, code: Code, name: str
-) -> None:
+def test_a_field_that_is_missing_or_empty(broker: EmbeddedBroker, popped: PoppedMessage, code: Code, name: str) -> None:
     fields = fields_of(code, popped)
     with Peer(broker.address) as peer:
         missing = peer.call(code, {key: value for key, value in fields.items() if key != name})
@@ -108,7 +106,8 @@ NUMBER_FIELDS = [
     (code, name)
     for code in NEEDED
     for name in sorted(NUMBERS)
-    if name in {Code.POP_MESSAGE: POP, Code.NOTIFICATION: NOTIFY, Code.PEEK_MESSAGE: PEEK, Code.POLLING_INFO: INFO}.get(
+    if name
+    in {Code.POP_MESSAGE: POP, Code.NOTIFICATION: NOTIFY, Code.PEEK_MESSAGE: PEEK, Code.POLLING_INFO: INFO}.get(
         code, {"queueId": "", "offset": "", **({} if code == Code.ACK_MESSAGE else {"invisibleTime": ""})}
     )
 ]

@@ -100,9 +100,7 @@ FIELDS = {
 
 
 @pytest.mark.parametrize("changed", FIELDS.values(), ids=FIELDS.keys())
-def test_a_recall_without_its_topic(
-    broker: EmbeddedBroker, kept: Acknowledged, changed: dict[str, str | None]
-) -> None:
+def test_a_recall_without_its_topic(broker: EmbeddedBroker, kept: Acknowledged, changed: dict[str, str | None]) -> None:
     header = {"topic": "T", "producerGroup": "g", "recallHandle": handle("v1", "T", "b", SOON, "K"), **changed}
     with Peer(broker.address) as peer:
         given = {name: text for name, text in header.items() if text is not None}

@@ -158,9 +158,9 @@ class World:
     # ---- what clients see ----
 
     def members(self) -> dict[str, str]:
-        found: dict[str, str] = self.server.json(
-            Code.GET_BROKER_MEMBER_GROUP, {"clusterName": "C", "brokerName": "b"}
-        )["brokerMemberGroup"]["brokerAddrs"]
+        found: dict[str, str] = self.server.json(Code.GET_BROKER_MEMBER_GROUP, {"clusterName": "C", "brokerName": "b"})[
+            "brokerMemberGroup"
+        ]["brokerAddrs"]
         return found
 
     def addresses(self, topic: str = "TBW102") -> dict[str, str]:

@@ -145,9 +145,7 @@ def test_without_another_master_it_waits_for_its_own(world: World, kind: str) ->
 
 
 @pytest.mark.parametrize("kind", DELAYS)
-def test_what_another_master_refuses_is_tried_again(
-    world: World, kind: str, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_what_another_master_refuses_is_tried_again(world: World, kind: str, monkeypatch: pytest.MonkeyPatch) -> None:
     send(world, 2, **DELAYS[kind])
     other = world.rigs[OTHER]
     real = other.ask

@@ -128,9 +128,7 @@ def test_how_long_a_message_may_be(tmp_path: Path) -> None:
 
 def test_a_longer_message_finds_its_way_to_a_slave(tmp_path: Path) -> None:
     """What may be on its way to a slave holds the longest record, or that one would wait for ever."""
-    rig = Rig(
-        tmp_path, replication=ReplicationConfig(in_sync_replicas=2, ha_window_bytes=1), broker_role="SYNC_MASTER"
-    )
+    rig = Rig(tmp_path, replication=ReplicationConfig(in_sync_replicas=2, ha_window_bytes=1), broker_role="SYNC_MASTER")
     rig.follow(SLAVE_1)
     update(rig, "maxMessageSize=1")
     update(rig, "maxMessageSize=300000")

@@ -361,9 +361,9 @@ def test_sends_in_all_forms_are_answered_with_logical_queues(tmp_path: Path, flu
         sent = rig.ask(Code.SEND_MESSAGE_V2, send_header(topic=TOPIC, queue_id=2), b"x").header(SendMessageResponse)
         assert (sent.queue_id, sent.queue_offset) == (2, 50_000 + n)
     body = batch.encode([(0, b"a", b""), (0, b"b", b"")])
-    sent = rig.ask(
-        Code.SEND_BATCH_MESSAGE, send_header(topic=TOPIC, queue_id=2, batch=True), body
-    ).header(SendMessageResponse)
+    sent = rig.ask(Code.SEND_BATCH_MESSAGE, send_header(topic=TOPIC, queue_id=2, batch=True), body).header(
+        SendMessageResponse
+    )
     assert (sent.queue_id, sent.queue_offset) == (2, 50_004) and sent.msg_id.count(",") == 1
     assert rig.broker.store.max_offset(TOPIC, 1) == 6
     rig.tell(Code.SEND_MESSAGE_V2, send_header(topic=TOPIC, queue_id=2), b"y", oneway=True)

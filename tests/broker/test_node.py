@@ -174,9 +174,7 @@ def test_remarks_are_cut(rig: Rig) -> None:
 
 
 @pytest.mark.parametrize("serializer", list(Serializer))
-def test_an_answer_too_long_for_a_frame(
-    rig: Rig, monkeypatch: pytest.MonkeyPatch, serializer: Serializer
-) -> None:
+def test_an_answer_too_long_for_a_frame(rig: Rig, monkeypatch: pytest.MonkeyPatch, serializer: Serializer) -> None:
     def long(broker: Broker, request: Request) -> Reply:
         return Reply(body=bytes(MAX_FRAME_BYTES))
 

@@ -169,9 +169,7 @@ def changed(old: bytes, new: bytes, opaque: int, **fields: int) -> bytes:
 
 
 @pytest.mark.parametrize("texts", ODD.values(), ids=ODD.keys())
-def test_the_three_numbers_are_those_of_the_header(
-    rig: Rig, texts: tuple[bytes, bytes], way: core.Core
-) -> None:
+def test_the_three_numbers_are_those_of_the_header(rig: Rig, texts: tuple[bytes, bytes], way: core.Core) -> None:
     pulls = way.pulls.Pulls()
     first, second = changed(*texts, 101), changed(*texts, 102, queue_offset=4)
     assert pulls.find(first, 0) is None and pulls.key

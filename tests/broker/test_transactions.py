@@ -329,9 +329,7 @@ def test_only_a_half_that_was_set_aside_is_resumed(tmp_path: Path, msg_id: str) 
 
 
 @pytest.mark.parametrize("clean", [True, False])
-def test_open_halves_are_known_after_a_start_over(
-    tmp_path: Path, clean: bool, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_open_halves_are_known_after_a_start_over(tmp_path: Path, clean: bool, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(transactions, "LOADED_A_TURN", 2)
     rig = Rig(tmp_path)
     halves = [begin(rig, b"%d" % i, UNIQ_KEY=f"ID{i}") for i in range(6)]

@@ -175,9 +175,7 @@ def test_what_cannot_be_had_is_one_line_and_an_exit_code(monkeypatch, capsys, tm
     path.write_text("enableControllerMode=true\n")
     code, out, err = call(monkeypatch, capsys, "broker", "-c", str(path))
     assert (code, out) == (1, "")
-    assert err == (
-        f"perseid: {path}:1: enableControllerMode=true needs controllerAddr=host:port;host:port\n"
-    )
+    assert err == (f"perseid: {path}:1: enableControllerMode=true needs controllerAddr=host:port;host:port\n")
 
 
 def test_a_port_in_use_is_one_line(monkeypatch, capsys, tmp_path: Path) -> None:

@@ -41,8 +41,7 @@ def fill(broker: EmbeddedBroker, topic: str, count: int = 4) -> list[SendResult]
             first = await producer.send(Message(topic, b"body 0", tag="a", keys="k0"))
             queue = first.queue
             more = [
-                await producer.send(Message(topic, b"body %d" % n, keys=f"k{n}"), queue=queue)
-                for n in range(1, count)
+                await producer.send(Message(topic, b"body %d" % n, keys=f"k{n}"), queue=queue) for n in range(1, count)
             ]
             return [first, *more]
 

@@ -274,9 +274,7 @@ def test_a_handler_that_takes_too_long_counts_as_failed() -> None:
         async with filled(1, 1) as server:
             inbox = Inbox(server)
             inbox.gate.clear()
-            async with PushConsumer(
-                server.address, "g", {"t": "*"}, inbox, from_where="first", consume_timeout_ms=20
-            ):
+            async with PushConsumer(server.address, "g", {"t": "*"}, inbox, from_where="first", consume_timeout_ms=20):
                 await server.until(lambda: server.sent_back)
 
     run(test())
@@ -359,9 +357,7 @@ def test_without_its_lock_a_queue_stands_still() -> None:
     async def test() -> None:
         async with filled(2, 1) as server:
             inbox = Inbox(server)
-            async with PushConsumer(
-                server.address, "g", {"t": "*"}, inbox, from_where="first", ordered=True
-            ) as push:
+            async with PushConsumer(server.address, "g", {"t": "*"}, inbox, from_where="first", ordered=True) as push:
                 await inbox.until(2)
                 queue = next(h for q, h in push.sharing.held.items() if q.topic == "t")
                 queue.lock_until = 0.0

@@ -338,9 +338,7 @@ def check_nothing_is_lost(log: Sequence[ReceivedMessage], begin: int, got: Seque
 
 
 @given(st.data(), st.integers(1, 12), st.integers(1, 9))
-def test_whatever_happens_each_message_comes_and_true_repeats_once(
-    data: st.DataObject, length: int, pull: int
-) -> None:
+def test_whatever_happens_each_message_comes_and_true_repeats_once(data: st.DataObject, length: int, pull: int) -> None:
     history = History(data)
     for _ in range(length):
         history.happen()

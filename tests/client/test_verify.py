@@ -156,6 +156,7 @@ def test_each_message_is_tried_until_it_is_acknowledged() -> None:
 def test_stored_and_not_safe_is_no_acknowledgement() -> None:
     async def test() -> None:
         async with FakeServer({"t": 1}) as server:
+
             def unsafe(command: Command) -> Answer:
                 header = command.header(SendMessageRequestV2)
                 at = server.store("t", header.queue_id, bytes(command.body), {"UNIQ_KEY": "U", "KEYS": "r-0-0"})

@@ -306,5 +306,3 @@ def register(client: Client, *numbers: int) -> None:
         code = f"{broker_at(number)};{number}"
         answer = client.ask(RequestCode.CONTROLLER_APPLY_BROKER_ID, {**ext, "registerCheckCode": code})
         assert answer.code == 0, answer.remark
-
-

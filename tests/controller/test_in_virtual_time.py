@@ -28,9 +28,7 @@ def test_three_controllers_elect_an_active_one_and_another_when_it_is_killed() -
 
     for number, name in enumerate(NAMES):
         drivers.append(
-            NodeDriver(
-                name, f"10.0.3.{number}", scheduler, network, build(name), {LISTENER: PORT}, lambda what: None
-            )
+            NodeDriver(name, f"10.0.3.{number}", scheduler, network, build(name), {LISTENER: PORT}, lambda what: None)
         )
         drivers[-1].validate_every = 1
         drivers[-1].start()

@@ -26,9 +26,7 @@ from perseid.wire.dledger import Entry
 VECTORS: dict[str, str] = json.loads((Path(__file__).parent / "vectors.json").read_text())["events"]
 SAMPLES: dict[str, Event] = {
     "alterSyncStateSet": AlterSyncStateSet("broker-a", [1, 2]),
-    "applyBrokerId": ApplyBrokerId(
-        "DefaultCluster", "broker-a", "127.0.0.1:10911", "127.0.0.1:10911;1700000000000", 1
-    ),
+    "applyBrokerId": ApplyBrokerId("DefaultCluster", "broker-a", "127.0.0.1:10911", "127.0.0.1:10911;1700000000000", 1),
     "electMaster.new": ElectMaster("broker-a", True, 1),
     "electMaster.none": ElectMaster("broker-a", False),
     "cleanBrokerData.ids": CleanBrokerData("broker-a", [1, 2]),

@@ -18,7 +18,6 @@ SOURCE: ModuleType = core_from(Path(core.__file__).parent).scan
 WAYS = [SOURCE, scan] if scan.compiled else [SOURCE]
 
 
-
 def frame_of(header: int, body: int, serializer: int) -> bytes:
     return struct.pack(">II", 4 + header + body, serializer << 24 | header) + bytes(header + body)
 

@@ -40,9 +40,7 @@ from perseid.wire.record import Message
 CONN = 1
 HOST = host_from("10.0.0.1:10911")
 NOW = 1_700_000_000_000
-FILES = StoreConfig(
-    commit_log_file_bytes=4096, consume_queue_file_bytes=1000, max_hash_slot_num=50, max_index_num=200
-)
+FILES = StoreConfig(commit_log_file_bytes=4096, consume_queue_file_bytes=1000, max_hash_slot_num=50, max_index_num=200)
 BODIES = (b"one", b"two two", b"three" * 20)
 FOLLOWER, MEMBERS, SET_EPOCH = 2, (1, 2), 7
 MASTER = "10.0.0.9:10912"

@@ -38,9 +38,7 @@ MESSAGES = 10
 class Set:
     """A name server, a master and a slave of one name."""
 
-    def __init__(
-        self, folder: Path, name: str, names: str, master: str, slave: str, old: bool, **more: object
-    ) -> None:
+    def __init__(self, folder: Path, name: str, names: str, master: str, slave: str, old: bool, **more: object) -> None:
         self.name = name
         settings = {**ACTING, "brokerName": name, "compatibleWithOldNameSrv": str(old).lower(), **more}
         self.own = master == slave == "perseid"

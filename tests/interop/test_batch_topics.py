@@ -147,9 +147,7 @@ def test_batch_queues_pass_on_with_their_folder(
 
 
 @pytest.mark.parametrize("cluster", ["java"], indirect=True)
-def test_units_built_anew_are_those_of_java(
-    java: rig.Client, cluster: rig.Cluster, workshop: Path, name: str
-) -> None:
+def test_units_built_anew_are_those_of_java(java: rig.Client, cluster: rig.Cluster, workshop: Path, name: str) -> None:
     topic = f"b_{name}"
     broker = rig.broker("java", workshop / f"batch-{name}", cluster.namesrv, **STORE)
     broker.start()

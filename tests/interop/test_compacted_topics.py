@@ -140,9 +140,7 @@ def test_compacted_queues_pass_on_with_their_folder(
 
 
 @pytest.mark.parametrize("cluster", ["java"], indirect=True)
-def test_files_built_anew_are_those_of_java(
-    java: rig.Client, cluster: rig.Cluster, workshop: Path, name: str
-) -> None:
+def test_files_built_anew_are_those_of_java(java: rig.Client, cluster: rig.Cluster, workshop: Path, name: str) -> None:
     topic = f"c_{name}"
     broker = rig.broker("java", workshop / f"compact-{name}", cluster.namesrv, **STORE)
     broker.start()

@@ -78,9 +78,7 @@ def test_our_consumers(cluster: rig.Cluster, java: rig.Client, topic: str, name:
             for body, has in messages():
                 await producer.send(Message(topic, body.encode(), properties=has))
             got: asyncio.Queue[ReceivedMessage] = asyncio.Queue()
-            async with PushConsumer(
-                cluster.namesrv, name, {topic: Sql(WANTED)}, got.put, from_where="first"
-            ):
+            async with PushConsumer(cluster.namesrv, name, {topic: Sql(WANTED)}, got.put, from_where="first"):
                 pushed = {(await got.get()).body.decode() for _ in wanted()}
                 assert pushed == wanted()
                 await producer.send(Message(topic, b"late", properties={"price": "4"}))

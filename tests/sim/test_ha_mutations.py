@@ -216,6 +216,7 @@ def the_lost_are_dropped_at_once(patch: pytest.MonkeyPatch) -> None:
 
 def the_unconnected_are_passed_over(patch: pytest.MonkeyPatch) -> None:
     """B4: what all have that are connected is confirmed."""
+
     def on_all(self: Master) -> int:
         connected = {follower.replica for follower in self.followers.values()}
         has, self._has = self._has, {one: end for one, end in self._has.items() if one in connected}

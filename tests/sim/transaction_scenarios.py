@@ -125,9 +125,7 @@ class Teller(Process):
 
     def tell(self, header: EndTransactionRequest) -> None:
         """Send a word one-way, and wait until it must have come."""
-        self._transmit(
-            self.cluster.broker_address, encode_request(RequestCode.END_TRANSACTION, 1, header, oneway=True)
-        )
+        self._transmit(self.cluster.broker_address, encode_request(RequestCode.END_TRANSACTION, 1, header, oneway=True))
         self.cluster.scheduler.run(self.cluster.scheduler.now_us + US_PER_S)
 
     def hang_up(self) -> None:

@@ -30,7 +30,9 @@ def fill(broker: EmbeddedBroker, topic: str, count: int, queues: int = 4, start:
     broker.create_topic(topic, queues)
     with BlockingProducer(broker.namesrv) as producer:
         for first in range(start, start + count, 50):
-            producer.send_batch([
-                Message(topic, f"body {i}".encode(), tag=f"t{i % 3}", keys=[f"k{i}"], properties={"i": str(i)})
-                for i in range(first, min(first + 50, start + count))
-            ])
+            producer.send_batch(
+                [
+                    Message(topic, f"body {i}".encode(), tag=f"t{i % 3}", keys=[f"k{i}"], properties={"i": str(i)})
+                    for i in range(first, min(first + 50, start + count))
+                ]
+            )

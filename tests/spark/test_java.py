@@ -20,7 +20,7 @@ def test_a_machine_without_java_gets_the_one_of_the_wheel(tmp_path: Path, monkey
 def test_an_old_java_is_passed_over(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     old = tmp_path / "old" / "bin" / "java"
     old.parent.mkdir(parents=True)
-    old.write_text('#!/bin/sh\necho \'openjdk version "11.0.2"\' >&2\n')
+    old.write_text("#!/bin/sh\necho 'openjdk version \"11.0.2\"' >&2\n")
     old.chmod(0o755)
     monkeypatch.setenv("JAVA_HOME", str(tmp_path / "old"))
     monkeypatch.setenv("PATH", "/nowhere")

@@ -51,9 +51,7 @@ class BatchNode(Node):
         if count == 1:
             return self.store.append(message(TOPIC, b"%d" % numbers[0] + bytes(90), **properties), self.now)
         body = batch.encode([(0, b"%d" % n + bytes(30), b"") for n in numbers])
-        return self.store.append(
-            message(TOPIC, body, sys_flag=WRAPPED, INNER_NUM=str(count), **properties), self.now
-        )
+        return self.store.append(message(TOPIC, body, sys_flag=WRAPPED, INNER_NUM=str(count), **properties), self.now)
 
     @property
     def queue(self) -> BatchQueue:
@@ -102,8 +100,7 @@ def test_a_unit_has_46_bytes_and_says_all() -> None:
     unit = BatchUnit(1, 2, -3, 4, 5, 6)
     assert UNIT.size == 46
     assert UNIT.pack(*unit).hex() == (
-        "0000000000000001" "00000002" "fffffffffffffffd" "0000000000000004" "0000000000000005" "0006" "ffffffff"
-        "00000000"
+        "000000000000000100000002fffffffffffffffd000000000000000400000000000000050006ffffffff00000000"
     )
 
 

@@ -51,7 +51,7 @@ def test_a_queue_that_begins_late_is_filled_with_blanks() -> None:
     made = queue(2, first=7)
     assert (made.first, made.min, made.end) == (5, 7, 9)
     assert made.segments.view(100, 40) == BLANK_UNIT * 2
-    assert BLANK_UNIT.hex() == "0000000000000000" "7fffffff" "0000000000000000", "the original's"
+    assert BLANK_UNIT.hex() == "00000000000000007fffffff0000000000000000", "the original's"
     assert made.unit(6) is None and made.unit(7) is not None
     loaded = again(made)
     assert (loaded.first, loaded.min, loaded.end) == (5, 7, 9)

@@ -181,4 +181,3 @@ def test_files_go_in_most_of_them() -> None:
     for life in lives:
         life.run()
     assert sum(life.removed > 0 for life in lives) >= 10
-

@@ -61,8 +61,9 @@ def test_the_file_of_epochs_is_javas() -> None:
 
 
 @pytest.mark.parametrize(
-    "text", [b"", b"1\n", b"x\ny\n", b"1\n5\n1-0\n", b"2\n0\n1-0\n", b"2\n0\n2-0\n1-5\n", b"1\n0\n1-0-0\n",
-b"\xff\n0\n"] )
+    "text",
+    [b"", b"1\n", b"x\ny\n", b"1\n5\n1-0\n", b"2\n0\n1-0\n", b"2\n0\n2-0\n1-5\n", b"1\n0\n1-0-0\n", b"\xff\n0\n"],
+)
 def test_a_file_of_epochs_that_is_none(text: bytes) -> None:
     with pytest.raises(RemoteProtocolError):
         ha_auto.decode_epoch_file(text)

@@ -36,9 +36,9 @@ def test_what_is_no_offset_id(text: str) -> None:
 def test_unique_ids_hold_their_parts() -> None:
     ids = UniqueIds(b"\x0a\0\0\1", 0x12345, 0xCAFEBABE, counter=0xFFFF)
     november = 1_793_491_200_000  # 2026-11-01T00:00:00Z
-    assert ids.next(november) == "0A000001" "2345" "CAFEBABE" "00000000" "FFFF"
-    assert ids.next(november + 1) == "0A000001" "2345" "CAFEBABE" "00000001" "0000"
-    assert ids.next(november - 1) == "0A000001" "2345" "CAFEBABE" f"{31 * 86_400_000 - 1:08X}" "0001"
+    assert ids.next(november) == "0A0000012345CAFEBABE00000000FFFF"
+    assert ids.next(november + 1) == "0A0000012345CAFEBABE000000010000"
+    assert ids.next(november - 1) == f"0A0000012345CAFEBABE{31 * 86_400_000 - 1:08X}0001"
     assert len(UniqueIds(bytes(16), 1, 2).next(november)) == 56
 
 

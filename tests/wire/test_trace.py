@@ -70,9 +70,12 @@ def test_each_kind_with_all_its_fields() -> None:
     assert decode(body(AFTER, "REQ", "ID1", 3, "false", "k", 4, 99, "g")) == [
         Trace(AFTER, 99, "g", msg_id="ID1", request_id="REQ", cost_ms=3, ok=False, keys="k", code="FAILED")
     ]
-    assert decode(
-        body(END_TRANSACTION, 1, "r", "g", "t", "ID1", "", "", "h", 2, "TX", "ROLLBACK_MESSAGE", "false")
-    )[0].state == "ROLLBACK_MESSAGE"
+    assert (
+        decode(body(END_TRANSACTION, 1, "r", "g", "t", "ID1", "", "", "h", 2, "TX", "ROLLBACK_MESSAGE", "false"))[
+            0
+        ].state
+        == "ROLLBACK_MESSAGE"
+    )
     assert decode(body(RECALL, 1, "r", "g", "t", "ID1", "true"))[0].ok is True
     two = decode(body(*pub, 0, "O", "true") + body(BEFORE, 1, "r", "g", "Q", "I", 0, ""))
     assert [trace.kind for trace in two] == [PUB, BEFORE]

@@ -58,9 +58,7 @@ class Replica:
         """A new life on the same disk."""
         self.store = MessageStore(self.disk, self.settings, HOST, gated=True)
         self.store.load(self.made.now)
-        self.replication = AutoSwitchReplication(
-            self.config, self.store, self.disk, self._propose, self.made.is_at
-        )
+        self.replication = AutoSwitchReplication(self.config, self.store, self.disk, self._propose, self.made.is_at)
         self.replication.broker_id = self.replication.slave.broker_id = self.number
         self.io.clear()
         self.up = True

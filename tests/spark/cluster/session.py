@@ -64,9 +64,7 @@ class Driver:
         """Begin `perseid spark archive …`."""
         self.begin(words=["archive", *map(str, words)])
 
-    def copy(
-        self, namesrv: str, source: str, target: str, checkpoint: Path, most: int, at_once: int
-    ) -> None:
+    def copy(self, namesrv: str, source: str, target: str, checkpoint: Path, most: int, at_once: int) -> None:
         """Begin a stream from topic to topic, with batches of so many rows, of which so many are sent at once."""
         told = {"namesrv": namesrv, "source": source, "target": target, "checkpoint": str(checkpoint)}
         self.begin(copy={**told, "most": most, "at_once": at_once})

@@ -103,3 +103,19 @@ def test_an_emptied_table_keeps_the_gaps_of_earlier_generations_and_of_what_came
     )  # fmt: skip
     found = resume(Found("T", Committed(-1, ""), dict), Committed(4, "f"), [4], {4: newest}.get)
     assert found.plan is not None and found.plan.gaps == (earlier, before), "the third is found again, if it is one"
+
+
+def test_a_table_that_is_older_than_all_plans_is_refused_and_can_be_taken_as_it_is() -> None:
+    def found(accept: bool) -> Resumed:
+        old = Found("T", Committed(0, "f"), lambda: rows(*range(5)))
+        return resume(old, Committed(2, "f"), [1, 2], PLANS.get, accept=accept)
+
+    with pytest.raises(TableChanged, match="5 rows, 30 were archived"):
+        found(False)
+    resumed = found(True)
+    assert [gap.messages for gap in resumed.taken] == [25] and resumed.number == 3
+
+
+def test_rows_that_were_added_are_refused_also_when_the_table_is_to_be_taken_as_it_is() -> None:
+    with pytest.raises(TableChanged, match="has 2 more rows of t/b/0 than were archived"):
+        resumed(2, rows(*range(32)), accept=True)

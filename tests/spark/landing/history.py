@@ -12,6 +12,7 @@ from random import Random
 
 from perseid.spark.jobs.archive.run import Allowed
 
+from . import operators
 from .hooks import Hooks, Killed, installed
 from .judge import Books, Judge
 from .landing import DONE, KILLED, REFUSED, Asked, Failure, Landing, Outcome, without_spark
@@ -19,8 +20,9 @@ from .topic import World
 
 STEPS = (6, 16)
 """How many steps a history has."""
-POINTS = 60
-"""Something happens at one of so many points of a run; a run that has fewer is then undisturbed."""
+FEW_POINTS = 14
+"""Something happens at one of so many points of a run, or of as many as the longest one yet had; a run that has fewer
+is then undisturbed."""
 LAST_RUNS = 3
 """So many runs, with all permissions, bring a table that is whole up to its topic."""
 MAX_COPIES = 3
@@ -53,9 +55,10 @@ class History:
     def __init__(self, seed: int, form: str, folder: Path) -> None:
         self.random = Random(f"{form} {seed}")
         self.played = Played(seed, form)
-        self.world, self.hooks = World(), Hooks()
+        self.world, self.hooks = World(compacted=self.random.random() < 0.3), Hooks()
         self.landing = Landing(folder / "table", form, self.world, self.hooks)
         self.judge = Judge(self.landing)
+        self.most_points = 40
         self.copies: list[Copy] = []
         self._folder = folder
 
@@ -93,9 +96,15 @@ class History:
             "copy": (4, self.copy),
             "older folder put back": (2, self.put_folder_back),
         }
-        if self.landing.form == "parquet":
+        form = self.landing.form
+        if form == "parquet":
             steps["older rows put back"] = (3, self.put_rows_back)
-            steps["newest rows removed"] = (2, self.remove_newest)
+        for name, (weight, act) in operators.ACTS[form].items():
+            steps[name] = (weight, self._done_by_others(name, act))
+        if form in operators.PUT_BACK:
+            name, _ = operators.PUT_BACK[form]
+            steps[name] = (3, self.put_part_back)
+        steps["a file is harmed"] = (2 if form == "parquet" else 5, self.harm)
         return steps
 
     # ---- the topic ----
@@ -106,7 +115,7 @@ class History:
             "retention": (7, self.retention),
             "topic made again": (2, self.recreated),
             "tail lost": (3, self.tail_lost),
-            "later keys": (2, self.later_keys),
+            "holes": (2, self.holes),
             "queue added": (2, self.queue_added),
             "broker away": (2, self.broker_away),
             "broker back": (3, self.broker_back),
@@ -160,13 +169,13 @@ class History:
         self.tell(f"tail lost: {self._ends()}")
         return True
 
-    def later_keys(self) -> bool:
+    def holes(self) -> bool:
         queue = self.world.queues[self._queue()]
         if queue.high - queue.low < 3:
             return False
         gone = self.random.sample(range(queue.low, queue.high), self.random.randint(1, 3))
         self.world.compact(queue.name, gone)
-        self.tell(f"later keys: {queue.name} has no {sorted(queue.holes)} any more")
+        self.tell(f"holes: {queue.name} has no {sorted(queue.holes)} any more")
         return True
 
     def queue_added(self) -> bool:
@@ -206,6 +215,7 @@ class History:
     def _told(self, what: str, outcome: Outcome) -> None:
         self.tell(f"{what}: {outcome.how} {outcome.error} {outcome.done or ''}")
         self.count(f"run {outcome.how}")
+        self.most_points = max(self.most_points, self.hooks.passed)
         if outcome.refusal:
             self.count(f"refused: {outcome.refusal}")
         done = outcome.done
@@ -224,7 +234,8 @@ class History:
         raise Killed
 
     def _point(self) -> int:
-        return int(POINTS * self.random.random() ** 2)
+        most = FEW_POINTS if self.random.random() < 0.4 else max(FEW_POINTS, self.most_points)
+        return self.random.randrange(most)
 
     def run_killed(self) -> bool:
         point = self._point()
@@ -261,7 +272,7 @@ class History:
                 raise Failure(f"a second run was not refused for the first, but {outcome.error or 'done'}")
             others.append(outcome.refusal)
 
-        point = self._point() // 3
+        point = self._point() // 2
         self.tell(f"a second run at point {point}:")
         self.archive(self.asked(), {point: other})
         return bool(others)
@@ -284,7 +295,7 @@ class History:
         return outcome.how != REFUSED
 
     def compaction_killed(self) -> bool:
-        return self.compaction({self._point() // 2: self._kill})
+        return self.compaction({self._point(): self._kill})
 
     # ---- copies ----
 
@@ -319,14 +330,44 @@ class History:
         self.judge.put_back()
         return True
 
-    def remove_newest(self) -> bool:
-        found = sorted((self.landing.path / "data").glob("batch=*"))
+    def put_part_back(self) -> bool:
+        name, act = operators.PUT_BACK[self.landing.form]
+        if not self.copies or not self.landing.path.exists():
+            return False
+        if not act(self.landing.path, self.random.choice(self.copies).path, self.random):
+            return False
+        self.tell(name)
+        self.judge.put_back()
+        return True
+
+    def _done_by_others(self, name: str, act: operators.Act) -> Callable[[], bool]:
+        def done() -> bool:
+            if self.landing.folder.info() is None or not act(self.landing.path, self.random):
+                return False
+            self.tell(f"{name}: {len(self.judge.rows())} rows are left")
+            self.judge.touched = True
+            if "deleted" not in name:
+                self.judge.put_back()
+            return True
+
+        return done
+
+    def harm(self) -> bool:
+        """A file is gone or cut; what is run then is refused, and it is put back."""
+        found = self.landing.named()
         if not found:
             return False
-        for path in found[-self.random.randint(1, 3) :]:
-            shutil.rmtree(path)
-        self.tell("the newest batches are removed")
-        self.judge.put_back()
+        path = self.random.choice(sorted(found))
+        whole, cut = path.read_bytes(), self.landing.form == "parquet" or self.random.random() < 0.5
+        self.tell(f"{path} is {'cut' if cut else 'gone'}")
+        path.unlink()
+        if cut:
+            path.write_bytes(whole[:-7])
+        outcome = self.landing.archive(self.asked())
+        self._told("run", outcome)
+        path.write_bytes(whole)
+        if outcome.how != REFUSED:
+            raise Failure(f"{path} was {'cut' if cut else 'gone'}, and a run did not mind")
         return True
 
     # ---- the end ----

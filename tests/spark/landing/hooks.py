@@ -83,7 +83,7 @@ def installed(hooks: Hooks, form: str) -> Iterator[None]:
     if form == "iceberg":
         from pyiceberg.catalog.sql import SqlCatalog
 
-        places += [(SqlCatalog, "commit_table"), (SqlCatalog, "create_namespace_if_not_exists")]
+        places.append((SqlCatalog, "commit_table"))
     real = [(owner, name, vars(owner)[name]) for owner, name in places]
     for owner, name, call in real:
         if isinstance(call, classmethod):

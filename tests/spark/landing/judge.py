@@ -15,6 +15,7 @@ from collections import Counter
 from dataclasses import dataclass, field
 
 from perseid.spark.jobs.archive.folder import Gap, Plan
+from perseid.spark.jobs.archive.resuming import REMOVED
 from perseid.spark.jobs.archive.run import ABSENT, DELETED_ANEW
 
 from .landing import DONE, Asked, Failure, Landing, Outcome, rows_in
@@ -46,6 +47,8 @@ class Judge:
     def __init__(self, landing: Landing) -> None:
         self._landing, self._world = landing, landing.world
         self.books = Books()
+        self.touched = False
+        """Others changed the table's rows since a run was content with them."""
         self.precious: set[int] = set()
         """Rows that lie in files which no table names, and nowhere else."""
 
@@ -54,12 +57,17 @@ class Judge:
     def rows(self) -> Counter[int]:
         """How often each message is in the table; Failure when one is not what it was."""
         found: Counter[int] = Counter()
+        places: Counter[tuple[str, int, int]] = Counter()
         for path in self._landing.named():
-            for uid, queue, offset, _ in rows_in(path):
+            for uid, queue, offset, generation in rows_in(path):
                 message = self._world.messages.get(uid)
                 if message is None or (message.queue, message.offset) != (queue, offset):
                     raise Failure(f"{path} has a row at {queue} {offset} that is not message {uid}")
                 found[uid] += 1
+                places[queue, offset, generation] += 1
+        taken = [place for place, rows in places.items() if rows > 1]
+        if taken:
+            raise Failure(f"several rows have one place and one generation: {sorted(taken)[:5]}")
         return found
 
     def _plan(self) -> Plan | None:
@@ -75,6 +83,8 @@ class Judge:
 
     def put_back(self) -> None:
         """The table is an older one."""
+        self.touched = True
+        self.books.plan = self._plan() or self.books.plan
         self.books.excused |= self.books.owed - self._world.current() - self.rows().keys()
 
     def before_run(self) -> None:
@@ -91,6 +101,9 @@ class Judge:
     def after_run(self, asked: Asked, outcome: Outcome) -> None:
         """Failure when a promise is broken. `outcome`: of an archive run."""
         topic, rows, plan = self._landing.topic, self.rows(), self._plan()
+        blamed = ("changed by others", "rows of nobody", "rows of others")
+        if outcome.refusal == "a damaged file" or (outcome.refusal in blamed and not self.touched):
+            raise Failure(f"nobody did that to the table: {outcome.error}")
         twice = [uid for uid, times in rows.items() if times > 1]
         if twice:
             raise Failure(f"messages {self._told(twice)} are in the table twice")
@@ -103,6 +116,9 @@ class Judge:
             if plan is None:
                 raise Failure("a run came to its end, and the table notes no position")
             assert outcome.done is not None
+            if outcome.done.rewound is not None:
+                self.put_back()
+            self.touched = False
             self._check_said(asked, outcome, plan)
             self.check(rows, plan)
         elif self.precious:
@@ -134,6 +150,9 @@ class Judge:
             slots = log[begin.get(name, 0) : end]
             new = {message.uid for message in slots} - self.books.owed
             self.books.owed |= new
+            if self._world.compacted:  # later messages with the same keys are there in their stead
+                holes = topic.holes[name] | self._world.queues[name].holes
+                self.books.excused |= {m.uid for m in slots if m.offset in holes}
             if not self._comparable(topic, name, reached):
                 self.books.excused |= {m.uid for m in slots if m.uid in new and m.offset < reached} - rows.keys()
             if mixed:  # exchanged while it was read: what the brokers lost by that, a run may tell of or not
@@ -150,10 +169,10 @@ class Judge:
     def _comparable(self, topic: ModelTopic, name: str, reached: int) -> bool:
         """Is there a message before the place that was read, by which a queue is told from another one?"""
         assert topic.looked is not None
-        number = 1 if self.books.plan is None else self.books.plan.generation
+        begun = () if self.books.plan is None else self.books.plan.generations
         there = {
-            offset for path in self._landing.named() for _, queue, offset, generation in rows_in(path)
-            if queue == name and generation == number
+            offset for path in self._landing.named() for _, queue, offset, number in rows_in(path)
+            if queue == name and all(offset < one.begin.get(name, reached) for one in begun if one.number > number)
         }  # fmt: skip
         low, holes = topic.looked.earliest[name], topic.holes[name]
         return any(low <= offset < reached and offset not in holes for offset in there)
@@ -186,6 +205,12 @@ class Judge:
             outside = [m for m in lost if not any(gap.start <= m.offset < gap.end for gap in gaps)]
             at_most = sum(gap.messages for gap in gaps if gap.why == DELETED_ANEW) + self.books.loose[name]
             at_most += sum(1 for uid in rows if self._within(uid, [gap for gap in gaps if gap.why == ABSENT]))
+            at_most += sum(  # a generation that begins before it reads them again
+                gap.messages for gap in gaps for one in plan.generations
+                if gap.why == REMOVED and one.batch >= gap.batch and one.begin.get(name, gap.end) < gap.end
+            )  # fmt: skip
+            covered = [offset for gap in gaps for offset in range(gap.start, gap.end)]
+            at_most += len(covered) - len(set(covered))  # by several generations
             if outside or not len(lost) <= told <= len(lost) + len(excused) + at_most:
                 raise Failure(
                     f"{name}: {len(lost)} messages are missing ({self._told(m.uid for m in lost)}; in no gap:"

@@ -32,8 +32,10 @@ REFUSALS = {
     "changed by others": "--accept-table",
     "rows of nobody": "no batch of it",
     "a file is gone": "is gone, which the table names",
-    "a file is cut": "put it back from a copy",
+    "a file is cut": "parquet.* put it back from a copy",
+    "rows of others": "nobody knows which of them are there twice",
     "executors elsewhere": "all executors need one folder",
+    "a damaged file": "was it changed by hand|can't be read|is missing: without it",
     "compaction of an older copy": "Run perseid spark archive first",
 }
 """What a run may say when it refuses: each names a way on, or what has to come back. The first that fits counts."""

@@ -18,12 +18,18 @@ from pathlib import Path
 
 import pyarrow as pa
 
-from .history import FORMATS, Played, play
+from .history import FORMATS, History, Played, play
+from .landing import REFUSALS
 
 MEMORY = Path("/dev/shm")
 """Where folders cost no disk, if it is there."""
 TOLD_S = 10.0
 MAX_FAILURES = 10
+ENOUGH = 2_000
+"""Histories of a format in which everything has to occur."""
+SAID = ("gaps", "rewound", "queues away", "rows")
+OF = {"parquet": {"a file is gone", "rows of nobody"}, "delta": {"rows of nobody"}, "iceberg": {"rows of nobody"}}
+"""Refusals that can't come: of a plain folder nobody says which files it has; and nobody adds rows here."""
 
 
 def played(seed: int, form: str) -> Played:
@@ -55,8 +61,17 @@ def main() -> int:
     return 1 if failed else 0
 
 
+def expected(form: str) -> set[str]:
+    """What has to occur in many histories: each step, each end of a run, each refusal, what runs say."""
+    place = Path(tempfile.mkdtemp(prefix="landing-"))
+    steps = History(0, form, place).steps()
+    place.rmdir()
+    refusals = {f"refused: {name}" for name in REFUSALS if name not in OF.get(form, ())}
+    return {*steps, *refusals, "run done", "run refused", "run killed", *(f"said: {name}" for name in SAID)}
+
+
 def campaign(form: str, first: int, count: int, *, story: bool) -> list[Played]:
-    """Play so many; those that failed."""
+    """Play so many; those that failed, and one that says what never occurred."""
     counts: Counter[str] = Counter()
     failed: list[Played] = []
     begun = told = time.monotonic()
@@ -77,6 +92,10 @@ def campaign(form: str, first: int, count: int, *, story: bool) -> list[Played]:
     print(f"{form}: histories {first} to {first + number} in {took_s:.0f} s, {len(failed)} failed")
     for name, times in sorted(counts.items()):
         print(f"    {name:48}{times:9,}")
+    never = sorted(name for name in expected(form) if not counts[name])
+    if never and count >= ENOUGH and not failed:
+        failed.append(Played(first, form, failure=f"never occurred: {', '.join(never)}"))
+        print(f"{form}: {failed[-1].failure}")
     return failed
 
 

@@ -140,3 +140,36 @@ def test_a_queue_that_is_exchanged_while_others_are_read_is_noticed_by_the_next_
             asked = Asked(Allowed(), 2)
             case.judge.after_run(asked, case.landing.archive(asked, {point: exchange}))
             case.run(anew=True)
+
+
+def test_a_queue_that_loses_its_tail_again_is_compared_with_what_it_had_in_all_generations(case: Case) -> None:
+    case.world.add_queue("a")
+    case.world.publish(A, 8)
+    case.world.publish("t/a/1", 8)
+    case.run()
+    for name, count in ((A, 2), ("t/a/1", 3), (A, 3)):
+        before = case.world.current()
+        case.world.lose_tail(name, count)
+        case.judge.lost_by_brokers(before)
+        case.world.publish(name, count + 1)
+        assert case.run(anew=True).how == DONE, "what it still holds is not landed twice"
+    assert case.rows() == 16 + 3 + 4 + 4
+
+
+def test_a_table_whose_own_files_are_damaged_is_refused_in_one_line(tmp_path: Path) -> None:
+    damaged = {
+        "parquet": ["_perseid/table.json", "_perseid/plans/00000001.json", "_perseid/committed.json"],
+        "delta": ["_perseid/plans/00000001.json", "_delta_log/*.json"],
+        "iceberg": ["_perseid/catalog.db", "metadata/*.metadata.json", "metadata/snap-*.avro"],
+    }
+    for form, names in damaged.items():
+        for number, name in enumerate(names):
+            case = Case(tmp_path / f"{form}-{number}", form)
+            with without_spark(), installed(case.hooks, form):
+                case.world.publish(A, 5)
+                case.run(batch=3)
+                path = sorted(case.landing.path.glob(name))[-1]
+                path.write_bytes(b"\xff\xfe\x00\x01" * 10)
+                refused = case.landing.archive(Asked())
+            assert refused.refusal == "a damaged file" and "\n" not in refused.error, (form, name)
+            assert str(case.landing.path) in refused.error

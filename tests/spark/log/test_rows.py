@@ -52,12 +52,14 @@ def test_all_ways_give_the_same_rows(tmp_path: Path, seed: int, entries: bool, h
     make = lambda place: (odd if random.random() < 0.3 else drawn)(random, place)  # noqa: E731
     data = damaged(random, segment_of(4096, 8000, make, entries=entries), harm)
     segment = one_segment(tmp_path / "s", 4096, data, entries=entries)
-    chosen = random.choice([
-        Chosen(),
-        Chosen(topics=frozenset(["orders", "%RETRY%группа"])),
-        Chosen(times=(T0 + 1000, T0 + 5000), offsets=(5000, 9000)),
-        Chosen(only_corrupt=True),
-    ])
+    chosen = random.choice(
+        [
+            Chosen(),
+            Chosen(topics=frozenset(["orders", "%RETRY%группа"])),
+            Chosen(times=(T0 + 1000, T0 + 5000), offsets=(5000, 9000)),
+            Chosen(only_corrupt=True),
+        ]
+    )
     found = {way: rows_of(segment, way=way, decompress=unpack, chosen=chosen) for way in WAYS}
     first = found.pop("plain")
     assert all(first == other for other in found.values())

@@ -36,6 +36,7 @@ def test_a_running_brokers_folder_is_a_table(spark: Any, tmp_path: Path) -> None
 @pytest.fixture(scope="module")
 def folders(tmp_path_factory: pytest.TempPathFactory) -> tuple[Path, Path]:
     """Two replicas of 1,200 records, an hour a segment; one is damaged in two places."""
+
     def one(place: int) -> bytes:
         return record(place, topic="ab"[place % 2], stored=T0 + place // 65_536 * 3_600_000, body=bytes(40))
 
@@ -102,9 +103,7 @@ def test_a_session_that_hands_over_no_filters_reads_the_same(spark: Any, folders
         spark.conf.set("spark.sql.python.filterPushdown.enabled", "true")
 
 
-def test_a_read_that_is_used_twice_with_different_filters_loses_nothing(
-    spark: Any, folders: tuple[Path, Path]
-) -> None:
+def test_a_read_that_is_used_twice_with_different_filters_loses_nothing(spark: Any, folders: tuple[Path, Path]) -> None:
     """Spark keeps one set of pushed filters for it: so none are taken unless pushDown is asked for."""
     frame = spark.read.format("perseid-log").load(str(folders[0]))
     count = frame.count()

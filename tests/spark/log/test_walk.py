@@ -150,9 +150,7 @@ def test_the_usual_split_reads_one_window_before_it(tmp_path: Path, monkeypatch:
 
 
 @pytest.mark.parametrize("entries", [False, True], ids=["classic", "dledger"])
-def test_a_record_longer_than_a_chunk_is_read(
-    tmp_path: Path, entries: bool, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_a_record_longer_than_a_chunk_is_read(tmp_path: Path, entries: bool, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(module, "CHUNK_BYTES", 1000)
     sizes = [10, 990, 5000, 20, 1000, 3]
     left = iter(sizes)

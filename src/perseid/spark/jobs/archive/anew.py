@@ -15,7 +15,7 @@ from perseid.spark.jobs.archive.folder import Plan
 Ask = Callable[[Mapping[str, int]], Mapping[str, int]]
 """When the message before each of these offsets was stored, as far as brokers tell (`Topic.stored_ms`)."""
 Rows = Callable[[str, int, int], tuple[Sequence[int], Sequence[int]]]
-"""Offsets and store times of the rows that the plan's generation has of a queue between two offsets, in order."""
+"""Offsets and store times of the rows that the table has of a queue, as it was last begun anew, between two offsets."""
 MAX_ASKED = 16
 """Rows of a queue that brokers are asked for, until they have one: a compacted topic may lack the last ones."""
 

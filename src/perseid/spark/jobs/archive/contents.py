@@ -17,7 +17,7 @@ import pyarrow.compute as pc
 import pyarrow.parquet as pq
 
 from perseid.base.errors import ConfigError
-from perseid.spark.jobs.archive.folder import GENERATION, MODULUS, Committed, Landed
+from perseid.spark.jobs.archive.folder import GENERATION, MODULUS, Committed, Generation, Landed
 from perseid.spark.plan import queue_of
 
 if TYPE_CHECKING:
@@ -48,10 +48,13 @@ def contents(topic: str, files: Sequence[DataFile]) -> dict[str, Landed]:
     return total(_of_file(topic, file.path) for file in files)
 
 
-def stored(name: str, files: Sequence[DataFile], generation: int, low: int, high: int) -> tuple[Any, Any]:
-    """The offsets from `low` to before `high` that a generation has of a queue, in order, and when those messages were
-    stored (milliseconds): two Arrow arrays."""
+def stored(
+    name: str, files: Sequence[DataFile], generations: Sequence[Generation], low: int, high: int
+) -> tuple[Any, Any]:
+    """The offsets from `low` to before `high` that a table has of a queue as it is since it was last begun anew, in
+    order, and when those messages were stored (milliseconds): two Arrow arrays. `generations`: of the table's plan."""
     queue = queue_of(name)
+    last = generations[-1].number if generations else 1
     found = []
     for one in files:
         with _opened(one.path) as file:
@@ -62,8 +65,12 @@ def stored(name: str, files: Sequence[DataFile], generation: int, low: int, high
                     (pc.field("brokerName") == queue.broker_name) & (pc.field("queueId") == queue.queue_id)
                     & (pc.field("queueOffset") >= low) & (pc.field("queueOffset") < high)
                 )  # fmt: skip
-                if numbered:
-                    wanted &= pc.field(GENERATION) == generation
+                for number in range(1, last if numbered else 1):  # what later generations have begun again is not it
+                    end = min(
+                        (one.begin[name] for one in generations if one.number > number and name in one.begin),
+                        default=high,
+                    )
+                    wanted &= (pc.field(GENERATION) != number) | (pc.field("queueOffset") < end)
                 found.append(pa.table(batch).filter(wanted).select(["queueOffset", "storeTimestamp"]))
     if not found:
         return pa.array([], pa.int64()), pa.array([], pa.int64())

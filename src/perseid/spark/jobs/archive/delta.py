@@ -21,7 +21,7 @@ from deltalake.transaction import AddAction, CommitProperties, Transaction
 from perseid.base.errors import ConfigError
 from perseid.spark.jobs.archive.files import WrittenFile
 from perseid.spark.jobs.archive.folder import DAY, NONE, TableFolder, TableInfo
-from perseid.spark.jobs.archive.formats import DataFile, Snapshot, Table
+from perseid.spark.jobs.archive.formats import DataFile, Snapshot, Table, reading
 from perseid.spark.jobs.archive.rows import shape_of
 
 TRANSACTION = "perseid-archive"
@@ -68,7 +68,8 @@ class DeltaTable(Table):
         if not self._exists():
             return Snapshot(-1, ())
         table = self._load()
-        files = pa.table(table.get_add_actions(flatten=True))
+        with reading(self.folder, "log"):
+            files = pa.table(table.get_add_actions(flatten=True))
         by = f"partition.{self.info.partition_by}"
         found = [
             DataFile(str(self.folder.path / row["path"]), str(row.get(by, "")), row["size_bytes"])
@@ -97,7 +98,8 @@ class DeltaTable(Table):
         return bool(deltalake.DeltaTable.is_deltatable(str(self.folder.path)))
 
     def _load(self) -> deltalake.DeltaTable:
-        table = deltalake.DeltaTable(str(self.folder.path))
+        with reading(self.folder, "log"):
+            table = deltalake.DeltaTable(str(self.folder.path))
         foreign = set(table.protocol().reader_features or ()) - READABLE
         if foreign:
             raise ConfigError(

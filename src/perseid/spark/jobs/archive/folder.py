@@ -254,7 +254,10 @@ class TableFolder:
         try:
             return msgspec.json.decode(path.read_bytes(), type=Plan)
         except FileNotFoundError:
-            raise ConfigError(f"{path} is missing: without it nobody knows what the table covers") from None
+            raise ConfigError(
+                f"{path} is missing: without it nobody knows what the table covers; put it back from a copy, or archive"
+                " the topic into another table"
+            ) from None
         except msgspec.DecodeError as error:
             raise ConfigError(f"{path}: {error}: was it changed by hand?") from None
 

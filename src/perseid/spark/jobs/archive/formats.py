@@ -18,10 +18,11 @@ import os
 import shutil
 from abc import ABC, abstractmethod
 from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
 
-from perseid.base.errors import ConfigError
+from perseid.base.errors import ConfigError, PerseidError
 from perseid.spark.jobs.archive.files import WrittenFile, seal
 from perseid.spark.jobs.archive.folder import DELTA, ICEBERG, NONE, TableFolder, TableInfo, sync_folder
 
@@ -49,6 +50,21 @@ class Snapshot:
 
     batch: int
     files: tuple[DataFile, ...]
+
+
+@contextmanager
+def reading(folder: TableFolder, what: str) -> Iterator[None]:
+    """A format's own files are read; ConfigError, in one line, when they are damaged or gone."""
+    try:
+        yield
+    except PerseidError:
+        raise
+    except Exception as error:
+        told = next(iter(str(error).splitlines()), "")
+        raise ConfigError(
+            f"{folder.path}: its {what} can't be read ({type(error).__name__}: {told}): put the table's files back"
+            " from a copy, or archive the topic into another table"
+        ) from error
 
 
 class Table(ABC):

@@ -26,7 +26,7 @@ from pyiceberg.transforms import DayTransform, HourTransform
 from perseid.base.errors import ConfigError
 from perseid.spark.jobs.archive.files import WrittenFile
 from perseid.spark.jobs.archive.folder import DAY, NONE, TableFolder, TableInfo
-from perseid.spark.jobs.archive.formats import DataFile, Snapshot, Table
+from perseid.spark.jobs.archive.formats import DataFile, Snapshot, Table, reading
 from perseid.spark.jobs.archive.rows import shape_of
 
 NAMESPACE, NAME = "perseid", "archive"
@@ -55,9 +55,10 @@ class IcebergTable(Table):
     def __init__(self, folder: TableFolder, info: TableInfo) -> None:
         super().__init__(folder, info)
         self._database = folder.own / "catalog.db"
-        self._catalog = SqlCatalog(
-            CATALOG, uri=f"sqlite:///{self._database}", warehouse=folder.path.as_uri()
-        )  # fmt: skip
+        with reading(folder, "catalog"):
+            self._catalog = SqlCatalog(
+                CATALOG, uri=f"sqlite:///{self._database}", warehouse=folder.path.as_uri()
+            )  # fmt: skip
 
     def last_batch(self) -> int:
         table = self._load()
@@ -79,8 +80,10 @@ class IcebergTable(Table):
         table = self._load()
         if table is None:
             return Snapshot(-1, ())
+        with reading(self.folder, "manifests"):
+            tasks = list(table.scan().plan_files())
         files = []
-        for task in table.scan().plan_files():
+        for task in tasks:
             if task.delete_files:
                 raise ConfigError(f"{self.folder.path}: rows were deleted from the table: read it with Iceberg itself")
             file = task.file
@@ -134,10 +137,11 @@ class IcebergTable(Table):
     # ---- inside ----
 
     def _load(self) -> PyIcebergTable | None:
-        try:
-            return self._catalog.load_table((NAMESPACE, NAME))
-        except NoSuchTableError:
-            return None
+        with reading(self.folder, "catalog or metadata"):
+            try:
+                return self._catalog.load_table((NAMESPACE, NAME))
+            except NoSuchTableError:
+                return None
 
     def _create(self) -> PyIcebergTable:
         self._catalog.create_namespace_if_not_exists(NAMESPACE)

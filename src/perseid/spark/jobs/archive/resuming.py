@@ -71,8 +71,9 @@ def resume(
     TableChanged when it holds something else."""
     reached = max(found.batch, -1 if committed is None else committed.batch)
     unused = max([reached, *numbers]) + 1
-    behind = Resumed(plan(found.batch) if found.batch >= 0 else None, found.batch + 1, noted=found.batch >= 0)
-    if committed == found.state:
+    kept = found.batch in numbers  # plans of old batches go, and a copy of the table may be as old
+    behind = Resumed(plan(found.batch) if kept else None, found.batch + 1, noted=kept)
+    if committed == found.state and (kept or found.batch < 0):
         return behind
     rows = {name: one for name, one in found.contents().items() if one.rows}
     if reached == found.batch and behind.plan is not None and behind.plan.landed in (None, rows):
@@ -88,7 +89,7 @@ def resume(
         if attempt is None:
             return behind
         return Resumed(Plan(attempt.begin, attempt.begin, landed={}), unused)  # it may have come in, and be gone again
-    newest = plan(max((one for one in numbers if one <= reached), default=found.batch))
+    newest = plan(max((one for one in numbers if found.batch <= one <= reached), default=reached))
     assert newest is not None, "a batch was committed, so there was a plan"
     if not rows:
         gaps = tuple(gap for gap in newest.gaps if _is_earlier(gap, newest))
@@ -109,6 +110,12 @@ def _changed(found: Found, expected: Plan, rows: Mapping[str, Landed], number: i
             f"{found.where} holds {_count(rows)} rows, {_count(had)} were archived, and no batch left it like this"
             f" ({told}{more}): it was changed by others. Bring it back to one of its versions, or go on with what it"
             " holds (--accept-table): what is missing is noted as a gap"
+        )
+    added = sorted(name for name, count in gone.items() if count < 0)
+    if added:
+        raise TableChanged(
+            f"{found.where} has {-gone[added[0]]} more rows of {added[0]} than were archived: nobody knows which of"
+            " them are there twice. Bring it back to one of its versions, remove what was added, or begin another"
         )
     gaps = tuple(
         Gap(name, expected.begin.get(name, 0), expected.end[name], count, REMOVED, number)

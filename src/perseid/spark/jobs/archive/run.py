@@ -159,7 +159,7 @@ class Run:
         """DataLost when the topic is not the one that was read, unless that may begin a generation."""
 
         def rows(name: str, low: int, high: int) -> tuple[Sequence[int], Sequence[int]]:
-            offsets, times = contents.stored(name, snapshot.files, plan.generation, low, high)
+            offsets, times = contents.stored(name, snapshot.files, plan.generations, low, high)
             return offsets.to_pylist(), times.to_pylist()
 
         anew = begun_anew(plan, looked.earliest, looked.latest, self._topic.stored_ms, rows)
@@ -202,7 +202,7 @@ class Run:
         """Up to which offset a queue still holds the messages that were landed, and when the last one of them was
         stored; None: it holds none of them."""
         low, high = looked.earliest[name], looked.latest[name]
-        offsets, times = contents.stored(name, snapshot.files, plan.generation, low, high)
+        offsets, times = contents.stored(name, snapshot.files, plan.generations, low, high)
         first, last = 0, len(offsets)
         while first < last:  # the first one that differs
             middle = (first + last) // 2
