@@ -31,7 +31,6 @@ from perseid.wire.ha import REPORT_BYTES, decode_report, encode_header
 class Follower(Connected):
     """One connection of a slave."""
 
-    request: int = -1
     mark: int = EVERYTHING
     """What had been sent to it when the youngest other follower made its request."""
     lag_mark: tuple[int, Millis] = (0, 0)
@@ -111,7 +110,7 @@ class Master(Sender[Follower]):
         elif report < start:
             why = f"its log ends at {report}, ours begins at {start}: what is between is gone. Wipe the slave's store"
             return self._cut(follower, why)
-        follower.request = follower.acknowledged = report
+        follower.acknowledged = report
         follower.start = follower.next = begin
         follower.lag_mark = end, now
         for other in self.followers.values():
