@@ -274,3 +274,14 @@ def test_random_delays_come_once_each_and_never_early(tmp_path: Path) -> None:
     rig.until(rig.now + 4_000)
     came = {r.body: r.store_timestamp for queue_id in range(4) for r in records(rig, "T", queue_id)}
     assert came == due, "neither early nor late: a deadline brings them"
+
+
+@pytest.mark.parametrize(("step", "versions"), [(1, 4), (2, 2), (3, 1), (500, 0)])
+def test_each_so_many_steps_make_the_table_a_later_one(tmp_path: Path, step: int, versions: int) -> None:
+    """Slaves and who acts take the later of two."""
+    rig = Rig(tmp_path, delay_offset_update_version_step=step)
+    before = rig.broker.delay.version.counter
+    for number in range(4):
+        delayed(rig, 1, b"%d" % number)
+        rig.until(rig.now + 3_000)
+    assert len(bodies(rig)) == 4 and rig.broker.delay.version.counter == before + versions

@@ -51,6 +51,20 @@ def test_create_read_change(rig: Rig) -> None:
     assert row(rig) == TopicConfig("T", 8, 8)
 
 
+@pytest.mark.parametrize("flag", [None, 0, 1, 3])
+@pytest.mark.parametrize("order", [False, True])
+def test_a_topic_has_all_that_it_was_made_with(rig: Rig, flag: int | None, order: bool) -> None:
+    header = headers.CreateTopicRequest(
+        topic="T", default_topic="TBW102", read_queue_nums=3, write_queue_nums=2, perm=4,
+        topic_filter_type="MULTI_TAG", topic_sys_flag=flag, order=order,
+    )  # fmt: skip
+    assert rig.ask(17, header).code == 0
+    found = row(rig)
+    assert isinstance(found, TopicConfig)
+    assert (found.read_queue_nums, found.write_queue_nums, found.perm) == (3, 2, 4)
+    assert (found.topic_filter_type, found.topic_sys_flag, found.order) == ("MULTI_TAG", flag or 0, order)
+
+
 def test_a_created_topic_survives(rig: Rig, tmp_path: Path) -> None:
     create(rig, attributes="+message.type=FIFO")
     rig.stop()
