@@ -98,9 +98,9 @@ class Jvm:
         try:
             with signals_held():  # else nobody knows of a JVM that is just being started
                 gateway = launch_gateway(conf, {"stdout": begin, "stderr": begin})
+                self._process = gateway.proc
         finally:
             os.close(begin)
-        self._process = gateway.proc
         threading.Thread(target=self._watch, name="spark's jvm", daemon=True).start()
         SparkContext._ensure_initialized(gateway=gateway, conf=conf)
 
