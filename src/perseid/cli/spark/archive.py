@@ -79,7 +79,7 @@ def archive(
             keep_hours=keep_hours, accept_table=accept_table, new_generation=new_generation,
             catalogs=catalog or (), on_start=partial(running.begins, "offsets"), on_batch=running.batch,
         )  # fmt: skip
-        running.done(told(done, table), {**asdict(done), "table": table}, found=gaps_told(done.gaps))
+        running.done(told(done, table), {**asdict(done), "table": table}, found=missing_told(done))
 
 
 def told(done: Archived, table: str) -> str:
@@ -95,12 +95,21 @@ def told(done: Archived, table: str) -> str:
         reached, held = done.rewound
         since = f"batch {held}" if held >= 0 else "its beginning"
         text += f"; it held what it held at {since}, not at batch {reached}, and was read again from there"
-    if done.away:
-        others = " and others" if done.away[MAX_TOLD:] else ""
-        text += f"; no broker has {', '.join(done.away[:MAX_TOLD])}{others} now"
     if done.compacted:
         text += f"; {done.compacted.before} files are {done.compacted.after} now"
     return text
+
+
+def missing_told(done: Archived) -> str:
+    """What is not in the table though a run is done, in a line; empty where nothing is."""
+    parts = [gaps_told(done.gaps)] if done.gaps else []
+    if done.away:
+        others = " and others" if done.away[MAX_TOLD:] else ""
+        parts.append(
+            f"no broker has {', '.join(done.away[:MAX_TOLD])}{others} now, and what came to them since is not in the"
+            " table yet: start their brokers, run it again"
+        )
+    return "; ".join(parts)
 
 
 def gaps_told(gaps: Sequence[Gap]) -> str:
