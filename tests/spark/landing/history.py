@@ -270,6 +270,8 @@ class History:
             self.landing.hooks, self.landing.topic = hooks, topic
             if topic is not None and topic.looked is not None and outcome.refusal != "held by another run":
                 raise Failure(f"a second run was not refused for the first, but {outcome.error or 'done'}")
+            if outcome.refusal:
+                self.count(f"refused: {outcome.refusal}")
             others.append(outcome.refusal)
 
         point = self._point() // 2

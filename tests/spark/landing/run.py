@@ -28,8 +28,9 @@ MAX_FAILURES = 10
 ENOUGH = 2_000
 """Histories of a format in which everything has to occur."""
 SAID = ("gaps", "rewound", "queues away", "rows")
-OF = {"parquet": {"a file is gone", "rows of nobody"}, "delta": {"rows of nobody"}, "iceberg": {"rows of nobody"}}
-"""Refusals that can't come: of a plain folder nobody says which files it has; and nobody adds rows here."""
+NOBODY = {"rows of nobody", "rows of others", "a damaged file"}
+OF = {"parquet": {*NOBODY, "a file is gone"}, "delta": NOBODY, "iceberg": NOBODY}
+"""Refusals that can't come: of a plain folder nobody says which files it has; and nobody adds rows, or damages more."""
 
 
 def played(seed: int, form: str) -> Played:
