@@ -23,12 +23,13 @@ topics.register(app)
 @pytest.fixture
 def server() -> Iterator[FakeServer]:
     fake = FakeServer({"t": 2})
+    before = threading.active_count()
     thread = LoopThread("fake server")
     thread.run(fake.start())
     yield fake
     thread.run(fake.stop())
     thread.stop()
-    assert threading.active_count() < 20
+    assert threading.active_count() < before + 20
 
 
 def call(server: FakeServer, *args: str, stdin: str | None = None) -> Result:

@@ -33,7 +33,7 @@ REFUSALS = {
     "rows of nobody": "no batch of it",
     "a file is gone": "is gone, which the table names",
     "a file is cut": "parquet.* put it back from a copy",
-    "rows of others": "nobody knows which of them are there twice",
+    "rows of others": "nobody knows which rows are there twice",
     "executors elsewhere": "all executors need one folder",
     "a damaged file": "was it changed by hand|can't be read|is missing: without it",
     "compaction of an older copy": "Run perseid spark archive first",

@@ -168,7 +168,7 @@ def test_a_table_whose_own_files_are_damaged_is_refused_in_one_line(tmp_path: Pa
             with without_spark(), installed(case.hooks, form):
                 case.world.publish(A, 5)
                 case.run(batch=3)
-                path = sorted(case.landing.path.glob(name))[-1]
+                path = max(case.landing.path.glob(name), key=lambda one: one.stat().st_mtime_ns)
                 path.write_bytes(b"\xff\xfe\x00\x01" * 10)
                 refused = case.landing.archive(Asked())
             assert refused.refusal == "a damaged file" and "\n" not in refused.error, (form, name)

@@ -98,24 +98,25 @@ def resume(
     return _changed(found, newest, rows, unused, accept=accept)
 
 
+_WAYS_ON = {
+    False: "go on with what it holds (--accept-table): what is missing is noted as a gap",
+    True: "remove what was added: nobody knows which rows are there twice",
+}
+"""Whether others added rows → what may be done, besides."""
+
+
 def _changed(found: Found, expected: Plan, rows: Mapping[str, Landed], number: int, *, accept: bool) -> Resumed:
     had = expected.landed or {}
     gone = {
         name: one.rows - rows.get(name, Landed()).rows for name, one in had.items() if rows.get(name, Landed()) != one
     } | {name: -rows[name].rows for name in rows.keys() - had.keys()}
-    if not accept:
+    added = any(count < 0 for count in gone.values())
+    if added or not accept:
         told = ", ".join(f"{name}: {_difference(count)}" for name, count in sorted(gone.items())[:MAX_TOLD])
         more = f", and {len(gone) - MAX_TOLD} more queues" if len(gone) > MAX_TOLD else ""
         raise TableChanged(
             f"{found.where} holds {_count(rows)} rows, {_count(had)} were archived, and no batch left it like this"
-            f" ({told}{more}): it was changed by others. Bring it back to one of its versions, or go on with what it"
-            " holds (--accept-table): what is missing is noted as a gap"
-        )
-    added = sorted(name for name, count in gone.items() if count < 0)
-    if added:
-        raise TableChanged(
-            f"{found.where} has {-gone[added[0]]} more rows of {added[0]} than were archived: nobody knows which of"
-            " them are there twice. Bring it back to one of its versions, remove what was added, or begin another"
+            f" ({told}{more}): it was changed by others. Bring it back to one of its versions, or {_WAYS_ON[added]}"
         )
     gaps = tuple(
         Gap(name, expected.begin.get(name, 0), expected.end[name], count, REMOVED, number)
