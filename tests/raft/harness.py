@@ -114,7 +114,7 @@ def written(disk: SimDisk, log: list[Entry], *, term: int | None = None, vote: s
         save_durably(disk, "checkpoint", checkpoint.encode())
 
 
-@dataclass(slots=True)
+@dataclass(slots=True, eq=False)
 class Mail:
     """One frame on its way."""
 
