@@ -18,6 +18,8 @@ from pathlib import Path
 from types import FrameType
 from typing import IO, Any
 
+SIGNALS: tuple[int, ...] = (signal.SIGINT, signal.SIGTERM, signal.SIGHUP)
+"""What ends a job."""
 HEAD_BYTES = 1 << 20
 TAIL_BYTES = 4 << 20
 """What is kept of what was said: so much of its beginning, and so much of its end."""
@@ -165,8 +167,8 @@ class Jvm:
 
 
 @contextmanager
-def signals_held(*numbers: int) -> Iterator[None]:
-    """A first signal of these (SIGINT, SIGTERM, SIGHUP) is handled afterwards; a second one at once."""
+def signals_held() -> Iterator[None]:
+    """A first one of SIGNALS is handled afterwards; a second one at once."""
     if threading.current_thread() is not threading.main_thread():
         yield
         return
@@ -178,7 +180,7 @@ def signals_held(*numbers: int) -> Iterator[None]:
             signal.default_int_handler(number, frame)
         came.append(number)
 
-    for number in numbers or (signal.SIGINT, signal.SIGTERM, signal.SIGHUP):
+    for number in SIGNALS:
         if callable(signal.getsignal(number)):
             before[number] = signal.signal(number, hold)
     try:

@@ -9,13 +9,14 @@ import sys
 import threading
 import time
 from collections.abc import Callable, Iterator
-from contextlib import ExitStack, contextmanager
+from contextlib import ExitStack
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
 import pytest
 from tests.spark.conftest import fill
+from tests.spark.jobs.disks import small_disk
 
 from perseid.spark.jvm import HEAD_BYTES, READ_BYTES, TAIL_BYTES, Said
 from perseid.testing.embedded import SMALL_STORE, EmbeddedBroker
@@ -154,23 +155,10 @@ def test_an_interrupt_while_spark_starts_is_one_line_and_leaves_nothing(
     assert not (tmp_path / "t").exists()
 
 
-@contextmanager
-def small_disk(place: Path) -> Iterator[Path]:
-    """A disk of DISK_BYTES."""
-    place.mkdir()
-    words = ["mount", "-t", "tmpfs", "-o", f"size={DISK_BYTES}", "tmpfs", str(place)]
-    if os.geteuid() != 0 or subprocess.run(words, capture_output=True, timeout=20, check=False).returncode:
-        pytest.skip("a small disk needs the right to mount one")
-    try:
-        yield place
-    finally:
-        subprocess.run(["umount", "-l", str(place)], check=True, timeout=20)
-
-
 @spark_run
 def test_a_full_disk_is_one_line(start: Callable[..., Running], broker: EmbeddedBroker, tmp_path: Path) -> None:
     fill(broker, "full-disk", 3000)
-    with small_disk(tmp_path / "disk") as disk:
+    with small_disk(tmp_path / "disk", DISK_BYTES) as disk:
         (disk / "other").write_bytes(bytes(DISK_BYTES - (100 << 10)))
         job = start("archive", "full-disk", disk / "t", "-n", broker.namesrv, "--batch-offsets", "500")
         code, out, err = job.end()

@@ -2,18 +2,16 @@
 
 from __future__ import annotations
 
-import os
 import re
 import shutil
-import subprocess
-from collections.abc import Callable, Iterator
-from contextlib import contextmanager
+from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
 import pyarrow.parquet as pq
 import pytest
 from tests.spark.conftest import fill
+from tests.spark.jobs.disks import small_disk
 from tests.spark.jobs.tables import FORMATS, places, places_outside
 from typer.testing import CliRunner
 
@@ -117,26 +115,13 @@ def test_a_queue_that_no_broker_has_is_named_and_read_when_it_is_back(
 DISK_BYTES = 640 << 10
 
 
-@contextmanager
-def small_disk(place: Path) -> Iterator[Path]:
-    """A disk of DISK_BYTES, as root."""
-    place.mkdir()
-    words = ["mount", "-t", "tmpfs", "-o", f"size={DISK_BYTES}", "tmpfs", str(place)]
-    if os.geteuid() != 0 or subprocess.run(words, capture_output=True, timeout=20, check=False).returncode:
-        pytest.skip("a small disk needs the right to mount one")
-    try:
-        yield place
-    finally:
-        subprocess.run(["umount", "-l", str(place)], check=True, timeout=20)
-
-
 @pytest.mark.parametrize("form", FORMATS)
 def test_a_disk_that_gets_full_stops_a_run_and_when_there_is_room_the_next_goes_on(
     spark: Any, broker: EmbeddedBroker, command: Command, tmp_path: Path, form: str
 ) -> None:
     topic, count = f"full-{form}", 3000
     fill(broker, topic, count)
-    with small_disk(tmp_path / "disk") as disk:
+    with small_disk(tmp_path / "disk", DISK_BYTES) as disk:
         words = ("archive", topic, disk / "t", "-n", broker.namesrv, "--format", form, "--batch-offsets", "500")
         (disk / "other").write_bytes(bytes(DISK_BYTES - (110 << 10)))
         said = command(*words)

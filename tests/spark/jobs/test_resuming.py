@@ -117,5 +117,5 @@ def test_a_table_that_is_older_than_all_plans_is_refused_and_can_be_taken_as_it_
 
 
 def test_rows_that_were_added_are_refused_also_when_the_table_is_to_be_taken_as_it_is() -> None:
-    with pytest.raises(TableChanged, match="t/b/0: 2 more.* nobody knows which rows are there twice"):
+    with pytest.raises(TableChanged, match=r"t/b/0: 2 more.* nobody knows which rows are there twice"):
         resumed(2, rows(*range(32)), accept=True)

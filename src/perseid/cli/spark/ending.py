@@ -19,12 +19,11 @@ from types import FrameType, TracebackType
 from typing import TYPE_CHECKING, Any, Self, TextIO, cast
 
 from perseid.base.errors import PerseidError
-from perseid.spark.jvm import END_DEADLINE_S, Jvm, Said
+from perseid.spark.jvm import END_DEADLINE_S, SIGNALS, Jvm, Said
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
 
-SIGNALS = (signal.SIGINT, signal.SIGTERM, signal.SIGHUP)
 DEATH_WAIT_S = 1
 """A connection that breaks is noticed a moment before the JVM's end is."""
 _CAUSE = re.compile(r"^(?:Caused by: |: )?((?:[\w$]+\.)*[\w$]+(?:Error|Exception): .+)$", re.MULTILINE)
