@@ -269,8 +269,8 @@ class Run:
         ])  # fmt: skip
         begin = {**dict.fromkeys(end, 0), **before.begin}
         kept = {name: at for name, at in before.stored_ms.items() if end.get(name) == before.end.get(name)}
-        unknown = {name: at for name, at in end.items() if name not in kept}  # others' may be of another topic by now
-        stored_ms = kept | self._topic.stored_ms(unknown) | last_stored(parts, written.tasks, end)
+        known = kept | last_stored(parts, written.tasks, end)  # what brokers have there may be of another topic by now
+        stored_ms = known | self._topic.stored_ms({name: at for name, at in end.items() if name not in known})
         self._plan = replace(
             self._plan, begin=begin, end=end, stored_ms=stored_ms, landed=landed,
             earliest={**before.earliest, **self._looked.earliest},
