@@ -95,6 +95,15 @@ def made_again(
     return end, old, new
 
 
+def ended_at(step: int, slave: Slave, *, power: bool) -> None:
+    """It goes on up to a step of its disk's, is killed there, or loses its power, and starts again."""
+    for number, _ in enumerate(slave.go_on()):
+        if number == step:
+            break
+    slave.cut_power() if power else slave.kill()
+    slave.load()
+
+
 @pytest.mark.parametrize("kind", [frozenset(), frozenset("T")], ids=["same", "batches"])
 @pytest.mark.parametrize("power", [False, True])
 @pytest.mark.parametrize("step", range(STEPS))
@@ -109,11 +118,7 @@ def test_a_queue_that_begins_anew_is_the_old_one_or_the_new_one_after_a_crash(
         slave.has_durably(master, end)
         slave.batch_topics = slave.store.batch_topics = kind
         slave.take(master)
-        for number, _ in enumerate(slave.go_on()):
-            if number == step:
-                break
-        slave.cut_power() if power else slave.kill()
-        slave.load()
+        ended_at(step, slave, power=power)
         assert slave.told() in (old, new[:1], new), seed
         slave.follow(master)
         assert slave.told() == new
@@ -132,11 +137,7 @@ def test_a_batch_topic_that_is_a_plain_one_now_leaves_no_files(step: int, power:
         slave.has_durably(master, end)
         slave.batch_topics = slave.store.batch_topics = frozenset()
         slave.take(master)
-        for number, _ in enumerate(slave.go_on()):
-            if number == step:
-                break
-        slave.cut_power() if power else slave.kill()
-        slave.load()
+        ended_at(step, slave, power=power)
         assert slave.told() in (old, new[:1], new), seed
         slave.follow(master)
         assert slave.disk.list("batchconsumequeue/T/0") == []
