@@ -253,7 +253,7 @@ def test_a_topic_that_is_not_there_is_refused_with_the_nearest_name(
         )
 
 
-def test_a_batch_older_than_the_last_one_that_was_begun_is_refused(perseid_broker: EmbeddedBroker) -> None:
+def test_item_2_a_batch_older_than_the_last_one_that_was_begun_is_refused(perseid_broker: EmbeddedBroker) -> None:
     """As when a checkpoint is restored from an older copy. The last one may run again, as after a crash."""
     perseid_broker.create_topic("t", 2)
     options = options_of(perseid_broker, "t")

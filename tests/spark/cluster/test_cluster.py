@@ -39,7 +39,7 @@ def test_workers_have_perseid_from_what_was_shipped_alone(cluster: Standalone, d
 
 @pytest.mark.parametrize("form", FORMATS)
 @pytest.mark.parametrize("hidden", [WORKERS, WORKERS[:1]], ids=["of all workers", "of one worker"])
-def test_a_table_in_a_folder_of_which_workers_see_another_gets_nothing(
+def test_item_1_a_table_in_a_folder_of_which_workers_see_another_gets_nothing(
     cluster: Standalone, driver: Driver, broker: EmbeddedBroker, tmp_path: Path, form: str, hidden: tuple[int, ...]
 ) -> None:
     topic, table = f"apart-{form}-{len(hidden)}", tmp_path / "t"

@@ -2,7 +2,6 @@
 own."""
 
 import os
-import re
 import signal
 import subprocess
 import sys
@@ -18,7 +17,6 @@ import pytest
 from tests.spark.conftest import fill
 from tests.spark.jobs.disks import small_disk
 
-from perseid.spark.jvm import HEAD_BYTES, READ_BYTES, TAIL_BYTES, Said
 from perseid.testing.embedded import SMALL_STORE, EmbeddedBroker
 
 PERSEID = [sys.executable, "-c", "from perseid.cli.main import main; main()"]
@@ -27,6 +25,7 @@ DEADLINE_S = 240
 SOON_S = 60
 """Of an end, where the machine is busy; on an idle one it takes two seconds."""
 DISK_BYTES = 512 << 10
+PIPE_BYTES = 64 << 10
 
 
 def spark_run(test: Any) -> Any:
@@ -118,7 +117,7 @@ def start(tmp_path: Path) -> Iterator[Callable[..., Running]]:
         ("the JVM killed", 1, "perseid: Spark's JVM ended in the middle of the job, killed by SIGKILL: run it again"),
     ],
 )
-def test_a_job_that_is_ended_says_one_line_and_leaves_no_process(
+def test_item_11_a_job_that_is_ended_says_one_line_and_leaves_no_process(
     start: Callable[..., Running], broker: EmbeddedBroker, tmp_path: Path, how: str, status: int, said: str
 ) -> None:
     topic = f"ended-{status}"
@@ -148,7 +147,7 @@ def test_an_interrupt_while_spark_starts_is_one_line_and_leaves_nothing(
     with log.open("rb", buffering=0) as said:
         assert said.read(1), "the first that its JVM says"
         os.killpg(job.pid, signal.SIGINT)
-        while said.read(READ_BYTES):  # till its end
+        while said.read(PIPE_BYTES):  # till its end
             pass
     assert job.end() == (130, "", "perseid: interrupted\n")
     assert job.left() == []
@@ -156,7 +155,7 @@ def test_an_interrupt_while_spark_starts_is_one_line_and_leaves_nothing(
 
 
 @spark_run
-def test_a_full_disk_is_one_line(start: Callable[..., Running], broker: EmbeddedBroker, tmp_path: Path) -> None:
+def test_item_11_a_full_disk_is_one_line(start: Callable[..., Running], broker: EmbeddedBroker, tmp_path: Path) -> None:
     fill(broker, "full-disk", 3000)
     with small_disk(tmp_path / "disk", DISK_BYTES) as disk:
         (disk / "other").write_bytes(bytes(DISK_BYTES - (100 << 10)))
@@ -168,7 +167,7 @@ def test_a_full_disk_is_one_line(start: Callable[..., Running], broker: Embedded
 
 
 @spark_run
-def test_data_that_is_lost_while_tasks_read_is_one_line(start: Callable[..., Running], tmp_path: Path) -> None:
+def test_item_11_data_that_is_lost_while_tasks_read_is_one_line(start: Callable[..., Running], tmp_path: Path) -> None:
     """Retention comes between the plan of a run and the tasks that read by it."""
     with EmbeddedBroker(tmp_path / "broker", store=replace(SMALL_STORE, commit_log_file_bytes=16 << 10)) as aging:
         fill(aging, "aging", 400, queues=1)
@@ -200,16 +199,3 @@ def test_a_job_that_is_done_says_nothing_on_stderr_and_sparks_log_is_to_be_had(
     assert "log4j" in log.read_text()
     assert [path for path in (tmp_path / "tmp").iterdir() if path.name.startswith("perseid")] == []
     assert job.left() == []
-
-
-def test_what_spark_says_is_bounded_and_its_beginning_and_end_are_kept() -> None:
-    said = Said()
-    said.write("first\n")
-    for number in range(100):
-        said.add(b"%d" % (number % 10) * READ_BYTES)
-    said.write("last\n")
-    text = said.text()
-    assert text.startswith("first\n0") and text.endswith("9last\n")
-    assert HEAD_BYTES + TAIL_BYTES - READ_BYTES < len(text) < HEAD_BYTES + TAIL_BYTES + 100
-    kept = len(text.encode()) - len(re.findall("\n… .* …\n", text)[0].encode())
-    assert f"… {100 * READ_BYTES + 11 - kept} bytes are left out …" in text

@@ -63,7 +63,7 @@ def opened(table: Path, name: str) -> Any:
     return catalog.load_table("perseid.archive")
 
 
-def test_an_iceberg_table_is_read_in_a_catalog_of_another_name(tmp_path: Path) -> None:
+def test_item_11_an_iceberg_table_is_read_in_a_catalog_of_another_name(tmp_path: Path) -> None:
     """pyiceberg's, and Spark's JdbcCatalog, of which this is the query."""
     from pyiceberg.exceptions import NoSuchTableError
 

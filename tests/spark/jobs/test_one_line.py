@@ -1,5 +1,6 @@
 """Whatever goes wrong in a job, its command ends with one line and a status; no Spark is started here."""
 
+import re
 import signal
 import subprocess
 import sys
@@ -13,7 +14,7 @@ import perseid.spark
 from perseid.base.errors import ConfigError
 from perseid.cli import entry
 from perseid.cli.spark.running import job
-from perseid.spark.jvm import Jvm, Said, signals_held
+from perseid.spark.jvm import HEAD_BYTES, READ_BYTES, TAIL_BYTES, Jvm, Said, signals_held
 
 JAVA = """An error occurred while calling o42.collect.
 : org.apache.spark.SparkException: Job aborted due to stage failure: Task 0 in stage 1.0 failed
@@ -126,3 +127,16 @@ with job('t', master=None, as_json=True) as running:
 
 def test_a_long_error_of_ours_is_one_line_as_it_was_said(told) -> None:
     assert told(ConfigError("[b] " + "long " * 60 + "end")) == (1, "perseid: [b] " + "long " * 60 + "end\n")
+
+
+def test_what_spark_says_is_bounded_and_its_beginning_and_end_are_kept() -> None:
+    said = Said()
+    said.write("first\n")
+    for number in range(100):
+        said.add(b"%d" % (number % 10) * READ_BYTES)
+    said.write("last\n")
+    text = said.text()
+    assert text.startswith("first\n0") and text.endswith("9last\n")
+    assert HEAD_BYTES + TAIL_BYTES - READ_BYTES < len(text) < HEAD_BYTES + TAIL_BYTES + 100
+    kept = len(text.encode()) - len(re.findall("\n… .* …\n", text)[0].encode())
+    assert f"… {100 * READ_BYTES + 11 - kept} bytes are left out …" in text

@@ -225,7 +225,7 @@ def test_a_whole_folder_that_is_restored_from_a_copy_goes_on_from_there(
     assert len(places_outside(table)) == len(set(places_outside(table))) == 120
 
 
-def test_an_older_catalog_is_gone_on_with_from_what_it_names(
+def test_item_4_an_older_catalog_is_gone_on_with_from_what_it_names(
     spark: Any, broker: EmbeddedBroker, command: Command, tmp_path: Path
 ) -> None:
     table = tmp_path / "t"
@@ -243,7 +243,7 @@ def test_an_older_catalog_is_gone_on_with_from_what_it_names(
 
 
 @pytest.mark.parametrize(("later", "form"), [(20, "parquet"), (200, "parquet"), (200, "delta"), (20, "iceberg")])
-def test_a_broker_that_lost_its_tail_goes_on_as_a_new_generation_behind_what_it_kept(
+def test_item_8_a_broker_that_lost_its_tail_goes_on_as_a_new_generation_behind_what_it_kept(
     spark: Any, command: Command, tmp_path: Path, later: int, form: str
 ) -> None:
     """It ends before the place read, or has grown beyond it."""
@@ -269,7 +269,33 @@ def test_a_broker_that_lost_its_tail_goes_on_as_a_new_generation_behind_what_it_
     assert sorted(row.body for row in rows if row.generation == 2) == sorted(f"body {1000 + i}" for i in range(later))
 
 
-def test_messages_that_are_forwarded_with_their_stamps_are_rows_and_are_counted(
+def test_item_6_a_message_with_a_conflicting_stamp_stops_no_read_and_no_table(
+    spark: Any, broker: EmbeddedBroker, command: Command, tmp_path: Path
+) -> None:
+    """Anybody can send one."""
+    table, topic = tmp_path / "t", "conflicting"
+    broker.create_topic(topic, 1)
+    fill(broker, "conflicting-not", 10)
+
+    def source(option: str, value: str) -> Any:
+        return spark.read.format("perseid").option("nameserver", broker.namesrv).option(option, value).load()
+
+    rows = spark.range(0, 30, 1, 1).selectExpr("string(id) AS value")
+    rows.write.format("perseid").mode("append").option("nameserver", broker.namesrv).option("topic", topic).save()
+    ours = source("subscribe", topic).where("queueOffset = 7").collect()[0].properties[STAMP]
+    theirs = ours.rpartition(":")[0] + ":00000000"
+    assert theirs != ours
+    with BlockingProducer(broker.namesrv) as producer:
+        producer.send(Message(topic, b"a stranger's", properties={STAMP: theirs}))
+    assert source("subscribe", topic).count() == 31
+    assert source("subscribePattern", f"{topic}.*").count() == 41
+    said = command("archive", topic, table, "-n", broker.namesrv)
+    assert said.exit_code == 0 and said.stdout.startswith("31 messages in 1 batches added"), said.stderr
+    assert "; 1 of them have stamps that came before with something else" in said.stdout
+    assert len(places(spark, table)) == 31
+
+
+def test_item_3_messages_that_are_forwarded_with_their_stamps_are_rows_and_are_counted(
     spark: Any, broker: EmbeddedBroker, command: Command, tmp_path: Path
 ) -> None:
     table, topic = tmp_path / "t", "forwarded"
