@@ -282,7 +282,7 @@ def test_item_6_a_message_with_a_conflicting_stamp_stops_no_read_and_no_table(
 
     rows = spark.range(0, 30, 1, 1).selectExpr("string(id) AS value")
     rows.write.format("perseid").mode("append").option("nameserver", broker.namesrv).option("topic", topic).save()
-    ours = source("subscribe", topic).where("queueOffset = 7").collect()[0].properties[STAMP]
+    ours = source("subscribe", topic).where("queueOffset = 29").collect()[0].properties[STAMP]
     theirs = ours.rpartition(":")[0] + ":00000000"
     assert theirs != ours
     with BlockingProducer(broker.namesrv) as producer:
