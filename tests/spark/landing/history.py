@@ -9,6 +9,7 @@ from copy import deepcopy
 from dataclasses import dataclass, field
 from pathlib import Path
 from random import Random
+from typing import Protocol
 
 from perseid.spark.jobs.archive.run import Allowed
 
@@ -41,6 +42,32 @@ class Played:
     failure: str = ""
 
 
+class Stage(Protocol):
+    """On what a history is played."""
+
+    def world(self, *, compacted: bool) -> World:
+        """A topic without queues."""
+
+    def landing(self, path: Path, form: str, world: World, hooks: Hooks) -> Landing:
+        """A table that is not there yet."""
+
+    def never(self, *, compacted: bool) -> frozenset[str]:
+        """The steps that it can't play."""
+
+
+class Model:
+    """The archive's own code, without Spark and brokers."""
+
+    def world(self, *, compacted: bool) -> World:
+        return World(compacted=compacted)
+
+    def landing(self, path: Path, form: str, world: World, hooks: Hooks) -> Landing:
+        return Landing(path, form, world, hooks)
+
+    def never(self, *, compacted: bool) -> frozenset[str]:
+        return frozenset()
+
+
 @dataclass(frozen=True)
 class Copy:
     """A copy of a table's folder, or of its rows alone, and of the books as they were."""
@@ -52,11 +79,12 @@ class Copy:
 class History:
     """One history, as it is played."""
 
-    def __init__(self, seed: int, form: str, folder: Path) -> None:
+    def __init__(self, seed: int, form: str, folder: Path, stage: Stage) -> None:
         self.random = Random(f"{form} {seed}")
         self.played = Played(seed, form)
-        self.world, self.hooks = World(compacted=self.random.random() < 0.3), Hooks()
-        self.landing = Landing(folder / "table", form, self.world, self.hooks)
+        self.world, self.hooks = stage.world(compacted=self.random.random() < 0.3), Hooks()
+        self.landing = stage.landing(folder / "table", form, self.world, self.hooks)
+        self._never = stage.never(compacted=self.world.compacted)
         self.judge = Judge(self.landing)
         self.most_points = 40
         self.copies: list[Copy] = []
@@ -68,7 +96,8 @@ class History:
             for _ in range(self.random.randint(1, 2)):
                 self.world.add_queue(broker)
         steps = self.steps()
-        kinds, weights = list(steps), [weight for weight, _ in steps.values()]
+        kinds = [kind for kind in steps if kind not in self._never]
+        weights = [steps[kind][0] for kind in kinds]
         for _ in range(self.random.randint(*STEPS)):
             (kind,) = self.random.choices(kinds, weights)
             if steps[kind][1]():
@@ -187,14 +216,14 @@ class History:
         broker = self.random.choice(sorted({queue.broker for queue in self.world.queues.values()}))
         if broker in self.world.away:
             return False
-        self.world.away.add(broker)
+        self.world.leave(broker)
         self.tell(f"broker {broker} is away")
         return True
 
     def broker_back(self) -> bool:
         if not self.world.away:
             return False
-        self.world.away.clear()
+        self.world.come_back()
         self.tell("all brokers are back")
         return True
 
@@ -247,7 +276,7 @@ class History:
         happened = []
 
         def change() -> None:
-            name = self.random.choice(sorted(changes))
+            name = self.random.choice([name for name in sorted(changes) if name not in self._never])
             if self._befalls(name, changes[name][1])():
                 happened.append(name)
 
@@ -376,7 +405,7 @@ class History:
 
     def last(self) -> None:
         """All comes back, and runs that may do anything bring the table up to its topic."""
-        self.world.away.clear()
+        self.world.come_back()
         self.tell("the end:")
         for _ in range(LAST_RUNS):
             outcome = self.archive(Asked(Allowed(True, True, True)))
@@ -391,15 +420,20 @@ class History:
 
 def play(seed: int, form: str, folder: Path) -> Played:
     """Play a history in a folder that is there and empty."""
-    history = History(seed, form, folder)
+    history = History(seed, form, folder, Model())
     with without_spark(), installed(history.hooks, form):
-        try:
-            history.play()
-        except Exception as error:
-            history.played.failure = f"{type(error).__name__}: {error}"
-            if not isinstance(error, Failure):
-                import traceback
-
-                history.tell(traceback.format_exc())
-    history.played.counts.update({f"at: {kind}": times for kind, times in history.hooks.kinds.items()})
+        play_on(history)
     return history.played
+
+
+def play_on(history: History) -> None:
+    """Play it; why it failed is noted in it."""
+    try:
+        history.play()
+    except Exception as error:
+        history.played.failure = f"{type(error).__name__}: {error}"
+        if not isinstance(error, Failure):
+            import traceback
+
+            history.tell(traceback.format_exc())
+    history.played.counts.update({f"at: {kind}": times for kind, times in history.hooks.kinds.items()})

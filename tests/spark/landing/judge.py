@@ -19,7 +19,7 @@ from perseid.spark.jobs.archive.resuming import REMOVED
 from perseid.spark.jobs.archive.run import ABSENT, DELETED_ANEW
 
 from .landing import DONE, Asked, Failure, Landing, Outcome, rows_in
-from .topic import Message, ModelTopic
+from .topic import Message, Seen
 
 
 @dataclass
@@ -130,7 +130,7 @@ class Judge:
             self.books.plan, self.books.generation = plan, max(plan.generation, self.books.generation)
             self.books.told |= set(plan.gaps)
 
-    def _owe(self, topic: ModelTopic, plan: Plan | None, rows: Counter[int], *, done: bool) -> None:
+    def _owe(self, topic: Seen, plan: Plan | None, rows: Counter[int], *, done: bool) -> None:
         if self.books.begin is None:
             if topic.looked is None:
                 return  # it came not as far
@@ -161,12 +161,12 @@ class Judge:
                 self.books.loose[name] += sum(gap.messages for gap in noted if gap.queue == name)
                 self.books.excused |= {message.uid for message in slots} - self._world.current() - rows.keys()
 
-    def _seen(self, topic: ModelTopic) -> dict[str, list[Message]]:
+    def _seen(self, topic: Seen) -> dict[str, list[Message]]:
         """What a run could look at to its end."""
         there = {queue.name for queue in self._world.reachable()}
         return {name: log for name, log in topic.logs.items() if name in there}
 
-    def _comparable(self, topic: ModelTopic, name: str, reached: int) -> bool:
+    def _comparable(self, topic: Seen, name: str, reached: int) -> bool:
         """Is there a message before the place that was read, by which a queue is told from another one?"""
         assert topic.looked is not None
         begun = () if self.books.plan is None else self.books.plan.generations

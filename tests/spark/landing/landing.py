@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import dataclass, field
 from functools import lru_cache
@@ -18,7 +18,7 @@ from perseid.spark.jobs.archive.folder import NONE, TableFolder, TableInfo
 from perseid.spark.jobs.archive.run import Allowed, Archived, Run
 
 from .hooks import Hooks, Killed
-from .topic import TOPIC, ModelTopic, World, run_tasks
+from .topic import TOPIC, ModelTopic, Seen, World, run_tasks
 
 DONE, REFUSED, KILLED = "done", "refused", "killed"
 
@@ -70,7 +70,7 @@ class Landing:
 
     def __init__(self, path: Path, form: str, world: World, hooks: Hooks) -> None:
         self.path, self.form, self.world, self.hooks = path, form, world, hooks
-        self.topic: ModelTopic | None = None
+        self.topic: Seen | None = None
         """Of the last run that came as far."""
 
     # ---- runs ----
@@ -112,10 +112,7 @@ class Landing:
                 return Outcome(KILLED)
             except PerseidError as error:
                 text = str(error)
-        for name, words in REFUSALS.items():
-            if "\n" not in text and re.search(words, text):
-                return Outcome(REFUSED, error=text, refusal=name)
-        raise Failure(f"a refusal that nobody knows: {text}")
+        return refused(text)
 
     # ---- what is there ----
 
@@ -146,6 +143,14 @@ class Landing:
         return sorted((self.path / "data").rglob("*.parquet"))
 
 
+def refused(text: str, known: Mapping[str, str] = REFUSALS) -> Outcome:
+    """A run that refused with this line; Failure when it says nothing of what is known."""
+    for name, words in known.items():
+        if "\n" not in text and re.search(words, text):
+            return Outcome(REFUSED, error=text, refusal=name)
+    raise Failure(f"a refusal that nobody knows: {text}")
+
+
 def rows_in(path: Path) -> list[tuple[int, str, int, int]]:
     """uid, queue, offset and generation of the rows of a file."""
     found = path.stat()
@@ -155,7 +160,7 @@ def rows_in(path: Path) -> list[tuple[int, str, int, int]]:
 @lru_cache(maxsize=2000)
 def _rows_in(path: Path, *version: int) -> list[tuple[int, str, int, int]]:
     with pq.ParquetFile(path, pre_buffer=False) as file:
-        table = file.read(["msgId", "brokerName", "queueId", "queueOffset", "generation"], use_threads=False)
+        table = file.read(["value", "brokerName", "queueId", "queueOffset", "generation"], use_threads=False)
     columns = [column.to_pylist() for column in table.columns]
     rows = zip(*columns, strict=True)
     return [(int(uid), f"{TOPIC}/{broker}/{queue}", at, number) for uid, broker, queue, at, number in rows]

@@ -18,7 +18,7 @@ from pathlib import Path
 
 import pyarrow as pa
 
-from .history import FORMATS, History, Played, play
+from .history import FORMATS, History, Model, Played, play
 from .landing import REFUSALS
 
 MEMORY = Path("/dev/shm")
@@ -65,7 +65,7 @@ def main() -> int:
 def expected(form: str) -> set[str]:
     """What has to occur in many histories: each step, each end of a run, each refusal, what runs say."""
     place = Path(tempfile.mkdtemp(prefix="landing-"))
-    steps = History(0, form, place).steps()
+    steps = History(0, form, place, Model()).steps()
     place.rmdir()
     refusals = {f"refused: {name}" for name in REFUSALS if name not in OF.get(form, ())}
     return {*steps, *refusals, "run done", "run refused", "run killed", *(f"said: {name}" for name in SAID)}

@@ -61,10 +61,10 @@ def test_a_table_that_was_put_back_says_so_also_when_there_is_nothing_to_add(cas
         for file in path.iterdir():
             file.unlink()
         path.rmdir()
-    case.world.away.add("b")
+    case.world.leave("b")
     done = case.run().done
     assert done is not None and done.rewound == (1, 0) and done.batches == 1, "a batch says where the table is now"
-    case.world.away.clear()
+    case.world.come_back()
     done = case.run().done
     assert done is not None and done.rewound is None and done.rows == 2 and case.rows() == 4
 

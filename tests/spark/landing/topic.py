@@ -103,6 +103,14 @@ class World:
         self.changes += 1
         self.queues = {name: Queue(name) for name in self.queues}
 
+    def leave(self, broker: str) -> None:
+        """A broker does not answer any more."""
+        self.away.add(broker)
+
+    def come_back(self) -> None:
+        """All brokers answer."""
+        self.away.clear()
+
     def current(self) -> set[int]:
         """What brokers hold, or had only deleted for its age or for later keys."""
         return {message.uid for queue in self.queues.values() for message in queue.log}
@@ -112,14 +120,11 @@ class World:
         return [queue for queue in self.queues.values() if queue.broker not in self.away]
 
 
-class ModelTopic:
-    """The port of a run, on a world. `elsewhere`: executors see another folder under the table's path, this one."""
+class Seen:
+    """What a run saw of a world."""
 
-    def __init__(
-        self, world: World, hooks: Hooks, *, strict: bool, latest: bool = False, elsewhere: str | None = None
-    ) -> None:
-        self._world, self._hooks = world, hooks
-        self._strict, self._latest, self._elsewhere = strict, latest, elsewhere
+    def __init__(self, world: World) -> None:
+        self._world = world
         self.looked: Looked | None = None
         self.logs: dict[str, list[Message]] = {}
         """What the queues held when the run looked,"""
@@ -127,6 +132,24 @@ class ModelTopic:
         """and what they lacked."""
         self.changes = 0
         self.begun = False
+
+    def note(self, looked: Looked, *, begun: bool) -> None:
+        """It looks now, and is told this."""
+        queues = self._world.reachable()
+        self.looked, self.begun, self.changes = looked, begun, self._world.changes
+        self.logs = {queue.name: list(queue.log) for queue in queues}
+        self.holes = {queue.name: set(queue.holes) for queue in queues}
+
+
+class ModelTopic(Seen):
+    """The port of a run, on a world. `elsewhere`: executors see another folder under the table's path, this one."""
+
+    def __init__(
+        self, world: World, hooks: Hooks, *, strict: bool, latest: bool = False, elsewhere: str | None = None
+    ) -> None:
+        super().__init__(world)
+        self._hooks = hooks
+        self._strict, self._latest, self._elsewhere = strict, latest, elsewhere
 
     def look(self, *, begun: bool) -> Looked:
         """As `Bounds` tells it."""
@@ -136,13 +159,10 @@ class ModelTopic:
             raise DataLost(f"topic {TOPIC} is gone: it was deleted, or all of its brokers are away")
         earliest = {queue.name: queue.low for queue in queues}
         latest = {queue.name: queue.high for queue in queues}
-        self.looked = Looked(earliest, latest, {} if begun else dict(latest if self._latest else earliest))
-        self.logs = {queue.name: list(queue.log) for queue in queues}
-        self.begun = begun
-        self.holes = {queue.name: set(queue.holes) for queue in queues}
-        self.changes = self._world.changes
+        looked = Looked(earliest, latest, {} if begun else dict(latest if self._latest else earliest))
+        self.note(looked, begun=begun)
         self._hooks.point("after look")
-        return self.looked
+        return looked
 
     def stored_ms(self, ends: Mapping[str, int]) -> dict[str, int]:
         """Of what can be asked for."""
@@ -204,6 +224,11 @@ def run_tasks(count: int, rows: Callable[[int], TaskRows], target: Target, folde
     return written
 
 
+def body_of(uid: int) -> bytes:
+    """What a message says: who it is."""
+    return b"%d" % uid
+
+
 def record_batch(messages: Sequence[Message], target: Target) -> Any:
     """Rows that say where they were, and who they are."""
     schema, count = target.shape.arrow(), len(messages)
@@ -214,7 +239,7 @@ def record_batch(messages: Sequence[Message], target: Target) -> Any:
         "queueId": [queue.queue_id] * count,
         "queueOffset": [message.offset for message in messages],
         "storeTimestamp": [message.stored_ms * 1000 for message in messages],
-        "msgId": [str(message.uid) for message in messages],
+        "value": [body_of(message.uid) for message in messages],
         "generation": [target.shape.generation] * count,
     }
     arrays = [
