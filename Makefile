@@ -64,6 +64,7 @@ soak: sim ## What an issue asks for by hand, before it is resolved (FOR=60m: rea
 	@tests/interop/install.sh
 	PERSEID_SOAK=1 $(RUN) -m pytest -m interop -rP $(SOAK_INTEROP) $(ARGS)
 	$(RUN) -m tests.spark.kills.soak --kills 50
+	$(RUN) -m tests.spark.landing.soak --count 50
 
 interop: $(READY) ## Against the real Java and Go parts (installs what they need)
 	@tests/interop/install.sh

@@ -1,13 +1,14 @@
 """The world of a history on real brokers: what befalls the model's queues befalls theirs first, on sockets and disks.
 
 Two brokers under one name server. What age deletes are the oldest files of a log, and what a broker loses are the last
-bytes of its log: so the other queues of that broker lose some too, and what is there afterwards is read from the broker.
+bytes of its log: so the other queues of that broker lose some too, and what is there afterwards is asked for.
 """
 
 from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import replace
+from itertools import pairwise
 from pathlib import Path
 from typing import Any
 
@@ -25,6 +26,7 @@ SEGMENT_BYTES = 2048
 STORE = replace(
     SMALL_STORE, commit_log_file_bytes=SEGMENT_BYTES, max_message_size=SEGMENT_BYTES // 2,
     compaction_mapped_file_size=46 * 10 * 5, compaction_cq_mapped_file_size=46 * 10, compaction_schedule_internal=300,
+    truncate_corrupt_log=True,
 )  # fmt: skip
 FILLER, FILLERS = "filler", 4
 """So many messages of another topic, of nearly half a file each, end a file and begin the next one."""
@@ -136,7 +138,7 @@ class BrokerWorld(World):
                     producer.send(Message(FILLER, bytes(SEGMENT_BYTES // 2 - 300)), queue=filler)
         member.turn(False)
         segments = member.segments()
-        for segment, following in zip(segments, segments[1:], strict=False):
+        for segment, following in pairwise(segments):
             if low >= queue.high or int(following.name) <= self._places[queue.log[low].uid]:
                 segment.unlink()
         self._read_back(queue.broker)

@@ -2,7 +2,7 @@
 run is the archive's own job on real brokers, and can be killed with SIGKILL while the JVM, and with it what the run's
 tasks were doing, lives on.
 
-    python -m tests.spark.landing.driver ADDRESS
+    python -m tests.spark.landing.driver ADDRESS [DEFECT]
 
 A child stands at the points of `hooks` that were asked for until it is told to go on: meanwhile anything can happen.
 """
@@ -139,20 +139,26 @@ def settle(spark: Any, children: list[int]) -> None:
     for child in children:
         os.waitpid(child, 0)
     children.clear()
-    tracker, end = spark.sparkContext.statusTracker(), time.monotonic() + SETTLE_S
+    never, tracker = threading.Event(), spark.sparkContext.statusTracker()
+    end = time.monotonic() + SETTLE_S
     while tracker.getActiveJobsIds():
         if time.monotonic() > end:
             raise TimeoutError(f"Spark's jobs of a run that was killed were not done within {SETTLE_S:.0f} s")
-        time.sleep(POLL_S)
+        never.wait(POLL_S)
 
 
 def main() -> None:
-    address = sys.argv[1]
+    address, planted = sys.argv[1], "".join(sys.argv[2:])
     import deltalake  # noqa: F401  # imported once, not in each child
     import pyiceberg.catalog.sql  # noqa: F401
 
     spark = perseid.spark.session("landing", master="local[2]", config=SETTINGS)
     spark.sparkContext.setLogLevel("OFF")
+    if planted:
+        import pytest
+        from tests.spark.landing import planted as defects
+
+        getattr(defects, planted)(pytest.MonkeyPatch())
     children: list[int] = []
     with Client(address) as orders:
         orders.send((UP, os.getpid()))

@@ -1,10 +1,11 @@
-"""Histories of landings with real Spark: the model's own, drawn and judged as it draws and judges them, on real brokers.
+"""Histories of landings with real Spark and real brokers, drawn and judged as the model's are.
 
     python -m tests.spark.landing.soak [--count 50] [--seed N] [--formats parquet,delta,iceberg] [--story]
+                                       [--planted DEFECT]
 
 A run is a process: the archive's own job on a Spark session, killed by SIGKILL at a drawn point, or while its tasks
-write. Brokers are real, on loopback. The formats take turns; a history that breaks a promise is printed with the command
-that plays it again. What is not played here says `Real.never`.
+write. Brokers are on loopback. The formats take turns; a history that breaks a promise is printed with the command that
+plays it again. `NEVER…` are the steps that are not played here. A defect of `planted` shows that one would be.
 """
 
 from __future__ import annotations
@@ -16,6 +17,7 @@ import signal
 import subprocess
 import sys
 import tempfile
+import threading
 import time
 from collections import Counter, defaultdict
 from collections.abc import Callable, Iterator
@@ -36,8 +38,9 @@ from .topic import Seen, World
 
 ROOT = Path(__file__).parents[3]
 UP_S, RUN_S = 240, 180
-MOST_TASKS_MS = 400
-"""Of a run that is killed while its tasks write: after up to so long."""
+LATER, LATER_MS = 0.4, 600
+"""Of the runs that are killed, this part goes on from its point for up to so long: its tasks write by then, most often.
+So do all whose tasks are about to."""
 REAL_REFUSALS = {
     **REFUSALS,
     "messages gone while they were read": "were to be read, the broker has",
@@ -54,15 +57,16 @@ NEVER_PLAIN = frozenset({"holes"})
 class Driver:
     """The process with Spark, which runs jobs in children."""
 
-    def __init__(self, folder: Path) -> None:
-        self._folder = folder
+    def __init__(self, folder: Path, planted: str = "") -> None:
+        self._folder, self._planted = folder, planted
         self._listener = Listener(str(folder / "driver"), "AF_UNIX")
 
     def __enter__(self) -> Self:
         with (self._folder / "driver.log").open("ab") as log:
             self._process = subprocess.Popen(
-                [sys.executable, "-m", "tests.spark.landing.driver", str(self._listener.address)], cwd=ROOT,
-                stdin=subprocess.DEVNULL, stdout=log, stderr=log, env={**os.environ, "SPARK_LOCAL_IP": "127.0.0.1"},
+                [sys.executable, "-m", "tests.spark.landing.driver", str(self._listener.address), self._planted],
+                cwd=ROOT, stdin=subprocess.DEVNULL, stdout=log, stderr=log,
+                env={**os.environ, "SPARK_LOCAL_IP": "127.0.0.1"},
             )  # fmt: skip
         self._orders = self._accept()
         self._heard(self._orders, UP_S)
@@ -152,9 +156,9 @@ class SparkLanding(Landing):
             at[point]()
             self.world.settle()
         except Killed:
-            if kind == "before write":
+            if kind == "before write" or self._random.random() < LATER:
                 told.send(None)
-                time.sleep(self._random.uniform(0, MOST_TASKS_MS) / 1000)
+                threading.Event().wait(self._random.uniform(0, LATER_MS) / 1000)
             os.kill(pid, signal.SIGKILL)
         except BaseException:
             os.kill(pid, signal.SIGKILL)
@@ -218,12 +222,13 @@ def main() -> int:
     parser.add_argument("--seed", type=int, help="of the first one; drawn if not given")
     parser.add_argument("--formats", default=",".join(FORMATS))
     parser.add_argument("--story", action="store_true", help="tell each history")
+    parser.add_argument("--planted", default="", help="a defect of planted.py, which the runs have")
     asked = parser.parse_args()
     first = asked.seed if asked.seed is not None else int.from_bytes(os.urandom(4), "big")
     print(f"seed {first}", flush=True)
     forms = asked.formats.split(",")
     counts: defaultdict[str, Counter[str]] = defaultdict(Counter)
-    with tempfile.TemporaryDirectory(prefix="landing-soak-") as folder, Driver(Path(folder)) as spark:
+    with tempfile.TemporaryDirectory(prefix="landing-soak-") as folder, Driver(Path(folder), asked.planted) as spark:
         for number in range(asked.count):
             form, begun = forms[number % len(forms)], time.monotonic()
             one = played(first + number // len(forms), form, spark)
