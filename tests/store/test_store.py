@@ -266,6 +266,25 @@ def test_a_deleted_topic_stays_deleted_once_a_checkpoint_is_written() -> None:
     assert list(node.store.queues()) == []
 
 
+def test_a_deleted_topic_stays_deleted_after_a_clean_stop() -> None:
+    """Its records are the log's last ones, and no queue points to them."""
+    node = Node()
+    node.load()
+    node.store.append(message("other"), START)
+    for number in range(3):
+        node.store.append(message(body=b"old %d" % number), START)
+    node.effects.extend(node.store.delete_topic("T"))
+    node.settle()
+    for _ in range(2):
+        node.stop()
+        node.load()
+        assert list(node.store.queues()) == [("other", 0)]
+    node.store.append(message(body=b"new"), START)
+    node.stop()
+    node.load()
+    assert node.bodies() == [b"new"]
+
+
 def test_what_a_deleted_topic_leaves_on_a_failing_disk_does_not_come_back(node: Node) -> None:
     for _ in range(3):
         node.store.append(message(body=b"old"), START)

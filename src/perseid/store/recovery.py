@@ -103,8 +103,8 @@ class Recovery:
             start = self._index_start(self._queues_from)
             if 0 <= self._checkpoint.last_record < start:
                 start = max(self._checkpoint.last_record, log.start)
-        else:
-            self._queues_from = start
+        else:  # what the checkpoint has, and no queue points to, is of topics that were deleted: it stays unseen
+            self._queues_from = max(start, min(self._checkpoint.replay_from, log.top))
         self._start = start
         try:
             if gaps:
