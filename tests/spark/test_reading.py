@@ -5,6 +5,8 @@ from __future__ import annotations
 import re
 import threading
 from collections.abc import Iterator
+from dataclasses import replace
+from pathlib import Path
 from typing import Any
 
 import pytest
@@ -23,7 +25,7 @@ from perseid.spark.plan import DataLost
 from perseid.spark.pushdown import Pushed
 from perseid.spark.reading import QueueRange, RangeReport, read_range
 from perseid.spark.source import PerseidStreamReader
-from perseid.testing.embedded import EmbeddedBroker
+from perseid.testing.embedded import SMALL_STORE, EmbeddedBroker
 
 from .conftest import fill
 
@@ -122,7 +124,7 @@ def test_item_9_a_checkpoint_that_has_a_topic_of_the_system_goes_on_without_it(p
     reader = PerseidStreamReader(options, NAMES)
     start = {"mine/embedded/0": 2, "SCHEDULE_TOPIC_XXXX/embedded/0": 0}
     end = reader.latestOffset(start, reader.getDefaultReadLimit())
-    assert end == {"mine/embedded/0": 5, "SCHEDULE_TOPIC_XXXX/embedded/0": 0}
+    assert places(end) == {"mine/embedded/0": 5, "SCHEDULE_TOPIC_XXXX/embedded/0": 0}
     assert [(part.topic, part.start, part.end) for part in reader.partitions(start, end)] == [("mine", 2, 5)]
 
 
@@ -291,6 +293,11 @@ def stream(broker: EmbeddedBroker, topic: str, **more: str) -> PerseidStreamRead
     return PerseidStreamReader(options_of(broker, topic, streaming=True, **more), NAMES)
 
 
+def places(offset: dict[str, int]) -> dict[str, int]:
+    """Without when the messages before them were stored."""
+    return plan.parted(offset)[0]
+
+
 def test_queues_that_are_new_are_found_and_read_from_0(perseid_broker: EmbeddedBroker) -> None:
     fill(perseid_broker, "t", 40, queues=1)
     reader = stream(perseid_broker, "t", startingOffsets="earliest")
@@ -320,6 +327,45 @@ def test_a_topic_that_was_deleted_and_made_again_is_noticed(perseid_broker: Embe
     assert [(part.start, part.end) for part in allowed.partitions(end, again)] == [(0, 10)]
 
 
+def test_a_topic_that_was_made_again_is_noticed_also_when_it_has_grown_beyond(
+    perseid_broker: EmbeddedBroker, caplog: pytest.LogCaptureFixture
+) -> None:
+    fill(perseid_broker, "t", 40, queues=1)
+    reader = stream(perseid_broker, "t", startingOffsets="earliest")
+    limit = reader.getDefaultReadLimit()
+    end = reader.latestOffset(reader.initialOffset(), limit)
+    assert reader.latestOffset(end, limit) == end
+    with BlockingAdmin(perseid_broker.namesrv) as admin:
+        admin.delete_topic("t")
+    fill(perseid_broker, "t", 60, queues=1)
+    again = stream(perseid_broker, "t")  # started again, from its checkpoint
+    with pytest.raises(DataLost, match="the message at offset 39 is not the one that was read"):
+        again.latestOffset(end, limit)
+    allowed = stream(perseid_broker, "t", failOnDataLoss="false")
+    after = allowed.latestOffset(end, limit)
+    assert [(part.start, part.end) for part in allowed.partitions(end, after)] == [(40, 60)]
+    assert "gone on with behind that offset" in caplog.text
+    assert stream(perseid_broker, "t").latestOffset(after, limit) == after, "these are the messages that were read"
+
+
+def test_a_checkpoint_that_says_nothing_of_times_goes_on_and_so_does_one_whose_last_message_is_gone(
+    tmp_path: Path,
+) -> None:
+    with EmbeddedBroker(tmp_path / "broker", store=replace(SMALL_STORE, commit_log_file_bytes=16 << 10)) as aging:
+        fill(aging, "t", 400, queues=1)
+        reader = stream(aging, "t")
+        limit = reader.getDefaultReadLimit()
+        old = {"t/embedded/0": 10}
+        end = reader.latestOffset(old, limit)
+        assert set(end) == {"t/embedded/0", "t/embedded/0@"} and places(end) == {"t/embedded/0": 400}
+        aging.stop()
+        for segment in sorted(aging.data.rglob("commitlog/0*"))[:-1]:
+            segment.unlink()
+        aging.start()
+        gone = {"t/embedded/0": 11, "t/embedded/0@": 1}
+        assert places(stream(aging, "t").latestOffset(gone, limit)) == {"t/embedded/0": 400}
+
+
 def test_a_checkpoint_of_another_topic_is_refused(perseid_broker: EmbeddedBroker) -> None:
     fill(perseid_broker, "t", 10, queues=1)
     reader = stream(perseid_broker, "t")
@@ -336,14 +382,14 @@ def test_a_batch_is_held_back_until_it_is_worth_it(perseid_broker: EmbeddedBroke
     reader = stream(perseid_broker, "t", startingOffsets="earliest", minOffsetsPerTrigger="30", maxTriggerDelay="1h")
     limit = reader.getDefaultReadLimit()
     end = reader.latestOffset(reader.initialOffset(), limit)
-    assert end == {"t/embedded/0": 40}
+    assert places(end) == {"t/embedded/0": 40}
     fill(perseid_broker, "t", 10, queues=1)
     assert reader.latestOffset(end, limit) == end
     fill(perseid_broker, "t", 20, queues=1)
-    assert reader.latestOffset(end, limit) == {"t/embedded/0": 70}
+    assert places(reader.latestOffset(end, limit)) == {"t/embedded/0": 70}
     fill(perseid_broker, "t", 5, queues=1)
     reader.prepareForTriggerAvailableNow()
-    assert reader.latestOffset({"t/embedded/0": 70}, limit) == {"t/embedded/0": 75}, "all that is there"
+    assert places(reader.latestOffset({"t/embedded/0": 70}, limit)) == {"t/embedded/0": 75}, "all that is there"
 
 
 def test_group_offsets_are_committed_when_asked_for(perseid_broker: EmbeddedBroker) -> None:

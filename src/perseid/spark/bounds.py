@@ -276,5 +276,23 @@ class Bounds:
             self._consumer = self._new().start()
 
 
+def stored_ms(options: SourceOptions, ends: Mapping[str, int]) -> dict[str, int]:
+    """When the message before each of these offsets was stored, where the broker still has it. Best effort: what can't
+    be had is left out, and not compared later."""
+    found: dict[str, int] = {}
+    with BlockingPullConsumer(options.nameserver, options.group) as consumer:
+        for name, offset in ends.items():
+            if offset == 0:
+                continue
+            try:
+                messages = consumer.pull(plan.queue_of(name), offset - 1, 1).messages
+            except ClientError as error:
+                log.info("%s: nobody tells when offset %d was stored: %s", name, offset - 1, error)
+                continue
+            if messages and messages[0].queue_offset == offset - 1:
+                found[name] = messages[0].store_timestamp
+    return found
+
+
 def _known(queues: list[MessageQueue]) -> str:
     return f"; there are {', '.join(map(str, queues[:60]))}" if queues else ""

@@ -1,7 +1,9 @@
 """Which offsets a batch covers, and how they are cut into Spark partitions. Pure: numbers in, numbers out.
 
-An offset of the source is `{"topic/brokerName/queueId": next offset}`. It grows, queue by queue; where it shrinks, the
-queue was begun anew (its topic was deleted and made again), which only failOnDataLoss=false lets through.
+An offset of the source is `{"topic/brokerName/queueId": next offset, "topic/brokerName/queueId@": …}`. It grows, queue
+by queue; where it shrinks, the queue was begun anew (its topic was deleted and made again), which only
+failOnDataLoss=false lets through. A queue that was begun anew may have grown beyond: `@` says when the message before
+the next offset was stored (ms), where brokers told that; older checkpoints have none.
 """
 
 from __future__ import annotations
@@ -14,6 +16,8 @@ from perseid.base.errors import ConfigError, PerseidError
 from perseid.client.model import MessageQueue
 
 Position = dict[str, int]
+MARK = "@"
+"""Behind a queue's name: when the message before its next offset was stored. No broker's name ends so."""
 
 
 class DataLost(PerseidError):
@@ -30,6 +34,17 @@ def queue_of(name: str) -> MessageQueue:
     topic, _, rest = name.partition("/")
     broker_name, _, queue_id = rest.rpartition("/")
     return MessageQueue(topic, broker_name, int(queue_id))
+
+
+def parted(offset: Mapping[str, int]) -> tuple[Position, Position]:
+    """Next offset by queue, and when the messages before these were stored, as far as that is known."""
+    marks = {name.removesuffix(MARK): at_ms for name, at_ms in offset.items() if name.endswith(MARK)}
+    return {name: at for name, at in offset.items() if not name.endswith(MARK)}, marks
+
+
+def marked(position: Mapping[str, int], marks: Mapping[str, int]) -> Position:
+    """What `parted` parts."""
+    return {**position, **{f"{name}{MARK}": at_ms for name, at_ms in marks.items()}}
 
 
 @dataclass(frozen=True, slots=True)
@@ -138,3 +153,23 @@ def check_not_begun_anew(start: Mapping[str, int], latest: Mapping[str, int]) ->
                 f"{name}: was read up to offset {start[name]}, and ends at {latest[name]} now: the topic was deleted"
                 " and made again, or its broker lost messages; set failOnDataLoss=false to read what is there"
             )
+
+
+def differing(start: Mapping[str, int], marks: Mapping[str, int], now: Mapping[str, int]) -> str:
+    """Which queue has another message before the place that was read than the one that was read there; "": none, as
+    far as the brokers tell (`now`)."""
+    for name in sorted(marks.keys() & now.keys()):
+        if now[name] != marks[name]:
+            return (
+                f"{another(name, start[name] - 1, marks[name], now[name])}: the topic was deleted and made again, or"
+                " its broker lost messages"
+            )
+    return ""
+
+
+def another(name: str, offset: int, was_ms: int, is_ms: int) -> str:
+    """What is said of a message that is not the one that was read."""
+    return (
+        f"{name}: the message at offset {offset} is not the one that was read: it was stored at {was_ms}, that at"
+        f" {is_ms} (milliseconds)"
+    )

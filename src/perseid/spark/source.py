@@ -9,6 +9,7 @@ writer's message.
 
 from __future__ import annotations
 
+import logging
 import re
 import time
 from collections.abc import Iterable, Iterator, Mapping
@@ -25,13 +26,16 @@ from pyspark.sql.streaming.datasource import (
 from pyspark.sql.types import StructType
 
 from perseid.spark import plan, pushdown, schema
-from perseid.spark.bounds import Bounds
+from perseid.spark.bounds import Bounds, stored_ms
 from perseid.spark.options import SourceOptions, parse
 from perseid.spark.plan import DataLost
 from perseid.spark.pushdown import Pushed
 from perseid.spark.reading import QueueRange, read_range
 from perseid.spark.sink import PerseidStreamWriter, PerseidWriter
 
+log = logging.getLogger("perseid.spark")
+LOOK_S = 1.0
+"""How often a stream at work looks whether the brokers still have what was read."""
 __all__ = ["DataLost", "PerseidBatchReader", "PerseidDataSource", "PerseidStreamReader"]
 
 
@@ -77,6 +81,8 @@ class PerseidStreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
         self._options = options
         self._names = names
         self._target: plan.Position | None = None
+        self._look_at_s = 0.0
+        """When the brokers are asked again whether what was read before is still what they have (monotonic)."""
         self._pace = plan.Pace(options.min_offsets_per_trigger, options.max_trigger_delay_ms)
 
     def initialOffset(self) -> dict[str, int]:
@@ -96,16 +102,34 @@ class PerseidStreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
 
     def latestOffset(self, start: dict[str, int], limit: ReadLimit) -> dict[str, int]:
         """The end of the next micro-batch; `start` when there is nothing new, or not enough (minOffsetsPerTrigger)."""
-        self._check(start)
+        read, marks = plan.parted(start)
+        self._check(read)
         latest = self._latest() if self._target is None else self._target
         if self._options.fail_on_data_loss:
-            plan.check_not_begun_anew(start, latest)
+            plan.check_not_begun_anew(read, latest)
+        self._check_marks(read, {name: marks[name] for name in marks if latest.get(name, 0) >= read[name]})
         paced = self._target is None and self._options.min_offsets_per_trigger > 0
-        if paced and not self._pace.is_time(plan.lag(start, latest), time.time_ns() // 1_000_000):
+        if paced and not self._pace.is_time(plan.lag(read, latest), time.time_ns() // 1_000_000):
             return start
-        start = plan.followed(start, latest)
         most = limit.max_rows if isinstance(limit, ReadMaxRows) else None
-        return plan.advance(start, latest, most)
+        end = plan.advance(plan.followed(read, latest), latest, most)
+        changed = {name: at for name, at in end.items() if at != read.get(name, 0)}
+        if not changed:
+            return start
+        kept = {name: at_ms for name, at_ms in marks.items() if name not in changed}
+        return plan.marked(end, kept | stored_ms(self._options, changed))
+
+    def _check_marks(self, read: Mapping[str, int], marks: Mapping[str, int]) -> None:
+        """DataLost when other messages are where some were read before: now and then, and before the first batch."""
+        now_s = time.monotonic()
+        if not marks or now_s < self._look_at_s:
+            return
+        self._look_at_s = now_s + LOOK_S
+        differs = plan.differing(read, marks, stored_ms(self._options, {name: read[name] for name in marks}))
+        if differs and self._options.fail_on_data_loss:
+            raise DataLost(f"{differs}; set failOnDataLoss=false to go on behind that offset")
+        if differs:
+            log.warning("%s; it is gone on with behind that offset, as failOnDataLoss=false allows", differs)
 
     def reportLatestOffset(self) -> dict[str, int]:
         """How far the queues go, for the query's progress report."""
@@ -113,8 +137,9 @@ class PerseidStreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
 
     def partitions(self, start: dict[str, int], end: dict[str, int]) -> list[QueueRange]:
         """The ranges of one micro-batch."""
-        self._check(start)
-        return [QueueRange(part) for part in plan.split(plan.ranges(start, end), self._options.min_partitions)]
+        read, until = plan.parted(start)[0], plan.parted(end)[0]
+        self._check(read)
+        return [QueueRange(part) for part in plan.split(plan.ranges(read, until), self._options.min_partitions)]
 
     def read(self, partition: Any) -> Iterator[Any]:
         return _read(self._options, self._names, partition, Pushed())
@@ -123,7 +148,7 @@ class PerseidStreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
         """A micro-batch is done up to `end`: the brokers are told, if commitOffsets says so."""
         if self._options.commit_offsets:
             with Bounds(self._options, begun=True) as bounds:
-                bounds.commit(end)
+                bounds.commit(plan.parted(end)[0])
 
     def _latest(self) -> plan.Position:
         with Bounds(self._options, begun=True) as bounds:

@@ -11,6 +11,7 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping, Sequence
 
 from perseid.spark.jobs.archive.folder import Plan
+from perseid.spark.plan import another
 
 Ask = Callable[[Mapping[str, int]], Mapping[str, int]]
 """When the message before each of these offsets was stored, as far as brokers tell (`Topic.stored_ms`)."""
@@ -34,7 +35,7 @@ def begun_anew(
     for name, end in reached.items():
         if name in stored_ms and name in plan.stored_ms:
             if stored_ms[name] != plan.stored_ms[name]:
-                found[name] = _differs(name, end - 1, plan.stored_ms[name], stored_ms[name])
+                found[name] = another(name, end - 1, plan.stored_ms[name], stored_ms[name])
         elif rows is not None and earliest.get(name, 0) < end:
             why = _by_rows(name, plan, earliest.get(name, 0), ask, rows)
             if why:
@@ -48,14 +49,7 @@ def _by_rows(name: str, plan: Plan, low: int, ask: Ask, rows: Rows) -> str:
     for offset, at_ms in list(zip(offsets, times, strict=True))[: -MAX_ASKED - 1 : -1]:
         now_ms = ask({name: offset + 1}).get(name)
         if now_ms is not None:
-            return "" if now_ms == at_ms else _differs(name, offset, at_ms, now_ms)
+            return "" if now_ms == at_ms else another(name, offset, at_ms, now_ms)
     if low < plan.earliest.get(name, 0):
         return f"{name}: began at offset {plan.earliest[name]} when it was read, and begins at {low} now"
     return ""
-
-
-def _differs(name: str, offset: int, was_ms: int, is_ms: int) -> str:
-    return (
-        f"{name}: the message at offset {offset} is not the one that was read: it was stored at {was_ms}, that at"
-        f" {is_ms} (milliseconds)"
-    )

@@ -16,10 +16,8 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from perseid.base.errors import ConfigError
-from perseid.client.blocking import BlockingPullConsumer
-from perseid.client.errors import ClientError
 from perseid.spark import plan as planning
-from perseid.spark.bounds import Bounds
+from perseid.spark.bounds import Bounds, stored_ms
 from perseid.spark.jobs import failures
 from perseid.spark.jobs.archive import bodies, formats
 from perseid.spark.jobs.archive.anew import begun_anew
@@ -240,21 +238,3 @@ def check_not_another(source: SourceOptions, known: Plan, latest: Mapping[str, i
         raise DataLost(
             f"{next(iter(anew.values()))}: the topic was deleted and made again, or its broker lost messages"
         )
-
-
-def stored_ms(source: SourceOptions, ends: Mapping[str, int]) -> dict[str, int]:
-    """When the message before each of these offsets was stored, where the broker still has it. Best effort: what can't
-    be had is left out, and not compared later."""
-    found: dict[str, int] = {}
-    with BlockingPullConsumer(source.nameserver, source.group) as consumer:
-        for name, offset in ends.items():
-            if offset == 0:
-                continue
-            try:
-                messages = consumer.pull(planning.queue_of(name), offset - 1, 1).messages
-            except ClientError as error:
-                log.info("%s: nobody tells when offset %d was stored: %s", name, offset - 1, error)
-                continue
-            if messages and messages[0].queue_offset == offset - 1:
-                found[name] = messages[0].store_timestamp
-    return found
