@@ -16,6 +16,7 @@ import time
 import traceback
 from collections.abc import Callable
 from dataclasses import dataclass
+from functools import partial
 from multiprocessing.connection import Client, Connection
 from pathlib import Path
 from typing import Any
@@ -171,7 +172,7 @@ def main() -> None:
                 settle(spark, children)
                 orders.send(SETTLED)
             else:
-                children.append(forked(spark, address, lambda told, one=order: play(spark, one, told)))
+                children.append(forked(spark, address, partial(play, spark, order)))
     spark.stop()
 
 

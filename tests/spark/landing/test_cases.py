@@ -7,39 +7,14 @@ import pytest
 
 from perseid.spark.jobs.archive.run import DELETED_ANEW, Allowed
 
-from .hooks import Hooks, installed
-from .judge import Judge
-from .landing import DONE, REFUSED, Asked, Landing, Outcome, without_spark
-from .topic import World
-
-A = "t/a/0"
-
-
-class Case:
-    """A table and a topic of one queue, with a judge."""
-
-    def __init__(self, path: Path, form: str = "parquet") -> None:
-        self.world, self.hooks = World(), Hooks()
-        self.world.add_queue("a")
-        self.landing = Landing(path / "table", form, self.world, self.hooks)
-        self.judge = Judge(self.landing)
-
-    def run(self, *, gaps: bool = False, anew: bool = False, accept: bool = False, batch: int | None = None) -> Outcome:
-        """A run, judged."""
-        asked = Asked(Allowed(gaps, anew, accept), batch)
-        self.judge.before_run()
-        outcome = self.landing.archive(asked)
-        self.judge.after_run(asked, outcome)
-        return outcome
-
-    def rows(self) -> int:
-        return self.judge.rows().total()
+from .case import A, Case
+from .landing import DONE, REFUSED, Asked
 
 
 @pytest.fixture
 def case(tmp_path: Path) -> Iterator[Case]:
     found = Case(tmp_path)
-    with without_spark(), installed(found.hooks, "parquet"):
+    with found.playing():
         yield found
 
 
@@ -115,7 +90,7 @@ def test_a_topic_that_is_exchanged_while_it_is_read_is_noticed(tmp_path: Path, p
         case.world.publish(A, 20)
         case.judge.lost_by_brokers(before)
 
-    with without_spark(), installed(case.hooks, "parquet"):
+    with case.playing():
         asked = Asked(Allowed(), 2)
         outcome = case.landing.archive(asked, {point: exchange})
         assert outcome.refusal in ("", "begun anew")
@@ -136,7 +111,7 @@ def test_a_queue_that_is_exchanged_while_others_are_read_is_noticed_by_the_next_
             case.world.publish(A, 2)
             case.judge.lost_by_brokers(before)
 
-        with without_spark(), installed(case.hooks, "parquet"):
+        with case.playing():
             asked = Asked(Allowed(), 2)
             case.judge.after_run(asked, case.landing.archive(asked, {point: exchange}))
             case.run(anew=True)
@@ -165,7 +140,7 @@ def test_a_table_whose_own_files_are_damaged_is_refused_in_one_line(tmp_path: Pa
     for form, names in damaged.items():
         for number, name in enumerate(names):
             case = Case(tmp_path / f"{form}-{number}", form)
-            with without_spark(), installed(case.hooks, form):
+            with case.playing():
                 case.world.publish(A, 5)
                 case.run(batch=3)
                 path = max(case.landing.path.glob(name), key=lambda one: one.stat().st_mtime_ns)
