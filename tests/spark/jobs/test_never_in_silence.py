@@ -173,10 +173,13 @@ def test_item_5_what_a_topic_lost_before_it_was_read_is_a_gap_with_a_status(
     assert said.exit_code == 3 and f"{gap['messages']} messages are missing" in said.stderr.replace("\n", " ")
 
 
-def test_item_5_a_topic_that_lost_everything_is_a_gap_too(spark: Any, aging: EmbeddedBroker, tmp_path: Path) -> None:
+@pytest.mark.parametrize("form", FORMATS)
+def test_item_5_a_topic_that_lost_everything_is_a_gap_too(
+    spark: Any, aging: EmbeddedBroker, tmp_path: Path, form: str
+) -> None:
     table = tmp_path / "t"
     fill(aging, "empty", 20, queues=1)
-    landed(spark, aging, "empty", table)
+    landed(spark, aging, "empty", table, form)
     fill(aging, "empty", 300, queues=1, start=20)
     fill(aging, "other", 400, queues=1)
     forget_beginning(aging)

@@ -88,17 +88,18 @@ def iceberg(table: Path) -> Any:
     return catalog.load_table("perseid.archive")
 
 
+@pytest.mark.parametrize("form", FORMATS)
 def test_a_queue_that_no_broker_has_is_named_and_read_when_it_is_back(
-    spark: Any, broker: EmbeddedBroker, command: Command, tmp_path: Path
+    spark: Any, broker: EmbeddedBroker, command: Command, tmp_path: Path, form: str
 ) -> None:
     """Here its topic has fewer queues for a while; a broker that is away takes all of its queues along."""
-    topic, table = "queue-away", tmp_path / "t"
+    topic, table = f"queue-away-{form}", tmp_path / "t"
 
     def queues(count: int) -> None:
         words = ["topic", "update", topic, "--queues", str(count), "--yes-hide", "-n", broker.namesrv]
         assert CliRunner().invoke(app, words).exit_code == 0
 
-    words = ("archive", topic, table, "-n", broker.namesrv)
+    words = ("archive", topic, table, "-n", broker.namesrv, "--format", form)
     fill(broker, topic, 200, queues=2)
     assert command(*words).exit_code == 0
     fill(broker, topic, 200, queues=2, start=200)
@@ -134,12 +135,13 @@ def test_a_disk_that_gets_full_stops_a_run_and_when_there_is_room_the_next_goes_
     assert len(found) == len(set(found)) == count
 
 
+@pytest.mark.parametrize("form", FORMATS)
 def test_a_broker_that_stays_away_stops_a_run_and_when_it_is_back_the_next_goes_on(
-    spark: Any, command: Command, tmp_path: Path
+    spark: Any, command: Command, tmp_path: Path, form: str
 ) -> None:
     with EmbeddedBroker(tmp_path / "broker") as running:
         fill(running, "away", 60)
-        words = ("archive", "away", tmp_path / "t", "-n", running.namesrv)
+        words = ("archive", "away", tmp_path / "t", "-n", running.namesrv, "--format", form)
         assert command(*words).exit_code == 0
         fill(running, "away", 40, start=60)
         running.stop()
@@ -147,18 +149,21 @@ def test_a_broker_that_stays_away_stops_a_run_and_when_it_is_back_the_next_goes_
         running.start()
         said = command(*words)
         assert said.exit_code == 0 and said.stdout.startswith("40 messages in 1 batches added"), said.stderr
+    assert len(places_outside(tmp_path / "t")) == len(set(places_outside(tmp_path / "t"))) == 100
 
 
+@pytest.mark.parametrize("form", FORMATS)
 def test_a_topic_that_is_gone_is_told_and_its_table_stays(
-    spark: Any, broker: EmbeddedBroker, command: Command, tmp_path: Path
+    spark: Any, broker: EmbeddedBroker, command: Command, tmp_path: Path, form: str
 ) -> None:
-    fill(broker, "deleted", 60)
-    words = ("archive", "deleted", tmp_path / "t", "-n", broker.namesrv)
+    topic, table = f"deleted-{form}", tmp_path / "t"
+    fill(broker, topic, 60)
+    words = ("archive", topic, table, "-n", broker.namesrv, "--format", form)
     assert command(*words).exit_code == 0
     with BlockingAdmin(broker.namesrv) as admin:
-        admin.delete_topic("deleted")
-    one_line(command(*words, "--option", "deadlineMs=2000"), "topic deleted is gone: it was deleted, or all of its")
-    assert len(places(spark, tmp_path / "t")) == 60
+        admin.delete_topic(topic)
+    one_line(command(*words, "--option", "deadlineMs=2000"), f"topic {topic} is gone: it was deleted, or all of its")
+    assert len(places_outside(table)) == len(places(spark, table)) == 60
 
 
 @pytest.mark.parametrize("form", FORMATS)
