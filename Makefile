@@ -6,7 +6,7 @@ RUN := $(BIN)/python
 READY := $(VENV)/.ready
 # Each test by itself, but for the groups that share something dear; longest first (tests/conftest.py), not largest group first.
 ONE_BY_ONE := --dist loadgroup --no-loadscope-reorder
-SPREAD := -n 2 $(ONE_BY_ONE)
+SPREAD := -n 3 $(ONE_BY_ONE)
 TIMED = PERSEID_TIMES=$(CURDIR)/.cache/times/$@
 
 CORELESS := $(addprefix --ignore tests/,base bench cli client disk nameserver packaging spark/landing tidy wire)
@@ -15,7 +15,7 @@ PLAIN_INTEROP := $(addprefix tests/interop/test_,java_producers.py java_consumer
 
 SOAK_INTEROP := $(addprefix tests/interop/test_,replication.py dledger.py dledger_broker.py controller.py autoswitch.py epochs.py replacement.py)
 
-.PHONY: help setup demo test test-plain test-times check sim sim-fresh sim-night soak interop interop-plain bench bench-spark profile fuzz mutants landing wheel clean
+.PHONY: help setup demo test test-long test-plain test-times check sim sim-fresh sim-night soak interop interop-plain bench bench-spark profile fuzz mutants landing wheel clean
 
 help: ## What there is
 	@grep -E '^[a-z-]+:.*##' $(MAKEFILE_LIST) | sed -E 's/^([a-z-]+):[^#]*## /\1\t/' | expand -t 15
@@ -32,10 +32,13 @@ demo: $(READY) ## 336,776 flights, a master that is killed half-way for good, an
 	$(RUN) -m demo --out demo-out
 
 test: $(READY) ## All tests that need neither JDK, Maven nor Go (CHANGED=1: those that this branch's changes can reach)
-	$(TIMED) $(RUN) -m pytest $(SPREAD) -m 'not interop' $(if $(CHANGED),$$($(RUN) tests/impact.py)) $(ARGS)
+	$(TIMED) $(RUN) -m pytest $(SPREAD) -m 'not interop and not long' $(if $(CHANGED),$$($(RUN) tests/impact.py)) $(ARGS)
+
+test-long: $(READY) ## What `make test` leaves out: one more combination, or what lasts for minutes
+	$(TIMED) $(RUN) -m pytest $(SPREAD) -m 'long and not interop' $(ARGS)
 
 test-plain: $(READY) ## What the core does, without it: no Spark, none of the folders whose tests never reach it
-	$(TIMED) PERSEID_CORE=off $(RUN) -m pytest $(SPREAD) -m 'not interop and not spark and not once' $(CORELESS) $(ARGS)
+	$(TIMED) PERSEID_CORE=off $(RUN) -m pytest $(SPREAD) -m 'not interop and not spark and not once and not long' $(CORELESS) $(ARGS)
 
 test-times: $(READY) ## Where the seconds of the last runs of tests went: by folder, file, test, fixture, and process
 	@$(RUN) tests/times.py
@@ -62,6 +65,7 @@ sim-night: $(READY) ## The same for a night, with a report as it goes (FOR=8h RE
 soak: sim ## What an issue asks for by hand, before it is resolved (FOR=60m: real processes under faults)
 	$(RUN) -m tests.soak.run --for $(or $(FOR),60m)
 	@tests/interop/install.sh
+	$(RUN) -m pytest $(SPREAD) -m 'long and not interop'
 	PERSEID_SOAK=1 $(RUN) -m pytest -m interop -rP $(SOAK_INTEROP) $(ARGS)
 	$(RUN) -m tests.spark.kills.soak --kills 50
 	$(RUN) -m tests.spark.landing.soak --count 50

@@ -2,6 +2,8 @@
 (`make fuzz` and `make sim` draw new ones), and have no deadlines: a busy machine is no defect."""
 
 import os
+from collections.abc import Iterator
+from hashlib import sha256
 
 import pytest
 from hypothesis import settings
@@ -14,6 +16,7 @@ settings.load_profile("fixed")
 
 FIRST_PORT, LAST_PORT = 10_100, 32_600
 """Below those that the system gives to clients."""
+LONG = "PERSEID_LONG"
 os.environ.setdefault("JDK_JAVA_OPTIONS", "-XX:+UseSerialGC -XX:TieredStopAtLevel=1")
 """Of each JVM that a test starts, Spark's too: it lives for seconds, in which the second compiler only costs."""
 
@@ -36,11 +39,22 @@ def limit_s(item: pytest.Item) -> float:
     return float(marker.args[0] if marker.args else marker.kwargs["timeout"])
 
 
-@pytest.hookimpl(trylast=True)
-def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
-    """On several workers those of the longest limits come first, so that none of them is left when all else is done;
-    within a limit the order stays a random one."""
-    if "PYTEST_XDIST_WORKER" in os.environ:
+def is_long(item: pytest.Item) -> bool:
+    return item.get_closest_marker("long") is not None
+
+
+@pytest.hookimpl(wrapper=True)
+def pytest_collection_modifyitems(items: list[pytest.Item]) -> Iterator[None]:
+    """Some tests that are `long` are played as if they weren't: so many as `PERSEID_LONG=COUNT:WORD` says of those of
+    real parts, and as many of the others, drawn from the word."""
+    count, _, word = os.environ.get(LONG, "0:").partition(":")
+    for real in (True, False):
+        long = [item for item in items if is_long(item) and bool(item.get_closest_marker("interop")) == real]
+        long.sort(key=lambda item: sha256(f"{word} {item.nodeid.partition('@')[0]}".encode()).digest())
+        for item in long[: int(count)]:
+            item.own_markers[:] = [mark for mark in item.own_markers if mark.name != "long"]
+    yield
+    if "PYTEST_XDIST_WORKER" in os.environ:  # of the longest limits first: none of them is left when all else is done
         items.sort(key=limit_s, reverse=True)
 
 

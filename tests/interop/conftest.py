@@ -29,14 +29,28 @@ KINDS = {
 """Cluster → who is the name server, who is the broker."""
 
 
+STOCK = {
+    f"test_{name}"
+    for name in (
+        "go_clients", "java_admin", "java_consumers", "java_headers", "java_producers", "java_queries", "mqadmin",
+        "pop", "refusals",
+    )
+}  # fmt: skip
+"""Files in which nothing is ours but the cluster: on Java's they prove what the tests say, not what we do."""
+
+
+@pytest.hookimpl(tryfirst=True)
 def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item]) -> None:
-    """Own time limits; with PERSEID_ORACLE=0 the tests run on our cluster only, without proof on the Java one."""
+    """Own time limits; stock clients on a stock cluster are `long`; with PERSEID_ORACLE=0 the tests run on our cluster
+    only, without proof on the Java one."""
     without: list[pytest.Item] = []
     for item in items:
         if item.path.parent != Path(__file__).parent:
             continue
         if not item.get_closest_marker("timeout"):
             item.add_marker(pytest.mark.timeout(TEST_SECONDS, func_only=True))
+        if "on_java" in item.name and item.path.stem in STOCK:
+            item.add_marker(pytest.mark.long)
         if os.environ.get("PERSEID_ORACLE") == "0" and "on_java" in item.name:
             without.append(item)
     if without:

@@ -85,7 +85,7 @@ def _read(body: bytes) -> dict[str, Any]:
     return found
 
 
-@pytest.fixture(params=ways.in_ci(KINDS, "java-slave", "java-master"))
+@pytest.fixture(params=ways.in_ci(KINDS, "java-slave"))
 def replicas(request: pytest.FixtureRequest, workshop: Path, name: str) -> Iterator[Set]:
     names, master, slave = request.param
     made = Set(workshop / f"acting-{name}", f"acting-{name}", names, master, slave, old=names == "java")

@@ -40,9 +40,7 @@ def client(perseid_cluster: rig.Cluster, java_agent: rig.Agent) -> Iterator[rig.
     made.close()
 
 
-@pytest.mark.parametrize(
-    "kinds", ways.in_ci(SETS, "java_controllers-java_perseid", "perseid_controllers-perseid_perseid_perseid")
-)
+@pytest.mark.parametrize("kinds", ways.in_ci(SETS, "java_controllers-java_perseid"))
 def test_masters_are_killed_back_and_forth_and_nothing_is_lost(
     kinds: tuple[tuple[str, ...], tuple[str, ...]], perseid_cluster: rig.Cluster, client: rig.Client, workshop: Path,
     name: str,

@@ -115,7 +115,7 @@ def test_what_comes_alone(java: rig.Client, cluster: rig.Cluster, name: str) -> 
     check(java, broker, topic, count + 2)
 
 
-@ways.folders_pass_on
+@ways.folders_pass_on("java_to_perseid-killed")
 def test_batch_queues_pass_on_with_their_folder(
     java: rig.Client,
     cluster: rig.Cluster,
@@ -146,6 +146,7 @@ def test_batch_queues_pass_on_with_their_folder(
         broker.kill()
 
 
+@pytest.mark.long
 @pytest.mark.parametrize("cluster", ["java"], indirect=True)
 def test_units_built_anew_are_those_of_java(java: rig.Client, cluster: rig.Cluster, workshop: Path, name: str) -> None:
     topic = f"b_{name}"
@@ -169,7 +170,7 @@ def test_units_built_anew_are_those_of_java(java: rig.Client, cluster: rig.Clust
         broker.kill()
 
 
-@ways.slaves_follow
+@ways.slaves_follow("perseid_to_java")
 def test_a_slave_has_the_units_of_its_master(
     java: rig.Client, cluster: rig.Cluster, workshop: Path, name: str, master: str, slave: str
 ) -> None:

@@ -133,7 +133,7 @@ def test_stock_clients(java: rig.Client, cluster: rig.Cluster, workshop: Path, n
         broker.kill()
 
 
-@ways.folders_pass_on
+@ways.folders_pass_on("java_to_perseid-killed")
 def test_compacted_queues_pass_on_with_their_folder(
     java: rig.Client,
     cluster: rig.Cluster,
@@ -204,7 +204,7 @@ def pulled(address: str, topic: str) -> dict[int, bytes]:
         offset = int(answer.ext["nextBeginOffset"])
 
 
-@ways.slaves_follow
+@ways.slaves_follow("java_to_perseid")
 def test_a_slave_has_what_its_master_has(
     java: rig.Client, cluster: rig.Cluster, workshop: Path, name: str, master: str, slave: str
 ) -> None:

@@ -66,6 +66,7 @@ def test_java_brokers_lose_nothing_under_our_controllers(
         made.kill()
 
 
+@pytest.mark.long
 def test_java_and_our_controllers_are_one_group_with_leadership_on_each(mixed: Controllers) -> None:
     names = mixed.decide(EVENTS)
     assert len(names) > 1_000
@@ -137,6 +138,7 @@ def perseid(*args: str, code: int = 0) -> Any:
     return json.loads(done.stdout)
 
 
+@pytest.mark.long
 def test_our_tools_ask_java_controllers_and_java_brokers(
     perseid_cluster: rig.Cluster, workshop: Path, name: str
 ) -> None:

@@ -135,6 +135,7 @@ def seed(of: BrokerSet, client: rig.Client, topic: str, count: int) -> dict[str,
     return acked
 
 
+@pytest.mark.long
 def test_masters_change_with_hundreds_of_epochs_to_compare(both: BrokerSet, client: rig.Client, name: str) -> None:
     acked = seed(both, client, name, HUNDREDS)
     for broker in both.all:

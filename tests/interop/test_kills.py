@@ -7,22 +7,23 @@ from pathlib import Path
 
 import pytest
 import rig
+import ways
 
 pytestmark = pytest.mark.interop
 
 COUNT = 5000
 QUEUES = 4
+BROKERS = {
+    "on_java": ways.Each(("java", "java", "ASYNC_FLUSH")),
+    "on_perseid_async": ways.Each(("perseid", "perseid", "ASYNC_FLUSH")),
+    "on_perseid_sync": ways.Each(("perseid", "perseid", "SYNC_FLUSH")),
+}
 
 
 @pytest.mark.parametrize(
     ("cluster", "impl", "flush"),
-    [
-        ("java", "java", "ASYNC_FLUSH"),
-        ("perseid", "perseid", "ASYNC_FLUSH"),
-        ("perseid", "perseid", "SYNC_FLUSH"),
-    ],
+    ways.in_ci(BROKERS, "on_perseid_sync"),
     indirect=["cluster"],
-    ids=["on_java", "on_perseid_async", "on_perseid_sync"],
 )
 def test_two_kills(java: rig.Client, cluster: rig.Cluster, workshop: Path, name: str, impl: str, flush: str) -> None:
     broker = rig.broker(impl, workshop / f"killed-{name}", cluster.namesrv, flushDiskType=flush)

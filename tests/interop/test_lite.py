@@ -12,6 +12,7 @@ from typing import Any
 
 import pytest
 import rig
+import ways
 
 from perseid.client import Begin, LiteConsumer, Message, PoppedMessage, Producer
 from perseid.testing.ports import free_port
@@ -255,8 +256,7 @@ def test_mqadmin_prints_the_same(java: rig.Client, cluster: rig.Cluster, worksho
     assert printed["perseid"] == printed["java"]
 
 
-@pytest.mark.parametrize("cluster", ["java"], indirect=True)
-@pytest.mark.parametrize(("writer", "reader"), [("java", "perseid"), ("perseid", "java")])
+@ways.pass_on("java_to_perseid")
 def test_lite_topics_pass_on_with_their_folder(
     java: rig.Client, cluster: rig.Cluster, workshop: Path, name: str, writer: str, reader: str
 ) -> None:

@@ -72,7 +72,7 @@ def check(address: str, count: int) -> None:
             assert offsets[names.index(name)] == str(offset)
 
 
-@ways.folders_pass_on
+@ways.folders_pass_on("perseid_to_java-stopped")
 def test_light_queues_pass_on_with_their_folder(
     java: rig.Client,
     cluster: rig.Cluster,
@@ -115,7 +115,7 @@ def test_light_queues_pass_on_with_their_folder(
         broker.kill()
 
 
-@ways.slaves_follow
+@ways.slaves_follow("perseid_to_java")
 def test_a_slave_has_the_light_queues_of_its_master(
     java: rig.Client, cluster: rig.Cluster, workshop: Path, name: str, master: str, slave: str
 ) -> None:

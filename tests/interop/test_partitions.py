@@ -147,6 +147,7 @@ def cut(star: Star, master: str, others: tuple[str, ...], way: str) -> None:
             star.lose(other, master)
 
 
+@pytest.mark.long
 def test_no_partition_of_the_master_loses_what_was_acknowledged(cluster: Cluster, tmp_path: Path) -> None:
     until("all replicas in sync", cluster.all_in_sync, cluster)
     path = tmp_path / "ledger"

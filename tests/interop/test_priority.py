@@ -8,6 +8,7 @@ from typing import Any
 
 import pytest
 import rig
+import ways
 
 from perseid.client import Admin, Message, PopConsumer, PoppedMessage, Producer
 from perseid.wire.bodies import SubscriptionGroupConfig
@@ -115,8 +116,7 @@ def test_our_client(cluster: rig.Cluster, name: str) -> None:
     rig.run(test())
 
 
-@pytest.mark.parametrize(("writer", "reader"), [("java", "perseid"), ("perseid", "java")])
-@pytest.mark.parametrize("cluster", ["java"], indirect=True)
+@ways.pass_on("perseid_to_java")
 def test_separate_retry_queues_pass_on_with_their_folder(
     java: rig.Client, cluster: rig.Cluster, workshop: Path, name: str, writer: str, reader: str
 ) -> None:

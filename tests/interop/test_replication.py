@@ -14,6 +14,7 @@ from pathlib import Path
 
 import pytest
 import rig
+import ways
 
 pytestmark = [pytest.mark.interop, pytest.mark.timeout(rig.many(1200, 3600), func_only=True)]
 
@@ -80,7 +81,7 @@ def _quoted(body: bytes) -> bytes:
     return re.sub(rb"([{,])(\d+):", rb'\1"\2":', body)
 
 
-@pytest.fixture(params=PAIRS.values(), ids=PAIRS.keys())
+@pytest.fixture(params=ways.in_ci(PAIRS, *ways.IDS))
 def pair(
     request: pytest.FixtureRequest, perseid_cluster: rig.Cluster, workshop: Path, name: str
 ) -> Iterator[Replicated]:

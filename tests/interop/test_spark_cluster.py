@@ -148,6 +148,7 @@ def test_executors_take_perseid_from_what_was_shipped(guide: Guide) -> None:
         assert compiled == "True"
 
 
+@pytest.mark.long
 def test_a_job_runs_through_spark_submit(guide: Guide) -> None:
     said = guide.run(guide.shell[2])
     done = json.loads([line for line in said.splitlines() if line.startswith("{")][-1])
@@ -156,6 +157,7 @@ def test_a_job_runs_through_spark_submit(guide: Guide) -> None:
     assert sum(pq.read_metadata(path).num_rows for path in files) == COUNT
 
 
+@pytest.mark.long
 @pytest.mark.skipif(importlib.util.find_spec("grpc") is None, reason="needs pip install 'perseid[connect]'")
 def test_the_sources_and_the_sink_work_over_connect(guide: Guide) -> None:
     server = guide.start(guide.shell[3], "Spark Connect server started", 1, CONNECT_S)

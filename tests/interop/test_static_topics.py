@@ -113,6 +113,7 @@ KINDS = {
     "java_at_ours": ("perseid", "java", "java"),
     "java": ("java", "java", "java"),
 }
+MIXED = {name: name for name in KINDS if name.startswith("mixed")}
 SLAVES = {
     f"{pair}-{slave}": ways.Each((pair, slave))
     for pair, slave in (("perseid", "perseid"), ("perseid", "java"), ("java", "perseid"))
@@ -176,7 +177,7 @@ def test_queues_are_moved_between_brokers_of_each_kind(pair: Pair, name: str) ->
     assert MOCK in pair.mqadmin("topicStatus", "-t", topic)
 
 
-@pytest.mark.parametrize("pair", ["mixed", "mixed_java_names"], indirect=True)
+@pytest.mark.parametrize("pair", ways.in_ci(MIXED, "mixed"), indirect=True)
 def test_both_kinds_say_the_same(pair: Pair, name: str) -> None:
     """Mappings at name servers and in brokers have the same members, and stock `mqadmin` adds queues."""
     topic = f"s_{name}"
@@ -224,7 +225,7 @@ def test_bodies_and_file_are_java_s_byte_for_byte(pair: Pair, name: str) -> None
         assert mappings.to_json() == text
 
 
-@pytest.mark.parametrize("pair", ["mixed", "mixed_java_names"], indirect=True)
+@pytest.mark.parametrize("pair", ways.in_ci(MIXED, "mixed"), indirect=True)
 def test_a_folder_hands_the_mapping_on(pair: Pair, name: str) -> None:
     """A broker's folder is opened by the other kind, and back: the same mapping, and all messages."""
     topic = f"s_{name}"

@@ -116,7 +116,7 @@ def await_all(client: rig.Client, topic: str, wanted: set[str], what: str, secon
     return list(client("push.stop", handle=handle))
 
 
-@ways.folders_pass_on
+@ways.folders_pass_on("perseid_to_java-stopped")
 def test_a_folder_with_timers_passes_on(
     java: rig.Client,
     cluster: rig.Cluster,
@@ -220,7 +220,7 @@ def test_a_broker_is_killed_under_messages_for_a_time(
 
 
 @pytest.mark.parametrize("cluster", ["perseid"], indirect=True)
-@pytest.mark.parametrize("kinds", ways.in_ci(SETS, "with_java"))
+@pytest.mark.parametrize("kinds", ways.in_ci(SETS))
 def test_masters_are_killed_under_messages_for_a_time(
     java: rig.Client, cluster: rig.Cluster, workshop: Path, name: str, kinds: tuple[str, ...]
 ) -> None:

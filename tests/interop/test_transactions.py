@@ -226,6 +226,7 @@ def test_open_halves_outlive_a_killed_broker(
         broker.kill()
 
 
+@pytest.mark.long
 @pytest.mark.timeout(rig.many(900, 3_600), func_only=True)
 def test_masters_are_killed_and_no_transaction_is_lost(
     perseid_cluster: rig.Cluster, java_agent: rig.Agent, workshop: Path, name: str

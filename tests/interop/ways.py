@@ -1,5 +1,4 @@
-"""The two ways round of what several files test (folders that pass on, and slaves, between Java's brokers and ours),
-and which of many combinations CI runs."""
+"""The two ways round of what several files test (folders that pass on, and slaves, between Java's brokers and ours)."""
 
 from __future__ import annotations
 
@@ -10,6 +9,8 @@ from typing import Any, TypeVar
 
 import pytest
 import rig
+from tests.combinations import Each as Each
+from tests.combinations import in_ci as in_ci
 
 T = TypeVar("T", bound=Callable[..., Any])
 BOTH = [("java", "perseid"), ("perseid", "java")]
@@ -17,43 +18,35 @@ IDS = ["java_to_perseid", "perseid_to_java"]
 ENDS = {"stopped": rig.Process.stop, "killed": rig.Process.kill}
 
 
-class Each(tuple[Any, ...]):
-    """Values of several arguments."""
-
-
-def in_ci(kinds: Mapping[str, Any], *names: str) -> list[Any]:
-    """All of `kinds` as parameters of a test, by their names; those that are not in `names` are `long`."""
-    assert set(names) <= set(kinds), names
-    found = []
-    for name, kind in kinds.items():
-        values = kind if isinstance(kind, Each) else (kind,)
-        found.append(pytest.param(*values, id=name, marks=() if name in names else pytest.mark.long))
-    return found
-
-
 FOLDERS = {f"{way}-{end}": Each((*both, how)) for end, how in ENDS.items() for way, both in zip(IDS, BOTH, strict=True)}
 
 
-def folders_pass_on(test: T) -> T:
+PAIRS = {way: Each(both) for way, both in zip(IDS, BOTH, strict=True)}
+
+
+def _with(names: tuple[str, ...], kinds: Mapping[str, Any], ci: tuple[str, ...]) -> Callable[[T], T]:
+    """Let a test have each of `kinds` as its arguments of these names, those of `ci` in CI, beside a Java cluster."""
+
+    def marked(test: T) -> T:
+        test = pytest.mark.parametrize("cluster", ["java"], indirect=True)(test)
+        return pytest.mark.parametrize(names, in_ci(kinds, *ci))(test)
+
+    return marked
+
+
+def folders_pass_on(*ci: str) -> Callable[[T], T]:
     """Let a test have a folder pass from `writer` to `reader`, after `end`: a clean stop, or SIGKILL."""
-    for mark in (
-        pytest.mark.parametrize("cluster", ["java"], indirect=True),
-        pytest.mark.parametrize(
-            ("writer", "reader", "end"), in_ci(FOLDERS, "java_to_perseid-killed", "perseid_to_java-stopped")
-        ),
-    ):
-        test = mark(test)
-    return test
+    return _with(("writer", "reader", "end"), FOLDERS, ci)
 
 
-def slaves_follow(test: T) -> T:
+def slaves_follow(*ci: str) -> Callable[[T], T]:
     """Let a test have a `master` of one kind, and a `slave` of the other."""
-    for mark in (
-        pytest.mark.parametrize("cluster", ["java"], indirect=True),
-        pytest.mark.parametrize(("master", "slave"), BOTH, ids=IDS),
-    ):
-        test = mark(test)
-    return test
+    return _with(("master", "slave"), PAIRS, ci)
+
+
+def pass_on(*ci: str) -> Callable[[T], T]:
+    """Let a test have something pass from `writer` to `reader`."""
+    return _with(("writer", "reader"), PAIRS, ci)
 
 
 @contextmanager

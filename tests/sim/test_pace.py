@@ -1,6 +1,5 @@
 """How dense seeds are: most swarms have little more operations than a seed must; parts of them are as slow."""
 
-from statistics import median
 from typing import Any
 
 import pytest
@@ -102,13 +101,11 @@ def test_long_pauses_become_no_longer() -> None:
 @pytest.mark.sim
 @pytest.mark.parametrize("model", list(MODELS))
 def test_swarms_have_what_a_seed_must_have_and_most_have_little_more(model: str) -> None:
-    results = [play(model, seed, SWARM) for seed in QUIET[:3]]
-    for result in results:
-        assert not result.failure, result.failure
-        assert result.operations >= MIN_OPERATIONS and result.faults >= 10 and result.virtual_s >= 60
-        assert max(result.paces) > 1 and len(result.paces) > FAULTS_US // LOOK_US - 3
-    unslowed = [play(model, seed, Selection(swarm=True, paces=(1.0,))) for seed in QUIET[:3]]
-    assert median(one.operations for one in results) < median(one.operations for one in unslowed)
+    result = play(model, QUIET[0], SWARM)
+    assert not result.failure, result.failure
+    assert result.operations >= MIN_OPERATIONS and result.faults >= 10 and result.virtual_s >= 60
+    assert max(result.paces) > 1 and len(result.paces) > FAULTS_US // LOOK_US - 3
+    assert result.operations < play(model, QUIET[0], Selection(swarm=True, paces=(1.0,))).operations
     dense = play(model, LOUD[0], SWARM)
     assert not dense.failure and dense.operations >= MIN_OPERATIONS and not dense.paces
 

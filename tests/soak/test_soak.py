@@ -45,6 +45,7 @@ def test_a_clock_jumps_and_a_disk_is_slow(tmp_path: Path) -> None:
     assert took > 0.6, "a sync took as long as it was told"
 
 
+@pytest.mark.long
 def test_a_short_soak_keeps_what_was_acknowledged(tmp_path: Path) -> None:
     found = soak(MODES["controller"], 45, 1, tmp_path)
     assert found["kept"], found

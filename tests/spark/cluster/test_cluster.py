@@ -8,6 +8,7 @@ import subprocess
 from pathlib import Path
 
 import pytest
+from tests.combinations import in_ci
 from tests.spark.cluster.sending import BATCH_ROWS, BATCHES, bodies, fill_much, held, stop_one_that_sends
 from tests.spark.cluster.session import Driver
 from tests.spark.cluster.standalone import WORKERS, Standalone
@@ -37,7 +38,7 @@ def test_workers_have_perseid_from_what_was_shipped_alone(cluster: Standalone, d
     assert all("/perseid-env/perseid/__init__.py" in folder and "/worker-" in folder for folder in folders), folders
 
 
-@pytest.mark.parametrize("form", FORMATS)
+@pytest.mark.parametrize("form", in_ci({form: form for form in FORMATS}, "parquet"))
 @pytest.mark.parametrize("hidden", [WORKERS, WORKERS[:1]], ids=["of all workers", "of one worker"])
 def test_item_1_a_table_in_a_folder_of_which_workers_see_another_gets_nothing(
     cluster: Standalone, driver: Driver, broker: EmbeddedBroker, tmp_path: Path, form: str, hidden: tuple[int, ...]
@@ -80,6 +81,7 @@ def test_an_archive_whose_worker_is_killed_ends_well_on_the_other(
     assert begun.name not in {path.name for path in (table / "data").rglob("*.parquet")}, "it was cut off"
 
 
+@pytest.mark.long
 def test_a_sink_whose_worker_is_killed_has_each_row_once_for_its_readers(
     cluster: Standalone, driver: Driver, broker: EmbeddedBroker, tmp_path: Path
 ) -> None:

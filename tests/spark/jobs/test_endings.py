@@ -113,7 +113,7 @@ def start(tmp_path: Path) -> Iterator[Callable[..., Running]]:
     ("how", "status", "said"),
     [
         ("Ctrl-C", 130, "perseid: interrupted\n"),
-        ("SIGTERM", 143, "perseid: ended by SIGTERM\n"),
+        pytest.param("SIGTERM", 143, "perseid: ended by SIGTERM\n", marks=pytest.mark.long),
         ("the JVM killed", 1, "perseid: Spark's JVM ended in the middle of the job, killed by SIGKILL: run it again"),
     ],
 )

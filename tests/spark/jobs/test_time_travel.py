@@ -5,6 +5,7 @@ from typing import Any
 
 import pytest
 from tests.client.stamped import forwarded
+from tests.combinations import in_ci
 from tests.spark.conftest import fill
 
 from perseid.base.errors import ConfigError
@@ -53,7 +54,7 @@ def found_in(rows: Any) -> list[tuple[int, str, int, int]]:
 @pytest.mark.spark
 @pytest.mark.xdist_group("spark")
 @pytest.mark.timeout(600)
-@pytest.mark.parametrize("form", ["parquet", "iceberg"])
+@pytest.mark.parametrize("form", in_ci({form: form for form in ("parquet", "iceberg")}, "parquet"))
 def test_archive_and_log_together_have_each_message_once_at_any_time(
     spark: Any, broker: EmbeddedBroker, tmp_path: Path, form: str
 ) -> None:

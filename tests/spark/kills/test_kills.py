@@ -11,6 +11,7 @@ pytestmark = [pytest.mark.spark, pytest.mark.timeout(900)]
 SEED = 8
 
 
+@pytest.mark.long
 def test_what_was_killed_leaves_each_message_once(tmp_path: Path) -> None:
     outcome = run(tmp_path, len(KINDS), SEED)
     print(outcome)
