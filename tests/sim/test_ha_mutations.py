@@ -271,7 +271,10 @@ def connections_are_counted(patch: pytest.MonkeyPatch) -> None:
         return real(self) if needed < 1 else (ends[needed - 1] if len(ends) >= needed else -1)
 
     def _believe(self: Master, follower: Follower, said: SlaveHandshake, now: Millis) -> Any:
-        return self._greet(follower, said) if self._is_at(said.broker_id, follower.peer, now) else []
+        if self._is_at(said.broker_id, follower.peer, now):
+            return self._greet(follower, said)
+        follower.waits_until = now + 100
+        return []
 
     patch.setattr(Master, "on_all", on_all)
     patch.setattr(Master, "_believe", _believe)
