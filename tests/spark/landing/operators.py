@@ -88,7 +88,7 @@ def older_log(table: Path, copy: Path, random: Random) -> bool:
 # ---- Iceberg ----
 
 
-def _iceberg(table: Path) -> Any:
+def iceberg(table: Path) -> Any:
     info = TableFolder(table).info()
     return None if info is None else formats.of(TableFolder(table), info)._load()  # type: ignore[attr-defined]
 
@@ -114,7 +114,7 @@ def _named(table: Path, location: str | None = None) -> str:
 
 def roll_back(table: Path, random: Random) -> bool:
     """Iceberg: the table is registered with an earlier metadata file, if the files that it names are there still."""
-    if _iceberg(table) is None:
+    if iceberg(table) is None:
         return False
     newest = _named(table)
     found = [path.as_uri() for path in sorted((table / "metadata").glob("*.metadata.json")) if path.as_uri() < newest]
@@ -132,19 +132,19 @@ def roll_back(table: Path, random: Random) -> bool:
 
 def delete_iceberg(table: Path, random: Random) -> bool:
     """Iceberg: rows are deleted, by files that are written anew."""
-    found = _iceberg(table)
+    found = iceberg(table)
     if found is None or found.current_snapshot() is None:
         return False
     before = found.scan().to_arrow().num_rows
     found.delete(_where(random).replace(" AND ", " and "))
-    after: Any = _iceberg(table)
+    after: Any = iceberg(table)
     return bool(after.scan().to_arrow().num_rows < before)
 
 
 def older_catalog(table: Path, copy: Path, random: Random) -> bool:
     """Iceberg: an older copy of the catalog is put back."""
     kept, own = copy / "_perseid" / "catalog.db", table / "_perseid" / "catalog.db"
-    if not kept.exists() or _iceberg(table) is None:
+    if not kept.exists() or iceberg(table) is None:
         return False
     newest = _named(table)
     catalog = sqlite3.connect(kept)

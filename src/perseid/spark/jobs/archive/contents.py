@@ -60,7 +60,7 @@ def stored(
         with _opened(one.path) as file:
             numbered = GENERATION in file.schema_arrow.names
             columns = [*QUEUE, "queueOffset", "storeTimestamp", *([GENERATION] if numbered else [])]
-            for batch in file.iter_batches(BATCH_ROWS, columns=columns):
+            for rows in _rows(file, columns):
                 wanted = (
                     (pc.field("brokerName") == queue.broker_name) & (pc.field("queueId") == queue.queue_id)
                     & (pc.field("queueOffset") >= low) & (pc.field("queueOffset") < high)
@@ -71,7 +71,7 @@ def stored(
                         default=high,
                     )
                     wanted &= (pc.field(GENERATION) != number) | (pc.field("queueOffset") < end)
-                found.append(pa.table(batch).filter(wanted).select(["queueOffset", "storeTimestamp"]))
+                found.append(rows.filter(wanted).select(["queueOffset", "storeTimestamp"]))
     if not found:
         return pa.array([], pa.int64()), pa.array([], pa.int64())
     rows = pa.concat_tables(found).sort_by("queueOffset")
@@ -113,11 +113,19 @@ def _opened(path: str) -> Iterator[Any]:
         raise ConfigError(f"{path} can't be read ({error}): put it back from a copy") from None
 
 
+def _rows(file: Any, columns: Sequence[str]) -> Iterator[Any]:
+    """Some columns of a file's rows, as Arrow tables."""
+    for batch in file.iter_batches(BATCH_ROWS, columns=columns):
+        rows = pa.table(batch)
+        at = rows.schema.get_field_index("brokerName")
+        names = rows.column(at).cast(pa.string())  # delta-rs rewrites files with string views, which nothing compares
+        yield rows.set_column(at, "brokerName", names)
+
+
 def _of_file(topic: str, path: str) -> dict[str, Landed]:
     found: list[dict[str, Landed]] = []
     with _opened(path) as file:
-        for batch in file.iter_batches(BATCH_ROWS, columns=[*QUEUE, "queueOffset"]):
-            rows = pa.table(batch)
+        for rows in _rows(file, [*QUEUE, "queueOffset"]):
             offsets = rows.column("queueOffset")
             rows = rows.append_column("squares", pc.multiply(offsets, offsets))
             sums = rows.group_by(QUEUE).aggregate(
