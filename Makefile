@@ -72,8 +72,8 @@ soak: sim ## What an issue asks for by hand, before it is resolved (FOR=60m: rea
 
 interop: $(READY) ## Against the real Java and Go parts (installs what they need)
 	@tests/interop/install.sh
-	@# They wait more than they work: four workers for two cores (make test-times has the CPU-s beside the seconds).
-	$(TIMED) $(RUN) -m pytest -n 4 $(ONE_BY_ONE) -rs -m interop tests/interop tests/soak $(ARGS)
+	@# They wait more than they work: three workers for two cores (each has idle JVMs, which cost, too).
+	$(TIMED) $(RUN) -m pytest -n 3 $(ONE_BY_ONE) -rs -m interop tests/interop tests/soak $(ARGS)
 
 interop-plain: $(READY) ## The stock producers and consumers on our cluster, without the compiled core
 	@tests/interop/install.sh
