@@ -9,6 +9,7 @@ import signal
 import subprocess
 import sys
 import threading
+import time
 from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
@@ -24,7 +25,7 @@ from perseid.spark.java import java_home
 HOST = "127.0.0.1"
 WORKERS = (1, 2)
 UP_S, GONE_S, OPEN_S = 120.0, 30.0, 120.0
-POLL_S, OFTEN_S = 0.05, 0.0005
+POLL_S, OFTEN_S = 0.2, 0.0005
 TAIL_CHARS = 3000
 SHARED_BY_ALL = (
     "numpy", "numpy.libs", "pandas", "pyarrow", "py4j", "pyspark", "dateutil", "pytz", "tzdata", "six.py",
@@ -122,15 +123,19 @@ class Standalone:
     def stop_one_that_writes(self, suffix: str) -> tuple[int, int, Path]:
         """Wait until a process of a worker has a file open whose name ends so, and stop it (SIGSTOP) while it has it:
         worker, process and file."""
-        for _ in range(int(OPEN_S / OFTEN_S)):
-            for number in WORKERS:
-                for pid in self.processes(number, "pyspark"):
-                    for path in opened(pid, suffix):
-                        with _if_it_lives():
-                            os.kill(pid, signal.SIGSTOP)
-                            if path in opened(pid, suffix):
-                                return number, pid, path
-                            os.kill(pid, signal.SIGCONT)
+        looked_s, known = 0.0, list[tuple[int, int]]()
+        until_s = time.monotonic() + OPEN_S
+        while (now_s := time.monotonic()) < until_s:
+            if now_s - looked_s > POLL_S:  # all of /proc takes longer than a file is open
+                looked_s = now_s
+                known = [(number, pid) for number in WORKERS for pid in self.processes(number, "pyspark")]
+            for number, pid in known:
+                for path in opened(pid, suffix):
+                    with _if_it_lives():
+                        os.kill(pid, signal.SIGSTOP)
+                        if path in opened(pid, suffix):
+                            return number, pid, path
+                        os.kill(pid, signal.SIGCONT)
             self._never.wait(OFTEN_S)
         raise AssertionError(f"no worker had a file *{suffix} open for {OPEN_S:.0f} s")
 

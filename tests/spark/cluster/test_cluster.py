@@ -69,7 +69,7 @@ def test_item_1_a_table_in_a_folder_of_which_workers_see_another_gets_nothing(
 def test_an_archive_whose_worker_is_killed_ends_well_on_the_other(
     cluster: Standalone, driver: Driver, broker: EmbeddedBroker, tmp_path: Path
 ) -> None:
-    count, table = 40_000, tmp_path / "t"
+    count, table = 160_000, tmp_path / "t"  # sixteen batches of two files, one of which is to be caught open
     fill_much(broker, "worker-killed", count, 2)
     driver.archive("worker-killed", table, "-n", broker.namesrv, "--batch-offsets", 10_000, "--json")
     number, _, begun = cluster.stop_one_that_writes(".parquet")
