@@ -103,8 +103,11 @@ class Recovery:
             start = self._index_start(self._queues_from)
             if 0 <= self._checkpoint.last_record < start:
                 start = max(self._checkpoint.last_record, log.start)
-        else:  # what the checkpoint has, and no queue points to, is of topics that were deleted: it stays unseen
+        elif any(queue.end > queue.first and queue.folder == FOLDER for queue in self._queues.values()):
+            # What the checkpoint has, and no queue points to, is of topics that were deleted: it stays unseen.
             self._queues_from = max(start, min(self._checkpoint.replay_from, log.top))
+        else:  # somebody took the queues away, to have them made anew
+            self._queues_from = start
         self._start = start
         try:
             if gaps:
