@@ -163,6 +163,7 @@ def group(request: pytest.FixtureRequest, workshop: Path, name: str) -> Iterator
         made.kill()
 
 
+@pytest.mark.long
 def test_each_member_leads_is_killed_and_comes_back(group: Group) -> None:
     rig.until("a leader", group.leader, 30)
     for member in group.members:

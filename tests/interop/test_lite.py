@@ -226,6 +226,7 @@ def plain(text: str) -> list[str]:
     return [re.sub(r"( default 20000 \d+ \d+ \d+) \d+ ", r"\1 N ", line) for line in lines]
 
 
+@pytest.mark.long
 @pytest.mark.parametrize("cluster", ["java"], indirect=True)
 def test_mqadmin_prints_the_same(java: rig.Client, cluster: rig.Cluster, workshop: Path, name: str) -> None:
     """One broker after the other in the same folder's place, so that names are the same."""

@@ -72,7 +72,7 @@ def check(address: str, count: int) -> None:
             assert offsets[names.index(name)] == str(offset)
 
 
-@ways.folders_pass_on("perseid_to_java-stopped")
+@ways.folders_pass_on()
 def test_light_queues_pass_on_with_their_folder(
     java: rig.Client,
     cluster: rig.Cluster,

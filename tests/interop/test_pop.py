@@ -9,6 +9,7 @@ from typing import Any
 
 import pytest
 import rig
+import ways
 
 from perseid.wire import fastjson
 
@@ -176,7 +177,7 @@ class Passed:
 
 
 @pytest.mark.parametrize("cluster", ["perseid"], indirect=True)
-@pytest.mark.parametrize("killed", [False, True], ids=["stopped", "killed"])
+@pytest.mark.parametrize("killed", ways.in_ci({"stopped": False, "killed": True}, "stopped"))
 def test_java_goes_on_where_we_were(
     java: rig.Client, cluster: rig.Cluster, workshop: Path, name: str, killed: bool
 ) -> None:

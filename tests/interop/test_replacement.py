@@ -261,6 +261,7 @@ class Pair(Replicated):
         return self.log(self.master) == self.log(self.slave)
 
 
+@pytest.mark.long
 def test_a_java_master_and_its_slave_are_replaced_and_back(
     perseid_cluster: rig.Cluster, java_agent: rig.Agent, workshop: Path, name: str
 ) -> None:

@@ -17,7 +17,7 @@ import numpy as np
 import pytest
 from matplotlib.image import imread
 
-pytestmark = [pytest.mark.interop, pytest.mark.xdist_group("report")]
+pytestmark = [pytest.mark.interop, pytest.mark.long, pytest.mark.xdist_group("report")]
 ROOT = Path(__file__).parents[2]
 FLIGHTS = 3000
 BROWSERS = ("chromium", "chromium-browser", "google-chrome")

@@ -201,6 +201,7 @@ def test_both_kinds_say_the_same(pair: Pair, name: str) -> None:
         assert topic in body["topicQueueMappingDetailMap"]
 
 
+@pytest.mark.long
 @pytest.mark.parametrize("pair", ["java"], indirect=True)
 def test_bodies_and_file_are_java_s_byte_for_byte(pair: Pair, name: str) -> None:
     """What Java's brokers and name server answer and write, read and written by us."""

@@ -90,7 +90,7 @@ class Exchange:
             assert found == stamps.index(middle)
 
 
-@ways.folders_pass_on("java_to_perseid-killed", "perseid_to_java-stopped")
+@ways.folders_pass_on("perseid_to_java-stopped")
 def test_folder_passes_on(
     java: rig.Client,
     cluster: rig.Cluster,
