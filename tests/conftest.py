@@ -47,7 +47,7 @@ def is_long(item: pytest.Item) -> bool:
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> Iterator[None]:
     """Some tests that are `long` are played as if they weren't: so many as `PERSEID_LONG=COUNT:WORD` says of those of
     real parts, and as many of the others, drawn from the word."""
-    count, _, word = os.environ.get(LONG, "0:").partition(":")
+    count, _, word = (os.environ.get(LONG) or "0:").partition(":")
     for real in (True, False):
         long = [item for item in items if is_long(item) and bool(item.get_closest_marker("interop")) == real]
         long.sort(key=lambda item: sha256(f"{word} {item.nodeid.partition('@')[0]}".encode()).digest())
