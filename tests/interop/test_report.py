@@ -17,7 +17,7 @@ import numpy as np
 import pytest
 from matplotlib.image import imread
 
-pytestmark = [pytest.mark.interop, pytest.mark.long, pytest.mark.xdist_group("report")]
+pytestmark = [pytest.mark.interop, pytest.mark.xdist_group("report")]
 ROOT = Path(__file__).parents[2]
 FLIGHTS = 3000
 BROWSERS = ("chromium", "chromium-browser", "google-chrome")
@@ -91,6 +91,7 @@ def looked_at(browser: str, page: Path, folder: Path, width: int, *more: str) ->
     return told, imread(shot)[..., :3]
 
 
+@pytest.mark.long
 @pytest.mark.parametrize(
     ("width", "more", "dark"),
     [

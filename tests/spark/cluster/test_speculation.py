@@ -16,9 +16,7 @@ from tests.spark.jobs.tables import FORMATS, places_outside
 
 from perseid.testing.embedded import EmbeddedBroker
 
-pytestmark = [
-    pytest.mark.spark, pytest.mark.long, pytest.mark.xdist_group("spark cluster"), pytest.mark.timeout(600),
-]  # fmt: skip
+pytestmark = [pytest.mark.spark, pytest.mark.xdist_group("spark cluster"), pytest.mark.timeout(600)]
 
 SETTINGS = {
     "spark.speculation": "true", "spark.speculation.quantile": "0.5", "spark.speculation.multiplier": "1.5",
@@ -28,6 +26,7 @@ SETTINGS = {
 CLOSED_S, POLL_S = 60.0, 0.05
 
 
+@pytest.mark.long
 @pytest.mark.parametrize("form", FORMATS)
 def test_a_task_and_its_speculative_copy_land_each_row_once(
     cluster: Standalone, driver: Driver, broker: EmbeddedBroker, tmp_path: Path, form: str
@@ -48,6 +47,7 @@ def test_a_task_and_its_speculative_copy_land_each_row_once(
     assert len(found) == len(set(found)) == count and begun.name not in {path.name for path in table.rglob("*.parquet")}
 
 
+@pytest.mark.long
 def test_a_task_of_a_sink_and_its_speculative_copy_are_one_for_readers(
     cluster: Standalone, driver: Driver, broker: EmbeddedBroker, tmp_path: Path
 ) -> None:
