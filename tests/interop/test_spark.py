@@ -16,9 +16,11 @@ from perseid.spark.bounds import Bounds
 from perseid.spark.encode import Encoder, Layout, Part
 from perseid.spark.lanes import Sender
 from perseid.spark.options import parse
+from perseid.spark.plan import DataLost
 from perseid.spark.pushdown import Pushed
 from perseid.spark.reading import QueueRange, read_range
 from perseid.spark.sink_options import SinkError
+from perseid.spark.source import PerseidStreamReader
 
 pytestmark = pytest.mark.interop
 BATCHES, ROWS = 3, 50
@@ -112,3 +114,28 @@ def test_what_java_clients_wrote_is_read_as_a_consumer_reads_it(
     wanted = sorted(["committed", *long.values(), "b0", "b1", "b2"])
     rig.until("the committed message", lambda: len(read(namesrv, name)) >= len(wanted))
     assert read(namesrv, name) == wanted
+
+
+def test_a_stream_notices_a_topic_that_was_made_again_and_has_grown_beyond(cluster: rig.Cluster, name: str) -> None:
+    options = parse({"nameserver": cluster.namesrv, "subscribe": name, "startingOffsets": "earliest"}, streaming=True)
+
+    def made(count: int) -> None:
+        with BlockingAdmin(cluster.namesrv) as admin:
+            admin.create_topic(name, 1)
+        rig.until("route", lambda: rig.call(cluster.namesrv, 105, {"topic": name}).code == 0)
+        with BlockingProducer(cluster.namesrv) as producer:
+            for number in range(count):
+                producer.send(Message(name, b"%d" % number))
+
+    made(5)
+    reader = PerseidStreamReader(options, ["value"])
+    limit = reader.getDefaultReadLimit()
+    end = reader.latestOffset(reader.initialOffset(), limit)
+    read, marks = plan.parted(end)
+    assert list(read.values()) == [5] and marks.keys() == read.keys()
+    assert PerseidStreamReader(options, ["value"]).latestOffset(end, limit) == end, "it is the one that was read"
+    with BlockingAdmin(cluster.namesrv) as admin:
+        admin.delete_topic(name)
+    made(7)
+    with pytest.raises(DataLost, match="the message at offset 4 is not the one that was read"):
+        PerseidStreamReader(options, ["value"]).latestOffset(end, limit)
