@@ -62,10 +62,9 @@ sim-fresh: $(READY) ## Seeds that nobody has seen, all models, with the core and
 sim-night: $(READY) ## The same for a night, with a report as it goes (FOR=8h REPORT=sim-night.txt)
 	$(BIN)/perseid sim --for $(or $(FOR),8h) --report $(or $(REPORT),sim-night.txt) $(ARGS)
 
-soak: sim ## What an issue asks for by hand, before it is resolved (FOR=60m: real processes under faults)
+soak: sim test-long ## What an issue asks for by hand, before it is resolved (FOR=60m: real processes under faults)
 	$(RUN) -m tests.soak.run --for $(or $(FOR),60m)
 	@tests/interop/install.sh
-	$(RUN) -m pytest $(SPREAD) -m 'long and not interop'
 	PERSEID_SOAK=1 $(RUN) -m pytest -m interop -rP $(SOAK_INTEROP) $(ARGS)
 	$(RUN) -m tests.spark.kills.soak --kills 50
 	$(RUN) -m tests.spark.landing.soak --count 50

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from typing import Any
 
 import pytest
@@ -12,8 +12,10 @@ class Each(tuple[Any, ...]):
     """Values of several arguments."""
 
 
-def in_ci(kinds: Mapping[str, Any], *names: str) -> list[Any]:
-    """All of `kinds` as parameters of a test, by their names; those that are not in `names` are `long`."""
+def in_ci(kinds: Mapping[str, Any] | Iterable[str], *names: str) -> list[Any]:
+    """All of `kinds` (names that stand for themselves, or what they stand for) as parameters of a test, by their names;
+    those that are not in `names` are `long`."""
+    kinds = kinds if isinstance(kinds, Mapping) else {name: name for name in kinds}
     assert set(names) <= set(kinds), names
     found = []
     for name, kind in kinds.items():

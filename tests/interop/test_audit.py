@@ -27,7 +27,7 @@ def spark() -> Iterator[Any]:
     session.stop()
 
 
-@pytest.mark.parametrize("kind", ways.in_ci({name: name for name in ways.IDS}, "perseid_to_java"))
+@pytest.mark.parametrize("kind", ways.in_ci(ways.IDS, "perseid_to_java"))
 def test_a_java_replica_and_ours_agree_and_a_changed_byte_is_found(
     spark: Any, perseid_cluster: rig.Cluster, java_agent: rig.Agent, workshop: Path, tmp_path: Path, name: str,
     kind: str,

@@ -113,14 +113,14 @@ KINDS = {
     "java_at_ours": ("perseid", "java", "java"),
     "java": ("java", "java", "java"),
 }
-MIXED = {name: name for name in KINDS if name.startswith("mixed")}
+MIXED = [name for name in KINDS if name.startswith("mixed")]
 SLAVES = {
     f"{pair}-{slave}": ways.Each((pair, slave))
     for pair, slave in (("perseid", "perseid"), ("perseid", "java"), ("java", "perseid"))
 }
 
 
-@pytest.fixture(params=ways.in_ci({kind: kind for kind in KINDS if kind != "java"}, "mixed"))
+@pytest.fixture(params=ways.in_ci((kind for kind in KINDS if kind != "java"), "mixed"))
 def pair(request: pytest.FixtureRequest, workshop: Path, java_agent: rig.Agent, name: str) -> Iterator[Pair]:
     made = Pair(KINDS[request.param], workshop / f"static-{request.param}-{len(name)}{name[-2:]}", java_agent)
     yield made

@@ -194,7 +194,7 @@ def check_flood(client: rig.Client, topic: str, acked: list[str], late_ms: int) 
         check_times([m], {m["body"]: int(m["props"]["wanted"])}, late_ms)
 
 
-@pytest.mark.parametrize("flush", ways.in_ci({"ASYNC_FLUSH": "ASYNC_FLUSH", "SYNC_FLUSH": "SYNC_FLUSH"}, "ASYNC_FLUSH"))
+@pytest.mark.parametrize("flush", ways.in_ci(("ASYNC_FLUSH", "SYNC_FLUSH"), "ASYNC_FLUSH"))
 @pytest.mark.parametrize("cluster", ["perseid"], indirect=True)
 def test_a_broker_is_killed_under_messages_for_a_time(
     java: rig.Client, cluster: rig.Cluster, workshop: Path, name: str, flush: str

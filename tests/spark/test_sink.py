@@ -175,7 +175,7 @@ def test_item_2_a_checkpoint_that_is_restored_from_an_older_copy_loses_no_row(
     assert len(everything()) > 240, "under another name all of it is new"
 
 
-@pytest.mark.parametrize("where", in_ci({where: where for where in ("task", "before commit", "after commit")}, "task"))
+@pytest.mark.parametrize("where", in_ci(("task", "before commit", "after commit"), "task"))
 def test_a_stream_that_is_killed_and_started_again_writes_each_row_once(
     spark: Any, broker: EmbeddedBroker, tmp_path: Path, where: str
 ) -> None:

@@ -38,8 +38,8 @@ def queue_of(name: str) -> MessageQueue:
 
 def parted(offset: Mapping[str, int]) -> tuple[Position, Position]:
     """Next offset by queue, and when the messages before these were stored, as far as that is known."""
-    marks = {name.removesuffix(MARK): at_ms for name, at_ms in offset.items() if name.endswith(MARK)}
-    return {name: at for name, at in offset.items() if not name.endswith(MARK)}, marks
+    position = {name: at for name, at in offset.items() if not name.endswith(MARK)}
+    return position, {name: offset[f"{name}{MARK}"] for name in position if f"{name}{MARK}" in offset}
 
 
 def marked(position: Mapping[str, int], marks: Mapping[str, int]) -> Position:

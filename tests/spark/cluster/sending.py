@@ -4,10 +4,9 @@ from __future__ import annotations
 
 import itertools
 import signal
-import threading
 from collections.abc import Callable
 
-from tests.spark.cluster.standalone import WORKERS, Standalone
+from tests.spark.cluster.standalone import WORKERS, Standalone, within
 
 from perseid.client import Message
 from perseid.client.blocking import BlockingProducer, BlockingPullConsumer
@@ -70,19 +69,16 @@ def stop_one_that_sends(cluster: Standalone, broker: EmbeddedBroker, target: str
 
 def until(true: Callable[[], bool]) -> None:
     """Wait until it is true."""
-    never = threading.Event()
-    for _ in range(int(SENDS_S / POLL_S)):
+    for _ in within(SENDS_S, POLL_S):
         if true():
             return
-        never.wait(POLL_S)
     raise AssertionError(f"nothing more was sent for {SENDS_S:.0f} s")
 
 
 def _settled(count: Callable[[], int]) -> int:
     """A count that has not changed for a while."""
-    never, last, same_s = threading.Event(), count(), 0.0
-    for _ in range(int(SENDS_S / POLL_S)):
-        never.wait(POLL_S)
+    last, same_s = count(), 0.0
+    for _ in within(SENDS_S, POLL_S):
         now = count()
         last, same_s = now, same_s + POLL_S if now == last else 0.0
         if same_s >= SETTLED_S:

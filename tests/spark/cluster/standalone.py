@@ -25,7 +25,7 @@ from perseid.spark.java import java_home
 HOST = "127.0.0.1"
 WORKERS = (1, 2)
 UP_S, GONE_S, OPEN_S = 120.0, 30.0, 120.0
-POLL_S, OFTEN_S = 0.2, 0.0005
+POLL_S, OFTEN_S, LOOK_S = 0.05, 0.0005, 0.2
 TAIL_CHARS = 3000
 SHARED_BY_ALL = (
     "numpy", "numpy.libs", "pandas", "pyarrow", "py4j", "pyspark", "dateutil", "pytz", "tzdata", "six.py",
@@ -52,7 +52,6 @@ class Standalone:
         self.python = bare_python(folder / "bare")
         self.master = f"spark://{HOST}:{free_port()}"
         self._running: dict[str, subprocess.Popen[bytes]] = {}
-        self._never = threading.Event()
         self.own_mounts = os.geteuid() == 0 and _may_unshare()
         self.environment = {
             "PATH": os.environ["PATH"], "HOME": os.environ.get("HOME", "/"), "JAVA_HOME": str(java_home()),
@@ -123,11 +122,10 @@ class Standalone:
     def stop_one_that_writes(self, suffix: str) -> tuple[int, int, Path]:
         """Wait until a process of a worker has a file open whose name ends so, and stop it (SIGSTOP) while it has it:
         worker, process and file."""
-        looked_s, known = 0.0, list[tuple[int, int]]()
-        until_s = time.monotonic() + OPEN_S
-        while (now_s := time.monotonic()) < until_s:
-            if now_s - looked_s > POLL_S:  # all of /proc takes longer than a file is open
-                looked_s = now_s
+        look_s, known = 0.0, list[tuple[int, int]]()
+        for _ in within(OPEN_S, OFTEN_S):
+            if time.monotonic() > look_s:  # to look through all of /proc takes longer than a file is open
+                look_s = time.monotonic() + LOOK_S
                 known = [(number, pid) for number in WORKERS for pid in self.processes(number, "pyspark")]
             for number, pid in known:
                 for path in opened(pid, suffix):
@@ -136,7 +134,6 @@ class Standalone:
                         if path in opened(pid, suffix):
                             return number, pid, path
                         os.kill(pid, signal.SIGCONT)
-            self._never.wait(OFTEN_S)
         raise AssertionError(f"no worker had a file *{suffix} open for {OPEN_S:.0f} s")
 
     def _start_worker(self, number: int) -> None:
@@ -165,27 +162,33 @@ class Standalone:
 
     def _kill(self, name: str) -> None:
         process = self._running.pop(name)
-        for _ in range(int(GONE_S / POLL_S)):
+        for _ in within(GONE_S, POLL_S):
             left = _session(process.pid)
             for pid in left:
                 with _if_it_lives():
                     os.kill(pid, signal.SIGKILL)
             if process.poll() is not None and not left:
                 return
-            self._never.wait(POLL_S)
         raise AssertionError(f"{name}: {[_command(pid) for pid in left]} did not end within {GONE_S:.0f} s")
 
     def _await_said(self, name: str, text: str) -> None:
-        for _ in range(int(UP_S / POLL_S)):
+        for _ in within(UP_S, POLL_S):
             said = self._log(name).read_text(errors="replace")
             if text in said:
                 return
             assert self._running[name].poll() is None, f"{name} ended: {said[-TAIL_CHARS:]}"
-            self._never.wait(POLL_S)
         raise AssertionError(f"{name} did not say {text!r} within {UP_S:.0f} s: {said[-TAIL_CHARS:]}")
 
     def _log(self, name: str) -> Path:
         return self._folder / f"{name}.log"
+
+
+def within(seconds: float, pause_s: float) -> Iterator[None]:
+    """Again and again, until so long is over by the clock: what is done each time may take longer than the pause."""
+    never, until_s = threading.Event(), time.monotonic() + seconds
+    while time.monotonic() < until_s:
+        yield
+        never.wait(pause_s)
 
 
 def opened(pid: int, suffix: str) -> list[Path]:

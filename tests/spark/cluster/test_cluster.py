@@ -38,7 +38,7 @@ def test_workers_have_perseid_from_what_was_shipped_alone(cluster: Standalone, d
     assert all("/perseid-env/perseid/__init__.py" in folder and "/worker-" in folder for folder in folders), folders
 
 
-@pytest.mark.parametrize("form", in_ci({form: form for form in FORMATS}, "parquet"))
+@pytest.mark.parametrize("form", in_ci(FORMATS, "parquet"))
 @pytest.mark.parametrize("hidden", [WORKERS, WORKERS[:1]], ids=["of all workers", "of one worker"])
 def test_item_1_a_table_in_a_folder_of_which_workers_see_another_gets_nothing(
     cluster: Standalone, driver: Driver, broker: EmbeddedBroker, tmp_path: Path, form: str, hidden: tuple[int, ...]

@@ -5,13 +5,12 @@ from __future__ import annotations
 import json
 import os
 import signal
-import threading
 from pathlib import Path
 
 import pytest
 from tests.spark.cluster.sending import BATCH_ROWS, bodies, fill_much, held, until
 from tests.spark.cluster.session import Driver
-from tests.spark.cluster.standalone import WORKERS, Standalone, connected, opened
+from tests.spark.cluster.standalone import WORKERS, Standalone, connected, opened, within
 from tests.spark.jobs.tables import FORMATS, places_outside
 
 from perseid.testing.embedded import EmbeddedBroker
@@ -74,13 +73,11 @@ def stop_one_that_is_connected(cluster: Standalone, port: int) -> int:
 
 def go_on(pid: int) -> None:
     """Have a process that stands go on, until it has ended its file, or was ended by Spark."""
-    never = threading.Event()
     try:
         os.kill(pid, signal.SIGCONT)
     except ProcessLookupError:
         return
-    for _ in range(int(CLOSED_S / POLL_S)):
+    for _ in within(CLOSED_S, POLL_S):
         if not opened(pid, ".parquet"):
             return
-        never.wait(POLL_S)
     raise AssertionError(f"process {pid} has its file open for {CLOSED_S:.0f} s")

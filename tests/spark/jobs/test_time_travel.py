@@ -54,7 +54,7 @@ def found_in(rows: Any) -> list[tuple[int, str, int, int]]:
 @pytest.mark.spark
 @pytest.mark.xdist_group("spark")
 @pytest.mark.timeout(600)
-@pytest.mark.parametrize("form", in_ci({form: form for form in ("parquet", "iceberg")}, "parquet"))
+@pytest.mark.parametrize("form", in_ci(("parquet", "iceberg"), "parquet"))
 def test_archive_and_log_together_have_each_message_once_at_any_time(
     spark: Any, broker: EmbeddedBroker, tmp_path: Path, form: str
 ) -> None:
