@@ -2,6 +2,7 @@
 (`make fuzz` and `make sim` draw new ones), and have no deadlines: a busy machine is no defect."""
 
 import os
+import signal
 from collections.abc import Iterator
 from hashlib import sha256
 
@@ -22,6 +23,8 @@ os.environ.setdefault("JDK_JAVA_OPTIONS", "-XX:+UseSerialGC -XX:TieredStopAtLeve
 
 
 def pytest_configure(config: pytest.Config) -> None:
+    if signal.getsignal(signal.SIGINT) is signal.SIG_IGN:  # as a shell starts what runs in its background
+        signal.signal(signal.SIGINT, signal.default_int_handler)
     if recorder := times.plugin():
         config.pluginmanager.register(recorder)
     worker = os.environ.get("PYTEST_XDIST_WORKER", "")
