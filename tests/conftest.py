@@ -3,6 +3,7 @@
 
 import os
 import signal
+import sys
 from collections.abc import Iterator
 from hashlib import sha256
 
@@ -20,6 +21,10 @@ FIRST_PORT, LAST_PORT = 10_100, 32_600
 LONG = "PERSEID_LONG"
 os.environ.setdefault("JDK_JAVA_OPTIONS", "-XX:+UseSerialGC -XX:TieredStopAtLevel=1")
 """Of each JVM that a test starts, Spark's too: it lives for seconds, in which the second compiler only costs."""
+sys.dont_write_bytecode = False
+os.environ.pop("PYTHONDONTWRITEBYTECODE", None)
+"""Containers often set it. Each worker then rewrites all tests at each run, and each server compiles its modules before
+it starts: three quarters of what collecting takes, and half of what a start does."""
 
 
 def pytest_configure(config: pytest.Config) -> None:
