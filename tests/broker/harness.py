@@ -259,7 +259,7 @@ class Rig:
     def call(self, handler: Callable[[Broker, Request], Reply | None], header: Any = None, body: bytes = b"") -> Reply:
         """The reply of a handler, whether it has a route or not; RequestRefused as it raises it."""
         self.connect(1)
-        self.broker.now = self.now
+        self.broker.turn.now = self.now
         reply = handler(self.broker, Request(self.broker.connections[1], Command(body=body), header))
         assert reply is not None
         return reply

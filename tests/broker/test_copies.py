@@ -31,10 +31,10 @@ class Two:
     def meet(self) -> None:
         """The slave learns where the master is."""
         rig = self.slave
-        rig.broker.now = rig.now
-        rig.broker._out = []
+        rig.broker.turn.now = rig.now
+        rig.broker.turn.begin(rig.now)
         rig.broker.replicas.copies.follow(MASTER, rig.now)
-        rig._carry_out(rig.broker._out)
+        rig._carry_out(rig.broker.turn._effects)
         rig.handle(Opened(CONN, MASTER, "10.0.0.2:4000", "", MASTER))
         self.carry()
 

@@ -49,7 +49,7 @@ def test_plain_sends_do_what_the_handlers_do(
         data = b"".join(frames)
         assert frame.complete(data) == len(data)
         for broker in brokers:
-            broker.now = stream.now
+            broker.turn.now = stream.now
             broker.handle(Tick())  # at the same times: what is due, not when it was noticed
             broker.connect(client)
             broker.handle(Frames(client, bytearray(data)))
@@ -97,7 +97,7 @@ def test_how_frames_are_cut_into_reads_makes_no_difference(tmp_path: Path, seed:
         stream.now += random.choice([0, 1, 1_200])
         frames = [stream.next() for _ in range(random.randint(1, 64))]
         for broker in (plain, handlers):
-            broker.now = stream.now
+            broker.turn.now = stream.now
             broker.handle(Tick())
             broker.connect(1)
         plain.handle(Frames(1, b"".join(frames)))

@@ -28,7 +28,7 @@ def slave(root: Path, *, forward: bool = True) -> Controlled:
     made.wait(300)
     broker = made.rig.broker
     assert broker.replicas.is_slave and not made.manager.fenced
-    broker.config = replace(broker.config, forward_sends_to_master=forward)
+    broker.settings.current = replace(broker.config, forward_sends_to_master=forward)
     return made
 
 

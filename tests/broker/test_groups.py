@@ -23,7 +23,7 @@ def table() -> SubscriptionGroupTable:
 def test_first_use_creates_a_group(table: SubscriptionGroupTable) -> None:
     row = table.find("g", OPEN, NOW + 1)
     assert row == SubscriptionGroupConfig("g")
-    assert table.changed and (table.version.counter, table.version.timestamp) == (1, NOW + 1)
+    assert table.dirty and (table.version.counter, table.version.timestamp) == (1, NOW + 1)
     assert table.find("g", CLOSED, NOW) is row
 
 
@@ -31,7 +31,7 @@ def test_first_use_creates_none(table: SubscriptionGroupTable, monkeypatch: pyte
     assert table.find("g", CLOSED, NOW) is None
     assert table.find("bad name", OPEN, NOW) is None
     assert table.find("", OPEN, NOW) is None
-    assert not table.changed
+    assert not table.dirty
     assert table.find("CID_RMQ_SYS_x", CLOSED, NOW) is not None, "groups of the brokers themselves are"
     monkeypatch.setattr(groups, "MAX_GROUPS", len(table))
     assert table.find("g", OPEN, NOW) is None
@@ -61,7 +61,7 @@ def test_update_and_delete(table: SubscriptionGroupTable) -> None:
 def test_groups_that_can_not_be(table: SubscriptionGroupTable, group: SubscriptionGroupConfig, code: int) -> None:
     with pytest.raises(RequestRefused) as refused:
         table.update(group, NOW)
-    assert refused.value.code == code and not table.changed
+    assert refused.value.code == code and not table.dirty
 
 
 def test_attributes_of_a_java_broker_stay(table: SubscriptionGroupTable) -> None:
@@ -74,7 +74,7 @@ def test_attributes_of_a_java_broker_stay(table: SubscriptionGroupTable) -> None
 def test_what_is_forbidden(table: SubscriptionGroupTable) -> None:
     assert table.may_read("g", "T")
     table.set_may_read("g", "T", True, NOW)
-    assert not table.changed and table.forbidden == {}
+    assert not table.dirty and table.forbidden == {}
     table.set_may_read("g", "T", False, NOW)
     assert not table.may_read("g", "T") and table.may_read("g", "U")
     assert table.version.counter == 1
@@ -100,7 +100,7 @@ def test_what_is_saved_comes_back(table: SubscriptionGroupTable) -> None:
     other = SubscriptionGroupTable(0)
     other.load(table.to_json())
     assert (other.rows, other.forbidden, other.version) == (table.rows, table.forbidden, table.version)
-    assert not other.changed
+    assert not other.dirty
 
 
 def test_a_file_that_is_none(table: SubscriptionGroupTable) -> None:

@@ -11,7 +11,6 @@ import msgspec
 import pytest
 
 from perseid.base.machine import Closed, Frames, Opened
-from perseid.broker import switch
 from perseid.broker.lite.registry import Registry
 from perseid.wire.command import Command, encode_request
 from perseid.wire.headers.lite import NotifyUnsubscribeLiteRequest
@@ -441,7 +440,7 @@ def test_a_lite_topic_of_before_a_restart_ends_too(tmp_path: Path) -> None:
 def test_a_slave_removes_it_too_later(tmp_path: Path) -> None:
     rig = new(tmp_path, attributes="+message.type=LITE,+lite.topic.expiration=20")
     send(rig, "a", b"old")
-    switch.become(rig.broker, master=False)
+    rig.broker.roles.become(master=False)
     rig.until(rig.now + 28 * 60_000)
     assert rig.broker.lite.names() == [A]
     rig.until(rig.now + 6 * 60_000)
@@ -543,7 +542,7 @@ def test_a_slave_has_no_readers(rig: Rig) -> None:
     subscribe(rig, "a")
     send(rig, "a", b"0")
     (record,) = pop(rig)
-    switch.become(rig.broker, master=False)
+    rig.broker.roles.become(master=False)
     assert subscribe(rig, "a").code == ask(rig).code == rig.ask(TRIGGER, {"group": GROUP}).code == 2
     assert ack(rig, record).code == put_off(rig, record, 5).code == 2
     assert body_of(rig.ask(BROKER_INFO))["liteSubscriptionCount"] == 0
@@ -552,11 +551,11 @@ def test_a_slave_has_no_readers(rig: Rig) -> None:
 def test_a_change_of_roles_drops_readers(rig: Rig) -> None:
     subscribe(rig, "a")
     waiting = rig.tell(POP_LITE, pop_header(rig, poll_time=50_000), client=2)
-    switch.become(rig.broker, master=False)
+    rig.broker.roles.become(master=False)
     rig.until(rig.now + 10)
     answer = rig.answer(waiting, 2)
     assert answer is not None and answer.code == 2
-    switch.become(rig.broker, master=True)
+    rig.broker.roles.become(master=True)
     send(rig, "a", b"0")
     assert pop(rig) == [], "it has to say again what it reads"
     subscribe(rig, "a", action="COMPLETE_ADD")

@@ -11,9 +11,9 @@ import pytest
 from perseid.base.errors import RemoteProtocolError
 from perseid.base.machine import Close, Effect, Frames, Opened, Shutdown, Tick, Write
 from perseid.broker.config import BrokerConfig
+from perseid.broker.kernel.route import Route, route_table
 from perseid.broker.node import SOON_MS, Broker
 from perseid.broker.request import Reply, Request
-from perseid.broker.routes import NOT_ON_VIP, ROUTES, Route, route_table
 from perseid.disk.real import RealDisk
 from perseid.wire import command
 from perseid.wire.codes import RequestCode, Serializer
@@ -53,17 +53,19 @@ def test_a_code_without_a_row(rig: Rig, code: int, serializer: Serializer) -> No
 
 def test_the_vip_port_leaves_pulls_to_the_main_one(rig: Rig) -> None:
     rig.handle(Opened(9, "10.0.0.9:1", "10.0.0.9:10909", "vip"))
-    for code in sorted(NOT_ON_VIP):
+    codes = sorted(code for code, route in rig.broker.dispatch.routes.items() if not route.on_vip)
+    assert len(codes) == 7
+    for code in codes:
         answer = rig.ask(code, pull_header(), client=9)
         assert (answer.code, answer.remark) == (3, f" request type {code} not supported")
     assert rig.ask(SEND, send_header(), b"x", client=9).code == 0
 
 
-def test_a_code_has_one_row() -> None:
-    row = ROUTES[SEND]
+def test_a_code_has_one_row(rig: Rig) -> None:
+    row = rig.broker.dispatch.routes[SEND]
     with pytest.raises(AssertionError, match="two rows"):
-        route_table(row, row)
-    assert all(code == int(row.code) for code, row in ROUTES.items())
+        route_table((row, row))
+    assert all(code == int(row.code) for code, row in rig.broker.dispatch.routes.items())
 
 
 def test_a_header_that_lacks_a_field(rig: Rig) -> None:
@@ -122,10 +124,10 @@ def test_the_close_comes_after_the_answers(rig: Rig) -> None:
 
 
 def test_a_handler_that_finds_bytes_that_break_the_protocol(rig: Rig, monkeypatch: pytest.MonkeyPatch) -> None:
-    def finds(broker: Broker, request: Request) -> Reply:
+    def finds(request: Request) -> Reply:
         raise RemoteProtocolError("what is this?")
 
-    monkeypatch.setitem(ROUTES, 999, Route(RequestCode.HEART_BEAT, None, finds))
+    monkeypatch.setitem(rig.broker.dispatch.routes, 999, Route(RequestCode.HEART_BEAT, None, finds))
     rig.handle(Frames(1, command.encode_request(999, 1)))
     assert rig.closed == [1]
 
@@ -140,10 +142,10 @@ def test_answers_to_nothing_and_unknown_connections(rig: Rig) -> None:
 
 
 def test_a_defect_in_a_handler_is_code_1_and_a_line(rig: Rig, monkeypatch: pytest.MonkeyPatch) -> None:
-    def fails(broker: Broker, request: Request) -> Reply:
+    def fails(request: Request) -> Reply:
         raise ZeroDivisionError("by zero")
 
-    monkeypatch.setitem(ROUTES, 999, Route(RequestCode.HEART_BEAT, None, fails))
+    monkeypatch.setitem(rig.broker.dispatch.routes, 999, Route(RequestCode.HEART_BEAT, None, fails))
     answer = rig.ask(999)
     assert (answer.code, answer.remark) == (1, "ZeroDivisionError: by zero")
     assert any("Traceback" in note.text for note in rig.notes if note.level == "error")
@@ -151,10 +153,10 @@ def test_a_defect_in_a_handler_is_code_1_and_a_line(rig: Rig, monkeypatch: pytes
 
 
 def test_a_broken_invariant_breaks_the_node(rig: Rig, monkeypatch: pytest.MonkeyPatch) -> None:
-    def fails(broker: Broker, request: Request) -> Reply:
+    def fails(request: Request) -> Reply:
         raise AssertionError("never")
 
-    monkeypatch.setitem(ROUTES, 999, Route(RequestCode.HEART_BEAT, None, fails))
+    monkeypatch.setitem(rig.broker.dispatch.routes, 999, Route(RequestCode.HEART_BEAT, None, fails))
     with pytest.raises(AssertionError, match="never"):
         rig.ask(999)
 
@@ -175,10 +177,10 @@ def test_remarks_are_cut(rig: Rig) -> None:
 
 @pytest.mark.parametrize("serializer", list(Serializer))
 def test_an_answer_too_long_for_a_frame(rig: Rig, monkeypatch: pytest.MonkeyPatch, serializer: Serializer) -> None:
-    def long(broker: Broker, request: Request) -> Reply:
+    def long(request: Request) -> Reply:
         return Reply(body=bytes(MAX_FRAME_BYTES))
 
-    monkeypatch.setitem(ROUTES, 999, Route(RequestCode.HEART_BEAT, None, long))
+    monkeypatch.setitem(rig.broker.dispatch.routes, 999, Route(RequestCode.HEART_BEAT, None, long))
     rig.handle(Frames(1, command.encode_request(999, 1, serializer=serializer)))
     answer = rig.answer(1)
     assert answer is not None and answer.code == 1 and "can't be sent" in (answer.remark or "")

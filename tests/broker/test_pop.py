@@ -10,7 +10,6 @@ import msgspec
 import pytest
 
 from perseid.base.machine import Opened
-from perseid.broker import switch
 from perseid.wire import fastjson
 from perseid.wire import pop as wire
 from perseid.wire.headers.pop import (
@@ -504,7 +503,7 @@ def test_who_may_not_pop(tmp_path: Path) -> None:
 def test_a_slave_pops_nothing(tmp_path: Path) -> None:
     rig = stocked(tmp_path)
     [one] = pop(rig, max_msg_nums=1)
-    switch.become(rig.broker, master=False)
+    rig.broker.roles.become(master=False)
     peek = PeekMessageRequest(topic="T", consumer_group="g", queue_id=-1, max_msg_nums=32)
     assert rig.ask(POP, pop_header(rig)).code == rig.ask(PEEK, peek).code == ack(rig, one).code == 2
     refused = change(rig, one, 5_000)

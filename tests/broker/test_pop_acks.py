@@ -8,7 +8,6 @@ from random import Random
 
 import pytest
 
-from perseid.broker import switch
 from perseid.broker.pop.service import PopService
 from perseid.store.config import SYNC_FLUSH
 from perseid.store.results import AppendRefused, PutStatus
@@ -149,7 +148,7 @@ def test_who_loses_its_role_in_the_same_turn_writes_none(tmp_path: Path, monkeyp
     def last(*arguments: object) -> None:
         gather(*arguments)  # type: ignore[arg-type]
         if arguments[1].offsets == (1,):  # type: ignore[attr-defined]
-            switch.become(rig.broker, master=False)
+            rig.broker.roles.become(master=False)
 
     monkeypatch.setattr(service, "gather", last)
     assert codes(rig, rig.tell_all(acks(found))) == [2, 2]

@@ -7,7 +7,6 @@ from pathlib import Path
 
 import pytest
 
-from perseid.broker import switch
 from perseid.broker.groups import GROUPS_PATH
 from perseid.broker.pop import service
 from perseid.broker.topics import TOPICS_PATH
@@ -173,13 +172,13 @@ def test_a_new_master_goes_on(tmp_path: Path) -> None:
     rig = stocked(tmp_path)
     got = pop(rig)
     waiting = rig.tell(POP, pop_header(rig, poll_time=50_000), client=2)
-    switch.become(rig.broker, master=False)
+    rig.broker.roles.become(master=False)
     rig.until(rig.now + 1)
     assert len(rig.broker.pop) == 0
     rig.until(NOW + 2 * INVISIBLE_MS)
     answer = rig.answer(waiting, 2)
     assert answer is not None and answer.code in (2, 210)
-    switch.become(rig.broker, master=True)
+    rig.broker.roles.become(master=True)
     assert len(rig.broker.pop) == 3
     rig.until(rig.now + 1)
     assert sorted(bodies(pop(rig))) == sorted(bodies(got))

@@ -7,7 +7,10 @@ from typing import Any
 import pytest
 
 from perseid.base.machine import Closed, Connect, ConnectFailed, Effect, Note, Opened, Tick, Write
+from perseid.broker.answers import Answers
 from perseid.broker.config import BrokerConfig
+from perseid.broker.kernel.settings import Settings
+from perseid.broker.kernel.turn import Turn
 from perseid.broker.mappings import TopicMappings
 from perseid.broker.registration import FIRST_RETRY_MS, MIN_PERIOD_MS, Registration
 from perseid.broker.topics import TopicTable
@@ -51,7 +54,7 @@ class Replicas:
 
     ha_address = "10.9.9.9:10912"
     broker_id = 0
-    acting = None
+    without_master = False
 
     def __init__(self) -> None:
         self.told: list[tuple[str, str | None]] = []
@@ -60,17 +63,33 @@ class Replicas:
         self.told.append((master, ha_address))
 
 
+class HeardTurn(Turn):
+    """Each effect is carried out at once."""
+
+    def __init__(self, world: World, answers: Answers, caller: Caller) -> None:
+        super().__init__(answers, caller)
+        self._world = world
+
+    def emit(self, effect: Effect) -> None:
+        self.now = self._world.now
+        self._world.emit(effect)
+
+
 class World:
     """A broker's surroundings, and name servers that answer when they are told to."""
 
     def __init__(self, namesrv: str = f"{A};{B}", **settings: Any) -> None:
-        self.config = BrokerConfig(namesrv_addr=namesrv, broker_name="b", broker_ip1="10.9.9.9", **settings)
+        config = BrokerConfig(namesrv_addr=namesrv, broker_name="b", broker_ip1="10.9.9.9", **settings)
         self.now = NOW
-        self.topics = TopicTable(self.config, NOW)
+        self.settings = Settings(config)
+        self.topics = TopicTable(config, NOW)
         self.mappings = TopicMappings("b")
         self.caller = Caller()
         self.replicas = Replicas()
-        self.registration = Registration(self)  # type: ignore[arg-type]
+        self.turn = HeardTurn(self, Answers(config), self.caller)
+        self.registration = Registration(
+            self.turn, self.settings, self.caller, self.topics, self.mappings, self.replicas
+        )
         self.conns: dict[str, int] = {}
         self.asked: dict[str, list[Asked]] = {A: [], B: []}
         self.notes: list[Note] = []
@@ -91,6 +110,7 @@ class World:
             self.emit(effect)
 
     def start(self) -> None:
+        self.turn.now = self.now
         self.registration.start(self.now)
         for address in list(self.dialled):
             self.open(address)
@@ -117,7 +137,7 @@ class World:
         return asked
 
     def until(self, now: int) -> None:
-        self.now = now
+        self.now = self.turn.now = now
         self.carry_out(self.caller.handle(Tick(), now))
         self.registration.tick(now)
 
@@ -162,7 +182,7 @@ def test_a_start_is_not_held_up_by_a_name_server_that_is_silent() -> None:
     world = World()
     world.start()
     world.answer(A)
-    world.until(NOW + world.config.register_broker_timeout_mills)
+    world.until(NOW + world.settings.current.register_broker_timeout_mills)
     assert world.registration.tried and not world.registration.registered(B)
 
 
@@ -228,7 +248,7 @@ def test_a_change_that_did_not_arrive_goes_with_the_next(world: World, how: str)
         world.answer(A, code=1)
     else:
         world.asked[A].clear()
-        world.until(NOW + world.config.register_broker_timeout_mills)
+        world.until(NOW + world.settings.current.register_broker_timeout_mills)
     assert not world.registration.registered(A)
     world.change("U")
     assert world.asked[A] == [], "the next try waits"
@@ -313,7 +333,7 @@ def test_what_the_broker_may_not_do_its_topics_may_not_either() -> None:
 
 
 def test_a_new_permission_is_in_the_next_body(world: World) -> None:
-    world.config = BrokerConfig(namesrv_addr=f"{A};{B}", broker_permission=4)
+    world.settings.current = BrokerConfig(namesrv_addr=f"{A};{B}", broker_permission=4)
     world.topics.bump(NOW)
     world.registration.topics_changed(world.topics.take_changed(), NOW)
     table = world.answer(A).body.topic_config_serialize_wrapper.topic_config_table

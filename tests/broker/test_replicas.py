@@ -211,7 +211,7 @@ def test_what_a_java_slave_copies_is_served(tmp_path: Path) -> None:
 def test_a_master_follows_nobody_whatever_name_servers_say(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """They answer with the address of whoever registered as master last, under a name that is used twice."""
     rig, asked = Rig(tmp_path), list[str]()
-    monkeypatch.setattr(rig.broker, "call", lambda address, *rest: asked.append(address))
+    monkeypatch.setattr(rig.broker.turn, "call", lambda address, *rest: asked.append(address))
     for address in ("10.0.0.2:10911", rig.config.address):
         rig.broker.replicas.follow(address, "10.0.0.2:10912", rig.now)
         rig.until(rig.now + 60_000)

@@ -257,7 +257,7 @@ def test_four_mebibytes_and_one_byte_more(tmp_path: Path) -> None:
 def test_properties_with_the_brokers_own_are_at_most_32767_bytes(rig: Rig, first: bool) -> None:
     if not first:
         send(rig)
-    own = len(rig.broker.own_properties)
+    own = len(rig.broker.answers.encoded_properties)
     fits = properties(UNIQ_KEY="A", p="")[:-1]
     room = 32_767 - own - len(fits) - 1
     assert send(rig, properties=f"{fits}{'x' * room}\x02").code == 0
@@ -274,7 +274,7 @@ def test_properties_are_counted_in_bytes(rig: Rig) -> None:
 def test_a_delayed_message_needs_room_for_where_it_goes(rig: Rig) -> None:
     """REAL_TOPIC and REAL_QID count as well."""
     fits = properties(UNIQ_KEY="A", DELAY="1")
-    room = 32_767 - len(rig.broker.own_properties) - len(fits) - len("p\x01\x02")
+    room = 32_767 - len(rig.broker.answers.encoded_properties) - len(fits) - len("p\x01\x02")
     answer = send(rig, properties=fits + properties(p="x" * room))
     refused(answer, 13)
     assert send(rig, properties=fits + properties(p="x" * (room - 40))).code == 0
@@ -301,7 +301,7 @@ def test_the_headers_own_limit_wins_from_clients_that_know_it(rig: Rig) -> None:
         raw = encode_request(SEND_V2, 1, send_header(topic="%RETRY%g", reconsume_times=4, max_reconsume_times=3), b"b")
         command = decode(raw)
         command.version = version
-        rig.broker._dispatch(Request(rig.broker.connections[1], command, None))
+        rig.broker.dispatch.request(Request(rig.broker.connections[1], command, None))
         rig.broker._settle()
 
     sent(120)

@@ -104,7 +104,7 @@ def test_the_group_says_how_often(rig: Rig) -> None:
 def test_old_clients_have_no_limit_of_their_own(rig: Rig) -> None:
     rig.connect(1)
     header = ConsumerSendMsgBackRequest(offset=0, group="g", delay_level=0, max_reconsume_times=0)
-    rig.broker.now = rig.now
+    rig.broker.turn.now = rig.now
     request = Request(rig.broker.connections[1], Command(code=SEND_BACK, version=120), header)
     assert consumer_send_back(rig.broker, request) == Reply()
     assert stored(rig, DEAD) == []

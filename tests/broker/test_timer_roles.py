@@ -52,7 +52,7 @@ def test_what_a_master_took_in_too_late_waits_at_its_slave_too(tmp_path: Path) -
     slave, _ = followed(tmp_path, rig, 1)
     at(rig, NOW + 3_000, b"late")  # stored, and taken in only after its time
     rig.now = NOW + 8_000
-    rig.broker.now = rig.now
+    rig.broker.turn.now = rig.now
     rig.broker.timers._take_in(rig.now)
     answer = checkpoints.decode(rig.ask(CHECKPOINT).body)
     assert answer.master_offset == 2
@@ -71,7 +71,7 @@ def test_what_a_master_took_in_too_late_before_its_last_start_waits_at_its_slave
     rig.until(NOW + 500)
     slave, _ = followed(tmp_path, rig, 1)
     at(rig, NOW + 3_000, b"late")
-    rig.now = rig.broker.now = NOW + 8_000
+    rig.now = rig.broker.turn.now = NOW + 8_000
     rig.broker.timers._take_in(rig.now)
     rig.until(NOW + 8_900)
     assert checkpoints.decode(rig.disk.read(checkpoints.PATH) or b"").queue_offset == 2
@@ -122,7 +122,7 @@ def test_a_new_master_whose_clock_is_behind_the_last_ones(tmp_path: Path) -> Non
     service.stop()
     at(rig, NOW + 5_000, b"late")
     at(rig, NOW + 30_000, b"not yet")
-    rig.now = rig.broker.now = NOW + 10_000
+    rig.now = rig.broker.turn.now = NOW + 10_000
     ahead = NOW + hour_ms
     told = checkpoints.TimerCheckpoint(read_ms=ahead, queue_offset=3, master_offset=3, timestamp=ahead)
     service.follow(checkpoints.encode(told), rig.now)
@@ -164,7 +164,7 @@ def test_a_log_that_is_cut_while_a_round_is_under_way(tmp_path: Path, done: int)
     rig.until(NOW + 5_100)
     assert rig.broker.timers.timers.under_way
     rig.finish_io(done)
-    rig.broker.now = rig.now
+    rig.broker.turn.now = rig.now
     rig.broker.timers.cut(Cut(ends[11], []))
     for second in range(7, 14):
         rig.until(NOW + second * 1_000)
@@ -186,7 +186,7 @@ def test_what_waits_in_its_place_is_not_stored_again_by_each_start(tmp_path: Pat
     assert stored > 1, "it rolls"
     told = rig.broker.timers.timers.progress(rig.now, master=True)
     told.timestamp = max(rig.broker.timers.timers.wheel.slots)
-    rig.now = rig.broker.now = NOW - 3_600_000
+    rig.now = rig.broker.turn.now = NOW - 3_600_000
     for _ in range(5):
         service.stop()
         service.timers.saved = told

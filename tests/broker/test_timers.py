@@ -359,7 +359,7 @@ def test_a_handle_without_padding_is_one_too(tmp_path: Path) -> None:
 def test_recall_without_permission(tmp_path: Path, settings: dict[str, Any], code: int) -> None:
     rig = Rig(tmp_path, **settings)
     rig.broker.topics.ensure("T", 1, NOW)
-    rig.broker.topics.changed = False
+    rig.broker.topics.dirty = False
     assert recall(rig, handle()).code == code
 
 

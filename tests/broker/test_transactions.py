@@ -9,7 +9,7 @@ from typing import Any
 import pytest
 
 from perseid.base.machine import Frames, Tick
-from perseid.broker import switch, transactions
+from perseid.broker import transactions
 from perseid.replication.config import ReplicationConfig
 from perseid.store.results import AppendRefused, PutStatus
 from perseid.wire.command import Command, encode_request
@@ -455,11 +455,11 @@ def test_a_slave_decides_nothing_and_the_next_master_knows_what_is_open(tmp_path
     rig = Rig(tmp_path)
     beat(rig)
     half = begin(rig)
-    switch.become(rig.broker, master=False)
+    rig.broker.roles.become(master=False)
     assert word(rig, half, COMMIT).code == resume(rig, half.msg_id).code == 11
     rig.until(NOW + 60_000)
     assert not rig.told(3, CHECK) and len(rig.broker.transactions) == 0
-    switch.become(rig.broker, master=True)
+    rig.broker.roles.become(master=True)
     rig.until(NOW + 60_001)
     [question] = rig.told(3, CHECK)
     assert word(rig, question, COMMIT).code == 0 and bodies(rig) == [b"half"]
@@ -471,13 +471,13 @@ def test_a_new_master_knows_what_readers_do_not_see_yet(tmp_path: Path) -> None:
     beat(rig)
     decided, half = begin(rig), begin(rig, UNIQ_KEY="ID2")
     word(rig, decided, COMMIT)
-    switch.become(rig.broker, master=False)
+    rig.broker.roles.become(master=False)
     for topic in (HALF_TOPIC, OP_HALF_TOPIC):
         queue = rig.broker.store.queue_of(topic, 0)
         assert queue is not None
         queue.limit = 0
         assert rig.broker.store.max_offset(topic, 0) == 0
-    switch.become(rig.broker, master=True)
+    rig.broker.roles.become(master=True)
     assert len(rig.broker.transactions) == 1
     assert word(rig, decided, COMMIT).code == 1 and word(rig, half, COMMIT).code == 0
     assert len(bodies(rig)) == 2

@@ -54,7 +54,7 @@ def test_the_controllers_are_those_that_are_named_and_the_one_that_leads(made: C
 def test_a_strangers_notices_are_worth_a_line_a_minute(made: Controlled, monkeypatch: pytest.MonkeyPatch) -> None:
     found, now = whereabouts(made), made.rig.now
     notes: list[str] = []
-    monkeypatch.setattr(made.rig.broker, "note", lambda level, text: notes.append(text))
+    monkeypatch.setattr(made.rig.broker.turn, "note", lambda level, text: notes.append(text))
     told = []
     for at in (0, 1, TELL_MS - 1, TELL_MS, TELL_MS + 1, 2 * TELL_MS):
         notes.clear()

@@ -8,6 +8,7 @@ from typing import Any
 import pytest
 
 from perseid.broker.acting import Acting
+from perseid.broker.kernel.route import Route
 from perseid.broker.locks import QueueLocks
 from perseid.broker.offsets import ConsumerOffsets
 from perseid.broker.replicas import Replicas
@@ -114,13 +115,13 @@ def online_at_once(patch: pytest.MonkeyPatch) -> None:
 
 def acting_ones_take_messages(patch: pytest.MonkeyPatch) -> None:
     """Who acts is taken for a master in everything."""
-    real = Replicas.check
+    real = Replicas._check
 
-    def check(self: Replicas, code: int) -> None:
+    def check(self: Replicas, route: Route) -> None:
         if self.acting is None or not self.acting.acting:
-            real(self, code)
+            real(self, route)
 
-    patch.setattr(Replicas, "check", check)
+    patch.setattr(Replicas, "_check", check)
 
 
 def locks_for_all(patch: pytest.MonkeyPatch) -> None:

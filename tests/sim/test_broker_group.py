@@ -6,8 +6,9 @@ from functools import partial
 
 import pytest
 
-from perseid.broker import switch
 from perseid.broker.group import Group
+from perseid.broker.kernel.durability import Durability
+from perseid.broker.kernel.roles import Roles
 from perseid.broker.node import Broker
 from perseid.raft.commit_log import EntryLog
 from perseid.raft.store import GroupStore
@@ -76,13 +77,13 @@ def offsets_of_the_dispatched(patch: pytest.MonkeyPatch) -> None:
 
 def acknowledged_before_commit(patch: pytest.MonkeyPatch) -> None:
     """An answer leaves when the leader has the entry."""
-    real = Broker.ready.fget  # type: ignore[attr-defined]
+    real = Durability.ready.fget  # type: ignore[attr-defined]
 
-    def ready(self: Broker) -> int:
-        group = self.group
+    def ready(self: Durability) -> int:
+        group = self._nodes.group  # type: ignore[attr-defined]
         return group._entries.end_of(group._entries.end) if group is not None else int(real(self))
 
-    patch.setattr(Broker, "ready", property(ready))
+    patch.setattr(Durability, "ready", property(ready))
     patch.setattr(Broker, "validate", lambda self: None)
 
 
@@ -103,15 +104,15 @@ def marks_by_nobody(patch: pytest.MonkeyPatch) -> None:
     def lead(self: Group) -> None:
         if self.store.settled:
             self.is_master, self._term = True, self.raft.member.term
-            switch.become(self._broker, master=True)
+            self._broker.roles.become(master=True)
 
     patch.setattr(Group, "_lead", lead)
 
 
 def stays_master(patch: pytest.MonkeyPatch) -> None:
     """A broker that is deposed goes on as master, and so it is one still when it leads in a later term."""
-    real = switch.become
-    patch.setattr(switch, "become", lambda broker, *, master: real(broker, master=master) if master else None)
+    real = Roles.become
+    patch.setattr(Roles, "become", lambda self, *, master: real(self, master=master) if master else None)
     settle = Group.settle
 
     def settled(self: Group) -> None:

@@ -8,11 +8,14 @@ from typing import Any
 import pytest
 from msgspec.structs import replace
 
-from perseid.broker import mappings, put, switch
-from perseid.broker.handlers import inner, mapped, pop
+from perseid.broker import mappings, node
+from perseid.broker.handlers import inner, mapped
+from perseid.broker.kernel.roles import RoleHook
 from perseid.broker.mappings import TopicMappings
 from perseid.broker.pop.order import ConsumeOrder
 from perseid.broker.pop.service import PopService
+from perseid.broker.put import Appender
+from perseid.broker.request import Reply, Request
 from perseid.broker.topics import TopicTable
 from perseid.sim.features.mapped import OLDER
 from perseid.sim.features.played import KNOWN
@@ -20,6 +23,7 @@ from perseid.sim.models import MODELS
 from perseid.sim.selection import Selection
 from perseid.store import batches
 from perseid.store.compaction.queue import CompactedQueue
+from perseid.wire.codes import RequestCode as Code
 from perseid.wire.pop import Ack, Checkpoint
 
 from .planted import Mutation, seek
@@ -44,8 +48,13 @@ def acks_count_when_they_are_shown(patch: pytest.MonkeyPatch) -> None:
 
 def a_new_master_knows_no_pops(patch: pytest.MonkeyPatch) -> None:
     """What the last master handed out is forgotten."""
-    rows = tuple(part._replace(master=_begin_at_the_end) if part.name == "pop" else part for part in switch.PARTS)
-    patch.setattr(switch, "PARTS", rows)
+    real = node.role_hooks
+
+    def hooks(broker: Any) -> list[RoleHook]:
+        begin = partial(_begin_at_the_end, broker)
+        return [hook._replace(lead=begin) if hook.name == "pop" else hook for hook in real(broker)]
+
+    patch.setattr(node, "role_hooks", hooks)
 
 
 def _begin_at_the_end(broker: Any) -> None:
@@ -61,8 +70,13 @@ def _begin_at_the_end(broker: Any) -> None:
 
 def pops_answered_at_once(patch: pytest.MonkeyPatch) -> None:
     """A pop is answered before its checkpoint is committed."""
-    fake = type("put", (), {**vars(put), "acknowledge": staticmethod(lambda broker, request, reply, end, wait: reply)})
-    patch.setattr(pop, "put", fake)
+    real = Appender.acknowledge
+
+    def acknowledge(self: Appender, request: Request, reply: Reply, end_offset: int, wait: bool) -> Reply | None:
+        at_once = request.command.code == Code.POP_MESSAGE
+        return reply if at_once else real(self, request, reply, end_offset, wait)
+
+    patch.setattr(Appender, "acknowledge", acknowledge)
 
 
 def more_time_without_the_ack(patch: pytest.MonkeyPatch) -> None:
@@ -88,8 +102,16 @@ def units_of_one_message(patch: pytest.MonkeyPatch) -> None:
 
 def batches_answered_at_once(patch: pytest.MonkeyPatch) -> None:
     """A batch is answered before all in sync have it."""
-    fake = type("put", (), {**vars(put), "acknowledge": staticmethod(lambda broker, request, reply, end, wait: reply)})
-    patch.setattr(inner, "put", fake)
+    real = inner.send_inner
+
+    def send_inner(broker: Any, *rest: Any) -> Any:
+        broker.appender.acknowledge = lambda request, reply, end_offset, wait: reply
+        try:
+            return real(broker, *rest)
+        finally:
+            del broker.appender.acknowledge
+
+    patch.setattr(inner, "send_inner", send_inner)
 
 
 def a_new_master_knows_no_topics(patch: pytest.MonkeyPatch) -> None:

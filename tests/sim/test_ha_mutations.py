@@ -436,9 +436,9 @@ def serves_before_its_role_is_known(patch: pytest.MonkeyPatch) -> None:
         real(self, now)
         if self._replication.epochs.last > 0:
             self.epoch = self._replication.epochs.last
-            self.fenced = self._broker.replicas.is_slave = False
+            self.fenced = self._broker.roles.is_slave = False
             self.master_id = self.broker_id
-            self._broker.emit(self._replication.lead(self.epoch, now)[-1])
+            self._broker.turn.emit(self._replication.lead(self.epoch, now)[-1])
             self._agree([self.broker_id], 0, now)
             self._broker.registration.start(now)
 

@@ -124,7 +124,7 @@ def a_cut_leaves_the_last_checkpoint(patch: pytest.MonkeyPatch) -> None:
 
 def groups_stay_ahead_when_elected_again(patch: pytest.MonkeyPatch) -> None:
     """C11, #4771: a master that is elected again leaves groups ahead of their queues."""
-    patch.setattr(switch, "set_groups_back", lambda broker: None)
+    patch.setattr(switch, "set_groups_back", lambda offsets, store: None)
 
 
 def commits_are_not_doubted(patch: pytest.MonkeyPatch) -> None:

@@ -12,9 +12,9 @@ from tests.store.test_long_lives import Life
 
 from perseid.base.errors import StoreError
 from perseid.base.machine import Feed, Flush
-from perseid.broker import put
 from perseid.broker.locks import QueueLocks
 from perseid.broker.node import Broker
+from perseid.broker.put import Appender
 from perseid.broker.saves import Saves
 from perseid.broker.timers import TimerService
 from perseid.core.layout import UNIT_BYTES
@@ -51,7 +51,7 @@ def no_fsync(patch: pytest.MonkeyPatch) -> None:
 
 def acknowledge_before_flush(patch: pytest.MonkeyPatch) -> None:
     """The answer to a send does not wait for the flush."""
-    patch.setattr(put, "acknowledge", lambda broker, request, reply, end_offset, wait: reply)
+    patch.setattr(Appender, "acknowledge", lambda self, request, reply, end_offset, wait: reply)
 
 
 def plain_sends_acknowledged_before_flush(patch: pytest.MonkeyPatch) -> None:
@@ -62,7 +62,7 @@ def plain_sends_acknowledged_before_flush(patch: pytest.MonkeyPatch) -> None:
         real(self, reads)
         for one in self.acks._waiting:
             if one.frames:
-                self.write(one.conn, one.frames)
+                self.turn.write(one.conn, one.frames)
                 one.frames = b""
 
     patch.setattr(Broker, "_on_reads", on_reads)

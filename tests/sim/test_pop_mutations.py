@@ -9,15 +9,15 @@ from typing import Any
 import pytest
 
 from perseid.base.machine import Millis
-from perseid.broker import put
-from perseid.broker.handlers import pop, popack
+from perseid.broker.handlers import pop
 from perseid.broker.node import Broker
-from perseid.broker.pop import service
 from perseid.broker.pop.service import Open, PopService
+from perseid.broker.put import Appender
 from perseid.broker.request import Reply, Request
 from perseid.broker.topics import TopicConfig
 from perseid.sim.run import run
 from perseid.sim.selection import Selection
+from perseid.wire.codes import RequestCode as Code
 from perseid.wire.pop import Ack, Checkpoint, retry_topic_v1
 
 from .planted import Mutation, seek
@@ -86,7 +86,7 @@ def one_ack_of_a_turn_written(patch: pytest.MonkeyPatch) -> None:
     def write(self: PopService, queue_id: int, rows: list[tuple[Request, Ack]]) -> None:
         real(self, queue_id, rows[:1])
         for request, _ in rows[1:]:
-            self._broker.reply(request, Reply())
+            self._broker.turn.reply(request, Reply())
 
     patch.setattr(PopService, "_write_gathered", write)
 
@@ -126,11 +126,14 @@ def one_message_of_a_checkpoint_revived(patch: pytest.MonkeyPatch) -> None:
 
 
 def handed_out_before_the_flush(patch: pytest.MonkeyPatch) -> None:
-    """Pops and acks are answered before what they wrote is durable."""
-    answer = lambda broker, request, reply, end_offset, wait: reply  # noqa: E731
-    for module in (pop, popack, service):
-        fake = type("put", (), {**vars(put), "acknowledge": staticmethod(answer)})
-        patch.setattr(module, "put", fake)
+    """Pops are answered before what they wrote is durable."""
+    real = Appender.acknowledge
+
+    def acknowledge(self: Appender, request: Request, reply: Reply, end_offset: int, wait: bool) -> Reply | None:
+        at_once = request.command.code == Code.POP_MESSAGE
+        return reply if at_once else real(self, request, reply, end_offset, wait)
+
+    patch.setattr(Appender, "acknowledge", acknowledge)
 
 
 def more_time_without_the_ack(patch: pytest.MonkeyPatch) -> None:

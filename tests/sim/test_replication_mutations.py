@@ -58,7 +58,7 @@ def connections_counted(patch: pytest.MonkeyPatch) -> None:
 
 def slaves_take_messages(patch: pytest.MonkeyPatch) -> None:
     """B38: sends are taken whatever the role."""
-    patch.setattr(Replicas, "check", lambda self, code: None)
+    patch.setattr(Replicas, "_check", lambda self, route: None)
 
 
 def history_taken_for_granted(patch: pytest.MonkeyPatch) -> None:

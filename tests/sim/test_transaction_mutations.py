@@ -7,7 +7,8 @@ from typing import Any
 
 import pytest
 
-from perseid.broker import switch
+from perseid.broker import node
+from perseid.broker.kernel.roles import RoleHook, nothing
 from perseid.broker.node import Broker
 from perseid.broker.transactions import GROUP, TransactionService
 from perseid.sim import ha_run
@@ -112,9 +113,12 @@ def test_a_planted_defect_is_found(mutation: Mutation) -> None:
 def a_new_master_takes_up_nothing(patch: pytest.MonkeyPatch) -> None:
     """Only what a master began itself is decided."""
     no_books(patch)
-    rows = tuple(part._replace(master=lambda broker: None) if part.name == "transactions" else part
-                 for part in switch.PARTS)  # fmt: skip
-    patch.setattr(switch, "PARTS", rows)
+    real = node.role_hooks
+
+    def hooks(broker: Broker) -> list[RoleHook]:
+        return [hook._replace(lead=nothing) if hook.name == "transactions" else hook for hook in real(broker)]
+
+    patch.setattr(node, "role_hooks", hooks)
 
 
 @pytest.mark.once

@@ -9,15 +9,22 @@ tables and the clients' handlers say. For what nobody answers the reason stands 
 
 from __future__ import annotations
 
+import functools
 import importlib.util
 import sys
+from collections.abc import Mapping
 from pathlib import Path
+from random import Random
 from types import ModuleType
 
-from perseid.broker.routes import ROUTES as BROKER
+from perseid.broker.config import BrokerConfig
+from perseid.broker.kernel.route import Route
+from perseid.broker.node import Broker
 from perseid.client import request_reply, serve
 from perseid.controller.routes import ROUTES as CONTROLLER
 from perseid.nameserver.routes import ROUTES as NAME_SERVER
+from perseid.sim.disk import SimDisk
+from perseid.store.config import StoreConfig
 from perseid.wire.codes import RequestCode as Code
 
 DOCUMENT = Path(__file__).parents[2] / "docs" / "compatibility.md"
@@ -54,9 +61,16 @@ WHY_NOT: dict[Code, str] = {
 }
 
 
+@functools.cache
+def broker_routes() -> Mapping[int, Route]:
+    """The rows of a broker."""
+    broker = Broker(BrokerConfig(), StoreConfig(), SimDisk(Random(1)), Random(1))
+    return broker.dispatch.routes
+
+
 def served_by(code: Code) -> list[str]:
     """Who answers a request."""
-    tables = {"broker": BROKER, "name server": NAME_SERVER, "controller": CONTROLLER, "client": CLIENT}
+    tables = {"broker": broker_routes(), "name server": NAME_SERVER, "controller": CONTROLLER, "client": CLIENT}
     return [name for name, table in tables.items() if code in table]
 
 

@@ -70,7 +70,7 @@ class Acting:
     """Of one broker whose configuration says `enableSlaveActingMaster`."""
 
     def __init__(self, broker: Broker) -> None:
-        config = broker.config
+        config = broker.settings.current
         self._broker = broker
         self._id = config.broker_id
         self._master = self._id == MASTER_ID
@@ -97,7 +97,7 @@ class Acting:
     @property
     def keeps_readers(self) -> bool:
         """Clients still take this slave for a master: whoever finds nothing waits here."""
-        return self.acting or self._broker.now < self._readers_until
+        return self.acting or self._broker.turn.now < self._readers_until
 
     @property
     def without_master(self) -> bool:
@@ -126,7 +126,7 @@ class Acting:
         self._beat_at = self._look_at = None
 
     def _show(self, now: Millis) -> None:
-        config = self._broker.config
+        config = self._broker.settings.current
         self._broker.registration.start(now)
         self._beat_at = now + config.broker_heartbeat_interval
         self._look_at = now + config.sync_broker_member_group_period
@@ -137,7 +137,7 @@ class Acting:
         self.neighbours.has_master(self._broker.registration.master_address)
         self.neighbours.tick(now)
         if self._beat_at is not None and self._beat_at <= now:
-            self._beat_at = now + self._broker.config.broker_heartbeat_interval
+            self._beat_at = now + self._broker.settings.current.broker_heartbeat_interval
             self._beat(now)
         if self._look_at is not None and self._look_at <= now:
             self._look(now)
@@ -150,7 +150,7 @@ class Acting:
 
     def _beat(self, now: Millis) -> None:
         """A life sign for each name server that knows us."""
-        broker, config = self._broker, self._broker.config
+        broker, config = self._broker, self._broker.settings.current
         kind: type[BrokerHeartbeatRequest | QueryDataVersionRequest] = BrokerHeartbeatRequest
         code, body = RequestCode.BROKER_HEARTBEAT, b""
         if config.compatible_with_old_name_srv:
@@ -161,11 +161,11 @@ class Acting:
         )  # fmt: skip
         for address in self._name_servers:
             for effect in broker.caller.oneway(address, code, sign, body, now, config.send_heartbeat_timeout_millis):
-                broker.emit(effect)
+                broker.turn.emit(effect)
 
     def _look(self, now: Millis) -> None:
         """Ask a name server who the members are; the next one, when it does not say."""
-        config = self._broker.config
+        config = self._broker.settings.current
         self._look_at = now + (RETRY_MS if self.isolated else config.sync_broker_member_group_period)
         if self._asking or not self._name_servers:
             return
@@ -193,7 +193,7 @@ class Acting:
                 self._broker.note("warning", f"not online yet: name server {asked} does not say who is there: {why}")
 
     def _take_members(self, reply: Command, now: Millis) -> None:
-        config = self._broker.config
+        config = self._broker.settings.current
         found: dict[int, str] = {}
         if config.compatible_with_old_name_srv:
             for one in bodies.TopicRouteData.from_json(reply.body).broker_datas:
@@ -223,11 +223,11 @@ class Acting:
         if min_id == self._id:
             self.acting = True
             broker.offsets.later_on_commit = True  # not now: whoever acts for a moment alone knows nothing later
-            switch.send_away(broker, on=True)
+            broker.roles.send_away(broker.escape, on=True)
         elif self.acting:
             self.acting = broker.offsets.later_on_commit = False
             self._readers_until = now + ROUTE_MS
-            switch.send_away(broker, on=False)
+            broker.roles.send_away(broker.escape, on=False)
         if was == MASTER_ID:
             self.neighbours.has_master(broker.registration.master_address)
             broker.registration.master_address = None
@@ -263,7 +263,7 @@ class Acting:
     def _prepare(self, members: dict[int, str], now: Millis) -> None:
         """Go on with the last member that is not prepared; online when there is none. The one that acts comes last: its
         table is the one to go on with."""
-        own = self._broker.config.address
+        own = self._broker.settings.current.address
         left = [a for i, a in members.items() if i != self._id and a != own and a not in self._prepared]
         if not left:
             self._online(now)
@@ -295,7 +295,7 @@ class Acting:
         else:
             self._follow_until = None
             why = f"it does not follow this master within {FOLLOW_MS} ms; its own log says why"
-            self._broker.note("warning", f"{self._waits_for}: {why}")
+            self._broker.turn.note("warning", f"{self._waits_for}: {why}")
             self._ask_member(RequestCode.GET_ALL_CONSUMER_OFFSET, now, self._take_offsets)
             return  # deliveries that it stands for may have gone with our last moments
         self._ask_member(RequestCode.GET_ALL_DELAY_OFFSET, now, self._take_delays)
@@ -305,7 +305,7 @@ class Acting:
 
     def _not_prepared(self, code: int, why: str, now: Millis) -> None:
         self._look_at = now + RETRY_MS
-        self._broker.note("warning", f"not online yet: {self._waits_for}: {why}; asked again in {RETRY_MS} ms")
+        self._broker.turn.note("warning", f"not online yet: {self._waits_for}: {why}; asked again in {RETRY_MS} ms")
 
     def _take_delays(self, reply: Command, now: Millis) -> None:
         delay = self._broker.delay
@@ -326,14 +326,14 @@ class Acting:
         if ahead is not None and not self._follows:
             own = copied.ConsumerOffsets.from_json(ahead.encode())
             offsets.take_over(own.offset_table, offsets.version, highest=False)
-            offsets.clamp(switch.queue_end(self._broker))
+            offsets.clamp(switch.queue_end(self._broker.store))
         elif later(version, offsets.version) or version == offsets.version:
             offsets.take_over(body.offset_table, version, highest=version == offsets.version)
-            offsets.clamp(switch.queue_end(self._broker))
+            offsets.clamp(switch.queue_end(self._broker.store))
         elif ahead is not None:  # told to the slave before it heard that we were back; our later table lacks that
             own = copied.ConsumerOffsets.from_json(ahead.encode())
             offsets.take_over(own.offset_table, offsets.version, highest=True)
-            offsets.clamp(switch.queue_end(self._broker))
+            offsets.clamp(switch.queue_end(self._broker.store))
         if self._broker.timers.enabled:
             code = RequestCode.GET_TIMER_CHECK_POINT
             self._ask(self._waits_for, code, None, now, self._take_timers, lambda code, why, now: self._taken(now))
@@ -347,13 +347,13 @@ class Acting:
         self._taken(now)
 
     def _taken(self, now: Millis) -> None:
-        self._broker.note("info", f"offsets of groups and delay levels are not behind those of {self._waits_for}")
+        self._broker.turn.note("info", f"offsets of groups and delay levels are not behind those of {self._waits_for}")
         self._prepared.add(self._waits_for)
         self._look_at = now
 
     def _online(self, now: Millis) -> None:
         self.isolated = False
-        switch.become(self._broker, master=True)
+        self._broker.roles.become(master=True)
         self._show(now)
 
     # ---- asking ----
@@ -379,7 +379,7 @@ class Acting:
                     failed(0, f"{code.name}: its answer can't be read: {error}", now)
 
         self._asking = True
-        self._broker.call(address, code, header, b"", TIMEOUT_MS, answered)
+        self._broker.turn.call(address, code, header, b"", TIMEOUT_MS, answered)
 
 
 def later(theirs: DataVersion, ours: DataVersion) -> bool:

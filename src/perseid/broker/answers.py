@@ -13,6 +13,7 @@ from perseid.wire import properties as props
 from perseid.wire.codes import ResponseCode
 from perseid.wire.command import response_head
 from perseid.wire.headers.send import SendMessageResponse
+from perseid.wire.properties import encode as encode_properties
 
 GATHER_BYTES = 64 * 1024
 """Pieces up to this size altogether are copied into one buffer; beyond it they are sent as they are."""
@@ -22,6 +23,10 @@ class Answers:
     """Encodes the replies of one broker."""
 
     def __init__(self, config: BrokerConfig) -> None:
+        self.reconfigure(config)
+
+    def reconfigure(self, config: BrokerConfig) -> None:
+        """Answer by these settings from now on."""
         self._region = config.region_id
         self._trace_on = config.trace_on
         self.own_properties = {
@@ -30,6 +35,8 @@ class Answers:
             props.CLUSTER: config.broker_cluster_name,
         }
         """What every message that was sent alone carries besides its sender's properties."""
+        self.encoded_properties: bytes = encode_properties(self.own_properties)
+        """The same as a record carries them."""
         self.refused_send = {name: self.own_properties[name] for name in (props.MSG_REGION, props.TRACE_ON)}
         """The header of a refusal."""
 

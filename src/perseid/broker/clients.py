@@ -19,6 +19,8 @@ from typing import TYPE_CHECKING
 
 from perseid.base.errors import RequestRefused
 from perseid.base.machine import Close, ConnId, Millis
+from perseid.broker.kernel.settings import Settings
+from perseid.broker.kernel.turn import Turn
 from perseid.wire import command
 from perseid.wire.bodies import ConsumerData, SubscriptionData
 from perseid.wire.codes import RequestCode, ResponseCode
@@ -26,7 +28,6 @@ from perseid.wire.headers.clients import NotifyConsumerIdsChangedRequest
 
 if TYPE_CHECKING:
     from perseid.broker.groups import SubscriptionGroupTable
-    from perseid.broker.node import Broker
     from perseid.wire.headers.pull import PullMessageRequest
 
 MAX_GROUPS_OF_CONNECTION = 10_000
@@ -55,7 +56,9 @@ class Client:
 class _Members:
     """Groups of clients: what producers and consumers have in common is which connection is in which group."""
 
-    def __init__(self) -> None:
+    def __init__(self, turn: Turn, settings: Settings) -> None:
+        self._turn = turn
+        self._settings = settings
         self._groups_of: dict[ConnId, set[str]] = {}
 
     def _join(self, conn: ConnId, group: str) -> bool:
@@ -76,13 +79,13 @@ class _Members:
 class ProducerTable(_Members):
     """Producers by group."""
 
-    def __init__(self) -> None:
-        super().__init__()
+    def __init__(self, turn: Turn, settings: Settings) -> None:
+        super().__init__(turn, settings)
         self._groups: dict[str, dict[ConnId, Client]] = {}
         self._by_id: dict[str, Client] = {}
         """The one that was heard last, where several have the same id."""
         self._id_of: dict[ConnId, str] = {}
-        self._turn = 0
+        self._asked = 0
 
     def __contains__(self, group: object) -> bool:
         return group in self._groups
@@ -116,20 +119,20 @@ class ProducerTable(_Members):
         for group in list(self._groups_of.get(conn, ())):
             self.unregister(group, conn)
 
-    def expire(self, broker: Broker, now: Millis) -> None:
+    def expire(self, now: Millis) -> None:
         """Remove who was silent too long, and close their connections."""
-        silent = _silent(self._groups.values(), now - broker.config.channel_expired_timeout)
+        silent = _silent(self._groups.values(), now - self._settings.current.channel_expired_timeout)
         for conn in silent:
             self.connection_closed(conn)
-            broker.emit(Close(conn, SILENT))
+            self._turn.emit(Close(conn, SILENT))
 
     def any_client(self, group: str) -> Client | None:
         """A member to ask about a transaction; another one each time."""
         members = list(self._groups.get(group, {}).values())
         if not members:
             return None
-        self._turn += 1
-        return members[self._turn % len(members)]
+        self._asked += 1
+        return members[self._asked % len(members)]
 
     def find(self, client_id: str) -> Client | None:
         """The producer with this id, in whatever group."""
@@ -182,8 +185,8 @@ class ConsumerGroup:
 class ConsumerTable(_Members):
     """Consumers by group."""
 
-    def __init__(self) -> None:
-        super().__init__()
+    def __init__(self, turn: Turn, settings: Settings) -> None:
+        super().__init__(turn, settings)
         self._groups: dict[str, ConsumerGroup] = {}
         self._compensated: dict[str, dict[str, SubscriptionData]] = {}
         self._notices = 0
@@ -253,7 +256,6 @@ class ConsumerTable(_Members):
 
     def heard(
         self,
-        broker: Broker,
         data: ConsumerData,
         client: Client,
         *,
@@ -283,10 +285,10 @@ class ConsumerTable(_Members):
         elif group.subscribe(data.subscription_data_set):
             changed = True
         if changed:
-            self._tell(broker, group)
+            self._tell(group)
         return ask
 
-    def unregister(self, broker: Broker, name: str, conn: ConnId) -> None:
+    def unregister(self, name: str, conn: ConnId) -> None:
         """A consumer says good-bye to a group; the others are told."""
         group = self._groups.get(name)
         if group is None or group.clients.pop(conn, None) is None:
@@ -294,22 +296,22 @@ class ConsumerTable(_Members):
         self._leave(conn, name)
         if not group.clients:
             del self._groups[name]
-        self._tell(broker, group)
+        self._tell(group)
 
-    def connection_closed(self, broker: Broker, conn: ConnId) -> None:
+    def connection_closed(self, conn: ConnId) -> None:
         """A connection is gone, and its consumers with it."""
         for name in list(self._groups_of.get(conn, ())):
-            self.unregister(broker, name, conn)
+            self.unregister(name, conn)
 
-    def expire(self, broker: Broker, now: Millis) -> None:
+    def expire(self, now: Millis) -> None:
         """Remove who was silent too long, close their connections, and forget old compensations."""
         silent = _silent(
-            (group.clients for group in self._groups.values()), now - broker.config.channel_expired_timeout
+            (group.clients for group in self._groups.values()), now - self._settings.current.channel_expired_timeout
         )
         for conn in silent:
-            self.connection_closed(broker, conn)
-            broker.emit(Close(conn, SILENT))
-        oldest = now - broker.config.subscription_expired_timeout
+            self.connection_closed(conn)
+            self._turn.emit(Close(conn, SILENT))
+        oldest = now - self._settings.current.subscription_expired_timeout
         for name, topics in list(self._compensated.items()):
             for topic in [topic for topic, known in topics.items() if known.sub_version < oldest]:
                 del topics[topic]
@@ -325,16 +327,16 @@ class ConsumerTable(_Members):
             topics = self._compensated[group] = {}
         topics[subscription.topic] = subscription
 
-    def _tell(self, broker: Broker, group: ConsumerGroup) -> None:
+    def _tell(self, group: ConsumerGroup) -> None:
         """Notices to all members that the group changed."""
-        if not (broker.config.notify_consumer_ids_changed_enable and group.notify):
+        if not (self._settings.current.notify_consumer_ids_changed_enable and group.notify):
             return
         if group.message_model == BROADCASTING:
             return
         header = NotifyConsumerIdsChangedRequest(consumer_group=group.name)
         for conn in group.clients:
             self._notices = (self._notices + 1) & 0x7FFFFFFF
-            broker.write(
+            self._turn.write(
                 conn,
                 command.encode_request(RequestCode.NOTIFY_CONSUMER_IDS_CHANGED, self._notices, header, oneway=True),
             )

@@ -8,18 +8,16 @@ named again: nothing waits for the next period, as in the original.
 from __future__ import annotations
 
 from collections.abc import Callable
-from typing import TYPE_CHECKING
 
 from perseid.base.errors import RequestRefused
 from perseid.base.machine import Millis
+from perseid.broker.kernel.settings import Settings
+from perseid.broker.kernel.turn import Turn
 from perseid.wire.codes import RequestCode, ResponseCode
 from perseid.wire.command import Command
 from perseid.wire.headers.base import Header
 from perseid.wire.headers.controller import GetMetaDataResponse
 from perseid.wire.rpc import Failure
-
-if TYPE_CHECKING:
-    from perseid.broker.node import Broker
 
 FIND_MS = 200
 """Between two rounds of asking who leads."""
@@ -45,8 +43,9 @@ Failed = Callable[[int, str, Millis], None]
 class Controllers:
     """Those of one broker. `found` is told when another one is active than before."""
 
-    def __init__(self, broker: Broker, found: Callable[[Millis], None]) -> None:
-        self._broker = broker
+    def __init__(self, turn: Turn, settings: Settings, found: Callable[[Millis], None]) -> None:
+        self._turn = turn
+        self._settings = settings
         self._found = found
         self._named = self._configured()
         self.leader: str | None = None
@@ -57,7 +56,7 @@ class Controllers:
         self.ending = False
 
     def _configured(self) -> list[str]:
-        named = dict.fromkeys(one.strip() for one in self._broker.config.controller_addr.split(";") if one.strip())
+        named = dict.fromkeys(one.strip() for one in self._settings.current.controller_addr.split(";") if one.strip())
         return list(named)[:MAX_CONTROLLERS]
 
     def reconfigure(self, now: Millis) -> None:
@@ -91,7 +90,7 @@ class Controllers:
                 except RequestRefused as refused:
                     failed(0, f"its answer can't be read: {refused.remark}", now)
 
-        self._broker.call(address, code, header, body, TIMEOUT_MS, answered)
+        self._turn.call(address, code, header, body, TIMEOUT_MS, answered)
 
     def ask_leader(
         self, code: RequestCode, header: Header | None, body: bytes, now: Millis, take: Take, failed: Failed
@@ -115,7 +114,7 @@ class Controllers:
         """Ask all of them."""
         if self.ending:
             return
-        period = self._broker.config.sync_controller_metadata_period
+        period = self._settings.current.sync_controller_metadata_period
         self._find_at = now + (FIND_MS if self.leader is None else period)
         for address in self._named:
             self.ask(address, RequestCode.CONTROLLER_GET_METADATA_INFO, None, b"", now, self._told, nobody_cares)
@@ -127,8 +126,8 @@ class Controllers:
         self.leader = leader
         if leader != self._noted:
             self._noted = leader
-            self._broker.note("info", f"controller {leader} leads")
-        self._find_at = now + self._broker.config.sync_controller_metadata_period
+            self._turn.note("info", f"controller {leader} leads")
+        self._find_at = now + self._settings.current.sync_controller_metadata_period
         self._found(now)
 
     def forget(self, address: str, now: Millis) -> None:

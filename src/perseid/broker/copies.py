@@ -109,11 +109,11 @@ class Copies:
                 except RequestRefused as error:
                     self._give_up(code, f"its answer can't be read: {error.remark}", now)
 
-        broker.call(master, code, header, b"", TIMEOUT_MS, answered)
+        broker.turn.call(master, code, header, b"", TIMEOUT_MS, answered)
 
     def _give_up(self, code: RequestCode, why: str, now: Millis) -> None:
         if not self._failed:
-            self._broker.note("warning", f"master {self.master}: {code.name}: {why}; copied again later")
+            self._broker.turn.note("warning", f"master {self.master}: {code.name}: {why}; copied again later")
         self._failed = True
         self._due = now + CHECK_MS
 
@@ -130,7 +130,7 @@ class Copies:
             return
         self._broker.topics.adopt(self._topics, body.data_version)
         if self._broker.mappings.adopt(self._mappings, body.mapping_data_version):
-            self._broker.epoch += 1
+            self._broker.generation.rise()
         self._ask(RequestCode.GET_ALL_CONSUMER_OFFSET, None, now, self._take_offsets)
 
     def _take_offsets(self, reply: Command, now: Millis) -> None:
@@ -180,7 +180,7 @@ class Copies:
             self._broker.pop.modes.adopt(bytes(reply.body))
         self.rounds += 1
         if self._failed or self.rounds == 1:
-            self._broker.note("info", f"topics, groups and offsets are those of master {self.master}")
+            self._broker.turn.note("info", f"topics, groups and offsets are those of master {self.master}")
         self._failed = False
         self._due = now + CHECK_MS
 

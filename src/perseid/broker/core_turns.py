@@ -26,7 +26,7 @@ MAX_LANES = 100_000
 def count_sends(broker: Broker, topic: str, count: int, size: int, requests: int) -> None:
     """Tell the statistics of plain sends. How long those took that wait is told when they are acknowledged."""
     broker.stats.put(topic, count, size)
-    if not broker.waits:
+    if not broker.durability.waits:
         broker.stats.put_took(0, requests)
 
 
@@ -49,7 +49,7 @@ class CoreTurn:
         batch, broker = self._batch, self._broker
         if not batch.touched:
             return
-        self._appends.commit(broker.now)
+        self._appends.commit(broker.turn.now)
         if self._appends.seen:
             self._seen(batch.touched)
         self._uncounted += [lane for lane in batch.touched if not lane.taken]
@@ -90,8 +90,8 @@ class CoreTurn:
 
     def _begin(self) -> bool:
         """Begin a turn, or what comes after another kind of request; False: no message is plain now."""
-        may_order = self._broker.config.broker_permission & PERM_WRITE != 0
-        self._begun = self._appends.begin(may_order, self._broker.now)
+        may_order = self._broker.settings.current.broker_permission & PERM_WRITE != 0
+        self._begun = self._appends.begin(may_order, self._broker.turn.now)
         return self._begun
 
 
@@ -99,7 +99,7 @@ class CoreAgain(CoreTurn):
     """Timed messages whose time has come, by the compiled core: `deliver` each, then `settle`."""
 
     def __init__(self, broker: Broker, compiled: Core) -> None:
-        again: AgainBatch = compiled.again.Again(packed_host(broker.store_host), TIMER_TOPIC.encode())
+        again: AgainBatch = compiled.again.Again(packed_host(broker.settings.store_host), TIMER_TOPIC.encode())
         super().__init__(broker, compiled, again)
         self._again = again
 
@@ -116,14 +116,14 @@ class CoreAgain(CoreTurn):
         lanes = [(lane.topic, lane.count) for lane in self._batch.touched]
         super().settle()
         for topic, count in lanes:
-            self._broker.timers.metrics.add(topic, -count, self._broker.now)
+            self._broker.timers.metrics.add(topic, -count, self._broker.turn.now)
 
 
 class CoreDecided(CoreTurn):
     """Halves that are committed, by the compiled core: `commit` each, then `settle`."""
 
     def __init__(self, broker: Broker, compiled: Core) -> None:
-        decided: DecidedBatch = compiled.decided.Decided(packed_host(broker.store_host), HALF_TOPIC.encode())
+        decided: DecidedBatch = compiled.decided.Decided(packed_host(broker.settings.store_host), HALF_TOPIC.encode())
         super().__init__(broker, compiled, decided)
         self._decided = decided
 
@@ -151,4 +151,4 @@ def decided_of(broker: Broker) -> CoreDecided | None:
 
 def _compiled(broker: Broker) -> Core | None:
     """The core, if this broker's messages can be plain."""
-    return core.compiled if len(broker.store_host.ip) == 4 and not broker.store.lmq else None
+    return core.compiled if len(broker.settings.store_host.ip) == 4 and not broker.store.lmq else None

@@ -22,7 +22,7 @@ import msgspec
 
 from perseid.base.errors import ConfigError
 from perseid.base.machine import Millis
-from perseid.broker import escape, messages, put
+from perseid.broker import escape, messages
 from perseid.broker.saved_table import SavedTable
 from perseid.store.dispatch import parse_delay_levels
 from perseid.store.results import AppendRefused
@@ -163,7 +163,7 @@ class DelayService:
         if message is None:
             return 0
         try:
-            placed = put.store(self._broker, message)
+            placed = self._broker.appender.store(message)
         except AppendRefused as refused:
             self._hindered(level, message.topic, physical_offset, str(refused))
             return None
@@ -175,11 +175,11 @@ class DelayService:
         stored = messages.stored_at(self._broker.store, physical_offset)
         where = f"delay level {level}: the message at {physical_offset}"
         if stored is None:
-            self._broker.note("error", f"{where} can't be read: skipped")
+            self._broker.turn.note("error", f"{where} can't be read: skipped")
             return None
         topic, queue_id = stored.props.get(props.REAL_TOPIC), stored.props.get(props.REAL_QID, "")
         if topic is None or topic == HALF_TOPIC or not (queue_id.isascii() and queue_id.isdecimal()):
-            self._broker.note("error", f"{where} is for {topic!r}, queue {queue_id!r}: skipped")
+            self._broker.turn.note("error", f"{where} is for {topic!r}, queue {queue_id!r}: skipped")
             return None
         message = messages.again(stored)
         message.topic, message.queue_id = topic, int(queue_id)
@@ -189,7 +189,7 @@ class DelayService:
         """A message stays for now: one line, and not one for each attempt."""
         if self._blocked.get(level) != why:
             where = f"delay level {level}: the message at {physical_offset}"
-            self._broker.note("warning", f"{where} for {topic} is tried again: {why}")
+            self._broker.turn.note("warning", f"{where} for {topic} is tried again: {why}")
             self._blocked[level] = why
 
     def _send_away(self, level: int, offset: int, physical_offset: int, now: Millis) -> None:
@@ -219,7 +219,7 @@ class DelayService:
         self.offsets[level] = offset
         self.dirty = True
         self._steps += 1
-        if self._steps % max(1, self._broker.config.delay_offset_update_version_step) == 0:
+        if self._steps % max(1, self._broker.settings.current.delay_offset_update_version_step) == 0:
             self.version.next_version(now)
 
     def validate(self) -> None:

@@ -60,7 +60,7 @@ class Escape:
     """The sends of one broker to other masters. `on`: it acts, and is to send."""
 
     def __init__(self, broker: Broker) -> None:
-        config = broker.config
+        config = broker.settings.current
         self._broker = broker
         self.wanted = config.enable_slave_acting_master and config.enable_remote_escape
         self.on = False
@@ -78,7 +78,7 @@ class Escape:
         """Store a message with these properties in its topic at another master; `then` is told, unless all ends."""
         assert self.on, "who does not act sends nothing away"
         route = self._routes.get(message.topic)
-        if route is not None and self._broker.now < route.until:
+        if route is not None and self._broker.turn.now < route.until:
             self._send_to(route, message, properties, self._only_now(then))
         else:
             self._ask(message, properties, self._only_now(then))
@@ -101,12 +101,12 @@ class Escape:
                 return
             if isinstance(reply, Failure) or reply.code not in (ResponseCode.SUCCESS, ResponseCode.TOPIC_NOT_EXIST):
                 why = reply.reason if isinstance(reply, Failure) else f"{reply.code} {reply.remark or ''}"
-                then(f"the name server does not tell the route of {message.topic}: {why}", self._broker.now)
+                then(f"the name server does not tell the route of {message.topic}: {why}", self._broker.turn.now)
                 return
             try:
-                route = self._learn(message.topic, reply, self._broker.now)
+                route = self._learn(message.topic, reply, self._broker.turn.now)
             except (RequestRefused, RemoteProtocolError) as error:
-                then(f"the name server's route of {message.topic} can't be read: {error}", self._broker.now)
+                then(f"the name server's route of {message.topic} can't be read: {error}", self._broker.turn.now)
                 return
             self._send_to(route, message, properties, then)
 
@@ -120,7 +120,7 @@ class Escape:
             masters = {one.broker_name: one.broker_addrs.get(MASTER_ID, "") for one in route.broker_datas}
             for row in route.queue_datas:
                 address = masters.get(row.broker_name, "")
-                if address and row.perm & PERM_WRITE and row.broker_name != self._broker.config.broker_name:
+                if address and row.perm & PERM_WRITE and row.broker_name != self._broker.settings.current.broker_name:
                     found += [(address, queue_id) for queue_id in range(min(row.write_queue_nums, MAX_TARGETS))]
         if len(self._routes) >= MAX_ROUTES:
             self._routes.clear()
@@ -129,9 +129,9 @@ class Escape:
 
     def _send_to(self, route: _Route, message: Message, properties: dict[str, str], then: Then) -> None:
         if not route.targets:
-            then(f"no other master has a queue of {message.topic} that can be written", self._broker.now)
+            then(f"no other master has a queue of {message.topic} that can be written", self._broker.turn.now)
             return
-        config = self._broker.config
+        config = self._broker.settings.current
         address, queue_id = route.targets[route.turn % len(route.targets)]
         route.turn += 1
         header = SendMessageRequestV2(
@@ -157,4 +157,4 @@ class Escape:
             then(f"{address} did not store a message of {message.topic}: {why}", now)
 
         body = bytes(message.body)
-        self._broker.call(address, RequestCode.SEND_MESSAGE_V2, header, body, TIMEOUT_MS, answered)
+        self._broker.turn.call(address, RequestCode.SEND_MESSAGE_V2, header, body, TIMEOUT_MS, answered)

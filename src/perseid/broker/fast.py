@@ -76,7 +76,7 @@ UNLIMITED = 2_147_483_647
 def sends_of(broker: Broker) -> CoreSends | PlainSends | None:
     """The quickest way that there is; None when no send can be plain."""
     region = broker.answers.own_properties["MSG_REGION"]
-    if len(broker.store_host.ip) != 4 or quote(region) != f'"{region}"' or broker.store.lmq:
+    if len(broker.settings.store_host.ip) != 4 or quote(region) != f'"{region}"' or broker.store.lmq:
         return None
     compiled = core.compiled
     return PlainSends(broker) if compiled is None else CoreSends(broker, compiled)
@@ -86,7 +86,7 @@ def answer_texts(broker: Broker) -> tuple[bytes, ...]:
     """What stands around the five numbers of an answer: physical offset, queue id, queue offset, unique key, opaque."""
     region, trace_on = (broker.answers.own_properties[name] for name in ("MSG_REGION", "TRACE_ON"))
     texts = (
-        f'{{"code":0,"extFields":{{"msgId":"{packed_host(broker.store_host).hex().upper()}',
+        f'{{"code":0,"extFields":{{"msgId":"{packed_host(broker.settings.store_host).hex().upper()}',
         '","queueId":"',
         '","queueOffset":"',
         '","transactionId":"',
@@ -107,7 +107,7 @@ def binary_answer_texts(broker: Broker) -> tuple[bytes, ...]:
     for value in values:
         before, _, rest = rest.partition(len(value).to_bytes(4, "big") + value.encode())
         texts.append(before + bytes(4))
-    texts[0] += packed_host(broker.store_host).hex().upper().encode()
+    texts[0] += packed_host(broker.settings.store_host).hex().upper().encode()
     return (*texts, rest)
 
 
@@ -139,12 +139,12 @@ def takes_sends(broker: Broker) -> bool:
     """May plain sends be stored now? If not, the ordinary handler says why."""
     if broker.replicas.is_slave or broker.acks.full or broker.replicas.too_few:
         return False
-    return broker.config.start_accept_send_request_time_stamp <= broker.now
+    return broker.settings.current.start_accept_send_request_time_stamp <= broker.turn.now
 
 
 def most_delay_ms(broker: Broker) -> Millis:
     """How far ahead a plain send's time may be; 0 when the ordinary handler has to look at each."""
-    config = broker.config
+    config = broker.settings.current
     short = len(config.broker_name.encode()) <= MAX_BROKER_NAME_BYTES
     counted = config.timer_congest_num_each_slot < UNLIMITED
     return config.timer_max_delay_sec * 1000 if broker.timers.enabled and short and not counted else 0
@@ -156,8 +156,8 @@ class CoreSends(CoreTurn):
     def __init__(self, broker: Broker, compiled: Core) -> None:
         texts, most = answer_texts(broker), broker.store.config.max_message_size
         batch: RedirectingBatch = compiled.redirects.Sends(
-            packed_host(broker.store_host), broker.own_properties, most, texts, binary_answer_texts(broker),
-            broker.waits, broker.config.broker_name.encode(),
+            packed_host(broker.store_host), broker.answers.encoded_properties, most, texts, binary_answer_texts(broker),
+            broker.durability.waits, broker.settings.current.broker_name.encode(),
         )  # fmt: skip
         super().__init__(broker, compiled, batch)
         self._batch: RedirectingBatch = batch
@@ -228,8 +228,8 @@ class CoreSends(CoreTurn):
 
     def _begin(self) -> bool:
         broker = self._broker
-        if broker.config is not self._config:
-            self._config = broker.config
+        if broker.settings.current is not self._config:
+            self._config = broker.settings.current
             self._batch.set_times(broker.timers.timers.wheel.precision_ms, most_delay_ms(broker))
         if self._half_lane is not None:
             self._batch.halves_left = 0 if broker.config.reject_transaction_message else broker.transactions.room
@@ -329,9 +329,10 @@ class PlainSends:
         self._touched: list[Lane] = []
         self._uncounted: list[Lane] = []
         self._facts: dict[str, Facts] = {}
-        self._own = broker.own_properties
+        self._own = broker.answers.encoded_properties
+        self._waits = broker.durability.waits
         self._most_bytes = broker.store.config.max_message_size
-        self._next_id = b"," + packed_host(broker.store_host).hex().upper().encode()
+        self._next_id = b"," + packed_host(broker.settings.store_host).hex().upper().encode()
         """What stands between the offsets of a batch's messages."""
         self._holds = broker.holds
         self._seen = broker.store.gate is None
@@ -476,7 +477,7 @@ class PlainSends:
                 if value:
                     return None  # a second one
                 unique_keys += 1
-            elif name in NOT_PLAIN or not value or (name == "WAIT" and value == "false" and self._broker.waits):
+            elif name in NOT_PLAIN or not value or (name == "WAIT" and value == "false" and self._waits):
                 return None
             elif name == "TAGS":
                 tag = value
@@ -501,9 +502,9 @@ class PlainSends:
                 return None
         if not takes_sends(broker):
             return None
-        if lane.row.order and not broker.config.broker_permission & PERM_WRITE:
+        if lane.row.order and not broker.settings.current.broker_permission & PERM_WRITE:
             return None
-        if not self._appends.begin(lane.queue, broker.now):
+        if not self._appends.begin(lane.queue, broker.turn.now):
             return None
         self._touched.append(lane)
         return lane

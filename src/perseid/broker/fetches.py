@@ -45,10 +45,10 @@ class Fetches:
                 ResponseCode.SYSTEM_BUSY, f"[OVERLOAD]{self.count} pulls wait for the disk; try again later"
             )
         size = sum(length for _, _, length in parts)
-        self.cold.admit(broker.config, request.header.consumer_group, size, broker.now)
+        self.cold.admit(broker.settings.current, request.header.consumer_group, size, broker.turn.now)
         self.count += 1
         request.command.keep()
-        broker.emit(Fetch(parts, [Feed(Fetched(request))], [Feed(Fetched(request, failed=True))]))
+        broker.turn.emit(Fetch(parts, [Feed(Fetched(request))], [Feed(Fetched(request, failed=True))]))
 
     def fetched(self, event: Fetched) -> Request:
         """The pull that need not wait any longer."""

@@ -53,8 +53,8 @@ class Forwards:
         broker, command = self._broker, request.command
         ext: dict[str, str | None] = {**command.ext, MARK: str(broker.replicas.broker_id)}
         if command.is_oneway:
-            for effect in broker.caller.oneway(master, command.code, ext, command.body, broker.now, TIMEOUT_MS):
-                broker.emit(effect)
+            for effect in broker.caller.oneway(master, command.code, ext, command.body, broker.turn.now, TIMEOUT_MS):
+                broker.turn.emit(effect)
             return
         request.command = command.keep()
         self._waiting += 1
@@ -63,12 +63,12 @@ class Forwards:
             self._waiting -= 1
             if isinstance(answer, Failure):
                 remark = f"the master {master} did not answer: {answer.reason}"
-                broker.reply(request, Reply(ResponseCode.SYSTEM_BUSY, remark=remark))
+                broker.turn.reply(request, Reply(ResponseCode.SYSTEM_BUSY, remark=remark))
             else:
                 body = bytes(answer.body)
-                broker.reply(request, Reply(answer.code, answer.ext, body, answer.remark))
+                broker.turn.reply(request, Reply(answer.code, answer.ext, body, answer.remark))
 
-        broker.call(master, command.code, ext, command.body, TIMEOUT_MS, answered)
+        broker.turn.call(master, command.code, ext, command.body, TIMEOUT_MS, answered)
 
     def validate(self) -> None:
         """AssertionError when the books are wrong."""

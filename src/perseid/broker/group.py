@@ -16,7 +16,6 @@ from random import Random
 from typing import TYPE_CHECKING
 
 from perseid.base.machine import Effect, Event, Millis, Start, Stop, Tick
-from perseid.broker import switch
 from perseid.disk.port import Disk
 from perseid.raft.config import RaftConfig
 from perseid.raft.files import FileLog
@@ -56,7 +55,7 @@ class Group:
         sizes = config.mapped_file_size_for_entry_data, config.mapped_file_size_for_entry_index
         self._entries = new_log(disk, *sizes, folder=self.folder, base=divided_offset(disk, store))
         self.raft = Raft(config, self._entries, disk, random, folder=self.folder, takes_appends=False)
-        host = host_from(broker.config.address)
+        host = host_from(broker.settings.current.address)
         self.store = GroupStore(disk, store, host, self.raft, self._entries, self._begin)
         self.raft.on_commit = self.store.log.committed
         self.raft.on_role = self._role_changed
@@ -77,10 +76,10 @@ class Group:
 
     def feed(self, event: Event) -> None:
         """Hand the member an event of its own; `settle` does what follows."""
-        self._carry_out(self.raft.take(event, self._broker.now))
+        self._carry_out(self.raft.take(event, self._broker.turn.now))
 
     def _tick(self) -> None:
-        self._carry_out(self.raft.handle(Tick(), self._broker.now))
+        self._carry_out(self.raft.handle(Tick(), self._broker.turn.now))
 
     def _begin(self, now: Millis) -> None:
         self.feed(Start())
@@ -90,13 +89,13 @@ class Group:
         broker, raft, store = self._broker, self.raft, self.store
         self._tick()
         store.log.follow_disk()
-        note = store.dispatch(broker.now)
+        note = store.dispatch(broker.turn.now)
         if note:
-            broker.note("warning", note)
+            broker.turn.note("warning", note)
         if self.is_master and not raft.member.is_leader:  # to lead in another term takes another turn: a vote is kept
             self.is_master = False
             store.forget_pending()
-            switch.become(broker, master=False)
+            broker.roles.become(master=False)
         if raft.member.is_leader and not self.is_master:
             self._lead()
 
@@ -106,22 +105,22 @@ class Group:
         if store.settled:
             self.is_master, self._term = True, raft.member.term
             store.forget_pending()
-            switch.become(broker, master=True)
+            broker.roles.become(master=True)
         elif self._marked != raft.member.term and not store.behind and store.writable:
             self._marked = raft.member.term
             store.forget_pending()
             store.learn_pending()
             message = Message(
-                topic=SELF_TEST_TOPIC, body=MARK, queue_id=0, flag=0, sys_flag=0, born_timestamp=broker.now,
+                topic=SELF_TEST_TOPIC, body=MARK, queue_id=0, flag=0, sys_flag=0, born_timestamp=broker.turn.now,
                 born_host=broker.store_host, store_host=broker.store_host, reconsume_times=0, properties=b"",
             )  # fmt: skip
             try:
-                store.append(message, broker.now)
+                store.append(message, broker.turn.now)
             except AppendRefused as refused:
-                broker.note("warning", f"elected, but can't append: {refused}")
+                broker.turn.note("warning", f"elected, but can't append: {refused}")
                 self._marked = -1
                 return
-            broker.note("info", "elected; what older terms left is committed by a message of our own")
+            broker.turn.note("info", "elected; what older terms left is committed by a message of our own")
             self._tick()
 
     def _role_changed(self, role: Role, term: int) -> None:
@@ -146,7 +145,7 @@ class Group:
             if isinstance(effect, Stop):
                 self._broker.fail(effect.reason)
             else:
-                self._broker.emit(effect)
+                self._broker.turn.emit(effect)
 
 
 def store_of(broker: Broker, config: StoreConfig) -> MessageStore:

@@ -1,6 +1,6 @@
 """The consumer groups of a broker: who may consume how (store.md §9).
 
-As with the topics, a change bumps the data version and sets `changed` until the broker has saved the table.
+As with the topics, a change bumps the data version and sets `dirty` until the broker has saved the table.
 """
 
 from __future__ import annotations
@@ -67,7 +67,7 @@ class SubscriptionGroupTable:
         self.rows = {name: SubscriptionGroupConfig(group_name=name) for name in DEFAULT_GROUPS}
         self.forbidden: dict[str, dict[str, int]] = {}
         """Group → topic → bits of what the group may not do."""
-        self.changed = False
+        self.dirty = False
 
     def __contains__(self, group: object) -> bool:
         return group in self.rows or (self._lmq and isinstance(group, str) and is_lmq(group))
@@ -150,10 +150,10 @@ class SubscriptionGroupTable:
         self.rows.update((name, row) for name, row in rows.items() if name == row.group_name)
         self.forbidden = {group: dict(topics) for group, topics in forbidden.items() if topics}
         self.version = version
-        self.changed = True
+        self.dirty = True
 
     def _change(self, now: Millis) -> None:
-        self.changed = True
+        self.dirty = True
         self.version.next_version(now)
 
     # ---- reading the whole ----

@@ -15,14 +15,12 @@ from typing import TYPE_CHECKING
 from perseid.base import config as configuration
 from perseid.base.errors import RequestRefused
 from perseid.base.machine import DiskFailed, Feed, SaveState
-from perseid.broker.answers import Answers
 from perseid.broker.fast import sends_of
 from perseid.broker.foreign import FOREIGN
 from perseid.broker.registration import addresses
 from perseid.broker.request import Reply, Request
 from perseid.wire import settings
 from perseid.wire.codes import ResponseCode
-from perseid.wire.properties import encode as encode_properties
 
 if TYPE_CHECKING:
     from perseid.broker.node import Broker
@@ -53,7 +51,7 @@ class LiveSettings:
         """The whole configuration as it is now."""
         broker = self._broker
         now = self._shown() if self._shown is not None else {}
-        return now | configuration.to_properties(broker.config, broker.store.config, broker.replicas.config)
+        return now | configuration.to_properties(broker.settings.current, broker.store.config, broker.replicas.config)
 
     def ask(self, request: Request) -> None:
         """It is answered at the end of this turn, or when the file is durable."""
@@ -66,22 +64,22 @@ class LiveSettings:
             try:
                 self._carry_out(request)
             except RequestRefused as refused:
-                self._broker.reply(request, Reply(refused.code, remark=refused.remark))
+                self._broker.turn.reply(request, Reply(refused.code, remark=refused.remark))
 
     # ---- one request ----
 
     def _carry_out(self, request: Request) -> None:
         broker = self._broker
         asked = settings.wanted(request.command.body, BLACK_LIST)
-        before = broker.config, broker.store.config, broker.replicas.config
+        before = broker.settings.current, broker.store.config, broker.replicas.config
         found = settings.change(asked, before, FOREIGN, self.properties())
         self._check(found.values)
         if not found.values:
-            broker.answer(request, Reply())
+            broker.saves.answer(request, Reply())
             return
         text = self._edited(found.values) if self._path else None
-        broker.config, store_config, replication = found.configs
-        broker.note("info", f"settings changed by {request.conn.peer}: {dict(found.values)}")
+        broker.settings.current, store_config, replication = found.configs
+        broker.turn.note("info", f"settings changed by {request.conn.peer}: {dict(found.values)}")
         if store_config != before[1]:
             broker.store.reconfigure(store_config)
         if (replication, store_config) != before[2:0:-1]:
@@ -89,7 +87,7 @@ class LiveSettings:
         self._follow(found.values)
         told = [*found.told, *self._without_effect(found.values)]
         for one in told:
-            broker.note("info", one)
+            broker.turn.note("info", one)
         self._keep(request, text, told)
 
     def _check(self, values: settings.Values) -> None:
@@ -110,25 +108,23 @@ class LiveSettings:
         """Make anew what was made of these settings."""
         broker = self._broker
         if "brokerPermission" in values:
-            broker.topics.bump(broker.now)
+            broker.topics.bump(broker.turn.now)
         if "namesrvAddr" in values:
             servers = addresses(values["namesrvAddr"])
-            broker.registration.reconfigure(servers, broker.now)
+            broker.registration.reconfigure(servers, broker.turn.now)
             if broker.replicas.acting is not None:
                 broker.replicas.acting.reconfigure(servers)
         if "controllerAddr" in values and broker.replicas.manager is not None:
-            broker.replicas.manager.controllers.reconfigure(broker.now)
-        waits = broker.waits or broker.replicas.synchronous
-        if waits != broker.waits or values.keys() & {"traceOn", "maxMessageSize"}:
-            if waits != broker.waits:
-                broker.waits = broker.acks.for_nodes = True
-                broker.acks.turn(broker.store.end)
-            broker.answers = Answers(broker.config)
-            broker.own_properties = encode_properties(broker.answers.own_properties)
+            broker.replicas.manager.controllers.reconfigure(broker.turn.now)
+        begins_to_wait = broker.replicas.synchronous and not broker.durability.waits
+        if begins_to_wait or values.keys() & {"traceOn", "maxMessageSize"}:
+            if begins_to_wait:
+                broker.durability.wait_from_now_on()
+            broker.answers.reconfigure(broker.settings.current)
             if broker.plain_sends is not None:
                 broker.plain_sends.count()
             broker.plain_sends = sends_of(broker)
-        broker.epoch += 1  # pulls that have a seat are looked at again
+        broker.generation.rise()  # pulls that have a seat are looked at again
 
     def _without_effect(self, values: settings.Values) -> list[str]:
         replicas, found = self._broker.replicas, []
@@ -159,19 +155,19 @@ class LiveSettings:
         if text is not None:
             request.command.keep()
             self._keeping.append((request, Reply(remark="; ".join(told) or None)))
-            broker.emit(SaveState(self._path, text, [Feed(Kept())]))
+            broker.turn.emit(SaveState(self._path, text, [Feed(Kept())]))
             return
         if self._path:
             why = f"{UNTIL_RESTART}the configuration's file is gone, or can't be read"
-            broker.note("error", why)
-            broker.answer(request, Reply(ResponseCode.SYSTEM_ERROR, remark="; ".join([why, *told])))
+            broker.turn.note("error", why)
+            broker.saves.answer(request, Reply(ResponseCode.SYSTEM_ERROR, remark="; ".join([why, *told])))
             return
-        broker.note("warning", UNTIL_RESTART + self._why_not)
-        broker.answer(request, Reply(remark="; ".join([*told, UNTIL_RESTART + self._why_not])))
+        broker.turn.note("warning", UNTIL_RESTART + self._why_not)
+        broker.saves.answer(request, Reply(remark="; ".join([*told, UNTIL_RESTART + self._why_not])))
 
     def kept(self, event: Kept) -> None:
         """The file is durable."""
-        self._broker.reply(*self._keeping.popleft())
+        self._broker.turn.reply(*self._keeping.popleft())
 
     def failed(self, event: DiskFailed) -> bool:
         """The file could not be written: who asked is told, and True is the answer."""
@@ -179,6 +175,6 @@ class LiveSettings:
             return False
         request, _ = self._keeping.popleft()
         why = f"{UNTIL_RESTART}the configuration's file could not be written: {event.reason}"
-        self._broker.note("error", why)
-        self._broker.reply(request, Reply(ResponseCode.SYSTEM_ERROR, remark=why))
+        self._broker.turn.note("error", why)
+        self._broker.turn.reply(request, Reply(ResponseCode.SYSTEM_ERROR, remark=why))
         return True

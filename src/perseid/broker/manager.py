@@ -79,7 +79,7 @@ class ReplicasManager:
     def __init__(self, broker: Broker, replication: AutoSwitchReplication) -> None:
         self._broker = broker
         self._replication = replication
-        self.controllers = Controllers(broker, self._go_on)
+        self.controllers = Controllers(broker.turn, broker.settings, self._go_on)
         self.whereabouts = Whereabouts(broker, self.controllers)
         self.state = State.FINDING
         self._claim: Claim | None = None
@@ -109,7 +109,7 @@ class ReplicasManager:
 
     def start(self, now: Millis) -> None:
         """Take in what an earlier life left, and look for the controllers. IdentityRefused: it is another broker's."""
-        config = self._broker.config
+        config = self._broker.settings.current
         found = identity.load(self._broker.disk, config.broker_cluster_name, config.broker_name)
         if isinstance(found, Claim):
             self._claim = found
@@ -143,7 +143,7 @@ class ReplicasManager:
 
     def _emit(self, effects: Sequence[Effect]) -> None:
         for effect in effects:
-            self._broker.emit(effect)
+            self._broker.turn.emit(effect)
 
     def _go_on(self, now: Millis) -> None:
         """Another controller leads."""
@@ -160,7 +160,7 @@ class ReplicasManager:
         self._step_at = None
         if self._asking or self._ending:
             return
-        config, asked = self._broker.config, True
+        config, asked = self._broker.settings.current, True
         names = {"cluster_name": config.broker_cluster_name, "broker_name": config.broker_name}
         if self.identity is not None:
             self.state = State.REGISTERING
@@ -191,14 +191,14 @@ class ReplicasManager:
         """A line for people, once for each reason."""
         if why != self._refused:
             self._refused = why
-            self._broker.note("warning", why)
+            self._broker.turn.note("warning", why)
 
     def _offered(self, reply: Command, now: Millis) -> None:
         broker_id = reply.header(headers.GetNextBrokerIdResponse).next_broker_id
         if broker_id is None or broker_id < 1:
             self._step_failed(reply.code or -1, f"it offers the id {broker_id}", now)
             return
-        config = self._broker.config
+        config = self._broker.settings.current
         own = Identity(config.broker_cluster_name, config.broker_name, broker_id)
         claim = Claim(own, f"{config.address};{now}")
         self._emit([SaveState(identity.CLAIM_PATH, claim.encode(), [Feed(FileSaved(claim))])])
@@ -223,27 +223,27 @@ class ReplicasManager:
         if event.saved is None:
             if self._wiped:
                 self._wiped, self.silent = False, ""
-                self._broker.note("info", "what the master said is confirmed is here again")
+                self._broker.turn.note("info", "what the master said is confirmed is here again")
             return
-        now, self._asking = self._broker.now, False
+        now, self._asking = self._broker.turn.now, False
         if isinstance(event.saved, Claim):
             self._claim = event.saved
         else:
             self._known(event.saved)
             self._checked = True
             self._forget_claim()
-            self._broker.note("info", f"the controllers know this broker as {event.saved.broker_id}")
+            self._broker.turn.note("info", f"the controllers know this broker as {event.saved.broker_id}")
         self._step(now)
 
     def _forget_claim(self) -> None:
         try:
             self._broker.disk.remove(identity.CLAIM_PATH)
         except OSError as error:  # beside an identity it counts for nothing, and one that was refused is refused again
-            self._broker.note("warning", f"{identity.CLAIM_PATH} could not be removed: {error}")
+            self._broker.turn.note("warning", f"{identity.CLAIM_PATH} could not be removed: {error}")
 
     def _look_for_twins(self, now: Millis) -> bool:
         """Is there a living broker with our id and another address? Its disk is a copy of ours, or ours of its."""
-        name = self._broker.config.broker_name
+        name = self._broker.settings.current.broker_name
 
         def told(reply: Command, now: Millis) -> None:
             info = BrokerReplicasInfo.from_json(reply.body).replicas_info_table.get(name)
@@ -264,7 +264,7 @@ class ReplicasManager:
         )
 
     def _register(self, now: Millis) -> bool:
-        config = self._broker.config
+        config = self._broker.settings.current
         header = headers.RegisterBrokerToControllerRequest(
             cluster_name=config.broker_cluster_name, broker_name=config.broker_name, broker_id=self.broker_id,
             broker_address=config.address, invoke_time=now,
@@ -297,7 +297,7 @@ class ReplicasManager:
             self._beat(now)
             self._poll(now)
             return
-        self._beat_at = now + self._broker.config.broker_heartbeat_interval
+        self._beat_at = now + self._broker.settings.current.broker_heartbeat_interval
 
         def heard(reply: Command, now: Millis) -> None:
             self._poll(now)
@@ -311,7 +311,7 @@ class ReplicasManager:
     # ---- serving ----
 
     def _heartbeat(self) -> BrokerHeartbeatRequest:
-        config, store = self._broker.config, self._broker.store
+        config, store = self._broker.settings.current, self._broker.store
         return BrokerHeartbeatRequest(
             cluster_name=config.broker_cluster_name,
             broker_addr=config.address,
@@ -326,7 +326,7 @@ class ReplicasManager:
 
     def _beat(self, now: Millis) -> None:
         """A heartbeat for each controller."""
-        config = self._broker.config
+        config = self._broker.settings.current
         self._beat_at = now + config.broker_heartbeat_interval
         if self._wiped and self._replication.slave.caught_up:
             flushed = self._broker.store.flush([])
@@ -343,8 +343,8 @@ class ReplicasManager:
     def _poll(self, now: Millis) -> None:
         """Who is master, and who is in sync?"""
         self._polled_at = now
-        self._poll_at = now + self._broker.config.sync_broker_metadata_period
-        header = headers.GetReplicaInfoRequest(broker_name=self._broker.config.broker_name)
+        self._poll_at = now + self._broker.settings.current.sync_broker_metadata_period
+        header = headers.GetReplicaInfoRequest(broker_name=self._broker.settings.current.broker_name)
 
         def told(reply: Command, now: Millis) -> None:
             said = reply.header(headers.GetReplicaInfoResponse)
@@ -369,7 +369,7 @@ class ReplicasManager:
 
     def _elect(self, now: Millis) -> None:
         """There is no master: let the controller choose one."""
-        config = self._broker.config
+        config = self._broker.settings.current
         header = headers.ElectMasterRequest(
             cluster_name=config.broker_cluster_name, broker_name=config.broker_name, broker_id=self.broker_id,
             invoke_time=now,
@@ -428,7 +428,7 @@ class ReplicasManager:
 
     def _be_silent(self, why: str) -> None:
         if not self.silent:
-            self._broker.note("warning", f"{why}; no heartbeats are sent, so that nobody is elected by mistake")
+            self._broker.turn.note("warning", f"{why}; no heartbeats are sent, so that nobody is elected by mistake")
         self.silent = why
 
     def _knock(self, now: Millis) -> None:
@@ -451,22 +451,22 @@ class ReplicasManager:
         self._address_at = self._knock_at = None
         self.silent = ""
         self.whereabouts.ask()
-        self._broker.note("info", f"master of epoch {epoch}")
+        self._broker.turn.note("info", f"master of epoch {epoch}")
         if again:
-            switch.set_groups_back(self._broker)
+            switch.set_groups_back(self._broker.offsets, self._broker.store)
             self._emit(self._replication.lead_on(epoch))
         else:
             self._emit(self._replication.lead(epoch, now))
 
     def led(self, event: Led) -> None:
         """The entry of our epoch is durable: be master."""
-        now, broker = self._broker.now, self._broker
+        now, broker = self._broker.turn.now, self._broker
         if not self._replication.led(event.epoch):
             return
         self._agree(*self._members, now)
         if broker.replicas.is_slave:
             self._replication.confirm()
-            switch.become(broker, master=True)
+            broker.roles.become(master=True)
         else:
             broker.topics.bump(now, self.epoch)
             broker.registration.role_changed(now)
@@ -479,13 +479,13 @@ class ReplicasManager:
         self._knock_at = None
         if not self._wiped:
             self.silent = ""
-        self._broker.note("info", f"slave of {address}, broker {master_id}, in epoch {epoch}")
+        self._broker.turn.note("info", f"slave of {address}, broker {master_id}, in epoch {epoch}")
         if same:
             self._replication.epoch = epoch
         else:
             self._emit(self._replication.follow(epoch, now))
             if was_master or self.fenced:
-                switch.become(self._broker, master=False)
+                self._broker.roles.become(master=False)
             else:
                 self._broker.registration.role_changed(now)
             self._broker.replicas.copies.follow(address, now)
@@ -525,11 +525,11 @@ class ReplicasManager:
         """The controller's set."""
         master = self._replication.master
         if master is not None and master.in_sync.agree(members, epoch, now):
-            self._broker.note("info", f"in sync: {sorted(members)}, set {epoch} of master epoch {self.epoch}")
+            self._broker.turn.note("info", f"in sync: {sorted(members)}, set {epoch} of master epoch {self.epoch}")
 
     def propose(self, proposal: Proposal) -> list[Effect]:
         """Ask the controller for another set of replicas in sync; `InSync` hears what came of it."""
-        now, epoch, config = self._broker.now, self.epoch, self._broker.config
+        now, epoch, config = self._broker.turn.now, self.epoch, self._broker.settings.current
         master = self._replication.master
         assert master is not None
         in_sync, members = master.in_sync, sorted(proposal.members)

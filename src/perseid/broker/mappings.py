@@ -6,7 +6,7 @@ two places to write to: first the new leader, whose item is not decided yet; the
 then on; then, when its end is known, the new one once more with its logical offset. All of one change have the same
 epoch. A broker takes no earlier epoch than it knows, and no change of what an item is.
 
-`changed` counts until the table was saved; the topic's own row gets a new data version with each change, by which name
+`dirty` counts until the table was saved; the topic's own row gets a new data version with each change, by which name
 servers and slaves see it.
 """
 
@@ -49,7 +49,7 @@ class TopicMappings:
     def __init__(self, broker_name: str) -> None:
         self.rows: dict[str, TopicQueueMappingDetail] = {}
         self.version = DataVersion()
-        self.changed = False
+        self.dirty = False
         self._name = broker_name
 
     def info(self, topic: str) -> TopicQueueMappingInfo | None:
@@ -96,11 +96,11 @@ class TopicMappings:
         """Let the table be a master's; was it another one?"""
         if version == self.version and rows == self.rows:
             return False
-        self.rows, self.version, self.changed = dict(rows), version, True
+        self.rows, self.version, self.dirty = dict(rows), version, True
         return True
 
     def _change(self, now: Millis) -> None:
-        self.changed = True
+        self.dirty = True
         self.version.next_version(now, self.version.state_version)
 
     def _check(self, new: TopicQueueMappingDetail) -> None:

@@ -21,15 +21,14 @@ kernel dropped can't be written again, so nothing more may be acknowledged.
 
 from __future__ import annotations
 
-import traceback
 from collections.abc import Callable, Iterable
+from functools import partial
 from random import Random
 from typing import Any
 
-from perseid.base.errors import LocalProtocolError, RemoteProtocolError, RequestRefused
+from perseid.base.errors import LocalProtocolError
 from perseid.base.machine import (
     Buffer,
-    Close,
     Closed,
     ConnectFailed,
     ConnId,
@@ -39,48 +38,56 @@ from perseid.base.machine import (
     Feed,
     Frames,
     Millis,
-    Note,
     Opened,
     Reads,
     Shutdown,
     Start,
     Stop,
     Tick,
-    Write,
 )
-from perseid.broker import lateness
 from perseid.broker.acks import Acks
 from perseid.broker.answers import Answers
-from perseid.broker.arrivals import Arrivals
+from perseid.broker.arrivals import Arrivals, Service
 from perseid.broker.clients import ConsumerTable, ProducerTable
 from perseid.broker.config import BrokerConfig
 from perseid.broker.cuts import cut_log
+from perseid.broker.delay import OFFSETS_PATH as DELAYS_PATH
 from perseid.broker.delay import DelayService
 from perseid.broker.escape import Escape
 from perseid.broker.fast import CoreSends, PlainSends, sends_of
 from perseid.broker.fetches import Fetched, Fetches
 from perseid.broker.group import Group, store_of
-from perseid.broker.groups import SubscriptionGroupTable
+from perseid.broker.groups import GROUPS_PATH, SubscriptionGroupTable
 from perseid.broker.handlers import mapped
-from perseid.broker.handlers.mapped import MAPPED
 from perseid.broker.hold import Holds
+from perseid.broker.kernel.dispatch import Dispatch
+from perseid.broker.kernel.durability import Durability
+from perseid.broker.kernel.generation import Generation
+from perseid.broker.kernel.roles import Roles
+from perseid.broker.kernel.route import route_table
+from perseid.broker.kernel.settings import Settings
+from perseid.broker.kernel.turn import Turn
 from perseid.broker.lite.service import LiteService
 from perseid.broker.live import Kept, LiveSettings
 from perseid.broker.locks import QueueLocks
-from perseid.broker.mappings import TopicMappings
-from perseid.broker.offsets import ConsumerOffsets
+from perseid.broker.mappings import MAPPINGS_PATH, TopicMappings
+from perseid.broker.offsets import LMQ_OFFSETS_PATH, OFFSETS_PATH, ConsumerOffsets
 from perseid.broker.peers import Peers
+from perseid.broker.pop.modes import MODES_PATH
+from perseid.broker.pop.order import ORDER_PATH
 from perseid.broker.pop.service import PopService
-from perseid.broker.pulls import KEEP_EPOCH
+from perseid.broker.put import Appender, Transformer
 from perseid.broker.registration import Registration
 from perseid.broker.replicas import Replicas
-from perseid.broker.request import VIP_LISTENER, Connection, Reply, Request
-from perseid.broker.routes import NOT_ON_VIP, READS, ROUTES
-from perseid.broker.saves import Saved, Saves
+from perseid.broker.request import Connection, Reply
+from perseid.broker.routes import routes
+from perseid.broker.saves import Saved, Saves, StateFile
 from perseid.broker.static_cleaner import StaticCleaner
 from perseid.broker.stats import BrokerStats
+from perseid.broker.switch import role_hooks
+from perseid.broker.timer_metrics import METRICS_PATH
 from perseid.broker.timers import CheckpointSaved, TimerService
-from perseid.broker.topics import TopicTable
+from perseid.broker.topics import TOPICS_PATH, TopicTable
 from perseid.broker.transactions import TransactionService
 from perseid.disk.port import Disk
 from perseid.raft.config import RaftConfig
@@ -95,11 +102,10 @@ from perseid.store.timer.timers import TimerLogDurable
 from perseid.store.truncation import Cut
 from perseid.wire import command as wire
 from perseid.wire.codes import ResponseCode
-from perseid.wire.command import Command
-from perseid.wire.host import NOWHERE, host_from
+from perseid.wire.host import NOWHERE, Host, host_from
 from perseid.wire.ids import UniqueIds
-from perseid.wire.properties import encode as encode_properties
-from perseid.wire.rpc import Caller, Failure, Fields
+from perseid.wire.names import SCHEDULE_TOPIC, TIMER_TOPIC
+from perseid.wire.rpc import Caller
 
 HOUSEKEEPING_MS = 10_000
 SOON_MS = 50
@@ -127,62 +133,124 @@ class Broker:
         new_log: type[FileLog] = FileLog,
     ) -> None:
         """`raft`: the log is that of a group, made by `new_log`. `kept`: the file of settings (`live`), or why none."""
-        self.config = config
         self.disk = disk
         self.random = random
-        self.now: Millis = 0
-        self.store_host = host_from(config.address)
+        self.settings = Settings(config)
+        self.answers = Answers(config)
+        self.caller = Caller()
+        self.turn = Turn(self.answers, self.caller)
+        self.generation = Generation()
+        self.roles = Roles(self.turn, self.settings)
         self.group = Group(self, raft, store_config, disk, random, new_log) if raft is not None else None
         self.store = store_of(self, store_config)
-        self.sync_flush = store_config.flush_disk_type == SYNC_FLUSH and self.group is None
+        self.acks = Acks()
         self.replicas = Replicas(self, replication or ReplicationConfig())
-        for_nodes = self.replicas.synchronous or self.group is not None
-        self.waits: bool = self.sync_flush or for_nodes
-        """Acknowledgements wait: for the disk, for slaves, for both, or for the group."""
         self.topics = TopicTable(config, 0, lmq=store_config.lmq)
         self.store.batch_topics, self.store.compaction.topics = self.topics.batch_topics, self.topics.compacted
         self.mappings = TopicMappings(config.broker_name)
         self.groups = SubscriptionGroupTable(0, lmq=store_config.lmq)
         self.offsets = ConsumerOffsets(0, lmq=store_config.lmq)
-        self.producers = ProducerTable()
-        self.consumers = ConsumerTable()
-        self.locks = QueueLocks()
-        self.holds = Holds()
-        self.acks = Acks(for_nodes=for_nodes)
-        self.fetches = Fetches()
-        self.delay = DelayService(self)
-        self.escape = Escape(self)
-        self.timers = TimerService(self)
-        self.transactions = TransactionService(self)
-        self.pop = PopService(self)
-        self.lite = LiteService(self)
-        self.stats = BrokerStats(0)
-        self.arrivals = Arrivals(self)
-        self.caller = Caller()
-        self.peers = Peers(self)
-        self.registration = Registration(self)
-        self.saves = Saves(self)
-        self.static_cleaner = StaticCleaner(self)
-        self.answers = Answers(config)
-        self.unique_ids = UniqueIds(self.store_host.ip, random.getrandbits(16), random.getrandbits(32))
-        self.connections: dict[ConnId, Connection] = {}
-        self.own_properties: bytes = encode_properties(self.answers.own_properties)
-        self.plain_sends: CoreSends | PlainSends | None = sends_of(self)
-        self.epoch = 0
-        """Rises when something may have changed that the checks of a pull look at (`pulls`)."""
+        one_row = self.store.lmq and not config.enable_lmq_stats
+        self.stats = BrokerStats(0, self.topics.is_system, one_row_of_lmq=one_row)
+        sync_flush = store_config.flush_disk_type == SYNC_FLUSH and self.group is None
+        self.durability = Durability(
+            self.turn, self.settings, self.store, self.replicas, self.acks, self.stats, sync_flush=sync_flush
+        )
+        self.saves = Saves(self.turn, self.settings, self.store, disk)
+        self.dispatch = Dispatch(self.turn, self.saves, self.generation, self.caller)
+        self._build_parts(random)
         self.live = LiveSettings(self, properties, *kept)
-        self._out: list[Effect] = []
-        self._writes: dict[ConnId, Buffer | list[Buffer]] = {}
-        """What this turn sends: bytes, or a list of them."""
-        self._after_save: list[tuple[Request, Reply]] = []
-        self._unflushed: list[tuple[ConnId, bytes, int]] = []
-        self._refused: dict[ConnId, str] = {}
-        self._flushing = False
+        self.saves.keep(self._files())
+        self.roles.hang(role_hooks(self))
+        self.dispatch.serve(route_table(routes(self)), (self.replicas.gate,), partial(mapped.serve, self))
+        self._taken: list[tuple[ConnId, bytes, int]] = []
+        """Answers to this turn's plain sends that have to wait: connection, frames, messages."""
         self._state = "new"
         self._housekeeping_at = self._deadline = 0
         self._deadlines: list[Callable[[], Millis | None]] = []
-        self._only_plain = False
         self._events = self._handlers()
+
+    def _build_parts(self, random: Random) -> None:
+        self.producers = ProducerTable(self.turn, self.settings)
+        self.consumers = ConsumerTable(self.turn, self.settings)
+        self.locks = QueueLocks()
+        self.holds = Holds()
+        self.fetches = Fetches()
+        self.appender = Appender(self.turn, self.store, self.durability, self.stats)
+        self.delay = DelayService(self)
+        self.escape = Escape(self)
+        self.timers = TimerService(self)
+        self.transformer = Transformer(self.store, self.timers)
+        self.transactions = TransactionService(self)
+        self.pop = PopService(self)
+        self.lite = LiteService(self)
+        self.arrivals = Arrivals(
+            self.store, self.roles, self.holds, self.stats,
+            (
+                Service(SCHEDULE_TOPIC, self.delay.arrived),
+                Service(TIMER_TOPIC, lambda queue_id, tag_code: self.timers.arrived()),
+                Service(self.pop.topic, lambda queue_id, tag_code: self.pop.arrived(queue_id), on_slave=True),
+            ),
+            self.lite.arrived,
+        )  # fmt: skip
+        self.peers = Peers(self)
+        self.registration = Registration(
+            self.turn, self.settings, self.caller, self.topics, self.mappings, self.replicas
+        )
+        self.static_cleaner = StaticCleaner(self)
+        self.unique_ids = UniqueIds(self.store_host.ip, random.getrandbits(16), random.getrandbits(32))
+        self.connections: dict[ConnId, Connection] = {}
+        self.plain_sends: CoreSends | PlainSends | None = sends_of(self)
+
+    # ---- until each part has its own ports ----
+
+    @property
+    def now(self) -> Millis:
+        return self.turn.now
+
+    @property
+    def config(self) -> BrokerConfig:
+        return self.settings.current
+
+    @property
+    def store_host(self) -> Host:
+        return self.settings.store_host
+
+    def note(self, level: str, text: str) -> None:
+        self.turn.note(level, text)
+
+    def _files(self) -> tuple[StateFile, ...]:
+        """The state files; those that are saved in one turn are so in this order."""
+
+        def offsets_ms(config: BrokerConfig) -> Millis:
+            return config.flush_consumer_offset_interval
+
+        def delays_ms(config: BrokerConfig) -> Millis:
+            return config.flush_delay_offset_interval
+
+        topics, groups, mappings, offsets = self.topics, self.groups, self.mappings, self.offsets
+        order, modes, delay, metrics = self.pop.order, self.pop.modes, self.delay, self.timers.metrics
+        return (
+            StateFile(path=GROUPS_PATH, table=groups, text=groups.to_json),
+            StateFile(
+                path=MAPPINGS_PATH, table=mappings, text=mappings.to_json,
+                in_use=lambda: mappings.version.counter > 0,
+            ),
+            StateFile(
+                path=TOPICS_PATH, table=topics, text=topics.to_json, loaded_first=True,
+                told=lambda: self.registration.topics_changed(topics.take_changed(), self.turn.now),
+            ),
+            StateFile(path=MODES_PATH, table=modes, text=modes.to_json),
+            StateFile(
+                path=offsets.path, table=offsets, text=offsets.to_json, every=offsets_ms,
+                instead=OFFSETS_PATH if offsets.path == LMQ_OFFSETS_PATH else "",
+            ),
+            StateFile(path=ORDER_PATH, table=order, text=lambda: order.to_json(self.turn.now), every=offsets_ms),
+            StateFile(path=DELAYS_PATH, table=delay, text=delay.to_json, every=delays_ms),
+            StateFile(
+                path=METRICS_PATH, table=metrics, text=metrics.to_json, every=delays_ms, in_use=lambda: metrics.dirty
+            ),
+        )  # fmt: skip
 
     def _handlers(self) -> dict[type[Any], Callable[[Any], None]]:
         """What is done with each kind of event."""
@@ -211,13 +279,11 @@ class Broker:
 
     def handle(self, event: Event, now: Millis) -> list[Effect]:
         """One turn. StoreError when the store can't be opened at `Start`."""
-        self.now = now
-        self._only_plain = self.group is None and type(event) in (Reads, Frames)
-        out = self._out = []
+        out = self.turn.begin(now)
+        self.dispatch.only_plain = self.group is None and type(event) in (Reads, Frames)
         if self._state == "ended":
             return out
-        if self.waits:
-            self.acks.turn(self.store.end)
+        self.durability.begin()
         handler = self._events.get(type(event))
         if handler is not None:
             handler(event)
@@ -234,8 +300,8 @@ class Broker:
     def next_deadline(self) -> Millis | None:
         if self._state != "running":
             return None
-        if self._only_plain:  # only the store may have something to do sooner than before: look again soon
-            return min(self._deadline, self.now + SOON_MS)
+        if self.dispatch.only_plain:  # only the store may have something to do sooner than before: look again soon
+            return min(self._deadline, self.turn.now + SOON_MS)
         deadline = self._housekeeping_at
         for next_deadline in self._deadlines:
             if (due := next_deadline()) is not None and due < deadline:
@@ -256,61 +322,9 @@ class Broker:
             self.transactions.validate()
             self.pop.validate()
             self.lite.validate()
-        self.acks.validate(self.ready)
-        assert not self._writes and not self._after_save, "an answer was not written"
-
-    @property
-    def ready(self) -> int:
-        """What ends up to here in the log is as durable as the mode promises."""
-        own = self.store.flushed if self.sync_flush else self.store.end
-        return min(own, self.replicas.replicated()) if self.replicas.synchronous else own
-
-    @property
-    def most_wait_ms(self) -> int:
-        """How long an acknowledgement waits at most."""
-        if self.group is not None:
-            return self.group.raft.config.max_wait_ack_time_ms
-        own = self.config.sync_flush_timeout if self.sync_flush else self.replicas.config.slave_timeout
-        return min(own, self.replicas.config.slave_timeout) if self.replicas.synchronous else own
-
-    # ---- for handlers ----
-
-    def emit(self, effect: Effect) -> None:
-        """Add an effect to this turn."""
-        self._out.append(effect)
-
-    def note(self, level: str, text: str) -> None:
-        self._out.append(Note(level, text))
-
-    def call(
-        self, address: str, code: int, header: Fields, body: Buffer, timeout_ms: Millis,
-        ended: Callable[[Command | Failure, Millis], None],
-    ) -> None:  # fmt: skip
-        """Ask another node; `ended` is told once how it ended, perhaps at once, and emits what follows from it."""
-
-        def answered(answer: Command | Failure, now: Millis) -> list[Effect]:
-            ended(answer, now)
-            return []
-
-        self._out.extend(self.caller.call(address, code, header, body, self.now, timeout_ms, answered))
-
-    def write(self, conn: ConnId, data: Buffer) -> None:
-        """Send bytes with this turn's answers on a connection."""
-        before = self._writes.get(conn)
-        if before is None:
-            self._writes[conn] = data
-        elif isinstance(before, list):
-            before.append(data)
-        else:
-            self._writes[conn] = [before, data]
-
-    def reply(self, request: Request, reply: Reply) -> None:
-        """Answer a request now; a one-way request has no answer."""
-        if not request.command.is_oneway:
-            if request.finish is not None:
-                reply = request.finish(reply)
-            for piece in self.answers.encode(request, reply):
-                self.write(request.conn.id, piece)
+        self.durability.validate()
+        self.saves.validate()
+        self.turn.validate()
 
     # ---- requests ----
 
@@ -326,74 +340,20 @@ class Broker:
         for conn, data in clients:
             commands = wire.decode_each(data) if sends is None else sends.unusual(conn, data)
             if commands:
-                self._serve(conn, commands)
+                self.dispatch.take(conn, commands)
             if sends is None:
                 continue
-            count = sends.taken if self.waits else 0
+            count = sends.taken if self.durability.waits else 0
             answers = sends.answers()
             if count:
-                self._unflushed.append((conn.id, answers, count))
+                self._taken.append((conn.id, answers, count))
             elif answers:
-                self.write(conn.id, answers)
+                self.turn.write(conn.id, answers)
         if sends is not None:
             sends.settle()
-            for conn_id, answers, count in self._unflushed:
-                self.acks.wait_frames(self.store.appended_end, self.now, self.most_wait_ms, conn_id, answers, count)
-            self._unflushed.clear()
-
-    def _serve(self, conn: Connection, commands: Iterable[Command]) -> None:
-        """Hand the commands of a connection on, one after the other."""
-        try:
-            for command in commands:
-                self._only_plain = False
-                if command.is_response:
-                    self._out.extend(self.caller.answered(conn.id, command, self.now))
-                else:
-                    self._dispatch(Request(conn, command, None))
-        except RemoteProtocolError as error:
-            self.note("warning", f"connection {conn.id} of {conn.peer}: {error}; it is closed")
-            self._refused[conn.id] = str(error)
-
-    def _dispatch(self, request: Request) -> None:
-        """Hand one request to its handler, and its answer to this turn."""
-        if request.command.code not in KEEP_EPOCH:
-            self.epoch += 1
-        try:
-            reply = self._handled(request)
-        except RequestRefused as refused:
-            reply = Reply(refused.code, remark=refused.remark)
-        except (AssertionError, RemoteProtocolError):
-            raise
-        except Exception as error:
-            self.note("error", f"request {request.command.code} of {request.conn.peer}: {traceback.format_exc()}")
-            reply = Reply(ResponseCode.SYSTEM_ERROR, remark=f"{type(error).__name__}: {error}")
-        if reply is not None:
-            self.answer(request, reply)
-
-    def answer(self, request: Request, reply: Reply) -> None:
-        """Answer a request of this turn: when what it changed is durable."""
-        if request.command.is_oneway:
-            return
-        if self.saves.due and request.command.code not in READS:
-            self._after_save.append((request, reply))
-        else:
-            self.reply(request, reply)
-
-    def _handled(self, request: Request) -> Reply | None:
-        code = request.command.code
-        route = ROUTES.get(code)
-        if route is None or (request.conn.listener == VIP_LISTENER and code in NOT_ON_VIP):
-            raise RequestRefused(ResponseCode.REQUEST_CODE_NOT_SUPPORTED, f" request type {code} not supported")
-        if self._state != "running":
-            raise RequestRefused(ResponseCode.SERVICE_NOT_AVAILABLE, "the broker is shutting down")
-        if self.replicas.hands_on(request):
-            return None
-        self.replicas.check(code)
-        if route.header is not None and request.header is None:
-            request.header = request.command.header(route.header)
-        if (self.mappings.rows or request.asked is not None) and code in MAPPED:
-            return mapped.serve(self, request, route.handler)
-        return route.handler(self, request)
+            for conn_id, answers, count in self._taken:
+                self.durability.acknowledge_frames(conn_id, answers, count)
+            self._taken.clear()
 
     # ---- connections ----
 
@@ -405,39 +365,38 @@ class Broker:
             born_host = host_from(event.peer)
         except LocalProtocolError:
             born_host = NOWHERE
-            self.note("warning", f"connection {event.conn} has a peer without an address: {event.peer!r}")
+            self.turn.note("warning", f"connection {event.conn} has a peer without an address: {event.peer!r}")
         self.connections[event.conn] = Connection(
             event.conn, event.peer, event.local, event.listener, event.dialled, born_host, packed_host(born_host)
         )
         if event.dialled:
-            self._out.extend(self.caller.handle(event, self.now))
+            self.turn.emit_all(self.caller.handle(event, self.turn.now))
 
     def _on_closed(self, event: Closed) -> None:
         conn = self.connections.pop(event.conn, None)
         if conn is None:
             self.replicas.closed(event)
             return
-        self.epoch += 1
+        self.generation.rise()
         self.holds.connection_closed(event.conn)
-        self._out.extend(self.caller.handle(event, self.now))
+        self.turn.emit_all(self.caller.handle(event, self.turn.now))
         if conn.dialled:
-            self.registration.connection_closed(conn.dialled, self.now)
-            self.replicas.dialled_closed(conn.dialled, self.now)
+            self.registration.connection_closed(conn.dialled, self.turn.now)
+            self.replicas.dialled_closed(conn.dialled, self.turn.now)
         self.producers.connection_closed(event.conn)
-        self.consumers.connection_closed(self, event.conn)
+        self.consumers.connection_closed(event.conn)
 
     def _on_connect_failed(self, event: ConnectFailed) -> None:
         self.replicas.connect_failed(event)
-        self._out.extend(self.caller.handle(event, self.now))
+        self.turn.emit_all(self.caller.handle(event, self.turn.now))
 
     # ---- time and durability ----
 
     def _on_tick(self, event: Tick) -> None:
         if self._state != "running":
             return
-        now = self.now
-        for late in self.acks.expire(now):
-            lateness.answer(self, late)
+        now = self.turn.now
+        self.durability.tick(now)
         if not self.replicas.is_slave or self.escape.on:
             self.delay.tick(now)
             self.transactions.tick(now)
@@ -446,8 +405,8 @@ class Broker:
         self.lite.tick(now)
         self.timers.tick(now)
         self.replicas.tick(now)
-        self._out.extend(self.store.tick(now))
-        self._out.extend(self.caller.handle(event, now))
+        self.turn.emit_all(self.store.tick(now))
+        self.turn.emit_all(self.caller.handle(event, now))
         self.registration.tick(now)
         self.static_cleaner.tick(now)
         self.saves.tick(now)
@@ -458,37 +417,23 @@ class Broker:
         self.stats.tick(now)
         if now >= self._housekeeping_at:
             self._housekeeping_at = now + HOUSEKEEPING_MS
-            self.epoch += 1
-            self.producers.expire(self, now)
-            self.consumers.expire(self, now)
+            self.generation.rise()
+            self.producers.expire(now)
+            self.consumers.expire(now)
             self.locks.expire(now)
 
-    def give_up_waiting(self, why: str) -> None:
-        """Nobody knows what becomes of the messages that are waited for: say so."""
-        for one in self.acks.give_up():
-            lateness.answer_instead(self, one, ResponseCode.SYSTEM_ERROR, f"UNKNOWN_ERROR: {why}")
-
     def _on_flushed(self, event: Flushed) -> None:
-        self._flushing = False
-        self._out.extend(self.store.handle(event))
+        self.durability.flushed()
+        self.turn.emit_all(self.store.handle(event))
 
     def _on_fetched(self, event: Fetched) -> None:
         request = self.fetches.fetched(event)
         if self.connections.get(request.conn.id) is not request.conn:
             return
         if event.failed:
-            self.reply(request, Reply(ResponseCode.SYSTEM_ERROR, remark="the disk can't read these messages"))
+            self.turn.reply(request, Reply(ResponseCode.SYSTEM_ERROR, remark="the disk can't read these messages"))
         else:
-            self._dispatch(request)
-
-    def _release(self) -> None:
-        """Give the answers whose messages are as durable as promised now."""
-        for done in self.acks.release(self.ready):
-            self.stats.put_took(self.now - done.since, done.count)
-            if done.request is not None and done.reply is not None:
-                self.reply(done.request, done.reply)
-            elif done.frames:
-                self.write(done.conn, done.frames)
+            self.dispatch.request(request)
 
     def _on_disk_failed(self, event: DiskFailed) -> None:
         if self.group is not None and event.path.startswith(self.group.folder):
@@ -500,8 +445,8 @@ class Broker:
             return
         if self.live.failed(event):
             return
-        if self.timers.failed(event) or self.store.lives_on(event, self.now):
-            self.note("error", f"{event.path} could not be saved: {event.reason}; tried again")
+        if self.timers.failed(event) or self.store.lives_on(event, self.turn.now):
+            self.turn.note("error", f"{event.path} could not be saved: {event.reason}; tried again")
             return
         self.fail(
             f"{event.path}: {event.reason}",
@@ -515,45 +460,35 @@ class Broker:
 
     def _stop(self, reason: str) -> None:
         self._state = "ended"
-        self._out.append(Stop(reason))
+        self.dispatch.serves = False
+        self.turn.emit(Stop(reason))
 
     def _settle(self) -> None:
         """Finish a turn: follow the group, wake held pulls, ask for the flush that acknowledgements wait for, write."""
         self.live.settle()
-        self.transactions.do_words(self._dispatch)
+        self.transactions.do_words(self.dispatch.request)
         self.pop.settle()
         self.replicas.settle()  # first: what a group has committed, pulls wait for
-        ready = self.holds.take_ready(self.now)
+        ready = self.holds.take_ready(self.turn.now)
         while ready:
             for request in ready:
-                self._dispatch(request)
-            ready = self.holds.take_ready(self.now)
-        if self.saves.due:
-            self.saves.tables(self._after_save)
-            self._after_save = []
-        if len(self.acks):
-            self._release()
-        if self.sync_flush and len(self.acks) and not self._flushing and self.store.needs_flush:
-            self._flushing = True
-            self._out.append(self.store.flush([]))
-        if self._writes:
-            self._out += [Write(conn, pieces) for conn, pieces in self._writes.items()]
-            self._writes.clear()
-        if self._refused:
-            self._out += [Close(conn, reason) for conn, reason in self._refused.items()]
-            self._refused.clear()
+                self.dispatch.request(request)
+            ready = self.holds.take_ready(self.turn.now)
+        self.saves.settle()
+        self.durability.settle()
+        self.turn.end()
+        self.dispatch.close_refused()
 
     # ---- begin and end ----
 
     def _on_start(self, event: Start) -> None:
-        now = self.now
-        self.saves.load_topics()  # the store makes queues of their kind
+        now = self.turn.now
+        self.saves.load_first()  # the store makes queues of their kind
         report = self.store.load(now)
         for note in report.notes:
-            self.note("info", note)
+            self.turn.note("info", note)
         self.arrivals.listen()
-        one_row = self.store.lmq and not self.config.enable_lmq_stats
-        self.stats = BrokerStats(now, self.topics.is_system, one_row_of_lmq=one_row)
+        self.stats.start(now)
         self.saves.load(now)
         self.timers.load(now)
         self.lite.load(now)
@@ -566,11 +501,12 @@ class Broker:
         self.static_cleaner.start(now)
         self._housekeeping_at = now + HOUSEKEEPING_MS
         self._deadlines = [part.next_deadline for part in (
-            self.store, self.holds, self.acks, self.delay, self.timers, self.transactions, self.pop, self.lite,
+            self.store, self.holds, self.durability, self.delay, self.timers, self.transactions, self.pop, self.lite,
             self.stats, self.caller, self.registration, self.saves, self.static_cleaner, self.replicas,
         )]  # fmt: skip
         self._state = "running"
-        self.saves.tables([])
+        self.dispatch.serves = True
+        self.saves.tables()
         self.replicas.start(now)
 
     def _on_shutdown(self, event: Shutdown) -> None:
@@ -578,7 +514,8 @@ class Broker:
             self._stop("")
             return
         self._state = "ending"
-        self.registration.stop(self.now)
+        self.dispatch.serves = False
+        self.registration.stop(self.turn.now)
         self.replicas.stop()
         self.pop.tell_progress()
         if self.group is not None:
@@ -591,10 +528,10 @@ class Broker:
     def _end(self, reason: str) -> None:
         """Close the store, give the last answers, and stop: cleanly when there is no reason against it."""
         self.timers.close()
-        failure = self.store.close(self.now)
+        failure = self.store.close(self.turn.now)
         if failure:
             self._stop(f"{failure}; the next start checks all of it")
             return
-        self._release()
+        self.durability.release()
         self._settle()
         self._stop(reason)

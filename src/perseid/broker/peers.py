@@ -64,7 +64,7 @@ class Peers:
                 self._call(address, code, ext, over)
 
         broker = self._broker
-        fresh = self._asked_at is not None and broker.now < self._asked_at + REFRESH_MS
+        fresh = self._asked_at is not None and broker.turn.now < self._asked_at + REFRESH_MS
         if fresh and not self._asking and name in self._addresses:
             go_on()
         else:
@@ -107,9 +107,9 @@ class Peers:
         try:
             found = ClusterInfo.from_json(answer.body).broker_addr_table
         except RequestRefused as error:
-            self._broker.note("warning", f"a name server's list of brokers can't be read: {error.remark}")
+            self._broker.turn.note("warning", f"a name server's list of brokers can't be read: {error.remark}")
             return
-        self._asked_at = self._broker.now
+        self._asked_at = self._broker.turn.now
         masters = {name: row.broker_addrs.get(MASTER_ID) for name, row in found.items()}
         self._addresses = {name: address for name, address in masters.items() if address}
 
@@ -119,4 +119,4 @@ class Peers:
             go_on()
 
     def _call(self, address: str, code: int, ext: Fields, ended: Ended) -> None:
-        self._broker.call(address, code, ext, b"", TIMEOUT_MS, lambda answer, now: ended(answer))
+        self._broker.turn.call(address, code, ext, b"", TIMEOUT_MS, lambda answer, now: ended(answer))

@@ -1,8 +1,8 @@
 """Pulls, the quick way: one that repeats an earlier one but for its numbers is answered without reading it anew.
 
 The ordinary handler is the reference. After it has answered a pull, the pull gets a *seat*: what the checks came to,
-for as long as nothing that they look at has changed. The seat ends with the *epoch*: each request that is neither a
-send nor a pull nor a commit of an offset begins a new one, and so do a connection that closed and the housekeeping.
+for as long as nothing that they look at has changed. The seat ends with the *generation* (`kernel.generation`): each
+request that may change something of that begins a new one, and so do a connection that closed and the housekeeping.
 Topic, group and queue are compared besides, since a send or a pull may create them.
 
 Left to the ordinary handler: pulls of static topics, what is not found (it waits, or is refused), what has to be
@@ -39,32 +39,21 @@ MAX_SEATS = 20_000
 """Of one broker. When there are more, all are learnt anew."""
 GATHER_BYTES = 64 * 1024
 """Records up to this size together are copied into one piece; above it, copying costs more than sending pieces."""
-KEEP_EPOCH = frozenset(
-    (
-        RequestCode.SEND_MESSAGE,
-        RequestCode.SEND_MESSAGE_V2,
-        RequestCode.SEND_BATCH_MESSAGE,
-        RequestCode.END_TRANSACTION,
-        RequestCode.PULL_MESSAGE,
-        RequestCode.LITE_PULL_MESSAGE,
-        RequestCode.QUERY_CONSUMER_OFFSET,
-        RequestCode.UPDATE_CONSUMER_OFFSET,
-    )
-)
-"""Codes of requests that change nothing which the checks of a pull look at: sends, pulls, and offsets of groups."""
 _SAMPLE = (1_111_111_111, 2_222_222_222, 3_333_333_333)
 
 
 class Seat:
     """What the checks of one pull came to."""
 
-    __slots__ = ("checked", "commits", "epoch", "header", "key", "limits", "queue", "serializer", "suggest", "text")
+    __slots__ = (
+        "checked", "commits", "generation", "header", "key", "limits", "queue", "serializer", "suggest", "text",
+    )  # fmt: skip
 
     def __init__(self, broker: Broker, header: PullMessageRequest, checked: pull.Admitted, queue: ConsumeQueue) -> None:
         self.header = header
         self.checked = checked
         self.queue = queue
-        self.epoch = broker.epoch
+        self.generation = broker.generation.number
         self.key = header.topic, header.queue_id
         self.limits = pull.limits(header)
         self.suggest = broker.replicas.suggest(checked.group, -1)
@@ -155,12 +144,12 @@ class QuickPulls:
         broker, pulls, header = self._broker, self._pulls, seat.header
         group, (topic, queue_id) = header.consumer_group, seat.key
         if seat.commits and pulls.commit_offset >= 0:
-            step = broker.config.consumer_offset_update_version_step
-            broker.offsets.commit(topic, group, queue_id, pulls.commit_offset, broker.now, step)
+            step = broker.settings.current.consumer_offset_update_version_step
+            broker.offsets.commit(topic, group, queue_id, pulls.commit_offset, broker.turn.now, step)
         if pulls.count == 0:
             broker.stats.missed()
             head = seat.head(pulls.opaque, next_offset, low, high, ReadStatus.NO_MATCHED_MESSAGE)
-            broker.write(conn.id, pulls.frame(head))
+            broker.turn.write(conn.id, pulls.frame(head))
             return
         broker.stats.got(group, topic, pulls.count)
         broker.offsets.pulled(topic, group, queue_id, next_offset)
@@ -169,14 +158,14 @@ class QuickPulls:
             head = b"\0\0\0\0" + len(text).to_bytes(4, "big") + text
         else:
             head = seat.head(pulls.opaque, next_offset, low, high)
-        broker.write(conn.id, pulls.frame(head))
+        broker.turn.write(conn.id, pulls.frame(head))
 
     def _is_good(self, seat: Seat, conn: Connection) -> bool:
         """Would the checks of the ordinary handler come to the same?"""
         broker, checked = self._broker, seat.checked
         return (
-            seat.epoch == broker.epoch
-            and broker.now < checked.until
+            seat.generation == broker.generation.number
+            and broker.turn.now < checked.until
             and conn.listener != VIP_LISTENER
             and broker.store.queue_of(*seat.key) is seat.queue
             and broker.topics.rows.get(seat.header.topic) is checked.topic

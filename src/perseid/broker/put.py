@@ -4,19 +4,20 @@ from __future__ import annotations
 
 import re
 from collections.abc import Callable
-from typing import TYPE_CHECKING, TypeVar
+from typing import Protocol, TypeVar
 
 from perseid.base.errors import RequestRefused
 from perseid.broker import messages
+from perseid.broker.kernel.durability import Durability
+from perseid.broker.kernel.turn import Turn
 from perseid.broker.request import Reply, Request
+from perseid.broker.stats import BrokerStats
 from perseid.store import lmq
 from perseid.store.results import Appended, AppendRefused, PutStatus
+from perseid.store.store import MessageStore
 from perseid.wire import properties as props
 from perseid.wire.codes import ResponseCode
 from perseid.wire.record import SYS_TRANSACTION_COMMIT, SYS_TRANSACTION_MASK, Message
-
-if TYPE_CHECKING:
-    from perseid.broker.node import Broker
 
 T = TypeVar("T")
 
@@ -42,70 +43,125 @@ UNAVAILABLE = (
 )
 
 
-def check_load(broker: Broker) -> None:
-    """Refuse a send: 2 while more answers than can be held wait for the disk; 1 while too few replicas are in sync."""
-    refused = overload(broker)
-    if refused is not None:
-        raise refused
+class Appender:
+    """Puts messages into the store of one broker, and says when they may be acknowledged."""
 
+    def __init__(self, turn: Turn, store: MessageStore, durability: Durability, stats: BrokerStats) -> None:
+        self._turn = turn
+        self._store = store
+        self._durability = durability
+        self._stats = stats
 
-def overload(broker: Broker) -> RequestRefused | None:
-    """Why no send is taken; None when sends are taken."""
-    if broker.replicas.too_few:
-        return RequestRefused(ResponseCode.SYSTEM_ERROR, broker.replicas.too_few)
-    if broker.acks.full:
-        why = f"[OVERLOAD]system busy, start flow control for a while: {len(broker.acks)} sends wait for the disk"
-        return RequestRefused(ResponseCode.SYSTEM_BUSY, why)
-    return None
+    # ---- may it be stored? ----
 
+    def check_load(self) -> None:
+        """Refuse a send: 2 while more answers than can be held wait for the disk; 1 while too few replicas are in
+        sync."""
+        refused = self.overload()
+        if refused is not None:
+            raise refused
 
-def refusal(broker: Broker, refused: AppendRefused) -> RequestRefused:
-    """The code and remark for a status of the store (broker.md §4.2)."""
-    status = refused.status
-    if status in (PutStatus.MESSAGE_ILLEGAL, PutStatus.PROPERTIES_SIZE_EXCEEDED):
-        text = ILLEGAL.format(body=broker.store.config.max_message_size)
-        return RequestRefused(ResponseCode.MESSAGE_ILLEGAL, f"{text} {refused}")
-    if status == PutStatus.SERVICE_NOT_AVAILABLE:
-        return RequestRefused(
-            ResponseCode.SERVICE_NOT_AVAILABLE, UNAVAILABLE.format(why=broker.store.why_not_writable)
-        )
-    if status == PutStatus.CREATE_MAPPED_FILE_FAILED:
-        return RequestRefused(
-            ResponseCode.SYSTEM_ERROR, f"create mapped file failed, server is busy or broken. {refused}"
-        )
-    return RequestRefused(ResponseCode.SYSTEM_ERROR, f"{status.name} {refused}")
+    def overload(self) -> RequestRefused | None:
+        """Why no send is taken; None when sends are taken."""
+        too_few, acks = self._durability.too_few, self._durability.acks
+        if too_few:
+            return RequestRefused(ResponseCode.SYSTEM_ERROR, too_few)
+        if acks.full:
+            why = f"[OVERLOAD]system busy, start flow control for a while: {len(acks)} sends wait for the disk"
+            return RequestRefused(ResponseCode.SYSTEM_BUSY, why)
+        return None
 
-
-def transform(broker: Broker, message: Message, properties: dict[str, str]) -> None:
-    """Apply what the properties of a message ask for, and put them into the message.
-
-    Refused: a time that can't be (13, 1), and inner batches (13).
-    """
-    if props.INNER_NUM in properties:
-        raise inner_batch_refused()
-    level = messages.delay_level(properties)
-    if message.sys_flag & SYS_TRANSACTION_MASK in (0, SYS_TRANSACTION_COMMIT):
-        if level > 0:
-            messages.redirect_delayed(message, properties, level, broker.delay.levels)
-        elif props.TIMER_OUT_MS not in properties and not TIMER_REQUESTS.isdisjoint(properties):
-            broker.timers.redirect(message, properties)
-    messages.seal(message, properties)
-
-
-def check_light(broker: Broker, topic: str, properties: bytes) -> None:
-    """RequestRefused when a message can't stand in the light queues that it names: 13, and 2017 for one too many."""
-    fault = lmq.names_fault(topic, properties, LMQ_ROOM_BYTES)
-    if fault:
-        raise RequestRefused(ResponseCode.MESSAGE_ILLEGAL, fault)
-    config, store = broker.store.config, broker.store
-    if config.enable_lmq_quota:
-        new = [name for name in lmq.names(topic, properties) if store.queue_of(name, lmq.LMQ_QUEUE_ID) is None]
-        if new and sum(lmq.is_lmq(name) for name, _ in store.queues()) + len(new) > config.max_lmq_consume_queue_num:
-            raise RequestRefused(
-                ResponseCode.LMQ_QUOTA_EXCEEDED,
-                "[LMQ_CONSUME_QUEUE_NUM_EXCEEDED]lmq consume queue num exceeded. "
-                f"{new[0]} would be one more than maxLmqConsumeQueueNum, {config.max_lmq_consume_queue_num}",
+    def refusal(self, refused: AppendRefused) -> RequestRefused:
+        """The code and remark for a status of the store (broker.md §4.2)."""
+        status = refused.status
+        if status in (PutStatus.MESSAGE_ILLEGAL, PutStatus.PROPERTIES_SIZE_EXCEEDED):
+            text = ILLEGAL.format(body=self._store.config.max_message_size)
+            return RequestRefused(ResponseCode.MESSAGE_ILLEGAL, f"{text} {refused}")
+        if status == PutStatus.SERVICE_NOT_AVAILABLE:
+            return RequestRefused(
+                ResponseCode.SERVICE_NOT_AVAILABLE, UNAVAILABLE.format(why=self._store.why_not_writable)
             )
+        if status == PutStatus.CREATE_MAPPED_FILE_FAILED:
+            return RequestRefused(
+                ResponseCode.SYSTEM_ERROR, f"create mapped file failed, server is busy or broken. {refused}"
+            )
+        return RequestRefused(ResponseCode.SYSTEM_ERROR, f"{status.name} {refused}")
+
+    def check_light(self, topic: str, properties: bytes) -> None:
+        """RequestRefused when a message can't stand in the light queues that it names: 13, and 2017 for one too
+        many."""
+        fault = lmq.names_fault(topic, properties, LMQ_ROOM_BYTES)
+        if fault:
+            raise RequestRefused(ResponseCode.MESSAGE_ILLEGAL, fault)
+        config, store = self._store.config, self._store
+        if config.enable_lmq_quota:
+            new = [name for name in lmq.names(topic, properties) if store.queue_of(name, lmq.LMQ_QUEUE_ID) is None]
+            count = sum(lmq.is_lmq(name) for name, _ in store.queues()) if new else 0
+            if new and count + len(new) > config.max_lmq_consume_queue_num:
+                raise RequestRefused(
+                    ResponseCode.LMQ_QUOTA_EXCEEDED,
+                    "[LMQ_CONSUME_QUEUE_NUM_EXCEEDED]lmq consume queue num exceeded. "
+                    f"{new[0]} would be one more than maxLmqConsumeQueueNum, {config.max_lmq_consume_queue_num}",
+                )
+
+    # ---- store, and acknowledge ----
+
+    def store(self, message: Message) -> Appended:
+        """Store one message whose properties are final. AppendRefused: nothing has happened."""
+        return self._counted(lambda: self._store.append(message, self._turn.now))
+
+    def store_batch(self, batch: list[Message]) -> list[Appended]:
+        """Store messages of one queue next to one another. AppendRefused: nothing has happened."""
+        return self._counted(lambda: self._store.append_batch(batch, self._turn.now))
+
+    def _counted(self, append: Callable[[], T]) -> T:
+        try:
+            return append()
+        except AppendRefused:
+            self._stats.put_failed()
+            raise
+        except OSError as error:
+            raise AssertionError(f"an append ended in the middle: {error}") from error
+
+    def acknowledge(self, request: Request, reply: Reply, end_offset: int, wait: bool) -> Reply | None:
+        """The reply to a stored message: now, or (None) once the message is as durable as the mode promises."""
+        return self._durability.acknowledge(request, reply, end_offset, wait=wait)
+
+    def confirm(self, request: Request, reply: Reply, stored: Appended | None) -> Reply | None:
+        """The same for what was stored now, or (None) by an earlier request, whose answer may still wait."""
+        if stored is None:
+            return self._durability.confirm(request, reply)
+        return self.acknowledge(request, reply, stored.physical_offset + stored.size, wait=True)
+
+
+class Timers(Protocol):
+    """What a message for a time needs."""
+
+    def redirect(self, message: Message, properties: dict[str, str]) -> None:
+        """Send it to where it waits. RequestRefused: a time that can't be."""
+
+
+class Transformer:
+    """Applies what the properties of a message ask for."""
+
+    def __init__(self, store: MessageStore, timers: Timers) -> None:
+        self._store = store
+        self._timers = timers
+
+    def transform(self, message: Message, properties: dict[str, str]) -> None:
+        """Apply what the properties of a message ask for, and put them into the message.
+
+        Refused: a time that can't be (13, 1), and inner batches (13).
+        """
+        if props.INNER_NUM in properties:
+            raise inner_batch_refused()
+        level = messages.delay_level(properties)
+        if message.sys_flag & SYS_TRANSACTION_MASK in (0, SYS_TRANSACTION_COMMIT):
+            if level > 0:
+                messages.redirect_delayed(message, properties, level, len(self._store.levels))
+            elif props.TIMER_OUT_MS not in properties and not TIMER_REQUESTS.isdisjoint(properties):
+                self._timers.redirect(message, properties)
+        messages.seal(message, properties)
 
 
 def check_key(properties: bytes) -> None:
@@ -119,43 +175,3 @@ def inner_batch_refused() -> RequestRefused:
     return RequestRefused(
         ResponseCode.MESSAGE_ILLEGAL, "an inner batch needs a topic with queue.type BatchCQ, and says so in its sysFlag"
     )
-
-
-def store(broker: Broker, message: Message) -> Appended:
-    """Store one message whose properties are final. AppendRefused: nothing has happened."""
-    return _counted(broker, lambda: broker.store.append(message, broker.now))
-
-
-def store_batch(broker: Broker, batch: list[Message]) -> list[Appended]:
-    """Store messages of one queue next to one another. AppendRefused: nothing has happened."""
-    return _counted(broker, lambda: broker.store.append_batch(batch, broker.now))
-
-
-def _counted(broker: Broker, append: Callable[[], T]) -> T:
-    try:
-        return append()
-    except AppendRefused:
-        broker.stats.put_failed()
-        raise
-    except OSError as error:
-        raise AssertionError(f"an append ended in the middle: {error}") from error
-
-
-def acknowledge(broker: Broker, request: Request, reply: Reply, end_offset: int, wait: bool) -> Reply | None:
-    """The reply to a stored message: now, or (None) once the message is as durable as the mode promises."""
-    if not broker.waits or not (wait or broker.group is not None):
-        broker.stats.put_took(0)
-        return reply
-    request.command.body = b""  # it is stored: the answer needs it no more
-    request.command.keep()
-    broker.acks.wait(end_offset, broker.now, broker.most_wait_ms, request, reply)
-    return None
-
-
-def confirm(broker: Broker, request: Request, reply: Reply, stored: Appended | None) -> Reply | None:
-    """The same for what was stored now, or (None) by an earlier request, whose answer may still wait."""
-    if stored is not None:
-        return acknowledge(broker, request, reply, stored.physical_offset + stored.size, wait=True)
-    if broker.ready >= broker.store.end:
-        return reply
-    return acknowledge(broker, request, reply, broker.store.end, wait=True)

@@ -19,14 +19,18 @@ from __future__ import annotations
 
 from collections.abc import Iterable
 from dataclasses import dataclass, field
-from typing import TYPE_CHECKING
+from typing import Protocol
 
 import msgspec
 
 from perseid.base.deadlines import soonest
 from perseid.base.errors import RequestRefused
 from perseid.base.machine import Effect, Millis, Note
+from perseid.broker.kernel.settings import Settings
+from perseid.broker.kernel.turn import Turn
+from perseid.broker.mappings import TopicMappings
 from perseid.broker.system_topics import PERM_READ_WRITE
+from perseid.broker.topics import TopicTable
 from perseid.wire.bodies import DataVersion, KVTable, RegisterBrokerBody, TopicConfigSerializeWrapper
 from perseid.wire.codes import RequestCode, ResponseCode
 from perseid.wire.command import Command
@@ -36,10 +40,7 @@ from perseid.wire.headers.namesrv import (
     RegisterBrokerResponse,
     UnregisterBrokerRequest,
 )
-from perseid.wire.rpc import Failure
-
-if TYPE_CHECKING:
-    from perseid.broker.node import Broker
+from perseid.wire.rpc import Caller, Failure
 
 MIN_PERIOD_MS = 10_000
 MAX_PERIOD_MS = 60_000
@@ -73,11 +74,38 @@ class _Server:
     """The last registration succeeded."""
 
 
-class Registration:
-    """Registers one broker with all its name servers. Effects go to `broker.emit`."""
+class Member(Protocol):
+    """This broker's place in its set."""
 
-    def __init__(self, broker: Broker) -> None:
-        self._broker = broker
+    @property
+    def broker_id(self) -> int:
+        """As it stands in the route."""
+
+    @property
+    def ha_address(self) -> str:
+        """`host:port` of our HA port; in the route for slaves."""
+
+    @property
+    def without_master(self) -> bool:
+        """Has the master gone away, so that what a name server says of it is old?"""
+
+    def follow(self, master: str, ha_address: str | None, now: Millis) -> None:
+        """Name servers told, with a registration, where the master is, and its HA port."""
+
+
+class Registration:
+    """Registers one broker with all its name servers."""
+
+    def __init__(
+        self, turn: Turn, settings: Settings, caller: Caller, topics: TopicTable, mappings: TopicMappings,
+        member: Member,
+    ) -> None:  # fmt: skip
+        self._turn = turn
+        self._settings = settings
+        self._caller = caller
+        self._topics = topics
+        self._mappings = mappings
+        self._member = member
         self._servers: dict[str, _Server] = {}
         self._running = False
         self._body: tuple[DataVersion, int, bytes] | None = None
@@ -100,9 +128,9 @@ class Registration:
 
     def start(self, now: Millis) -> None:
         """Register with all name servers of the configuration."""
-        if not self._broker.topics.version.timestamp:
-            self._broker.topics.bump(now)  # a first start: let no earlier life have had this version
-        for address in addresses(self._broker.config.namesrv_addr):
+        if not self._topics.version.timestamp:
+            self._topics.bump(now)  # a first start: let no earlier life have had this version
+        for address in addresses(self._settings.current.namesrv_addr):
             self._servers[address] = _Server(address, due=now)
         self._running = True
         self.tick(now)
@@ -123,18 +151,18 @@ class Registration:
         self._take_back(self._servers.values(), now)
 
     def _take_back(self, servers: Iterable[_Server], now: Millis) -> None:
-        config = self._broker.config
+        config = self._settings.current
         header = UnregisterBrokerRequest(
             broker_name=config.broker_name,
             broker_addr=config.address,
             cluster_name=config.broker_cluster_name,
-            broker_id=self._broker.replicas.broker_id,
+            broker_id=self._member.broker_id,
         )
         for server in servers:
             server.due = None
-            if self._broker.caller.connected(server.address):
+            if self._caller.connected(server.address):
                 self._emit(
-                    self._broker.caller.call(
+                    self._caller.call(
                         server.address,
                         RequestCode.UNREGISTER_BROKER,
                         header,
@@ -167,7 +195,7 @@ class Registration:
 
     def hurry(self) -> None:
         """The master may be another one: ask for its address soon."""
-        now = self._broker.now
+        now = self._turn.now
         for server in self._servers.values():
             server.whole_at = min(server.whole_at, now + ASK_AGAIN_MS)
             if server.due is not None and server.known:
@@ -208,17 +236,17 @@ class Registration:
             server.due = now
 
     def _register(self, server: _Server, now: Millis) -> None:
-        broker, config = self._broker, self._broker.config
+        config = self._settings.current
         increment = not server.whole and now < server.whole_at and 0 < len(server.changed) <= MAX_INCREMENT
-        increment = increment and all(name in broker.topics for name in server.changed)
+        increment = increment and all(name in self._topics for name in server.changed)
         body = self._encode(sorted(server.changed)) if increment else self._encode_all()
         acting = config.enable_slave_acting_master
         header = RegisterBrokerRequest(
             broker_name=config.broker_name,
             broker_addr=config.address,
             cluster_name=config.broker_cluster_name,
-            ha_server_addr=broker.replicas.ha_address,
-            broker_id=broker.replicas.broker_id,
+            ha_server_addr=self._member.ha_address,
+            broker_id=self._member.broker_id,
             heartbeat_timeout_millis=config.broker_not_active_timeout_millis if acting else None,
             enable_acting_master=acting,
             compressed=False,
@@ -233,7 +261,7 @@ class Registration:
             return self._ended(server, sent, reply, now)
 
         self._emit(
-            broker.caller.call(
+            self._caller.call(
                 server.address,
                 RequestCode.REGISTER_BROKER,
                 header,
@@ -274,27 +302,26 @@ class Registration:
     def _learn(self, reply: Command, now: Millis) -> None:
         """Take what a name server says: a slave's master, and which topics are ordered."""
         header = reply.header(RegisterBrokerResponse)
-        acting = self._broker.replicas.acting
-        if header.master_addr and not (acting is not None and acting.without_master):
+        if header.master_addr and not self._member.without_master:
             self.master_address = header.master_addr
-            self._broker.replicas.follow(header.master_addr, header.ha_server_addr, now)
+            self._member.follow(header.master_addr, header.ha_server_addr, now)
         if len(reply.body):
             try:
                 table = KVTable.from_json(reply.body)
             except RequestRefused as error:
                 self._emit([Note("warning", f"a name server's order configuration can't be read: {error}")])
                 return
-            self._broker.topics.set_order(table.table, now)
+            self._topics.set_order(table.table, now)
 
     @property
     def _period_ms(self) -> int:
-        return min(max(self._broker.config.register_name_server_period, MIN_PERIOD_MS), MAX_PERIOD_MS)
+        return min(max(self._settings.current.register_name_server_period, MIN_PERIOD_MS), MAX_PERIOD_MS)
 
     # ---- bodies ----
 
     def _encode_all(self) -> bytes:
         """The body with all topics; made once for all name servers as long as nothing changes."""
-        topics, permission = self._broker.topics, self._broker.config.broker_permission
+        topics, permission = self._topics, self._settings.current.broker_permission
         known = self._body
         if known is not None and known[0] == topics.version and known[1] == permission:
             return known[2]
@@ -304,14 +331,14 @@ class Registration:
 
     def _encode(self, names: Iterable[str]) -> bytes:
         """The body with some topics. What the broker may not do, none of its topics may."""
-        topics, config = self._broker.topics, self._broker.config
+        topics, config = self._topics, self._settings.current
         rows = {name: topics.rows[name] for name in names}
         if config.broker_permission & PERM_READ_WRITE != PERM_READ_WRITE:
             rows = {
                 name: msgspec.structs.replace(row, perm=row.perm & config.broker_permission)
                 for name, row in rows.items()
             }
-        static = {name: row.info() for name, row in self._broker.mappings.rows.items() if name in rows}
+        static = {name: row.info() for name, row in self._mappings.rows.items() if name in rows}
         wrapper = TopicConfigSerializeWrapper(
             data_version=topics.version, topic_config_table=rows, topic_queue_mapping_info_map=static
         )
@@ -320,7 +347,7 @@ class Registration:
 
     def _emit(self, effects: Iterable[Effect]) -> None:
         for effect in effects:
-            self._broker.emit(effect)
+            self._turn.emit(effect)
 
 
 def addresses(text: str) -> list[str]:

@@ -45,10 +45,10 @@ def ask(
         ended(answer)
         return []
 
-    for effect in broker.caller.call_on(conn, code, header, body, broker.now, timeout_ms, on_reply):
-        broker.emit(effect)
+    for effect in broker.caller.call_on(conn, code, header, body, broker.turn.now, timeout_ms, on_reply):
+        broker.turn.emit(effect)
 
 
 def tell(broker: Broker, conn: ConnId, code: int, header: Header, body: bytes) -> None:
     """Tell a client something that it does not answer."""
-    broker.write(conn, encode_request(code, 0, header, body, oneway=True))
+    broker.turn.write(conn, encode_request(code, 0, header, body, oneway=True))

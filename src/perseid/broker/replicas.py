@@ -17,6 +17,7 @@ from perseid.base.machine import Close, Closed, ConnectFailed, ConnId, Effect, F
 from perseid.broker.acting import Acting
 from perseid.broker.copies import Copies
 from perseid.broker.forwards import Forwards
+from perseid.broker.kernel.route import OnSlave, Route
 from perseid.broker.manager import FileSaved, ReplicasManager
 from perseid.broker.promises import Promises
 from perseid.broker.registration import addresses
@@ -48,69 +49,9 @@ SYNC_MASTER = "SYNC_MASTER"
 MASTER_ID = 0
 HA_PORT_OFFSET = 1
 PROVE_TIMEOUT_MS = 3_000
+REFUSED = (OnSlave.HANDED_ON, OnSlave.REFUSED)
 NO_RECORD = "can not find message"
 """What a broker, a Java one too, says of an offset at which no record begins."""
-SENDS = frozenset(
-    (
-        RequestCode.SEND_MESSAGE,
-        RequestCode.SEND_MESSAGE_V2,
-        RequestCode.SEND_BATCH_MESSAGE,
-        RequestCode.CONSUMER_SEND_MSG_BACK,
-        RequestCode.SEND_REPLY_MESSAGE,
-        RequestCode.SEND_REPLY_MESSAGE_V2,
-    )
-)
-PULLS = frozenset((RequestCode.PULL_MESSAGE, RequestCode.LITE_PULL_MESSAGE))
-POPS = frozenset(
-    (
-        RequestCode.POP_MESSAGE,
-        RequestCode.PEEK_MESSAGE,
-        RequestCode.NOTIFICATION,
-        RequestCode.ACK_MESSAGE,
-        RequestCode.BATCH_ACK_MESSAGE,
-        RequestCode.CHANGE_MESSAGE_INVISIBLETIME,
-        RequestCode.POP_LITE_MESSAGE,
-        RequestCode.LITE_SUBSCRIPTION_CTL,
-        RequestCode.TRIGGER_LITE_DISPATCH,
-    )
-)
-"""They write to the log, or need to know what was written to it: a slave does none of it."""
-CHANGES = frozenset(
-    (
-        RequestCode.UPDATE_AND_CREATE_TOPIC,
-        RequestCode.UPDATE_AND_CREATE_TOPIC_LIST,
-        RequestCode.UPDATE_AND_CREATE_STATIC_TOPIC,
-        RequestCode.DELETE_TOPIC_IN_BROKER,
-        RequestCode.UPDATE_AND_CREATE_SUBSCRIPTIONGROUP,
-        RequestCode.UPDATE_AND_CREATE_SUBSCRIPTIONGROUP_LIST,
-        RequestCode.DELETE_SUBSCRIPTIONGROUP,
-        RequestCode.CLEAN_UNUSED_TOPIC,
-        RequestCode.SET_MESSAGE_REQUEST_MODE,
-    )
-)
-"""Of topics and groups: a slave's are its master's."""
-OFFSETS = frozenset(
-    (
-        RequestCode.QUERY_CONSUMER_OFFSET,
-        RequestCode.UPDATE_CONSUMER_OFFSET,
-        RequestCode.GET_ALL_CONSUMER_OFFSET,
-        RequestCode.GET_ALL_DELAY_OFFSET,
-    )
-)
-"""A master that comes back is about to take over those that its slaves have, who must not copy its old ones."""
-UNFENCED = frozenset(
-    (
-        RequestCode.NOTIFY_BROKER_ROLE_CHANGED,
-        RequestCode.GET_BROKER_EPOCH_CACHE,
-        RequestCode.EXCHANGE_BROKER_HA_INFO,
-        RequestCode.GET_BROKER_HA_STATUS,
-        RequestCode.GET_BROKER_RUNTIME_INFO,
-        RequestCode.GET_BROKER_CONFIG,
-        RequestCode.UPDATE_BROKER_CONFIG,
-    )
-)
-"""What is answered before the first role."""
-
 
 class Durable:
     """Fed back when the log is durable for which an answer waits."""
@@ -128,11 +69,12 @@ class Replicas:
         self._broker = broker
         self.config = config
         self.group = broker.group
-        controlled = broker.config.enable_controller_mode
-        role = broker.config.broker_role if self.group is None and not controlled else ""
-        self.is_slave = role == SLAVE or self.group is not None or controlled
-        self.acting = Acting(broker) if broker.config.enable_slave_acting_master else None
-        self.is_slave = self.is_slave or (self.acting is not None and self.acting.isolated)
+        controlled = broker.settings.current.enable_controller_mode
+        role = broker.settings.current.broker_role if self.group is None and not controlled else ""
+        roles = self._roles = broker.roles
+        roles.is_slave = role == SLAVE or self.group is not None or controlled
+        self.acting = Acting(broker) if broker.settings.current.enable_slave_acting_master else None
+        roles.is_slave = roles.is_slave or (self.acting is not None and self.acting.isolated)
         self.counts_nodes = role == SYNC_MASTER or controlled
         """May acknowledgements wait for slaves?"""
         self.adapts = self.acting is not None and role == SYNC_MASTER and config.enable_auto_in_sync_replicas
@@ -152,9 +94,24 @@ class Replicas:
         self.forwards = Forwards(broker)
 
     @property
+    def is_slave(self) -> bool:
+        """Is this broker a slave now?"""
+        return self._roles.is_slave
+
+    @property
+    def by_quorum(self) -> bool:
+        """Do acknowledgements wait for a quorum of a group?"""
+        return self.group is not None
+
+    @property
+    def wait_ms(self) -> Millis:
+        """How long an acknowledgement waits for other nodes at most."""
+        return self.group.raft.config.max_wait_ack_time_ms if self.group is not None else self.config.slave_timeout
+
+    @property
     def ha_address(self) -> str:
         """`host:port` of our HA port; in the route for slaves."""
-        config = self._broker.config
+        config = self._broker.settings.current
         port = self.config.ha_listen_port or config.listen_port + HA_PORT_OFFSET
         return f"{config.broker_ip2 or config.broker_ip1}:{port}"
 
@@ -163,7 +120,12 @@ class Replicas:
         """As it stands in the route."""
         if self.manager is not None:
             return self.manager.broker_id if self.is_slave else MASTER_ID
-        return self.group.broker_id if self.group is not None else self._broker.config.broker_id
+        return self.group.broker_id if self.group is not None else self._broker.settings.current.broker_id
+
+    @property
+    def without_master(self) -> bool:
+        """Has the master gone away, so that what a name server says of it is old?"""
+        return self.acting is not None and self.acting.without_master
 
     @property
     def slave(self) -> Slave | AutoSlave | None:
@@ -175,8 +137,8 @@ class Replicas:
     def start(self, now: Millis) -> None:
         """Say what the mode promises, and follow a master whose address is given."""
         broker = self._broker
-        if broker.config.broker_role == SYNC_MASTER and self.promises.nodes == 1 and self.group is None:
-            broker.note(
+        if broker.settings.current.broker_role == SYNC_MASTER and self.promises.nodes == 1 and self.group is None:
+            broker.turn.note(
                 "warning",
                 "brokerRole=SYNC_MASTER with inSyncReplicas=1 waits for no slave, as in RocketMQ 5: "
                 "set inSyncReplicas=2 to acknowledge only what one slave has too",
@@ -188,7 +150,7 @@ class Replicas:
             self.manager.start(now)
             return
         if self.acting is not None:
-            self.acting.start(addresses(broker.config.namesrv_addr), now)
+            self.acting.start(addresses(broker.settings.current.namesrv_addr), now)
         else:
             broker.registration.start(now)
         if self.config.ha_master_address and self.slave is not None:
@@ -205,7 +167,7 @@ class Replicas:
         return found
 
     def _fed(self, event: FetchedFor | CutFor | TrimmedTo) -> None:
-        self._emit(self.stream.fed(event, self._broker.now))
+        self._emit(self.stream.fed(event, self._broker.turn.now))
 
     def told_durably(self, request: Request, reply: Reply) -> Reply | None:
         """An answer with a table of which a slave may tell its master when that one is back: None, it leaves when what
@@ -214,15 +176,15 @@ class Replicas:
         if self.acting is None or self.is_slave or store.flushed >= store.end:
             return reply
         request.command = request.command.keep()
-        self._broker.emit(store.flush([Feed(Durable(request, reply))]))
+        self._broker.turn.emit(store.flush([Feed(Durable(request, reply))]))
         return None
 
     def _tell(self, event: Durable) -> None:
-        self._broker.reply(event.request, event.reply)
+        self._broker.turn.reply(event.request, event.reply)
 
     def follow(self, master: str, ha_address: str | None, now: Millis) -> None:
         """Name servers told, with a registration, where the master is, and its HA port; a configured address wins."""
-        if self.group is not None and self.is_slave and master != self._broker.config.address:
+        if self.group is not None and self.is_slave and master != self._broker.settings.current.address:
             self.copies.follow(master, now)
         if self.manager is not None:
             self.manager.ha_address_told(master, ha_address, now)
@@ -244,36 +206,38 @@ class Replicas:
 
     # ---- what a slave may not ----
 
-    def hands_on(self, request: Request) -> bool:
-        """Is this a send that is the master's to take, and on its way there now?"""
-        if not self.is_slave or request.command.code not in SENDS:
-            return False
-        master = self.forwards.master_for(request)
-        if master:
-            self.forwards.send(master, request)
-        return master != ""
-
-    def check(self, code: int) -> None:
-        """RequestRefused for what only a master may do; before the first role, for nearly all."""
+    def gate(self, request: Request, route: Route) -> bool:
+        """Is this a send that is the master's to take, and on its way there now? RequestRefused for what only a master
+        may do; before the first role, for nearly all."""
         if not self.is_slave:
-            return
-        if self.manager is not None and self.manager.fenced and code not in UNFENCED:
+            return False
+        if route.on_slave is OnSlave.HANDED_ON:
+            master = self.forwards.master_for(request)
+            if master:
+                self.forwards.send(master, request)
+                return True
+        self._check(route)
+        return False
+
+    def _check(self, route: Route) -> None:
+        if self.manager is not None and self.manager.fenced and not route.before_role:
             raise RequestRefused(
                 ResponseCode.SERVICE_NOT_AVAILABLE, "the broker is fenced: no controller has told it its role yet"
             )
+        config = self._broker.settings.current
         isolated = self.acting is not None and self.acting.isolated
-        if isolated and (code in OFFSETS or code in PULLS):  # a pull may commit, too
+        if isolated and not route.while_isolated:
             raise RequestRefused(
-                ResponseCode.SYSTEM_BUSY, f"{self._broker.config.broker_name} is not online yet: its offsets may change"
+                ResponseCode.SYSTEM_BUSY, f"{config.broker_name} is not online yet: its offsets may change"
             )
-        reads = self._broker.config.slave_read_enable or (self.acting is not None and not isolated)
-        if code in SENDS or code in POPS or (code in PULLS and not reads):
+        reads = config.slave_read_enable or (self.acting is not None and not isolated)
+        if route.on_slave in REFUSED or (route.on_slave is OnSlave.READ and not reads):
             raise RequestRefused(
                 ResponseCode.SYSTEM_BUSY,
-                f"[REJECTREQUEST]system busy, start flow control for a while: {self._broker.config.broker_name} is a "
-                "slave here" + ("" if code not in PULLS else ", and slaveReadEnable is false"),
+                f"[REJECTREQUEST]system busy, start flow control for a while: {config.broker_name} is a slave here"
+                + ("" if route.on_slave is not OnSlave.READ else ", and slaveReadEnable is false"),
             )
-        if code in CHANGES:
+        if route.on_slave is OnSlave.MASTERS_TABLE:
             raise RequestRefused(
                 ResponseCode.SYSTEM_ERROR,
                 "Can't modify topic or subscription group from slave broker, please execute it from master broker.",
@@ -306,7 +270,7 @@ class Replicas:
         config = self.config
         if not self.counts_nodes:
             return 1
-        if self._broker.config.enable_controller_mode:
+        if self._broker.settings.current.enable_controller_mode:
             return None if config.all_ack_in_sync_state_set else config.in_sync_replicas
         if self.adapts:
             return max(min(config.in_sync_replicas, self._in_sync_nodes()), config.min_in_sync_replicas)
@@ -404,7 +368,7 @@ class Replicas:
 
     def suggest(self, group: SubscriptionGroupConfig, physical_offset: int) -> int:
         """Which broker id a reader that is at an offset of the log should ask next (broker.md §6.3)."""
-        if not self._broker.config.slave_read_enable:
+        if not self._broker.settings.current.slave_read_enable:
             return MASTER_ID
         store = self._broker.store
         behind = physical_offset >= 0 and store.end - physical_offset > store.config.in_memory_bytes
@@ -428,7 +392,7 @@ class Replicas:
         if self.group is not None and self.is_groups(event):
             self.group.feed(event)
             return
-        self._emit(self.stream.opened(event, self._broker.now))
+        self._emit(self.stream.opened(event, self._broker.turn.now))
 
     def is_groups(self, event: Opened | ConnectFailed) -> bool:
         """Is this about a connection between members of the group?"""
@@ -442,19 +406,19 @@ class Replicas:
         if self.group is not None and self.is_groups(event):
             self.group.feed(event)
             return
-        self._emit(self.stream.connect_failed(event, self._broker.now))
+        self._emit(self.stream.connect_failed(event, self._broker.turn.now))
 
     def received(self, event: Frames) -> None:
         if self.group is not None and self.group.raft.owns(event.conn):
             self.group.feed(event)
             return
-        self._emit(self.stream.received(event, self._broker.now))
+        self._emit(self.stream.received(event, self._broker.turn.now))
 
     def closed(self, event: Closed) -> None:
         if self.group is not None and self.group.raft.owns(event.conn):
             self.group.feed(event)
             return
-        self._emit(self.stream.closed(event, self._broker.now))
+        self._emit(self.stream.closed(event, self._broker.turn.now))
 
     def dialled_closed(self, address: str, now: Millis) -> None:
         """A connection for requests that we dialled is gone."""
@@ -488,7 +452,7 @@ class Replicas:
         self.promises.forget(self._broker.acks.awaited)
         if self.adapts:
             self._promise()
-        self._emit(self.stream.settle(self._broker.now))
+        self._emit(self.stream.settle(self._broker.turn.now))
 
     def tick(self, now: Millis) -> None:
         self._emit(self.stream.tick(now))
@@ -510,9 +474,9 @@ class Replicas:
             self.acting.stop()
         if self.manager is not None and self.auto is not None:
             self.manager.stop()
-            self._emit([*self.auto.slave.follow("", self._broker.now), *self.auto.let_go("the master ends")])
+            self._emit([*self.auto.slave.follow("", self._broker.turn.now), *self.auto.let_go("the master ends")])
         for conn in list(self.classic.master.followers):
-            self._broker.emit(Close(conn, "the master ends"))
+            self._broker.turn.emit(Close(conn, "the master ends"))
 
     def validate(self) -> None:
         self.stream.validate()
@@ -531,7 +495,7 @@ class Replicas:
         ours = broker.store.record_at(offset) if offset is not None else None
         if not master or offset is None or ours is None:
             why = "our log has no record to compare" if master else "no name server told its address"
-            broker.note("warning", f"the master's log is taken to be ours, unproven: {why}")
+            broker.turn.note("warning", f"the master's log is taken to be ours, unproven: {why}")
             return slave.proved(now)
         record = bytes(ours)
 
@@ -557,4 +521,4 @@ class Replicas:
 
     def _emit(self, effects: list[Effect]) -> None:
         for effect in effects:
-            self._broker.emit(effect)
+            self._broker.turn.emit(effect)

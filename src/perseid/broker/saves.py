@@ -1,33 +1,66 @@
 """When a broker's state files are saved: tables on every change, offsets now and then (store.md §9).
 
-Topics and groups are saved in the turn that changed them. Offsets are saved when their time has come, behind a
-flush of the log: a consumer's or delay level's offset never outlives the messages that it stands for. A save
-that failed (a full disk) is tried again after `RETRY_MS`, and the requests that waited for it are refused: those of
-a turn wait for all files that it changed.
+Each part names its files (`StateFile`). Tables that a turn changed (topics, groups) are saved once, at its end; from
+the request that changed one on, the turn's answers travel in the `then` of that save (pulls aside: they promise
+nothing), and if it fails they become errors. Offsets are saved when their time has come, behind a flush of the log: a
+consumer's or delay level's offset never outlives the messages that it stands for. A save that failed (a full disk) is
+tried again after `RETRY_MS`; what waited for it is refused: answers of a turn wait for all files that it changed.
 """
 
 from __future__ import annotations
 
 from collections import deque
-from collections.abc import Callable, Sequence
-from typing import TYPE_CHECKING, NamedTuple
+from collections.abc import Callable, Iterable, Sequence
+from dataclasses import dataclass
+from typing import NamedTuple, Protocol
 
 from perseid.base.errors import StoreError
 from perseid.base.machine import DiskFailed, Effect, Feed, Millis, SaveState
-from perseid.broker import delay, groups, mappings, offsets, timer_metrics, topics
-from perseid.broker.pop import modes, order
+from perseid.broker.config import BrokerConfig
+from perseid.broker.kernel.settings import Settings
+from perseid.broker.kernel.turn import Turn
 from perseid.broker.request import Reply, Request
+from perseid.disk.port import Disk
 from perseid.store import state_files
+from perseid.store.store import MessageStore
 from perseid.wire.codes import ResponseCode
-
-if TYPE_CHECKING:
-    from perseid.broker.node import Broker
 
 RETRY_MS = 5_000
 ROCKSDB_FOLDERS = (
     "config/rdb", "config/topics", "config/subscriptionGroups", "config/consumerOffsets", "config/metadata",
 )  # fmt: skip
 """Of the original, where it keeps its tables in RocksDB: in version 2, and in version 1 beside queues in RocksDB."""
+
+
+class Table(Protocol):
+    """What is saved in a file of its own. `dirty`: it changed since it was last saved."""
+
+    dirty: bool
+
+    def load(self, text: bytes) -> None:
+        """Take the text up. StoreError when it is not such a file's."""
+
+
+@dataclass(slots=True, kw_only=True)
+class StateFile:
+    """A file of a part's state."""
+
+    path: str
+    table: Table
+    text: Callable[[], bytes]
+    """What is to be saved of it."""
+    every: Callable[[BrokerConfig], Millis] | None = None
+    """It is saved so often, behind the log, when it changed; None: at the end of each turn that changed it."""
+    loaded_first: bool = False
+    """Before the store is: the store makes queues of their kind."""
+    instead: str = ""
+    """The file that is read when this one is not there."""
+    in_use: Callable[[], bool] = lambda: True
+    """Is it worth a file at the end of a clean stop?"""
+    told: Callable[[], None] = lambda: None
+    """Hears that what changed is about to be saved."""
+    at: Millis = 0
+    """When it is looked at next."""
 
 
 class Saved:
@@ -64,136 +97,133 @@ class Save(NamedTuple):
 class Saves:
     """Loads and saves the state files of one broker."""
 
-    def __init__(self, broker: Broker) -> None:
-        self._broker = broker
-        self._offsets_at: Millis = 0
-        self._delay_at: Millis = 0
+    def __init__(self, turn: Turn, settings: Settings, store: MessageStore, disk: Disk) -> None:
+        self._turn = turn
+        self._settings = settings
+        self._store = store
+        self._disk = disk
+        self._files: dict[str, StateFile] = {}
+        self._at_once: list[StateFile] = []
+        self._behind: list[StateFile] = []
         self._again: dict[str, Millis] = {}
         self._under_way: deque[Save] = deque()
         """Those that were asked for, in order."""
         self._number = 0
         """Of the next one."""
-        self._texts: dict[str, Callable[[], bytes]] = {
-            topics.TOPICS_PATH: broker.topics.to_json,
-            mappings.MAPPINGS_PATH: broker.mappings.to_json,
-            groups.GROUPS_PATH: broker.groups.to_json,
-            broker.offsets.path: broker.offsets.to_json,
-            delay.OFFSETS_PATH: broker.delay.to_json,
-            modes.MODES_PATH: broker.pop.modes.to_json,
-            order.ORDER_PATH: lambda: broker.pop.order.to_json(broker.now),
-            timer_metrics.METRICS_PATH: broker.timers.metrics.to_json,
-        }
+        self._answers: list[tuple[Request, Reply]] = []
+        """Of this turn: they leave when what it changed is saved."""
+
+    def keep(self, files: Sequence[StateFile]) -> None:
+        """These are the files; those that are saved in one turn are so in this order."""
+        self._files = {file.path: file for file in files}
+        self._at_once = [file for file in files if file.every is None]
+        self._behind = [file for file in files if file.every is not None]
 
     @property
     def settled(self) -> bool:
         """Is each change that is saved at once durable?"""
         return not (self.due or self._under_way or self._again)
 
-    def load_topics(self) -> None:
-        """Take up the topics. StoreError when they are in a form that is not read here: they would be out of sight,
-        with all groups and offsets."""
+    # ---- a start ----
+
+    def load_first(self) -> None:
+        """Take up the tables that the store needs. StoreError when they are in a form that is not read here: they would
+        be out of sight, with all groups and offsets."""
         for folder in ROCKSDB_FOLDERS:
-            if self._broker.disk.size(f"{folder}/CURRENT") is not None:
+            if self._disk.size(f"{folder}/CURRENT") is not None:
                 raise StoreError(
                     f"{folder}: RocketMQ keeps this folder's topics, groups and offsets in RocksDB "
                     "(configManagerVersion=v2, or storeType=defaultRocksDB), which Perseid does not read: export them "
                     f"to JSON with its rocksDBConfigToJson, put the files into config, and move {folder} away"
                 )
-        text = state_files.read(self._broker.disk, topics.TOPICS_PATH)
-        if text:
-            self._broker.topics.load(text)
+        for file in self._files.values():
+            if file.loaded_first:
+                self._load(file)
 
     def load(self, now: Millis) -> None:
         """Take up all other tables; the first saves of offsets are one interval away."""
-        broker = self._broker
-        for path, load in (
-            (mappings.MAPPINGS_PATH, broker.mappings.load),
-            (groups.GROUPS_PATH, broker.groups.load),
-            (broker.offsets.path, broker.offsets.load),
-            (delay.OFFSETS_PATH, broker.delay.load),
-            (modes.MODES_PATH, broker.pop.modes.load),
-            (order.ORDER_PATH, broker.pop.order.load),
-            (timer_metrics.METRICS_PATH, broker.timers.metrics.load),
-        ):
-            text = state_files.read(broker.disk, path)
-            if not text and path == offsets.LMQ_OFFSETS_PATH:  # the first start with light queues
-                text = state_files.read(broker.disk, offsets.OFFSETS_PATH)
-            if text:
-                load(text)
-        self._offsets_at = now + broker.config.flush_consumer_offset_interval
-        self._delay_at = now + broker.config.flush_delay_offset_interval
+        for file in self._files.values():
+            if not file.loaded_first:
+                self._load(file)
+        self._settle_times(self._behind, now)
+
+    def _load(self, file: StateFile) -> None:
+        text = state_files.read(self._disk, file.path)
+        if not text and file.instead:
+            text = state_files.read(self._disk, file.instead)
+        if text:
+            file.table.load(text)
+
+    def _settle_times(self, files: Sequence[StateFile], now: Millis) -> None:
+        for file in files:
+            assert file.every is not None, file.path
+            file.at = now + file.every(self._settings.current)
+
+    # ---- a turn ----
 
     @property
     def due(self) -> bool:
         """Has a table changed that is saved with each change?"""
-        broker = self._broker
-        mapped = broker.mappings.changed
-        return mapped or bool(broker.topics.changed) or broker.groups.changed or broker.pop.modes.changed
+        return any(file.table.dirty for file in self._at_once)
 
-    def tables(self, answers: Sequence[tuple[Request, Reply]]) -> None:
-        """Save the tables that changed, then give the answers that wait for it."""
-        broker = self._broker
-        paths = []
-        if broker.groups.changed:
-            broker.groups.changed = False
-            paths.append(groups.GROUPS_PATH)
-        if broker.mappings.changed:
-            broker.mappings.changed = False
-            paths.append(mappings.MAPPINGS_PATH)
-        if broker.topics.changed:
-            broker.registration.topics_changed(broker.topics.take_changed(), broker.now)
-            paths.append(topics.TOPICS_PATH)
-        if broker.pop.modes.changed:
-            broker.pop.modes.changed = False
-            paths.append(modes.MODES_PATH)
+    def answer(self, request: Request, reply: Reply) -> None:
+        """Answer a request of this turn: when what it changed is durable."""
+        if request.command.is_oneway:
+            return
+        if self.due:
+            self._answers.append((request, reply))
+        else:
+            self._turn.reply(request, reply)
+
+    def settle(self) -> None:
+        """At the end of a turn: save the tables that changed, then give the answers that wait for it."""
+        if self.due:
+            self.tables()
+
+    def tables(self) -> None:
+        """Save the tables that changed."""
+        answers, self._answers = self._answers, []
+        paths = self._taken(file for file in self._at_once if file.table.dirty)
         for request, _ in answers:
             request.command.body = b""  # it is stored; no need to hold it until the files are
         self._save(paths, [], Answers(answers))
 
+    def _taken(self, files: Iterable[StateFile]) -> list[str]:
+        """The paths of files that are about to be saved."""
+        paths = []
+        for file in list(files):
+            file.table.dirty = False
+            file.told()
+            paths.append(file.path)
+        return paths
+
     def everything(self, then: list[Effect]) -> None:
         """Save all that there is, then carry out `then`: the end of a clean stop."""
-        broker = self._broker
-        broker.emit(broker.store.flush([]))
-        broker.topics.take_changed()
-        counted, broker.timers.metrics.dirty = broker.timers.metrics.dirty, False
-        broker.groups.changed = broker.offsets.dirty = broker.delay.dirty = False
-        broker.pop.modes.changed = broker.pop.order.dirty = broker.mappings.changed = False
-        unused = {timer_metrics.METRICS_PATH} if not counted else set()
-        if not broker.mappings.version.counter:
-            unused.add(mappings.MAPPINGS_PATH)
-        self._save([path for path in self._texts if path not in unused], then)
+        self._turn.emit(self._store.flush([]))
+        used = [file for file in self._files.values() if file.in_use()]
+        for file in self._files.values():
+            file.table.dirty = False
+        self._save([file.path for file in used], then)
 
     def tick(self, now: Millis) -> None:
-        broker, paths = self._broker, []
-        if now >= self._offsets_at:
-            self._offsets_at = now + broker.config.flush_consumer_offset_interval
-            if broker.offsets.dirty:
-                broker.offsets.dirty = False
-                paths.append(broker.offsets.path)
-            if broker.pop.order.dirty:
-                broker.pop.order.dirty = False
-                paths.append(order.ORDER_PATH)
-        if now >= self._delay_at:
-            self._delay_at = now + broker.config.flush_delay_offset_interval
-            if broker.delay.dirty:
-                broker.delay.dirty = False
-                paths.append(delay.OFFSETS_PATH)
-            if broker.timers.metrics.dirty:
-                broker.timers.metrics.dirty = False
-                paths.append(timer_metrics.METRICS_PATH)
+        """Save what is due."""
+        due = [file for file in self._behind if now >= file.at]
+        self._settle_times(due, now)
+        paths = self._taken(file for file in due if file.table.dirty)
         for path in [path for path, at in self._again.items() if at <= now]:
             del self._again[path]
             paths.append(path)
         self._behind_log(paths)
 
-    def offsets_now(self) -> None:
-        """Save the consumer offsets in this turn, if they changed: what is saved after them relies on it."""
-        if self._broker.offsets.dirty:
-            self._broker.offsets.dirty = False
-            self._behind_log([self._broker.offsets.path])
+    def hurry(self, path: str) -> None:
+        """Save this file in this turn, behind the log, if it changed: what is saved after it relies on it."""
+        file = self._files[path]
+        if file.table.dirty:
+            file.table.dirty = False
+            self._behind_log([path])
 
     def next_deadline(self) -> Millis:
-        due = min(self._offsets_at, self._delay_at)
+        due = min(file.at for file in self._behind)
         return min(due, *self._again.values()) if self._again else due
 
     def saved(self, event: Saved) -> None:
@@ -205,30 +235,30 @@ class Saves:
         assert path == event.path, f"{event.path} was saved before {path}"
         if last and not answers.refused:
             for request, reply in answers.ready:
-                self._broker.reply(request, reply)
+                self._turn.reply(request, reply)
 
     def failed(self, event: DiskFailed) -> bool:
         """A save failed: if it was one of these files it is tried again, and True is the answer. It may be heard before
         earlier saves that went well; of several of one file nobody knows which it was: none counts."""
-        if event.path not in self._texts:
+        if event.path not in self._files:
             return False
         path = event.path
         failed = [save for save in self._under_way if save.path == path]
         self._under_way = deque(save for save in self._under_way if save.path != path)
-        self._again[path] = self._broker.now + RETRY_MS
-        self._broker.note("error", f"{path} could not be saved: {event.reason}; again in {RETRY_MS} ms")
+        self._again[path] = self._turn.now + RETRY_MS
+        self._turn.note("error", f"{path} could not be saved: {event.reason}; again in {RETRY_MS} ms")
         remark = f"{path} could not be saved: {event.reason}; what was asked for may be lost at a restart"
         for answers in [save.answers for save in failed if not save.answers.refused]:
             answers.refused = True
             for request, _ in answers.ready:
-                self._broker.reply(request, Reply(ResponseCode.SYSTEM_ERROR, remark=remark))
+                self._turn.reply(request, Reply(ResponseCode.SYSTEM_ERROR, remark=remark))
         return True
 
     def _behind_log(self, paths: list[str]) -> None:
         """Save files that stand for messages of the log, when those are durable."""
         if paths:
-            if self._broker.store.flushed < self._broker.store.end:
-                self._broker.emit(self._broker.store.flush([]))
+            if self._store.flushed < self._store.end:
+                self._turn.emit(self._store.flush([]))
             self._save(paths, [])
 
     def _save(self, paths: list[str], then: list[Effect], answers: Answers = NO_ANSWERS) -> None:
@@ -237,4 +267,8 @@ class Saves:
             self._number += 1
             self._under_way.append(Save(number, path, answers, last))
             told = Feed(Saved(path, number))
-            self._broker.emit(SaveState(path, self._texts[path](), [*(then if last else ()), told]))
+            self._turn.emit(SaveState(path, self._files[path].text(), [*(then if last else ()), told]))
+
+    def validate(self) -> None:
+        """Between two turns."""
+        assert not self._answers, "an answer was not written"

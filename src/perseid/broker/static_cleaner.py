@@ -97,7 +97,7 @@ class StaticCleaner:
                 yield from self._first_items(topic)
                 yield from self._former_queues(topic)
             except RequestRefused as error:
-                broker.note("warning", f"the mapping of {topic} is not cleaned now: {error.remark}")
+                broker.turn.note("warning", f"the mapping of {topic} is not cleaned now: {error.remark}")
 
     def _first_items(self, topic: str) -> Steps:
         """Take away first items without messages."""
@@ -108,7 +108,7 @@ class StaticCleaner:
         empty: set[tuple[str, int]] = set()
         for name in sorted({items[0].bname for items in several.values()}):
             mine = [items[0] for items in several.values() if items[0].bname == name]
-            if name == broker.config.broker_name:
+            if name == broker.settings.current.broker_name:
                 bounds = [(broker.store.min_offset(topic, i.queue_id), broker.store.max_offset(topic, i.queue_id))
                           for i in mine]  # fmt: skip
             else:
@@ -148,5 +148,5 @@ class StaticCleaner:
     ) -> None:
         broker = self._broker
         if rest and broker.mappings.rows.get(topic) is row:
-            broker.mappings.replace_items(topic, rest, broker.now)
-            broker.note("info", f"the mapping of {topic}: queues {sorted(rest)}: {why}")
+            broker.mappings.replace_items(topic, rest, broker.turn.now)
+            broker.turn.note("info", f"the mapping of {topic}: queues {sorted(rest)}: {why}")

@@ -228,6 +228,11 @@ class BrokerStats:
         self._next_sample = now
         self._next_morning = self._morning_after(now)
 
+    def start(self, now: Millis) -> None:
+        """Counting begins."""
+        self.started = self._next_sample = now
+        self._next_morning = self._morning_after(now)
+
     # ---- counting: once a batch ----
 
     def put(self, topic: str, messages: int, size: int) -> None:

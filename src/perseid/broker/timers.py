@@ -30,7 +30,7 @@ from typing import TYPE_CHECKING
 from perseid.base.deadlines import soonest
 from perseid.base.errors import RequestRefused
 from perseid.base.machine import Buffer, DiskFailed, Feed, Flush, Millis
-from perseid.broker import messages, put
+from perseid.broker import messages
 from perseid.broker.core_turns import CoreAgain, again_of
 from perseid.broker.timer_due import Due
 from perseid.broker.timer_escape import TimerEscape
@@ -72,7 +72,7 @@ class TimerService:
     def __init__(self, broker: Broker) -> None:
         self._broker = broker
         self._config = broker.store.config
-        self.enabled = broker.config.timer_wheel_enable
+        self.enabled = broker.settings.current.timer_wheel_enable
         self.timers = TimerStore(broker.disk, self._config)
         self.metrics = TimerMetrics()
         self.quick: CoreAgain | None = None
@@ -113,7 +113,7 @@ class TimerService:
 
         log_end = store.end if self._broker.group is None else None
         for note in self.timers.load(record_at, queue_record, log_end, now):
-            self._broker.note("warning", note)
+            self._broker.turn.note("warning", note)
         self._follow_queue()
         self._round_at = now + self._config.timer_flush_interval_ms
         self._clean_at = now + CLEAN_MS
@@ -162,19 +162,19 @@ class TimerService:
         if self.enabled and (self._broker.group is not None or store.flushed >= store.end):
             self._confirm()
             try:
-                self.timers.close(self.timers.progress(self._broker.now, master=self._leads))
+                self.timers.close(self.timers.progress(self._broker.turn.now, master=self._leads))
             except OSError as error:
                 why = "the timers could not be saved, the next start goes on from their last save"
-                self._broker.note("error", f"{why}: {error}")
+                self._broker.turn.note("error", f"{why}: {error}")
 
     def cut(self, event: Cut) -> None:
         """The log is cut, and with it what was taken in of its end. OSError from the disk."""
         broker = self._broker
         if self.enabled and (files := self.timers.cut(event.end)):
-            broker.emit(Flush(files))
-            self._round_again, self._round_at = True, broker.now
+            broker.turn.emit(Flush(files))
+            self._round_again, self._round_at = True, broker.turn.now
         for effect in broker.store.handle(event):
-            broker.emit(effect)
+            broker.turn.emit(effect)
         if self.enabled:
             self._follow_queue()
 
@@ -183,7 +183,7 @@ class TimerService:
     def arrived(self) -> None:
         """Readers see a message of the timer topic."""
         if self._take_in_at is None:
-            self._take_in_at = self._broker.now
+            self._take_in_at = self._broker.turn.now
 
     def next_deadline(self) -> Millis | None:
         if not self.enabled:
@@ -192,12 +192,12 @@ class TimerService:
         if self.escape.away:
             pass
         elif self._due is not None or self._ahead:
-            slot = max(self._broker.now, self._blocked_until)
+            slot = max(self._broker.turn.now, self._blocked_until)
         elif self._todo:
             waits = LATE_MS if self._take_in_at is not None else 0  # for what is to be taken in (`_next_slot`)
             slot = max(self._todo[0] + self.timers.wheel.precision_ms + waits, self._blocked_until)
         if self._unconfirmed and self._unconfirmed[0][0] <= self._broker.store.confirmed:
-            confirmed = self._broker.now
+            confirmed = self._broker.turn.now
         if self._stuck is not None:
             due_round = self._stuck[1]
         elif not self.timers.under_way and (self._round_again or self.timers.changed):
@@ -248,7 +248,7 @@ class TimerService:
         unit = store.unit(TIMER_TOPIC, 0, offset)
         found = messages.stored_at(store, unit.physical_offset) if unit is not None else None
         if found is None:
-            self._broker.note("error", f"the timer message {offset} can't be read: skipped")
+            self._broker.turn.note("error", f"the timer message {offset} can't be read: skipped")
             timers.queue_offset += 1
             return True
         try:
@@ -259,7 +259,7 @@ class TimerService:
         self._trouble = ""
         if at_ms is None:
             if offset >= timers.master_offset:
-                self._broker.note("error", f"the timer message {offset} says no time and topic: skipped")
+                self._broker.turn.note("error", f"the timer message {offset} says no time and topic: skipped")
             return True
         if self._leads:
             slot = timers.wheel.slots[at_ms]
@@ -273,7 +273,7 @@ class TimerService:
         """Say so once, not at each attempt."""
         if why != self._trouble:
             self._trouble = why
-            self._broker.note("warning", why)
+            self._broker.turn.note("warning", why)
 
     # ---- delivering ----
 
@@ -375,12 +375,12 @@ class TimerService:
     def _made_anew(self, at_ms: Millis, position: int) -> bool:
         """A slot's chain is broken: somebody damaged the files, which the messages themselves can replace. False: they
         were made anew a moment ago, so what can't be found is passed over."""
-        now, timers = self._broker.now, self.timers
+        now, timers = self._broker.turn.now, self.timers
         why = f"the slot {at_ms} of the timer wheel has no unit at {position}"
         if now < self._anew_until:
-            self._broker.note("error", f"{why}: what stands before it is passed over")
+            self._broker.turn.note("error", f"{why}: what stands before it is passed over")
             return False
-        self._broker.note("error", f"{why}: the timer files are made anew from the messages that wait")
+        self._broker.turn.note("error", f"{why}: the timer files are made anew from the messages that wait")
         if self.quick is not None:
             self.quick.settle()  # what this turn delivered of earlier slots counts as delivered
         self._anew_until = now + ANEW_MS
@@ -407,7 +407,7 @@ class TimerService:
         found = messages.stored_at(self._broker.store, unit.physical_offset) if unit is not None else None
         where = f"the timer message of the unit at {position}"
         if unit is None or found is None or found.topic != TIMER_TOPIC:
-            self._broker.note("error", f"{where} can't be read: skipped")
+            self._broker.turn.note("error", f"{where} can't be read: skipped")
         else:
             topic = found.props.get(props.REAL_TOPIC, "")
             if unit.rolls or self.is_early(found):
@@ -426,7 +426,7 @@ class TimerService:
     def wait(self, why: str, for_ms: int) -> None:
         """Nothing is delivered for a while."""
         self._in_trouble(why)
-        self._blocked_until = self._broker.now + for_ms
+        self._blocked_until = self._broker.turn.now + for_ms
 
     def is_early(self, found: Record) -> bool:
         """Is the time of a message still to come? Its slot was begun too soon (`_ahead`), or the clock went back."""
@@ -436,14 +436,14 @@ class TimerService:
     def _store(self, message: Message | None, found: Record, where: str) -> int | None:
         """Where the message ends in the log then; 0: it can't be delivered at all; None: not now."""
         if message is None:
-            self._broker.note("error", f"{where} names no topic and queue: skipped")
+            self._broker.turn.note("error", f"{where} names no topic and queue: skipped")
             return 0
         if self.quick is not None:
             self.quick.settle()
         for properties in (message.properties, found.properties):
             message.properties = properties
             try:
-                placed = put.store(self._broker, message)
+                placed = self._broker.appender.store(message)
             except AppendRefused as refused:
                 if refused.status not in _PUT_ILLEGAL:
                     self._in_trouble(f"{where} for {message.topic} is tried again: {refused}")
@@ -454,7 +454,7 @@ class TimerService:
                 if self.quick is not None:
                     self.quick.learn(message.topic, message.queue_id)
                 return placed.physical_offset + placed.size
-        self._broker.note("error", f"{where} for {message.topic} is skipped: {why}")
+        self._broker.turn.note("error", f"{where} for {message.topic} is skipped: {why}")
         return 0
 
     @staticmethod
@@ -493,9 +493,9 @@ class TimerService:
         self._round_at = now + self._config.timer_flush_interval_ms
         self._round_again = False
         if broker.store.flushed < broker.store.end:
-            broker.emit(broker.store.flush([]))
+            broker.turn.emit(broker.store.flush([]))
         for effect in self.timers.begin_round(self.timers.progress(now, master=self._leads)):
-            broker.emit(effect)
+            broker.turn.emit(effect)
 
     def durable(self, event: TimerLogDurable) -> None:
         """The timer log of a round is durable."""
@@ -504,10 +504,10 @@ class TimerService:
             effects = self.timers.end_round(event, [Feed(CheckpointSaved())])
         except OSError as error:
             self._in_trouble(f"the timer wheel can't be written, tried again: {error}")
-            self._stuck = (event, self._broker.now + RETRY_MS)
+            self._stuck = (event, self._broker.turn.now + RETRY_MS)
             return
         for effect in effects:
-            self._broker.emit(effect)
+            self._broker.turn.emit(effect)
 
     def saved(self, event: CheckpointSaved) -> None:
         """The round is over."""
@@ -536,7 +536,7 @@ class TimerService:
     def redirect(self, message: Message, properties: dict[str, str]) -> None:
         """Send a message with a time of its own to the timer topic, if its time is still to come. RequestRefused: 13
         for a time that can't be, 1 when timers are off, or too many wait for the same slot."""
-        broker, config, now = self._broker, self._broker.config, self._broker.now
+        broker, config, now = self._broker, self._broker.settings.current, self._broker.turn.now
         if not self.enabled:
             why = "accurate timer message is not enabled, timerWheelEnable is false"
             raise RequestRefused(ResponseCode.SYSTEM_ERROR, why)

@@ -192,6 +192,7 @@ class TopicTable:
         self.rows: dict[str, TopicConfig] = {}
         self.changed: set[str] = set()
         """Names that changed since the table was last saved; a deleted topic's name too."""
+        self.dirty = False
         self.batch_topics: set[str] = set()
         """Those whose queues hold inner batches; always the same set."""
         self.compacted: set[str] = set()
@@ -366,6 +367,7 @@ class TopicTable:
             return
         gone = self.rows.keys() - rows.keys()
         self.changed |= gone | {name for name, row in rows.items() if self.rows.get(name) != row}
+        self.dirty = bool(self.changed)
         for name in gone:
             del self.rows[name]
         self.rows.update((name, row) for name, row in rows.items() if name == row.topic_name)
@@ -374,7 +376,7 @@ class TopicTable:
 
     def take_changed(self) -> set[str]:
         """The names that changed since this was last called."""
-        changed, self.changed = self.changed, set()
+        changed, self.changed, self.dirty = self.changed, set(), False
         return changed
 
     def _put(self, row: TopicConfig, now: Millis) -> bool:
@@ -387,6 +389,7 @@ class TopicTable:
     def _change(self, names: Iterable[str], now: Millis) -> None:
         names = list(names)
         self.changed.update(names)
+        self.dirty = bool(self.changed)
         self._sort(names)
         self.version.next_version(now, self.version.state_version)
 

@@ -36,7 +36,7 @@ from typing import TYPE_CHECKING
 
 from perseid.base.errors import RequestRefused
 from perseid.base.machine import Millis
-from perseid.broker import escape, messages, put
+from perseid.broker import escape, messages
 from perseid.broker.core_turns import CoreDecided, decided_of
 from perseid.store.results import Appended, AppendRefused
 from perseid.wire import command, ids, record
@@ -238,19 +238,19 @@ class TransactionService:
 
     def _due_after(self, born: Millis, immunity_ms: int) -> Millis:
         """When a half is asked about. Its time of birth is of its producer's clock, which may be wrong."""
-        now = self._broker.now
+        now = self._broker.turn.now
         return min(max(now, born + immunity_ms), now + immunity_ms)
 
     def _immunity(self, text: str | None) -> int:
         """How long a half is not asked about, after it was born."""
         if text is not None and _NUMBER(text):
             return int(text) * 1000
-        return self._broker.config.transaction_time_out
+        return self._broker.settings.current.transaction_time_out
 
     def is_late(self, half: Record) -> bool:
         """Whether its producer's own time for a word, if it named one, is over."""
         text = half.props.get(props.CHECK_IMMUNITY_TIME_IN_SECONDS)
-        return text is not None and self._broker.now - half.born_timestamp > self._immunity(text)
+        return text is not None and self._broker.turn.now - half.born_timestamp > self._immunity(text)
 
     # ---- and are decided ----
 
@@ -270,7 +270,7 @@ class TransactionService:
         AppendRefused: nothing has happened."""
         if commit:
             message = self._message(half)
-            stored = put.store(self._broker, message)
+            stored = self._broker.appender.store(message)
             if self.quick is not None:
                 self.quick.learn(message.topic, message.queue_id)
             return self._close(offset) or stored.physical_offset + stored.size
@@ -287,8 +287,8 @@ class TransactionService:
         message.topic, message.queue_id = topic, int(queue_id)
         message.sys_flag = half.sys_flag & ~SYS_TRANSACTION_MASK | SYS_TRANSACTION_COMMIT
         message.prepared_transaction_offset = half.physical_offset
-        message.store_host = self._broker.store_host
-        put.transform(self._broker, message, properties)
+        message.store_host = self._broker.settings.store_host
+        self._broker.transformer.transform(message, properties)
         return message
 
     def _forget(self, offset: int) -> None:
@@ -317,7 +317,7 @@ class TransactionService:
         words, self.words = self.words, []
         if not words:
             return
-        quick = None if self._removed is not None or put.overload(self._broker) else self.quick
+        quick = None if self._removed is not None or self._broker.appender.overload() else self.quick
         with self._one_op():
             for request in words:
                 if quick is None or not self._commit_quickly(quick, request.header):
@@ -356,9 +356,9 @@ class TransactionService:
 
     def _owe(self, offsets: list[int], refused: AppendRefused) -> None:
         broker = self._broker
-        broker.note("warning", f"halves {offsets} are decided, which can't be written yet: {refused}")
+        broker.turn.note("warning", f"halves {offsets} are decided, which can't be written yet: {refused}")
         self._owed += offsets
-        self._again = broker.now + RETRY_MS
+        self._again = broker.turn.now + RETRY_MS
 
     def _write_op(self, offset: int) -> int:
         """Say in the log that a half is decided; where that ends, or (0) when it is said later."""
@@ -372,12 +372,12 @@ class TransactionService:
         op = Message(
             topic=OP_HALF_TOPIC,
             body=b"".join(b"%d," % offset for offset in offsets),
-            born_timestamp=broker.now,
-            born_host=broker.store_host,
-            store_host=broker.store_host,
+            born_timestamp=broker.turn.now,
+            born_host=broker.settings.store_host,
+            store_host=broker.settings.store_host,
             properties=props.encode({props.TAGS: OP_TAG}),
         )
-        stored = put.store(broker, op)
+        stored = broker.appender.store(op)
         end = stored.physical_offset + stored.size
         self._ops.append((stored.queue_offset, max(offsets)))
         self._decided += [(end, offset) for offset in offsets]
@@ -387,7 +387,7 @@ class TransactionService:
 
     def next_deadline(self) -> Millis | None:
         if self._removed is not None:
-            return self._broker.now
+            return self._broker.turn.now
         if self._broker.escape.on:
             return None if self._away or not self._open else self._again
         due = self._due[0][0] if self._due else None
@@ -429,29 +429,29 @@ class TransactionService:
             return False
         found = messages.stored_at(broker.store, half.physical_offset)
         if found is None or not is_half(found):
-            broker.note("error", f"half {offset} at {half.physical_offset} can't be read: it is left out")
+            broker.turn.note("error", f"half {offset} at {half.physical_offset} can't be read: it is left out")
             self._close(offset)
             return True
         text = found.props.get(props.TRANSACTION_CHECK_TIMES, "")
         times = int(text) if _NUMBER(text) else 0
         kept_ms = broker.store.config.file_reserved_time * HOUR_MS
         try:
-            if times >= broker.config.transaction_check_max or now - found.born_timestamp > kept_ms:
+            if times >= broker.settings.current.transaction_check_max or now - found.born_timestamp > kept_ms:
                 self._discard(offset, found)
             else:
                 self._ask(offset, found, times + 1, now)
         except AppendRefused as refused:
-            broker.note("warning", f"half {offset} can't be asked about, it is tried again: {refused}")
+            broker.turn.note("warning", f"half {offset} can't be asked about, it is tried again: {refused}")
             return False
         return True
 
     def _discard(self, offset: int, half: Record) -> None:
         """Nobody says what is to become of it: it is kept for an operator."""
         broker = self._broker
-        broker.topics.ensure(CHECK_MAX_TIME_TOPIC, 1, broker.now)
+        broker.topics.ensure(CHECK_MAX_TIME_TOPIC, 1, broker.turn.now)
         message = messages.again(half)
-        message.topic, message.queue_id, message.store_host = CHECK_MAX_TIME_TOPIC, 0, broker.store_host
-        put.store(broker, message)
+        message.topic, message.queue_id, message.store_host = CHECK_MAX_TIME_TOPIC, 0, broker.settings.store_host
+        broker.appender.store(message)
         self._close(offset)
 
     def _ask(self, offset: int, half: Record, times: int, now: Millis) -> None:
@@ -462,15 +462,15 @@ class TransactionService:
         properties[props.TRANSACTION_CHECK_TIMES] = str(times)
         properties[props.TRAN_PREPARED_QUEUE_OFFSET] = str(known)
         message = messages.seal(messages.again(half), properties)
-        message.store_host = broker.store_host
-        stored = put.store(broker, message)
+        message.store_host = broker.settings.store_host
+        stored = broker.appender.store(message)
         self._close(offset)
         self._opened(stored.queue_offset, stored.physical_offset, now + broker.config.transaction_check_interval)
         self._rename(known, stored.queue_offset)
         producer = broker.producers.any_client(properties.get(props.PGROUP, ""))
         if producer is not None:
             self._questions = (self._questions + 1) & 0x7FFFFFFF
-            broker.write(producer.conn, _question(broker, self._questions, message, properties, stored))
+            broker.turn.write(producer.conn, _question(broker, self._questions, message, properties, stored))
 
     def _send_away(self, now: Millis) -> None:
         """Send the first open half to another master, as one that its producer has just sent."""
@@ -486,13 +486,13 @@ class TransactionService:
             if why != self._trouble:
                 self._trouble = why
                 if why:
-                    broker.note("warning", f"half {offset} is tried again: {why}")
+                    broker.turn.note("warning", f"half {offset} is tried again: {why}")
             if not why:
                 self._forget(offset)
                 broker.offsets.commit(HALF_TOPIC, GROUP, 0, next(iter(self._open), self._half_end), now, 1)
 
         if found is None or not is_half(found):
-            broker.note("error", f"half {offset} at {half.physical_offset} can't be read: it is left out")
+            broker.turn.note("error", f"half {offset} at {half.physical_offset} can't be read: it is left out")
             told("", now)
             return
         message, properties = messages.again(found), dict(found.props)
@@ -511,9 +511,9 @@ class TransactionService:
         properties[props.TRANSACTION_CHECK_TIMES] = "0"
         properties.pop(props.TRAN_PREPARED_QUEUE_OFFSET, None)
         message = messages.seal(messages.again(half), properties)
-        message.topic, message.queue_id, message.store_host = HALF_TOPIC, 0, self._broker.store_host
-        stored = put.store(self._broker, message)
-        self._opened(stored.queue_offset, stored.physical_offset, self._broker.now)
+        message.topic, message.queue_id, message.store_host = HALF_TOPIC, 0, self._broker.settings.store_host
+        stored = self._broker.appender.store(message)
+        self._opened(stored.queue_offset, stored.physical_offset, self._broker.turn.now)
         return stored.physical_offset + stored.size
 
     def _rename(self, known: int, offset: int) -> None:
@@ -540,9 +540,9 @@ class TransactionService:
         ops = self._ops[0][0] if self._ops else broker.store.max_offset(OP_HALF_TOPIC, 0)
         if (halves, ops) != self._told:
             self._told = halves, ops
-            step = broker.config.consumer_offset_update_version_step
-            broker.offsets.commit(HALF_TOPIC, GROUP, 0, halves, broker.now, step)
-            broker.offsets.commit(OP_HALF_TOPIC, GROUP, 0, ops, broker.now, step)
+            step = broker.settings.current.consumer_offset_update_version_step
+            broker.offsets.commit(HALF_TOPIC, GROUP, 0, halves, broker.turn.now, step)
+            broker.offsets.commit(OP_HALF_TOPIC, GROUP, 0, ops, broker.turn.now, step)
 
     def validate(self) -> None:
         assert not self.words, "a word was not done"
@@ -573,7 +573,7 @@ def _question(
     topic, unique = properties[props.REAL_TOPIC], properties.get(props.UNIQ_KEY)
     message.topic, message.queue_id = topic, int(properties[props.REAL_QID])
     body = record.encode(message)
-    record.patch(body, stored.queue_offset, stored.physical_offset, broker.now)
+    record.patch(body, stored.queue_offset, stored.physical_offset, broker.turn.now)
     header = CheckTransactionStateRequest(
         topic=topic,
         tran_state_table_offset=stored.queue_offset,
@@ -581,7 +581,7 @@ def _question(
         msg_id=unique,
         transaction_id=unique,
         offset_msg_id=ids.offset_message_id(message.store_host, stored.physical_offset),
-        broker_name=broker.config.broker_name,
+        broker_name=broker.settings.current.broker_name,
     )
     return command.encode_request(
         RequestCode.CHECK_TRANSACTION_STATE, number, header, bytes(body), oneway=True

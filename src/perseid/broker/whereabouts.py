@@ -51,7 +51,7 @@ class _Known:
             return True
         if self._told_at is None or now >= self._told_at + TELL_MS:
             self._told_at = now
-            self._broker.note("warning", f"{what} of {host_of(peer)}, {why_not}, set checkPeerAddresses=false")
+            self._broker.turn.note("warning", f"{what} of {host_of(peer)}, {why_not}, set checkPeerAddresses=false")
         return False
 
     def resolved(self, event: Resolved) -> None:
@@ -63,7 +63,7 @@ class _Known:
         """Look up what is to be looked up."""
         for hosts in self._hosts:
             for effect in hosts.ask(now):
-                self._broker.emit(effect)
+                self._broker.turn.emit(effect)
 
     def next_deadline(self) -> Millis | None:
         return soonest(*[hosts.next_deadline() for hosts in self._hosts])
@@ -84,7 +84,7 @@ class Neighbours(_Known):
         if self._checks:
             self._name_servers.set(name_servers)
         else:
-            self._broker.note("warning", OPEN)
+            self._broker.turn.note("warning", OPEN)
 
     def reconfigure(self, name_servers: list[str]) -> None:
         """Notices come from these from now on."""
@@ -130,7 +130,7 @@ class Whereabouts(_Known):
         if self._checks:
             self._know_controllers()
         else:
-            self._broker.note("warning", OPEN)
+            self._broker.turn.note("warning", OPEN)
 
     def _know_controllers(self) -> None:
         if self._controllers.addresses != self._known_controllers:
@@ -181,7 +181,7 @@ class Whereabouts(_Known):
         """Ask what is to be asked."""
         super().tick(now)
         if self._wanted and not self._asking and now >= self._asked_at + ASK_MS:
-            body = fastjson.dumps([self._broker.config.broker_name])
+            body = fastjson.dumps([self._broker.settings.current.broker_name])
             code = RequestCode.CONTROLLER_GET_SYNC_STATE_DATA
             self._asked_at = now
             self._asking = self._controllers.ask_leader(code, None, body, now, self._told, self._failed)

@@ -49,8 +49,8 @@ def get_runtime_info(broker: Broker, request: Request) -> Reply:
     Where the original counts the requests that wait for a thread, here nothing waits: those are 0, and so are
     the times of a page-cache lock and of a dispatch that runs behind the log.
     """
-    info = _store_info(broker) | _totals(broker) | _IDLE | broker.replicas.runtime_info(broker.now)
-    info |= broker.timers.runtime_info(broker.now)
+    info = _store_info(broker) | _totals(broker) | _IDLE | broker.replicas.runtime_info(broker.turn.now)
+    info |= broker.timers.runtime_info(broker.turn.now)
     return Reply(body=bodies.KVTable(table=dict(sorted(info.items()))).to_json())
 
 
@@ -82,7 +82,7 @@ def _store_info(broker: Broker) -> dict[str, str]:
     stored = stats.put_messages.total
     return {
         "bootTimestamp": str(stats.started),
-        "runtime": stats.runtime_text(broker.now),
+        "runtime": stats.runtime_text(broker.turn.now),
         "putMessageEntireTimeMax": str(stats.put_time_max_ms),
         "putMessageTimesTotal": str(stored),
         "putMessageFailedTimes": str(stats.put_failed_times),
@@ -108,7 +108,7 @@ def _store_info(broker: Broker) -> dict[str, str]:
 
 
 def _totals(broker: Broker) -> dict[str, str]:
-    stats, config = broker.stats, broker.config
+    stats, config = broker.stats, broker.settings.current
     put_yesterday, put_today = stats.put_total_mornings
     get_yesterday, get_today = stats.get_total_mornings
     levels = {
@@ -220,7 +220,7 @@ def query_consume_time_span(broker: Broker, request: Request) -> Reply:
         spans.append(
             {
                 "consumeTimeStamp": store.store_time(topic, queue_id, consumed - 1) if consumed else oldest,
-                "delayTime": broker.now - behind if behind >= 0 else 0,
+                "delayTime": broker.turn.now - behind if behind >= 0 else 0,
                 "maxTimeStamp": store.store_time(topic, queue_id, end - 1),
                 "messageQueue": queue_of(broker, topic, queue_id),
                 "minTimeStamp": oldest,
@@ -231,7 +231,7 @@ def query_consume_time_span(broker: Broker, request: Request) -> Reply:
 
 def queue_of(broker: Broker, topic: str, queue_id: int) -> MessageQueue:
     """A queue of this broker."""
-    return MessageQueue(topic, broker.config.broker_name, queue_id)
+    return MessageQueue(topic, broker.settings.current.broker_name, queue_id)
 
 
 # ---- clients ----

@@ -35,7 +35,7 @@ def query_assignment(broker: Broker, request: Request) -> Reply | None:
 
     def found(queues: list[MessageQueue]) -> None:
         if broker.connections.get(request.conn.id) is request.conn:
-            broker.reply(request, Reply(body=_assigned(broker, body, mode, queues)))
+            broker.turn.reply(request, Reply(body=_assigned(broker, body, mode, queues)))
 
     request.command.keep()
     broker.pop.routes.find(body.topic, found)
@@ -46,7 +46,7 @@ def _mode(broker: Broker, topic: str, group: str) -> SetMessageRequestModeReques
     row = broker.pop.modes.get(topic, group)
     if row is not None:
         return row
-    config = broker.config
+    config = broker.settings.current
     mode = modes.PULL if topic.startswith(RETRY_PREFIX) else config.default_message_request_mode
     return SetMessageRequestModeRequestBody(
         topic=topic, consumer_group=group, mode=mode, pop_share_queue_num=config.default_pop_share_queue_num
@@ -59,7 +59,7 @@ def _assigned(
 ) -> bytes:  # fmt: skip
     members = sorted(broker.consumers.client_ids(body.consumer_group))
     mine = sorted(queues)
-    if body.message_model == CLUSTERING and broker.config.server_load_balancer_enable:
+    if body.message_model == CLUSTERING and broker.settings.current.server_load_balancer_enable:
         if not members or body.strategy_name not in assignment.STRATEGIES:
             return b"{}"
         arguments = body.strategy_name, body.client_id, mine, members
@@ -80,7 +80,7 @@ def set_message_request_mode(broker: Broker, request: Request) -> Reply:
         raise RequestRefused(ResponseCode.NO_PERMISSION, "retry topic is not allowed to set mode")
     if body.topic not in broker.topics:
         raise RequestRefused(ResponseCode.TOPIC_NOT_EXIST, f"topic[{body.topic}] not exist")
-    if broker.groups.find(body.consumer_group, broker.config, broker.now) is None:
+    if broker.groups.find(body.consumer_group, broker.settings.current, broker.turn.now) is None:
         raise RequestRefused(ResponseCode.SUBSCRIPTION_GROUP_NOT_EXIST, "subscription group does not exist")
     if body.mode not in (modes.PULL, modes.POP):
         raise RequestRefused(ResponseCode.INVALID_PARAMETER, f"the mode {body.mode!r:.80} is neither PULL nor POP")

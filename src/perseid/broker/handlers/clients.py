@@ -37,7 +37,7 @@ def heart_beat(broker: Broker, request: Request) -> Reply:
         language=request.command.language,
         version=request.command.version,
         peer=request.conn.peer,
-        seen=broker.now,
+        seen=broker.turn.now,
     )
     ask = False
     for consumer in data.consumer_data_set:
@@ -50,18 +50,17 @@ def heart_beat(broker: Broker, request: Request) -> Reply:
 
 
 def _consumer_heard(broker: Broker, data: HeartbeatData, consumer: ConsumerData, client: Client) -> bool:
-    group = broker.groups.find(consumer.group_name, broker.config, broker.now)
+    group = broker.groups.find(consumer.group_name, broker.settings.current, broker.turn.now)
     if group is None:
         return False
     broker.topics.ensure(
         retry_topic(consumer.group_name),
         group.retry_queue_nums,
-        broker.now,
+        broker.turn.now,
         order=any(broker.topics.is_order(wanted.topic) for wanted in consumer.subscription_data_set),
         sys_flag=UNIT_SUB if consumer.unit_mode else 0,
     )
     return broker.consumers.heard(
-        broker,
         consumer,
         client,
         notify=group.notify_consumer_ids_changed_enable,
@@ -76,7 +75,7 @@ def unregister_client(broker: Broker, request: Request) -> Reply:
     if header.producer_group is not None:
         broker.producers.unregister(header.producer_group, request.conn.id)
     if header.consumer_group is not None:
-        broker.consumers.unregister(broker, header.consumer_group, request.conn.id)
+        broker.consumers.unregister(header.consumer_group, request.conn.id)
     return Reply()
 
 
@@ -94,7 +93,7 @@ def check_client_config(broker: Broker, request: Request) -> Reply:
     subscription = CheckClientRequestBody.from_json(request.body).subscription_data
     if subscription is None:
         return Reply()
-    kind, sql = subscription.expression_type, broker.config.enable_property_filter
+    kind, sql = subscription.expression_type, broker.settings.current.enable_property_filter
     if not subscription_filter.is_tag_type(kind):  # tags are taken as they are
         try:
             subscription_filter.of(kind, subscription.sub_string, broker.holds.work, sql=sql)

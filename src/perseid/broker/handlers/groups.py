@@ -19,14 +19,14 @@ if TYPE_CHECKING:
 
 def update_and_create_group(broker: Broker, request: Request) -> Reply:
     """Create a group or change it."""
-    broker.groups.update(bodies.SubscriptionGroupConfig.from_json(request.body), broker.now)
+    broker.groups.update(bodies.SubscriptionGroupConfig.from_json(request.body), broker.turn.now)
     return Reply()
 
 
 def update_and_create_group_list(broker: Broker, request: Request) -> Reply:
     """The same for several groups: one that can't be is refused, and those before it are done."""
     for wanted in bodies.SubscriptionGroupList.from_json(request.body).group_config_list:
-        broker.groups.update(wanted, broker.now)
+        broker.groups.update(wanted, broker.turn.now)
     return Reply()
 
 
@@ -35,8 +35,8 @@ def delete_group(broker: Broker, request: Request) -> Reply:
     header: headers.DeleteSubscriptionGroupRequest = request.header
     if header.clean_offset or bound_to(broker.groups.get(header.group_name)):
         broker.offsets.forget_group(header.group_name)
-        broker.saves.offsets_now()
-    broker.groups.delete(header.group_name, broker.now)
+        broker.saves.hurry(broker.offsets.path)
+    broker.groups.delete(header.group_name, broker.turn.now)
     broker.stats.forget_group(header.group_name)
     return Reply()
 
@@ -44,7 +44,7 @@ def delete_group(broker: Broker, request: Request) -> Reply:
 def get_group_config(broker: Broker, request: Request) -> Reply:
     """One group's row; created with defaults where groups are created on first use, as in the original."""
     header: headers.GetSubscriptionGroupConfigRequest = request.header
-    row = broker.groups.find(header.group, broker.config, broker.now)
+    row = broker.groups.find(header.group, broker.settings.current, broker.turn.now)
     if row is None:
         raise RequestRefused(ResponseCode.SUBSCRIPTION_GROUP_NOT_EXIST, "No group in this broker")
     return Reply(body=row.to_json())
@@ -71,7 +71,7 @@ def update_and_get_forbidden(broker: Broker, request: Request) -> Reply:
     """Forbid or allow a group to read a topic, if the request says which; what holds now."""
     header: headers.UpdateAndGetGroupForbiddenRequest = request.header
     if header.readable is not None:
-        broker.groups.set_may_read(header.group, header.topic, header.readable, broker.now)
+        broker.groups.set_may_read(header.group, header.topic, header.readable, broker.turn.now)
     readable = broker.groups.may_read(header.group, header.topic)
     return Reply(body=fastjson.dumps({"group": header.group, "readable": readable, "topic": header.topic}), remark="")
 
@@ -80,7 +80,7 @@ def query_topics_by_consumer(broker: Broker, request: Request) -> Reply:
     """The topics that a group committed offsets of."""
     header: headers.QueryTopicsByConsumerRequest = request.header
     topics = sorted(broker.offsets.topics_of(header.group))
-    return Reply(body=bodies.TopicList(topic_list=topics, broker_addr=broker.config.address).to_json())
+    return Reply(body=bodies.TopicList(topic_list=topics, broker_addr=broker.settings.current.address).to_json())
 
 
 def query_subscription_by_consumer(broker: Broker, request: Request) -> Reply:

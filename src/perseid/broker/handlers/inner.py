@@ -10,7 +10,6 @@ from typing import TYPE_CHECKING
 
 from perseid.base.errors import RemoteProtocolError, RequestRefused
 from perseid.base.machine import Buffer
-from perseid.broker import put
 from perseid.broker.handlers import send
 from perseid.broker.request import Reply, Request
 from perseid.store import inner, lmq
@@ -48,7 +47,7 @@ def send_inner(
     if lmq.MARK in own:
         raise _refused("a batch can't stand in light queues")
     if unique_key is None:
-        properties[props.UNIQ_KEY] = broker.unique_ids.next(broker.now)
+        properties[props.UNIQ_KEY] = broker.unique_ids.next(broker.turn.now)
     properties.update(broker.answers.own_properties)
     properties[props.INNER_NUM] = str(count)
     message = Message(
@@ -59,20 +58,20 @@ def send_inner(
         sys_flag=sys_flag | SYS_INNER_BATCH | SYS_NEED_UNWRAP,
         born_timestamp=header.born_timestamp,
         born_host=request.conn.born_host,
-        store_host=broker.store_host,
+        store_host=broker.settings.store_host,
         reconsume_times=header.reconsume_times,
         properties=props.encode(properties),
     )
     try:
-        stored = put.store(broker, message)
+        stored = broker.appender.store(message)
     except AppendRefused as refused:
-        raise put.refusal(broker, refused) from None
+        raise broker.appender.refusal(refused) from None
     broker.stats.put(header.topic, count - 1, 0)
-    msg_id = ids.offset_message_id(broker.store_host, stored.physical_offset)
+    msg_id = ids.offset_message_id(broker.settings.store_host, stored.physical_offset)
     answer = broker.answers.sent(msg_id, queue_id, stored.queue_offset, properties[props.UNIQ_KEY])
     answer.batch_uniq_id = unique_key if header.batch else None
-    return put.acknowledge(
-        broker, request, Reply(header=answer), stored.physical_offset + stored.size, send.waits(own)
+    return broker.appender.acknowledge(
+        request, Reply(header=answer), stored.physical_offset + stored.size, send.waits(own)
     )
 
 

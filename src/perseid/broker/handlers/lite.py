@@ -55,8 +55,8 @@ def pop_lite_message(broker: Broker, request: Request) -> Reply | None:
     """
     header: headers.PopLiteMessageRequest = request.header
     if header.born_time <= 0:
-        header.born_time = broker.now
-    if broker.now - header.born_time - header.poll_time > LATE_MS:
+        header.born_time = broker.turn.now
+    if broker.turn.now - header.born_time - header.poll_time > LATE_MS:
         raise RequestRefused(
             ResponseCode.POLLING_TIMEOUT, f"the broker[{broker.config.broker_ip1}] pop message is timeout too much"
         )
@@ -66,8 +66,8 @@ def pop_lite_message(broker: Broker, request: Request) -> Reply | None:
     buffers, counts = _pop(broker, header)
     code = ResponseCode.SUCCESS
     if not buffers:
-        until = min(header.born_time + header.poll_time, broker.now + MAX_SUSPEND_MS)
-        if request.may_hold and until > broker.now:
+        until = min(header.born_time + header.poll_time, broker.turn.now + MAX_SUSPEND_MS)
+        if request.may_hold and until > broker.turn.now:
             request.command.keep()
             where = room(header.client_id), header.consumer_group
             if broker.holds.pops.hold(request, *where, LMQ_QUEUE_ID, None, until, takes=True):
@@ -77,7 +77,7 @@ def pop_lite_message(broker: Broker, request: Request) -> Reply | None:
             code = ResponseCode.POLLING_TIMEOUT
         broker.stats.missed()
     answer = headers.PopLiteMessageResponse(
-        pop_time=broker.now,
+        pop_time=broker.turn.now,
         invisible_time=header.invisible_time,
         revive_qid=pop.ORDER_QUEUE,
         order_count_info=";".join(counts),
@@ -87,7 +87,7 @@ def pop_lite_message(broker: Broker, request: Request) -> Reply | None:
 
 
 def _check_pop(broker: Broker, header: headers.PopLiteMessageRequest) -> None:
-    config = broker.config
+    config = broker.settings.current
     if not config.broker_permission & PERM_READ:
         raise RequestRefused(ResponseCode.NO_PERMISSION, f"the broker[{config.broker_ip1}] pop message is forbidden")
     if not 1 <= header.max_msg_num <= pop.MAX_MESSAGES:
@@ -103,7 +103,7 @@ def _check_pop(broker: Broker, header: headers.PopLiteMessageRequest) -> None:
         raise RequestRefused(ResponseCode.NO_PERMISSION, f"the topic [{header.topic}] peeking message is forbidden")
     if not is_parent(row):
         raise _invalid(f"the topic [{header.topic}] message type not match")
-    group = broker.groups.find(header.consumer_group, config, broker.now)
+    group = broker.groups.find(header.consumer_group, config, broker.turn.now)
     if group is None:
         raise RequestRefused(
             ResponseCode.SUBSCRIPTION_GROUP_NOT_EXIST, f"subscription group [{header.consumer_group}] not exist, {FAQ}"
@@ -148,7 +148,7 @@ def _pop(broker: Broker, header: headers.PopLiteMessageRequest) -> tuple[list[Bu
 def _pop_queue(
     broker: Broker, header: headers.PopLiteMessageRequest, name: str, most: int, size: int, counts: list[str]
 ) -> ReadResult | None:
-    service, group, now = broker.lite, header.consumer_group, broker.now
+    service, group, now = broker.lite, header.consumer_group, broker.turn.now
     if service.order.blocked(name, group, LMQ_QUEUE_ID, header.attempt_id, now):
         return None
     start = _position(broker, name, group)
@@ -195,8 +195,8 @@ def _position(broker: Broker, name: str, group: str) -> int:
 
 
 def _commit(broker: Broker, name: str, group: str, offset: int) -> None:
-    step = broker.config.consumer_offset_update_version_step
-    broker.offsets.commit(name, group, LMQ_QUEUE_ID, offset, broker.now, step)
+    step = broker.settings.current.consumer_offset_update_version_step
+    broker.offsets.commit(name, group, LMQ_QUEUE_ID, offset, broker.turn.now, step)
 
 
 # ---- after a pop ----
@@ -223,7 +223,7 @@ def change(broker: Broker, header: ChangeInvisibleTimeRequest) -> Reply:
     if not 0 <= header.invisible_time <= MAX_INVISIBLE_MS:
         raise _invalid(f"invisibleTime is 0 to {MAX_INVISIBLE_MS} ms, not {header.invisible_time}")
     name, handle = _delivery(broker, header)
-    until, order, where = broker.now + header.invisible_time, broker.lite.order, (name, header.consumer_group)
+    until, order, where = broker.turn.now + header.invisible_time, broker.lite.order, (name, header.consumer_group)
     if header.suspend:
         found = order.put_off_all(*where, LMQ_QUEUE_ID, handle.pop_time, until)
     else:
@@ -302,7 +302,7 @@ def _with_routes(
         except RequestRefused as refused:
             if reply.code == ResponseCode.SUCCESS:
                 reply = Reply(refused.code, remark=refused.remark)
-    broker.reply(request, reply)
+    broker.turn.reply(request, reply)
 
 
 def _change(broker: Broker, request: Request, wanted: lite.LiteSubscriptionChange) -> None:
@@ -319,7 +319,7 @@ def _change(broker: Broker, request: Request, wanted: lite.LiteSubscriptionChang
             assert reader is not None
             service.unsubscribe(reader, name)
         return
-    row = broker.groups.find(group, broker.config, broker.now)
+    row = broker.groups.find(group, broker.settings.current, broker.turn.now)
     if row is None or not row.consume_enable:
         raise _illegal("Consumer group is not allowed to consume.")
     wildcard = service.is_wildcard(group)
@@ -338,12 +338,12 @@ def _change(broker: Broker, request: Request, wanted: lite.LiteSubscriptionChang
 
 def _reader(broker: Broker, request: Request, wanted: lite.LiteSubscriptionChange, names: list[str]) -> Reader:
     """The client, if it may read so much."""
-    table, most = broker.lite.registry, broker.config.max_lite_subscription_count
+    table, most = broker.lite.registry, broker.settings.current.max_lite_subscription_count
     known = table.readers.get(wanted.client_id)
     new = sum(known is None or name not in known.names for name in names)
     if table.count + new > most or (broker.lite.is_wildcard(wanted.group) and table.count >= most and known is None):
         raise registry.quota(most, names[:1])
-    reader = table.reader(wanted.client_id, wanted.group, wanted.topic, broker.now)
+    reader = table.reader(wanted.client_id, wanted.group, wanted.topic, broker.turn.now)
     reader.conn = request.conn.id
     return reader
 
@@ -390,7 +390,7 @@ def get_lite_topic_info(broker: Broker, request: Request) -> Reply | None:
 
     def found(queues: list[MessageQueue]) -> None:
         if broker.connections.get(request.conn.id) is request.conn:
-            broker.reply(request, Reply(body=_lite_topic(broker, header).to_json()))
+            broker.turn.reply(request, Reply(body=_lite_topic(broker, header).to_json()))
 
     request.command.keep()
     broker.pop.routes.find(header.parent_topic, found)
@@ -507,7 +507,7 @@ def _parent(broker: Broker, topic: str) -> TopicConfig:
 
 
 def _group(broker: Broker, name: str) -> SubscriptionGroupConfig:
-    group = broker.groups.find(name, broker.config, broker.now)
+    group = broker.groups.find(name, broker.settings.current, broker.turn.now)
     if group is None:
         raise RequestRefused(ResponseCode.SUBSCRIPTION_GROUP_NOT_EXIST, f"Group [{name}] not exist.")
     return group

@@ -17,7 +17,7 @@ MAX_QUEUES = 100_000
 def lock_batch(broker: Broker, request: Request) -> Reply:
     """The queues of the request that the client holds now."""
     body = LockBatchRequestBody.from_json(request.body)
-    taken = broker.locks.lock(body.consumer_group, body.mq_set[:MAX_QUEUES], body.client_id, broker.now)
+    taken = broker.locks.lock(body.consumer_group, body.mq_set[:MAX_QUEUES], body.client_id, broker.turn.now)
     return Reply(body=LockBatchResponseBody(lock_ok_mq_set=taken).to_json())
 
 

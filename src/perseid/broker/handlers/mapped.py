@@ -18,6 +18,7 @@ import msgspec
 
 from perseid.base.errors import RequestRefused
 from perseid.broker.handlers.pull import COMMIT_OFFSET, SUSPEND, check_reader
+from perseid.broker.kernel.route import Handler, Route
 from perseid.broker.request import Reply, Request
 from perseid.wire.codes import RequestCode as Code
 from perseid.wire.codes import ResponseCode
@@ -32,7 +33,6 @@ from perseid.wire.rpc import Failure
 if TYPE_CHECKING:
     from perseid.broker.node import Broker
 
-Handler: TypeAlias = Callable[["Broker", Request], Reply | None]
 UPPER = "UPPER"
 
 
@@ -48,15 +48,18 @@ Steps: TypeAlias = Generator[Ask, Command, Reply | None]
 Way: TypeAlias = Callable[["Broker", Request, TopicQueueMappingDetail, Handler], Steps]
 
 
-def serve(broker: Broker, request: Request, handler: Handler) -> Reply | None:
-    """Do a request that may be for a static topic; `handler` is the one for physical queues."""
+def serve(broker: Broker, request: Request, route: Route) -> Reply | None:
+    """Do a request that may be for a static topic; the route's handler is the one for physical queues."""
+    handler = route.handler
+    if not broker.mappings.rows and request.asked is None:
+        return handler(request)
     if request.asked is None:
         request.asked = request.header
     request.finish = None  # a pull that waited may find another mapping
     header = request.header = msgspec.structs.replace(request.asked)
     detail = broker.mappings.rows.get(header.topic)
     if detail is None or request.command.ext.get("lo", "").lower() == "false":
-        return handler(broker, request)
+        return handler(request)
     if request.command.code in SENDS:
         return _send(broker, request, detail, handler)
     return _step(broker, request, WAYS[request.command.code](broker, request, detail, handler), None)
@@ -82,7 +85,7 @@ def _step(broker: Broker, request: Request, steps: Steps, answer: Command | Fail
         except RequestRefused as refused:
             reply = Reply(refused.code, remark=refused.remark)
         if reply is not None:
-            broker.reply(request, reply)
+            broker.turn.reply(request, reply)
 
     broker.peers.ask(ask.name, ask.code, {**ask.ext, "lo": "false", "bname": ask.name}, answered)
     return None
@@ -132,7 +135,7 @@ def _send(broker: Broker, request: Request, detail: TopicQueueMappingDetail, han
     leader = _items(detail, queue_id)[-1]
     header.queue_id = leader.queue_id
     request.finish = partial(_sent, queue_id, leader)
-    return handler(broker, request)
+    return handler(request)
 
 
 def _sent(queue_id: int, leader: LogicQueueMappingItem, reply: Reply) -> Reply:
@@ -161,7 +164,7 @@ def _pull(broker: Broker, request: Request, detail: TopicQueueMappingDetail, han
         header.max_msg_nums = min(header.max_msg_nums, item.end_offset - item.start_offset)
     request.finish = partial(_pulled, items, item, offset)
     if item.bname == detail.bname:
-        return handler(broker, request)
+        return handler(request)
     header.sys_flag &= ~(COMMIT_OFFSET | SUSPEND)
     ask = Ask(item.bname, Code.PULL_MESSAGE, to_ext(header))
     answer = yield ask
@@ -233,7 +236,7 @@ def _query_offset(broker: Broker, request: Request, detail: TopicQueueMappingDet
     if len(items) == 1 and items[0].logic_offset == 0:
         header.queue_id = items[0].queue_id
         request.finish = partial(_offset_in, items[0])
-        return handler(broker, request)
+        return handler(request)
     for item in reversed([item for item in items if item.decided]):
         if item.bname == detail.bname:
             offset = broker.offsets.query(header.topic, header.consumer_group, item.queue_id)
@@ -260,7 +263,7 @@ def _update_offset(broker: Broker, request: Request, detail: TopicQueueMappingDe
     item = _find(detail, header.queue_id, header.commit_offset)
     header.queue_id, header.commit_offset = item.queue_id, item.physical(header.commit_offset)
     if item.bname == detail.bname:
-        return handler(broker, request)
+        return handler(request)
     answer = yield Ask(item.bname, Code.UPDATE_CONSUMER_OFFSET, to_ext(header))
     return Reply(answer.code, remark=answer.remark)
 
@@ -302,7 +305,7 @@ def _earliest(broker: Broker, request: Request, detail: TopicQueueMappingDetail,
     item = _find(detail, header.queue_id, 0)
     header.queue_id = item.queue_id
     if item.bname == detail.bname:
-        return handler(broker, request)
+        return handler(request)
     ask = Ask(item.bname, Code.GET_EARLIEST_MSG_STORETIME, to_ext(header))
     answer = yield ask
     return Reply(header=_said(ask, answer, TimestampResponse))
@@ -353,5 +356,3 @@ WAYS: dict[int, Way] = {
     Code.GET_EARLIEST_MSG_STORETIME: _earliest,
 }
 """By request code."""
-MAPPED = frozenset({*SENDS, *WAYS})
-"""Requests that `serve` is for."""

@@ -71,8 +71,8 @@ def update_consumer_offset(broker: Broker, request: Request) -> Reply:
         header.consumer_group,
         header.queue_id,
         header.commit_offset,
-        broker.now,
-        broker.config.consumer_offset_update_version_step,
+        broker.turn.now,
+        broker.settings.current.consumer_offset_update_version_step,
     )
     return Reply(remark=None if committed else "Offset has been previously reset")
 
@@ -118,7 +118,7 @@ def reset_offset(broker: Broker, request: Request) -> Reply:
     The broker keeps the new offsets until the group's next pull takes them up.
     """
     header: headers.ResetOffsetRequest = request.header
-    if not broker.config.use_server_side_reset_offset:
+    if not broker.settings.current.use_server_side_reset_offset:
         return relays.reset_by_clients(broker, request)
     topic = broker.topics.get(header.topic)
     if topic is None:
@@ -144,7 +144,7 @@ def reset_offset(broker: Broker, request: Request) -> Reply:
         raise RequestRefused(ResponseCode.SYSTEM_ERROR, f"topic {header.topic} has no queues to reset")
     for queue_id, offset in wanted.items():
         broker.offsets.reset(header.topic, header.group, queue_id, offset)
-    name = broker.config.broker_name
+    name = broker.settings.current.broker_name
     table = {MessageQueue(header.topic, name, queue_id): offset for queue_id, offset in wanted.items()}
     return Reply(body=bodies.ResetOffsetBody(offset_table=table).to_json())
 

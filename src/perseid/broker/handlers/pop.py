@@ -12,7 +12,6 @@ from typing import TYPE_CHECKING
 from perseid.base.errors import RequestRefused
 from perseid.base.machine import Buffer, Millis
 from perseid.broker import filter as subscription_filter
-from perseid.broker import put
 from perseid.broker.filter import Filter, Work
 from perseid.broker.groups import priority_factor
 from perseid.broker.handlers.pull import COMPENSATE_MS, MAX_BYTES, MAX_SUSPEND_MS
@@ -80,14 +79,14 @@ def pop_message(broker: Broker, request: Request) -> Reply | None:
     """
     header: PopMessageRequest = request.header
     if header.born_time <= 0:
-        header.born_time = broker.now
-    if broker.now - header.born_time - header.poll_time > LATE_MS:
+        header.born_time = broker.turn.now
+    if broker.turn.now - header.born_time - header.poll_time > LATE_MS:
         raise RequestRefused(
             ResponseCode.POLLING_TIMEOUT, f"the broker[{broker.config.broker_ip1}] pop message is timeout too much"
         )
     row = _check(broker, request, header)
     _check_numbers(header)
-    put.check_load(broker)
+    broker.appender.check_load()
     wanted = _wanted(broker, header)
     service = broker.pop
     found = _Popped(header.max_msg_nums, broker.holds.work)
@@ -107,7 +106,7 @@ def pop_message(broker: Broker, request: Request) -> Reply | None:
     reply = Reply(
         code,
         PopMessageResponse(
-            pop_time=broker.now,
+            pop_time=broker.turn.now,
             invisible_time=header.invisible_time,
             revive_qid=pop.ORDER_QUEUE if header.order else service.revive_queue(header.invisible_time),
             rest_num=found.rest,
@@ -118,7 +117,7 @@ def pop_message(broker: Broker, request: Request) -> Reply | None:
         remark="FOUND" if found.buffers else "NO_MESSAGE_IN_QUEUE",
         buffers=found.buffers,
     )
-    return reply if found.end < 0 else put.acknowledge(broker, request, reply, found.end, wait=True)
+    return reply if found.end < 0 else broker.appender.acknowledge(request, reply, found.end, wait=True)
 
 
 # ---- checks ----
@@ -126,7 +125,7 @@ def pop_message(broker: Broker, request: Request) -> Reply | None:
 
 def _check(broker: Broker, request: Request, header: AnyRequest) -> TopicConfig:
     """The topic. RequestRefused in the order of broker.md §9 where the group may not pop it."""
-    config = broker.config
+    config = broker.settings.current
     if not config.broker_permission & PERM_READ:
         raise RequestRefused(ResponseCode.NO_PERMISSION, f"the broker[{config.broker_ip1}] pop message is forbidden")
     row = broker.topics.get(header.topic)
@@ -145,7 +144,7 @@ def _check(broker: Broker, request: Request, header: AnyRequest) -> TopicConfig:
             f"queueId[{header.queue_id}] is illegal, topic:[{header.topic}] topicConfig.readQueueNums:"
             f"[{row.read_queue_nums}] consumer:[{request.conn.peer}]",
         )
-    group = broker.groups.find(header.consumer_group, config, broker.now)
+    group = broker.groups.find(header.consumer_group, config, broker.turn.now)
     if group is None:
         raise RequestRefused(
             ResponseCode.SUBSCRIPTION_GROUP_NOT_EXIST,
@@ -174,7 +173,7 @@ def _check_numbers(header: PopMessageRequest) -> None:
 def _wanted(broker: Broker, header: PopMessageRequest | headers.NotificationRequest) -> Filter:
     """The filter that a request names; without one, everything."""
     try:
-        sql = broker.config.enable_property_filter
+        sql = broker.settings.current.enable_property_filter
         wanted = subscription_filter.of(header.exp_type, header.exp, broker.holds.work, sql=sql)
     except SqlError as error:
         raise RequestRefused(
@@ -191,13 +190,13 @@ def _compensate(broker: Broker, header: PopMessageRequest | headers.Notification
     expression, kind = header.exp or subscription_filter.ALL, header.exp_type
     if group is not None and topic in group.subscriptions:
         return
-    if known is not None and known.sub_string == expression and broker.now - known.sub_version < COMPENSATE_MS:
+    if known is not None and known.sub_string == expression and broker.turn.now - known.sub_version < COMPENSATE_MS:
         return
     plain = expression == subscription_filter.ALL or not subscription_filter.is_tag_type(kind)
     tags = [] if plain else subscription_filter.tags(expression)
     subscription = SubscriptionData(
         topic=topic, sub_string=expression, tags_set=tags, code_set=sorted({tag_code(tag) for tag in tags}),
-        sub_version=broker.now, expression_type=kind or subscription_filter.TAG,
+        sub_version=broker.turn.now, expression_type=kind or subscription_filter.TAG,
     )  # fmt: skip
     consumers.compensate(name, subscription)
 
@@ -208,7 +207,7 @@ def _compensate(broker: Broker, header: PopMessageRequest | headers.Notification
 def _places(broker: Broker, header: AnyRequest, row: TopicConfig) -> list[tuple[str, int]]:
     """The queues that a request looks at, in their order: of the topic, and of its retry topic, before or behind.
     In order only the topic's own are popped."""
-    config, chance = broker.config, broker.random.randrange(100)
+    config, chance = broker.settings.current, broker.random.randrange(100)
     by_priority = _is_by_priority(broker, header, row, chance)
     in_turn = _in_order_of_priority(broker) if by_priority else _from(chance)
     queues = in_turn(row.read_queue_nums) if header.queue_id < 0 else [header.queue_id]
@@ -229,7 +228,7 @@ def _places(broker: Broker, header: AnyRequest, row: TopicConfig) -> list[tuple[
 
 def _in_order_of_priority(broker: Broker) -> Callable[[int], list[int]]:
     """So many queues, in the order of their priorities."""
-    ascending = broker.config.priority_order_asc
+    ascending = broker.settings.current.priority_order_asc
     return lambda count: list(range(count - 1, -1, -1) if ascending else range(count))
 
 
@@ -276,7 +275,7 @@ def _pop_queue(
 ) -> None:
     service, store, group = broker.pop, broker.store, header.consumer_group
     service.take_reset(topic, group, queue_id)
-    if header.order and service.order.blocked(topic, group, queue_id, header.attempt_id, broker.now):
+    if header.order and service.order.blocked(topic, group, queue_id, header.attempt_id, broker.turn.now):
         return
     start = service.position(topic, group, queue_id)
     if start is None:
@@ -311,7 +310,7 @@ def first_position(broker: Broker, init_mode: int, topic: str, queue_id: int) ->
     low, high = store.min_offset(topic, queue_id), store.max_offset(topic, queue_id)
     if init_mode == FROM_FIRST or topic.startswith(RETRY_PREFIX):
         return low
-    if broker.config.init_pop_offset_by_check_msg_in_mem and low <= 0:
+    if broker.settings.current.init_pop_offset_by_check_msg_in_mem and low <= 0:
         unit = store.unit(topic, queue_id, 0)
         if unit is not None and store.end - unit.physical_offset <= store.config.in_memory_bytes:
             return 0
@@ -323,7 +322,7 @@ def _hand_out(
     found: _Popped,
 ) -> None:  # fmt: skip
     """Messages of one queue go out: behind a checkpoint, or in order."""
-    service, group, now = broker.pop, header.consumer_group, broker.now
+    service, group, now = broker.pop, header.consumer_group, broker.turn.now
     offsets = offsets_of(read, start, topic)
     if header.order:
         counts = service.order.popped(topic, group, queue_id, offsets, header.attempt_id, now, header.invisible_time)
@@ -342,7 +341,7 @@ def _hand_out(
             stored = service.open(checkpoint, read.next_offset)
         except AppendRefused as refused:
             if not found.buffers:
-                raise put.refusal(broker, refused) from None
+                raise broker.appender.refusal(refused) from None
             found.rest += read.count
             return
         found.end = stored.physical_offset + stored.size
@@ -351,12 +350,12 @@ def _hand_out(
     found.room -= read.count
     found.size += read.total_bytes
     broker.stats.got(group, header.topic, read.count)
-    if topic == header.topic or broker.config.pop_response_return_actual_retry_topic:
+    if topic == header.topic or broker.settings.current.pop_response_return_actual_retry_topic:
         found.buffers += read.buffers
     else:
         handle = Handle(
             start, now, header.invisible_time, service.revive_queue(header.invisible_time), pop.retry_of(topic),
-            broker.config.broker_name, queue_id,
+            broker.settings.current.broker_name, queue_id,
         )  # fmt: skip
         found.buffers += _renamed(read.buffers, header.topic, handle)
 
@@ -414,8 +413,8 @@ def _may_hold(
     """Until when a request may wait; None: it may not."""
     if not request.may_hold or header.poll_time <= 0:
         return None
-    until = min(header.born_time + header.poll_time, broker.now + MAX_SUSPEND_MS)
-    return until if until > broker.now else None
+    until = min(header.born_time + header.poll_time, broker.turn.now + MAX_SUSPEND_MS)
+    return until if until > broker.turn.now else None
 
 
 def _hold(
@@ -436,7 +435,7 @@ def notification(broker: Broker, request: Request) -> Reply | None:
     """Is there something to pop? Answered when there is, or when the time is up."""
     header: headers.NotificationRequest = request.header
     if header.born_time <= 0:
-        header.born_time = broker.now
+        header.born_time = broker.turn.now
     row = _check(broker, request, header)
     wanted = _wanted(broker, header)
     has = broker.pop.loaded and any(
@@ -450,7 +449,7 @@ def notification(broker: Broker, request: Request) -> Reply | None:
 
 def _has_message(broker: Broker, header: headers.NotificationRequest, topic: str, queue_id: int) -> bool:
     service, group = broker.pop, header.consumer_group
-    if header.order and service.order.blocked(topic, group, queue_id, header.attempt_id, broker.now):
+    if header.order and service.order.blocked(topic, group, queue_id, header.attempt_id, broker.turn.now):
         return False
     start = service.position(topic, group, queue_id)
     low, high = broker.store.min_offset(topic, queue_id), broker.store.max_offset(topic, queue_id)

@@ -5,7 +5,6 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from perseid.base.errors import RequestRefused
-from perseid.broker import put
 from perseid.broker.handlers import lite
 from perseid.broker.handlers.pop import MAX_INVISIBLE_MS
 from perseid.broker.handlers.send import FAQ
@@ -39,13 +38,13 @@ def ack_message(broker: Broker, request: Request) -> Reply | None:
         _ack_ordered(broker, header.topic, header.consumer_group, header.queue_id, header.offset, handle.pop_time)
         return Reply()
     _check_queue(broker, handle.revive_queue)
-    put.check_load(broker)
+    broker.appender.check_load()
     ack = Ack(
         header.topic, header.consumer_group, header.queue_id, handle.start_offset, handle.pop_time,
         handle.broker_name, (header.offset,), revive_time=handle.pop_time + handle.invisible_time,
     )  # fmt: skip
     if not broker.pop.has_to_write(ack):
-        return put.confirm(broker, request, Reply(), None)
+        return broker.appender.confirm(request, Reply(), None)
     broker.pop.gather(request, ack, handle.revive_queue)
     return None
 
@@ -55,15 +54,15 @@ def batch_ack_message(broker: Broker, request: Request) -> Reply | None:
     broker_name, acks = pop.read_batch_acks(request.body)
     if not acks:
         raise RequestRefused(ResponseCode.NO_MESSAGE, "the body names no message")
-    put.check_load(broker)
+    broker.appender.check_load()
     broker.pop.settle()
     last: Appended | None = None
     for one in acks[:MAX_BATCH]:
         try:
             last = _batch_ack(broker, one, broker_name) or last
         except AppendRefused as refused:
-            raise put.refusal(broker, refused) from None
-    return put.confirm(broker, request, Reply(), last)
+            raise broker.appender.refusal(refused) from None
+    return broker.appender.confirm(request, Reply(), last)
 
 
 def _batch_ack(broker: Broker, one: BatchAck, broker_name: str) -> Appended | None:
@@ -106,7 +105,7 @@ def change_invisible_time(broker: Broker, request: Request) -> Reply | None:
     if handle.revive_queue == pop.ORDER_QUEUE:
         return _put_off_ordered(broker, header, handle)
     _check_queue(broker, handle.revive_queue)
-    put.check_load(broker)
+    broker.appender.check_load()
     broker.pop.settle()
     service, topic, group, queue_id = broker.pop, header.topic, header.consumer_group, header.queue_id
     key = topic, group, queue_id, handle.start_offset, handle.pop_time
@@ -114,7 +113,7 @@ def change_invisible_time(broker: Broker, request: Request) -> Reply | None:
         raise RequestRefused(ResponseCode.NO_MESSAGE, f"{topic} {queue_id} {header.offset} is not popped any more")
     time = service.free_time(topic, group, queue_id, header.offset)
     checkpoint = Checkpoint(
-        topic, group, queue_id, header.offset, time, header.invisible_time, broker.config.broker_name,
+        topic, group, queue_id, header.offset, time, header.invisible_time, broker.settings.current.broker_name,
         (header.offset,), again=0, suspend=header.suspend,
     )  # fmt: skip
     ack = Ack(
@@ -125,13 +124,13 @@ def change_invisible_time(broker: Broker, request: Request) -> Reply | None:
         stored = service.open(checkpoint, header.offset + 1)
         stored = service.acknowledge(ack, handle.revive_queue) or stored
     except AppendRefused as refused:
-        raise put.refusal(broker, refused) from None
+        raise broker.appender.refusal(refused) from None
     answer = ChangeInvisibleTimeResponse(
         pop_time=time,
         invisible_time=header.invisible_time,
         revive_qid=service.revive_queue(header.invisible_time),
     )
-    return put.confirm(broker, request, Reply(header=answer), stored)
+    return broker.appender.confirm(request, Reply(header=answer), stored)
 
 
 def _check_place(
@@ -181,12 +180,12 @@ def _ack_ordered(broker: Broker, topic: str, group: str, queue_id: int, offset: 
         return
     if not offsets.has_reset(topic, group, queue_id):
         service.skip(topic, group, queue_id, following)
-    if not service.order.blocked(topic, group, queue_id, None, broker.now):
+    if not service.order.blocked(topic, group, queue_id, None, broker.turn.now):
         broker.holds.pops.more(topic, group, queue_id)
 
 
 def _put_off_ordered(broker: Broker, header: ChangeInvisibleTimeRequest, handle: Handle) -> Reply:
-    until = broker.now + header.invisible_time
+    until = broker.turn.now + header.invisible_time
     order = broker.pop.order
     if not order.put_off(
         header.topic, header.consumer_group, header.queue_id, header.offset, handle.pop_time, until

@@ -62,8 +62,8 @@ def pull_message(broker: Broker, request: Request) -> Reply | None:
             header.consumer_group,
             header.queue_id,
             header.commit_offset,
-            broker.now,
-            broker.config.consumer_offset_update_version_step,
+            broker.turn.now,
+            broker.settings.current.consumer_offset_update_version_step,
         )
     pending = broker.offsets.take_reset(header.topic, header.consumer_group, header.queue_id)
     if pending is not None:
@@ -150,7 +150,7 @@ def check_reader(
     broker: Broker, request: Request, header: PullMessageRequest
 ) -> tuple[SubscriptionGroupConfig, TopicConfig]:
     """May the group read the topic here? A group that is not known is made, if it may be."""
-    config = broker.config
+    config = broker.settings.current
     if not config.broker_permission & PERM_READ:
         raise RequestRefused(
             ResponseCode.NO_PERMISSION, f"the broker[{config.broker_ip1}] pulling message is forbidden"
@@ -159,7 +159,7 @@ def check_reader(
         raise RequestRefused(
             ResponseCode.NO_PERMISSION, f"the broker[{config.broker_ip1}] for lite pull consumer is forbidden"
         )
-    group = broker.groups.find(header.consumer_group, broker.config, broker.now)
+    group = broker.groups.find(header.consumer_group, broker.settings.current, broker.turn.now)
     if group is None:
         raise RequestRefused(
             ResponseCode.SUBSCRIPTION_GROUP_NOT_EXIST,
@@ -186,7 +186,7 @@ def _wanted(broker: Broker, header: PullMessageRequest) -> tuple[subscription_fi
         known = broker.consumers.subscription_for_pull(broker.groups, header)
         expression, kind = known.sub_string, known.expression_type
     try:
-        sql = broker.config.enable_property_filter
+        sql = broker.settings.current.enable_property_filter
         wanted = subscription_filter.of(kind, expression, broker.holds.work, sql=sql)
     except SqlError as error:
         code = ResponseCode.SUBSCRIPTION_PARSE_FAILED if named else ResponseCode.FILTER_DATA_NOT_EXIST
@@ -205,7 +205,7 @@ def _compensate(broker: Broker, header: PullMessageRequest, expression: str, kin
     if group is not None and topic in group.subscriptions:
         return FOREVER
     known = consumers.subscription(name, topic)
-    if known is not None and known.sub_string == expression and broker.now - known.sub_version < COMPENSATE_MS:
+    if known is not None and known.sub_string == expression and broker.turn.now - known.sub_version < COMPENSATE_MS:
         return known.sub_version + COMPENSATE_MS
     plain = expression == subscription_filter.ALL or not subscription_filter.is_tag_type(kind)
     tags = [] if plain else subscription_filter.tags(expression)
@@ -214,11 +214,11 @@ def _compensate(broker: Broker, header: PullMessageRequest, expression: str, kin
         sub_string=expression,
         tags_set=tags,
         code_set=sorted({tag_code(tag) for tag in tags}),
-        sub_version=broker.now,
+        sub_version=broker.turn.now,
         expression_type=kind or subscription_filter.TAG,
     )
     consumers.compensate(name, subscription)
-    return broker.now + COMPENSATE_MS
+    return broker.turn.now + COMPENSATE_MS
 
 
 def _hold(
@@ -228,12 +228,12 @@ def _hold(
     if not header.sys_flag & SUSPEND or header.suspend_timeout_millis <= 0:
         return False
     wait_ms = min(header.suspend_timeout_millis, MAX_SUSPEND_MS)
-    if not broker.config.long_polling_enable:
-        wait_ms = broker.config.short_polling_time_mills
+    if not broker.settings.current.long_polling_enable:
+        wait_ms = broker.settings.current.short_polling_time_mills
     request.command.keep()
     return broker.holds.hold(
         request, (header.topic, header.queue_id), header.queue_offset, _arrival(broker, header, wanted),
-        broker.now + wait_ms,
+        broker.turn.now + wait_ms,
     )  # fmt: skip
 
 

@@ -23,7 +23,7 @@ def query_message(broker: Broker, request: Request) -> Reply:
     header: QueryMessageRequest = request.header
     most = header.max_num
     if request.command.ext.get(UNIQUE_KEY_QUERY, "").lower() == "true":
-        most = broker.config.default_query_max_num
+        most = broker.settings.current.default_query_max_num
     found = broker.store.query(
         header.topic, header.key, most, header.begin_timestamp, header.end_timestamp, header.index_type
     )

@@ -10,7 +10,6 @@ import base64
 from typing import TYPE_CHECKING
 
 from perseid.base.errors import RequestRefused
-from perseid.broker import put
 from perseid.broker.request import Reply, Request
 from perseid.broker.system_topics import PERM_WRITE
 from perseid.store.results import AppendRefused
@@ -45,43 +44,43 @@ def _recall(broker: Broker, request: Request, header: RecallMessageRequest) -> R
         raise RequestRefused(ResponseCode.ILLEGAL_OPERATION, "recall handle is invalid")
     if topic != header.topic:
         raise RequestRefused(ResponseCode.ILLEGAL_OPERATION, "recall failed, topic not match")
-    if broker_name != broker.config.broker_name:
+    if broker_name != broker.settings.current.broker_name:
         raise RequestRefused(ResponseCode.ILLEGAL_OPERATION, UNAVAILABLE)
-    left = int(time) - broker.now if time.isascii() and time.isdecimal() and len(time) <= 18 else 0
-    if not 0 < left < broker.config.timer_max_delay_sec * 1000:
+    left = int(time) - broker.turn.now if time.isascii() and time.isdecimal() and len(time) <= 18 else 0
+    if not 0 < left < broker.settings.current.timer_max_delay_sec * 1000:
         raise RequestRefused(ResponseCode.ILLEGAL_OPERATION, "recall failed, timestamp invalid")
     message = Message(
-        topic=topic, body=b"0", born_timestamp=broker.now, born_host=request.conn.born_host,
-        store_host=broker.store_host,
+        topic=topic, body=b"0", born_timestamp=broker.turn.now, born_host=request.conn.born_host,
+        store_host=broker.settings.store_host,
     )  # fmt: skip
     properties = {
         props.TIMER_DEL_UNIQKEY: unique_key,
         props.UNIQ_KEY: unique_key,
         props.TIMER_DELIVER_MS: time,
-        props.BORN_TIMESTAMP: str(broker.now),
+        props.BORN_TIMESTAMP: str(broker.turn.now),
         props.TAGS: RECALL_TAG,
     }
     if header.producer_group and not _SEPARATORS.intersection(header.producer_group):
         properties[props.PGROUP] = header.producer_group
     try:
-        put.transform(broker, message, properties)
-        stored = put.store(broker, message)
+        broker.transformer.transform(message, properties)
+        stored = broker.appender.store(message)
     except (AppendRefused, RequestRefused) as refused:
         raise RequestRefused(ResponseCode.SYSTEM_ERROR, f"recall failed, execute error: {refused}") from None
-    reply = Reply(header=RecallMessageResponse(msg_id=unique_key, msg_region=broker.config.region_id))
-    return put.acknowledge(broker, request, reply, stored.physical_offset + stored.size, wait=True)
+    reply = Reply(header=RecallMessageResponse(msg_id=unique_key, msg_region=broker.settings.current.region_id))
+    return broker.appender.acknowledge(request, reply, stored.physical_offset + stored.size, wait=True)
 
 
 def _check_service(broker: Broker, header: RecallMessageRequest) -> None:
-    config = broker.config
+    config = broker.settings.current
     if not config.recall_message_enable:
         raise RequestRefused(ResponseCode.NO_PERMISSION, "recall failed, operation is forbidden")
     if broker.replicas.is_slave:
         raise RequestRefused(ResponseCode.SLAVE_NOT_AVAILABLE, UNAVAILABLE)
     may_write = config.broker_permission & PERM_WRITE or config.allow_recall_when_broker_not_writeable
-    if broker.now < config.start_accept_send_request_time_stamp or not may_write:
+    if broker.turn.now < config.start_accept_send_request_time_stamp or not may_write:
         raise RequestRefused(ResponseCode.SERVICE_NOT_AVAILABLE, UNAVAILABLE)
-    put.check_load(broker)
+    broker.appender.check_load()
     if broker.topics.get(header.topic) is None:
         raise RequestRefused(ResponseCode.TOPIC_NOT_EXIST, f"recall failed, the topic[{header.topic}] not exist")
 

@@ -40,7 +40,7 @@ def consume_message_directly(broker: Broker, request: Request) -> Reply | None:
     """Give a consumer one stored message, named by its place in the log; what it made of it."""
     header: ConsumeMessageDirectlyRequest = request.header
     ext = dict(request.command.ext)
-    ext["brokerName"] = broker.config.broker_name
+    ext["brokerName"] = broker.settings.current.broker_name
     topic = broker.topics.get(header.topic) if header.topic else None
     if topic is not None:
         ext["topicSysFlag"] = str(topic.topic_sys_flag)
@@ -70,13 +70,13 @@ def _relay(
 
     def ended(answer: Command | Failure) -> None:
         if isinstance(answer, Command):
-            broker.reply(request, Reply(answer.code, answer.ext, bytes(answer.body), answer.remark))
+            broker.turn.reply(request, Reply(answer.code, answer.ext, bytes(answer.body), answer.remark))
         elif answer.reason == NO_ANSWER:
             why = f"consumer <{group}> <{client_id}> Timeout: {relays.TIMEOUT_MS} ms"
-            broker.reply(request, Reply(ResponseCode.CONSUME_MSG_TIMEOUT, remark=why))
+            broker.turn.reply(request, Reply(ResponseCode.CONSUME_MSG_TIMEOUT, remark=why))
         else:
             why = f"invoke consumer <{group}> <{client_id}> Exception: {answer.reason}"
-            broker.reply(request, Reply(ResponseCode.SYSTEM_ERROR, remark=why))
+            broker.turn.reply(request, Reply(ResponseCode.SYSTEM_ERROR, remark=why))
 
     code = request.command.code
     request.command.keep()
@@ -124,10 +124,10 @@ def get_consumer_status(broker: Broker, request: Request) -> Reply | None:
                 body = GetConsumerStatusBody.from_json(answer.body)
                 gathering.tables[client_id] = body.message_queue_table
             except RequestRefused as error:
-                broker.note("warning", f"consumer {client_id} told no offsets that can be read: {error}")
+                broker.turn.note("warning", f"consumer {client_id} told no offsets that can be read: {error}")
         gathering.missing -= 1
         if gathering.missing == 0:
-            broker.reply(request, _status(gathering))
+            broker.turn.reply(request, _status(gathering))
 
     if not members:
         return _status(gathering)
@@ -167,7 +167,7 @@ def reset_by_clients(broker: Broker, request: Request) -> Reply:
             offset = broker.store.max_offset(header.topic, queue_id)
         else:
             offset = max(0, broker.store.offset_by_time(header.topic, queue_id, header.timestamp))
-        queue = MessageQueue(header.topic, broker.config.broker_name, queue_id)
+        queue = MessageQueue(header.topic, broker.settings.current.broker_name, queue_id)
         table[queue] = offset if header.is_force else min(offset, committed)
     group = broker.consumers.group(header.group)
     if group is None:

@@ -22,7 +22,7 @@ if TYPE_CHECKING:
 
 def get_ha_status(broker: Broker, request: Request) -> Reply:
     """Who follows this broker and how far behind each one is; of a slave, whom it follows."""
-    return Reply(body=broker.replicas.status(broker.now).to_json())
+    return Reply(body=broker.replicas.status(broker.turn.now).to_json())
 
 
 def notify_role_changed(broker: Broker, request: Request) -> Reply | None:
@@ -32,18 +32,18 @@ def notify_role_changed(broker: Broker, request: Request) -> Reply | None:
     manager = broker.replicas.manager
     if manager is None:
         raise RequestRefused(ResponseCode.SYSTEM_ERROR, "this broker has no controller: enableControllerMode is false")
-    if not manager.whereabouts.is_controller(request.conn.peer, broker.now):
-        manager.look_soon(broker.now)
+    if not manager.whereabouts.is_controller(request.conn.peer, broker.turn.now):
+        manager.look_soon(broker.turn.now)
         raise RequestRefused(ResponseCode.NO_PERMISSION, "only a controller of this broker may say who is master")
     if header.master_epoch is not None:
         members = SyncStateSet.from_json(request.command.body)
-        manager.told(header.master_broker_id, header.master_address, header.master_epoch, members, broker.now)
+        manager.told(header.master_broker_id, header.master_address, header.master_epoch, members, broker.turn.now)
     return Reply()
 
 
 def get_epoch_cache(broker: Broker, request: Request) -> Reply:
     """Which bytes of our log are of which master's epoch."""
-    auto, config = broker.replicas.auto, broker.config
+    auto, config = broker.replicas.auto, broker.settings.current
     if auto is None:
         raise RequestRefused(ResponseCode.SYSTEM_ERROR, "this request is for brokers under a controller only")
     starts = [entry.start for entry in auto.epochs.entries]
@@ -67,7 +67,7 @@ def exchange_ha_info(broker: Broker, request: Request) -> Reply:
     if header.master_ha_address is not None and acting is not None:
         master = _address(header.master_address, "masterAddress")
         ha_address = _address(header.master_ha_address, "masterHaAddress")
-        acting.invited(master, ha_address, request.conn.peer, broker.now)
+        acting.invited(master, ha_address, request.conn.peer, broker.turn.now)
         return Reply(header=ExchangeHaInfoResponse())
     if broker.replicas.is_slave and (acting is None or not acting.isolated):
         return Reply(header=ExchangeHaInfoResponse())
@@ -75,7 +75,7 @@ def exchange_ha_info(broker: Broker, request: Request) -> Reply:
         header=ExchangeHaInfoResponse(
             master_ha_address=broker.replicas.ha_address,
             master_flush_offset=broker.store.flushed,
-            master_address=broker.config.address,
+            master_address=broker.settings.current.address,
         )
     )
 
@@ -87,11 +87,11 @@ def notify_min_id(broker: Broker, request: Request) -> Reply:
     acting = broker.replicas.acting
     if acting is None:
         return Reply()
-    if not acting.neighbours.is_name_server(request.conn.peer, broker.now):
+    if not acting.neighbours.is_name_server(request.conn.peer, broker.turn.now):
         raise RequestRefused(ResponseCode.NO_PERMISSION, "only a name server of this broker may say who is there")
     if header.min_broker_id is None or header.min_broker_id < 0:
         raise RequestRefused(ResponseCode.SYSTEM_ERROR, f"minBrokerId={header.min_broker_id}: 0 or more is wanted")
-    if header.broker_name not in (None, broker.config.broker_name):
+    if header.broker_name not in (None, broker.settings.current.broker_name):
         raise RequestRefused(ResponseCode.SYSTEM_ERROR, f"brokerName={header.broker_name}: this is another set")
     ha_address = _address(header.ha_broker_addr, "haBrokerAddr") if header.ha_broker_addr else None
     acting.min_changed(header.min_broker_id, _address(header.min_broker_addr, "minBrokerAddr"), ha_address, broker.now)
@@ -125,9 +125,9 @@ def get_timer_checkpoint(broker: Broker, request: Request) -> Reply:
     """How far the timer wheel is: 56 bytes, as they stand in its file."""
     if not broker.timers.enabled:
         raise RequestRefused(ResponseCode.SYSTEM_ERROR, "The checkpoint is null")
-    escaped = broker.timers.escape.done(broker.now)
+    escaped = broker.timers.escape.done(broker.turn.now)
     header = escaped.fields() if escaped is not None else None
-    return Reply(header=header, body=broker.timers.checkpoint(broker.now))
+    return Reply(header=header, body=broker.timers.checkpoint(broker.turn.now))
 
 
 def get_timer_metrics(broker: Broker, request: Request) -> Reply:

@@ -10,7 +10,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from perseid.base.errors import RequestRefused
-from perseid.broker import put, relays
+from perseid.broker import relays
 from perseid.broker.handlers import send
 from perseid.broker.request import Reply, Request
 from perseid.store.results import AppendRefused
@@ -62,11 +62,11 @@ def _send_reply(broker: Broker, request: Request, header: SendMessageRequest) ->
 
     def ended(pushed: Command | Failure) -> None:
         if isinstance(pushed, Command) and pushed.code == ResponseCode.SUCCESS:
-            broker.reply(request, Reply(header=answer))
+            broker.turn.reply(request, Reply(header=answer))
             return
         why = pushed.reason if isinstance(pushed, Failure) else f"it answered {pushed.code}: {pushed.remark or ''}"
         remark = f"push reply message to {client_id} fail: {why}"
-        broker.reply(request, Reply(ResponseCode.SYSTEM_ERROR, broker.answers.refused_send, remark=remark))
+        broker.turn.reply(request, Reply(ResponseCode.SYSTEM_ERROR, broker.answers.refused_send, remark=remark))
 
     request.command.body = b""  # it is on its way: the answer needs it no more
     request.command.keep()
@@ -85,7 +85,7 @@ def _store(
 ) -> SendMessageResponse:
     """Store a reply where that is wanted and possible; the header of its answer."""
     not_stored = broker.answers.sent(NOT_STORED, queue_id, 0, None)
-    if not broker.config.store_reply_message_enable or broker.replicas.too_few:
+    if not broker.settings.current.store_reply_message_enable or broker.replicas.too_few:
         return not_stored
     message = Message(
         topic=header.topic,
@@ -95,15 +95,15 @@ def _store(
         sys_flag=header.sys_flag & (SYS_COMPRESSED | SYS_COMPRESSION_MASK),
         born_timestamp=header.born_timestamp,
         born_host=request.conn.born_host,
-        store_host=broker.store_host,
+        store_host=broker.settings.store_host,
         reconsume_times=header.reconsume_times,
     )
-    put.transform(broker, message, dict(properties))
+    broker.transformer.transform(message, dict(properties))
     try:
-        stored = put.store(broker, message)
+        stored = broker.appender.store(message)
     except AppendRefused:  # counted as a failed put; the reply itself does not depend on it
         return not_stored
-    msg_id = ids.offset_message_id(broker.store_host, stored.physical_offset)
+    msg_id = ids.offset_message_id(broker.settings.store_host, stored.physical_offset)
     return broker.answers.sent(msg_id, queue_id, stored.queue_offset, None)
 
 
@@ -111,7 +111,7 @@ def _pushed(
     broker: Broker, request: Request, header: SendMessageRequest, properties: dict[str, str]
 ) -> PushReplyMessageRequest:
     """The header of the push: that of the reply, where it was born and stored, and since when it is on its way."""
-    properties[props.PUSH_REPLY_TIME] = str(broker.now)
+    properties[props.PUSH_REPLY_TIME] = str(broker.turn.now)
     return PushReplyMessageRequest(
         producer_group=header.producer_group,
         topic=header.topic,
@@ -122,8 +122,8 @@ def _pushed(
         born_timestamp=header.born_timestamp,
         flag=header.flag,
         born_host=str(request.conn.born_host),
-        store_host=str(broker.store_host),
-        store_timestamp=broker.now,
+        store_host=str(broker.settings.store_host),
+        store_timestamp=broker.turn.now,
         properties=props.encode(properties).decode(),
         reconsume_times=header.reconsume_times,
         unit_mode=header.unit_mode,

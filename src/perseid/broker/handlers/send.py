@@ -44,7 +44,7 @@ def send_message(broker: Broker, request: Request) -> Reply | None:
 
 
 def _send(broker: Broker, request: Request, header: SendMessageRequest) -> Reply | None:
-    put.check_load(broker)
+    broker.appender.check_load()
     if not len(request.command.body):
         raise RequestRefused(ResponseCode.SYSTEM_ERROR, "the message body is empty")
     check_service(broker, header)
@@ -67,20 +67,20 @@ def _send(broker: Broker, request: Request, header: SendMessageRequest) -> Reply
         sys_flag=sys_flag,
         born_timestamp=header.born_timestamp,
         born_host=request.conn.born_host,
-        store_host=broker.store_host,
+        store_host=broker.settings.store_host,
         reconsume_times=header.reconsume_times,
     )
     unique_key, queue_id = _finish(broker, request, message, header, topic)
     try:
-        stored = put.store(broker, message)
+        stored = broker.appender.store(message)
     except AppendRefused as refused:
-        raise put.refusal(broker, refused) from None
+        raise broker.appender.refusal(refused) from None
     if message.topic == HALF_TOPIC:
         broker.transactions.prepared(message, stored)
-    handle = handle_of(message, broker.config.broker_name)
-    msg_id = ids.offset_message_id(broker.store_host, stored.physical_offset)
+    handle = handle_of(message, broker.settings.current.broker_name)
+    msg_id = ids.offset_message_id(broker.settings.store_host, stored.physical_offset)
     reply = Reply(header=broker.answers.sent(msg_id, queue_id, stored.queue_offset, unique_key, handle))
-    return put.acknowledge(broker, request, reply, stored.physical_offset + stored.size, waits(message.properties))
+    return broker.appender.acknowledge(request, reply, stored.physical_offset + stored.size, waits(message.properties))
 
 
 def waits(properties: bytes) -> bool:
@@ -93,12 +93,12 @@ def waits(properties: bytes) -> bool:
 
 def check_service(broker: Broker, header: SendMessageRequest) -> None:
     """RequestRefused when no send is taken now, or none to this topic."""
-    start = broker.config.start_accept_send_request_time_stamp
-    if broker.now < start:
+    start = broker.settings.current.start_accept_send_request_time_stamp
+    if broker.turn.now < start:
         raise RequestRefused(ResponseCode.SYSTEM_ERROR, f"broker unable to service, until {start}")
-    if not broker.config.broker_permission & PERM_WRITE and broker.topics.is_order(header.topic):
+    if not broker.settings.current.broker_permission & PERM_WRITE and broker.topics.is_order(header.topic):
         raise RequestRefused(
-            ResponseCode.NO_PERMISSION, f"the broker[{broker.config.broker_ip1}] sending message is forbidden"
+            ResponseCode.NO_PERMISSION, f"the broker[{broker.settings.current.broker_ip1}] sending message is forbidden"
         )
     if header.topic in NOT_SENDABLE:
         raise RequestRefused(ResponseCode.NO_PERMISSION, f"Sending message to topic[{header.topic}] is forbidden.")
@@ -115,12 +115,12 @@ def create_topic(broker: Broker, header: SendMessageRequest) -> TopicConfig:
         header.topic,
         default_topic=header.default_topic,
         queue_nums=header.default_topic_queue_nums,
-        config=broker.config,
-        now=broker.now,
+        config=broker.settings.current,
+        now=broker.turn.now,
         sys_flag=sys_flag,
     )
     if topic is None and retry:
-        topic = broker.topics.ensure(header.topic, 1, broker.now, sys_flag=sys_flag)
+        topic = broker.topics.ensure(header.topic, 1, broker.turn.now, sys_flag=sys_flag)
     if topic is None:
         raise RequestRefused(
             ResponseCode.TOPIC_NOT_EXIST, f"topic[{header.topic}] not exist, apply first please!{FAQ}"
@@ -160,7 +160,7 @@ def _finish(
     if broker.store.lmq:
         raw = _named_lite(header.topic, raw)
         if lmq.MARK in raw:
-            put.check_light(broker, header.topic, raw)
+            broker.appender.check_light(header.topic, raw)
     if header.topic in broker.topics.compacted:
         put.check_key(raw)
     retry = header.topic.startswith(RETRY_PREFIX)
@@ -168,7 +168,7 @@ def _finish(
     unique_key = None if retry or not put.REDIRECTING.issuperset(asked) else props.get(raw, props.UNIQ_KEY)
     queue_id = message.queue_id
     if unique_key:
-        message.properties = raw + broker.own_properties
+        message.properties = raw + broker.answers.encoded_properties
         if asked:
             _redirect(broker, message)
         return unique_key, queue_id
@@ -178,7 +178,7 @@ def _finish(
         _redirect_retry(broker, request, message, properties)
     unique_key = properties.get(props.UNIQ_KEY)
     if unique_key is None:
-        unique_key = properties[props.UNIQ_KEY] = broker.unique_ids.next(broker.now)
+        unique_key = properties[props.UNIQ_KEY] = broker.unique_ids.next(broker.turn.now)
     properties.update(broker.answers.own_properties)
     priority = messages.priority(properties)
     if priority >= 0 and messages.is_by_priority(properties):
@@ -188,7 +188,7 @@ def _finish(
     if _begins_transaction(broker, message, properties):
         broker.transactions.prepare(message, properties)
     else:
-        put.transform(broker, message, properties)
+        broker.transformer.transform(message, properties)
     return unique_key, queue_id
 
 
@@ -200,7 +200,7 @@ def _redirect(broker: Broker, message: Message) -> None:
         broker.transactions.prepare(message, properties)
         given: tuple[str, ...] = (props.TRANSACTION_ID, props.REAL_TOPIC, props.REAL_QID)
     else:
-        put.transform(broker, message, properties)
+        broker.transformer.transform(message, properties)
         given = (props.TIMER_OUT_MS, props.REAL_TOPIC, props.REAL_QID) if message.topic == TIMER_TOPIC else ()
     message.properties = props.added(raw, {name: properties[name] for name in given})
 
@@ -223,10 +223,10 @@ def _begins_transaction(broker: Broker, message: Message, properties: dict[str, 
         return False
     if message.reconsume_times > 0 and messages.delay_level(properties) > 0:
         return False
-    if broker.config.reject_transaction_message:
+    if broker.settings.current.reject_transaction_message:
         raise RequestRefused(
             ResponseCode.NO_PERMISSION,
-            f"the broker[{broker.config.broker_ip1}] sending transaction message is forbidden",
+            f"the broker[{broker.settings.current.broker_ip1}] sending transaction message is forbidden",
         )
     return True
 
@@ -235,7 +235,7 @@ def _redirect_retry(broker: Broker, request: Request, message: Message, properti
     """A consumer's own send to its retry topic: dead letters after too many times (broker.md §5.2)."""
     header: SendMessageRequest = request.header
     group_name = header.topic.removeprefix(RETRY_PREFIX)
-    group = broker.groups.find(group_name, broker.config, broker.now)
+    group = broker.groups.find(group_name, broker.settings.current, broker.turn.now)
     if group is None:
         raise RequestRefused(
             ResponseCode.SUBSCRIPTION_GROUP_NOT_EXIST, f"subscription group not exist, {group_name}{FAQ}"
@@ -243,10 +243,10 @@ def _redirect_retry(broker: Broker, request: Request, message: Message, properti
     most = group.retry_max_times
     if header.max_reconsume_times is not None and request.command.version >= VERSION_WITH_MAX_RECONSUME_TIMES:
         most = header.max_reconsume_times
-    if message.reconsume_times > most or broker.locks.any_held(group_name, broker.now):
+    if message.reconsume_times > most or broker.locks.any_held(group_name, broker.turn.now):
         message.topic, message.queue_id = dlq_topic(group_name), 0
         properties[props.DELAY] = "-1"
-        if broker.topics.ensure(message.topic, 1, broker.now) is None:
+        if broker.topics.ensure(message.topic, 1, broker.turn.now) is None:
             raise RequestRefused(ResponseCode.SYSTEM_ERROR, f"topic[{message.topic}] not exist")
 
 
@@ -273,7 +273,7 @@ def _send_batch(
     if header.topic in broker.topics.compacted:
         for item in items:
             put.check_key(item.properties)
-    born_host, store_host = request.conn.born_host, broker.store_host
+    born_host, store_host = request.conn.born_host, broker.settings.store_host
     out = [
         Message(
             topic=header.topic,
@@ -290,15 +290,15 @@ def _send_batch(
         for item in items
     ]
     try:
-        stored = put.store_batch(broker, out)
+        stored = broker.appender.store_batch(out)
     except AppendRefused as refused:
-        raise put.refusal(broker, refused) from None
+        raise broker.appender.refusal(refused) from None
     msg_ids = ",".join([ids.offset_message_id(store_host, one.physical_offset) for one in stored])
     reply = Reply(
         header=broker.answers.sent(msg_ids, queue_id, stored[0].queue_offset, props.get(own, props.UNIQ_KEY))
     )
     last = stored[-1]
-    return put.acknowledge(broker, request, reply, last.physical_offset + last.size, waits(own))
+    return broker.appender.acknowledge(request, reply, last.physical_offset + last.size, waits(own))
 
 
 def check_batch(broker: Broker, header: SendMessageRequest, size: int, own: bytes) -> None:
@@ -310,7 +310,7 @@ def check_batch(broker: Broker, header: SendMessageRequest, size: int, own: byte
     if header.sys_flag & SYS_TRANSACTION_MASK:
         raise RequestRefused(ResponseCode.MESSAGE_ILLEGAL, "a batch can't be part of a transaction")
     if size > broker.store.config.max_message_size:
-        raise put.refusal(broker, AppendRefused(PutStatus.MESSAGE_ILLEGAL, f"a batch of {size} bytes"))
+        raise broker.appender.refusal(AppendRefused(PutStatus.MESSAGE_ILLEGAL, f"a batch of {size} bytes"))
     batchable(own)
 
 

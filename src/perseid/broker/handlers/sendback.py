@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from perseid.base.errors import RequestRefused
-from perseid.broker import messages, put
+from perseid.broker import messages
 from perseid.broker.handlers.send import FAQ, VERSION_WITH_MAX_RECONSUME_TIMES
 from perseid.broker.request import Reply, Request
 from perseid.broker.system_topics import PERM_WRITE, UNIT_SUB
@@ -31,14 +31,14 @@ def consumer_send_back(broker: Broker, request: Request) -> Reply | None:
     only when the log is durable. In a group it waits for the quorum, for offsets are copied, too.
     """
     header: ConsumerSendMsgBackRequest = request.header
-    group = broker.groups.find(header.group, broker.config, broker.now)
+    group = broker.groups.find(header.group, broker.settings.current, broker.turn.now)
     if group is None:
         raise RequestRefused(
             ResponseCode.SUBSCRIPTION_GROUP_NOT_EXIST, f"subscription group not exist, {header.group}{FAQ}"
         )
-    if not broker.config.broker_permission & PERM_WRITE:
+    if not broker.settings.current.broker_permission & PERM_WRITE:
         raise RequestRefused(
-            ResponseCode.NO_PERMISSION, f"the broker[{broker.config.broker_ip1}] sending message is forbidden"
+            ResponseCode.NO_PERMISSION, f"the broker[{broker.settings.current.broker_ip1}] sending message is forbidden"
         )
     if group.retry_queue_nums <= 0:
         return Reply()
@@ -47,25 +47,25 @@ def consumer_send_back(broker: Broker, request: Request) -> Reply | None:
     if old is None:
         raise RequestRefused(ResponseCode.SYSTEM_ERROR, f"look message by offset failed, {header.offset}")
     message = messages.again(old)
-    message.store_host = broker.store_host
+    message.store_host = broker.settings.store_host
     message.reconsume_times = old.reconsume_times + 1
     most = group.retry_max_times
     if header.max_reconsume_times is not None and request.command.version >= VERSION_WITH_MAX_RECONSUME_TIMES:
         most = header.max_reconsume_times
     if old.reconsume_times >= most or header.delay_level < 0:
         message.topic, message.queue_id, level = dlq_topic(header.group), 0, 0
-        _needed(message.topic, broker.topics.ensure(message.topic, 1, broker.now))
+        _needed(message.topic, broker.topics.ensure(message.topic, 1, broker.turn.now))
     else:
         message.topic, message.queue_id = topic.topic_name, broker.random.randrange(group.retry_queue_nums)
         level = header.delay_level or FIRST_LEVEL + old.reconsume_times
     end = _store(broker, message, old, level)
-    return Reply() if broker.group is None else put.acknowledge(broker, request, Reply(), end, wait=True)
+    return Reply() if broker.group is None else broker.appender.acknowledge(request, Reply(), end, wait=True)
 
 
 def _retry_topic(broker: Broker, header: ConsumerSendMsgBackRequest, group: SubscriptionGroupConfig) -> TopicConfig:
     name = retry_topic(header.group)
     sys_flag = UNIT_SUB if header.unit_mode else 0
-    row = _needed(name, broker.topics.ensure(name, group.retry_queue_nums, broker.now, sys_flag=sys_flag))
+    row = _needed(name, broker.topics.ensure(name, group.retry_queue_nums, broker.turn.now, sys_flag=sys_flag))
     if not row.perm & PERM_WRITE:
         raise RequestRefused(ResponseCode.NO_PERMISSION, f"the topic[{name}] sending message is forbidden")
     return row
@@ -86,9 +86,9 @@ def _store(broker: Broker, message: Message, old: Record, level: int) -> int:
     properties.setdefault(props.ORIGIN_MESSAGE_ID, old.msg_id)
     properties[props.WAIT] = "false"
     properties[props.DELAY] = str(level)
-    put.transform(broker, message, properties)
+    broker.transformer.transform(message, properties)
     try:
-        stored = put.store(broker, message)
+        stored = broker.appender.store(message)
     except AppendRefused as refused:
         raise RequestRefused(ResponseCode.SYSTEM_ERROR, refused.status.name) from None
     return stored.physical_offset + stored.size

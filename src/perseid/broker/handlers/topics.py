@@ -60,7 +60,7 @@ def update_and_create_static_topic(broker: Broker, request: Request) -> Reply:
     All or nothing, where the original has changed the row when it refuses the mapping.
     """
     header: headers.CreateTopicRequest = request.header
-    topic, now = header.topic, broker.now
+    topic, now = header.topic, broker.turn.now
     _check_name(broker, topic)
     detail = TopicQueueMappingDetail.from_json(request.body)
     if detail.topic != topic:
@@ -91,9 +91,9 @@ def _update(broker: Broker, wanted: TopicConfig) -> None:
             ResponseCode.SYSTEM_ERROR,
             f"topicFilterType = [{wanted.topic_filter_type}] is none of {', '.join(sorted(FILTER_TYPES))}",
         )
-    if wanted.attributes.get("+message.type") == MIXED and not broker.config.enable_mixed_message_type:
+    if wanted.attributes.get("+message.type") == MIXED and not broker.settings.current.enable_mixed_message_type:
         raise RequestRefused(ResponseCode.INVALID_PARAMETER, "MIXED message type is not supported.")
-    broker.topics.update(wanted, broker.now)
+    broker.topics.update(wanted, broker.turn.now)
 
 
 def _not_system(broker: Broker, topic: str) -> None:
@@ -120,12 +120,12 @@ def delete_topic(broker: Broker, request: Request) -> Reply:
         doomed += [name for name in pop_topics if name in broker.topics]
     for name in doomed:
         broker.offsets.forget_topic(name)
-    broker.saves.offsets_now()
+    broker.saves.hurry(broker.offsets.path)
     for name in doomed:
-        broker.topics.delete(name, broker.now)
-        broker.mappings.delete(name, broker.now)
+        broker.topics.delete(name, broker.turn.now)
+        broker.mappings.delete(name, broker.turn.now)
         for effect in broker.store.delete_topic(name):
-            broker.emit(effect)
+            broker.turn.emit(effect)
         broker.stats.forget_topic(name)
         broker.timers.metrics.forget(name)
     return Reply()

@@ -6,7 +6,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from perseid.base.errors import RemoteProtocolError, RequestRefused
-from perseid.broker import messages, put
+from perseid.broker import messages
 from perseid.broker.request import Reply, Request
 from perseid.broker.transactions import is_half, names_another
 from perseid.store.results import AppendRefused
@@ -35,7 +35,7 @@ def end_transaction(broker: Broker, request: Request) -> Reply | None:
         return Reply()
     if request.command.is_oneway and broker.transactions.gathers(request):
         return None
-    put.check_load(broker)
+    broker.appender.check_load()
     half = _half(broker, header)
     if not header.from_transaction_check and broker.transactions.is_late(half):
         raise RequestRefused(
@@ -45,10 +45,10 @@ def end_transaction(broker: Broker, request: Request) -> Reply | None:
     try:
         end = broker.transactions.decide(offset, half, commit=header.commit_or_rollback == SYS_TRANSACTION_COMMIT)
     except AppendRefused as refused:
-        raise put.refusal(broker, refused) from None
+        raise broker.appender.refusal(refused) from None
     if request.command.is_oneway:
         return None
-    return put.acknowledge(broker, request, Reply(), end, wait=True)
+    return broker.appender.acknowledge(request, Reply(), end, wait=True)
 
 
 def resume_check(broker: Broker, request: Request) -> Reply | None:
@@ -56,7 +56,7 @@ def resume_check(broker: Broker, request: Request) -> Reply | None:
     header: ResumeCheckHalfMessageRequest = request.header
     if broker.replicas.is_slave:
         raise RequestRefused(ResponseCode.SLAVE_NOT_AVAILABLE, "a slave asks nobody: turn to its master")
-    put.check_load(broker)
+    broker.appender.check_load()
     try:
         place = ids.parse_offset_message_id(header.msg_id or "")[1]
     except RemoteProtocolError as error:
@@ -67,8 +67,8 @@ def resume_check(broker: Broker, request: Request) -> Reply | None:
     try:
         end = broker.transactions.resume(half)
     except AppendRefused as refused:
-        raise put.refusal(broker, refused) from None
-    return put.acknowledge(broker, request, Reply(), end, wait=True)
+        raise broker.appender.refusal(refused) from None
+    return broker.appender.acknowledge(request, Reply(), end, wait=True)
 
 
 def _half(broker: Broker, header: EndTransactionRequest) -> Record:

@@ -59,7 +59,7 @@ def _tally(broker: Broker, name: str, key: str) -> Tally | None:
     if name == "GROUP_GET_NUMS":
         topic, _, group = key.partition("@")
         return broker.stats.group_gets(group, topic)
-    if name in BROKER_TALLIES and key == broker.config.broker_cluster_name:
+    if name in BROKER_TALLIES and key == broker.settings.current.broker_cluster_name:
         return broker.stats.tallies[BROKER_TALLIES[name]]
     return None
 
@@ -93,7 +93,7 @@ def get_broker_consume_stats(broker: Broker, request: Request) -> Reply:
             in_flight += sum(row.pull_offset - row.consumer_offset for row in stats.offset_table.values())
             rows.append(stats)
         groups.append({group: rows})
-    found = inspection.ConsumeStatsList(broker.config.address, groups, behind, in_flight)
+    found = inspection.ConsumeStatsList(broker.settings.current.address, groups, behind, in_flight)
     return Reply(body=found.to_json())
 
 
@@ -142,7 +142,7 @@ def query_consume_queue(broker: Broker, request: Request) -> Reply:
 def clean_expired_queues(broker: Broker, request: Request) -> Reply:
     """Remove the files of queues and index whose records the log has lost."""
     for effect in broker.store.follow_log_start():
-        broker.emit(effect)
+        broker.turn.emit(effect)
     return Reply()
 
 
@@ -152,14 +152,14 @@ def clean_unused_topics(broker: Broker, request: Request) -> Reply:
         if topic in broker.topics or broker.topics.is_system(topic) or is_lmq(topic):
             continue
         for effect in broker.store.delete_topic(topic):
-            broker.emit(effect)
-        broker.note("info", f"topic {topic}: its queues are removed, for it is no topic of this broker")
+            broker.turn.emit(effect)
+        broker.turn.note("info", f"topic {topic}: its queues are removed, for it is no topic of this broker")
     return Reply()
 
 
 def delete_expired_log(broker: Broker, request: Request) -> Reply:
     """Remove expired files of the log now, whatever the hour."""
-    broker.store.delete_expired(broker.now)
+    broker.store.delete_expired(broker.turn.now)
     return Reply()
 
 
@@ -190,4 +190,4 @@ def remove_cold_limit(broker: Broker, request: Request) -> Reply:
 
 def get_cold_info(broker: Broker, request: Request) -> Reply:
     """Who reads how much from the disk, and the limits."""
-    return Reply(body=broker.fetches.cold.info(broker.config, broker.now))
+    return Reply(body=broker.fetches.cold.info(broker.settings.current, broker.turn.now))

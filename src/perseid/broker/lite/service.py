@@ -85,11 +85,11 @@ class LiteService:
 
     def load(self, now: Millis) -> None:
         """The broker begins, as whatever it is."""
-        self._age_at = now + self._broker.config.min_lite_ttl
+        self._age_at = now + self._broker.settings.current.min_lite_ttl
 
     def start(self, now: Millis) -> None:
         """This broker leads."""
-        config = self._broker.config
+        config = self._broker.settings.current
         self.leads = self._broker.store.lmq
         self._events_at = now + config.lite_event_check_interval
         self._readers_at = now + config.lite_subscription_check_interval
@@ -129,7 +129,7 @@ class LiteService:
         if parent is None or topic is None or not may_be(name):
             return False
         writable = self._broker.pop.routes.writable(parent)
-        return not writable or lite_sharding.place_of(topic, writable) == self._broker.config.broker_name
+        return not writable or lite_sharding.place_of(topic, writable) == self._broker.settings.current.broker_name
 
     def is_read_here(self, name: str) -> bool:
         """May a client read it here: it is ours, or there are messages?"""
@@ -190,7 +190,7 @@ class LiteService:
     def subscribe_wildcard(self, reader: Reader) -> None:
         """A client reads all lite topics of the parent."""
         if self.registry.read_all(reader):
-            self._full.plan("", reader.group, self._broker.now + 5_000)
+            self._full.plan("", reader.group, self._broker.turn.now + 5_000)
 
     def forget_client(self, client_id: str) -> None:
         """A client reads nothing any more; what waited for it, others of its group get."""
@@ -220,7 +220,7 @@ class LiteService:
         )
         self._notices += 1
         frame = encode_request(RequestCode.NOTIFY_UNSUBSCRIBE_LITE, self._notices, header, oneway=True)
-        broker.write(other.conn, frame)
+        broker.turn.write(other.conn, frame)
 
     def _reset(self, name: str, group: str, option: lite.OffsetOption) -> None:
         """Let a group go on elsewhere, as its client wants it."""
@@ -241,7 +241,7 @@ class LiteService:
 
     def arrived(self, name: str) -> None:
         """Readers see a message in a lite topic's queue."""
-        self._written[name] = self._broker.now
+        self._written[name] = self._broker.turn.now
         if self.leads:
             self._dispatch(name)
 
@@ -252,20 +252,20 @@ class LiteService:
 
     def look_soon(self, client_id: str, group: str) -> None:
         """Not in this moment, but in the next one a client may have what it has an event for."""
-        self._full.plan("" if self.is_wildcard(group) else client_id, group, self._broker.now + SOON_MS)
+        self._full.plan("" if self.is_wildcard(group) else client_id, group, self._broker.turn.now + SOON_MS)
 
     def next_event(self, client_id: str, group: str) -> str | None:
         """The queue that a client is to look at next; it came for it."""
         if client_id not in self.events and client_id not in self.registry.readers:
             return None
-        return self._events_of(client_id, group).take(self._broker.now)
+        return self._events_of(client_id, group).take(self._broker.turn.now)
 
     def _events_of(self, client_id: str, group: str) -> Events:
         found = self.events.get(client_id)
         if found is None:
             text = self._attributes(group).get(EVENT_COUNT, "")
-            most = int(text) if text.isdecimal() else self._broker.config.max_client_event_count
-            found = self.events[client_id] = Events(group, min(most, MAX_EVENTS), self._broker.now)
+            most = int(text) if text.isdecimal() else self._broker.settings.current.max_client_event_count
+            found = self.events[client_id] = Events(group, min(most, MAX_EVENTS), self._broker.turn.now)
         return found
 
     def _has_more(self, name: str, group: str) -> bool:
@@ -296,8 +296,8 @@ class LiteService:
         if any(self._give(reader, name, wildcard) for reader in later):
             return True
         if wildcard:
-            delay = broker.config.lite_event_full_dispatch_delay_time_for_wildcard_group
-            self._full.plan("", group, broker.now + max(SOON_MS, delay))
+            delay = broker.settings.current.lite_event_full_dispatch_delay_time_for_wildcard_group
+            self._full.plan("", group, broker.turn.now + max(SOON_MS, delay))
         return False
 
     def _give(self, reader: Reader, name: str, wildcard: bool) -> bool:
@@ -314,8 +314,8 @@ class LiteService:
     def _look_later(self, client_id: str, group: str) -> None:
         broker = self._broker
         jitter = broker.random.randrange(JITTER_MS) if client_id in self._passed_over else 0
-        delay = broker.config.lite_event_full_dispatch_delay_time
-        self._full.plan(client_id, group, broker.now + max(SOON_MS, delay + jitter))
+        delay = broker.settings.current.lite_event_full_dispatch_delay_time
+        self._full.plan(client_id, group, broker.turn.now + max(SOON_MS, delay + jitter))
 
     def _hand_on(self, client_id: str) -> None:
         """Others of the group get a client's events."""
@@ -341,7 +341,7 @@ class LiteService:
         if reader is None or not reader.names:
             return
         events = self._events_of(client_id, reader.group)
-        if events.is_idle(self._broker.now) or not events.has_few():
+        if events.is_idle(self._broker.turn.now) or not events.has_few():
             self._look_later(client_id, reader.group)
             return
         for name in reader.names:
@@ -379,7 +379,7 @@ class LiteService:
             self._look_at_age(now)
         if not self.leads:
             return
-        config = self._broker.config
+        config = self._broker.settings.current
         for name, group, _ in self.order.freed(now):
             self.goes_on(name, group)
         for client_id, group in self._full.take(now):
@@ -408,7 +408,7 @@ class LiteService:
             self._to_look_at = self.names()
         part, self._to_look_at = self._to_look_at[:LOOKED_AT], self._to_look_at[LOOKED_AT:]
         self.remove([name for name in part if self._is_too_old(name, now)])
-        interval = self._broker.config.lite_ttl_check_interval
+        interval = self._broker.settings.current.lite_ttl_check_interval
         self._age_at = now + (SOON_MS if self._to_look_at else max(SOON_MS, interval))
 
     def _is_too_old(self, name: str, now: Millis) -> bool:
@@ -420,7 +420,7 @@ class LiteService:
         if written is None:
             written = self._written[name] = self._broker.store.store_time(name, LMQ_QUEUE_ID, self.end(name) - 1)
         age = now - written - (0 if self.leads else SLAVE_LATER_MS)
-        return age >= self._broker.config.min_lite_ttl and age > minutes * MINUTE_MS
+        return age >= self._broker.settings.current.min_lite_ttl and age > minutes * MINUTE_MS
 
     def remove(self, names: Iterable[str]) -> None:
         """Lite topics are gone: their messages, and the offsets of all groups in them. Offsets are saved first: if they
@@ -430,11 +430,11 @@ class LiteService:
             return
         broker = self._broker
         broker.offsets.forget_topics(doomed)
-        broker.saves.offsets_now()
+        broker.saves.hurry(broker.offsets.path)
         self.order.forget_topics(doomed)
         for name in sorted(doomed):
             for effect in broker.store.delete_topic(name):
-                broker.emit(effect)
+                broker.turn.emit(effect)
             self.registry.forget_queue(name)
             self._written.pop(name, None)
             broker.stats.forget_topic(name)

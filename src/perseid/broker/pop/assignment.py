@@ -58,8 +58,8 @@ class Routes:
     def find(self, topic: str, then: Then) -> None:
         """All queues of a topic that can be read, for `then`: now, or when a name server has answered. RequestRefused
         (2) when too many wait."""
-        broker, now = self._broker, self._broker.now
-        servers = [address for address in broker.config.namesrv_addr.split(";") if address]
+        broker, now = self._broker, self._broker.turn.now
+        servers = [address for address in broker.settings.current.namesrv_addr.split(";") if address]
         if not servers:
             then(self._own(topic))
             return
@@ -92,7 +92,7 @@ class Routes:
 
         header = GetRouteInfoByTopicRequest(topic=topic, accept_standard_json_only=True)
         code = RequestCode.GET_ROUTEINFO_BY_TOPIC
-        broker.call(servers[0], code, header, b"", ROUTE_TIMEOUT_MS, answered)
+        broker.turn.call(servers[0], code, header, b"", ROUTE_TIMEOUT_MS, answered)
 
     def _learn(self, topic: str, route: _Route, reply: Command | Failure, now: Millis) -> None:
         if not isinstance(reply, Failure) and reply.code == ResponseCode.SUCCESS:
@@ -101,7 +101,7 @@ class Routes:
                 route.queues, route.writable = _readable(topic, data), _writable(data)
                 route.until = now + ROUTE_MS
             except RequestRefused as refused:
-                self._broker.note("warning", f"the route of {topic} can't be read: {refused.remark}")
+                self._broker.turn.note("warning", f"the route of {topic} can't be read: {refused.remark}")
         elif not route.queues:
             route.queues = self._own(topic)
         waiting, route.waiting = route.waiting, []
@@ -111,7 +111,7 @@ class Routes:
     def _own(self, topic: str) -> list[MessageQueue]:
         row = self._broker.topics.get(topic)
         count = row.read_queue_nums if row is not None and row.perm & PERM_READ else 0
-        return [MessageQueue(topic, self._broker.config.broker_name, queue_id) for queue_id in range(count)]
+        return [MessageQueue(topic, self._broker.settings.current.broker_name, queue_id) for queue_id in range(count)]
 
 
 def _readable(topic: str, route: TopicRouteData) -> list[MessageQueue]:

@@ -27,11 +27,11 @@ class _Saved(Body):
 
 
 class RequestModes:
-    """By topic and group. `changed` until the table was saved."""
+    """By topic and group. `dirty` until the table was saved."""
 
     def __init__(self) -> None:
         self.rows: dict[str, dict[str, Row]] = {}
-        self.changed = False
+        self.dirty = False
 
     def get(self, topic: str, group: str) -> Row | None:
         return self.rows.get(topic, {}).get(group)
@@ -42,13 +42,13 @@ class RequestModes:
         if row.consumer_group not in groups and sum(map(len, self.rows.values())) >= MAX_MODES:
             raise RequestRefused(ResponseCode.SYSTEM_ERROR, f"the broker has {MAX_MODES} modes already")
         groups[row.consumer_group] = row
-        self.changed = True
+        self.dirty = True
 
     def adopt(self, body: Any) -> None:
         """Let the table be a master's (code 402). RequestRefused(1) when the body is none."""
         rows = _Saved.from_json(body).message_request_mode_map
         if rows != self.rows:
-            self.rows, self.changed = rows, True
+            self.rows, self.dirty = rows, True
 
     def for_slaves(self) -> bytes:
         """The body of code 402."""

@@ -41,7 +41,7 @@ from typing import TYPE_CHECKING
 
 from perseid.base.deadlines import soonest
 from perseid.base.machine import Millis
-from perseid.broker import messages, put
+from perseid.broker import messages
 from perseid.broker.pop.assignment import Routes
 from perseid.broker.pop.modes import RequestModes
 from perseid.broker.pop.open import Open, ReviveQueue
@@ -81,7 +81,7 @@ class PopService:
 
     def __init__(self, broker: Broker) -> None:
         self._broker = broker
-        self.topic = revive_topic(broker.config.broker_cluster_name)
+        self.topic = revive_topic(broker.settings.current.broker_cluster_name)
         self.order = ConsumeOrder()
         self.modes = RequestModes()
         self.routes = Routes(broker)
@@ -151,7 +151,7 @@ class PopService:
     def _forget(self) -> None:
         for request, _ in chain(*self._gathered.values()):
             why = "the broker is no master any more: the message is shown again"
-            self._broker.reply(request, Reply(ResponseCode.SYSTEM_BUSY, remark=why))
+            self._broker.turn.reply(request, Reply(ResponseCode.SYSTEM_BUSY, remark=why))
         for table in (self._queues, self._open, self._due, self._positions, self._fresh, self._told, self._gathered):
             table.clear()
         self._leads = self.loaded = False
@@ -192,7 +192,7 @@ class PopService:
                 self._read(queue, offset)
             queue.at = offset + 1
         if queue.at > first and self._progress_at is None:
-            self._progress_at = self._broker.now + PROGRESS_MS
+            self._progress_at = self._broker.turn.now + PROGRESS_MS
         if not self._fresh:
             self._positions.clear()
         return queue.at - first
@@ -218,7 +218,7 @@ class PopService:
                 return
             if checkpoint is not None:
                 if not self._alone:  # the last master may have made the group in its last moments
-                    self._broker.groups.find(checkpoint.group, self._broker.config, self._broker.now)
+                    self._broker.groups.find(checkpoint.group, self._broker.settings.current, self._broker.turn.now)
                 self._add(queue, offset, checkpoint, self._due_of(checkpoint, found))
                 if offset >= queue.tip and checkpoint.again is None and checkpoint.offsets:
                     self._move(checkpoint, checkpoint.offsets[-1] + 1)
@@ -228,7 +228,7 @@ class PopService:
             if ack is not None:
                 self._acknowledge(queue, offset, ack)
                 return
-        self._broker.note("error", f"{self.topic} queue {queue.id} offset {offset} is no record of POP: left out")
+        self._broker.turn.note("error", f"{self.topic} queue {queue.id} offset {offset} is no record of POP: left out")
 
     def _is_there(self, checkpoint: Checkpoint) -> bool:
         """Does the queue reach so far? One that began anew, in a log without its beginning, has other messages."""
@@ -238,9 +238,9 @@ class PopService:
     def _due_of(self, checkpoint: Checkpoint, record: Record) -> Millis:
         """When a checkpoint that was read is revived: one of the original waits for its acks, which come later. None
         waits longer than it was told to, though the clock has gone back since."""
-        due = min(checkpoint.revive_time, self._broker.now + checkpoint.invisible_time)
+        due = min(checkpoint.revive_time, self._broker.turn.now + checkpoint.invisible_time)
         if record.props.get(props.TIMER_DELIVER_MS) == str(checkpoint.revive_time - _TIMER_MS):
-            return max(due, self._broker.now) + PATIENCE_MS
+            return max(due, self._broker.turn.now) + PATIENCE_MS
         return due
 
     def _add(self, queue: ReviveQueue, offset: int, checkpoint: Checkpoint, due: Millis) -> None:
@@ -273,7 +273,7 @@ class PopService:
     def _wait_for_checkpoint(self, queue: ReviveQueue, offset: int, ack: Ack) -> None:
         """Acks of ours for a checkpoint that is still in the timer wheel of the original."""
         until = ack.revive_time + PATIENCE_MS
-        if not ack.revive_time or until <= self._broker.now or len(self._open) >= MAX_OPEN:
+        if not ack.revive_time or until <= self._broker.turn.now or len(self._open) >= MAX_OPEN:
             return
         made = Open(ack.key, queue.id, offset, until, None)
         made.acked.update(ack.offsets[: pop.MAX_MESSAGES])
@@ -291,7 +291,7 @@ class PopService:
     def _close(self, one: Open) -> None:
         one.closed = True
         if self._progress_at is None:
-            self._progress_at = self._broker.now + PROGRESS_MS
+            self._progress_at = self._broker.turn.now + PROGRESS_MS
         if self._open.get(one.key) is one:
             del self._open[one.key]
 
@@ -304,8 +304,8 @@ class PopService:
 
     def _commit(self, topic: str, group: str, queue_id: int, offset: int) -> None:
         broker = self._broker
-        step = broker.config.consumer_offset_update_version_step
-        broker.offsets.commit(topic, group, queue_id, offset, broker.now, step)
+        step = broker.settings.current.consumer_offset_update_version_step
+        broker.offsets.commit(topic, group, queue_id, offset, broker.turn.now, step)
 
     # ---- popping ----
 
@@ -340,7 +340,7 @@ class PopService:
 
     def free_time(self, topic: str, group: str, queue_id: int, start: int) -> Millis:
         """Now, or a moment later, so that no other checkpoint has the same name."""
-        time = self._broker.now
+        time = self._broker.turn.now
         while (topic, group, queue_id, start, time) in self._open:
             time += 1
         return time
@@ -405,14 +405,14 @@ class PopService:
         try:
             stored = self.acknowledge(ack, queue_id)
         except AppendRefused as refused:
-            why = put.refusal(broker, refused)
+            why = broker.appender.refusal(refused)
             for request, _ in rows:
-                broker.reply(request, Reply(why.code, remark=why.remark))
+                broker.turn.reply(request, Reply(why.code, remark=why.remark))
             return
         for request, _ in rows:
-            reply = put.confirm(broker, request, Reply(), stored)
+            reply = broker.appender.confirm(request, Reply(), stored)
             if reply is not None:
-                broker.reply(request, reply)
+                broker.turn.reply(request, reply)
 
     def waits_for(self, key: Key, offsets: tuple[int, ...], revive_time: Millis) -> bool:
         """Is any of the messages out, as far as that can be known? One that this broker handed out itself, and knows
@@ -430,14 +430,14 @@ class PopService:
             topic=self.topic,
             body=body,
             queue_id=queue_id,
-            born_timestamp=broker.now,
-            born_host=broker.store_host,
-            store_host=broker.store_host,
-            properties=b"TAGS\x01%s\x02TIMER_DELIVER_MS\x01%d\x02" % (tag.encode(), broker.now),
+            born_timestamp=broker.turn.now,
+            born_host=broker.settings.store_host,
+            store_host=broker.settings.store_host,
+            properties=b"TAGS\x01%s\x02TIMER_DELIVER_MS\x01%d\x02" % (tag.encode(), broker.turn.now),
         )
         self._writes = True
         try:
-            return put.store(broker, message)
+            return broker.appender.store(message)
         finally:
             self._writes = False
 
@@ -455,7 +455,7 @@ class PopService:
             return None
         if not self.loaded:
             behind = any(queue.at < self._broker.store.max_offset(self.topic, queue.id) for queue in self._queues)
-            return self._broker.now if behind else None  # the rest is not shown yet: it arrives
+            return self._broker.turn.now if behind else None  # the rest is not shown yet: it arrives
         return soonest(self._due[0][0] if self._due else None, self.order.next_deadline(), self._progress_at)
 
     def tick(self, now: Millis) -> None:
@@ -523,7 +523,7 @@ class PopService:
         if row is None:
             broker.note("error", f"POP: {topic} can't be made, there are too many topics: a message is not shown again")
             return
-        separate = broker.config.use_separate_retry_queue and found.queue_id < row.write_queue_nums
+        separate = broker.settings.current.use_separate_retry_queue and found.queue_id < row.write_queue_nums
         queue_id = found.queue_id if separate else 0
         if broker.offsets.query(topic, checkpoint.group, queue_id) is None:
             self._commit(topic, checkpoint.group, queue_id, 0)
@@ -533,24 +533,24 @@ class PopService:
         message = messages.seal(messages.again(found), properties)
         message.topic, message.queue_id = topic, queue_id
         message.reconsume_times = found.reconsume_times + (not checkpoint.suspend)
-        message.born_host = message.store_host = broker.store_host
-        put.store(broker, message)
+        message.born_host = message.store_host = broker.settings.store_host
+        broker.appender.store(message)
 
     def _retry_row(self, topic: str, checkpoint: Checkpoint) -> TopicConfig | None:
         """The retry topic, which is there from now on; with `useSeparateRetryQueue` it has no fewer queues than the
         topic itself. None: there are too many topics."""
         broker = self._broker
-        row = broker.topics.ensure(topic, 1, broker.now)
+        row = broker.topics.ensure(topic, 1, broker.turn.now)
         own = broker.topics.get(pop.normal_topic(checkpoint.topic, checkpoint.group))
-        if not broker.config.use_separate_retry_queue or row is None or own is None:
+        if not broker.settings.current.use_separate_retry_queue or row is None or own is None:
             return row
-        return broker.topics.widen(topic, own.write_queue_nums, broker.now)
+        return broker.topics.widen(topic, own.write_queue_nums, broker.turn.now)
 
     def retry_topic(self, topic: str, group: str) -> str:
         """Where messages of `topic` go that were not acknowledged."""
         if topic.startswith(RETRY_PREFIX):
             return topic
-        make = pop.retry_topic_v2 if self._broker.config.enable_retry_topic_v2 else pop.retry_topic_v1
+        make = pop.retry_topic_v2 if self._broker.settings.current.enable_retry_topic_v2 else pop.retry_topic_v1
         return make(topic, group)
 
     # ---- progress ----
