@@ -100,7 +100,7 @@ def test_producers_come_and_go(around: Any) -> None:
     table.validate()
 
 
-def test_another_producer_is_asked_each_time() -> None:
+def test_another_producer_is_asked_each_time(around: Any) -> None:
     table = ProducerTable(*around)
     assert table.any_client("p") is None
     for conn in (1, 2, 3):
@@ -291,7 +291,7 @@ def test_a_pulls_own_subscription_compensates_for_missing_heartbeats(around: Any
     assert table.subscription("g", "U") is None and not table._compensated
 
 
-def test_compensations_are_bounded(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_compensations_are_bounded(around: Any, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(module, "MAX_COMPENSATED", 1)
     table = ConsumerTable(*around)
     table.compensate("g", SubscriptionData("T"))
