@@ -71,12 +71,12 @@ soak: sim test-long ## What an issue asks for by hand, before it is resolved (FO
 
 interop: $(READY) ## Against the real Java and Go parts (installs what they need)
 	@tests/interop/install.sh
-	@# They wait more than they work: three workers for two cores (each has idle JVMs, which cost, too).
-	$(TIMED) $(RUN) -m pytest -n 3 $(ONE_BY_ONE) -rs -m interop tests/interop tests/soak $(ARGS)
+	@# They wait more than they work: four workers for two cores (their idle Java brokers stand: tests/interop/shared.py).
+	$(TIMED) $(RUN) -m pytest -n 4 $(ONE_BY_ONE) -rs -m interop tests/interop tests/soak $(ARGS)
 
 interop-plain: $(READY) ## The stock producers and consumers on our cluster, without the compiled core
 	@tests/interop/install.sh
-	$(TIMED) PERSEID_CORE=off PERSEID_ORACLE=0 $(RUN) -m pytest -n 2 $(ONE_BY_ONE) -m interop $(PLAIN_INTEROP) $(ARGS)
+	$(TIMED) PERSEID_CORE=off PERSEID_ORACLE=0 $(RUN) -m pytest -n 4 $(ONE_BY_ONE) -m interop $(PLAIN_INTEROP) $(ARGS)
 
 bench: $(READY) ## Side by side with the Java broker (ROWS=... for some; ARGS=--help)
 	@tests/interop/install.sh

@@ -5,7 +5,7 @@ from __future__ import annotations
 import itertools
 import os
 import sys
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
 
@@ -16,6 +16,7 @@ sys.path.insert(0, str(Path(__file__).resolve().parent))
 import parts
 import rig
 from rehearsal import rehearsed
+from shared import Shared
 
 from perseid.client.blocking import BlockingAdmin
 
@@ -103,43 +104,26 @@ def go_agent(workshop: Path) -> Iterator[rig.Agent]:
 
 
 @pytest.fixture(scope="session")
-def clusters(workshop: Path) -> Iterator[Callable[[str], rig.Cluster]]:
-    """Each kind of cluster, started when first asked for."""
-    running: dict[str, rig.Cluster] = {}
-    failed: dict[str, BaseException] = {}
-
-    def get(kind: str) -> rig.Cluster:
-        if kind in failed:
-            raise rig.RigError(f"cluster {kind} didn't start") from failed[kind]
-        if kind not in running:
-            try:
-                running[kind] = rig.cluster(kind, *KINDS[kind], workshop)
-            except (rig.RigError, AssertionError) as e:
-                failed[kind] = e
-                raise
-        return running[kind]
-
-    yield get
-    ends = {}
-    for cluster in running.values():
-        for process in (cluster.broker_process, cluster.namesrv_process):
-            if process.impl == "java":  # takes a quarter of a minute to stop, and nobody reads what it leaves
-                process.kill()
-            elif process.running:
-                ends[process.folder.name] = process.stop()
+def clusters(workshop: Path) -> Iterator[Shared]:
+    """Those that tests share, one of each kind."""
+    made = Shared(lambda kind: rig.cluster(kind, *KINDS[kind], workshop))
+    yield made
+    ends = made.end()
     assert not any(ends.values()), f"exit codes after SIGTERM: {ends}"
 
 
-@pytest.fixture(scope="session")
-def java_cluster(clusters: Callable[[str], rig.Cluster]) -> rig.Cluster:
+@pytest.fixture
+def java_cluster(clusters: Shared) -> Iterator[rig.Cluster]:
     """Name server and broker of Java RocketMQ 5.5.0."""
-    return clusters("java")
+    with clusters.lent("java") as cluster:
+        yield cluster
 
 
-@pytest.fixture(scope="session")
-def perseid_cluster(clusters: Callable[[str], rig.Cluster]) -> rig.Cluster:
+@pytest.fixture
+def perseid_cluster(clusters: Shared) -> Iterator[rig.Cluster]:
     """Our name server and broker."""
-    return clusters("perseid")
+    with clusters.lent("perseid") as cluster:
+        yield cluster
 
 
 @contextmanager
@@ -167,9 +151,10 @@ def transactional_cluster(request: pytest.FixtureRequest, workshop: Path, name: 
 
 
 @pytest.fixture(params=["java", "perseid"], ids=["on_java", "on_perseid"])
-def cluster(request: pytest.FixtureRequest, clusters: Callable[[str], rig.Cluster]) -> rig.Cluster:
+def cluster(request: pytest.FixtureRequest, clusters: Shared) -> Iterator[rig.Cluster]:
     """The real thing, then ours: what a test says holds for both."""
-    return clusters(request.param)
+    with clusters.lent(request.param) as cluster:
+        yield cluster
 
 
 @pytest.fixture

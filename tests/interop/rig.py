@@ -174,6 +174,11 @@ class Process:
         lines = self.log.read_text(errors="replace").splitlines()
         return "\n".join(line for line in lines if "|-INFO in" not in line)[-LOG_TAIL_BYTES:]
 
+    def signal(self, sig: signal.Signals) -> None:
+        """A signal that ends nothing."""
+        if self._child is not None:
+            self._child.send_signal(sig)
+
     def stop(self) -> int:
         """End it with SIGTERM; the exit code. RigError when it had to be killed."""
         return self._end(signal.SIGTERM)
