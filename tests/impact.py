@@ -40,10 +40,17 @@ class Graph:
 
     def __init__(self, root: Path) -> None:
         self.files = sources(root)
+        self._known: dict[tuple[str, str], list[str]] = {}
         self.needs = {name: set(self._needs(name, path.read_text())) for name, path in self.files.items()}
 
-    def _found(self, folder: str, parts: list[str]) -> Iterator[str]:
+    def _found(self, folder: str, name: str) -> list[str]:
         """The files that `import` runs for a dotted name which begins in this folder; none where it isn't there."""
+        key = folder, name
+        if key not in self._known:
+            self._known[key] = list(self._find(folder, name.split(".")))
+        return self._known[key]
+
+    def _find(self, folder: str, parts: list[str]) -> Iterator[str]:
         for count in range(len(parts), 0, -1):
             base = str(Path(folder, *parts[:count]))
             if f"{base}.py" in self.files or f"{base}/__init__.py" in self.files:
@@ -61,16 +68,16 @@ class Graph:
             if isinstance(node, ast.Import):
                 for alias in node.names:
                     for root in roots:
-                        yield from self._found(root, alias.name.split("."))
+                        yield from self._found(root, alias.name)
             elif isinstance(node, ast.ImportFrom):
                 own = [os.path.normpath(here.joinpath(*[".."] * (node.level - 1)))]
                 for root in own if node.level else roots:
                     for alias in node.names:
-                        yield from self._found(root, [*filter(None, (node.module or "").split(".")), alias.name])
+                        yield from self._found(root, f"{node.module}.{alias.name}" if node.module else alias.name)
             elif isinstance(node, ast.Constant) and isinstance(node.value, str) and node not in told:
                 whole = NAMED.fullmatch(node.value)  # in sources, where others only speak of a module
                 for word in NAMED.findall(node.value) if a_test or whole else ():
-                    yield from self._found("src", word.split("."))
+                    yield from self._found("src", word)
         if a_test:
             if PLUGIN.search(text):
                 yield "src/perseid/testing/plugin.py"
