@@ -113,8 +113,8 @@ def any_log_may_lead(patch: pytest.MonkeyPatch) -> None:
     real = Election.vote_for
 
     def vote_for(self: Election, request: VoteRequest, now: int, *, own: bool = False) -> tuple[str, int]:
-        request.ledger_end_term = max(request.ledger_end_term, self._raft.log.end_term)
-        request.ledger_end_index = max(request.ledger_end_index, self._raft.log.end)
+        request.ledger_end_term = max(request.ledger_end_term, self._log.end_term)
+        request.ledger_end_index = max(request.ledger_end_index, self._log.end)
         return real(self, request, now, own=own)
 
     patch.setattr(Election, "vote_for", vote_for)
@@ -124,7 +124,7 @@ def end_term_is_the_current_term(patch: pytest.MonkeyPatch) -> None:
     """B31, R6: an old entry that comes from a new leader makes the log count as one of the new term."""
 
     def put(self: Follower, entry: Entry, request: PushEntryRequest) -> str:
-        log = self._raft.log
+        log = self._log
         try:
             log.put(entry)
         except LogRefused as refused:
@@ -166,8 +166,8 @@ def leader_tidies_up(patch: pytest.MonkeyPatch) -> None:
 
     def begin(self: Leader) -> None:
         real(self)
-        if self.raft.log.begin <= self.raft.committed < self.raft.log.end:
-            self.raft.log.cut(self.raft.committed + 1)
+        if self.log.begin <= self.raft.committed < self.log.end:
+            self.log.cut(self.raft.committed + 1)
 
     patch.setattr(Leader, "__post_init__", begin)
 
@@ -271,7 +271,7 @@ def commits_what_it_is_told(patch: pytest.MonkeyPatch) -> None:
     """B29, R7: a follower commits what the leader has committed, whatever its own entries are."""
 
     def commit(self: Follower, request: PushEntryRequest) -> None:
-        index = min(request.commit_index, self._raft.log.end)
+        index = min(request.commit_index, self._log.end)
         if index > self._raft.committed:
             self._raft.commit(index)
 
@@ -292,7 +292,7 @@ def verified_for_ever(patch: pytest.MonkeyPatch) -> None:
     real = Follower.work
 
     def work(self: Follower, now: int) -> None:
-        self._of = self._raft.member.term, self._raft.member.leader
+        self._of = self._member.term, self._member.leader
         real(self, now)
 
     patch.setattr(Follower, "work", work)
@@ -319,7 +319,7 @@ def committed_is_cut(patch: pytest.MonkeyPatch) -> None:
 
 def compared_by_index(patch: pytest.MonkeyPatch) -> None:
     """R5: an entry of the same index is taken for the same entry."""
-    patch.setattr(Follower, "_has", lambda self, entry: self._raft.log.get(entry.index) is not None)
+    patch.setattr(Follower, "_has", lambda self, entry: self._log.get(entry.index) is not None)
 
 
 def older_terms_are_counted(patch: pytest.MonkeyPatch) -> None:

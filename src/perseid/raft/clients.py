@@ -3,9 +3,11 @@
 from __future__ import annotations
 
 from collections.abc import Callable
-from typing import TYPE_CHECKING
+from typing import Any, Protocol
 
 from perseid.base.machine import ConnId
+from perseid.raft.log import RaftLog
+from perseid.raft.state import Member
 from perseid.wire.dledger import (
     AppendEntryRequest,
     AppendEntryResponse,
@@ -18,16 +20,33 @@ from perseid.wire.dledger import (
     MetadataResponse,
 )
 
-if TYPE_CHECKING:
-    from perseid.raft.node import Raft
-
 MAX_BATCH = 1_000
 """Bodies of one append."""
 
 Answer = Callable[[Message], None]
 
 
-def append(raft: Raft, conn: ConnId, request: AppendEntryRequest, answer: Answer) -> None:
+class Serving(Protocol):
+    """The member that is asked."""
+
+    @property
+    def member(self) -> Member: ...
+
+    @property
+    def log(self) -> RaftLog: ...
+
+    @property
+    def committed(self) -> int: ...
+
+    @property
+    def hears_leader(self) -> bool: ...
+
+    def append(self, body: bytes, done: Callable[[int, Entry], None]) -> int: ...
+
+    def status(self) -> dict[str, Any]: ...
+
+
+def append(raft: Serving, conn: ConnId, request: AppendEntryRequest, answer: Answer) -> None:
     """Entries with these bodies; answered when the last one is committed."""
     bodies = request.batch_msgs or ([request.body] if request.body is not None else [])
     if not bodies or len(bodies) > MAX_BATCH:
@@ -48,7 +67,7 @@ def append(raft: Raft, conn: ConnId, request: AppendEntryRequest, answer: Answer
             return
 
 
-def _appended(raft: Raft, code: int, entry: Entry | None) -> AppendEntryResponse:
+def _appended(raft: Serving, code: int, entry: Entry | None) -> AppendEntryResponse:
     member = raft.member
     response = AppendEntryResponse(group=member.group, leader_id=member.leader, code=code, term=member.term)
     if entry is not None:
@@ -56,7 +75,7 @@ def _appended(raft: Raft, code: int, entry: Entry | None) -> AppendEntryResponse
     return response
 
 
-def get(raft: Raft, conn: ConnId, request: GetEntriesRequest, answer: Answer) -> None:
+def get(raft: Serving, conn: ConnId, request: GetEntriesRequest, answer: Answer) -> None:
     """One entry that is committed."""
     member, index = raft.member, request.begin_index
     response = GetEntriesResponse(group=member.group, leader_id=member.leader)
@@ -71,7 +90,7 @@ def get(raft: Raft, conn: ConnId, request: GetEntriesRequest, answer: Answer) ->
     answer(response)
 
 
-def metadata(raft: Raft, conn: ConnId, request: MetadataRequest, answer: Answer) -> None:
+def metadata(raft: Serving, conn: ConnId, request: MetadataRequest, answer: Answer) -> None:
     """The members, and who leads."""
     member, hears = raft.member, raft.hears_leader
     response = MetadataResponse(group=member.group, peers=member.peers, leader_id=member.leader, hears=hears)

@@ -25,12 +25,17 @@ to a candidate's term to give one, *yields*: it asks for none itself until that 
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from dataclasses import dataclass, field
 from enum import Enum
-from typing import TYPE_CHECKING
+from random import Random
+from typing import Protocol
 
 from perseid.base.machine import Millis
-from perseid.raft.state import Role
+from perseid.raft.config import RaftConfig
+from perseid.raft.log import RaftLog
+from perseid.raft.ports import Asking
+from perseid.raft.state import Member, Role
 from perseid.wire.dledger import (
     Code,
     DLedgerRequest,
@@ -42,9 +47,6 @@ from perseid.wire.dledger import (
     VoteRequest,
     VoteResponse,
 )
-
-if TYPE_CHECKING:
-    from perseid.raft.node import Raft
 
 PAUSE_MS = 10
 """Between rounds that follow at once: the original's step."""
@@ -145,14 +147,31 @@ class Doubt:
     """Where the logs of those end."""
 
 
+class Electing(Asking, Protocol):
+    """The member whose election this is."""
+
+    preferred: list[str]
+    """Who had better lead."""
+    sync_ms: Millis
+    """So long it took lately, at most, until something was durable here."""
+
+    @property
+    def on_vote(self) -> Callable[[int, str], None]:
+        """Called when our own vote counts."""
+
+    def after_save(self, then: Callable[[Millis], None]) -> None:
+        """Do `then` when term and vote are kept as they are now."""
+
+
 class Election:
     """The election of one member."""
 
-    def __init__(self, raft: Raft) -> None:
+    def __init__(self, raft: Electing, member: Member, config: RaftConfig, log: RaftLog, random: Random) -> None:
         self._raft = raft
-        self._member = raft.member
-        self._config = raft.config
-        self._random = raft.random
+        self._member = member
+        self._config = config
+        self._log = log
+        self._random = random
         self._round: Round | None = None
         self._rounds = 0
         self._vote_at: Millis = 0
@@ -249,7 +268,7 @@ class Election:
             return
         if not self.need_increase and now < self._asks_at:
             return
-        member, log = self._member, self._raft.log
+        member, log = self._member, self._log
         if self.need_increase or self._parsed is Parsed.WAIT_TO_VOTE_NEXT:
             member.next_term()
             self._parsed = Parsed.WAIT_TO_REVOTE
@@ -272,7 +291,7 @@ class Election:
         self._raft.after_save(lambda now: self._ask(number, now))
 
     def _request(self, peer: str) -> VoteRequest:
-        member, log = self._member, self._raft.log
+        member, log = self._member, self._log
         return VoteRequest(
             group=member.group, remote_id=peer, local_id=member.self_id, leader_id=member.self_id, term=member.term,
             ledger_end_index=log.end, ledger_end_term=log.end_term,
@@ -332,7 +351,7 @@ class Election:
     def vote_for(self, request: VoteRequest, now: Millis, *, own: bool = False) -> tuple[str, int]:
         """A vote (dledger.md §4.2, the first row that fits): the result, and the term in the answer. An ACCEPT leaves
         when it is kept."""
-        member, log = self._member, self._raft.log
+        member, log = self._member, self._log
         candidate = request.leader_id or ""
         if candidate not in member.peers:
             return Vote.UNKNOWN_LEADER, member.term
@@ -517,7 +536,7 @@ class Election:
             self._raft.note("warning", f"leader {doubt.leader} is gone: {len(doubt.deaf)} others don't hear it either")
             self.to_candidate(member.term, now)
             self._parsed = Parsed.WAIT_TO_VOTE_NEXT
-            ours = -self._raft.log.end, member.self_id
+            ours = -self._log.end, member.self_id
             before = sum((-doubt.ends[heir], heir) < ours for heir in heirs)
             turn = max(MIN_TURN_MS, self._config.min_vote_interval_ms // 4, 2 * self._sync_ms)
             self._vote_at = now + before * turn + self._random.randrange(max(1, before * turn // 2))

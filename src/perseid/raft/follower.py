@@ -16,16 +16,15 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from dataclasses import dataclass
-from typing import TYPE_CHECKING
+from typing import Protocol
 
 from perseid.base.machine import Millis
-from perseid.raft.log import LogRefused
+from perseid.raft.config import RaftConfig
+from perseid.raft.log import LogRefused, RaftLog
+from perseid.raft.ports import Noting
 from perseid.raft.runs import Run, RunPush
-from perseid.raft.state import Role
+from perseid.raft.state import Member, Role
 from perseid.wire.dledger import Code, Entry, Push, PushEntryRequest, PushEntryResponse
-
-if TYPE_CHECKING:
-    from perseid.raft.node import Raft
 
 MAX_WAITING = 2_000
 """Pushes that wait for their place, or for a flush."""
@@ -53,11 +52,31 @@ class Due:
     response: PushEntryResponse
 
 
+class Following(Noting, Protocol):
+    """The member whose log follows."""
+
+    @property
+    def answerable(self) -> int:
+        """Entries up to here may be answered for."""
+
+    @property
+    def committed(self) -> int: ...
+
+    def commit(self, index: int) -> None:
+        """Entries up to `index` are final."""
+
+    def stop(self, why: str) -> None:
+        """Going on would break what was promised."""
+
+
 class Follower:
     """What a member has of the leader that it follows, or may come to follow."""
 
-    def __init__(self, raft: Raft) -> None:
+    def __init__(self, raft: Following, member: Member, config: RaftConfig, log: RaftLog) -> None:
         self._raft = raft
+        self._member = member
+        self._config = config
+        self._log = log
         self.verified = -1
         self._of: tuple[int, str | None] = (-1, None)
         self._waiting: dict[int, Waiting] = {}
@@ -71,7 +90,7 @@ class Follower:
     def push(self, request: PushEntryRequest, now: Millis, answer: Answer) -> None:
         """Take a push in; it is answered at once, later, or (when we follow nobody) never."""
         size = request.body_bytes
-        one = Waiting(request, now + self._raft.config.max_push_time_out_ms, answer, size)
+        one = Waiting(request, now + self._config.max_push_time_out_ms, answer, size)
         if (
             len(self._waiting) + len(self._held) + len(self._due) >= MAX_WAITING
             or self._bytes + size > MAX_WAITING_BYTES
@@ -94,23 +113,22 @@ class Follower:
 
     def work(self, now: Millis) -> None:
         """Do what can be done now."""
-        raft = self._raft
-        while raft.member.role is Role.FOLLOWER and not raft.log.cutting:
-            if self._of != (raft.member.term, raft.member.leader):
-                self._of, self.verified = (raft.member.term, raft.member.leader), -1
+        while self._member.role is Role.FOLLOWER and not self._log.cutting:
+            if self._of != (self._member.term, self._member.leader):
+                self._of, self.verified = (self._member.term, self._member.leader), -1
             if self._held:
                 self._control(self._held.pop(0), now)
                 continue
             if not self._waiting:
                 break
             first = min(self._waiting)
-            if first > raft.log.end + 1:
+            if first > self._log.end + 1:
                 break
             self._append(self._forget(first), now)
 
     def expire(self, now: Millis) -> None:
         """Pushes that waited in vain: refused, so that the leader compares; not answered when we follow nobody."""
-        follows = self._raft.member.role is Role.FOLLOWER and not self._raft.log.cutting
+        follows = self._member.role is Role.FOLLOWER and not self._log.cutting
         if not self._waiting and not self._held:
             return
         for first in [first for first, one in self._waiting.items() if one.deadline <= now]:
@@ -136,10 +154,10 @@ class Follower:
     # ---- answers ----
 
     def _response(self, request: PushEntryRequest, code: int) -> PushEntryResponse:
-        log = self._raft.log
+        log = self._log
         has = log.end >= log.begin
         return PushEntryResponse(
-            group=self._raft.member.group, term=request.term, code=code, index=request.first,
+            group=self._member.group, term=request.term, code=code, index=request.first,
             count=request.count, begin_index=log.begin if has else -1, end_index=log.end,
         )  # fmt: skip
 
@@ -172,14 +190,14 @@ class Follower:
 
     def _stranger(self, request: PushEntryRequest) -> str:
         """Why a push is not from the leader that we follow; "" when it is."""
-        member = self._raft.member
+        member = self._member
         if request.term != member.term:
             return f"we are in term {member.term}"
         return "" if request.leader_id == member.leader else f"we follow {member.leader}"
 
     def _append(self, one: Waiting, now: Millis) -> None:
         """Entries of which the first has its place in the log, or before: those that are here must be the same."""
-        raft, request = self._raft, one.request
+        request = one.request
         if why := self._stranger(request):
             return self._refuse(one, why)
         if isinstance(request, RunPush) and self._append_run(one, request.run):
@@ -187,7 +205,7 @@ class Follower:
         for entry in request.entries:
             if entry.index > self.verified + 1:
                 return self._refuse(one, f"entries {self.verified + 1} to {entry.index - 1} were not compared")
-            if entry.index <= raft.log.end:
+            if entry.index <= self._log.end:
                 if not self._has(entry):
                     return self._refuse(one, f"entry {entry.index} is another one here")
             elif why := self._put(entry, request):
@@ -198,7 +216,7 @@ class Follower:
 
     def _append_run(self, one: Waiting, run: Run) -> bool:
         """Put a run of the leader's own term behind what is verified; False when it is not so simple."""
-        log, request = self._raft.log, one.request
+        log, request = self._log, one.request
         if run.index != self.verified + 1 or run.term != request.term or not log.fits(run):
             return False
         try:
@@ -214,7 +232,7 @@ class Follower:
 
     def _put(self, entry: Entry, request: PushEntryRequest) -> str:
         """Put an entry at the end; why it can't be, "" when it could."""
-        log = self._raft.log
+        log = self._log
         if not log.end_term <= entry.term <= request.term:
             return f"entry {entry.index} of term {entry.term} after one of {log.end_term}"
         try:
@@ -225,7 +243,7 @@ class Follower:
         return ""
 
     def _has(self, entry: Entry) -> bool:
-        ours = self._raft.log.get(entry.index)
+        ours = self._log.get(entry.index)
         return ours is not None and ours.same(entry)
 
     def _control(self, one: Waiting, now: Millis) -> None:
@@ -234,7 +252,7 @@ class Follower:
             ours = not self._stranger(one.request)
             if ours:
                 self._commit(one.request)
-            end = min(one.request.commit_index, self._raft.log.end)
+            end = min(one.request.commit_index, self._log.end)
             unsure = ours and self._raft.committed < end  # it is here, and may be another leader's
             one.answer(self._response(one.request, Code.INCONSISTENT_STATE if unsure else Code.SUCCESS))
         elif kind == Push.COMPARE:
@@ -251,9 +269,9 @@ class Follower:
         if len(request.entries) != 1:
             return one.answer(self._response(request, Code.UNEXPECTED_ARGUMENT))
         entry = request.entries[0]
-        if request.term != self._raft.member.term:
+        if request.term != self._member.term:
             return one.answer(self._response(request, Code.INCONSISTENT_TERM))
-        if request.leader_id != self._raft.member.leader:
+        if request.leader_id != self._member.leader:
             return one.answer(self._response(request, Code.INCONSISTENT_LEADER))
         if not self._has(entry):
             return one.answer(self._response(request, Code.INCONSISTENT_STATE))
@@ -267,7 +285,7 @@ class Follower:
             return one.answer(self._response(request, Code.UNEXPECTED_ARGUMENT))
         if why := self._stranger(request):
             return self._refuse(one, why)
-        entry, log = request.entries[0], raft.log
+        entry, log = request.entries[0], self._log
         if entry.index > log.end + 1 or entry.index < log.begin:
             raft.note(
                 "error",

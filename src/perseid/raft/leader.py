@@ -22,15 +22,15 @@ from collections import deque
 from collections.abc import Callable
 from dataclasses import dataclass, field
 from enum import Enum
-from typing import TYPE_CHECKING
+from typing import Protocol
 
 from perseid.base.machine import Millis
-from perseid.raft.log import LogRefused
+from perseid.raft.config import RaftConfig
+from perseid.raft.log import LogRefused, RaftLog
+from perseid.raft.ports import Asking
 from perseid.raft.runs import Run, Text
+from perseid.raft.state import Member
 from perseid.wire.dledger import Code, DLedgerRequest, Entry, Push, PushEntryRequest, PushEntryResponse
-
-if TYPE_CHECKING:
-    from perseid.raft.node import Raft
 
 MAX_PUSHES = 1_000
 """Without an answer, to one follower."""
@@ -94,11 +94,28 @@ class Pending:
     first: int
 
 
+class Leading(Asking, Protocol):
+    """The member that leads."""
+
+    @property
+    def leader(self) -> object:
+        """Who leads for it now."""
+
+    @property
+    def committed(self) -> int: ...
+
+    def commit(self, index: int) -> None:
+        """Entries up to `index` are final."""
+
+
 @dataclass(slots=True)
 class Leader:
     """What a leader knows, in one term. Made anew for each."""
 
-    raft: Raft
+    raft: Leading
+    member: Member
+    config: RaftConfig
+    log: RaftLog
     term: int
     since: Millis
     followers: dict[str, Progress] = field(default_factory=dict)
@@ -107,7 +124,7 @@ class Leader:
     """The text that was made last: of the entries from where on, and where the log ended."""
 
     def __post_init__(self) -> None:
-        self.followers = {peer: Progress(peer, at=self.since) for peer in self.raft.member.others}
+        self.followers = {peer: Progress(peer, at=self.since) for peer in self.member.others}
 
     # ---- appending ----
 
@@ -117,9 +134,9 @@ class Leader:
         code = self.may_append
         if code != Code.SUCCESS:
             return code
-        empty = self.raft.log.end < self.raft.log.begin
+        empty = self.log.end < self.log.begin
         try:
-            entry = self.raft.log.append(self.term, body)
+            entry = self.log.append(self.term, body)
         except LogRefused as refused:
             self.raft.note("warning", f"an append of {len(body)} bytes: {refused}")
             return Code.DISK_FULL
@@ -128,7 +145,7 @@ class Leader:
 
     def extend(self, run: Run, now: Millis, done: Callable[[int, Entry], None]) -> None:
         """Put many entries into the log, whose room was asked for, when one may append; `done` is called once."""
-        log, last = self.raft.log, Entry(run.last, self.term)
+        log, last = self.log, Entry(run.last, self.term)
         assert run.term == self.term and self.may_append == Code.SUCCESS
         empty = log.end < log.begin
         log.extend(run)
@@ -137,11 +154,11 @@ class Leader:
     @property
     def may_append(self) -> int:
         """SUCCESS, or why one may not."""
-        if self.raft.member.transferee is not None:
+        if self.member.transferee is not None:
             return Code.LEADER_TRANSFERRING
-        if self.waiting >= self.raft.config.max_pending_requests_num:
+        if self.waiting >= self.config.max_pending_requests_num:
             return Code.LEADER_PENDING_FULL
-        return Code.LEADER_NOT_READY if self.raft.log.cutting else Code.SUCCESS
+        return Code.LEADER_NOT_READY if self.log.cutting else Code.SUCCESS
 
     @property
     def waiting(self) -> int:
@@ -155,17 +172,17 @@ class Leader:
         if was_empty:  # they had nothing to compare, and waited
             for progress in self.followers.values():
                 progress.at = now
-        self.pending.append(Pending(last.index, now + self.raft.config.max_wait_ack_time_ms, done, last, first))
+        self.pending.append(Pending(last.index, now + self.config.max_wait_ack_time_ms, done, last, first))
 
     # ---- committing ----
 
     def commit(self) -> None:
         """Move the committed index to where a quorum is, and answer what waited for it."""
         raft = self.raft
-        own = raft.log.durable if raft.config.sync_before_answer else raft.log.end
+        own = self.log.durable if self.config.sync_before_answer else self.log.end
         marks = sorted([own, *(p.watermark for p in self.followers.values())], reverse=True)
-        index = min(marks[raft.member.quorum - 1], raft.log.end)
-        if index > raft.committed and raft.log.term_of(index) == self.term:
+        index = min(marks[self.member.quorum - 1], self.log.end)
+        if index > raft.committed and self.log.term_of(index) == self.term:
             raft.commit(index)
         while self.pending and self.pending[0].index <= raft.committed:
             one = self.pending.popleft()
@@ -205,7 +222,7 @@ class Leader:
         return first
 
     def _drive(self, progress: Progress, now: Millis) -> None:
-        log = self.raft.log
+        log = self.log
         if progress.state is not State.COMPARE and 0 <= progress.index < log.begin:
             progress.turn(State.COMPARE, -1, now)  # what it lacks was removed, by age or because the disk was full
         if progress.state is State.APPEND:
@@ -223,7 +240,7 @@ class Leader:
                 self._ask(progress, Push.TRUNCATE)
 
     def _request(self, progress: Progress, kind: str, entries: list[Entry]) -> PushEntryRequest:
-        member = self.raft.member
+        member = self.member
         single = entries[0] if len(entries) == 1 else None
         return PushEntryRequest(
             group=member.group, remote_id=progress.peer, local_id=member.self_id, leader_id=member.self_id,
@@ -233,8 +250,8 @@ class Leader:
 
     def _ask(self, progress: Progress, kind: str) -> None:
         """A COMPARE or a TRUNCATE, one at a time."""
-        entry = self.raft.log.get(progress.index)
-        assert entry is not None, f"entry {progress.index} of {self.raft.log.begin} to {self.raft.log.end}"
+        entry = self.log.get(progress.index)
+        assert entry is not None, f"entry {progress.index} of {self.log.begin} to {self.log.end}"
         progress.asked = True
         number = progress.number
 
@@ -259,7 +276,7 @@ class Leader:
 
     def _compared(self, progress: Progress, reply: PushEntryResponse, now: Millis) -> None:
         """dledger.md §5.1."""
-        log, index = self.raft.log, progress.index
+        log, index = self.log, progress.index
         if reply.code == Code.SUCCESS:
             if index == reply.end_index:
                 self._follows(progress, now)
@@ -281,7 +298,7 @@ class Leader:
 
     def _push_next(self, progress: Progress, now: Millis) -> bool:
         """One more push, if there is something to send and room for it."""
-        log, config = self.raft.log, self.raft.config
+        log, config = self.log, self.config
         if progress.index > log.end or progress.pushes >= MAX_PUSHES or progress.bytes >= config.push_window_bytes:
             return False
         text = self._text(progress.index)
@@ -311,9 +328,9 @@ class Leader:
 
     def _text(self, index: int) -> Text:
         """The entries from `index` on for a push. All followers that are equally far get the same."""
-        log = self.raft.log
+        log = self.log
         if self.made is None or self.made[:2] != (index, log.end):
-            self.made = index, log.end, log.text(index, self.raft.config.push_batch_bytes)
+            self.made = index, log.end, log.text(index, self.config.push_batch_bytes)
         return self.made[2]
 
     def _tell(self, progress: Progress, now: Millis) -> None:

@@ -18,7 +18,7 @@ from __future__ import annotations
 from collections.abc import Callable
 from dataclasses import dataclass
 from random import Random
-from typing import Any, TypeVar
+from typing import Any
 
 from perseid.base.deadlines import soonest
 from perseid.base.errors import RemoteProtocolError, RequestRefused, StoreError
@@ -54,6 +54,7 @@ from perseid.raft.election import Election
 from perseid.raft.follower import Follower
 from perseid.raft.leader import Leader
 from perseid.raft.log import FLUSH_PAUSE_MS, Mark, RaftLog
+from perseid.raft.ports import M
 from perseid.raft.runs import Run, runs
 from perseid.raft.state import Member, RaftEvent, Role
 from perseid.raft.transfer import Transfer
@@ -87,7 +88,6 @@ MAX_BACKOFF_MS = 200
 UNKNOWN_VOTE = "?"
 """In the place of a vote that was lost: nobody's."""
 
-M = TypeVar("M", bound=Message)
 Later = Callable[[Millis], None]
 
 
@@ -129,7 +129,6 @@ class Raft:
             raise StoreError(f"dLegerSelfId {config.self_id!r} is not among the peers {config.peers!r}")
         self.config = config
         self.log = log
-        self.random = random
         self.member = Member(config.group, config.self_id, peers, changed=self._role_changed, folder=folder)
         self._admission = Admission(config, self.member, takes_appends=takes_appends)
         self.preferred = [name for name in config.preferred_leader_ids.split(";") if name]
@@ -145,9 +144,9 @@ class Raft:
         self._applier = Applier(machine, log, folder, config.snapshot_threshold) if machine is not None else None
         self._caller = Caller(max_backoff_ms=MAX_BACKOFF_MS)
         self._out: list[Effect] = []
-        self._election = Election(self)
-        self._follower = Follower(self)
-        self._transfer = Transfer(self, self._election)
+        self._election = Election(self, self.member, config, log, random)
+        self._follower = Follower(self, self.member, config, log)
+        self._transfer = Transfer(self, self.member, config, log, self._election)
         self._kept: tuple[int, str | None] = (0, None)
         """The term and the vote that are on disk."""
         self._flushing = False
@@ -422,7 +421,7 @@ class Raft:
             self.leader = None
         self._follower.drop()
         if member.is_leader:
-            self.leader = Leader(self, member.term, self.now)
+            self.leader = Leader(self, member, self.config, self.log, member.term, self.now)
         self.note(
             "info", f"{member.role.value} in term {member.term}" + (f" of {member.leader}" if member.leader else "")
         )

@@ -9,11 +9,15 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from dataclasses import dataclass
-from typing import TYPE_CHECKING
+from typing import Protocol
 
 from perseid.base.machine import Millis
+from perseid.raft.config import RaftConfig
 from perseid.raft.election import Election
-from perseid.raft.state import Role
+from perseid.raft.leader import Leader
+from perseid.raft.log import RaftLog
+from perseid.raft.ports import Asking
+from perseid.raft.state import Member, Role
 from perseid.wire.dledger import (
     Code,
     DLedgerRequest,
@@ -21,9 +25,6 @@ from perseid.wire.dledger import (
     LeadershipTransferResponse,
     Message,
 )
-
-if TYPE_CHECKING:
-    from perseid.raft.node import Raft
 
 CHECK_MS = 1_000
 """So often a leader looks whether a preferred member could lead."""
@@ -45,11 +46,27 @@ class TakeOver:
     started: bool = False
 
 
+class Transferring(Asking, Protocol):
+    """The member that gives, or takes."""
+
+    preferred: list[str]
+    """Who had better lead."""
+
+    @property
+    def leader(self) -> Leader | None:
+        """What it knows when it leads."""
+
+
 class Transfer:
     """Both sides of it, at one member."""
 
-    def __init__(self, raft: Raft, election: Election) -> None:
+    def __init__(
+        self, raft: Transferring, member: Member, config: RaftConfig, log: RaftLog, election: Election
+    ) -> None:
         self._raft = raft
+        self._member = member
+        self._config = config
+        self._log = log
         self._election = election
         self._taking: TakeOver | None = None
         self._check_at: Millis = 0
@@ -59,13 +76,13 @@ class Transfer:
         dues = []
         if taking is not None:
             dues.append(taking.give_up_at if taking.started else taking.wait_until)
-        if raft.member.is_leader and raft.preferred and raft.member.self_id not in raft.preferred:
+        if self._member.is_leader and raft.preferred and self._member.self_id not in raft.preferred:
             dues.append(self._check_at)
         return min(dues, default=None)
 
     def asked(self, request: LeadershipTransferRequest, now: Millis, answer: Answer) -> None:
         """A request that names us as the one who gives, or as the one who takes."""
-        own = self._raft.member.self_id
+        own = self._member.self_id
         if request.transfer_id == own:
             self._give(request.transferee_id or "", request.term, now, answer)
         elif request.transferee_id == own:
@@ -74,12 +91,12 @@ class Transfer:
             self._say(answer, Code.UNEXPECTED_ARGUMENT)
 
     def _say(self, answer: Answer, code: int) -> None:
-        answer(LeadershipTransferResponse(code=code, term=self._raft.member.term))
+        answer(LeadershipTransferResponse(code=code, term=self._member.term))
 
     # ---- to give ----
 
     def _give(self, peer: str, term: int, now: Millis, answer: Answer) -> None:
-        raft, member = self._raft, self._raft.member
+        raft, member = self._raft, self._member
         leader = raft.leader
         if peer not in member.others:
             return self._say(answer, Code.UNKNOWN_MEMBER)
@@ -89,7 +106,7 @@ class Transfer:
             return self._say(answer, Code.NOT_LEADER)
         if member.transferee is not None:
             return self._say(answer, Code.LEADER_TRANSFERRING)
-        if raft.log.end - leader.followers[peer].watermark >= max(1, raft.config.max_leadership_transfer_wait_index):
+        if self._log.end - leader.followers[peer].watermark >= max(1, self._config.max_leadership_transfer_wait_index):
             return self._say(answer, Code.FALL_BEHIND_TOO_MUCH)
         member.transferee = peer
         raft.note("info", f"{peer} is asked to lead")
@@ -102,12 +119,12 @@ class Transfer:
 
         request = LeadershipTransferRequest(
             group=member.group, remote_id=peer, local_id=member.self_id, leader_id=member.self_id, term=member.term,
-            transfer_id=member.self_id, transferee_id=peer, take_leadership_ledger_index=raft.log.end,
+            transfer_id=member.self_id, transferee_id=peer, take_leadership_ledger_index=self._log.end,
         )  # fmt: skip
         raft.call(peer, DLedgerRequest.LEADERSHIP_TRANSFER, request, LeadershipTransferResponse, answered)
 
     def _look_for_preferred(self, now: Millis) -> None:
-        raft, member, leader = self._raft, self._raft.member, self._raft.leader
+        raft, member, leader = self._raft, self._member, self._raft.leader
         if leader is None or not raft.preferred or member.self_id in raft.preferred or now < self._check_at:
             return
         self._check_at = now + CHECK_MS
@@ -118,20 +135,20 @@ class Transfer:
         ]
         if near:
             watermark, peer = max(near)
-            if raft.log.end - watermark < max(1, raft.config.max_leadership_transfer_wait_index):
+            if self._log.end - watermark < max(1, self._config.max_leadership_transfer_wait_index):
                 self._give(peer, member.term, now, lambda response: None)
 
     # ---- to take ----
 
     def _take(self, request: LeadershipTransferRequest, now: Millis, answer: Answer) -> None:
-        raft, member = self._raft, self._raft.member
+        member = self._member
         if request.transfer_id != member.leader:
             return self._say(answer, Code.INCONSISTENT_LEADER)
         if request.term != member.term:
             return self._say(answer, Code.INCONSISTENT_TERM)
         if self._taking is not None:
             return self._say(answer, Code.LEADER_TRANSFERRING)
-        wait = raft.config.leadership_transfer_wait_timeout
+        wait = self._config.leadership_transfer_wait_timeout
         self._taking = TakeOver(
             request.term, request.take_leadership_ledger_index, answer, now + wait, now + TAKE_OVER_MS
         )
@@ -140,14 +157,14 @@ class Transfer:
     def tick(self, now: Millis) -> None:
         """What can be done now."""
         self._look_for_preferred(now)
-        taking, member, raft = self._taking, self._raft.member, self._raft
+        taking, member = self._taking, self._member
         if taking is None:
             return
         target = taking.term + 1
         if not taking.started:
             if member.term != taking.term:
                 self._end(Code.INCONSISTENT_TERM)
-            elif raft.log.end >= taking.index:
+            elif self._log.end >= taking.index:
                 taking.started = True
                 member.term_to_take = target
                 self._election.to_candidate(target, now)
