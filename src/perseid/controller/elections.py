@@ -16,20 +16,19 @@ from __future__ import annotations
 
 from collections import deque
 from dataclasses import dataclass, field
-from typing import TYPE_CHECKING
+from typing import Protocol
 
-from perseid.base.machine import Millis
+from perseid.base.machine import Buffer, Millis
 from perseid.controller import commands
-from perseid.controller.commands import Outcome
+from perseid.controller.commands import Facts, Outcome
 from perseid.controller.events import ElectMaster, Event
 from perseid.controller.live import Row
 from perseid.controller.state import SyncState
+from perseid.controller.writes import Writes
 from perseid.wire.codes import RequestCode, ResponseCode
 from perseid.wire.controller import SyncStateSet
+from perseid.wire.headers.base import Header
 from perseid.wire.headers.controller import ElectMasterRequest, NotifyBrokerRoleChangedRequest
-
-if TYPE_CHECKING:
-    from perseid.controller.node import Controller
 
 NOTICE_TIMEOUT_MS = 3_000
 AGAIN_MS = 15_000
@@ -37,11 +36,26 @@ AGAIN_MS = 15_000
 MAX_RECENT = 10_000
 
 
+class Electing(Facts, Protocol):
+    """The controller that elects."""
+
+    active: bool
+
+    def note(self, level: str, text: str) -> None: ...
+
+    def is_member(self, address: str) -> bool:
+        """Is this the address of a controller of the group?"""
+
+    def tell(self, address: str, code: RequestCode, header: Header, body: Buffer, timeout_ms: Millis) -> None:
+        """Send a broker a request without an answer."""
+
+
 @dataclass(slots=True)
 class Elections:
     """Of one controller."""
 
-    controller: Controller
+    controller: Electing
+    writes: Writes
     scan_at: Millis = 0
     recent: deque[tuple[Millis, str]] = field(default_factory=lambda: deque(maxlen=MAX_RECENT))
     """When a set's last elections were applied here."""
@@ -129,7 +143,7 @@ class Elections:
             self._under_way.discard(name)
             self.ended(name, outcome)
 
-        controller.writes.submit(name, lambda: commands.elect_master(controller, request), answer)
+        self.writes.submit(name, lambda: commands.elect_master(controller, request), answer)
 
     def ended(self, name: str, outcome: Outcome) -> None:
         """An election of ours, a broker's or a tool's has ended."""

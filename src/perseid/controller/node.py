@@ -102,7 +102,7 @@ class Controller:
         self.tables = Tables()
         self.live = Liveness()
         self.writes = Writes(self)
-        self.elections = Elections(self)
+        self.elections = Elections(self, self.writes)
         self.touched = False
         """The member has something to do in this turn."""
         self._member_due: Millis | None = None

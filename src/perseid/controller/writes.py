@@ -19,16 +19,15 @@ from __future__ import annotations
 from collections import deque
 from collections.abc import Callable
 from dataclasses import dataclass, field
-from typing import TYPE_CHECKING
+from typing import Protocol
 
 from perseid.base.machine import Millis
 from perseid.controller import events
 from perseid.controller.commands import Outcome, refused
+from perseid.controller.config import ControllerConfig
+from perseid.raft.node import Raft
 from perseid.wire.codes import ResponseCode
 from perseid.wire.dledger import Code, Entry
-
-if TYPE_CHECKING:
-    from perseid.controller.node import Controller
 
 MAX_WAITING = 10_000
 """Requests that wait for others of their sets; the next is told to come again."""
@@ -53,11 +52,24 @@ class _Write:
     deadline: Millis
 
 
+class Writing(Protocol):
+    """The controller that writes."""
+
+    config: ControllerConfig
+    now: Millis
+    raft: Raft
+    touched: bool
+    """The member has something to do in this turn."""
+
+    def lose_track(self, why: str) -> None:
+        """Nobody knows what became of an entry."""
+
+
 @dataclass(slots=True)
 class Writes:
     """Those under way."""
 
-    controller: Controller
+    controller: Writing
     count: int = 0
     """Of those that wait."""
     _sets: dict[str, deque[_Write]] = field(default_factory=dict)
