@@ -11,9 +11,8 @@ import pytest
 
 from perseid.sim.disk import SimDisk
 from perseid.store import truncation
-from perseid.store.recovery import QueueKey
 from perseid.store.replica import Replica
-from perseid.store.results import ConsumeUnit
+from perseid.store.results import ConsumeUnit, QueueKey
 from perseid.store.store import MessageStore
 from perseid.wire import batch
 from perseid.wire.record import SYS_INNER_BATCH, SYS_NEED_UNWRAP

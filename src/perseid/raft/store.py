@@ -28,9 +28,8 @@ from perseid.store.commit_log import FOLDER
 from perseid.store.config import StoreConfig
 from perseid.store.dispatch import in_queue
 from perseid.store.plain import CoreAppends
-from perseid.store.recovery import QueueKey
 from perseid.store.replica import Replica, ReplicaRefused
-from perseid.store.results import Appended, AppendRefused, LoadReport, PutStatus, StoreEvent
+from perseid.store.results import Appended, AppendRefused, LoadReport, PutStatus, QueueKey, StoreEvent
 from perseid.store.store import MessageStore
 from perseid.wire.dledger import ENTRY_HEADER_BYTES, Code, Entry
 from perseid.wire.record import Host, Message, blank, patch

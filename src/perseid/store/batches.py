@@ -6,7 +6,8 @@ get records before it knows the topic: a queue of single messages becomes one of
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
+from collections.abc import Set
+from typing import Protocol
 
 from perseid.base.machine import Millis
 from perseid.store import inner
@@ -14,15 +15,58 @@ from perseid.store.batch_queue import BatchQueue, BatchUnit
 from perseid.store.commit_log import CommitLog
 from perseid.store.consume_queue import ConsumeQueue
 from perseid.store.dispatch import in_queue, key_hashes, tag_code_of
+from perseid.store.flushing import Flusher
+from perseid.store.gate import Gate
+from perseid.store.index import Index
 from perseid.store.reading import record_time
-from perseid.store.results import Appended, AppendRefused, PutStatus
+from perseid.store.results import Appended, AppendRefused, OnAppend, PutStatus, QueueKey
 from perseid.wire.record import Message, Record, patch
 
-if TYPE_CHECKING:
-    from perseid.store.store import MessageStore
+
+class Shown(Protocol):
+    """A store whose readers see what is appended."""
+
+    log: CommitLog
+    gate: Gate | None
+    on_append: OnAppend | None
 
 
-def append(store: MessageStore, message: Message, now: Millis) -> Appended:
+class Booked(Protocol):
+    """A store that keeps the books of its queues."""
+
+    log: CommitLog
+    gate: Gate | None
+    flusher: Flusher
+
+    @property
+    def queue_table(self) -> dict[QueueKey, ConsumeQueue]: ...
+
+    def made(self, topic: str, queue_id: int, batch: bool) -> ConsumeQueue:
+        """A queue without files."""
+
+    def prepare(self, queue: ConsumeQueue) -> None:
+        """Give it room for a unit, and note that it is written to."""
+
+
+class Appending(Shown, Booked, Protocol):
+    """A store that messages are appended to."""
+
+    index: Index
+    levels: tuple[int, ...]
+
+    def check_writable(self) -> None:
+        """AppendRefused when it takes nothing."""
+
+    def encoded(self, message: Message, now: Millis) -> bytearray:
+        """The record of a message within all limits, its places still empty."""
+
+    def queue_of(self, topic: str, queue_id: int) -> ConsumeQueue | None: ...
+
+    def queue_for(self, topic: str, queue_id: int, *, batch: bool | None) -> ConsumeQueue:
+        """The queue, with room for a unit, made if need be."""
+
+
+def append(store: Appending, message: Message, now: Millis) -> Appended:
     """Store an inner batch, or a message that comes alone, as one record with one unit; the queue offset of the first.
     AppendRefused when it can't be stored, and nothing has happened then."""
     assert in_queue(message.sys_flag), "halves stand in their own topic"
@@ -42,7 +86,7 @@ def append(store: MessageStore, message: Message, now: Millis) -> Appended:
     return Appended(offset, size, base, now)
 
 
-def _batch_queue(store: MessageStore, message: Message) -> BatchQueue:
+def _batch_queue(store: Appending, message: Message) -> BatchQueue:
     """The queue of a message. One of single messages is there when a slave did not know the topic, and leads now."""
     old = store.queue_of(message.topic, message.queue_id)
     if old is not None and not isinstance(old, BatchQueue):
@@ -55,7 +99,7 @@ def _batch_queue(store: MessageStore, message: Message) -> BatchQueue:
     return queue
 
 
-def put(store: MessageStore, queue: BatchQueue, unit: BatchUnit) -> None:
+def put(store: Shown, queue: BatchQueue, unit: BatchUnit) -> None:
     """Show the log's last record in its queue, which has room."""
     number = queue.end
     queue.put_batch(unit)
@@ -71,9 +115,9 @@ def unit_of(record: Record, tag_code: int) -> BatchUnit:
     return BatchUnit(record.physical_offset, record.size, tag_code, record.store_timestamp, base, count)
 
 
-def is_batch(store: MessageStore, queue: ConsumeQueue | None, record: Record) -> bool:
+def is_batch(batch_topics: Set[str], queue: ConsumeQueue | None, record: Record) -> bool:
     """Does a record belong into a batch consume queue, where this queue is there?"""
-    if record.topic in store.batch_topics or inner.span(record) is not None:
+    if record.topic in batch_topics or inner.span(record) is not None:
         return True
     return isinstance(queue, BatchQueue) and record.queue_offset > 0
 
@@ -88,7 +132,7 @@ def copy(queue: ConsumeQueue, into: BatchQueue, log: CommitLog) -> None:
             into.put_batch(BatchUnit(*unit, time, number, 1))
 
 
-def drop(store: MessageStore, queue: ConsumeQueue) -> None:
+def drop(store: Booked, queue: ConsumeQueue) -> None:
     """Forget a queue with all of its units. OSError from the disk."""
     del store.queue_table[queue.topic, queue.queue_id]
     store.flusher.dirty.pop(queue, None)
@@ -97,7 +141,7 @@ def drop(store: MessageStore, queue: ConsumeQueue) -> None:
     queue.segments.remove_folder()
 
 
-def changed(store: MessageStore, queue: ConsumeQueue, offset: int, *, batch: bool) -> ConsumeQueue | None:
+def changed(store: Booked, queue: ConsumeQueue, offset: int, *, batch: bool) -> ConsumeQueue | None:
     """The queue of the other kind in this one's place, for a record of this queue offset; None: its topic was made
     again, and none is there. OSError from the disk."""
     if not batch or offset == 0:

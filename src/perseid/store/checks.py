@@ -13,7 +13,7 @@ from perseid.store.commit_log import CommitLog
 from perseid.store.config import StoreConfig
 from perseid.store.consume_queue import ConsumeQueue
 from perseid.store.dispatch import in_queue
-from perseid.store.recovery import QueueKey
+from perseid.store.results import QueueKey
 from perseid.wire.record import Record
 
 

@@ -14,15 +14,10 @@ from __future__ import annotations
 
 from collections import deque
 from collections.abc import Callable, Iterable
-from typing import TYPE_CHECKING, TypeAlias
+from typing import TypeAlias
 
-from perseid.base.machine import Buffer, Millis
+from perseid.base.machine import Buffer
 from perseid.store.consume_queue import OPEN, PHYSICAL_OFFSET, ConsumeQueue
-from perseid.store.plain import CoreAppends
-
-if TYPE_CHECKING:
-    from perseid.core.batch import Batch
-    from perseid.store.store import MessageStore
 
 MAX_RUNS = 100_000
 """Beyond it queues are looked through."""
@@ -127,27 +122,6 @@ def first_from(queue: ConsumeQueue, offset: int, low: int) -> int:
         else:
             high = middle
     return low
-
-
-class GatedAppends(CoreAppends):
-    """What the compiled core gathered in one turn; readers see it when it is confirmed."""
-
-    def __init__(self, store: MessageStore, batch: Batch, gate: Gate) -> None:
-        super().__init__(store, batch)
-        self._gate = gate
-
-    @property
-    def seen(self) -> bool:
-        return False
-
-    def commit(self, now: Millis) -> None:
-        """Write what was gathered."""
-        super().commit(now)
-        end = self._store.log.end
-        for lane in self._batch.touched:
-            queue = self._store.queue_of(lane.topic, lane.queue_id)
-            assert queue is not None, "a lane of a queue that is gone"
-            self._gate.hold(queue, lane.first, end)
 
 
 def units_of(queue: ConsumeQueue, first: int, end: int) -> Iterable[tuple[int, Buffer]]:

@@ -15,17 +15,20 @@ from __future__ import annotations
 
 from operator import mul
 from struct import Struct
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Protocol
 
 from perseid.base.machine import Buffer, Millis
+from perseid.store.commit_log import CommitLog
+from perseid.store.config import StoreConfig
+from perseid.store.consume_queue import ConsumeQueue
 from perseid.store.dispatch import HEAD_POWER, TAIL_CHARS, TAIL_POWERS, WRAP, key_hash
+from perseid.store.gate import Gate
+from perseid.store.index import Index
 from perseid.wire.hashing import crc32, java_hash
 from perseid.wire.record import BLANK_BYTES, MAGIC_V1, MAX_PROPERTIES_BYTES, MIN_RECORD_BYTES, Host
 
 if TYPE_CHECKING:
     from perseid.core.batch import Batch
-    from perseid.store.consume_queue import ConsumeQueue
-    from perseid.store.store import MessageStore
 
 MAX_HEADS = 1024
 """Beginnings of unique keys whose hash a queue remembers: one a client and minute."""
@@ -41,6 +44,34 @@ def packed_host(host: Host) -> bytes:
     return host.ip + host.port.to_bytes(4, "big")
 
 
+class Queues(Protocol):
+    """The store that a queue is of."""
+
+    @property
+    def writable(self) -> bool: ...
+
+    def queue_of(self, topic: str, queue_id: int) -> ConsumeQueue | None: ...
+
+
+class Written(Protocol):
+    """The store that is written to."""
+
+    log: CommitLog
+    index: Index
+    gate: Gate | None
+    config: StoreConfig
+    store_host: Host
+
+
+class CoreStore(Queues, Protocol):
+    """The store that the core gathers for."""
+
+    index: Index
+
+    @property
+    def log(self) -> CommitLog: ...
+
+
 class PlainQueue:
     """One queue of a store that plain messages are appended to. Made by `MessageStore.plain_queue`."""
 
@@ -49,7 +80,7 @@ class PlainQueue:
         "units",
     )  # fmt: skip
 
-    def __init__(self, store: MessageStore, topic: str, queue: ConsumeQueue) -> None:
+    def __init__(self, store: Queues, topic: str, queue: ConsumeQueue) -> None:
         raw = topic.encode()
         self.store = store
         self.queue = queue
@@ -86,7 +117,7 @@ class PlainQueue:
 class PlainAppends:
     """The gathered messages of one turn of one store."""
 
-    def __init__(self, store: MessageStore) -> None:
+    def __init__(self, store: Written) -> None:
         self._store = store
         self._store_host = packed_host(store.store_host)
         self._most_bytes = store.config.max_message_size
@@ -178,7 +209,7 @@ class PlainAppends:
 class CoreAppends:
     """What the compiled core gathered in one turn of one store."""
 
-    def __init__(self, store: MessageStore, batch: Batch) -> None:
+    def __init__(self, store: CoreStore, batch: Batch) -> None:
         self._store = store
         self._batch = batch
 
@@ -204,3 +235,24 @@ class CoreAppends:
             lane.queue.put_many(lane.units)
         if index.enabled:
             index.put_many(bytearray(batch.entries), now)
+
+
+class GatedAppends(CoreAppends):
+    """What the compiled core gathered in one turn; readers see it when it is confirmed."""
+
+    def __init__(self, store: CoreStore, batch: Batch, gate: Gate) -> None:
+        super().__init__(store, batch)
+        self._gate = gate
+
+    @property
+    def seen(self) -> bool:
+        return False
+
+    def commit(self, now: Millis) -> None:
+        """Write what was gathered."""
+        super().commit(now)
+        end = self._store.log.end
+        for lane in self._batch.touched:
+            queue = self._store.queue_of(lane.topic, lane.queue_id)
+            assert queue is not None, "a lane of a queue that is gone"
+            self._gate.hold(queue, lane.first, end)

@@ -2,17 +2,15 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
+from collections.abc import Callable
 
 from perseid.disk.port import Disk
 from perseid.store import batch_queue, consume_queue
 from perseid.store.batch_queue import BatchQueue
 from perseid.store.config import StoreConfig
 from perseid.store.consume_queue import ConsumeQueue
+from perseid.store.results import QueueKey
 from perseid.store.segments import Folders
-
-if TYPE_CHECKING:
-    from perseid.store.store import MessageStore
 
 FOLDERS = (consume_queue.FOLDER, batch_queue.FOLDER)
 
@@ -36,17 +34,23 @@ def made(
     return ConsumeQueue(disk, folders, topic, queue_id, config.consume_queue_file_bytes)
 
 
-def load(store: MessageStore, disk: Disk) -> list[str]:
-    """Take in the files of all queues; returns those that are missing between others. Where both kinds are there of one
-    queue, that with batches counts: a topic of that name was there before it."""
+def load(
+    disk: Disk,
+    queues: dict[QueueKey, ConsumeQueue],
+    log_start: int,
+    made: Callable[[str, int, bool], ConsumeQueue],
+) -> list[str]:
+    """Take in the files of all queues into `queues`, of objects that `made` makes; returns those that are missing
+    between others. Where both kinds are there of one queue, that with batches counts: a topic of that name was there
+    before it."""
     gaps: list[str] = []
     for folder in FOLDERS:
         for topic in disk.list(folder):
             for number in disk.list(f"{folder}/{topic[:-1]}") if topic.endswith("/") else []:
                 if number.endswith("/") and number[:-1].isascii() and number[:-1].isdigit():
-                    queue = store.made(topic[:-1], int(number[:-1]), folder == batch_queue.FOLDER)
-                    missing = queue.load(store.log.start)
+                    queue = made(topic[:-1], int(number[:-1]), folder == batch_queue.FOLDER)
+                    missing = queue.load(log_start)
                     gaps += [queue.segments.path(start) for start in missing]
                     if queue.segments.starts:
-                        store.queue_table[queue.topic, queue.queue_id] = queue
+                        queues[queue.topic, queue.queue_id] = queue
     return gaps

@@ -18,7 +18,7 @@ one met; a queue that has not makes all queues be built anew from the whole log.
 from __future__ import annotations
 
 from collections.abc import Set
-from typing import TYPE_CHECKING, TypeAlias
+from typing import Protocol
 
 from perseid.base.errors import CorruptLog
 from perseid.base.machine import Millis, Syncable
@@ -29,10 +29,12 @@ from perseid.store.batch_queue import FOLDER as BATCH_FOLDER
 from perseid.store.batch_queue import BatchQueue, BatchUnit
 from perseid.store.checkpoint import Checkpoint
 from perseid.store.commit_log import UNWRITTEN, Walk
+from perseid.store.config import StoreConfig
 from perseid.store.consume_queue import BLANK_UNIT, FOLDER, UNIT, ConsumeQueue
 from perseid.store.dispatch import in_queue, key_hashes, parse_delay_levels, tag_code_of
+from perseid.store.index import Index
 from perseid.store.lmq import LMQ_QUEUE_ID, is_lmq, units
-from perseid.store.results import ConsumeUnit
+from perseid.store.results import ConsumeUnit, QueueKey
 from perseid.wire.properties import PROPERTY_END
 from perseid.wire.record import (
     MIN_RECORD_BYTES,
@@ -41,10 +43,6 @@ from perseid.wire.record import (
     Record,
 )
 
-if TYPE_CHECKING:
-    from perseid.store.store import MessageStore
-
-QueueKey: TypeAlias = tuple[str, int]
 MAX_NOTES = 20
 MAX_LMQ_GAP = 10_000
 """Offsets of a light queue that may be missing between two records; what is further is no unit of it."""
@@ -58,6 +56,15 @@ def save_durably(disk: Disk, path: str, data: bytes) -> None:
     disk.sync_dir(path.rpartition("/")[0])
 
 
+class Recovering(batches.Booked, Protocol):
+    """The store that is brought to one state."""
+
+    disk: Disk
+    config: StoreConfig
+    index: Index
+    batch_topics: Set[str]
+
+
 class _Rebuild(Exception):
     """A queue lacks what must have been durable: all queues have to be built anew."""
 
@@ -65,7 +72,7 @@ class _Rebuild(Exception):
 class Recovery:
     """One recovery; `run` does it."""
 
-    def __init__(self, store: MessageStore, checkpoint: Checkpoint) -> None:
+    def __init__(self, store: Recovering, checkpoint: Checkpoint) -> None:
         self._store = store
         config = self._config = store.config
         log = self._log = store.log
@@ -242,7 +249,7 @@ class Recovery:
         """Write the units of a record: one in a batch consume queue, or one of its queue and of each light one. `only`:
         those in these queues."""
         key = record.topic, record.queue_id
-        if batches.is_batch(self._store, self._queues.get(key), record):
+        if batches.is_batch(self._store.batch_topics, self._queues.get(key), record):
             if only is None or key in only:
                 self._put_batch(record, key)
         else:
@@ -454,7 +461,7 @@ class Recovery:
         return unit.size >= MIN_RECORD_BYTES and 0 <= unit.physical_offset <= self._log.start - unit.size
 
 
-def bring_back(store: MessageStore, keys: Set[QueueKey], start: int) -> list[Syncable]:
+def bring_back(store: Recovering, keys: Set[QueueKey], start: int) -> list[Syncable]:
     """Write queues anew that are not there, in a store that is loaded, from all that the log has of them, which stands
     at `start` or behind it; the files to be made durable. OSError from the disk."""
     return Recovery(store, store.flusher.checkpoint).bring_back(keys, start)

@@ -21,8 +21,7 @@ from perseid.store import batches, inner, lmq, queue_folders
 from perseid.store.batch_queue import BatchQueue
 from perseid.store.consume_queue import BLANK_UNIT, UNIT, ConsumeQueue
 from perseid.store.dispatch import in_queue, key_hashes, parse_delay_levels, tag_code_of
-from perseid.store.recovery import QueueKey
-from perseid.store.results import AppendRefused
+from perseid.store.results import AppendRefused, QueueKey
 from perseid.store.store import MessageStore
 from perseid.wire.batch import MIN_ITEM_BYTES
 from perseid.wire.frame import MAX_FRAME_BYTES
@@ -391,7 +390,7 @@ class Replica:
     def _changes_kind(self, record: Record) -> bool:
         """Is the queue of a record of another kind, or is there none yet that knows?"""
         queue = self._store.queue_of(record.topic, record.queue_id)
-        batch = batches.is_batch(self._store, queue, record)
+        batch = batches.is_batch(self._store.batch_topics, queue, record)
         return in_queue(record.sys_flag) and batch != isinstance(queue, BatchQueue)
 
     def _check_offset(self, key: QueueKey, offset: int, at: int, record: Record | None) -> None:
@@ -399,7 +398,8 @@ class Replica:
         queue = self._store.queue_of(*key)
         if queue is None and not queue_folders.may_be(*key):
             raise ReplicaRefused(f"at {at}: {key[0]!r}, {key[1]} can't be a queue")
-        batch = record is not None and key[0] == record.topic and batches.is_batch(self._store, queue, record)
+        topics = self._store.batch_topics
+        batch = record is not None and key[0] == record.topic and batches.is_batch(topics, queue, record)
         where = f"at {at}: queue offset {offset} in {key[0]}/{key[1]}"
         if not 0 <= offset <= at // (MIN_ITEM_BYTES if batch else MIN_RECORD_BYTES):
             raise ReplicaRefused(f"{where}: so many records don't fit before it")
@@ -410,7 +410,7 @@ class Replica:
         """Where the unit of an offset goes, that of a record at `at`."""
         self._check_offset(key, offset, at, record)
         queue = self._store.queue_of(*key)
-        batch = key[0] == record.topic and batches.is_batch(self._store, queue, record)
+        batch = key[0] == record.topic and batches.is_batch(self._store.batch_topics, queue, record)
         if queue is not None and isinstance(queue, BatchQueue) != batch:
             self._anew = True
             queue = batches.changed(self._store, queue, offset, batch=batch)

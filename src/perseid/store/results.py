@@ -11,6 +11,12 @@ import msgspec
 from perseid.base.errors import StoreError
 from perseid.base.machine import Buffer, Millis
 
+QueueKey: TypeAlias = tuple[str, int]
+"""Topic and queue id."""
+OnAppend: TypeAlias = Callable[[str, int, int, int, int, int], None]
+"""(topic, queue id, queue offset, tag code, physical offset, size) of a record that readers see now."""
+OnUnits: TypeAlias = Callable[[str, int, int, Buffer], None]
+"""(topic, queue id, queue offset of the first, packed units) of records of one queue that came together."""
 Wanted: TypeAlias = Callable[[int], bool]
 """A filter over tag codes."""
 WantedRecord: TypeAlias = Callable[[memoryview], bool | None]

@@ -12,11 +12,11 @@ Everything here is quick (page cache) but `load` and `close`, which wait for the
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Mapping, Set
-from typing import TYPE_CHECKING, TypeAlias
+from collections.abc import Iterable, Mapping, Set
+from typing import TYPE_CHECKING
 
 from perseid.base.deadlines import soonest
-from perseid.base.machine import Buffer, DiskFailed, Effect, Flush, Millis, Note
+from perseid.base.machine import DiskFailed, Effect, Flush, Millis, Note
 from perseid.disk.port import Disk
 from perseid.store import batch_reading, batches, lmq, queue_folders, reading
 from perseid.store import checkpoint as checkpoints
@@ -29,17 +29,20 @@ from perseid.store.consume_queue import ConsumeQueue
 from perseid.store.dispatch import INDEXED_TAG, in_queue, key_hashes, parse_delay_levels, tag_code_of
 from perseid.store.encoding import encoded
 from perseid.store.flushing import Flusher
-from perseid.store.gate import Gate, GatedAppends
+from perseid.store.gate import Gate
 from perseid.store.index import Index
-from perseid.store.plain import CoreAppends, PlainQueue
-from perseid.store.recovery import QueueKey, Recovery, save_durably
+from perseid.store.plain import CoreAppends, GatedAppends, PlainQueue
+from perseid.store.recovery import Recovery, save_durably
 from perseid.store.results import (
     Appended,
     AppendRefused,
     ConsumeUnit,
     LoadReport,
+    OnAppend,
+    OnUnits,
     PutStatus,
     QueryResult,
+    QueueKey,
     ReadResult,
     Removed,
     StoreEvent,
@@ -58,11 +61,6 @@ if TYPE_CHECKING:
 ABORT_PATH = "abort"
 LOCK_PATH = "lock"
 TAG_INDEX = "T"
-
-OnAppend: TypeAlias = Callable[[str, int, int, int, int, int], None]
-"""(topic, queue id, queue offset, tag code, physical offset, size) of a record that readers see now."""
-OnUnits: TypeAlias = Callable[[str, int, int, Buffer], None]
-"""(topic, queue id, queue offset of the first, packed units) of records of one queue that came together."""
 
 
 class MessageStore:
@@ -122,7 +120,7 @@ class MessageStore:
         notes = log.load(checkpoint.log_end)
         check_log_is_there(log, checkpoint, self.config)
         log.end = log.top
-        gaps = queue_folders.load(self, disk)
+        gaps = queue_folders.load(disk, self._queues, log.start, self.made)
         self.index.load()
         recovery = Recovery(self, checkpoint)
         recovery.run(crashed, gaps)

@@ -18,17 +18,15 @@ so it is looked through first, a part at a time:
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
+from typing import Protocol
 
 from perseid.base.machine import Effect, Feed, Flush, SaveState, Syncable
 from perseid.store import checkpoint as checkpoints
 from perseid.store.consume_queue import BLANK_UNIT, UNIT, ConsumeQueue
 from perseid.store.dispatch import in_queue
-from perseid.store.recovery import QueueKey, bring_back, units_of
-from perseid.store.results import StoreEvent
-
-if TYPE_CHECKING:
-    from perseid.store.store import MessageStore
+from perseid.store.recovery import Recovering, bring_back, units_of
+from perseid.store.results import QueueKey, StoreEvent
+from perseid.store.segments import Folders
 
 LOOK_BYTES = 4 << 20
 """So much of the log is looked through in one turn."""
@@ -55,10 +53,19 @@ class Cut(StoreEvent):
         self.then = then
 
 
+class Truncating(Recovering, Protocol):
+    """The store that is cut."""
+
+    folders: Folders
+
+    def cut_done(self, end: int) -> None:
+        """Log, queues and index end there now."""
+
+
 class Truncation:
     """Cuts one store."""
 
-    def __init__(self, store: MessageStore) -> None:
+    def __init__(self, store: Truncating) -> None:
         self._store = store
         self.under_way = False
         self._emptied: set[QueueKey] = set()

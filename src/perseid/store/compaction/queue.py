@@ -16,21 +16,22 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from contextlib import suppress
-from typing import TYPE_CHECKING
+from typing import Protocol
 
 from perseid.base.errors import CorruptLog
 from perseid.base.machine import Buffer, Effect, Feed, Flush, Millis, Note, SaveState, Syncable
 from perseid.disk.port import Disk
 from perseid.store.batch_queue import BatchUnit
+from perseid.store.commit_log import CommitLog
 from perseid.store.compaction.parts import LOGS, Part, Parts
+from perseid.store.config import StoreConfig
+from perseid.store.consume_queue import ConsumeQueue
 from perseid.store.dispatch import tag_code_of
-from perseid.store.results import ReadResult, ReadStatus, StoreEvent
+from perseid.store.results import ConsumeUnit, ReadResult, ReadStatus, StoreEvent
+from perseid.store.segments import Folders
 from perseid.wire import fastjson
 from perseid.wire import properties as props
 from perseid.wire.record import PHYSICAL_OFFSET_AT, decode
-
-if TYPE_CHECKING:
-    from perseid.store.store import MessageStore
 
 STEP_BYTES = 1 << 20
 """Of records that one turn looks at for a compaction, or takes from the log."""
@@ -53,11 +54,24 @@ class Step(StoreEvent):
         self.number = number
 
 
+class Compacting(Protocol):
+    """The store whose queue is compacted."""
+
+    config: StoreConfig
+    log: CommitLog
+    folders: Folders
+
+    def queue_of(self, topic: str, queue_id: int) -> ConsumeQueue | None: ...
+
+    def unit(self, topic: str, queue_id: int, offset: int) -> ConsumeUnit | None:
+        """The consume queue's entry for an offset."""
+
+
 class CompactedQueue:
     """One queue of a topic with `cleanup.policy` COMPACTION."""
 
     def __init__(
-        self, store: MessageStore, disk: Disk, topic: str, queue_id: int, file_bytes: tuple[int, int], most: int
+        self, store: Compacting, disk: Disk, topic: str, queue_id: int, file_bytes: tuple[int, int], most: int
     ) -> None:
         """`most`: keys of one compaction."""
         self._store = store

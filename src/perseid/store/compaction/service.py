@@ -9,18 +9,24 @@ from __future__ import annotations
 
 import zlib
 from collections.abc import Mapping, Set
-from typing import TYPE_CHECKING
+from typing import Protocol
 
 from perseid.base.machine import Effect, Feed, Flush, Millis, Note, SaveState, Syncable
 from perseid.disk.port import Disk
 from perseid.store.compaction.parts import LOGS, UNIT_BYTES, sizes
-from perseid.store.compaction.queue import ENTRY_BYTES, LEAST_ENTRIES, STEP_BYTES, CompactedQueue, Positions, Step
-from perseid.store.recovery import QueueKey, save_durably
-from perseid.store.results import ReadResult, ReadStatus, StoreEvent
+from perseid.store.compaction.queue import (
+    ENTRY_BYTES,
+    LEAST_ENTRIES,
+    STEP_BYTES,
+    CompactedQueue,
+    Compacting,
+    Positions,
+    Step,
+)
+from perseid.store.consume_queue import ConsumeQueue
+from perseid.store.recovery import save_durably
+from perseid.store.results import QueueKey, ReadResult, ReadStatus, StoreEvent
 from perseid.wire import fastjson
-
-if TYPE_CHECKING:
-    from perseid.store.store import MessageStore
 
 DURABLE_PATH = LOGS.rpartition("/")[0] + "/perseid-durable"
 FOLLOW_MS = 1_000
@@ -43,10 +49,17 @@ class Followed(StoreEvent):
 EVENTS = (Step, Followed)
 
 
+class Followable(Compacting, Protocol):
+    """The store whose queues are followed."""
+
+    @property
+    def queue_table(self) -> dict[QueueKey, ConsumeQueue]: ...
+
+
 class CompactionService:
     """Of one store."""
 
-    def __init__(self, store: MessageStore, disk: Disk) -> None:
+    def __init__(self, store: Followable, disk: Disk) -> None:
         config = store.config
         self._store = store
         self._disk = disk
