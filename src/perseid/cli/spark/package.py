@@ -11,6 +11,9 @@ import typer
 from perseid.base.errors import PerseidError
 from perseid.cli.spark.running import AsJson
 
+APPLICATION = Path(__file__).with_name("submit.py")
+"""What spark-submit is given to run; a module that imports the whole command, so it is named, not imported."""
+
 
 def register(app: typer.Typer) -> None:
     """Add the command."""
@@ -31,7 +34,6 @@ def package(
     An environment holds the compiled core and all dependencies, for executors with this Python and this kind of
     machine. The source alone, in a .zip, works everywhere where its dependencies are installed, slower.
     """
-    from perseid.cli.spark import submit
     from perseid.spark.package import package as write
 
     try:
@@ -42,7 +44,7 @@ def package(
     if as_json:
         told = {
             "event": "done", "path": str(done.path), "bytes": done.bytes, "files": done.files,
-            "distributions": done.distributions, "options": done.options, "application": submit.__file__,
+            "distributions": done.distributions, "options": done.options, "application": str(APPLICATION),
         }  # fmt: skip
         typer.echo(json.dumps(told))
         return
@@ -50,4 +52,4 @@ def package(
     what = "has to be installed on each executor" if done.plain else "is in it"
     typer.echo(f"{what}: {', '.join(f'{name} {version}' for name, version in done.distributions.items())}")
     options = " ".join(done.options)
-    typer.echo(f"spark-submit --master spark://HOST:7077 {options} {submit.__file__} archive TOPIC TABLE")
+    typer.echo(f"spark-submit --master spark://HOST:7077 {options} {APPLICATION} archive TOPIC TABLE")
