@@ -13,8 +13,9 @@ from perseid.spark.jobs.archive import files
 from perseid.spark.jobs.archive.compaction import grouped
 from perseid.spark.jobs.archive.files import PartitionedFiles, Target
 from perseid.spark.jobs.archive.folder import Plan, TableFolder, TableInfo, local
-from perseid.spark.jobs.archive.formats import DataFile, exchange
+from perseid.spark.jobs.archive.formats import exchange
 from perseid.spark.jobs.archive.rows import RowShape
+from perseid.spark.jobs.archive.snapshot import DataFile
 
 HOUR_MS = 3_600_000
 BEGIN_MS = int(datetime(2026, 11, 20, 22, tzinfo=UTC).timestamp() * 1000)

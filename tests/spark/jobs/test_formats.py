@@ -16,6 +16,7 @@ from perseid.spark.jobs.archive.files import PartitionedFiles, Target, WrittenFi
 from perseid.spark.jobs.archive.folder import Plan, TableFolder, TableInfo
 from perseid.spark.jobs.archive.formats import Table
 from perseid.spark.jobs.archive.rows import RowShape
+from perseid.spark.jobs.archive.snapshot import Snapshot
 
 HOUR_MS = 3_600_000
 
@@ -42,7 +43,7 @@ def written(table: Table, number: int, count: int = 10, step_ms: int = 1) -> tup
 @pytest.mark.parametrize("form", FORMATS)
 def test_a_batch_counts_once_it_is_committed_also_an_empty_one(tmp_path: Path, form: str) -> None:
     table = table_of(tmp_path / "t", form, "day")
-    assert (table.last_batch(), table.snapshot()) == (-1, formats.Snapshot(-1, ()))
+    assert (table.last_batch(), table.snapshot()) == (-1, Snapshot(-1, ()))
     place, files = written(table, 0, 40, HOUR_MS // 10)
     assert len(files) == 2
     assert table.snapshot().files == (), "nothing is seen before the commit"

@@ -13,8 +13,9 @@ from perseid.spark.jobs.archive import formats
 from perseid.spark.jobs.archive.contents import state
 from perseid.spark.jobs.archive.files import Target, merge
 from perseid.spark.jobs.archive.folder import DELTA, TableFolder
-from perseid.spark.jobs.archive.formats import DataFile, Snapshot, Table
+from perseid.spark.jobs.archive.formats import Table
 from perseid.spark.jobs.archive.rows import shape_of
+from perseid.spark.jobs.archive.snapshot import DataFile, Snapshot
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession

@@ -10,7 +10,7 @@ import hashlib
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import pyarrow as pa
 import pyarrow.compute as pc
@@ -18,10 +18,8 @@ import pyarrow.parquet as pq
 
 from perseid.base.errors import ConfigError
 from perseid.spark.jobs.archive.folder import GENERATION, MODULUS, Committed, Generation, Landed
+from perseid.spark.jobs.archive.snapshot import DataFile, Snapshot
 from perseid.spark.plan import queue_of
-
-if TYPE_CHECKING:
-    from perseid.spark.jobs.archive.formats import DataFile, Snapshot
 
 QUEUE = ["brokerName", "queueId"]
 BATCH_ROWS = 1 << 17

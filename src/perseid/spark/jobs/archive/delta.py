@@ -21,8 +21,9 @@ from deltalake.transaction import AddAction, CommitProperties, Transaction
 from perseid.base.errors import ConfigError
 from perseid.spark.jobs.archive.files import WrittenFile
 from perseid.spark.jobs.archive.folder import DAY, NONE, TableFolder, TableInfo
-from perseid.spark.jobs.archive.formats import DataFile, Snapshot, Table, reading
+from perseid.spark.jobs.archive.formats import Table, reading
 from perseid.spark.jobs.archive.rows import shape_of
+from perseid.spark.jobs.archive.snapshot import DataFile, Snapshot
 
 TRANSACTION = "perseid-archive"
 READABLE = {"appendOnly", "columnMapping", "timestampNtz"}

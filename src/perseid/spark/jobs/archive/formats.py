@@ -19,12 +19,12 @@ import shutil
 from abc import ABC, abstractmethod
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
-from dataclasses import dataclass
 from pathlib import Path
 
 from perseid.base.errors import ConfigError, PerseidError
 from perseid.spark.jobs.archive.files import WrittenFile, seal
 from perseid.spark.jobs.archive.folder import DELTA, ICEBERG, NONE, TableFolder, TableInfo, sync_folder
+from perseid.spark.jobs.archive.snapshot import DataFile, Snapshot
 
 log = logging.getLogger("perseid.spark")
 
@@ -33,23 +33,6 @@ MAX_LOOKS = 10
 """How often a folder is listed that changes meanwhile."""
 RENAME_EXCHANGE = 2
 AT_FDCWD = -100
-
-
-@dataclass(frozen=True, slots=True)
-class DataFile:
-    """A file of a table. `partition` is its day or hour, or empty."""
-
-    path: str
-    partition: str
-    bytes: int
-
-
-@dataclass(frozen=True, slots=True)
-class Snapshot:
-    """A table at one moment: its last batch (-1: none yet) and its files."""
-
-    batch: int
-    files: tuple[DataFile, ...]
 
 
 @contextmanager

@@ -26,8 +26,9 @@ from pyiceberg.transforms import DayTransform, HourTransform
 from perseid.base.errors import ConfigError
 from perseid.spark.jobs.archive.files import WrittenFile
 from perseid.spark.jobs.archive.folder import DAY, NONE, TableFolder, TableInfo
-from perseid.spark.jobs.archive.formats import DataFile, Snapshot, Table, reading
+from perseid.spark.jobs.archive.formats import Table, reading
 from perseid.spark.jobs.archive.rows import shape_of
+from perseid.spark.jobs.archive.snapshot import DataFile, Snapshot
 
 NAMESPACE, NAME = "perseid", "archive"
 BATCH = "perseid.batch"

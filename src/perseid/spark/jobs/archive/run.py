@@ -25,9 +25,10 @@ from perseid.spark.jobs.archive.anew import begun_anew
 from perseid.spark.jobs.archive.compaction import Compacted
 from perseid.spark.jobs.archive.files import Target, Told, Written
 from perseid.spark.jobs.archive.folder import Gap, Generation, Plan
-from perseid.spark.jobs.archive.formats import Snapshot, Table
+from perseid.spark.jobs.archive.formats import Table
 from perseid.spark.jobs.archive.resuming import Found, Resumed, resume
 from perseid.spark.jobs.archive.rows import shape_of
+from perseid.spark.jobs.archive.snapshot import Snapshot
 from perseid.spark.plan import DataLost
 
 TASK_OFFSETS = 100_000

@@ -6,8 +6,8 @@ from typing import TYPE_CHECKING, Any
 
 from perseid.spark.jobs.archive import formats
 from perseid.spark.jobs.archive.folder import Plan, TableFolder, TableInfo
-from perseid.spark.jobs.archive.formats import Snapshot
 from perseid.spark.jobs.archive.rows import RowShape, shape_of
+from perseid.spark.jobs.archive.snapshot import Snapshot
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession
