@@ -1,14 +1,38 @@
 """One Spark session and one broker for all tests of this folder."""
 
 from collections.abc import Iterator
+from pathlib import Path
 from typing import Any
 
 import pytest
+from tests.spark.mapped import Mapped
 
 import perseid.spark
 from perseid.client import Message
 from perseid.client.blocking import BlockingProducer
 from perseid.testing.embedded import EmbeddedBroker
+
+MAPPED = Mapped(Path(__file__).parents[2] / ".cache")
+MANY = 20
+"""Tests that pay for an archive of Spark's classes, which takes as long to make as four sessions to start."""
+
+
+def _starts_spark(item: pytest.Item) -> bool:
+    return item.path.is_relative_to(Path(__file__).parent) and item.get_closest_marker("spark") is not None
+
+
+@pytest.hookimpl(trylast=True)
+def pytest_collection_finish(session: pytest.Session) -> None:
+    """Ahead of the tests, since each has a limit."""
+    if not session.config.option.collectonly and sum(map(_starts_spark, session.items)) >= MANY:
+        MAPPED.make()
+
+
+@pytest.hookimpl(tryfirst=True)
+def pytest_runtest_setup(item: pytest.Item) -> None:
+    """Ahead of all fixtures that start a JVM."""
+    if _starts_spark(item):
+        MAPPED.use()
 
 
 @pytest.fixture(scope="session")
