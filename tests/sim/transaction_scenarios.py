@@ -12,10 +12,10 @@ from random import Random
 from typing import Any, TypeVar
 
 from perseid.broker.handlers.transactions import NOT_THIS_ONE
-from perseid.sim.client import Process
 from perseid.sim.cluster import Cluster
 from perseid.sim.features.stage import topic_request
 from perseid.sim.history import Violation
+from perseid.sim.process import Process
 from perseid.sim.scheduler import US_PER_MS, US_PER_S
 from perseid.store.config import ASYNC_FLUSH
 from perseid.wire import properties as props

@@ -23,7 +23,7 @@ from perseid.sim.driver import EPOCH_MS, NodeDriver
 from perseid.sim.features.stage import Stage
 from perseid.sim.history import History, Violation
 from perseid.sim.net import Network
-from perseid.sim.poppers import PopBook
+from perseid.sim.pop_book import PopBook
 from perseid.sim.scheduler import US_PER_MS, Scheduler
 from perseid.sim.selection import WHOLE, Selection
 from perseid.sim.slaves import HA_PORT, Slaves
@@ -107,7 +107,8 @@ class Cluster:
         self.stage.master = lambda: self.broker
         self.stage.log_start = lambda: self.log_start() if self.broker.machine is not None else 0
         self.checkers = Checkers(self)
-        self.pops = PopBook(self)
+        sure = self.sync_flush and self.slaves.acting is None
+        self.pops = PopBook(self, {topic.name for topic in self.topics}, sure=sure)
         self.cut_at_next_job = False
         self.cut_after_crash_point = False
         self.down: set[str] = set()

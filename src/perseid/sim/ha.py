@@ -22,7 +22,6 @@ from perseid.nameserver.config import NameServerConfig
 from perseid.nameserver.node import NameServer
 from perseid.raft.config import RaftConfig
 from perseid.raft.node import Raft
-from perseid.sim.client import Process
 from perseid.sim.disk import SimDisk, SimFile
 from perseid.sim.driver import NodeDriver
 from perseid.sim.features.stage import Stage, same_tables
@@ -34,6 +33,7 @@ from perseid.sim.ha_members import ControllerMember, Replica
 from perseid.sim.ha_oracle import BrokerSet, Oracle
 from perseid.sim.history import Violation
 from perseid.sim.net import End
+from perseid.sim.process import Process
 from perseid.sim.scheduler import US_PER_MS, US_PER_S
 from perseid.sim.selection import WHOLE, Selection
 from perseid.sim.told import BROKER, STORE, besides

@@ -5,10 +5,10 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import TYPE_CHECKING
 
-from perseid.sim.client import Process
 from perseid.sim.group import PORT
 from perseid.sim.ha_book import QUEUES, TOPIC
 from perseid.sim.history import Violation
+from perseid.sim.process import Process
 from perseid.sim.timed import delay_of
 from perseid.wire.bodies import TopicRouteData
 from perseid.wire.codes import RequestCode, ResponseCode

@@ -9,7 +9,7 @@ from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Protocol
 
-from perseid.sim.acting import SHOWN_US, Locks, Wanderer
+from perseid.sim.acting import SHOWN_US
 from perseid.sim.client import Client
 from perseid.sim.cluster import Cluster
 from perseid.sim.faults import MIN_FAULTS, Faults
@@ -23,8 +23,9 @@ from perseid.sim.pace import under_faults
 from perseid.sim.poppers import Drainer, Popper
 from perseid.sim.scheduler import US_PER_S, Scheduler
 from perseid.sim.selection import WHOLE, Begun, Selection
-from perseid.sim.slaves import Stray
+from perseid.sim.stray import Stray
 from perseid.sim.transactions import TransactionProducer
+from perseid.sim.wanderer import Locks, Wanderer
 from perseid.sim.workload import (
     BatchProducer,
     Consumer,

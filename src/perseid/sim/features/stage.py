@@ -15,9 +15,9 @@ from collections.abc import Callable, Mapping, Sequence
 from typing import Any, Protocol
 
 from perseid.base.machine import Buffer
-from perseid.sim.client import TIMEOUT_MS, Process, Surroundings
 from perseid.sim.driver import NodeDriver
 from perseid.sim.history import Violation
+from perseid.sim.process import TIMEOUT_MS, Process, Surroundings
 from perseid.sim.scheduler import US_PER_S
 from perseid.wire.codes import RequestCode, ResponseCode
 from perseid.wire.command import Command
