@@ -21,6 +21,15 @@ from shared import Shared
 from perseid.client.blocking import BlockingAdmin
 
 TEST_SECONDS = 500
+LONGER_SECONDS = 560
+LONGER = {
+    f"test_{name}"
+    for name in (
+        "all_commands", "batch_topics", "client_on_java", "lite", "pop", "static_topics", "store_exchange", "timers",
+    )
+}  # fmt: skip
+"""Files with tests that last for a minute. The longest limits come first (tests/conftest.py), so that none of these is
+what is left when all else is done."""
 KINDS = {
     "java": ("java", "java"),
     "perseid": ("perseid", "perseid"),
@@ -49,7 +58,8 @@ def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item
         if item.path.parent != Path(__file__).parent:
             continue
         if not item.get_closest_marker("timeout"):
-            item.add_marker(pytest.mark.timeout(TEST_SECONDS, func_only=True))
+            limit = LONGER_SECONDS if item.path.stem in LONGER else TEST_SECONDS
+            item.add_marker(pytest.mark.timeout(limit, func_only=True))
         if "on_java" in item.name and item.path.stem in STOCK:
             item.add_marker(pytest.mark.long)
         if os.environ.get("PERSEID_ORACLE") == "0" and "on_java" in item.name:
