@@ -64,6 +64,8 @@ class Mapped:
                 said = str(error)
             else:
                 if not done.returncode and fresh.exists():
+                    for old in self._folder.glob("spark-classes-*.jsa"):  # of another Java, or another Spark
+                        old.unlink()
                     fresh.rename(self.archive)
                     return
                 said = f"{done.stdout[-TAIL_CHARS:]}{done.stderr[-TAIL_CHARS:]}"

@@ -34,6 +34,19 @@ def test_nobody_waits_for_the_one_that_makes_it(archives: mapped.Mapped) -> None
     assert not archives.archive.exists()
 
 
+def test_a_new_archive_takes_the_place_of_others(archives: mapped.Mapped, monkeypatch: pytest.MonkeyPatch) -> None:
+    folder = archives.archive.parent
+    folder.mkdir()
+    (folder / "spark-classes-other.jsa").touch()
+    maker = folder / "maker"
+    maker.write_text('#!/bin/sh\necho mapped >"$3"\n')
+    maker.chmod(0o700)
+    monkeypatch.setattr(sys, "executable", str(maker))
+    archives.make()
+    assert [path.name for path in folder.glob("*.jsa")] == [archives.archive.name]
+    assert archives.archive.read_text() == "mapped\n"
+
+
 def test_where_none_can_be_made_a_warning_says_why(archives: mapped.Mapped, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(sys, "executable", "/bin/false")
     with pytest.warns(UserWarning, match="without an archive of its classes"):
