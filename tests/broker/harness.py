@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections import deque
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Iterable, Mapping
 from pathlib import Path
 from random import Random
 from typing import Any, ClassVar, TypeVar
@@ -29,6 +29,7 @@ from perseid.base.machine import (
     Tick,
     Write,
 )
+from perseid.broker.composition import Parts
 from perseid.broker.config import BrokerConfig
 from perseid.broker.node import Broker
 from perseid.broker.request import Reply, Request
@@ -94,7 +95,7 @@ class Rig:
             store,
             self.disk,
             Random(1),
-            properties=lambda: to_properties(self.broker.config, store),
+            properties=lambda: to_properties(self.parts.settings.current, store),
             replication=replication,
             raft=raft,
             kept=kept,
@@ -110,9 +111,14 @@ class Rig:
         self.stopped: str | None = None
         self._opaque = 100
         self.handle(Start())
-        while raft is not None and self.broker.replicas.is_slave and self.now < now + 60_000:
+        while raft is not None and self.parts.replicas.is_slave and self.now < now + 60_000:
             self.now += 100
             self.handle(Tick())
+
+    @property
+    def parts(self) -> Parts:
+        """The broker's own."""
+        return self.broker.parts
 
     def handle(self, event: Event) -> None:
         self._carry_out(self.broker.handle(event, self.now))
@@ -198,7 +204,7 @@ class Rig:
     # ---- clients ----
 
     def connect(self, client: int) -> None:
-        if client not in self.broker.connections:
+        if client not in self.parts.connections:
             self.handle(Opened(client, f"10.0.0.{client}:5000", "10.0.0.9:10911", "main"))
 
     def follow(self, slave: int, offset: int = 0) -> None:
@@ -256,11 +262,12 @@ class Rig:
         self.sent[client].remove(answers[0])
         return answers[0]
 
-    def call(self, handler: Callable[[Broker, Request], Reply | None], header: Any = None, body: bytes = b"") -> Reply:
-        """The reply of a handler, whether it has a route or not; RequestRefused as it raises it."""
+    def call(self, code: int, header: Any = None, body: bytes = b"") -> Reply:
+        """The reply of a request's handler, in no turn; RequestRefused as it raises it."""
         self.connect(1)
-        self.broker.turn.now = self.now
-        reply = handler(self.broker, Request(self.broker.connections[1], Command(body=body), header))
+        self.parts.turn.now = self.now
+        request = Request(self.parts.connections[1], Command(body=body), header)
+        reply = self.parts.dispatch.routes[code].handler(request)
         assert reply is not None
         return reply
 
@@ -298,8 +305,8 @@ def records(rig: Rig, topic: str, queue_id: int = 0) -> list[Record]:
     """All that a queue holds, as readers see it."""
     found: list[Record] = []
     at = 0
-    while at < rig.broker.store.max_offset(topic, queue_id):
-        read = rig.broker.store.read(topic, queue_id, at, 32, 1 << 20)
+    while at < rig.parts.store.max_offset(topic, queue_id):
+        read = rig.parts.store.read(topic, queue_id, at, 32, 1 << 20)
         found += decode_all(b"".join(read.buffers))
         at = read.next_offset
     return found

@@ -90,7 +90,7 @@ class Recorder(Rig):
         store = replace(SMALL, flush_disk_type="ASYNC_FLUSH" if raft else flush)
         super().__init__(root, store=store, raft=raft, default_topic_queue_nums=4, enable_property_filter=True)
         if not plain:
-            self.broker.plain_sends = self.broker.timers.quick = self.broker.transactions.quick = None
+            self.parts.quick.current = self.parts.timers.quick = self.parts.transactions.quick = None
 
     def _carry_out(self, effects: list[Effect]) -> None:
         for effect in effects:
@@ -100,7 +100,7 @@ class Recorder(Rig):
         super()._carry_out(effects)
 
     def connect(self, client: int) -> None:
-        if client not in self.broker.connections:
+        if client not in self.parts.connections:
             self.handle(Opened(client, PEERS[client], "10.0.0.9:10911", "main"))
 
     def answers(self) -> dict[int, list[bytes]]:
@@ -296,7 +296,7 @@ class Stream:
 
     def word(self, broker: Broker) -> bytes:
         """What a producer says of a half, most often of one that is open."""
-        random, store, opened = self.random, broker.store, list(broker.transactions._open)
+        random, store, opened = self.random, broker.parts.store, list(broker.parts.transactions._open)
         halves = store.queue_of(HALF_TOPIC, 0)
         if halves is None or not opened:
             return b""
@@ -325,18 +325,18 @@ class Stream:
 
 def vars_of(rig: Rig) -> dict[str, object]:
     """What the broker counted."""
-    for quick in (rig.broker.plain_sends, rig.broker.timers.quick):
+    for quick in (rig.parts.quick.current, rig.parts.timers.quick):
         if quick is not None:
             quick.count()
-    stats = rig.broker.stats
+    stats = rig.parts.stats
     return {
         "puts": stats.put_messages.total,
         "bytes": stats.put_bytes,
         "failed": stats.put_failed_times,
         "times": stats.put_distribution(),
-        "held": len(rig.broker.holds),
-        "halves": (rig.broker.transactions.places(), rig.broker.transactions.next_deadline()),
-        "offsets": rig.broker.offsets.to_json(),
+        "held": len(rig.parts.holds),
+        "halves": (rig.parts.transactions.places(), rig.parts.transactions.next_deadline()),
+        "offsets": rig.parts.offsets.to_json(),
     }
 
 
@@ -346,8 +346,8 @@ def kind_of_send(properties: str) -> str:
 
 def watch(rig: Rig, monkeypatch: pytest.MonkeyPatch, told: Callable[[command.Command, bool], None]) -> None:
     """Tell of each frame from now on whether it went the quick way, in their order."""
-    assert rig.broker.plain_sends is not None
-    quick = rig.broker.plain_sends.unusual
+    assert rig.parts.quick.current is not None
+    quick = rig.parts.quick.current.unusual
 
     def watched(conn: object, data: bytes) -> Iterator[command.Command]:
         left = list(command.decode_each(data))
@@ -359,7 +359,7 @@ def watch(rig: Rig, monkeypatch: pytest.MonkeyPatch, told: Callable[[command.Com
         for other in left:
             told(other, True)
 
-    monkeypatch.setattr(rig.broker.plain_sends, "unusual", watched)
+    monkeypatch.setattr(rig.parts.quick.current, "unusual", watched)
 
 
 def taken(rig: Rig, monkeypatch: pytest.MonkeyPatch) -> list[bool]:

@@ -145,7 +145,7 @@ class World:
             answer = self.server.ask(one.code, ext, body, conn=conn)
         else:
             asked, client = self.rigs[HOSTS.index(address.rpartition(":")[0])], 7_000 + number
-            if client not in asked.broker.connections:
+            if client not in asked.parts.connections:
                 asked.handle(Opened(client, f"{HOSTS[number]}:4002", address, "main"))
             answer = asked.ask(one.code, ext, body, client=client)
         fields, said = dict(answer.ext), bytes(answer.body)
@@ -187,7 +187,7 @@ class World:
         return None if answer is None else answer.code
 
     def state(self) -> State:
-        slave = self.rigs[1].broker.replicas.slave
+        slave = self.rigs[1].parts.replicas.slave
         assert slave is not None
         return slave.state
 
@@ -208,14 +208,14 @@ def serving(world: World) -> World:
     assert world.pull(0) == 0
     world.commit(0, 3)
     world.later(7 * SECOND)
-    slave = world.rigs[1].broker
-    assert slave.store.end == world.rigs[0].broker.store.end and world.committed(1) == 3
+    slave = world.rigs[1].parts
+    assert slave.store.end == world.rigs[0].parts.store.end and world.committed(1) == 3
     assert slave.replicas.acting is not None and not slave.replicas.acting.acting
     return world
 
 
 def acts(world: World) -> bool:
-    found = world.rigs[1].broker.replicas.acting
+    found = world.rigs[1].parts.replicas.acting
     assert found is not None
     return found.acting
 
@@ -238,7 +238,7 @@ def test_a_masters_death_and_return(tmp_path: Path, old: bool) -> None:
     world.rigs[0].send("T")
     world.commit(0, 9)
     world.later(7 * SECOND)
-    assert world.committed(1) == 9 and world.rigs[1].broker.store.end == world.rigs[0].broker.store.end
+    assert world.committed(1) == 9 and world.rigs[1].parts.store.end == world.rigs[0].parts.store.end
     signs = {Code.QUERY_DATA_VERSION} if old else {Code.BROKER_HEARTBEAT}
     assert {code for _, code in world.asked} & {Code.QUERY_DATA_VERSION, Code.BROKER_HEARTBEAT} == signs
 
@@ -255,7 +255,7 @@ def test_a_master_that_comes_back_does_not_show_itself_before_it_is_prepared(tmp
     world.later(acting.FOLLOW_MS - 2 * SECOND)
     assert world.members() == {"1": "10.0.1.1:10911"} and acts(world)
     assert world.pull(0) == 2, "refused until then"
-    assert world.rigs[0].broker.replicas.is_slave
+    assert world.rigs[0].parts.replicas.is_slave
     world.later(4 * SECOND)
     assert "0" in world.members() and world.committed(0) == 8, "it does not wait for ever, and has the offsets"
     assert any("does not follow this master" in note.text for note in master.notes)
@@ -274,17 +274,17 @@ def test_without_name_servers_a_master_says_so_and_goes_on_asking(tmp_path: Path
     world.names_up = False
     master = world.begin(0)
     world.later(20 * SECOND)
-    assert master.broker.replicas.is_slave
+    assert master.parts.replicas.is_slave
     assert sum("does not say who is there" in note.text for note in master.notes) == 1
     world.names_up = True
     world.later(10 * SECOND)
-    assert not master.broker.replicas.is_slave and "0" in world.members()
+    assert not master.parts.replicas.is_slave and "0" in world.members()
 
 
 def test_skip_pre_online(tmp_path: Path) -> None:
     world = World(tmp_path, skip_pre_online=True)
     world.names_up = False
-    assert not world.begin(0).broker.replicas.is_slave
+    assert not world.begin(0).parts.replicas.is_slave
 
 
 def test_a_slave_that_starts_alone_acts(tmp_path: Path) -> None:
@@ -347,7 +347,7 @@ def test_a_master_heeds_no_notice(world: World) -> None:
 def test_who_acts_and_was_told_nothing_has_nothing_later(world: World) -> None:
     """It may have taken itself for it for a moment, by old notices, while another slave acted (simulator, `acting`,
     swarm, seed 8600045): its table must not hide what was committed there."""
-    offsets = world.rigs[1].broker.offsets
+    offsets = world.rigs[1].parts.offsets
     before = offsets.version.to_json()
     world.kill(0)
     world.later(2 * SECOND)
@@ -367,12 +367,12 @@ def test_what_was_committed_while_the_master_was_away_is_later_than_its_last_cha
     world.later(200)
     world.as_java = java
     assert world.committed(1) == 3, "not copied yet"
-    assert world.rigs[0].broker.offsets.version.counter > world.rigs[1].broker.offsets.version.counter
+    assert world.rigs[0].parts.offsets.version.counter > world.rigs[1].parts.offsets.version.counter
     world.kill(0)
     world.later(2 * SECOND)
     world.commit(1, 8)
     world.begin(0)
-    assert world.rigs[0].broker.offsets.query("T", "g", 0) == 5, "its own file"
+    assert world.rigs[0].parts.offsets.query("T", "g", 0) == 5, "its own file"
     world.later(3 * SECOND)
     assert world.committed(0) == 8
 
@@ -387,7 +387,7 @@ def test_what_came_to_a_slave_after_the_master_had_asked_it_is_not_lost_with_an_
     world.kill(0)
     world.later(2 * SECOND)
     world.begin(0)
-    while world.rigs[0].broker.replicas.is_slave:
+    while world.rigs[0].parts.replicas.is_slave:
         world.later(100)
     assert acts(world)
     world.commit(1, 8)
@@ -399,7 +399,7 @@ def test_what_came_to_a_slave_after_the_master_had_asked_it_is_not_lost_with_an_
     world.later(2 * SECOND)
     assert acts(world) and world.committed(1) == 8
     world.as_java = java
-    master, slave = world.begin(0).broker.offsets, world.rigs[1].broker.offsets
+    master, slave = world.begin(0).parts.offsets, world.rigs[1].parts.offsets
     assert acting.later(master.version, slave.version) and master.query("T", "g", 0) == 3
     world.later(3 * SECOND)
     assert world.committed(0) == wanted, "a Java slave does not say what was committed to itself alone"
@@ -414,14 +414,14 @@ def test_delayed_messages_that_a_java_slave_sent_elsewhere_are_not_delivered_aga
     world.kill(0)
     world.later(2 * SECOND)
     world.as_java = True
-    delay = world.rigs[1].broker.delay
+    delay = world.rigs[1].parts.delay
     delay.adopt({3: 2}, DataVersion(counter=counter, timestamp=delay.version.timestamp))
     world.begin(0)
-    assert world.rigs[0].broker.delay.offsets.get(3, 0) == 0
+    assert world.rigs[0].parts.delay.offsets.get(3, 0) == 0
     world.later(2 * SECOND)
-    assert not world.rigs[0].broker.replicas.is_slave and world.rigs[0].broker.delay.offsets[3] == 2
+    assert not world.rigs[0].parts.replicas.is_slave and world.rigs[0].parts.delay.offsets[3] == 2
     world.later(10 * SECOND)
-    assert world.rigs[0].broker.store.max_offset("T", 0) == 11, "ten, and the third of the delayed ones"
+    assert world.rigs[0].parts.store.max_offset("T", 0) == 11, "ten, and the third of the delayed ones"
 
 
 @pytest.mark.parametrize(
@@ -443,7 +443,7 @@ def test_which_table_is_later(theirs: tuple[int, int, int], ours: tuple[int, int
 
 
 def test_an_equal_table_takes_no_group_back(tmp_path: Path) -> None:
-    offsets = Rig(tmp_path).broker.offsets
+    offsets = Rig(tmp_path).parts.offsets
     offsets.commit("T", "g", 0, 7, NOW, 500)
     version = DataVersion(counter=3)
     offsets.take_over({"T@g": {0: 5, 1: 4, -1: 3}}, version, highest=True)
@@ -532,5 +532,5 @@ def test_where_nobody_acts_both_are_ignored(tmp_path: Path) -> None:
     assert rig.ask(Code.NOTIFY_MIN_BROKER_ID_CHANGE, {"minBrokerId": "1", "minBrokerAddr": "1.1.1.1:1"}).code == 0
     invitation = {"masterHaAddress": "1.1.1.1:2", "masterAddress": "1.1.1.1:1", "masterFlushOffset": "0"}
     assert rig.ask(Code.EXCHANGE_BROKER_HA_INFO, invitation).code == 0
-    slave = rig.broker.replicas.slave
+    slave = rig.parts.replicas.slave
     assert slave is not None and slave.state is State.IDLE

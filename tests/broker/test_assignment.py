@@ -37,7 +37,7 @@ class World:
 
     def __init__(self, root: Path, namesrv: str = f"{A};{B}") -> None:
         self.rig = Rig(root, namesrv_addr=namesrv)
-        self.rig.broker.topics.update(TopicConfig(topic_name="T", read_queue_nums=3, write_queue_nums=3), NOW)
+        self.rig.parts.topics.update(TopicConfig(topic_name="T", read_queue_nums=3, write_queue_nums=3), NOW)
         self.alive = {A: True, B: True}
         self.code, self.body = 0, ROUTE
         self.asked: list[str] = []
@@ -144,10 +144,10 @@ def test_routes_that_nobody_waits_for_go_when_there_are_too_many(
     monkeypatch.setattr(assignment, "MAX_ROUTES", 2)
     world = World(tmp_path)
     for topic in ("T", "T2", "T", "T3"):
-        world.rig.broker.topics.update(TopicConfig(topic_name=topic, read_queue_nums=3, write_queue_nums=3), NOW)
+        world.rig.parts.topics.update(TopicConfig(topic_name=topic, read_queue_nums=3, write_queue_nums=3), NOW)
         opaque = world.tell(topic=topic)
         world.serve()
         answer = world.rig.answer(opaque)
         assert answer is not None and found(answer) == ALL
     assert len(world.asked) == 3, "the second time that of T was still known"
-    assert len(world.rig.broker.pop.routes._routes) <= 2
+    assert len(world.rig.parts.pop.routes._routes) <= 2

@@ -24,7 +24,7 @@ def made(root: Path, **store: Any) -> Rig:
     """100 batches of 3, of which the last few are hot."""
     rig = Rig(root, store=replace(SMALL, **store))
     kind = {"+queue.type": "BatchCQ"}
-    rig.broker.topics.update(TopicConfig(topic_name=TOPIC, attributes=kind, read_queue_nums=1, write_queue_nums=1), NOW)
+    rig.parts.topics.update(TopicConfig(topic_name=TOPIC, attributes=kind, read_queue_nums=1, write_queue_nums=1), NOW)
     for number in range(100):
         assert send_batch(rig, *[b"%d" % (3 * number + n) for n in range(3)]).code == 0
     return rig

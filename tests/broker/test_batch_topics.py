@@ -29,7 +29,7 @@ TOPIC = "B"
 def rig(tmp_path: Path) -> Rig:
     rig = Rig(tmp_path)
     kind = {"+queue.type": "BatchCQ"}
-    rig.broker.topics.update(TopicConfig(topic_name=TOPIC, attributes=kind, read_queue_nums=2, write_queue_nums=2), NOW)
+    rig.parts.topics.update(TopicConfig(topic_name=TOPIC, attributes=kind, read_queue_nums=2, write_queue_nums=2), NOW)
     return rig
 
 
@@ -63,7 +63,7 @@ def test_a_batch_is_one_record_with_an_offset_for_each_message(rig: Rig) -> None
     assert (first.sys_flag, first.props["INNER_NUM"], first.props["INNER_BASE"]) == (0xC0, "3", "0")
     assert first.props["CLUSTER"], "the batch's own properties are the record's"
     assert [one.tag for one in inner.unwrap(first)] == ["t"] * 3
-    assert rig.broker.stats.put_messages.total == 5
+    assert rig.parts.stats.put_messages.total == 5
 
 
 def test_a_pull_in_the_middle_of_a_batch_brings_all_of_it(rig: Rig) -> None:
@@ -81,7 +81,7 @@ def test_messages_that_come_alone_stand_between_batches(rig: Rig) -> None:
     record = decode_all(pull(rig, 2).body)[0]
     assert (record.body, record.sys_flag, record.props.get("INNER_NUM"), record.tag) == (b"2", 0, None, "a")
     assert messages(pull(rig)) == [(0, b"0"), (1, b"1"), (2, b"2"), *[(n, b"more") for n in (3, 4, 5)]]
-    assert isinstance(rig.broker.store.queue_of(TOPIC, 0), BatchQueue)
+    assert isinstance(rig.parts.store.queue_of(TOPIC, 0), BatchQueue)
 
 
 def test_a_batch_without_a_key_is_split(rig: Rig) -> None:
@@ -89,7 +89,7 @@ def test_a_batch_without_a_key_is_split(rig: Rig) -> None:
     assert answer.code == 0 and "batchUniqId" not in answer.ext and answer.ext["msgId"].count(",") == 1
     assert [record.sys_flag for record in decode_all(pull(rig).body)] == [0, 0]
     assert messages(pull(rig)) == [(0, b"0"), (1, b"1")]
-    assert isinstance(rig.broker.store.queue_of(TOPIC, 0), BatchQueue)
+    assert isinstance(rig.parts.store.queue_of(TOPIC, 0), BatchQueue)
 
 
 def test_a_batch_that_says_by_its_flag_what_it_is(rig: Rig) -> None:
@@ -117,7 +117,7 @@ BAD_BODIES = {
 def test_batches_that_are_refused(rig: Rig, body: bytes) -> None:
     answer = rig.ask(BATCH, send_header(topic=TOPIC, batch=True, properties="UNIQ_KEY\x01K\x02"), body)
     assert answer.code == (13 if body else 1) and answer.remark
-    assert rig.broker.store.end == 0
+    assert rig.parts.store.end == 0
 
 
 @pytest.mark.parametrize(
@@ -134,7 +134,7 @@ def test_batches_that_are_refused(rig: Rig, body: bytes) -> None:
 )
 def test_flags_and_numbers_that_can_not_be(rig: Rig, fields: dict[str, Any]) -> None:
     assert send(rig, GOOD, **fields).code == 13
-    assert rig.broker.store.end == 0
+    assert rig.parts.store.end == 0
 
 
 def test_the_largest_batch(rig: Rig) -> None:
@@ -163,14 +163,14 @@ def test_a_delayed_message_stands_in_it_when_its_time_has_come(rig: Rig) -> None
 def test_messages_that_are_sent_back(rig: Rig) -> None:
     send(rig, b"alone")
     send_batch(rig, b"0", b"1")
-    rig.broker.groups.find("g", rig.broker.config, NOW)
+    rig.parts.groups.find("g", rig.parts.settings.current, NOW)
     alone, many = (record.physical_offset for record in decode_all(pull(rig).body))
     back = {"group": "g", "delay_level": 1, "origin_msg_id": "x", "origin_topic": TOPIC}
     answer = rig.ask(SEND_BACK, ConsumerSendMsgBackRequest(offset=many, **back))
     assert (answer.code, answer.remark) == (1, "MESSAGE_ILLEGAL"), "the client sends what failed by itself"
     assert rig.ask(SEND_BACK, ConsumerSendMsgBackRequest(offset=alone, **back)).code == 0
     rig.until(NOW + 3_000)
-    found: Record = decode_all(rig.broker.store.record("%RETRY%g", 0, 0))[0]  # type: ignore[arg-type]
+    found: Record = decode_all(rig.parts.store.record("%RETRY%g", 0, 0))[0]  # type: ignore[arg-type]
     assert found.body == b"alone" and not any(name.startswith("INNER") for name in found.props)
 
 
@@ -194,7 +194,7 @@ def test_a_topic_that_is_made_again_is_of_its_new_kind(rig: Rig) -> None:
     send_batch(rig, b"0", b"1")
     assert rig.ask(215, {"topic": TOPIC}).code == 0
     assert rig.ask(SEND, send_header(topic=TOPIC), b"plain").ext["queueOffset"] == "0"
-    assert not isinstance(rig.broker.store.queue_of(TOPIC, 0), BatchQueue)
+    assert not isinstance(rig.parts.store.queue_of(TOPIC, 0), BatchQueue)
 
 
 def test_after_a_start_it_is_what_it_was(rig: Rig, tmp_path: Path) -> None:
@@ -202,7 +202,7 @@ def test_after_a_start_it_is_what_it_was(rig: Rig, tmp_path: Path) -> None:
     send(rig, b"2")
     rig.stop()
     again = Rig(tmp_path)
-    assert TOPIC in again.broker.topics.batch_topics
+    assert TOPIC in again.parts.topics.batch_topics
     assert messages(pull(again)) == [(0, b"0"), (1, b"1"), (2, b"2")]
     assert send_batch(again, b"3").ext["queueOffset"] == "3"
 
@@ -211,7 +211,7 @@ def test_in_a_raft_group(tmp_path: Path) -> None:
     raft = RaftConfig(group="C", self_id="n0", peers="n0-127.0.0.1:40911")
     rig = Rig(tmp_path, raft=raft)
     row = TopicConfig(topic_name=TOPIC, attributes={"+queue.type": "BatchCQ"}, read_queue_nums=1, write_queue_nums=1)
-    rig.broker.topics.update(row, rig.now)
+    rig.parts.topics.update(row, rig.now)
     assert send(rig, b"0").ext["queueOffset"] == "0"
     assert send_batch(rig, b"1", b"2", b"3").ext["queueOffset"] == "1"
     assert send_batch(rig, b"4", b"5", own="").ext["queueOffset"] == "4"

@@ -31,7 +31,7 @@ def rig(tmp_path: Path) -> Rig:
     rig = Rig(tmp_path, store=STORE)
     policy = {"+cleanup.policy": "COMPACTION"}
     row = TopicConfig(topic_name=TOPIC, attributes=policy, read_queue_nums=1, write_queue_nums=1)
-    rig.broker.topics.update(row, NOW)
+    rig.parts.topics.update(row, NOW)
     return rig
 
 
@@ -53,14 +53,14 @@ def test_a_message_needs_a_key(rig: Rig, key: str | None) -> None:
     for _ in range(2):  # the second one would go the quick way
         answer = send(rig, key)
         assert (answer.code, answer.remark) == (13, "Required message key is missing")
-    assert rig.broker.store.end == 0
+    assert rig.parts.store.end == 0
 
 
 def test_each_message_of_a_batch_needs_one(rig: Rig) -> None:
     header = send_header(topic=TOPIC, batch=True)
     good, bad = (0, b"a", b"KEYS\x01k\x02"), (0, b"b", b"")
     assert rig.ask(BATCH, header, batch.encode([good, bad])).code == 13
-    assert rig.broker.store.end == 0
+    assert rig.parts.store.end == 0
     assert rig.ask(BATCH, header, batch.encode([good, good])).code == 0
     assert bodies(pull(rig)) == [b"a", b"a"]
 
@@ -111,7 +111,7 @@ def test_pops_are_refused(rig: Rig) -> None:
 def test_it_can_not_have_batch_queues_too(rig: Rig) -> None:
     both = {"+cleanup.policy": "COMPACTION", "+queue.type": "BatchCQ"}
     with pytest.raises(RequestRefused) as refused:
-        rig.broker.topics.update(TopicConfig(topic_name="X", attributes=both), NOW)
+        rig.parts.topics.update(TopicConfig(topic_name="X", attributes=both), NOW)
     assert refused.value.code == 1
 
 
@@ -132,7 +132,7 @@ def test_after_a_start_it_is_what_it_was(rig: Rig, tmp_path: Path) -> None:
     before = bodies(pull(rig))
     rig.stop()
     again = Rig(tmp_path, store=STORE)
-    assert TOPIC in again.broker.topics.compacted
+    assert TOPIC in again.parts.topics.compacted
     assert bodies(pull(again)) == before
     assert send(again, None).code == 13
 
@@ -143,7 +143,7 @@ def test_in_a_raft_group(tmp_path: Path) -> None:
     row = TopicConfig(
         topic_name=TOPIC, attributes={"+cleanup.policy": "COMPACTION"}, read_queue_nums=1, write_queue_nums=1
     )
-    rig.broker.topics.update(row, rig.now)
+    rig.parts.topics.update(row, rig.now)
     for number in range(40):
         assert send(rig, f"k{number % 3}", b"%d" % number).code == 0
     assert bodies(pull(rig))[:3] == [b"0", b"1", b"2"]

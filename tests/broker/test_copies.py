@@ -31,10 +31,10 @@ class Two:
     def meet(self) -> None:
         """The slave learns where the master is."""
         rig = self.slave
-        rig.broker.turn.now = rig.now
-        rig.broker.turn.begin(rig.now)
-        rig.broker.replicas.copies.follow(MASTER, rig.now)
-        rig._carry_out(rig.broker.turn._effects)
+        rig.parts.turn.now = rig.now
+        rig.parts.turn.begin(rig.now)
+        rig.parts.replicas.copies.follow(MASTER, rig.now)
+        rig._carry_out(rig.parts.turn._effects)
         rig.handle(Opened(CONN, MASTER, "10.0.0.2:4000", "", MASTER))
         self.carry()
 
@@ -70,10 +70,10 @@ def command_frames(frame: bytes) -> object:
 def test_the_first_round_comes_at_once_and_brings_everything(tmp_path: Path) -> None:
     two = Two(tmp_path)
     two.topic("T", 7)
-    two.master.broker.groups.find("group", two.master.config, two.master.now)
-    two.master.broker.offsets.commit("T", "group", 0, 5, two.master.now, 1)
+    two.master.parts.groups.find("group", two.master.config, two.master.now)
+    two.master.parts.offsets.commit("T", "group", 0, 5, two.master.now, 1)
     two.meet()
-    ours, theirs = two.slave.broker, two.master.broker
+    ours, theirs = two.slave.parts, two.master.parts
     assert two.asked == [21, 43, 45, 60, 61, 201, 402]
     assert ours.topics.rows == theirs.topics.rows and ours.topics.version == theirs.topics.version
     assert ours.groups.rows == theirs.groups.rows and ours.groups.version == theirs.groups.version
@@ -89,7 +89,7 @@ def test_what_changes_and_goes_follows(tmp_path: Path) -> None:
     assert two.master.ask(RequestCode.DELETE_TOPIC_IN_BROKER, {"topic": "T"}).code == 0
     two.topic("U", 9)
     two.later()
-    assert two.slave.broker.topics.rows == two.master.broker.topics.rows and "T" not in two.slave.broker.topics
+    assert two.slave.parts.topics.rows == two.master.parts.topics.rows and "T" not in two.slave.parts.topics
     saved = len(two.slave.saved)
     two.later()
     assert len(two.slave.saved) == saved, "what is the same is not saved again"
@@ -101,8 +101,8 @@ def test_tables_of_several_pages_come_whole(tmp_path: Path, monkeypatch: pytest.
     for number in range(10):
         two.topic(f"T{number}")
     two.meet()
-    assert two.slave.broker.topics.rows == two.master.broker.topics.rows
-    assert two.asked.count(21) > 3 and two.slave.broker.groups.rows == two.master.broker.groups.rows
+    assert two.slave.parts.topics.rows == two.master.parts.topics.rows
+    assert two.asked.count(21) > 3 and two.slave.parts.groups.rows == two.master.parts.groups.rows
 
 
 def test_a_master_that_is_away_is_one_line_until_it_is_back(tmp_path: Path) -> None:

@@ -40,7 +40,7 @@ def test_where_a_delayed_message_waits(tmp_path: Path) -> None:
     delayed(rig, 3, queue_id=2)
     (record,) = records(rig, SCHEDULE, 2)
     assert record.props["REAL_TOPIC"] == "T" and record.props["REAL_QID"] == "2" and record.props["DELAY"] == "3"
-    unit = rig.broker.store.unit(SCHEDULE, 2, 0)
+    unit = rig.parts.store.unit(SCHEDULE, 2, 0)
     assert unit is not None and unit.tag_code == NOW + 10_000
     assert bodies(rig, "T", 2) == []
 
@@ -64,7 +64,7 @@ def test_a_level_that_is_no_number_is_refused(tmp_path: Path, level: str) -> Non
     rig = Rig(tmp_path)
     answer = rig.ask(SEND, send_header(properties=properties(UNIQ_KEY="A", DELAY=level)), b"body")
     assert answer.code == 1 and "DELAY" in (answer.remark or "")
-    assert rig.broker.store.end == 0
+    assert rig.parts.store.end == 0
     assert not [note for note in rig.notes if note.level == "error"]
 
 
@@ -88,8 +88,8 @@ def test_a_message_comes_when_it_is_due(tmp_path: Path) -> None:
     assert record.store_timestamp == NOW + 5_000 and record.queue_id == 1 and record.reconsume_times == 0
     (waited,) = records(rig, SCHEDULE, 1)
     assert record.properties == waited.properties, "as the original delivers it: DELAY, REAL_TOPIC and all"
-    assert record.tag == "A" and rig.broker.store.unit("T", 1, 0) is not None
-    assert len(rig.broker.store.query("T", "k", 9, 0, rig.now).records) == 1
+    assert record.tag == "A" and rig.parts.store.unit("T", 1, 0) is not None
+    assert len(rig.parts.store.query("T", "k", 9, 0, rig.now).records) == 1
 
 
 def test_order_within_a_level_and_between_levels(tmp_path: Path) -> None:
@@ -177,7 +177,7 @@ def test_offsets_are_saved_behind_the_log(tmp_path: Path) -> None:
     rig.until(NOW + 10_000)
     kinds = [getattr(effect, "path", "flush") for effect in rig.io]
     assert kinds.index("flush") < kinds.index(OFFSETS_PATH)
-    assert rig.broker.delay.dirty is False
+    assert rig.parts.delay.dirty is False
 
 
 def test_an_offset_beyond_the_queue_is_brought_back(tmp_path: Path) -> None:
@@ -186,7 +186,7 @@ def test_an_offset_beyond_the_queue_is_brought_back(tmp_path: Path) -> None:
     rig.stop()
     RealDisk(str(tmp_path)).write(OFFSETS_PATH, b'{"offsetTable":{1:900,2:5}}')
     again = Rig(tmp_path)
-    assert again.broker.delay.offsets[1] == 1 and again.broker.delay.offsets[2] == 0
+    assert again.parts.delay.offsets[1] == 1 and again.parts.delay.offsets[2] == 0
 
 
 @pytest.mark.parametrize("text", [b'{"offsetTable":{"x":1}}', b'{"offsetTable":[]}', b'{"dataVersion":7}'])
@@ -208,7 +208,7 @@ def test_offsets_of_a_java_broker(tmp_path: Path) -> None:
     again = Rig(tmp_path, now=NOW + 60_000)
     again.until(again.now + 1_000)
     assert bodies(again) == [b"2"]
-    assert again.broker.delay.version.counter == 7
+    assert again.parts.delay.version.counter == 7
 
 
 # ---- trouble ----
@@ -223,7 +223,7 @@ def test_a_store_that_refuses_is_asked_again(tmp_path: Path, monkeypatch: pytest
         def refuse(*_: object) -> None:
             raise AppendRefused(PutStatus.SERVICE_NOT_AVAILABLE, "the disk is too full")
 
-        patch.setattr(rig.broker.store, "append", refuse)
+        patch.setattr(rig.parts.store, "append", refuse)
         rig.until(NOW + 3_000)
     assert [note.text for note in rig.notes if "too full" in note.text] == [
         "delay level 1: the message at 0 for T is tried again: SERVICE_NOT_AVAILABLE: the disk is too full"
@@ -236,12 +236,12 @@ def test_what_cannot_be_read_is_passed_over(tmp_path: Path) -> None:
     rig = Rig(tmp_path)
     delayed(rig, 1, b"spoilt")
     delayed(rig, 1, b"sound")
-    unit = rig.broker.store.unit(SCHEDULE, 0, 0)
+    unit = rig.parts.store.unit(SCHEDULE, 0, 0)
     assert unit is not None
-    raw = bytes(rig.broker.store.record_at(unit.physical_offset) or b"")
+    raw = bytes(rig.parts.store.record_at(unit.physical_offset) or b"")
     at = raw.index(b"spoilt")
-    rig.broker.store.log.segments.file(0).write(unit.physical_offset + at, b"SPOILT")
-    rig.broker.store._checks._validated = rig.broker.store.end  # the test of all records would stop here
+    rig.parts.store.log.segments.file(0).write(unit.physical_offset + at, b"SPOILT")
+    rig.parts.store._checks._validated = rig.parts.store.end  # the test of all records would stop here
     rig.until(NOW + 1_000)
     assert bodies(rig) == [b"sound"]
     assert any("can't be read: skipped" in note.text for note in rig.notes if note.level == "error")
@@ -254,10 +254,10 @@ def test_what_says_not_where_to_go_is_passed_over(tmp_path: Path, real: dict[str
     (record,) = records(rig, "T")
     message = messages.seal(messages.again(record), {"DELAY": "1", **real})
     message.topic = SCHEDULE
-    rig.broker.store.append(message, rig.now)
+    rig.parts.store.append(message, rig.now)
     rig.until(NOW + 2_000)
     assert len(bodies(rig)) == 1
-    assert rig.broker.delay.offsets[1] == 1
+    assert rig.parts.delay.offsets[1] == 1
     assert any("skipped" in note.text for note in rig.notes)
 
 
@@ -280,8 +280,8 @@ def test_random_delays_come_once_each_and_never_early(tmp_path: Path) -> None:
 def test_each_so_many_steps_make_the_table_a_later_one(tmp_path: Path, step: int, versions: int) -> None:
     """Slaves and who acts take the later of two."""
     rig = Rig(tmp_path, delay_offset_update_version_step=step)
-    before = rig.broker.delay.version.counter
+    before = rig.parts.delay.version.counter
     for number in range(4):
         delayed(rig, 1, b"%d" % number)
         rig.until(rig.now + 3_000)
-    assert len(bodies(rig)) == 4 and rig.broker.delay.version.counter == before + versions
+    assert len(bodies(rig)) == 4 and rig.parts.delay.version.counter == before + versions

@@ -55,7 +55,7 @@ def send(world: World, count: int, **properties: str) -> int:
 
 def there(world: World, number: int = OTHER) -> list[Record]:
     """What came of them to the topic of a broker."""
-    queues = world.rigs[number].broker.topics.rows["T"].write_queue_nums
+    queues = world.rigs[number].parts.topics.rows["T"].write_queue_nums
     found = [record for queue_id in range(queues) for record in records(world.rigs[number], "T", queue_id)]
     return [record for record in found if record.body != b"hello"]
 
@@ -70,7 +70,7 @@ DELAYS: dict[str, dict[str, str]] = {
 def test_what_is_due_goes_to_another_master_and_the_master_does_not_deliver_it_again(world: World, kind: str) -> None:
     sent_at = send(world, 3, **DELAYS[kind])
     world.later(sent_at + LEVEL_3_MS - 100 - world.now)
-    slave = world.rigs[1].broker
+    slave = world.rigs[1].parts
     end = slave.store.end
     assert acts(world) and not there(world), "not yet"
     world.later(3 * SECOND)
@@ -81,7 +81,7 @@ def test_what_is_due_goes_to_another_master_and_the_master_does_not_deliver_it_a
     assert slave.escape.sent == 3
     world.begin(0)
     world.later(20 * SECOND)
-    assert not acts(world) and not world.rigs[0].broker.replicas.is_slave
+    assert not acts(world) and not world.rigs[0].parts.replicas.is_slave
     assert not there(world, 0) and len(there(world)) == 3, "nothing is delivered twice"
 
 
@@ -108,7 +108,7 @@ def test_what_a_slave_that_acts_could_not_send_the_master_delivers(
 def test_what_a_slave_that_acts_has_no_more_the_master_delivers(world: World, monkeypatch: pytest.MonkeyPatch) -> None:
     """A slave whose disk was too full removed what its master still has (simulator, `acting`, swarm, seed 8715710)."""
     send(world, 3, TIMER_DELAY_SEC="10")
-    store = world.rigs[1].broker.store
+    store = world.rigs[1].parts.store
     real = store.min_offset
 
     def min_offset(topic: str, queue_id: int) -> int:
@@ -216,10 +216,10 @@ def test_halves_go_to_another_master_which_asks_their_producers(world: World) ->
     halves = records(world.rigs[OTHER], HALF_TOPIC)
     assert [half.body for half in halves] == [b"m0", b"m1", b"m2"] and not there(world)
     assert all(half.props["REAL_TOPIC"] == "T" and half.props["PGROUP"] == "producers" for half in halves)
-    assert len(world.rigs[OTHER].broker.transactions) == 3, "they are open there"
+    assert len(world.rigs[OTHER].parts.transactions) == 3, "they are open there"
     world.begin(0)
     world.later(5 * SECOND)
-    master = world.rigs[0].broker
+    master = world.rigs[0].parts
     assert not master.replicas.is_slave and len(master.transactions) == 0, "and here no more"
     word = {
         "producerGroup": "producers", "tranStateTableOffset": "0",
@@ -259,19 +259,19 @@ def test_an_answer_that_comes_when_the_master_is_back_counts_for_nothing(world: 
     send(world, 1, DELAY="3")
     world.later(2 * SECOND)
     slave = world.rigs[1]
-    slave.broker.escape.switch(True)
+    slave.parts.escape.switch(True)
     told: list[str] = []
-    message = slave.broker.delay._real(3, records(slave, "SCHEDULE_TOPIC_XXXX", 2)[0].physical_offset)
+    message = slave.parts.delay._real(3, records(slave, "SCHEDULE_TOPIC_XXXX", 2)[0].physical_offset)
     assert message is not None
-    slave.broker.escape.send(message, {"UNIQ_KEY": "X"}, lambda why, now: told.append(why))
-    slave.broker.escape.switch(False)
+    slave.parts.escape.send(message, {"UNIQ_KEY": "X"}, lambda why, now: told.append(why))
+    slave.parts.escape.switch(False)
     world.carry()
-    assert told == [] and not slave.broker.escape.on
+    assert told == [] and not slave.parts.escape.on
 
 
 def test_without_a_name_server_there_is_nowhere_to_go(world: World) -> None:
     send(world, 1, DELAY="3")
-    slave = world.rigs[1].broker
+    slave = world.rigs[1].parts
     slave.registration._servers.clear()
     world.later(12 * SECOND)
     assert any("there is no name server" in note.text for note in world.rigs[1].notes)

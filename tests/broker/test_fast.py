@@ -37,7 +37,7 @@ def test_plain_sends_do_what_the_handlers_do(
     random = Random(seed)
     brokers = [Recorder(tmp_path / name, plain=name == "plain", flush=flush) for name in ("plain", "handlers")]
     plain, handlers = brokers
-    assert plain.broker.plain_sends is not None
+    assert plain.parts.quick.current is not None
     seen = kinds(plain, monkeypatch)
     stream = Stream(random, plain.now)
     for _ in range(60):
@@ -49,12 +49,12 @@ def test_plain_sends_do_what_the_handlers_do(
         data = b"".join(frames)
         assert frame.complete(data) == len(data)
         for broker in brokers:
-            broker.turn.now = stream.now
+            broker.now = stream.now
             broker.handle(Tick())  # at the same times: what is due, not when it was noticed
             broker.connect(client)
             broker.handle(Frames(client, bytearray(data)))
     assert plain.answers() == handlers.answers()
-    assert plain.broker.store.index.end_offset == handlers.broker.store.index.end_offset  # writes what waits
+    assert plain.parts.store.index.end_offset == handlers.parts.store.index.end_offset  # writes what waits
     assert plain.files() == handlers.files()
     assert [note.text for note in plain.notes] == [note.text for note in handlers.notes]
     assert vars_of(plain) == vars_of(handlers)
@@ -97,7 +97,7 @@ def test_how_frames_are_cut_into_reads_makes_no_difference(tmp_path: Path, seed:
         stream.now += random.choice([0, 1, 1_200])
         frames = [stream.next() for _ in range(random.randint(1, 64))]
         for broker in (plain, handlers):
-            broker.turn.now = stream.now
+            broker.now = stream.now
             broker.handle(Tick())
             broker.connect(1)
         plain.handle(Frames(1, b"".join(frames)))
@@ -136,10 +136,10 @@ def kinds(rig: Rig, monkeypatch: pytest.MonkeyPatch) -> Counter[str]:
         return end
 
     watch(rig, monkeypatch, told)
-    if (decided := rig.broker.transactions.quick) is not None:
+    if (decided := rig.parts.transactions.quick) is not None:
         commit = decided.commit
         monkeypatch.setattr(decided, "commit", committed)
-    if (again := rig.broker.timers.quick) is not None:
+    if (again := rig.parts.timers.quick) is not None:
         deliver = again.deliver
         monkeypatch.setattr(again, "deliver", delivered)
     return seen
@@ -155,7 +155,7 @@ def test_the_second_send_to_a_queue_goes_the_quick_way(tmp_path: Path, monkeypat
     assert sorted(answer.opaque for answer in rig.sent[1]) == [1, 2, 3, 4]
     offsets = [int(a.ext["queueOffset"]) for a in sorted(rig.sent[1], key=lambda a: a.opaque)]
     assert offsets == [0, 1, 2, 3]
-    found = rig.broker.store.read("Plain", 0, 0, 32, 1 << 20)
+    found = rig.parts.store.read("Plain", 0, 0, 32, 1 << 20)
     assert found.count == 4
     assert [decode(b"".join(found.buffers)).props["CLUSTER"]] == ["C"]
 
@@ -169,7 +169,7 @@ def test_a_lane_follows_its_topic(tmp_path: Path, monkeypatch: pytest.MonkeyPatc
     gone = command.encode_request(215, 10, {"topic": "Plain"})
     rig.handle(Frames(1, send_of(3) + gone + send_of(4) + send_of(5)))
     assert seen == [True, False, False, True]
-    assert rig.broker.store.max_offset("Plain", 0) == 2, "a new topic begins at 0"
+    assert rig.parts.store.max_offset("Plain", 0) == 2, "a new topic begins at 0"
     closed = command.encode_request(25, 11, None, f"startAcceptSendRequestTimeStamp={rig.now + 100}".encode())
     rig.handle(Frames(1, send_of(6) + closed))  # settings change at the end of a turn
     rig.handle(Frames(1, send_of(7)))
@@ -183,7 +183,7 @@ def test_a_full_disk_is_seen_by_the_quick_way(tmp_path: Path) -> None:
     rig = Rig(tmp_path)
     rig.connect(1)
     rig.handle(Frames(1, send_of(1) + send_of(2)))
-    rig.broker.store.fail("the disk is gone")
+    rig.parts.store.fail("the disk is gone")
     rig.handle(Frames(1, send_of(3)))
     assert {a.opaque: a.code for a in rig.sent[1]} == {1: 0, 2: 0, 3: 14}
 
@@ -194,7 +194,7 @@ def test_one_way_sends_are_stored_and_not_answered(tmp_path: Path) -> None:
     one_way = [bytes(frame_of) for frame_of in (send_of(1), send_of(2), send_of(3))]
     flagged = [raw.replace(b'"flag":0,', b'"flag":2,') for raw in one_way]
     rig.handle(Frames(1, b"".join(flagged)))
-    assert rig.broker.store.max_offset("Plain", 0) == 3
+    assert rig.parts.store.max_offset("Plain", 0) == 3
     assert 1 not in rig.sent
 
 
@@ -206,16 +206,16 @@ def test_with_sync_flush_the_answers_of_a_read_wait(tmp_path: Path) -> None:
     no_wait = send_of(4, properties="UNIQ_KEY\x01ID4\x02WAIT\x01false\x02")
     rig.handle(Frames(1, send_of(2) + send_of(3) + no_wait))
     assert [a.opaque for a in rig.sent[1]] == [1, 4], "4 asked not to wait"
-    assert len(rig.broker.acks) == 2
+    assert len(rig.parts.acks) == 2
     rig.finish_io()
-    assert [a.opaque for a in rig.sent[1]] == [1, 4, 2, 3] and len(rig.broker.acks) == 0
+    assert [a.opaque for a in rig.sent[1]] == [1, 4, 2, 3] and len(rig.parts.acks) == 0
     rig.handle(Frames(1, send_of(5)))
     rig.until(rig.now + 5_000)
     late = rig.sent[1][-1]
     assert (late.opaque, late.code, late.ext["queueOffset"]) == (5, 10, "4"), "stored, and late"
     rig.finish_io()
     assert rig.sent[1][-1] is late, "no second answer"
-    assert "[5~10s]:1 " in rig.broker.stats.put_distribution()
+    assert "[5~10s]:1 " in rig.parts.stats.put_distribution()
 
 
 def test_no_quick_way_around_a_full_table_of_waiting_answers(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -240,7 +240,7 @@ def test_held_pulls_get_what_came_the_quick_way(tmp_path: Path) -> None:
         suspend_timeout_millis=15_000, sub_version=0, subscription="*",
     )  # fmt: skip
     held = rig.tell(RequestCode.PULL_MESSAGE, header, client=2)
-    assert len(rig.broker.holds) == 1
+    assert len(rig.parts.holds) == 1
     rig.handle(Frames(1, send_of(2) + send_of(3)))
     answer = next(a for a in rig.sent[2] if a.opaque == held)
     assert answer.code == 0 and answer.ext["nextBeginOffset"] == "3", "both messages of the turn"

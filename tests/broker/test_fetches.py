@@ -58,12 +58,12 @@ def test_a_pull_waits_for_units_and_then_for_records(rig: Rig, memory: Memory) -
     memory.cold = {LOG, UNITS}
     rig.handle(Frames(1, pull_of(1000, commit_offset=7)))
     assert 1 not in rig.sent and [part[0].path for part in rig.fetches[0].parts] == [UNITS]
-    assert rig.broker.offsets.query("Plain", "g", 0) == 7
+    assert rig.parts.offsets.query("Plain", "g", 0) == 7
     rig.fetch()
     (answer,) = rig.sent[1]
     assert (answer.opaque, answer.code, answer.ext["nextBeginOffset"]) == (1000, 0, "32")
     assert decode(answer.body).queue_offset == 0
-    assert not rig.fetches and not rig.broker.fetches.count, "it waits once, whatever else is missing"
+    assert not rig.fetches and not rig.parts.fetches.count, "it waits once, whatever else is missing"
     rig.handle(Frames(1, pull_of(1001, 32)))
     (wanted,) = rig.fetches[0].parts
     assert wanted[0].path == LOG and wanted[2] == len(answer.body), "the next 32 messages, as long as those"
@@ -94,7 +94,7 @@ def test_an_expression_waits_for_the_records_that_it_may_look_at(rig: Rig, memor
         memory.cold = {LOG}
         rig.handle(Frames(1, pull_of(opaque, offset, **said)))
         ((file, at, size),) = rig.fetches[0].parts
-        assert file.path == LOG and at + size == rig.broker.store.log.end, "not 32 records alone"
+        assert file.path == LOG and at + size == rig.parts.store.log.end, "not 32 records alone"
         assert not rig.sent.get(1)
         rig.fetch()
         assert rig.sent.pop(1)[-1].opaque == opaque and not rig.fetches
@@ -108,7 +108,7 @@ def test_a_commit_counts_once(rig: Rig, memory: Memory) -> None:
     memory.cold.clear()
     rig.handle(Frames(1, pull_of(1001, commit_offset=9)))
     rig.fetch()
-    assert [a.opaque for a in rig.sent[1]] == [1001, 1000] and rig.broker.offsets.query("Plain", "g", 0) == 9
+    assert [a.opaque for a in rig.sent[1]] == [1001, 1000] and rig.parts.offsets.query("Plain", "g", 0) == 9
 
 
 def test_what_the_disk_cannot_read_is_refused(rig: Rig, memory: Memory) -> None:
@@ -116,7 +116,7 @@ def test_what_the_disk_cannot_read_is_refused(rig: Rig, memory: Memory) -> None:
     rig.handle(Frames(1, pull_of(1000)))
     rig.fetch(fails=True)
     assert rig.sent[1][-1].code == ResponseCode.SYSTEM_ERROR and "disk" in (rig.sent[1][-1].remark or "")
-    assert not rig.broker.fetches.count
+    assert not rig.parts.fetches.count
 
 
 def test_a_connection_that_closed_meanwhile_gets_nothing(rig: Rig, memory: Memory) -> None:
@@ -125,7 +125,7 @@ def test_a_connection_that_closed_meanwhile_gets_nothing(rig: Rig, memory: Memor
     rig.handle(Closed(1, "gone"))
     rig.handle(Opened(1, "10.0.0.1:6000", "10.0.0.9:10911", "main"))
     rig.fetch()
-    assert 1 not in rig.sent and not rig.broker.fetches.count
+    assert 1 not in rig.sent and not rig.parts.fetches.count
 
 
 def test_no_more_than_a_limit_wait(rig: Rig, memory: Memory, monkeypatch: pytest.MonkeyPatch) -> None:

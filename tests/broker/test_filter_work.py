@@ -50,7 +50,7 @@ def bound(monkeypatch: pytest.MonkeyPatch, rig: Rig, turn: int, read: int) -> No
     monkeypatch.setattr(filters, "TURN_WORK", turn)
     monkeypatch.setattr(filters, "READ_WORK", read)
     monkeypatch.setattr(filters, "TERM_WORK", TERM_WORK)  # so that all ways cost the same
-    rig.broker.holds.work.begin()
+    rig.parts.holds.work.begin()
 
 
 def wanted(sql: str, **fields: Any) -> Any:
@@ -143,16 +143,16 @@ def test_a_message_wakes_held_pulls_without_more_work_than_a_turn_has(
     rig.connect(7)
     held = pulls(40, queue_offset=MESSAGES, sys_flag=SUBSCRIPTION | SUSPEND, suspend_timeout_millis=15_000)
     rig.handle(Frames(7, held))
-    assert not rig.sent.get(7) and len(rig.broker.holds) == 40
+    assert not rig.sent.get(7) and len(rig.parts.holds) == 40
     rig.send("T", 0, b"unwanted", properties(UNIQ_KEY="Z", big=BIG, n=0))
     woken = rig.sent[7]
     assert 25 <= len(woken) <= 31 and {answer.code for answer in woken} == {20}
     assert {answer.ext["nextBeginOffset"] for answer in woken} == {str(MESSAGES)}, "they ask again"
-    assert len(rig.broker.holds) == 40 - len(woken)
+    assert len(rig.parts.holds) == 40 - len(woken)
 
 
 def test_a_pop_looks_at_so_many_messages_and_the_next_one_goes_on(rig: Rig, monkeypatch: pytest.MonkeyPatch) -> None:
-    rig.broker.topics.rows["T"].read_queue_nums = 1
+    rig.parts.topics.rows["T"].read_queue_nums = 1
     bound(monkeypatch, rig, 1000 * ONE, 10 * ONE)
     found: list[bytes] = []
     tries = 0
@@ -164,7 +164,7 @@ def test_a_pop_looks_at_so_many_messages_and_the_next_one_goes_on(rig: Rig, monk
             found = bodies(answer)
         else:
             assert answer.code == ResponseCode.POLLING_TIMEOUT, "it does not wait while there may be more"
-        assert len(rig.broker.holds) == 0
+        assert len(rig.parts.holds) == 0
     assert found == [b"99"] and 9 <= tries <= 12
 
 

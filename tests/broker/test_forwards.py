@@ -27,8 +27,8 @@ def slave(root: Path, *, forward: bool = True) -> Controlled:
     made.registered([2], epoch=1, master=2, set_epoch=1)
     made.wait(300)
     broker = made.rig.broker
-    assert broker.replicas.is_slave and not made.manager.fenced
-    broker.settings.current = replace(broker.config, forward_sends_to_master=forward)
+    assert broker.parts.replicas.is_slave and not made.manager.fenced
+    broker.parts.settings.current = replace(broker.parts.settings.current, forward_sends_to_master=forward)
     return made
 
 
@@ -99,7 +99,7 @@ def test_a_master_stores_what_was_handed_on(tmp_path: Path) -> None:
     made = master(tmp_path)
     code, header, body = SEND
     assert made.rig.ask(code, command.decode_all(command.encode_request(code, 1, header))[0].ext | {MARK: "2"}, body)
-    assert made.rig.broker.store.end > 0
+    assert made.rig.parts.store.end > 0
 
 
 def test_no_more_than_so_many_are_under_way(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -7,7 +7,7 @@ import pytest
 from perseid.base.config import pairs
 from perseid.base.errors import RequestRefused
 from perseid.broker.config import BrokerConfig
-from perseid.broker.handlers import admin
+from perseid.broker.handlers.runtime import human_bytes
 from perseid.wire import fastjson
 from perseid.wire.bodies import (
     ConsumerConnection,
@@ -18,6 +18,7 @@ from perseid.wire.bodies import (
     ProducerConnection,
     TopicStatsTable,
 )
+from perseid.wire.codes import RequestCode
 from perseid.wire.headers import topics as headers
 from perseid.wire.headers.admin import GetBrokerConfigResponse
 from perseid.wire.record import decode_all
@@ -52,10 +53,9 @@ def test_settings_can_be_read(rig: Rig) -> None:
 def test_a_running_broker_follows_a_change(rig: Rig) -> None:
     assert update(rig, "autoCreateTopicEnable=false\nautoCreateSubscriptionGroup=false\n")[0] == 0
     assert pairs(bytes(rig.ask(26).body).decode())["autoCreateTopicEnable"] == "false"
-    assert (
-        rig.broker.topics.create_on_send("T", default_topic="TBW102", queue_nums=1, config=rig.broker.config, now=NOW)
-        is None
-    )
+    config = rig.parts.settings.current
+    made = rig.parts.topics.create_on_send("T", default_topic="TBW102", queue_nums=1, config=config, now=NOW)
+    assert made is None
     assert rig.ask(352, {"group": "g"}).code == 26
 
 
@@ -79,10 +79,10 @@ def test_a_running_broker_follows_a_change(rig: Rig) -> None:
     ],
 )
 def test_changes_that_can_not_be(rig: Rig, text: str, code: int, why: str) -> None:
-    before = rig.broker.config
+    before = rig.parts.settings.current
     answer = update(rig, "longPollingEnable=false\n" + text)
     assert answer[0] == code and why in (answer[1] or "")
-    assert rig.broker.config is before, "all or nothing"
+    assert rig.parts.settings.current is before, "all or nothing"
 
 
 def test_a_text_that_is_none(rig: Rig) -> None:
@@ -91,19 +91,19 @@ def test_a_text_that_is_none(rig: Rig) -> None:
 
 
 def test_a_new_permission_gives_the_topics_a_new_version(rig: Rig) -> None:
-    counter = rig.broker.topics.version.counter
+    counter = rig.parts.topics.version.counter
     assert update(rig, "brokerPermission=4")[0] == 0
-    assert rig.broker.topics.version.counter == counter + 1
+    assert rig.parts.topics.version.counter == counter + 1
     assert update(rig, "brokerPermission=4")[0] == 0
-    assert rig.broker.topics.version.counter == counter + 1
+    assert rig.parts.topics.version.counter == counter + 1
 
 
 def test_what_a_setting_has_already_is_no_error(rig: Rig) -> None:
     """All that was read can be sent back."""
     text = bytes(rig.ask(26).body).decode()
-    before = rig.broker.config
+    before = rig.parts.settings.current
     assert update(rig, text) == (0, None)
-    assert rig.broker.config == before
+    assert rig.parts.settings.current == before
 
 
 def test_how_many_messages_a_query_tells_at_most(rig: Rig) -> None:
@@ -202,8 +202,8 @@ def test_what_was_stored_is_counted(rig: Rig) -> None:
     table = info(rig)
     assert table["putMessageTimesTotal"] == table["msgPutTotalTodayNow"] == "3"
     assert table["earliestMessageTimeStamp"] == str(NOW)
-    assert int(table["putMessageSizeTotal"]) == int(table["commitLogMaxOffset"]) == rig.broker.store.end
-    assert float(table["putMessageAverageSize"]) == rig.broker.store.end / 3
+    assert int(table["putMessageSizeTotal"]) == int(table["commitLogMaxOffset"]) == rig.parts.store.end
+    assert float(table["putMessageAverageSize"]) == rig.parts.store.end / 3
 
 
 def test_rates_come_with_time(rig: Rig) -> None:
@@ -222,7 +222,7 @@ def test_rates_come_with_time(rig: Rig) -> None:
     [(0, "0 B"), (1023, "1023 B"), (1024, "1.0 KiB"), (1536, "1.5 KiB"), (5 << 30, "5.0 GiB"), (1 << 63, "8.0 EiB")],
 )
 def test_sizes_for_people(count: int, text: str) -> None:
-    assert admin.human_bytes(count) == text
+    assert human_bytes(count) == text
 
 
 # ---- topics and groups ----
@@ -238,7 +238,7 @@ def test_topic_stats(rig: Rig) -> None:
     rig.send("T")
     rig.now += 1_000
     rig.send("T")
-    reply = rig.call(admin.get_topic_stats, headers.GetTopicStatsInfoRequest(topic="T"))
+    reply = rig.call(RequestCode.GET_TOPIC_STATS_INFO, headers.GetTopicStatsInfoRequest(topic="T"))
     table = TopicStatsTable.from_json(reply.body).offset_table
     assert [queue.queue_id for queue in table] == [0, 1, 2, 3]
     first = table[MessageQueue("T", "b", 0)]
@@ -246,7 +246,7 @@ def test_topic_stats(rig: Rig) -> None:
     empty = table[MessageQueue("T", "b", 3)]
     assert (empty.min_offset, empty.max_offset, empty.last_update_timestamp) == (0, 0, 0)
     with pytest.raises(RequestRefused) as refused:
-        rig.call(admin.get_topic_stats, headers.GetTopicStatsInfoRequest(topic="unknown"))
+        rig.call(RequestCode.GET_TOPIC_STATS_INFO, headers.GetTopicStatsInfoRequest(topic="unknown"))
     assert refused.value.code == 17
 
 
@@ -254,7 +254,7 @@ def consume_stats(
     rig: Rig, topic: str | None = None, topic_list: str | None = None
 ) -> dict[MessageQueue, tuple[int, int]]:
     header = headers.GetConsumeStatsRequest(consumer_group="g", topic=topic, topic_list=topic_list)
-    table = ConsumeStats.from_json(rig.call(admin.get_consume_stats, header).body).offset_table
+    table = ConsumeStats.from_json(rig.call(RequestCode.GET_CONSUME_STATS, header).body).offset_table
     return {queue: (row.broker_offset, row.consumer_offset) for queue, row in table.items() if queue.queue_id == 0}
 
 
@@ -280,9 +280,10 @@ def test_consume_stats_show_when_and_how_far(rig: Rig) -> None:
         rig.now = NOW + i
         rig.send("T")
     commit(rig, "T", 2)
-    rig.broker.offsets.pulled("T", "g", 0, 3)
+    rig.parts.offsets.pulled("T", "g", 0, 3)
     header = headers.GetConsumeStatsRequest(consumer_group="g", topic="T")
-    row = ConsumeStats.from_json(rig.call(admin.get_consume_stats, header).body).offset_table[MessageQueue("T", "b", 0)]
+    stats = ConsumeStats.from_json(rig.call(RequestCode.GET_CONSUME_STATS, header).body)
+    row = stats.offset_table[MessageQueue("T", "b", 0)]
     assert (row.pull_offset, row.last_timestamp) == (3, NOW + 1)
 
 
@@ -293,7 +294,7 @@ def test_time_span(rig: Rig) -> None:
     commit(rig, "T", 1)
     rig.now = NOW + 100
     header = headers.QueryConsumeTimeSpanRequest(topic="T", group="g")
-    spans = fastjson.loads(rig.call(admin.query_consume_time_span, header).body)["consumeTimeSpanSet"]
+    spans = fastjson.loads(rig.call(RequestCode.QUERY_CONSUME_TIME_SPAN, header).body)["consumeTimeSpanSet"]
     assert spans[0] == {
         "consumeTimeStamp": NOW,
         "delayTime": 90,
@@ -303,7 +304,7 @@ def test_time_span(rig: Rig) -> None:
     }
     assert spans[1]["delayTime"] == 0 and spans[1]["minTimeStamp"] == -1
     with pytest.raises(RequestRefused):
-        rig.call(admin.query_consume_time_span, headers.QueryConsumeTimeSpanRequest(topic="unknown", group="g"))
+        rig.call(RequestCode.QUERY_CONSUME_TIME_SPAN, headers.QueryConsumeTimeSpanRequest(topic="unknown", group="g"))
 
 
 # ---- clients ----
@@ -316,24 +317,26 @@ def test_connections(rig: Rig) -> None:
         b'"subscriptionDataSet":[{"topic":"T","subString":"*"}]}],"producerDataSet":[{"groupName":"p"}]}'
     )
     assert rig.ask(34, None, beat).code == 0
-    reply = rig.call(admin.get_consumer_connections, headers.GetConsumerConnectionListRequest(consumer_group="g"))
+    asked = headers.GetConsumerConnectionListRequest(consumer_group="g")
+    reply = rig.call(RequestCode.GET_CONSUMER_CONNECTION_LIST, asked)
     body = ConsumerConnection.from_json(reply.body)
     (connection,) = body.connection_set
     assert (connection.client_id, connection.client_addr) == ("c1", "10.0.0.1:5000")
     assert (connection.language, connection.version) == ("PYTHON", 513)
     assert body.consume_from_where == "CONSUME_FROM_FIRST_OFFSET" and list(body.subscription_table) == ["T"]
-    reply = rig.call(admin.get_producer_connections, headers.GetProducerConnectionListRequest(producer_group="p"))
+    wanted = headers.GetProducerConnectionListRequest(producer_group="p")
+    reply = rig.call(RequestCode.GET_PRODUCER_CONNECTION_LIST, wanted)
     assert [c.client_id for c in ProducerConnection.from_json(reply.body).connection_set] == ["c1"]
-    data = fastjson.loads(rig.call(admin.get_all_producers).body)["data"]
+    data = fastjson.loads(rig.call(RequestCode.GET_ALL_PRODUCER_INFO).body)["data"]
     assert data["p"][0]["clientId"] == "c1" and data["p"][0]["lastUpdateTimestamp"] == NOW
 
 
 def test_nobody_is_connected(rig: Rig) -> None:
     with pytest.raises(RequestRefused) as refused:
-        rig.call(admin.get_consumer_connections, headers.GetConsumerConnectionListRequest(consumer_group="g"))
+        rig.call(RequestCode.GET_CONSUMER_CONNECTION_LIST, headers.GetConsumerConnectionListRequest(consumer_group="g"))
     assert (refused.value.code, refused.value.remark) == (206, "the consumer group[g] not online")
     with pytest.raises(RequestRefused) as refused:
-        rig.call(admin.get_producer_connections, headers.GetProducerConnectionListRequest(producer_group="p"))
+        rig.call(RequestCode.GET_PRODUCER_CONNECTION_LIST, headers.GetProducerConnectionListRequest(producer_group="p"))
     assert refused.value.code == 1
 
 

@@ -57,8 +57,8 @@ def test_a_heartbeat_makes_a_member_its_group_and_its_retry_topic(rig: Rig) -> N
     answer = beat(rig)
     assert answer.is_support_heart_beat_v2 and answer.is_sub_change
     assert members(rig) == ["c1"]
-    assert "g" in rig.broker.groups and "p" in rig.broker.producers
-    row = rig.broker.topics.get("%RETRY%g")
+    assert "g" in rig.parts.groups and "p" in rig.parts.producers
+    row = rig.parts.topics.get("%RETRY%g")
     assert row is not None and (row.read_queue_nums, row.write_queue_nums, row.perm) == (1, 1, 6)
     assert "config/topics.json" in rig.saved and "config/subscriptionGroup.json" in rig.saved
 
@@ -72,17 +72,17 @@ def test_the_same_heartbeat_again_saves_nothing(rig: Rig) -> None:
 
 def test_the_retry_topic_of_unit_consumers_and_of_ordered_topics(rig: Rig) -> None:
     rig.send("T")
-    rig.broker.topics.set_order(["T"], rig.now)
+    rig.parts.topics.set_order(["T"], rig.now)
     beat(rig, group="u", unit_mode=True)
-    row = rig.broker.topics.get("%RETRY%u")
+    row = rig.parts.topics.get("%RETRY%u")
     assert row is not None and row.topic_sys_flag == 2 and row.order
 
 
 def test_no_group_no_member(tmp_path: Path) -> None:
     rig = Rig(tmp_path, auto_create_subscription_group=False)
     beat(rig)
-    assert members(rig) == 1 and "%RETRY%g" not in rig.broker.topics
-    assert "p" in rig.broker.producers
+    assert members(rig) == 1 and "%RETRY%g" not in rig.parts.topics
+    assert "p" in rig.parts.producers
 
 
 def test_members_are_told_at_once(rig: Rig) -> None:
@@ -111,7 +111,7 @@ def test_good_bye(rig: Rig) -> None:
     header = UnregisterClientRequest(client_id="c1", producer_group="p", consumer_group="g")
     assert rig.ask(35, header).code == 0
     assert members(rig) == ["c2"] and len(rig.told(2, 40)) == 1
-    assert [client.client_id for client in rig.broker.producers.clients("p")] == ["c2"]
+    assert [client.client_id for client in rig.parts.producers.clients("p")] == ["c2"]
     assert rig.ask(35, UnregisterClientRequest(client_id="c1")).code == 0
 
 
@@ -130,7 +130,7 @@ def test_heartbeats_without_subscriptions(rig: Rig) -> None:
     assert beat(rig, topics=(), fingerprint=7, without_sub=True).is_sub_change, "nothing is known yet"
     assert not beat(rig, fingerprint=7).is_sub_change
     assert not beat(rig, topics=(), fingerprint=7, without_sub=True).is_sub_change
-    assert rig.broker.consumers.groups_of("T") == {"g"}
+    assert rig.parts.consumers.groups_of("T") == {"g"}
     assert beat(rig, topics=(), fingerprint=8, without_sub=True).is_sub_change
 
 

@@ -70,26 +70,26 @@ def test_delete(rig: Rig, clean: bool) -> None:
     commit(rig)
     rig.saved.clear()
     assert rig.ask(207, headers.DeleteSubscriptionGroupRequest(group_name="g", clean_offset=clean)).code == 0
-    assert "g" not in rig.broker.groups
-    assert (rig.broker.offsets.topics_of("g") == set()) == clean
+    assert "g" not in rig.parts.groups
+    assert (rig.parts.offsets.topics_of("g") == set()) == clean
     assert rig.saved == ["config/consumerOffset.json"] * clean + ["config/subscriptionGroup.json"]
     assert rig.ask(207, headers.DeleteSubscriptionGroupRequest(group_name="unknown")).code == 0
 
 
 def test_all_groups(rig: Rig) -> None:
-    rig.broker.groups.set_may_read("TOOLS_CONSUMER", "T", False, rig.now)
+    rig.parts.groups.set_may_read("TOOLS_CONSUMER", "T", False, rig.now)
     answer = rig.ask(201, headers.GetAllSubscriptionGroupConfigRequest())
     wrapper = SubscriptionGroupWrapper.from_json(answer.body)
-    assert wrapper.subscription_group_table == rig.broker.groups.rows
+    assert wrapper.subscription_group_table == rig.parts.groups.rows
     assert wrapper.forbidden_table == {"TOOLS_CONSUMER": {"T": 4}}
-    assert wrapper.data_version == rig.broker.groups.version
+    assert wrapper.data_version == rig.parts.groups.version
     assert answer.header(headers.GetAllSubscriptionGroupConfigResponse).total_group_num == 8
 
 
 def test_pages_of_groups(rig: Rig) -> None:
-    rig.broker.groups.set_may_read("TOOLS_CONSUMER", "T", False, rig.now)
-    names = sorted(rig.broker.groups.rows)
-    version = rig.broker.groups.version.to_json().decode()
+    rig.parts.groups.set_may_read("TOOLS_CONSUMER", "T", False, rig.now)
+    names = sorted(rig.parts.groups.rows)
+    version = rig.parts.groups.version.to_json().decode()
 
     def page(seq: int, count: int, version: str | None) -> SubscriptionGroupWrapper:
         header = headers.GetAllSubscriptionGroupConfigRequest(group_seq=seq, max_group_num=count, data_version=version)
@@ -108,7 +108,7 @@ def test_forbid_and_allow(rig: Rig) -> None:
 
     assert forbidden(None) is True
     assert forbidden(False) is False
-    assert forbidden(None) is False and not rig.broker.groups.may_read("g", "T")
+    assert forbidden(None) is False and not rig.parts.groups.may_read("g", "T")
     assert forbidden(True) is True
 
 

@@ -47,7 +47,7 @@ def test_a_lock_runs_out(rig: Rig) -> None:
     rig.until(rig.now + 60_000)
     assert lock(rig, "b", QUEUES) == []
     rig.until(rig.now + 10_001)
-    assert not rig.broker.locks.any_held("g", rig.now)
+    assert not rig.parts.locks.any_held("g", rig.now)
     assert lock(rig, "b", QUEUES) == QUEUES
 
 

@@ -4,9 +4,9 @@ from pathlib import Path
 
 import pytest
 
-from perseid.broker.handlers import offsets as handlers
 from perseid.wire import fastjson
 from perseid.wire.bodies import ResetOffsetBody
+from perseid.wire.codes import RequestCode
 from perseid.wire.headers import offsets as headers
 from perseid.wire.headers.pull import PullMessageRequest, PullMessageResponse
 
@@ -213,7 +213,7 @@ def test_all_offsets_for_a_slave(rig: Rig) -> None:
     rig.send("T")
     make_group(rig)
     commit(rig, 1)
-    body = bytes(rig.call(handlers.get_all_consumer_offset).body)
+    body = bytes(rig.call(RequestCode.GET_ALL_CONSUMER_OFFSET).body)
     assert fastjson.loads(body)["offsetTable"] == {"T@g": {"0": 1}}
 
 
@@ -223,9 +223,9 @@ def test_clone(rig: Rig) -> None:
         make_group(rig)
         commit(rig, 1, topic=topic)
     header = headers.CloneGroupOffsetRequest(src_group="g", dest_group="one", topic="T")
-    rig.call(handlers.clone_group_offset, header)
+    rig.call(RequestCode.CLONE_GROUP_OFFSET, header)
     assert (query(rig, "T", "one"), query(rig, "U", "one", zero=False)) == (1, None)
-    rig.call(handlers.clone_group_offset, headers.CloneGroupOffsetRequest(src_group="g", dest_group="all"))
+    rig.call(RequestCode.CLONE_GROUP_OFFSET, headers.CloneGroupOffsetRequest(src_group="g", dest_group="all"))
     assert (query(rig, "T", "all"), query(rig, "U", "all")) == (1, 1)
 
 
@@ -238,7 +238,7 @@ def test_correction(rig: Rig) -> None:
 
     def corrections(compare: str, skip: str) -> object:
         header = headers.QueryCorrectionOffsetRequest(topic="T", compare_group=compare, filter_groups=skip)
-        return fastjson.loads(bytes(rig.call(handlers.query_correction_offset, header).body))
+        return fastjson.loads(bytes(rig.call(RequestCode.QUERY_CORRECTION_OFFSET, header).body))
 
     assert corrections("b", "skip,behind") == {"correctionOffsets": {"0": 4}}
     assert corrections("behind", "skip,behind") == {"correctionOffsets": {"0": 2**63 - 1}}

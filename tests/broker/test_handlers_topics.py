@@ -89,9 +89,9 @@ def test_a_created_topic_survives(rig: Rig, tmp_path: Path) -> None:
     ],
 )
 def test_topics_that_can_not_be(rig: Rig, topic: str, more: dict[str, object], code: int) -> None:
-    version = rig.broker.topics.version.counter
+    version = rig.parts.topics.version.counter
     assert create(rig, topic, **more) == code  # type: ignore[arg-type]
-    assert rig.broker.topics.version.counter == version
+    assert rig.parts.topics.version.counter == version
 
 
 def test_mixed_messages_where_they_are_allowed(tmp_path: Path) -> None:
@@ -125,12 +125,12 @@ def test_delete_and_create_again(rig: Rig) -> None:
         rig.send("T")
     commit(rig, "T")
     assert delete(rig, "T") == 0
-    assert row(rig) == 17 and rig.broker.offsets.groups_of("T") == set()
+    assert row(rig) == 17 and rig.parts.offsets.groups_of("T") == set()
     assert rig.saved.index("config/consumerOffset.json") < len(rig.saved) - 1 - rig.saved[::-1].index(
         "config/topics.json"
     )
     assert rig.send("T").queue_offset == 0
-    assert rig.broker.store.max_offset("T", 0) == 1
+    assert rig.parts.store.max_offset("T", 0) == 1
 
 
 def test_deletion_survives(rig: Rig, tmp_path: Path) -> None:
@@ -141,16 +141,16 @@ def test_deletion_survives(rig: Rig, tmp_path: Path) -> None:
     rig.stop()
     again = Rig(tmp_path, rig.now)
     assert row(again) == 17 and not isinstance(row(again, "U"), int)
-    assert again.broker.offsets.groups_of("T") == set()
+    assert again.parts.offsets.groups_of("T") == set()
     assert again.send("T").queue_offset == 0
 
 
 def test_pop_retry_topics_go_along(rig: Rig) -> None:
     for topic in ("T", "%RETRY%g_T", "%RETRY%g+T", "%RETRY%h_T", "%RETRY%g"):
-        rig.broker.topics.ensure(topic, 1, rig.now)
+        rig.parts.topics.ensure(topic, 1, rig.now)
     commit(rig, "T")
     assert delete(rig, "T") == 0
-    left = [topic for topic in rig.broker.topics.rows if topic.startswith("%RETRY%")]
+    left = [topic for topic in rig.parts.topics.rows if topic.startswith("%RETRY%")]
     assert left == ["%RETRY%h_T", "%RETRY%g"]
 
 
@@ -168,9 +168,9 @@ def page(
 ) -> tuple[int, list[str]]:
     answer = rig.ask(21, headers.GetAllTopicConfigRequest(topic_seq=seq, max_topic_num=count, data_version=version))
     wrapper = TopicConfigSerializeWrapper.from_json(answer.body)
-    assert wrapper.data_version == rig.broker.topics.version
+    assert wrapper.data_version == rig.parts.topics.version
     total = answer.header(headers.GetAllTopicConfigResponse).total_topic_num
-    assert total == len(rig.broker.topics)
+    assert total == len(rig.parts.topics)
     return total, list(wrapper.topic_config_table)
 
 
@@ -184,8 +184,8 @@ def test_all_topics_at_once(rig: Rig) -> None:
 
 def test_pages_of_topics(rig: Rig) -> None:
     create(rig)
-    names = sorted(rig.broker.topics.rows)
-    version = rig.broker.topics.version.to_json().decode()
+    names = sorted(rig.parts.topics.rows)
+    version = rig.parts.topics.version.to_json().decode()
     assert page(rig, 0, 5)[1] == names[:5]
     assert page(rig, 5, 5, version)[1] == names[5:10]
     assert page(rig, 5, 5, DataVersion().to_json().decode())[1] == names[:5], "another version: from the start"

@@ -31,9 +31,9 @@ def rig(tmp_path: Path) -> Rig:
 
 
 def held(rig: Rig, client: int = 1, **fields: object) -> int:
-    before = len(rig.broker.holds)
+    before = len(rig.parts.holds)
     opaque = rig.tell(PULL, pull_header(**({"queue_offset": 1} | fields)), client=client)
-    assert len(rig.broker.holds) == before + 1 and rig.answer(opaque, client) is None
+    assert len(rig.parts.holds) == before + 1 and rig.answer(opaque, client) is None
     return opaque
 
 
@@ -44,7 +44,7 @@ def test_a_message_wakes_a_pull(rig: Rig) -> None:
     assert answer is not None and answer.code == 0 and answer.remark == "FOUND"
     assert [record.body for record in decode_all(answer.body)] == [b"news"]
     assert answer.ext["nextBeginOffset"] == "2"
-    assert len(rig.broker.holds) == 0
+    assert len(rig.parts.holds) == 0
 
 
 def test_other_queues_and_topics_wake_nobody(rig: Rig) -> None:
@@ -99,7 +99,7 @@ def test_a_closed_connection_takes_its_pulls_along(rig: Rig) -> None:
     held(rig, client=2, queue_id=1, queue_offset=0)
     stays = held(rig, client=3)
     rig.leave(2)
-    assert len(rig.broker.holds) == 1
+    assert len(rig.parts.holds) == 1
     rig.send("T")
     assert rig.answer(stays, 3) is not None
     assert not rig.sent.get(2)
@@ -158,7 +158,7 @@ def test_a_commit_counts_once(rig: Rig) -> None:
     rig.ask(15, {"consumerGroup": "g", "topic": "T", "queueId": "0", "commitOffset": "7"})
     rig.send("T")
     assert rig.answer(waiting) is not None
-    assert rig.broker.offsets.query("T", "g", 0) == 7
+    assert rig.parts.offsets.query("T", "g", 0) == 7
 
 
 def test_delivered_delayed_messages_wake(rig: Rig) -> None:

@@ -81,7 +81,7 @@ def test_a_lite_topic_belongs_to_the_broker_that_guava_says() -> None:
 def test_a_message_names_its_lite_topic(rig: Rig) -> None:
     for number in range(2):
         assert send(rig, "a", b"%d" % number, INNER_MULTI_DISPATCH="%LMQ%other").code == 0
-    assert rig.broker.store.max_offset(A, 0) == 2 and rig.broker.store.max_offset("%LMQ%other", 0) == 0
+    assert rig.parts.store.max_offset(A, 0) == 2 and rig.parts.store.max_offset("%LMQ%other", 0) == 0
     answer = rig.ask(11, pull_header(topic=A, queue_id=0, sys_flag=SUBSCRIPTION))
     assert bodies(decode_all(answer.body)) == [b"0", b"1"]
 
@@ -99,10 +99,10 @@ def test_a_client_pops_what_it_reads(rig: Rig) -> None:
     send(rig, "a", b"a1")
     assert pop(rig) == [], "the first one is out"
     assert ack(rig, got[0]).code == 0
-    assert rig.broker.offsets.query(A, GROUP, 0) == 1
+    assert rig.parts.offsets.query(A, GROUP, 0) == 1
     rig.until(rig.now + 1)
     assert bodies(pop(rig)) == [b"a1"]
-    assert rig.broker.store.max_offset("%RETRY%lg_P", 0) == 0
+    assert rig.parts.store.max_offset("%RETRY%lg_P", 0) == 0
 
 
 def test_what_is_not_acknowledged_comes_again_first(rig: Rig) -> None:
@@ -191,7 +191,7 @@ def test_all_lite_topics_of_a_pop_share_its_bytes(rig: Rig, monkeypatch: pytest.
     subscribe(rig, "a", "b")
     for name in "aabbbb":
         send(rig, name, name.encode() * 100)
-    size = rig.broker.store.log.end // 6
+    size = rig.parts.store.log.end // 6
     monkeypatch.setattr("perseid.broker.handlers.lite.MAX_BYTES", 3 * size + size // 2)
     assert [one.body[:1] for one in pop(rig)] == [b"a", b"a", b"b"]
 
@@ -211,7 +211,7 @@ def test_a_pop_waits_for_a_message(rig: Rig) -> None:
     rig.handle(Frames(7, encode_request(POP_LITE, 7, pop_header(rig, poll_time=10_000))))
     rig.handle(Closed(7, "gone"))
     send(rig, "a", b"later")
-    assert rig.broker.holds.count == 0
+    assert rig.parts.holds.count == 0
 
 
 def test_what_was_set_back_is_read_again(rig: Rig) -> None:
@@ -241,10 +241,10 @@ def test_what_was_set_back_is_read_again(rig: Rig) -> None:
 def test_messages_that_the_log_has_lost_are_passed_over(rig: Rig) -> None:
     subscribe(rig, "a")
     send(rig, "a", b"0")
-    rig.broker.offsets.commit(A, GROUP, 0, 9, rig.now, 1)
+    rig.parts.offsets.commit(A, GROUP, 0, 9, rig.now, 1)
     rig.ask(TRIGGER, {"group": GROUP})
     send(rig, "a", b"1")
-    rig.broker.offsets.commit(A, GROUP, 0, 1, rig.now, 1)
+    rig.parts.offsets.commit(A, GROUP, 0, 1, rig.now, 1)
     rig.ask(TRIGGER, {"group": GROUP})
     assert bodies(pop(rig)) == [b"1"]
 
@@ -253,7 +253,7 @@ def test_messages_that_the_log_has_lost_are_passed_over(rig: Rig) -> None:
 
 
 def test_syncs_and_partial_changes(rig: Rig) -> None:
-    registry = rig.broker.lite.registry
+    registry = rig.parts.lite.registry
     assert subscribe(rig, "a", "b", action="COMPLETE_ADD").code == 0
     assert list(registry.readers[CLIENT].names) == [A, B] and registry.count == 2
     assert subscribe(rig, "b", "c", action="COMPLETE_ADD").code == 0
@@ -281,7 +281,7 @@ def two_readers(rig: Rig) -> tuple[str, str]:
     for client in ("c1", "c2"):
         subscribe(rig, "a", client=client)
     send(rig, "a", b"x")
-    (one,) = (client for client, events in rig.broker.lite.events.items() if events.names)
+    (one,) = (client for client, events in rig.parts.lite.events.items() if events.names)
     return one, {"c1": "c2", "c2": "c1"}[one]
 
 
@@ -306,12 +306,12 @@ def test_who_leaves_hands_on_what_waits_for_it(rig: Rig) -> None:
 def test_who_says_nothing_is_forgotten(rig: Rig) -> None:
     subscribe(rig, "a")
     rig.until(rig.now + 170_000)
-    assert CLIENT in rig.broker.lite.registry.readers
+    assert CLIENT in rig.parts.lite.registry.readers
     subscribe(rig, "a")
     rig.until(rig.now + 170_000)
-    assert CLIENT in rig.broker.lite.registry.readers
+    assert CLIENT in rig.parts.lite.registry.readers
     rig.until(rig.now + 310_000)
-    assert rig.broker.lite.registry.readers == {} and rig.broker.lite.registry.count == 0
+    assert rig.parts.lite.registry.readers == {} and rig.parts.lite.registry.count == 0
 
 
 def test_a_wildcard_group_reads_everything(rig: Rig) -> None:
@@ -330,7 +330,7 @@ def test_a_wildcard_group_reads_everything(rig: Rig) -> None:
     asked = {"parentTopic": PARENT, "group": "all", "clientId": "w", "maxCount": "5"}
     assert body_of(rig.ask(CLIENT_INFO, asked))["liteTopicSet"] == ["P@all"]
     assert subscribe(rig, of="all", client="w", action="COMPLETE_REMOVE").code == 0
-    assert rig.broker.lite.registry.count == 0
+    assert rig.parts.lite.registry.count == 0
 
 
 @pytest.mark.parametrize("reset", ["true", "false"])
@@ -348,7 +348,7 @@ def test_an_exclusive_group_has_one_reader(rig: Rig, reset: str) -> None:
     assert told.code == NOTIFY and told.header(NotifyUnsubscribeLiteRequest) == NotifyUnsubscribeLiteRequest(
         lite_topic="a", consumer_group="only", client_id="first"
     )
-    assert list(rig.broker.lite.registry.readers) == ["second"]
+    assert list(rig.parts.lite.registry.readers) == ["second"]
     rig.until(rig.now + 10)
     wanted = [b"0"] if reset == "true" else []
     assert bodies(pop(rig, consumer_group="only", client_id="second")) == wanted
@@ -367,7 +367,7 @@ def test_who_missed_that_it_reads_no_longer_is_told_again(rig: Rig) -> None:
     subscribe(rig, "a", "b", of="only", client="first", conn=8, action="COMPLETE_ADD")
     told = [one.header(NotifyUnsubscribeLiteRequest).lite_topic for one in rig.sent[8][before:] if one.code == NOTIFY]
     assert told == ["a"]
-    readers = {name: sorted(one.names) for name, one in rig.broker.lite.registry.readers.items()}
+    readers = {name: sorted(one.names) for name, one in rig.parts.lite.registry.readers.items()}
     assert readers == {"first": ["%LMQ%$P$b"], "second": ["%LMQ%$P$a"]}
 
 
@@ -388,7 +388,7 @@ def test_what_does_not_fit_a_clients_events_comes_later(tmp_path: Path) -> None:
     subscribe(rig, *names)
     for name in names:
         send(rig, name, name.encode())
-    assert len(rig.broker.lite.events[CLIENT].names) == 2
+    assert len(rig.parts.lite.events[CLIENT].names) == 2
     got = pop(rig)
     assert bodies(got) == [b"n0", b"n1"]
     for _ in range(3):
@@ -406,7 +406,7 @@ def test_more_subscriptions_than_there_may_be(tmp_path: Path) -> None:
     for action in ("PARTIAL_ADD", "COMPLETE_ADD"):
         refused = subscribe(rig, "a", "b", "c", action=action)
         assert refused.code == 2018 and "lite subscription quota exceeded" in (refused.remark or "")
-    assert rig.broker.lite.registry.count == 2
+    assert rig.parts.lite.registry.count == 2
     assert subscribe(rig, "a", "b").code == 0, "nothing new"
 
 
@@ -417,10 +417,10 @@ def test_a_lite_topic_ends_when_nothing_is_sent_for_long(tmp_path: Path) -> None
     assert bodies(pop(rig)) == [b"old"]
     rig.until(rig.now + 10 * 60_000)
     send(rig, "b", b"young")
-    rig.broker.offsets.commit(A, GROUP, 0, 1, rig.now, 1)
+    rig.parts.offsets.commit(A, GROUP, 0, 1, rig.now, 1)
     rig.until(rig.now + 13 * 60_000)
-    assert rig.broker.lite.names() == [B]
-    assert rig.broker.offsets.query(A, GROUP, 0) is None and rig.broker.store.max_offset(A, 0) == 0
+    assert rig.parts.lite.names() == [B]
+    assert rig.parts.offsets.query(A, GROUP, 0) is None and rig.parts.store.max_offset(A, 0) == 0
     subscribe(rig, "a")
     send(rig, "a", b"new")
     assert bodies(pop(rig)) == [b"new"]
@@ -430,33 +430,33 @@ def test_a_lite_topic_of_before_a_restart_ends_too(tmp_path: Path) -> None:
     rig = new(tmp_path, attributes="+message.type=LITE,+lite.topic.expiration=20")
     send(rig, "a", b"old")
     rig.stop()
-    again = Rig(tmp_path, store=rig.broker.store.config, now=rig.now + 10 * 60_000)
+    again = Rig(tmp_path, store=rig.parts.store.config, now=rig.now + 10 * 60_000)
     again.until(again.now + 9 * 60_000)
-    assert again.broker.lite.names() == [A]
+    assert again.parts.lite.names() == [A]
     again.until(again.now + 8 * 60_000)
-    assert again.broker.lite.names() == []
+    assert again.parts.lite.names() == []
 
 
 def test_a_slave_removes_it_too_later(tmp_path: Path) -> None:
     rig = new(tmp_path, attributes="+message.type=LITE,+lite.topic.expiration=20")
     send(rig, "a", b"old")
-    rig.broker.roles.become(master=False)
+    rig.parts.roles.become(master=False)
     rig.until(rig.now + 28 * 60_000)
-    assert rig.broker.lite.names() == [A]
+    assert rig.parts.lite.names() == [A]
     rig.until(rig.now + 6 * 60_000)
-    assert rig.broker.lite.names() == []
+    assert rig.parts.lite.names() == []
 
 
 def test_who_is_nobody_leaves_nothing_behind(rig: Rig) -> None:
     for number in range(50):
         assert pop(rig, client_id=f"stranger-{number}") == []
-    assert rig.broker.lite.events == {} and rig.broker.lite.registry.readers == {}
+    assert rig.parts.lite.events == {} and rig.parts.lite.registry.readers == {}
 
 
 def test_without_an_expiration_none_ends(rig: Rig) -> None:
     send(rig, "a", b"old")
     rig.until(rig.now + 60 * 60_000)
-    assert rig.broker.lite.names() == [A]
+    assert rig.parts.lite.names() == [A]
 
 
 def test_a_parent_is_deleted_with_all_of_its_lite_topics(rig: Rig) -> None:
@@ -464,16 +464,16 @@ def test_a_parent_is_deleted_with_all_of_its_lite_topics(rig: Rig) -> None:
     send(rig, "a", b"x")
     send(rig, "b", b"x")
     send(rig, "a", b"x", topic="Q")
-    rig.broker.offsets.commit(A, GROUP, 0, 1, rig.now, 1)
+    rig.parts.offsets.commit(A, GROUP, 0, 1, rig.now, 1)
     assert rig.ask(215, {"topic": PARENT}).code == 0
-    assert rig.broker.lite.names() == [queue_name("Q", "a")]
-    assert rig.broker.offsets.query(A, GROUP, 0) is None
+    assert rig.parts.lite.names() == [queue_name("Q", "a")]
+    assert rig.parts.offsets.query(A, GROUP, 0) is None
 
 
 def test_a_group_is_deleted_with_its_offsets(rig: Rig) -> None:
-    rig.broker.offsets.commit(A, GROUP, 0, 1, rig.now, 1)
+    rig.parts.offsets.commit(A, GROUP, 0, 1, rig.now, 1)
     assert rig.ask(207, {"groupName": GROUP, "cleanOffset": "false"}).code == 0
-    assert rig.broker.offsets.query(A, GROUP, 0) is None
+    assert rig.parts.offsets.query(A, GROUP, 0) is None
 
 
 def test_a_restart_goes_on_where_the_group_was(rig: Rig, tmp_path: Path) -> None:
@@ -483,7 +483,7 @@ def test_a_restart_goes_on_where_the_group_was(rig: Rig, tmp_path: Path) -> None
     got = pop(rig)
     assert ack(rig, got[0]).code == 0
     rig.stop()
-    again = Rig(tmp_path, store=rig.broker.store.config, now=rig.now + 10)
+    again = Rig(tmp_path, store=rig.parts.store.config, now=rig.now + 10)
     assert pop(again) == []
     subscribe(again, "a", action="COMPLETE_ADD")
     assert bodies(pop(again)) == [b"1", b"2"]
@@ -503,12 +503,12 @@ def test_offsets_by_time_in_a_lite_topic(rig: Rig) -> None:
 def test_events_are_of_what_readers_can_see(rig: Rig) -> None:
     """Under a controller a gate tells what readers see, of light queues too."""
     subscribe(rig, "a")
-    rig.broker.store.on_light = None
+    rig.parts.store.on_light = None
     send(rig, "a", b"0")
     assert pop(rig) == []
-    queue = rig.broker.store.queue_of(A, 0)
+    queue = rig.parts.store.queue_of(A, 0)
     assert queue is not None
-    rig.broker.arrivals._shown(queue, 0, 1)
+    rig.parts.arrivals._shown(queue, 0, 1)
     assert bodies(pop(rig)) == [b"0"]
 
 
@@ -519,7 +519,7 @@ def test_who_may_not_pop(rig: Rig) -> None:
     subscribe(rig, "a")
     send(rig, "a", b"0")
     (record,) = pop(rig)
-    groups, topics = rig.broker.groups, rig.broker.topics
+    groups, topics = rig.parts.groups, rig.parts.topics
     groups.rows[GROUP] = msgspec.structs.replace(groups.rows[GROUP], consume_enable=False)
     assert ask(rig).code == 16
     assert subscribe(rig, "b").code == 604
@@ -531,9 +531,9 @@ def test_who_may_not_pop(rig: Rig) -> None:
 
 def test_without_light_queues_there_are_none(tmp_path: Path) -> None:
     rig = Rig(tmp_path)
-    assert parent(rig).code == 1 and rig.broker.topics.get(PARENT) is None
+    assert parent(rig).code == 1 and rig.parts.topics.get(PARENT) is None
     assert parent(rig, attributes="").code == 0 and group(rig).code == 0
-    assert send(rig, "a", b"x").code == 0 and rig.broker.store.max_offset(A, 0) == 0
+    assert send(rig, "a", b"x").code == 0 and rig.parts.store.max_offset(A, 0) == 0
     assert subscribe(rig, "a").code == 604 and ask(rig).code == 29
     assert body_of(rig.ask(BROKER_INFO))["currentLmqNum"] == 0
 
@@ -542,7 +542,7 @@ def test_a_slave_has_no_readers(rig: Rig) -> None:
     subscribe(rig, "a")
     send(rig, "a", b"0")
     (record,) = pop(rig)
-    rig.broker.roles.become(master=False)
+    rig.parts.roles.become(master=False)
     assert subscribe(rig, "a").code == ask(rig).code == rig.ask(TRIGGER, {"group": GROUP}).code == 2
     assert ack(rig, record).code == put_off(rig, record, 5).code == 2
     assert body_of(rig.ask(BROKER_INFO))["liteSubscriptionCount"] == 0
@@ -551,11 +551,11 @@ def test_a_slave_has_no_readers(rig: Rig) -> None:
 def test_a_change_of_roles_drops_readers(rig: Rig) -> None:
     subscribe(rig, "a")
     waiting = rig.tell(POP_LITE, pop_header(rig, poll_time=50_000), client=2)
-    rig.broker.roles.become(master=False)
+    rig.parts.roles.become(master=False)
     rig.until(rig.now + 10)
     answer = rig.answer(waiting, 2)
     assert answer is not None and answer.code == 2
-    rig.broker.roles.become(master=True)
+    rig.parts.roles.become(master=True)
     send(rig, "a", b"0")
     assert pop(rig) == [], "it has to say again what it reads"
     subscribe(rig, "a", action="COMPLETE_ADD")

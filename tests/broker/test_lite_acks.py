@@ -16,6 +16,6 @@ def test_an_ack_of_what_nobody_knows_to_be_out_passes_over_nothing(tmp_path: Pat
     for number in range(3):
         send(rig, "a", b"%d" % number)
     got = pop(rig, max_msg_num=3)
-    rig.broker.lite.order.forget()
-    assert ack(rig, got[2]).code == 13 and rig.broker.offsets.query(A, GROUP, 0) == 0
-    assert ack(rig, got[0]).code == 0 and rig.broker.offsets.query(A, GROUP, 0) == 1
+    rig.parts.lite.order.forget()
+    assert ack(rig, got[2]).code == 13 and rig.parts.offsets.query(A, GROUP, 0) == 0
+    assert ack(rig, got[0]).code == 0 and rig.parts.offsets.query(A, GROUP, 0) == 1

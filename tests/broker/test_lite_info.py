@@ -80,7 +80,7 @@ def test_how_far_a_group_is_in_a_lite_topic(rig: Rig) -> None:
         times.append(rig.now)
     records = pop(rig)
     popped, seen = rig.now, []
-    rig.broker.offsets.commit(A, GROUP, 0, 0, rig.now, 1)
+    rig.parts.offsets.commit(A, GROUP, 0, 0, rig.now, 1)
     for consumed in range(4):
         said = body_of(rig.ask(GROUP_INFO, {"group": GROUP, "liteTopic": "a", "topK": "5"}))
         wrapper = said["liteTopicOffsetWrapper"]

@@ -39,10 +39,10 @@ def update(rig: Rig, text: str) -> str:
 
 
 def refused(rig: Rig, text: str) -> str:
-    before = rig.broker.config, rig.broker.store.config, rig.broker.replicas.config
+    before = rig.parts.settings.current, rig.parts.store.config, rig.parts.replicas.config
     answer = rig.ask(Code.UPDATE_BROKER_CONFIG, None, text.encode())
     assert answer.code == ResponseCode.SYSTEM_ERROR
-    assert (rig.broker.config, rig.broker.store.config, rig.broker.replicas.config) == before
+    assert (rig.parts.settings.current, rig.parts.store.config, rig.parts.replicas.config) == before
     return answer.remark or ""
 
 
@@ -57,7 +57,7 @@ def send(rig: Rig, size: int = 5) -> int:
 def filled(root: Path, **settings: Any) -> Rig:
     """Three files of the log, two hours old, that no recovery would read."""
     rig = Rig(root, **settings)
-    while len(rig.broker.store.log.segments.starts) < 3:
+    while len(rig.parts.store.log.segments.starts) < 3:
         rig.send("T", body=bytes(100_000))
     rig.until(NOW + 61_000)
     for path in (root / "commitlog").iterdir():
@@ -68,7 +68,7 @@ def filled(root: Path, **settings: Any) -> Rig:
 def kept_files(rig: Rig) -> int:
     """Of the log, after the next rounds."""
     rig.until(rig.now + 21_000)
-    return len(rig.broker.store.log.segments.starts)
+    return len(rig.parts.store.log.segments.starts)
 
 
 def test_when_files_go_and_how_old(tmp_path: Path) -> None:
@@ -133,7 +133,7 @@ def test_a_longer_message_finds_its_way_to_a_slave(tmp_path: Path) -> None:
     update(rig, "maxMessageSize=1")
     update(rig, "maxMessageSize=300000")
     opaque = rig.tell(SEND, send_header(), bytes(250_000))
-    rig.report(SLAVE_1, rig.broker.store.end)
+    rig.report(SLAVE_1, rig.parts.store.end)
     answer = rig.answer(opaque)
     assert answer is not None and answer.code == 0
 
@@ -178,7 +178,7 @@ def test_other_name_servers(tmp_path: Path) -> None:
     for number, address in enumerate(("10.0.0.1:9876", "10.0.0.2:9876")):
         rig.handle(Opened(700 + number, address, "10.0.0.9:5", "", address))
     update(rig, "namesrvAddr=10.0.0.2:9876;10.0.0.3:9876")
-    assert rig.broker.registration.name_servers == ["10.0.0.2:9876", "10.0.0.3:9876"]
+    assert rig.parts.registration.name_servers == ["10.0.0.2:9876", "10.0.0.3:9876"]
     assert rig.dialled == ["10.0.0.1:9876", "10.0.0.2:9876", "10.0.0.3:9876"]
     assert [one.code for one in rig.sent[700]] == [Code.REGISTER_BROKER, Code.UNREGISTER_BROKER]
     assert [one.code for one in rig.sent[701]] == [Code.REGISTER_BROKER]
@@ -202,7 +202,7 @@ def test_other_controllers(tmp_path: Path) -> None:
     assert made.rig.dialled == ["10.0.0.78:9878"]
     made.wait(1_000)
     assert made.manager.controllers.leader == CONTROLLER, "it is asked again who leads"
-    assert not made.rig.broker.replicas.is_slave and made.rig.ask(SEND, send_header(), b"x").code == 0
+    assert not made.rig.parts.replicas.is_slave and made.rig.ask(SEND, send_header(), b"x").code == 0
 
 
 def test_how_soon_it_is_elected(tmp_path: Path) -> None:
@@ -228,12 +228,12 @@ def test_fewer_nodes_while_answers_wait(tmp_path: Path) -> None:
     """What was sent under a promise keeps it: the operator's change is for what comes then."""
     rig = three(tmp_path)
     before = rig.tell(SEND, send_header(), b"three nodes")
-    middle = rig.broker.store.end
+    middle = rig.parts.store.end
     rig.report(SLAVE_1, middle)
     update(rig, "inSyncReplicas=2")
     assert rig.answer(before) is None, "it is on two nodes, and three were promised"
     after = rig.tell(SEND, send_header(), b"two nodes")
-    rig.report(SLAVE_1, rig.broker.store.end)
+    rig.report(SLAVE_1, rig.parts.store.end)
     assert rig.answer(after) is None, "answers leave in the order of the log"
     rig.report(SLAVE_2, middle)
     assert rig.answer(before) is not None and rig.answer(after) is not None
@@ -242,13 +242,13 @@ def test_fewer_nodes_while_answers_wait(tmp_path: Path) -> None:
 def test_what_was_promised_before_holds_nobody_up_when_its_time_is_over(tmp_path: Path) -> None:
     rig = three(tmp_path)
     before = rig.tell(SEND, send_header(), b"three nodes")
-    rig.report(SLAVE_1, rig.broker.store.end)
+    rig.report(SLAVE_1, rig.parts.store.end)
     update(rig, "inSyncReplicas=2")
     rig.until(rig.now + ReplicationConfig().slave_timeout)
     late = rig.answer(before)
     assert late is not None and late.code == ResponseCode.FLUSH_SLAVE_TIMEOUT
     after = rig.tell(SEND, send_header(), b"two nodes")
-    rig.report(SLAVE_1, rig.broker.store.end)
+    rig.report(SLAVE_1, rig.parts.store.end)
     answer = rig.answer(after)
     assert answer is not None and answer.code == 0
 
@@ -260,9 +260,9 @@ def test_one_node_and_more_again(tmp_path: Path) -> None:
     update(rig, "inSyncReplicas=3")
     for _ in range(2):
         opaque = rig.tell(SEND, send_header(), b"x")
-        rig.report(SLAVE_1, rig.broker.store.end)
+        rig.report(SLAVE_1, rig.parts.store.end)
         assert rig.answer(opaque) is None
-        rig.report(SLAVE_2, rig.broker.store.end)
+        rig.report(SLAVE_2, rig.parts.store.end)
         assert rig.answer(opaque) is not None
 
 
@@ -274,7 +274,7 @@ def test_a_broker_that_waited_for_nobody(tmp_path: Path) -> None:
     for _ in range(3):
         opaque = rig.tell(SEND, send_header(), b"x")
         assert rig.answer(opaque) is None
-        rig.report(SLAVE_1, rig.broker.store.end)
+        rig.report(SLAVE_1, rig.parts.store.end)
         assert rig.answer(opaque) is not None
 
 
@@ -339,18 +339,18 @@ def test_as_many_as_are_in_sync(tmp_path: Path) -> None:
     settings = ReplicationConfig(in_sync_replicas=3, enable_auto_in_sync_replicas=True, ha_max_gap_not_in_sync=10_000)
     rig = Rig(tmp_path, replication=settings, broker_role="SYNC_MASTER", enable_slave_acting_master=True)
     assert send(rig) == 0, "alone"
-    end = rig.broker.store.end
+    end = rig.parts.store.end
     rig.follow(SLAVE_1, end)
     rig.follow(SLAVE_2, end)
     opaque = rig.tell(SEND, send_header(), b"x")
-    rig.report(SLAVE_1, rig.broker.store.end)
+    rig.report(SLAVE_1, rig.parts.store.end)
     assert rig.answer(opaque) is None, "both are in sync"
     rig.handle(Closed(SLAVE_2, "gone"))
     assert rig.answer(opaque) is None, "it was promised three nodes"
     rig.until(rig.now + settings.slave_timeout)
     opaque = rig.tell(SEND, send_header(), b"x")
     assert rig.answer(opaque) is None
-    rig.report(SLAVE_1, rig.broker.store.end)
+    rig.report(SLAVE_1, rig.parts.store.end)
     assert rig.answer(opaque) is not None
     update(rig, "minInSyncReplicas=3")
     assert send(rig) == ResponseCode.SYSTEM_ERROR
@@ -397,7 +397,7 @@ def test_a_file_that_can_not_be_written(tmp_path: Path) -> None:
     answer = rig.answer(opaque)
     assert answer is not None and answer.code == ResponseCode.SYSTEM_ERROR
     assert "in effect until a restart, and not kept" in (answer.remark or "")
-    assert rig.broker.config.slave_read_enable and rig.stopped is None
+    assert rig.parts.settings.current.slave_read_enable and rig.stopped is None
 
 
 def test_a_file_that_is_gone_or_none_is_not_made_anew(tmp_path: Path) -> None:

@@ -82,14 +82,14 @@ def test_a_pull_waits_for_its_light_queue(rig: Rig) -> None:
 def test_names_that_can_not_be(rig: Rig, names: str) -> None:
     answer = send(rig, names)
     assert answer.code == 13 and "INNER_MULTI_DISPATCH" in (answer.remark or "")
-    assert list(rig.broker.store.queues()) == [] and rig.broker.store.end == 0
+    assert list(rig.parts.store.queues()) == [] and rig.parts.store.end == 0
 
 
 def test_a_batch_stands_in_none(rig: Rig) -> None:
     items = [batch.BatchItem(flag=0, body=b"1", properties=properties(INNER_MULTI_DISPATCH=A).encode())]
     answer = rig.ask(BATCH, send_header(batch=True), batch.encode(items))
     assert answer.code == 13 and "light queues" in (answer.remark or "")
-    assert rig.broker.store.end == 0
+    assert rig.parts.store.end == 0
 
 
 def test_one_more_than_the_quota(tmp_path: Path) -> None:
@@ -98,20 +98,20 @@ def test_one_more_than_the_quota(tmp_path: Path) -> None:
     refused = send(rig, f"{A},%LMQ%c")
     assert refused.code == 2017 and "LMQ_CONSUME_QUEUE_NUM_EXCEEDED" in (refused.remark or "")
     assert send(rig, f"{B},{A}").code == 0, "those that there are go on"
-    assert rig.broker.store.max_offset(A, 0) == rig.broker.store.max_offset(B, 0) == 2
+    assert rig.parts.store.max_offset(A, 0) == rig.parts.store.max_offset(B, 0) == 2
 
 
 def test_off_they_are_names_like_any_other(tmp_path: Path) -> None:
     rig = Rig(tmp_path, auto_create_subscription_group=True)
     assert send(rig, "whatever").code == 0
-    assert send(rig, A).code == 0 and rig.broker.store.max_offset(A, 0) == 0
-    assert pull(rig).code == 17 and rig.broker.topics.get(A) is None
-    assert GROUP in rig.broker.groups.rows, "made on first use, as any"
+    assert send(rig, A).code == 0 and rig.parts.store.max_offset(A, 0) == 0
+    assert pull(rig).code == 17 and rig.parts.topics.get(A) is None
+    assert GROUP in rig.parts.groups.rows, "made on first use, as any"
 
 
 def test_a_delayed_one_stands_there_when_it_is_delivered(rig: Rig) -> None:
     assert send(rig, A, b"late", DELAY="1").code == 0
-    assert rig.broker.store.max_offset(A, 0) == 0
+    assert rig.parts.store.max_offset(A, 0) == 0
     send(rig, A, b"soon")
     rig.until(NOW + 3_000)
     assert bodies(pull(rig)) == [b"soon", b"late"]
@@ -119,7 +119,7 @@ def test_a_delayed_one_stands_there_when_it_is_delivered(rig: Rig) -> None:
 
 def test_a_half_stands_there_when_it_is_committed(rig: Rig) -> None:
     answer = send(rig, A, b"half", TRAN_MSG="true", PGROUP="p", sys_flag=4)
-    assert answer.code == 0 and rig.broker.store.max_offset(A, 0) == 0
+    assert answer.code == 0 and rig.parts.store.max_offset(A, 0) == 0
     at = int(answer.ext["msgId"][-16:], 16)
     end = {
         "producerGroup": "p", "tranStateTableOffset": answer.ext["queueOffset"], "commitLogOffset": str(at),
@@ -142,7 +142,7 @@ def test_pops_name_offsets_of_the_light_queue(rig: Rig) -> None:
     assert parse_info(info.start_offset_info) == {("0", "0"): "0"}
     said = [record.props["INNER_MULTI_QUEUE_OFFSET"] for record in decode_all(answer.body)]
     assert said == ["0", "1,2"]
-    broker, queue = rig.broker.config.broker_name, info.revive_qid
+    broker, queue = rig.parts.settings.current.broker_name, info.revive_qid
     handle = Handle(0, info.pop_time, info.invisible_time, queue, "0", broker, 0, 0)
     acked = AckMessageRequest(consumer_group=GROUP, topic=A, queue_id=0, extra_info=str(handle), offset=0)
     assert rig.ask(ACK, acked).code == 0
@@ -151,21 +151,21 @@ def test_pops_name_offsets_of_the_light_queue(rig: Rig) -> None:
     (record,) = decode_all(again.body)
     assert (record.body, record.topic, record.reconsume_times) == (b"3", A, 1), "what was not acknowledged"
     assert "INNER_MULTI_QUEUE_OFFSET" not in record.props, "it stands in the retry topic alone"
-    assert rig.broker.store.max_offset(A, 0) == 3
+    assert rig.parts.store.max_offset(A, 0) == 3
 
 
 # ---- topics and groups that are in no list ----
 
 
 def test_each_name_is_a_topic_of_one_queue(rig: Rig) -> None:
-    row = rig.broker.topics.get(A)
+    row = rig.parts.topics.get(A)
     assert row is not None and (row.read_queue_nums, row.write_queue_nums, row.perm) == (1, 1, 6)
-    assert A in rig.broker.topics and A not in rig.broker.topics.rows
+    assert A in rig.parts.topics and A not in rig.parts.topics.rows
     changed = {
         "topic": A, "defaultTopic": "TBW102", "readQueueNums": "4", "writeQueueNums": "4", "perm": "2",
         "topicFilterType": "SINGLE_TAG", "order": "false",
     }  # fmt: skip
-    assert rig.ask(17, changed).code == 0 and rig.broker.topics.get(A) == row
+    assert rig.ask(17, changed).code == 0 and rig.parts.topics.get(A) == row
     send(rig, A)
     assert rig.ask(30, {"topic": A, "queueId": "0"}).ext["offset"] == "1"
     assert rig.ask(31, {"topic": A, "queueId": "0"}).ext["offset"] == "0"
@@ -175,22 +175,22 @@ def test_each_name_is_a_topic_of_one_queue(rig: Rig) -> None:
 
 
 def test_each_name_is_a_group(rig: Rig) -> None:
-    version = rig.broker.groups.version.counter
-    group = rig.broker.groups.find(GROUP, rig.broker.config, NOW)
+    version = rig.parts.groups.version.counter
+    group = rig.parts.groups.find(GROUP, rig.parts.settings.current, NOW)
     assert group is not None and group.group_name == GROUP
     assert rig.ask(200, None, json.dumps({"groupName": GROUP, "consumeEnable": False}).encode()).code == 0
-    assert rig.broker.groups.get(GROUP) == group and GROUP not in rig.broker.groups.rows
-    assert rig.broker.groups.version.counter == version
+    assert rig.parts.groups.get(GROUP) == group and GROUP not in rig.parts.groups.rows
+    assert rig.parts.groups.version.counter == version
 
 
 def test_what_is_deleted_begins_anew(rig: Rig) -> None:
     send(rig, A)
-    rig.broker.offsets.commit(A, GROUP, 0, 1, NOW, 1)
+    rig.parts.offsets.commit(A, GROUP, 0, 1, NOW, 1)
     assert rig.ask(215, {"topic": A}).code == 0
-    assert (rig.broker.store.max_offset(A, 0), rig.broker.offsets.query(A, GROUP, 0)) == (0, None)
+    assert (rig.parts.store.max_offset(A, 0), rig.parts.offsets.query(A, GROUP, 0)) == (0, None)
     send(rig, A, b"new")
     assert bodies(pull(rig)) == [b"new"]
-    assert rig.broker.store.max_offset("T", 0) == 2
+    assert rig.parts.store.max_offset("T", 0) == 2
 
 
 def test_a_message_may_be_sent_to_a_light_queue_itself(rig: Rig) -> None:
@@ -201,7 +201,7 @@ def test_a_message_may_be_sent_to_a_light_queue_itself(rig: Rig) -> None:
 
 def test_unused_topics_are_cleaned_without_them(rig: Rig) -> None:
     send(rig, A)
-    assert rig.ask(316).code == 0 and rig.broker.store.max_offset(A, 0) == 1
+    assert rig.ask(316).code == 0 and rig.parts.store.max_offset(A, 0) == 1
 
 
 @pytest.mark.parametrize(("each", "rows"), [(False, {("%LMQ%", "%LMQ%")}), (True, {(GROUP, A), (GROUP, B)})])
@@ -210,10 +210,10 @@ def test_all_are_counted_as_one(tmp_path: Path, each: bool, rows: set[tuple[str,
     for name in (A, B):
         send(rig, name)
         pull(rig, name)
-    counted = {(g, t): tally.total for (g, t) in rows if (tally := rig.broker.stats.group_gets(g, t)) is not None}
+    counted = {(g, t): tally.total for (g, t) in rows if (tally := rig.parts.stats.group_gets(g, t)) is not None}
     assert counted == {row: 2 // len(rows) for row in rows}
-    own = rig.broker.stats.topic_puts("T")
-    assert own is not None and own.total == 2 and rig.broker.stats.topic_puts(A) is None
+    own = rig.parts.stats.topic_puts("T")
+    assert own is not None and own.total == 2 and rig.parts.stats.topic_puts(A) is None
 
 
 # ---- what is kept ----
@@ -222,11 +222,11 @@ def test_all_are_counted_as_one(tmp_path: Path, each: bool, rows: set[tuple[str,
 def test_messages_and_offsets_survive_a_restart(rig: Rig, tmp_path: Path) -> None:
     for n in range(3):
         send(rig, A, b"%d" % n)
-    rig.broker.groups.find("plain", rig.broker.config, NOW)
+    rig.parts.groups.find("plain", rig.parts.settings.current, NOW)
     for group in (GROUP, "plain"):
         header = {"consumerGroup": group, "topic": A, "queueId": "0", "commitOffset": "2"}
         assert rig.ask(15, header).code == 0
-    rig.broker.offsets.commit("T", GROUP, 3, 7, NOW, 1)
+    rig.parts.offsets.commit("T", GROUP, 3, 7, NOW, 1)
     rig.stop()
     saved = fastjson.loads((tmp_path / LMQ_OFFSETS_PATH).read_bytes())
     assert saved["lmqOffsetTable"] == {f"{A}@{GROUP}": 2}
@@ -237,19 +237,19 @@ def test_messages_and_offsets_survive_a_restart(rig: Rig, tmp_path: Path) -> Non
     for group in (GROUP, "plain"):
         answer = again.ask(14, {"consumerGroup": group, "topic": A, "queueId": "0"})
         assert (answer.code, answer.ext["offset"]) == (0, "2")
-    assert again.broker.offsets.query("T", GROUP, 3) == 7
+    assert again.parts.offsets.query("T", GROUP, 3) == 7
     assert bodies(pull(again, offset=2)) == [b"2"]
     send(again, A)
-    assert again.broker.store.max_offset(A, 0) == 4
+    assert again.parts.store.max_offset(A, 0) == 4
 
 
 def test_the_first_start_with_them_keeps_the_offsets(tmp_path: Path) -> None:
     off = Rig(tmp_path)
     off.send("T", 0, b"1")
-    off.broker.offsets.commit("T", "g", 0, 1, NOW, 1)
+    off.parts.offsets.commit("T", "g", 0, 1, NOW, 1)
     off.stop()
     on = Rig(tmp_path, store=ON)
-    assert on.broker.offsets.query("T", "g", 0) == 1
+    assert on.parts.offsets.query("T", "g", 0) == 1
 
 
 def test_the_originals_file_is_read() -> None:

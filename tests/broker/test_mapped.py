@@ -55,11 +55,11 @@ def test_a_leader_takes_and_gives_its_logical_queues(pair: Cluster) -> None:
         sent = pair.send("b", 3, b"%d" % n)
         assert (sent.queue_id, sent.queue_offset) == (3, n)
     assert read_all(pair, "b", 3) == ([b"0", b"1", b"2", b"3", b"4"], [0, 1, 2, 3, 4])
-    assert pair.broker("b").store.max_offset(TOPIC, 1) == 5, "the second queue of b"
+    assert pair.broker("b").parts.store.max_offset(TOPIC, 1) == 5, "the second queue of b"
     assert pair.offset("b", Code.GET_MAX_OFFSET, 3) == 5
     assert pair.offset("b", Code.GET_MIN_OFFSET, 3) == 0
     assert pair.commit("b", 3, 4) == 0 and pair.committed("b", 3) == 4
-    assert pair.broker("b").offsets.query(TOPIC, "g", 1) == 4
+    assert pair.broker("b").parts.offsets.query(TOPIC, "g", 1) == 4
 
 
 @pytest.mark.parametrize("queue_id", [1, 3, 4, 99, -7])
@@ -186,7 +186,7 @@ def test_who_is_behind_what_is_left_is_sent_to_it(pair: Cluster, moved: bool) ->
 
 def _is_left(cluster: Cluster, name: str, queue_id: int, first: int) -> None:
     """As when the files of the log with all that is before are gone."""
-    queue = cluster.broker(name).store.queue_of(TOPIC, queue_id)
+    queue = cluster.broker(name).parts.store.queue_of(TOPIC, queue_id)
     assert queue is not None
     queue.min = first
 
@@ -209,7 +209,7 @@ def test_groups_go_on_where_they_were(pair: Cluster) -> None:
     assert pair.committed("b", 0) == 4, "asked of a"
     assert pair.committed("b", 0, "another") is None
     assert pair.commit("b", 0, 7) == 0
-    assert pair.broker("a").offsets.query(TOPIC, "g", 0) == 7, "handed on to a"
+    assert pair.broker("a").parts.offsets.query(TOPIC, "g", 0) == 7, "handed on to a"
     pair.send("b", 0, b"10")
     assert pair.pull("b", 0, begin).bodies == [b"10"]
     assert pair.commit("b", 0, begin + 1) == 0 and pair.committed("b", 0) == begin + 1
@@ -222,11 +222,11 @@ def test_a_pull_commits_only_what_is_in_its_own_item(pair: Cluster) -> None:
     pair.send("b", 0, b"y")
     pair.pull("b", 0, begin, sys_flag=1 | 4, commit_offset=begin)
     physical = pair.config("b").mapping_detail.hosted_queues[0][-1].queue_id  # type: ignore[union-attr]
-    assert pair.broker("b").offsets.query(TOPIC, "g", physical) == 0
+    assert pair.broker("b").parts.offsets.query(TOPIC, "g", physical) == 0
     pair.pull("b", 0, begin, sys_flag=1 | 4, commit_offset=1)
-    assert pair.broker("b").offsets.query(TOPIC, "g", physical) == 0
+    assert pair.broker("b").parts.offsets.query(TOPIC, "g", physical) == 0
     pair.pull("b", 0, begin, sys_flag=1 | 4, commit_offset=begin + 1)
-    assert pair.broker("b").offsets.query(TOPIC, "g", physical) == 1
+    assert pair.broker("b").parts.offsets.query(TOPIC, "g", physical) == 1
 
 
 def test_a_time_is_found_in_the_item_that_has_it(pair: Cluster) -> None:
@@ -295,7 +295,7 @@ def test_mappings_outlive_a_restart(pair: Cluster) -> None:
 def test_a_deleted_topic_leaves_no_mapping(pair: Cluster) -> None:
     for name in ("a", "b"):
         assert pair.call(name, Code.DELETE_TOPIC_IN_BROKER, {"topic": TOPIC}).code == 0
-        assert pair.broker(name).mappings.rows == {}
+        assert pair.broker(name).parts.mappings.rows == {}
     delete = {"topic": TOPIC, "clusterName": "C"}
     assert pair.call("namesrv", Code.DELETE_TOPIC_IN_NAMESRV, delete).code == 0
     pair.advance(1_000)
@@ -347,7 +347,7 @@ def test_a_pull_that_waits_finds_that_its_queue_has_moved_or_is_plain(tmp_path: 
     answer = rig.answer(moved)
     assert answer is not None and answer.code == NOT_LEADER
     plain = waiting_pull(rig, 2)
-    rig.broker.mappings.delete(TOPIC, rig.now)
+    rig.parts.mappings.delete(TOPIC, rig.now)
     rig.until(rig.now + 6_000)
     answer = rig.answer(plain)
     assert answer is not None and answer.code == ResponseCode.INVALID_PARAMETER, "there is no physical queue 2"
@@ -365,9 +365,9 @@ def test_sends_in_all_forms_are_answered_with_logical_queues(tmp_path: Path, flu
         SendMessageResponse
     )
     assert (sent.queue_id, sent.queue_offset) == (2, 50_004) and sent.msg_id.count(",") == 1
-    assert rig.broker.store.max_offset(TOPIC, 1) == 6
+    assert rig.parts.store.max_offset(TOPIC, 1) == 6
     rig.tell(Code.SEND_MESSAGE_V2, send_header(topic=TOPIC, queue_id=2), b"y", oneway=True)
-    assert rig.broker.store.max_offset(TOPIC, 1) == 7
+    assert rig.parts.store.max_offset(TOPIC, 1) == 7
 
 
 def test_a_light_queue_is_no_static_topic(tmp_path: Path) -> None:
@@ -379,4 +379,4 @@ def test_a_light_queue_is_no_static_topic(tmp_path: Path) -> None:
         "topicFilterType": "SINGLE_TAG",
     }  # fmt: skip
     answer = rig.ask(Code.UPDATE_AND_CREATE_STATIC_TOPIC, header, detail.to_json())
-    assert answer.code == ResponseCode.INVALID_PARAMETER and not rig.broker.mappings.rows
+    assert answer.code == ResponseCode.INVALID_PARAMETER and not rig.parts.mappings.rows

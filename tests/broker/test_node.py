@@ -53,7 +53,7 @@ def test_a_code_without_a_row(rig: Rig, code: int, serializer: Serializer) -> No
 
 def test_the_vip_port_leaves_pulls_to_the_main_one(rig: Rig) -> None:
     rig.handle(Opened(9, "10.0.0.9:1", "10.0.0.9:10909", "vip"))
-    codes = sorted(code for code, route in rig.broker.dispatch.routes.items() if not route.on_vip)
+    codes = sorted(code for code, route in rig.parts.dispatch.routes.items() if not route.on_vip)
     assert len(codes) == 7
     for code in codes:
         answer = rig.ask(code, pull_header(), client=9)
@@ -62,10 +62,10 @@ def test_the_vip_port_leaves_pulls_to_the_main_one(rig: Rig) -> None:
 
 
 def test_a_code_has_one_row(rig: Rig) -> None:
-    row = rig.broker.dispatch.routes[SEND]
+    row = rig.parts.dispatch.routes[SEND]
     with pytest.raises(AssertionError, match="two rows"):
         route_table((row, row))
-    assert all(code == int(row.code) for code, row in rig.broker.dispatch.routes.items())
+    assert all(code == int(row.code) for code, row in rig.parts.dispatch.routes.items())
 
 
 def test_a_header_that_lacks_a_field(rig: Rig) -> None:
@@ -102,7 +102,7 @@ def late(opaque: int) -> bytes:
 def test_a_frame_that_is_none_closes_its_connection(rig: Rig) -> None:
     rig.connect(2)
     rig.handle(Frames(1, BROKEN_FRAME))
-    assert rig.closed == [1] and 1 not in rig.broker.connections
+    assert rig.closed == [1] and 1 not in rig.parts.connections
     assert [note.level for note in rig.notes if "it is closed" in note.text] == ["warning"]
     assert rig.ask(MAX_OFFSET, {"topic": "T", "queueId": "0"}, client=2).code == 0
 
@@ -112,8 +112,8 @@ def test_what_stood_before_it_is_done_and_answered(rig: Rig) -> None:
     rig.handle(Frames(1, sends(1) + create + late(3) + sends(4)))
     assert {answer.opaque: answer.code for answer in rig.sent[1]} == {1: 0, 2: 0}
     assert rig.closed == [1]
-    assert rig.broker.store.max_offset("T", 0) == 2, "what stood behind it was not looked at"
-    assert "New" in rig.broker.topics and rig.saved[-1] == "config/topics.json"
+    assert rig.parts.store.max_offset("T", 0) == 2, "what stood behind it was not looked at"
+    assert "New" in rig.parts.topics and rig.saved[-1] == "config/topics.json"
     assert not [note for note in rig.notes if note.level == "error"]
 
 
@@ -127,7 +127,7 @@ def test_a_handler_that_finds_bytes_that_break_the_protocol(rig: Rig, monkeypatc
     def finds(request: Request) -> Reply:
         raise RemoteProtocolError("what is this?")
 
-    monkeypatch.setitem(rig.broker.dispatch.routes, 999, Route(RequestCode.HEART_BEAT, None, finds))
+    monkeypatch.setitem(rig.parts.dispatch.routes, 999, Route(RequestCode.HEART_BEAT, None, finds))
     rig.handle(Frames(1, command.encode_request(999, 1)))
     assert rig.closed == [1]
 
@@ -145,7 +145,7 @@ def test_a_defect_in_a_handler_is_code_1_and_a_line(rig: Rig, monkeypatch: pytes
     def fails(request: Request) -> Reply:
         raise ZeroDivisionError("by zero")
 
-    monkeypatch.setitem(rig.broker.dispatch.routes, 999, Route(RequestCode.HEART_BEAT, None, fails))
+    monkeypatch.setitem(rig.parts.dispatch.routes, 999, Route(RequestCode.HEART_BEAT, None, fails))
     answer = rig.ask(999)
     assert (answer.code, answer.remark) == (1, "ZeroDivisionError: by zero")
     assert any("Traceback" in note.text for note in rig.notes if note.level == "error")
@@ -156,7 +156,7 @@ def test_a_broken_invariant_breaks_the_node(rig: Rig, monkeypatch: pytest.Monkey
     def fails(request: Request) -> Reply:
         raise AssertionError("never")
 
-    monkeypatch.setitem(rig.broker.dispatch.routes, 999, Route(RequestCode.HEART_BEAT, None, fails))
+    monkeypatch.setitem(rig.parts.dispatch.routes, 999, Route(RequestCode.HEART_BEAT, None, fails))
     with pytest.raises(AssertionError, match="never"):
         rig.ask(999)
 
@@ -165,7 +165,7 @@ def test_an_append_that_ends_in_the_middle_breaks_the_node(rig: Rig, monkeypatch
     def fails(*_: object) -> None:
         raise OSError("EIO")
 
-    monkeypatch.setattr(rig.broker.store, "append", fails)
+    monkeypatch.setattr(rig.parts.store, "append", fails)
     with pytest.raises(AssertionError, match="in the middle"):
         rig.ask(SEND, send_header(topic="New"), b"x")
 
@@ -180,7 +180,7 @@ def test_an_answer_too_long_for_a_frame(rig: Rig, monkeypatch: pytest.MonkeyPatc
     def long(request: Request) -> Reply:
         return Reply(body=bytes(MAX_FRAME_BYTES))
 
-    monkeypatch.setitem(rig.broker.dispatch.routes, 999, Route(RequestCode.HEART_BEAT, None, long))
+    monkeypatch.setitem(rig.parts.dispatch.routes, 999, Route(RequestCode.HEART_BEAT, None, long))
     rig.handle(Frames(1, command.encode_request(999, 1, serializer=serializer)))
     answer = rig.answer(1)
     assert answer is not None and answer.code == 1 and "can't be sent" in (answer.remark or "")
@@ -245,7 +245,7 @@ def test_a_disk_that_fails_within_a_cut_ends_the_node_and_a_start_takes_up_what_
 ) -> None:
     rig = Rig(tmp_path / "first")
     places = [rig.send("T", body=b"%d" % number) for number in range(350)]
-    store = rig.broker.store
+    store = rig.parts.store
     end = store.unit("T", 0, places[50].queue_offset).physical_offset  # type: ignore[union-attr]
     remove, removed = rig.disk.remove, []
 
@@ -259,7 +259,7 @@ def test_a_disk_that_fails_within_a_cut_ends_the_node_and_a_start_takes_up_what_
     for effect in store.truncate(end, []):
         rig._carry_out([effect])
     assert rig.stopped is not None and f"could not be cut at {end}: [Errno 5] no" in rig.stopped
-    again = crashed(rig, tmp_path, "again").broker.store
+    again = crashed(rig, tmp_path, "again").parts.store
     again_end = again.max_offset("T", 0)
     assert again.log.end == end and again_end == 50, (again.log.end, again_end)
 

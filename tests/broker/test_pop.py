@@ -56,7 +56,7 @@ def test_what_is_popped_is_nobody_elses(tmp_path: Path) -> None:
     assert pop(rig) == [] and sorted(bodies(pop(rig, consumer_group="other"))) == [b"m0", b"m1", b"m2"]
     assert all(ack(rig, one).code == 0 for one in got)
     rig.until(NOW + 10 * INVISIBLE_MS)
-    assert pop(rig) == [] and len(rig.broker.pop) == 0
+    assert pop(rig) == [] and len(rig.parts.pop) == 0
 
 
 def test_what_is_not_acknowledged_comes_again_when_its_time_is_over(tmp_path: Path) -> None:
@@ -134,7 +134,7 @@ def test_a_reset_counts_from_the_next_pop_on(tmp_path: Path) -> None:
     for number in range(3):
         rig.send("T", 0, b"m%d" % number)
     assert len(pop(rig)) == 3
-    rig.broker.offsets.reset("T", "g", 0, 0)
+    rig.parts.offsets.reset("T", "g", 0, 0)
     assert bodies(pop(rig)) == []  # popped, set back and popped again: only in another moment
     rig.now += 1
     assert bodies(pop(rig)) == [b"m0", b"m1", b"m2"]
@@ -202,7 +202,7 @@ def test_what_is_acknowledged_or_shown_again_gets_no_more_time(tmp_path: Path) -
     rig.until(NOW + INVISIBLE_MS)
     refused = change(rig, second, 5_000)
     assert not isinstance(refused, Popped) and refused.code == 208
-    assert bodies(pop(rig)) == [second.body] and len(rig.broker.pop) == 1
+    assert bodies(pop(rig)) == [second.body] and len(rig.parts.pop) == 1
 
 
 # ---- waiting ----
@@ -226,20 +226,20 @@ def test_one_message_wakes_one_member_and_the_rest_the_next(tmp_path: Path) -> N
     waiting = [rig.tell(POP, pop_header(rig, poll_time=15_000, max_msg_nums=1), client=c) for c in (2, 3, 4)]
     rig.send("T", 0, b"one")
     assert [rig.answer(w, c) is not None for w, c in zip(waiting, (2, 3, 4), strict=True)] == [True, False, False]
-    rig.broker.holds.pops.more("T", "g")
+    rig.parts.holds.pops.more("T", "g")
     rig.until(rig.now + 1)
     rig.leave(3)
     rig.send("T", 1, b"two")
     answer = rig.answer(waiting[2], 4)
     assert answer is not None and bodies(read_pop(answer)) == [b"two"]
-    assert rig.broker.holds.count == 0
+    assert rig.parts.holds.count == 0
 
 
 def test_what_one_leaves_the_next_one_gets(tmp_path: Path) -> None:
     rig = Rig(tmp_path)
     rig.send("T", 0, b"x")
     pop(rig)
-    rig.broker.groups.find("g", rig.config, rig.now)
+    rig.parts.groups.find("g", rig.config, rig.now)
     waiting = [rig.tell(POP, pop_header(rig, poll_time=15_000, max_msg_nums=1), client=c) for c in (2, 3)]
     rig.hold_io()
     for body in (b"a", b"b"):
@@ -308,7 +308,7 @@ def test_all_queues_of_a_pop_and_of_a_look_share_its_bytes(tmp_path: Path, monke
     rig = Rig(tmp_path)
     for number in range(12):
         rig.send("T", number % 4, b"%02d" % number * 100)
-    size = rig.broker.store.log.end // 12
+    size = rig.parts.store.log.end // 12
     monkeypatch.setattr("perseid.broker.handlers.pop.MAX_BYTES", 4 * size + size // 2)
     wanted = PeekMessageRequest(topic="T", consumer_group="g", queue_id=-1, max_msg_nums=32)
     looked = rig.ask(PEEK, wanted)
@@ -419,7 +419,7 @@ def test_in_order_what_is_out_is_known_after_a_clean_start(tmp_path: Path) -> No
     ack(rig, one)
     rig.until(NOW + INVISIBLE_MS)
     assert pop(rig, order=True) == []
-    assert rig.broker.offsets.query("T", "g", 0) == 1
+    assert rig.parts.offsets.query("T", "g", 0) == 1
 
 
 # ---- who may, and modes ----
@@ -475,7 +475,7 @@ def test_modes_are_durable_and_copied(tmp_path: Path) -> None:
     set_mode(rig, "POP", 3)
     assert "config/messageRequestMode.json" in rig.saved
     rig = crash(rig, tmp_path)
-    row = rig.broker.pop.modes.get("T", "g")
+    row = rig.parts.pop.modes.get("T", "g")
     assert row is not None and (row.mode, row.pop_share_queue_num) == ("POP", 3)
     answer = rig.ask(402)
     assert json.loads(bytes(answer.body)) == {"messageRequestModeMap": {"T": {"g": {
@@ -486,24 +486,24 @@ def test_modes_are_durable_and_copied(tmp_path: Path) -> None:
 def test_who_may_not_pop(tmp_path: Path) -> None:
     rig = stocked(tmp_path)
     [one] = pop(rig, max_msg_nums=1)
-    rig.broker.groups.rows["g"] = msgspec.structs.replace(rig.broker.groups.rows["g"], consume_enable=False)
+    rig.parts.groups.rows["g"] = msgspec.structs.replace(rig.parts.groups.rows["g"], consume_enable=False)
     assert rig.ask(POP, pop_header(rig)).code == 16
     assert ack(rig, one).code == 0, "who has a message may still give it back"
-    rig.broker.topics.rows["T"] = msgspec.structs.replace(rig.broker.topics.rows["T"], perm=2)
+    rig.parts.topics.rows["T"] = msgspec.structs.replace(rig.parts.topics.rows["T"], perm=2)
     assert rig.ask(POP, pop_header(rig, consumer_group="other")).code == 16
     rig.stop()
     rig = Rig(tmp_path, broker_permission=2)
     assert rig.ask(POP, pop_header(rig, consumer_group="other")).code == 16
     rig.stop()
     rig = Rig(tmp_path, auto_create_subscription_group=False)
-    rig.broker.topics.rows["T"] = msgspec.structs.replace(rig.broker.topics.rows["T"], perm=6)
+    rig.parts.topics.rows["T"] = msgspec.structs.replace(rig.parts.topics.rows["T"], perm=6)
     assert rig.ask(POP, pop_header(rig, consumer_group="unknown")).code == 26
 
 
 def test_a_slave_pops_nothing(tmp_path: Path) -> None:
     rig = stocked(tmp_path)
     [one] = pop(rig, max_msg_nums=1)
-    rig.broker.roles.become(master=False)
+    rig.parts.roles.become(master=False)
     peek = PeekMessageRequest(topic="T", consumer_group="g", queue_id=-1, max_msg_nums=32)
     assert rig.ask(POP, pop_header(rig)).code == rig.ask(PEEK, peek).code == ack(rig, one).code == 2
     refused = change(rig, one, 5_000)

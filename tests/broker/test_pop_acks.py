@@ -94,7 +94,7 @@ def test_more_than_a_checkpoint_holds(tmp_path: Path) -> None:
     found = pop(rig)
     assert codes(rig, rig.tell_all(acks(found[:1] * 40 + found[1:]))) == [0] * 42
     assert [len(offsets) for _, _, offsets in named(rig)] == [1, 2]
-    assert len(rig.broker.pop) == 0
+    assert len(rig.parts.pop) == 0
 
 
 def test_who_asks_after_an_ack_of_the_same_read_hears_of_it(tmp_path: Path) -> None:
@@ -120,7 +120,7 @@ def test_a_log_that_takes_nothing(tmp_path: Path, monkeypatch: pytest.MonkeyPatc
         raise AppendRefused(PutStatus.SERVICE_NOT_AVAILABLE, "the disk is full")
 
     with monkeypatch.context() as patched:
-        patched.setattr(rig.broker.store, "append", refuse)
+        patched.setattr(rig.parts.store, "append", refuse)
         assert codes(rig, rig.tell_all(acks(found))) == [14] * 3
     rig.until(NOW + INVISIBLE_MS)
     assert bodies(pop(rig)) == bodies(found)
@@ -142,13 +142,13 @@ def test_all_are_answered_when_their_record_is_durable(tmp_path: Path) -> None:
 def test_who_loses_its_role_in_the_same_turn_writes_none(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     rig = one_queue(tmp_path, 2)
     found = pop(rig)
-    service = rig.broker.pop
+    service = rig.parts.pop
     gather = service.gather
 
     def last(*arguments: object) -> None:
         gather(*arguments)  # type: ignore[arg-type]
         if arguments[1].offsets == (1,):  # type: ignore[attr-defined]
-            rig.broker.roles.become(master=False)
+            rig.parts.roles.become(master=False)
 
     monkeypatch.setattr(service, "gather", last)
     assert codes(rig, rig.tell_all(acks(found))) == [2, 2]
@@ -167,7 +167,7 @@ def test_another_time_in_the_moment_of_the_pop_is_no_end(tmp_path: Path, monkeyp
         return bodies(pop(rig))
 
     assert left(one_queue(tmp_path / "right", 1)) == [b"m0"]
-    monkeypatch.setattr(PopService, "free_time", lambda self, *place: self._broker.now)
+    monkeypatch.setattr(PopService, "free_time", lambda self, *place: self._turn.now)
     with pytest.raises((ValueError, AssertionError)):
         left(one_queue(tmp_path / "wrong", 1))
 
@@ -186,13 +186,13 @@ def test_a_batch_of_acks_of_what_was_popped_in_order(tmp_path: Path) -> None:
 
     waiting = rig.tell(POP, pop_header(rig, order=True, poll_time=SECOND * 20), client=2)
     assert batch(0, 2) == 0 and batch(2) == 0 and batch(50) == 0 and batch(0, topic="none") == 0
-    assert rig.answer(waiting, 2) is None and rig.broker.offsets.query("T", "g", 0) == 1
+    assert rig.answer(waiting, 2) is None and rig.parts.offsets.query("T", "g", 0) == 1
     rig.now += 1
     assert batch(1) == 0
     answer = rig.answer(waiting, 2)
     assert answer is not None and [one.body for one in read_pop(answer)] == [b"m3", b"m4"]
-    assert rig.broker.offsets.query("T", "g", 0) == 3
-    assert batch(0, 1, 2) == 0 and rig.broker.offsets.query("T", "g", 0) == 3, "what is over says nothing"
+    assert rig.parts.offsets.query("T", "g", 0) == 3
+    assert batch(0, 1, 2) == 0 and rig.parts.offsets.query("T", "g", 0) == 3, "what is over says nothing"
     assert revive_log(rig) == []
 
 
@@ -216,7 +216,7 @@ def test_a_batch_of_acks_that_the_log_does_not_take(tmp_path: Path, monkeypatch:
         raise AppendRefused(PutStatus.SERVICE_NOT_AVAILABLE, "the disk is full")
 
     with monkeypatch.context() as patched:
-        patched.setattr(rig.broker.store, "append", refuse)
+        patched.setattr(rig.parts.store, "append", refuse)
         assert rig.ask(BATCH_ACK, None, wire.batch_ack_body("b", [row])).code == 14
     rig.until(NOW + INVISIBLE_MS)
     assert bodies(pop(rig)) == bodies(found)

@@ -68,7 +68,7 @@ def test_what_is_out_stays_out_over_a_start(tmp_path: Path, clean: bool) -> None
     rig.until(NOW + 6_000 + INVISIBLE_MS)
     assert sorted(bodies(pop(rig))) == sorted(bodies(second[1:]))
     for queue in range(8):
-        assert rig.broker.store.max_offset(REVIVE_TOPIC, queue) >= 0
+        assert rig.parts.store.max_offset(REVIVE_TOPIC, queue) >= 0
 
 
 def test_more_time_passes_over_nothing_where_a_power_cut_took_the_pop(tmp_path: Path) -> None:
@@ -116,7 +116,7 @@ def test_what_is_out_comes_again_though_its_group_was_not_saved(tmp_path: Path) 
     rig.disk.write(GROUPS_PATH, before)
     again = crash(rig, tmp_path)
     again.until(NOW + INVISIBLE_MS)
-    assert len(pop(again)) == 3 and "g" in again.broker.groups
+    assert len(pop(again)) == 3 and "g" in again.parts.groups
 
 
 def test_a_reset_stays_over_a_start(tmp_path: Path) -> None:
@@ -125,7 +125,7 @@ def test_a_reset_stays_over_a_start(tmp_path: Path) -> None:
         rig.send("T", 0, b"m%d" % number)
     got = pop(rig)
     rig.until(NOW + 2_000)
-    rig.broker.offsets.reset("T", "g", 0, 1)
+    rig.parts.offsets.reset("T", "g", 0, 1)
     rig.until(NOW + 11_000)
     rig = crash(rig, tmp_path)
     assert bodies(pop(rig)) == [b"m1", b"m2"]
@@ -141,7 +141,7 @@ def test_progress_is_told_up_to_the_oldest_open_checkpoint(tmp_path: Path) -> No
 
     def progress() -> int | None:
         rig.until(rig.now + 2_000)
-        return rig.broker.offsets.query(REVIVE_TOPIC, REVIVE_GROUP, queue)
+        return rig.parts.offsets.query(REVIVE_TOPIC, REVIVE_GROUP, queue)
 
     assert progress() is None
     ack(rig, got[1])
@@ -158,7 +158,7 @@ def test_many_records_are_taken_up_turn_by_turn(tmp_path: Path, monkeypatch: pyt
     monkeypatch.setattr(service, "LOADED_A_TURN", 5)
     rig = crash(rig, tmp_path)
     rig.send("T", 0, b"new")
-    assert not rig.broker.pop.loaded and rig.ask(POP, pop_header(rig)).code == 210
+    assert not rig.parts.pop.loaded and rig.ask(POP, pop_header(rig)).code == 210
     waiting = rig.tell(POP, pop_header(rig, poll_time=5_000))
     assert ack(rig, got[0]).code == 0
     rig.until(rig.now + 1)
@@ -172,14 +172,14 @@ def test_a_new_master_goes_on(tmp_path: Path) -> None:
     rig = stocked(tmp_path)
     got = pop(rig)
     waiting = rig.tell(POP, pop_header(rig, poll_time=50_000), client=2)
-    rig.broker.roles.become(master=False)
+    rig.parts.roles.become(master=False)
     rig.until(rig.now + 1)
-    assert len(rig.broker.pop) == 0
+    assert len(rig.parts.pop) == 0
     rig.until(NOW + 2 * INVISIBLE_MS)
     answer = rig.answer(waiting, 2)
     assert answer is not None and answer.code in (2, 210)
-    rig.broker.roles.become(master=True)
-    assert len(rig.broker.pop) == 3
+    rig.parts.roles.become(master=True)
+    assert len(rig.parts.pop) == 3
     rig.until(rig.now + 1)
     assert sorted(bodies(pop(rig))) == sorted(bodies(got))
 
@@ -236,11 +236,11 @@ def test_a_log_that_takes_nothing(tmp_path: Path, monkeypatch: pytest.MonkeyPatc
         raise AppendRefused(PutStatus.SERVICE_NOT_AVAILABLE, "the disk is full")
 
     with monkeypatch.context() as patched:
-        patched.setattr(rig.broker.store, "append", refuse)
+        patched.setattr(rig.parts.store, "append", refuse)
         assert rig.ask(POP, pop_header(rig)).code == 14
         assert ack(rig, one).code == 14
         rig.until(NOW + INVISIBLE_MS)
-        assert len(rig.broker.pop) == 1
+        assert len(rig.parts.pop) == 1
     rig.until(rig.now + 1_000)
     assert len(pop(rig)) == 3
 
@@ -268,7 +268,7 @@ def _append(rig: Rig, tag: str, body: bytes, queue_id: int = 3, deliver_at: int 
 
 def test_records_that_the_timer_wheel_of_the_original_brings(tmp_path: Path) -> None:
     rig = stocked(tmp_path, 2)
-    rig.broker.groups.find("g", rig.config, rig.now)
+    rig.parts.groups.find("g", rig.config, rig.now)
     rig.until(NOW + 30_000)
     made = Checkpoint("T", "g", 0, 0, NOW, 31_000, "b", (0,))
     other = Checkpoint("T", "g", 1, 0, NOW, 31_000, "b", (0,))
@@ -280,13 +280,13 @@ def test_records_that_the_timer_wheel_of_the_original_brings(tmp_path: Path) -> 
     _append(rig, "ack", done.to_json(), deliver_at=NOW + 31_000)
     rig.until(NOW + 60_000)
     assert [r.body for r in records(rig, "%RETRY%g_T")] == [b"m1"]
-    assert pop(rig, queue_id=0) == [] or rig.broker.offsets.query("T", "g", 0) == 1
+    assert pop(rig, queue_id=0) == [] or rig.parts.offsets.query("T", "g", 0) == 1
 
 
 def test_a_checkpoint_that_the_wheel_of_the_original_brings_late_waits_for_its_acks(tmp_path: Path) -> None:
     """The broker was down when it was due: the acks stand behind it in the log."""
     rig = stocked(tmp_path, 1)
-    rig.broker.groups.find("g", rig.config, rig.now)
+    rig.parts.groups.find("g", rig.config, rig.now)
     rig.until(NOW + 90_000)
     _append(rig, "ck", Checkpoint("T", "g", 0, 0, NOW, 31_000, "b", (0,)).to_json(), deliver_at=NOW + 30_000)
     rig.until(NOW + 90_000 + service.PATIENCE_MS - 1)
@@ -297,14 +297,14 @@ def test_a_checkpoint_that_the_wheel_of_the_original_brings_late_waits_for_its_a
 
 def test_an_ack_before_the_originals_checkpoint(tmp_path: Path) -> None:
     rig = stocked(tmp_path, 1)
-    rig.broker.groups.find("g", rig.config, rig.now)
+    rig.parts.groups.find("g", rig.config, rig.now)
     made = Checkpoint("T", "g", 0, 0, NOW - 1_000, 31_000, "b", (0,))
     handle = Handle(0, made.pop_time, 31_000, 3, "0", "b", 0, 0)
     [stored] = records(rig, "T")
     assert ack(rig, Popped(stored, handle, "T")).code == 0
-    assert len(rig.broker.pop) == 1
+    assert len(rig.parts.pop) == 1
     _append(rig, "ck", made.to_json(), deliver_at=NOW + 29_000)
-    assert len(rig.broker.pop) == 0
+    assert len(rig.parts.pop) == 0
     rig.until(NOW + 120_000)
     assert records(rig, "%RETRY%g_T") == []
 
@@ -341,7 +341,7 @@ def test_topics_and_groups_that_are_gone(tmp_path: Path) -> None:
     pop(rig)
     assert rig.ask(207, {"groupName": "g"}).code == 0
     rig.until(NOW + INVISIBLE_MS)
-    assert len(rig.broker.pop) == 0 and records(rig, "%RETRY%g_T") == []
+    assert len(rig.parts.pop) == 0 and records(rig, "%RETRY%g_T") == []
 
 
 # ---- in a group ----
@@ -372,7 +372,7 @@ def group_with_three_out(path: Path) -> tuple[Rig, list[Popped]]:
         answer = rig.answer(sent)
         assert answer is not None and answer.code == 0
     got = popped_in_group(rig)
-    assert bodies(got) == [b"m0", b"m1", b"m2"] and len(rig.broker.pop) == 1
+    assert bodies(got) == [b"m0", b"m1", b"m2"] and len(rig.parts.pop) == 1
     return rig, got
 
 
@@ -389,7 +389,7 @@ def test_in_a_raft_group_what_is_out_is_what_is_committed(tmp_path: Path) -> Non
     assert acked is not None and acked.code == 0
     rig.disk.unlock("lock")
     rig = in_group(tmp_path, rig.now)
-    assert len(rig.broker.pop) == 1
+    assert len(rig.parts.pop) == 1
     rig.until(got[0].handle.pop_time + INVISIBLE_MS)
     assert sorted(bodies(popped_in_group(rig))) == [b"m1", b"m2"]
 
@@ -404,7 +404,7 @@ def test_in_a_raft_group_each_ack_has_to_be_committed(tmp_path: Path) -> None:
         acked = rig.answer(opaque)
         assert acked is not None and acked.code == 0
     assert [tag for tag, _ in revive_log(rig)] == ["ck", "ack", "ack"]
-    assert len(rig.broker.pop) == 1
+    assert len(rig.parts.pop) == 1
 
 
 def test_a_message_whose_ack_is_not_shown_yet_is_not_shown_again(
@@ -412,7 +412,7 @@ def test_a_message_whose_ack_is_not_shown_yet_is_not_shown_again(
 ) -> None:
     """Its time is over before the ack is confirmed: that stands in the log before any copy, and is to be answered."""
     rig = stocked(tmp_path, 3)
-    got, service = pop(rig), rig.broker.pop
+    got, service = pop(rig), rig.parts.pop
     with monkeypatch.context() as patch:
         patch.setattr(service, "arrived", lambda queue_id: None)  # as where the log has to be confirmed first
         assert ack(rig, got[0]).code == 0
@@ -431,7 +431,7 @@ def test_a_new_leader_shows_again_what_is_out_of_a_group_that_it_did_not_copy_ye
     rig.disk.unlock("lock")
     (tmp_path / "config" / "subscriptionGroup.json").unlink()
     rig = in_group(tmp_path, rig.now)
-    assert len(rig.broker.pop) == 1
+    assert len(rig.parts.pop) == 1
     rig.until(got[0].handle.pop_time + INVISIBLE_MS + 10)
     assert sorted(one.body for one in records(rig, "%RETRY%g_T")) == [b"m0", b"m1", b"m2"]
 
@@ -441,5 +441,5 @@ def test_a_checkpoint_of_more_than_its_queue_has_moves_no_group(tmp_path: Path) 
     rig = stocked(tmp_path, 1)
     checkpoint = Checkpoint("T", "g", 0, 5, NOW, INVISIBLE_MS, "b", (5, 6))
     _append(rig, "ck", checkpoint.to_json())
-    assert len(rig.broker.pop) == 0 and rig.broker.offsets.query("T", "g", 0) in (None, 0)
+    assert len(rig.parts.pop) == 0 and rig.parts.offsets.query("T", "g", 0) in (None, 0)
     assert bodies(pop(rig)) == [b"m0"]

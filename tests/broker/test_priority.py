@@ -42,7 +42,7 @@ def send(rig: Rig, priority: object = None, body: bytes = b"x", queue_id: int = 
 
 
 def ends(rig: Rig) -> list[int]:
-    return [rig.broker.store.max_offset("T", queue_id) for queue_id in range(4)]
+    return [rig.parts.store.max_offset("T", queue_id) for queue_id in range(4)]
 
 
 @pytest.mark.parametrize(
@@ -66,7 +66,7 @@ def test_a_priority_is_a_queue(rig: Rig, priority: object, queue_id: int) -> Non
         answer = send(rig, priority)
         assert (answer.code, answer.ext["queueId"]) == (0, str(queue_id))
         assert ends(rig) == [sent if number == queue_id else 0 for number in range(4)]
-    read = rig.broker.store.read("T", queue_id, 0, 32, 1 << 20)
+    read = rig.parts.store.read("T", queue_id, 0, 32, 1 << 20)
     for record in decode_all(b"".join(read.buffers)):
         assert record.props.get("_SYS_MSG_PRIORITY_") == (None if priority is None else str(priority))
 
@@ -83,7 +83,7 @@ def test_what_is_stronger_takes_the_priority_away(rig: Rig, more: dict[str, str]
     answer = send(rig, 3, **more)
     assert (answer.code, answer.ext["queueId"]) == (0, "1")
     rig.until(NOW + 5_000)
-    read = rig.broker.store.read("T", 1, 0, 32, 1 << 20)
+    read = rig.parts.store.read("T", 1, 0, 32, 1 << 20)
     (record,) = decode_all(b"".join(read.buffers))
     assert "_SYS_MSG_PRIORITY_" not in record.props
 
@@ -132,9 +132,9 @@ def come_again(rig: Rig, *priorities: int) -> None:
 
 
 def retry_ends(rig: Rig, topic: str = "%RETRY%g_T") -> list[int]:
-    row = rig.broker.topics.get(topic)
+    row = rig.parts.topics.get(topic)
     assert row is not None and row.read_queue_nums == row.write_queue_nums
-    return [rig.broker.store.max_offset(topic, queue_id) for queue_id in range(row.read_queue_nums)]
+    return [rig.parts.store.max_offset(topic, queue_id) for queue_id in range(row.read_queue_nums)]
 
 
 @pytest.mark.parametrize("asc", [True, False])
@@ -212,7 +212,7 @@ def test_factors_that_can_not_be(rig: Rig, value: str) -> None:
     body = json.dumps({"groupName": "g", "attributes": {"+priority.factor": value}}).encode()
     answer = rig.ask(200, None, body)
     assert answer.code == 1 and "priority.factor" in (answer.remark or "")
-    assert rig.broker.groups.get("g") is None
+    assert rig.parts.groups.get("g") is None
 
 
 def test_a_factor_is_changed_taken_away_and_kept() -> None:

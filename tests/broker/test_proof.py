@@ -26,14 +26,14 @@ class World:
         whole = Rig(root)
         for number in range(count):
             whole.send("T", 0, b"m%d" % number)
-        offset = whole.broker.store.last_record()
+        offset = whole.parts.store.last_record()
         self.offset = -1 if offset is None else offset
-        self.record = b"" if offset is None else bytes(whole.broker.store.record_at(offset) or b"")
-        self.end = whole.broker.store.end
+        self.record = b"" if offset is None else bytes(whole.parts.store.record_at(offset) or b"")
+        self.end = whole.parts.store.end
         whole.stop()
         whole.disk.unlock("lock")
         self.rig = Rig(root, broker_role="SLAVE", broker_id=1, replication=ReplicationConfig(ha_master_address=HA_PORT))
-        self.rig.broker.registration.master_address = MASTER
+        self.rig.parts.registration.master_address = MASTER
         self.open()
 
     def open(self) -> None:

@@ -99,7 +99,7 @@ def test_limits_of_one_answer(rig: Rig) -> None:
 def test_counted(rig: Rig) -> None:
     pulled(rig)
     pulled(rig, queue_offset=5)
-    stats = rig.broker.stats
+    stats = rig.parts.stats
     assert (stats.get_found.total, stats.get_missed.total, stats.get_total) == (1, 1, 5)
 
 
@@ -131,7 +131,7 @@ def test_groups(tmp_path: Path) -> None:
 
 
 def test_groups_are_made_on_first_use(rig: Rig) -> None:
-    assert pulled(rig, consumer_group="new").code == 0 and "new" in rig.broker.groups
+    assert pulled(rig, consumer_group="new").code == 0 and "new" in rig.parts.groups
     refused(pulled(rig, consumer_group="a/b"), 26, "a/b")
     refused(pulled(rig, consumer_group="x" * 121), 26, "does not exist")
 
@@ -183,31 +183,31 @@ def test_broadcast_and_forbidden(rig: Rig) -> None:
 
 def test_a_pull_tells_what_its_group_subscribes_to(rig: Rig) -> None:
     pulled(rig, subscription="Tag1 || Tag0")
-    known = rig.broker.consumers.subscription("g", "T")
+    known = rig.parts.consumers.subscription("g", "T")
     assert known is not None and (known.sub_string, known.tags_set) == ("Tag1 || Tag0", ["Tag1", "Tag0"])
     assert known.sub_version == NOW and known.expression_type == "TAG"
     pulled(rig, subscription="*")
-    known = rig.broker.consumers.subscription("g", "T")
+    known = rig.parts.consumers.subscription("g", "T")
     assert known is not None and (known.sub_string, known.tags_set) == ("*", [])
-    again = rig.broker.consumers.subscription("g", "T")
+    again = rig.parts.consumers.subscription("g", "T")
     pulled(rig)
-    assert rig.broker.consumers.subscription("g", "T") is again, "not made anew each time"
-    assert rig.broker.consumers.subscription("g", "T", compensated=False) is None
+    assert rig.parts.consumers.subscription("g", "T") is again, "not made anew each time"
+    assert rig.parts.consumers.subscription("g", "T", compensated=False) is None
 
 
 def test_it_is_forgotten_when_the_pulls_end(rig: Rig) -> None:
     for _ in range(20):
         pulled(rig)
         rig.until(rig.now + 60_000)
-    assert rig.broker.consumers.subscription("g", "T") is not None, "renewed"
+    assert rig.parts.consumers.subscription("g", "T") is not None, "renewed"
     rig.until(rig.now + 600_000 + 10_000)
-    assert rig.broker.consumers.subscription("g", "T") is None
+    assert rig.parts.consumers.subscription("g", "T") is None
 
 
 def test_heartbeats_count_more(rig: Rig) -> None:
     heartbeat(rig, "Tag1")
     pulled(rig, subscription="*")
-    known = rig.broker.consumers.subscription("g", "T")
+    known = rig.parts.consumers.subscription("g", "T")
     assert known is not None and known.sub_string == "Tag1"
 
 
@@ -216,30 +216,30 @@ def test_heartbeats_count_more(rig: Rig) -> None:
 
 def test_commits(rig: Rig) -> None:
     pulled(rig, commit_offset=3)
-    assert rig.broker.offsets.query("T", "g", 0) is None, "no commit bit"
+    assert rig.parts.offsets.query("T", "g", 0) is None, "no commit bit"
     pulled(rig, sys_flag=SUBSCRIPTION | COMMIT, commit_offset=3)
-    assert rig.broker.offsets.query("T", "g", 0) == 3
+    assert rig.parts.offsets.query("T", "g", 0) == 3
     pulled(rig, sys_flag=SUBSCRIPTION | COMMIT, commit_offset=-1)
-    assert rig.broker.offsets.query("T", "g", 0) == 3, "none to commit"
+    assert rig.parts.offsets.query("T", "g", 0) == 3, "none to commit"
     pulled(rig, sys_flag=SUBSCRIPTION | COMMIT, commit_offset=1)
-    assert rig.broker.offsets.query("T", "g", 0) == 1, "back, if the client says so"
+    assert rig.parts.offsets.query("T", "g", 0) == 1, "back, if the client says so"
 
 
 def test_a_refused_pull_commits_nothing(rig: Rig) -> None:
     pulled(rig, sys_flag=SUBSCRIPTION | COMMIT, commit_offset=3, subscription="||")
     pulled(rig, sys_flag=SUBSCRIPTION | COMMIT, commit_offset=3, queue_id=9)
-    assert rig.broker.offsets.query("T", "g", 0) is None and rig.broker.offsets.query("T", "g", 9) is None
+    assert rig.parts.offsets.query("T", "g", 0) is None and rig.parts.offsets.query("T", "g", 9) is None
 
 
 def test_a_reset_is_handed_over_once(rig: Rig) -> None:
-    rig.broker.offsets.reset("T", "g", 0, 2)
+    rig.parts.offsets.reset("T", "g", 0, 2)
     answer = pulled(rig, queue_offset=5, sys_flag=SUBSCRIPTION | COMMIT | 2, commit_offset=5)
     assert (answer.code, answer.remark, answer.ext["nextBeginOffset"]) == (21, "OFFSET_RESET", "2")
     assert (answer.ext["minOffset"], answer.ext["maxOffset"]) == ("0", "5")
-    assert rig.broker.offsets.query("T", "g", 0) == 2, "its old position didn't count"
+    assert rig.parts.offsets.query("T", "g", 0) == 2, "its old position didn't count"
     assert bodies(pulled(rig, queue_offset=2)) == [b"2", b"3", b"4"]
 
 
 def test_how_far_a_group_was_given_messages(rig: Rig) -> None:
     pulled(rig, max_msg_nums=2)
-    assert rig.broker.offsets.pull_offset("T", "g", 0) == 2
+    assert rig.parts.offsets.pull_offset("T", "g", 0) == 2

@@ -34,14 +34,14 @@ def message(sys_flag: int = 0) -> Message:
 
 @pytest.mark.parametrize("status", CODES)
 def test_statuses_are_codes(rig: Rig, status: PutStatus) -> None:
-    refused = rig.broker.appender.refusal(AppendRefused(status, "because"))
+    refused = rig.parts.appender.refusal(AppendRefused(status, "because"))
     assert refused.code == CODES[status]
     assert refused.remark
 
 
 def test_a_full_disk_says_why(rig: Rig) -> None:
-    rig.broker.store.fail("/data: EIO")
-    refused = rig.broker.appender.refusal(AppendRefused(PutStatus.SERVICE_NOT_AVAILABLE, ""))
+    rig.parts.store.fail("/data: EIO")
+    refused = rig.parts.appender.refusal(AppendRefused(PutStatus.SERVICE_NOT_AVAILABLE, ""))
     assert "the broker's disk is full [/data: EIO]" in refused.remark
 
 
@@ -50,16 +50,16 @@ def test_what_the_store_refuses_is_counted(rig: Rig) -> None:
     long.properties = b"p" * 40_000
     for _ in range(2):
         with pytest.raises(AppendRefused):
-            rig.broker.appender.store(long)
+            rig.parts.appender.store(long)
     with pytest.raises(AppendRefused):
-        rig.broker.appender.store_batch([message(), long])
-    assert rig.broker.stats.put_failed_times == 3 and rig.broker.store.end == 0
+        rig.parts.appender.store_batch([message(), long])
+    assert rig.parts.stats.put_failed_times == 3 and rig.parts.store.end == 0
 
 
 @pytest.mark.parametrize("sys_flag", [0, 8, 0x301])
 def test_delays_redirect(rig: Rig, sys_flag: int) -> None:
     delayed = message(sys_flag=sys_flag)
-    rig.broker.transformer.transform(delayed, {"DELAY": "4", "TIMER_DELAY_MS": "7"})
+    rig.parts.transformer.transform(delayed, {"DELAY": "4", "TIMER_DELAY_MS": "7"})
     assert (delayed.topic, delayed.queue_id) == ("SCHEDULE_TOPIC_XXXX", 3)
     assert props.decode(delayed.properties) == {"DELAY": "4", "REAL_TOPIC": "T", "REAL_QID": "2"}
 
@@ -67,21 +67,21 @@ def test_delays_redirect(rig: Rig, sys_flag: int) -> None:
 @pytest.mark.parametrize("sys_flag", [4, 0xC])
 def test_prepared_and_rolled_back_messages_stay_where_they_are(rig: Rig, sys_flag: int) -> None:
     prepared = message(sys_flag=sys_flag)
-    rig.broker.transformer.transform(prepared, {"DELAY": "4", "TIMER_DELAY_MS": "7"})
+    rig.parts.transformer.transform(prepared, {"DELAY": "4", "TIMER_DELAY_MS": "7"})
     assert (prepared.topic, prepared.queue_id) == ("T", 2)
 
 
 def test_timers(rig: Rig) -> None:
     timed, delivered = message(), message()
-    rig.broker.transformer.transform(timed, {"TIMER_DELAY_SEC": "1"})
+    rig.parts.transformer.transform(timed, {"TIMER_DELAY_SEC": "1"})
     assert (timed.topic, timed.queue_id) == ("rmq_sys_wheel_timer", 0)
-    rig.broker.transformer.transform(delivered, {"TIMER_DELAY_SEC": "1", "TIMER_OUT_MS": "5"})  # it came out
+    rig.parts.transformer.transform(delivered, {"TIMER_DELAY_SEC": "1", "TIMER_OUT_MS": "5"})  # it came out
     assert (delivered.topic, delivered.queue_id) == ("T", 2)
 
 
 def test_inner_batches(rig: Rig) -> None:
     with pytest.raises(RequestRefused) as refused:
-        rig.broker.transformer.transform(message(), {"INNER_NUM": "2"})
+        rig.parts.transformer.transform(message(), {"INNER_NUM": "2"})
     assert refused.value.code == 13
 
 

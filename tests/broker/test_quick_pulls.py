@@ -56,8 +56,8 @@ def test_the_second_pull_goes_the_quick_way_and_commits(rig: Rig, monkeypatch: p
     answer = rig.sent[1][-1]
     assert (answer.opaque, answer.remark, answer.ext["nextBeginOffset"]) == (101, "FOUND", "5")
     assert decode(answer.body).queue_offset == 2
-    assert rig.broker.offsets.query("Plain", "g", 0) == 2 and rig.broker.offsets.pull_offset("Plain", "g", 0) == 5
-    assert rig.broker.stats.transferred.total == 5 + 3
+    assert rig.parts.offsets.query("Plain", "g", 0) == 2 and rig.parts.offsets.pull_offset("Plain", "g", 0) == 5
+    assert rig.parts.stats.transferred.total == 5 + 3
 
 
 def test_tags_are_chosen_the_quick_way(rig: Rig, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -70,14 +70,14 @@ def test_tags_are_chosen_the_quick_way(rig: Rig, monkeypatch: pytest.MonkeyPatch
     answer = rig.sent[1][-1]
     assert seen == [False, True, True]
     assert (answer.code, answer.remark, answer.ext["nextBeginOffset"]) == (20, "NO_MATCHED_MESSAGE", "5")
-    assert rig.broker.offsets.query("Plain", "g", 0) == 4 and rig.broker.offsets.pull_offset("Plain", "g", 0) == 5
+    assert rig.parts.offsets.query("Plain", "g", 0) == 4 and rig.parts.offsets.pull_offset("Plain", "g", 0) == 5
 
 
 def test_a_unit_that_tells_a_place_of_an_extension_is_wanted_with_any_tags(
     rig: Rig, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """As a Java broker with enableConsumeQueueExt=true leaves it; one that finds no extension answers the same."""
-    queue = rig.broker.store.queue_of("Plain", 0)
+    queue = rig.parts.store.queue_of("Plain", 0)
     assert queue is not None
     for number, code in ((0, -(1 << 63)), (2, -(1 << 31) - 1), (4, -(1 << 31))):
         queue.segments.file(0).write(number * UNIT_BYTES + 12, code.to_bytes(8, "big", signed=True))
@@ -126,11 +126,11 @@ def test_a_consumer_that_leaves_ends_the_seats(rig: Rig, monkeypatch: pytest.Mon
 
 
 def test_a_subscription_is_renewed_each_minute(rig: Rig, monkeypatch: pytest.MonkeyPatch) -> None:
-    known = rig.broker.consumers.subscription("g", "Plain")
+    known = rig.parts.consumers.subscription("g", "Plain")
     assert known is not None
     rig.now += 60_000  # no tick meanwhile
     rig.handle(Frames(1, pull_of(101)))
-    renewed = rig.broker.consumers.subscription("g", "Plain")
+    renewed = rig.parts.consumers.subscription("g", "Plain")
     assert renewed is not None and renewed.sub_version == known.sub_version + 60_000
 
 

@@ -91,14 +91,14 @@ def test_a_consumer_that_is_silent_or_goes(rig: Rig) -> None:
 
 
 def test_a_consumer_that_is_too_old(rig: Rig) -> None:
-    rig.broker.consumers.client("g", "c1").version = 61  # type: ignore[union-attr]
+    rig.parts.consumers.client("g", "c1").version = 61  # type: ignore[union-attr]
     answer = rig.answer(running_info(rig), ADMIN)
     assert answer is not None and answer.code == 1 and "too low" in (answer.remark or "")
 
 
 def test_a_consumer_is_given_one_message(rig: Rig) -> None:
     sent = rig.send("T", body=b"this one", properties="UNIQ_KEY\x01U\x02")
-    rig.broker.topics.rows["T"].topic_sys_flag = 2
+    rig.parts.topics.rows["T"].topic_sys_flag = 2
     header = ConsumeMessageDirectlyRequest(consumer_group="g", client_id="c1", msg_id=sent.msg_id, topic="T")
     opaque = rig.tell(DIRECTLY, header, client=ADMIN)
     question = asked(rig, FIRST, DIRECTLY)
@@ -196,7 +196,7 @@ def test_clients_reset_their_offsets(by_clients: Rig) -> None:
         notice = asked(by_clients, client, TELL_RESET)
         assert notice.is_oneway and notice.header(ResetOffsetRequest).timestamp == -1
         assert ResetOffsetBody.from_json(notice.body).offset_table == wanted
-    assert by_clients.broker.offsets.query("T", "g", 0) == 1, "the broker resets nothing itself"
+    assert by_clients.parts.offsets.query("T", "g", 0) == 1, "the broker resets nothing itself"
 
 
 def test_without_force_nobody_goes_ahead(by_clients: Rig) -> None:
@@ -221,7 +221,7 @@ def test_for_a_tool_in_cpp_the_table_is_a_list(by_clients: Rig) -> None:
 def test_resets_that_can_not_be(by_clients: Rig, fields: dict[str, Any], code: int) -> None:
     if fields.get("group") == "committed":
         for queue in range(4):
-            by_clients.broker.offsets.reset("T", "committed", queue, 1)
+            by_clients.parts.offsets.reset("T", "committed", queue, 1)
     assert reset(by_clients, **fields).code == code
     assert not by_clients.told(FIRST, TELL_RESET)
 

@@ -74,8 +74,8 @@ def test_a_reply_reaches_who_asked_and_is_stored(rig: Rig, code: int) -> None:
     answer = rig.answer(opaque, REPLIER)
     assert answer is not None and answer.code == 0
     assert answer.header(SendMessageResponse).queue_offset == 0 and answer.ext["MSG_REGION"] == "DefaultRegion"
-    assert rig.broker.store.max_offset(TOPIC, 0) == 1
-    stored = rig.broker.store.record(TOPIC, 0, 0)
+    assert rig.parts.store.max_offset(TOPIC, 0) == 1
+    stored = rig.parts.store.record(TOPIC, 0, 0)
     assert stored is not None and b"CORRELATION_ID" in bytes(stored) and b"PUSH_REPLY_TIME" not in bytes(stored)
 
 
@@ -86,14 +86,14 @@ def test_a_reply_that_is_not_to_be_stored(tmp_path: Path) -> None:
     respond(rig, pushed(rig))
     answer = rig.answer(opaque, REPLIER)
     assert answer is not None and answer.header(SendMessageResponse).msg_id == "0"
-    assert rig.broker.store.max_offset(TOPIC, 0) == 0
+    assert rig.parts.store.max_offset(TOPIC, 0) == 0
 
 
 def test_a_log_that_takes_nothing_does_not_hold_a_reply_up(rig: Rig, monkeypatch: pytest.MonkeyPatch) -> None:
     def full(*_: object) -> None:
         raise AppendRefused(PutStatus.SERVICE_NOT_AVAILABLE, "full")
 
-    monkeypatch.setattr(rig.broker.store, "append", full)
+    monkeypatch.setattr(rig.parts.store, "append", full)
     opaque = reply(rig)
     respond(rig, pushed(rig))
     answer = rig.answer(opaque, REPLIER)
@@ -138,7 +138,7 @@ def test_the_replier_goes_away_meanwhile(rig: Rig) -> None:
     reply(rig)
     rig.leave(REPLIER)
     respond(rig, pushed(rig))
-    assert rig.broker.caller.pending == 0
+    assert rig.parts.caller.pending == 0
 
 
 def test_another_connection_can_not_answer_for_it(rig: Rig) -> None:
@@ -183,7 +183,7 @@ def test_replies_that_can_not_be(rig: Rig, fields: dict[str, Any], body: bytes, 
 def test_a_producer_is_found_by_the_id_that_it_has_now(rig: Rig) -> None:
     beat(rig, 3, "other")
     beat(rig, 3, "renamed", group="second")
-    producers = rig.broker.producers
+    producers = rig.parts.producers
     producers.validate()
     assert producers.find("other") is None
     found = producers.find("renamed")

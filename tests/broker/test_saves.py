@@ -137,7 +137,7 @@ def test_offsets_are_saved_now_and_then_behind_the_log(rig: Rig) -> None:
 
 def test_no_flush_when_the_log_is_durable(rig: Rig) -> None:
     rig.until(NOW + 4_000)  # the log's own flush
-    rig._carry_out([rig.broker.store.flush([])])
+    rig._carry_out([rig.parts.store.flush([])])
     commit(rig, 1)
     rig.hold_io()
     rig.until(NOW + 5_000)
@@ -204,8 +204,8 @@ def test_a_clean_stop_saves_all(tmp_path: Path, rig: Rig) -> None:
     of_pop = ["config/messageRequestMode.json", "config/consumerOrderInfo.json"]
     assert sorted(rig.saved) == sorted([TOPICS, GROUPS, OFFSETS, DELAYS, *of_pop])
     again = Rig(tmp_path)
-    assert "T" in again.broker.topics and "g" in again.broker.groups
-    assert again.broker.offsets.query("T", "g", 0) == 1
+    assert "T" in again.parts.topics and "g" in again.parts.groups
+    assert again.parts.offsets.query("T", "g", 0) == 1
     assert again.saved == [], "nothing changed by that"
 
 
@@ -225,7 +225,7 @@ def test_the_backup_counts_when_the_file_is_spoilt(tmp_path: Path, rig: Rig) -> 
     disk = RealDisk(str(tmp_path))
     disk.write(TOPICS + ".bak", disk.read(TOPICS) or b"")
     disk.write(TOPICS, b'{"dataVersion":{"coun')
-    assert "T" in Rig(tmp_path).broker.topics
+    assert "T" in Rig(tmp_path).parts.topics
 
 
 def test_a_file_that_is_something_else_stops_the_start(tmp_path: Path, rig: Rig) -> None:

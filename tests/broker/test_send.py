@@ -29,7 +29,7 @@ def rig(tmp_path: Path) -> Rig:
 
 
 def stored(rig: Rig, topic: str = "T", queue_id: int = 0) -> list[Record]:
-    return decode_all(b"".join(rig.broker.store.read(topic, queue_id, 0, 32, 1 << 24).buffers))
+    return decode_all(b"".join(rig.parts.store.read(topic, queue_id, 0, 32, 1 << 24).buffers))
 
 
 def send(rig: Rig, body: bytes = b"body", *, code: int = SEND_V2, **fields: Any) -> Command:
@@ -111,8 +111,8 @@ def test_a_multi_tag_topic_marks_its_messages(rig: Rig) -> None:
 def test_prepared_messages_are_never_delayed_and_never_shown(rig: Rig) -> None:
     answer = send(rig, sys_flag=4, properties=properties(UNIQ_KEY="A", DELAY="3"))
     assert answer.code == 0 and answer.ext["queueOffset"] == "0"
-    assert rig.broker.store.end > 0 and rig.broker.store.max_offset("T", 0) == 0
-    assert rig.broker.store.max_offset("SCHEDULE_TOPIC_XXXX", 2) == 0
+    assert rig.parts.store.end > 0 and rig.parts.store.max_offset("T", 0) == 0
+    assert rig.parts.store.max_offset("SCHEDULE_TOPIC_XXXX", 2) == 0
 
 
 # ---- checks, in their order ----
@@ -128,7 +128,7 @@ def refused(answer: Command, code: int, *words: str) -> None:
 def test_an_empty_body_is_code_1_whatever_else_is_wrong(rig: Rig) -> None:
     refused(send(rig, b"", topic="a/b"), 1, "body is empty")
     refused(send(rig, b"", code=SEND_BATCH, batch=True), 1, "body is empty")
-    assert "T" not in rig.broker.topics
+    assert "T" not in rig.parts.topics
 
 
 def test_not_before_its_time(tmp_path: Path) -> None:
@@ -150,7 +150,7 @@ def test_an_order_topic_of_a_broker_that_may_not_be_written_to(tmp_path: Path) -
 )
 def test_names_that_no_topic_has(rig: Rig, topic: str) -> None:
     refused(send(rig, topic=topic), 29, "The specified topic")
-    assert topic not in rig.broker.topics and rig.broker.store.end == 0
+    assert topic not in rig.parts.topics and rig.parts.store.end == 0
 
 
 @pytest.mark.parametrize("topic", ["x" * 127, "%DLQ%" + "x" * 100, "A-b_C|9%"])
@@ -173,7 +173,7 @@ def test_inner_batches(rig: Rig) -> None:
     refused(send(rig, properties=properties(UNIQ_KEY="A", INNER_NUM=2)), 13, "inner batch")
     refused(send(rig, sys_flag=0x80), 13, "inner batch")
     refused(send(rig, code=SEND_BATCH, batch=True, sys_flag=0x80), 13, "inner batch")
-    assert rig.broker.store.end == 0 and rig.broker.stats.put_messages.total == 0
+    assert rig.parts.store.end == 0 and rig.parts.stats.put_messages.total == 0
 
 
 def test_a_retried_message_of_a_transaction_is_an_ordinary_one(rig: Rig) -> None:
@@ -201,13 +201,13 @@ def test_a_queue_that_is_there_for_readers_takes_sends(rig: Rig) -> None:
 
 def test_a_topic_is_made_after_its_template(rig: Rig) -> None:
     assert send(rig, default_topic_queue_nums=3).code == 0
-    row = rig.broker.topics.get("T")
+    row = rig.parts.topics.get("T")
     assert row is not None and (row.write_queue_nums, row.read_queue_nums, row.perm, row.topic_sys_flag) == (3, 3, 6, 0)
     assert send(rig, topic="Many", default_topic_queue_nums=1000).code == 0
-    many = rig.broker.topics.get("Many")
+    many = rig.parts.topics.get("Many")
     assert many is not None and many.write_queue_nums == 8, "at most as many as the template"
     assert send(rig, topic="Unit", unit_mode=True).code == 0
-    unit = rig.broker.topics.get("Unit")
+    unit = rig.parts.topics.get("Unit")
     assert unit is not None and unit.topic_sys_flag == 1
     assert rig.saved.count("config/topics.json") == 4, "the broker's own when it began, and one each"
 
@@ -233,11 +233,11 @@ def test_auto_creation_switched_off(tmp_path: Path) -> None:
     rig = Rig(tmp_path, auto_create_topic_enable=False)
     refused(send(rig), 17)
     assert send(rig, topic="%RETRY%g").code == 0, "retry topics are made all the same"
-    row = rig.broker.topics.get("%RETRY%g")
+    row = rig.parts.topics.get("%RETRY%g")
     assert row is not None and (row.write_queue_nums, row.perm) == (1, 6)
     refused(send(rig, topic="%DLQ%g"), 17)
     assert send(rig, topic="%RETRY%unit", unit_mode=True).code == 0
-    unit = rig.broker.topics.get("%RETRY%unit")
+    unit = rig.parts.topics.get("%RETRY%unit")
     assert unit is not None and unit.topic_sys_flag == 2
 
 
@@ -249,7 +249,7 @@ def test_four_mebibytes_and_one_byte_more(tmp_path: Path) -> None:
     for round_ in range(2):  # the second goes the quick way
         assert send(rig, b"x" * (4 * MIB)).code == 0, round_
         refused(send(rig, b"x" * (4 * MIB + 1)), 13, "msg body length limit 4194304B")
-    assert rig.broker.stats.put_failed_times == 2
+    assert rig.parts.stats.put_failed_times == 2
     assert "putMessageFailedTimes" in bytes(rig.ask(28).body).decode()
 
 
@@ -257,7 +257,7 @@ def test_four_mebibytes_and_one_byte_more(tmp_path: Path) -> None:
 def test_properties_with_the_brokers_own_are_at_most_32767_bytes(rig: Rig, first: bool) -> None:
     if not first:
         send(rig)
-    own = len(rig.broker.answers.encoded_properties)
+    own = len(rig.parts.answers.encoded_properties)
     fits = properties(UNIQ_KEY="A", p="")[:-1]
     room = 32_767 - own - len(fits) - 1
     assert send(rig, properties=f"{fits}{'x' * room}\x02").code == 0
@@ -274,7 +274,7 @@ def test_properties_are_counted_in_bytes(rig: Rig) -> None:
 def test_a_delayed_message_needs_room_for_where_it_goes(rig: Rig) -> None:
     """REAL_TOPIC and REAL_QID count as well."""
     fits = properties(UNIQ_KEY="A", DELAY="1")
-    room = 32_767 - len(rig.broker.answers.encoded_properties) - len(fits) - len("p\x01\x02")
+    room = 32_767 - len(rig.parts.answers.encoded_properties) - len(fits) - len("p\x01\x02")
     answer = send(rig, properties=fits + properties(p="x" * room))
     refused(answer, 13)
     assert send(rig, properties=fits + properties(p="x" * (room - 40))).code == 0
@@ -291,7 +291,7 @@ def test_a_consumers_own_send_to_its_retry_topic(rig: Rig) -> None:
     send(rig, topic="%RETRY%g", reconsume_times=17, properties=properties(UNIQ_KEY="B", DELAY="3"))
     (dead,) = stored(rig, "%DLQ%g")
     assert dead.unique_key == "B" and dead.props["DELAY"] == "-1"
-    row = rig.broker.topics.get("%DLQ%g")
+    row = rig.parts.topics.get("%DLQ%g")
     assert row is not None and row.write_queue_nums == 1
 
 
@@ -301,7 +301,7 @@ def test_the_headers_own_limit_wins_from_clients_that_know_it(rig: Rig) -> None:
         raw = encode_request(SEND_V2, 1, send_header(topic="%RETRY%g", reconsume_times=4, max_reconsume_times=3), b"b")
         command = decode(raw)
         command.version = version
-        rig.broker.dispatch.request(Request(rig.broker.connections[1], command, None))
+        rig.parts.dispatch.request(Request(rig.parts.connections[1], command, None))
         rig.broker._settle()
 
     sent(120)
@@ -343,7 +343,7 @@ def test_a_batch(rig: Rig, code: int) -> None:
     assert answer.ext["msgId"] == ",".join(record.msg_id for record in records)
     assert (answer.ext["queueOffset"], answer.ext["transactionId"]) == ("1", "BATCH")
     assert records[0].props == {"UNIQ_KEY": "B0", "TAGS": "t", "KEYS": "k1 k2"}, "as 5.5.0: nothing is added"
-    assert len(rig.broker.store.query("T", "k2", 9, 0, NOW).records) == 3
+    assert len(rig.parts.store.query("T", "k2", 9, 0, NOW).records) == 3
 
 
 def test_batches_that_cannot_be(rig: Rig) -> None:
@@ -357,15 +357,15 @@ def test_batches_that_cannot_be(rig: Rig) -> None:
     refused(send(rig, one + b"junk", batch=True), 13, "can't be read")
     refused(send(rig, one, batch=True, topic="%DLQ%" + "x" * 200), 13, "topic length too long")
     refused(send(rig, b"x" * (4 * MIB + 1), batch=True), 13, "a batch of 4194305 bytes")
-    assert rig.broker.store.end == 0, "all or none"
+    assert rig.parts.store.end == 0, "all or none"
 
 
 def test_a_batch_whose_last_message_is_too_long_stores_none(rig: Rig) -> None:
     body = items(b"a") + batch.encode([(0, b"b", b"p\x01" + b"x" * 32_764)])
     assert send(rig, body, batch=True).code == 0
-    before = rig.broker.store.end
+    before = rig.parts.store.end
     refused(send(rig, items(b"a", b"x" * 2 * MIB), batch=True), 13)  # no room in a log file of 1 MiB
-    assert rig.broker.store.end == before
+    assert rig.parts.store.end == before
 
 
 def test_a_batch_in_a_binary_header(rig: Rig) -> None:

@@ -9,7 +9,6 @@ import pytest
 from msgspec.structs import replace
 
 from perseid.broker import messages
-from perseid.broker.handlers.sendback import consumer_send_back
 from perseid.broker.request import Reply, Request
 from perseid.wire.command import Command
 from perseid.wire.headers.clients import ConsumerSendMsgBackRequest
@@ -35,7 +34,7 @@ def back(rig: Rig, **fields: Any) -> Command:
 
 
 def stored(rig: Rig, topic: str, queue_id: int = 0) -> list[Record]:
-    return decode_all(b"".join(rig.broker.store.read(topic, queue_id, 0, 32, 1 << 24).buffers))
+    return decode_all(b"".join(rig.parts.store.read(topic, queue_id, 0, 32, 1 << 24).buffers))
 
 
 def test_it_comes_again_later(rig: Rig) -> None:
@@ -51,8 +50,8 @@ def test_it_comes_again_later(rig: Rig) -> None:
     told = {"UNIQ_KEY": "ID1", "TAGS": "A", "KEYS": "k", "mine": "x", "RETRY_TOPIC": "T"}
     assert told.items() <= record.props.items()
     assert record.props["ORIGIN_MESSAGE_ID"] == first.msg_id and record.props["WAIT"] == "false"
-    unit = rig.broker.store.unit(RETRY, 0, 0)
-    assert unit is not None and unit.tag_code == rig.broker.store.unit("T", 1, 0).tag_code  # type: ignore[union-attr]
+    unit = rig.parts.store.unit(RETRY, 0, 0)
+    assert unit is not None and unit.tag_code == rig.parts.store.unit("T", 1, 0).tag_code  # type: ignore[union-attr]
 
 
 def test_levels_rise_and_the_origin_stays(rig: Rig) -> None:
@@ -87,7 +86,7 @@ def test_the_level_that_was_asked_for(rig: Rig) -> None:
 def test_dead_letters(rig: Rig, fields: dict[str, int], dead: bool) -> None:
     assert back(rig, **fields).code == 0
     assert len(stored(rig, DEAD)) == dead
-    row = rig.broker.topics.get(DEAD)
+    row = rig.parts.topics.get(DEAD)
     assert (row is not None) is dead
     if row is not None:
         (record,) = stored(rig, DEAD)
@@ -104,9 +103,9 @@ def test_the_group_says_how_often(rig: Rig) -> None:
 def test_old_clients_have_no_limit_of_their_own(rig: Rig) -> None:
     rig.connect(1)
     header = ConsumerSendMsgBackRequest(offset=0, group="g", delay_level=0, max_reconsume_times=0)
-    rig.broker.turn.now = rig.now
-    request = Request(rig.broker.connections[1], Command(code=SEND_BACK, version=120), header)
-    assert consumer_send_back(rig.broker, request) == Reply()
+    rig.parts.turn.now = rig.now
+    request = Request(rig.parts.connections[1], Command(code=SEND_BACK, version=120), header)
+    assert rig.parts.dispatch.routes[36].handler(request) == Reply()
     assert stored(rig, DEAD) == []
 
 
@@ -114,7 +113,7 @@ def test_a_message_of_a_committed_transaction(rig: Rig) -> None:
     """Its TRAN_MSG (a Java broker leaves it) begins nothing anew, not among the dead letters either."""
     (record,) = stored(rig, "T", 1)
     message = messages.seal(messages.again(record), record.props | {"TRAN_MSG": "true"})
-    offset = rig.broker.store.append(message, rig.now).physical_offset
+    offset = rig.parts.store.append(message, rig.now).physical_offset
     assert back(rig, offset=offset).code == 0
     assert back(rig, offset=offset, delay_level=-1).code == 0
     assert len(stored(rig, DEAD)) == 1
@@ -130,9 +129,9 @@ def test_many_retry_queues(rig: Rig) -> None:
 
 def test_no_retry_queues_no_retries(rig: Rig) -> None:
     assert rig.ask(200, None, b'{"groupName":"g","retryQueueNums":0}').code == 0
-    end = rig.broker.store.end
+    end = rig.parts.store.end
     assert back(rig).code == 0
-    assert rig.broker.store.end == end and RETRY not in rig.broker.topics
+    assert rig.parts.store.end == end and RETRY not in rig.parts.topics
 
 
 # ---- refusals ----
@@ -147,8 +146,8 @@ def test_offsets_that_hold_no_message(rig: Rig, offset: int) -> None:
 
 def test_a_message_within_a_body_is_none(rig: Rig) -> None:
     """The bytes of a record at another place: a client may send such a body and name its place."""
-    rig.send("T", 0, bytes(rig.broker.store.record_at(0) or b""))
-    inner = rig.broker.store.unit("T", 0, 0)
+    rig.send("T", 0, bytes(rig.parts.store.record_at(0) or b""))
+    inner = rig.parts.store.unit("T", 0, 0)
     assert inner is not None
     answer = back(rig, offset=inner.physical_offset + 88)
     assert answer.code == 1
@@ -171,15 +170,15 @@ def test_groups_and_permissions(tmp_path: Path) -> None:
 
 
 def test_a_full_disk(rig: Rig) -> None:
-    rig.broker.store.fail("the disk is gone")
+    rig.parts.store.fail("the disk is gone")
     answer = back(rig)
     assert answer.code == 1 and answer.remark == "SERVICE_NOT_AVAILABLE"
-    assert rig.broker.stats.put_failed_times == 1
+    assert rig.parts.stats.put_failed_times == 1
 
 
 def test_a_client_in_unit_mode(rig: Rig) -> None:
     back(rig, unit_mode=True)
-    row = rig.broker.topics.get(RETRY)
+    row = rig.parts.topics.get(RETRY)
     assert row is not None and row.topic_sys_flag == 2
 
 
@@ -188,7 +187,7 @@ def test_a_group_has_it_before_it_is_acknowledged(tmp_path: Path) -> None:
     for raft, waits in ((ALONE, True), (None, False)):
         rig = Rig(tmp_path / str(waits), raft=raft)
         rig.send("T", 1, b"body", properties(UNIQ_KEY="ID1"))
-        unit = rig.broker.store.unit("T", 1, 0)
+        unit = rig.parts.store.unit("T", 1, 0)
         assert unit is not None
         header = ConsumerSendMsgBackRequest(offset=unit.physical_offset, group="g", delay_level=0)
         assert rig.ask(SEND_BACK, header).code == 0, "its topics are there"

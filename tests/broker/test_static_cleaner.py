@@ -16,7 +16,7 @@ NEVER = replace(SMALL_STORE, delete_when="")
 
 def items(cluster: Cluster, name: str, queue_id: int) -> list[str] | None:
     """The brokers of a logical queue's items, as one broker knows them."""
-    found = cluster.broker(name).mappings.rows[TOPIC].hosted_queues.get(queue_id)
+    found = cluster.broker(name).parts.mappings.rows[TOPIC].hosted_queues.get(queue_id)
     return None if found is None else [item.bname for item in found]
 
 

@@ -35,7 +35,7 @@ def test_a_slave_has_the_wheel_of_its_master(tmp_path: Path) -> None:
         at(rig, NOW + 2_000 + number * 1_000, f"m{number}".encode())
     rig.until(NOW + 10_500)
     slave, _ = followed(tmp_path, rig, 40)
-    ours = rig.broker.timers.timers
+    ours = rig.parts.timers.timers
     assert slave.wheel.slots.keys() == {at_ms for at_ms in ours.wheel.slots if at_ms < NOW + 20_000} | {
         at_ms for at_ms in slave.wheel.slots if at_ms >= NOW + 20_000
     }
@@ -52,8 +52,8 @@ def test_what_a_master_took_in_too_late_waits_at_its_slave_too(tmp_path: Path) -
     slave, _ = followed(tmp_path, rig, 1)
     at(rig, NOW + 3_000, b"late")  # stored, and taken in only after its time
     rig.now = NOW + 8_000
-    rig.broker.turn.now = rig.now
-    rig.broker.timers._take_in(rig.now)
+    rig.parts.turn.now = rig.now
+    rig.parts.timers._take_in(rig.now)
     answer = checkpoints.decode(rig.ask(CHECKPOINT).body)
     assert answer.master_offset == 2
     assert slave.follow(answer)
@@ -71,8 +71,8 @@ def test_what_a_master_took_in_too_late_before_its_last_start_waits_at_its_slave
     rig.until(NOW + 500)
     slave, _ = followed(tmp_path, rig, 1)
     at(rig, NOW + 3_000, b"late")
-    rig.now = rig.broker.turn.now = NOW + 8_000
-    rig.broker.timers._take_in(rig.now)
+    rig.now = rig.parts.turn.now = NOW + 8_000
+    rig.parts.timers._take_in(rig.now)
     rig.until(NOW + 8_900)
     assert checkpoints.decode(rig.disk.read(checkpoints.PATH) or b"").queue_offset == 2
     assert slave.follow(checkpoints.decode(rig.ask(CHECKPOINT).body)), "it knows of the message, and has it not yet"
@@ -100,12 +100,12 @@ def test_a_master_that_is_behind_its_slave_changes_nothing(tmp_path: Path) -> No
 
 def test_a_cut_log_takes_its_units_with_it(tmp_path: Path) -> None:
     rig = Rig(tmp_path, store=TINY)
-    ends = [rig.broker.store.end]
+    ends = [rig.parts.store.end]
     for number in range(20):
         at(rig, NOW + 5_000 + number % 3 * 1_000, f"m{number}".encode())
-        ends.append(rig.broker.store.end)
+        ends.append(rig.parts.store.end)
     rig.until(NOW + 100)
-    timers = rig.broker.timers.timers
+    timers = rig.parts.timers.timers
     timers.cut(ends[12])
     assert sum(slot.count for slot in timers.wheel.slots.values()) == timers.wheel.count == 12
     timers.validate()
@@ -116,13 +116,13 @@ def test_a_cut_log_takes_its_units_with_it(tmp_path: Path) -> None:
 def test_a_new_master_whose_clock_is_behind_the_last_ones(tmp_path: Path) -> None:
     """The last master's clock was an hour ahead: what it took in too late waits in a slot of its present, here too."""
     rig, hour_ms = Rig(tmp_path, store=TINY), 3_600_000
-    service = rig.broker.timers
+    service = rig.parts.timers
     at(rig, NOW + 2_000, b"first")
     rig.until(NOW + 4_000)
     service.stop()
     at(rig, NOW + 5_000, b"late")
     at(rig, NOW + 30_000, b"not yet")
-    rig.now = rig.broker.turn.now = NOW + 10_000
+    rig.now = rig.parts.turn.now = NOW + 10_000
     ahead = NOW + hour_ms
     told = checkpoints.TimerCheckpoint(read_ms=ahead, queue_offset=3, master_offset=3, timestamp=ahead)
     service.follow(checkpoints.encode(told), rig.now)
@@ -160,16 +160,16 @@ def test_a_log_that_is_cut_while_a_round_is_under_way(tmp_path: Path, done: int)
     ends = []
     for number in range(20):
         at(rig, NOW + 15_000 + number // 4 * 1_000, f"m{number}".encode())
-        ends.append(rig.broker.store.end)
+        ends.append(rig.parts.store.end)
     rig.until(NOW + 5_100)
-    assert rig.broker.timers.timers.under_way
+    assert rig.parts.timers.timers.under_way
     rig.finish_io(done)
-    rig.broker.turn.now = rig.now
-    rig.broker.timers.cut(Cut(ends[11], []))
+    rig.parts.turn.now = rig.now
+    rig.parts.timers.cut(Cut(ends[11], []))
     for second in range(7, 14):
         rig.until(NOW + second * 1_000)
         rig.finish_io()
-    assert not rig.broker.timers.timers.changed
+    assert not rig.parts.timers.timers.changed
     for one in (rig, crashed(rig, tmp_path, "b")):
         one.until(NOW + 70_000)
         assert sorted(bodies(one)[1:]) == sorted(f"m{number}".encode() for number in range(12))
@@ -179,14 +179,14 @@ def test_what_waits_in_its_place_is_not_stored_again_by_each_start(tmp_path: Pat
     """A message rolls, and the clock is set back by an hour: until that is over its slot is ahead of the clock, at each
     start (simulator, `acting`, seed 529592000100: each crash doubled what rolled, to a hundred megabytes)."""
     rig = Rig(tmp_path, store=replace(TINY, timer_roll_window_slot=4))
-    service = rig.broker.timers
+    service = rig.parts.timers
     at(rig, NOW + 60_000, b"later")
     rig.until(NOW + 10_000)
     stored = len(records(rig, TIMER_TOPIC))
     assert stored > 1, "it rolls"
-    told = rig.broker.timers.timers.progress(rig.now, master=True)
-    told.timestamp = max(rig.broker.timers.timers.wheel.slots)
-    rig.now = rig.broker.turn.now = NOW - 3_600_000
+    told = rig.parts.timers.timers.progress(rig.now, master=True)
+    told.timestamp = max(rig.parts.timers.timers.wheel.slots)
+    rig.now = rig.parts.turn.now = NOW - 3_600_000
     for _ in range(5):
         service.stop()
         service.timers.saved = told
@@ -199,7 +199,7 @@ def test_what_waits_in_its_place_is_not_stored_again_by_each_start(tmp_path: Pat
 
 def test_what_is_left_in_its_place_counts_for_a_turn(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     rig = Rig(tmp_path, store=replace(TINY, timer_roll_window_slot=200))
-    service, read = rig.broker.timers, list[int]()
+    service, read = rig.parts.timers, list[int]()
     for number in range(60):
         at(rig, NOW + 60_000 + number * SECOND, b"later")
     rig.until(NOW + 10_000)

@@ -55,7 +55,7 @@ def test_no_room_in_the_timer_log(tmp_path: Path, room_at: int) -> None:
     assert told(rig, "can't be taken in yet") == 1
     assert bodies(rig) == [] and rig.stopped is None
     rig.until(max(NOW + 5_000, room_at))
-    assert rig.broker.timers.timers.queue_offset == (20 if room_at < NOW + 5_000 else 0)
+    assert rig.parts.timers.timers.queue_offset == (20 if room_at < NOW + 5_000 else 0)
     rig.until(max(NOW + 7_000, room_at + 3_000))
     assert bodies(rig) == SENT
 
@@ -99,12 +99,12 @@ def test_old_files_that_can_not_be_removed_are_tried_again(tmp_path: Path) -> No
     for body in SENT:
         at(rig, NOW + 2_000, body)
     rig.until(NOW + 10_000)
-    timers = rig.broker.timers.timers
+    timers = rig.parts.timers.timers
     first = timers.log.segments.starts[0]
     unit = timers.log.unit(timers.log.segments.starts[2])
     assert unit is not None
     with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(type(rig.broker.store), "start", property(lambda store: unit.physical_offset))
+        patch.setattr(type(rig.parts.store), "start", property(lambda store: unit.physical_offset))
         with refusing(rig, "timerlog"):
             rig.until(NOW + 3_600_000)
         assert told(rig, "old files of the timer log can't be removed") == 1
@@ -121,7 +121,7 @@ def test_what_the_log_has_lost_before_it_was_taken_in_is_passed_over(tmp_path: P
         for body in SENT[:5]:
             at(rig, NOW + 5_000, body)
         rig.until(NOW + 2_000)
-    queue = rig.broker.store.queue_of(TIMER_TOPIC, 0)
+    queue = rig.parts.store.queue_of(TIMER_TOPIC, 0)
     assert queue is not None
     queue.min = 3
     rig.until(NOW + 8_000)

@@ -35,9 +35,9 @@ TINY = replace(SMALL, timer_log_file_bytes=52 * 6 + 20, timer_wheel_slots=512, t
 
 def records(rig: Rig, topic: str = "T", queue_id: int = 0) -> list[Record]:
     found: list[Record] = []
-    at = rig.broker.store.min_offset(topic, queue_id)
-    while at < rig.broker.store.max_offset(topic, queue_id):
-        read = rig.broker.store.read(topic, queue_id, at, 32, 1 << 20)
+    at = rig.parts.store.min_offset(topic, queue_id)
+    while at < rig.parts.store.max_offset(topic, queue_id):
+        read = rig.parts.store.read(topic, queue_id, at, 32, 1 << 20)
         found += decode_all(b"".join(read.buffers))
         at = read.next_offset
     return found
@@ -65,7 +65,7 @@ def handle(
 def crashed(rig: Rig, tmp_path: Path, name: str, **more: Any) -> Rig:
     """Another broker, on the folder as it is."""
     shutil.copytree(rig.disk.root, tmp_path / name)
-    more = {"store": rig.broker.store.config, **more}
+    more = {"store": rig.parts.store.config, **more}
     return Rig(tmp_path / name, now=more.pop("now", rig.now), **more)
 
 
@@ -81,7 +81,7 @@ def test_where_a_message_waits(tmp_path: Path) -> None:
     assert (sent.queue_id, sent.queue_offset) == (2, 0)
     words = base64.urlsafe_b64decode(sent.recall_handle or "").decode().split(" ")
     assert words == ["v1", "T", "b", str(NOW + 3_001), "ID1"]
-    assert rig.broker.store.max_offset("T", 2) == 0
+    assert rig.parts.store.max_offset("T", 2) == 0
 
 
 def test_the_largest_body_with_the_longest_properties_comes(tmp_path: Path) -> None:
@@ -130,7 +130,7 @@ def test_a_time_that_can_not_be_is_refused(tmp_path: Path, name: str, value: str
         assert answer.code == 0 and bodies(rig) == [b"body"]
     else:
         assert answer.code == 13 and "timer message illegal" in (answer.remark or "")
-        assert rig.broker.store.end == 0
+        assert rig.parts.store.end == 0
 
 
 def test_three_days_are_the_limit(tmp_path: Path) -> None:
@@ -152,7 +152,7 @@ def test_switched_off(tmp_path: Path) -> None:
     answer = rig.ask(SEND, send_header(properties=properties(UNIQ_KEY="A", TIMER_DELAY_MS=5_000)), b"body")
     assert (answer.code, answer.remark) == (1, "accurate timer message is not enabled, timerWheelEnable is false")
     assert rig.ask(CHECKPOINT).code == rig.ask(METRICS).code == 1
-    assert TIMER_TOPIC not in rig.broker.topics
+    assert TIMER_TOPIC not in rig.parts.topics
 
 
 def test_clients_can_not_send_to_the_timer_topic(tmp_path: Path) -> None:
@@ -197,7 +197,7 @@ def test_what_is_delivered(tmp_path: Path) -> None:
     rig = Rig(tmp_path)
     at(rig, NOW + 2_000, queue_id=1)
     rig.until(NOW + 1_999)
-    assert rig.broker.store.max_offset("T", 1) == 0
+    assert rig.parts.store.max_offset("T", 1) == 0
     rig.until(NOW + 2_000)
     (record,) = records(rig, "T", 1)
     assert (record.body, record.tag, record.unique_key) == (b"later", "A", "ID1")
@@ -211,7 +211,7 @@ def test_messages_of_a_slot_come_in_the_order_in_which_they_were_sent(tmp_path: 
         at(rig, NOW + 5_000 - number % 7, body)
     rig.until(NOW + 6_000)
     assert bodies(rig) == sent
-    assert rig.broker.timers.timers.wheel.slots == {} and rig.broker.timers.metrics.count_of("T") == 0
+    assert rig.parts.timers.timers.wheel.slots == {} and rig.parts.timers.metrics.count_of("T") == 0
 
 
 @pytest.mark.parametrize("wait", [19, 20, 21, 26, 27, 39, 40, 41, 100, 259])
@@ -223,29 +223,29 @@ def test_long_waits_roll_on(tmp_path: Path, wait: int) -> None:
     rig.until(NOW + wait * SECOND)
     (record,) = records(rig)
     assert (record.props.get("TIMER_ROLL_TIMES") is not None) == (wait > 20), record.props
-    assert rig.broker.timers.metrics.count_of("T") == 0
+    assert rig.parts.timers.metrics.count_of("T") == 0
 
 
 def test_a_refused_delivery_is_tried_until_it_is_taken(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     rig = Rig(tmp_path)
     at(rig, NOW + 2_000)
     rig.until(NOW + 100)
-    real = rig.broker.store.append
+    real = rig.parts.store.append
 
     def full(message: Any, now: int) -> Any:
         raise AppendRefused(PutStatus.SERVICE_NOT_AVAILABLE, "the disk is too full")
 
-    monkeypatch.setattr(rig.broker.store, "append", full)
+    monkeypatch.setattr(rig.parts.store, "append", full)
     rig.until(NOW + 60_000)
     assert len([note for note in rig.notes if "tried again" in note.text]) == 1
-    monkeypatch.setattr(rig.broker.store, "append", real)
+    monkeypatch.setattr(rig.parts.store, "append", real)
     rig.until(NOW + 61_000)
     assert bodies(rig) == [b"later"]
 
 
 def test_properties_that_have_no_room_for_more(tmp_path: Path) -> None:
     rig = Rig(tmp_path)
-    own = sum(len(f"{name}{value}") + 2 for name, value in rig.broker.answers.own_properties.items())
+    own = sum(len(f"{name}{value}") + 2 for name, value in rig.parts.answers.own_properties.items())
     pairs = properties(UNIQ_KEY="A", TIMER_DELAY_MS=1_500)
     room = 32_767 - own - len(pairs) - len(properties(TIMER_OUT_MS=NOW, REAL_TOPIC="T", REAL_QID=0, big=""))
     rig.send("T", 0, b"big", pairs + properties(big="x" * room))
@@ -262,14 +262,14 @@ def test_records_that_are_no_timers_are_skipped(tmp_path: Path) -> None:
             at(rig, NOW + 1_000, b"good")
             message = messages.again(records(rig, TIMER_TOPIC)[0])
         message.properties = pairs.encode()
-        rig.broker.store.append(message, rig.now)
+        rig.parts.store.append(message, rig.now)
     at(rig, NOW + 1_000, b"last")
     rig.until(NOW + 3_000)
     assert bodies(rig) == [b"good", b"last"]
     assert len([note for note in rig.notes if "skipped" in note.text]) == 3
     again = crashed(rig, tmp_path, "b")
     again.until(NOW + 9_000)
-    assert again.broker.timers.timers.queue_offset == 5
+    assert again.parts.timers.timers.queue_offset == 5
 
 
 # ---- recall ----
@@ -283,7 +283,7 @@ def test_recalled(tmp_path: Path) -> None:
     assert answer.code == 0 and answer.ext == {"msgId": "K1", "MSG_REGION": "DefaultRegion"}
     rig.until(NOW + 9_000)
     assert bodies(rig) == [b"other"] and other.recall_handle != first.recall_handle
-    assert rig.broker.timers.metrics.count_of("T") == 0 and rig.broker.timers.timers.wheel.count == 0
+    assert rig.parts.timers.metrics.count_of("T") == 0 and rig.parts.timers.timers.wheel.count == 0
 
 
 def test_recalled_far_ahead(tmp_path: Path) -> None:
@@ -335,10 +335,10 @@ def test_keys_with_their_topic_before_them_recall_too(tmp_path: Path) -> None:
 def test_recalls_that_are_refused(tmp_path: Path, request_of: tuple[str, str], code: int, remark: str) -> None:
     rig = Rig(tmp_path, recall_message_enable=True)
     rig.send("T")
-    end = rig.broker.store.end
+    end = rig.parts.store.end
     answer = recall(rig, request_of[1], request_of[0])
     assert (answer.code, answer.remark) == (code, remark) and answer.ext == {"MSG_REGION": "DefaultRegion"}
-    assert rig.broker.store.end == end
+    assert rig.parts.store.end == end
 
 
 def test_a_handle_without_padding_is_one_too(tmp_path: Path) -> None:
@@ -358,8 +358,8 @@ def test_a_handle_without_padding_is_one_too(tmp_path: Path) -> None:
 )
 def test_recall_without_permission(tmp_path: Path, settings: dict[str, Any], code: int) -> None:
     rig = Rig(tmp_path, **settings)
-    rig.broker.topics.ensure("T", 1, NOW)
-    rig.broker.topics.dirty = False
+    rig.parts.topics.ensure("T", 1, NOW)
+    rig.parts.topics.dirty = False
     assert recall(rig, handle()).code == code
 
 
@@ -460,7 +460,7 @@ def damage(log: TimerLog, position: int) -> None:
 
 def test_a_log_that_is_damaged_while_it_is_used(tmp_path: Path) -> None:
     rig, sent = half_delivered(tmp_path)
-    timers = rig.broker.timers.timers
+    timers = rig.parts.timers.timers
     for position in (52 * 14, 332 * 4):
         damage(timers.log, position)
     rig.until(NOW + 20_000)
@@ -471,7 +471,7 @@ def test_a_log_that_is_damaged_while_it_is_used(tmp_path: Path) -> None:
 def test_what_was_delivered_in_the_turn_that_finds_the_damage_counts(tmp_path: Path) -> None:
     """Several slots are due at once: those before the broken one are gathered by the core, where there is one."""
     rig, sent = half_delivered(tmp_path)
-    timers = rig.broker.timers.timers
+    timers = rig.parts.timers.timers
     position = timers.wheel.slots[sorted(timers.wheel.slots)[2]].last
     damage(timers.log, position)
     rig.now = NOW + 20_000
@@ -506,7 +506,7 @@ def test_old_files_of_the_timer_log_go_with_their_messages(tmp_path: Path) -> No
     for number in range(40):
         at(rig, NOW + 2_000, f"m{number}".encode())
     rig.until(NOW + 40_000)
-    timers = rig.broker.timers.timers
+    timers = rig.parts.timers.timers
     assert timers.log.start == 0 and len(timers.log.segments.starts) > 4
     units = [timers.log.unit(start) for start in timers.log.segments.starts]
     fourth = units[3]
@@ -574,7 +574,7 @@ def test_code_60_and_61(tmp_path: Path) -> None:
     rig.stop()
     text = (Path(rig.disk.root) / METRICS_PATH).read_bytes()
     assert fastjson.loads(text)["timingCount"]["T"]["count"] == 1
-    assert Rig(tmp_path, now=rig.now).broker.timers.metrics.count_of("T") == 1
+    assert Rig(tmp_path, now=rig.now).parts.timers.metrics.count_of("T") == 1
 
 
 def test_runtime_info(tmp_path: Path) -> None:

@@ -177,7 +177,7 @@ def test_what_one_way_words_decided_is_written_when_the_log_takes_it(
     rig = Rig(tmp_path)
     halves = [begin(rig, b"%d" % n, UNIQ_KEY=f"ID{n}") for n in range(3)]
     assert word(rig, halves[0], COMMIT).code == 0
-    store, plain = rig.broker.store, rig.broker.store.append
+    store, plain = rig.parts.store, rig.parts.store.append
 
     def append(message: Any, now: int) -> Any:
         if message.topic == OP_HALF_TOPIC:
@@ -248,7 +248,7 @@ def test_a_half_nobody_knows_of_is_kept_aside_after_so_many_questions(tmp_path: 
     assert len(rig.told(3, CHECK)) == 3 and bodies(rig) == []
     [aside] = records(rig, CHECK_MAX_TIME_TOPIC)
     assert aside.body == b"half" and aside.props["TRANSACTION_CHECK_TIMES"] == "3"
-    assert len(rig.broker.transactions) == 0
+    assert len(rig.parts.transactions) == 0
 
 
 def test_a_half_may_ask_for_more_time(tmp_path: Path) -> None:
@@ -322,7 +322,7 @@ def test_only_a_half_that_was_set_aside_is_resumed(tmp_path: Path, msg_id: str) 
     for each in (msg_id, half.msg_id):
         answer = resume(rig, each)
         assert answer.code == 1 and "Put message back" in (answer.remark or "")
-    assert len(rig.broker.transactions) == 1 and len(records(rig, HALF_TOPIC)) == 1
+    assert len(rig.parts.transactions) == 1 and len(records(rig, HALF_TOPIC)) == 1
 
 
 # ---- starts over ----
@@ -359,7 +359,7 @@ def test_progress_is_told_up_to_the_oldest_open_half(tmp_path: Path) -> None:
     first, second = begin(rig), begin(rig, UNIQ_KEY="ID2")
     word(rig, second, COMMIT)
     rig.handle(Tick())
-    progress = rig.broker.offsets.query
+    progress = rig.parts.offsets.query
     assert not progress(HALF_TOPIC, transactions.GROUP, 0) and not progress(OP_HALF_TOPIC, transactions.GROUP, 0)
     word(rig, first, COMMIT)
     rig.handle(Tick())
@@ -374,7 +374,7 @@ def test_a_decision_that_the_log_does_not_take_is_written_later(
 ) -> None:
     rig = Rig(tmp_path)
     half = begin(rig)
-    store, plain = rig.broker.store, rig.broker.store.append
+    store, plain = rig.parts.store, rig.parts.store.append
 
     def append(message: Any, now: int) -> Any:
         if message.topic == OP_HALF_TOPIC:
@@ -384,16 +384,16 @@ def test_a_decision_that_the_log_does_not_take_is_written_later(
     monkeypatch.setattr(store, "append", append)
     assert word(rig, half, COMMIT).code == 0 and word(rig, half, COMMIT).code == 1
     rig.until(NOW + 5_000)
-    assert rig.broker.offsets.query(HALF_TOPIC, transactions.GROUP, 0) in (None, 0)
+    assert rig.parts.offsets.query(HALF_TOPIC, transactions.GROUP, 0) in (None, 0)
     monkeypatch.setattr(store, "append", plain)
     rig.until(NOW + 7_000)
     assert [op.body for op in records(rig, OP_HALF_TOPIC)] == [b"0,"]
-    assert rig.broker.offsets.query(HALF_TOPIC, transactions.GROUP, 0) == 1 and bodies(rig) == [b"half"]
+    assert rig.parts.offsets.query(HALF_TOPIC, transactions.GROUP, 0) == 1 and bodies(rig) == [b"half"]
 
 
 def test_a_log_that_takes_no_decision_is_asked_once_a_second(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     rig = Rig(tmp_path)
-    half, plain = begin(rig), rig.broker.store.append
+    half, plain = begin(rig), rig.parts.store.append
     tries: list[int] = []
 
     def append(message: Any, now: int) -> Any:
@@ -402,7 +402,7 @@ def test_a_log_that_takes_no_decision_is_asked_once_a_second(tmp_path: Path, mon
         tries.append(now)
         raise AppendRefused(PutStatus.SERVICE_NOT_AVAILABLE, "full")
 
-    monkeypatch.setattr(rig.broker.store, "append", append)
+    monkeypatch.setattr(rig.parts.store, "append", append)
     assert word(rig, half, COMMIT).code == 0
     for _ in range(1_050):
         rig.until(rig.now + 10)
@@ -418,7 +418,7 @@ def test_a_rollback_that_the_log_does_not_take_is_refused(tmp_path: Path, monkey
         raise AppendRefused(PutStatus.SERVICE_NOT_AVAILABLE, "full")
 
     with monkeypatch.context() as full:
-        full.setattr(rig.broker.store, "append", append)
+        full.setattr(rig.parts.store, "append", append)
         assert word(rig, half, ROLLBACK).code == word(rig, half, COMMIT).code == 14
     assert word(rig, half, ROLLBACK).code == 0 and word(rig, half, COMMIT).code == 1
 
@@ -436,10 +436,10 @@ def test_op_messages_of_strangers_are_read_with_care(tmp_path: Path) -> None:
     rig = Rig(tmp_path)
     begin(rig)
     for body in (b"x", b"1,,-3,99999999999999999999,\xff,", b""):
-        rig.broker.transactions._load_op(0, set())
-        rig.broker.store.append(_op(body), NOW)
+        rig.parts.transactions._load_op(0, set())
+        rig.parts.store.append(_op(body), NOW)
     rig.stop()
-    assert len(Rig(tmp_path, now=rig.now).broker.transactions) == 1, "the half is open"
+    assert len(Rig(tmp_path, now=rig.now).parts.transactions) == 1, "the half is open"
 
 
 def _op(body: bytes) -> Any:
@@ -455,11 +455,11 @@ def test_a_slave_decides_nothing_and_the_next_master_knows_what_is_open(tmp_path
     rig = Rig(tmp_path)
     beat(rig)
     half = begin(rig)
-    rig.broker.roles.become(master=False)
+    rig.parts.roles.become(master=False)
     assert word(rig, half, COMMIT).code == resume(rig, half.msg_id).code == 11
     rig.until(NOW + 60_000)
-    assert not rig.told(3, CHECK) and len(rig.broker.transactions) == 0
-    rig.broker.roles.become(master=True)
+    assert not rig.told(3, CHECK) and len(rig.parts.transactions) == 0
+    rig.parts.roles.become(master=True)
     rig.until(NOW + 60_001)
     [question] = rig.told(3, CHECK)
     assert word(rig, question, COMMIT).code == 0 and bodies(rig) == [b"half"]
@@ -471,14 +471,14 @@ def test_a_new_master_knows_what_readers_do_not_see_yet(tmp_path: Path) -> None:
     beat(rig)
     decided, half = begin(rig), begin(rig, UNIQ_KEY="ID2")
     word(rig, decided, COMMIT)
-    rig.broker.roles.become(master=False)
+    rig.parts.roles.become(master=False)
     for topic in (HALF_TOPIC, OP_HALF_TOPIC):
-        queue = rig.broker.store.queue_of(topic, 0)
+        queue = rig.parts.store.queue_of(topic, 0)
         assert queue is not None
         queue.limit = 0
-        assert rig.broker.store.max_offset(topic, 0) == 0
-    rig.broker.roles.become(master=True)
-    assert len(rig.broker.transactions) == 1
+        assert rig.parts.store.max_offset(topic, 0) == 0
+    rig.parts.roles.become(master=True)
+    assert len(rig.parts.transactions) == 1
     assert word(rig, decided, COMMIT).code == 1 and word(rig, half, COMMIT).code == 0
     assert len(bodies(rig)) == 2
 
@@ -510,6 +510,6 @@ def test_a_word_while_too_few_are_in_sync_is_refused(tmp_path: Path, monkeypatch
     rig = Rig(tmp_path)
     half = begin(rig)
     with monkeypatch.context() as few:
-        few.setattr(type(rig.broker.replicas), "too_few", "in-sync replicas not enough")
+        few.setattr(type(rig.parts.replicas), "too_few", "in-sync replicas not enough")
         assert word(rig, half, COMMIT).code == word(rig, half, ROLLBACK).code == 1
     assert bodies(rig) == [] and word(rig, half, COMMIT).code == 0 and bodies(rig) == [b"half"]

@@ -25,7 +25,7 @@ LATER = {
 def test_refused_with_3(tmp_path: Path, reason: str) -> None:
     rig = Rig(tmp_path)
     for code in LATER[reason]:
-        assert code not in rig.broker.dispatch.routes, f"{code.name} is served now: take it off the list"
+        assert code not in rig.parts.dispatch.routes, f"{code.name} is served now: take it off the list"
         answer = rig.ask(code)
         assert (answer.code, answer.remark) == (3, f" request type {int(code)} not supported")
 

@@ -127,7 +127,7 @@ def test_the_units_of_a_queue(rig: Rig) -> None:
     body = QueryConsumeQueueResponseBody.from_json(units(rig, index=1).body)
     assert (body.min_queue_index, body.max_queue_index, len(body.queue_data)) == (0, 3, 2)
     first = body.queue_data[0]
-    unit = rig.broker.store.unit("T", 0, 1)
+    unit = rig.parts.store.unit("T", 0, 1)
     assert unit is not None
     assert (first.physic_offset, first.physic_size, first.tags_code) == (unit.physical_offset, unit.size, ord("a"))
     assert len(QueryConsumeQueueResponseBody.from_json(units(rig, count=1).body).queue_data) == 1
@@ -160,9 +160,9 @@ def test_queues_of_topics_that_are_gone_are_cleaned(rig: Rig) -> None:
     rig.send("T")
     rig.send("U")
     rig.send("T", properties="DELAY\x011\x02")
-    del rig.broker.topics.rows["U"]
+    del rig.parts.topics.rows["U"]
     assert rig.ask(316).code == 0
-    left = {topic for topic, _ in rig.broker.store.queues()}
+    left = {topic for topic, _ in rig.parts.store.queues()}
     assert left == {"T", "SCHEDULE_TOPIC_XXXX"}
     assert not rig.disk.list("consumequeue/U")
 
@@ -180,15 +180,15 @@ def test_expired_files_go_when_an_operator_says_so(tmp_path: Path) -> None:
     for _ in range(60):
         rig.send("T", body=bytes(4000))
     rig.until(rig.now + 30_000)
-    assert rig.broker.store.start == 0 and rig.broker.store.end > 3 << 16
+    assert rig.parts.store.start == 0 and rig.parts.store.end > 3 << 16
     rig.until(rig.now + 5 * 3_600_000)
     rig.now = max(rig.now, int(max(p.stat().st_mtime for p in (tmp_path / "commitlog").iterdir()) * 1000) + 7_200_000)
-    assert rig.broker.store.start == 0, "not in these hours"
+    assert rig.parts.store.start == 0, "not in these hours"
     assert rig.ask(329).code == 0
     rig.until(rig.now + 60_000)
-    assert rig.broker.store.start >= 1 << 16
+    assert rig.parts.store.start >= 1 << 16
     assert rig.ask(306).code == 0
-    queue = rig.broker.store.queue_of("T", 0)
+    queue = rig.parts.store.queue_of("T", 0)
     assert queue is not None and queue.min > 0 and queue.end == 60, "a queue never starts anew"
 
 
@@ -245,7 +245,7 @@ def test_operators_set_limits(rig: Rig) -> None:
 @pytest.mark.parametrize("body", [b"g=1\nh=-1", b"h=", b"h=many", b"h=" + b"9" * 30, b"\xff=1"])
 def test_limits_that_can_not_be(rig: Rig, body: bytes) -> None:
     assert rig.ask(2001, None, body).code == 1
-    assert rig.broker.fetches.cold.limits == {}
+    assert rig.parts.fetches.cold.limits == {}
     assert rig.ask(2002, None, b"\xff").code == 1
 
 
@@ -253,8 +253,8 @@ def test_a_pull_from_the_disk_is_counted_and_limited(tmp_path: Path, monkeypatch
     rig = Rig(tmp_path, cold_data_flow_control_enable=True, cg_cold_read_threshold=1)
     for _ in range(3):
         rig.send("T")
-    file = rig.broker.store.log.segments.file(0)
-    monkeypatch.setattr(rig.broker.store, "cold", lambda *_: [(file, 0, 100)])
+    file = rig.parts.store.log.segments.file(0)
+    monkeypatch.setattr(rig.parts.store, "cold", lambda *_: [(file, 0, 100)])
     first = rig.tell(LITE_PULL, pull_header(topic="T", queue_offset=0))
     assert rig.answer(first) is None and len(rig.fetches) == 1
     second = rig.answer(rig.tell(LITE_PULL, pull_header(topic="T", queue_offset=0)))

@@ -22,7 +22,7 @@ LEADER = "10.0.0.78:9878"
 
 
 def whereabouts(made: Controlled) -> Whereabouts:
-    replicas: Replicas = made.rig.broker.replicas
+    replicas: Replicas = made.rig.parts.replicas
     assert replicas.manager is not None
     return replicas.manager.whereabouts
 
@@ -54,7 +54,7 @@ def test_the_controllers_are_those_that_are_named_and_the_one_that_leads(made: C
 def test_a_strangers_notices_are_worth_a_line_a_minute(made: Controlled, monkeypatch: pytest.MonkeyPatch) -> None:
     found, now = whereabouts(made), made.rig.now
     notes: list[str] = []
-    monkeypatch.setattr(made.rig.broker.turn, "note", lambda level, text: notes.append(text))
+    monkeypatch.setattr(made.rig.parts.turn, "note", lambda level, text: notes.append(text))
     told = []
     for at in (0, 1, TELL_MS - 1, TELL_MS, TELL_MS + 1, 2 * TELL_MS):
         notes.clear()
@@ -96,7 +96,7 @@ def test_everybody_is_believed_where_nobody_is_to_be_checked(tmp_path: Path) -> 
 @pytest.mark.parametrize("checks", [True, False])
 def test_neighbours_are_the_name_servers_and_the_master_that_there_was(tmp_path: Path, checks: bool) -> None:
     rig = Rig(tmp_path, replication=ReplicationConfig(check_peer_addresses=checks))
-    found = Neighbours(rig.broker)
+    found = Neighbours(rig.parts.turn, rig.parts.replicas)
     found.start(["10.0.0.50:9876", "10.0.0.51:9876"])
     now = rig.now
     assert found.is_master(STRANGER, now), "there was none"

@@ -65,7 +65,8 @@ class Twins:
         sys.unraisablehook = self._hidden.append  # an index out of bounds in a function that can't raise
         core.compiled = checked_core()
         self.with_core, self.alone = self._broker(), self._broker()
-        self.alone.plain_sends = self.alone.timers.quick = self.alone.transactions.quick = None
+        parts = self.alone.parts
+        parts.quick.current = parts.timers.quick = parts.transactions.quick = None
 
     def _broker(self) -> Broker:
         config = BrokerConfig(broker_name="b", enable_property_filter=True)
@@ -110,7 +111,7 @@ class Twins:
         self._compare(data)
         if words := self._words():
             self._compare(words)
-        logs = [bytes(broker.store.log.segments.view(begin, 1 << 20)) for broker in (self.with_core, self.alone)]
+        logs = [bytes(broker.parts.store.log.segments.view(begin, 1 << 20)) for broker in (self.with_core, self.alone)]
         assert logs[0] == logs[1] and self.with_core.store.end == self.alone.store.end, "the logs differ"
         assert not self._hidden, f"an error in a function that can't raise: {self._hidden[0].exc_value!r}"
         self.with_core.validate()

@@ -250,7 +250,7 @@ def unknown_to_a_deposed_controller(**given: Any) -> None:
 def _unissued(replica: Replica) -> int:
     """So much of its log no flush was asked for."""
     assert replica.broker is not None
-    log = replica.broker.store.log
+    log = replica.broker.parts.store.log
     return log.end - log.issued
 
 

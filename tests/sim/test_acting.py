@@ -92,7 +92,7 @@ def no_later_version(patch: pytest.MonkeyPatch) -> None:
 
     def min_changed(self: Acting, min_id: int, address: str, ha_address: str | None, now: int) -> None:
         real(self, min_id, address, ha_address, now)
-        self._broker.offsets.later_on_commit = False
+        self._offsets.later_on_commit = False
 
     patch.setattr(Acting, "min_changed", min_changed)
 

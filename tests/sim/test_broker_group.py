@@ -104,7 +104,7 @@ def marks_by_nobody(patch: pytest.MonkeyPatch) -> None:
     def lead(self: Group) -> None:
         if self.store.settled:
             self.is_master, self._term = True, self.raft.member.term
-            self._broker.roles.become(master=True)
+            self._roles.become(master=True)
 
     patch.setattr(Group, "_lead", lead)
 

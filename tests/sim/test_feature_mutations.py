@@ -7,13 +7,16 @@ from typing import Any
 
 import pytest
 from msgspec.structs import replace
+from perseid.parts.pop.order import ConsumeOrder
+from perseid.parts.pop.service import PopService
 
-from perseid.broker import mappings, node
-from perseid.broker.handlers import inner, mapped
+from perseid.broker import mappings
+from perseid.broker.composition import Parts
+from perseid.broker.handlers import mapped
+from perseid.broker.handlers.inner import InnerBatches
+from perseid.broker.handlers.mapped import StaticTopicRequests
 from perseid.broker.kernel.roles import RoleHook
 from perseid.broker.mappings import TopicMappings
-from perseid.broker.pop.order import ConsumeOrder
-from perseid.broker.pop.service import PopService
 from perseid.broker.put import Appender
 from perseid.broker.request import Reply, Request
 from perseid.broker.topics import TopicTable
@@ -48,23 +51,23 @@ def acks_count_when_they_are_shown(patch: pytest.MonkeyPatch) -> None:
 
 def a_new_master_knows_no_pops(patch: pytest.MonkeyPatch) -> None:
     """What the last master handed out is forgotten."""
-    real = node.role_hooks
+    real = Parts.role_hooks
 
-    def hooks(broker: Any) -> list[RoleHook]:
-        begin = partial(_begin_at_the_end, broker)
-        return [hook._replace(lead=begin) if hook.name == "pop" else hook for hook in real(broker)]
+    def hooks(self: Parts) -> list[RoleHook]:
+        begin = partial(_begin_at_the_end, self)
+        return [hook._replace(lead=begin) if hook.name == "pop" else hook for hook in real(self)]
 
-    patch.setattr(node, "role_hooks", hooks)
+    patch.setattr(Parts, "role_hooks", hooks)
 
 
-def _begin_at_the_end(broker: Any) -> None:
-    broker.pop.start(broker.now)
-    for queue in broker.pop._queues:
+def _begin_at_the_end(parts: Parts) -> None:
+    parts.pop.start(parts.turn.now)
+    for queue in parts.pop._queues:
         queue.at = queue.end
-    broker.pop.loaded = True
-    broker.pop._open.clear()
-    broker.pop._due.clear()
-    for queue in broker.pop._queues:
+    parts.pop.loaded = True
+    parts.pop._open.clear()
+    parts.pop._due.clear()
+    for queue in parts.pop._queues:
         queue.open.clear()
 
 
@@ -102,16 +105,16 @@ def units_of_one_message(patch: pytest.MonkeyPatch) -> None:
 
 def batches_answered_at_once(patch: pytest.MonkeyPatch) -> None:
     """A batch is answered before all in sync have it."""
-    real = inner.send_inner
+    real = InnerBatches.send
 
-    def send_inner(broker: Any, *rest: Any) -> Any:
-        broker.appender.acknowledge = lambda request, reply, end_offset, wait: reply
+    def send(self: InnerBatches, *rest: Any) -> Any:
+        self.appender.acknowledge = lambda request, reply, end_offset, wait: reply  # type: ignore[method-assign]
         try:
-            return real(broker, *rest)
+            return real(self, *rest)
         finally:
-            del broker.appender.acknowledge
+            del self.appender.acknowledge
 
-    patch.setattr(inner, "send_inner", send_inner)
+    patch.setattr(InnerBatches, "send", send)
 
 
 def a_new_master_knows_no_topics(patch: pytest.MonkeyPatch) -> None:
@@ -197,13 +200,13 @@ def nothing_follows_an_item(patch: pytest.MonkeyPatch) -> None:
 
 def sends_go_where_they_went(patch: pytest.MonkeyPatch) -> None:
     """A logical queue that was moved takes messages where it was before."""
-    real = mapped._send
+    real = StaticTopicRequests._send
 
-    def send(broker: Any, request: Any, detail: Any, handler: Any) -> Any:
+    def send(self: StaticTopicRequests, request: Any, detail: Any, handler: Any) -> Any:
         before = {queue_id: items[:1] for queue_id, items in detail.hosted_queues.items()}
-        return real(broker, request, replace(detail, hosted_queues=before), handler)
+        return real(self, request, replace(detail, hosted_queues=before), handler)
 
-    patch.setattr(mapped, "_send", send)
+    patch.setattr(StaticTopicRequests, "_send", send)
 
 
 EARLY, ENDLESS = "nothing comes before its time", "what was begun comes to its end"

@@ -420,7 +420,7 @@ def offsets_of_what_is_shown(patch: pytest.MonkeyPatch) -> None:
         return real(self, message, now)
 
     patch.setattr(MessageStore, "append", append)
-    patch.setattr("perseid.broker.node.sends_of", lambda broker: None)
+    patch.setattr("perseid.broker.fast.sends_of", lambda ports: None)
 
 
 def group_offsets_are_not_clamped(patch: pytest.MonkeyPatch) -> None:
@@ -436,11 +436,11 @@ def serves_before_its_role_is_known(patch: pytest.MonkeyPatch) -> None:
         real(self, now)
         if self._replication.epochs.last > 0:
             self.epoch = self._replication.epochs.last
-            self.fenced = self._broker.roles.is_slave = False
+            self.fenced = self._roles.is_slave = False
             self.master_id = self.broker_id
-            self._broker.turn.emit(self._replication.lead(self.epoch, now)[-1])
+            self._turn.emit(self._replication.lead(self.epoch, now)[-1])
             self._agree([self.broker_id], 0, now)
-            self._broker.registration.start(now)
+            self._registration.start(now)
 
     patch.setattr(ReplicasManager, "start", start)
 

@@ -8,9 +8,8 @@ from typing import Any
 import pytest
 
 from perseid.base.machine import Effect, Millis
-from perseid.broker import switch
-from perseid.broker.handlers import popack
-from perseid.broker.node import Broker
+from perseid.broker import composition, new_master
+from perseid.broker.handlers.popack import PopAckRequests
 from perseid.broker.pop.service import PopService
 from perseid.broker.whereabouts import Whereabouts
 from perseid.controller import writes
@@ -124,7 +123,8 @@ def a_cut_leaves_the_last_checkpoint(patch: pytest.MonkeyPatch) -> None:
 
 def groups_stay_ahead_when_elected_again(patch: pytest.MonkeyPatch) -> None:
     """C11, #4771: a master that is elected again leaves groups ahead of their queues."""
-    patch.setattr(switch, "set_groups_back", lambda offsets, store: None)
+    for module in (new_master, composition):
+        patch.setattr(module, "set_groups_back", lambda offsets, store: None)
 
 
 def commits_are_not_doubted(patch: pytest.MonkeyPatch) -> None:
@@ -147,13 +147,13 @@ def acks_of_what_is_not_out_are_not_written(patch: pytest.MonkeyPatch) -> None:
 
 def acks_beyond_the_end_are_left_out(patch: pytest.MonkeyPatch) -> None:
     """POP: what a batch acknowledges beyond a queue's end is passed over, and said to be acknowledged."""
-    real = popack._batch_ack
+    real = PopAckRequests._batch_ack
 
-    def batch_ack(broker: Broker, one: BatchAck, broker_name: str) -> Appended | None:
-        there = popack._that_are_there(broker, pop.real_topic(one.topic, one.group, one.retry), one)
-        return real(broker, one._replace(offsets=there), broker_name)
+    def batch_ack(self: PopAckRequests, one: BatchAck, broker_name: str) -> Appended | None:
+        there = self._that_are_there(pop.real_topic(one.topic, one.group, one.retry), one)
+        return real(self, one._replace(offsets=there), broker_name)
 
-    patch.setattr(popack, "_batch_ack", batch_ack)
+    patch.setattr(PopAckRequests, "_batch_ack", batch_ack)
 
 
 ACKED = "what is acknowledged does not come again"

@@ -12,6 +12,7 @@ from tests.store.test_long_lives import Life
 
 from perseid.base.errors import StoreError
 from perseid.base.machine import Feed, Flush
+from perseid.broker.kernel.intake import Intake
 from perseid.broker.locks import QueueLocks
 from perseid.broker.node import Broker
 from perseid.broker.put import Appender
@@ -56,16 +57,16 @@ def acknowledge_before_flush(patch: pytest.MonkeyPatch) -> None:
 
 def plain_sends_acknowledged_before_flush(patch: pytest.MonkeyPatch) -> None:
     """The answers to the plain sends of a read do not wait for the flush."""
-    real = Broker._on_reads
+    real = Intake.take
 
-    def on_reads(self: Broker, reads: Any) -> None:
+    def take(self: Intake, reads: Any) -> None:
         real(self, reads)
-        for one in self.acks._waiting:
+        for one in self._durability.acks._waiting:
             if one.frames:
-                self.turn.write(one.conn, one.frames)
+                self._turn.write(one.conn, one.frames)
                 one.frames = b""
 
-    patch.setattr(Broker, "_on_reads", on_reads)
+    patch.setattr(Intake, "take", take)
 
 
 def no_folder_sync(patch: pytest.MonkeyPatch) -> None:

@@ -9,8 +9,7 @@ from typing import Any
 import pytest
 
 from perseid.base.machine import Millis
-from perseid.broker.handlers import pop
-from perseid.broker.node import Broker
+from perseid.broker.handlers.pop import PopRequests
 from perseid.broker.pop.service import Open, PopService
 from perseid.broker.put import Appender
 from perseid.broker.request import Reply, Request
@@ -49,7 +48,7 @@ def checkpoints_forgotten(patch: pytest.MonkeyPatch) -> None:
     real = PopService.start
 
     def start(self: PopService, now: Millis) -> None:
-        store = self._broker.store
+        store = self._store
         for queue in range(8):
             end = store.max_offset(self.topic, queue)
             if end:
@@ -86,7 +85,7 @@ def one_ack_of_a_turn_written(patch: pytest.MonkeyPatch) -> None:
     def write(self: PopService, queue_id: int, rows: list[tuple[Request, Ack]]) -> None:
         real(self, queue_id, rows[:1])
         for request, _ in rows[1:]:
-            self._broker.turn.reply(request, Reply())
+            self._turn.reply(request, Reply())
 
     patch.setattr(PopService, "_write_gathered", write)
 
@@ -175,14 +174,14 @@ def test_a_planted_defect_is_found(mutation: Mutation, promise: str) -> None:
 
 def old_retry_topic_left(patch: pytest.MonkeyPatch) -> None:
     """Since `enableRetryTopicV2` is set nobody looks into the retry topic that there was before."""
-    real = pop._places
+    real = PopRequests._places
 
-    def places(broker: Broker, header: Any, row: TopicConfig) -> list[tuple[str, int]]:
+    def places(self: PopRequests, header: Any, row: TopicConfig) -> list[tuple[str, int]]:
         before = retry_topic_v1(header.topic, header.consumer_group)
-        left = broker.config.enable_retry_topic_v2
-        return [place for place in real(broker, header, row) if not (left and place[0] == before)]
+        left = self.settings.current.enable_retry_topic_v2
+        return [place for place in real(self, header, row) if not (left and place[0] == before)]
 
-    patch.setattr(pop, "_places", places)
+    patch.setattr(PopRequests, "_places", places)
 
 
 @pytest.mark.once

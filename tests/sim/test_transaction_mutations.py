@@ -7,7 +7,7 @@ from typing import Any
 
 import pytest
 
-from perseid.broker import node
+from perseid.broker.composition import Parts
 from perseid.broker.kernel.roles import RoleHook, nothing
 from perseid.broker.node import Broker
 from perseid.broker.transactions import GROUP, TransactionService
@@ -56,7 +56,7 @@ def progress_ahead_of_what_is_open(patch: pytest.MonkeyPatch) -> None:
 
     def tell(self: TransactionService) -> None:
         if not self.loading:
-            offsets, store, now = self._broker.offsets, self._broker.store, self._broker.now
+            offsets, store, now = self._offsets, self._store, self._turn.now
             for topic in (HALF_TOPIC, OP_HALF_TOPIC):
                 offsets.commit(topic, GROUP, 0, store.max_offset(topic, 0), now, 500)
 
@@ -113,12 +113,12 @@ def test_a_planted_defect_is_found(mutation: Mutation) -> None:
 def a_new_master_takes_up_nothing(patch: pytest.MonkeyPatch) -> None:
     """Only what a master began itself is decided."""
     no_books(patch)
-    real = node.role_hooks
+    real = Parts.role_hooks
 
-    def hooks(broker: Broker) -> list[RoleHook]:
-        return [hook._replace(lead=nothing) if hook.name == "transactions" else hook for hook in real(broker)]
+    def hooks(self: Parts) -> list[RoleHook]:
+        return [hook._replace(lead=nothing) if hook.name == "transactions" else hook for hook in real(self)]
 
-    patch.setattr(node, "role_hooks", hooks)
+    patch.setattr(Parts, "role_hooks", hooks)
 
 
 @pytest.mark.once

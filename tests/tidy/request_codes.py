@@ -65,7 +65,7 @@ WHY_NOT: dict[Code, str] = {
 def broker_routes() -> Mapping[int, Route]:
     """The rows of a broker."""
     broker = Broker(BrokerConfig(), StoreConfig(), SimDisk(Random(1)), Random(1))
-    return broker.dispatch.routes
+    return broker.parts.dispatch.routes
 
 
 def served_by(code: Code) -> list[str]:

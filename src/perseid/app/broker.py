@@ -144,7 +144,7 @@ def build(loaded: Loaded, listeners: Mapping[str, Listener] | None = None) -> tu
         loaded.store,
         disk,
         Random(),
-        properties=lambda: loaded.to_properties(node.config),
+        properties=lambda: loaded.to_properties(node.parts.settings.current),
         kept=(f"{SETTINGS_FOLDER}/{kept.name}" if kept is not None else "", loaded.why_not_kept),
         replication=loaded.replication,
         raft=loaded.raft if loaded.broker.enable_dleger_commit_log else None,
@@ -152,14 +152,14 @@ def build(loaded: Loaded, listeners: Mapping[str, Listener] | None = None) -> tu
     if listeners is None:
         host, port = loaded.process.bind_address, loaded.broker.listen_port
         listeners = {MAIN_LISTENER: Listener(host, port), VIP_LISTENER: Listener(host, port + VIP_OFFSET)}
-        if node.group is not None:
+        if node.parts.group is not None:
             _, _, group_port = peers_of(loaded.raft.peers)[loaded.raft.self_id].rpartition(":")
             listeners[RAFT_LISTENER] = Listener(host, int(group_port))
         else:
             ha_port = loaded.replication.ha_listen_port or port + HA_PORT_OFFSET
             listeners[HA_LISTENER] = Listener(host, ha_port, complete=len)
     limits = Limits(idle_ms=loaded.process.server_channel_max_idle_time_seconds * 1000)
-    return node, Driver(node, disk, listeners, name="broker", limits=limits, gathers=node.acks.gathers)
+    return node, Driver(node, disk, listeners, name="broker", limits=limits, gathers=node.parts.acks.gathers)
 
 
 async def serve(loaded: Loaded) -> int:
@@ -168,7 +168,8 @@ async def serve(loaded: Loaded) -> int:
     node, running = build(loaded)
 
     async def ready() -> None:
-        await running.until(lambda: node.registration.tried)  # who reads the line may ask the name servers at once
+        # before the line is printed: who reads it may ask the name servers at once
+        await running.until(lambda: node.parts.registration.tried)
         at = f" and name server is {broker.namesrv_addr}" if broker.namesrv_addr else ""
         line = f"The broker[{broker.broker_name}, {broker.address}] boot success. serializeType=JSON{at}"
         process.say(line)

@@ -79,7 +79,7 @@ async def serve(
     node, broker = broker_app.build(loaded, listeners)
 
     async def ready() -> None:
-        await broker.until(lambda: node.registration.registered(namesrv_at))
+        await broker.until(lambda: node.parts.registration.registered(namesrv_at))
         process.say(ready_line(namesrv_at, chosen.address, data, as_json=as_json))
 
     return await process.serve([name_server, broker], ready)

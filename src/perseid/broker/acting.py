@@ -29,12 +29,18 @@ another one (`escape.py`).
 from __future__ import annotations
 
 from collections.abc import Callable
+from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 from perseid.base.errors import RemoteProtocolError, RequestRefused
 from perseid.base.machine import Millis
-from perseid.broker import switch, timer_escape
+from perseid.broker import timer_escape
+from perseid.broker.kernel.roles import Roles
+from perseid.broker.kernel.settings import Settings
+from perseid.broker.kernel.turn import Turn
+from perseid.broker.new_master import queue_end
 from perseid.broker.whereabouts import Neighbours
+from perseid.store.store import MessageStore
 from perseid.wire import bodies, copied
 from perseid.wire.bodies import DataVersion
 from perseid.wire.codes import RequestCode, ResponseCode
@@ -51,7 +57,13 @@ from perseid.wire.names import sync_member_topic
 from perseid.wire.rpc import Failure
 
 if TYPE_CHECKING:
-    from perseid.broker.node import Broker
+    from perseid.broker.delay import DelayService
+    from perseid.broker.escape import Escape
+    from perseid.broker.offsets import ConsumerOffsets
+    from perseid.broker.registration import Registration
+    from perseid.broker.replicas import Replicas
+    from perseid.broker.timers import TimerService
+    from perseid.broker.topics import TopicTable
 
 MASTER_ID = 0
 RETRY_MS = 1_000
@@ -66,12 +78,39 @@ MAX_MEMBERS = 64
 Take = Callable[[Command, Millis], None]
 
 
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ActingPorts:
+    """What `Acting` stands on."""
+
+    turn: Turn
+    settings: Settings
+    store: MessageStore
+    topics: TopicTable
+    offsets: ConsumerOffsets
+    roles: Roles
+    replicas: Replicas
+    registration: Registration
+    timers: TimerService
+    delay: DelayService
+    escape: Escape
+
+
 class Acting:
     """Of one broker whose configuration says `enableSlaveActingMaster`."""
 
-    def __init__(self, broker: Broker) -> None:
-        config = broker.settings.current
-        self._broker = broker
+    def __init__(self, ports: ActingPorts) -> None:
+        self._turn = ports.turn
+        self._settings = ports.settings
+        self._store = ports.store
+        self._topics = ports.topics
+        self._offsets = ports.offsets
+        self._roles = ports.roles
+        self._replicas = ports.replicas
+        self._registration = ports.registration
+        self._timers = ports.timers
+        self._delay = ports.delay
+        self._escape = ports.escape
+        config = self._settings.current
         self._id = config.broker_id
         self._master = self._id == MASTER_ID
         self.isolated = self._master and config.total_replicas > 1 and not config.skip_pre_online
@@ -80,7 +119,7 @@ class Acting:
         self.min_id = MASTER_ID
         self._readers_until: Millis = 0
         self._name_servers: list[str] = []
-        self.neighbours = Neighbours(broker)
+        self.neighbours = Neighbours(ports.turn, ports.replicas)
         self._asked = 0
         """Whose turn it is to be asked for the members."""
         self._beat_at: Millis | None = None
@@ -97,7 +136,7 @@ class Acting:
     @property
     def keeps_readers(self) -> bool:
         """Clients still take this slave for a master: whoever finds nothing waits here."""
-        return self.acting or self._broker.turn.now < self._readers_until
+        return self.acting or self._turn.now < self._readers_until
 
     @property
     def without_master(self) -> bool:
@@ -126,18 +165,18 @@ class Acting:
         self._beat_at = self._look_at = None
 
     def _show(self, now: Millis) -> None:
-        config = self._broker.settings.current
-        self._broker.registration.start(now)
+        config = self._settings.current
+        self._registration.start(now)
         self._beat_at = now + config.broker_heartbeat_interval
         self._look_at = now + config.sync_broker_member_group_period
 
     # ---- time ----
 
     def tick(self, now: Millis) -> None:
-        self.neighbours.has_master(self._broker.registration.master_address)
+        self.neighbours.has_master(self._registration.master_address)
         self.neighbours.tick(now)
         if self._beat_at is not None and self._beat_at <= now:
-            self._beat_at = now + self._broker.settings.current.broker_heartbeat_interval
+            self._beat_at = now + self._settings.current.broker_heartbeat_interval
             self._beat(now)
         if self._look_at is not None and self._look_at <= now:
             self._look(now)
@@ -150,22 +189,21 @@ class Acting:
 
     def _beat(self, now: Millis) -> None:
         """A life sign for each name server that knows us."""
-        broker, config = self._broker, self._broker.settings.current
+        config = self._settings.current
         kind: type[BrokerHeartbeatRequest | QueryDataVersionRequest] = BrokerHeartbeatRequest
         code, body = RequestCode.BROKER_HEARTBEAT, b""
         if config.compatible_with_old_name_srv:
-            kind, code, body = QueryDataVersionRequest, RequestCode.QUERY_DATA_VERSION, broker.topics.version.to_json()
+            kind, code, body = QueryDataVersionRequest, RequestCode.QUERY_DATA_VERSION, self._topics.version.to_json()
         sign = kind(
             cluster_name=config.broker_cluster_name, broker_addr=config.address, broker_name=config.broker_name,
             broker_id=self._id,
         )  # fmt: skip
         for address in self._name_servers:
-            for effect in broker.caller.oneway(address, code, sign, body, now, config.send_heartbeat_timeout_millis):
-                broker.turn.emit(effect)
+            self._turn.tell(address, code, sign, body, config.send_heartbeat_timeout_millis)
 
     def _look(self, now: Millis) -> None:
         """Ask a name server who the members are; the next one, when it does not say."""
-        config = self._broker.settings.current
+        config = self._settings.current
         self._look_at = now + (RETRY_MS if self.isolated else config.sync_broker_member_group_period)
         if self._asking or not self._name_servers:
             return
@@ -190,10 +228,10 @@ class Acting:
             self._asked = (self._asked + 1) % len(self._name_servers)
             if self.isolated and not self._complained:
                 self._complained = True
-                self._broker.note("warning", f"not online yet: name server {asked} does not say who is there: {why}")
+                self._turn.note("warning", f"not online yet: name server {asked} does not say who is there: {why}")
 
     def _take_members(self, reply: Command, now: Millis) -> None:
-        config = self._broker.settings.current
+        config = self._settings.current
         found: dict[int, str] = {}
         if config.compatible_with_old_name_srv:
             for one in bodies.TopicRouteData.from_json(reply.body).broker_datas:
@@ -215,23 +253,23 @@ class Acting:
 
     def min_changed(self, min_id: int, address: str, ha_address: str | None, now: Millis) -> None:
         """The smallest id of the set, and where that broker is."""
-        broker = self._broker
         if self._master or min_id == self.min_id or min_id < 0:
             return
         was, self.min_id = self.min_id, min_id
-        broker.note("info", f"the smallest id of {broker.config.broker_name} is {min_id} at {address}; it was {was}")
+        name = self._settings.current.broker_name
+        self._turn.note("info", f"the smallest id of {name} is {min_id} at {address}; it was {was}")
         if min_id == self._id:
             self.acting = True
-            broker.offsets.later_on_commit = True  # not now: whoever acts for a moment alone knows nothing later
-            broker.roles.send_away(broker.escape, on=True)
+            self._offsets.later_on_commit = True  # not now: whoever acts for a moment alone knows nothing later
+            self._roles.send_away(self._escape, on=True)
         elif self.acting:
-            self.acting = broker.offsets.later_on_commit = False
+            self.acting = self._offsets.later_on_commit = False
             self._readers_until = now + ROUTE_MS
-            broker.roles.send_away(broker.escape, on=False)
+            self._roles.send_away(self._escape, on=False)
         if was == MASTER_ID:
-            self.neighbours.has_master(broker.registration.master_address)
-            broker.registration.master_address = None
-            broker.replicas.follow_nobody(now)
+            self.neighbours.has_master(self._registration.master_address)
+            self._registration.master_address = None
+            self._replicas.follow_nobody(now)
         elif min_id == MASTER_ID and ha_address:
             self._follow(address, ha_address, now)
         elif min_id == MASTER_ID:
@@ -247,23 +285,23 @@ class Acting:
         self._ask(master, RequestCode.EXCHANGE_BROKER_HA_INFO, ExchangeHaInfoRequest(), now, told, _nobody_cares)
 
     def _follow(self, master: str, ha_address: str, now: Millis) -> None:
-        self._broker.registration.master_address = master
-        self._broker.replicas.follow(master, ha_address, now)
+        self._registration.master_address = master
+        self._replicas.follow(master, ha_address, now)
 
     def invited(self, master: str, ha_address: str, peer: str, now: Millis) -> None:
         """A master that is still isolated wants us to follow; its tables are not worth copying yet. It is passed over
         when the connection comes from elsewhere than the master that we had: one that has moved goes online without us,
         and a name server says where it is."""
         if not self._master and self.neighbours.is_master(peer, now):
-            self._broker.registration.master_address = master
-            self._broker.replicas.follow_stream(ha_address, now)
+            self._registration.master_address = master
+            self._replicas.follow_stream(ha_address, now)
 
     # ---- a master that comes back ----
 
     def _prepare(self, members: dict[int, str], now: Millis) -> None:
         """Go on with the last member that is not prepared; online when there is none. The one that acts comes last: its
         table is the one to go on with."""
-        own = self._broker.settings.current.address
+        own = self._settings.current.address
         left = [a for i, a in members.items() if i != self._id and a != own and a not in self._prepared]
         if not left:
             self._online(now)
@@ -275,8 +313,8 @@ class Acting:
             self._await_follower(now)
 
         header = ExchangeHaInfoRequest(
-            master_ha_address=self._broker.replicas.ha_address,
-            master_flush_offset=self._broker.store.flushed,
+            master_ha_address=self._replicas.ha_address,
+            master_flush_offset=self._store.flushed,
             master_address=own,
         )
         self._ask(member, RequestCode.EXCHANGE_BROKER_HA_INFO, header, now, invited, self._not_prepared)
@@ -285,7 +323,7 @@ class Acting:
         """Does the member follow us? The stream names nobody: any follower from its host will do."""
         assert self._follow_until is not None
         host = self._waits_for.rpartition(":")[0]
-        followers = self._broker.replicas.classic.master.followers.values()
+        followers = self._replicas.classic.master.followers.values()
         self._follows = any(one.following and one.peer.rpartition(":")[0] == host for one in followers)
         if self._follows:
             self._follow_until = None
@@ -295,7 +333,7 @@ class Acting:
         else:
             self._follow_until = None
             why = f"it does not follow this master within {FOLLOW_MS} ms; its own log says why"
-            self._broker.turn.note("warning", f"{self._waits_for}: {why}")
+            self._turn.note("warning", f"{self._waits_for}: {why}")
             self._ask_member(RequestCode.GET_ALL_CONSUMER_OFFSET, now, self._take_offsets)
             return  # deliveries that it stands for may have gone with our last moments
         self._ask_member(RequestCode.GET_ALL_DELAY_OFFSET, now, self._take_delays)
@@ -305,10 +343,10 @@ class Acting:
 
     def _not_prepared(self, code: int, why: str, now: Millis) -> None:
         self._look_at = now + RETRY_MS
-        self._broker.turn.note("warning", f"not online yet: {self._waits_for}: {why}; asked again in {RETRY_MS} ms")
+        self._turn.note("warning", f"not online yet: {self._waits_for}: {why}; asked again in {RETRY_MS} ms")
 
     def _take_delays(self, reply: Command, now: Millis) -> None:
-        delay = self._broker.delay
+        delay = self._delay
         if len(reply.body):
             body = copied.DelayOffsets.from_json(reply.body)
             table, ours, version = body.offset_table, delay.offsets, body.data_version or DataVersion()
@@ -319,22 +357,22 @@ class Acting:
         self._ask_member(RequestCode.GET_ALL_CONSUMER_OFFSET, now, self._take_offsets)
 
     def _take_offsets(self, reply: Command, now: Millis) -> None:
-        offsets = self._broker.offsets
+        offsets = self._offsets
         body = copied.SlavesOffsets.from_json(reply.body)
         version = body.data_version or DataVersion()
         ahead = body.perseid_ahead
         if ahead is not None and not self._follows:
             own = copied.ConsumerOffsets.from_json(ahead.encode())
             offsets.take_over(own.offset_table, offsets.version, highest=False)
-            offsets.clamp(switch.queue_end(self._broker.store))
+            offsets.clamp(queue_end(self._store))
         elif later(version, offsets.version) or version == offsets.version:
             offsets.take_over(body.offset_table, version, highest=version == offsets.version)
-            offsets.clamp(switch.queue_end(self._broker.store))
+            offsets.clamp(queue_end(self._store))
         elif ahead is not None:  # told to the slave before it heard that we were back; our later table lacks that
             own = copied.ConsumerOffsets.from_json(ahead.encode())
             offsets.take_over(own.offset_table, offsets.version, highest=True)
-            offsets.clamp(switch.queue_end(self._broker.store))
-        if self._broker.timers.enabled:
+            offsets.clamp(queue_end(self._store))
+        if self._timers.enabled:
             code = RequestCode.GET_TIMER_CHECK_POINT
             self._ask(self._waits_for, code, None, now, self._take_timers, lambda code, why, now: self._taken(now))
         else:
@@ -343,17 +381,17 @@ class Acting:
     def _take_timers(self, reply: Command, now: Millis) -> None:
         escaped = timer_escape.read(reply.ext)
         if escaped.end_ms > escaped.begin_ms:
-            self._broker.timers.escape.left_out = escaped
+            self._timers.escape.left_out = escaped
         self._taken(now)
 
     def _taken(self, now: Millis) -> None:
-        self._broker.turn.note("info", f"offsets of groups and delay levels are not behind those of {self._waits_for}")
+        self._turn.note("info", f"offsets of groups and delay levels are not behind those of {self._waits_for}")
         self._prepared.add(self._waits_for)
         self._look_at = now
 
     def _online(self, now: Millis) -> None:
         self.isolated = False
-        self._broker.roles.become(master=True)
+        self._roles.become(master=True)
         self._show(now)
 
     # ---- asking ----
@@ -379,7 +417,7 @@ class Acting:
                     failed(0, f"{code.name}: its answer can't be read: {error}", now)
 
         self._asking = True
-        self._broker.turn.call(address, code, header, b"", TIMEOUT_MS, answered)
+        self._turn.call(address, code, header, b"", TIMEOUT_MS, answered)
 
 
 def later(theirs: DataVersion, ours: DataVersion) -> bool:

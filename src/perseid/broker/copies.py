@@ -15,10 +15,13 @@ records, goes on with their offsets.
 from __future__ import annotations
 
 from collections.abc import Callable
+from dataclasses import dataclass
 from typing import TYPE_CHECKING, TypeVar
 
 from perseid.base.errors import RemoteProtocolError, RequestRefused
 from perseid.base.machine import Millis
+from perseid.broker.kernel.generation import Generation
+from perseid.broker.kernel.turn import Turn
 from perseid.broker.offsets import with_light
 from perseid.broker.timer_metrics import TimerMetricsTable
 from perseid.wire import bodies, copied
@@ -36,7 +39,13 @@ from perseid.wire.mapping import TopicQueueMappingDetail
 from perseid.wire.rpc import Failure
 
 if TYPE_CHECKING:
-    from perseid.broker.node import Broker
+    from perseid.broker.delay import DelayService
+    from perseid.broker.groups import SubscriptionGroupTable
+    from perseid.broker.mappings import TopicMappings
+    from perseid.broker.offsets import ConsumerOffsets
+    from perseid.broker.pop.modes import RequestModes
+    from perseid.broker.timers import TimerService
+    from perseid.broker.topics import TopicTable
 
 Row = TypeVar("Row")
 
@@ -47,11 +56,34 @@ MAX_PAGES = 1_000
 """Of one table: a master that never comes to an end is given up."""
 
 
+@dataclass(frozen=True, slots=True, kw_only=True)
+class CopyPorts:
+    """What `Copies` stands on."""
+
+    turn: Turn
+    generation: Generation
+    topics: TopicTable
+    groups: SubscriptionGroupTable
+    offsets: ConsumerOffsets
+    mappings: TopicMappings
+    modes: RequestModes
+    timers: TimerService
+    delay: DelayService
+
+
 class Copies:
     """The rounds of one slave."""
 
-    def __init__(self, broker: Broker) -> None:
-        self._broker = broker
+    def __init__(self, ports: CopyPorts) -> None:
+        self._turn = ports.turn
+        self._generation = ports.generation
+        self._topic_table = ports.topics
+        self._group_table = ports.groups
+        self._offsets = ports.offsets
+        self._mapping_table = ports.mappings
+        self._modes = ports.modes
+        self._timers = ports.timers
+        self._delay = ports.delay
         self.master: str | None = None
         self._due: Millis | None = None
         self._failed = False
@@ -90,7 +122,7 @@ class Copies:
         refused: Callable[[Millis], None] | None = None,
     ) -> None:
         """`refused`: how to go on if the master has no such thing; None: it has to have it."""
-        broker, master = self._broker, self.master
+        master = self.master
         if master is None:
             return
 
@@ -109,11 +141,11 @@ class Copies:
                 except RequestRefused as error:
                     self._give_up(code, f"its answer can't be read: {error.remark}", now)
 
-        broker.turn.call(master, code, header, b"", TIMEOUT_MS, answered)
+        self._turn.call(master, code, header, b"", TIMEOUT_MS, answered)
 
     def _give_up(self, code: RequestCode, why: str, now: Millis) -> None:
         if not self._failed:
-            self._broker.turn.note("warning", f"master {self.master}: {code.name}: {why}; copied again later")
+            self._turn.note("warning", f"master {self.master}: {code.name}: {why}; copied again later")
         self._failed = True
         self._due = now + CHECK_MS
 
@@ -128,34 +160,34 @@ class Copies:
         if _page(self._topics, body.topic_config_table, total):
             self._ask_topics(len(self._topics), str(body.data_version.to_json(), "utf-8"), now)
             return
-        self._broker.topics.adopt(self._topics, body.data_version)
-        if self._broker.mappings.adopt(self._mappings, body.mapping_data_version):
-            self._broker.generation.rise()
+        self._topic_table.adopt(self._topics, body.data_version)
+        if self._mapping_table.adopt(self._mappings, body.mapping_data_version):
+            self._generation.rise()
         self._ask(RequestCode.GET_ALL_CONSUMER_OFFSET, None, now, self._take_offsets)
 
     def _take_offsets(self, reply: Command, now: Millis) -> None:
         body = copied.ConsumerOffsets.from_json(reply.body)
-        self._broker.offsets.adopt(with_light(body.offset_table, body.lmq_offset_table or {}), body.data_version)
+        self._offsets.adopt(with_light(body.offset_table, body.lmq_offset_table or {}), body.data_version)
         self._ask(RequestCode.GET_ALL_DELAY_OFFSET, None, now, self._take_delays)
 
     def _take_delays(self, reply: Command, now: Millis) -> None:
         if len(reply.body):
             body = copied.DelayOffsets.from_json(reply.body)
-            self._broker.delay.adopt(body.offset_table, body.data_version)
-        if self._broker.timers.enabled:
+            self._delay.adopt(body.offset_table, body.data_version)
+        if self._timers.enabled:
             self._ask(RequestCode.GET_TIMER_CHECK_POINT, None, now, self._take_timers, self._ask_first_groups)
         else:
             self._ask_groups(0, "", now)
 
     def _take_timers(self, reply: Command, now: Millis) -> None:
         try:
-            self._broker.timers.follow(reply.body, now)
+            self._timers.follow(reply.body, now)
         except RemoteProtocolError as error:
             raise RequestRefused(ResponseCode.SYSTEM_ERROR, str(error)) from None
         self._ask(RequestCode.GET_TIMER_METRICS, None, now, self._take_metrics, self._ask_first_groups)
 
     def _take_metrics(self, reply: Command, now: Millis) -> None:
-        self._broker.timers.metrics.adopt(TimerMetricsTable.from_json(reply.body))
+        self._timers.metrics.adopt(TimerMetricsTable.from_json(reply.body))
         self._ask_first_groups(now)
 
     def _ask_first_groups(self, now: Millis) -> None:
@@ -172,15 +204,15 @@ class Copies:
         if _page(self._groups, body.subscription_group_table, total):
             self._ask_groups(len(self._groups), str(body.data_version.to_json(), "utf-8"), now)
             return
-        self._broker.groups.adopt(self._groups, self._forbidden, body.data_version)
+        self._group_table.adopt(self._groups, self._forbidden, body.data_version)
         self._ask(RequestCode.GET_ALL_MESSAGE_REQUEST_MODE, None, now, self._take_modes)
 
     def _take_modes(self, reply: Command, now: Millis) -> None:
         if len(reply.body):
-            self._broker.pop.modes.adopt(bytes(reply.body))
+            self._modes.adopt(bytes(reply.body))
         self.rounds += 1
         if self._failed or self.rounds == 1:
-            self._broker.turn.note("info", f"topics, groups and offsets are those of master {self.master}")
+            self._turn.note("info", f"topics, groups and offsets are those of master {self.master}")
         self._failed = False
         self._due = now + CHECK_MS
 

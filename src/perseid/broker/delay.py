@@ -23,9 +23,12 @@ import msgspec
 from perseid.base.errors import ConfigError
 from perseid.base.machine import Millis
 from perseid.broker import escape, messages
+from perseid.broker.kernel.settings import Settings
+from perseid.broker.kernel.turn import Turn
 from perseid.broker.saved_table import SavedTable
 from perseid.store.dispatch import parse_delay_levels
 from perseid.store.results import AppendRefused
+from perseid.store.store import MessageStore
 from perseid.wire import fastjson
 from perseid.wire import properties as props
 from perseid.wire.bodies import DataVersion
@@ -33,7 +36,8 @@ from perseid.wire.names import HALF_TOPIC, SCHEDULE_TOPIC
 from perseid.wire.record import Message
 
 if TYPE_CHECKING:
-    from perseid.broker.node import Broker
+    from perseid.broker.escape import Escape
+    from perseid.broker.put import Appender
 
 FIRST_RUN_MS = 1_000
 RETRY_MS = 100
@@ -54,9 +58,15 @@ class _Saved(SavedTable):
 class DelayService:
     """Delivers what is due. `offsets` maps level → offset of the next unit of its queue."""
 
-    def __init__(self, broker: Broker) -> None:
-        self._broker = broker
-        self._waits_ms = parse_delay_levels(broker.store.config.message_delay_level)
+    def __init__(
+        self, turn: Turn, settings: Settings, store: MessageStore, appender: Appender, escape: Escape,
+    ) -> None:  # fmt: skip
+        self._turn = turn
+        self._settings = settings
+        self._store = store
+        self._appender = appender
+        self._escape = escape
+        self._waits_ms = parse_delay_levels(self._store.config.message_delay_level)
         if not self._waits_ms:
             raise ConfigError("messageDelayLevel: names no level")
         self.version = DataVersion(counter=0, state_version=0, timestamp=0)
@@ -77,6 +87,14 @@ class DelayService:
         """How many there are."""
         return len(self._waits_ms)
 
+    def runtime_info(self, now: Millis) -> dict[str, str]:
+        """How far each level is delivered, and how far it goes, as rows of code 28's table."""
+        end = self._store.max_offset
+        return {
+            f"scheduleMessageOffset_{level}": f"{offset},{end(SCHEDULE_TOPIC, level - 1)}"
+            for level, offset in sorted(self.offsets.items())
+        }
+
     def load(self, text: bytes) -> None:
         """Take up what config/delayOffset.json says. StoreError when the text is not such a file."""
         saved = _Saved.read(text, OFFSETS_PATH)
@@ -94,8 +112,8 @@ class DelayService:
     def start(self, now: Millis) -> None:
         """Begin, with a first look after `FIRST_RUN_MS`, as in the original."""
         for level in range(1, self.levels + 1):
-            end = self._broker.store.max_offset(SCHEDULE_TOPIC, level - 1)
-            start = self._broker.store.min_offset(SCHEDULE_TOPIC, level - 1)
+            end = self._store.max_offset(SCHEDULE_TOPIC, level - 1)
+            start = self._store.min_offset(SCHEDULE_TOPIC, level - 1)
             self.offsets[level] = min(max(self.offsets.get(level, 0), start), end)
             if self.offsets[level] < end:
                 self._due[level] = now + FIRST_RUN_MS
@@ -116,7 +134,7 @@ class DelayService:
         return fastjson.pretty({"dataVersion": self.version, "offsetTable": table})
 
     def _confirm(self) -> None:
-        end, unconfirmed = self._broker.store.confirmed, self._unconfirmed
+        end, unconfirmed = self._store.confirmed, self._unconfirmed
         while unconfirmed and unconfirmed[0][0] <= end:
             _, level, offset = unconfirmed.popleft()
             self._confirmed[level] = offset
@@ -135,7 +153,7 @@ class DelayService:
             self._run(level, now)
 
     def _run(self, level: int, now: Millis) -> None:
-        store, queue_id = self._broker.store, level - 1
+        store, queue_id = self._store, level - 1
         for _ in range(MAX_DELIVERIES):
             offset = max(self.offsets[level], store.min_offset(SCHEDULE_TOPIC, queue_id))
             unit = store.unit(SCHEDULE_TOPIC, queue_id, offset)
@@ -145,7 +163,7 @@ class DelayService:
             if 0 < unit.tag_code - now <= self._waits_ms[queue_id]:
                 self._due[level] = unit.tag_code
                 return
-            if self._broker.escape.on:
+            if self._escape.on:
                 self._send_away(level, offset, unit.physical_offset, now)
                 return
             end = self._deliver(level, unit.physical_offset)
@@ -163,7 +181,7 @@ class DelayService:
         if message is None:
             return 0
         try:
-            placed = self._broker.appender.store(message)
+            placed = self._appender.store(message)
         except AppendRefused as refused:
             self._hindered(level, message.topic, physical_offset, str(refused))
             return None
@@ -172,14 +190,14 @@ class DelayService:
 
     def _real(self, level: int, physical_offset: int) -> Message | None:
         """The message as it is to be stored; None, with a line: it can't be."""
-        stored = messages.stored_at(self._broker.store, physical_offset)
+        stored = messages.stored_at(self._store, physical_offset)
         where = f"delay level {level}: the message at {physical_offset}"
         if stored is None:
-            self._broker.turn.note("error", f"{where} can't be read: skipped")
+            self._turn.note("error", f"{where} can't be read: skipped")
             return None
         topic, queue_id = stored.props.get(props.REAL_TOPIC), stored.props.get(props.REAL_QID, "")
         if topic is None or topic == HALF_TOPIC or not (queue_id.isascii() and queue_id.isdecimal()):
-            self._broker.turn.note("error", f"{where} is for {topic!r}, queue {queue_id!r}: skipped")
+            self._turn.note("error", f"{where} is for {topic!r}, queue {queue_id!r}: skipped")
             return None
         message = messages.again(stored)
         message.topic, message.queue_id = topic, int(queue_id)
@@ -189,7 +207,7 @@ class DelayService:
         """A message stays for now: one line, and not one for each attempt."""
         if self._blocked.get(level) != why:
             where = f"delay level {level}: the message at {physical_offset}"
-            self._broker.turn.note("warning", f"{where} for {topic} is tried again: {why}")
+            self._turn.note("warning", f"{where} for {topic} is tried again: {why}")
             self._blocked[level] = why
 
     def _send_away(self, level: int, offset: int, physical_offset: int, now: Millis) -> None:
@@ -213,17 +231,17 @@ class DelayService:
             return
         self._away.add(level)
         kept = {name: text for name, text in props.decode(message.properties).items() if name not in NOT_SENT_AWAY}
-        self._broker.escape.send(message, kept, told)
+        self._escape.send(message, kept, told)
 
     def _advance(self, level: int, offset: int, now: Millis) -> None:
         self.offsets[level] = offset
         self.dirty = True
         self._steps += 1
-        if self._steps % max(1, self._broker.settings.current.delay_offset_update_version_step) == 0:
+        if self._steps % max(1, self._settings.current.delay_offset_update_version_step) == 0:
             self.version.next_version(now)
 
     def validate(self) -> None:
-        store = self._broker.store
+        store = self._store
         for level, offset in self.offsets.items():
             if level <= self.levels:
                 end = store.max_offset(SCHEDULE_TOPIC, level - 1)

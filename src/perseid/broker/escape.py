@@ -19,6 +19,8 @@ from typing import TYPE_CHECKING
 
 from perseid.base.errors import RemoteProtocolError, RequestRefused
 from perseid.base.machine import Millis
+from perseid.broker.kernel.settings import Settings
+from perseid.broker.kernel.turn import Turn
 from perseid.broker.system_topics import PERM_WRITE
 from perseid.wire import properties as props
 from perseid.wire.bodies import TopicRouteData
@@ -31,7 +33,7 @@ from perseid.wire.record import Message
 from perseid.wire.rpc import Failure
 
 if TYPE_CHECKING:
-    from perseid.broker.node import Broker
+    from perseid.broker.peers import Peers
 
 MASTER_ID = 0
 DEFAULT_QUEUES = 8
@@ -59,9 +61,11 @@ class _Route:
 class Escape:
     """The sends of one broker to other masters. `on`: it acts, and is to send."""
 
-    def __init__(self, broker: Broker) -> None:
-        config = broker.settings.current
-        self._broker = broker
+    def __init__(self, turn: Turn, settings: Settings, peers: Peers) -> None:
+        self._turn = turn
+        self._settings = settings
+        self._peers = peers
+        config = self._settings.current
         self.wanted = config.enable_slave_acting_master and config.enable_remote_escape
         self.on = False
         self.sent = 0
@@ -78,7 +82,7 @@ class Escape:
         """Store a message with these properties in its topic at another master; `then` is told, unless all ends."""
         assert self.on, "who does not act sends nothing away"
         route = self._routes.get(message.topic)
-        if route is not None and self._broker.turn.now < route.until:
+        if route is not None and self._turn.now < route.until:
             self._send_to(route, message, properties, self._only_now(then))
         else:
             self._ask(message, properties, self._only_now(then))
@@ -101,17 +105,17 @@ class Escape:
                 return
             if isinstance(reply, Failure) or reply.code not in (ResponseCode.SUCCESS, ResponseCode.TOPIC_NOT_EXIST):
                 why = reply.reason if isinstance(reply, Failure) else f"{reply.code} {reply.remark or ''}"
-                then(f"the name server does not tell the route of {message.topic}: {why}", self._broker.turn.now)
+                then(f"the name server does not tell the route of {message.topic}: {why}", self._turn.now)
                 return
             try:
-                route = self._learn(message.topic, reply, self._broker.turn.now)
+                route = self._learn(message.topic, reply, self._turn.now)
             except (RequestRefused, RemoteProtocolError) as error:
-                then(f"the name server's route of {message.topic} can't be read: {error}", self._broker.turn.now)
+                then(f"the name server's route of {message.topic} can't be read: {error}", self._turn.now)
                 return
             self._send_to(route, message, properties, then)
 
         header = GetRouteInfoByTopicRequest(topic=message.topic, accept_standard_json_only=True)
-        self._broker.peers.ask_name_server(RequestCode.GET_ROUTEINFO_BY_TOPIC, header, answered)
+        self._peers.ask_name_server(RequestCode.GET_ROUTEINFO_BY_TOPIC, header, answered)
 
     def _learn(self, topic: str, reply: Command, now: Millis) -> _Route:
         found: list[tuple[str, int]] = []
@@ -120,7 +124,7 @@ class Escape:
             masters = {one.broker_name: one.broker_addrs.get(MASTER_ID, "") for one in route.broker_datas}
             for row in route.queue_datas:
                 address = masters.get(row.broker_name, "")
-                if address and row.perm & PERM_WRITE and row.broker_name != self._broker.settings.current.broker_name:
+                if address and row.perm & PERM_WRITE and row.broker_name != self._settings.current.broker_name:
                     found += [(address, queue_id) for queue_id in range(min(row.write_queue_nums, MAX_TARGETS))]
         if len(self._routes) >= MAX_ROUTES:
             self._routes.clear()
@@ -129,9 +133,9 @@ class Escape:
 
     def _send_to(self, route: _Route, message: Message, properties: dict[str, str], then: Then) -> None:
         if not route.targets:
-            then(f"no other master has a queue of {message.topic} that can be written", self._broker.turn.now)
+            then(f"no other master has a queue of {message.topic} that can be written", self._turn.now)
             return
-        config = self._broker.settings.current
+        config = self._settings.current
         address, queue_id = route.targets[route.turn % len(route.targets)]
         route.turn += 1
         header = SendMessageRequestV2(
@@ -157,4 +161,4 @@ class Escape:
             then(f"{address} did not store a message of {message.topic}: {why}", now)
 
         body = bytes(message.body)
-        self._broker.turn.call(address, RequestCode.SEND_MESSAGE_V2, header, body, TIMEOUT_MS, answered)
+        self._turn.call(address, RequestCode.SEND_MESSAGE_V2, header, body, TIMEOUT_MS, answered)

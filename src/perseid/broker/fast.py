@@ -14,13 +14,14 @@ from __future__ import annotations
 
 import re
 from collections.abc import Iterable, Iterator
+from dataclasses import dataclass
 from struct import Struct
 from typing import TYPE_CHECKING
 
 from perseid import core
 from perseid.base.errors import RemoteProtocolError, RequestRefused
 from perseid.base.machine import Buffer, Millis
-from perseid.broker.core_turns import MAX_LANES, CoreTurn, count_sends
+from perseid.broker.core_turns import MAX_LANES, CorePorts, CoreTurn, count_sends
 from perseid.broker.pulls import QuickPulls
 from perseid.broker.system_topics import NOT_SENDABLE, PERM_WRITE
 from perseid.core.layout import ODD_NAMES, PLAIN_SYS_FLAGS
@@ -37,9 +38,15 @@ from perseid.wire.names import HALF_TOPIC, RETRY_PREFIX, TIMER_TOPIC
 from perseid.wire.record import MAX_TOPIC_BYTES
 
 if TYPE_CHECKING:
+    from perseid.broker.answers import Answers
     from perseid.broker.config import BrokerConfig
-    from perseid.broker.node import Broker
+    from perseid.broker.handlers.pull import PullRequests
+    from perseid.broker.kernel.generation import Generation
+    from perseid.broker.kernel.roles import Roles
+    from perseid.broker.mappings import TopicMappings
     from perseid.broker.request import Connection
+    from perseid.broker.timers import TimerService
+    from perseid.broker.transactions import TransactionService
     from perseid.core import Core
     from perseid.core.batch import Lane as CoreLane
     from perseid.core.redirects import Sends as RedirectingBatch
@@ -73,20 +80,51 @@ UNLIMITED = 2_147_483_647
 """The number of messages in one slot that is no limit."""
 
 
-def sends_of(broker: Broker) -> CoreSends | PlainSends | None:
+@dataclass(frozen=True, slots=True, kw_only=True)
+class SendPorts(CorePorts):
+    """What plain sends stand on."""
+
+    answers: Answers
+    roles: Roles
+    mappings: TopicMappings
+    transactions: TransactionService
+    timers: TimerService
+    pulls: PullRequests
+    generation: Generation
+
+
+class QuickSends:
+    """The quick way of one broker as its settings are now."""
+
+    def __init__(self, ports: SendPorts) -> None:
+        self._ports = ports
+        self.current: CoreSends | PlainSends | None = sends_of(ports)
+
+    def renew(self) -> None:
+        """Settings have changed that it was made of."""
+        self.count()
+        self.current = sends_of(self._ports)
+
+    def count(self) -> None:
+        """Tell the statistics what was sent."""
+        if self.current is not None:
+            self.current.count()
+
+
+def sends_of(ports: SendPorts) -> CoreSends | PlainSends | None:
     """The quickest way that there is; None when no send can be plain."""
-    region = broker.answers.own_properties["MSG_REGION"]
-    if len(broker.settings.store_host.ip) != 4 or quote(region) != f'"{region}"' or broker.store.lmq:
+    region = ports.answers.own_properties["MSG_REGION"]
+    if len(ports.settings.store_host.ip) != 4 or quote(region) != f'"{region}"' or ports.store.lmq:
         return None
     compiled = core.compiled
-    return PlainSends(broker) if compiled is None else CoreSends(broker, compiled)
+    return PlainSends(ports) if compiled is None else CoreSends(ports, compiled)
 
 
-def answer_texts(broker: Broker) -> tuple[bytes, ...]:
+def answer_texts(ports: SendPorts) -> tuple[bytes, ...]:
     """What stands around the five numbers of an answer: physical offset, queue id, queue offset, unique key, opaque."""
-    region, trace_on = (broker.answers.own_properties[name] for name in ("MSG_REGION", "TRACE_ON"))
+    region, trace_on = (ports.answers.own_properties[name] for name in ("MSG_REGION", "TRACE_ON"))
     texts = (
-        f'{{"code":0,"extFields":{{"msgId":"{packed_host(broker.settings.store_host).hex().upper()}',
+        f'{{"code":0,"extFields":{{"msgId":"{packed_host(ports.settings.store_host).hex().upper()}',
         '","queueId":"',
         '","queueOffset":"',
         '","transactionId":"',
@@ -96,28 +134,28 @@ def answer_texts(broker: Broker) -> tuple[bytes, ...]:
     return tuple(text.encode() for text in texts)
 
 
-def binary_answer_texts(broker: Broker) -> tuple[bytes, ...]:
+def binary_answer_texts(ports: SendPorts) -> tuple[bytes, ...]:
     """The same of a binary header, around the four values of its ext fields: each text ends with the place of a value's
     length. The first one has that of the opaque too, and ends with the host that begins the message's id."""
     values = ("ID", "QUEUE", "OFFSET", "KEY")
-    sent = broker.answers.sent(values[0], 0, 0, values[3])
+    sent = ports.answers.sent(values[0], 0, 0, values[3])
     ext = to_ext(sent) | {"queueId": values[1], "queueOffset": values[2]}
     rest = response_head(0, 0, ext, serializer=Serializer.ROCKETMQ)[8:]
     texts = []
     for value in values:
         before, _, rest = rest.partition(len(value).to_bytes(4, "big") + value.encode())
         texts.append(before + bytes(4))
-    texts[0] += packed_host(broker.settings.store_host).hex().upper().encode()
+    texts[0] += packed_host(ports.settings.store_host).hex().upper().encode()
     return (*texts, rest)
 
 
-def plain_topic(broker: Broker, header: SendMessageRequest) -> TopicConfig | None:
+def plain_topic(ports: SendPorts, header: SendMessageRequest) -> TopicConfig | None:
     """The topic of a send to a queue that takes plain ones; None when it takes none."""
     topic = header.topic
-    row = broker.topics.rows.get(topic)
+    row = ports.topics.rows.get(topic)
     if row is None or topic in NOT_SENDABLE or topic.startswith(RETRY_PREFIX):
         return None
-    if broker.topics.is_special(topic) or topic in broker.mappings.rows:
+    if ports.topics.is_special(topic) or topic in ports.mappings.rows:
         return None
     if not 0 <= header.queue_id < max(row.write_queue_nums, row.read_queue_nums):
         return None
@@ -135,33 +173,36 @@ def _header_of(command: Command) -> SendMessageRequest | None:
         return None
 
 
-def takes_sends(broker: Broker) -> bool:
+def takes_sends(ports: SendPorts) -> bool:
     """May plain sends be stored now? If not, the ordinary handler says why."""
-    if broker.replicas.is_slave or broker.acks.full or broker.replicas.too_few:
+    if ports.roles.is_slave or ports.durability.full or ports.durability.too_few:
         return False
-    return broker.settings.current.start_accept_send_request_time_stamp <= broker.turn.now
+    return ports.settings.current.start_accept_send_request_time_stamp <= ports.turn.now
 
 
-def most_delay_ms(broker: Broker) -> Millis:
+def most_delay_ms(ports: SendPorts) -> Millis:
     """How far ahead a plain send's time may be; 0 when the ordinary handler has to look at each."""
-    config = broker.settings.current
+    config = ports.settings.current
     short = len(config.broker_name.encode()) <= MAX_BROKER_NAME_BYTES
     counted = config.timer_congest_num_each_slot < UNLIMITED
-    return config.timer_max_delay_sec * 1000 if broker.timers.enabled and short and not counted else 0
+    return config.timer_max_delay_sec * 1000 if ports.timers.enabled and short and not counted else 0
 
 
 class CoreSends(CoreTurn):
     """The plain sends of one broker by the compiled core: those of a read by `unusual`, then `settle`."""
 
-    def __init__(self, broker: Broker, compiled: Core) -> None:
-        texts, most = answer_texts(broker), broker.store.config.max_message_size
+    _ports: SendPorts
+
+    def __init__(self, ports: SendPorts, compiled: Core) -> None:
+        texts, most = answer_texts(ports), ports.store.config.max_message_size
         batch: RedirectingBatch = compiled.redirects.Sends(
-            packed_host(broker.store_host), broker.answers.encoded_properties, most, texts, binary_answer_texts(broker),
-            broker.durability.waits, broker.settings.current.broker_name.encode(),
+            packed_host(ports.settings.store_host), ports.answers.encoded_properties, most, texts,
+            binary_answer_texts(ports),
+            ports.durability.waits, ports.settings.current.broker_name.encode(),
         )  # fmt: skip
-        super().__init__(broker, compiled, batch)
+        super().__init__(ports, compiled, batch)
         self._batch: RedirectingBatch = batch
-        self._pulls = QuickPulls(broker, compiled)
+        self._pulls = QuickPulls(ports.pulls, ports.generation, ports.mappings, compiled)
         self._names: dict[tuple[str, int], CoreLane] = {}
         """Of the sends that are redirected: their lanes are but names."""
         self._timer_lane: CoreLane | None = None
@@ -218,29 +259,30 @@ class CoreSends(CoreTurn):
     def settle(self) -> None:
         super().settle()
         if self._batch.halves:
-            self._broker.transactions.opened(self._batch.halves)
+            self._ports.transactions.opened(self._batch.halves)
             self._batch.halves.clear()
 
     def _seen(self, lanes: list[CoreLane]) -> None:
         super()._seen(lanes)
         if self._timer_lane is not None and self._timer_lane.count:
-            self._broker.timers.arrived()
+            self._ports.timers.arrived()
 
     def _begin(self) -> bool:
-        broker = self._broker
-        if broker.settings.current is not self._config:
-            self._config = broker.settings.current
-            self._batch.set_times(broker.timers.timers.wheel.precision_ms, most_delay_ms(broker))
+        ports = self._ports
+        if ports.settings.current is not self._config:
+            self._config = ports.settings.current
+            self._batch.set_times(ports.timers.timers.wheel.precision_ms, most_delay_ms(ports))
         if self._half_lane is not None:
-            self._batch.halves_left = 0 if broker.config.reject_transaction_message else broker.transactions.room
-        return takes_sends(broker) and super()._begin()
+            rejected = ports.settings.current.reject_transaction_message
+            self._batch.halves_left = 0 if rejected else ports.transactions.room
+        return takes_sends(ports) and super()._begin()
 
     def _learn(self, command: Command) -> bool:
         """Make a plain send's queue known to the core; False when it is, or the send is not plain."""
         header = _header_of(command)
         if header is None:
             return False
-        row = plain_topic(self._broker, header)
+        row = plain_topic(self._ports, header)
         if row is None or len(header.topic) > MAX_TOPIC_BYTES:
             return False
         if REDIRECTED.search(header.properties):
@@ -268,7 +310,7 @@ class CoreSends(CoreTurn):
 
     def _own_lane(self, known: CoreLane | None, topic: str) -> CoreLane | None:
         """The lane of a topic of the broker's own as it is now; None when there is none yet."""
-        row, queue = self._broker.topics.rows.get(topic), self._broker.store.plain_queues.get((topic, 0))
+        row, queue = self._ports.topics.rows.get(topic), self._ports.store.plain_queues.get((topic, 0))
         if row is None or queue is None:
             return None
         if known is not None and known.row is row and known.queue is queue:
@@ -319,25 +361,25 @@ Item = tuple[int, Buffer, bytes, str, Facts]
 class PlainSends:
     """The plain sends of one broker in plain Python: those of a read by `unusual`, then `settle`."""
 
-    def __init__(self, broker: Broker) -> None:
-        self._broker = broker
+    def __init__(self, ports: SendPorts) -> None:
+        self._ports = ports
         self._answers: list[bytes] = []
         self.taken = 0
         """The messages that `answers` will answer."""
-        self._appends = PlainAppends(broker.store)
+        self._appends = PlainAppends(ports.store)
         self._lanes: dict[tuple[str, int], Lane] = {}
         self._touched: list[Lane] = []
         self._uncounted: list[Lane] = []
         self._facts: dict[str, Facts] = {}
-        self._own = broker.answers.encoded_properties
-        self._waits = broker.durability.waits
-        self._most_bytes = broker.store.config.max_message_size
-        self._next_id = b"," + packed_host(broker.settings.store_host).hex().upper().encode()
+        self._own = ports.answers.encoded_properties
+        self._waits = ports.durability.waits
+        self._most_bytes = ports.store.config.max_message_size
+        self._next_id = b"," + packed_host(ports.settings.store_host).hex().upper().encode()
         """What stands between the offsets of a batch's messages."""
-        self._holds = broker.holds
-        self._seen = broker.store.gate is None
+        self._holds = ports.holds
+        self._seen = ports.store.gate is None
         """Do readers see at once what is written?"""
-        begin, *middle, end = (text.replace(b"%", b"%%") for text in answer_texts(broker))
+        begin, *middle, end = (text.replace(b"%", b"%%") for text in answer_texts(ports))
         numbers = (b"%b", b"%d", b"%d", b"%b", b"%d")
         self._answer = begin + b"".join(n + text for n, text in zip(numbers, (*middle, end), strict=True))
 
@@ -460,7 +502,7 @@ class PlainSends:
     def count(self) -> None:
         """Tell the statistics what was sent: before anyone looks at them, and now and then."""
         for lane in self._uncounted:
-            count_sends(self._broker, lane.queue.topic, lane.uncounted, lane.queue.taken_bytes, lane.requests)
+            count_sends(self._ports, lane.queue.topic, lane.uncounted, lane.queue.taken_bytes, lane.requests)
             lane.uncounted = lane.queue.taken_bytes = lane.requests = 0
         self._uncounted.clear()
 
@@ -495,16 +537,16 @@ class PlainSends:
     def _begin(self, header: SendMessageRequest, lane: Lane | None) -> Lane | None:
         """Let a lane take part in this turn: its queue is still that of its topic, the topic as it was, and one may
         send. None: leave it to the ordinary handler."""
-        broker = self._broker
-        if lane is None or lane.row is not broker.topics.rows.get(header.topic) or not lane.queue.usable:
+        ports = self._ports
+        if lane is None or lane.row is not ports.topics.rows.get(header.topic) or not lane.queue.usable:
             lane = self._lane(header)
             if lane is None:
                 return None
-        if not takes_sends(broker):
+        if not takes_sends(ports):
             return None
-        if lane.row.order and not broker.settings.current.broker_permission & PERM_WRITE:
+        if lane.row.order and not ports.settings.current.broker_permission & PERM_WRITE:
             return None
-        if not self._appends.begin(lane.queue, broker.turn.now):
+        if not self._appends.begin(lane.queue, ports.turn.now):
             return None
         self._touched.append(lane)
         return lane
@@ -513,8 +555,8 @@ class PlainSends:
         """The lane of a queue that the ordinary handler has stored to already, anew when its topic changed."""
         topic, queue_id = header.topic, header.queue_id
         self._lanes.pop((topic, queue_id), None)
-        row = plain_topic(self._broker, header)
-        queue = self._broker.store.plain_queue(topic, queue_id)
+        row = plain_topic(self._ports, header)
+        queue = self._ports.store.plain_queue(topic, queue_id)
         if row is None or queue is None:
             return None
         if len(self._lanes) >= MAX_LANES:

@@ -7,17 +7,15 @@ whole process until the disk has brought it.
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import TYPE_CHECKING
 
 from perseid.base.errors import RequestRefused
 from perseid.base.machine import Feed, Fetch
 from perseid.broker.cold import ColdReads
+from perseid.broker.kernel.settings import Settings
+from perseid.broker.kernel.turn import Turn
 from perseid.broker.request import Request
 from perseid.store.segments import Part
 from perseid.wire.codes import ResponseCode
-
-if TYPE_CHECKING:
-    from perseid.broker.node import Broker
 
 MAX_FETCHING = 4096
 """Pulls that wait for the disk at once; the next one is refused with 2."""
@@ -34,21 +32,23 @@ class Fetched:
 class Fetches:
     """The pulls of one broker that wait for the disk."""
 
-    def __init__(self) -> None:
+    def __init__(self, turn: Turn, settings: Settings) -> None:
+        self._turn = turn
+        self._settings = settings
         self.count = 0
         self.cold = ColdReads()
 
-    def wait(self, broker: Broker, request: Request, parts: list[Part]) -> None:
+    def wait(self, request: Request, parts: list[Part]) -> None:
         """Let a pull wait for parts of files. RequestRefused (2): too many wait, or its group has read too much."""
         if self.count >= MAX_FETCHING:
             raise RequestRefused(
                 ResponseCode.SYSTEM_BUSY, f"[OVERLOAD]{self.count} pulls wait for the disk; try again later"
             )
         size = sum(length for _, _, length in parts)
-        self.cold.admit(broker.settings.current, request.header.consumer_group, size, broker.turn.now)
+        self.cold.admit(self._settings.current, request.header.consumer_group, size, self._turn.now)
         self.count += 1
         request.command.keep()
-        broker.turn.emit(Fetch(parts, [Feed(Fetched(request))], [Feed(Fetched(request, failed=True))]))
+        self._turn.emit(Fetch(parts, [Feed(Fetched(request))], [Feed(Fetched(request, failed=True))]))
 
     def fetched(self, event: Fetched) -> Request:
         """The pull that need not wait any longer."""

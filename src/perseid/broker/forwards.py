@@ -14,13 +14,15 @@ from typing import TYPE_CHECKING
 
 from perseid.base.errors import RequestRefused
 from perseid.base.machine import Millis
+from perseid.broker.kernel.settings import Settings
+from perseid.broker.kernel.turn import Turn
 from perseid.broker.request import Reply, Request
 from perseid.wire.codes import ResponseCode
 from perseid.wire.command import Command
 from perseid.wire.rpc import Failure
 
 if TYPE_CHECKING:
-    from perseid.broker.node import Broker
+    from perseid.broker.replicas import Replicas
 
 MARK = "perseidForwarded"
 """An ext field that brokers and clients of other makes pass over."""
@@ -33,14 +35,16 @@ MAX_WAITING = 10_000
 class Forwards:
     """The sends that one broker hands on."""
 
-    def __init__(self, broker: Broker) -> None:
-        self._broker = broker
+    def __init__(self, turn: Turn, settings: Settings, replicas: Replicas) -> None:
+        self._turn = turn
+        self._settings = settings
+        self._replicas = replicas
         self._waiting = 0
 
     def master_for(self, request: Request) -> str:
         """Where a send goes that we may not take; "": nowhere."""
-        manager = self._broker.replicas.manager
-        if manager is None or manager.fenced or manager.is_master or not self._broker.config.forward_sends_to_master:
+        manager = self._replicas.manager
+        if manager is None or manager.fenced or manager.is_master or not self._settings.current.forward_sends_to_master:
             return ""
         return "" if MARK in request.command.ext else manager.master_address
 
@@ -50,11 +54,10 @@ class Forwards:
             raise RequestRefused(
                 ResponseCode.SYSTEM_BUSY, f"{MAX_WAITING} sends are on their way to the master {master} already"
             )
-        broker, command = self._broker, request.command
-        ext: dict[str, str | None] = {**command.ext, MARK: str(broker.replicas.broker_id)}
+        command = request.command
+        ext: dict[str, str | None] = {**command.ext, MARK: str(self._replicas.broker_id)}
         if command.is_oneway:
-            for effect in broker.caller.oneway(master, command.code, ext, command.body, broker.turn.now, TIMEOUT_MS):
-                broker.turn.emit(effect)
+            self._turn.tell(master, command.code, ext, command.body, TIMEOUT_MS)
             return
         request.command = command.keep()
         self._waiting += 1
@@ -63,12 +66,12 @@ class Forwards:
             self._waiting -= 1
             if isinstance(answer, Failure):
                 remark = f"the master {master} did not answer: {answer.reason}"
-                broker.turn.reply(request, Reply(ResponseCode.SYSTEM_BUSY, remark=remark))
+                self._turn.reply(request, Reply(ResponseCode.SYSTEM_BUSY, remark=remark))
             else:
                 body = bytes(answer.body)
-                broker.turn.reply(request, Reply(answer.code, answer.ext, body, answer.remark))
+                self._turn.reply(request, Reply(answer.code, answer.ext, body, answer.remark))
 
-        broker.turn.call(master, command.code, ext, command.body, TIMEOUT_MS, answered)
+        self._turn.call(master, command.code, ext, command.body, TIMEOUT_MS, answered)
 
     def validate(self) -> None:
         """AssertionError when the books are wrong."""

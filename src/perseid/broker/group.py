@@ -12,10 +12,14 @@ of each turn, and gives what is committed its units.
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from random import Random
 from typing import TYPE_CHECKING
 
 from perseid.base.machine import Effect, Event, Millis, Start, Stop, Tick
+from perseid.broker.kernel.roles import Roles
+from perseid.broker.kernel.settings import Settings
+from perseid.broker.kernel.turn import Turn
 from perseid.disk.port import Disk
 from perseid.raft.config import RaftConfig
 from perseid.raft.files import FileLog
@@ -24,13 +28,12 @@ from perseid.raft.state import Role
 from perseid.raft.store import GroupStore, divided_offset
 from perseid.store.config import StoreConfig
 from perseid.store.results import AppendRefused
-from perseid.store.store import MessageStore
 from perseid.wire.host import host_from
 from perseid.wire.names import SELF_TEST_TOPIC
 from perseid.wire.record import Message
 
 if TYPE_CHECKING:
-    from perseid.broker.node import Broker
+    pass
 
 MASTER_ID = 0
 MARK = b"a new leader"
@@ -41,21 +44,21 @@ class Group:
     """The member of one broker, and its store."""
 
     def __init__(
-        self,
-        broker: Broker,
-        config: RaftConfig,
-        store: StoreConfig,
-        disk: Disk,
-        random: Random,
-        new_log: type[FileLog] = FileLog,
-    ) -> None:
+        self, turn: Turn, settings: Settings, roles: Roles, config: RaftConfig, store: StoreConfig, disk: Disk,
+        random: Random, new_log: type[FileLog] = FileLog,
+    ) -> None:  # fmt: skip
         """`new_log` makes the log of the group's entries."""
-        self._broker = broker
+        self._turn = turn
+        self._settings = settings
+        self._roles = roles
+        self.fail: Callable[[str], None] = _nobody_hears
+        self.changed: Callable[[], None] = lambda: None
+        """Told that the member's role changed, but for our mastership."""
         self.folder = f"dledger-{config.self_id}/"
         sizes = config.mapped_file_size_for_entry_data, config.mapped_file_size_for_entry_index
         self._entries = new_log(disk, *sizes, folder=self.folder, base=divided_offset(disk, store))
         self.raft = Raft(config, self._entries, disk, random, folder=self.folder, takes_appends=False)
-        host = host_from(broker.settings.current.address)
+        host = host_from(self._settings.current.address)
         self.store = GroupStore(disk, store, host, self.raft, self._entries, self._begin)
         self.raft.on_commit = self.store.log.committed
         self.raft.on_role = self._role_changed
@@ -76,56 +79,57 @@ class Group:
 
     def feed(self, event: Event) -> None:
         """Hand the member an event of its own; `settle` does what follows."""
-        self._carry_out(self.raft.take(event, self._broker.turn.now))
+        self._carry_out(self.raft.take(event, self._turn.now))
 
     def _tick(self) -> None:
-        self._carry_out(self.raft.handle(Tick(), self._broker.turn.now))
+        self._carry_out(self.raft.handle(Tick(), self._turn.now))
 
     def _begin(self, now: Millis) -> None:
         self.feed(Start())
 
     def settle(self) -> None:
         """At the end of a turn: let the member do what is due, and follow it."""
-        broker, raft, store = self._broker, self.raft, self.store
+        raft, store = self.raft, self.store
         self._tick()
         store.log.follow_disk()
-        note = store.dispatch(broker.turn.now)
+        note = store.dispatch(self._turn.now)
         if note:
-            broker.turn.note("warning", note)
+            self._turn.note("warning", note)
         if self.is_master and not raft.member.is_leader:  # to lead in another term takes another turn: a vote is kept
             self.is_master = False
             store.forget_pending()
-            broker.roles.become(master=False)
+            self._roles.become(master=False)
         if raft.member.is_leader and not self.is_master:
             self._lead()
 
     def _lead(self) -> None:
         """We are elected: become master when everything is committed."""
-        broker, raft, store = self._broker, self.raft, self.store
+        raft, store = self.raft, self.store
         if store.settled:
             self.is_master, self._term = True, raft.member.term
             store.forget_pending()
-            broker.roles.become(master=True)
+            self._roles.become(master=True)
         elif self._marked != raft.member.term and not store.behind and store.writable:
             self._marked = raft.member.term
             store.forget_pending()
             store.learn_pending()
             message = Message(
-                topic=SELF_TEST_TOPIC, body=MARK, queue_id=0, flag=0, sys_flag=0, born_timestamp=broker.turn.now,
-                born_host=broker.store_host, store_host=broker.store_host, reconsume_times=0, properties=b"",
+                topic=SELF_TEST_TOPIC, body=MARK, queue_id=0, flag=0, sys_flag=0, born_timestamp=self._turn.now,
+                born_host=self._settings.store_host, store_host=self._settings.store_host, reconsume_times=0,
+                properties=b"",
             )  # fmt: skip
             try:
-                store.append(message, broker.turn.now)
+                store.append(message, self._turn.now)
             except AppendRefused as refused:
-                broker.turn.note("warning", f"elected, but can't append: {refused}")
+                self._turn.note("warning", f"elected, but can't append: {refused}")
                 self._marked = -1
                 return
-            broker.turn.note("info", "elected; what older terms left is committed by a message of our own")
+            self._turn.note("info", "elected; what older terms left is committed by a message of our own")
             self._tick()
 
     def _role_changed(self, role: Role, term: int) -> None:
         if not self.is_master:
-            self._broker.registration.hurry()
+            self.changed()
 
     def stop(self, then: list[Effect]) -> None:
         """Take part no longer; `then` when all is durable."""
@@ -143,13 +147,10 @@ class Group:
     def _carry_out(self, effects: list[Effect]) -> None:
         for effect in effects:
             if isinstance(effect, Stop):
-                self._broker.fail(effect.reason)
+                self.fail(effect.reason)
             else:
-                self._broker.turn.emit(effect)
+                self._turn.emit(effect)
 
 
-def store_of(broker: Broker, config: StoreConfig) -> MessageStore:
-    """A broker's store: its group's, or one of its own."""
-    if broker.group is not None:
-        return broker.group.store
-    return MessageStore(broker.disk, config, broker.store_host, gated=broker.config.enable_controller_mode)
+def _nobody_hears(reason: str) -> None:
+    raise AssertionError(f"the member of a group has to stop before its broker was built: {reason}")

@@ -23,17 +23,23 @@ Until its first role a broker is fenced: no client is served, no name server kno
 from __future__ import annotations
 
 from collections.abc import Sequence
+from dataclasses import dataclass
 from enum import Enum
 from typing import TYPE_CHECKING
 
 from perseid.base.deadlines import soonest
 from perseid.base.machine import Effect, Feed, Millis, SaveState
-from perseid.broker import identity, switch
+from perseid.broker import identity, new_master
 from perseid.broker.controllers import FIND_MS, SOON_MS, Controllers, nobody_cares
 from perseid.broker.identity import Claim, Identity
+from perseid.broker.kernel.roles import Roles
+from perseid.broker.kernel.settings import Settings
+from perseid.broker.kernel.turn import Turn
 from perseid.broker.whereabouts import Whereabouts
+from perseid.disk.port import Disk
 from perseid.replication.auto_switch.in_sync import Proposal
 from perseid.replication.auto_switch.node import AutoSwitchReplication, Led
+from perseid.store.store import MessageStore
 from perseid.wire import fastjson
 from perseid.wire.body import Body
 from perseid.wire.codes import RequestCode, ResponseCode
@@ -42,9 +48,13 @@ from perseid.wire.controller import BrokerReplicasInfo, ElectMasterResponseBody,
 from perseid.wire.ha_auto import NO_EPOCH
 from perseid.wire.headers import controller as headers
 from perseid.wire.headers.namesrv import BrokerHeartbeatRequest
+from perseid.wire.rpc import Caller
 
 if TYPE_CHECKING:
-    from perseid.broker.node import Broker
+    from perseid.broker.offsets import ConsumerOffsets
+    from perseid.broker.registration import Registration
+    from perseid.broker.replicas import Replicas
+    from perseid.broker.topics import TopicTable
 
 RETRY_MS = 1_000
 """After a step of the registration that failed; the original waits 5 s."""
@@ -73,14 +83,39 @@ class FileSaved:
         self.saved = saved
 
 
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ManagerPorts:
+    """What `ReplicasManager` stands on."""
+
+    turn: Turn
+    settings: Settings
+    store: MessageStore
+    topics: TopicTable
+    offsets: ConsumerOffsets
+    roles: Roles
+    disk: Disk
+    caller: Caller
+    replicas: Replicas
+    registration: Registration
+
+
 class ReplicasManager:
     """Of one broker. `epoch` is that of the last role we were told; −1: none yet."""
 
-    def __init__(self, broker: Broker, replication: AutoSwitchReplication) -> None:
-        self._broker = broker
+    def __init__(self, ports: ManagerPorts, replication: AutoSwitchReplication) -> None:
+        self._turn = ports.turn
+        self._settings = ports.settings
+        self._store = ports.store
+        self._topics = ports.topics
+        self._offsets = ports.offsets
+        self._roles = ports.roles
+        self._disk = ports.disk
+        self._caller = ports.caller
+        self._replicas = ports.replicas
+        self._registration = ports.registration
         self._replication = replication
-        self.controllers = Controllers(broker.turn, broker.settings, self._go_on)
-        self.whereabouts = Whereabouts(broker, self.controllers)
+        self.controllers = Controllers(self._turn, self._settings, self._go_on)
+        self.whereabouts = Whereabouts(ports.turn, ports.settings, ports.replicas, self.controllers)
         self.state = State.FINDING
         self._claim: Claim | None = None
         self.identity: Identity | None = None
@@ -109,13 +144,13 @@ class ReplicasManager:
 
     def start(self, now: Millis) -> None:
         """Take in what an earlier life left, and look for the controllers. IdentityRefused: it is another broker's."""
-        config = self._broker.settings.current
-        found = identity.load(self._broker.disk, config.broker_cluster_name, config.broker_name)
+        config = self._settings.current
+        found = identity.load(self._disk, config.broker_cluster_name, config.broker_name)
         if isinstance(found, Claim):
             self._claim = found
         elif found is not None:
             self._known(found)
-            self._wiped = self._replication.epochs.lost or bool(self._broker.disk.read(identity.WIPED_PATH))
+            self._wiped = self._replication.epochs.lost or bool(self._disk.read(identity.WIPED_PATH))
         self.whereabouts.start()
         self.controllers.find(now)
 
@@ -143,7 +178,7 @@ class ReplicasManager:
 
     def _emit(self, effects: Sequence[Effect]) -> None:
         for effect in effects:
-            self._broker.turn.emit(effect)
+            self._turn.emit(effect)
 
     def _go_on(self, now: Millis) -> None:
         """Another controller leads."""
@@ -160,7 +195,7 @@ class ReplicasManager:
         self._step_at = None
         if self._asking or self._ending:
             return
-        config, asked = self._broker.settings.current, True
+        config, asked = self._settings.current, True
         names = {"cluster_name": config.broker_cluster_name, "broker_name": config.broker_name}
         if self.identity is not None:
             self.state = State.REGISTERING
@@ -191,14 +226,14 @@ class ReplicasManager:
         """A line for people, once for each reason."""
         if why != self._refused:
             self._refused = why
-            self._broker.turn.note("warning", why)
+            self._turn.note("warning", why)
 
     def _offered(self, reply: Command, now: Millis) -> None:
         broker_id = reply.header(headers.GetNextBrokerIdResponse).next_broker_id
         if broker_id is None or broker_id < 1:
             self._step_failed(reply.code or -1, f"it offers the id {broker_id}", now)
             return
-        config = self._broker.settings.current
+        config = self._settings.current
         own = Identity(config.broker_cluster_name, config.broker_name, broker_id)
         claim = Claim(own, f"{config.address};{now}")
         self._emit([SaveState(identity.CLAIM_PATH, claim.encode(), [Feed(FileSaved(claim))])])
@@ -206,7 +241,7 @@ class ReplicasManager:
     def _applied(self, reply: Command, now: Millis) -> None:
         assert self._claim is not None
         own, replication = self._claim.identity, self._replication
-        epochs = replication.epochs.save(self._broker.disk, [])  # an identity without it is that of a wiped disk
+        epochs = replication.epochs.save(self._disk, [])  # an identity without it is that of a wiped disk
         self._emit([epochs, SaveState(identity.PATH, own.encode(), [Feed(FileSaved(own))])])
 
     def _not_applied(self, code: int, why: str, now: Millis) -> None:
@@ -223,32 +258,33 @@ class ReplicasManager:
         if event.saved is None:
             if self._wiped:
                 self._wiped, self.silent = False, ""
-                self._broker.turn.note("info", "what the master said is confirmed is here again")
+                self._turn.note("info", "what the master said is confirmed is here again")
             return
-        now, self._asking = self._broker.turn.now, False
+        now, self._asking = self._turn.now, False
         if isinstance(event.saved, Claim):
             self._claim = event.saved
         else:
             self._known(event.saved)
             self._checked = True
             self._forget_claim()
-            self._broker.turn.note("info", f"the controllers know this broker as {event.saved.broker_id}")
+            self._turn.note("info", f"the controllers know this broker as {event.saved.broker_id}")
         self._step(now)
 
     def _forget_claim(self) -> None:
         try:
-            self._broker.disk.remove(identity.CLAIM_PATH)
+            self._disk.remove(identity.CLAIM_PATH)
         except OSError as error:  # beside an identity it counts for nothing, and one that was refused is refused again
-            self._broker.turn.note("warning", f"{identity.CLAIM_PATH} could not be removed: {error}")
+            self._turn.note("warning", f"{identity.CLAIM_PATH} could not be removed: {error}")
 
     def _look_for_twins(self, now: Millis) -> bool:
         """Is there a living broker with our id and another address? Its disk is a copy of ours, or ours of its."""
-        name = self._broker.settings.current.broker_name
+        name = self._settings.current.broker_name
 
         def told(reply: Command, now: Millis) -> None:
             info = BrokerReplicasInfo.from_json(reply.body).replicas_info_table.get(name)
             for one in (*info.in_sync_replicas, *info.not_in_sync_replicas) if info is not None else ():
-                if one.broker_id == self.broker_id and one.alive and one.broker_address != self._broker.config.address:
+                elsewhere = one.broker_address != self._settings.current.address
+                if one.broker_id == self.broker_id and one.alive and elsewhere:
                     why = (
                         f"{one.broker_address} runs as broker {one.broker_id} of {name}: one of us has a copy of the "
                         f"other's disk. Remove the store of the copy, with {identity.PATH}"
@@ -264,7 +300,7 @@ class ReplicasManager:
         )
 
     def _register(self, now: Millis) -> bool:
-        config = self._broker.settings.current
+        config = self._settings.current
         header = headers.RegisterBrokerToControllerRequest(
             cluster_name=config.broker_cluster_name, broker_name=config.broker_name, broker_id=self.broker_id,
             broker_address=config.address, invoke_time=now,
@@ -287,7 +323,7 @@ class ReplicasManager:
             self._be_silent("we are in sync, says the controller, and have nothing: this disk was wiped")
         else:
             self._wiped = False
-            if self._broker.disk.read(identity.WIPED_PATH):  # others are in sync: nobody counts on us
+            if self._disk.read(identity.WIPED_PATH):  # others are in sync: nobody counts on us
                 self._emit([SaveState(identity.WIPED_PATH, b"", [])])
         self._greet(now)
 
@@ -297,7 +333,7 @@ class ReplicasManager:
             self._beat(now)
             self._poll(now)
             return
-        self._beat_at = now + self._broker.settings.current.broker_heartbeat_interval
+        self._beat_at = now + self._settings.current.broker_heartbeat_interval
 
         def heard(reply: Command, now: Millis) -> None:
             self._poll(now)
@@ -311,7 +347,7 @@ class ReplicasManager:
     # ---- serving ----
 
     def _heartbeat(self) -> BrokerHeartbeatRequest:
-        config, store = self._broker.settings.current, self._broker.store
+        config, store = self._settings.current, self._store
         return BrokerHeartbeatRequest(
             cluster_name=config.broker_cluster_name,
             broker_addr=config.address,
@@ -326,10 +362,10 @@ class ReplicasManager:
 
     def _beat(self, now: Millis) -> None:
         """A heartbeat for each controller."""
-        config = self._broker.settings.current
+        config = self._settings.current
         self._beat_at = now + config.broker_heartbeat_interval
         if self._wiped and self._replication.slave.caught_up:
-            flushed = self._broker.store.flush([])
+            flushed = self._store.flush([])
             self._emit([flushed, SaveState(identity.WIPED_PATH, b"", [Feed(FileSaved(None))])])
         if self.silent:
             return
@@ -337,14 +373,14 @@ class ReplicasManager:
         for address in self.controllers.addresses:
             timeout = config.send_heartbeat_timeout_millis
             self._emit(
-                self._broker.caller.oneway(address, RequestCode.BROKER_HEARTBEAT, header, b"", now, timeout)
+                self._caller.oneway(address, RequestCode.BROKER_HEARTBEAT, header, b"", now, timeout)
             )
 
     def _poll(self, now: Millis) -> None:
         """Who is master, and who is in sync?"""
         self._polled_at = now
-        self._poll_at = now + self._broker.settings.current.sync_broker_metadata_period
-        header = headers.GetReplicaInfoRequest(broker_name=self._broker.settings.current.broker_name)
+        self._poll_at = now + self._settings.current.sync_broker_metadata_period
+        header = headers.GetReplicaInfoRequest(broker_name=self._settings.current.broker_name)
 
         def told(reply: Command, now: Millis) -> None:
             said = reply.header(headers.GetReplicaInfoResponse)
@@ -369,7 +405,7 @@ class ReplicasManager:
 
     def _elect(self, now: Millis) -> None:
         """There is no master: let the controller choose one."""
-        config = self._broker.settings.current
+        config = self._settings.current
         header = headers.ElectMasterRequest(
             cluster_name=config.broker_cluster_name, broker_name=config.broker_name, broker_id=self.broker_id,
             invoke_time=now,
@@ -428,7 +464,7 @@ class ReplicasManager:
 
     def _be_silent(self, why: str) -> None:
         if not self.silent:
-            self._broker.turn.note("warning", f"{why}; no heartbeats are sent, so that nobody is elected by mistake")
+            self._turn.note("warning", f"{why}; no heartbeats are sent, so that nobody is elected by mistake")
         self.silent = why
 
     def _knock(self, now: Millis) -> None:
@@ -439,7 +475,7 @@ class ReplicasManager:
             return
 
         def heard(reply: Command, now: Millis) -> None:
-            self._emit(self._broker.caller.drop(leader))
+            self._emit(self._caller.drop(leader))
             self._poll_at = now + FIND_MS
 
         self.controllers.ask(leader, RequestCode.BROKER_HEARTBEAT, self._heartbeat(), b"", now, heard, nobody_cares)
@@ -451,44 +487,44 @@ class ReplicasManager:
         self._address_at = self._knock_at = None
         self.silent = ""
         self.whereabouts.ask()
-        self._broker.turn.note("info", f"master of epoch {epoch}")
+        self._turn.note("info", f"master of epoch {epoch}")
         if again:
-            switch.set_groups_back(self._broker.offsets, self._broker.store)
+            new_master.set_groups_back(self._offsets, self._store)
             self._emit(self._replication.lead_on(epoch))
         else:
             self._emit(self._replication.lead(epoch, now))
 
     def led(self, event: Led) -> None:
         """The entry of our epoch is durable: be master."""
-        now, broker = self._broker.turn.now, self._broker
+        now = self._turn.now
         if not self._replication.led(event.epoch):
             return
         self._agree(*self._members, now)
-        if broker.replicas.is_slave:
+        if self._replicas.is_slave:
             self._replication.confirm()
-            broker.roles.become(master=True)
+            self._roles.become(master=True)
         else:
-            broker.topics.bump(now, self.epoch)
-            broker.registration.role_changed(now)
+            self._topics.bump(now, self.epoch)
+            self._registration.role_changed(now)
         self._serve(now)
 
     def _follow(self, epoch: int, master_id: int, address: str, now: Millis) -> None:
         same = self.master_id == master_id and self.master_address == address and not self.fenced
-        was_master = not self._broker.replicas.is_slave
+        was_master = not self._replicas.is_slave
         self.epoch, self.master_id, self.master_address = epoch, master_id, address
         self._knock_at = None
         if not self._wiped:
             self.silent = ""
-        self._broker.turn.note("info", f"slave of {address}, broker {master_id}, in epoch {epoch}")
+        self._turn.note("info", f"slave of {address}, broker {master_id}, in epoch {epoch}")
         if same:
             self._replication.epoch = epoch
         else:
             self._emit(self._replication.follow(epoch, now))
             if was_master or self.fenced:
-                self._broker.roles.become(master=False)
+                self._roles.become(master=False)
             else:
-                self._broker.registration.role_changed(now)
-            self._broker.replicas.copies.follow(address, now)
+                self._registration.role_changed(now)
+            self._replicas.copies.follow(address, now)
             self._ask_address(now)
         self._serve(now)
 
@@ -496,7 +532,7 @@ class ReplicasManager:
         """There is a role: clients may come."""
         if self.fenced:
             self.fenced = False
-            self._broker.registration.start(now)
+            self._registration.start(now)
 
     def _ask_address(self, now: Millis) -> None:
         """Where is the HA port of our master? It may not be one yet."""
@@ -525,11 +561,11 @@ class ReplicasManager:
         """The controller's set."""
         master = self._replication.master
         if master is not None and master.in_sync.agree(members, epoch, now):
-            self._broker.turn.note("info", f"in sync: {sorted(members)}, set {epoch} of master epoch {self.epoch}")
+            self._turn.note("info", f"in sync: {sorted(members)}, set {epoch} of master epoch {self.epoch}")
 
     def propose(self, proposal: Proposal) -> list[Effect]:
         """Ask the controller for another set of replicas in sync; `InSync` hears what came of it."""
-        now, epoch, config = self._broker.turn.now, self.epoch, self._broker.settings.current
+        now, epoch, config = self._turn.now, self.epoch, self._settings.current
         master = self._replication.master
         assert master is not None
         in_sync, members = master.in_sync, sorted(proposal.members)

@@ -8,17 +8,18 @@ last is used. A request ends once: with an answer, whatever its code, or with a 
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping
-from typing import TYPE_CHECKING, TypeAlias
+from typing import TYPE_CHECKING, Protocol, TypeAlias
 
 from perseid.base.errors import RequestRefused
 from perseid.base.machine import Millis
+from perseid.broker.kernel.turn import Turn
 from perseid.wire.bodies import ClusterInfo
 from perseid.wire.codes import RequestCode, ResponseCode
 from perseid.wire.command import Command
 from perseid.wire.rpc import Failure, Fields
 
 if TYPE_CHECKING:
-    from perseid.broker.node import Broker
+    pass
 
 REFRESH_MS = 5_000
 TIMEOUT_MS = 3_000
@@ -32,15 +33,24 @@ Ended: TypeAlias = Callable[[Command | Failure], None]
 """How a request ended. The answer is valid only during the call."""
 
 
+class NameServers(Protocol):
+    """Who knows where brokers are."""
+
+    @property
+    def name_servers(self) -> list[str]:
+        """Their addresses."""
+
+
 class Peers:
     """The other brokers, as one broker knows them."""
 
-    def __init__(self, broker: Broker) -> None:
-        self._broker = broker
+    def __init__(self, turn: Turn, name_servers: NameServers) -> None:
+        self._turn = turn
+        self._name_servers = name_servers
         self._addresses: dict[str, str] = {}
         self._asked_at: Millis | None = None
         self._asking = False
-        self._turn = 0
+        self._next = 0
         """Whose turn it is to be asked: name servers that did not answer go to the end."""
         self._waiting: list[Callable[[], None]] = []
         self._under_way = 0
@@ -63,8 +73,7 @@ class Peers:
             else:
                 self._call(address, code, ext, over)
 
-        broker = self._broker
-        fresh = self._asked_at is not None and broker.turn.now < self._asked_at + REFRESH_MS
+        fresh = self._asked_at is not None and self._turn.now < self._asked_at + REFRESH_MS
         if fresh and not self._asking and name in self._addresses:
             go_on()
         else:
@@ -73,17 +82,17 @@ class Peers:
 
     def ask_name_server(self, code: int, ext: Fields, ended: Ended) -> None:
         """Ask the name server whose turn it is; one that does not answer, or can't, is not asked next."""
-        servers = self._broker.registration.name_servers
+        servers = self._name_servers.name_servers
         if not servers:
             ended(Failure("there is no name server"))
             return
 
         def answered(answer: Command | Failure) -> None:
             if isinstance(answer, Failure) or answer.code in BROKEN:
-                self._turn += 1
+                self._next += 1
             ended(answer)
 
-        self._call(servers[self._turn % len(servers)], code, ext, answered)
+        self._call(servers[self._next % len(servers)], code, ext, answered)
 
     def validate(self) -> None:
         """AssertionError when the books are wrong."""
@@ -107,9 +116,9 @@ class Peers:
         try:
             found = ClusterInfo.from_json(answer.body).broker_addr_table
         except RequestRefused as error:
-            self._broker.turn.note("warning", f"a name server's list of brokers can't be read: {error.remark}")
+            self._turn.note("warning", f"a name server's list of brokers can't be read: {error.remark}")
             return
-        self._asked_at = self._broker.turn.now
+        self._asked_at = self._turn.now
         masters = {name: row.broker_addrs.get(MASTER_ID) for name, row in found.items()}
         self._addresses = {name: address for name, address in masters.items() if address}
 
@@ -119,4 +128,4 @@ class Peers:
             go_on()
 
     def _call(self, address: str, code: int, ext: Fields, ended: Ended) -> None:
-        self._broker.turn.call(address, code, ext, b"", TIMEOUT_MS, lambda answer, now: ended(answer))
+        self._turn.call(address, code, ext, b"", TIMEOUT_MS, lambda answer, now: ended(answer))

@@ -27,7 +27,9 @@ from perseid.wire.command import Command, response_head
 from perseid.wire.headers.pull import PullMessageRequest, PullMessageResponse
 
 if TYPE_CHECKING:
-    from perseid.broker.node import Broker
+    from perseid.broker.handlers.pull import PullRequests
+    from perseid.broker.kernel.generation import Generation
+    from perseid.broker.mappings import TopicMappings
     from perseid.core import Core
     from perseid.core.pulls import Pulls as CorePulls
 
@@ -49,14 +51,16 @@ class Seat:
         "checked", "commits", "generation", "header", "key", "limits", "queue", "serializer", "suggest", "text",
     )  # fmt: skip
 
-    def __init__(self, broker: Broker, header: PullMessageRequest, checked: pull.Admitted, queue: ConsumeQueue) -> None:
+    def __init__(
+        self, generation: int, suggest: int, header: PullMessageRequest, checked: pull.Admitted, queue: ConsumeQueue
+    ) -> None:
         self.header = header
         self.checked = checked
         self.queue = queue
-        self.generation = broker.generation.number
+        self.generation = generation
         self.key = header.topic, header.queue_id
         self.limits = pull.limits(header)
-        self.suggest = broker.replicas.suggest(checked.group, -1)
+        self.suggest = suggest
         self.commits = header.sys_flag & pull.COMMIT_OFFSET != 0
         self.serializer = Serializer.JSON
         self.text = b""
@@ -90,8 +94,12 @@ class Seat:
 class QuickPulls:
     """The pulls of one broker that the compiled core answers."""
 
-    def __init__(self, broker: Broker, compiled: Core) -> None:
-        self._broker = broker
+    def __init__(
+        self, requests: PullRequests, generation: Generation, mappings: TopicMappings, compiled: Core
+    ) -> None:
+        self._requests = requests
+        self._generation = generation
+        self._mappings = mappings
         self._pulls: CorePulls = compiled.pulls.Pulls()
 
     @staticmethod
@@ -101,18 +109,18 @@ class QuickPulls:
 
     def take(self, conn: Connection, data: Buffer, at: int) -> int:
         """Answer the pull whose frame begins at `at`, if it can be done quickly: where the frame ends, else `at`."""
-        broker, pulls = self._broker, self._pulls
+        requests, pulls = self._requests, self._pulls
         seat: Seat | None = pulls.find(data, at)
         if seat is None or not self._is_good(seat, conn):
             return at
-        queue, offset, config = seat.queue, pulls.queue_offset, broker.store.config
+        queue, offset, config = seat.queue, pulls.queue_offset, requests.store.config
         low, high = queue.min, queue.shown
         if not low <= offset < high:
             return at
-        log, codes, expression = broker.store.log, seat.checked.wanted.codes, seat.checked.wanted.expression
+        log, codes, expression = requests.store.log, seat.checked.wanted.codes, seat.checked.wanted.expression
         hot_from = log.end - config.hot_bytes
         most, most_bytes = seat.limits
-        wants, work = None if expression is None else expression.wants, broker.holds.work
+        wants, work = None if expression is None else expression.wants, requests.holds.work
         if wants is not None and work.left <= 0:
             return at
         terms = 0 if expression is None else expression.terms
@@ -141,36 +149,36 @@ class QuickPulls:
         return pulls.end
 
     def _answer(self, seat: Seat, conn: Connection, next_offset: int, low: int, high: int) -> None:
-        broker, pulls, header = self._broker, self._pulls, seat.header
+        requests, pulls, header = self._requests, self._pulls, seat.header
         group, (topic, queue_id) = header.consumer_group, seat.key
         if seat.commits and pulls.commit_offset >= 0:
-            step = broker.settings.current.consumer_offset_update_version_step
-            broker.offsets.commit(topic, group, queue_id, pulls.commit_offset, broker.turn.now, step)
+            step = requests.settings.current.consumer_offset_update_version_step
+            requests.offsets.commit(topic, group, queue_id, pulls.commit_offset, requests.turn.now, step)
         if pulls.count == 0:
-            broker.stats.missed()
+            requests.stats.missed()
             head = seat.head(pulls.opaque, next_offset, low, high, ReadStatus.NO_MATCHED_MESSAGE)
-            broker.turn.write(conn.id, pulls.frame(head))
+            requests.turn.write(conn.id, pulls.frame(head))
             return
-        broker.stats.got(group, topic, pulls.count)
-        broker.offsets.pulled(topic, group, queue_id, next_offset)
+        requests.stats.got(group, topic, pulls.count)
+        requests.offsets.pulled(topic, group, queue_id, next_offset)
         if seat.text:
             text = seat.text % (next_offset, low, high, pulls.opaque)
             head = b"\0\0\0\0" + len(text).to_bytes(4, "big") + text
         else:
             head = seat.head(pulls.opaque, next_offset, low, high)
-        broker.turn.write(conn.id, pulls.frame(head))
+        requests.turn.write(conn.id, pulls.frame(head))
 
     def _is_good(self, seat: Seat, conn: Connection) -> bool:
         """Would the checks of the ordinary handler come to the same?"""
-        broker, checked = self._broker, seat.checked
+        requests, checked = self._requests, seat.checked
         return (
-            seat.generation == broker.generation.number
-            and broker.turn.now < checked.until
+            seat.generation == self._generation.number
+            and requests.turn.now < checked.until
             and conn.listener != VIP_LISTENER
-            and broker.store.queue_of(*seat.key) is seat.queue
-            and broker.topics.rows.get(seat.header.topic) is checked.topic
-            and broker.groups.rows.get(seat.header.consumer_group) is checked.group
-            and not broker.offsets.resets_wait
+            and requests.store.queue_of(*seat.key) is seat.queue
+            and requests.topics.rows.get(seat.header.topic) is checked.topic
+            and requests.groups.rows.get(seat.header.consumer_group) is checked.group
+            and not requests.offsets.resets_wait
         )
 
     @property
@@ -180,16 +188,18 @@ class QuickPulls:
 
     def learn(self, key: bytes, conn: Connection, command: Command) -> None:
         """Give a seat to a pull that the ordinary handler has answered, if it may have one."""
-        broker = self._broker
+        requests = self._requests
         if command.code != RequestCode.PULL_MESSAGE or command.flag or conn.listener == VIP_LISTENER:
             return
         try:
             header = command.header(PullMessageRequest)
-            checked = pull.admit(broker, Request(conn, command, header))
+            checked = requests.admit(Request(conn, command, header))
         except RequestRefused:
             return
-        if header.topic in broker.mappings.rows:
+        if header.topic in self._mappings.rows:
             return
-        queue = broker.store.queue_of(header.topic, header.queue_id)
-        if queue is not None and not broker.topics.is_special(header.topic):
-            self._pulls.learn(key, Seat(broker, header, checked, queue).answer_in(command.serializer), MAX_SEATS)
+        queue = requests.store.queue_of(header.topic, header.queue_id)
+        if queue is not None and not requests.topics.is_special(header.topic):
+            suggest = requests.replicas.suggest(checked.group, -1)
+            seat = Seat(self._generation.number, suggest, header, checked, queue)
+            self._pulls.learn(key, seat.answer_in(command.serializer), MAX_SEATS)

@@ -17,7 +17,9 @@ from perseid.store.results import Appended, AppendRefused, PutStatus
 from perseid.store.store import MessageStore
 from perseid.wire import properties as props
 from perseid.wire.codes import ResponseCode
-from perseid.wire.record import SYS_TRANSACTION_COMMIT, SYS_TRANSACTION_MASK, Message
+from perseid.wire.headers.send import SendMessageRequest
+from perseid.wire.names import RETRY_PREFIX
+from perseid.wire.record import MAX_TOPIC_BYTES, SYS_TRANSACTION_COMMIT, SYS_TRANSACTION_MASK, Message
 
 T = TypeVar("T")
 
@@ -104,6 +106,19 @@ class Appender:
                     f"{new[0]} would be one more than maxLmqConsumeQueueNum, {config.max_lmq_consume_queue_num}",
                 )
 
+    def check_batch(self, header: SendMessageRequest, size: int, own: bytes) -> None:
+        """RequestRefused (13) when no batch of this size, and with these properties of its own, can be taken."""
+        if len(header.topic) > MAX_TOPIC_BYTES:
+            raise RequestRefused(ResponseCode.MESSAGE_ILLEGAL, f"message topic length too long {len(header.topic)}")
+        if header.topic.startswith(RETRY_PREFIX):
+            why = f"batch request does not support retry group {header.topic}"
+            raise RequestRefused(ResponseCode.MESSAGE_ILLEGAL, why)
+        if header.sys_flag & SYS_TRANSACTION_MASK:
+            raise RequestRefused(ResponseCode.MESSAGE_ILLEGAL, "a batch can't be part of a transaction")
+        if size > self._store.config.max_message_size:
+            raise self.refusal(AppendRefused(PutStatus.MESSAGE_ILLEGAL, f"a batch of {size} bytes"))
+        batchable(own)
+
     # ---- store, and acknowledge ----
 
     def store(self, message: Message) -> Appended:
@@ -175,3 +190,20 @@ def inner_batch_refused() -> RequestRefused:
     return RequestRefused(
         ResponseCode.MESSAGE_ILLEGAL, "an inner batch needs a topic with queue.type BatchCQ, and says so in its sysFlag"
     )
+
+
+def waits(properties: bytes) -> bool:
+    """Does the sender want to hear of its message only when it is durable? Yes, unless it says no."""
+    return props.get(properties, props.WAIT) != "false"
+
+
+def batchable(properties: bytes) -> bytes:
+    """The properties of a message in a batch, or of the batch; refused (13) when a batch can't do what they ask."""
+    if UNUSUAL.search(properties):
+        found = props.decode(properties)
+        timed = props.TIMER_OUT_MS not in found and any(name in found for name in TIMER_REQUESTS)
+        if messages.delay_level(found) > 0 or timed or props.TRAN_MSG in found or props.INNER_NUM in found:
+            raise RequestRefused(
+                ResponseCode.MESSAGE_ILLEGAL, "a batch can't hold delayed or transactional messages or inner batches"
+            )
+    return properties

@@ -7,16 +7,14 @@ way); who asked is told either way. Nothing is kept of it but what that takes.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
-from typing import TYPE_CHECKING, TypeAlias
+from collections.abc import Callable
+from typing import TypeAlias
 
 from perseid.base.machine import Buffer, ConnId, Effect, Millis
+from perseid.broker.kernel.turn import Turn
 from perseid.wire.command import Command, encode_request
 from perseid.wire.headers.base import Header
-from perseid.wire.rpc import Failure
-
-if TYPE_CHECKING:
-    from perseid.broker.node import Broker
+from perseid.wire.rpc import Caller, Failure, Fields
 
 TIMEOUT_MS = 10_000
 """How long a client has for its answer, as in the original."""
@@ -27,28 +25,34 @@ Ended: TypeAlias = Callable[[Command | Failure], None]
 """How a relay ended. The answer is valid only during the call."""
 
 
-def ask(
-    broker: Broker,
-    conn: ConnId,
-    code: int,
-    header: Header | Mapping[str, str | None] | None,
-    body: Buffer,
-    ended: Ended,
-    timeout_ms: Millis = TIMEOUT_MS,
-) -> None:
-    """Ask a client; `ended` is called once, perhaps before this returns."""
-    if broker.caller.pending >= MAX_UNDER_WAY:
-        ended(Failure(f"{MAX_UNDER_WAY} requests to clients wait for their answers already"))
-        return
+class Relays:
+    """Those of one broker."""
 
-    def on_reply(answer: Command | Failure, now: Millis) -> list[Effect]:
-        ended(answer)
-        return []
+    def __init__(self, turn: Turn, caller: Caller) -> None:
+        self._turn = turn
+        self._caller = caller
 
-    for effect in broker.caller.call_on(conn, code, header, body, broker.turn.now, timeout_ms, on_reply):
-        broker.turn.emit(effect)
+    def ask(
+        self,
+        conn: ConnId,
+        code: int,
+        header: Fields,
+        body: Buffer,
+        ended: Ended,
+        timeout_ms: Millis = TIMEOUT_MS,
+    ) -> None:
+        """Ask a client; `ended` is called once, perhaps before this returns."""
+        if self._caller.pending >= MAX_UNDER_WAY:
+            ended(Failure(f"{MAX_UNDER_WAY} requests to clients wait for their answers already"))
+            return
 
+        def on_reply(answer: Command | Failure, now: Millis) -> list[Effect]:
+            ended(answer)
+            return []
 
-def tell(broker: Broker, conn: ConnId, code: int, header: Header, body: bytes) -> None:
-    """Tell a client something that it does not answer."""
-    broker.turn.write(conn, encode_request(code, 0, header, body, oneway=True))
+        now = self._turn.now
+        self._turn.emit_all(self._caller.call_on(conn, code, header, body, now, timeout_ms, on_reply))
+
+    def tell(self, conn: ConnId, code: int, header: Header, body: bytes) -> None:
+        """Tell a client something that it does not answer."""
+        self._turn.write(conn, encode_request(code, 0, header, body, oneway=True))

@@ -9,6 +9,7 @@ waits for all that are in sync with `allAckInSyncStateSet`; all others acknowled
 from __future__ import annotations
 
 from collections.abc import Callable
+from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
 from perseid.base.deadlines import soonest
@@ -17,11 +18,15 @@ from perseid.base.machine import Close, Closed, ConnectFailed, ConnId, Effect, F
 from perseid.broker.acting import Acting
 from perseid.broker.copies import Copies
 from perseid.broker.forwards import Forwards
+from perseid.broker.kernel.roles import Roles
 from perseid.broker.kernel.route import OnSlave, Route
+from perseid.broker.kernel.settings import Settings
+from perseid.broker.kernel.turn import Turn
 from perseid.broker.manager import FileSaved, ReplicasManager
 from perseid.broker.promises import Promises
 from perseid.broker.registration import addresses
 from perseid.broker.request import Reply, Request
+from perseid.disk.port import Disk
 from perseid.raft.node import LISTENER as RAFT_LISTENER
 from perseid.replication.auto_switch.in_sync import Proposal
 from perseid.replication.auto_switch.node import AutoSwitchReplication, CutFor, Led, TrimmedTo
@@ -29,7 +34,9 @@ from perseid.replication.auto_switch.slave import Slave as AutoSlave
 from perseid.replication.classic.node import ClassicReplication
 from perseid.replication.classic.slave import Slave
 from perseid.replication.config import ReplicationConfig
+from perseid.replication.receiver import LISTENER as HA_LISTENER
 from perseid.replication.sender import FetchedFor
+from perseid.store.store import MessageStore
 from perseid.wire.bodies import (
     HAClientRuntimeInfo,
     HAConnectionRuntimeInfo,
@@ -39,10 +46,13 @@ from perseid.wire.bodies import (
 from perseid.wire.codes import RequestCode, ResponseCode
 from perseid.wire.command import Command
 from perseid.wire.headers.query import ViewMessageByIdRequest
-from perseid.wire.rpc import Failure
+from perseid.wire.rpc import Caller, Failure
 
 if TYPE_CHECKING:
-    from perseid.broker.node import Broker
+    from perseid.broker.acks import Acks
+    from perseid.broker.group import Group
+    from perseid.broker.offsets import ConsumerOffsets
+    from perseid.broker.registration import Registration
 
 SLAVE = "SLAVE"
 SYNC_MASTER = "SYNC_MASTER"
@@ -62,36 +72,65 @@ class Durable:
         self.request, self.reply = request, reply
 
 
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ReplicationPorts:
+    """What `Replicas` stands on."""
+
+    turn: Turn
+    settings: Settings
+    store: MessageStore
+    disk: Disk
+    caller: Caller
+    roles: Roles
+    acks: Acks
+
+
 class Replicas:
     """The replication of one broker, in its terms."""
 
-    def __init__(self, broker: Broker, config: ReplicationConfig) -> None:
-        self._broker = broker
+    def __init__(self, ports: ReplicationPorts, config: ReplicationConfig, group: Group | None) -> None:
+        self._turn = ports.turn
+        self._settings = ports.settings
+        self._store = ports.store
+        self._disk = ports.disk
+        self._caller = ports.caller
+        self._roles = ports.roles
+        self._acks = ports.acks
         self.config = config
-        self.group = broker.group
-        controlled = broker.settings.current.enable_controller_mode
-        role = broker.settings.current.broker_role if self.group is None and not controlled else ""
-        roles = self._roles = broker.roles
-        roles.is_slave = role == SLAVE or self.group is not None or controlled
-        self.acting = Acting(broker) if broker.settings.current.enable_slave_acting_master else None
-        roles.is_slave = roles.is_slave or (self.acting is not None and self.acting.isolated)
+        self.group = group
+        settings = ports.settings.current
+        controlled = settings.enable_controller_mode
+        role = settings.broker_role if group is None and not controlled else ""
+        self._roles.is_slave = role == SLAVE or group is not None or controlled
         self.counts_nodes = role == SYNC_MASTER or controlled
         """May acknowledgements wait for slaves?"""
-        self.adapts = self.acting is not None and role == SYNC_MASTER and config.enable_auto_in_sync_replicas
+        may_adapt = settings.enable_slave_acting_master and config.enable_auto_in_sync_replicas
+        self.adapts = may_adapt and role == SYNC_MASTER
         """They wait for as many as are in sync."""
         self.auto: AutoSwitchReplication | None = None
-        self.manager: ReplicasManager | None = None
         if controlled:
-            self.auto = AutoSwitchReplication(config, broker.store, broker.disk, self._propose, self._is_at)
-            self.manager = ReplicasManager(broker, self.auto)
+            self.auto = AutoSwitchReplication(config, self._store, self._disk, self._propose, self._is_at)
         prove = self._prove if role == SLAVE else None
-        self.classic = ClassicReplication(config, broker.store, prove, wanted_from=self._wanted_from)
+        self.classic = ClassicReplication(config, self._store, prove, wanted_from=self._wanted_from)
         self.stream: ClassicReplication | AutoSwitchReplication = self.auto or self.classic
         self.promises = Promises(self._wanted_nodes(), self._replicated)
         self.synchronous = self.promises.nodes != 1 or self.adapts
         """Do acknowledgements wait for slaves, or did they once?"""
-        self.copies = Copies(broker)
-        self.forwards = Forwards(broker)
+        self.acting: Acting | None = None
+        self.manager: ReplicasManager | None = None
+
+    def join(
+        self, registration: Registration, offsets: ConsumerOffsets, copies: Copies, forwards: Forwards,
+        acting: Acting | None, manager: ReplicasManager | None,
+    ) -> None:  # fmt: skip
+        """What this broker is told by others, and copies from them."""
+        self._registration = registration
+        self._offsets = offsets
+        self.copies = copies
+        self.forwards = forwards
+        self.acting = acting
+        self.manager = manager
+        self._roles.is_slave = self._roles.is_slave or (acting is not None and acting.isolated)
 
     @property
     def is_slave(self) -> bool:
@@ -111,7 +150,7 @@ class Replicas:
     @property
     def ha_address(self) -> str:
         """`host:port` of our HA port; in the route for slaves."""
-        config = self._broker.settings.current
+        config = self._settings.current
         port = self.config.ha_listen_port or config.listen_port + HA_PORT_OFFSET
         return f"{config.broker_ip2 or config.broker_ip1}:{port}"
 
@@ -120,7 +159,7 @@ class Replicas:
         """As it stands in the route."""
         if self.manager is not None:
             return self.manager.broker_id if self.is_slave else MASTER_ID
-        return self.group.broker_id if self.group is not None else self._broker.settings.current.broker_id
+        return self.group.broker_id if self.group is not None else self._settings.current.broker_id
 
     @property
     def without_master(self) -> bool:
@@ -136,23 +175,22 @@ class Replicas:
 
     def start(self, now: Millis) -> None:
         """Say what the mode promises, and follow a master whose address is given."""
-        broker = self._broker
-        if broker.settings.current.broker_role == SYNC_MASTER and self.promises.nodes == 1 and self.group is None:
-            broker.turn.note(
+        if self._settings.current.broker_role == SYNC_MASTER and self.promises.nodes == 1 and self.group is None:
+            self._turn.note(
                 "warning",
                 "brokerRole=SYNC_MASTER with inSyncReplicas=1 waits for no slave, as in RocketMQ 5: "
                 "set inSyncReplicas=2 to acknowledge only what one slave has too",
             )
         if self.is_slave:
-            broker.offsets.follow()
+            self._offsets.follow()
         if self.auto is not None and self.manager is not None:
             self._emit(self.auto.start())
             self.manager.start(now)
             return
         if self.acting is not None:
-            self.acting.start(addresses(broker.settings.current.namesrv_addr), now)
+            self.acting.start(addresses(self._settings.current.namesrv_addr), now)
         else:
-            broker.registration.start(now)
+            self._registration.start(now)
         if self.config.ha_master_address and self.slave is not None:
             self._emit(self.slave.follow(self.config.ha_master_address, now))
 
@@ -167,24 +205,24 @@ class Replicas:
         return found
 
     def _fed(self, event: FetchedFor | CutFor | TrimmedTo) -> None:
-        self._emit(self.stream.fed(event, self._broker.turn.now))
+        self._emit(self.stream.fed(event, self._turn.now))
 
     def told_durably(self, request: Request, reply: Reply) -> Reply | None:
         """An answer with a table of which a slave may tell its master when that one is back: None, it leaves when what
         the log has now is durable. At once where no slave acts, and from a slave, which has it from its master."""
-        store = self._broker.store
+        store = self._store
         if self.acting is None or self.is_slave or store.flushed >= store.end:
             return reply
         request.command = request.command.keep()
-        self._broker.turn.emit(store.flush([Feed(Durable(request, reply))]))
+        self._turn.emit(store.flush([Feed(Durable(request, reply))]))
         return None
 
     def _tell(self, event: Durable) -> None:
-        self._broker.turn.reply(event.request, event.reply)
+        self._turn.reply(event.request, event.reply)
 
     def follow(self, master: str, ha_address: str | None, now: Millis) -> None:
         """Name servers told, with a registration, where the master is, and its HA port; a configured address wins."""
-        if self.group is not None and self.is_slave and master != self._broker.settings.current.address:
+        if self.group is not None and self.is_slave and master != self._settings.current.address:
             self.copies.follow(master, now)
         if self.manager is not None:
             self.manager.ha_address_told(master, ha_address, now)
@@ -224,7 +262,7 @@ class Replicas:
             raise RequestRefused(
                 ResponseCode.SERVICE_NOT_AVAILABLE, "the broker is fenced: no controller has told it its role yet"
             )
-        config = self._broker.settings.current
+        config = self._settings.current
         isolated = self.acting is not None and self.acting.isolated
         if isolated and not route.while_isolated:
             raise RequestRefused(
@@ -270,7 +308,7 @@ class Replicas:
         config = self.config
         if not self.counts_nodes:
             return 1
-        if self._broker.settings.current.enable_controller_mode:
+        if self._settings.current.enable_controller_mode:
             return None if config.all_ack_in_sync_state_set else config.in_sync_replicas
         if self.adapts:
             return max(min(config.in_sync_replicas, self._in_sync_nodes()), config.min_in_sync_replicas)
@@ -283,12 +321,11 @@ class Replicas:
 
     def _wanted_from(self) -> int:
         """No message that somebody waits for begins before it."""
-        broker = self._broker
-        return broker.acks.begin if self.synchronous else broker.store.log.end
+        return self._acks.begin if self.synchronous else self._store.log.end
 
     def _promise(self) -> None:
         """Promise what the settings say now; what is stored already was promised before."""
-        acks, log_end = self._broker.acks, self._broker.store.end
+        acks, log_end = self._acks, self._store.end
         self.promises.change(self._wanted_nodes(), log_end, acks.awaited)
         self.synchronous = self.synchronous or self.promises.nodes != 1
 
@@ -304,7 +341,7 @@ class Replicas:
 
     def status(self, now: Millis) -> HARuntimeInfo:
         """Who follows, or who is followed."""
-        end = self._broker.store.end
+        end = self._store.end
         info = HARuntimeInfo(master=not self.is_slave)
         if self.slave is not None:
             slave = self.slave
@@ -340,7 +377,7 @@ class Replicas:
         return info
 
     def _auto_followers(self, now: Millis) -> list[HAConnectionRuntimeInfo]:
-        master, end = self.auto.master if self.auto is not None else None, self._broker.store.end
+        master, end = self.auto.master if self.auto is not None else None, self._store.end
         return [] if master is None else [
             HAConnectionRuntimeInfo(
                 addr=f.peer,
@@ -368,9 +405,9 @@ class Replicas:
 
     def suggest(self, group: SubscriptionGroupConfig, physical_offset: int) -> int:
         """Which broker id a reader that is at an offset of the log should ask next (broker.md §6.3)."""
-        if not self._broker.settings.current.slave_read_enable:
+        if not self._settings.current.slave_read_enable:
             return MASTER_ID
-        store = self._broker.store
+        store = self._store
         behind = physical_offset >= 0 and store.end - physical_offset > store.config.in_memory_bytes
         if not behind and self.slave is not None and self.slave.following:
             return MASTER_ID
@@ -392,7 +429,11 @@ class Replicas:
         if self.group is not None and self.is_groups(event):
             self.group.feed(event)
             return
-        self._emit(self.stream.opened(event, self._broker.turn.now))
+        self._emit(self.stream.opened(event, self._turn.now))
+
+    def takes(self, event: Opened) -> bool:
+        """Is this a connection of replication?"""
+        return event.listener == HA_LISTENER or self.is_groups(event)
 
     def is_groups(self, event: Opened | ConnectFailed) -> bool:
         """Is this about a connection between members of the group?"""
@@ -406,19 +447,19 @@ class Replicas:
         if self.group is not None and self.is_groups(event):
             self.group.feed(event)
             return
-        self._emit(self.stream.connect_failed(event, self._broker.turn.now))
+        self._emit(self.stream.connect_failed(event, self._turn.now))
 
     def received(self, event: Frames) -> None:
         if self.group is not None and self.group.raft.owns(event.conn):
             self.group.feed(event)
             return
-        self._emit(self.stream.received(event, self._broker.turn.now))
+        self._emit(self.stream.received(event, self._turn.now))
 
     def closed(self, event: Closed) -> None:
         if self.group is not None and self.group.raft.owns(event.conn):
             self.group.feed(event)
             return
-        self._emit(self.stream.closed(event, self._broker.turn.now))
+        self._emit(self.stream.closed(event, self._turn.now))
 
     def dialled_closed(self, address: str, now: Millis) -> None:
         """A connection for requests that we dialled is gone."""
@@ -449,10 +490,10 @@ class Replicas:
         """At the end of a turn."""
         if self.group is not None:
             self.group.settle()
-        self.promises.forget(self._broker.acks.awaited)
+        self.promises.forget(self._acks.awaited)
         if self.adapts:
             self._promise()
-        self._emit(self.stream.settle(self._broker.turn.now))
+        self._emit(self.stream.settle(self._turn.now))
 
     def tick(self, now: Millis) -> None:
         self._emit(self.stream.tick(now))
@@ -474,13 +515,13 @@ class Replicas:
             self.acting.stop()
         if self.manager is not None and self.auto is not None:
             self.manager.stop()
-            self._emit([*self.auto.slave.follow("", self._broker.turn.now), *self.auto.let_go("the master ends")])
+            self._emit([*self.auto.slave.follow("", self._turn.now), *self.auto.let_go("the master ends")])
         for conn in list(self.classic.master.followers):
-            self._broker.turn.emit(Close(conn, "the master ends"))
+            self._turn.emit(Close(conn, "the master ends"))
 
     def validate(self) -> None:
         self.stream.validate()
-        self.promises.validate(self._broker.store.end)
+        self.promises.validate(self._store.end)
         self.forwards.validate()
         if self.group is not None:
             self.group.validate()
@@ -489,18 +530,18 @@ class Replicas:
 
     def _prove(self, now: Millis) -> list[Effect]:
         """Ask the master for the record that our log ends with."""
-        broker, slave = self._broker, self.classic.slave
+        slave = self.classic.slave
         assert slave is not None
-        master, offset = broker.registration.master_address, broker.store.last_record()
-        ours = broker.store.record_at(offset) if offset is not None else None
+        master, offset = self._registration.master_address, self._store.last_record()
+        ours = self._store.record_at(offset) if offset is not None else None
         if not master or offset is None or ours is None:
             why = "our log has no record to compare" if master else "no name server told its address"
-            broker.turn.note("warning", f"the master's log is taken to be ours, unproven: {why}")
+            self._turn.note("warning", f"the master's log is taken to be ours, unproven: {why}")
             return slave.proved(now)
         record = bytes(ours)
 
         def answered(reply: Command | Failure, now: Millis) -> list[Effect]:
-            end = broker.store.end
+            end = self._store.end
             if isinstance(reply, Failure):
                 return slave.refuted(f"it can't be asked for the record at {offset}: {reply.reason}", now, final=False)
             if reply.code != ResponseCode.SUCCESS and NO_RECORD not in (reply.remark or ""):
@@ -515,10 +556,10 @@ class Replicas:
             return slave.proved(now)
 
         header = ViewMessageByIdRequest(offset=offset)
-        return broker.caller.call(
+        return self._caller.call(
             master, RequestCode.VIEW_MESSAGE_BY_ID, header, b"", now, PROVE_TIMEOUT_MS, answered
         )
 
     def _emit(self, effects: list[Effect]) -> None:
         for effect in effects:
-            self._broker.turn.emit(effect)
+            self._turn.emit(effect)

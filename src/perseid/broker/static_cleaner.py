@@ -16,7 +16,11 @@ from typing import TYPE_CHECKING, NamedTuple, TypeAlias
 
 from perseid.base.errors import RequestRefused
 from perseid.base.machine import Millis
+from perseid.broker.kernel.roles import Roles
+from perseid.broker.kernel.settings import Settings
+from perseid.broker.kernel.turn import Turn
 from perseid.store.retention import hours_of, in_hour
+from perseid.store.store import MessageStore
 from perseid.wire.bodies import MessageQueue, TopicConfigAndQueueMapping, TopicRouteData, TopicStatsTable
 from perseid.wire.codes import RequestCode as Code
 from perseid.wire.codes import ResponseCode
@@ -25,7 +29,8 @@ from perseid.wire.mapping import LogicQueueMappingItem, TopicQueueMappingDetail,
 from perseid.wire.rpc import Failure
 
 if TYPE_CHECKING:
-    from perseid.broker.node import Broker
+    from perseid.broker.mappings import TopicMappings
+    from perseid.broker.peers import Peers
 
 INTERVAL_MS = 300_000
 
@@ -44,8 +49,15 @@ Steps: TypeAlias = Generator[Question, Command, None]
 class StaticCleaner:
     """The rounds of one broker."""
 
-    def __init__(self, broker: Broker) -> None:
-        self._broker = broker
+    def __init__(
+        self, turn: Turn, settings: Settings, store: MessageStore, mappings: TopicMappings, roles: Roles, peers: Peers,
+    ) -> None:  # fmt: skip
+        self._turn = turn
+        self._settings = settings
+        self._store = store
+        self._mappings = mappings
+        self._roles = roles
+        self._peers = peers
         self._due: Millis | None = None
         self._under_way = False
 
@@ -53,16 +65,15 @@ class StaticCleaner:
         self._due = now + INTERVAL_MS
 
     def next_deadline(self) -> Millis | None:
-        return self._due if self._broker.mappings.rows else None
+        return self._due if self._mappings.rows else None
 
     def tick(self, now: Millis) -> None:
         """Begin the round that is due."""
-        broker = self._broker
-        if self._due is None or now < self._due or not broker.mappings.rows:
+        if self._due is None or now < self._due or not self._mappings.rows:
             return
         self._due = now + INTERVAL_MS
-        hours = hours_of(broker.store.config.delete_when)
-        if not self._under_way and not broker.replicas.is_slave and in_hour(hours, now):
+        hours = hours_of(self._store.config.delete_when)
+        if not self._under_way and not self._roles.is_slave and in_hour(hours, now):
             self._under_way = True
             self._go_on(self._round(), None)
 
@@ -84,32 +95,30 @@ class StaticCleaner:
             self._go_on(steps, answer)
 
         if asked.name:
-            self._broker.peers.ask(asked.name, asked.code, {"bname": asked.name, **asked.ext}, answered)
+            self._peers.ask(asked.name, asked.code, {"bname": asked.name, **asked.ext}, answered)
         else:
-            self._broker.peers.ask_name_server(asked.code, asked.ext, answered)
+            self._peers.ask_name_server(asked.code, asked.ext, answered)
 
     # ---- a round ----
 
     def _round(self) -> Steps:
-        broker = self._broker
-        for topic in list(broker.mappings.rows):
+        for topic in list(self._mappings.rows):
             try:
                 yield from self._first_items(topic)
                 yield from self._former_queues(topic)
             except RequestRefused as error:
-                broker.turn.note("warning", f"the mapping of {topic} is not cleaned now: {error.remark}")
+                self._turn.note("warning", f"the mapping of {topic} is not cleaned now: {error.remark}")
 
     def _first_items(self, topic: str) -> Steps:
         """Take away first items without messages."""
-        broker = self._broker
-        row = broker.mappings.rows.get(topic)
+        row = self._mappings.rows.get(topic)
         led = {} if row is None else {i: items for i, items in row.hosted_queues.items() if row.leads(i)}
         several = {i: items for i, items in led.items() if len(items) > 1 and items[1].decided}
         empty: set[tuple[str, int]] = set()
         for name in sorted({items[0].bname for items in several.values()}):
             mine = [items[0] for items in several.values() if items[0].bname == name]
-            if name == broker.settings.current.broker_name:
-                bounds = [(broker.store.min_offset(topic, i.queue_id), broker.store.max_offset(topic, i.queue_id))
+            if name == self._settings.current.broker_name:
+                bounds = [(self._store.min_offset(topic, i.queue_id), self._store.max_offset(topic, i.queue_id))
                           for i in mine]  # fmt: skip
             else:
                 ext: dict[str, str | None] = {"topic": topic, "lo": "false"}
@@ -125,7 +134,7 @@ class StaticCleaner:
 
     def _former_queues(self, topic: str) -> Steps:
         """Take away what was moved on by whom it was moved to."""
-        row = self._broker.mappings.rows.get(topic)
+        row = self._mappings.rows.get(topic)
         if row is None:
             return
         former = {i: items[-1].bname for i, items in row.hosted_queues.items() if not row.leads(i)}
@@ -146,7 +155,6 @@ class StaticCleaner:
     def _replace(
         self, topic: str, row: TopicQueueMappingDetail | None, rest: dict[int, list[LogicQueueMappingItem]], why: str
     ) -> None:
-        broker = self._broker
-        if rest and broker.mappings.rows.get(topic) is row:
-            broker.mappings.replace_items(topic, rest, broker.turn.now)
-            broker.turn.note("info", f"the mapping of {topic}: queues {sorted(rest)}: {why}")
+        if rest and self._mappings.rows.get(topic) is row:
+            self._mappings.replace_items(topic, rest, self._turn.now)
+            self._turn.note("info", f"the mapping of {topic}: queues {sorted(rest)}: {why}")

@@ -14,13 +14,15 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, NamedTuple
 
 from perseid.base.machine import Millis
-from perseid.broker import escape, messages
+from perseid.broker import messages
+from perseid.broker.escape import RETRY_MS
+from perseid.store.store import MessageStore
 from perseid.store.timer.log import UNIT_BYTES
 from perseid.wire import properties as props
 from perseid.wire.names import TIMER_TOPIC
 
 if TYPE_CHECKING:
-    from perseid.broker.node import Broker
+    from perseid.broker.escape import Escape
     from perseid.broker.timer_due import Due
     from perseid.broker.timers import TimerService
 
@@ -61,8 +63,8 @@ def read(ext: dict[str, str]) -> Escaped:
 class TimerEscape:
     """Of one broker. `away`: a message is on its way to another master."""
 
-    def __init__(self, broker: Broker, service: TimerService) -> None:
-        self._broker, self._service = broker, service
+    def __init__(self, store: MessageStore, escape: Escape, service: TimerService) -> None:
+        self._store, self._escape, self._service = store, escape, service
         self.away = False
         self.left_out = NOTHING
         """What a master that came back does not deliver."""
@@ -76,18 +78,18 @@ class TimerEscape:
 
     def done(self, now: Millis) -> Escaped | None:
         """Of a slave that acts, and sends away."""
-        if not self._broker.escape.on or not self._service.enabled:
+        if not self._escape.on or not self._service.enabled:
             return None
         progress = self._service.timers.progress(now, master=True)
         end_ms = max(self._begin_ms, min(progress.read_ms, self._unsent_ms))
-        first = self._broker.store.min_offset(TIMER_TOPIC, 0)
+        first = self._store.min_offset(TIMER_TOPIC, 0)
         return Escaped(self._begin_ms, end_ms, progress.queue_offset, first)
 
     def send(self, due: Due, position: int, now: Millis) -> None:
         """Send one message to another master, or see that there is nothing to send."""
         service = self._service
         unit = service.timers.log.unit(position)
-        found = messages.stored_at(self._broker.store, unit.physical_offset) if unit is not None else None
+        found = messages.stored_at(self._store, unit.physical_offset) if unit is not None else None
         message = None
         if unit is None or found is None or (service.is_early(found) and not unit.rolls):
             self._unsent_ms = min(self._unsent_ms, due.at_ms)
@@ -99,7 +101,7 @@ class TimerEscape:
         def told(why: str, now: Millis) -> None:
             self.away = False
             if why:
-                service.wait(f"the timer message of the unit at {position} is tried again: {why}", escape.RETRY_MS)
+                service.wait(f"the timer message of the unit at {position} is tried again: {why}", RETRY_MS)
                 return
             due.next += 1
             service.timers.wheel.deliver_from(due.at_ms, position + UNIT_BYTES)
@@ -113,4 +115,4 @@ class TimerEscape:
         for name in (props.REAL_TOPIC, props.REAL_QID):
             kept.pop(name, None)
         self.away = True
-        self._broker.escape.send(message, kept, told)
+        self._escape.send(message, kept, told)

@@ -25,17 +25,24 @@ from __future__ import annotations
 
 import heapq
 from collections import deque
+from collections.abc import Callable
+from random import Random
 from typing import TYPE_CHECKING
 
 from perseid.base.deadlines import soonest
 from perseid.base.errors import RequestRefused
 from perseid.base.machine import Buffer, DiskFailed, Feed, Flush, Millis
 from perseid.broker import messages
-from perseid.broker.core_turns import CoreAgain, again_of
+from perseid.broker.core_turns import CoreAgain
+from perseid.broker.kernel.settings import Settings
+from perseid.broker.kernel.turn import Turn
 from perseid.broker.timer_due import Due
 from perseid.broker.timer_escape import TimerEscape
 from perseid.broker.timer_metrics import TimerMetrics
+from perseid.disk.port import Disk
+from perseid.raft.store import GroupStore
 from perseid.store.results import AppendRefused, PutStatus
+from perseid.store.store import MessageStore
 from perseid.store.timer import checkpoint as checkpoints
 from perseid.store.timer.log import NONE, UNIT_BYTES, Unit
 from perseid.store.timer.timers import NUMBER, TimerLogDurable, TimerStore, asked_time, time_of
@@ -47,7 +54,8 @@ from perseid.wire.names import HALF_TOPIC, TIMER_TOPIC
 from perseid.wire.record import Message, Record
 
 if TYPE_CHECKING:
-    from perseid.broker.node import Broker
+    from perseid.broker.escape import Escape
+    from perseid.broker.put import Appender
 
 TAKEN_IN_A_TURN = 256
 DELIVERIES_A_TURN = 256
@@ -69,11 +77,23 @@ class CheckpointSaved:
 class TimerService:
     """The timers of one broker."""
 
-    def __init__(self, broker: Broker) -> None:
-        self._broker = broker
-        self._config = broker.store.config
-        self.enabled = broker.settings.current.timer_wheel_enable
-        self.timers = TimerStore(broker.disk, self._config)
+    def __init__(
+        self, turn: Turn, settings: Settings, store: MessageStore, disk: Disk, random: Random, appender: Appender,
+        escape: Escape, quick: Callable[[TimerStore, TimerMetrics], CoreAgain | None],
+    ) -> None:  # fmt: skip
+        self._turn = turn
+        self._settings = settings
+        self._store = store
+        self._disk = disk
+        self._random = random
+        self._appender = appender
+        self._escape = escape
+        self._make_quick = quick
+        self._in_group = isinstance(store, GroupStore)
+        """Readers see what a quorum has: what is stored may yet be lost."""
+        self._config = self._store.config
+        self.enabled = self._settings.current.timer_wheel_enable
+        self.timers = TimerStore(self._disk, self._config)
         self.metrics = TimerMetrics()
         self.quick: CoreAgain | None = None
         self._leads = False
@@ -86,7 +106,7 @@ class TimerService:
         """Those that may be a matter of an earlier master's clock, which was ahead of ours: looked at at once."""
         self._unconfirmed: deque[tuple[int, Millis, int]] = deque()
         """What was delivered and may yet be lost: where it ends in the log, its slot, where the slot then begins."""
-        self.escape = TimerEscape(broker, self)
+        self.escape = TimerEscape(store, escape, self)
         self._blocked_until: Millis = 0
         self._trouble = ""
         self._round_at: Millis = 0
@@ -101,7 +121,7 @@ class TimerService:
         """Take up the files. StoreError, OSError."""
         if not self.enabled:
             return
-        store = self._broker.store
+        store = self._store
 
         def record_at(offset: int) -> Record | None:
             return _decoded(store.log.record_at(offset), offset) if store.log.start <= offset < store.log.end else None
@@ -111,24 +131,24 @@ class TimerService:
             unit = queue.raw(offset) if queue is not None and queue.min <= offset < queue.end else None
             return None if unit is None else record_at(unit.physical_offset)
 
-        log_end = store.end if self._broker.group is None else None
+        log_end = store.end if not self._in_group else None
         for note in self.timers.load(record_at, queue_record, log_end, now):
-            self._broker.turn.note("warning", note)
+            self._turn.note("warning", note)
         self._follow_queue()
         self._round_at = now + self._config.timer_flush_interval_ms
         self._clean_at = now + CLEAN_MS
 
     def _follow_queue(self) -> None:
         """The queue may end before what was taken in of it: its log lost its end."""
-        queue = self._broker.store.queue_of(TIMER_TOPIC, 0)
-        if self._broker.group is None:
+        queue = self._store.queue_of(TIMER_TOPIC, 0)
+        if not self._in_group:
             self.timers.queue_offset = min(self.timers.queue_offset, queue.end if queue is not None else 0)
 
     def start(self, now: Millis) -> None:
         """This broker is master from now on."""
         self.stop()
         self._leads = True
-        self.quick = again_of(self._broker)
+        self.quick = self._make_quick(self.timers, self.metrics)
         self.escape.start()
         self._todo = sorted(self.timers.wheel.slots)
         self._ahead = deque(at_ms for at_ms in self._todo if now < at_ms <= self.timers.saved.timestamp)
@@ -158,23 +178,22 @@ class TimerService:
 
     def close(self) -> None:
         """The broker ends, and its log is durable."""
-        store = self._broker.store
-        if self.enabled and (self._broker.group is not None or store.flushed >= store.end):
+        store = self._store
+        if self.enabled and (self._in_group or store.flushed >= store.end):
             self._confirm()
             try:
-                self.timers.close(self.timers.progress(self._broker.turn.now, master=self._leads))
+                self.timers.close(self.timers.progress(self._turn.now, master=self._leads))
             except OSError as error:
                 why = "the timers could not be saved, the next start goes on from their last save"
-                self._broker.turn.note("error", f"{why}: {error}")
+                self._turn.note("error", f"{why}: {error}")
 
     def cut(self, event: Cut) -> None:
         """The log is cut, and with it what was taken in of its end. OSError from the disk."""
-        broker = self._broker
         if self.enabled and (files := self.timers.cut(event.end)):
-            broker.turn.emit(Flush(files))
-            self._round_again, self._round_at = True, broker.turn.now
-        for effect in broker.store.handle(event):
-            broker.turn.emit(effect)
+            self._turn.emit(Flush(files))
+            self._round_again, self._round_at = True, self._turn.now
+        for effect in self._store.handle(event):
+            self._turn.emit(effect)
         if self.enabled:
             self._follow_queue()
 
@@ -183,7 +202,7 @@ class TimerService:
     def arrived(self) -> None:
         """Readers see a message of the timer topic."""
         if self._take_in_at is None:
-            self._take_in_at = self._broker.turn.now
+            self._take_in_at = self._turn.now
 
     def next_deadline(self) -> Millis | None:
         if not self.enabled:
@@ -192,12 +211,12 @@ class TimerService:
         if self.escape.away:
             pass
         elif self._due is not None or self._ahead:
-            slot = max(self._broker.turn.now, self._blocked_until)
+            slot = max(self._turn.now, self._blocked_until)
         elif self._todo:
             waits = LATE_MS if self._take_in_at is not None else 0  # for what is to be taken in (`_next_slot`)
             slot = max(self._todo[0] + self.timers.wheel.precision_ms + waits, self._blocked_until)
-        if self._unconfirmed and self._unconfirmed[0][0] <= self._broker.store.confirmed:
-            confirmed = self._broker.turn.now
+        if self._unconfirmed and self._unconfirmed[0][0] <= self._store.confirmed:
+            confirmed = self._turn.now
         if self._stuck is not None:
             due_round = self._stuck[1]
         elif not self.timers.under_way and (self._round_again or self.timers.changed):
@@ -225,7 +244,7 @@ class TimerService:
     # ---- taking in ----
 
     def _take_in(self, now: Millis) -> None:
-        store, timers = self._broker.store, self.timers
+        store, timers = self._store, self.timers
         if timers.waits:
             self._take_in_at = None
             return
@@ -244,11 +263,11 @@ class TimerService:
 
     def _take_in_one(self, now: Millis) -> bool:
         """Take in the next message; False: there is no room for it now."""
-        store, timers, offset = self._broker.store, self.timers, self.timers.queue_offset
+        store, timers, offset = self._store, self.timers, self.timers.queue_offset
         unit = store.unit(TIMER_TOPIC, 0, offset)
         found = messages.stored_at(store, unit.physical_offset) if unit is not None else None
         if found is None:
-            self._broker.turn.note("error", f"the timer message {offset} can't be read: skipped")
+            self._turn.note("error", f"the timer message {offset} can't be read: skipped")
             timers.queue_offset += 1
             return True
         try:
@@ -259,7 +278,7 @@ class TimerService:
         self._trouble = ""
         if at_ms is None:
             if offset >= timers.master_offset:
-                self._broker.turn.note("error", f"the timer message {offset} says no time and topic: skipped")
+                self._turn.note("error", f"the timer message {offset} says no time and topic: skipped")
             return True
         if self._leads:
             slot = timers.wheel.slots[at_ms]
@@ -273,7 +292,7 @@ class TimerService:
         """Say so once, not at each attempt."""
         if why != self._trouble:
             self._trouble = why
-            self._broker.turn.note("warning", why)
+            self._turn.note("warning", why)
 
     # ---- delivering ----
 
@@ -290,7 +309,7 @@ class TimerService:
                     left -= len(due.positions)  # which were read
             elif due.next == len(due.positions):
                 self._due = None
-            elif self._broker.escape.on:
+            elif self._escape.on:
                 left -= 1
                 self.escape.send(due, due.positions[-1 - due.next], now)
                 if self.escape.away or self._blocked_until > now:
@@ -328,7 +347,7 @@ class TimerService:
         """Begin with a slot; False: its newest message is not confirmed yet."""
         last = self.timers.wheel.slots[at_ms].last
         newest = self.timers.log.unit(last)
-        if newest is not None and newest.physical_offset >= self._broker.store.confirmed:
+        if newest is not None and newest.physical_offset >= self._store.confirmed:
             self._blocked_until = now + RETRY_MS  # after a start: what was confirmed is so again in a moment
             return False
         self._due = Due(at_ms, last, ahead=ahead)
@@ -341,7 +360,7 @@ class TimerService:
             return False
         for position in due.positions:
             unit = self.timers.log.unit(position)
-            found = messages.stored_at(self._broker.store, unit.physical_offset) if unit is not None else None
+            found = messages.stored_at(self._store, unit.physical_offset) if unit is not None else None
             at_ms = time_of(found) if found is not None else None
             if at_ms is None or self.timers.wheel.floor(at_ms) < due.at_ms:
                 return False
@@ -375,12 +394,12 @@ class TimerService:
     def _made_anew(self, at_ms: Millis, position: int) -> bool:
         """A slot's chain is broken: somebody damaged the files, which the messages themselves can replace. False: they
         were made anew a moment ago, so what can't be found is passed over."""
-        now, timers = self._broker.turn.now, self.timers
+        now, timers = self._turn.now, self.timers
         why = f"the slot {at_ms} of the timer wheel has no unit at {position}"
         if now < self._anew_until:
-            self._broker.turn.note("error", f"{why}: what stands before it is passed over")
+            self._turn.note("error", f"{why}: what stands before it is passed over")
             return False
-        self._broker.turn.note("error", f"{why}: the timer files are made anew from the messages that wait")
+        self._turn.note("error", f"{why}: the timer files are made anew from the messages that wait")
         if self.quick is not None:
             self.quick.settle()  # what this turn delivered of earlier slots counts as delivered
         self._anew_until = now + ANEW_MS
@@ -390,7 +409,7 @@ class TimerService:
         return True
 
     def _recalled(self, due: Due, unit: Unit) -> None:
-        found = messages.stored_at(self._broker.store, unit.physical_offset)
+        found = messages.stored_at(self._store, unit.physical_offset)
         if found is not None and not self.is_early(found):
             key = found.props.get(props.TIMER_DEL_UNIQKEY, "")
             topic = found.props.get(props.REAL_TOPIC, "")
@@ -404,18 +423,18 @@ class TimerService:
         if quick is not None and unit is not None and (end := quick.deliver(unit)):
             self._unconfirmed.append((end, due.at_ms, position + UNIT_BYTES))
             return True
-        found = messages.stored_at(self._broker.store, unit.physical_offset) if unit is not None else None
+        found = messages.stored_at(self._store, unit.physical_offset) if unit is not None else None
         where = f"the timer message of the unit at {position}"
         if unit is None or found is None or found.topic != TIMER_TOPIC:
-            self._broker.turn.note("error", f"{where} can't be read: skipped")
+            self._turn.note("error", f"{where} can't be read: skipped")
         else:
             topic = found.props.get(props.REAL_TOPIC, "")
             if unit.rolls or self.is_early(found):
-                end = self._store(self._rolled(found, unit, now), found, where)
+                end = self._put(self._rolled(found, unit, now), found, where)
             elif self.escape.left_out.has(due.at_ms, found.queue_offset):
                 end = 0
             elif not unit.deletes and (topic, found.unique_key) not in due.recalls:
-                end = self._store(self.real(found, unit, now), found, where)
+                end = self._put(self.real(found, unit, now), found, where)
             if end is not None and not unit.deletes:
                 self.metrics.add(topic, -1, now)
         if end is None:
@@ -426,24 +445,24 @@ class TimerService:
     def wait(self, why: str, for_ms: int) -> None:
         """Nothing is delivered for a while."""
         self._in_trouble(why)
-        self._blocked_until = self._broker.turn.now + for_ms
+        self._blocked_until = self._turn.now + for_ms
 
     def is_early(self, found: Record) -> bool:
         """Is the time of a message still to come? Its slot was begun too soon (`_ahead`), or the clock went back."""
         at_ms = time_of(found)
-        return at_ms is not None and self.timers.wheel.floor(at_ms) + self.timers.wheel.precision_ms > self._broker.now
+        return at_ms is not None and self.timers.wheel.floor(at_ms) + self.timers.wheel.precision_ms > self._turn.now
 
-    def _store(self, message: Message | None, found: Record, where: str) -> int | None:
+    def _put(self, message: Message | None, found: Record, where: str) -> int | None:
         """Where the message ends in the log then; 0: it can't be delivered at all; None: not now."""
         if message is None:
-            self._broker.turn.note("error", f"{where} names no topic and queue: skipped")
+            self._turn.note("error", f"{where} names no topic and queue: skipped")
             return 0
         if self.quick is not None:
             self.quick.settle()
         for properties in (message.properties, found.properties):
             message.properties = properties
             try:
-                placed = self._broker.appender.store(message)
+                placed = self._appender.store(message)
             except AppendRefused as refused:
                 if refused.status not in _PUT_ILLEGAL:
                     self._in_trouble(f"{where} for {message.topic} is tried again: {refused}")
@@ -454,7 +473,7 @@ class TimerService:
                 if self.quick is not None:
                     self.quick.learn(message.topic, message.queue_id)
                 return placed.physical_offset + placed.size
-        self._broker.turn.note("error", f"{where} for {message.topic} is skipped: {why}")
+        self._turn.note("error", f"{where} for {message.topic} is skipped: {why}")
         return 0
 
     @staticmethod
@@ -481,7 +500,7 @@ class TimerService:
         return messages.seal(messages.again(found), {**found.props, **times})
 
     def _confirm(self) -> None:
-        end, unconfirmed = self._broker.store.confirmed, self._unconfirmed
+        end, unconfirmed = self._store.confirmed, self._unconfirmed
         while unconfirmed and unconfirmed[0][0] <= end:
             _, at_ms, position = unconfirmed.popleft()
             self.timers.wheel.deliver_from(at_ms, position)
@@ -489,13 +508,12 @@ class TimerService:
     # ---- durability ----
 
     def _begin_round(self, now: Millis) -> None:
-        broker = self._broker
         self._round_at = now + self._config.timer_flush_interval_ms
         self._round_again = False
-        if broker.store.flushed < broker.store.end:
-            broker.turn.emit(broker.store.flush([]))
+        if self._store.flushed < self._store.end:
+            self._turn.emit(self._store.flush([]))
         for effect in self.timers.begin_round(self.timers.progress(now, master=self._leads)):
-            broker.turn.emit(effect)
+            self._turn.emit(effect)
 
     def durable(self, event: TimerLogDurable) -> None:
         """The timer log of a round is durable."""
@@ -504,10 +522,10 @@ class TimerService:
             effects = self.timers.end_round(event, [Feed(CheckpointSaved())])
         except OSError as error:
             self._in_trouble(f"the timer wheel can't be written, tried again: {error}")
-            self._stuck = (event, self._broker.turn.now + RETRY_MS)
+            self._stuck = (event, self._turn.now + RETRY_MS)
             return
         for effect in effects:
-            self._broker.turn.emit(effect)
+            self._turn.emit(effect)
 
     def saved(self, event: CheckpointSaved) -> None:
         """The round is over."""
@@ -527,7 +545,7 @@ class TimerService:
     def _clean(self, now: Millis) -> None:
         self._clean_at = now + CLEAN_MS
         try:
-            self.timers.remove_before(self._broker.store.start)
+            self.timers.remove_before(self._store.start)
         except OSError as error:
             self._in_trouble(f"old files of the timer log can't be removed: {error}")
 
@@ -536,7 +554,7 @@ class TimerService:
     def redirect(self, message: Message, properties: dict[str, str]) -> None:
         """Send a message with a time of its own to the timer topic, if its time is still to come. RequestRefused: 13
         for a time that can't be, 1 when timers are off, or too many wait for the same slot."""
-        broker, config, now = self._broker, self._broker.settings.current, self._broker.turn.now
+        config, now = self._settings.current, self._turn.now
         if not self.enabled:
             why = "accurate timer message is not enabled, timerWheelEnable is false"
             raise RequestRefused(ResponseCode.SYSTEM_ERROR, why)
@@ -554,7 +572,7 @@ class TimerService:
         at_ms = self.timers.wheel.floor(deliver_at - 1)
         limit = config.timer_congest_num_each_slot
         slot = self.timers.wheel.slots.get(at_ms)
-        if slot is not None and slot.count > limit and broker.random.random() * limit < slot.count - limit:
+        if slot is not None and slot.count > limit and self._random.random() * limit < slot.count - limit:
             raise RequestRefused(
                 ResponseCode.SYSTEM_ERROR,
                 f"timer message is under flow control, max num limit is {limit * 2} or the current value is greater "
@@ -571,7 +589,7 @@ class TimerService:
         """Keys of code 28."""
         wheel = self.timers.wheel
         behind = max(0, now - wheel.precision_ms - wheel.oldest) if wheel.oldest is not None and self._leads else 0
-        waits = self._broker.store.max_offset(TIMER_TOPIC, 0) - self.timers.queue_offset
+        waits = self._store.max_offset(TIMER_TOPIC, 0) - self.timers.queue_offset
         return {
             "timerReadBehind": str(behind // 1000),
             "timerOffsetBehind": str(max(0, waits)),

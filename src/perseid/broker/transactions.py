@@ -37,8 +37,11 @@ from typing import TYPE_CHECKING
 from perseid.base.errors import RequestRefused
 from perseid.base.machine import Millis
 from perseid.broker import escape, messages
-from perseid.broker.core_turns import CoreDecided, decided_of
+from perseid.broker.core_turns import CoreDecided
+from perseid.broker.kernel.settings import Settings
+from perseid.broker.kernel.turn import Turn
 from perseid.store.results import Appended, AppendRefused
+from perseid.store.store import MessageStore
 from perseid.wire import command, ids, record
 from perseid.wire import properties as props
 from perseid.wire.codes import RequestCode, ResponseCode
@@ -53,8 +56,12 @@ from perseid.wire.record import (
 )
 
 if TYPE_CHECKING:
-    from perseid.broker.node import Broker
+    from perseid.broker.clients import ProducerTable
+    from perseid.broker.escape import Escape
+    from perseid.broker.offsets import ConsumerOffsets
+    from perseid.broker.put import Appender, Transformer
     from perseid.broker.request import Request
+    from perseid.broker.topics import TopicTable
 
 GROUP = TRANSACTION_GROUP
 OP_TAG = "d"
@@ -80,11 +87,36 @@ class _Half:
     """When its producer is asked about it."""
 
 
+@dataclass(frozen=True, slots=True, kw_only=True)
+class TransactionPorts:
+    """What `TransactionService` stands on."""
+
+    turn: Turn
+    settings: Settings
+    store: MessageStore
+    topics: TopicTable
+    offsets: ConsumerOffsets
+    appender: Appender
+    transformer: Transformer
+    producers: ProducerTable
+    escape: Escape
+    quick: Callable[[], CoreDecided | None]
+
+
 class TransactionService:
     """The halves of one broker that is master."""
 
-    def __init__(self, broker: Broker) -> None:
-        self._broker = broker
+    def __init__(self, ports: TransactionPorts) -> None:
+        self._turn = ports.turn
+        self._settings = ports.settings
+        self._store = ports.store
+        self._topics = ports.topics
+        self._offsets = ports.offsets
+        self._appender = ports.appender
+        self._transformer = ports.transformer
+        self._producers = ports.producers
+        self._escape = ports.escape
+        self._make_quick = ports.quick
         self._open: dict[int, _Half] = {}
         """In the order of their offsets, but for those that come while older ones are being taken up."""
         self._due: list[tuple[Millis, int]] = []
@@ -132,14 +164,14 @@ class TransactionService:
     def start(self) -> None:
         """This broker is master from now on, or acts for it and sends halves away."""
         self.stop()
-        self._again = self._broker.now + self._broker.config.transaction_check_interval if self._broker.escape.on else 0
-        offsets, store = self._broker.offsets, self._broker.store
+        self._again = self._turn.now + self._settings.current.transaction_check_interval if self._escape.on else 0
+        offsets, store = self._offsets, self._store
         self._op_at = max(offsets.query(OP_HALF_TOPIC, GROUP, 0) or 0, store.min_offset(OP_HALF_TOPIC, 0))
         self._half_at = max(offsets.query(HALF_TOPIC, GROUP, 0) or 0, store.min_offset(HALF_TOPIC, 0))
         self._op_end, self._half_end = self._end(OP_HALF_TOPIC), self._end(HALF_TOPIC)
         self._told = self._half_at, self._op_at
         self._removed = set()
-        self.quick = decided_of(self._broker)
+        self.quick = self._make_quick()
         self._load()
 
     def stop(self) -> None:
@@ -191,13 +223,13 @@ class TransactionService:
 
     def _end(self, topic: str) -> int:
         """Where a queue ends, whether or not readers see it yet."""
-        queue = self._broker.store.queue_of(topic, 0)
+        queue = self._store.queue_of(topic, 0)
         return 0 if queue is None else queue.end
 
     def _record(self, topic: str, offset: int) -> Record | None:
-        queue = self._broker.store.queue_of(topic, 0)
+        queue = self._store.queue_of(topic, 0)
         unit = queue.raw(offset) if queue is not None else None
-        return None if unit is None else messages.stored_at(self._broker.store, unit.physical_offset)
+        return None if unit is None else messages.stored_at(self._store, unit.physical_offset)
 
     # ---- halves come ----
 
@@ -238,19 +270,19 @@ class TransactionService:
 
     def _due_after(self, born: Millis, immunity_ms: int) -> Millis:
         """When a half is asked about. Its time of birth is of its producer's clock, which may be wrong."""
-        now = self._broker.turn.now
+        now = self._turn.now
         return min(max(now, born + immunity_ms), now + immunity_ms)
 
     def _immunity(self, text: str | None) -> int:
         """How long a half is not asked about, after it was born."""
         if text is not None and _NUMBER(text):
             return int(text) * 1000
-        return self._broker.settings.current.transaction_time_out
+        return self._settings.current.transaction_time_out
 
     def is_late(self, half: Record) -> bool:
         """Whether its producer's own time for a word, if it named one, is over."""
         text = half.props.get(props.CHECK_IMMUNITY_TIME_IN_SECONDS)
-        return text is not None and self._broker.turn.now - half.born_timestamp > self._immunity(text)
+        return text is not None and self._turn.now - half.born_timestamp > self._immunity(text)
 
     # ---- and are decided ----
 
@@ -270,7 +302,7 @@ class TransactionService:
         AppendRefused: nothing has happened."""
         if commit:
             message = self._message(half)
-            stored = self._broker.appender.store(message)
+            stored = self._appender.store(message)
             if self.quick is not None:
                 self.quick.learn(message.topic, message.queue_id)
             return self._close(offset) or stored.physical_offset + stored.size
@@ -287,8 +319,8 @@ class TransactionService:
         message.topic, message.queue_id = topic, int(queue_id)
         message.sys_flag = half.sys_flag & ~SYS_TRANSACTION_MASK | SYS_TRANSACTION_COMMIT
         message.prepared_transaction_offset = half.physical_offset
-        message.store_host = self._broker.settings.store_host
-        self._broker.transformer.transform(message, properties)
+        message.store_host = self._settings.store_host
+        self._transformer.transform(message, properties)
         return message
 
     def _forget(self, offset: int) -> None:
@@ -317,7 +349,7 @@ class TransactionService:
         words, self.words = self.words, []
         if not words:
             return
-        quick = None if self._removed is not None or self._broker.appender.overload() else self.quick
+        quick = None if self._removed is not None or self._appender.overload() else self.quick
         with self._one_op():
             for request in words:
                 if quick is None or not self._commit_quickly(quick, request.header):
@@ -355,10 +387,9 @@ class TransactionService:
                     self._owe(some, refused)
 
     def _owe(self, offsets: list[int], refused: AppendRefused) -> None:
-        broker = self._broker
-        broker.turn.note("warning", f"halves {offsets} are decided, which can't be written yet: {refused}")
+        self._turn.note("warning", f"halves {offsets} are decided, which can't be written yet: {refused}")
         self._owed += offsets
-        self._again = broker.turn.now + RETRY_MS
+        self._again = self._turn.now + RETRY_MS
 
     def _write_op(self, offset: int) -> int:
         """Say in the log that a half is decided; where that ends, or (0) when it is said later."""
@@ -368,16 +399,15 @@ class TransactionService:
         return self._write_ops([offset])
 
     def _write_ops(self, offsets: list[int]) -> int:
-        broker = self._broker
         op = Message(
             topic=OP_HALF_TOPIC,
             body=b"".join(b"%d," % offset for offset in offsets),
-            born_timestamp=broker.turn.now,
-            born_host=broker.settings.store_host,
-            store_host=broker.settings.store_host,
+            born_timestamp=self._turn.now,
+            born_host=self._settings.store_host,
+            store_host=self._settings.store_host,
             properties=props.encode({props.TAGS: OP_TAG}),
         )
-        stored = broker.appender.store(op)
+        stored = self._appender.store(op)
         end = stored.physical_offset + stored.size
         self._ops.append((stored.queue_offset, max(offsets)))
         self._decided += [(end, offset) for offset in offsets]
@@ -387,8 +417,8 @@ class TransactionService:
 
     def next_deadline(self) -> Millis | None:
         if self._removed is not None:
-            return self._broker.turn.now
-        if self._broker.escape.on:
+            return self._turn.now
+        if self._escape.on:
             return None if self._away or not self._open else self._again
         due = self._due[0][0] if self._due else None
         return min(due or self._again, self._again) if self._owed else due
@@ -397,7 +427,7 @@ class TransactionService:
         """Take up more halves, or ask about those that are due."""
         if self._removed is not None:
             self._load()
-        if self._broker.escape.on:
+        if self._escape.on:
             self._send_away(now)
             return
         if self._owed and now >= self._again:
@@ -424,61 +454,60 @@ class TransactionService:
 
     def _check(self, offset: int, half: _Half, now: Millis) -> bool:
         """Ask a half's producer; False: not yet, for the log takes nothing, or may lose it."""
-        broker = self._broker
-        if half.physical_offset >= broker.store.confirmed:
+        if half.physical_offset >= self._store.confirmed:
             return False
-        found = messages.stored_at(broker.store, half.physical_offset)
+        found = messages.stored_at(self._store, half.physical_offset)
         if found is None or not is_half(found):
-            broker.turn.note("error", f"half {offset} at {half.physical_offset} can't be read: it is left out")
+            self._turn.note("error", f"half {offset} at {half.physical_offset} can't be read: it is left out")
             self._close(offset)
             return True
         text = found.props.get(props.TRANSACTION_CHECK_TIMES, "")
         times = int(text) if _NUMBER(text) else 0
-        kept_ms = broker.store.config.file_reserved_time * HOUR_MS
+        kept_ms = self._store.config.file_reserved_time * HOUR_MS
         try:
-            if times >= broker.settings.current.transaction_check_max or now - found.born_timestamp > kept_ms:
+            if times >= self._settings.current.transaction_check_max or now - found.born_timestamp > kept_ms:
                 self._discard(offset, found)
             else:
                 self._ask(offset, found, times + 1, now)
         except AppendRefused as refused:
-            broker.turn.note("warning", f"half {offset} can't be asked about, it is tried again: {refused}")
+            self._turn.note("warning", f"half {offset} can't be asked about, it is tried again: {refused}")
             return False
         return True
 
     def _discard(self, offset: int, half: Record) -> None:
         """Nobody says what is to become of it: it is kept for an operator."""
-        broker = self._broker
-        broker.topics.ensure(CHECK_MAX_TIME_TOPIC, 1, broker.turn.now)
+        self._topics.ensure(CHECK_MAX_TIME_TOPIC, 1, self._turn.now)
         message = messages.again(half)
-        message.topic, message.queue_id, message.store_host = CHECK_MAX_TIME_TOPIC, 0, broker.settings.store_host
-        broker.appender.store(message)
+        message.topic, message.queue_id, message.store_host = CHECK_MAX_TIME_TOPIC, 0, self._settings.store_host
+        self._appender.store(message)
         self._close(offset)
 
     def _ask(self, offset: int, half: Record, times: int, now: Millis) -> None:
         """Write the half anew, with one check more, and send the question."""
-        broker = self._broker
         known = self._names.get(offset, offset)
         properties = dict(half.props)
         properties[props.TRANSACTION_CHECK_TIMES] = str(times)
         properties[props.TRAN_PREPARED_QUEUE_OFFSET] = str(known)
         message = messages.seal(messages.again(half), properties)
-        message.store_host = broker.settings.store_host
-        stored = broker.appender.store(message)
+        message.store_host = self._settings.store_host
+        stored = self._appender.store(message)
         self._close(offset)
-        self._opened(stored.queue_offset, stored.physical_offset, now + broker.config.transaction_check_interval)
+        next_check = now + self._settings.current.transaction_check_interval
+        self._opened(stored.queue_offset, stored.physical_offset, next_check)
         self._rename(known, stored.queue_offset)
-        producer = broker.producers.any_client(properties.get(props.PGROUP, ""))
+        producer = self._producers.any_client(properties.get(props.PGROUP, ""))
         if producer is not None:
             self._questions = (self._questions + 1) & 0x7FFFFFFF
-            broker.turn.write(producer.conn, _question(broker, self._questions, message, properties, stored))
+            name = self._settings.current.broker_name
+            question = _question(name, self._turn.now, self._questions, message, properties, stored)
+            self._turn.write(producer.conn, question)
 
     def _send_away(self, now: Millis) -> None:
         """Send the first open half to another master, as one that its producer has just sent."""
-        broker = self._broker
         if self._removed is not None or self._away or not self._open or now < self._again:
             return
         offset, half = next(iter(self._open.items()))
-        found = messages.stored_at(broker.store, half.physical_offset)
+        found = messages.stored_at(self._store, half.physical_offset)
 
         def told(why: str, now: Millis) -> None:
             self._away = False
@@ -486,13 +515,13 @@ class TransactionService:
             if why != self._trouble:
                 self._trouble = why
                 if why:
-                    broker.turn.note("warning", f"half {offset} is tried again: {why}")
+                    self._turn.note("warning", f"half {offset} is tried again: {why}")
             if not why:
                 self._forget(offset)
-                broker.offsets.commit(HALF_TOPIC, GROUP, 0, next(iter(self._open), self._half_end), now, 1)
+                self._offsets.commit(HALF_TOPIC, GROUP, 0, next(iter(self._open), self._half_end), now, 1)
 
         if found is None or not is_half(found):
-            broker.turn.note("error", f"half {offset} at {half.physical_offset} can't be read: it is left out")
+            self._turn.note("error", f"half {offset} at {half.physical_offset} can't be read: it is left out")
             told("", now)
             return
         message, properties = messages.again(found), dict(found.props)
@@ -502,7 +531,7 @@ class TransactionService:
             properties.pop(name, None)
         properties[props.TRAN_MSG] = "true"
         self._away = True
-        broker.escape.send(message, properties, told)
+        self._escape.send(message, properties, told)
 
     def resume(self, half: Record) -> int:
         """A half that was set aside is open again, and asked about at once: where it ends in the log. AppendRefused:
@@ -511,9 +540,9 @@ class TransactionService:
         properties[props.TRANSACTION_CHECK_TIMES] = "0"
         properties.pop(props.TRAN_PREPARED_QUEUE_OFFSET, None)
         message = messages.seal(messages.again(half), properties)
-        message.topic, message.queue_id, message.store_host = HALF_TOPIC, 0, self._broker.settings.store_host
-        stored = self._broker.appender.store(message)
-        self._opened(stored.queue_offset, stored.physical_offset, self._broker.turn.now)
+        message.topic, message.queue_id, message.store_host = HALF_TOPIC, 0, self._settings.store_host
+        stored = self._appender.store(message)
+        self._opened(stored.queue_offset, stored.physical_offset, self._turn.now)
         return stored.physical_offset + stored.size
 
     def _rename(self, known: int, offset: int) -> None:
@@ -524,25 +553,25 @@ class TransactionService:
 
     def _tell(self) -> None:
         """Commit how far all halves are decided, for whoever is master next."""
-        broker, decided = self._broker, self._decided
-        confirmed = broker.store.confirmed
+        decided = self._decided
+        confirmed = self._store.confirmed
         while decided and decided[0][0] <= confirmed:
             decided.popleft()
         if self._removed is not None:
             return
         halves = min(
-            next(iter(self._open), broker.store.max_offset(HALF_TOPIC, 0)),
+            next(iter(self._open), self._store.max_offset(HALF_TOPIC, 0)),
             min((offset for _, offset in decided), default=1 << 62),
             min(self._owed, default=1 << 62),
         )
         while self._ops and self._ops[0][1] < halves:
             self._ops.popleft()
-        ops = self._ops[0][0] if self._ops else broker.store.max_offset(OP_HALF_TOPIC, 0)
+        ops = self._ops[0][0] if self._ops else self._store.max_offset(OP_HALF_TOPIC, 0)
         if (halves, ops) != self._told:
             self._told = halves, ops
-            step = broker.settings.current.consumer_offset_update_version_step
-            broker.offsets.commit(HALF_TOPIC, GROUP, 0, halves, broker.turn.now, step)
-            broker.offsets.commit(OP_HALF_TOPIC, GROUP, 0, ops, broker.turn.now, step)
+            step = self._settings.current.consumer_offset_update_version_step
+            self._offsets.commit(HALF_TOPIC, GROUP, 0, halves, self._turn.now, step)
+            self._offsets.commit(OP_HALF_TOPIC, GROUP, 0, ops, self._turn.now, step)
 
     def validate(self) -> None:
         assert not self.words, "a word was not done"
@@ -567,13 +596,13 @@ def is_half(found: Record) -> bool:
 
 
 def _question(
-    broker: Broker, number: int, message: Message, properties: dict[str, str], stored: Appended
+    broker_name: str, now: Millis, number: int, message: Message, properties: dict[str, str], stored: Appended
 ) -> bytes:
     """CHECK_TRANSACTION_STATE: the message as it will be, and where its half stands."""
     topic, unique = properties[props.REAL_TOPIC], properties.get(props.UNIQ_KEY)
     message.topic, message.queue_id = topic, int(properties[props.REAL_QID])
     body = record.encode(message)
-    record.patch(body, stored.queue_offset, stored.physical_offset, broker.turn.now)
+    record.patch(body, stored.queue_offset, stored.physical_offset, now)
     header = CheckTransactionStateRequest(
         topic=topic,
         tran_state_table_offset=stored.queue_offset,
@@ -581,7 +610,7 @@ def _question(
         msg_id=unique,
         transaction_id=unique,
         offset_msg_id=ids.offset_message_id(message.store_host, stored.physical_offset),
-        broker_name=broker.settings.current.broker_name,
+        broker_name=broker_name,
     )
     return command.encode_request(
         RequestCode.CHECK_TRANSACTION_STATE, number, header, bytes(body), oneway=True

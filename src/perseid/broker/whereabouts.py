@@ -8,19 +8,19 @@ counts.
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
+from typing import Protocol
 
 from perseid.base.deadlines import soonest
 from perseid.base.hosts import Hosts, host_of
 from perseid.base.machine import Millis, Resolved
 from perseid.broker.controllers import Controllers
+from perseid.broker.kernel.settings import Settings
+from perseid.broker.kernel.turn import Turn
+from perseid.replication.config import ReplicationConfig
 from perseid.wire import fastjson
 from perseid.wire.codes import RequestCode
 from perseid.wire.command import Command
 from perseid.wire.controller import BrokerReplicasInfo
-
-if TYPE_CHECKING:
-    from perseid.broker.node import Broker
 
 ASK_MS = 500
 """Between two questions where the replicas are."""
@@ -33,17 +33,26 @@ OPEN = (
 )
 
 
+class Checking(Protocol):
+    """Who knows whether anybody is checked at all."""
+
+    @property
+    def config(self) -> ReplicationConfig:
+        """The settings of replication as they are now."""
+
+
 class _Known:
     """Whose word a broker takes, by the machines that speak; nobody is asked while `checkPeerAddresses` is false."""
 
-    def __init__(self, broker: Broker, *hosts: Hosts) -> None:
-        self._broker = broker
+    def __init__(self, turn: Turn, replicas: Checking, *hosts: Hosts) -> None:
+        self._turn = turn
+        self._replicas = replicas
         self._hosts = hosts
         self._told_at: Millis | None = None
 
     @property
     def _checks(self) -> bool:
-        return self._broker.replicas.config.check_peer_addresses
+        return self._replicas.config.check_peer_addresses
 
     def _is_of(self, hosts: Hosts, peer: str, what: str, why_not: str, now: Millis) -> bool:
         """Does it come from one of these machines? A line says so when not."""
@@ -51,7 +60,7 @@ class _Known:
             return True
         if self._told_at is None or now >= self._told_at + TELL_MS:
             self._told_at = now
-            self._broker.turn.note("warning", f"{what} of {host_of(peer)}, {why_not}, set checkPeerAddresses=false")
+            self._turn.note("warning", f"{what} of {host_of(peer)}, {why_not}, set checkPeerAddresses=false")
         return False
 
     def resolved(self, event: Resolved) -> None:
@@ -63,7 +72,7 @@ class _Known:
         """Look up what is to be looked up."""
         for hosts in self._hosts:
             for effect in hosts.ask(now):
-                self._broker.turn.emit(effect)
+                self._turn.emit(effect)
 
     def next_deadline(self) -> Millis | None:
         return soonest(*[hosts.next_deadline() for hosts in self._hosts])
@@ -73,18 +82,18 @@ class Neighbours(_Known):
     """Of a broker without a controller whose slaves act: its name servers, which say who has the smallest id, and the
     master that it had, which may ask to be followed before it shows itself."""
 
-    def __init__(self, broker: Broker) -> None:
+    def __init__(self, turn: Turn, replicas: Checking) -> None:
         self._name_servers = Hosts()
         self._masters = Hosts()
         self._master = ""
-        super().__init__(broker, self._name_servers, self._masters)
+        super().__init__(turn, replicas, self._name_servers, self._masters)
 
     def start(self, name_servers: list[str]) -> None:
         """Say so when everybody is believed."""
         if self._checks:
             self._name_servers.set(name_servers)
         else:
-            self._broker.turn.note("warning", OPEN)
+            self._turn.note("warning", OPEN)
 
     def reconfigure(self, name_servers: list[str]) -> None:
         """Notices come from these from now on."""
@@ -113,9 +122,10 @@ class Neighbours(_Known):
 class Whereabouts(_Known):
     """Those of one broker's set."""
 
-    def __init__(self, broker: Broker, controllers: Controllers) -> None:
+    def __init__(self, turn: Turn, settings: Settings, replicas: Checking, controllers: Controllers) -> None:
+        self._settings = settings
         self._controllers = controllers
-        self._replicas: dict[int, str] = {}
+        self._addresses: dict[int, str] = {}
         """Id → address, as the controllers said last."""
         self._replica_hosts = Hosts()
         self._controller_hosts = Hosts()
@@ -123,14 +133,14 @@ class Whereabouts(_Known):
         self._asking = False
         self._asked_at: Millis = -ASK_MS
         self._wanted = False
-        super().__init__(broker, self._replica_hosts, self._controller_hosts)
+        super().__init__(turn, replicas, self._replica_hosts, self._controller_hosts)
 
     def start(self) -> None:
         """Say so when everybody is believed."""
         if self._checks:
             self._know_controllers()
         else:
-            self._broker.turn.note("warning", OPEN)
+            self._turn.note("warning", OPEN)
 
     def _know_controllers(self) -> None:
         if self._controllers.addresses != self._known_controllers:
@@ -143,7 +153,7 @@ class Whereabouts(_Known):
         """Does this connection come from the machine of that replica? When not, the controllers are soon asked."""
         if not self._checks:
             return True
-        address = self._replicas.get(number)
+        address = self._addresses.get(number)
         if address is not None and self._replica_hosts.is_at(peer, address, now):
             return True
         self._wanted = True
@@ -165,12 +175,12 @@ class Whereabouts(_Known):
 
     def _told(self, reply: Command, now: Millis) -> None:
         self._asking = False
-        info = BrokerReplicasInfo.from_json(reply.body).replicas_info_table.get(self._broker.config.broker_name)
+        info = BrokerReplicasInfo.from_json(reply.body).replicas_info_table.get(self._settings.current.broker_name)
         if info is None:
             return
         known = [*info.in_sync_replicas, *info.not_in_sync_replicas][:MAX_REPLICAS]
-        self._replicas = {one.broker_id: one.broker_address for one in known if one.broker_address}
-        self._replica_hosts.set(self._replicas.values())
+        self._addresses = {one.broker_id: one.broker_address for one in known if one.broker_address}
+        self._replica_hosts.set(self._addresses.values())
 
     def _failed(self, code: int, why: str, now: Millis) -> None:
         self._asking = False
@@ -181,7 +191,7 @@ class Whereabouts(_Known):
         """Ask what is to be asked."""
         super().tick(now)
         if self._wanted and not self._asking and now >= self._asked_at + ASK_MS:
-            body = fastjson.dumps([self._broker.settings.current.broker_name])
+            body = fastjson.dumps([self._settings.current.broker_name])
             code = RequestCode.CONTROLLER_GET_SYNC_STATE_DATA
             self._asked_at = now
             self._asking = self._controllers.ask_leader(code, None, body, now, self._told, self._failed)

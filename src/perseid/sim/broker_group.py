@@ -74,7 +74,7 @@ class BrokerMember(Watched):
     @property
     def raft(self) -> Raft | None:
         broker = self.broker
-        return broker.group.raft if broker is not None and broker.group is not None else None
+        return broker.parts.group.raft if broker is not None and broker.parts.group is not None else None
 
 
 class BrokerGroup(Group):
@@ -111,7 +111,7 @@ class BrokerGroup(Group):
     def _log_start(self) -> int:
         """Where the shortest log of them begins: a disk that was too full has no older files."""
         brokers = [one.broker for one in self.members if isinstance(one, BrokerMember)]
-        return max((one.store.log.start for one in brokers if one is not None), default=0)
+        return max((one.parts.store.log.start for one in brokers if one is not None), default=0)
 
     def _copied(self) -> bool:
         """Who is away, and may lead when it is back, has what it had: that is not known."""
@@ -164,8 +164,8 @@ class BrokerGroup(Group):
         def build(disk: SimDisk, random: Random) -> Broker:
             watched = made[0]
             broker = Broker(config, store, disk, random, raft=raft, new_log=new_log)  # type: ignore[arg-type]
-            assert broker.group is not None
-            self.hear(watched, broker.group.raft)
+            assert broker.parts.group is not None
+            self.hear(watched, broker.parts.group.raft)
             return broker
 
         listeners = {MAIN_LISTENER: BROKER_PORT, LISTENER: PORT}
@@ -444,7 +444,7 @@ class Course:
             return why
         for member in self.group.members:
             assert isinstance(member, BrokerMember) and member.broker is not None
-            group = member.broker.group
+            group = member.broker.parts.group
             assert group is not None
             if not group.store.settled:
                 return f"{member.name} has not dispatched all"
@@ -454,7 +454,7 @@ class Course:
         """The last look: the queues of all brokers."""
         for member in self.group.members:
             assert isinstance(member, BrokerMember) and member.broker is not None
-            store = member.broker.store
+            store = member.broker.parts.store
             begin = store.log.start  # a disk that was too full has no older ones
             met: set[int] = set()
             bodies: set[bytes] = set()

@@ -204,10 +204,10 @@ class Checkers:
 
     def started(self, broker: Any) -> None:
         """The broker has recovered: look at everything that clients were promised."""
-        history, store = self.history, broker.store
+        history, store = self.history, broker.parts.store
         self._come_back(store)
         for topic in self.cluster.topics:
-            row = broker.topics.get(topic.name)
+            row = broker.parts.topics.get(topic.name)
             if topic.name in self.cluster.created and (row is None or row.write_queue_nums != topic.queues):
                 raise Violation("a topic that was made stays", f"{topic.name} with {topic.queues} queues is {row}")
         self.deleted(store)
@@ -238,7 +238,7 @@ class Checkers:
             doubtful.clear()
         self.doubtful.clear()
         self._maxima(store)
-        self._group_offsets(store, broker.offsets)
+        self._group_offsets(store, broker.parts.offsets)
 
     def _problem(self, store: Any, place: Place, stored: Stored) -> str:
         """Why a message is not where it was said to be; "" when it is."""

@@ -171,7 +171,7 @@ class Look:
     """What there is to see of a running broker."""
 
     def __init__(self, broker: Broker) -> None:
-        auto, manager = broker.replicas.auto, broker.replicas.manager
+        auto, manager = broker.parts.replicas.auto, broker.parts.replicas.manager
         assert auto is not None and manager is not None
         self._broker, self._auto, self._manager = broker, auto, manager
 
@@ -187,7 +187,7 @@ class Look:
 
     @property
     def is_master(self) -> bool:
-        return not self._broker.replicas.is_slave
+        return not self._broker.parts.replicas.is_slave
 
     @property
     def proposed(self) -> frozenset[int]:
@@ -204,26 +204,26 @@ class Look:
     @property
     def start(self) -> int:
         """Where its log begins; 0 while that is empty."""
-        log = self._broker.store.log
+        log = self._broker.parts.store.log
         return log.start if log.end else 0
 
     @property
     def end(self) -> int:
         """Of its log."""
-        return self._broker.store.log.end
+        return self._broker.parts.store.log.end
 
     @property
     def flushed(self) -> int:
         """A start has to find it up to there: nothing of a log that begins later than at 0, before its checkpoint says
         that it is there."""
-        store = self._broker.store
+        store = self._broker.parts.store
         begun = not self.start or store.flusher.saved_log_end > self.start
         return store.flushed if begun else 0
 
     @property
     def confirmed(self) -> int:
         """Readers see its log up to there."""
-        return self._broker.store.confirmed
+        return self._broker.parts.store.confirmed
 
     @property
     def last_epoch(self) -> int:

@@ -123,7 +123,7 @@ class Course:
     def _queues(self, replica: Any) -> None:
         """Queues have no gaps, each message once, and what was delayed has come: but not where a broker begins with a
         later part of the log, which may be master without what stands before."""
-        store, book = replica.broker.store, self.ha.book
+        store, book = replica.broker.parts.store, self.ha.book
         met: dict[bytes, int] = {}
         waiting: set[bytes] = set()
         clock_ms = min(one.driver.now for one in self.ha.replicas)

@@ -130,7 +130,7 @@ class Transactions(Client):
         master = self.ha.master
         if master is None or master.broker is None:
             return "there is no master"
-        service, store = master.broker.transactions, master.broker.store
+        service, store = master.broker.parts.transactions, master.broker.parts.store
         if service.loading:
             return f"{master.name} takes up its halves"
         for place in service.places():

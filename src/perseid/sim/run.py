@@ -176,7 +176,7 @@ class Run:
         self._end_wandering()
         self._catch_up()
         if cluster.broker.machine is not None:
-            cluster.checkers.deleted(cluster.broker.machine.store)  # type: ignore[attr-defined]
+            cluster.checkers.deleted(cluster.broker.machine.parts.store)  # type: ignore[attr-defined]
         if self.pops:
             self.drain()
         cluster.broker.disk.evict()  # the auditor's pulls have to wait for the disk

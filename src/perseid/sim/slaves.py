@@ -200,11 +200,12 @@ class Slaves:
     def _refused(self, slave: Slave, text: str) -> None:
         self.cluster.count("slave refused")
         master: Any = self.cluster.broker.machine
-        removed = master is not None and slave.machine is not None and master.store.start >= slave.machine.store.end
+        both = master is not None and slave.machine is not None
+        removed = both and master.parts.store.start >= slave.machine.parts.store.end
         if not self.master_lost and not removed:
             raise Violation("a slave is refused for a reason", f"{slave.driver.name}: {text}")
         if slave.refused_at is None and slave.machine is not None:
-            slave.refused_at = slave.machine.store.end
+            slave.refused_at = slave.machine.parts.store.end
             self.cluster.scheduler.after(self.random.randint(1, 8) * US_PER_S, self.wipe, slave)
 
     def wipe(self, slave: Slave) -> None:
@@ -225,9 +226,9 @@ class Slaves:
 
     def check(self, slave: Slave) -> None:
         """After each event of a slave: what is new in its log is what the master's has there."""
-        if slave.machine is None or slave.machine.store.why_not_writable == "the store is not loaded":
+        if slave.machine is None or slave.machine.parts.store.why_not_writable == "the store is not loaded":
             return
-        log = slave.machine.store.log
+        log = slave.machine.parts.store.log
         if slave.refused_at is not None:
             if log.end != slave.refused_at:
                 raise Violation(
@@ -244,7 +245,7 @@ class Slaves:
         master = self.cluster.broker
         if master.machine is None:
             return  # what its disk has is not yet decided; its next start compares all
-        store: Any = master.machine.store  # type: ignore[attr-defined]
+        store: Any = master.machine.parts.store  # type: ignore[attr-defined]
         begin, stop = max(begin, store.log.start), min(end, store.log.end)
         if end > store.log.end and not self.master_lost:
             raise Violation(
@@ -266,14 +267,14 @@ class Slaves:
         """After each event of the master."""
         machine: Any = self.cluster.broker.machine
         if machine is not None:
-            ends = [follower.next for follower in machine.replicas.classic.master.followers.values()]
+            ends = [follower.next for follower in machine.parts.replicas.classic.master.followers.values()]
             self.sent_end = max(self.sent_end, *ends, 0)
             if self.acting is not None:
                 self.acting.master_worked(machine)
 
     def master_started(self) -> None:
         """The master has recovered: whatever was sent from beyond its end now is another history."""
-        store: Any = self.cluster.broker.machine.store  # type: ignore[union-attr]
+        store: Any = self.cluster.broker.machine.parts.store  # type: ignore[union-attr]
         if self.sent_end > store.log.end:
             if self.cluster.sync_flush:
                 raise Violation(
@@ -295,7 +296,7 @@ class Slaves:
         master = self.cluster.broker.machine
         if master is None:
             return
-        view = master.store.record_at(physical)  # type: ignore[attr-defined]
+        view = master.parts.store.record_at(physical)  # type: ignore[attr-defined]
         if view is None:
             return
         record, size = bytes(view), self.cluster.log_file_bytes
@@ -314,10 +315,10 @@ class Slaves:
     def lift_flow_control(self) -> bool:
         """Let the master send as fast as it can; False: it does."""
         master: Any = self.cluster.broker.machine
-        if master is None or not master.replicas.config.ha_flow_control_enable:
+        if master is None or not master.parts.replicas.config.ha_flow_control_enable:
             return False
         self.cluster.count("flow control lifted")
-        master.replicas.reconfigure(replace(master.replicas.config, ha_flow_control_enable=False))
+        master.parts.replicas.reconfigure(replace(master.parts.replicas.config, ha_flow_control_enable=False))
         return True
 
     def settled(self) -> str:
@@ -329,12 +330,12 @@ class Slaves:
             name, node = slave.driver.name, slave.machine
             if node is None:
                 return f"{name} is down"
-            ours, theirs = node.store.log, master.store.log
+            ours, theirs = node.parts.store.log, master.parts.store.log
             if ours.end != theirs.end:
                 return f"{name} ends at {ours.end}, its master at {theirs.end}"
-            if node.topics.rows != master.topics.rows or node.groups.rows != master.groups.rows:
+            if node.parts.topics.rows != master.parts.topics.rows or node.parts.groups.rows != master.parts.groups.rows:
                 return f"{name} has other topics or groups"
-            if fastjson.loads(node.offsets.for_slaves()) != fastjson.loads(master.offsets.for_slaves()):
+            if fastjson.loads(node.parts.offsets.for_slaves()) != fastjson.loads(master.parts.offsets.for_slaves()):
                 return f"{name} has other offsets"  # what costs most is looked at last: this is asked after each event
             begin = max(ours.start, theirs.start)
             size = self.cluster.log_file_bytes
@@ -342,8 +343,8 @@ class Slaves:
                 self.cluster.broker.disk, size, begin, ours.end
             ):
                 return f"{name} has another log"
-            for key in master.store.queues():
-                if not key[0].startswith(LOOSE) and not self._same_queue(master.store, node.store, key):
+            for key in master.parts.store.queues():
+                if not key[0].startswith(LOOSE) and not self._same_queue(master.parts.store, node.parts.store, key):
                     return f"{name} has another queue {key}"
         return ""
 
@@ -494,7 +495,7 @@ class Stranger:
 
     def opened(self, end: End, listener: str, dialled: str) -> None:
         machine: Any = self.cluster.broker.machine
-        at = machine.store.end if machine is not None else 0
+        at = machine.parts.store.end if machine is not None else 0
         kind = self.random.randrange(6)
         if kind == 0:
             data = self.random.randbytes(self.random.randrange(1, 40))

@@ -157,10 +157,10 @@ class TransactionProducer(Producer):
         machine: Any = self.cluster.broker.machine
         if machine is None:
             return "the broker is down"
-        if machine.transactions.loading:
+        if machine.parts.transactions.loading:
             return "the broker takes up its halves"
-        for place in machine.transactions.places():
-            half = messages.stored_at(machine.store, place)
+        for place in machine.parts.transactions.places():
+            half = messages.stored_at(machine.parts.store, place)
             value = bytes(half.body[:VALUE_BYTES]) if half is not None else b"?"
             if value not in self.silent:
                 return f"{value!r} at {place} is open"
@@ -170,7 +170,7 @@ class TransactionProducer(Producer):
         """`seen`: the values of all that can be read."""
         machine: Any = self.cluster.broker.machine
         aside: dict[bytes, int] = {}
-        store: MessageStore = machine.store
+        store: MessageStore = machine.parts.store
         for offset in range(store.min_offset(CHECK_MAX_TIME_TOPIC, 0), store.max_offset(CHECK_MAX_TIME_TOPIC, 0)):
             unit = store.unit(CHECK_MAX_TIME_TOPIC, 0, offset)
             half = messages.stored_at(store, unit.physical_offset) if unit is not None else None

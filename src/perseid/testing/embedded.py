@@ -170,7 +170,7 @@ class EmbeddedBroker:
         ]
 
     async def _registered(self, node: Broker, driver: Driver) -> None:
-        there = asyncio.ensure_future(driver.until(lambda: node.registration.registered(self.namesrv)))
+        there = asyncio.ensure_future(driver.until(lambda: node.parts.registration.registered(self.namesrv)))
         try:
             ends: set[asyncio.Future[Any]] = {there, driver.stopped}
             await asyncio.wait(ends, timeout=START_DEADLINE_S, return_when=asyncio.FIRST_COMPLETED)

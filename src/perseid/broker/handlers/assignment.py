@@ -2,11 +2,17 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
+from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 from perseid.base.errors import RequestRefused
+from perseid.base.machine import ConnId
+from perseid.broker.kernel.route import OnSlave, Route
+from perseid.broker.kernel.settings import Settings
+from perseid.broker.kernel.turn import Turn
 from perseid.broker.pop import assignment, modes
-from perseid.broker.request import Reply, Request
+from perseid.broker.request import Connection, Reply, Request
 from perseid.wire import fastjson
 from perseid.wire.bodies import (
     MessageQueue,
@@ -14,80 +20,102 @@ from perseid.wire.bodies import (
     QueryAssignmentRequestBody,
     SetMessageRequestModeRequestBody,
 )
+from perseid.wire.codes import RequestCode as Code
 from perseid.wire.codes import ResponseCode
 from perseid.wire.names import RETRY_PREFIX
 
 if TYPE_CHECKING:
-    from perseid.broker.node import Broker
+    from perseid.broker.clients import ConsumerTable
+    from perseid.broker.groups import SubscriptionGroupTable
+    from perseid.broker.pop.service import PopService
+    from perseid.broker.topics import TopicTable
 
 BROADCASTING, CLUSTERING = "BROADCASTING", "CLUSTERING"
 
 
-def query_assignment(broker: Broker, request: Request) -> Reply | None:
-    """The queues that are a client's, and whether it pops or pulls them. A body without any member: the client is to
-    keep what it has (the topic, the group or the strategy is unknown)."""
-    body = QueryAssignmentRequestBody.from_json(request.body)
-    if not body.topic or not body.consumer_group:
-        raise RequestRefused(ResponseCode.INVALID_PARAMETER, "an assignment needs a topic and a consumerGroup")
-    if body.message_model not in (BROADCASTING, CLUSTERING):
-        raise RequestRefused(ResponseCode.INVALID_PARAMETER, f"the message model {body.message_model!r:.80} is unknown")
-    mode = _mode(broker, body.topic, body.consumer_group)
+@dataclass(slots=True, kw_only=True)
+class AssignmentRequests:
+    """Requests for shares of queues."""
 
-    def found(queues: list[MessageQueue]) -> None:
-        if broker.connections.get(request.conn.id) is request.conn:
-            broker.turn.reply(request, Reply(body=_assigned(broker, body, mode, queues)))
+    turn: Turn
+    settings: Settings
+    topics: TopicTable
+    groups: SubscriptionGroupTable
+    consumers: ConsumerTable
+    pop: PopService
+    connections: Mapping[ConnId, Connection]
 
-    request.command.keep()
-    broker.pop.routes.find(body.topic, found)
-    return None
+    def routes(self) -> tuple[Route, ...]:
+        """The rows of these requests."""
+        return (
+            Route(Code.QUERY_ASSIGNMENT, None, self.query_assignment),
+            Route(Code.SET_MESSAGE_REQUEST_MODE, None, self.set_message_request_mode, on_slave=OnSlave.MASTERS_TABLE),
+            Route(Code.GET_ALL_MESSAGE_REQUEST_MODE, None, self.get_all_message_request_mode),
+        )
 
+    def query_assignment(self, request: Request) -> Reply | None:
+        """The queues that are a client's, and whether it pops or pulls them. A body without any member: the client is
+        to keep what it has (the topic, the group or the strategy is unknown)."""
+        body = QueryAssignmentRequestBody.from_json(request.body)
+        if not body.topic or not body.consumer_group:
+            raise RequestRefused(ResponseCode.INVALID_PARAMETER, "an assignment needs a topic and a consumerGroup")
+        if body.message_model not in (BROADCASTING, CLUSTERING):
+            raise RequestRefused(
+                ResponseCode.INVALID_PARAMETER, f"the message model {body.message_model!r:.80} is unknown"
+            )
+        mode = self._mode(body.topic, body.consumer_group)
 
-def _mode(broker: Broker, topic: str, group: str) -> SetMessageRequestModeRequestBody:
-    row = broker.pop.modes.get(topic, group)
-    if row is not None:
-        return row
-    config = broker.settings.current
-    mode = modes.PULL if topic.startswith(RETRY_PREFIX) else config.default_message_request_mode
-    return SetMessageRequestModeRequestBody(
-        topic=topic, consumer_group=group, mode=mode, pop_share_queue_num=config.default_pop_share_queue_num
-    )
+        def found(queues: list[MessageQueue]) -> None:
+            if self.connections.get(request.conn.id) is request.conn:
+                self.turn.reply(request, Reply(body=self._assigned(body, mode, queues)))
 
+        request.command.keep()
+        self.pop.routes.find(body.topic, found)
+        return None
 
-def _assigned(
-    broker: Broker, body: QueryAssignmentRequestBody, mode: SetMessageRequestModeRequestBody,
-    queues: list[MessageQueue],
-) -> bytes:  # fmt: skip
-    members = sorted(broker.consumers.client_ids(body.consumer_group))
-    mine = sorted(queues)
-    if body.message_model == CLUSTERING and broker.settings.current.server_load_balancer_enable:
-        if not members or body.strategy_name not in assignment.STRATEGIES:
+    def _mode(self, topic: str, group: str) -> SetMessageRequestModeRequestBody:
+        row = self.pop.modes.get(topic, group)
+        if row is not None:
+            return row
+        config = self.settings.current
+        mode = modes.PULL if topic.startswith(RETRY_PREFIX) else config.default_message_request_mode
+        return SetMessageRequestModeRequestBody(
+            topic=topic, consumer_group=group, mode=mode, pop_share_queue_num=config.default_pop_share_queue_num
+        )
+
+    def _assigned(
+        self, body: QueryAssignmentRequestBody, mode: SetMessageRequestModeRequestBody,
+        queues: list[MessageQueue],
+    ) -> bytes:  # fmt: skip
+        members = sorted(self.consumers.client_ids(body.consumer_group))
+        mine = sorted(queues)
+        if body.message_model == CLUSTERING and self.settings.current.server_load_balancer_enable:
+            if not members or body.strategy_name not in assignment.STRATEGIES:
+                return b"{}"
+            arguments = body.strategy_name, body.client_id, mine, members
+            if mode.mode == modes.POP:
+                mine = assignment.for_popping(*arguments, mode.pop_share_queue_num)
+            else:
+                mine = assignment.for_pulling(*arguments)
+        if not queues:
             return b"{}"
-        arguments = body.strategy_name, body.client_id, mine, members
-        if mode.mode == modes.POP:
-            mine = assignment.for_popping(*arguments, mode.pop_share_queue_num)
-        else:
-            mine = assignment.for_pulling(*arguments)
-    if not queues:
-        return b"{}"
-    rows = [MessageQueueAssignment(message_queue=queue, mode=mode.mode) for queue in dict.fromkeys(mine)]
-    return fastjson.dumps({"messageQueueAssignments": rows})
+        rows = [MessageQueueAssignment(message_queue=queue, mode=mode.mode) for queue in dict.fromkeys(mine)]
+        return fastjson.dumps({"messageQueueAssignments": rows})
 
+    def set_message_request_mode(self, request: Request) -> Reply:
+        """Let a group pop or pull a topic; answered when that is durable. 16: retry topics, 17, 26."""
+        body = SetMessageRequestModeRequestBody.from_json(request.body)
+        if body.topic.startswith(RETRY_PREFIX):
+            raise RequestRefused(ResponseCode.NO_PERMISSION, "retry topic is not allowed to set mode")
+        if body.topic not in self.topics:
+            raise RequestRefused(ResponseCode.TOPIC_NOT_EXIST, f"topic[{body.topic}] not exist")
+        if self.groups.find(body.consumer_group, self.settings.current, self.turn.now) is None:
+            raise RequestRefused(ResponseCode.SUBSCRIPTION_GROUP_NOT_EXIST, "subscription group does not exist")
+        if body.mode not in (modes.PULL, modes.POP):
+            raise RequestRefused(ResponseCode.INVALID_PARAMETER, f"the mode {body.mode!r:.80} is neither PULL nor POP")
+        self.pop.modes.put(body)
+        return Reply()
 
-def set_message_request_mode(broker: Broker, request: Request) -> Reply:
-    """Let a group pop or pull a topic; answered when that is durable. 16: retry topics, 17, 26."""
-    body = SetMessageRequestModeRequestBody.from_json(request.body)
-    if body.topic.startswith(RETRY_PREFIX):
-        raise RequestRefused(ResponseCode.NO_PERMISSION, "retry topic is not allowed to set mode")
-    if body.topic not in broker.topics:
-        raise RequestRefused(ResponseCode.TOPIC_NOT_EXIST, f"topic[{body.topic}] not exist")
-    if broker.groups.find(body.consumer_group, broker.settings.current, broker.turn.now) is None:
-        raise RequestRefused(ResponseCode.SUBSCRIPTION_GROUP_NOT_EXIST, "subscription group does not exist")
-    if body.mode not in (modes.PULL, modes.POP):
-        raise RequestRefused(ResponseCode.INVALID_PARAMETER, f"the mode {body.mode!r:.80} is neither PULL nor POP")
-    broker.pop.modes.put(body)
-    return Reply()
-
-
-def get_all_message_request_mode(broker: Broker, request: Request) -> Reply:
-    """Which groups pop and which pull: what a slave copies."""
-    return Reply(body=broker.pop.modes.for_slaves())
+    def get_all_message_request_mode(self, request: Request) -> Reply:
+        """Which groups pop and which pull: what a slave copies."""
+        return Reply(body=self.pop.modes.for_slaves())

@@ -4,22 +4,25 @@ Only the leader of a logical queue answers for it (501 else). It finds the item 
 ordinary handler do it if the item is a queue of its own, else asks the item's broker, with `lo=false`: the queue id and
 offset of that request are physical. Answers are made logical on their way out (`Request.finish`).
 
-What may need another broker's answer is a generator (`WAYS`): it yields an `Ask` for each question, is given the
+What may need another broker's answer is a generator (`_ways`): it yields an `Ask` for each question, is given the
 answer, and returns the reply; None: the ordinary handler's comes later.
 """
 
 from __future__ import annotations
 
 from collections.abc import Callable, Generator, Iterator
+from dataclasses import dataclass
 from functools import partial
 from typing import TYPE_CHECKING, Any, NamedTuple, TypeAlias
 
 import msgspec
 
 from perseid.base.errors import RequestRefused
-from perseid.broker.handlers.pull import COMMIT_OFFSET, SUSPEND, check_reader
+from perseid.broker.handlers.pull import COMMIT_OFFSET, SUSPEND
 from perseid.broker.kernel.route import Handler, Route
+from perseid.broker.kernel.turn import Turn
 from perseid.broker.request import Reply, Request
+from perseid.store.store import MessageStore
 from perseid.wire.codes import RequestCode as Code
 from perseid.wire.codes import ResponseCode
 from perseid.wire.command import Command
@@ -31,7 +34,9 @@ from perseid.wire.mapping import LogicQueueMappingItem, TopicQueueMappingDetail,
 from perseid.wire.rpc import Failure
 
 if TYPE_CHECKING:
-    from perseid.broker.node import Broker
+    from perseid.broker.mappings import TopicMappings
+    from perseid.broker.offsets import ConsumerOffsets
+    from perseid.broker.peers import Peers
 
 UPPER = "UPPER"
 
@@ -45,50 +50,204 @@ class Ask(NamedTuple):
 
 
 Steps: TypeAlias = Generator[Ask, Command, Reply | None]
-Way: TypeAlias = Callable[["Broker", Request, TopicQueueMappingDetail, Handler], Steps]
+Way: TypeAlias = Callable[[Request, TopicQueueMappingDetail, Handler], Steps]
 
 
-def serve(broker: Broker, request: Request, route: Route) -> Reply | None:
-    """Do a request that may be for a static topic; the route's handler is the one for physical queues."""
-    handler = route.handler
-    if not broker.mappings.rows and request.asked is None:
-        return handler(request)
-    if request.asked is None:
-        request.asked = request.header
-    request.finish = None  # a pull that waited may find another mapping
-    header = request.header = msgspec.structs.replace(request.asked)
-    detail = broker.mappings.rows.get(header.topic)
-    if detail is None or request.command.ext.get("lo", "").lower() == "false":
-        return handler(request)
-    if request.command.code in SENDS:
-        return _send(broker, request, detail, handler)
-    return _step(broker, request, WAYS[request.command.code](broker, request, detail, handler), None)
+@dataclass(slots=True, kw_only=True)
+class StaticTopicRequests:
+    """Requests for logical queues."""
 
+    turn: Turn
+    store: MessageStore
+    offsets: ConsumerOffsets
+    mappings: TopicMappings
+    peers: Peers
+    check_reader: Callable[[Request, PullMessageRequest], object]
+    """RequestRefused when a pull may not read."""
 
-def _step(broker: Broker, request: Request, steps: Steps, answer: Command | Failure | None) -> Reply | None:
-    """Go on until the next question, or the end."""
-    try:
-        if answer is None:
-            ask = next(steps)
-        elif isinstance(answer, Failure):
-            ask = steps.throw(RequestRefused(ResponseCode.SYSTEM_ERROR, answer.reason))
-        else:
-            ask = steps.send(answer)
-    except StopIteration as end:
-        reply: Reply | None = end.value
-        return reply
-    request.command.keep()
+    def serve(self, request: Request, route: Route) -> Reply | None:
+        """Do a request that may be for a static topic; the route's handler is the one for physical queues."""
+        handler = route.handler
+        if not self.mappings.rows and request.asked is None:
+            return handler(request)
+        if request.asked is None:
+            request.asked = request.header
+        request.finish = None  # a pull that waited may find another mapping
+        header = request.header = msgspec.structs.replace(request.asked)
+        detail = self.mappings.rows.get(header.topic)
+        if detail is None or request.command.ext.get("lo", "").lower() == "false":
+            return handler(request)
+        if request.command.code in SENDS:
+            return self._send(request, detail, handler)
+        return self._step(request, self._ways()[request.command.code](request, detail, handler), None)
 
-    def answered(answer: Command | Failure) -> None:
+    def _ways(self) -> dict[int, Way]:
+        """By request code."""
+        return {
+            Code.PULL_MESSAGE: self._pull,
+            Code.LITE_PULL_MESSAGE: self._pull,
+            Code.QUERY_CONSUMER_OFFSET: self._query_offset,
+            Code.UPDATE_CONSUMER_OFFSET: self._update_offset,
+            Code.SEARCH_OFFSET_BY_TIMESTAMP: self._search,
+            Code.GET_MAX_OFFSET: self._max_offset,
+            Code.GET_MIN_OFFSET: self._min_offset,
+            Code.GET_EARLIEST_MSG_STORETIME: self._earliest,
+        }
+
+    def _step(self, request: Request, steps: Steps, answer: Command | Failure | None) -> Reply | None:
+        """Go on until the next question, or the end."""
         try:
-            reply = _step(broker, request, steps, answer)
-        except RequestRefused as refused:
-            reply = Reply(refused.code, remark=refused.remark)
-        if reply is not None:
-            broker.turn.reply(request, reply)
+            if answer is None:
+                ask = next(steps)
+            elif isinstance(answer, Failure):
+                ask = steps.throw(RequestRefused(ResponseCode.SYSTEM_ERROR, answer.reason))
+            else:
+                ask = steps.send(answer)
+        except StopIteration as end:
+            reply: Reply | None = end.value
+            return reply
+        request.command.keep()
 
-    broker.peers.ask(ask.name, ask.code, {**ask.ext, "lo": "false", "bname": ask.name}, answered)
-    return None
+        def answered(answer: Command | Failure) -> None:
+            try:
+                reply = self._step(request, steps, answer)
+            except RequestRefused as refused:
+                reply = Reply(refused.code, remark=refused.remark)
+            if reply is not None:
+                self.turn.reply(request, reply)
+
+        self.peers.ask(ask.name, ask.code, {**ask.ext, "lo": "false", "bname": ask.name}, answered)
+        return None
+
+    def _send(self, request: Request, detail: TopicQueueMappingDetail, handler: Handler) -> Reply | None:
+        """Into the leader's queue; any that is led here when the sender leaves the choice to us."""
+        header = request.header
+        queue_id = header.queue_id
+        if queue_id < 0:
+            queue_id = next((i for i in detail.hosted_queues if detail.leads(i)), queue_id)
+        leader = _items(detail, queue_id)[-1]
+        header.queue_id = leader.queue_id
+        request.finish = partial(_sent, queue_id, leader)
+        return handler(request)
+
+    def _pull(self, request: Request, detail: TopicQueueMappingDetail, handler: Handler) -> Steps:
+        """From the item that has the offset. At the end of one that others follow, the reader is sent on to the
+        next."""
+        header: PullMessageRequest = request.header
+        self.check_reader(request, header)
+        items = _items(detail, header.queue_id)
+        item = _find(detail, header.queue_id, header.queue_offset)
+        offset = header.queue_offset = item.physical(header.queue_offset)
+        _commit_with_pull(header, items, item)
+        header.queue_id = item.queue_id
+        if item is not items[-1]:
+            header.sys_flag &= ~SUSPEND
+        if item.ended:
+            header.max_msg_nums = min(header.max_msg_nums, item.end_offset - item.start_offset)
+        request.finish = partial(_pulled, items, item, offset)
+        if item.bname == detail.bname:
+            return handler(request)
+        header.sys_flag &= ~(COMMIT_OFFSET | SUSPEND)
+        ask = Ask(item.bname, Code.PULL_MESSAGE, to_ext(header))
+        answer = yield ask
+        if answer.code not in _PULL_CODES:
+            raise _not_so(ask, answer)
+        return Reply(answer.code, answer.header(PullMessageResponse), bytes(answer.body), answer.remark)
+
+    def _query_offset(self, request: Request, detail: TopicQueueMappingDetail, handler: Handler) -> Steps:
+        """The group's offset in the last item in which it has one."""
+        header = request.header
+        items = _items(detail, header.queue_id)
+        if len(items) == 1 and items[0].logic_offset == 0:
+            header.queue_id = items[0].queue_id
+            request.finish = partial(_offset_in, items[0])
+            return handler(request)
+        for item in reversed([item for item in items if item.decided]):
+            if item.bname == detail.bname:
+                offset = self.offsets.query(header.topic, header.consumer_group, item.queue_id)
+            else:
+                header.queue_id, header.set_zero_if_not_found = item.queue_id, False
+                ask = Ask(item.bname, Code.QUERY_CONSUMER_OFFSET, to_ext(header))
+                answer = yield ask
+                missing = answer.code == ResponseCode.QUERY_NOT_FOUND
+                offset = None if missing else _said(ask, answer, OffsetResponse).offset
+            if offset is not None:
+                return Reply(header=OffsetResponse(offset=item.logical(offset)))
+        raise RequestRefused(ResponseCode.QUERY_NOT_FOUND, "Not found, maybe this group consumer boot first")
+
+    def _update_offset(self, request: Request, detail: TopicQueueMappingDetail, handler: Handler) -> Steps:
+        """Where the item is that has the offset."""
+        header = request.header
+        item = _find(detail, header.queue_id, header.commit_offset)
+        header.queue_id, header.commit_offset = item.queue_id, item.physical(header.commit_offset)
+        if item.bname == detail.bname:
+            return handler(request)
+        answer = yield Ask(item.bname, Code.UPDATE_CONSUMER_OFFSET, to_ext(header))
+        return Reply(answer.code, remark=answer.remark)
+
+    def _max_offset(self, request: Request, detail: TopicQueueMappingDetail, handler: Handler) -> Steps:
+        """The end of the last item that has a place yet."""
+        item = _find(detail, request.header.queue_id, (1 << 63) - 1)
+        offset = yield from self._bound(request, detail, item, Code.GET_MAX_OFFSET)
+        return Reply(header=OffsetResponse(offset=item.logical(offset)))
+
+    def _min_offset(self, request: Request, detail: TopicQueueMappingDetail, handler: Handler) -> Steps:
+        """The beginning of the first item."""
+        item = _find(detail, request.header.queue_id, 0)
+        offset = yield from self._bound(request, detail, item, Code.GET_MIN_OFFSET)
+        return Reply(header=OffsetResponse(offset=item.logical(offset)))
+
+    def _bound(
+        self, request: Request, detail: TopicQueueMappingDetail, item: LogicQueueMappingItem, code: Code
+    ) -> Generator[Ask, Command, int]:
+        """The physical max or min offset of an item's queue."""
+        topic = request.header.topic
+        if item.bname == detail.bname:
+            read = self.store.max_offset if code == Code.GET_MAX_OFFSET else self.store.min_offset
+            return read(topic, item.queue_id)
+        ask = Ask(item.bname, code, {"topic": topic, "queueId": str(item.queue_id)})
+        answer = yield ask
+        offset: int = _said(ask, answer, OffsetResponse).offset
+        return offset
+
+    def _earliest(self, request: Request, detail: TopicQueueMappingDetail, handler: Handler) -> Steps:
+        """When the first item's oldest message was stored."""
+        header = request.header
+        item = _find(detail, header.queue_id, 0)
+        header.queue_id = item.queue_id
+        if item.bname == detail.bname:
+            return handler(request)
+        ask = Ask(item.bname, Code.GET_EARLIEST_MSG_STORETIME, to_ext(header))
+        answer = yield ask
+        return Reply(header=_said(ask, answer, TimestampResponse))
+
+    def _search(self, request: Request, detail: TopicQueueMappingDetail, handler: Handler) -> Steps:
+        """The first message at or after a time, item by item; UPPER: the one before the first after it."""
+        header = request.header
+        upper = (header.boundary_type or "").upper() == UPPER
+        timestamp = header.timestamp + upper
+        item = _find(detail, header.queue_id, 0)
+        found, before = 0, None
+        for item in _decided(detail, header.queue_id):
+            low = yield from self._bound(request, detail, item, Code.GET_MIN_OFFSET)
+            high = yield from self._bound(request, detail, item, Code.GET_MAX_OFFSET)
+            found = high
+            if low >= high:
+                continue
+            if item.bname == detail.bname:
+                found = self.store.offset_by_time(header.topic, item.queue_id, timestamp)
+            else:
+                ext = {"topic": header.topic, "queueId": str(item.queue_id), "timestamp": str(timestamp)}
+                ask = Ask(item.bname, Code.SEARCH_OFFSET_BY_TIMESTAMP, ext)
+                answer = yield ask
+                found = _said(ask, answer, OffsetResponse).offset
+            found = max(found, low)
+            if found > low:
+                before = item.logical(found - 1)
+            if found < high:
+                break
+        offset = before if upper and before is not None else item.logical(found)
+        return Reply(header=OffsetResponse(offset=offset))
 
 
 # ---- who leads, and what items there are ----
@@ -126,18 +285,6 @@ def _not_so(ask: Ask, answer: Command) -> RequestRefused:
 # ---- sends ----
 
 
-def _send(broker: Broker, request: Request, detail: TopicQueueMappingDetail, handler: Handler) -> Reply | None:
-    """Into the leader's queue; any that is led here when the sender leaves the choice to us."""
-    header = request.header
-    queue_id = header.queue_id
-    if queue_id < 0:
-        queue_id = next((i for i in detail.hosted_queues if detail.leads(i)), queue_id)
-    leader = _items(detail, queue_id)[-1]
-    header.queue_id = leader.queue_id
-    request.finish = partial(_sent, queue_id, leader)
-    return handler(request)
-
-
 def _sent(queue_id: int, leader: LogicQueueMappingItem, reply: Reply) -> Reply:
     header = reply.header
     if isinstance(header, SendMessageResponse):
@@ -147,30 +294,6 @@ def _sent(queue_id: int, leader: LogicQueueMappingItem, reply: Reply) -> Reply:
 
 
 # ---- pulls ----
-
-
-def _pull(broker: Broker, request: Request, detail: TopicQueueMappingDetail, handler: Handler) -> Steps:
-    """From the item that has the offset. At the end of one that others follow, the reader is sent on to the next."""
-    header: PullMessageRequest = request.header
-    check_reader(broker, request, header)
-    items = _items(detail, header.queue_id)
-    item = _find(detail, header.queue_id, header.queue_offset)
-    offset = header.queue_offset = item.physical(header.queue_offset)
-    _commit_with_pull(header, items, item)
-    header.queue_id = item.queue_id
-    if item is not items[-1]:
-        header.sys_flag &= ~SUSPEND
-    if item.ended:
-        header.max_msg_nums = min(header.max_msg_nums, item.end_offset - item.start_offset)
-    request.finish = partial(_pulled, items, item, offset)
-    if item.bname == detail.bname:
-        return handler(request)
-    header.sys_flag &= ~(COMMIT_OFFSET | SUSPEND)
-    ask = Ask(item.bname, Code.PULL_MESSAGE, to_ext(header))
-    answer = yield ask
-    if answer.code not in _PULL_CODES:
-        raise _not_so(ask, answer)
-    return Reply(answer.code, answer.header(PullMessageResponse), bytes(answer.body), answer.remark)
 
 
 _PULL_CODES = frozenset(
@@ -229,115 +352,13 @@ def _pulled(items: list[LogicQueueMappingItem], item: LogicQueueMappingItem, off
 # ---- a group's position ----
 
 
-def _query_offset(broker: Broker, request: Request, detail: TopicQueueMappingDetail, handler: Handler) -> Steps:
-    """The group's offset in the last item in which it has one."""
-    header = request.header
-    items = _items(detail, header.queue_id)
-    if len(items) == 1 and items[0].logic_offset == 0:
-        header.queue_id = items[0].queue_id
-        request.finish = partial(_offset_in, items[0])
-        return handler(request)
-    for item in reversed([item for item in items if item.decided]):
-        if item.bname == detail.bname:
-            offset = broker.offsets.query(header.topic, header.consumer_group, item.queue_id)
-        else:
-            header.queue_id, header.set_zero_if_not_found = item.queue_id, False
-            ask = Ask(item.bname, Code.QUERY_CONSUMER_OFFSET, to_ext(header))
-            answer = yield ask
-            missing = answer.code == ResponseCode.QUERY_NOT_FOUND
-            offset = None if missing else _said(ask, answer, OffsetResponse).offset
-        if offset is not None:
-            return Reply(header=OffsetResponse(offset=item.logical(offset)))
-    raise RequestRefused(ResponseCode.QUERY_NOT_FOUND, "Not found, maybe this group consumer boot first")
-
-
 def _offset_in(item: LogicQueueMappingItem, reply: Reply) -> Reply:
     if isinstance(reply.header, OffsetResponse):
         reply.header = OffsetResponse(offset=item.logical(reply.header.offset))
     return reply
 
 
-def _update_offset(broker: Broker, request: Request, detail: TopicQueueMappingDetail, handler: Handler) -> Steps:
-    """Where the item is that has the offset."""
-    header = request.header
-    item = _find(detail, header.queue_id, header.commit_offset)
-    header.queue_id, header.commit_offset = item.queue_id, item.physical(header.commit_offset)
-    if item.bname == detail.bname:
-        return handler(request)
-    answer = yield Ask(item.bname, Code.UPDATE_CONSUMER_OFFSET, to_ext(header))
-    return Reply(answer.code, remark=answer.remark)
-
-
 # ---- a queue's bounds ----
-
-
-def _max_offset(broker: Broker, request: Request, detail: TopicQueueMappingDetail, handler: Handler) -> Steps:
-    """The end of the last item that has a place yet."""
-    item = _find(detail, request.header.queue_id, (1 << 63) - 1)
-    offset = yield from _bound(broker, request, detail, item, Code.GET_MAX_OFFSET)
-    return Reply(header=OffsetResponse(offset=item.logical(offset)))
-
-
-def _min_offset(broker: Broker, request: Request, detail: TopicQueueMappingDetail, handler: Handler) -> Steps:
-    """The beginning of the first item."""
-    item = _find(detail, request.header.queue_id, 0)
-    offset = yield from _bound(broker, request, detail, item, Code.GET_MIN_OFFSET)
-    return Reply(header=OffsetResponse(offset=item.logical(offset)))
-
-
-def _bound(
-    broker: Broker, request: Request, detail: TopicQueueMappingDetail, item: LogicQueueMappingItem, code: Code
-) -> Generator[Ask, Command, int]:
-    """The physical max or min offset of an item's queue."""
-    topic = request.header.topic
-    if item.bname == detail.bname:
-        read = broker.store.max_offset if code == Code.GET_MAX_OFFSET else broker.store.min_offset
-        return read(topic, item.queue_id)
-    ask = Ask(item.bname, code, {"topic": topic, "queueId": str(item.queue_id)})
-    answer = yield ask
-    offset: int = _said(ask, answer, OffsetResponse).offset
-    return offset
-
-
-def _earliest(broker: Broker, request: Request, detail: TopicQueueMappingDetail, handler: Handler) -> Steps:
-    """When the first item's oldest message was stored."""
-    header = request.header
-    item = _find(detail, header.queue_id, 0)
-    header.queue_id = item.queue_id
-    if item.bname == detail.bname:
-        return handler(request)
-    ask = Ask(item.bname, Code.GET_EARLIEST_MSG_STORETIME, to_ext(header))
-    answer = yield ask
-    return Reply(header=_said(ask, answer, TimestampResponse))
-
-
-def _search(broker: Broker, request: Request, detail: TopicQueueMappingDetail, handler: Handler) -> Steps:
-    """The first message at or after a time, item by item; UPPER: the one before the first after it."""
-    header = request.header
-    upper = (header.boundary_type or "").upper() == UPPER
-    timestamp = header.timestamp + upper
-    item = _find(detail, header.queue_id, 0)
-    found, before = 0, None
-    for item in _decided(detail, header.queue_id):
-        low = yield from _bound(broker, request, detail, item, Code.GET_MIN_OFFSET)
-        high = yield from _bound(broker, request, detail, item, Code.GET_MAX_OFFSET)
-        found = high
-        if low >= high:
-            continue
-        if item.bname == detail.bname:
-            found = broker.store.offset_by_time(header.topic, item.queue_id, timestamp)
-        else:
-            ext = {"topic": header.topic, "queueId": str(item.queue_id), "timestamp": str(timestamp)}
-            ask = Ask(item.bname, Code.SEARCH_OFFSET_BY_TIMESTAMP, ext)
-            answer = yield ask
-            found = _said(ask, answer, OffsetResponse).offset
-        found = max(found, low)
-        if found > low:
-            before = item.logical(found - 1)
-        if found < high:
-            break
-    offset = before if upper and before is not None else item.logical(found)
-    return Reply(header=OffsetResponse(offset=offset))
 
 
 def _decided(detail: TopicQueueMappingDetail, queue_id: int) -> Iterator[LogicQueueMappingItem]:
@@ -345,14 +366,3 @@ def _decided(detail: TopicQueueMappingDetail, queue_id: int) -> Iterator[LogicQu
 
 
 SENDS = frozenset({Code.SEND_MESSAGE, Code.SEND_MESSAGE_V2, Code.SEND_BATCH_MESSAGE})
-WAYS: dict[int, Way] = {
-    Code.PULL_MESSAGE: _pull,
-    Code.LITE_PULL_MESSAGE: _pull,
-    Code.QUERY_CONSUMER_OFFSET: _query_offset,
-    Code.UPDATE_CONSUMER_OFFSET: _update_offset,
-    Code.SEARCH_OFFSET_BY_TIMESTAMP: _search,
-    Code.GET_MAX_OFFSET: _max_offset,
-    Code.GET_MIN_OFFSET: _min_offset,
-    Code.GET_EARLIEST_MSG_STORETIME: _earliest,
-}
-"""By request code."""

@@ -2,15 +2,17 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
+from dataclasses import dataclass
 
 from perseid.broker import messages
+from perseid.broker.kernel.route import Route
+from perseid.broker.kernel.settings import Settings
 from perseid.broker.request import Reply, Request
+from perseid.store.store import MessageStore
+from perseid.wire.codes import RequestCode as Code
 from perseid.wire.codes import ResponseCode
+from perseid.wire.headers import query as query_headers
 from perseid.wire.headers.query import QueryMessageRequest, QueryMessageResponse, ViewMessageByIdRequest
-
-if TYPE_CHECKING:
-    from perseid.broker.node import Broker
 
 UNIQUE_KEY_QUERY = "_UNIQUE_KEY_QUERY"
 
@@ -18,24 +20,43 @@ MAX_BYTES = 8 * 1024 * 1024
 """Of one answer, unless a single record is longer: all of it has to fit into a frame."""
 
 
-def query_message(broker: Broker, request: Request) -> Reply:
-    """The messages of a topic that carry a key, by the index; the caller compares the keys themselves."""
-    header: QueryMessageRequest = request.header
-    most = header.max_num
-    if request.command.ext.get(UNIQUE_KEY_QUERY, "").lower() == "true":
-        most = broker.settings.current.default_query_max_num
-    found = broker.store.query(
-        header.topic, header.key, most, header.begin_timestamp, header.end_timestamp, header.index_type
-    )
-    answer = QueryMessageResponse(
-        index_last_update_timestamp=found.index_timestamp,
-        index_last_update_phyoffset=found.index_physical_offset,
-    )
-    if not found.records:
-        return Reply(
-            ResponseCode.QUERY_NOT_FOUND, answer, remark="can not find message, maybe time range not correct"
+@dataclass(slots=True, kw_only=True)
+class QueryRequests:
+    """Requests for messages by key and by place."""
+
+    settings: Settings
+    store: MessageStore
+
+    def routes(self) -> tuple[Route, ...]:
+        """The rows of these requests."""
+        return (
+            Route(Code.QUERY_MESSAGE, query_headers.QueryMessageRequest, self.query_message),
+            Route(Code.VIEW_MESSAGE_BY_ID, query_headers.ViewMessageByIdRequest, self.view_message),
         )
-    return Reply(header=answer, buffers=_within(found.records, MAX_BYTES))
+
+    def query_message(self, request: Request) -> Reply:
+        """The messages of a topic that carry a key, by the index; the caller compares the keys themselves."""
+        header: QueryMessageRequest = request.header
+        most = header.max_num
+        if request.command.ext.get(UNIQUE_KEY_QUERY, "").lower() == "true":
+            most = self.settings.current.default_query_max_num
+        found = self.store.query(
+            header.topic, header.key, most, header.begin_timestamp, header.end_timestamp, header.index_type
+        )
+        answer = QueryMessageResponse(
+            index_last_update_timestamp=found.index_timestamp,
+            index_last_update_phyoffset=found.index_physical_offset,
+        )
+        if not found.records:
+            return Reply(
+                ResponseCode.QUERY_NOT_FOUND, answer, remark="can not find message, maybe time range not correct"
+            )
+        return Reply(header=answer, buffers=_within(found.records, MAX_BYTES))
+
+    def view_message(self, request: Request) -> Reply:
+        """One message by its physical offset, as it stands in an offset message id."""
+        header: ViewMessageByIdRequest = request.header
+        return Reply(buffers=[messages.found_at(self.store, header.offset)])
 
 
 def _within(records: list[memoryview], most_bytes: int) -> list[memoryview]:
@@ -47,9 +68,3 @@ def _within(records: list[memoryview], most_bytes: int) -> list[memoryview]:
             break
         count += 1
     return records[:count]
-
-
-def view_message(broker: Broker, request: Request) -> Reply:
-    """One message by its physical offset, as it stands in an offset message id."""
-    header: ViewMessageByIdRequest = request.header
-    return Reply(buffers=[messages.found_at(broker.store, header.offset)])

@@ -7,124 +7,164 @@ later; nothing depends on that, so its answer waits for no disk.
 
 from __future__ import annotations
 
+from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 from perseid.base.errors import RequestRefused
-from perseid.broker import relays
-from perseid.broker.handlers import send
+from perseid.broker.kernel.durability import Durability
+from perseid.broker.kernel.route import OnSlave, Route
+from perseid.broker.kernel.settings import Settings
+from perseid.broker.kernel.turn import Turn
 from perseid.broker.request import Reply, Request
 from perseid.store.results import AppendRefused
+from perseid.store.store import MessageStore
 from perseid.wire import ids
 from perseid.wire import properties as props
 from perseid.wire.codes import RequestCode, ResponseCode
+from perseid.wire.codes import RequestCode as Code
 from perseid.wire.command import Command
+from perseid.wire.headers import send as send_headers
 from perseid.wire.headers.send import PushReplyMessageRequest, SendMessageRequest, SendMessageResponse
 from perseid.wire.record import SYS_COMPRESSED, SYS_COMPRESSION_MASK, Message
 from perseid.wire.rpc import Failure
 
 if TYPE_CHECKING:
-    from perseid.broker.node import Broker
+    from perseid.broker.answers import Answers
+    from perseid.broker.clients import ProducerTable
+    from perseid.broker.handlers.admission import Admission
+    from perseid.broker.put import Appender, Transformer
+    from perseid.broker.relays import Relays
+    from perseid.broker.topics import TopicTable
 
 NOT_STORED = "0"
 """The message id of a reply that is not stored."""
 
 
-def send_reply(broker: Broker, request: Request) -> Reply | None:
-    """Hand a reply on; answered when its receiver has it, or can't be reached (1)."""
-    try:
-        return _send_reply(broker, request, request.header)
-    except RequestRefused as refused:
-        return Reply(refused.code, broker.answers.refused_send, remark=refused.remark)
+@dataclass(slots=True, kw_only=True)
+class ReplyRequests:
+    """Replies to requests of producers."""
 
+    turn: Turn
+    settings: Settings
+    store: MessageStore
+    topics: TopicTable
+    appender: Appender
+    transformer: Transformer
+    producers: ProducerTable
+    answers: Answers
+    durability: Durability
+    admission: Admission
+    relays: Relays
 
-def _send_reply(broker: Broker, request: Request, header: SendMessageRequest) -> Reply | None:
-    body = bytes(request.body)
-    if not body:
-        raise RequestRefused(ResponseCode.SYSTEM_ERROR, "the message body is empty")
-    if len(body) > broker.store.config.max_message_size:
-        raise RequestRefused(
-            ResponseCode.MESSAGE_ILLEGAL,
-            f"a reply of {len(body)} bytes; at most {broker.store.config.max_message_size} are allowed",
+    def routes(self) -> tuple[Route, ...]:
+        """The rows of these requests."""
+        return (
+            Route(
+                Code.SEND_REPLY_MESSAGE, send_headers.SendMessageRequest, self.send_reply, on_slave=OnSlave.HANDED_ON
+            ),
+            Route(
+                Code.SEND_REPLY_MESSAGE_V2,
+                send_headers.SendMessageRequestV2,
+                self.send_reply,
+                on_slave=OnSlave.HANDED_ON,
+            ),
         )
-    send.check_service(broker, header)
-    topic = broker.topics.get(header.topic) or send.create_topic(broker, header)
-    queue_id = send.queue_id_of(broker, header, topic)
-    properties = props.decode(header.properties)
-    answer = _store(broker, request, header, body, queue_id, properties)
-    client_id = properties.get(props.REPLY_TO_CLIENT)
-    if client_id is None:
-        raise RequestRefused(ResponseCode.SYSTEM_ERROR, f"reply message properties[{props.REPLY_TO_CLIENT}] is null")
-    client = broker.producers.find(client_id)
-    if client is None:
-        raise RequestRefused(
-            ResponseCode.SYSTEM_ERROR, f"push reply message fail, channel of <{client_id}> not found."
+
+    def send_reply(self, request: Request) -> Reply | None:
+        """Hand a reply on; answered when its receiver has it, or can't be reached (1)."""
+        try:
+            return self._send_reply(request, request.header)
+        except RequestRefused as refused:
+            return Reply(refused.code, self.answers.refused_send, remark=refused.remark)
+
+    def _send_reply(self, request: Request, header: SendMessageRequest) -> Reply | None:
+        body = bytes(request.body)
+        if not body:
+            raise RequestRefused(ResponseCode.SYSTEM_ERROR, "the message body is empty")
+        if len(body) > self.store.config.max_message_size:
+            raise RequestRefused(
+                ResponseCode.MESSAGE_ILLEGAL,
+                f"a reply of {len(body)} bytes; at most {self.store.config.max_message_size} are allowed",
+            )
+        self.admission.check_service(header)
+        topic = self.topics.get(header.topic) or self.admission.create_topic(header)
+        queue_id = self.admission.queue_id_of(header, topic)
+        properties = props.decode(header.properties)
+        answer = self._store(request, header, body, queue_id, properties)
+        client_id = properties.get(props.REPLY_TO_CLIENT)
+        if client_id is None:
+            raise RequestRefused(
+                ResponseCode.SYSTEM_ERROR, f"reply message properties[{props.REPLY_TO_CLIENT}] is null"
+            )
+        client = self.producers.find(client_id)
+        if client is None:
+            raise RequestRefused(
+                ResponseCode.SYSTEM_ERROR, f"push reply message fail, channel of <{client_id}> not found."
+            )
+
+        def ended(pushed: Command | Failure) -> None:
+            if isinstance(pushed, Command) and pushed.code == ResponseCode.SUCCESS:
+                self.turn.reply(request, Reply(header=answer))
+                return
+            why = pushed.reason if isinstance(pushed, Failure) else f"it answered {pushed.code}: {pushed.remark or ''}"
+            remark = f"push reply message to {client_id} fail: {why}"
+            self.turn.reply(request, Reply(ResponseCode.SYSTEM_ERROR, self.answers.refused_send, remark=remark))
+
+        request.command.body = b""  # it is on its way: the answer needs it no more
+        request.command.keep()
+        pushed = self._pushed(request, header, properties)
+        self.relays.ask(client.conn, RequestCode.PUSH_REPLY_MESSAGE_TO_CLIENT, pushed, body, ended)
+        return None
+
+    def _store(
+        self,
+        request: Request,
+        header: SendMessageRequest,
+        body: bytes,
+        queue_id: int,
+        properties: dict[str, str],
+    ) -> SendMessageResponse:
+        """Store a reply where that is wanted and possible; the header of its answer."""
+        not_stored = self.answers.sent(NOT_STORED, queue_id, 0, None)
+        if not self.settings.current.store_reply_message_enable or self.durability.too_few:
+            return not_stored
+        message = Message(
+            topic=header.topic,
+            body=body,
+            queue_id=queue_id,
+            flag=header.flag,
+            sys_flag=header.sys_flag & (SYS_COMPRESSED | SYS_COMPRESSION_MASK),
+            born_timestamp=header.born_timestamp,
+            born_host=request.conn.born_host,
+            store_host=self.settings.store_host,
+            reconsume_times=header.reconsume_times,
         )
+        self.transformer.transform(message, dict(properties))
+        try:
+            stored = self.appender.store(message)
+        except AppendRefused:  # counted as a failed put; the reply itself does not depend on it
+            return not_stored
+        msg_id = ids.offset_message_id(self.settings.store_host, stored.physical_offset)
+        return self.answers.sent(msg_id, queue_id, stored.queue_offset, None)
 
-    def ended(pushed: Command | Failure) -> None:
-        if isinstance(pushed, Command) and pushed.code == ResponseCode.SUCCESS:
-            broker.turn.reply(request, Reply(header=answer))
-            return
-        why = pushed.reason if isinstance(pushed, Failure) else f"it answered {pushed.code}: {pushed.remark or ''}"
-        remark = f"push reply message to {client_id} fail: {why}"
-        broker.turn.reply(request, Reply(ResponseCode.SYSTEM_ERROR, broker.answers.refused_send, remark=remark))
-
-    request.command.body = b""  # it is on its way: the answer needs it no more
-    request.command.keep()
-    pushed = _pushed(broker, request, header, properties)
-    relays.ask(broker, client.conn, RequestCode.PUSH_REPLY_MESSAGE_TO_CLIENT, pushed, body, ended)
-    return None
-
-
-def _store(
-    broker: Broker,
-    request: Request,
-    header: SendMessageRequest,
-    body: bytes,
-    queue_id: int,
-    properties: dict[str, str],
-) -> SendMessageResponse:
-    """Store a reply where that is wanted and possible; the header of its answer."""
-    not_stored = broker.answers.sent(NOT_STORED, queue_id, 0, None)
-    if not broker.settings.current.store_reply_message_enable or broker.replicas.too_few:
-        return not_stored
-    message = Message(
-        topic=header.topic,
-        body=body,
-        queue_id=queue_id,
-        flag=header.flag,
-        sys_flag=header.sys_flag & (SYS_COMPRESSED | SYS_COMPRESSION_MASK),
-        born_timestamp=header.born_timestamp,
-        born_host=request.conn.born_host,
-        store_host=broker.settings.store_host,
-        reconsume_times=header.reconsume_times,
-    )
-    broker.transformer.transform(message, dict(properties))
-    try:
-        stored = broker.appender.store(message)
-    except AppendRefused:  # counted as a failed put; the reply itself does not depend on it
-        return not_stored
-    msg_id = ids.offset_message_id(broker.settings.store_host, stored.physical_offset)
-    return broker.answers.sent(msg_id, queue_id, stored.queue_offset, None)
-
-
-def _pushed(
-    broker: Broker, request: Request, header: SendMessageRequest, properties: dict[str, str]
-) -> PushReplyMessageRequest:
-    """The header of the push: that of the reply, where it was born and stored, and since when it is on its way."""
-    properties[props.PUSH_REPLY_TIME] = str(broker.turn.now)
-    return PushReplyMessageRequest(
-        producer_group=header.producer_group,
-        topic=header.topic,
-        default_topic=header.default_topic,
-        default_topic_queue_nums=header.default_topic_queue_nums,
-        queue_id=header.queue_id,
-        sys_flag=header.sys_flag,
-        born_timestamp=header.born_timestamp,
-        flag=header.flag,
-        born_host=str(request.conn.born_host),
-        store_host=str(broker.settings.store_host),
-        store_timestamp=broker.turn.now,
-        properties=props.encode(properties).decode(),
-        reconsume_times=header.reconsume_times,
-        unit_mode=header.unit_mode,
-    )
+    def _pushed(
+        self, request: Request, header: SendMessageRequest, properties: dict[str, str]
+    ) -> PushReplyMessageRequest:
+        """The header of the push: that of the reply, where it was born and stored, and since when it is on its way."""
+        properties[props.PUSH_REPLY_TIME] = str(self.turn.now)
+        return PushReplyMessageRequest(
+            producer_group=header.producer_group,
+            topic=header.topic,
+            default_topic=header.default_topic,
+            default_topic_queue_nums=header.default_topic_queue_nums,
+            queue_id=header.queue_id,
+            sys_flag=header.sys_flag,
+            born_timestamp=header.born_timestamp,
+            flag=header.flag,
+            born_host=str(request.conn.born_host),
+            store_host=str(self.settings.store_host),
+            store_timestamp=self.turn.now,
+            properties=props.encode(properties).decode(),
+            reconsume_times=header.reconsume_times,
+            unit_mode=header.unit_mode,
+        )

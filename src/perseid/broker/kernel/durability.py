@@ -78,6 +78,11 @@ class Durability:
         return self._nodes.too_few
 
     @property
+    def by_quorum(self) -> bool:
+        """Do acknowledgements wait for a quorum of a group?"""
+        return self._nodes.by_quorum
+
+    @property
     def full(self) -> bool:
         """No further message may be stored that has to wait."""
         return self.acks.full

@@ -13,15 +13,21 @@ offsets; each `liteTtlCheckInterval` all are looked at, `LOOKED_AT` a turn. Slav
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass
+from random import Random
 from typing import TYPE_CHECKING
 
-from perseid.base.machine import Millis
+from perseid.base.machine import ConnId, Millis
+from perseid.broker.kernel.settings import Settings
+from perseid.broker.kernel.turn import Turn
 from perseid.broker.lite.events import PASSED_OVER_MS, Events, FullDispatches
 from perseid.broker.lite.registry import Reader, Registry
 from perseid.broker.pop.order import ConsumeOrder
+from perseid.broker.request import Connection
 from perseid.broker.topics import EXPIRATION, LITE, MESSAGE_TYPE
 from perseid.store.lmq import LMQ_QUEUE_ID, is_lmq, may_be
+from perseid.store.store import MessageStore
 from perseid.wire import lite, lite_sharding
 from perseid.wire.bodies import SubscriptionGroupConfig, TopicConfig
 from perseid.wire.codes import RequestCode
@@ -29,7 +35,13 @@ from perseid.wire.command import encode_request
 from perseid.wire.headers.lite import NotifyUnsubscribeLiteRequest
 
 if TYPE_CHECKING:
-    from perseid.broker.node import Broker
+    from perseid.broker.groups import SubscriptionGroupTable
+    from perseid.broker.hold import Holds
+    from perseid.broker.offsets import ConsumerOffsets
+    from perseid.broker.pop.assignment import Routes
+    from perseid.broker.saves import Saves
+    from perseid.broker.stats import BrokerStats
+    from perseid.broker.topics import TopicTable
 
 BIND_TOPIC, MODEL, WILDCARD = "lite.bind.topic", "lite.sub.model", "lite.sub.wildcard"
 RESET_EXCLUSIVE, RESET_UNSUBSCRIBE = "lite.sub.reset.offset.exclusive", "lite.sub.reset.offset.unsubscribe"
@@ -61,11 +73,40 @@ def minutes_of(row: TopicConfig) -> int:
     return int(text) if text.isdecimal() else -1
 
 
+@dataclass(frozen=True, slots=True, kw_only=True)
+class LitePorts:
+    """What `LiteService` stands on."""
+
+    turn: Turn
+    settings: Settings
+    store: MessageStore
+    topics: TopicTable
+    groups: SubscriptionGroupTable
+    offsets: ConsumerOffsets
+    holds: Holds
+    stats: BrokerStats
+    random: Random
+    routes: Routes
+    saves: Saves
+    connections: Mapping[ConnId, Connection]
+
+
 class LiteService:
     """Of one broker."""
 
-    def __init__(self, broker: Broker) -> None:
-        self._broker = broker
+    def __init__(self, ports: LitePorts) -> None:
+        self._turn = ports.turn
+        self._settings = ports.settings
+        self._store = ports.store
+        self._topics = ports.topics
+        self._groups = ports.groups
+        self._offsets = ports.offsets
+        self._holds = ports.holds
+        self._stats = ports.stats
+        self._random = ports.random
+        self._routes = ports.routes
+        self._saves = ports.saves
+        self._connections = ports.connections
         self.registry = Registry()
         self.order = ConsumeOrder()
         self.events: dict[str, Events] = {}
@@ -85,12 +126,12 @@ class LiteService:
 
     def load(self, now: Millis) -> None:
         """The broker begins, as whatever it is."""
-        self._age_at = now + self._broker.settings.current.min_lite_ttl
+        self._age_at = now + self._settings.current.min_lite_ttl
 
     def start(self, now: Millis) -> None:
         """This broker leads."""
-        config = self._broker.settings.current
-        self.leads = self._broker.store.lmq
+        config = self._settings.current
+        self.leads = self._store.lmq
         self._events_at = now + config.lite_event_check_interval
         self._readers_at = now + config.lite_subscription_check_interval
 
@@ -108,28 +149,28 @@ class LiteService:
     def parent(self, name: str) -> TopicConfig | None:
         """The parent's row of a lite topic's queue; None: it is none."""
         topic = lite.parent_of(name)
-        row = None if topic is None else self._broker.topics.get(topic)
+        row = None if topic is None else self._topics.get(topic)
         return row if is_parent(row) else None
 
     def names(self, parent: str | None = None) -> list[str]:
         """The queues of all lite topics, or of one parent's."""
         start = lite.PREFIX if parent is None else lite.queue_name(parent, "")
-        queues = self._broker.store.queues()
+        queues = self._store.queues()
         return [name for name, _ in queues if name.startswith(start) and lite.parent_of(name) is not None]
 
     def count_light(self) -> int:
-        return sum(is_lmq(name) for name, _ in self._broker.store.queues())
+        return sum(is_lmq(name) for name, _ in self._store.queues())
 
     def end(self, name: str) -> int:
-        return self._broker.store.max_offset(name, LMQ_QUEUE_ID)
+        return self._store.max_offset(name, LMQ_QUEUE_ID)
 
     def is_ours(self, name: str) -> bool:
         """Does the lite topic belong to this broker, by the parent's route as far as it is known?"""
         parent, topic = lite.parent_of(name), lite.lite_of(name)
         if parent is None or topic is None or not may_be(name):
             return False
-        writable = self._broker.pop.routes.writable(parent)
-        return not writable or lite_sharding.place_of(topic, writable) == self._broker.settings.current.broker_name
+        writable = self._routes.writable(parent)
+        return not writable or lite_sharding.place_of(topic, writable) == self._settings.current.broker_name
 
     def is_read_here(self, name: str) -> bool:
         """May a client read it here: it is ours, or there are messages?"""
@@ -138,7 +179,7 @@ class LiteService:
     def groups_by_parent(self) -> dict[str, list[str]]:
         """Parent → the groups that are bound to it."""
         found: dict[str, list[str]] = {}
-        for name, row in self._broker.groups.rows.items():
+        for name, row in self._groups.rows.items():
             topic = bound_to(row)
             if topic is not None:
                 found.setdefault(topic, []).append(name)
@@ -154,7 +195,7 @@ class LiteService:
         return self._attributes(group).get(name, "").lower() == "true"
 
     def _attributes(self, group: str) -> dict[str, str]:
-        row = self._broker.groups.get(group)
+        row = self._groups.get(group)
         return {} if row is None else row.attributes
 
     # ---- subscriptions ----
@@ -190,7 +231,7 @@ class LiteService:
     def subscribe_wildcard(self, reader: Reader) -> None:
         """A client reads all lite topics of the parent."""
         if self.registry.read_all(reader):
-            self._full.plan("", reader.group, self._broker.turn.now + 5_000)
+            self._full.plan("", reader.group, self._turn.now + 5_000)
 
     def forget_client(self, client_id: str) -> None:
         """A client reads nothing any more; what waited for it, others of its group get."""
@@ -212,19 +253,18 @@ class LiteService:
         self._tell_excluded(other, name)
 
     def _tell_excluded(self, other: Reader, name: str) -> None:
-        broker = self._broker
-        if other.conn is None or other.conn not in broker.connections:
+        if other.conn is None or other.conn not in self._connections:
             return
         header = NotifyUnsubscribeLiteRequest(
             lite_topic=lite.lite_of(name) or "", consumer_group=other.group, client_id=other.client_id
         )
         self._notices += 1
         frame = encode_request(RequestCode.NOTIFY_UNSUBSCRIBE_LITE, self._notices, header, oneway=True)
-        broker.turn.write(other.conn, frame)
+        self._turn.write(other.conn, frame)
 
     def _reset(self, name: str, group: str, option: lite.OffsetOption) -> None:
         """Let a group go on elsewhere, as its client wants it."""
-        offsets, kind, value = self._broker.offsets, option.type, option.value
+        offsets, kind, value = self._offsets, option.type, option.value
         current = offsets.query(name, group, LMQ_QUEUE_ID)
         target: int | None = None
         if kind == lite.POLICY:
@@ -241,7 +281,7 @@ class LiteService:
 
     def arrived(self, name: str) -> None:
         """Readers see a message in a lite topic's queue."""
-        self._written[name] = self._broker.turn.now
+        self._written[name] = self._turn.now
         if self.leads:
             self._dispatch(name)
 
@@ -252,26 +292,26 @@ class LiteService:
 
     def look_soon(self, client_id: str, group: str) -> None:
         """Not in this moment, but in the next one a client may have what it has an event for."""
-        self._full.plan("" if self.is_wildcard(group) else client_id, group, self._broker.turn.now + SOON_MS)
+        self._full.plan("" if self.is_wildcard(group) else client_id, group, self._turn.now + SOON_MS)
 
     def next_event(self, client_id: str, group: str) -> str | None:
         """The queue that a client is to look at next; it came for it."""
         if client_id not in self.events and client_id not in self.registry.readers:
             return None
-        return self._events_of(client_id, group).take(self._broker.turn.now)
+        return self._events_of(client_id, group).take(self._turn.now)
 
     def _events_of(self, client_id: str, group: str) -> Events:
         found = self.events.get(client_id)
         if found is None:
             text = self._attributes(group).get(EVENT_COUNT, "")
-            most = int(text) if text.isdecimal() else self._broker.settings.current.max_client_event_count
-            found = self.events[client_id] = Events(group, min(most, MAX_EVENTS), self._broker.turn.now)
+            most = int(text) if text.isdecimal() else self._settings.current.max_client_event_count
+            found = self.events[client_id] = Events(group, min(most, MAX_EVENTS), self._turn.now)
         return found
 
     def _has_more(self, name: str, group: str) -> bool:
         """Would a pop of the group get something of a queue now?"""
-        offset = self._broker.offsets.query(name, group, LMQ_QUEUE_ID) or 0
-        return offset < self.end(name) and not self.order.blocked(name, group, LMQ_QUEUE_ID, None, self._broker.now)
+        offset = self._offsets.query(name, group, LMQ_QUEUE_ID) or 0
+        return offset < self.end(name) and not self.order.blocked(name, group, LMQ_QUEUE_ID, None, self._turn.now)
 
     def _dispatch(self, name: str, group: str | None = None, leave_out: str = "") -> None:
         for readers in self.registry.readers_of(name, lite.parent_of(name), group).values():
@@ -279,10 +319,10 @@ class LiteService:
 
     def _select(self, name: str, readers: list[Reader], leave_out: str = "") -> bool:
         """One of a group's clients gets an event; False: none has room for it."""
-        broker, group = self._broker, readers[0].group if readers else ""
+        group = readers[0].group if readers else ""
         if not readers:
             return True
-        wildcard, first = self.is_wildcard(group), broker.random.randrange(len(readers))
+        wildcard, first = self.is_wildcard(group), self._random.randrange(len(readers))
         later: list[Reader] = []
         for number in range(len(readers)):
             reader = readers[(first + number) % len(readers)]
@@ -296,8 +336,8 @@ class LiteService:
         if any(self._give(reader, name, wildcard) for reader in later):
             return True
         if wildcard:
-            delay = broker.settings.current.lite_event_full_dispatch_delay_time_for_wildcard_group
-            self._full.plan("", group, broker.turn.now + max(SOON_MS, delay))
+            delay = self._settings.current.lite_event_full_dispatch_delay_time_for_wildcard_group
+            self._full.plan("", group, self._turn.now + max(SOON_MS, delay))
         return False
 
     def _give(self, reader: Reader, name: str, wildcard: bool) -> bool:
@@ -309,13 +349,12 @@ class LiteService:
         return False
 
     def _wake(self, client_id: str, group: str) -> None:
-        self._broker.holds.pops.more(room(client_id), group)
+        self._holds.pops.more(room(client_id), group)
 
     def _look_later(self, client_id: str, group: str) -> None:
-        broker = self._broker
-        jitter = broker.random.randrange(JITTER_MS) if client_id in self._passed_over else 0
-        delay = broker.settings.current.lite_event_full_dispatch_delay_time
-        self._full.plan(client_id, group, broker.turn.now + max(SOON_MS, delay + jitter))
+        jitter = self._random.randrange(JITTER_MS) if client_id in self._passed_over else 0
+        delay = self._settings.current.lite_event_full_dispatch_delay_time
+        self._full.plan(client_id, group, self._turn.now + max(SOON_MS, delay + jitter))
 
     def _hand_on(self, client_id: str) -> None:
         """Others of the group get a client's events."""
@@ -341,7 +380,7 @@ class LiteService:
         if reader is None or not reader.names:
             return
         events = self._events_of(client_id, reader.group)
-        if events.is_idle(self._broker.turn.now) or not events.has_few():
+        if events.is_idle(self._turn.now) or not events.has_few():
             self._look_later(client_id, reader.group)
             return
         for name in reader.names:
@@ -352,7 +391,7 @@ class LiteService:
             self._wake(client_id, reader.group)
 
     def _dispatch_group(self, group: str) -> None:
-        parent = bound_to(self._broker.groups.get(group))
+        parent = bound_to(self._groups.get(group))
         readers = [] if parent is None else self.registry.wildcard_readers(parent, group)
         if not readers:
             return
@@ -363,7 +402,7 @@ class LiteService:
     # ---- time ----
 
     def next_deadline(self) -> Millis | None:
-        if not self._broker.store.lmq:
+        if not self._store.lmq:
             return None
         times = [self._age_at]
         if self.registry.readers or self.events:
@@ -375,11 +414,11 @@ class LiteService:
         return min(times)
 
     def tick(self, now: Millis) -> None:
-        if now >= self._age_at and self._broker.store.lmq:
+        if now >= self._age_at and self._store.lmq:
             self._look_at_age(now)
         if not self.leads:
             return
-        config = self._broker.settings.current
+        config = self._settings.current
         for name, group, _ in self.order.freed(now):
             self.goes_on(name, group)
         for client_id, group in self._full.take(now):
@@ -408,7 +447,7 @@ class LiteService:
             self._to_look_at = self.names()
         part, self._to_look_at = self._to_look_at[:LOOKED_AT], self._to_look_at[LOOKED_AT:]
         self.remove([name for name in part if self._is_too_old(name, now)])
-        interval = self._broker.settings.current.lite_ttl_check_interval
+        interval = self._settings.current.lite_ttl_check_interval
         self._age_at = now + (SOON_MS if self._to_look_at else max(SOON_MS, interval))
 
     def _is_too_old(self, name: str, now: Millis) -> bool:
@@ -418,9 +457,9 @@ class LiteService:
             return False
         written = self._written.get(name)
         if written is None:
-            written = self._written[name] = self._broker.store.store_time(name, LMQ_QUEUE_ID, self.end(name) - 1)
+            written = self._written[name] = self._store.store_time(name, LMQ_QUEUE_ID, self.end(name) - 1)
         age = now - written - (0 if self.leads else SLAVE_LATER_MS)
-        return age >= self._broker.settings.current.min_lite_ttl and age > minutes * MINUTE_MS
+        return age >= self._settings.current.min_lite_ttl and age > minutes * MINUTE_MS
 
     def remove(self, names: Iterable[str]) -> None:
         """Lite topics are gone: their messages, and the offsets of all groups in them. Offsets are saved first: if they
@@ -428,16 +467,15 @@ class LiteService:
         doomed = set(names)
         if not doomed:
             return
-        broker = self._broker
-        broker.offsets.forget_topics(doomed)
-        broker.saves.hurry(broker.offsets.path)
+        self._offsets.forget_topics(doomed)
+        self._saves.hurry(self._offsets.path)
         self.order.forget_topics(doomed)
         for name in sorted(doomed):
-            for effect in broker.store.delete_topic(name):
-                broker.turn.emit(effect)
+            for effect in self._store.delete_topic(name):
+                self._turn.emit(effect)
             self.registry.forget_queue(name)
             self._written.pop(name, None)
-            broker.stats.forget_topic(name)
+            self._stats.forget_topic(name)
 
     def validate(self) -> None:
         self.registry.validate()

@@ -14,6 +14,8 @@ from typing import TYPE_CHECKING
 
 from perseid.base.errors import RequestRefused
 from perseid.base.machine import Millis
+from perseid.broker.kernel.settings import Settings
+from perseid.broker.kernel.turn import Turn
 from perseid.broker.pop.waits import ALL_QUEUES
 from perseid.broker.system_topics import PERM_READ, PERM_WRITE
 from perseid.wire.bodies import MessageQueue, TopicRouteData
@@ -23,7 +25,8 @@ from perseid.wire.headers.namesrv import GetRouteInfoByTopicRequest
 from perseid.wire.rpc import Failure
 
 if TYPE_CHECKING:
-    from perseid.broker.node import Broker
+    from perseid.broker.topics import TopicTable
+    pass
 
 ROUTE_MS = 30_000
 """So long what a name server said counts (`loadBalancePollNameServerInterval`)."""
@@ -51,15 +54,17 @@ class _Route:
 class Routes:
     """The queues of topics in the whole cluster."""
 
-    def __init__(self, broker: Broker) -> None:
-        self._broker = broker
+    def __init__(self, turn: Turn, settings: Settings, topics: TopicTable) -> None:
+        self._turn = turn
+        self._settings = settings
+        self._topics = topics
         self._routes: dict[str, _Route] = {}
 
     def find(self, topic: str, then: Then) -> None:
         """All queues of a topic that can be read, for `then`: now, or when a name server has answered. RequestRefused
         (2) when too many wait."""
-        broker, now = self._broker, self._broker.turn.now
-        servers = [address for address in broker.settings.current.namesrv_addr.split(";") if address]
+        now = self._turn.now
+        servers = [address for address in self._settings.current.namesrv_addr.split(";") if address]
         if not servers:
             then(self._own(topic))
             return
@@ -82,7 +87,6 @@ class Routes:
 
     def _ask(self, topic: str, route: _Route, servers: list[str]) -> None:
         """Ask one name server after the other."""
-        broker = self._broker
 
         def answered(reply: Command | Failure, now: Millis) -> None:
             if isinstance(reply, Failure) and len(servers) > 1:
@@ -92,7 +96,7 @@ class Routes:
 
         header = GetRouteInfoByTopicRequest(topic=topic, accept_standard_json_only=True)
         code = RequestCode.GET_ROUTEINFO_BY_TOPIC
-        broker.turn.call(servers[0], code, header, b"", ROUTE_TIMEOUT_MS, answered)
+        self._turn.call(servers[0], code, header, b"", ROUTE_TIMEOUT_MS, answered)
 
     def _learn(self, topic: str, route: _Route, reply: Command | Failure, now: Millis) -> None:
         if not isinstance(reply, Failure) and reply.code == ResponseCode.SUCCESS:
@@ -101,7 +105,7 @@ class Routes:
                 route.queues, route.writable = _readable(topic, data), _writable(data)
                 route.until = now + ROUTE_MS
             except RequestRefused as refused:
-                self._broker.turn.note("warning", f"the route of {topic} can't be read: {refused.remark}")
+                self._turn.note("warning", f"the route of {topic} can't be read: {refused.remark}")
         elif not route.queues:
             route.queues = self._own(topic)
         waiting, route.waiting = route.waiting, []
@@ -109,9 +113,9 @@ class Routes:
             then(route.queues)
 
     def _own(self, topic: str) -> list[MessageQueue]:
-        row = self._broker.topics.get(topic)
+        row = self._topics.get(topic)
         count = row.read_queue_nums if row is not None and row.perm & PERM_READ else 0
-        return [MessageQueue(topic, self._broker.settings.current.broker_name, queue_id) for queue_id in range(count)]
+        return [MessageQueue(topic, self._settings.current.broker_name, queue_id) for queue_id in range(count)]
 
 
 def _readable(topic: str, route: TopicRouteData) -> list[MessageQueue]:

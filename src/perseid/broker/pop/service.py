@@ -36,18 +36,23 @@ few records, the revive queue is chosen by the length of the invisible time. Sou
 from __future__ import annotations
 
 import heapq
+from dataclasses import dataclass
 from itertools import chain
 from typing import TYPE_CHECKING
 
 from perseid.base.deadlines import soonest
 from perseid.base.machine import Millis
 from perseid.broker import messages
+from perseid.broker.kernel.durability import Nodes
+from perseid.broker.kernel.settings import Settings
+from perseid.broker.kernel.turn import Turn
 from perseid.broker.pop.assignment import Routes
 from perseid.broker.pop.modes import RequestModes
 from perseid.broker.pop.open import Open, ReviveQueue
 from perseid.broker.pop.order import ConsumeOrder
 from perseid.broker.request import Reply, Request
 from perseid.store.results import Appended, AppendRefused
+from perseid.store.store import MessageStore
 from perseid.wire import pop
 from perseid.wire import properties as props
 from perseid.wire.bodies import TopicConfig
@@ -57,7 +62,11 @@ from perseid.wire.pop import Ack, Checkpoint, Key
 from perseid.wire.record import Message, Record
 
 if TYPE_CHECKING:
-    from perseid.broker.node import Broker
+    from perseid.broker.groups import SubscriptionGroupTable
+    from perseid.broker.hold import Holds
+    from perseid.broker.offsets import ConsumerOffsets
+    from perseid.broker.put import Appender
+    from perseid.broker.topics import TopicTable
 
 MAX_OPEN = 1_000_000
 """Checkpoints (and acks without one); further pops wait until some are closed."""
@@ -76,15 +85,42 @@ _TIMER_MS = 1_000
 """The original's checkpoints come so long before their revive time."""
 
 
+@dataclass(frozen=True, slots=True, kw_only=True)
+class PopPorts:
+    """What `PopService` stands on."""
+
+    turn: Turn
+    settings: Settings
+    store: MessageStore
+    topics: TopicTable
+    groups: SubscriptionGroupTable
+    offsets: ConsumerOffsets
+    appender: Appender
+    holds: Holds
+    routes: Routes
+    nodes: Nodes
+    alone: bool
+    """No other broker is ever master in its place."""
+
+
 class PopService:
     """Of one broker that is master."""
 
-    def __init__(self, broker: Broker) -> None:
-        self._broker = broker
-        self.topic = revive_topic(broker.settings.current.broker_cluster_name)
+    def __init__(self, ports: PopPorts) -> None:
+        self._turn = ports.turn
+        self._settings = ports.settings
+        self._store = ports.store
+        self._topics = ports.topics
+        self._groups = ports.groups
+        self._offsets = ports.offsets
+        self._appender = ports.appender
+        self._holds = ports.holds
+        self._nodes = ports.nodes
+        self._never_another = ports.alone
+        self.topic = revive_topic(self._settings.current.broker_cluster_name)
         self.order = ConsumeOrder()
         self.modes = RequestModes()
-        self.routes = Routes(broker)
+        self.routes = ports.routes
         self._queues: list[ReviveQueue] = []
         self._open: dict[Key, Open] = {}
         self._due: list[tuple[Millis, int, Open]] = []
@@ -118,17 +154,17 @@ class PopService:
     def start(self, now: Millis) -> None:
         """This broker is master from now on."""
         self._forget()
-        broker, store = self._broker, self._broker.store
+        store = self._store
         self._keep_retry_topics(now)
-        row = broker.topics.get(self.topic)
-        self._alone = broker.group is None and broker.replicas.manager is None
+        row = self._topics.get(self.topic)
+        self._alone = self._never_another
         for queue_id in range(row.read_queue_nums if row is not None else 0):
             stored = store.queue_of(self.topic, queue_id)
-            done = broker.offsets.query(self.topic, REVIVE_GROUP, queue_id)
+            done = self._offsets.query(self.topic, REVIVE_GROUP, queue_id)
             at = max(-1 if done is None else done, store.min_offset(self.topic, queue_id) - 1) + 1
             end = 0 if stored is None else stored.end
             queue = ReviveQueue(queue_id, min(at, end), end)
-            tip = broker.offsets.pull_offset(self.topic, REVIVE_GROUP, queue_id)
+            tip = self._offsets.pull_offset(self.topic, REVIVE_GROUP, queue_id)
             if self._alone and tip is not None:
                 queue.tip = max(queue.at, tip)
             self._queues.append(queue)
@@ -138,8 +174,8 @@ class PopService:
     def _keep_retry_topics(self, now: Millis) -> None:
         """A message in a retry topic is as safe as the log. That there is such a topic may not have been saved yet, or
         copied from the last master: then nobody would pop it."""
-        topics = self._broker.topics
-        for topic, queue_id in list(self._broker.store.queues()):
+        topics = self._topics
+        for topic, queue_id in list(self._store.queues()):
             if topic.startswith(RETRY_PREFIX) and topics.ensure(topic, 1, now) is not None:
                 topics.widen(topic, queue_id + 1, now)
 
@@ -151,7 +187,7 @@ class PopService:
     def _forget(self) -> None:
         for request, _ in chain(*self._gathered.values()):
             why = "the broker is no master any more: the message is shown again"
-            self._broker.turn.reply(request, Reply(ResponseCode.SYSTEM_BUSY, remark=why))
+            self._turn.reply(request, Reply(ResponseCode.SYSTEM_BUSY, remark=why))
         for table in (self._queues, self._open, self._due, self._positions, self._fresh, self._told, self._gathered):
             table.clear()
         self._leads = self.loaded = False
@@ -171,12 +207,12 @@ class PopService:
         if all(queue.at >= queue.end for queue in self._queues):
             self.loaded, self._since = True, now
             for group in sorted({one.checkpoint.group for one in self._open.values() if one.checkpoint is not None}):
-                self._broker.groups.find(group, self._broker.config, now)  # it may not have been saved, or copied
-            self._broker.holds.pops.everyone()
+                self._groups.find(group, self._settings.current, now)  # it may not have been saved, or copied
+            self._holds.pops.everyone()
 
     def _take_up(self, queue: ReviveQueue, most: int) -> int:
         """Take up what readers see of a queue, at most so many records; how many it were."""
-        store, first = self._broker.store, queue.at
+        store, first = self._store, queue.at
         end = min(store.max_offset(self.topic, queue.id), first + most)
         while queue.at < end:
             offset = queue.at
@@ -192,7 +228,7 @@ class PopService:
                 self._read(queue, offset)
             queue.at = offset + 1
         if queue.at > first and self._progress_at is None:
-            self._progress_at = self._broker.turn.now + PROGRESS_MS
+            self._progress_at = self._turn.now + PROGRESS_MS
         if not self._fresh:
             self._positions.clear()
         return queue.at - first
@@ -207,8 +243,8 @@ class PopService:
 
     def _read(self, queue: ReviveQueue, offset: int) -> None:
         """Take up a record that another one, or an earlier life, wrote."""
-        unit = self._broker.store.unit(self.topic, queue.id, offset)
-        found = None if unit is None else messages.stored_at(self._broker.store, unit.physical_offset)
+        unit = self._store.unit(self.topic, queue.id, offset)
+        found = None if unit is None else messages.stored_at(self._store, unit.physical_offset)
         if found is None:
             return
         tag = found.tag
@@ -218,7 +254,7 @@ class PopService:
                 return
             if checkpoint is not None:
                 if not self._alone:  # the last master may have made the group in its last moments
-                    self._broker.groups.find(checkpoint.group, self._broker.settings.current, self._broker.turn.now)
+                    self._groups.find(checkpoint.group, self._settings.current, self._turn.now)
                 self._add(queue, offset, checkpoint, self._due_of(checkpoint, found))
                 if offset >= queue.tip and checkpoint.again is None and checkpoint.offsets:
                     self._move(checkpoint, checkpoint.offsets[-1] + 1)
@@ -228,19 +264,19 @@ class PopService:
             if ack is not None:
                 self._acknowledge(queue, offset, ack)
                 return
-        self._broker.turn.note("error", f"{self.topic} queue {queue.id} offset {offset} is no record of POP: left out")
+        self._turn.note("error", f"{self.topic} queue {queue.id} offset {offset} is no record of POP: left out")
 
     def _is_there(self, checkpoint: Checkpoint) -> bool:
         """Does the queue reach so far? One that began anew, in a log without its beginning, has other messages."""
-        queue = self._broker.store.queue_of(checkpoint.topic, checkpoint.queue_id)
+        queue = self._store.queue_of(checkpoint.topic, checkpoint.queue_id)
         return queue is not None and max(checkpoint.offsets, default=-1) < queue.next_offset
 
     def _due_of(self, checkpoint: Checkpoint, record: Record) -> Millis:
         """When a checkpoint that was read is revived: one of the original waits for its acks, which come later. None
         waits longer than it was told to, though the clock has gone back since."""
-        due = min(checkpoint.revive_time, self._broker.turn.now + checkpoint.invisible_time)
+        due = min(checkpoint.revive_time, self._turn.now + checkpoint.invisible_time)
         if record.props.get(props.TIMER_DELIVER_MS) == str(checkpoint.revive_time - _TIMER_MS):
-            return max(due, self._broker.turn.now) + PATIENCE_MS
+            return max(due, self._turn.now) + PATIENCE_MS
         return due
 
     def _add(self, queue: ReviveQueue, offset: int, checkpoint: Checkpoint, due: Millis) -> None:
@@ -273,7 +309,7 @@ class PopService:
     def _wait_for_checkpoint(self, queue: ReviveQueue, offset: int, ack: Ack) -> None:
         """Acks of ours for a checkpoint that is still in the timer wheel of the original."""
         until = ack.revive_time + PATIENCE_MS
-        if not ack.revive_time or until <= self._broker.turn.now or len(self._open) >= MAX_OPEN:
+        if not ack.revive_time or until <= self._turn.now or len(self._open) >= MAX_OPEN:
             return
         made = Open(ack.key, queue.id, offset, until, None)
         made.acked.update(ack.offsets[: pop.MAX_MESSAGES])
@@ -291,33 +327,32 @@ class PopService:
     def _close(self, one: Open) -> None:
         one.closed = True
         if self._progress_at is None:
-            self._progress_at = self._broker.turn.now + PROGRESS_MS
+            self._progress_at = self._turn.now + PROGRESS_MS
         if self._open.get(one.key) is one:
             del self._open[one.key]
 
     def _move(self, checkpoint: Checkpoint, offset: int) -> None:
         """A checkpoint is as safe as the log: its group's offset is behind its messages."""
         topic, group, queue_id = checkpoint.topic, checkpoint.group, checkpoint.queue_id
-        before = self._broker.offsets.query(topic, group, queue_id)
+        before = self._offsets.query(topic, group, queue_id)
         if before is None or before < offset:
             self._commit(topic, group, queue_id, offset)
 
     def _commit(self, topic: str, group: str, queue_id: int, offset: int) -> None:
-        broker = self._broker
-        step = broker.settings.current.consumer_offset_update_version_step
-        broker.offsets.commit(topic, group, queue_id, offset, broker.turn.now, step)
+        step = self._settings.current.consumer_offset_update_version_step
+        self._offsets.commit(topic, group, queue_id, offset, self._turn.now, step)
 
     # ---- popping ----
 
     def position(self, topic: str, group: str, queue_id: int) -> int | None:
         """Where the group pops next; None: it is new there."""
-        committed = self._broker.offsets.query(topic, group, queue_id)
+        committed = self._offsets.query(topic, group, queue_id)
         ahead = self._positions.get((topic, group, queue_id)) if self._positions else None
         return committed if ahead is None or (committed is not None and committed > ahead) else ahead
 
     def take_reset(self, topic: str, group: str, queue_id: int) -> None:
         """Let what an operator set count from now on."""
-        offset = self._broker.offsets.take_reset(topic, group, queue_id)
+        offset = self._offsets.take_reset(topic, group, queue_id)
         if offset is not None:
             self._positions.pop((topic, group, queue_id), None)
             self.order.clear(topic, group, queue_id)
@@ -340,7 +375,7 @@ class PopService:
 
     def free_time(self, topic: str, group: str, queue_id: int, start: int) -> Millis:
         """Now, or a moment later, so that no other checkpoint has the same name."""
-        time = self._broker.turn.now
+        time = self._turn.now
         while (topic, group, queue_id, start, time) in self._open:
             time += 1
         return time
@@ -377,8 +412,7 @@ class PopService:
     def shared(self) -> bool:
         """May another broker lead meanwhile, and do answers wait for others, so that this one can find out? Until then
         it knows nothing of what that one handed out."""
-        broker = self._broker
-        return broker.group is not None or (broker.replicas.manager is not None and broker.replicas.synchronous)
+        return self._nodes.by_quorum or (not self._never_another and self._nodes.synchronous)
 
     def has_to_write(self, ack: Ack) -> bool:
         """Does the log have to say it? Not of what is not out any more, when no other broker can have handed it out."""
@@ -399,20 +433,20 @@ class PopService:
             self._write_gathered(queue_id, rows)
 
     def _write_gathered(self, queue_id: int, rows: list[tuple[Request, Ack]]) -> None:
-        broker, ack = self._broker, rows[0][1]
+        ack = rows[0][1]
         if len(rows) > 1:
             ack = ack._replace(offsets=tuple({each.offsets[0]: None for _, each in rows}), batch=True)
         try:
             stored = self.acknowledge(ack, queue_id)
         except AppendRefused as refused:
-            why = broker.appender.refusal(refused)
+            why = self._appender.refusal(refused)
             for request, _ in rows:
-                broker.turn.reply(request, Reply(why.code, remark=why.remark))
+                self._turn.reply(request, Reply(why.code, remark=why.remark))
             return
         for request, _ in rows:
-            reply = broker.appender.confirm(request, Reply(), stored)
+            reply = self._appender.confirm(request, Reply(), stored)
             if reply is not None:
-                broker.turn.reply(request, reply)
+                self._turn.reply(request, reply)
 
     def waits_for(self, key: Key, offsets: tuple[int, ...], revive_time: Millis) -> bool:
         """Is any of the messages out, as far as that can be known? One that this broker handed out itself, and knows
@@ -425,19 +459,18 @@ class PopService:
         return not self.loaded or fresh or key[-1] < self._since < revive_time
 
     def _append(self, queue_id: int, tag: str, body: bytes) -> Appended:
-        broker = self._broker
         message = Message(
             topic=self.topic,
             body=body,
             queue_id=queue_id,
-            born_timestamp=broker.turn.now,
-            born_host=broker.settings.store_host,
-            store_host=broker.settings.store_host,
-            properties=b"TAGS\x01%s\x02TIMER_DELIVER_MS\x01%d\x02" % (tag.encode(), broker.turn.now),
+            born_timestamp=self._turn.now,
+            born_host=self._settings.store_host,
+            store_host=self._settings.store_host,
+            properties=b"TAGS\x01%s\x02TIMER_DELIVER_MS\x01%d\x02" % (tag.encode(), self._turn.now),
         )
         self._writes = True
         try:
-            return broker.appender.store(message)
+            return self._appender.store(message)
         finally:
             self._writes = False
 
@@ -454,8 +487,8 @@ class PopService:
         if not self._leads:
             return None
         if not self.loaded:
-            behind = any(queue.at < self._broker.store.max_offset(self.topic, queue.id) for queue in self._queues)
-            return self._broker.turn.now if behind else None  # the rest is not shown yet: it arrives
+            behind = any(queue.at < self._store.max_offset(self.topic, queue.id) for queue in self._queues)
+            return self._turn.now if behind else None  # the rest is not shown yet: it arrives
         return soonest(self._due[0][0] if self._due else None, self.order.next_deadline(), self._progress_at)
 
     def tick(self, now: Millis) -> None:
@@ -473,7 +506,7 @@ class PopService:
                 one.due = now + RETRY_MS
                 self._schedule(one)
         for topic, group, queue_id in self.order.freed(now):
-            self._broker.holds.pops.more(topic, group, queue_id)
+            self._holds.pops.more(topic, group, queue_id)
         if self._progress_at is not None and now >= self._progress_at:
             self._progress_at = None
             self.tell_progress()
@@ -481,7 +514,7 @@ class PopService:
     def _revive(self, one: Open) -> bool:
         """Show what is not acknowledged again; False: the log does not take it now. What an ack names that is not
         taken up yet stays away: the log has it before any copy, and an answer may have promised it."""
-        checkpoint, broker = one.checkpoint, self._broker
+        checkpoint = one.checkpoint
         if checkpoint is None or not self._is_wanted(checkpoint):
             self._close(one)
             return True
@@ -493,14 +526,14 @@ class PopService:
             if one.owed:
                 self._tell_revived(one, checkpoint)
         except AppendRefused as refused:
-            broker.note("warning", f"POP: {checkpoint.topic} for {checkpoint.group} is shown again later: {refused}")
+            why = f"POP: {checkpoint.topic} for {checkpoint.group} is shown again later: {refused}"
+            self._turn.note("warning", why)
             return False
         return True
 
     def _is_wanted(self, checkpoint: Checkpoint) -> bool:
-        broker = self._broker
-        return pop.normal_topic(checkpoint.topic, checkpoint.group) in broker.topics and (
-            checkpoint.group in broker.groups
+        return pop.normal_topic(checkpoint.topic, checkpoint.group) in self._topics and (
+            checkpoint.group in self._groups
         )
 
     def _tell_revived(self, one: Open, checkpoint: Checkpoint) -> None:
@@ -512,20 +545,21 @@ class PopService:
 
     def _write_again(self, checkpoint: Checkpoint, offset: int) -> None:
         """Write one message to the retry topic; one that is gone is left out."""
-        broker = self._broker
-        unit = broker.store.unit(checkpoint.topic, checkpoint.queue_id, offset)
-        found = None if unit is None else messages.stored_at(broker.store, unit.physical_offset)
+        unit = self._store.unit(checkpoint.topic, checkpoint.queue_id, offset)
+        found = None if unit is None else messages.stored_at(self._store, unit.physical_offset)
         if found is None:
-            broker.note("warning", f"POP: {checkpoint.topic} {checkpoint.queue_id} {offset} is gone: not shown again")
+            why = f"POP: {checkpoint.topic} {checkpoint.queue_id} {offset} is gone: not shown again"
+            self._turn.note("warning", why)
             return
         topic = self.retry_topic(checkpoint.topic, checkpoint.group)
         row = self._retry_row(topic, checkpoint)
         if row is None:
-            broker.note("error", f"POP: {topic} can't be made, there are too many topics: a message is not shown again")
+            why = f"POP: {topic} can't be made, there are too many topics: a message is not shown again"
+            self._turn.note("error", why)
             return
-        separate = broker.settings.current.use_separate_retry_queue and found.queue_id < row.write_queue_nums
+        separate = self._settings.current.use_separate_retry_queue and found.queue_id < row.write_queue_nums
         queue_id = found.queue_id if separate else 0
-        if broker.offsets.query(topic, checkpoint.group, queue_id) is None:
+        if self._offsets.query(topic, checkpoint.group, queue_id) is None:
             self._commit(topic, checkpoint.group, queue_id, 0)
         properties = dict(found.props)
         if found.reconsume_times == 0 or props.FIRST_POP_TIME not in properties:
@@ -533,24 +567,23 @@ class PopService:
         message = messages.seal(messages.again(found), properties)
         message.topic, message.queue_id = topic, queue_id
         message.reconsume_times = found.reconsume_times + (not checkpoint.suspend)
-        message.born_host = message.store_host = broker.settings.store_host
-        broker.appender.store(message)
+        message.born_host = message.store_host = self._settings.store_host
+        self._appender.store(message)
 
     def _retry_row(self, topic: str, checkpoint: Checkpoint) -> TopicConfig | None:
         """The retry topic, which is there from now on; with `useSeparateRetryQueue` it has no fewer queues than the
         topic itself. None: there are too many topics."""
-        broker = self._broker
-        row = broker.topics.ensure(topic, 1, broker.turn.now)
-        own = broker.topics.get(pop.normal_topic(checkpoint.topic, checkpoint.group))
-        if not broker.settings.current.use_separate_retry_queue or row is None or own is None:
+        row = self._topics.ensure(topic, 1, self._turn.now)
+        own = self._topics.get(pop.normal_topic(checkpoint.topic, checkpoint.group))
+        if not self._settings.current.use_separate_retry_queue or row is None or own is None:
             return row
-        return broker.topics.widen(topic, own.write_queue_nums, broker.turn.now)
+        return self._topics.widen(topic, own.write_queue_nums, self._turn.now)
 
     def retry_topic(self, topic: str, group: str) -> str:
         """Where messages of `topic` go that were not acknowledged."""
         if topic.startswith(RETRY_PREFIX):
             return topic
-        make = pop.retry_topic_v2 if self._broker.settings.current.enable_retry_topic_v2 else pop.retry_topic_v1
+        make = pop.retry_topic_v2 if self._settings.current.enable_retry_topic_v2 else pop.retry_topic_v1
         return make(topic, group)
 
     # ---- progress ----
@@ -566,7 +599,7 @@ class PopService:
                 self._commit(self.topic, REVIVE_GROUP, queue.id, done)
             if queue.at > queue.tip:
                 queue.tip = queue.at
-                self._broker.offsets.pulled(self.topic, REVIVE_GROUP, queue.id, queue.at)
+                self._offsets.pulled(self.topic, REVIVE_GROUP, queue.id, queue.at)
 
     def validate(self) -> None:
         assert not self._gathered, "an acknowledgement was not written"

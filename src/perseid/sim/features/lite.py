@@ -284,7 +284,7 @@ class Lite:
     @staticmethod
     def _there(machine: Any) -> bool:
         """Does a broker know the parent as one, and whose group it is?"""
-        group = machine.groups.rows.get(GROUP)
+        group = machine.parts.groups.rows.get(GROUP)
         bound = group is not None and group.attributes.get("lite.bind.topic") == PARENT
         return bound and has_topic(PARENT, "message.type", "LITE")(machine)
 

@@ -99,7 +99,7 @@ class Plan:
 
         First items whose messages are gone may have been taken away."""
         machine: Any = driver.machine
-        row: Detail | None = machine.mappings.rows.get(TOPIC)
+        row: Detail | None = machine.parts.mappings.rows.get(TOPIC)
         if row is None:
             return NEVER
         for number in range(self.last, -1, -1):
@@ -116,7 +116,7 @@ class Plan:
         running = [driver for driver in stage.brokers() if driver.machine is not None]
         numbers = {driver.name: self.number_of(driver) for driver in running}
         machines: list[Any] = [driver.machine for driver in running]
-        if len(running) == len(stage.brokers()) and all(machine.saves.settled for machine in machines):
+        if len(running) == len(stage.brokers()) and all(machine.parts.saves.settled for machine in machines):
             self.durable = max(self.durable, min(numbers.values()))
         master = stage.master()
         if master is None or master.machine is None:
@@ -133,7 +133,7 @@ class Plan:
     def knows(driver: NodeDriver | None) -> bool:
         """Does this broker, if it runs, know that the topic is static?"""
         machine: Any = None if driver is None else driver.machine
-        return machine is None or TOPIC in machine.mappings.rows
+        return machine is None or TOPIC in machine.parts.mappings.rows
 
     def least(self, queue_id: int) -> int:
         """The logical offset that the next message of a queue has at least: its last item is known to all brokers."""

@@ -371,7 +371,7 @@ class Pop:
         self.book = PopBook(stage, source or self._own)
         self.members = [Popper(stage, f"popper{n}", self.book, PAUSE_MS) for n in range(1, MEMBERS + 1)]
         requests = [topic_request(TOPIC, QUEUES)] if self.producer else []
-        self.maker = Maker(stage, "pop-maker", requests, lambda machine: TOPIC in machine.topics.rows)
+        self.maker = Maker(stage, "pop-maker", requests, lambda machine: TOPIC in machine.parts.topics.rows)
 
     @property
     def _own(self) -> Producer:

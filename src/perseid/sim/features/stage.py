@@ -124,7 +124,7 @@ class Stage:
 def same_tables(brokers: Sequence[NodeDriver]) -> bool:
     """Have all that run the same topics, mappings and groups?"""
     machines: list[Any] = [driver.machine for driver in brokers if driver.machine is not None]
-    rows = [(machine.topics.rows, machine.mappings.rows, machine.groups.rows) for machine in machines]
+    rows = [(machine.parts.topics.rows, machine.parts.mappings.rows, machine.parts.groups.rows) for machine in machines]
     return all(one == rows[0] for one in rows)
 
 
@@ -229,7 +229,7 @@ def has_topic(name: str, key: str, value: str) -> Callable[[Any], bool]:
     """Does a broker know this topic, with this attribute?"""
 
     def there(machine: Any) -> bool:
-        row = machine.topics.rows.get(name)
+        row = machine.parts.topics.rows.get(name)
         return row is not None and row.attributes.get(key) == value
 
     return there

@@ -53,7 +53,7 @@ class Operator(Maker):
     it with what was younger than a copy."""
 
     def __init__(self, stage: Stage, name: str, plan: Plan, places: MappedPlaces) -> None:
-        super().__init__(stage, name, [], lambda machine: TOPIC in machine.mappings.rows)
+        super().__init__(stage, name, [], lambda machine: TOPIC in machine.parts.mappings.rows)
         self.plan, self.places = plan, places
         self.pause_ms = MOVE_MS * stage.scheduler.pace
         self.told = False
