@@ -5,7 +5,7 @@ from __future__ import annotations
 import random
 from typing import Any
 
-from perseid.broker import sql92
+from perseid.broker.consume import sql92
 from perseid.core.conditions import NotComparable
 
 NAMES = ["a", "b", "TAGS", "$x", "_y9", "missing"]

@@ -11,7 +11,7 @@ from typing import Any
 import pytest
 
 from perseid.base.errors import StoreError
-from perseid.broker.mappings import MAX_ITEMS, TopicMappings
+from perseid.broker.static_topics.mappings import MAX_ITEMS, TopicMappings
 from perseid.testing.embedded import EmbeddedBroker
 from perseid.wire import fastjson
 from perseid.wire.bodies import RegisterBrokerBody, TopicConfigSerializeWrapper

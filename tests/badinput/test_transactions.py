@@ -7,7 +7,7 @@ from collections.abc import Iterator
 import pytest
 
 from perseid.broker.config import BrokerConfig
-from perseid.broker.sql92 import MAX_CHARS, MAX_DEPTH, MAX_LINKS, MAX_TERMS, TEXT_OF_TERM
+from perseid.broker.consume.sql92 import MAX_CHARS, MAX_DEPTH, MAX_LINKS, MAX_TERMS, TEXT_OF_TERM
 from perseid.client.blocking import BlockingAdmin
 from perseid.testing.embedded import EmbeddedBroker
 from perseid.wire.codes import RequestCode, ResponseCode

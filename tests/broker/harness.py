@@ -31,8 +31,8 @@ from perseid.base.machine import (
 )
 from perseid.broker.composition import Parts
 from perseid.broker.config import BrokerConfig
+from perseid.broker.kernel.request import Reply, Request
 from perseid.broker.node import Broker
-from perseid.broker.request import Reply, Request
 from perseid.disk.real import RealDisk, RealFile
 from perseid.raft.config import RaftConfig
 from perseid.replication.config import ReplicationConfig

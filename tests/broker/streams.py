@@ -13,7 +13,7 @@ import pytest
 from perseid import core
 from perseid.base.machine import Effect, Opened, Write
 from perseid.broker.node import Broker
-from perseid.broker.timer_metrics import METRICS_PATH
+from perseid.broker.scheduled.timer_metrics import METRICS_PATH
 from perseid.raft.config import RaftConfig
 from perseid.testing.cores import core_from
 from perseid.wire import batch, command

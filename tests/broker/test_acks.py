@@ -8,9 +8,9 @@ from pathlib import Path
 import pytest
 
 from perseid.base.machine import Flush, Frames
-from perseid.broker import acks
-from perseid.broker.acks import Acks
-from perseid.broker.request import Connection, Reply, Request
+from perseid.broker.kernel import acks
+from perseid.broker.kernel.acks import Acks
+from perseid.broker.kernel.request import Connection, Reply, Request
 from perseid.wire import batch, command
 from perseid.wire.command import Command
 

@@ -11,7 +11,7 @@ import pytest
 
 from nameserver.harness import Server, frame
 from perseid.base.machine import Closed, ConnectFailed, Frames, Opened
-from perseid.broker import acting
+from perseid.broker.replication import acting
 from perseid.replication.config import ReplicationConfig
 from perseid.replication.receiver import State
 from perseid.store.store import LOCK_PATH

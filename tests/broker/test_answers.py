@@ -4,9 +4,9 @@ from __future__ import annotations
 
 import pytest
 
-from perseid.broker.answers import GATHER_BYTES, Answers
 from perseid.broker.config import BrokerConfig
-from perseid.broker.request import Connection, Reply, Request
+from perseid.broker.kernel.answers import GATHER_BYTES, Answers
+from perseid.broker.kernel.request import Connection, Reply, Request
 from perseid.wire.codes import Serializer
 from perseid.wire.command import MAX_REMARK_BYTES, Command, decode, encode_request
 from perseid.wire.headers.send import SendMessageResponse

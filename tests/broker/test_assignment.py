@@ -8,8 +8,8 @@ from typing import Any
 import pytest
 
 from perseid.base.machine import ConnectFailed, Frames, Opened
-from perseid.broker.pop import assignment
-from perseid.broker.pop.assignment import ROUTE_MS
+from perseid.broker.pop import topic_routes as assignment
+from perseid.broker.pop.topic_routes import ROUTE_MS
 from perseid.wire import command, fastjson
 from perseid.wire.bodies import BrokerData, QueueData, TopicConfig, TopicRouteData
 from perseid.wire.codes import RequestCode as Code

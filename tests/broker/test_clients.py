@@ -7,13 +7,13 @@ import pytest
 
 from perseid.base.errors import RequestRefused
 from perseid.base.machine import Close, Write
-from perseid.broker import clients as module
-from perseid.broker.answers import Answers
-from perseid.broker.clients import Client, ConsumerTable, ProducerTable
+from perseid.broker.clients import members as module
+from perseid.broker.clients.members import Client, ConsumerTable, ProducerTable
 from perseid.broker.config import BrokerConfig
-from perseid.broker.groups import SubscriptionGroupTable
+from perseid.broker.kernel.answers import Answers
 from perseid.broker.kernel.settings import Settings
 from perseid.broker.kernel.turn import Turn
+from perseid.broker.metadata.groups import SubscriptionGroupTable
 from perseid.wire import command
 from perseid.wire.bodies import ConsumerData, SubscriptionData, SubscriptionGroupConfig
 from perseid.wire.headers.clients import NotifyConsumerIdsChangedRequest

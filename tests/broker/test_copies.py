@@ -7,8 +7,8 @@ from pathlib import Path
 import pytest
 
 from perseid.base.machine import ConnectFailed, Opened
-from perseid.broker import copies
-from perseid.broker.offsets import ConsumerOffsets
+from perseid.broker.consume.offsets import ConsumerOffsets
+from perseid.broker.replication import copies
 from perseid.wire import command
 from perseid.wire.bodies import DataVersion
 from perseid.wire.codes import RequestCode

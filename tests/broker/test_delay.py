@@ -10,10 +10,11 @@ import pytest
 
 from perseid.base.errors import ConfigError, StoreError
 from perseid.base.machine import Tick
-from perseid.broker import delay, messages
 from perseid.broker.config import BrokerConfig
-from perseid.broker.delay import OFFSETS_PATH
+from perseid.broker.kernel import messages
 from perseid.broker.node import Broker
+from perseid.broker.scheduled import delay
+from perseid.broker.scheduled.delay import OFFSETS_PATH
 from perseid.disk.real import RealDisk
 from perseid.store.results import AppendRefused, PutStatus
 

@@ -8,8 +8,9 @@ from typing import Any
 
 import pytest
 
-from perseid.broker import escape, messages, timer_escape
-from perseid.broker.timer_escape import Escaped
+from perseid.broker.kernel import messages
+from perseid.broker.scheduled import escape, timer_escape
+from perseid.broker.scheduled.timer_escape import Escaped
 from perseid.wire import properties as props
 from perseid.wire.codes import RequestCode as Code
 from perseid.wire.codes import ResponseCode

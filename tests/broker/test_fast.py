@@ -15,7 +15,7 @@ import pytest
 
 from perseid import core
 from perseid.base.machine import Frames, Tick
-from perseid.broker import acks
+from perseid.broker.kernel import acks
 from perseid.store.timer.log import Unit
 from perseid.wire import batch, command, frame
 from perseid.wire.codes import RequestCode, Serializer

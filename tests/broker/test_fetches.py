@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 
 from perseid.base.machine import Closed, Frames, Opened
-from perseid.broker import fetches
+from perseid.broker.consume import fetches
 from perseid.disk.real import RealFile
 from perseid.store import reading
 from perseid.wire.codes import ResponseCode

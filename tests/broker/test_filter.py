@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 
 from perseid.base.errors import RequestRefused
-from perseid.broker import filter as subscriptions
+from perseid.broker.consume import filter as subscriptions
 from perseid.wire.hashing import tag_code
 
 

@@ -9,9 +9,9 @@ import pytest
 
 from perseid import core
 from perseid.base.machine import Frames
-from perseid.broker import filter as filters
-from perseid.broker import sql92
-from perseid.broker.handlers.pull import SUBSCRIPTION, SUSPEND
+from perseid.broker.consume import filter as filters
+from perseid.broker.consume import sql92
+from perseid.broker.consume.pull import SUBSCRIPTION, SUSPEND
 from perseid.core.layout import TERM_WORK
 from perseid.wire.codes import RequestCode, ResponseCode
 from perseid.wire.command import Command, decode_all, encode_request

@@ -8,8 +8,8 @@ from pathlib import Path
 import pytest
 
 from perseid.base.machine import Closed, Frames, Opened
-from perseid.broker import forwards
-from perseid.broker.forwards import MARK
+from perseid.broker.replication import forwards
+from perseid.broker.replication.forwards import MARK
 from perseid.wire import command
 from perseid.wire.codes import RequestCode as Code
 from perseid.wire.codes import ResponseCode

@@ -2,7 +2,7 @@
 
 from pathlib import Path
 
-from perseid.broker.acks import GATHER_FROM, GATHER_US
+from perseid.broker.kernel.acks import GATHER_FROM, GATHER_US
 from perseid.replication.config import ReplicationConfig
 
 from .harness import SMALL, Rig

@@ -5,9 +5,9 @@ from pathlib import Path
 import pytest
 
 from perseid.base.errors import RequestRefused, StoreError
-from perseid.broker import groups
 from perseid.broker.config import BrokerConfig
-from perseid.broker.groups import SubscriptionGroupTable
+from perseid.broker.metadata import groups
+from perseid.broker.metadata.groups import SubscriptionGroupTable
 from perseid.wire.bodies import SubscriptionGroupConfig
 
 NOW = 1_700_000_000_000

@@ -6,8 +6,8 @@ import pytest
 
 from perseid.base.config import pairs
 from perseid.base.errors import RequestRefused
+from perseid.broker.admin.runtime import human_bytes
 from perseid.broker.config import BrokerConfig
-from perseid.broker.handlers.runtime import human_bytes
 from perseid.wire import fastjson
 from perseid.wire.bodies import (
     ConsumerConnection,

@@ -7,10 +7,10 @@ from pathlib import Path
 import pytest
 
 from perseid.base.machine import Frames
-from perseid.broker import hold
-from perseid.broker.handlers import pull
-from perseid.broker.hold import Holds
-from perseid.broker.request import Connection, Request
+from perseid.broker.consume import held_pulls as hold
+from perseid.broker.consume import pull
+from perseid.broker.consume.held_pulls import Holds
+from perseid.broker.kernel.request import Connection, Request
 from perseid.wire import command
 from perseid.wire.command import Command
 from perseid.wire.hashing import tag_code

@@ -6,7 +6,7 @@ from random import Random
 
 import pytest
 
-from perseid.broker.identity import CLAIM_PATH, PATH, Claim, Identity, IdentityRefused, load
+from perseid.broker.replication.identity import CLAIM_PATH, PATH, Claim, Identity, IdentityRefused, load
 from perseid.sim.disk import SimDisk
 
 OWN = Identity("C", "b", 2)

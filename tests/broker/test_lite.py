@@ -192,7 +192,7 @@ def test_all_lite_topics_of_a_pop_share_its_bytes(rig: Rig, monkeypatch: pytest.
     for name in "aabbbb":
         send(rig, name, name.encode() * 100)
     size = rig.parts.store.log.end // 6
-    monkeypatch.setattr("perseid.broker.handlers.lite.MAX_BYTES", 3 * size + size // 2)
+    monkeypatch.setattr("perseid.broker.lite.requests.MAX_BYTES", 3 * size + size // 2)
     assert [one.body[:1] for one in pop(rig)] == [b"a", b"a", b"b"]
 
 

@@ -10,7 +10,7 @@ from typing import Any
 import pytest
 
 from perseid.base.machine import Frames
-from perseid.broker.offsets import LMQ_OFFSETS_PATH, OFFSETS_PATH, ConsumerOffsets, with_light
+from perseid.broker.consume.offsets import LMQ_OFFSETS_PATH, OFFSETS_PATH, ConsumerOffsets, with_light
 from perseid.wire import batch, fastjson
 from perseid.wire.command import Command, encode_request
 from perseid.wire.headers.pop import AckMessageRequest, PopMessageResponse

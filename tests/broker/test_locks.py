@@ -1,6 +1,6 @@
 from __future__ import annotations
 
-from perseid.broker.locks import LOCK_LIFE_MS, QueueLocks
+from perseid.broker.clients.locks import LOCK_LIFE_MS, QueueLocks
 from perseid.wire.bodies import MessageQueue
 
 NOW = 1_700_000_000_000

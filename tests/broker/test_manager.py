@@ -8,9 +8,9 @@ from typing import Any
 import pytest
 
 from perseid.base.machine import Closed, ConnectFailed, Frames, Opened
-from perseid.broker.controllers import FIND_MS
-from perseid.broker.identity import CLAIM_PATH, PATH
-from perseid.broker.manager import KNOCK_MS
+from perseid.broker.replication.controllers import FIND_MS
+from perseid.broker.replication.identity import CLAIM_PATH, PATH
+from perseid.broker.replication.manager import KNOCK_MS
 from perseid.replication.auto_switch.epochs import PATH as EPOCHS_PATH
 from perseid.replication.config import ReplicationConfig
 from perseid.wire import command

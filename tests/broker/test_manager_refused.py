@@ -7,8 +7,8 @@ from pathlib import Path
 import pytest
 
 from perseid.base.machine import Closed, ConnectFailed
-from perseid.broker.controllers import SOON_MS
-from perseid.broker.identity import CLAIM_PATH, PATH, WIPED_PATH
+from perseid.broker.replication.controllers import SOON_MS
+from perseid.broker.replication.identity import CLAIM_PATH, PATH, WIPED_PATH
 from perseid.wire.codes import RequestCode as Code
 from perseid.wire.codes import ResponseCode
 from perseid.wire.controller import SyncStateSet

@@ -11,9 +11,9 @@ import pytest
 from perseid.base.errors import RemoteProtocolError
 from perseid.base.machine import Close, Effect, Frames, Opened, Shutdown, Tick, Write
 from perseid.broker.config import BrokerConfig
+from perseid.broker.kernel.request import Reply, Request
 from perseid.broker.kernel.route import Route, route_table
 from perseid.broker.node import SOON_MS, Broker
-from perseid.broker.request import Reply, Request
 from perseid.disk.real import RealDisk
 from perseid.wire import command
 from perseid.wire.codes import RequestCode, Serializer

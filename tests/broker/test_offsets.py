@@ -5,8 +5,8 @@ from pathlib import Path
 import pytest
 
 from perseid.base.errors import StoreError
-from perseid.broker import offsets as module
-from perseid.broker.offsets import ConsumerOffsets
+from perseid.broker.consume import offsets as module
+from perseid.broker.consume.offsets import ConsumerOffsets
 from perseid.wire import fastjson
 
 NOW = 1_700_000_000_000

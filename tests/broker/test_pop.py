@@ -274,7 +274,7 @@ def test_a_pop_that_gets_nothing_is_told_so_in_time(tmp_path: Path) -> None:
 
 
 def test_too_many_pops_wait(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("perseid.broker.pop.waits.MAX_HELD", 1)
+    monkeypatch.setattr("perseid.broker.consume.held_pops.MAX_HELD", 1)
     rig = stocked(tmp_path, 1)
     pop(rig)
     rig.tell(POP, pop_header(rig, poll_time=5_000), client=2)
@@ -309,7 +309,7 @@ def test_all_queues_of_a_pop_and_of_a_look_share_its_bytes(tmp_path: Path, monke
     for number in range(12):
         rig.send("T", number % 4, b"%02d" % number * 100)
     size = rig.parts.store.log.end // 12
-    monkeypatch.setattr("perseid.broker.handlers.pop.MAX_BYTES", 4 * size + size // 2)
+    monkeypatch.setattr("perseid.broker.pop.requests.MAX_BYTES", 4 * size + size // 2)
     wanted = PeekMessageRequest(topic="T", consumer_group="g", queue_id=-1, max_msg_nums=32)
     looked = rig.ask(PEEK, wanted)
     assert len(decode_all(looked.body)) == 5, "the one that fills it, since what a queue begins with always goes"

@@ -7,9 +7,9 @@ from pathlib import Path
 
 import pytest
 
-from perseid.broker.groups import GROUPS_PATH
+from perseid.broker.metadata.groups import GROUPS_PATH
+from perseid.broker.metadata.topics import TOPICS_PATH
 from perseid.broker.pop import service
-from perseid.broker.topics import TOPICS_PATH
 from perseid.raft.config import RaftConfig
 from perseid.store.config import SYNC_FLUSH
 from perseid.store.results import AppendRefused, PutStatus

@@ -4,9 +4,9 @@ from __future__ import annotations
 
 import pytest
 
-from perseid.broker.hold import Holds
-from perseid.broker.pop import waits
-from perseid.broker.pop.waits import ALL_QUEUES, PopWaits
+from perseid.broker.consume import held_pops as waits
+from perseid.broker.consume.held_pops import ALL_QUEUES, PopWaits
+from perseid.broker.consume.held_pulls import Holds
 
 from .harness import NOW
 from .test_hold import request

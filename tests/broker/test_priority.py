@@ -8,7 +8,7 @@ from typing import Any
 
 import pytest
 
-from perseid.broker.groups import SubscriptionGroupTable, priority_factor
+from perseid.broker.metadata.groups import SubscriptionGroupTable, priority_factor
 from perseid.wire.bodies import SubscriptionGroupConfig
 from perseid.wire.command import Command
 from perseid.wire.record import decode_all

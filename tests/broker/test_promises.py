@@ -6,7 +6,7 @@ from random import Random
 
 import pytest
 
-from perseid.broker.promises import MAX_OLDER, Promises
+from perseid.broker.replication.promises import MAX_OLDER, Promises
 
 NOBODY = 1 << 62
 
@@ -16,7 +16,7 @@ def test_each_message_waits_for_what_was_promised_when_it_was_stored(
     most: int, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """Against a plain list of messages, over many histories: nothing is let go with fewer nodes than were promised."""
-    monkeypatch.setattr("perseid.broker.promises.MAX_OLDER", most)
+    monkeypatch.setattr("perseid.broker.replication.promises.MAX_OLDER", most)
     for seed in range(300):
         random = Random(seed)
         has = [0, 0, 0]  # where the logs of three slaves end

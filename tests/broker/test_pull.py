@@ -8,7 +8,7 @@ from typing import Any
 
 import pytest
 
-from perseid.broker.handlers import pull
+from perseid.broker.consume import pull
 from perseid.store.results import ReadStatus
 from perseid.wire.command import Command
 from perseid.wire.record import decode_all

@@ -7,7 +7,7 @@ from pathlib import Path
 import pytest
 
 from perseid.base.errors import RequestRefused
-from perseid.broker import messages
+from perseid.broker.kernel import messages
 from perseid.store.results import AppendRefused, PutStatus
 from perseid.wire import properties as props
 from perseid.wire.record import Message

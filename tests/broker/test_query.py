@@ -8,7 +8,7 @@ from typing import Any
 
 import pytest
 
-from perseid.broker.handlers import query
+from perseid.broker.consume import query
 from perseid.wire.command import Command
 from perseid.wire.record import decode, decode_all
 

@@ -7,13 +7,13 @@ from typing import Any
 import pytest
 
 from perseid.base.machine import Closed, Connect, ConnectFailed, Effect, Note, Opened, Tick, Write
-from perseid.broker.answers import Answers
 from perseid.broker.config import BrokerConfig
+from perseid.broker.kernel.answers import Answers
 from perseid.broker.kernel.settings import Settings
 from perseid.broker.kernel.turn import Turn
-from perseid.broker.mappings import TopicMappings
-from perseid.broker.registration import FIRST_RETRY_MS, MIN_PERIOD_MS, Registration
-from perseid.broker.topics import TopicTable
+from perseid.broker.metadata.topics import TopicTable
+from perseid.broker.registration.name_servers import FIRST_RETRY_MS, MIN_PERIOD_MS, Registration
+from perseid.broker.static_topics.mappings import TopicMappings
 from perseid.wire import command
 from perseid.wire.bodies import KVTable, RegisterBrokerBody, TopicConfig
 from perseid.wire.hashing import crc32

@@ -10,7 +10,7 @@ from typing import Any
 import pytest
 
 from perseid.base.machine import Closed, Frames
-from perseid.broker import relays
+from perseid.broker.clients import relays
 from perseid.wire import command, fastjson
 from perseid.wire.bodies import GetConsumerStatusBody, MessageQueue, ResetOffsetBody, ResetOffsetBodyForC
 from perseid.wire.command import Command

@@ -10,7 +10,7 @@ import pytest
 from msgspec.structs import replace
 
 from perseid.base.machine import Closed, Frames, Tick
-from perseid.broker import relays
+from perseid.broker.clients import relays
 from perseid.store.results import AppendRefused, PutStatus
 from perseid.wire import command
 from perseid.wire import properties as props

@@ -9,7 +9,7 @@ import pytest
 
 from perseid.base.errors import StoreError
 from perseid.base.machine import Flush, Frames, SaveState, Shutdown
-from perseid.broker.saves import RETRY_MS
+from perseid.broker.kernel.saves import RETRY_MS
 from perseid.disk.real import RealDisk
 from perseid.wire import command, fastjson
 from perseid.wire.bodies import ConsumerData, HeartbeatData, SubscriptionData

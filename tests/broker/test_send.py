@@ -9,7 +9,7 @@ from typing import Any
 import pytest
 
 from perseid.base.machine import Frames
-from perseid.broker.request import Request
+from perseid.broker.kernel.request import Request
 from perseid.wire import batch
 from perseid.wire.codes import Serializer
 from perseid.wire.command import Command, decode, encode_request

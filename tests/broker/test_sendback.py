@@ -8,8 +8,8 @@ from typing import Any
 import pytest
 from msgspec.structs import replace
 
-from perseid.broker import messages
-from perseid.broker.request import Reply, Request
+from perseid.broker.kernel import messages
+from perseid.broker.kernel.request import Reply, Request
 from perseid.wire.command import Command
 from perseid.wire.headers.clients import ConsumerSendMsgBackRequest
 from perseid.wire.record import Record, decode_all

@@ -11,8 +11,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 from tests.sql_cases import result
 
-from perseid.broker import filter as filters
-from perseid.broker import sql92
+from perseid.broker.consume import filter as filters
+from perseid.broker.consume import sql92
 from perseid.wire.command import Command
 from perseid.wire.hashing import tag_code
 from perseid.wire.record import decode_all

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from dataclasses import replace
 
-from perseid.broker.static_cleaner import INTERVAL_MS
+from perseid.broker.static_topics.cleaner import INTERVAL_MS
 from perseid.testing.virtual import SMALL_STORE
 from perseid.wire.codes import ResponseCode
 

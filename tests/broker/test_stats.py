@@ -1,6 +1,6 @@
 from __future__ import annotations
 
-from perseid.broker.stats import DAY_MS, HOUR_MS, MAX_TALLIES, SAMPLE_PERIOD_MS, BrokerStats, Meter, Tally, Window
+from perseid.broker.admin.stats import DAY_MS, HOUR_MS, MAX_TALLIES, SAMPLE_PERIOD_MS, BrokerStats, Meter, Tally, Window
 
 START = 1_700_000_000_000
 

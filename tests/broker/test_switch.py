@@ -6,7 +6,7 @@ from pathlib import Path
 
 import pytest
 
-from perseid.broker.new_master import RECENT_MS
+from perseid.broker.replication.new_master import RECENT_MS
 from perseid.wire.bodies import TopicConfig
 
 from .harness import NOW, Rig

@@ -1,7 +1,7 @@
 from __future__ import annotations
 
-from perseid.broker import system_topics as system
 from perseid.broker.config import BrokerConfig
+from perseid.broker.metadata import system_topics as system
 from perseid.wire import names, pop
 
 

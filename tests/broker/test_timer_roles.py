@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from perseid.broker import timers
+from perseid.broker.scheduled import timers
 from perseid.store.timer import checkpoint as checkpoints
 from perseid.store.timer.timers import TimerStore
 from perseid.store.truncation import Cut

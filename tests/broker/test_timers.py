@@ -13,8 +13,8 @@ import pytest
 
 from perseid.base.errors import CorruptLog, StoreError
 from perseid.base.machine import Flush, SaveState, Tick
-from perseid.broker import messages
-from perseid.broker.timer_metrics import METRICS_PATH
+from perseid.broker.kernel import messages
+from perseid.broker.scheduled.timer_metrics import METRICS_PATH
 from perseid.store.results import AppendRefused, PutStatus
 from perseid.store.timer import checkpoint as checkpoints
 from perseid.store.timer import wheel as wheels

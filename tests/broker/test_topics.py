@@ -6,9 +6,9 @@ import msgspec
 import pytest
 
 from perseid.base.errors import RequestRefused, StoreError
-from perseid.broker import topics
 from perseid.broker.config import BrokerConfig
-from perseid.broker.topics import (
+from perseid.broker.metadata import topics
+from perseid.broker.metadata.topics import (
     MAX_QUEUES,
     TopicTable,
     Values,

@@ -9,7 +9,7 @@ from typing import Any
 import pytest
 
 from perseid.base.machine import Frames, Tick
-from perseid.broker import transactions
+from perseid.broker.transactions import service as transactions
 from perseid.replication.config import ReplicationConfig
 from perseid.store.results import AppendRefused, PutStatus
 from perseid.wire.command import Command, encode_request

@@ -9,9 +9,9 @@ from pathlib import Path
 import pytest
 
 from perseid.base.errors import RequestRefused
-from perseid.broker.cold import FORGOTTEN_MS, MAX_GROUPS, WINDOW_MS, ColdReads
+from perseid.broker.admin import upkeep
 from perseid.broker.config import BrokerConfig
-from perseid.broker.handlers import upkeep
+from perseid.broker.consume.cold_reads import FORGOTTEN_MS, MAX_GROUPS, WINDOW_MS, ColdReads
 from perseid.wire import fastjson
 from perseid.wire.bodies import ConsumeStats, MessageQueue
 from perseid.wire.command import Command

@@ -6,8 +6,8 @@ from pathlib import Path
 
 import pytest
 
-from perseid.broker.replicas import Replicas
-from perseid.broker.whereabouts import ASK_MS, TELL_MS, Neighbours, Whereabouts
+from perseid.broker.replication.replicas import Replicas
+from perseid.broker.replication.whereabouts import ASK_MS, TELL_MS, Neighbours, Whereabouts
 from perseid.replication.config import ReplicationConfig
 from perseid.wire.codes import RequestCode as Code
 from perseid.wire.controller import BrokerReplicasInfo, ReplicaIdentity, ReplicasInfo

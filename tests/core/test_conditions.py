@@ -10,7 +10,7 @@ import pytest
 from tests.sql_cases import VALUES, Draw
 
 from perseid import core
-from perseid.broker import sql92
+from perseid.broker.consume import sql92
 from perseid.core import conditions
 from perseid.testing.cores import core_from
 from perseid.wire import properties as reference

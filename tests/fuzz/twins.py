@@ -14,8 +14,8 @@ from typing import Any
 
 from perseid import core
 from perseid.base.machine import Close, Closed, Feed, Flush, Frames, Note, Opened, SaveState, Start, Stop, Tick, Write
-from perseid.broker import messages
 from perseid.broker.config import BrokerConfig
+from perseid.broker.kernel import messages
 from perseid.broker.node import Broker
 from perseid.sim.disk import SimDisk
 from perseid.store.config import StoreConfig

@@ -14,7 +14,7 @@ import pytest
 import rig
 import ways
 
-from perseid.broker.mappings import TopicMappings
+from perseid.broker.static_topics.mappings import TopicMappings
 from perseid.client import Admin, Message, Producer, PullConsumer, ReceivedMessage
 from perseid.wire import fastjson
 from perseid.wire.bodies import TopicConfigAndQueueMapping, TopicConfigSerializeWrapper, TopicRouteData

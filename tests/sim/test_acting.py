@@ -7,11 +7,11 @@ from typing import Any
 
 import pytest
 
-from perseid.broker.acting import Acting
+from perseid.broker.clients.locks import QueueLocks
+from perseid.broker.consume.offsets import ConsumerOffsets
 from perseid.broker.kernel.route import Route
-from perseid.broker.locks import QueueLocks
-from perseid.broker.offsets import ConsumerOffsets
-from perseid.broker.replicas import Replicas
+from perseid.broker.replication.acting import Acting
+from perseid.broker.replication.replicas import Replicas
 from perseid.sim.run import Result, run
 from perseid.sim.selection import Selection
 

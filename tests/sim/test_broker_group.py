@@ -6,10 +6,10 @@ from functools import partial
 
 import pytest
 
-from perseid.broker.group import Group
 from perseid.broker.kernel.durability import Durability
 from perseid.broker.kernel.roles import Roles
 from perseid.broker.node import Broker
+from perseid.broker.replication.raft_group import Group
 from perseid.raft.commit_log import EntryLog
 from perseid.raft.store import GroupStore
 from perseid.sim.broker_group import Book, BrokerGroup, Client, run

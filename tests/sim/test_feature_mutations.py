@@ -10,16 +10,16 @@ from msgspec.structs import replace
 from perseid.parts.pop.order import ConsumeOrder
 from perseid.parts.pop.service import PopService
 
-from perseid.broker import mappings
 from perseid.broker.composition import Parts
-from perseid.broker.handlers import mapped
-from perseid.broker.handlers.inner import InnerBatches
-from perseid.broker.handlers.mapped import StaticTopicRequests
+from perseid.broker.kernel.request import Reply, Request
 from perseid.broker.kernel.roles import RoleHook
-from perseid.broker.mappings import TopicMappings
-from perseid.broker.put import Appender
-from perseid.broker.request import Reply, Request
-from perseid.broker.topics import TopicTable
+from perseid.broker.metadata.topics import TopicTable
+from perseid.broker.produce.appender import Appender
+from perseid.broker.produce.inner_batches import InnerBatches
+from perseid.broker.static_topics import mappings
+from perseid.broker.static_topics import requests as mapped
+from perseid.broker.static_topics.mappings import TopicMappings
+from perseid.broker.static_topics.requests import StaticTopicRequests
 from perseid.sim.features.mapped import OLDER
 from perseid.sim.features.played import KNOWN
 from perseid.sim.models import MODELS

@@ -8,7 +8,7 @@ from typing import Any
 import pytest
 
 from perseid.base.machine import Effect, Feed
-from perseid.broker.replicas import Replicas
+from perseid.broker.replication.replicas import Replicas
 from perseid.replication.auto_switch import master as masters
 from perseid.replication.auto_switch.in_sync import InSync
 from perseid.replication.auto_switch.master import EVERYTHING, Follower, Master

@@ -14,10 +14,10 @@ from typing import Any
 import pytest
 
 from perseid.base.machine import Effect, Feed, Millis, SaveState
-from perseid.broker.manager import ReplicasManager
+from perseid.broker.consume.offsets import ConsumerOffsets
+from perseid.broker.metadata.topics import TopicTable
 from perseid.broker.node import Broker
-from perseid.broker.offsets import ConsumerOffsets
-from perseid.broker.topics import TopicTable
+from perseid.broker.replication.manager import ReplicasManager
 from perseid.controller import commands
 from perseid.controller.live import Liveness
 from perseid.controller.node import Controller
@@ -420,7 +420,7 @@ def offsets_of_what_is_shown(patch: pytest.MonkeyPatch) -> None:
         return real(self, message, now)
 
     patch.setattr(MessageStore, "append", append)
-    patch.setattr("perseid.broker.fast.sends_of", lambda ports: None)
+    patch.setattr("perseid.broker.fast_path.plain_sends.sends_of", lambda ports: None)
 
 
 def group_offsets_are_not_clamped(patch: pytest.MonkeyPatch) -> None:

@@ -8,10 +8,11 @@ from typing import Any
 import pytest
 
 from perseid.base.machine import Effect, Millis
-from perseid.broker import composition, new_master
-from perseid.broker.handlers.popack import PopAckRequests
+from perseid.broker import composition
+from perseid.broker.pop.ack_requests import PopAckRequests
 from perseid.broker.pop.service import PopService
-from perseid.broker.whereabouts import Whereabouts
+from perseid.broker.replication import new_master
+from perseid.broker.replication.whereabouts import Whereabouts
 from perseid.controller import writes
 from perseid.raft.follower import Follower
 from perseid.replication.auto_switch.epochs import Epochs

@@ -12,12 +12,12 @@ from tests.store.test_long_lives import Life
 
 from perseid.base.errors import StoreError
 from perseid.base.machine import Feed, Flush
+from perseid.broker.clients.locks import QueueLocks
 from perseid.broker.kernel.intake import Intake
-from perseid.broker.locks import QueueLocks
+from perseid.broker.kernel.saves import Saves
 from perseid.broker.node import Broker
-from perseid.broker.put import Appender
-from perseid.broker.saves import Saves
-from perseid.broker.timers import TimerService
+from perseid.broker.produce.appender import Appender
+from perseid.broker.scheduled.timers import TimerService
 from perseid.core.layout import UNIT_BYTES
 from perseid.sim.disk import SimFile
 from perseid.sim.driver import NodeDriver

@@ -9,11 +9,11 @@ from typing import Any
 import pytest
 
 from perseid.base.machine import Millis
-from perseid.broker.handlers.pop import PopRequests
+from perseid.broker.kernel.request import Reply, Request
+from perseid.broker.metadata.topics import TopicConfig
+from perseid.broker.pop.requests import PopRequests
 from perseid.broker.pop.service import Open, PopService
-from perseid.broker.put import Appender
-from perseid.broker.request import Reply, Request
-from perseid.broker.topics import TopicConfig
+from perseid.broker.produce.appender import Appender
 from perseid.sim.run import run
 from perseid.sim.selection import Selection
 from perseid.wire.codes import RequestCode as Code

@@ -11,7 +11,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from perseid.broker.offsets import ConsumerOffsets
+from perseid.broker.consume.offsets import ConsumerOffsets
 from perseid.sim import queues
 from perseid.sim.history import History
 from perseid.sim.queues import NEVER_US, Queues, Step, Told, explain_offsets, explain_queue

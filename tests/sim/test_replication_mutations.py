@@ -10,7 +10,7 @@ from typing import Any
 
 import pytest
 
-from perseid.broker.replicas import Replicas
+from perseid.broker.replication.replicas import Replicas
 from perseid.replication.classic.master import Follower, Master
 from perseid.replication.classic.node import ClassicReplication
 from perseid.replication.classic.slave import Slave

@@ -10,7 +10,7 @@ import pytest
 from perseid.broker.composition import Parts
 from perseid.broker.kernel.roles import RoleHook, nothing
 from perseid.broker.node import Broker
-from perseid.broker.transactions import GROUP, TransactionService
+from perseid.broker.transactions.service import GROUP, TransactionService
 from perseid.sim import ha_run
 from perseid.sim import run as broker_run
 from perseid.wire.names import HALF_TOPIC, OP_HALF_TOPIC

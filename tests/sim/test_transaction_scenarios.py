@@ -8,8 +8,8 @@ from collections.abc import Callable
 import pytest
 
 from perseid import core
-from perseid.broker.core_turns import CoreDecided
-from perseid.broker.handlers import transactions as handlers
+from perseid.broker.fast_path.core_turns import CoreDecided
+from perseid.broker.transactions import requests as handlers
 from perseid.sim.history import Violation
 
 from .transaction_scenarios import SCENARIOS, sent_anew

@@ -11,7 +11,7 @@ from dataclasses import dataclass, replace
 from random import Random
 from typing import Any, TypeVar
 
-from perseid.broker.handlers.transactions import NOT_THIS_ONE
+from perseid.broker.transactions.requests import NOT_THIS_ONE
 from perseid.sim.cluster import Cluster
 from perseid.sim.features.stage import topic_request
 from perseid.sim.history import Violation

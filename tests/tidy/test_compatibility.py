@@ -4,10 +4,10 @@ from pathlib import Path
 
 import pytest
 
-from perseid.broker.acks import MAX_WAITING
-from perseid.broker.handlers.pull import MAX_SUSPEND_MS
-from perseid.broker.hold import MAX_HELD
-from perseid.broker.topics import MAX_QUEUES
+from perseid.broker.consume.held_pulls import MAX_HELD
+from perseid.broker.consume.pull import MAX_SUSPEND_MS
+from perseid.broker.kernel.acks import MAX_WAITING
+from perseid.broker.metadata.topics import MAX_QUEUES
 from perseid.wire.codes import RequestCode
 from perseid.wire.command import MAX_REMARK_BYTES
 from tidy import request_codes, settings_table

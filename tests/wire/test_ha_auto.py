@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 
 from perseid.base.errors import RemoteProtocolError
-from perseid.broker.identity import Claim, Identity
+from perseid.broker.replication.identity import Claim, Identity
 from perseid.replication.auto_switch.epochs import Epochs, consistent_point
 from perseid.wire import ha_auto
 from perseid.wire.ha_auto import EpochEntry, Packet

@@ -16,9 +16,9 @@ from perseid.base.config import Setting, option
 from perseid.base.errors import ConfigError
 from perseid.broker.config import BrokerConfig
 from perseid.broker.foreign import FOREIGN, PLACES
+from perseid.broker.kernel.request import MAIN_LISTENER, VIP_LISTENER
 from perseid.broker.node import Broker
-from perseid.broker.replicas import HA_PORT_OFFSET, SLAVE
-from perseid.broker.request import MAIN_LISTENER, VIP_LISTENER
+from perseid.broker.replication.replicas import HA_PORT_OFFSET, SLAVE
 from perseid.net.driver import Driver, Listener
 from perseid.net.limits import Limits
 from perseid.raft.config import RaftConfig, peers_of

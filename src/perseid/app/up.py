@@ -12,7 +12,7 @@ from perseid.app import namesrv as namesrv_app
 from perseid.app import process
 from perseid.base.errors import ConfigError
 from perseid.broker.config import BrokerConfig
-from perseid.broker.request import MAIN_LISTENER, VIP_LISTENER
+from perseid.broker.kernel.request import MAIN_LISTENER, VIP_LISTENER
 from perseid.nameserver.config import NameServerConfig
 from perseid.net.driver import Listener, bind
 from perseid.store.config import StoreConfig

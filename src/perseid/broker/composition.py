@@ -11,81 +11,81 @@ from random import Random
 from typing import Protocol
 
 from perseid.base.machine import Millis
-from perseid.broker.acks import Acks
-from perseid.broker.acting import Acting, ActingPorts
-from perseid.broker.answers import Answers
-from perseid.broker.arrivals import Arrivals, Service
-from perseid.broker.clients import ConsumerTable, ProducerTable
+from perseid.broker.admin.live_settings import LivePorts, LiveSettings
+from perseid.broker.admin.progress import Progress
+from perseid.broker.admin.runtime import RuntimeRequests
+from perseid.broker.admin.statistics import AdminRequests
+from perseid.broker.admin.stats import BrokerStats
+from perseid.broker.admin.upkeep import UpkeepRequests
+from perseid.broker.clients.lock_requests import LockRequests
+from perseid.broker.clients.locks import QueueLocks
+from perseid.broker.clients.member_requests import ClientRequests
+from perseid.broker.clients.members import ConsumerTable, ProducerTable
+from perseid.broker.clients.relay_requests import RelayRequests
+from perseid.broker.clients.relays import Relays
 from perseid.broker.config import BrokerConfig
-from perseid.broker.copies import Copies, CopyPorts
-from perseid.broker.core_turns import CorePorts, again_of, decided_of
-from perseid.broker.delay import OFFSETS_PATH as DELAYS_PATH
-from perseid.broker.delay import DelayService
-from perseid.broker.escape import Escape
-from perseid.broker.fast import QuickSends, SendPorts
-from perseid.broker.fetches import Fetches
-from perseid.broker.forwards import Forwards
-from perseid.broker.group import Group
-from perseid.broker.groups import GROUPS_PATH, SubscriptionGroupTable
-from perseid.broker.handlers.admin import AdminRequests
-from perseid.broker.handlers.admission import Admission
-from perseid.broker.handlers.assignment import AssignmentRequests
-from perseid.broker.handlers.clients import ClientRequests
-from perseid.broker.handlers.groups import GroupRequests
-from perseid.broker.handlers.inner import InnerBatches
-from perseid.broker.handlers.lite import LiteRequests
-from perseid.broker.handlers.locks import LockRequests
-from perseid.broker.handlers.mapped import StaticTopicRequests
-from perseid.broker.handlers.offsets import OffsetRequests
-from perseid.broker.handlers.pop import PopRequests
-from perseid.broker.handlers.popack import PopAckRequests
-from perseid.broker.handlers.progress import Progress
-from perseid.broker.handlers.pull import PullRequests
-from perseid.broker.handlers.query import QueryRequests
-from perseid.broker.handlers.recall import RecallRequests
-from perseid.broker.handlers.relays import RelayRequests
-from perseid.broker.handlers.replication import ReplicationRequests
-from perseid.broker.handlers.replies import ReplyRequests
-from perseid.broker.handlers.runtime import RuntimeRequests
-from perseid.broker.handlers.send import SendRequests
-from perseid.broker.handlers.sendback import SendBackRequests
-from perseid.broker.handlers.topics import TopicRequests
-from perseid.broker.handlers.transactions import TransactionRequests
-from perseid.broker.handlers.upkeep import UpkeepRequests
-from perseid.broker.hold import Holds
+from perseid.broker.consume.fetches import Fetches
+from perseid.broker.consume.held_pulls import Holds
+from perseid.broker.consume.offset_requests import OffsetRequests
+from perseid.broker.consume.offsets import LMQ_OFFSETS_PATH, OFFSETS_PATH, ConsumerOffsets
+from perseid.broker.consume.pull import PullRequests
+from perseid.broker.consume.query import QueryRequests
+from perseid.broker.fast_path.core_turns import CorePorts, again_of, decided_of
+from perseid.broker.fast_path.plain_sends import QuickSends, SendPorts
+from perseid.broker.kernel.acks import Acks
+from perseid.broker.kernel.answers import Answers
+from perseid.broker.kernel.arrivals import Arrivals, Service
 from perseid.broker.kernel.connections import Connections
 from perseid.broker.kernel.dispatch import Dispatch
 from perseid.broker.kernel.durability import Durability
 from perseid.broker.kernel.generation import Generation
 from perseid.broker.kernel.intake import Intake
+from perseid.broker.kernel.peers import Peers
+from perseid.broker.kernel.request import Connection
 from perseid.broker.kernel.roles import RoleHook, Roles
 from perseid.broker.kernel.route import Route, route_table
+from perseid.broker.kernel.saves import Saves, StateFile
 from perseid.broker.kernel.settings import Settings
 from perseid.broker.kernel.turn import Turn
+from perseid.broker.lite.requests import LiteRequests
 from perseid.broker.lite.service import LitePorts, LiteService
-from perseid.broker.live import LivePorts, LiveSettings
-from perseid.broker.locks import QueueLocks
-from perseid.broker.manager import ManagerPorts, ReplicasManager
-from perseid.broker.mappings import MAPPINGS_PATH, TopicMappings
-from perseid.broker.new_master import LostTopics, set_groups_back
-from perseid.broker.offsets import LMQ_OFFSETS_PATH, OFFSETS_PATH, ConsumerOffsets
-from perseid.broker.peers import Peers
-from perseid.broker.pop.assignment import Routes
+from perseid.broker.metadata.group_requests import GroupRequests
+from perseid.broker.metadata.groups import GROUPS_PATH, SubscriptionGroupTable
+from perseid.broker.metadata.topic_requests import TopicRequests
+from perseid.broker.metadata.topics import TOPICS_PATH, TopicTable
+from perseid.broker.pop.ack_requests import PopAckRequests
+from perseid.broker.pop.assignment import AssignmentRequests
 from perseid.broker.pop.modes import MODES_PATH
 from perseid.broker.pop.order import ORDER_PATH
+from perseid.broker.pop.requests import PopRequests
 from perseid.broker.pop.service import PopPorts, PopService
-from perseid.broker.put import Appender, Transformer
-from perseid.broker.registration import Registration
-from perseid.broker.relays import Relays
-from perseid.broker.replicas import Replicas, ReplicationPorts
-from perseid.broker.request import Connection
-from perseid.broker.saves import Saves, StateFile
-from perseid.broker.static_cleaner import StaticCleaner
-from perseid.broker.stats import BrokerStats
-from perseid.broker.timer_metrics import METRICS_PATH
-from perseid.broker.timers import TimerService
-from perseid.broker.topics import TOPICS_PATH, TopicTable
-from perseid.broker.transactions import TransactionPorts, TransactionService
+from perseid.broker.pop.topic_routes import Routes
+from perseid.broker.produce.admission import Admission
+from perseid.broker.produce.appender import Appender, Transformer
+from perseid.broker.produce.inner_batches import InnerBatches
+from perseid.broker.produce.replies import ReplyRequests
+from perseid.broker.produce.send import SendRequests
+from perseid.broker.produce.send_back import SendBackRequests
+from perseid.broker.registration.name_servers import Registration
+from perseid.broker.replication.acting import Acting, ActingPorts
+from perseid.broker.replication.copies import Copies, CopyPorts
+from perseid.broker.replication.forwards import Forwards
+from perseid.broker.replication.manager import ManagerPorts, ReplicasManager
+from perseid.broker.replication.new_master import LostTopics, set_groups_back
+from perseid.broker.replication.raft_group import Group
+from perseid.broker.replication.replicas import Replicas, ReplicationPorts
+from perseid.broker.replication.requests import ReplicationRequests
+from perseid.broker.scheduled.delay import OFFSETS_PATH as DELAYS_PATH
+from perseid.broker.scheduled.delay import DelayService
+from perseid.broker.scheduled.escape import Escape
+from perseid.broker.scheduled.recall import RecallRequests
+from perseid.broker.scheduled.timer_metrics import METRICS_PATH
+from perseid.broker.scheduled.timers import TimerService
+from perseid.broker.static_topics.cleaner import StaticCleaner
+from perseid.broker.static_topics.mappings import MAPPINGS_PATH, TopicMappings
+from perseid.broker.static_topics.requests import StaticTopicRequests
+from perseid.broker.transactions.requests import TransactionRequests
+from perseid.broker.transactions.service import TransactionPorts, TransactionService
 from perseid.disk.port import Disk
 from perseid.raft.config import RaftConfig
 from perseid.raft.files import FileLog

@@ -30,13 +30,13 @@ from perseid.base.machine import (
     Stop,
     Tick,
 )
+from perseid.broker.admin.live_settings import Kept
 from perseid.broker.composition import Parts
 from perseid.broker.config import BrokerConfig
-from perseid.broker.fetches import Fetched
-from perseid.broker.live import Kept
-from perseid.broker.request import Reply
-from perseid.broker.saves import Saved
-from perseid.broker.timers import CheckpointSaved
+from perseid.broker.consume.fetches import Fetched
+from perseid.broker.kernel.request import Reply
+from perseid.broker.kernel.saves import Saved
+from perseid.broker.scheduled.timers import CheckpointSaved
 from perseid.disk.port import Disk
 from perseid.raft.config import RaftConfig
 from perseid.raft.files import FileLog

@@ -4,7 +4,7 @@
 
 A value is a string, a long, a double, a boolean, or nothing (None). Properties are asked for by name, of any callable;
 of records that the core looks at, texts are compared where they stand. The rules, odd or not, are those of
-rocketmq-filter 5.5.0; `broker/sql92.py` has the grammar, and tells which of them come from where.
+rocketmq-filter 5.5.0; `broker/consume/sql92.py` has the grammar, and tells which of them come from where.
 """
 
 from __future__ import annotations

@@ -14,8 +14,8 @@ from random import Random
 from typing import Any
 
 from perseid.broker.config import BrokerConfig
+from perseid.broker.kernel.request import MAIN_LISTENER
 from perseid.broker.node import Broker
-from perseid.broker.request import MAIN_LISTENER
 from perseid.nameserver.config import NameServerConfig
 from perseid.nameserver.node import NameServer
 from perseid.raft.config import RaftConfig

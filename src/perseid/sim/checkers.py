@@ -15,7 +15,7 @@ from collections.abc import Callable
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 from perseid.base.machine import Flush, SaveState
-from perseid.broker.transactions import GROUP as TRANSACTIONS
+from perseid.broker.transactions.service import GROUP as TRANSACTIONS
 from perseid.sim.history import VALUE_BYTES, History, Place, Sent, Stored, Violation
 from perseid.wire import fastjson
 from perseid.wire.codes import ResponseCode

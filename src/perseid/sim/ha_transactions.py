@@ -10,7 +10,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from perseid.broker import messages
+from perseid.broker.kernel import messages
 from perseid.sim.driver import EPOCH_MS
 from perseid.sim.ha_book import QUEUES, TOPIC
 from perseid.sim.ha_clients import MASTER, Client

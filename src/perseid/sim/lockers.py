@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from perseid.broker.locks import LOCK_LIFE_MS
+from perseid.broker.clients.locks import LOCK_LIFE_MS
 from perseid.sim.client import Client
 from perseid.sim.history import Violation
 from perseid.sim.scheduler import US_PER_MS

@@ -12,7 +12,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any
 
-from perseid.broker import messages
+from perseid.broker.kernel import messages
 from perseid.sim.checkers import SEND_OK
 from perseid.sim.history import VALUE_BYTES, Sent, Violation
 from perseid.sim.workload import Producer

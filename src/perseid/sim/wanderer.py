@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from perseid.broker.locks import LOCK_LIFE_MS
+from perseid.broker.clients.locks import LOCK_LIFE_MS
 from perseid.sim.acting import ActingBook, Queue, acts
 from perseid.sim.client import Client
 from perseid.sim.history import VALUE_BYTES, Violation

@@ -12,8 +12,8 @@ from typing import Protocol
 from perseid.base.errors import LocalProtocolError
 from perseid.base.machine import Closed, ConnectFailed, ConnId, Opened
 from perseid.broker.kernel.generation import Generation
+from perseid.broker.kernel.request import Connection
 from perseid.broker.kernel.turn import Turn
-from perseid.broker.request import Connection
 from perseid.store.plain import packed_host
 from perseid.wire.host import NOWHERE, host_from
 from perseid.wire.rpc import Caller

@@ -13,10 +13,10 @@ from collections.abc import Callable, Iterable, Mapping, Sequence
 from perseid.base.errors import RemoteProtocolError, RequestRefused
 from perseid.base.machine import Close, ConnId
 from perseid.broker.kernel.generation import Generation
+from perseid.broker.kernel.request import VIP_LISTENER, Connection, Reply, Request
 from perseid.broker.kernel.route import Route
+from perseid.broker.kernel.saves import Saves
 from perseid.broker.kernel.turn import Turn
-from perseid.broker.request import VIP_LISTENER, Connection, Reply, Request
-from perseid.broker.saves import Saves
 from perseid.wire.codes import ResponseCode
 from perseid.wire.command import Command
 from perseid.wire.rpc import Caller

@@ -11,11 +11,11 @@ from __future__ import annotations
 from typing import Protocol
 
 from perseid.base.machine import ConnId, Millis
-from perseid.broker.acks import Acks, Waiting
+from perseid.broker.admin.stats import BrokerStats
+from perseid.broker.kernel.acks import Acks, Waiting
+from perseid.broker.kernel.request import Reply, Request
 from perseid.broker.kernel.settings import Settings
 from perseid.broker.kernel.turn import Turn
-from perseid.broker.request import Reply, Request
-from perseid.broker.stats import BrokerStats
 from perseid.store.store import MessageStore
 from perseid.wire import command as wire
 from perseid.wire.codes import ResponseCode

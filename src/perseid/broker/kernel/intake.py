@@ -9,8 +9,8 @@ from perseid.base.machine import Buffer, ConnId, Frames
 from perseid.broker.kernel.connections import Connections
 from perseid.broker.kernel.dispatch import Dispatch
 from perseid.broker.kernel.durability import Durability
+from perseid.broker.kernel.request import Connection
 from perseid.broker.kernel.turn import Turn
-from perseid.broker.request import Connection
 from perseid.wire import command as wire
 from perseid.wire.command import Command
 

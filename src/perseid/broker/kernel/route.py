@@ -7,7 +7,7 @@ from collections.abc import Callable, Iterable
 from enum import Enum, auto
 from typing import NamedTuple
 
-from perseid.broker.request import Reply, Request
+from perseid.broker.kernel.request import Reply, Request
 from perseid.wire.codes import RequestCode
 from perseid.wire.headers.base import Header
 

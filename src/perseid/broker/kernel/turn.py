@@ -9,8 +9,8 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable
 
 from perseid.base.machine import Buffer, ConnId, Effect, Millis, Note, Write
-from perseid.broker.answers import Answers
-from perseid.broker.request import Reply, Request
+from perseid.broker.kernel.answers import Answers
+from perseid.broker.kernel.request import Reply, Request
 from perseid.wire.command import Command
 from perseid.wire.rpc import Caller, Failure, Fields
 

@@ -19,13 +19,13 @@ from random import Random
 from typing import TYPE_CHECKING
 
 from perseid.base.machine import ConnId, Millis
+from perseid.broker.kernel.request import Connection
 from perseid.broker.kernel.settings import Settings
 from perseid.broker.kernel.turn import Turn
 from perseid.broker.lite.events import PASSED_OVER_MS, Events, FullDispatches
 from perseid.broker.lite.registry import Reader, Registry
+from perseid.broker.metadata.topics import EXPIRATION, LITE, MESSAGE_TYPE
 from perseid.broker.pop.order import ConsumeOrder
-from perseid.broker.request import Connection
-from perseid.broker.topics import EXPIRATION, LITE, MESSAGE_TYPE
 from perseid.store.lmq import LMQ_QUEUE_ID, is_lmq, may_be
 from perseid.store.store import MessageStore
 from perseid.wire import lite, lite_sharding
@@ -35,13 +35,13 @@ from perseid.wire.command import encode_request
 from perseid.wire.headers.lite import NotifyUnsubscribeLiteRequest
 
 if TYPE_CHECKING:
-    from perseid.broker.groups import SubscriptionGroupTable
-    from perseid.broker.hold import Holds
-    from perseid.broker.offsets import ConsumerOffsets
-    from perseid.broker.pop.assignment import Routes
-    from perseid.broker.saves import Saves
-    from perseid.broker.stats import BrokerStats
-    from perseid.broker.topics import TopicTable
+    from perseid.broker.admin.stats import BrokerStats
+    from perseid.broker.consume.held_pulls import Holds
+    from perseid.broker.consume.offsets import ConsumerOffsets
+    from perseid.broker.kernel.saves import Saves
+    from perseid.broker.metadata.groups import SubscriptionGroupTable
+    from perseid.broker.metadata.topics import TopicTable
+    from perseid.broker.pop.topic_routes import Routes
 
 BIND_TOPIC, MODEL, WILDCARD = "lite.bind.topic", "lite.sub.model", "lite.sub.wildcard"
 RESET_EXCLUSIVE, RESET_UNSUBSCRIBE = "lite.sub.reset.offset.exclusive", "lite.sub.reset.offset.unsubscribe"

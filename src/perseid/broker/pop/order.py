@@ -15,7 +15,7 @@ import heapq
 import msgspec
 
 from perseid.base.machine import Millis
-from perseid.broker.saved_table import SavedTable
+from perseid.broker.kernel.saved_table import SavedTable
 from perseid.wire import fastjson, pop
 from perseid.wire.headers.base import Int, Long
 

@@ -42,15 +42,15 @@ from typing import TYPE_CHECKING
 
 from perseid.base.deadlines import soonest
 from perseid.base.machine import Millis
-from perseid.broker import messages
+from perseid.broker.kernel import messages
 from perseid.broker.kernel.durability import Nodes
+from perseid.broker.kernel.request import Reply, Request
 from perseid.broker.kernel.settings import Settings
 from perseid.broker.kernel.turn import Turn
-from perseid.broker.pop.assignment import Routes
 from perseid.broker.pop.modes import RequestModes
 from perseid.broker.pop.open import Open, ReviveQueue
 from perseid.broker.pop.order import ConsumeOrder
-from perseid.broker.request import Reply, Request
+from perseid.broker.pop.topic_routes import Routes
 from perseid.store.results import Appended, AppendRefused
 from perseid.store.store import MessageStore
 from perseid.wire import pop
@@ -62,11 +62,11 @@ from perseid.wire.pop import Ack, Checkpoint, Key
 from perseid.wire.record import Message, Record
 
 if TYPE_CHECKING:
-    from perseid.broker.groups import SubscriptionGroupTable
-    from perseid.broker.hold import Holds
-    from perseid.broker.offsets import ConsumerOffsets
-    from perseid.broker.put import Appender
-    from perseid.broker.topics import TopicTable
+    from perseid.broker.consume.held_pulls import Holds
+    from perseid.broker.consume.offsets import ConsumerOffsets
+    from perseid.broker.metadata.groups import SubscriptionGroupTable
+    from perseid.broker.metadata.topics import TopicTable
+    from perseid.broker.produce.appender import Appender
 
 MAX_OPEN = 1_000_000
 """Checkpoints (and acks without one); further pops wait until some are closed."""

@@ -1,0 +1,1 @@
+"""Producers and consumers that are connected, their locks, and requests that are handed to them."""

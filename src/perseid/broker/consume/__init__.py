@@ -1,0 +1,1 @@
+"""Messages on their way out of the store, and how far groups are."""

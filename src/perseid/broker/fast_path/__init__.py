@@ -1,0 +1,1 @@
+"""What the compiled core takes in a turn, and what plain Python does in its place."""

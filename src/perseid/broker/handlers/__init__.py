@@ -1,1 +1,0 @@
-"""One function per request: `(broker, request) -> Reply`, or None when the answer comes later or never."""

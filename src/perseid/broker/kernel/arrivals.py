@@ -1,0 +1,120 @@
+"""Messages that readers can see from now on: who hears of each of them, in each role and kind of log.
+
+A message for a time, a delayed one, and a record of POP are heard of by their services, any other by the pulls and pops
+that wait, whichever way it came: one by one, as units of the quick way (`store.on_units`), or shown by a gate.
+Statistics count what a master takes.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable
+from typing import NamedTuple
+
+from perseid.base.machine import Buffer
+from perseid.broker.admin.stats import BrokerStats
+from perseid.broker.consume.held_pulls import Holds
+from perseid.broker.kernel.roles import Roles
+from perseid.raft.store import GroupStore
+from perseid.store.batch_queue import BatchQueue
+from perseid.store.consume_queue import UNIT, ConsumeQueue
+from perseid.store.gate import units_of
+from perseid.store.store import MessageStore
+from perseid.wire import lite
+
+
+class Service(NamedTuple):
+    """A topic of the broker's own, and what hears of its messages: queue id and tag code of the first new one."""
+
+    topic: str
+    heard: Callable[[int, int], None]
+    on_slave: bool = False
+    """A slave's hears of them, too."""
+
+
+class Arrivals:
+    """Of one broker. Its store, or its group's, calls in the middle of a turn."""
+
+    def __init__(
+        self, store: MessageStore, roles: Roles, holds: Holds, stats: BrokerStats, services: Iterable[Service],
+        lite_arrived: Callable[[str], None],
+    ) -> None:  # fmt: skip
+        """`lite_arrived` hears of each lite topic that got a message."""
+        self._store = store
+        self._roles = roles
+        self._holds = holds
+        self._stats = stats
+        self._services = {service.topic: service for service in services}
+        self._lite_arrived = lite_arrived
+
+    def listen(self) -> None:
+        """Let each message that readers can see be heard of, as it is done in our role."""
+        store, slave = self._store, self._roles.is_slave
+        store.on_units = self._units
+        store.on_light = self._light if store.gate is None else None  # a gate tells of all queues alike
+        if store.gate is not None:
+            store.gate.on_shown = self._shown
+            store.on_append = None if slave else lambda topic, q, offset, tag, at, size: self._counted(topic, size)
+        elif isinstance(store, GroupStore):
+            store.on_entry = self._counted
+            store.on_append = self._copied if slave else self._arrived
+        else:
+            store.on_append = self._copied if slave else self._appended
+
+    def _copied(self, topic: str, queue_id: int, queue_offset: int, tag_code: int, offset: int, size: int) -> None:
+        """A slave's log got a message."""
+        self._holds.arrived(topic, queue_id, queue_offset, tag_code)
+
+    def _light(self, topic: str, queue_id: int, queue_offset: int, tag_code: int, offset: int, size: int) -> None:
+        """A light queue got a message."""
+        self._holds.arrived(topic, queue_id, queue_offset, tag_code)
+        if lite.is_lite(topic):
+            self._lite_arrived(topic)
+
+    def _appended(self, topic: str, queue_id: int, queue_offset: int, tag_code: int, offset: int, size: int) -> None:
+        """The store took a message."""
+        self._counted(topic, size)
+        self._arrived(topic, queue_id, queue_offset, tag_code, offset, size)
+
+    def _counted(self, topic: str, size: int) -> None:
+        self._stats.put(topic, 1, size)
+
+    def _serves(self, topic: str, queue_id: int, tag_code: int) -> bool:
+        """Is this a topic of a service? Then it has heard of its first new message, whose tag code this is."""
+        service = self._services.get(topic)
+        if service is None:
+            return False
+        if service.on_slave or not self._roles.is_slave:
+            service.heard(queue_id, tag_code)
+        return True
+
+    def _read(self, topic: str) -> None:
+        """Clients that read a lite topic have a message there."""
+        if self._store.lmq and lite.is_lite(topic):
+            self._lite_arrived(topic)
+
+    def _units(self, topic: str, queue_id: int, first: int, units: Buffer) -> None:
+        """Readers see these units, from offset `first` on."""
+        if not self._serves(topic, queue_id, UNIT.unpack_from(units)[2]):
+            self._holds.units_arrived(topic, queue_id, first, units)
+            self._read(topic)
+
+    def _shown(self, queue: ConsumeQueue, first: int, end: int) -> None:
+        """Readers see units of a queue: called at the end of a turn, or in the middle of one."""
+        unit = queue.raw(first)
+        if not isinstance(queue, BatchQueue) and self._serves(
+            queue.topic, queue.queue_id, unit.tag_code if unit is not None else 0
+        ):
+            return
+        if isinstance(queue, BatchQueue):
+            for batch in queue.batches(first, end - first):
+                self._holds.arrived(queue.topic, queue.queue_id, batch.end - 1, batch.tag_code)
+        elif self._holds.waits(queue.topic, queue.queue_id):
+            for begin, units in units_of(queue, first, end):
+                self._holds.units_arrived(queue.topic, queue.queue_id, begin, units)
+        self._read(queue.topic)
+
+    def _arrived(self, topic: str, queue_id: int, queue_offset: int, tag_code: int, offset: int, size: int) -> None:
+        """Readers see a message that was taken."""
+        if not self._serves(topic, queue_id, tag_code):
+            self._holds.arrived(topic, queue_id, queue_offset, tag_code)
+            self._read(topic)  # sent to the queue itself

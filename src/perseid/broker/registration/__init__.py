@@ -1,0 +1,1 @@
+"""The broker's entries at its name servers."""

@@ -1,0 +1,1 @@
+"""Slaves, groups and broker sets: who has the log, and who may write it."""

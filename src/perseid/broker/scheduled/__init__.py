@@ -1,0 +1,1 @@
+"""Messages that are delivered later: by delay level, or at a time."""

@@ -1,0 +1,1 @@
+"""Topics whose logical queues are spread over brokers."""

@@ -1,0 +1,1 @@
+"""Halves, and what becomes of them."""
