@@ -10,9 +10,10 @@ from msgspec.structs import replace
 from perseid.parts.pop.order import ConsumeOrder
 from perseid.parts.pop.service import PopService
 
+from perseid.broker import capabilities, node
 from perseid.broker.composition import Parts
+from perseid.broker.kernel.capability import Capability, Timer
 from perseid.broker.kernel.request import Reply, Request
-from perseid.broker.kernel.roles import RoleHook
 from perseid.broker.metadata.topics import TopicTable
 from perseid.broker.produce.appender import Appender
 from perseid.broker.produce.inner_batches import InnerBatches
@@ -51,13 +52,17 @@ def acks_count_when_they_are_shown(patch: pytest.MonkeyPatch) -> None:
 
 def a_new_master_knows_no_pops(patch: pytest.MonkeyPatch) -> None:
     """What the last master handed out is forgotten."""
-    real = Parts.role_hooks
+    real = capabilities.arrange
 
-    def hooks(self: Parts) -> list[RoleHook]:
-        begin = partial(_begin_at_the_end, self)
-        return [hook._replace(lead=begin) if hook.name == "pop" else hook for hook in real(self)]
+    def arrange(parts: Parts, found: tuple[Capability, ...]) -> tuple[Timer, ...]:
+        for one in found:
+            begin = partial(_begin_at_the_end, parts)
+            one.hooks = tuple(hook._replace(lead=begin, at_start=False) if hook.name == "pop" else hook
+                              for hook in one.hooks)  # fmt: skip
+            one.loads += (parts.pop.start,) if one.name == "pop" and not parts.roles.is_slave else ()
+        return real(parts, found)
 
-    patch.setattr(Parts, "role_hooks", hooks)
+    patch.setattr(node, "arrange", arrange)
 
 
 def _begin_at_the_end(parts: Parts) -> None:

@@ -7,8 +7,7 @@ from typing import Any
 
 import pytest
 
-from perseid.broker.composition import Parts
-from perseid.broker.kernel.roles import RoleHook, nothing
+from perseid.broker.kernel.roles import Roles, nothing
 from perseid.broker.node import Broker
 from perseid.broker.transactions.service import GROUP, TransactionService
 from perseid.sim import ha_run
@@ -113,12 +112,13 @@ def test_a_planted_defect_is_found(mutation: Mutation) -> None:
 def a_new_master_takes_up_nothing(patch: pytest.MonkeyPatch) -> None:
     """Only what a master began itself is decided."""
     no_books(patch)
-    real = Parts.role_hooks
+    real = Roles.become
 
-    def hooks(self: Parts) -> list[RoleHook]:
-        return [hook._replace(lead=nothing) if hook.name == "transactions" else hook for hook in real(self)]
+    def become(self: Roles, *, master: bool) -> None:
+        self._hooks = [one._replace(lead=nothing) if one.name == "transactions" else one for one in self._hooks]
+        real(self, master=master)
 
-    patch.setattr(Parts, "role_hooks", hooks)
+    patch.setattr(Roles, "become", become)
 
 
 @pytest.mark.once

@@ -6,12 +6,13 @@ whole process until the disk has brought it.
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from dataclasses import dataclass
 
 from perseid.base.errors import RequestRefused
 from perseid.base.machine import Feed, Fetch
 from perseid.broker.consume.cold_reads import ColdReads
-from perseid.broker.kernel.request import Request
+from perseid.broker.kernel.request import Reply, Request
 from perseid.broker.kernel.settings import Settings
 from perseid.broker.kernel.turn import Turn
 from perseid.store.segments import Part
@@ -49,6 +50,14 @@ class Fetches:
         self.count += 1
         request.command.keep()
         self._turn.emit(Fetch(parts, [Feed(Fetched(request))], [Feed(Fetched(request, failed=True))]))
+
+    def answer(self, event: Fetched, again: Callable[[Request], None]) -> None:
+        """Look `again` at a pull that waited; an error, when the disk can't read what it wants."""
+        if event.failed:
+            why = "the disk can't read these messages"
+            self._turn.reply(event.request, Reply(ResponseCode.SYSTEM_ERROR, remark=why))
+        else:
+            again(event.request)
 
     def fetched(self, event: Fetched) -> Request:
         """The pull that need not wait any longer."""

@@ -8,11 +8,9 @@ Statistics count what a master takes.
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable
-from typing import NamedTuple
+from typing import NamedTuple, Protocol
 
 from perseid.base.machine import Buffer
-from perseid.broker.admin.stats import BrokerStats
-from perseid.broker.consume.held_pulls import Holds
 from perseid.broker.kernel.roles import Roles
 from perseid.raft.store import GroupStore
 from perseid.store.batch_queue import BatchQueue
@@ -20,6 +18,26 @@ from perseid.store.consume_queue import UNIT, ConsumeQueue
 from perseid.store.gate import units_of
 from perseid.store.store import MessageStore
 from perseid.wire import lite
+
+
+class WaitList(Protocol):
+    """What waits for messages."""
+
+    def waits(self, topic: str, queue_id: int) -> bool:
+        """Does anyone wait for a message of this queue?"""
+
+    def arrived(self, topic: str, queue_id: int, queue_offset: int, tag_code: int) -> None:
+        """A message came to a queue."""
+
+    def units_arrived(self, topic: str, queue_id: int, first: int, units: Buffer) -> None:
+        """Messages came to a queue, given as packed units from offset `first` on."""
+
+
+class Counts(Protocol):
+    """Statistics of messages that are stored."""
+
+    def put(self, topic: str, messages: int, size: int) -> None:
+        """So many, of `size` bytes altogether."""
 
 
 class Service(NamedTuple):
@@ -35,14 +53,14 @@ class Arrivals:
     """Of one broker. Its store, or its group's, calls in the middle of a turn."""
 
     def __init__(
-        self, store: MessageStore, roles: Roles, holds: Holds, stats: BrokerStats, services: Iterable[Service],
+        self, store: MessageStore, roles: Roles, waits: WaitList, counts: Counts, services: Iterable[Service],
         lite_arrived: Callable[[str], None],
     ) -> None:  # fmt: skip
         """`lite_arrived` hears of each lite topic that got a message."""
         self._store = store
         self._roles = roles
-        self._holds = holds
-        self._stats = stats
+        self._holds = waits
+        self._stats = counts
         self._services = {service.topic: service for service in services}
         self._lite_arrived = lite_arrived
 

@@ -11,7 +11,6 @@ from __future__ import annotations
 from typing import Protocol
 
 from perseid.base.machine import ConnId, Millis
-from perseid.broker.admin.stats import BrokerStats
 from perseid.broker.kernel.acks import Acks, Waiting
 from perseid.broker.kernel.request import Reply, Request
 from perseid.broker.kernel.settings import Settings
@@ -45,18 +44,25 @@ class Nodes(Protocol):
         """The log is on as many nodes as was promised up to here."""
 
 
+class Counts(Protocol):
+    """Statistics of what is acknowledged."""
+
+    def put_took(self, elapsed_ms: int, sends: int = 1) -> None:
+        """`sends` were answered `elapsed_ms` after they came."""
+
+
 class Durability:
     """The acknowledgements of one broker."""
 
     def __init__(
-        self, turn: Turn, settings: Settings, store: MessageStore, nodes: Nodes, acks: Acks, stats: BrokerStats,
+        self, turn: Turn, settings: Settings, store: MessageStore, nodes: Nodes, acks: Acks, counts: Counts,
         *, sync_flush: bool,
     ) -> None:  # fmt: skip
         self._turn = turn
         self._settings = settings
         self._store = store
         self._nodes = nodes
-        self._stats = stats
+        self._stats = counts
         self._sync_flush = sync_flush
         self._flushing = False
         self.acks = acks

@@ -22,12 +22,14 @@ def nothing() -> None:
 
 
 class RoleHook(NamedTuple):
-    """Something that hangs on the role. `sent_away`: also done, with other brokers' help, by a slave that acts."""
+    """Something that hangs on the role. `sent_away`: also done, with other brokers' help, by a slave that acts.
+    `at_start`: a start as master does it, too."""
 
     name: str
     lead: Callable[[], None] = nothing
     follow: Callable[[], None] = nothing
     sent_away: bool = False
+    at_start: bool = False
 
 
 class Escapes(Protocol):
@@ -53,6 +55,13 @@ class Roles:
     def hang(self, hooks: Sequence[RoleHook]) -> None:
         """What hangs on the role, in its order."""
         self._hooks = hooks
+
+    def start(self) -> None:
+        """The broker begins: what a master has from its start."""
+        if not self.is_slave:
+            for hook in self._hooks:
+                if hook.at_start:
+                    hook.lead()
 
     def become(self, *, master: bool) -> None:
         """The broker's role is another one from now on."""

@@ -62,6 +62,11 @@ class StateFile:
     at: Millis = 0
     """When it is looked at next."""
 
+    @property
+    def name(self) -> str:
+        """Its path."""
+        return self.path
+
 
 class Saved:
     """Fed back when a state file is durable. `number`: of its save."""

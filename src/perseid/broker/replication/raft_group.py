@@ -16,7 +16,7 @@ from collections.abc import Callable
 from random import Random
 from typing import TYPE_CHECKING
 
-from perseid.base.machine import Effect, Event, Millis, Start, Stop, Tick
+from perseid.base.machine import DiskFailed, Effect, Event, Millis, Start, Stop, Tick
 from perseid.broker.kernel.roles import Roles
 from perseid.broker.kernel.settings import Settings
 from perseid.broker.kernel.turn import Turn
@@ -80,6 +80,13 @@ class Group:
     def feed(self, event: Event) -> None:
         """Hand the member an event of its own; `settle` does what follows."""
         self._carry_out(self.raft.take(event, self._turn.now))
+
+    def failed(self, event: DiskFailed) -> bool:
+        """Is this a file of the member's? Then it says what follows."""
+        own = event.path.startswith(self.folder)
+        if own:
+            self.feed(event)
+        return own
 
     def _tick(self) -> None:
         self._carry_out(self.raft.handle(Tick(), self._turn.now))

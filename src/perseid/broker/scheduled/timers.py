@@ -154,6 +154,11 @@ class TimerService:
         self._ahead = deque(at_ms for at_ms in self._todo if now < at_ms <= self.timers.saved.timestamp)
         self._take_in_at = now
 
+    def count_quick(self) -> None:
+        """Tell the statistics what was delivered the quick way."""
+        if self.quick is not None:
+            self.quick.count()
+
     def stop(self) -> None:
         """It is a slave from now on."""
         self._leads = False
