@@ -20,6 +20,7 @@ from perseid.broker.consume.capability import capability as consume_capability
 from perseid.broker.consume.offset_requests import OffsetRequests
 from perseid.broker.consume.offsets import LMQ_OFFSETS_PATH, OFFSETS_PATH
 from perseid.broker.consume.query import QueryRequests
+from perseid.broker.consume.subscription_checks import SubscriptionChecks
 from perseid.broker.kernel.arrivals import Arrivals
 from perseid.broker.kernel.capability import Capability, Timer, in_order
 from perseid.broker.kernel.roles import RoleHook
@@ -140,7 +141,7 @@ def _metadata(p: Parts) -> Capability:
             TopicRequests(
                 turn=p.turn, settings=p.settings, store=p.store, topics=p.topics, offsets=p.offsets,
                 consumers=p.consumers, stats=p.stats, mappings=p.mappings, lite=p.lite,
-                timers=p.timers, saves=p.saves,
+                waiting=p.timers.metrics, saves=p.saves,
             ),
         ),
         lambda names: p.registration.topics_changed(names, p.turn.now), complete, new_version,
@@ -156,7 +157,7 @@ def _clients(p: Parts) -> Capability:
             LockRequests(turn=p.turn, locks=p.locks),
             ClientRequests(
                 turn=p.turn, settings=p.settings, topics=p.topics, groups=p.groups,
-                consumers=p.consumers, producers=p.producers, holds=p.holds,
+                consumers=p.consumers, producers=p.producers,
             ),
         ),
     )  # fmt: skip
@@ -196,7 +197,7 @@ def _consume(p: Parts) -> Capability:
     return consume_capability(
         p.offsets, p.holds,
         (
-            p.pulls,
+            p.pulls, SubscriptionChecks(settings=p.settings, work=p.holds.work),
             QueryRequests(settings=p.settings, store=p.store),
             OffsetRequests(
                 turn=p.turn, settings=p.settings, store=p.store, topics=p.topics, groups=p.groups,

@@ -11,7 +11,7 @@ from __future__ import annotations
 from collections import deque
 from collections.abc import Callable
 from dataclasses import dataclass
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Protocol
 
 from perseid.base import config as configuration
 from perseid.base.errors import RequestRefused
@@ -29,7 +29,6 @@ from perseid.wire import settings
 from perseid.wire.codes import ResponseCode
 
 if TYPE_CHECKING:
-    from perseid.broker.fast_path.plain_sends import QuickSends
     from perseid.broker.kernel.answers import Answers
     from perseid.broker.kernel.saves import Saves
     from perseid.broker.metadata.topics import TopicTable
@@ -42,6 +41,13 @@ UNTIL_RESTART = "in effect until a restart, and not kept: "
 
 class Kept:
     """Fed back when the configuration's file is durable."""
+
+
+class Remade(Protocol):
+    """What was made of settings."""
+
+    def renew(self) -> None:
+        """Make it anew."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -59,7 +65,7 @@ class LivePorts:
     replicas: Replicas
     registration: Registration
     saves: Saves
-    quick: QuickSends
+    quick: Remade
 
 
 class LiveSettings:

@@ -1,5 +1,5 @@
-"""What clients say about themselves: HEART_BEAT (34), UNREGISTER_CLIENT (35), GET_CONSUMER_LIST_BY_GROUP (38),
-CHECK_CLIENT_CONFIG (46). Source: broker.md §9, remoting.md §13."""
+"""What clients say about themselves: HEART_BEAT (34), UNREGISTER_CLIENT (35), GET_CONSUMER_LIST_BY_GROUP (38). Source:
+broker.md §9, remoting.md §13."""
 
 from __future__ import annotations
 
@@ -8,14 +8,12 @@ from typing import TYPE_CHECKING
 
 from perseid.base.errors import RequestRefused
 from perseid.broker.clients.members import Client
-from perseid.broker.consume import filter as subscription_filter
-from perseid.broker.consume.sql92 import SqlError
 from perseid.broker.kernel.request import Reply, Request
 from perseid.broker.kernel.route import Route
 from perseid.broker.kernel.settings import Settings
 from perseid.broker.kernel.turn import Turn
 from perseid.broker.metadata.system_topics import UNIT_SUB
-from perseid.wire.bodies import CheckClientRequestBody, ConsumerData, GetConsumerListByGroupResponseBody, HeartbeatData
+from perseid.wire.bodies import ConsumerData, GetConsumerListByGroupResponseBody, HeartbeatData
 from perseid.wire.codes import RequestCode as Code
 from perseid.wire.codes import ResponseCode
 from perseid.wire.headers import clients as client_headers
@@ -28,7 +26,6 @@ from perseid.wire.names import retry_topic
 
 if TYPE_CHECKING:
     from perseid.broker.clients.members import ConsumerTable, ProducerTable
-    from perseid.broker.consume.held_pulls import Holds
     from perseid.broker.metadata.groups import SubscriptionGroupTable
     from perseid.broker.metadata.topics import TopicTable
 
@@ -43,14 +40,12 @@ class ClientRequests:
     groups: SubscriptionGroupTable
     consumers: ConsumerTable
     producers: ProducerTable
-    holds: Holds
 
     def routes(self) -> tuple[Route, ...]:
         """The rows of these requests."""
         return (
             Route(Code.HEART_BEAT, None, self.heart_beat),
             Route(Code.UNREGISTER_CLIENT, client_headers.UnregisterClientRequest, self.unregister_client),
-            Route(Code.CHECK_CLIENT_CONFIG, None, self.check_client_config),
             Route(
                 Code.GET_CONSUMER_LIST_BY_GROUP, client_headers.GetConsumerListByGroupRequest, self.get_consumer_list
             ),
@@ -115,16 +110,3 @@ class ClientRequests:
         if not ids:
             raise RequestRefused(ResponseCode.SYSTEM_ERROR, f"no consumer for this group, {header.consumer_group}")
         return Reply(body=GetConsumerListByGroupResponseBody(consumer_id_list=ids).to_json())
-
-    def check_client_config(self, request: Request) -> Reply:
-        """Will this broker understand the subscription? Asked once, when a consumer starts."""
-        subscription = CheckClientRequestBody.from_json(request.body).subscription_data
-        if subscription is None:
-            return Reply()
-        kind, sql = subscription.expression_type, self.settings.current.enable_property_filter
-        if not subscription_filter.is_tag_type(kind):  # tags are taken as they are
-            try:
-                subscription_filter.of(kind, subscription.sub_string, self.holds.work, sql=sql)
-            except SqlError as error:
-                raise RequestRefused(ResponseCode.SUBSCRIPTION_PARSE_FAILED, str(error)) from error
-        return Reply()

@@ -7,7 +7,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 from functools import partial
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Protocol
 
 from perseid.base.errors import RemoteProtocolError, RequestRefused
 from perseid.broker.clients import relays
@@ -32,7 +32,6 @@ from perseid.wire.rpc import NO_ANSWER, Failure
 if TYPE_CHECKING:
     from perseid.broker.clients.members import ConsumerTable
     from perseid.broker.clients.relays import Relays
-    from perseid.broker.consume.offsets import ConsumerOffsets
     from perseid.broker.metadata.groups import SubscriptionGroupTable
     from perseid.broker.metadata.topics import TopicTable
 
@@ -40,6 +39,13 @@ STATUS_TIMEOUT_MS = 5_000
 
 
 # ---- one consumer ----
+
+
+class Offsets(Protocol):
+    """How far groups are."""
+
+    def query(self, topic: str, group: str, queue_id: int) -> int | None:
+        """In a queue; None: nobody knows."""
 
 
 @dataclass(slots=True, kw_only=True)
@@ -51,7 +57,7 @@ class RelayRequests:
     store: MessageStore
     topics: TopicTable
     groups: SubscriptionGroupTable
-    offsets: ConsumerOffsets
+    offsets: Offsets
     consumers: ConsumerTable
     relays: Relays
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from dataclasses import dataclass
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Protocol
 
 from perseid.base.errors import RequestRefused
 from perseid.broker.kernel.request import Reply, Request
@@ -27,12 +27,22 @@ if TYPE_CHECKING:
     from perseid.broker.consume.offsets import ConsumerOffsets
     from perseid.broker.metadata.groups import SubscriptionGroupTable
     from perseid.broker.metadata.topics import TopicTable
-    from perseid.broker.replication.replicas import Replicas
 
 UPPER = "UPPER"
 
 
 # ---- a group's position ----
+
+
+class Slaves(Protocol):
+    """Who takes tables over."""
+
+    @property
+    def acts_for_others(self) -> bool:
+        """May what was committed here be told apart from what was copied?"""
+
+    def told_durably(self, request: Request, reply: Reply) -> Reply | None:
+        """The answer with a table: now, or (None) when the log is as durable as the table may claim."""
 
 
 @dataclass(slots=True, kw_only=True)
@@ -46,7 +56,7 @@ class OffsetRequests:
     groups: SubscriptionGroupTable
     offsets: ConsumerOffsets
     consumers: ConsumerTable
-    replicas: Replicas
+    replicas: Slaves
     reset_by_clients: Callable[[Request], Reply]
 
     def routes(self) -> tuple[Route, ...]:
@@ -216,9 +226,8 @@ class OffsetRequests:
 
     def get_all_consumer_offset(self, request: Request) -> Reply | None:
         """All committed offsets, for a slave; from one that may act, what was committed to it alone, too."""
-        replicas = self.replicas
-        ahead = replicas.acting is not None and replicas.copies.rounds > 0
-        return replicas.told_durably(request, Reply(body=self.offsets.for_slaves(ahead=ahead)))
+        ahead = self.replicas.acts_for_others
+        return self.replicas.told_durably(request, Reply(body=self.offsets.for_slaves(ahead=ahead)))
 
     def clone_group_offset(self, request: Request) -> Reply:
         """Let a group go on where another one is, in one topic or in all that it reads."""

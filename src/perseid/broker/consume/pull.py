@@ -3,19 +3,20 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, NamedTuple
+from typing import TYPE_CHECKING, NamedTuple, Protocol
 
 from perseid.base.errors import RequestRefused
 from perseid.base.machine import Millis
 from perseid.broker.consume import filter as subscription_filter
 from perseid.broker.consume.held_pulls import Arrival
 from perseid.broker.consume.sql92 import SqlError
+from perseid.broker.kernel.ports import Counts
 from perseid.broker.kernel.request import Reply, Request
 from perseid.broker.kernel.route import OnSlave, Route
 from perseid.broker.kernel.settings import Settings
 from perseid.broker.kernel.turn import Turn
 from perseid.broker.metadata.system_topics import PERM_READ
-from perseid.broker.produce.admission import FAQ
+from perseid.broker.metadata.topics import FAQ
 from perseid.store.results import ReadStatus
 from perseid.store.store import MessageStore
 from perseid.wire.bodies import SubscriptionData, SubscriptionGroupConfig, TopicConfig
@@ -28,14 +29,12 @@ from perseid.wire.lite import queue_name
 from perseid.wire.names import SCHEDULE_TOPIC
 
 if TYPE_CHECKING:
-    from perseid.broker.admin.stats import BrokerStats
     from perseid.broker.clients.members import ConsumerTable
     from perseid.broker.consume.fetches import Fetches
     from perseid.broker.consume.held_pulls import Holds
     from perseid.broker.consume.offsets import ConsumerOffsets
     from perseid.broker.metadata.groups import SubscriptionGroupTable
     from perseid.broker.metadata.topics import TopicTable
-    from perseid.broker.replication.replicas import Replicas
 
 COMMIT_OFFSET = 1
 SUSPEND = 2
@@ -66,6 +65,17 @@ CODES = {
 _EMPTY_QUEUE = (ReadStatus.NO_MESSAGE_IN_QUEUE, ReadStatus.NO_MATCHED_LOGIC_QUEUE)
 
 
+class Readers(Protocol):
+    """Where readers should ask."""
+
+    @property
+    def sends_readers_back(self) -> bool:
+        """Should those who find nothing here ask the master?"""
+
+    def suggest(self, group: SubscriptionGroupConfig, physical_offset: int) -> int:
+        """Which broker id a reader that is at an offset of the log should ask next."""
+
+
 @dataclass(slots=True, kw_only=True)
 class PullRequests:
     """Pulls."""
@@ -79,8 +89,8 @@ class PullRequests:
     consumers: ConsumerTable
     holds: Holds
     fetches: Fetches
-    stats: BrokerStats
-    replicas: Replicas
+    stats: Counts
+    replicas: Readers
 
     def routes(self) -> tuple[Route, ...]:
         """The rows of these requests."""

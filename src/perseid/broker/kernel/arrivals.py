@@ -11,6 +11,7 @@ from collections.abc import Callable, Iterable
 from typing import NamedTuple, Protocol
 
 from perseid.base.machine import Buffer
+from perseid.broker.kernel.ports import Counts
 from perseid.broker.kernel.roles import Roles
 from perseid.raft.store import GroupStore
 from perseid.store.batch_queue import BatchQueue
@@ -31,13 +32,6 @@ class WaitList(Protocol):
 
     def units_arrived(self, topic: str, queue_id: int, first: int, units: Buffer) -> None:
         """Messages came to a queue, given as packed units from offset `first` on."""
-
-
-class Counts(Protocol):
-    """Statistics of messages that are stored."""
-
-    def put(self, topic: str, messages: int, size: int) -> None:
-        """So many, of `size` bytes altogether."""
 
 
 class Service(NamedTuple):

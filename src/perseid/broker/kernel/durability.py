@@ -12,6 +12,7 @@ from typing import Protocol
 
 from perseid.base.machine import ConnId, Millis
 from perseid.broker.kernel.acks import Acks, Waiting
+from perseid.broker.kernel.ports import Counts
 from perseid.broker.kernel.request import Reply, Request
 from perseid.broker.kernel.settings import Settings
 from perseid.broker.kernel.turn import Turn
@@ -42,13 +43,6 @@ class Nodes(Protocol):
 
     def replicated(self) -> int:
         """The log is on as many nodes as was promised up to here."""
-
-
-class Counts(Protocol):
-    """Statistics of what is acknowledged."""
-
-    def put_took(self, elapsed_ms: int, sends: int = 1) -> None:
-        """`sends` were answered `elapsed_ms` after they came."""
 
 
 class Durability:

@@ -13,16 +13,18 @@ from typing import TYPE_CHECKING
 from perseid.base.errors import RequestRefused
 from perseid.base.machine import Buffer, ConnId
 from perseid.broker.consume.pull import MAX_BYTES, MAX_SUSPEND_MS
+from perseid.broker.kernel.ports import Counts
 from perseid.broker.kernel.request import Connection, Reply, Request
 from perseid.broker.kernel.route import OnSlave, Route
 from perseid.broker.kernel.settings import Settings
 from perseid.broker.kernel.turn import Turn
 from perseid.broker.lite import registry
 from perseid.broker.lite.registry import Reader
-from perseid.broker.lite.service import bound_to, is_parent, minutes_of, room
+from perseid.broker.lite.service import minutes_of, room
+from perseid.broker.metadata.lite_attributes import bound_to, is_parent
 from perseid.broker.metadata.system_topics import PERM_READ
+from perseid.broker.metadata.topics import FAQ
 from perseid.broker.pop.requests import LATE_MS, MAX_INVISIBLE_MS, offsets_of
-from perseid.broker.produce.admission import FAQ
 from perseid.store.lmq import LMQ_QUEUE_ID
 from perseid.store.results import ReadResult, ReadStatus
 from perseid.store.store import MessageStore
@@ -36,7 +38,6 @@ from perseid.wire.headers.pop import AckMessageRequest, ChangeInvisibleTimeReque
 from perseid.wire.pop import Handle
 
 if TYPE_CHECKING:
-    from perseid.broker.admin.stats import BrokerStats
     from perseid.broker.consume.fetches import Fetches
     from perseid.broker.consume.held_pulls import Holds
     from perseid.broker.consume.offsets import ConsumerOffsets
@@ -74,7 +75,7 @@ class LiteRequests:
     offsets: ConsumerOffsets
     holds: Holds
     fetches: Fetches
-    stats: BrokerStats
+    stats: Counts
     pop: PopService
     service: LiteService
     connections: Mapping[ConnId, Connection]

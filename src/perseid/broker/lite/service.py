@@ -19,23 +19,24 @@ from random import Random
 from typing import TYPE_CHECKING
 
 from perseid.base.machine import ConnId, Millis
+from perseid.broker.kernel.ports import Counts
 from perseid.broker.kernel.request import Connection
 from perseid.broker.kernel.settings import Settings
 from perseid.broker.kernel.turn import Turn
 from perseid.broker.lite.events import PASSED_OVER_MS, Events, FullDispatches
 from perseid.broker.lite.registry import Reader, Registry
-from perseid.broker.metadata.topics import EXPIRATION, LITE, MESSAGE_TYPE
+from perseid.broker.metadata.lite_attributes import bound_to, is_parent
+from perseid.broker.metadata.topics import EXPIRATION
 from perseid.broker.pop.order import ConsumeOrder
 from perseid.store.lmq import LMQ_QUEUE_ID, is_lmq, may_be
 from perseid.store.store import MessageStore
 from perseid.wire import lite, lite_sharding
-from perseid.wire.bodies import SubscriptionGroupConfig, TopicConfig
+from perseid.wire.bodies import TopicConfig
 from perseid.wire.codes import RequestCode
 from perseid.wire.command import encode_request
 from perseid.wire.headers.lite import NotifyUnsubscribeLiteRequest
 
 if TYPE_CHECKING:
-    from perseid.broker.admin.stats import BrokerStats
     from perseid.broker.consume.held_pulls import Holds
     from perseid.broker.consume.offsets import ConsumerOffsets
     from perseid.broker.kernel.saves import Saves
@@ -43,7 +44,7 @@ if TYPE_CHECKING:
     from perseid.broker.metadata.topics import TopicTable
     from perseid.broker.pop.topic_routes import Routes
 
-BIND_TOPIC, MODEL, WILDCARD = "lite.bind.topic", "lite.sub.model", "lite.sub.wildcard"
+MODEL, WILDCARD = "lite.sub.model", "lite.sub.wildcard"
 RESET_EXCLUSIVE, RESET_UNSUBSCRIBE = "lite.sub.reset.offset.exclusive", "lite.sub.reset.offset.unsubscribe"
 EVENT_COUNT = "lite.sub.client.max.event.cnt"
 MAX_EVENTS = 100_000
@@ -55,16 +56,6 @@ JITTER_MS = 10_000
 MINUTE_MS = 60_000
 SLAVE_LATER_MS = 600_000
 """A slave removes a lite topic so much later than its master: nobody tells it."""
-
-
-def bound_to(group: SubscriptionGroupConfig | None) -> str | None:
-    """The parent topic whose lite topics a group reads."""
-    return None if group is None else group.attributes.get(BIND_TOPIC)
-
-
-def is_parent(row: TopicConfig | None) -> bool:
-    """Is a topic one of lite topics?"""
-    return row is not None and row.attributes.get(MESSAGE_TYPE) == LITE
 
 
 def minutes_of(row: TopicConfig) -> int:
@@ -84,7 +75,7 @@ class LitePorts:
     groups: SubscriptionGroupTable
     offsets: ConsumerOffsets
     holds: Holds
-    stats: BrokerStats
+    stats: Counts
     random: Random
     routes: Routes
     saves: Saves

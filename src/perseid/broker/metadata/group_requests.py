@@ -4,27 +4,45 @@ and subscriptions (345). Source: store.md §9, remoting.md §15 and §16."""
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Protocol
 
 from perseid.base.errors import RequestRefused
+from perseid.broker.kernel.ports import Counts
 from perseid.broker.kernel.request import Reply, Request
 from perseid.broker.kernel.route import OnSlave, Route
 from perseid.broker.kernel.settings import Settings
 from perseid.broker.kernel.turn import Turn
-from perseid.broker.lite.service import bound_to
+from perseid.broker.metadata.lite_attributes import bound_to
 from perseid.broker.metadata.topic_requests import page_bounds
 from perseid.wire import bodies, fastjson
+from perseid.wire.bodies import SubscriptionData
 from perseid.wire.codes import RequestCode as Code
 from perseid.wire.codes import ResponseCode
 from perseid.wire.headers import topics as headers
 from perseid.wire.headers import topics as topic_headers
 
 if TYPE_CHECKING:
-    from perseid.broker.admin.stats import BrokerStats
-    from perseid.broker.clients.members import ConsumerTable
-    from perseid.broker.consume.offsets import ConsumerOffsets
     from perseid.broker.kernel.saves import Saves
     from perseid.broker.metadata.groups import SubscriptionGroupTable
+
+
+class Offsets(Protocol):
+    """What groups leave behind."""
+
+    path: str
+
+    def topics_of(self, group: str) -> set[str]:
+        """The topics in which a group has offsets."""
+
+    def forget_group(self, group: str) -> None:
+        """The group is deleted."""
+
+
+class Subscriptions(Protocol):
+    """What living groups want."""
+
+    def subscription(self, group: str, topic: str, *, compensated: bool = True) -> SubscriptionData | None:
+        """Of a topic."""
 
 
 @dataclass(slots=True, kw_only=True)
@@ -34,9 +52,9 @@ class GroupRequests:
     turn: Turn
     settings: Settings
     groups: SubscriptionGroupTable
-    offsets: ConsumerOffsets
-    consumers: ConsumerTable
-    stats: BrokerStats
+    offsets: Offsets
+    consumers: Subscriptions
+    stats: Counts
     saves: Saves
 
     def routes(self) -> tuple[Route, ...]:

@@ -3,17 +3,20 @@ broker's own (305). Source: broker.md §4.3, remoting.md §15 and §16."""
 
 from __future__ import annotations
 
+from collections.abc import Iterable
 from dataclasses import dataclass
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Protocol
 
 import msgspec
 
 from perseid.base.errors import RequestRefused
+from perseid.base.machine import Millis
+from perseid.broker.kernel.ports import Counts
 from perseid.broker.kernel.request import Reply, Request
 from perseid.broker.kernel.route import OnSlave, Route
 from perseid.broker.kernel.settings import Settings
 from perseid.broker.kernel.turn import Turn
-from perseid.broker.lite.service import is_parent
+from perseid.broker.metadata.lite_attributes import is_parent
 from perseid.broker.metadata.topics import FILTER_TYPES, parse_attributes, topic_name_fault
 from perseid.store.store import MessageStore
 from perseid.wire import bodies
@@ -26,19 +29,65 @@ from perseid.wire.mapping import TopicQueueMappingDetail
 from perseid.wire.pop import retry_topic_v1, retry_topic_v2
 
 if TYPE_CHECKING:
-    from perseid.broker.admin.stats import BrokerStats
-    from perseid.broker.clients.members import ConsumerTable
-    from perseid.broker.consume.offsets import ConsumerOffsets
     from perseid.broker.kernel.saves import Saves
-    from perseid.broker.lite.service import LiteService
     from perseid.broker.metadata.topics import TopicTable
-    from perseid.broker.scheduled.timers import TimerService
-    from perseid.broker.static_topics.mappings import TopicMappings
 
 SPLIT_METADATA_SIZE = 2000
 """Rows of one answer to a peer that asks for them in pages (splitMetadataSize)."""
 
 MIXED = "MIXED"
+
+
+class Offsets(Protocol):
+    """How far groups are in topics."""
+
+    path: str
+
+    def groups_of(self, topic: str) -> set[str]:
+        """The groups that have offsets in a topic."""
+
+    def forget_topic(self, topic: str) -> None:
+        """The topic is deleted."""
+
+
+class Subscribers(Protocol):
+    """Living groups."""
+
+    def groups_of(self, topic: str) -> set[str]:
+        """Those that subscribe to a topic."""
+
+
+class LiteTopics(Protocol):
+    """The lite topics of parents."""
+
+    def names(self, parent: str | None = None) -> list[str]:
+        """Of one parent, or all."""
+
+    def remove(self, names: Iterable[str]) -> None:
+        """They go, with their parent."""
+
+
+class Waiting(Protocol):
+    """How many messages wait for their time, by topic."""
+
+    def forget(self, topic: str) -> None:
+        """The topic is deleted."""
+
+
+class Mappings(Protocol):
+    """What is known of static topics."""
+
+    rows: dict[str, TopicQueueMappingDetail]
+    version: DataVersion
+
+    def merged(self, new: TopicQueueMappingDetail, *, force: bool) -> TopicQueueMappingDetail:
+        """The row that there is to be. RequestRefused: it contradicts what there is."""
+
+    def put(self, row: TopicQueueMappingDetail, now: Millis) -> None:
+        """Take the row up."""
+
+    def delete(self, topic: str, now: Millis) -> None:
+        """The topic is deleted."""
 
 
 @dataclass(slots=True, kw_only=True)
@@ -49,12 +98,12 @@ class TopicRequests:
     settings: Settings
     store: MessageStore
     topics: TopicTable
-    offsets: ConsumerOffsets
-    consumers: ConsumerTable
-    stats: BrokerStats
-    mappings: TopicMappings
-    lite: LiteService
-    timers: TimerService
+    offsets: Offsets
+    consumers: Subscribers
+    stats: Counts
+    mappings: Mappings
+    lite: LiteTopics
+    waiting: Waiting
     saves: Saves
 
     def routes(self) -> tuple[Route, ...]:
@@ -174,7 +223,7 @@ class TopicRequests:
             for effect in self.store.delete_topic(name):
                 self.turn.emit(effect)
             self.stats.forget_topic(name)
-            self.timers.metrics.forget(name)
+            self.waiting.forget(name)
         return Reply()
 
     def get_topic_config(self, request: Request) -> Reply:

@@ -24,6 +24,8 @@ from perseid.wire.bodies import CLEANUP_POLICY, COMPACTION, DataVersion, TopicCo
 from perseid.wire.codes import ResponseCode
 from perseid.wire.names import AUTO_CREATE_TOPIC, RESERVED_TOPICS, is_of_group, is_reserved
 
+FAQ = "\nSee https://rocketmq.apache.org/docs/bestPractice/06FAQ for further details."
+"""Behind remarks that people may want to read more about."""
 TOPICS_PATH = "config/topics.json"
 
 MAX_TOPIC_NAME = 127

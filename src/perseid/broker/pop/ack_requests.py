@@ -10,8 +10,8 @@ from perseid.broker.kernel.request import Reply, Request
 from perseid.broker.kernel.route import OnSlave, Route
 from perseid.broker.kernel.settings import Settings
 from perseid.broker.kernel.turn import Turn
+from perseid.broker.metadata.topics import FAQ
 from perseid.broker.pop.requests import MAX_INVISIBLE_MS
-from perseid.broker.produce.admission import FAQ
 from perseid.store.results import Appended, AppendRefused
 from perseid.store.store import MessageStore
 from perseid.wire import pop

@@ -18,14 +18,14 @@ from perseid.broker.consume.filter import Filter, Work
 from perseid.broker.consume.held_pops import ALL_QUEUES
 from perseid.broker.consume.pull import COMPENSATE_MS, MAX_BYTES, MAX_SUSPEND_MS
 from perseid.broker.consume.sql92 import SqlError
+from perseid.broker.kernel.ports import Counts
 from perseid.broker.kernel.request import Reply, Request
 from perseid.broker.kernel.route import OnSlave, Route
 from perseid.broker.kernel.settings import Settings
 from perseid.broker.kernel.turn import Turn
 from perseid.broker.metadata.groups import priority_factor
 from perseid.broker.metadata.system_topics import PERM_READ
-from perseid.broker.metadata.topics import BY_PRIORITY, MESSAGE_TYPE
-from perseid.broker.produce.admission import FAQ
+from perseid.broker.metadata.topics import BY_PRIORITY, FAQ, MESSAGE_TYPE
 from perseid.store import lmq
 from perseid.store.results import AppendRefused, ReadResult, ReadStatus
 from perseid.store.store import MessageStore
@@ -43,7 +43,6 @@ from perseid.wire.pop import Checkpoint, Handle
 from perseid.wire.record import Message, RecordError
 
 if TYPE_CHECKING:
-    from perseid.broker.admin.stats import BrokerStats
     from perseid.broker.clients.members import ConsumerTable
     from perseid.broker.consume.fetches import Fetches
     from perseid.broker.consume.held_pulls import Holds
@@ -100,7 +99,7 @@ class PopRequests:
     consumers: ConsumerTable
     holds: Holds
     fetches: Fetches
-    stats: BrokerStats
+    stats: Counts
     random: Random
     pop: PopService
 

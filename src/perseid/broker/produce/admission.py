@@ -11,7 +11,7 @@ from perseid.base.errors import RequestRefused
 from perseid.broker.kernel.settings import Settings
 from perseid.broker.kernel.turn import Turn
 from perseid.broker.metadata.system_topics import NOT_SENDABLE, PERM_WRITE, UNIT, UNIT_SUB
-from perseid.broker.metadata.topics import topic_name_fault
+from perseid.broker.metadata.topics import FAQ, topic_name_fault
 from perseid.wire.bodies import TopicConfig
 from perseid.wire.codes import ResponseCode
 from perseid.wire.headers.send import SendMessageRequest
@@ -20,7 +20,6 @@ from perseid.wire.names import RETRY_PREFIX
 if TYPE_CHECKING:
     from perseid.broker.metadata.topics import TopicTable
 
-FAQ = "\nSee https://rocketmq.apache.org/docs/bestPractice/06FAQ for further details."
 MAX_RANDOM_QUEUE = 99_999_999
 
 

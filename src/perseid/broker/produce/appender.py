@@ -7,9 +7,9 @@ from collections.abc import Callable
 from typing import Protocol, TypeVar
 
 from perseid.base.errors import RequestRefused
-from perseid.broker.admin.stats import BrokerStats
 from perseid.broker.kernel import messages
 from perseid.broker.kernel.durability import Durability
+from perseid.broker.kernel.ports import Counts
 from perseid.broker.kernel.request import Reply, Request
 from perseid.broker.kernel.turn import Turn
 from perseid.store import lmq
@@ -48,7 +48,7 @@ UNAVAILABLE = (
 class Appender:
     """Puts messages into the store of one broker, and says when they may be acknowledged."""
 
-    def __init__(self, turn: Turn, store: MessageStore, durability: Durability, stats: BrokerStats) -> None:
+    def __init__(self, turn: Turn, store: MessageStore, durability: Durability, stats: Counts) -> None:
         self._turn = turn
         self._store = store
         self._durability = durability

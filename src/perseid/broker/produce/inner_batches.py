@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING
 
 from perseid.base.errors import RemoteProtocolError, RequestRefused
 from perseid.base.machine import Buffer
+from perseid.broker.kernel.ports import Counts
 from perseid.broker.kernel.request import Reply, Request
 from perseid.broker.kernel.settings import Settings
 from perseid.broker.kernel.turn import Turn
@@ -25,7 +26,6 @@ from perseid.wire.ids import UniqueIds
 from perseid.wire.record import SYS_COMPRESSED, SYS_INNER_BATCH, SYS_NEED_UNWRAP, Message
 
 if TYPE_CHECKING:
-    from perseid.broker.admin.stats import BrokerStats
     from perseid.broker.kernel.answers import Answers
     from perseid.broker.produce.appender import Appender
 
@@ -43,7 +43,7 @@ class InnerBatches:
     turn: Turn
     settings: Settings
     appender: Appender
-    stats: BrokerStats
+    stats: Counts
     answers: Answers
     unique_ids: UniqueIds
 

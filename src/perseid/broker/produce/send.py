@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Protocol
 
 from perseid.base.errors import RemoteProtocolError, RequestRefused
 from perseid.broker.kernel import messages
@@ -11,12 +11,12 @@ from perseid.broker.kernel.request import Reply, Request
 from perseid.broker.kernel.route import OnSlave, Route
 from perseid.broker.kernel.settings import Settings
 from perseid.broker.kernel.turn import Turn
+from perseid.broker.metadata.topics import FAQ
 from perseid.broker.produce import appender as put
 from perseid.broker.produce import inner_batches as inner
-from perseid.broker.produce.admission import FAQ
-from perseid.broker.scheduled.recall import handle_of
+from perseid.broker.produce.recall_handles import handle_of
 from perseid.store import lmq
-from perseid.store.results import AppendRefused
+from perseid.store.results import Appended, AppendRefused
 from perseid.store.store import MessageStore
 from perseid.wire import batch, ids, lite
 from perseid.wire import properties as props
@@ -37,12 +37,21 @@ if TYPE_CHECKING:
     from perseid.broker.produce.admission import Admission
     from perseid.broker.produce.appender import Appender, Transformer
     from perseid.broker.produce.inner_batches import InnerBatches
-    from perseid.broker.transactions.service import TransactionService
 
 MULTI_TAG = "MULTI_TAG"
 
 VERSION_WITH_MAX_RECONSUME_TIMES = 121
 """V3_4_9: from here on a header's own limit of retries counts."""
+
+
+class Transactions(Protocol):
+    """What becomes of halves."""
+
+    def prepare(self, message: Message, properties: dict[str, str]) -> None:
+        """Send a half to where it waits."""
+
+    def prepared(self, message: Message, stored: Appended) -> None:
+        """It is stored there."""
 
 
 @dataclass(slots=True, kw_only=True)
@@ -58,7 +67,7 @@ class SendRequests:
     transformer: Transformer
     answers: Answers
     locks: QueueLocks
-    transactions: TransactionService
+    transactions: Transactions
     unique_ids: UniqueIds
     admission: Admission
     inner_batches: InnerBatches

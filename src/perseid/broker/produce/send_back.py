@@ -14,7 +14,7 @@ from perseid.broker.kernel.route import OnSlave, Route
 from perseid.broker.kernel.settings import Settings
 from perseid.broker.kernel.turn import Turn
 from perseid.broker.metadata.system_topics import PERM_WRITE, UNIT_SUB
-from perseid.broker.produce.admission import FAQ
+from perseid.broker.metadata.topics import FAQ
 from perseid.broker.produce.send import VERSION_WITH_MAX_RECONSUME_TIMES
 from perseid.store.results import AppendRefused, PutStatus
 from perseid.store.store import MessageStore

@@ -167,6 +167,11 @@ class Replicas:
         return self.acting is not None and self.acting.without_master
 
     @property
+    def acts_for_others(self) -> bool:
+        """May this broker act for its master, and has it copied its tables once?"""
+        return self.acting is not None and self.copies.rounds > 0
+
+    @property
     def slave(self) -> Slave | AutoSlave | None:
         """Our end of the stream, if this is a slave that has one."""
         if self.auto is not None:

@@ -23,7 +23,6 @@ from perseid.wire.codes import RequestCode as Code
 from perseid.wire.codes import ResponseCode
 from perseid.wire.headers import send as send_headers
 from perseid.wire.headers.send import RecallMessageRequest, RecallMessageResponse
-from perseid.wire.names import RETRY_PREFIX, TIMER_TOPIC
 from perseid.wire.record import Message
 
 if TYPE_CHECKING:
@@ -109,18 +108,6 @@ class RecallRequests:
 
 
 # ---- handles ----
-
-
-def handle_of(message: Message, broker_name: str) -> str | None:
-    """By which a message that was stored can be taken back; None: it can't be."""
-    if message.topic != TIMER_TOPIC:
-        return None
-    raw = message.properties
-    topic, at_ms = props.get(raw, props.REAL_TOPIC) or RETRY_PREFIX, props.get(raw, props.TIMER_OUT_MS) or ""
-    if topic.startswith(RETRY_PREFIX) or not at_ms.isdecimal():
-        return None
-    words = ("v1", topic, broker_name, str(int(at_ms) + 1), props.get(raw, props.UNIQ_KEY) or "")
-    return base64.urlsafe_b64encode(" ".join(words).encode()).decode()
 
 
 def _read(handle: str) -> tuple[str, str, str, str]:

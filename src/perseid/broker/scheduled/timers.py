@@ -27,12 +27,11 @@ import heapq
 from collections import deque
 from collections.abc import Callable
 from random import Random
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Protocol
 
 from perseid.base.deadlines import soonest
 from perseid.base.errors import RequestRefused
 from perseid.base.machine import Buffer, DiskFailed, Feed, Flush, Millis
-from perseid.broker.fast_path.core_turns import CoreAgain
 from perseid.broker.kernel import messages
 from perseid.broker.kernel.settings import Settings
 from perseid.broker.kernel.turn import Turn
@@ -74,12 +73,28 @@ class CheckpointSaved:
     """Fed back when a round's checkpoint is durable."""
 
 
+class QuickDeliveries(Protocol):
+    """Takes timed messages whose time has come: `deliver` each, then `settle`."""
+
+    def deliver(self, unit: Unit) -> int:
+        """Take the message of a unit: where it will end in the log. 0: it has to be delivered in the ordinary way."""
+
+    def settle(self) -> None:
+        """Write what was taken."""
+
+    def count(self) -> None:
+        """Tell the statistics what was taken."""
+
+    def learn(self, topic: str, queue_id: int) -> None:
+        """Messages for this queue can be taken from now on."""
+
+
 class TimerService:
     """The timers of one broker."""
 
     def __init__(
         self, turn: Turn, settings: Settings, store: MessageStore, disk: Disk, random: Random, appender: Appender,
-        escape: Escape, quick: Callable[[TimerStore, TimerMetrics], CoreAgain | None],
+        escape: Escape, quick: Callable[[TimerStore, TimerMetrics], QuickDeliveries | None],
     ) -> None:  # fmt: skip
         self._turn = turn
         self._settings = settings
@@ -95,7 +110,7 @@ class TimerService:
         self.enabled = self._settings.current.timer_wheel_enable
         self.timers = TimerStore(self._disk, self._config)
         self.metrics = TimerMetrics()
-        self.quick: CoreAgain | None = None
+        self.quick: QuickDeliveries | None = None
         self._leads = False
         self._take_in_at: Millis | None = None
         """There is something to take in, from then on."""

@@ -32,11 +32,10 @@ from collections import deque
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Protocol
 
 from perseid.base.errors import RequestRefused
 from perseid.base.machine import Millis
-from perseid.broker.fast_path.core_turns import CoreDecided
 from perseid.broker.kernel import messages
 from perseid.broker.kernel.settings import Settings
 from perseid.broker.kernel.turn import Turn
@@ -88,6 +87,22 @@ class _Half:
     """When its producer is asked about it."""
 
 
+class QuickCommits(Protocol):
+    """Takes halves that are committed: `commit` each, then `settle`."""
+
+    def commit(self, physical_offset: int, queue_offset: int, group: str, transaction_id: str | None) -> int:
+        """Take the message of a half: where it will end in the log. 0: the ordinary handler has to look at it."""
+
+    def settle(self) -> None:
+        """Write what was taken."""
+
+    def count(self) -> None:
+        """Tell the statistics what was taken."""
+
+    def learn(self, topic: str, queue_id: int) -> None:
+        """Messages for this queue can be taken from now on."""
+
+
 @dataclass(frozen=True, slots=True, kw_only=True)
 class TransactionPorts:
     """What `TransactionService` stands on."""
@@ -101,7 +116,7 @@ class TransactionPorts:
     transformer: Transformer
     producers: ProducerTable
     escape: Escape
-    quick: Callable[[], CoreDecided | None]
+    quick: Callable[[], QuickCommits | None]
 
 
 class TransactionService:
@@ -142,7 +157,7 @@ class TransactionService:
         """One is on its way to another master."""
         self._trouble = ""
         self._questions = 0
-        self.quick: CoreDecided | None = None
+        self.quick: QuickCommits | None = None
         self.words: list[Request] = []
         """One-way words of this turn, which nobody waits for."""
         self._together: list[int] | None = None
@@ -361,7 +376,7 @@ class TransactionService:
                 quick.settle()
                 quick.count()
 
-    def _commit_quickly(self, quick: CoreDecided, header: EndTransactionRequest) -> bool:
+    def _commit_quickly(self, quick: QuickCommits, header: EndTransactionRequest) -> bool:
         offset = header.tran_state_table_offset
         if header.commit_or_rollback != SYS_TRANSACTION_COMMIT or offset in self._moved or offset not in self._open:
             return False

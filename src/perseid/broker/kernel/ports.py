@@ -1,0 +1,30 @@
+"""What capabilities ask of those that stand above them: as little as they use."""
+
+from __future__ import annotations
+
+from typing import Protocol
+
+
+class Counts(Protocol):
+    """Statistics of messages."""
+
+    def put(self, topic: str, messages: int, size: int) -> None:
+        """`messages` of `size` bytes altogether were stored under `topic`."""
+
+    def put_failed(self) -> None:
+        """The store refused a message, or a batch."""
+
+    def put_took(self, elapsed_ms: int, sends: int = 1) -> None:
+        """`sends` were answered `elapsed_ms` after they came."""
+
+    def got(self, group: str, topic: str, messages: int) -> None:
+        """A group read so many messages of a topic."""
+
+    def missed(self) -> None:
+        """A read found nothing."""
+
+    def forget_topic(self, topic: str) -> None:
+        """The topic is deleted."""
+
+    def forget_group(self, group: str) -> None:
+        """The group is deleted."""
