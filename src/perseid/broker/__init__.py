@@ -1,1 +1,1 @@
-"""The broker: one node made of small machines (`node.py`), one table of requests (`routes.py`)."""
+"""The broker: one node (`node.py`) and its capabilities (`capabilities.py`), a folder each."""

@@ -1,7 +1,7 @@
 """Lite topics: POP_LITE_MESSAGE (200070), LITE_SUBSCRIPTION_CTL (200071), and what operators ask (200074 to 200079).
 
 Acks and other times of what was popped so are 200051 and 200053 with a `liteTopic` (`ack`, `change`, called by
-`handlers/popack.py`).
+`pop/ack_requests.py`).
 """
 
 from __future__ import annotations

@@ -1,6 +1,6 @@
 """POP: POP_MESSAGE (200050), PEEK_MESSAGE (200052), NOTIFICATION (200054), POLLING_INFO (200055): broker.md §9.
 
-`handlers/popack.py` has what follows a pop.
+`pop/ack_requests.py` has what follows a pop.
 """
 
 from __future__ import annotations
