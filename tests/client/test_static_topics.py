@@ -12,7 +12,7 @@ from typing import Any
 import pytest
 import typer
 from tests.badinput.rig import Peer
-from tests.broker.static_topics import TOPIC, Statics
+from tests.broker.static_cluster import TOPIC, Statics
 from typer.testing import CliRunner
 
 from perseid.broker.config import BrokerConfig

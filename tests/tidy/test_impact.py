@@ -59,5 +59,5 @@ def test_what_is_no_module_reaches_what_stands_beside_it(tmp_path: Path) -> None
 
 def test_a_change_of_the_broker_reaches_its_tests_and_no_decoders() -> None:
     reached = set(impact.reached(impact.ROOT, ["src/perseid/broker/node.py"]))
-    assert {"tests/broker/test_node.py", "tests/sim/test_seeds.py", "tests/cli/test_servers.py"} <= reached
+    assert {"tests/broker/kernel/test_node.py", "tests/sim/test_seeds.py", "tests/cli/test_servers.py"} <= reached
     assert not {name for name in reached if name.startswith("tests/wire/")}
