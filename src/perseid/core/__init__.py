@@ -21,7 +21,7 @@ import os
 from collections.abc import Callable, Iterable
 from pathlib import Path
 from types import ModuleType
-from typing import NamedTuple, Protocol
+from typing import NamedTuple
 
 from perseid.base.machine import Buffer
 from perseid.core import (
@@ -40,20 +40,6 @@ from perseid.core import (
     sends,
 )
 from perseid.wire import frame
-
-
-class Queue(Protocol):
-    """What the core asks of a consume queue; the caller writes to it."""
-
-    end: int
-    """The offset of the next message."""
-    room: int
-    """The first offset that the file of the next one has no place for."""
-    dirty: bool
-    """It is in the books as written to."""
-
-    def put_many(self, units: Buffer) -> None: ...
-
 
 SWITCH = "PERSEID_CORE"
 

@@ -29,7 +29,7 @@ from perseid.wire.hashing import crc32_raw
 from perseid.wire.record import MAGIC_V1, MAX_PROPERTIES_BYTES
 
 if TYPE_CHECKING:
-    from perseid.core import Queue
+    from perseid.core.queue import Queue
     from perseid.wire.bodies import TopicConfig
 
 compiled = not __file__.endswith(".py")

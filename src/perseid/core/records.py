@@ -21,7 +21,7 @@ from perseid.core.batch import Batch, Lane
 from perseid.wire.record import MIN_RECORD_BYTES as MIN_BYTES
 
 if TYPE_CHECKING:
-    from perseid.core import Queue
+    from perseid.core.queue import Queue
 
 compiled = not __file__.endswith(".py")
 

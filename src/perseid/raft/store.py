@@ -35,8 +35,8 @@ from perseid.wire.dledger import ENTRY_HEADER_BYTES, Code, Entry
 from perseid.wire.record import Host, Message, blank, patch
 
 if TYPE_CHECKING:
-    from perseid.core import Queue
     from perseid.core.batch import Batch
+    from perseid.core.queue import Queue
 
 MAX_DISPATCH_BYTES = 8 << 20
 """Of the log that one turn gives its units; the rest follows in the next turn."""

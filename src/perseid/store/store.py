@@ -55,8 +55,8 @@ from perseid.store.truncation import Cut, Looked, Truncation
 from perseid.wire.record import MAX_TOPIC_BYTES, SYS_TRANSACTION_MASK, SYS_TRANSACTION_ROLLBACK, Host, Message, patch
 
 if TYPE_CHECKING:
-    from perseid.core import Queue
     from perseid.core.batch import Batch
+    from perseid.core.queue import Queue
 
 ABORT_PATH = "abort"
 LOCK_PATH = "lock"
