@@ -107,15 +107,15 @@ class Twins:
         self.now += 1 + len(data) % WAIT_MS
         for broker in (self.with_core, self.alone):
             self._play(broker, Tick())
-        begin = self.with_core.store.end
+        begin = self.with_core.parts.store.end
         self._compare(data)
         if words := self._words():
             self._compare(words)
         logs = [bytes(broker.parts.store.log.segments.view(begin, 1 << 20)) for broker in (self.with_core, self.alone)]
-        assert logs[0] == logs[1] and self.with_core.store.end == self.alone.store.end, "the logs differ"
+        assert logs[0] == logs[1] and self.with_core.parts.store.end == self.alone.parts.store.end, "the logs differ"
         assert not self._hidden, f"an error in a function that can't raise: {self._hidden[0].exc_value!r}"
         self.with_core.validate()
-        return self.alone.store.end < MAX_LOG_BYTES
+        return self.alone.parts.store.end < MAX_LOG_BYTES
 
     def _compare(self, data: bytes) -> None:
         did, wanted = (self._play(broker, Frames(CONN, data)) for broker in (self.with_core, self.alone))
@@ -124,7 +124,8 @@ class Twins:
     def _words(self) -> bytes:
         """Commits of the last halves, as their producers say it."""
         found = [
-            messages.stored_at(self.alone.store, place) for place in self.alone.transactions.places()[-MOST_WORDS:]
+            messages.stored_at(self.alone.parts.store, place)
+            for place in self.alone.parts.transactions.places()[-MOST_WORDS:]
         ]
         return b"".join(
             encode_request(RequestCode.END_TRANSACTION, number, _word(half), oneway=True)

@@ -7,14 +7,14 @@ from typing import Any
 
 import pytest
 from msgspec.structs import replace
-from perseid.parts.pop.order import ConsumeOrder
-from perseid.parts.pop.service import PopService
 
 from perseid.broker import capabilities, node
 from perseid.broker.composition import Parts
 from perseid.broker.kernel.capability import Capability, Timer
 from perseid.broker.kernel.request import Reply, Request
 from perseid.broker.metadata.topics import TopicTable
+from perseid.broker.pop.order import ConsumeOrder
+from perseid.broker.pop.service import PopService
 from perseid.broker.produce.appender import Appender
 from perseid.broker.produce.inner_batches import InnerBatches
 from perseid.broker.static_topics import mappings

@@ -8,7 +8,7 @@ from typing import Any
 import pytest
 
 from perseid.base.machine import Effect, Millis
-from perseid.broker import composition
+from perseid.broker import capabilities
 from perseid.broker.pop.ack_requests import PopAckRequests
 from perseid.broker.pop.service import PopService
 from perseid.broker.replication import new_master
@@ -65,7 +65,7 @@ def strangers_count_as_nodes(patch: pytest.MonkeyPatch) -> None:
     real = Whereabouts.is_replica
 
     def is_replica(self: Whereabouts, number: int, peer: str, now: Millis) -> bool:
-        return real(self, number, peer, now) or number not in self._replicas
+        return real(self, number, peer, now) or number not in self._addresses
 
     patch.setattr(Whereabouts, "is_replica", is_replica)
 
@@ -124,7 +124,7 @@ def a_cut_leaves_the_last_checkpoint(patch: pytest.MonkeyPatch) -> None:
 
 def groups_stay_ahead_when_elected_again(patch: pytest.MonkeyPatch) -> None:
     """C11, #4771: a master that is elected again leaves groups ahead of their queues."""
-    for module in (new_master, composition):
+    for module in (new_master, capabilities):
         patch.setattr(module, "set_groups_back", lambda offsets, store: None)
 
 
