@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from functools import partial
 from typing import Any
 
@@ -54,13 +55,13 @@ def a_new_master_knows_no_pops(patch: pytest.MonkeyPatch) -> None:
     """What the last master handed out is forgotten."""
     real = capabilities.arrange
 
-    def arrange(parts: Parts, found: tuple[Capability, ...]) -> tuple[Timer, ...]:
+    def arrange(parts: Parts, found: tuple[Capability, ...], settle: Callable[[], None]) -> tuple[Timer, ...]:
         for one in found:
             begin = partial(_begin_at_the_end, parts)
             one.hooks = tuple(hook._replace(lead=begin, at_start=False) if hook.name == "pop" else hook
                               for hook in one.hooks)  # fmt: skip
             one.loads += (parts.pop.start,) if one.name == "pop" and not parts.roles.is_slave else ()
-        return real(parts, found)
+        return real(parts, found, settle)
 
     patch.setattr(node, "arrange", arrange)
 

@@ -76,10 +76,10 @@ SETTLING = ("settings", "words of producers", "acknowledgements of popped messag
 ENDING = ("name servers", "replication", "progress of pops", "the group")
 
 
-def capabilities(p: Parts, cut: Callable[[Cut], None]) -> tuple[Capability, ...]:
-    """Those of a broker. `cut`: its log goes another way."""
+def capabilities(p: Parts) -> tuple[Capability, ...]:
+    """Those of a broker."""
     found = (
-        _metadata(p), _clients(p), _produce(p), _consume(p), _scheduled(p, cut), _transactions(p), _pop(p), _lite(p),
+        _metadata(p), _clients(p), _produce(p), _consume(p), _scheduled(p), _transactions(p), _pop(p), _lite(p),
         _static_topics(p), _replication(p), _registration(p), _kernel(p),
     )  # fmt: skip
     details = tuple(one for capability in found for one in capability.details)
@@ -209,7 +209,7 @@ def _consume(p: Parts) -> Capability:
     )  # fmt: skip
 
 
-def _scheduled(p: Parts, cut: Callable[[Cut], None]) -> Capability:
+def _scheduled(p: Parts) -> Capability:
     """Delays and timers."""
     requests = (
         RecallRequests(
@@ -217,6 +217,10 @@ def _scheduled(p: Parts, cut: Callable[[Cut], None]) -> Capability:
             transformer=p.transformer, answers=p.answers, roles=p.roles,
         ),
     )  # fmt: skip
+
+    def cut(event: Cut) -> None:
+        p.life.cut(event, p.timers.cut)
+
     return scheduled_capability(p.turn, p.roles, p.escape, p.delay, p.timers, requests, cut)
 
 
@@ -301,8 +305,8 @@ def _admin(p: Parts, details: tuple[Callable[[Millis], dict[str, str]], ...]) ->
     )  # fmt: skip
 
 
-def arrange(p: Parts, all_of_them: tuple[Capability, ...]) -> tuple[Timer, ...]:
-    """Tell the kernel's parts what there is; the timers, in the order of a tick."""
+def arrange(p: Parts, all_of_them: tuple[Capability, ...], settle: Callable[[], None]) -> tuple[Timer, ...]:
+    """Tell the kernel's parts what there is; the timers, in the order of a tick. `settle` ends a turn."""
     services = [service for one in all_of_them for service in one.services]
     arrivals = Arrivals(p.store, p.roles, p.holds, p.stats, services, p.lite.arrived)
     hear = RoleHook("who hears of appends", arrivals.listen, arrivals.listen)
@@ -312,4 +316,6 @@ def arrange(p: Parts, all_of_them: tuple[Capability, ...]) -> tuple[Timer, ...]:
     routes = route_table(row for one in all_of_them for requests in one.requests for row in requests.routes())
     p.dispatch.serve(routes, (p.replicas.gate,), p.static_topics.serve)
     p.connections.tell([gone for one in all_of_them for gone in one.gone])
+    ends = in_order(ENDING, [step for one in all_of_them for step in one.ends])
+    p.life.take(all_of_them, ends, settle)
     return in_order(TICKING, [timer for one in all_of_them for timer in one.timers])

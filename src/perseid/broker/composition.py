@@ -32,6 +32,7 @@ from perseid.broker.kernel.dispatch import Dispatch
 from perseid.broker.kernel.durability import Durability
 from perseid.broker.kernel.generation import Generation
 from perseid.broker.kernel.intake import Intake
+from perseid.broker.kernel.life import Life
 from perseid.broker.kernel.peers import Peers
 from perseid.broker.kernel.roles import Roles
 from perseid.broker.kernel.saves import Saves
@@ -136,6 +137,9 @@ class Parts:
         self.saves = Saves(self.turn, self.settings, self.store, self.disk)
         self.dispatch = Dispatch(self.turn, self.saves, self.generation, self.caller)
         self.connections = Connections(self.turn, self.caller, self.generation, self.replicas)
+        self.life = Life(self.turn, self.dispatch, self.store, self.saves, self.durability, self.roles)
+        if self.group is not None:
+            self.group.fail = self.life.fail
 
     def _build_waits(self) -> None:
         self.holds = Holds()

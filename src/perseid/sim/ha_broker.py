@@ -178,7 +178,7 @@ class Look:
     @staticmethod
     def began(broker: Broker) -> bool:
         """Has it loaded its store?"""
-        return broker._state == "running"
+        return broker.parts.life.state == "running"
 
     @property
     def id(self) -> int:

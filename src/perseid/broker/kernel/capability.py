@@ -56,6 +56,10 @@ class Capability:
     files: tuple[StateFile, ...] = ()
     loads: tuple[Callable[[Millis], None], ...] = ()
     """What a start does when all files are taken up, whatever the role."""
+    begins: tuple[Callable[[Millis], None], ...] = ()
+    """What it does when the broker runs."""
+    closes: tuple[Callable[[], None], ...] = ()
+    """What it does before the store is closed for good."""
     hooks: tuple[RoleHook, ...] = ()
     services: tuple[Service, ...] = ()
     """What hears of messages in topics of the broker's own."""

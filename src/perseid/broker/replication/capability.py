@@ -26,6 +26,7 @@ def capability(turn: Turn, replicas: Replicas, requests: tuple[Requests, ...]) -
         requests=requests,
         events=replicas.handlers(),
         takes=(RaftEvent, group.feed) if group is not None else None,
+        begins=(replicas.start,),
         hooks=(RoleHook("copies of the master's tables", lambda: replicas.copies.follow(None, turn.now)),),
         timers=(Timer("replication", replicas.tick, replicas.next_deadline),),
         settles=(Step("replication", replicas.settle),),

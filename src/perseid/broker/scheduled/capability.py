@@ -53,6 +53,7 @@ def capability(
             ),
         ),
         loads=(timers.load,),
+        closes=(timers.close,),
         hooks=(
             RoleHook("delayed messages", lambda: delay.start(turn.now), delay.stop, sent_away=True, at_start=True),
             RoleHook("messages for a time", lambda: timers.start(turn.now), timers.stop, sent_away=True, at_start=True),
