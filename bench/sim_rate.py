@@ -10,7 +10,7 @@ import argparse
 import time
 
 from perseid.cli.campaign import leave_garbage
-from perseid.sim.models import MODELS
+from perseid.sim.models.registry import MODELS
 from perseid.sim.selection import Selection
 
 

@@ -19,8 +19,8 @@ from perseid.cli import campaign as player
 from perseid.cli.main import app
 from perseid.sim import coverage
 from perseid.sim.campaign import LANE_SEEDS
-from perseid.sim.models import MODELS, Model
-from perseid.sim.run import Result
+from perseid.sim.models.broker.run import Result
+from perseid.sim.models.registry import MODELS, Model
 
 runner = CliRunner()
 
@@ -106,8 +106,8 @@ from pathlib import Path
 from perseid.cli.main import app
 from perseid.sim import coverage
 from perseid.sim.campaign import LANE_SEEDS
-from perseid.sim.models import MODELS, Model
-from perseid.sim.run import Result
+from perseid.sim.models.registry import MODELS, Model
+from perseid.sim.models.broker.run import Result
 
 def play(seed, **given):
     if seed % LANE_SEEDS >= 305:

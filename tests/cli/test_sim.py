@@ -10,8 +10,8 @@ from typer.testing import CliRunner
 from perseid.cli import sim
 from perseid.cli.main import app
 from perseid.sim import coverage
-from perseid.sim.models import Model
-from perseid.sim.run import Result, run
+from perseid.sim.models.broker.run import Result, run
+from perseid.sim.models.registry import Model
 
 runner = CliRunner()
 

@@ -10,7 +10,7 @@ import os
 import sys
 from pathlib import Path
 
-from perseid.sim.models import play
+from perseid.sim.models.registry import play
 
 from .marks import VARIABLE, Marks
 from .plugin import FAILED, OUT, packed, spent

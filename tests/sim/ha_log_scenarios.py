@@ -6,10 +6,10 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import Any
 
-from perseid.sim.ha_book import QUEUES, TOPIC
-from perseid.sim.ha_broker import HA_PORT
-from perseid.sim.ha_clients import Producer
 from perseid.sim.history import Violation
+from perseid.sim.models.ha.book import QUEUES, TOPIC
+from perseid.sim.models.ha.broker import HA_PORT
+from perseid.sim.models.ha.clients import Producer
 from perseid.sim.net import End
 from perseid.wire.codes import RequestCode, ResponseCode
 from perseid.wire.command import Command

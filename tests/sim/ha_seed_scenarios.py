@@ -5,13 +5,13 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import Any
 
-from perseid.sim.group import PORT, Group, Watched
-from perseid.sim.group_run import both_ways
-from perseid.sim.ha_book import QUEUES, TOPIC
-from perseid.sim.ha_broker import HA_PORT
-from perseid.sim.ha_clients import Producer
-from perseid.sim.ha_members import Replica
 from perseid.sim.history import Violation
+from perseid.sim.models.ha.book import QUEUES, TOPIC
+from perseid.sim.models.ha.broker import HA_PORT
+from perseid.sim.models.ha.clients import Producer
+from perseid.sim.models.ha.members import Replica
+from perseid.sim.models.raft.group import PORT, Group, Watched
+from perseid.sim.models.raft.run import both_ways
 from perseid.sim.net import End
 from perseid.sim.scheduler import US_PER_MS, US_PER_S
 from perseid.wire.codes import RequestCode, ResponseCode

@@ -5,12 +5,12 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import Any
 
-from perseid.sim.group_run import both_ways
-from perseid.sim.ha_broker import HA_PORT
-from perseid.sim.ha_clients import Client
-from perseid.sim.ha_members import Replica
-from perseid.sim.ha_run import Course
 from perseid.sim.history import Violation
+from perseid.sim.models.ha.broker import HA_PORT
+from perseid.sim.models.ha.clients import Client
+from perseid.sim.models.ha.members import Replica
+from perseid.sim.models.ha.run import Course
+from perseid.sim.models.raft.run import both_ways
 from perseid.sim.scheduler import US_PER_S
 
 SOON_S = 40

@@ -18,7 +18,7 @@ from pathlib import Path
 
 import pytest
 
-from perseid.sim.run import Result
+from perseid.sim.models.broker.run import Result
 
 Mutation = Callable[[pytest.MonkeyPatch], None]
 

@@ -12,7 +12,7 @@ from perseid.broker.consume.offsets import ConsumerOffsets
 from perseid.broker.kernel.route import Route
 from perseid.broker.replication.acting import Acting
 from perseid.broker.replication.replicas import Replicas
-from perseid.sim.run import Result, run
+from perseid.sim.models.broker.run import Result, run
 from perseid.sim.selection import Selection
 
 from .planted import Mutation, seek

@@ -12,7 +12,7 @@ from perseid.broker.node import Broker
 from perseid.broker.replication.raft_group import Group
 from perseid.raft.commit_log import EntryLog
 from perseid.raft.store import GroupStore
-from perseid.sim.broker_group import Book, BrokerGroup, Client, run
+from perseid.sim.models.group.broker_group import Book, BrokerGroup, Client, run
 from perseid.sim.scheduler import US_PER_S
 from perseid.sim.selection import Selection
 

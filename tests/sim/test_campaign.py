@@ -6,8 +6,8 @@ import pytest
 
 from perseid.sim.campaign import LANE_SEEDS, RANGE_SEEDS, SWARM_SHARE, Campaign, Chunk, range_of
 from perseid.sim.coverage import ENOUGH_SEEDS
-from perseid.sim.models import MODELS
-from perseid.sim.run import Result
+from perseid.sim.models.broker.run import Result
+from perseid.sim.models.registry import MODELS
 
 ALL = list(MODELS)
 

@@ -24,7 +24,7 @@ from perseid.broker.static_topics.mappings import TopicMappings
 from perseid.broker.static_topics.requests import StaticTopicRequests
 from perseid.sim.features.mapped import OLDER
 from perseid.sim.features.played import KNOWN
-from perseid.sim.models import MODELS
+from perseid.sim.models.registry import MODELS
 from perseid.sim.selection import Selection
 from perseid.store import batches
 from perseid.store.compaction.queue import CompactedQueue

@@ -13,7 +13,7 @@ from perseid.sim.coverage import FEATURES
 from perseid.sim.features.places import Places
 from perseid.sim.features.played import KNOWN, drawn
 from perseid.sim.history import Violation
-from perseid.sim.models import MODELS, play
+from perseid.sim.models.registry import MODELS, play
 from perseid.sim.selection import Selection
 
 from .ha_stage import Stage as ClusterStage

@@ -2,7 +2,7 @@
 the scenario (`ha_scenarios`) that found it.
 
 The numbers are those of the register of real defects that they are like (B…), and of the invariants (C1 to C13, R1 to
-R10, see `perseid.sim.ha`).
+R10, see `perseid.sim.models.ha.cluster`).
 """
 
 from __future__ import annotations
@@ -28,8 +28,8 @@ from perseid.replication.auto_switch.in_sync import InSync
 from perseid.replication.auto_switch.master import Follower, Master
 from perseid.replication.auto_switch.node import AutoSwitchReplication, CutFor, Led
 from perseid.replication.auto_switch.slave import Slave
-from perseid.sim.ha_run import run
 from perseid.sim.history import Violation
+from perseid.sim.models.ha.run import run
 from perseid.store.gate import Gate
 from perseid.wire.dledger import Code, Entry
 from perseid.wire.ha_auto import EpochEntry, SlaveHandshake

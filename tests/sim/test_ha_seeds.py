@@ -5,12 +5,12 @@ from __future__ import annotations
 import pytest
 
 from perseid.sim import coverage
-from perseid.sim.group_run import MIN_FAULTS
-from perseid.sim.ha_faults import KINDS
-from perseid.sim.ha_run import run
-from perseid.sim.models import MODELS
+from perseid.sim.models.broker.run import Result
+from perseid.sim.models.ha.faults import KINDS
+from perseid.sim.models.ha.run import run
+from perseid.sim.models.raft.run import MIN_FAULTS
+from perseid.sim.models.registry import MODELS
 from perseid.sim.pace import MIN_OPERATIONS
-from perseid.sim.run import Result
 from perseid.sim.selection import Selection
 
 from .regressions import DRAWN, IN_SWARMS, TIMED, WHOLE, WITH_RARITIES

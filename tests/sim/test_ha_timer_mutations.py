@@ -7,7 +7,7 @@ from typing import Any
 
 import pytest
 
-from perseid.sim.ha_run import run
+from perseid.sim.models.ha.run import run
 from perseid.store.timer.timers import TimerStore
 
 from .planted import Mutation, seek

@@ -7,9 +7,9 @@ import sys
 import pytest
 
 from perseid import core
-from perseid.sim.models import MODELS, command, on_core
+from perseid.sim.models.registry import MODELS, command, on_core
 
-DIGEST = "from perseid.sim.models import MODELS; print(MODELS['{}'].run({}).digest)"
+DIGEST = "from perseid.sim.models.registry import MODELS; print(MODELS['{}'].run({}).digest)"
 
 
 @pytest.mark.sim

@@ -21,7 +21,7 @@ from perseid.broker.scheduled.timers import TimerService
 from perseid.core.layout import UNIT_BYTES
 from perseid.sim.disk import SimFile
 from perseid.sim.driver import NodeDriver
-from perseid.sim.run import Result, run
+from perseid.sim.models.broker.run import Result, run
 from perseid.store.commit_log import CommitLog
 from perseid.store.consume_queue import ConsumeQueue
 from perseid.store.flushing import Flusher

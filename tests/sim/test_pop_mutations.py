@@ -14,7 +14,7 @@ from perseid.broker.metadata.topics import TopicConfig
 from perseid.broker.pop.requests import PopRequests
 from perseid.broker.pop.service import Open, PopService
 from perseid.broker.produce.appender import Appender
-from perseid.sim.run import run
+from perseid.sim.models.broker.run import run
 from perseid.sim.selection import Selection
 from perseid.wire.codes import RequestCode as Code
 from perseid.wire.pop import Ack, Checkpoint, retry_topic_v1

@@ -14,8 +14,8 @@ from hypothesis import strategies as st
 from perseid.broker.consume.offsets import ConsumerOffsets
 from perseid.sim import queues
 from perseid.sim.history import History
+from perseid.sim.models.broker.run import run
 from perseid.sim.queues import NEVER_US, Queues, Step, Told, explain_offsets, explain_queue
-from perseid.sim.run import run
 
 from .planted import seek
 

@@ -1,7 +1,7 @@
 """Defects planted in Raft: each breaks the promise that it should, in the seed that found it.
 
 The numbers are those of the register of real defects that they are like (B…), and of the invariants that catch them
-(R1 to R10, see `perseid.sim.group`).
+(R1 to R10, see `perseid.sim.models.raft.group`).
 """
 
 from __future__ import annotations
@@ -20,7 +20,7 @@ from perseid.raft.leader import Leader, Progress, State
 from perseid.raft.log import LogRefused, Mark
 from perseid.raft.node import REQUESTS, Raft, _Then
 from perseid.raft.state import VOTE_FILE, Member, Role
-from perseid.sim.group_run import run
+from perseid.sim.models.raft.run import run
 from perseid.store.segments import Segments
 from perseid.wire.dledger import (
     Code,

@@ -15,7 +15,7 @@ from perseid.replication.classic.master import Follower, Master
 from perseid.replication.classic.node import ClassicReplication
 from perseid.replication.classic.slave import Slave
 from perseid.replication.sender import EVERYTHING
-from perseid.sim.run import run
+from perseid.sim.models.broker.run import run
 from perseid.store.flushing import Flusher
 from perseid.store.replica import Replica
 

@@ -8,10 +8,10 @@ from typing import Any
 import pytest
 
 from perseid.sim import coverage
-from perseid.sim.faults import KINDS, MIN_FAULTS, ON_TOP
+from perseid.sim.models.broker.faults import KINDS, MIN_FAULTS, ON_TOP
+from perseid.sim.models.broker.run import Result, run
+from perseid.sim.models.broker.slaves import KINDS as SLAVES_KINDS
 from perseid.sim.pace import MIN_OPERATIONS
-from perseid.sim.run import Result, run
-from perseid.sim.slaves import KINDS as SLAVES_KINDS
 
 from .regressions import IN_TRANSACTIONS, REGRESSIONS, REPLICATED
 from .seeds import seeds

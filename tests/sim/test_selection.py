@@ -6,8 +6,8 @@ from functools import cache
 
 import pytest
 
-from perseid.sim.models import MODELS, command, play
-from perseid.sim.run import Result
+from perseid.sim.models.broker.run import Result
+from perseid.sim.models.registry import MODELS, command, play
 from perseid.sim.scheduler import US_PER_S
 from perseid.sim.selection import WHOLE, Chosen, Selection, numbers
 

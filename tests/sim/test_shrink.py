@@ -4,8 +4,8 @@ from collections.abc import Callable, Sequence
 
 import pytest
 
-from perseid.sim.models import play
-from perseid.sim.run import Result
+from perseid.sim.models.broker.run import Result
+from perseid.sim.models.registry import play
 from perseid.sim.selection import Begun, Selection
 from perseid.sim.shrink import MAX_PLAYS, Shrinker, fewest
 

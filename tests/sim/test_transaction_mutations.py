@@ -10,8 +10,8 @@ import pytest
 from perseid.broker.kernel.roles import Roles, nothing
 from perseid.broker.node import Broker
 from perseid.broker.transactions.service import GROUP, TransactionService
-from perseid.sim import ha_run
-from perseid.sim import run as broker_run
+from perseid.sim.models.broker import run as broker_run
+from perseid.sim.models.ha import run as ha_run
 from perseid.wire.names import HALF_TOPIC, OP_HALF_TOPIC
 
 from .planted import Mutation, seek

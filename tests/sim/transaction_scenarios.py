@@ -12,9 +12,9 @@ from random import Random
 from typing import Any, TypeVar
 
 from perseid.broker.transactions.requests import NOT_THIS_ONE
-from perseid.sim.cluster import Cluster
 from perseid.sim.features.stage import topic_request
 from perseid.sim.history import Violation
+from perseid.sim.models.broker.cluster import Cluster
 from perseid.sim.process import Process
 from perseid.sim.scheduler import US_PER_MS, US_PER_S
 from perseid.store.config import ASYNC_FLUSH

@@ -21,10 +21,10 @@ from pathlib import Path
 from types import FrameType
 from typing import Any
 
-from perseid.sim import models
 from perseid.sim.campaign import STORY_LINES, Campaign, Chunk, Group
-from perseid.sim.models import on_core, shortened
-from perseid.sim.run import Result
+from perseid.sim.models import registry as models
+from perseid.sim.models.broker.run import Result
+from perseid.sim.models.registry import on_core, shortened
 from perseid.sim.selection import Selection
 from perseid.sim.shrink import Shrinker, Shrunk
 

@@ -20,8 +20,8 @@ from perseid import core
 from perseid.cli.campaign import INTERRUPTED, Player, cores, end, leave_garbage, prepare
 from perseid.sim import coverage
 from perseid.sim.campaign import Campaign, range_of
-from perseid.sim.models import MODELS, command, play, shortened
-from perseid.sim.run import Result
+from perseid.sim.models.broker.run import Result
+from perseid.sim.models.registry import MODELS, command, play, shortened
 from perseid.sim.scheduler import US_PER_S
 from perseid.sim.selection import Selection
 

@@ -14,8 +14,8 @@ from hashlib import blake2b
 from typing import Any
 
 from perseid.sim import coverage
-from perseid.sim.models import MODELS, command
-from perseid.sim.run import Result
+from perseid.sim.models.broker.run import Result
+from perseid.sim.models.registry import MODELS, command
 from perseid.sim.scheduler import US_PER_S
 from perseid.sim.selection import Selection
 from perseid.sim.shrink import Shrunk

@@ -6,9 +6,9 @@ from __future__ import annotations
 from collections import Counter
 
 from perseid.sim.features.played import KNOWN
-from perseid.sim.group_run import KINDS as RAFT_KINDS
+from perseid.sim.models.broker.slaves import KINDS
+from perseid.sim.models.raft.run import KINDS as RAFT_KINDS
 from perseid.sim.rare import KINDS as RARE_KINDS
-from perseid.sim.slaves import KINDS
 
 ENOUGH_SEEDS = 200
 

@@ -11,9 +11,9 @@ a *place* is (topic, queue id, queue offset). The checks:
 - a group's committed offset is one that was committed, and none older than what was promised;
 - a message of a transaction is read in its topic only when its producer has said that it is to be committed.
 
-After a power cut, and then only, what had not become durable may be forgotten; `perseid.sim.checkers` decides
-what that is. Topics whose names begin with `LOOSE` are deleted and made again during a run: of those only
-the bytes are checked.
+After a power cut, and then only, what had not become durable may be forgotten; `perseid.sim.models.broker.checkers`
+decides what that is. Topics whose names begin with `LOOSE` are deleted and made again during a run: of those only the
+bytes are checked.
 """
 
 from __future__ import annotations

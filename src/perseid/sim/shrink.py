@@ -10,7 +10,7 @@ from collections.abc import Callable
 from dataclasses import dataclass, replace
 from typing import TypeVar
 
-from perseid.sim.run import Result
+from perseid.sim.models.broker.run import Result
 from perseid.sim.scheduler import US_PER_S
 from perseid.sim.selection import Selection
 

@@ -23,8 +23,8 @@ KNOWN: dict[str, dict[str, Making]] = {
     "group": {"pop": Pop, "batches": Batches, "compaction": Compaction, "static": Static},
     "ha": {"pop": Pop, "batches": Batches, "compaction": Compaction, "lite": Lite, "static": Static},
 }
-"""Model → name → what makes it. POP in the first two is in `sim/poppers.py`, with all that is sent there; the log of a
-Raft group has no light queues, and refuses to be told to."""
+"""Model → name → what makes it. POP in the first two is in `sim/models/broker/poppers.py`, with all that is sent there;
+the log of a Raft group has no light queues, and refuses to be told to."""
 
 
 STORE: dict[str, dict[str, Any]] = {

@@ -1,0 +1,1 @@
+"""What can be played: each model's machines, clients, faults and promises."""

@@ -1,0 +1,1 @@
+"""Brokers whose log is a Raft group's."""

@@ -1,0 +1,1 @@
+"""Controllers with broker sets."""

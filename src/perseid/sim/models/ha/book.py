@@ -1,0 +1,237 @@
+"""What clients of a broker set were told, and what follows from it.
+
+C4   who is in sync has what was acknowledged          C10  and what readers see
+C5   a later master has what was acknowledged          C11  a queue's offset keeps its message
+C8   one broker acknowledges in one epoch
+
+Where acknowledgements wait for all in sync, and for their disks where power may fail (`Ha.strict`), that holds whatever
+happens, as long as one of them keeps its disk. Otherwise a new master may lack what the last one acknowledged: that is
+lost with the change, counted, and everything else stays. The weaker promises of other modes:
+
+- inSyncReplicas=n: so many nodes have what the agreed master acknowledges, when it does.
+- minInSyncReplicas=n: who never had so many in sync since it became master acknowledges nothing but what it took in an
+  earlier epoch of its own, when it had them.
+- unclean elections: what is lost is lost with the election of somebody who was not in sync, and at no other time; the
+  answers of those who do not know of that election yet promise nothing, and what they have beyond the new log goes.
+- syncFromLastFile: such a broker lacks what stands before its log's beginning, and begins a queue anew of which it has
+  nothing, when it is elected.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import TYPE_CHECKING
+
+from perseid.sim.history import Violation
+from perseid.sim.queues import Queues
+from perseid.sim.timed import check_time
+from perseid.wire.codes import RequestCode, ResponseCode
+from perseid.wire.command import Command
+from perseid.wire.headers.send import SendMessageResponse
+from perseid.wire.names import HALF_TOPIC, SCHEDULE_TOPIC, TIMER_TOPIC
+from perseid.wire.record import Record, decode, decode_all
+
+if TYPE_CHECKING:
+    from perseid.sim.models.ha.cluster import Ha
+    from perseid.sim.models.ha.members import Replica
+
+TOPIC, QUEUES = "orders", 3
+WAITING = (SCHEDULE_TOPIC, HALF_TOPIC, TIMER_TOPIC)
+"""Topics of what is to come to its own topic later."""
+SENDS = (RequestCode.SEND_MESSAGE, RequestCode.SEND_MESSAGE_V2)
+
+Place = tuple[int, int]
+"""Queue, offset."""
+
+
+@dataclass(slots=True)
+class Stored:
+    """A message that somebody was told of: where it stands, in the log and in its queue."""
+
+    physical: int
+    end: int
+    body: bytes
+    place: Place | None
+    """None: it waits for its time in another topic."""
+    acknowledged: bool
+    holders: str = ""
+    """Who had it when it was acknowledged."""
+
+
+class Book:
+    """All of it."""
+
+    def __init__(self, ha: Ha) -> None:
+        self.ha = ha
+        self.sent: dict[bytes, int] = {}
+        """Body → how often it was sent."""
+        self.stored: dict[int, Stored] = {}
+        """By place in the log."""
+        self.places: dict[Place, int] = {}
+        """Queue and offset → place in the log."""
+        self.delayed: set[bytes] = set()
+        """Acknowledged, and to be delivered."""
+        self.halves: dict[bytes, bool] = {}
+        """Messages of transactions: are they to be committed?"""
+        self.said: set[bytes] = set()
+        """Those whose producer has said so."""
+        self.may_repeat: set[bytes] = set()
+        self.acknowledged = 0
+        self.lost: list[Stored] = []
+        self.begun_anew = 0
+        """Queues that a master began anew that had nothing of them."""
+        self.queues = Queues(fresh=False)
+        """A master that is none any more does not know so, and names its own ends."""
+        self.began = 0
+        """The epoch of the last master that began."""
+        self._ackers: dict[int, str] = {}
+
+    def sends(self, body: bytes, *, delayed: bool) -> None:
+        """A client sends a message, perhaps again. What is delayed may be delivered again by the next master."""
+        self.sent[body] = self.sent.get(body, 0) + 1
+        if delayed:
+            self.may_repeat.add(body)
+
+    # ---- transactions ----
+
+    def begins(self, body: bytes, *, commit: bool) -> None:
+        """A client sends a half. A new master that lacks a decision asks again, and delivers again."""
+        self.sends(body, delayed=True)
+        self.halves[body] = commit
+
+    def says(self, body: bytes) -> bool:
+        """Its producer is about to say what becomes of a half: whether it is to be committed."""
+        self.said.add(body)
+        return self.halves[body]
+
+    def is_half(self, body: bytes) -> None:
+        """A broker asks about it."""
+        if body not in self.halves:
+            raise Violation("a question names a half", f"{body[:20]!r}")
+
+    def is_committed(self, who: str, body: bytes) -> None:
+        """It stands in its topic: if it is of a transaction, that is to be committed, and is said to be."""
+        if body in self.halves and not (self.halves[body] and body in self.said):
+            what = "rolled back" if body in self.said else "open"
+            raise Violation("only what is committed is read", f"{who}: {body[:20]!r} is {what}")
+
+    # ---- what leaves a broker ----
+
+    def answered(self, replica: Replica, request: Command, answer: Command) -> None:
+        """A broker answers a client; the bytes are not on their way yet."""
+        if request.code in SENDS and answer.code == ResponseCode.SUCCESS:
+            self._acked(replica, request, answer)
+        elif request.code == RequestCode.PULL_MESSAGE and answer.code == ResponseCode.SUCCESS:
+            for record in decode_all(answer.body):
+                self._read(replica, record)
+
+    def _acked(self, replica: Replica, request: Command, answer: Command) -> None:
+        said = answer.header(SendMessageResponse)
+        physical = int(said.msg_id[-16:], 16)
+        record = self._record(replica, physical)
+        body = bytes(request.body)
+        if record is None or record.body != body:
+            raise Violation("acknowledged is stored", f"{replica.name} has not {body[:20]!r} at {physical}")
+        epoch = replica.epoch
+        if self._ackers.setdefault(epoch, replica.name) != replica.name:
+            raise Violation("C8", f"{self._ackers[epoch]} and {replica.name} acknowledge in epoch {epoch}")
+        self.ha.oracle.master_is(self.ha.set_name, epoch, replica.id)
+        self.acknowledged += 1
+        least = self.ha.settings.min_in_sync
+        taken_in = max((number for number, start in replica.epochs if start <= physical), default=epoch)
+        if least > 1 and max(len(self.ha.ever_in_sync(one)) for one in (taken_in, epoch)) < least:
+            raise Violation("minInSyncReplicas", f"{replica.name} acknowledges in {epoch}, never with {least} in sync")
+        if not (self.ha.trusts(replica) or self.ha.is_current(replica)):
+            self.ha.count("acknowledged by a master that is none any more")
+            return  # the new one has it or not, as it happens
+        stored = self._remember(replica, record, acknowledged=True)
+        if stored.place is None:
+            if self.halves.get(body, True):
+                self.delayed.add(body)
+            self.ha.count("acknowledged: half" if body in self.halves else "acknowledged: delayed")
+        elif (said.queue_id, said.queue_offset) != stored.place:
+            raise Violation("an answer says where", f"{said.queue_id}@{said.queue_offset}, it is at {stored.place}")
+        self.ha.count(f"acknowledged with {len(self.ha.agreed.members)} in sync")
+        stored.holders = self.ha.require_holders("C4", replica, stored)
+        if self.ha.is_current(replica):
+            self.ha.require_nodes(replica, stored)
+
+    def _read(self, replica: Replica, record: Record) -> None:
+        if record.body not in self.sent:
+            raise Violation("what is read was sent", f"{record.body[:20]!r} at {record.physical_offset}")
+        self.is_committed(replica.name, record.body)
+        check_time(record)
+        self.ha.count("message read" if replica.is_master else "message read from a slave")
+        if not (self.ha.trusts(replica) or self.ha.is_current(replica)):
+            return
+        stored = self._remember(replica, record, acknowledged=False)
+        self.ha.require_holders("C10", replica, stored)
+
+    def _remember(self, replica: Replica, record: Record, *, acknowledged: bool) -> Stored:
+        physical = record.physical_offset
+        waits = record.topic in WAITING
+        place = None if waits else (record.queue_id, record.queue_offset)
+        known = self.stored.get(physical)
+        if known is None or known.body != record.body:
+            if known is not None:
+                raise Violation("C5", f"{replica.name}: {known.body[:20]!r} was at {physical}, {record.body[:20]!r} is")
+            known = Stored(physical, physical + record.size, bytes(record.body), place, False)
+            self.stored[physical] = known
+        known.acknowledged |= acknowledged
+        if place is not None:
+            before = self.places.setdefault(place, physical)
+            if before != physical:
+                was = self.stored[before].body[:20]
+                raise Violation("C11", f"{replica.name}: {place} was {was!r} at {before}, is {record.body[:20]!r}")
+        return known
+
+    @staticmethod
+    def _record(replica: Replica, physical: int) -> Record | None:
+        raw = replica.record(physical)
+        return decode(raw) if raw is not None else None
+
+    # ---- a master begins ----
+
+    def master_began(self, replica: Replica) -> None:
+        """C5, C11: what a new master has to have."""
+        gone = [one for one in self.stored.values() if not replica.has(one)]
+        unclean = self.ha.agreed.unclean_at > self.began
+        self.began = replica.epoch
+        if gone and self.ha.strict and not unclean:
+            one = gone[0]
+            what = "acknowledged" if one.acknowledged else "read"
+            raise Violation(
+                "C5", f"{replica.name} is master of {replica.epoch} without {len(gone)} of {len(self.stored)}, e.g. "
+                f"{one.body[:20]!r}, {what}, at {one.physical} (had it: {one.holders}); its log ends at {replica.end}"
+            )  # fmt: skip
+        for one in gone:
+            del self.stored[one.physical]
+            if one.place is not None:
+                del self.places[one.place]
+            self.delayed.discard(one.body)
+            self.lost.append(one)
+            what = "an unclean election" if unclean else "a change of masters"
+            self.ha.count(f"lost with {what}: acknowledged" if one.acknowledged else "lost: read")
+        if replica.start:
+            self._without_beginning(replica)
+
+    def _without_beginning(self, replica: Replica) -> None:
+        """A master whose log has no beginning: queues of which it has nothing begin anew."""
+        self.ha.count("master of a log without its beginning")
+        for queue_id in sorted({queue_id for queue_id, _ in self.places}):
+            if not replica.queue_end(TOPIC, queue_id):
+                self.begun_anew += 1
+                self.ha.count("a queue begins anew")
+                for place in [place for place in self.places if place[0] == queue_id]:
+                    del self.places[place]
+
+    def check_queues(self, replica: Replica) -> None:
+        """C11: its queues have each message where it was, and go on behind all of them."""
+        for (queue_id, offset), physical in self.places.items():
+            if physical < replica.start:
+                continue
+            found = replica.unit(TOPIC, queue_id, offset)
+            if found != physical:
+                raise Violation(
+                    "C11", f"{replica.name}: {queue_id}@{offset} is at {found} of its log, was at {physical}"
+                )

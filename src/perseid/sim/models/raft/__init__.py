@@ -1,0 +1,1 @@
+"""A Raft group by itself."""
