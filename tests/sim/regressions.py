@@ -65,6 +65,11 @@ IN_SWARMS = {
 }
 """The same, as swarms drew them before they had kinds of fault of their own, with features."""
 
+OF_SLAVES_IN_SWARMS = {
+    289409250541: "a full disk had a next file of the timer log, and no unit in it: all before it went, with the end",
+}
+"""Of the model with slaves, as swarms draw them."""
+
 WITH_RARITIES = {
     60190: "a disk that failed within a cut of the log ended the broker as what nobody had thought of",
     265253250024: "a claim that was not needed any more, and that the disk did not remove, ended the broker",

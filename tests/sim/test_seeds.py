@@ -11,9 +11,11 @@ from perseid.sim import coverage
 from perseid.sim.models.broker.faults import KINDS, MIN_FAULTS, ON_TOP
 from perseid.sim.models.broker.run import Result, run
 from perseid.sim.models.broker.slaves import KINDS as SLAVES_KINDS
+from perseid.sim.models.registry import MODELS
 from perseid.sim.pace import MIN_OPERATIONS
+from perseid.sim.selection import Selection
 
-from .regressions import IN_TRANSACTIONS, REGRESSIONS, REPLICATED
+from .regressions import IN_TRANSACTIONS, OF_SLAVES_IN_SWARMS, REGRESSIONS, REPLICATED
 from .seeds import seeds
 
 FIRST, SEEDS = 10_000, 6
@@ -30,6 +32,13 @@ def test_a_seed_keeps_all_promises(seed: int) -> None:
     result = run(seed)
     assert not result.failure, explained(result)
     assert result.operations >= MIN_OPERATIONS and result.faults >= MIN_FAULTS and result.virtual_s >= 60
+
+
+@pytest.mark.sim
+@pytest.mark.parametrize("seed", OF_SLAVES_IN_SWARMS)
+def test_seeds_of_swarms_that_once_failed(seed: int) -> None:
+    result = MODELS["broker"].run(seed, selection=Selection(swarm=True))
+    assert not result.failure, result.failure
 
 
 @pytest.mark.sim

@@ -2,13 +2,14 @@
 
 from __future__ import annotations
 
+import errno
 from itertools import pairwise
 from random import Random
 
 import pytest
 
 from perseid.base.errors import CorruptLog
-from perseid.sim.disk import SimDisk
+from perseid.sim.disk import SimDisk, SimFile
 from perseid.store.segments import Folders
 from perseid.store.timer.log import BLANK_MAGIC, UNIT_BYTES, TimerLog, unit_for
 from perseid.store.timer.wheel import PATH, SLOT, Slot, Wheel
@@ -239,6 +240,26 @@ def test_what_is_no_unit_is_none() -> None:
     assert one.unit(0) is None and one.unit(UNIT_BYTES) is None
     file.write(UNIT_BYTES + 12, (15).to_bytes(4, "big"))
     assert one.unit(UNIT_BYTES) is not None
+
+
+def test_the_file_in_which_the_log_ends_stays_though_the_next_one_is_there(monkeypatch: pytest.MonkeyPatch) -> None:
+    """A full disk had a name for the next file, and no room in it; then old messages went."""
+    one = log(SimDisk(Random(0)))
+    filled(one, 8)
+
+    def full(self: SimFile, offset: int, length: int) -> None:
+        raise OSError(errno.ENOSPC, "no space left on device")
+
+    with monkeypatch.context() as patch:
+        patch.setattr(SimFile, "reserve", full)
+        with pytest.raises(OSError, match="no space left"):
+            filled(one, 1)
+    assert one.segments.starts == [0, FILE_BYTES, 2 * FILE_BYTES]
+    one.remove_before(10_000)
+    assert one.segments.starts == [FILE_BYTES, 2 * FILE_BYTES] and one.start <= one.end
+    assert filled(one, 1) == [2 * FILE_BYTES]
+    one.remove_before(10_000)
+    assert one.segments.starts == [2 * FILE_BYTES], "all before it are done with"
 
 
 @pytest.mark.parametrize("kept", range(9))

@@ -120,7 +120,7 @@ class TimerLog:
         return position - self.segments.file_bytes + self._last_in_file
 
     def append(self, unit: Unit) -> int:
-        """Its position. OSError when the disk has no room: nothing has happened."""
+        """Its position. OSError when the disk has no room: nothing has happened, but that a next file may be there."""
         at = self.place_from(self.end)
         if at != self.end:
             self._write(self.end, _BLANK.pack(at - self.end, 0, BLANK_MAGIC)[: at - self.end])
@@ -173,9 +173,10 @@ class TimerLog:
         return files
 
     def remove_before(self, physical_offset: int) -> None:
-        """Remove files all of whose messages are gone from the commit log; OSError when one can't be."""
+        """Remove files all of whose messages are gone from the commit log, but never the one in which the log ends: the
+        next one may be there without a unit, since the disk had no room for it. OSError when one can't be."""
         starts = self.segments.starts
-        while len(starts) > 1:
+        while len(starts) > 1 and starts[0] + self.segments.file_bytes <= self.end:
             last = self.unit(starts[0] + self._last_in_file)
             if last is None or last.physical_offset >= physical_offset:
                 return
