@@ -48,7 +48,8 @@ class Second(EmbeddedBroker):
 
     def _build(self, *sockets: Any) -> tuple[Any, list[Driver]]:
         node, drivers = super()._build(*sockets)
-        node.config = replace(node.config, namesrv_addr=f"{self._first.namesrv};{self.namesrv}")
+        settings = node.parts.settings
+        settings.current = replace(settings.current, namesrv_addr=f"{self._first.namesrv};{self.namesrv}")
         return node, drivers
 
 
