@@ -109,6 +109,7 @@ class Saves:
         self._disk = disk
         self._files: dict[str, StateFile] = {}
         self._at_once: list[StateFile] = []
+        self._tables: tuple[Table, ...] = ()
         self._behind: list[StateFile] = []
         self._again: dict[str, Millis] = {}
         self._under_way: deque[Save] = deque()
@@ -122,6 +123,7 @@ class Saves:
         """These are the files; those that are saved in one turn are so in this order."""
         self._files = {file.path: file for file in files}
         self._at_once = [file for file in files if file.every is None]
+        self._tables = tuple(file.table for file in self._at_once)
         self._behind = [file for file in files if file.every is not None]
 
     @property
@@ -169,7 +171,10 @@ class Saves:
     @property
     def due(self) -> bool:
         """Has a table changed that is saved with each change?"""
-        return any(file.table.dirty for file in self._at_once)
+        for table in self._tables:  # noqa: SIM110  # asked in each turn: any() would make a generator
+            if table.dirty:
+                return True
+        return False
 
     def answer(self, request: Request, reply: Reply) -> None:
         """Answer a request of this turn: when what it changed is durable."""
