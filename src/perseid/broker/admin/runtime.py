@@ -80,6 +80,8 @@ class RuntimeRequests:
             Route(Code.GET_BROKER_RUNTIME_INFO, None, self.get_runtime_info, before_role=True),
         )
 
+    # ---- configuration ----
+
     def update_broker_config(self, request: Request) -> None:
         """Change settings of the running broker: `live` answers, at the end of this turn or when they are kept.
 
@@ -93,6 +95,8 @@ class RuntimeRequests:
         text = "".join(f"{key}={value}\n" for key, value in sorted(self.live.properties().items()))
         version = DataVersion(counter=0, state_version=0, timestamp=self.stats.started)
         return Reply(header=GetBrokerConfigResponse(version=version.to_json().decode()), body=text.encode())
+
+    # ---- the broker's state ----
 
     def get_runtime_info(self, request: Request) -> Reply:
         """Counters, rates and offsets under the keys that the original's tools look for.

@@ -18,16 +18,12 @@ from perseid.wire.bodies import MessageQueue
 from perseid.wire.codes import Language, ResponseCode
 from perseid.wire.codes import RequestCode as Code
 from perseid.wire.headers import topics as headers
-from perseid.wire.headers import topics as topic_headers
 
 if TYPE_CHECKING:
     from perseid.broker.admin.stats import BrokerStats
     from perseid.broker.clients.members import ConsumerTable, ProducerTable
     from perseid.broker.consume.offsets import ConsumerOffsets
     from perseid.broker.metadata.topics import TopicTable
-
-
-# ---- configuration ----
 
 
 @dataclass(slots=True, kw_only=True)
@@ -46,23 +42,23 @@ class AdminRequests:
     def routes(self) -> tuple[Route, ...]:
         """The rows of these requests."""
         return (
-            Route(Code.GET_TOPIC_STATS_INFO, topic_headers.GetTopicStatsInfoRequest, self.get_topic_stats),
+            Route(Code.GET_TOPIC_STATS_INFO, headers.GetTopicStatsInfoRequest, self.get_topic_stats),
             Route(
                 Code.GET_CONSUMER_CONNECTION_LIST,
-                topic_headers.GetConsumerConnectionListRequest,
+                headers.GetConsumerConnectionListRequest,
                 self.get_consumer_connections,
             ),
             Route(
                 Code.GET_PRODUCER_CONNECTION_LIST,
-                topic_headers.GetProducerConnectionListRequest,
+                headers.GetProducerConnectionListRequest,
                 self.get_producer_connections,
             ),
-            Route(Code.GET_CONSUME_STATS, topic_headers.GetConsumeStatsRequest, self.get_consume_stats),
-            Route(
-                Code.QUERY_CONSUME_TIME_SPAN, topic_headers.QueryConsumeTimeSpanRequest, self.query_consume_time_span
-            ),
+            Route(Code.GET_CONSUME_STATS, headers.GetConsumeStatsRequest, self.get_consume_stats),
+            Route(Code.QUERY_CONSUME_TIME_SPAN, headers.QueryConsumeTimeSpanRequest, self.query_consume_time_span),
             Route(Code.GET_ALL_PRODUCER_INFO, None, self.get_all_producers),
         )
+
+    # ---- topics and groups ----
 
     def get_topic_stats(self, request: Request) -> Reply:
         """The bounds of each of a topic's queues, and when their last messages were stored."""
@@ -130,6 +126,8 @@ class AdminRequests:
             )
         return Reply(body=fastjson.dumps({"consumeTimeSpanSet": spans}))
 
+    # ---- clients ----
+
     def get_consumer_connections(self, request: Request) -> Reply:
         """A consumer group's members and what they subscribe to; 206 when none is alive."""
         header: headers.GetConsumerConnectionListRequest = request.header
@@ -171,15 +169,6 @@ class AdminRequests:
             for group in self.producers.groups()
         }
         return Reply(body=fastjson.dumps({"data": data}))
-
-
-# ---- the broker's state ----
-
-
-# ---- topics and groups ----
-
-
-# ---- clients ----
 
 
 def _connection(client: Client) -> bodies.Connection:

@@ -21,8 +21,6 @@ from perseid.store.store import MessageStore
 from perseid.wire import bodies, inspection, settings
 from perseid.wire.codes import RequestCode as Code
 from perseid.wire.codes import ResponseCode
-from perseid.wire.headers import admin as admin_headers
-from perseid.wire.headers import query as query_headers
 from perseid.wire.headers.admin import GetBrokerConsumeStatsRequest, ViewBrokerStatsDataRequest
 from perseid.wire.headers.query import QueryConsumeQueueRequest
 
@@ -48,9 +46,6 @@ BROKER_TALLIES = {
 """Statistics whose key is the cluster's name."""
 
 
-# ---- statistics ----
-
-
 @dataclass(slots=True, kw_only=True)
 class UpkeepRequests:
     """Requests of operators who look deeper, and clean."""
@@ -69,11 +64,9 @@ class UpkeepRequests:
     def routes(self) -> tuple[Route, ...]:
         """The rows of these requests."""
         return (
-            Route(Code.VIEW_BROKER_STATS_DATA, admin_headers.ViewBrokerStatsDataRequest, self.view_broker_stats),
-            Route(
-                Code.GET_BROKER_CONSUME_STATS, admin_headers.GetBrokerConsumeStatsRequest, self.get_broker_consume_stats
-            ),
-            Route(Code.QUERY_CONSUME_QUEUE, query_headers.QueryConsumeQueueRequest, self.query_consume_queue),
+            Route(Code.VIEW_BROKER_STATS_DATA, ViewBrokerStatsDataRequest, self.view_broker_stats),
+            Route(Code.GET_BROKER_CONSUME_STATS, GetBrokerConsumeStatsRequest, self.get_broker_consume_stats),
+            Route(Code.QUERY_CONSUME_QUEUE, QueryConsumeQueueRequest, self.query_consume_queue),
             Route(Code.CLEAN_EXPIRED_CONSUMEQUEUE, None, self.clean_expired_queues),
             Route(Code.CLEAN_UNUSED_TOPIC, None, self.clean_unused_topics, on_slave=OnSlave.MASTERS_TABLE),
             Route(Code.DELETE_EXPIRED_COMMITLOG, None, self.delete_expired_log),
@@ -81,6 +74,8 @@ class UpkeepRequests:
             Route(Code.REMOVE_COLD_DATA_FLOW_CTR_CONFIG, None, self.remove_cold_limit),
             Route(Code.GET_COLD_DATA_FLOW_CTR_INFO, None, self.get_cold_info),
         )
+
+    # ---- statistics ----
 
     def view_broker_stats(self, request: Request) -> Reply:
         """What was counted of a topic (`TOPIC_PUT_NUMS`), of a group (`GROUP_GET_NUMS`, key `topic@group`), or of the
@@ -141,6 +136,8 @@ class UpkeepRequests:
         table = {self.progress.queue(name, one): self.progress.of(group, name, one) for one in queues}
         return bodies.ConsumeStats(offset_table=table, consume_tps=self.stats.group_get_tps(group, name))
 
+    # ---- queues ----
+
     def query_consume_queue(self, request: Request) -> Reply:
         """Up to `count` units of a queue from `index` on, within one file of it, and its bounds. With a group, what it
         subscribes to."""
@@ -188,6 +185,8 @@ class UpkeepRequests:
         self.store.delete_expired(self.turn.now)
         return Reply()
 
+    # ---- cold-data flow control ----
+
     def update_cold_limits(self, request: Request) -> Reply:
         """Limit what groups may read from the disk: `group=bytes` a line. (The original passes over lines that it can't
         read; here they are refused, with 1, and nothing is changed.)"""
@@ -216,9 +215,3 @@ class UpkeepRequests:
 def _item(window: Window) -> inspection.BrokerStatsItem:
     """Messages are counted one by one, so each counted time is one of them."""
     return inspection.BrokerStatsItem(sum=window.sum, tps=window.per_second, avgpt=1.0 if window.sum else 0.0)
-
-
-# ---- queues ----
-
-
-# ---- cold-data flow control ----

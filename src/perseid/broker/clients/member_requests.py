@@ -16,7 +16,6 @@ from perseid.broker.metadata.system_topics import UNIT_SUB
 from perseid.wire.bodies import ConsumerData, GetConsumerListByGroupResponseBody, HeartbeatData
 from perseid.wire.codes import RequestCode as Code
 from perseid.wire.codes import ResponseCode
-from perseid.wire.headers import clients as client_headers
 from perseid.wire.headers.clients import (
     GetConsumerListByGroupRequest,
     HeartbeatResponse,
@@ -45,10 +44,8 @@ class ClientRequests:
         """The rows of these requests."""
         return (
             Route(Code.HEART_BEAT, None, self.heart_beat),
-            Route(Code.UNREGISTER_CLIENT, client_headers.UnregisterClientRequest, self.unregister_client),
-            Route(
-                Code.GET_CONSUMER_LIST_BY_GROUP, client_headers.GetConsumerListByGroupRequest, self.get_consumer_list
-            ),
+            Route(Code.UNREGISTER_CLIENT, UnregisterClientRequest, self.unregister_client),
+            Route(Code.GET_CONSUMER_LIST_BY_GROUP, GetConsumerListByGroupRequest, self.get_consumer_list),
         )
 
     def heart_beat(self, request: Request) -> Reply:

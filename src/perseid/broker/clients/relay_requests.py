@@ -20,11 +20,10 @@ from perseid.broker.kernel.turn import Turn
 from perseid.store.store import MessageStore
 from perseid.wire import ids
 from perseid.wire.bodies import GetConsumerStatusBody, MessageQueue, QueueOffset, ResetOffsetBody, ResetOffsetBodyForC
-from perseid.wire.codes import Language, RequestCode, ResponseCode, Version
+from perseid.wire.codes import Language, ResponseCode, Version
 from perseid.wire.codes import RequestCode as Code
 from perseid.wire.command import Command
 from perseid.wire.headers import admin as admin_headers
-from perseid.wire.headers import clients as client_headers
 from perseid.wire.headers.clients import ConsumeMessageDirectlyRequest, GetConsumerRunningInfoRequest
 from perseid.wire.headers.offsets import GetConsumerStatusRequest, ResetOffsetRequest
 from perseid.wire.rpc import NO_ANSWER, Failure
@@ -36,9 +35,6 @@ if TYPE_CHECKING:
     from perseid.broker.metadata.topics import TopicTable
 
 STATUS_TIMEOUT_MS = 5_000
-
-
-# ---- one consumer ----
 
 
 class Offsets(Protocol):
@@ -66,12 +62,12 @@ class RelayRequests:
         return (
             Route(
                 Code.GET_CONSUMER_RUNNING_INFO,
-                client_headers.GetConsumerRunningInfoRequest,
+                GetConsumerRunningInfoRequest,
                 self.get_consumer_running_info,
             ),
             Route(
                 Code.CONSUME_MESSAGE_DIRECTLY,
-                client_headers.ConsumeMessageDirectlyRequest,
+                ConsumeMessageDirectlyRequest,
                 self.consume_message_directly,
             ),
             Route(
@@ -80,6 +76,8 @@ class RelayRequests:
                 self.get_consumer_status,
             ),
         )
+
+    # ---- one consumer ----
 
     def get_consumer_running_info(self, request: Request) -> Reply | None:
         """What a consumer says of itself: its settings, its queues, its rates, if asked for its stacks."""
@@ -131,6 +129,8 @@ class RelayRequests:
         self.relays.ask(client.conn, code, ext, body, ended)
         return None
 
+    # ---- all consumers of a group ----
+
     def get_consumer_status(self, request: Request) -> Reply | None:
         """The offsets in a topic that a group's members hold, by client id, or those of one member. Who does not answer
         in time is left out."""
@@ -163,7 +163,7 @@ class RelayRequests:
         question = GetConsumerStatusRequest(topic=header.topic, group=header.group)
         for client in members:
             told = partial(ended, client.client_id)
-            code = RequestCode.GET_CONSUMER_STATUS_FROM_CLIENT
+            code = Code.GET_CONSUMER_STATUS_FROM_CLIENT
             self.relays.ask(client.conn, code, question, b"", told, STATUS_TIMEOUT_MS)
         return None
 
@@ -204,7 +204,7 @@ class RelayRequests:
         notice = ResetOffsetRequest(group=header.group, topic=header.topic, timestamp=header.timestamp)
         for client in group.clients.values():
             body = _for_c(table) if request.command.language == Language.CPP else ResetOffsetBody(offset_table=table)
-            self.relays.tell(client.conn, RequestCode.RESET_CONSUMER_CLIENT_OFFSET, notice, body.to_json())
+            self.relays.tell(client.conn, Code.RESET_CONSUMER_CLIENT_OFFSET, notice, body.to_json())
         return Reply(body=ResetOffsetBody(offset_table=table).to_json())
 
 
@@ -214,9 +214,6 @@ def _check_version(client: Client, least: Version) -> None:
             ResponseCode.SYSTEM_ERROR,
             f"The Consumer <{client.client_id}> Version <{client.version}> too low to finish, please upgrade it",
         )
-
-
-# ---- all consumers of a group ----
 
 
 @dataclass(slots=True)

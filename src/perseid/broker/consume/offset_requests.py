@@ -19,7 +19,6 @@ from perseid.wire.codes import RequestCode as Code
 from perseid.wire.codes import ResponseCode
 from perseid.wire.headers import admin as admin_headers
 from perseid.wire.headers import offsets as headers
-from perseid.wire.headers import offsets as offset_headers
 from perseid.wire.headers.offsets import OffsetResponse, TimestampResponse
 
 if TYPE_CHECKING:
@@ -29,9 +28,6 @@ if TYPE_CHECKING:
     from perseid.broker.metadata.topics import TopicTable
 
 UPPER = "UPPER"
-
-
-# ---- a group's position ----
 
 
 class Slaves(Protocol):
@@ -64,7 +60,7 @@ class OffsetRequests:
         return (
             Route(
                 Code.QUERY_CONSUMER_OFFSET,
-                offset_headers.QueryConsumerOffsetRequest,
+                headers.QueryConsumerOffsetRequest,
                 self.query_consumer_offset,
                 while_isolated=False,
                 keeps_checks=True,
@@ -72,7 +68,7 @@ class OffsetRequests:
             ),
             Route(
                 Code.UPDATE_CONSUMER_OFFSET,
-                offset_headers.UpdateConsumerOffsetRequest,
+                headers.UpdateConsumerOffsetRequest,
                 self.update_consumer_offset,
                 while_isolated=False,
                 keeps_checks=True,
@@ -80,25 +76,25 @@ class OffsetRequests:
             ),
             Route(
                 Code.SEARCH_OFFSET_BY_TIMESTAMP,
-                offset_headers.SearchOffsetByTimestampRequest,
+                headers.SearchOffsetByTimestampRequest,
                 self.search_offset,
                 logical=True,
             ),
-            Route(Code.GET_MAX_OFFSET, offset_headers.GetMaxOffsetRequest, self.get_max_offset, logical=True),
-            Route(Code.GET_MIN_OFFSET, offset_headers.GetMinOffsetRequest, self.get_min_offset, logical=True),
+            Route(Code.GET_MAX_OFFSET, headers.GetMaxOffsetRequest, self.get_max_offset, logical=True),
+            Route(Code.GET_MIN_OFFSET, headers.GetMinOffsetRequest, self.get_min_offset, logical=True),
             Route(
                 Code.GET_EARLIEST_MSG_STORETIME,
-                offset_headers.GetEarliestMsgStoretimeRequest,
+                headers.GetEarliestMsgStoretimeRequest,
                 self.get_earliest_store_time,
                 logical=True,
             ),
             Route(Code.INVOKE_BROKER_TO_RESET_OFFSET, admin_headers.ResetOffsetRequest, self.reset_offset),
-            Route(
-                Code.QUERY_CORRECTION_OFFSET, offset_headers.QueryCorrectionOffsetRequest, self.query_correction_offset
-            ),
+            Route(Code.QUERY_CORRECTION_OFFSET, headers.QueryCorrectionOffsetRequest, self.query_correction_offset),
             Route(Code.CLONE_GROUP_OFFSET, admin_headers.CloneGroupOffsetRequest, self.clone_group_offset),
             Route(Code.GET_ALL_CONSUMER_OFFSET, None, self.get_all_consumer_offset, while_isolated=False),
         )
+
+    # ---- a group's position ----
 
     def query_consumer_offset(self, request: Request) -> Reply:
         """Where a group goes on in a queue.
@@ -146,6 +142,8 @@ class OffsetRequests:
         )
         return Reply(remark=None if committed else "Offset has been previously reset")
 
+    # ---- a queue's bounds ----
+
     def search_offset(self, request: Request) -> Reply:
         """The offset of the first message stored at or after a time, or (UPPER) of the last one at or before it."""
         header: headers.SearchOffsetByTimestampRequest = request.header
@@ -170,6 +168,8 @@ class OffsetRequests:
         oldest = self.store.min_offset(header.topic, header.queue_id)
         timestamp = self.store.store_time(header.topic, header.queue_id, oldest)
         return Reply(header=TimestampResponse(timestamp=timestamp))
+
+    # ---- operators ----
 
     def reset_offset(self, request: Request) -> Reply:
         """Let a group go on elsewhere: at an offset of one queue, or of all queues by time (negative: at the end).
@@ -248,9 +248,3 @@ def _not_found(why: str) -> RequestRefused:
     return RequestRefused(
         ResponseCode.QUERY_NOT_FOUND, f"the group has no offset in this queue, and does not begin at 0: {why}"
     )
-
-
-# ---- a queue's bounds ----
-
-
-# ---- operators ----

@@ -20,10 +20,9 @@ from perseid.broker.metadata.topics import FAQ
 from perseid.store.results import ReadStatus
 from perseid.store.store import MessageStore
 from perseid.wire.bodies import SubscriptionData, SubscriptionGroupConfig, TopicConfig
-from perseid.wire.codes import RequestCode, ResponseCode
 from perseid.wire.codes import RequestCode as Code
+from perseid.wire.codes import ResponseCode
 from perseid.wire.hashing import tag_code
-from perseid.wire.headers import pull as pull_headers
 from perseid.wire.headers.pull import PullMessageRequest, PullMessageResponse
 from perseid.wire.lite import queue_name
 from perseid.wire.names import SCHEDULE_TOPIC
@@ -97,7 +96,7 @@ class PullRequests:
         return (
             Route(
                 Code.PULL_MESSAGE,
-                pull_headers.PullMessageRequest,
+                PullMessageRequest,
                 self.pull_message,
                 on_slave=OnSlave.READ,
                 while_isolated=False,
@@ -108,7 +107,7 @@ class PullRequests:
             ),
             Route(
                 Code.LITE_PULL_MESSAGE,
-                pull_headers.PullMessageRequest,
+                PullMessageRequest,
                 self.pull_message,
                 on_slave=OnSlave.READ,
                 while_isolated=False,
@@ -199,7 +198,7 @@ class PullRequests:
             raise RequestRefused(
                 ResponseCode.NO_PERMISSION, f"the broker[{config.broker_ip1}] pulling message is forbidden"
             )
-        if request.command.code == RequestCode.LITE_PULL_MESSAGE and not config.lite_pull_message_enable:
+        if request.command.code == Code.LITE_PULL_MESSAGE and not config.lite_pull_message_enable:
             raise RequestRefused(
                 ResponseCode.NO_PERMISSION, f"the broker[{config.broker_ip1}] for lite pull consumer is forbidden"
             )

@@ -11,7 +11,6 @@ from perseid.broker.kernel.settings import Settings
 from perseid.store.store import MessageStore
 from perseid.wire.codes import RequestCode as Code
 from perseid.wire.codes import ResponseCode
-from perseid.wire.headers import query as query_headers
 from perseid.wire.headers.query import QueryMessageRequest, QueryMessageResponse, ViewMessageByIdRequest
 
 UNIQUE_KEY_QUERY = "_UNIQUE_KEY_QUERY"
@@ -30,8 +29,8 @@ class QueryRequests:
     def routes(self) -> tuple[Route, ...]:
         """The rows of these requests."""
         return (
-            Route(Code.QUERY_MESSAGE, query_headers.QueryMessageRequest, self.query_message),
-            Route(Code.VIEW_MESSAGE_BY_ID, query_headers.ViewMessageByIdRequest, self.view_message),
+            Route(Code.QUERY_MESSAGE, QueryMessageRequest, self.query_message),
+            Route(Code.VIEW_MESSAGE_BY_ID, ViewMessageByIdRequest, self.view_message),
         )
 
     def query_message(self, request: Request) -> Reply:

@@ -33,7 +33,6 @@ from perseid.wire.bodies import MessageQueue, SubscriptionGroupConfig, TopicConf
 from perseid.wire.codes import RequestCode as Code
 from perseid.wire.codes import ResponseCode
 from perseid.wire.headers import lite as headers
-from perseid.wire.headers import lite as lite_headers
 from perseid.wire.headers.pop import AckMessageRequest, ChangeInvisibleTimeRequest, ChangeInvisibleTimeResponse
 from perseid.wire.pop import Handle
 
@@ -60,9 +59,6 @@ _CORRECTED = frozenset(
 )  # fmt: skip
 
 
-# ---- popping ----
-
-
 @dataclass(slots=True, kw_only=True)
 class LiteRequests:
     """Requests about lite topics."""
@@ -85,24 +81,26 @@ class LiteRequests:
         return (
             Route(
                 Code.POP_LITE_MESSAGE,
-                lite_headers.PopLiteMessageRequest,
+                headers.PopLiteMessageRequest,
                 self.pop_lite_message,
                 on_slave=OnSlave.REFUSED,
                 on_vip=False,
             ),
             Route(Code.LITE_SUBSCRIPTION_CTL, None, self.lite_subscription_ctl, on_slave=OnSlave.REFUSED),
             Route(Code.GET_BROKER_LITE_INFO, None, self.get_broker_lite_info),
-            Route(Code.GET_PARENT_TOPIC_INFO, lite_headers.GetParentTopicInfoRequest, self.get_parent_topic_info),
-            Route(Code.GET_LITE_TOPIC_INFO, lite_headers.GetLiteTopicInfoRequest, self.get_lite_topic_info),
-            Route(Code.GET_LITE_CLIENT_INFO, lite_headers.GetLiteClientInfoRequest, self.get_lite_client_info),
-            Route(Code.GET_LITE_GROUP_INFO, lite_headers.GetLiteGroupInfoRequest, self.get_lite_group_info),
+            Route(Code.GET_PARENT_TOPIC_INFO, headers.GetParentTopicInfoRequest, self.get_parent_topic_info),
+            Route(Code.GET_LITE_TOPIC_INFO, headers.GetLiteTopicInfoRequest, self.get_lite_topic_info),
+            Route(Code.GET_LITE_CLIENT_INFO, headers.GetLiteClientInfoRequest, self.get_lite_client_info),
+            Route(Code.GET_LITE_GROUP_INFO, headers.GetLiteGroupInfoRequest, self.get_lite_group_info),
             Route(
                 Code.TRIGGER_LITE_DISPATCH,
-                lite_headers.TriggerLiteDispatchRequest,
+                headers.TriggerLiteDispatchRequest,
                 self.trigger_lite_dispatch,
                 on_slave=OnSlave.REFUSED,
             ),
         )
+
+    # ---- popping ----
 
     def pop_lite_message(self, request: Request) -> Reply | None:
         """Messages of the lite topics that a client reads, each of them in order: nobody of the group gets more of it
@@ -246,6 +244,8 @@ class LiteRequests:
         step = self.settings.current.consumer_offset_update_version_step
         self.offsets.commit(name, group, LMQ_QUEUE_ID, offset, self.turn.now, step)
 
+    # ---- after a pop ----
+
     def ack(self, header: AckMessageRequest) -> Reply:
         """A message of a lite topic is consumed. 208: there is no such message; 13: it is not of the batch that is
         out."""
@@ -290,6 +290,8 @@ class LiteRequests:
         if header.queue_id != LMQ_QUEUE_ID or handle.revive_queue != pop.ORDER_QUEUE:
             raise _invalid("ack queue illegal.")
         return name, handle
+
+    # ---- what clients read ----
 
     def lite_subscription_ctl(self, request: Request) -> Reply | None:
         """Clients say what they read: more of it, less of it, all of it, nothing. Each change is done or refused for
@@ -368,6 +370,8 @@ class LiteRequests:
         reader = table.reader(wanted.client_id, wanted.group, wanted.topic, self.turn.now)
         reader.conn = request.conn.id
         return reader
+
+    # ---- what operators ask ----
 
     def get_broker_lite_info(self, request: Request) -> Reply:
         """How much of everything there is."""
@@ -538,12 +542,6 @@ def _counts_of(told: list[str], offsets: list[int]) -> list[str]:
     return [known.get(offset, "0") for offset in offsets]
 
 
-# ---- after a pop ----
-
-
-# ---- what clients read ----
-
-
 _ADDS = (lite.PARTIAL_ADD, lite.COMPLETE_ADD)
 
 
@@ -558,9 +556,6 @@ def _check_change(wanted: lite.LiteSubscriptionChange) -> None:
     option = wanted.offset_option
     if option is not None and (option.type not in lite.OPTIONS or option.value < 0):
         raise _illegal(f"offsetOption {option.type:.80} {option.value} can't be")
-
-
-# ---- what operators ask ----
 
 
 def _invalid(why: str) -> RequestRefused:

@@ -19,7 +19,6 @@ from perseid.wire.bodies import SubscriptionData
 from perseid.wire.codes import RequestCode as Code
 from perseid.wire.codes import ResponseCode
 from perseid.wire.headers import topics as headers
-from perseid.wire.headers import topics as topic_headers
 
 if TYPE_CHECKING:
     from perseid.broker.kernel.saves import Saves
@@ -74,31 +73,29 @@ class GroupRequests:
             ),
             Route(
                 Code.DELETE_SUBSCRIPTIONGROUP,
-                topic_headers.DeleteSubscriptionGroupRequest,
+                headers.DeleteSubscriptionGroupRequest,
                 self.delete_group,
                 on_slave=OnSlave.MASTERS_TABLE,
             ),
             Route(
                 Code.GET_SUBSCRIPTIONGROUP_CONFIG,
-                topic_headers.GetSubscriptionGroupConfigRequest,
+                headers.GetSubscriptionGroupConfigRequest,
                 self.get_group_config,
             ),
             Route(
                 Code.GET_ALL_SUBSCRIPTIONGROUP_CONFIG,
-                topic_headers.GetAllSubscriptionGroupConfigRequest,
+                headers.GetAllSubscriptionGroupConfigRequest,
                 self.get_all_groups,
             ),
             Route(
                 Code.UPDATE_AND_GET_GROUP_FORBIDDEN,
-                topic_headers.UpdateAndGetGroupForbiddenRequest,
+                headers.UpdateAndGetGroupForbiddenRequest,
                 self.update_and_get_forbidden,
             ),
-            Route(
-                Code.QUERY_TOPICS_BY_CONSUMER, topic_headers.QueryTopicsByConsumerRequest, self.query_topics_by_consumer
-            ),
+            Route(Code.QUERY_TOPICS_BY_CONSUMER, headers.QueryTopicsByConsumerRequest, self.query_topics_by_consumer),
             Route(
                 Code.QUERY_SUBSCRIPTION_BY_CONSUMER,
-                topic_headers.QuerySubscriptionByConsumerRequest,
+                headers.QuerySubscriptionByConsumerRequest,
                 self.query_subscription_by_consumer,
             ),
         )

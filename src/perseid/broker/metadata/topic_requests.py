@@ -24,7 +24,6 @@ from perseid.wire.bodies import DataVersion, TopicConfig
 from perseid.wire.codes import RequestCode as Code
 from perseid.wire.codes import ResponseCode
 from perseid.wire.headers import topics as headers
-from perseid.wire.headers import topics as topic_headers
 from perseid.wire.mapping import TopicQueueMappingDetail
 from perseid.wire.pop import retry_topic_v1, retry_topic_v2
 
@@ -111,13 +110,13 @@ class TopicRequests:
         return (
             Route(
                 Code.UPDATE_AND_CREATE_TOPIC,
-                topic_headers.CreateTopicRequest,
+                headers.CreateTopicRequest,
                 self.update_and_create_topic,
                 on_slave=OnSlave.MASTERS_TABLE,
             ),
             Route(
                 Code.UPDATE_AND_CREATE_STATIC_TOPIC,
-                topic_headers.CreateTopicRequest,
+                headers.CreateTopicRequest,
                 self.update_and_create_static_topic,
                 on_slave=OnSlave.MASTERS_TABLE,
             ),
@@ -129,15 +128,15 @@ class TopicRequests:
             ),
             Route(
                 Code.DELETE_TOPIC_IN_BROKER,
-                topic_headers.DeleteTopicRequest,
+                headers.DeleteTopicRequest,
                 self.delete_topic,
                 on_slave=OnSlave.MASTERS_TABLE,
             ),
-            Route(Code.GET_TOPIC_CONFIG, topic_headers.GetTopicConfigRequest, self.get_topic_config),
-            Route(Code.GET_ALL_TOPIC_CONFIG, topic_headers.GetAllTopicConfigRequest, self.get_all_topic_config),
+            Route(Code.GET_TOPIC_CONFIG, headers.GetTopicConfigRequest, self.get_topic_config),
+            Route(Code.GET_ALL_TOPIC_CONFIG, headers.GetAllTopicConfigRequest, self.get_all_topic_config),
             Route(
                 Code.QUERY_TOPIC_CONSUME_BY_WHO,
-                topic_headers.QueryTopicConsumeByWhoRequest,
+                headers.QueryTopicConsumeByWhoRequest,
                 self.query_topic_consume_by_who,
             ),
             Route(Code.GET_SYSTEM_TOPIC_LIST_FROM_BROKER, None, self.get_system_topics),

@@ -17,7 +17,6 @@ from perseid.store.store import MessageStore
 from perseid.wire import pop
 from perseid.wire.codes import RequestCode as Code
 from perseid.wire.codes import ResponseCode
-from perseid.wire.headers import pop as pop_headers
 from perseid.wire.headers.pop import (
     AckMessageRequest,
     ChangeInvisibleTimeRequest,
@@ -63,11 +62,11 @@ class PopAckRequests:
     def routes(self) -> tuple[Route, ...]:
         """The rows of these requests."""
         return (
-            Route(Code.ACK_MESSAGE, pop_headers.AckMessageRequest, self.ack_message, on_slave=OnSlave.REFUSED),
+            Route(Code.ACK_MESSAGE, AckMessageRequest, self.ack_message, on_slave=OnSlave.REFUSED),
             Route(Code.BATCH_ACK_MESSAGE, None, self.batch_ack_message, on_slave=OnSlave.REFUSED),
             Route(
                 Code.CHANGE_MESSAGE_INVISIBLETIME,
-                pop_headers.ChangeInvisibleTimeRequest,
+                ChangeInvisibleTimeRequest,
                 self.change_invisible_time,
                 on_slave=OnSlave.REFUSED,
             ),
@@ -208,6 +207,8 @@ class PopAckRequests:
                 ResponseCode.SYSTEM_ERROR, f"the revive queue {revive_queue} is none of {self.pop.revive_queues}"
             )
 
+    # ---- in order ----
+
     def _ack_ordered(self, topic: str, group: str, queue_id: int, offset: int, pop_time: int) -> None:
         """A message of a batch is consumed; when all are, the next batch may go out."""
         service, offsets = self.pop, self.offsets
@@ -235,6 +236,3 @@ class PopAckRequests:
             pop_time=handle.pop_time, invisible_time=until - handle.pop_time, revive_qid=pop.ORDER_QUEUE
         )
         return Reply(header=answer)
-
-
-# ---- in order ----

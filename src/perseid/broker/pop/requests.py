@@ -36,7 +36,6 @@ from perseid.wire.codes import RequestCode as Code
 from perseid.wire.codes import ResponseCode
 from perseid.wire.hashing import tag_code
 from perseid.wire.headers import pop as headers
-from perseid.wire.headers import pop as pop_headers
 from perseid.wire.headers.pop import PopMessageRequest, PopMessageResponse
 from perseid.wire.names import RETRY_PREFIX
 from perseid.wire.pop import Checkpoint, Handle
@@ -108,26 +107,26 @@ class PopRequests:
         return (
             Route(
                 Code.POP_MESSAGE,
-                pop_headers.PopMessageRequest,
+                headers.PopMessageRequest,
                 self.pop_message,
                 on_slave=OnSlave.REFUSED,
                 on_vip=False,
             ),
             Route(
                 Code.PEEK_MESSAGE,
-                pop_headers.PeekMessageRequest,
+                headers.PeekMessageRequest,
                 self.peek_message,
                 on_slave=OnSlave.REFUSED,
                 on_vip=False,
             ),
             Route(
                 Code.NOTIFICATION,
-                pop_headers.NotificationRequest,
+                headers.NotificationRequest,
                 self.notification,
                 on_slave=OnSlave.REFUSED,
                 on_vip=False,
             ),
-            Route(Code.POLLING_INFO, pop_headers.PollingInfoRequest, self.polling_info, on_vip=False),
+            Route(Code.POLLING_INFO, headers.PollingInfoRequest, self.polling_info, on_vip=False),
         )
 
     def pop_message(self, request: Request) -> Reply | None:
@@ -177,6 +176,8 @@ class PopRequests:
             buffers=found.buffers,
         )
         return reply if found.end < 0 else self.appender.acknowledge(request, reply, found.end, wait=True)
+
+    # ---- checks ----
 
     def _check(self, request: Request, header: AnyRequest) -> TopicConfig:
         """The topic. RequestRefused in the order of broker.md §9 where the group may not pop it."""
@@ -241,6 +242,8 @@ class PopRequests:
             sub_version=self.turn.now, expression_type=kind or subscription_filter.TAG,
         )  # fmt: skip
         consumers.compensate(name, subscription)
+
+    # ---- popping ----
 
     def _places(self, header: AnyRequest, row: TopicConfig) -> list[tuple[str, int]]:
         """The queues that a request looks at, in their order: of the topic, and of its retry topic, before or behind.
@@ -389,6 +392,8 @@ class PopRequests:
             )  # fmt: skip
             found.buffers += _renamed(read.buffers, header.topic, handle)
 
+    # ---- waiting ----
+
     def _may_hold(self, request: Request, header: PopMessageRequest | headers.NotificationRequest) -> Millis | None:
         """Until when a request may wait; None: it may not."""
         if not request.may_hold or header.poll_time <= 0:
@@ -462,9 +467,6 @@ class PopRequests:
         return Reply(header=answer, remark="FOUND", buffers=found.buffers)
 
 
-# ---- checks ----
-
-
 def _check_numbers(header: PopMessageRequest) -> None:
     if not 1 <= header.max_msg_nums <= pop.MAX_MESSAGES:
         raise RequestRefused(
@@ -476,9 +478,6 @@ def _check_numbers(header: PopMessageRequest) -> None:
             ResponseCode.INVALID_PARAMETER,
             f"invisibleTime is 0 to {MAX_INVISIBLE_MS} ms, not {header.invisible_time}",
         )
-
-
-# ---- popping ----
 
 
 def _from(chance: int) -> Callable[[int], list[int]]:
@@ -528,6 +527,3 @@ def _renamed(buffers: Iterable[Buffer], topic: str, handle: Handle) -> Iterable[
             made = record.encode(message)
             record.patch(made, one.queue_offset, one.physical_offset, one.store_timestamp)
             yield bytes(made)
-
-
-# ---- waiting ----

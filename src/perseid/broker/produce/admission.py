@@ -32,6 +32,8 @@ class Admission:
     topics: TopicTable
     random: Random
 
+    # ---- checks, in the order of broker.md §4.1 ----
+
     def check_service(self, header: SendMessageRequest) -> None:
         """RequestRefused when no send is taken now, or none to this topic."""
         start = self.settings.current.start_accept_send_request_time_stamp

@@ -20,11 +20,15 @@ from perseid.store.results import AppendRefused
 from perseid.store.store import MessageStore
 from perseid.wire import ids
 from perseid.wire import properties as props
-from perseid.wire.codes import RequestCode, ResponseCode
 from perseid.wire.codes import RequestCode as Code
+from perseid.wire.codes import ResponseCode
 from perseid.wire.command import Command
-from perseid.wire.headers import send as send_headers
-from perseid.wire.headers.send import PushReplyMessageRequest, SendMessageRequest, SendMessageResponse
+from perseid.wire.headers.send import (
+    PushReplyMessageRequest,
+    SendMessageRequest,
+    SendMessageRequestV2,
+    SendMessageResponse,
+)
 from perseid.wire.record import SYS_COMPRESSED, SYS_COMPRESSION_MASK, Message
 from perseid.wire.rpc import Failure
 
@@ -59,12 +63,10 @@ class ReplyRequests:
     def routes(self) -> tuple[Route, ...]:
         """The rows of these requests."""
         return (
-            Route(
-                Code.SEND_REPLY_MESSAGE, send_headers.SendMessageRequest, self.send_reply, on_slave=OnSlave.HANDED_ON
-            ),
+            Route(Code.SEND_REPLY_MESSAGE, SendMessageRequest, self.send_reply, on_slave=OnSlave.HANDED_ON),
             Route(
                 Code.SEND_REPLY_MESSAGE_V2,
-                send_headers.SendMessageRequestV2,
+                SendMessageRequestV2,
                 self.send_reply,
                 on_slave=OnSlave.HANDED_ON,
             ),
@@ -113,7 +115,7 @@ class ReplyRequests:
         request.command.body = b""  # it is on its way: the answer needs it no more
         request.command.keep()
         pushed = self._pushed(request, header, properties)
-        self.relays.ask(client.conn, RequestCode.PUSH_REPLY_MESSAGE_TO_CLIENT, pushed, body, ended)
+        self.relays.ask(client.conn, Code.PUSH_REPLY_MESSAGE_TO_CLIENT, pushed, body, ended)
         return None
 
     def _store(

@@ -23,8 +23,10 @@ from perseid.wire import properties as props
 from perseid.wire.bodies import TopicConfig
 from perseid.wire.codes import RequestCode as Code
 from perseid.wire.codes import ResponseCode
-from perseid.wire.headers import send as send_headers
-from perseid.wire.headers.send import SendMessageRequest
+from perseid.wire.headers.send import (
+    SendMessageRequest,
+    SendMessageRequestV2,
+)
 from perseid.wire.ids import UniqueIds
 from perseid.wire.names import HALF_TOPIC, RETRY_PREFIX, TIMER_TOPIC, dlq_topic
 from perseid.wire.record import SYS_INNER_BATCH, SYS_MULTI_TAGS, Message
@@ -77,7 +79,7 @@ class SendRequests:
         return (
             Route(
                 Code.SEND_MESSAGE,
-                send_headers.SendMessageRequest,
+                SendMessageRequest,
                 self.send_message,
                 on_slave=OnSlave.HANDED_ON,
                 keeps_checks=True,
@@ -85,7 +87,7 @@ class SendRequests:
             ),
             Route(
                 Code.SEND_MESSAGE_V2,
-                send_headers.SendMessageRequestV2,
+                SendMessageRequestV2,
                 self.send_message,
                 on_slave=OnSlave.HANDED_ON,
                 keeps_checks=True,
@@ -93,7 +95,7 @@ class SendRequests:
             ),
             Route(
                 Code.SEND_BATCH_MESSAGE,
-                send_headers.SendMessageRequestV2,
+                SendMessageRequestV2,
                 self.send_message,
                 on_slave=OnSlave.HANDED_ON,
                 keeps_checks=True,
@@ -151,6 +153,8 @@ class SendRequests:
         return self.appender.acknowledge(
             request, reply, stored.physical_offset + stored.size, put.waits(message.properties)
         )
+
+    # ---- one message ----
 
     def _finish(
         self, request: Request, message: Message, header: SendMessageRequest, topic: TopicConfig
@@ -240,6 +244,8 @@ class SendRequests:
             if self.topics.ensure(message.topic, 1, self.turn.now) is None:
                 raise RequestRefused(ResponseCode.SYSTEM_ERROR, f"topic[{message.topic}] not exist")
 
+    # ---- a batch ----
+
     def _send_batch(self, request: Request, header: SendMessageRequest, queue_id: int, sys_flag: int) -> Reply | None:
         """Store the messages of one batch body at consecutive offsets of one queue, all or none.
 
@@ -286,9 +292,6 @@ class SendRequests:
         return self.appender.acknowledge(request, reply, last.physical_offset + last.size, put.waits(own))
 
 
-# ---- one message ----
-
-
 def _named_lite(topic: str, raw: bytes) -> bytes:
     """The properties of a message; one that names a lite topic is to stand in that one's queue."""
     if props.LITE_TOPIC.encode() not in raw:
@@ -299,6 +302,3 @@ def _named_lite(topic: str, raw: bytes) -> bytes:
         found[props.INNER_MULTI_DISPATCH] = lite.queue_name(topic, name)
         found.pop(props.INNER_MULTI_QUEUE_OFFSET, None)
     return props.encode(found)
-
-
-# ---- a batch ----

@@ -22,7 +22,6 @@ from perseid.wire import properties as props
 from perseid.wire.bodies import SubscriptionGroupConfig, TopicConfig
 from perseid.wire.codes import RequestCode as Code
 from perseid.wire.codes import ResponseCode
-from perseid.wire.headers import clients as client_headers
 from perseid.wire.headers.clients import ConsumerSendMsgBackRequest
 from perseid.wire.names import dlq_topic, retry_topic
 from perseid.wire.record import SYS_INNER_BATCH, Message, Record
@@ -55,7 +54,7 @@ class SendBackRequests:
         return (
             Route(
                 Code.CONSUMER_SEND_MSG_BACK,
-                client_headers.ConsumerSendMsgBackRequest,
+                ConsumerSendMsgBackRequest,
                 self.consumer_send_back,
                 on_slave=OnSlave.HANDED_ON,
             ),

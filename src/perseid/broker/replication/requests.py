@@ -16,8 +16,6 @@ from perseid.wire.codes import RequestCode as Code
 from perseid.wire.codes import ResponseCode
 from perseid.wire.controller import OPEN_END, Epoch, EpochEntryCache, SyncStateSet
 from perseid.wire.headers import admin as admin_headers
-from perseid.wire.headers import controller as controller_headers
-from perseid.wire.headers import namesrv as namesrv_headers
 from perseid.wire.headers.controller import (
     ExchangeHaInfoRequest,
     ExchangeHaInfoResponse,
@@ -47,18 +45,18 @@ class ReplicationRequests:
         return (
             Route(
                 Code.NOTIFY_BROKER_ROLE_CHANGED,
-                controller_headers.NotifyBrokerRoleChangedRequest,
+                NotifyBrokerRoleChangedRequest,
                 self.notify_role_changed,
                 before_role=True,
             ),
             Route(Code.GET_BROKER_EPOCH_CACHE, None, self.get_epoch_cache, before_role=True),
             Route(
                 Code.EXCHANGE_BROKER_HA_INFO,
-                controller_headers.ExchangeHaInfoRequest,
+                ExchangeHaInfoRequest,
                 self.exchange_ha_info,
                 before_role=True,
             ),
-            Route(Code.NOTIFY_MIN_BROKER_ID_CHANGE, namesrv_headers.NotifyMinBrokerIdChangeRequest, self.notify_min_id),
+            Route(Code.NOTIFY_MIN_BROKER_ID_CHANGE, NotifyMinBrokerIdChangeRequest, self.notify_min_id),
             Route(Code.GET_BROKER_HA_STATUS, None, self.get_ha_status, before_role=True),
             Route(
                 Code.RESET_MASTER_FLUSH_OFFSET,

@@ -21,7 +21,6 @@ from perseid.store.results import AppendRefused
 from perseid.wire import properties as props
 from perseid.wire.codes import RequestCode as Code
 from perseid.wire.codes import ResponseCode
-from perseid.wire.headers import send as send_headers
 from perseid.wire.headers.send import RecallMessageRequest, RecallMessageResponse
 from perseid.wire.record import Message
 
@@ -50,7 +49,7 @@ class RecallRequests:
 
     def routes(self) -> tuple[Route, ...]:
         """The rows of these requests."""
-        return (Route(Code.RECALL_MESSAGE, send_headers.RecallMessageRequest, self.recall_message),)
+        return (Route(Code.RECALL_MESSAGE, RecallMessageRequest, self.recall_message),)
 
     def recall_message(self, request: Request) -> Reply | None:
         """Store the wish; a refusal too says the region, as in the original."""

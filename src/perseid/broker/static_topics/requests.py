@@ -119,6 +119,8 @@ class StaticTopicRequests:
         self.peers.ask(ask.name, ask.code, {**ask.ext, "lo": "false", "bname": ask.name}, answered)
         return None
 
+    # ---- sends ----
+
     def _send(self, request: Request, detail: TopicQueueMappingDetail, handler: Handler) -> Reply | None:
         """Into the leader's queue; any that is led here when the sender leaves the choice to us."""
         header = request.header
@@ -129,6 +131,8 @@ class StaticTopicRequests:
         header.queue_id = leader.queue_id
         request.finish = partial(_sent, queue_id, leader)
         return handler(request)
+
+    # ---- pulls ----
 
     def _pull(self, request: Request, detail: TopicQueueMappingDetail, handler: Handler) -> Steps:
         """From the item that has the offset. At the end of one that others follow, the reader is sent on to the
@@ -153,6 +157,8 @@ class StaticTopicRequests:
         if answer.code not in _PULL_CODES:
             raise _not_so(ask, answer)
         return Reply(answer.code, answer.header(PullMessageResponse), bytes(answer.body), answer.remark)
+
+    # ---- a group's position ----
 
     def _query_offset(self, request: Request, detail: TopicQueueMappingDetail, handler: Handler) -> Steps:
         """The group's offset in the last item in which it has one."""
@@ -184,6 +190,8 @@ class StaticTopicRequests:
             return handler(request)
         answer = yield Ask(item.bname, Code.UPDATE_CONSUMER_OFFSET, to_ext(header))
         return Reply(answer.code, remark=answer.remark)
+
+    # ---- a queue's bounds ----
 
     def _max_offset(self, request: Request, detail: TopicQueueMappingDetail, handler: Handler) -> Steps:
         """The end of the last item that has a place yet."""
@@ -282,18 +290,12 @@ def _not_so(ask: Ask, answer: Command) -> RequestRefused:
     return RequestRefused(ResponseCode.SYSTEM_ERROR, why)
 
 
-# ---- sends ----
-
-
 def _sent(queue_id: int, leader: LogicQueueMappingItem, reply: Reply) -> Reply:
     header = reply.header
     if isinstance(header, SendMessageResponse):
         offset = leader.logical(header.queue_offset)
         reply.header = msgspec.structs.replace(header, queue_id=queue_id, queue_offset=offset)
     return reply
-
-
-# ---- pulls ----
 
 
 _PULL_CODES = frozenset(
@@ -349,16 +351,10 @@ def _pulled(items: list[LogicQueueMappingItem], item: LogicQueueMappingItem, off
     return reply
 
 
-# ---- a group's position ----
-
-
 def _offset_in(item: LogicQueueMappingItem, reply: Reply) -> Reply:
     if isinstance(reply.header, OffsetResponse):
         reply.header = OffsetResponse(offset=item.logical(reply.header.offset))
     return reply
-
-
-# ---- a queue's bounds ----
 
 
 def _decided(detail: TopicQueueMappingDetail, queue_id: int) -> Iterator[LogicQueueMappingItem]:

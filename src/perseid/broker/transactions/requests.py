@@ -18,8 +18,6 @@ from perseid.wire import ids
 from perseid.wire import properties as props
 from perseid.wire.codes import RequestCode as Code
 from perseid.wire.codes import ResponseCode
-from perseid.wire.headers import admin as admin_headers
-from perseid.wire.headers import send as send_headers
 from perseid.wire.headers.admin import ResumeCheckHalfMessageRequest
 from perseid.wire.headers.send import EndTransactionRequest
 from perseid.wire.names import CHECK_MAX_TIME_TOPIC, HALF_TOPIC
@@ -46,8 +44,8 @@ class TransactionRequests:
     def routes(self) -> tuple[Route, ...]:
         """The rows of these requests."""
         return (
-            Route(Code.END_TRANSACTION, send_headers.EndTransactionRequest, self.end_transaction, keeps_checks=True),
-            Route(Code.RESUME_CHECK_HALF_MESSAGE, admin_headers.ResumeCheckHalfMessageRequest, self.resume_check),
+            Route(Code.END_TRANSACTION, EndTransactionRequest, self.end_transaction, keeps_checks=True),
+            Route(Code.RESUME_CHECK_HALF_MESSAGE, ResumeCheckHalfMessageRequest, self.resume_check),
         )
 
     def end_transaction(self, request: Request) -> Reply | None:
