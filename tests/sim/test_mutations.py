@@ -13,9 +13,9 @@ from tests.store.test_long_lives import Life
 from perseid.base.errors import StoreError
 from perseid.base.machine import Feed, Flush
 from perseid.broker.clients.locks import QueueLocks
+from perseid.broker.consume.fetches import Fetches
 from perseid.broker.kernel.intake import Intake
 from perseid.broker.kernel.saves import Saves
-from perseid.broker.node import Broker
 from perseid.broker.produce.appender import Appender
 from perseid.broker.scheduled.timers import TimerService
 from perseid.core.layout import UNIT_BYTES
@@ -213,7 +213,7 @@ def locks_for_all(patch: pytest.MonkeyPatch) -> None:
 
 def fetched_pulls_forgotten(patch: pytest.MonkeyPatch) -> None:
     """A pull that waited for the disk is never answered."""
-    patch.setattr(Broker, "_on_fetched", lambda self, event: None)
+    patch.setattr(Fetches, "fetched", lambda self, event, again: None)
 
 
 def timers_a_second_early(patch: pytest.MonkeyPatch) -> None:

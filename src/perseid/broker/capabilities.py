@@ -22,7 +22,7 @@ from perseid.broker.consume.offsets import LMQ_OFFSETS_PATH, OFFSETS_PATH
 from perseid.broker.consume.query import QueryRequests
 from perseid.broker.consume.subscription_checks import SubscriptionChecks
 from perseid.broker.kernel.arrivals import Arrivals
-from perseid.broker.kernel.capability import Capability, Timer, in_order
+from perseid.broker.kernel.capability import Capability, Timer, in_order, tries_again
 from perseid.broker.kernel.roles import RoleHook
 from perseid.broker.kernel.route import route_table
 from perseid.broker.lite.capability import capability as lite_capability
@@ -88,6 +88,7 @@ def capabilities(p: Parts) -> tuple[Capability, ...]:
 
 def _kernel(p: Parts) -> Capability:
     """What every capability stands on."""
+
     def tick(now: Millis) -> None:
         p.turn.emit_all(p.store.tick(now))
 
@@ -95,10 +96,7 @@ def _kernel(p: Parts) -> Capability:
         p.turn.emit_all(p.caller.tick(now))
 
     def lives_on(event: DiskFailed) -> bool:
-        if not p.store.lives_on(event, p.turn.now):
-            return False
-        p.turn.note("error", f"{event.path} could not be saved: {event.reason}; tried again")
-        return True
+        return p.store.lives_on(event, p.turn.now)
 
     return Capability(
         name="kernel",
@@ -114,7 +112,7 @@ def _kernel(p: Parts) -> Capability:
             Timer("counts of quick sends", lambda now: p.quick.count()),
         ),
         checks=(p.store.validate, p.durability.validate, p.saves.validate, p.turn.validate),
-        failures=(lives_on,),
+        failures=(tries_again(p.turn, lives_on),),
     )
 
 
@@ -189,6 +187,7 @@ def _produce(p: Parts) -> Capability:
 
 def _consume(p: Parts) -> Capability:
     """Reads and offsets."""
+
     def lead() -> None:
         p.offsets.lead()
         if p.replicas.manager is not None:
@@ -205,7 +204,7 @@ def _consume(p: Parts) -> Capability:
                 reset_by_clients=p.relay_requests.reset_by_clients,
             ),
         ),
-        lead,
+        lead, lambda event: p.fetches.fetched(event, p.dispatch.request),
     )  # fmt: skip
 
 

@@ -143,7 +143,7 @@ class Parts:
 
     def _build_waits(self) -> None:
         self.holds = Holds()
-        self.fetches = Fetches(self.turn, self.settings)
+        self.fetches = Fetches(self.turn, self.settings, self.connections)
         self.relays = Relays(self.turn, self.caller)
         self.registration = Registration(
             self.turn, self.settings, self.caller, self.topics, self.mappings, self.replicas

@@ -19,7 +19,6 @@ from perseid.base.machine import Effect, Event, Frames, Millis, Reads
 from perseid.broker.capabilities import SETTLING, arrange, capabilities
 from perseid.broker.composition import Parts
 from perseid.broker.config import BrokerConfig
-from perseid.broker.consume.fetches import Fetched
 from perseid.broker.kernel.capability import in_order
 from perseid.broker.kernel.life import AllSaved
 from perseid.broker.kernel.saves import Saved
@@ -51,7 +50,7 @@ class Broker:
         self._deadline: Millis = 0
         self.capabilities = found = capabilities(p)
         self._timers = arrange(p, found, self._settle)
-        self._settles = in_order(SETTLING, [step for one in found for step in one.settles])
+        self._settles = [step.do for step in in_order(SETTLING, [step for one in found for step in one.settles])]
         self._kinds = [(StoreEvent, self._on_store), *(one.takes for one in found if one.takes is not None)]
         self._events = self._handlers()
 
@@ -69,7 +68,6 @@ class Broker:
             machine.Shutdown: lambda event: p.life.shut_down(),
             machine.DiskFailed: p.life.disk_failed,
             Flushed: self._on_flushed,
-            Fetched: self._on_fetched,
             Saved: p.saves.saved,
             AllSaved: p.life.all_saved,
         }
@@ -111,8 +109,8 @@ class Broker:
     def _settle(self) -> None:
         """Finish a turn: wake held pulls, ask for the flush that acknowledgements wait for, write."""
         p = self.parts
-        for step in self._settles:
-            step.do()
+        for settle in self._settles:
+            settle()
         ready = p.holds.take_ready(self._turn.now)
         while ready:
             for request in ready:
@@ -136,8 +134,3 @@ class Broker:
     def _on_flushed(self, event: Flushed) -> None:
         self.parts.durability.flushed()
         self._on_store(event)
-
-    def _on_fetched(self, event: Fetched) -> None:
-        request = self.parts.fetches.fetched(event)
-        if self.parts.connections.get(request.conn.id) is request.conn:
-            self.parts.fetches.answer(event, self.parts.dispatch.request)

@@ -206,16 +206,9 @@ class PopConsumer(Client):
         self, one: Record, header: PopMessageResponse, starts: dict[tuple[str, str], str],
         counts: dict[tuple[str, str], str], broker: str,
     ) -> PoppedMessage:  # fmt: skip
-        given = one.props.get("POP_CK")
-        if given is not None:
-            return PoppedMessage(one, broker, pop.parse_handle(given))
-        retry, queue = pop.retry_of(one.topic), str(one.queue_id)
-        handle = Handle(
-            int(starts[retry, queue]), header.pop_time, header.invisible_time, header.revive_qid, retry, broker,
-            one.queue_id, one.queue_offset,
-        )  # fmt: skip
-        count = counts.get((retry, f"qo{queue}%{one.queue_offset}"))
-        if count is not None:
+        handle = pop.handle_of(one, header, starts, broker)
+        count = counts.get((pop.retry_of(one.topic), f"qo{one.queue_id}%{one.queue_offset}"))
+        if count is not None and "POP_CK" not in one.props:
             one = replace(one, reconsume_times=int(count))
         return PoppedMessage(one, broker, handle)
 

@@ -12,20 +12,25 @@ from __future__ import annotations
 import re
 from base64 import b64decode, b64encode
 from collections.abc import Iterable, Mapping, Sequence
-from typing import Any, NamedTuple
+from typing import Any, NamedTuple, TypeAlias
 
 from perseid.base.errors import RequestRefused
 from perseid.base.machine import Buffer
 from perseid.wire import fastjson
 from perseid.wire.fastjson import JsonError
 from perseid.wire.headers.base import INT_MAX, LONG_MAX, LONG_MIN, SYSTEM_ERROR, quote
+from perseid.wire.headers.pop import PopMessageResponse
 from perseid.wire.names import RETRY_PREFIX
+from perseid.wire.record import Record
 
 CK_TAG, ACK_TAG, BATCH_ACK_TAG = "ck", "ack", "bAck"
 ORDER_QUEUE = 999
 """Stands as the revive queue of messages that are popped in order: they have no checkpoint."""
 NORMAL, RETRY_V1, RETRY_V2 = "0", "1", "2"
 RETRIES = (NORMAL, RETRY_V1, RETRY_V2)
+
+StartInfo: TypeAlias = Mapping[tuple[str, str], str]
+"""Where the messages of each queue begin, by retry and queue id, as `parse_info` reads it."""
 
 MAX_MESSAGES = 32
 """Of one pop, and of one checkpoint: its acks are bits of one word."""
@@ -99,6 +104,19 @@ def retry_of(topic: str) -> str:
     if not topic.startswith(RETRY_PREFIX):
         return NORMAL
     return RETRY_V2 if "+" in topic else RETRY_V1
+
+
+def handle_of(record: Record, header: PopMessageResponse, starts: StartInfo, broker_name: str) -> Handle:
+    """The handle of a message that a pop brought: its own, or what the answer's header tells. `starts`: of the header's
+    `start_offset_info`. RequestRefused, KeyError, ValueError: it tells none."""
+    given = record.props.get("POP_CK")
+    if given is not None:
+        return parse_handle(given)
+    retry = retry_of(record.topic)
+    return Handle(
+        int(starts[retry, str(record.queue_id)]), header.pop_time, header.invisible_time, header.revive_qid, retry,
+        broker_name, record.queue_id, record.queue_offset,
+    )  # fmt: skip
 
 
 def real_topic(topic: str, group: str, retry: str) -> str:

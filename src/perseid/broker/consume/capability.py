@@ -6,6 +6,7 @@ from collections.abc import Callable
 
 from perseid.base.machine import Millis
 from perseid.broker.config import BrokerConfig
+from perseid.broker.consume.fetches import Fetched
 from perseid.broker.consume.held_pulls import Holds
 from perseid.broker.consume.offsets import LMQ_OFFSETS_PATH, OFFSETS_PATH, ConsumerOffsets
 from perseid.broker.kernel.capability import Capability, Requests, Timer
@@ -19,12 +20,14 @@ def every_ms(config: BrokerConfig) -> Millis:
 
 
 def capability(
-    offsets: ConsumerOffsets, holds: Holds, requests: tuple[Requests, ...], lead: Callable[[], None]
-) -> Capability:
-    """`lead`: a new master's offsets."""
+    offsets: ConsumerOffsets, holds: Holds, requests: tuple[Requests, ...], lead: Callable[[], None],
+    fetched: Callable[[Fetched], None],
+) -> Capability:  # fmt: skip
+    """`lead`: a new master's offsets. `fetched`: a pull has waited for the disk."""
     return Capability(
         name="consume",
         requests=requests,
+        events={Fetched: fetched},
         files=(
             StateFile(
                 path=offsets.path, table=offsets, text=offsets.to_json, every=every_ms,

@@ -6,13 +6,13 @@ whole process until the disk has brought it.
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 
 from perseid.base.errors import RequestRefused
-from perseid.base.machine import Feed, Fetch
+from perseid.base.machine import ConnId, Feed, Fetch
 from perseid.broker.consume.cold_reads import ColdReads
-from perseid.broker.kernel.request import Reply, Request
+from perseid.broker.kernel.request import Connection, Reply, Request
 from perseid.broker.kernel.settings import Settings
 from perseid.broker.kernel.turn import Turn
 from perseid.store.segments import Part
@@ -33,9 +33,10 @@ class Fetched:
 class Fetches:
     """The pulls of one broker that wait for the disk."""
 
-    def __init__(self, turn: Turn, settings: Settings) -> None:
+    def __init__(self, turn: Turn, settings: Settings, connections: Mapping[ConnId, Connection]) -> None:
         self._turn = turn
         self._settings = settings
+        self._connections = connections
         self.count = 0
         self.cold = ColdReads()
 
@@ -51,17 +52,16 @@ class Fetches:
         request.command.keep()
         self._turn.emit(Fetch(parts, [Feed(Fetched(request))], [Feed(Fetched(request, failed=True))]))
 
-    def answer(self, event: Fetched, again: Callable[[Request], None]) -> None:
-        """Look `again` at a pull that waited; an error, when the disk can't read what it wants."""
-        if event.failed:
-            why = "the disk can't read these messages"
-            self._turn.reply(event.request, Reply(ResponseCode.SYSTEM_ERROR, remark=why))
-        else:
-            again(event.request)
-
-    def fetched(self, event: Fetched) -> Request:
-        """The pull that need not wait any longer."""
+    def fetched(self, event: Fetched, again: Callable[[Request], None]) -> None:
+        """A pull need not wait any longer: look at it `again`; an error, when the disk can't read what it wants."""
         self.count -= 1
         assert self.count >= 0, "pulls that wait for the disk are counted"
-        event.request.may_fetch = False
-        return event.request
+        request = event.request
+        request.may_fetch = False
+        if self._connections.get(request.conn.id) is not request.conn:
+            return
+        if event.failed:
+            why = "the disk can't read these messages"
+            self._turn.reply(request, Reply(ResponseCode.SYSTEM_ERROR, remark=why))
+        else:
+            again(request)

@@ -53,8 +53,8 @@ class Arrivals:
         """`lite_arrived` hears of each lite topic that got a message."""
         self._store = store
         self._roles = roles
-        self._holds = waits
-        self._stats = counts
+        self._waits = waits
+        self._counts = counts
         self._services = {service.topic: service for service in services}
         self._lite_arrived = lite_arrived
 
@@ -74,11 +74,11 @@ class Arrivals:
 
     def _copied(self, topic: str, queue_id: int, queue_offset: int, tag_code: int, offset: int, size: int) -> None:
         """A slave's log got a message."""
-        self._holds.arrived(topic, queue_id, queue_offset, tag_code)
+        self._waits.arrived(topic, queue_id, queue_offset, tag_code)
 
     def _light(self, topic: str, queue_id: int, queue_offset: int, tag_code: int, offset: int, size: int) -> None:
         """A light queue got a message."""
-        self._holds.arrived(topic, queue_id, queue_offset, tag_code)
+        self._waits.arrived(topic, queue_id, queue_offset, tag_code)
         if lite.is_lite(topic):
             self._lite_arrived(topic)
 
@@ -88,7 +88,7 @@ class Arrivals:
         self._arrived(topic, queue_id, queue_offset, tag_code, offset, size)
 
     def _counted(self, topic: str, size: int) -> None:
-        self._stats.put(topic, 1, size)
+        self._counts.put(topic, 1, size)
 
     def _serves(self, topic: str, queue_id: int, tag_code: int) -> bool:
         """Is this a topic of a service? Then it has heard of its first new message, whose tag code this is."""
@@ -107,7 +107,7 @@ class Arrivals:
     def _units(self, topic: str, queue_id: int, first: int, units: Buffer) -> None:
         """Readers see these units, from offset `first` on."""
         if not self._serves(topic, queue_id, UNIT.unpack_from(units)[2]):
-            self._holds.units_arrived(topic, queue_id, first, units)
+            self._waits.units_arrived(topic, queue_id, first, units)
             self._read(topic)
 
     def _shown(self, queue: ConsumeQueue, first: int, end: int) -> None:
@@ -119,14 +119,14 @@ class Arrivals:
             return
         if isinstance(queue, BatchQueue):
             for batch in queue.batches(first, end - first):
-                self._holds.arrived(queue.topic, queue.queue_id, batch.end - 1, batch.tag_code)
-        elif self._holds.waits(queue.topic, queue.queue_id):
+                self._waits.arrived(queue.topic, queue.queue_id, batch.end - 1, batch.tag_code)
+        elif self._waits.waits(queue.topic, queue.queue_id):
             for begin, units in units_of(queue, first, end):
-                self._holds.units_arrived(queue.topic, queue.queue_id, begin, units)
+                self._waits.units_arrived(queue.topic, queue.queue_id, begin, units)
         self._read(queue.topic)
 
     def _arrived(self, topic: str, queue_id: int, queue_offset: int, tag_code: int, offset: int, size: int) -> None:
         """Readers see a message that was taken."""
         if not self._serves(topic, queue_id, tag_code):
-            self._holds.arrived(topic, queue_id, queue_offset, tag_code)
+            self._waits.arrived(topic, queue_id, queue_offset, tag_code)
             self._read(topic)  # sent to the queue itself

@@ -1,7 +1,7 @@
 """What a capability tells the kernel of itself: plain data, made once. Dispatch, saving, recovery, a change of role,
 the passing of time and the simulator's checks read it; the kernel knows no capability by name.
 
-What is done in a certain order is named, and the order stands in one place for each (`composition`): files that are
+What is done in a certain order is named, and the order stands in one place for each (`capabilities`): files that are
 saved in one turn, hooks of the role, ticks, what ends a turn.
 """
 
@@ -9,7 +9,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass, field
-from typing import Any, NamedTuple, Protocol, TypeVar
+from typing import Any, NamedTuple, ParamSpec, Protocol, TypeVar
 
 from perseid.base.machine import DiskFailed, Event, Millis
 from perseid.broker.kernel.arrivals import Service
@@ -17,8 +17,9 @@ from perseid.broker.kernel.connections import Gone
 from perseid.broker.kernel.roles import RoleHook, Roles
 from perseid.broker.kernel.route import Route
 from perseid.broker.kernel.saves import StateFile
+from perseid.broker.kernel.turn import Turn
 
-T = TypeVar("T")
+P = ParamSpec("P")
 
 
 class Requests(Protocol):
@@ -76,24 +77,26 @@ class Capability:
     """Do they live on with what the disk did not do?"""
 
 
-def leading(roles: Roles, do: Callable[[], None]) -> Callable[[], None]:
+def leading(roles: Roles, do: Callable[P, None]) -> Callable[P, None]:
     """What is done by a master only."""
 
-    def done() -> None:
+    def done(*given: P.args, **named: P.kwargs) -> None:
         if not roles.is_slave:
-            do()
+            do(*given, **named)
 
     return done
 
 
-def leading_tick(roles: Roles, tick: Callable[[Millis], None]) -> Callable[[Millis], None]:
-    """The same as time passes."""
+def tries_again(turn: Turn, lives_on: Callable[[DiskFailed], bool]) -> Callable[[DiskFailed], bool]:
+    """What lives on because it saves its files again: people are told so."""
 
-    def done(now: Millis) -> None:
-        if not roles.is_slave:
-            tick(now)
+    def failed(event: DiskFailed) -> bool:
+        if not lives_on(event):
+            return False
+        turn.note("error", f"{event.path} could not be saved: {event.reason}; tried again")
+        return True
 
-    return done
+    return failed
 
 
 class _Named(Protocol):

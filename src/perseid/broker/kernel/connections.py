@@ -10,7 +10,7 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 from typing import Protocol
 
 from perseid.base.errors import LocalProtocolError
-from perseid.base.machine import Closed, ConnectFailed, ConnId, Opened
+from perseid.base.machine import Closed, ConnectFailed, ConnId, Millis, Opened
 from perseid.broker.kernel.generation import Generation
 from perseid.broker.kernel.request import Connection
 from perseid.broker.kernel.turn import Turn
@@ -20,6 +20,16 @@ from perseid.wire.rpc import Caller
 
 Gone = Callable[[Connection], None]
 """Is told that a connection is closed."""
+
+
+def of_dialled(turn: Turn, closed: Callable[[str, Millis], None]) -> Gone:
+    """Tell of the address, when a connection that we dialled is closed."""
+
+    def gone(conn: Connection) -> None:
+        if conn.dialled:
+            closed(conn.dialled, turn.now)
+
+    return gone
 
 
 class Streams(Protocol):

@@ -5,7 +5,7 @@ from __future__ import annotations
 from perseid.broker.consume.capability import every_ms
 from perseid.broker.consume.held_pulls import Holds
 from perseid.broker.kernel.arrivals import Service
-from perseid.broker.kernel.capability import Capability, Requests, Step, Timer, leading, leading_tick
+from perseid.broker.kernel.capability import Capability, Requests, Step, Timer, leading
 from perseid.broker.kernel.roles import RoleHook, Roles
 from perseid.broker.kernel.saves import StateFile
 from perseid.broker.kernel.turn import Turn
@@ -33,7 +33,7 @@ def capability(
         ),
         hooks=(RoleHook("pop", lambda: service.start(turn.now), drop, at_start=True),),
         services=(Service(service.topic, lambda queue_id, tag_code: service.arrived(queue_id), on_slave=True),),
-        timers=(Timer("pop", leading_tick(roles, service.tick), service.next_deadline),),
+        timers=(Timer("pop", leading(roles, service.tick), service.next_deadline),),
         settles=(Step("acknowledgements of popped messages", service.settle),),
         ends=(Step("progress of pops", service.tell_progress),),
         checks=(leading(roles, service.validate),),

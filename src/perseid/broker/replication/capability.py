@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from perseid.broker.kernel.capability import Capability, Requests, Step, Timer
-from perseid.broker.kernel.request import Connection
+from perseid.broker.kernel.connections import of_dialled
 from perseid.broker.kernel.roles import RoleHook
 from perseid.broker.kernel.turn import Turn
 from perseid.broker.replication.replicas import Replicas
@@ -13,10 +13,6 @@ from perseid.raft.state import RaftEvent
 def capability(turn: Turn, replicas: Replicas, requests: tuple[Requests, ...]) -> Capability:
     """Who has the log, and who may write it."""
     group = replicas.group
-
-    def dialled_closed(conn: Connection) -> None:
-        if conn.dialled:
-            replicas.dialled_closed(conn.dialled, turn.now)
 
     ends = [Step("replication", replicas.stop)]
     if group is not None:
@@ -31,7 +27,7 @@ def capability(turn: Turn, replicas: Replicas, requests: tuple[Requests, ...]) -
         timers=(Timer("replication", replicas.tick, replicas.next_deadline),),
         settles=(Step("replication", replicas.settle),),
         ends=tuple(ends),
-        gone=(dialled_closed,),
+        gone=(of_dialled(turn, replicas.dialled_closed),),
         checks=(replicas.validate,),
         details=(replicas.runtime_info,),
         failures=(group.failed,) if group is not None else (),

@@ -4,15 +4,15 @@ from __future__ import annotations
 
 from collections.abc import Callable
 
-from perseid.base.machine import DiskFailed, Millis
+from perseid.base.machine import Millis
 from perseid.broker.config import BrokerConfig
 from perseid.broker.kernel.arrivals import Service
-from perseid.broker.kernel.capability import Capability, Requests, Timer, leading
+from perseid.broker.kernel.capability import Capability, Requests, Timer, leading, tries_again
 from perseid.broker.kernel.roles import RoleHook, Roles
 from perseid.broker.kernel.saves import StateFile
 from perseid.broker.kernel.turn import Turn
 from perseid.broker.scheduled.delay import OFFSETS_PATH, DelayService
-from perseid.broker.scheduled.escape import Escape
+from perseid.broker.scheduled.escape import Escape, leading_or_escaping
 from perseid.broker.scheduled.timer_metrics import METRICS_PATH
 from perseid.broker.scheduled.timers import CheckpointSaved, TimerService
 from perseid.store.timer.timers import TimerLogDurable
@@ -31,16 +31,6 @@ def capability(
 ) -> Capability:  # fmt: skip
     """`cut`: the log goes another way."""
     metrics = timers.metrics
-
-    def delay_tick(now: Millis) -> None:
-        if not roles.is_slave or escape.on:
-            delay.tick(now)
-
-    def failed(event: DiskFailed) -> bool:
-        if not timers.failed(event):
-            return False
-        turn.note("error", f"{event.path} could not be saved: {event.reason}; tried again")
-        return True
 
     return Capability(
         name="scheduled",
@@ -63,11 +53,11 @@ def capability(
             Service(TIMER_TOPIC, lambda queue_id, tag_code: timers.arrived()),
         ),
         timers=(
-            Timer("delayed messages", delay_tick, delay.next_deadline),
+            Timer("delayed messages", leading_or_escaping(roles, escape, delay.tick), delay.next_deadline),
             Timer("messages for a time", timers.tick, timers.next_deadline),
             Timer("counts of quick deliveries", lambda now: timers.count_quick()),
         ),
         checks=(timers.validate, leading(roles, delay.validate)),
         details=(timers.runtime_info, delay.runtime_info),
-        failures=(failed,),
+        failures=(tries_again(turn, timers.failed),),
     )

@@ -19,6 +19,7 @@ from typing import TYPE_CHECKING
 
 from perseid.base.errors import RemoteProtocolError, RequestRefused
 from perseid.base.machine import Millis
+from perseid.broker.kernel.roles import Roles
 from perseid.broker.kernel.settings import Settings
 from perseid.broker.kernel.turn import Turn
 from perseid.broker.metadata.system_topics import PERM_WRITE
@@ -162,3 +163,15 @@ class Escape:
 
         body = bytes(message.body)
         self._turn.call(address, RequestCode.SEND_MESSAGE_V2, header, body, TIMEOUT_MS, answered)
+
+
+def leading_or_escaping(
+    roles: Roles, escape: Escape, tick: Callable[[Millis], None]
+) -> Callable[[Millis], None]:
+    """What is done as time passes by a master, and by a slave that acts and sends away what is due."""
+
+    def done(now: Millis) -> None:
+        if not roles.is_slave or escape.on:
+            tick(now)
+
+    return done

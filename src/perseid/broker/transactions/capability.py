@@ -3,12 +3,12 @@
 from __future__ import annotations
 
 from collections.abc import Callable
+from functools import partial
 
-from perseid.base.machine import Millis
 from perseid.broker.kernel.capability import Capability, Requests, Step, Timer, leading
 from perseid.broker.kernel.request import Request
 from perseid.broker.kernel.roles import RoleHook, Roles
-from perseid.broker.scheduled.escape import Escape
+from perseid.broker.scheduled.escape import Escape, leading_or_escaping
 from perseid.broker.transactions.service import TransactionService
 
 
@@ -17,16 +17,11 @@ def capability(
     answer: Callable[[Request], None],
 ) -> Capability:  # fmt: skip
     """`answer` does a request."""
-
-    def tick(now: Millis) -> None:
-        if not roles.is_slave or escape.on:
-            service.tick(now)
-
     return Capability(
         name="transactions",
         requests=requests,
         hooks=(RoleHook("transactions", service.start, service.stop, sent_away=True, at_start=True),),
-        timers=(Timer("transactions", tick, service.next_deadline),),
-        settles=(Step("words of producers", lambda: service.do_words(answer)),),
+        timers=(Timer("transactions", leading_or_escaping(roles, escape, service.tick), service.next_deadline),),
+        settles=(Step("words of producers", partial(service.do_words, answer)),),
         checks=(leading(roles, service.validate),),
     )

@@ -204,7 +204,7 @@ class Popper(Member):
         starts = pop.parse_info(header.start_offset_info)
         found: list[Delivery] = []
         for record in decode_all(reply.body):
-            handle = self._handle(record, header, starts)
+            handle = pop.handle_of(record, header, starts, self.stage.broker_name)
             sent = self.book.source.find(topic, record, retry=handle.retry != pop.NORMAL)
             one = Delivery(sent, topic, record.reconsume_times, handle, *when)
             self.book.handed_out(one)
@@ -225,17 +225,6 @@ class Popper(Member):
                 self.later(0, 1_500, lambda one=one: self.change(one))  # type: ignore[misc]
             else:
                 self.stage.count("popped and left")
-
-    def _handle(self, record: Record, header: PopMessageResponse, starts: dict[tuple[str, str], str]) -> Handle:
-        given = record.props.get("POP_CK")
-        if given is not None:
-            return pop.parse_handle(given)
-        retry = pop.retry_of(record.topic)
-        start = int(starts[retry, str(record.queue_id)])
-        return Handle(
-            start, header.pop_time, header.invisible_time, header.revive_qid, retry, self.stage.broker_name,
-            record.queue_id, record.queue_offset,
-        )  # fmt: skip
 
     # ---- what becomes of it ----
 

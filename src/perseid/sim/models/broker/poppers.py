@@ -18,7 +18,7 @@ from perseid.wire.headers.pop import (
     PopMessageResponse,
 )
 from perseid.wire.pop import BatchAck, Handle
-from perseid.wire.record import Record, decode_all
+from perseid.wire.record import decode_all
 
 if TYPE_CHECKING:
     from perseid.sim.models.broker.cluster import Cluster
@@ -78,7 +78,7 @@ class Popper(Client):
         starts = pop.parse_info(header.start_offset_info)
         found: list[Delivery] = []
         for record in decode_all(reply.body):
-            handle = self._handle(record, header, starts)
+            handle = pop.handle_of(record, header, starts, self.cluster.broker_name)
             sent = self.history.sent.get(bytes(record.body[:VALUE_BYTES]))
             shown = pop.normal_topic(record.topic, GROUP)
             if sent is None or record.body != sent.body or shown != topic or sent.topic != topic:
@@ -104,17 +104,6 @@ class Popper(Client):
                 self.later(0, 1_500, lambda one=one: self.change(one))  # type: ignore[misc]
             else:
                 self.cluster.count("popped and left")
-
-    def _handle(self, record: Record, header: PopMessageResponse, starts: dict[tuple[str, str], str]) -> Handle:
-        given = record.props.get("POP_CK")
-        if given is not None:
-            return pop.parse_handle(given)
-        retry = pop.retry_of(record.topic)
-        start = int(starts[retry, str(record.queue_id)])
-        return Handle(
-            start, header.pop_time, header.invisible_time, header.revive_qid, retry, self.cluster.broker_name,
-            record.queue_id, record.queue_offset,
-        )  # fmt: skip
 
     # ---- what becomes of it ----
 
