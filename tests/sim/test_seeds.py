@@ -56,12 +56,12 @@ def test_a_seed_that_once_failed_with_transactions(seed: int) -> None:
     assert not result.failure, explained(result)
 
 
-DIGEST = "from perseid.sim.{} import run; print(run(3).digest)"
+DIGEST = "from perseid.sim.models.{} import run; print(run(3).digest)"
 
 
 @pytest.mark.sim
 @pytest.mark.once
-@pytest.mark.parametrize("model", ["run", "group_run", "broker_group", "ha_run"])
+@pytest.mark.parametrize("model", ["broker.run", "raft.run", "group.broker_group", "ha.run"])
 def test_the_same_seed_gives_the_same_run_under_any_hash_seed(model: str) -> None:
     digests = set()
     for hash_seed in ("0", "1"):
