@@ -27,6 +27,7 @@ WITHIN = 24
 """Seeds that are played at most, from the pinned one on."""
 SEARCH = int(os.environ.get("PERSEID_PIN", "0"))
 RARE = {
+    "test_mutations.file_of_the_timer_logs_end_removed",
     "test_mutations.folders_above_a_changed_one_trusted",
     "test_feature_mutations.files_outlive_the_log",
     "test_replication_mutations.reports_trusted",

@@ -22,12 +22,15 @@ from perseid.core.layout import UNIT_BYTES
 from perseid.sim.disk import SimFile
 from perseid.sim.driver import NodeDriver
 from perseid.sim.models.broker.run import Result, run
+from perseid.sim.models.registry import MODELS
+from perseid.sim.selection import Selection
 from perseid.store.commit_log import CommitLog
 from perseid.store.consume_queue import ConsumeQueue
 from perseid.store.flushing import Flusher
 from perseid.store.recovery import Recovery
 from perseid.store.segments import Folders, FolderSync, Segments
 from perseid.store.store import MessageStore
+from perseid.store.timer.log import TimerLog
 from perseid.store.timer.timers import TimerStore
 from perseid.store.timer.wheel import Wheel
 from perseid.wire.record import Record
@@ -257,6 +260,20 @@ def units_of_a_crash_trusted(patch: pytest.MonkeyPatch) -> None:
     patch.setattr(TimerStore, "load", load)
 
 
+def file_of_the_timer_logs_end_removed(patch: pytest.MonkeyPatch) -> None:
+    """All files of the timer log go whose messages are gone, while there is one behind them."""
+
+    def remove_before(self: TimerLog, physical_offset: int) -> None:
+        starts = self.segments.starts
+        while len(starts) > 1:
+            last = self.unit(starts[0] + self._last_in_file)
+            if last is None or last.physical_offset >= physical_offset:
+                return
+            self.segments.remove(starts[0])
+
+    patch.setattr(TimerLog, "remove_before", remove_before)
+
+
 PLANTED: list[Mutation] = [
     no_fsync,
     acknowledge_before_flush,
@@ -294,6 +311,13 @@ TIMED: list[Mutation] = [
 @pytest.mark.parametrize("mutation", PLANTED + TIMED)
 def test_a_planted_defect_is_found(mutation: Mutation) -> None:
     seek(mutation, partial(run, slaves=0, transactions=False, timed=mutation in TIMED, features=()), first=FIRST)
+
+
+@pytest.mark.once
+@pytest.mark.sim
+def test_a_planted_defect_of_a_full_disk_is_found() -> None:
+    play = partial(MODELS["broker"].run, selection=Selection(swarm=True))
+    seek(file_of_the_timer_logs_end_removed, play, promise="no unexpected exception", first=289409250541)
 
 
 def live(seed: int) -> Result:
