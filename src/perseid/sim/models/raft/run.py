@@ -34,6 +34,8 @@ CLIENTS = 8
 CLIENT_TIMEOUT_MS = 3_000
 PAUSES_MS = (2, 20, 400, 2_500)
 """Of a client between two operations: on average half of one of them."""
+OLD_TERM = 0.08
+"""So many of those that ask a leader to hand over name the term before its own."""
 
 
 class Client:
@@ -43,6 +45,7 @@ class Client:
         self.group, self.name = group, name
         self.scheduler = group.scheduler
         self.random = group.scheduler.stream(name)
+        self._terms = group.scheduler.stream(f"terms of {name}")
         self.ip = f"10.0.4.{name[-1]}"
         self.history, self.unknown = history, unknown
         self.running = True
@@ -116,6 +119,8 @@ class Client:
         """Ask the leader to let another member lead."""
         raft = self._member.raft
         term = raft.member.term if raft is not None else 0
+        if self._terms.random() < OLD_TERM:
+            term = max(0, term - 1)
         to = self.random.choice([*(one.name for one in self.group.members), "n9"])
         request = LeadershipTransferRequest(term=term, transfer_id=self._member.name, transferee_id=to)
 
