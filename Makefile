@@ -9,7 +9,7 @@ ONE_BY_ONE := --dist loadgroup --no-loadscope-reorder
 SPREAD := -n 3 $(ONE_BY_ONE)
 TIMED = PERSEID_TIMES=$(CURDIR)/.cache/times/$@
 
-CORELESS := $(addprefix --ignore tests/,base bench cli client disk nameserver packaging spark/landing tidy wire)
+CORELESS := $(addprefix --ignore tests/,base bench cli client disk nameserver packaging spark/landing tidy verify wire)
 
 PLAIN_INTEROP := $(addprefix tests/interop/test_,java_producers.py java_consumers.py go_clients.py)
 

@@ -11,7 +11,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from perseid.client.verify import Ledger
+from perseid.verify import Ledger
 
 RATE = 200
 BEGIN_DEADLINE_S = 180

@@ -6,7 +6,7 @@ import pytest
 
 from perseid.client import Admin, ClientError, ServerRefused, Session
 from perseid.client.controller import ControllerClient, NoController, Replica, addresses_of
-from perseid.client.verify import Ledger, SteadySender, Watch
+from perseid.verify import Ledger, OutageMonitor, SteadySender
 from perseid.wire import controller
 from perseid.wire.codes import RequestCode, ResponseCode
 from perseid.wire.command import Command
@@ -144,16 +144,16 @@ def test_a_watch_sees_what_the_controllers_do_about_a_dead_master() -> None:
                 server.epochs.epoch_list = [controller.Epoch(4, 0, 60), controller.Epoch(5, 60)]
 
             session, ledger = Session(server.address), Ledger("t", "r")
-            async with Watch(session, poll_ms=1, controllers=server.address) as watch:
-                await watch.prepare("t")
+            async with OutageMonitor(session, poll_ms=1, controllers=server.address) as monitor:
+                await monitor.prepare("t")
                 server.script[RequestCode.SEND_MESSAGE_V2].extend([fail] * 10_000)
                 server.script[RequestCode.CONTROLLER_GET_SYNC_STATE_DATA] += [lambda command: None, elect]
                 sender = SteadySender(
-                    session, ledger, rate=1000, poll_ms=1, observer=watch, on_ack=lambda entry: sender.stop.set()
+                    session, ledger, rate=1000, poll_ms=1, observer=monitor, on_ack=lambda entry: sender.stop.set()
                 )
-                watch.cause("the test")
+                monitor.cause("the test")
                 await sender.run()
-            outage = watch.outages[0]
+            outage = monitor.outages[0]
             assert outage.epochs == (4, 5) and outage.cause is not None and outage.cause.what == "the test"
             assert outage.seen["detection"].what == f"controller {server.address} takes broker 1 for dead"
             assert outage.seen["election"].what == f"controller {server.address}: broker 3, epoch 5"

@@ -22,7 +22,7 @@ from typing import Any
 import pytest
 
 from netns import PERSEID, Processes, Star, processes_in
-from perseid.client.verify import Ledger
+from perseid.verify import Ledger
 from perseid.wire.ids import parse_offset_message_id
 
 pytestmark = [pytest.mark.interop, pytest.mark.timeout(1800, func_only=True)]

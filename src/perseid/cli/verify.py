@@ -20,8 +20,8 @@ from rich.text import Text
 
 from perseid.cli.topics import DEFAULT_NAMESRV, PIPE_COLUMNS, AsJson, Namesrv, run, show
 from perseid.client import Admin, NoRoute, PullConsumer, Session
-from perseid.client.verify import Findings, Ledger, Outage, SteadySender, Watch, compare, read_back
-from perseid.client.verify.steady import Counts
+from perseid.verify import Findings, Ledger, Outage, OutageMonitor, SteadySender, compare, read_back
+from perseid.verify.steady import SenderStats
 
 BROKEN = 3
 """Exit code when the cluster broke a promise."""
@@ -72,25 +72,25 @@ def run_(
     session = Session(namesrv)
     screen = _Screen(seconds, quiet=as_json)
 
-    async def work() -> tuple[Findings, Counts, list[Outage]]:
-        async with Admin(session=session) as admin, Watch(
+    async def work() -> tuple[Findings, SenderStats, list[Outage]]:
+        async with Admin(session=session) as admin, OutageMonitor(
             session, poll_ms=poll_ms, controllers=controllers, on_begin=screen.begins, on_end=screen.ended
-        ) as watch:  # fmt: skip
+        ) as monitor:  # fmt: skip
             await _make_topic(admin, topic, queues)
-            await watch.prepare(topic)
+            await monitor.prepare(topic)
             with Ledger(topic, f"v{time.time_ns() // 1_000_000:x}", ledger) as book:
                 sender = SteadySender(
-                    session, book, rate=rate, body_bytes=body_bytes, poll_ms=poll_ms, observer=watch
+                    session, book, rate=rate, body_bytes=body_bytes, poll_ms=poll_ms, observer=monitor
                 )
                 await screen.show(sender, sender.run(seconds or None))
-            outages = watch.outages + list(watch.open.values())
+            outages = monitor.outages + list(monitor.open.values())
             async with PullConsumer(session=session, group="PERSEID_VERIFY") as consumer:
                 found = await read_back(consumer, book, settle_ms=int(settle * 1000))
-        return compare(book.entries, found), sender.counts, outages
+        return compare(book.entries, found), sender.stats, outages
 
     findings, counts, outages = run(work(), namesrv)
     if as_json:
-        told = {"topic": topic, **findings_json(findings), "sender": _counts_json(counts)}
+        told = {"topic": topic, **findings_json(findings), "sender": _stats_json(counts)}
         typer.echo(json.dumps({**told, "outages": [dict(one.to_json()) for one in outages]}))
     else:
         show_outages([one for one in outages if one.first_ack is None])
@@ -137,13 +137,13 @@ def findings_json(findings: Findings) -> dict[str, Any]:
     return {"kept": findings.kept, **asdict(findings)}
 
 
-def _counts_json(counts: Counts) -> dict[str, Any]:
+def _stats_json(stats: SenderStats) -> dict[str, Any]:
     return {
-        "acknowledged": counts.acknowledged,
-        "attempts": counts.attempts,
-        "failures": counts.failures,
-        "storedOnly": counts.stored_only,
-        "longestGapMs": round(counts.longest_gap_ms, 2),
+        "acknowledged": stats.acknowledged,
+        "attempts": stats.attempts,
+        "failures": stats.failures,
+        "storedOnly": stats.stored_only,
+        "longestGapMs": round(stats.longest_gap_ms, 2),
     }
 
 
@@ -183,14 +183,14 @@ class _Screen:
             with Live(console=self._console, refresh_per_second=REFRESH_PER_SECOND, transient=True) as live:
                 while not task.done():
                     if not self._quiet:
-                        live.update(self._line(sender.counts, time.monotonic() - start))
+                        live.update(self._line(sender.stats, time.monotonic() - start))
                     await asyncio.wait({task}, timeout=1 / REFRESH_PER_SECOND)
             task.result()
         finally:
             task.cancel()
             stop()
 
-    def _line(self, counts: Counts, elapsed: float) -> Text:
+    def _line(self, counts: SenderStats, elapsed: float) -> Text:
         of = f" of {self._seconds:.0f}" if self._seconds else ""
         text = Text(f"{elapsed:5.1f}{of} s   {counts.acknowledged:,} acknowledged   ")
         text.append(f"longest gap {counts.longest_gap_ms:,.0f} ms", style="dim")
@@ -256,7 +256,7 @@ def show_outages(outages: Sequence[Outage]) -> None:
             typer.echo(f"  {count} × {why}", err=True)
 
 
-def show_findings(findings: Findings, counts: Counts | None) -> None:
+def show_findings(findings: Findings, counts: SenderStats | None) -> None:
     """What was promised, and what became of it."""
     table = Table(show_header=False)
     table.add_column()

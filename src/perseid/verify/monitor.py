@@ -1,7 +1,7 @@
-"""Asks everybody while an outage lasts: controllers, the members of a DLedger group, brokers; the sender tells what the
-name server says. How a broker set is looked after is asked of its brokers beforehand (`prepare`).
+"""Polls controllers, members of a DLedger group and brokers while an outage lasts; the sender reports the name server's
+answers. How each broker set fails over is asked of its brokers beforehand (`prepare`).
 
-Questions are asked every `poll_ms`, each at its own pace: one that hangs holds no other up.
+Each is polled every `poll_ms`, independently: one that hangs delays no other.
 """
 
 from __future__ import annotations
@@ -20,26 +20,34 @@ from perseid.client.dledger import DLedgerClient, MemberStatus
 from perseid.client.errors import ClientError
 from perseid.client.routes import MASTER_ID
 from perseid.client.session import Session
-from perseid.client.verify.outage import ALONE, CONTROLLER, FIRST, GROUP, ROLE, Outage, Seen
+from perseid.verify.outage import (
+    CONTROLLER_PHASES,
+    DLEDGER_PHASES,
+    FIRST_ACK,
+    ROLE_CHANGE,
+    STANDALONE_PHASES,
+    Observation,
+    Outage,
+)
 
 log = logging.getLogger("perseid.client")
 
 ASK_TIMEOUT_MS = 500
-"""Of one question; then it is asked again."""
+"""Of one request; then it is sent again."""
 REFRESH_S = 1.0
-"""So often what holds without trouble is asked for anew: the master's epoch, the term."""
+"""How often the master's epoch or the term is asked for without an outage."""
 MAX_ERRORS = 20
 """Kinds of errors that are counted, an outage."""
 SETTLE_S = 1.0
-"""So long questions go on after an outage under another master, while nobody has said who was elected: the first
+"""How long polling goes on after an outage under a new master, until the role change was seen: the first
 acknowledgement may overtake the answers."""
 CAUSE_S = 30.0
-"""A cause that was told explains an outage that begins within this time."""
+"""`cause()` explains an outage that begins within this time after it."""
 
 
 @dataclass(slots=True)
-class _Known:
-    """How a broker set is looked after, and how it was when all was well."""
+class _BrokerSet:
+    """How a broker set fails over, and its state before the outage."""
 
     broker_name: str
     controllers: str = ""
@@ -52,14 +60,14 @@ class _Known:
     """Of a group: member's id → broker's address."""
 
     @property
-    def names(self) -> tuple[str, ...]:
-        return CONTROLLER if self.controllers else GROUP if self.peers else ALONE
+    def phase_names(self) -> tuple[str, ...]:
+        return CONTROLLER_PHASES if self.controllers else DLEDGER_PHASES if self.peers else STANDALONE_PHASES
 
 
-class Watch:
-    """Observes a sender (`SteadySender(observer=watch)`) within `async with`; `outages` are those that are over.
+class OutageMonitor:
+    """Observes a sender (`SteadySender(observer=monitor)`) within `async with`; `outages` are those that are over.
 
-    `controllers` are asked instead of those that the brokers name. `on_begin` and `on_end` hear of each outage.
+    `controllers` are asked instead of those that the brokers name. `on_begin` and `on_end` are called with each outage.
     """
 
     def __init__(
@@ -78,17 +86,17 @@ class Watch:
         self._poll_ms = poll_ms
         self._given = controllers
         self._on_begin, self._on_end = on_begin, on_end
-        self._known: dict[str, _Known] = {}
+        self._known: dict[str, _BrokerSet] = {}
         self._controllers: dict[str, ControllerClient] = {}
         self._groups: dict[str, DLedgerClient] = {}
         self._tasks: dict[str, list[asyncio.Task[None]]] = {}
         self._settling: dict[str, tuple[Outage, asyncio.Task[None]]] = {}
         self._routeless: set[str] = set()
         self._first_error: dict[str, str] = {}
-        self._cause: Seen | None = None
+        self._cause: Observation | None = None
         self._refresher: asyncio.Task[None] | None = None
 
-    async def __aenter__(self) -> Watch:
+    async def __aenter__(self) -> OutageMonitor:
         await self._admin.start()
         return self
 
@@ -108,27 +116,27 @@ class Watch:
 
     def cause(self, what: str) -> None:
         """Something is about to be done that may bring an outage about, or prolong one: its window begins here."""
-        self._cause = Seen(self._now(), what)
+        self._cause = Observation(self._now(), what)
         for outage in self.open.values():
             outage.cause = outage.cause or self._cause
 
-    # ---- when all is well ----
+    # ---- before an outage ----
 
     async def prepare(self, topic: str) -> None:
-        """Find out how the brokers of a topic are looked after. ClientError when they don't answer."""
+        """Find out how the brokers of a topic fail over. ClientError when they don't answer."""
         route = await self._session.routes.fetch(topic)
         for name, replicas in route.brokers.items():
             self._known[name] = await self._learn(name, replicas)
         await self._refresh()
         self._refresher = asyncio.create_task(self._keep_fresh())
 
-    async def _learn(self, name: str, replicas: dict[int, str]) -> _Known:
-        known = _Known(name, controllers=self._given or "")
+    async def _learn(self, name: str, replicas: dict[int, str]) -> _BrokerSet:
+        known = _BrokerSet(name, controllers=self._given or "")
         for address in replicas.values():
             try:
                 config = await self._admin.broker_config(address)
             except ClientError as error:
-                log.info("%s can't be asked how it is looked after: %s", address, error)
+                log.info("%s does not say how it fails over: %s", address, error)
                 continue
             if config.get("enableControllerMode") == "true":
                 known.controllers = known.controllers or config.get("controllerAddr", "")
@@ -166,20 +174,20 @@ class Watch:
                 log.info("%s: %s", known.broker_name, error)
 
     def _busy(self, broker_name: str) -> bool:
-        """Is it being asked about? Then what was known of it is what that is compared with."""
+        """Is it polled now? Then its state before is kept, to be compared with."""
         return broker_name in self.open or broker_name in self._settling
 
-    # ---- what the sender tells ----
+    # ---- for the sender ----
 
-    def trouble(self, broker_name: str, master: str, last_ack: float, time_ms: int) -> None:
-        """An outage begins: start asking."""
+    def outage_began(self, broker_name: str, master: str, last_ack: float, time_ms: int) -> None:
+        """Start polling."""
         now = self._now()
         if broker_name in self._settling:
             before, settling = self._settling.pop(broker_name)
             settling.cancel()
             self._finish(before)
-        known = self._known.setdefault(broker_name, _Known(broker_name))
-        outage = Outage(broker_name, master, known.names, last_ack, now, time_ms, poll_ms=self._poll_ms)
+        known = self._known.setdefault(broker_name, _BrokerSet(broker_name))
+        outage = Outage(broker_name, master, known.phase_names, last_ack, now, time_ms, poll_ms=self._poll_ms)
         outage.epochs = (known.epoch, known.epoch)
         if self._cause is not None and now - self._cause.at < CAUSE_S:
             outage.cause = self._cause
@@ -194,19 +202,19 @@ class Watch:
             asks = [self._ask_member(outage, known, name) for name in self._groups[known.peers].members]
         else:
             asks = [self._ask_old_master(outage)]
-        self._tasks[broker_name] = [asyncio.create_task(ask, name=f"watch {broker_name}") for ask in asks]
+        self._tasks[broker_name] = [asyncio.create_task(ask, name=f"monitor {broker_name}") for ask in asks]
         if self._on_begin is not None:
             self._on_begin(outage)
 
-    def failed(self, broker_name: str, why: str) -> None:
-        """Count it; what begins an outage is heard of before it."""
+    def attempt_failed(self, broker_name: str, why: str) -> None:
+        """Count it; the attempt that begins an outage fails before that."""
         outage = self.open.get(broker_name)
         if outage is None:
             self._first_error[broker_name] = why
         elif (why in outage.errors or len(outage.errors) < MAX_ERRORS):
             outage.errors[why] = outage.errors.get(why, 0) + 1
 
-    def routed(self, broker_name: str, master: str | None) -> None:
+    def route_answered(self, broker_name: str, master: str | None) -> None:
         """The name server names another master, or one again."""
         outage = self.open.get(broker_name)
         if outage is None:
@@ -216,45 +224,45 @@ class Watch:
         elif master != outage.old_master or broker_name in self._routeless:
             outage.note("route", self._now(), f"the name server names {master}")
 
-    def acknowledged(self, broker_name: str, master: str) -> None:
-        """The outage is over."""
+    def outage_ended(self, broker_name: str, master: str) -> None:
+        """A message was acknowledged."""
         outage = self.open.pop(broker_name, None)
         if outage is None:
             return
         now = self._now()
         outage.first_ack, outage.new_master = now, master
-        outage.note(FIRST, now, f"{master} acknowledges")
+        outage.note(FIRST_ACK, now, f"{master} acknowledges")
         self._routeless.discard(broker_name)
         self._first_error.pop(broker_name, None)
         self.outages.append(outage)
-        if master == outage.old_master or self._all_told(outage):
+        if master == outage.old_master or self._role_change_seen(outage):
             self._finish(outage)
         else:
             self._settling[broker_name] = outage, asyncio.create_task(self._settle(outage))
 
     @staticmethod
-    def _all_told(outage: Outage) -> bool:
-        return ROLE not in outage.names or ROLE in outage.seen
+    def _role_change_seen(outage: Outage) -> bool:
+        return ROLE_CHANGE not in outage.phase_names or ROLE_CHANGE in outage.seen
 
     async def _settle(self, outage: Outage) -> None:
         deadline = self._now() + SETTLE_S
-        while not self._all_told(outage) and self._now() < deadline:
+        while not self._role_change_seen(outage) and self._now() < deadline:
             await self._pause()
         del self._settling[outage.broker_name]
         self._finish(outage)
 
     def _finish(self, outage: Outage) -> None:
-        """Nobody is asked about it any more."""
+        """Polling ends."""
         for task in self._tasks.pop(outage.broker_name, []):
             task.cancel()
         self._known[outage.broker_name].epoch = outage.epochs[1]
         if self._on_end is not None:
             self._on_end(outage)
 
-    # ---- asking ----
+    # ---- polling ----
 
-    async def _ask_controllers(self, outage: Outage, known: _Known) -> None:
-        """Until somebody else is master, and says so."""
+    async def _ask_controllers(self, outage: Outage, known: _BrokerSet) -> None:
+        """Until another broker was elected, and says that it is master."""
         client = self._controllers[known.controllers]
         active: str | None = None
         elected: ReplicaSet | None = None
@@ -263,10 +271,11 @@ class Watch:
                 sets = await client.replica_sets([outage.broker_name])
             except ClientError as error:
                 sets = []
-                self._once(outage, f"no answer from the controllers: {error}")
+                self._remark(outage, f"no answer from the controllers: {error}")
             else:
                 if active not in (None, client.active):
-                    outage.also.append(Seen(self._now(), f"controller {client.active} is active instead of {active}"))
+                    what = f"controller {client.active} is active instead of {active}"
+                    outage.remarks.append(Observation(self._now(), what))
                 active = client.active
             for found in sets:
                 if self._elected(outage, known, found, active or "a controller"):
@@ -281,11 +290,11 @@ class Watch:
             else:
                 if told.broker_id == MASTER_ID and told.epochs and told.epochs[-1][0] >= elected.master_epoch:
                     what = f"{elected.master_address} is master, its log begins epoch {told.epochs[-1][0]}"
-                    outage.note(ROLE, self._now(), f"{what} at {told.epochs[-1][1]:,}")
+                    outage.note(ROLE_CHANGE, self._now(), f"{what} at {told.epochs[-1][1]:,}")
                     return
             await self._pause()
 
-    def _elected(self, outage: Outage, known: _Known, found: ReplicaSet, active: str) -> bool:
+    def _elected(self, outage: Outage, known: _BrokerSet, found: ReplicaSet, active: str) -> bool:
         """True when a newer master is there; notes what else is new."""
         now, newer = self._now(), known.epoch is not None and found.master_epoch > known.epoch
         dead = [r for r in found.replicas if r.id == known.master_id and not r.alive]
@@ -294,18 +303,18 @@ class Watch:
         if not newer:
             return False
         if found.master_id is None:
-            self._once(outage, f"controller {active}: nobody can be elected (epoch {found.master_epoch})")
+            self._remark(outage, f"controller {active}: nobody can be elected (epoch {found.master_epoch})")
             return False
         outage.epochs = (outage.epochs[0], found.master_epoch)
         outage.note("election", now, f"controller {active}: broker {found.master_id}, epoch {found.master_epoch}")
         known.master_id = found.master_id
         return True
 
-    def _once(self, outage: Outage, what: str) -> None:
-        if len(outage.also) < MAX_ERRORS and what not in (one.what for one in outage.also):
-            outage.also.append(Seen(self._now(), what))
+    def _remark(self, outage: Outage, what: str) -> None:
+        if len(outage.remarks) < MAX_ERRORS and what not in (one.what for one in outage.remarks):
+            outage.remarks.append(Observation(self._now(), what))
 
-    async def _ask_member(self, outage: Outage, known: _Known, name: str) -> None:
+    async def _ask_member(self, outage: Outage, known: _BrokerSet, name: str) -> None:
         """One member of a group, and, when it leads a newer term, the broker on it."""
         client = self._groups[known.peers]
         while True:
@@ -324,7 +333,7 @@ class Watch:
                 log.debug("%s: %s", address, error)
             else:
                 if role.endswith("MASTER"):
-                    outage.note(ROLE, self._now(), f"{address} is {role}")
+                    outage.note(ROLE_CHANGE, self._now(), f"{address} is {role}")
                     return
             await self._pause()
 

@@ -1,11 +1,11 @@
 """A sender that never gives up: messages at a given rate, each tried until it is acknowledged.
 
-One lane a queue: a lane sends its next message when the one before is acknowledged, so that the order within a queue is
-known. Lanes take turns, so that together they keep the rate; what an outage held up is not made up for.
+One task a queue sends its next message when the one before is acknowledged, so the order within a queue is known.
+The tasks start one after the other, so that together they keep the rate; they don't catch up after an outage.
 
-While sends to a broker set fail, or one has waited `STALL_MS` for its answer, one lane asks the name server every few
-milliseconds where its master is, and tries there; the others wait for it. An attempt at a master that is no longer the
-route's is given up. So an outage ends when a message is acknowledged, not when a timer says so.
+While sends to a broker set fail, or one has waited `STALL_MS` for its answer, one task, the prober, asks the name
+server every few milliseconds where the master is, and tries there; the others wait for it. An attempt at a master that
+is no longer the route's is given up. So an outage ends when a message is acknowledged, not when a timer says so.
 """
 
 from __future__ import annotations
@@ -20,7 +20,7 @@ from perseid.client.errors import ClientError, NoRoute, RequestTimeout, ServerRe
 from perseid.client.model import Message, MessageQueue, SendResult, SendStatus
 from perseid.client.producer import DEFAULT_QUEUES, STORED_CODES, Packed, Producer
 from perseid.client.session import Session
-from perseid.client.verify.ledger import Entry, Ledger
+from perseid.verify.ledger import Entry, Ledger
 from perseid.wire.codes import ResponseCode
 from perseid.wire.command import Command
 
@@ -29,44 +29,44 @@ STALL_MS = 100
 """An answer that is later counts as trouble, though it is waited for."""
 TRY_TIMEOUT_MS = 3500
 """Of one attempt: a little more than a broker waits for its slaves."""
-LAST_S = 5.0
-"""At the end, for what was sent and is not acknowledged yet."""
-HOPELESS = frozenset({ResponseCode.MESSAGE_ILLEGAL, ResponseCode.REQUEST_CODE_NOT_SUPPORTED})
+DRAIN_S = 5.0
+"""At the end: how long acknowledgements of what was sent are waited for."""
+PERMANENT_REFUSALS = frozenset({ResponseCode.MESSAGE_ILLEGAL, ResponseCode.REQUEST_CODE_NOT_SUPPORTED})
 """Refusals that no other try would change."""
 
 
 class Observer(Protocol):
-    """Hears when a broker set stops acknowledging, and when it goes on."""
+    """Is called when an outage of a broker set begins and ends, and with what happens in it."""
 
-    def trouble(self, broker_name: str, master: str, last_ack: float, time_ms: int) -> None:
+    def outage_began(self, broker_name: str, master: str, last_ack: float, time_ms: int) -> None:
         """No answer from `master`, or an error. `last_ack`: of this broker set, by the monotonic clock; `time_ms`: the
         same since 1970."""
 
-    def failed(self, broker_name: str, why: str) -> None:
+    def attempt_failed(self, broker_name: str, why: str) -> None:
         """An attempt failed."""
 
-    def routed(self, broker_name: str, master: str | None) -> None:
-        """Whom the name server names as master, asked during trouble."""
+    def route_answered(self, broker_name: str, master: str | None) -> None:
+        """The name server answered, during an outage; None: it knows no master."""
 
-    def acknowledged(self, broker_name: str, master: str) -> None:
-        """Trouble is over: a message is acknowledged."""
+    def outage_ended(self, broker_name: str, master: str) -> None:
+        """A message is acknowledged again."""
 
 
 @dataclass(slots=True)
-class _Set:
-    """One broker set, as its lanes see it."""
+class _BrokerSet:
+    """One broker set, as the tasks of its queues see it."""
 
     last_ack: float
     last_ack_ms: int
     master: str = ""
-    over: asyncio.Event | None = None
-    """While there is trouble; set at its end."""
+    outage_over: asyncio.Event | None = None
+    """During an outage; set at its end."""
     prober: int | None = None
-    """The lane that looks for a way."""
+    """The number of the task that probes."""
 
 
 @dataclass(slots=True)
-class Counts:
+class SenderStats:
     """What a sender has done. `longest_gap_ms`: between two acknowledgements, of whatever queue."""
 
     acknowledged: int = 0
@@ -81,7 +81,8 @@ class Counts:
 class SteadySender:
     """Sends numbered messages to all queues of a topic, within `async with`, until `run()`'s time is up.
 
-    What is acknowledged goes to `ledger`. `rate`: messages a second, of all queues together. `on_ack` hears of each.
+    Acknowledged messages go to `ledger`. `rate`: messages a second, of all queues together. `on_ack` is called with
+    each.
     """
 
     def __init__(
@@ -95,7 +96,7 @@ class SteadySender:
         observer: Observer | None = None,
         on_ack: Callable[[Entry], None] | None = None,
     ) -> None:
-        self.counts = Counts()
+        self.stats = SenderStats()
         self.stop = asyncio.Event()
         self._session = session
         self._producer = Producer(session=session, group="PERSEID_VERIFY")
@@ -105,7 +106,7 @@ class SteadySender:
         self._poll_s = poll_ms / 1000
         self._observer = observer
         self._on_ack = on_ack
-        self._sets: dict[str, _Set] = {}
+        self._sets: dict[str, _BrokerSet] = {}
 
     async def run(self, seconds: float | None = None) -> None:
         """Send for so long, or until `stop` is set; ClientError when the topic has no queue, or takes no message."""
@@ -113,27 +114,28 @@ class SteadySender:
             queues = await self._producer.queues(self._ledger.topic)
             start = time.monotonic()
             for queue in queues:
-                self._sets.setdefault(queue.broker_name, _Set(start, _now_ms()))
-            lanes = [
-                asyncio.create_task(self._lane(number, queue, start + number / self._rate, len(queues) / self._rate))
+                self._sets.setdefault(queue.broker_name, _BrokerSet(start, _now_ms()))
+            step = len(queues) / self._rate
+            tasks = [
+                asyncio.create_task(self._send_in_order(number, queue, start + number / self._rate, step))
                 for number, queue in enumerate(queues)
             ]
             stopped = asyncio.create_task(self.stop.wait())
             try:
-                await asyncio.wait({stopped, *lanes}, timeout=seconds, return_when=asyncio.FIRST_COMPLETED)
+                await asyncio.wait({stopped, *tasks}, timeout=seconds, return_when=asyncio.FIRST_COMPLETED)
                 self.stop.set()
-                await asyncio.wait(lanes, timeout=LAST_S)
-                for lane in lanes:
-                    if lane.done():
-                        lane.result()
+                await asyncio.wait(tasks, timeout=DRAIN_S)
+                for task in tasks:
+                    if task.done():
+                        task.result()
             finally:
-                for task in (stopped, *lanes):
-                    task.cancel()
-                await asyncio.gather(stopped, *lanes, return_exceptions=True)
+                for one in (stopped, *tasks):
+                    one.cancel()
+                await asyncio.gather(stopped, *tasks, return_exceptions=True)
 
     # ---- one queue ----
 
-    async def _lane(self, number: int, queue: MessageQueue, due: float, step: float) -> None:
+    async def _send_in_order(self, number: int, queue: MessageQueue, due: float, step: float) -> None:
         sequence = 0
         while await self._due(due):
             key = f"{self._ledger.run}-{number}-{sequence}"
@@ -158,21 +160,21 @@ class SteadySender:
                 pass
         return not self.stop.is_set()
 
-    async def _deliver(self, lane: int, queue: MessageQueue, packed: Packed) -> tuple[SendResult, int]:
+    async def _deliver(self, number: int, queue: MessageQueue, packed: Packed) -> tuple[SendResult, int]:
         """The acknowledgement of a message, and after how many sends it came."""
         state, sends = self._sets[queue.broker_name], 0
         while True:
             address = self._session.routes.address(queue.broker_name)
-            if address is not None and state.prober in (None, lane):
+            if address is not None and state.prober in (None, number):
                 sends += 1
-                self.counts.attempts += 1
-                result = await self._attempt(lane, queue, packed, address)
+                self.stats.attempts += 1
+                result = await self._attempt(number, queue, packed, address)
                 if result is not None:
                     self._acknowledged(queue.broker_name, address)
                     return result, sends
-            await self._turn(lane, queue, address or state.master)
+            await self._wait(number, queue, address or state.master)
 
-    async def _attempt(self, lane: int, queue: MessageQueue, packed: Packed, address: str) -> SendResult | None:
+    async def _attempt(self, number: int, queue: MessageQueue, packed: Packed, address: str) -> SendResult | None:
         """One send; None when it failed, or was given up because the route names another master."""
         header = packed.header(self._producer.group, queue, DEFAULT_QUEUES)
         call = asyncio.ensure_future(
@@ -181,12 +183,12 @@ class SteadySender:
         try:
             await asyncio.wait({call}, timeout=STALL_MS / 1000)
             while not call.done():
-                await self._turn(lane, queue, address, call)
+                await self._wait(number, queue, address, call)
                 if not call.done() and self._session.routes.address(queue.broker_name) not in (None, address):
                     self._failure(queue.broker_name, f"no answer from {address}, no longer the master")
                     return None
             answer = call.result()
-            if answer.code in HOPELESS:
+            if answer.code in PERMANENT_REFUSALS:
                 raise ServerRefused(answer.code, answer.remark, address)
             if answer.code not in STORED_CODES:
                 self._failure(queue.broker_name, f"{address}: {code_name(answer.code)} {answer.remark or ''}")
@@ -194,7 +196,7 @@ class SteadySender:
             result = packed.result(answer, queue)[0]
             if result.status is SendStatus.SEND_OK:
                 return result
-            self.counts.stored_only += 1
+            self.stats.stored_only += 1
             self._failure(queue.broker_name, f"{address}: {result.status.name}")
             return None
         except ServerRefused:
@@ -209,24 +211,24 @@ class SteadySender:
         finally:
             call.cancel()
 
-    # ---- trouble ----
+    # ---- outages ----
 
-    async def _turn(
-        self, lane: int, queue: MessageQueue, address: str, call: asyncio.Future[Command] | None = None
+    async def _wait(
+        self, number: int, queue: MessageQueue, address: str, call: asyncio.Future[Command] | None = None
     ) -> None:
-        """Wait for the next moment worth a try: for whoever looks for a way, or as the one who does."""
+        """Wait until a try may succeed: for the prober, or as the prober."""
         state = self._sets[queue.broker_name]
-        if state.over is None and call is not None and time.monotonic() - state.last_ack < STALL_MS / 1000:
+        if state.outage_over is None and call is not None and time.monotonic() - state.last_ack < STALL_MS / 1000:
             await asyncio.wait({call}, timeout=STALL_MS / 1000)  # others are answered: only this one is late
             return
-        if state.over is None:
-            state.over = asyncio.Event()
+        if state.outage_over is None:
+            state.outage_over = asyncio.Event()
             if self._observer is not None:
-                self._observer.trouble(queue.broker_name, address, state.last_ack, state.last_ack_ms)
+                self._observer.outage_began(queue.broker_name, address, state.last_ack, state.last_ack_ms)
         if state.prober is None:
-            state.prober = lane
-        if state.prober != lane:
-            over = asyncio.ensure_future(state.over.wait())
+            state.prober = number
+        if state.prober != number:
+            over = asyncio.ensure_future(state.outage_over.wait())
             waited: set[asyncio.Future[Any]] = {over} if call is None else {over, call}
             await asyncio.wait(waited, return_when=asyncio.FIRST_COMPLETED)
             over.cancel()
@@ -252,30 +254,30 @@ class SteadySender:
             master = None
         except (ClientError, TimeoutError) as error:
             if self._observer is not None:
-                self._observer.failed(name, f"no route: {str(error) or 'the name server does not answer'}")
+                self._observer.attempt_failed(name, f"no route: {str(error) or 'the name server does not answer'}")
             return None
         if self._observer is not None:
-            self._observer.routed(name, master)
+            self._observer.route_answered(name, master)
         return master
 
     def _failure(self, broker_name: str, why: str) -> None:
-        self.counts.failures += 1
+        self.stats.failures += 1
         if self._observer is not None:
-            self._observer.failed(broker_name, why)
+            self._observer.attempt_failed(broker_name, why)
 
     def _acknowledged(self, broker_name: str, address: str) -> None:
-        state, counts, now = self._sets[broker_name], self.counts, time.monotonic()
+        state, counts, now = self._sets[broker_name], self.stats, time.monotonic()
         counts.acknowledged += 1
         if counts.last_ack:
             counts.longest_gap_ms = max(counts.longest_gap_ms, 1000 * (now - counts.last_ack))
         counts.last_ack = state.last_ack = now
         state.last_ack_ms = _now_ms()
         state.master = address
-        if state.over is not None:
-            state.over.set()
-            state.over, state.prober = None, None
+        if state.outage_over is not None:
+            state.outage_over.set()
+            state.outage_over, state.prober = None, None
             if self._observer is not None:
-                self._observer.acknowledged(broker_name, address)
+                self._observer.outage_ended(broker_name, address)
 
 
 def _now_ms() -> int:

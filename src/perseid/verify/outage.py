@@ -1,8 +1,8 @@
-"""Where the time of an outage went: the parts between the last acknowledgement and the next one.
+"""Where the time of an outage went: its phases, from the last acknowledgement to the next one.
 
-What was seen is when an answer that showed it arrived, so each time is late by up to one round of asking (`poll_ms`
-and the way back). A part that nobody could be asked about, or that was over before the next question, has no length
-of its own: its time belongs to the next part.
+Each time is when the answer arrived that showed the end of a phase, so it is late by up to one poll (`poll_ms` and a
+round trip). A phase whose end no answer showed, or that was over before the next poll, has no length of its own: its
+time counts for the next phase.
 """
 
 from __future__ import annotations
@@ -11,28 +11,28 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import Any
 
-ROLE = "role change"
-FIRST = "first acknowledgement"
-CONTROLLER = ("detection", "election", ROLE, "route", FIRST)
+ROLE_CHANGE = "role change"
+FIRST_ACK = "first acknowledgement"
+CONTROLLER_PHASES = ("detection", "election", ROLE_CHANGE, "route", FIRST_ACK)
 """Of a broker set under controllers: they take the master for dead; they have chosen another one; that broker says so
 itself; the name server names it; it acknowledges."""
-GROUP = CONTROLLER
+DLEDGER_PHASES = CONTROLLER_PHASES
 """Of a DLedger group: a member is in a higher term; one leads it; that broker says that it is master; as above."""
-ALONE = ("return", "route", FIRST)
+STANDALONE_PHASES = ("return", "route", FIRST_ACK)
 """Of a master without either: a process answers at its address again; as above."""
 
 
 @dataclass(frozen=True, slots=True)
-class Seen:
-    """When something was first seen (seconds of the monotonic clock), and in words what."""
+class Observation:
+    """What was first seen at a time (seconds of the monotonic clock)."""
 
     at: float
     what: str
 
 
 @dataclass(frozen=True, slots=True)
-class Part:
-    """A stretch of an outage; milliseconds, counted from its begin. `seen`: False when nothing showed its end."""
+class Phase:
+    """One phase of an outage; milliseconds since the outage began. `seen`: False when nothing showed its end."""
 
     name: str
     start_ms: float
@@ -55,26 +55,26 @@ class Part:
 class Outage:
     """One broker set without acknowledgements, from the last one to the next; times are of the monotonic clock.
 
-    `cause`, when somebody knows it (who sent the SIGKILL), starts the window instead: what was acknowledged after it
-    had left before it.
+    `cause`, where it is known (a SIGKILL was sent), starts the window instead: messages that are acknowledged after it
+    had been answered before it.
     """
 
     broker_name: str
     old_master: str
-    names: tuple[str, ...]
+    phase_names: tuple[str, ...]
     last_ack: float
     noticed: float
     time_ms: int
     """Of the last acknowledgement, since 1970."""
-    cause: Seen | None = None
+    cause: Observation | None = None
     first_ack: float | None = None
     new_master: str = ""
     epochs: tuple[int | None, int | None] = (None, None)
-    seen: dict[str, Seen] = field(default_factory=dict)
-    also: list[Seen] = field(default_factory=list)
-    """What happened besides: another controller leads, an attempt failed for another reason."""
+    seen: dict[str, Observation] = field(default_factory=dict)
+    remarks: list[Observation] = field(default_factory=list)
+    """Other observations: another controller leads, nobody can be elected."""
     errors: dict[str, int] = field(default_factory=dict)
-    """What the sender was told meanwhile, and how often."""
+    """Why sends failed, and how often."""
     poll_ms: float = 0.0
 
     @property
@@ -90,31 +90,31 @@ class Outage:
     @property
     def slow_only(self) -> bool:
         """True when nothing failed and nobody changed: an answer was late, that is all."""
-        return not self.errors and not self.seen.keys() - {FIRST}
+        return not self.errors and not self.seen.keys() - {FIRST_ACK}
 
     def note(self, name: str, at: float, what: str) -> None:
-        """Something was seen; only the first time counts."""
-        self.seen.setdefault(name, Seen(at, what))
+        """The end of a phase was seen; only the first time counts."""
+        self.seen.setdefault(name, Observation(at, what))
 
-    def parts(self) -> list[Part]:
-        """The parts in their order; together they are the window. Empty while it lasts."""
+    def phases(self) -> list[Phase]:
+        """In their order, together the whole window. Empty while the outage lasts."""
         if self.first_ack is None:
             return []
-        last = Seen(self.first_ack, self.seen[FIRST].what if FIRST in self.seen else "")
-        marks: dict[str, Seen] = {**self.seen, FIRST: last}
+        last = Observation(self.first_ack, self.seen[FIRST_ACK].what if FIRST_ACK in self.seen else "")
+        marks: dict[str, Observation] = {**self.seen, FIRST_ACK: last}
         ends: dict[str, float] = {}
         upper = last.at
-        for name in reversed(self.names):  # what was seen late can't have ended after what followed from it
+        for name in reversed(self.phase_names):  # what was seen late can't have ended after what followed from it
             upper = ends[name] = min(upper, max(self.start, marks[name].at)) if name in marks else upper
-        found: list[Part] = []
+        found: list[Phase] = []
         before = self.start
-        for name in self.names:
+        for name in self.phase_names:
             if name in marks:
                 end = max(before, ends[name])
-                found.append(Part(name, self._ms(before), self._ms(end), marks[name].what, True))
+                found.append(Phase(name, self._ms(before), self._ms(end), marks[name].what, True))
                 before = end
             else:
-                found.append(Part(name, self._ms(before), self._ms(before), "not seen", False))
+                found.append(Phase(name, self._ms(before), self._ms(before), "not seen", False))
         return found
 
     def _ms(self, at: float) -> float:
@@ -133,8 +133,8 @@ class Outage:
             "newMaster": self.new_master,
             "oldEpoch": self.epochs[0],
             "newEpoch": self.epochs[1],
-            "parts": [part.to_json() for part in self.parts()],
-            "also": [{"atMs": round(self._ms(s.at), 2), "what": s.what} for s in self.also],
+            "parts": [part.to_json() for part in self.phases()],
+            "also": [{"atMs": round(self._ms(s.at), 2), "what": s.what} for s in self.remarks],
             "errors": self.errors,
             "pollMs": self.poll_ms,
         }

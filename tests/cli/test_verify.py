@@ -11,15 +11,14 @@ import pytest
 import typer
 from click.testing import Result
 from rich.console import Console
+from tests.client.fake import FakeServer, hang_up
 from typer.testing import CliRunner
 
 from perseid.cli import verify
 from perseid.client.blocking import LoopThread
-from perseid.client.verify import Outage
-from perseid.client.verify.outage import CONTROLLER
+from perseid.verify import Outage
+from perseid.verify.outage import CONTROLLER_PHASES
 from perseid.wire.codes import RequestCode
-
-from .fake import FakeServer, hang_up
 
 app = typer.Typer()
 verify.register(app)
@@ -79,7 +78,7 @@ def test_nobody_there_says_how_to_get_a_cluster() -> None:
 
 
 def test_the_picture_shows_each_part_where_it_lies() -> None:
-    one = Outage("a", "h:1", CONTROLLER, last_ack=10.0, noticed=10.0, time_ms=0, epochs=(4, 5), new_master="h:2")
+    one = Outage("a", "h:1", CONTROLLER_PHASES, last_ack=10.0, noticed=10.0, time_ms=0, epochs=(4, 5), new_master="h:2")
     for name, at in (("detection", 10.010), ("election", 10.030), ("route", 10.035)):
         one.note(name, at, f"what of {name}")
     one.first_ack = 10.040

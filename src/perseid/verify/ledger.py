@@ -29,7 +29,7 @@ from perseid.client.errors import ClientError
 from perseid.client.model import MessageQueue
 from perseid.client.pull import PullConsumer
 
-MARK = "# perseid ledger 1"
+FILE_HEADER = "# perseid ledger 1"
 SETTLE_MS = 30_000
 """How long the cluster may take until all that was acknowledged can be read."""
 PAUSE_S = 0.05
@@ -86,7 +86,7 @@ class Ledger:
                 ) from None
             except OSError as error:
                 raise PerseidError(f"{path}: can't be written: {error.strerror}; name another with --ledger") from None
-            self._file.write(f"{MARK} topic={topic} run={run}\n")
+            self._file.write(f"{FILE_HEADER} topic={topic} run={run}\n")
 
     def add(self, entry: Entry) -> None:
         """One more is acknowledged."""
@@ -116,7 +116,7 @@ class Ledger:
             raise PerseidError(f"{path}: can't be read: {error}") from None
         whole = text[: text.rfind("\n") + 1].splitlines()
         named = dict(word.split("=", 1) for word in (whole[0] if whole else "").split() if "=" in word)
-        if not whole or not whole[0].startswith(MARK) or not named.get("topic") or not named.get("run"):
+        if not whole or not whole[0].startswith(FILE_HEADER) or not named.get("topic") or not named.get("run"):
             raise PerseidError(f"{path}: is no ledger: one that `perseid verify run` wrote is wanted")
         ledger = cls(named["topic"], named["run"])
         for number, line in enumerate(whole[1:], 2):
