@@ -15,6 +15,7 @@ from spark_machine import Memory, measured, not_counted
 
 from perseid.client.blocking import BlockingAdmin
 from perseid.spark.jobs.archive import archive
+from perseid.spark.jobs.options import ArchiveOptions
 
 QUEUES = 8
 PLAIN, STAMPED, LONG = "bench-plain", "bench-stamped", "bench-long"
@@ -146,8 +147,8 @@ def run_archive(spark: Any, broker: Broker, folder: Path, count: int) -> dict[st
 
         table = str(folder / "archive")
         times = measured(lambda: archive(
-            spark, nameserver=broker.namesrv, topic=LONG, table=table, max_offsets_per_trigger=ARCHIVE_OFFSETS,
-            on_batch=on_batch,
+            spark, nameserver=broker.namesrv, topic=LONG, table=table,
+            options=ArchiveOptions(batch_offsets=ARCHIVE_OFFSETS), on_batch=on_batch,
         ))  # fmt: skip
         end = memory.elapsed()
     if landed != count:

@@ -31,7 +31,7 @@ Landed = tuple[verify.Checked, list[tuple[str, int, float]], float]
 def land(folder: Path, namesrv: str, count: int, console: Console) -> Landed:
     """Archive the topic with Spark and check that the table has so many flights."""
     import perseid.spark
-    from perseid.spark.jobs.archive import archive, read
+    from perseid.spark.jobs.archive import ArchiveOptions, archive, read
 
     table = str(folder / "table")
     with console.status("starting Spark"):
@@ -41,7 +41,8 @@ def land(folder: Path, namesrv: str, count: int, console: Console) -> Landed:
         started = time.monotonic()
         with console.status("landing the topic as Parquet") as status:
             archive(
-                spark, nameserver=namesrv, topic=TOPIC, table=table, max_offsets_per_trigger=OFFSETS_A_BATCH,
+                spark, nameserver=namesrv, topic=TOPIC, table=table,
+                options=ArchiveOptions(batch_offsets=OFFSETS_A_BATCH),
                 on_batch=lambda batch, rows, _: status.update(f"landing as Parquet: batch {batch}, {rows:,} rows"),
             )  # fmt: skip
         seconds = time.monotonic() - started

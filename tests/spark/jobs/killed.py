@@ -26,6 +26,7 @@ import perseid.spark
 from perseid.spark.jobs import replay as replaying
 from perseid.spark.jobs.archive import archive, compact, files, formats
 from perseid.spark.jobs.archive.formats import Table
+from perseid.spark.jobs.options import ArchiveOptions
 
 DEADLINE_S = 120
 TOPIC = "kills"
@@ -140,8 +141,8 @@ def archived(table: Path, form: str, point: str) -> str:
     def job() -> None:
         plant(form, point, "commit", 1)
         archive(
-            spark, nameserver=namesrv, topic=TOPIC, table=str(table), format=form, partition_by="day",
-            max_offsets_per_trigger=40,
+            spark, nameserver=namesrv, topic=TOPIC, table=str(table),
+            options=ArchiveOptions(format=form, partition_by="day", batch_offsets=40),
         )  # fmt: skip
 
     return in_a_process(job)
@@ -150,7 +151,8 @@ def archived(table: Path, form: str, point: str) -> str:
 def compacted(table: Path, form: str, point: str) -> str:
     whole = in_a_process(
         lambda: archive(
-            spark, nameserver=namesrv, topic=TOPIC, table=str(table), format=form, max_offsets_per_trigger=60
+            spark, nameserver=namesrv, topic=TOPIC, table=str(table),
+            options=ArchiveOptions(format=form, batch_offsets=60),
         )
     )
     assert whole == "exit 0", whole
@@ -158,7 +160,7 @@ def compacted(table: Path, form: str, point: str) -> str:
     def job() -> None:
         if form == "delta":
             plant(form, point, "optimize", 1 << 20)
-            compact(spark, table=str(table), target_bytes=1 << 20)
+            compact(spark, table=str(table), target_mb=1)
         else:
             plant(form, point, "replace", 2)
             compact(spark, table=str(table))
@@ -183,8 +185,10 @@ def soaked(table: Path, form: str, random: Random) -> int:
     def job() -> None:
         threading.Timer(random.uniform(0.1, 4), die).start()
         archive(
-            spark, nameserver=namesrv, topic=SOAK_TOPIC, table=str(table), format=form, partition_by="hour",
-            max_offsets_per_trigger=60, compact=True, target_bytes=1 << 20, keep_hours=0,
+            spark, nameserver=namesrv, topic=SOAK_TOPIC, table=str(table),
+            options=ArchiveOptions(
+                format=form, partition_by="hour", batch_offsets=60, compact=True, target_mb=1, keep_hours=0
+            ),
         )  # fmt: skip
 
     for kills in range(MAX_KILLS):

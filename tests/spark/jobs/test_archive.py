@@ -18,6 +18,7 @@ from perseid.client.blocking import BlockingAdmin, BlockingProducer, BlockingPul
 from perseid.spark.jobs.archive import Archived, archive, compact, read
 from perseid.spark.jobs.archive.compaction import Compacted
 from perseid.spark.jobs.archive.folder import TableFolder
+from perseid.spark.jobs.options import ArchiveOptions
 from perseid.spark.jobs.replay import replay
 from perseid.spark.plan import DataLost
 from perseid.testing.embedded import EmbeddedBroker
@@ -31,11 +32,12 @@ def test_a_topic_lands_once_goes_on_and_is_compacted(
 ) -> None:
     topic, table = f"landed-{form}", tmp_path / "table"
     fill(broker, topic, 100)
-    given = {"nameserver": broker.namesrv, "topic": topic, "table": str(table), "max_offsets_per_trigger": 60}
+    given = {"nameserver": broker.namesrv, "topic": topic, "table": str(table)}
+    shape = ArchiveOptions(format=form, partition_by=by, batch_offsets=60)
     began: list[int] = []
     batches: list[tuple[int, int, int]] = []
     done = archive(
-        spark, **given, format=form, partition_by=by, on_start=began.append, on_batch=lambda *told: batches.append(told)
+        spark, **given, options=shape, on_start=began.append, on_batch=lambda *told: batches.append(told)
     )
     assert (done.batches, done.rows, done.corrupt, began, batches) == (2, 100, 0, [100], [(0, 60, 0), (1, 40, 0)])
     assert (done.files, done.bytes > 0) == (files_of(table), True)
@@ -54,7 +56,7 @@ def test_a_topic_lands_once_goes_on_and_is_compacted(
     told = compact(spark, table=str(table), keep_hours=0)
     assert told.before > told.after and told.before == before
     assert places(spark, table) == places_outside(table) == found
-    again = archive(spark, **given, compact=True, keep_hours=0)
+    again = archive(spark, **given, options=ArchiveOptions(compact=True, keep_hours=0))
     assert (again.rows, again.compacted) == (0, Compacted(told.after, told.after))
     assert files_of(table) == told.after, "what nobody reads any more is deleted"
 
@@ -188,8 +190,8 @@ def test_bodies_become_columns_and_what_does_not_decode_is_a_row_with_the_reason
     for form in FORMATS:
         table = tmp_path / form
         done = archive(
-            spark, nameserver=broker.namesrv, topic="decoded", table=str(table), format=form,
-            schema=str(tmp_path / "order.json"), keep_value=False,
+            spark, nameserver=broker.namesrv, topic="decoded", table=str(table),
+            options=ArchiveOptions(format=form, schema=str(tmp_path / "order.json"), drop_value=True),
         )  # fmt: skip
         assert (done.rows, done.corrupt) == (25, 5)
         rows = read(spark, str(table)).select("payload.*", "value", "_corrupt").collect()
@@ -210,16 +212,16 @@ def test_another_format_partition_filter_or_schema_than_the_tables_is_refused(
 ) -> None:
     fill(broker, "shaped", 20)
     given: dict[str, Any] = {"nameserver": broker.namesrv, "topic": "shaped", "table": str(tmp_path / "t")}
-    archive(spark, **given, options={"tags": "t1"})
+    archive(spark, **given, options=ArchiveOptions(tags="t1"))
     assert len(places(spark, tmp_path / "t")) == 7
     for more, said in (
         ({"format": "delta"}, "format=parquet, not delta"),
         ({"partition_by": "day"}, "partitions=none, not day"),
-        ({"options": {"tags": "t2"}}, "tags=t1, not t2"),
+        ({"source_options": {"tags": "t2"}}, "tags=t1, not t2"),
         ({"schema": "id bigint, b string"}, "no schema"),
     ):
         with pytest.raises(ConfigError, match=said):
-            archive(spark, **given, **more)
+            archive(spark, **given, options=ArchiveOptions(**more))
     fill(broker, "shaped", 10, start=20)
     archive(spark, **given)
     assert len(places(spark, tmp_path / "t")) == 10, "the table's filter is kept"
@@ -230,15 +232,16 @@ def test_wrong_options_are_refused_by_name(spark: Any, tmp_path: Path) -> None:
     for more, said in (
         ({"format": "parket"}, "did you mean 'parquet'"),
         ({"partition_by": "days"}, "did you mean 'day'"),
-        ({"options": {"startingOfsets": "earliest"}}, "did you mean 'startingOffsets'"),
-        ({"options": {"subscribe": "y"}}, "sets the option subscribe itself"),
-        ({"keep_value": False}, "give a schema"),
+        ({"source_options": {"startingOfsets": "earliest"}}, "did you mean 'startingOffsets'"),
+        ({"source_options": {"subscribe": "y"}}, "sets the option subscribe itself"),
+        ({"drop_value": True}, "give a schema"),
         ({"schema": "nowhere.avsc"}, "neither a file"),
         ({"message": "a.B"}, "give schema too"),
-        ({"table": "s3://bucket/t"}, "mount s3"),
     ):
         with pytest.raises(ConfigError, match=said):
-            archive(spark, **{**given, **more})
+            archive(spark, **given, options=ArchiveOptions(**more))
+    with pytest.raises(ConfigError, match="mount s3"):
+        archive(spark, **{**given, "table": "s3://bucket/t"})
     assert not (tmp_path / "t" / "_perseid" / "table.json").exists()
 
 

@@ -18,6 +18,7 @@ from perseid.base.errors import ConfigError
 from perseid.cli.main import app
 from perseid.spark.jobs.archive import job as archiving
 from perseid.spark.jobs.archive.folder import TableFolder, TableInfo
+from perseid.spark.jobs.options import ArchiveOptions
 from perseid.testing.embedded import EmbeddedBroker
 
 SECONDS = 20
@@ -206,7 +207,10 @@ def test_item_11_a_first_run_that_fails_leaves_nothing_of_its_table(
     there.mkdir()
     for table, left in ((tmp_path / "deep" / "er" / "t", [there]), (there, [there])):
         with pytest.raises(OSError, match="No space left"):
-            archiving.archive(None, nameserver=broker.namesrv, topic="known", table=str(table), format=form)  # type: ignore[arg-type]
+            archiving.archive(
+                None,  # type: ignore[arg-type]
+                nameserver=broker.namesrv, topic="known", table=str(table), options=ArchiveOptions(format=form),
+            )  # fmt: skip
         assert [path for path in tmp_path.rglob("*") if not path.is_relative_to(broker.data)] == left
 
 

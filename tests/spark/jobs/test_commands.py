@@ -9,7 +9,7 @@ import pytest
 from tests.spark.conftest import fill
 
 from perseid.cli.spark.time_travel import shown
-from perseid.cli.spark.times import moment, pairs
+from perseid.cli.values import moment, pairs
 from perseid.testing.embedded import EmbeddedBroker
 
 

@@ -12,6 +12,7 @@ from tests.spark.compacted import TOPIC
 
 from perseid.spark.jobs.archive import archive, read
 from perseid.spark.jobs.archive.folder import TableFolder
+from perseid.spark.jobs.options import ArchiveOptions
 from perseid.spark.jobs.stats import stats
 from perseid.spark.jobs.time_travel import time_travel
 
@@ -47,7 +48,7 @@ def test_item_8_an_archive_of_a_compacted_topic_lands_what_is_there(
         second = [offset for offset in made.compacted(broker, 90) if offset >= 203]
         assert command(*run).exit_code == 0
         assert offsets_of(read(spark, table)) == [*first, *second], "what was landed stays"
-        again = archive(spark, table=table, options={"failOnDataLoss": str(strict).lower()}, **given)
+        again = archive(spark, table=table, options=ArchiveOptions(fail_on_data_loss=strict), **given)
         assert (again.rows, again.gaps) == (0, ())
         assert [plan.gaps for plan in map(TableFolder(table).plan, TableFolder(table).plans())] == [()] * len(
             TableFolder(table).plans()

@@ -16,6 +16,7 @@ from perseid.base.errors import ConfigError, PerseidError
 from perseid.client.blocking import BlockingAdmin
 from perseid.spark.jobs.archive import archive, compact, read
 from perseid.spark.jobs.archive.folder import TableFolder
+from perseid.spark.jobs.options import ArchiveOptions
 from perseid.spark.plan import DataLost
 from perseid.testing.embedded import SMALL_STORE, EmbeddedBroker
 
@@ -43,8 +44,8 @@ def forget_beginning(broker: EmbeddedBroker) -> None:
 
 
 def landed(spark: Any, broker: EmbeddedBroker, topic: str, table: Path, form: str | None = None, **more: Any) -> Any:
-    given = {"nameserver": broker.namesrv, "topic": topic, "table": str(table), "format": form, **more}
-    return archive(spark, max_offsets_per_trigger=40, **given)
+    options = ArchiveOptions(format=form, batch_offsets=40, **more)
+    return archive(spark, nameserver=broker.namesrv, topic=topic, table=str(table), options=options)
 
 
 def restored(table: Path, *, rollback: bool = False) -> None:
@@ -115,7 +116,7 @@ def test_item_4_a_table_that_was_put_back_when_the_topic_lost_what_it_held_is_re
     if form != "delta":  # whose own number of the last batch is never put back by restore()
         with pytest.raises(Exception, match="an older copy was put back"):
             compact(spark, table=str(table))
-    done = landed(spark, aging, "aged", table, form, options={"failOnDataLoss": "false"})
+    done = landed(spark, aging, "aged", table, form, fail_on_data_loss=False)
     assert sum(gap.messages for gap in done.gaps) + 40 + done.rows == 300
 
 
@@ -184,7 +185,7 @@ def test_item_5_a_topic_that_lost_everything_is_a_gap_too(
     fill(aging, "other", 400, queues=1)
     forget_beginning(aging)
     forget_beginning(aging)
-    done = landed(spark, aging, "empty", table, options={"failOnDataLoss": "false"})
+    done = landed(spark, aging, "empty", table, fail_on_data_loss=False)
     assert sum(gap.messages for gap in done.gaps) + done.rows == 300 and done.gaps
     assert landed(spark, aging, "empty", table).gaps == (), "it is noted"
 

@@ -13,7 +13,7 @@ import typer
 import perseid.spark
 from perseid.base.errors import ConfigError
 from perseid.cli import entry
-from perseid.cli.spark.running import job
+from perseid.cli.spark.running import JobOptions, job
 from perseid.spark.jvm import HEAD_BYTES, READ_BYTES, TAIL_BYTES, Jvm, Said, signals_held
 
 JAVA = """An error occurred while calling o42.collect.
@@ -37,7 +37,7 @@ def told(monkeypatch: pytest.MonkeyPatch, tmp_path: Path, capsys: pytest.Capture
     monkeypatch.setattr("tempfile.tempdir", str(tmp_path))
 
     def run(error: BaseException) -> tuple[int, str]:
-        with pytest.raises(typer.Exit) as ended, job("t", master=None, as_json=True) as running:
+        with pytest.raises(typer.Exit) as ended, job("t", JobOptions(as_json=True)) as running:
             assert running.spark.version
             raise error
         return ended.value.exit_code, capsys.readouterr().err
@@ -66,7 +66,7 @@ def test_a_second_interrupt_ends_spark_at_once(monkeypatch: pytest.MonkeyPatch) 
     killed: list[str] = []
     monkeypatch.setattr(Jvm, "kill", lambda _: killed.append("the JVM"))
     monkeypatch.setattr(Jvm, "end", lambda _: signal.raise_signal(signal.SIGINT))
-    with pytest.raises(typer.Exit) as ended, job("t", master=None, as_json=True):
+    with pytest.raises(typer.Exit) as ended, job("t", JobOptions(as_json=True)):
         signal.raise_signal(signal.SIGINT)
     assert (ended.value.exit_code, killed) == (130, ["the JVM"])
     assert signal.getsignal(signal.SIGINT) is signal.default_int_handler
@@ -111,8 +111,8 @@ def test_a_log_that_cannot_be_written_ends_no_job() -> None:
 
 
 def test_stdout_that_nobody_reads_is_one_line() -> None:
-    script = """from perseid.cli.spark.running import job
-with job('t', master=None, as_json=True) as running:
+    script = """from perseid.cli.spark.running import JobOptions, job
+with job('t', JobOptions(as_json=True)) as running:
     for number in range(100_000):
         running.row({'n': number})
 """

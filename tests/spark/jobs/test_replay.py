@@ -12,6 +12,7 @@ from perseid.client.blocking import BlockingProducer, BlockingPullConsumer
 from perseid.client.model import ReceivedMessage
 from perseid.spark.jobs import replay as module
 from perseid.spark.jobs.archive import archive, read
+from perseid.spark.jobs.options import ArchiveOptions, ReplayOptions
 from perseid.spark.jobs.replay import _ranges, replay
 from perseid.testing.embedded import EmbeddedBroker
 
@@ -55,7 +56,7 @@ def test_a_replay_keeps_the_order_of_keys_goes_on_where_it_was_and_is_done_once(
             )
             producer.send(message, queue=queues[i % 7 % 3])
     table = tmp_path / "t"
-    archive(spark, nameserver=broker.namesrv, topic="first", table=str(table), max_offsets_per_trigger=50)
+    archive(spark, nameserver=broker.namesrv, topic="first", table=str(table), options=ArchiveOptions(batch_offsets=50))
     monkeypatch.setattr(module, "BATCH_MESSAGES", 50)
     given: dict[str, Any] = {"table": str(table), "nameserver": broker.namesrv, "topic": "again"}
     batches: list[int] = []
@@ -78,7 +79,7 @@ def test_a_replay_keeps_the_order_of_keys_goes_on_where_it_was_and_is_done_once(
             by_key.setdefault(key, []).append(int(number))
     assert by_key == {f"o{k}": [i for i in range(120) if i % 7 == k] for k in range(7)}
     with pytest.raises(ConfigError, match="give this one another name"):
-        replay(spark, **given, since_ms=5)
+        replay(spark, **given, options=ReplayOptions(since=5))
 
 
 @pytest.mark.spark
@@ -94,7 +95,8 @@ def test_a_replay_of_a_time_range_by_a_column_at_a_rate(spark: Any, broker: Embe
     rows = read(spark, str(table)).collect()
     wanted = [row for row in rows if since <= int(row.storeTimestamp.timestamp() * 1000) < until]
     given: dict[str, Any] = {"table": str(table), "nameserver": broker.namesrv, "topic": "slow"}
-    done = replay(spark, **given, since_ms=since, until_ms=until, order_by="tag", rate=1000)
+    options = ReplayOptions(since=since, until=until, order_by="tag", rate=1000)
+    done = replay(spark, **given, options=options)
     assert done.rows == len(wanted) and done.seconds >= len(wanted) / 1000
     found = consumed(broker, "slow")
     assert sorted(m.body for queue in found.values() for m in queue) == sorted(bytes(row.value) for row in wanted)
@@ -105,11 +107,12 @@ def test_a_replay_of_a_time_range_by_a_column_at_a_rate(spark: Any, broker: Embe
     assert all(len(queues) == 1 for queues in homes.values()), "equal values go to one queue"
     for more, said in (
         ({"order_by": "tags", "name": "a"}, "did you mean 'tag'"),
-        ({"since_ms": 5, "until_ms": 5, "name": "b"}, "range is empty"),
+        ({"since": 5, "until": 5, "name": "b"}, "range is empty"),
         ({"name": "../x"}, "a replay's name"),
         ({"rate": 0}, "at least one message"),
-        ({"topic": "slow er"}, "slow er"),
-        ({"topic": "sloow", "name": "c"}, "did you mean 'slow'"),
     ):
         with pytest.raises(PerseidError, match=said):
-            replay(spark, **{**given, **more})
+            replay(spark, **given, options=ReplayOptions(**more))
+    for topic, said in (("slow er", "slow er"), ("sloow", "did you mean 'slow'")):
+        with pytest.raises(PerseidError, match=said):
+            replay(spark, **{**given, "topic": topic}, options=ReplayOptions(name="c"))

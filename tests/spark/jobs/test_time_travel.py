@@ -13,6 +13,7 @@ from perseid.client.blocking import BlockingProducer, BlockingPullConsumer
 from perseid.client.model import MessageQueue
 from perseid.spark.jobs.archive import archive
 from perseid.spark.jobs.archive.folder import Plan
+from perseid.spark.jobs.options import ArchiveOptions
 from perseid.spark.jobs.time_travel import missing, time_travel, travel
 from perseid.spark.plan import DataLost, Range
 from perseid.testing.embedded import EmbeddedBroker
@@ -60,7 +61,7 @@ def test_archive_and_log_together_have_each_message_once_at_any_time(
 ) -> None:
     topic, table = f"travel-{form}", str(tmp_path / "t")
     fill(broker, topic, 60)
-    archive(spark, nameserver=broker.namesrv, topic=topic, table=table, format=form)
+    archive(spark, nameserver=broker.namesrv, topic=topic, table=table, options=ArchiveOptions(format=form))
     fill(broker, topic, 40, start=60)
     told = truth(broker, topic)
     store = str(next(path.parent for path in broker.data.rglob("commitlog")))
@@ -110,7 +111,7 @@ def test_what_a_stamped_writer_sent_twice_is_there_once_from_folders_too(
         assert time_travel(spark, stores={"embedded": store}, **given, **more).count() == 50
         assert time_travel(spark, nameserver=broker.namesrv, **given, **more).count() == 50
     options = {"dedupe": "false"}
-    assert time_travel(spark, stores={"embedded": store}, options=options, **given).count() == 150
+    assert time_travel(spark, stores={"embedded": store}, source_options=options, **given).count() == 150
     write(1000)  # the same batch with other rows
     with BlockingPullConsumer(broker.namesrv, "handler") as consumer, BlockingProducer(broker.namesrv) as producer:
         queue = consumer.queues("stamped")[0]
@@ -139,12 +140,19 @@ def test_what_cannot_be_asked_is_refused(spark: Any, broker: EmbeddedBroker, tmp
             {"nameserver": broker.namesrv, "table": str(tmp_path / "t"), "topic": "other"},
             "holds topic asked, not other",
         ),
-        ({"stores": {"b": str(tmp_path)}, "options": {"dedup": "true"}}, "did you mean 'dedupe'"),
+        ({"stores": {"b": str(tmp_path)}, "source_options": {"dedup": "true"}}, "did you mean 'dedupe'"),
         ({"nameserver": broker.namesrv, "topic": "aasked"}, "did you mean 'asked'"),
-        ({"nameserver": broker.namesrv, "options": {"endingOffset": "latest"}}, "sets the option endingOffsets itself"),
-        ({"nameserver": broker.namesrv, "options": {"startingtimestamp": "1"}}, "sets the option startingTimestamp"),
+        (
+            {"nameserver": broker.namesrv, "source_options": {"endingOffset": "latest"}},
+            "sets the option endingOffsets itself",
+        ),
+        (
+            {"nameserver": broker.namesrv, "source_options": {"startingtimestamp": "1"}},
+            "sets the option startingTimestamp",
+        ),
     ):
         with pytest.raises(ConfigError, match=said):
             time_travel(spark, **{**given, **more})
+    options = ArchiveOptions(source_options={"endingTimestamp": "1"})
     with pytest.raises(ConfigError, match="the archive sets the option endingTimestamp itself"):
-        archive(spark, nameserver="h:1", topic="t", table=str(tmp_path / "v"), options={"endingTimestamp": "1"})
+        archive(spark, nameserver="h:1", topic="t", table=str(tmp_path / "v"), options=options)

@@ -18,6 +18,7 @@ from typing import Any
 
 import perseid.spark
 from perseid.spark.jobs.archive import archive, read
+from perseid.spark.jobs.options import ArchiveOptions
 
 SOURCE, TARGET = "kills-source", "kills-target"
 BATCH_OFFSETS = 4000
@@ -52,7 +53,9 @@ class Jobs:
         """Bring the table up to what the topic holds."""
         done = archive(
             self._spark, nameserver=self._namesrv, topic=SOURCE, table=str(self._folder / TABLE),
-            max_offsets_per_trigger=BATCH_OFFSETS, on_batch=lambda batch, rows, repeats: say("batch", job="archive"),
+
+            options=ArchiveOptions(batch_offsets=BATCH_OFFSETS),
+            on_batch=lambda batch, rows, repeats: say("batch", job="archive"),
         )  # fmt: skip
         say("archived", batches=done.batches, rows=done.rows)
 

@@ -26,6 +26,7 @@ from perseid.base.errors import PerseidError
 from perseid.spark.jobs.archive import archive, compact, job
 from perseid.spark.jobs.archive.files import Target, Written
 from perseid.spark.jobs.archive.run import Archived, Looked
+from perseid.spark.jobs.options import ArchiveOptions
 
 from .hooks import Hooks, installed
 from .landing import Asked
@@ -102,14 +103,14 @@ def run(spark: Any, one: Job) -> Archived:
     if one.keep_hours is not None:
         return Archived(compacted=compact(spark, table=str(one.table), keep_hours=one.keep_hours))
     allowed = one.asked.allowed
-    options = {"deadlineMs": str(DEADLINE_MS), "failOnDataLoss": str(not allowed.gaps).lower()}
+    source_options = {"deadlineMs": str(DEADLINE_MS)}
     if one.asked.latest:
-        options["startingOffsets"] = "latest"
-    return archive(
-        spark, nameserver=one.namesrv, topic=TOPIC, table=str(one.table), format=one.form,
-        max_offsets_per_trigger=one.asked.batch_offsets, options=options, accept_table=allowed.changed_table,
-        new_generation=allowed.new_generation,
+        source_options["startingOffsets"] = "latest"
+    options = ArchiveOptions(
+        format=one.form, batch_offsets=one.asked.batch_offsets, accept_table=allowed.changed_table,
+        new_generation=allowed.new_generation, fail_on_data_loss=not allowed.gaps, source_options=source_options,
     )  # fmt: skip
+    return archive(spark, nameserver=one.namesrv, topic=TOPIC, table=str(one.table), options=options)
 
 
 def forked(spark: Any, address: str, work: Callable[[Connection], None]) -> int:

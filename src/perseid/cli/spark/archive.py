@@ -9,9 +9,10 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from perseid.cli.spark.running import AsJson, Master, Namesrv, SparkLog, job
-from perseid.cli.spark.times import pairs
+from perseid.cli.flags import flattened
+from perseid.cli.spark.running import JobOptions, Namesrv, job
 from perseid.spark import nameservers
+from perseid.spark.jobs.options import ArchiveOptions
 
 if TYPE_CHECKING:
     from perseid.spark.jobs.archive import Archived
@@ -26,58 +27,23 @@ def register(app: typer.Typer) -> None:
     app.command()(archive)
 
 
+@flattened
 def archive(
+    *,
     topic: Annotated[str, typer.Argument(help="The topic to land.")],
     table: Annotated[str, typer.Argument(help="Folder of the table; made if it is missing.")],
     namesrv: Namesrv = "127.0.0.1:9876",
-    format: Annotated[str | None, typer.Option(help="parquet, delta or iceberg; parquet for a new table.")] = None,
-    partition_by: Annotated[str | None, typer.Option(help="none, day or hour, of the store time.")] = None,
-    schema: Annotated[
-        str | None, typer.Option(help="What bodies hold: a .json (JSON Schema), .avsc, .desc or .ddl file, or DDL.")
-    ] = None,
-    message: Annotated[str | None, typer.Option(help="The Protobuf message's full name, with a .desc.")] = None,
-    drop_value: Annotated[bool, typer.Option(help="Keep no raw bytes of bodies that decode.")] = False,
-    compact: Annotated[bool, typer.Option(help="Merge small files afterwards.")] = False,
-    target_mb: Annotated[int, typer.Option(help="How large a merged file gets.", min=1)] = 128,
-    keep_hours: Annotated[
-        int, typer.Option(help="How long earlier versions are kept (Delta, Iceberg).", min=0)
-    ] = 168,
-    batch_offsets: Annotated[int, typer.Option(help="Offsets that one batch covers at most.", min=1)] = 500_000,
-    tags: Annotated[str | None, typer.Option(help="Only messages with these tags: 'a || b'.")] = None,
-    fail_on_data_loss: Annotated[
-        bool, typer.Option(help="Fail when offsets are gone from the broker; else they are noted as a gap.")
-    ] = True,
-    accept_table: Annotated[
-        bool, typer.Option(help="Others removed rows: go on with the table as it is; the rows are noted as a gap.")
-    ] = False,
-    new_generation: Annotated[
-        bool, typer.Option(help="The topic was made again, or lost its end: keep what was landed, go on with what is.")
-    ] = False,
-    catalog: Annotated[
-        list[str] | None,
-        typer.Option(help="Readers may open an Iceberg table's catalog under this name, too; else as perseid alone."),
-    ] = None,
-    option: Annotated[
-        list[str] | None, typer.Option(help="NAME=VALUE for the source, such as startingTimestamp=0.")
-    ] = None,
-    master: Master = None,
-    spark_log: SparkLog = None,
-    as_json: AsJson = False,
+    options: ArchiveOptions,
+    run_options: JobOptions,
 ) -> None:
     """Bring the table up to what the topic holds now: each message once, however often this is run or killed."""
-    options = {"failOnDataLoss": str(fail_on_data_loss).lower(), **pairs(option, "--option")}
-    if tags is not None:
-        options["tags"] = tags
-    with job(f"{topic} → {table}", master=master, as_json=as_json, spark_log=spark_log) as running:
+    with job(f"{topic} → {table}", run_options) as running:
         from perseid.spark.jobs.archive import archive as run
 
         nameservers.check(namesrv)
         done = run(
-            running.spark, nameserver=namesrv, topic=topic, table=table, format=format, partition_by=partition_by,
-            schema=schema, message=message, keep_value=False if drop_value else None,
-            max_offsets_per_trigger=batch_offsets, options=options, compact=compact, target_bytes=target_mb << 20,
-            keep_hours=keep_hours, accept_table=accept_table, new_generation=new_generation,
-            catalogs=catalog or (), on_start=partial(running.begins, "offsets"), on_batch=running.batch,
+            running.spark, nameserver=namesrv, topic=topic, table=table, options=options,
+            on_start=partial(running.begins, "offsets"), on_batch=running.batch,
         )  # fmt: skip
         running.done(told(done, table), {**asdict(done), "table": table}, found=missing_told(done))
 

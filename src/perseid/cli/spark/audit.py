@@ -6,7 +6,8 @@ from typing import Annotated
 
 import typer
 
-from perseid.cli.spark.running import FOUND, AsJson, Master, Report, SparkLog, job
+from perseid.cli.flags import flattened
+from perseid.cli.spark.running import FOUND, JobOptions, Report, job
 
 
 def register(app: typer.Typer) -> None:
@@ -14,23 +15,23 @@ def register(app: typer.Typer) -> None:
     app.command()(audit)
 
 
+@flattened
 def audit(
+    *,
     folders: Annotated[list[str], typer.Argument(help="Store folders, one of each replica.")],
     samples: Annotated[int, typer.Option(help="Differences of a pair that are told one by one.", min=1)] = 20,
     max_record_bytes: Annotated[
         str | None, typer.Option(help="No record is longer; for brokers with another maxMessageSize than 4 MiB.")
     ] = None,
     report: Report = None,
-    master: Master = None,
-    spark_log: SparkLog = None,
-    as_json: AsJson = False,
+    run_options: JobOptions,
 ) -> None:
     """Compare the logs of replicas, record by record: first divergence, missing, extra, corrupt, by topic.
 
     The folders may be Java's or ours, of slaves, broker sets under a controller, or DLedger groups, copies or in use.
     Exit code 0: all agree where they overlap. 3: a divergence, or something corrupt.
     """
-    with job(f"{len(folders)} replicas", master=master, as_json=as_json, spark_log=spark_log) as running:
+    with job(f"{len(folders)} replicas", run_options) as running:
         from perseid.spark.jobs.audit import audit as run
         from perseid.spark.jobs.audit import lines, page
 

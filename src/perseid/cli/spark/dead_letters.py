@@ -6,7 +6,8 @@ from typing import Annotated
 
 import typer
 
-from perseid.cli.spark.running import FOUND, AsJson, Folders, Master, Report, SomeNamesrv, SparkLog, job
+from perseid.cli.flags import flattened
+from perseid.cli.spark.running import FOUND, Folders, JobOptions, Report, SomeNamesrv, job
 
 
 def register(app: typer.Typer) -> None:
@@ -14,22 +15,22 @@ def register(app: typer.Typer) -> None:
     app.command("dead-letters")(dead_letters)
 
 
+@flattened
 def dead_letters(
+    *,
     groups: Annotated[list[str] | None, typer.Argument(help="Consumer groups; all if none is named.")] = None,
     namesrv: SomeNamesrv = None,
     folder: Folders = None,
     max_retries: Annotated[int, typer.Option(help="The groups' retryMaxTimes.", min=0)] = 16,
     samples: Annotated[int, typer.Option(help="How many of the last ones are shown.", min=0)] = 20,
     report: Report = None,
-    master: Master = None,
-    spark_log: SparkLog = None,
-    as_json: AsJson = False,
+    run_options: JobOptions,
 ) -> None:
     """Dead letters by group, origin, tag and client, with samples.
 
     Exit code 3: there are some.
     """
-    with job("dead letters", master=master, as_json=as_json, spark_log=spark_log) as running:
+    with job("dead letters", run_options) as running:
         from perseid.spark.jobs.dead_letters import dead_letters as run
         from perseid.spark.jobs.dead_letters import lines, page
 

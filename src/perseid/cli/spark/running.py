@@ -12,6 +12,7 @@ import os
 import sys
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
+from dataclasses import dataclass
 from functools import cached_property
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any, cast
@@ -44,11 +45,18 @@ SomeNamesrv = Annotated[str | None, typer.Option("--namesrv", "-n", help="host:p
 Folders = Annotated[
     list[str] | None, typer.Option("--folder", "-f", help="Read this store folder, with no broker; may be repeated.")
 ]
-Master = Annotated[str | None, typer.Option(help="Spark's master; local on all cores if not given.")]
-SparkLog = Annotated[
-    Path | None, typer.Option(help="A file for all that Spark itself says; /dev/stderr to see it.", dir_okay=False)
-]
 AsJson = Annotated[bool, typer.Option("--json", help="One JSON object a line, for scripts.")]
+
+
+@dataclass(frozen=True, slots=True)
+class JobOptions:
+    """What all jobs are told: where Spark is, and how they report."""
+
+    master: Annotated[str | None, typer.Option(help="Spark's master; local on all cores if not given.")] = None
+    spark_log: Annotated[
+        Path | None, typer.Option(help="A file for all that Spark itself says; /dev/stderr to see it.", dir_okay=False)
+    ] = None
+    as_json: AsJson = False
 
 
 def _with_folder(path: Path | None) -> Path | None:
@@ -147,12 +155,12 @@ def _say(text: str) -> None:
 
 
 @contextmanager
-def job(title: str, *, master: str | None, as_json: bool, spark_log: Path | None = None) -> Iterator[Job]:
+def job(title: str, options: JobOptions) -> Iterator[Job]:
     """One job, with a bar named `title`; its session begins when it is first asked for, and ends with it. An error is
     one line, also a signal, or the death of Spark's JVM."""
     console = Console(file=sys.stderr)  # the one of now: what others write there goes elsewhere meanwhile
     try:
-        watch = Watch(spark_log)
+        watch = Watch(options.spark_log)
     except OSError as error:
         raise typer.BadParameter(f"--spark-log: {error}") from None
     columns = (
@@ -160,16 +168,16 @@ def job(title: str, *, master: str | None, as_json: bool, spark_log: Path | None
     )  # fmt: skip
 
     def start() -> SparkSession:
-        watch.session = perseid.spark.session(f"perseid: {title}", master=master, jvm=watch.jvm)
+        watch.session = perseid.spark.session(f"perseid: {title}", master=options.master, jvm=watch.jvm)
         watch.started()
         return watch.session
 
-    shown = console.is_terminal and not as_json
+    shown = console.is_terminal and not options.as_json
     try:
         with watch, Progress(*columns, console=console, disable=not shown, redirect_stderr=False) as progress:
             if importlib.util.find_spec("pyspark") is None:
                 raise ConfigError("Spark's parts are not installed: pip install 'perseid[spark]'")
-            yield Job(start, progress, progress.add_task(title, total=None), as_json=as_json)
+            yield Job(start, progress, progress.add_task(title, total=None), as_json=options.as_json)
     except (typer.Exit, typer.Abort, typer.BadParameter):
         raise
     except (Exception, KeyboardInterrupt) as error:

@@ -6,7 +6,8 @@ from typing import Annotated
 
 import typer
 
-from perseid.cli.spark.running import AsJson, Folders, Master, Report, SomeNamesrv, SparkLog, job
+from perseid.cli.flags import flattened
+from perseid.cli.spark.running import Folders, JobOptions, Report, SomeNamesrv, job
 
 
 def register(app: typer.Typer) -> None:
@@ -14,17 +15,17 @@ def register(app: typer.Typer) -> None:
     app.command()(stats)
 
 
+@flattened
 def stats(
+    *,
     topics: Annotated[list[str] | None, typer.Argument(help="Topics; all but the system's if none is named.")] = None,
     namesrv: SomeNamesrv = None,
     folder: Folders = None,
     report: Report = None,
-    master: Master = None,
-    spark_log: SparkLog = None,
-    as_json: AsJson = False,
+    run_options: JobOptions,
 ) -> None:
     """Size, rate over time and skew of topics, from their brokers or from store folders."""
-    with job("stats", master=master, as_json=as_json, spark_log=spark_log) as running:
+    with job("stats", run_options) as running:
         from perseid.spark.jobs.stats import lines, page
         from perseid.spark.jobs.stats import stats as run
 

@@ -2,15 +2,16 @@
 
 from __future__ import annotations
 
-from dataclasses import asdict
+from dataclasses import asdict, dataclass
 from datetime import UTC, datetime
 from typing import Annotated, Any
 
 import typer
 
+from perseid.cli.flags import flattened
 from perseid.cli.spark.archive import gaps_told
-from perseid.cli.spark.running import AsJson, Master, SparkLog, job
-from perseid.cli.spark.times import moment, pairs
+from perseid.cli.spark.running import JobOptions, job
+from perseid.cli.values import moment, pairs
 from perseid.spark import nameservers
 
 
@@ -19,7 +20,17 @@ def register(app: typer.Typer) -> None:
     app.command("time-travel")(time_travel)
 
 
+@dataclass(frozen=True, slots=True)
+class OutputOptions:
+    """What becomes of the rows."""
+
+    out: Annotated[str | None, typer.Option(help="Write the rows there, as Parquet; it must not exist.")] = None
+    show: Annotated[int, typer.Option(help="Show so many rows, in order of time.", min=0)] = 0
+
+
+@flattened
 def time_travel(
+    *,
     topic: Annotated[str, typer.Argument(help="The topic.")],
     as_of: Annotated[str, typer.Option(help="A time (2026-11-20T12:00:00, UTC), or milliseconds since 1970.")],
     table: Annotated[str | None, typer.Option(help="Folder of the topic's archive, if there is one.")] = None,
@@ -27,19 +38,16 @@ def time_travel(
     store: Annotated[
         list[str] | None, typer.Option(help="Or BROKER=FOLDER: a broker's name and its store, with no broker running.")
     ] = None,
-    out: Annotated[str | None, typer.Option(help="Write the rows there, as Parquet; it must not exist.")] = None,
-    show: Annotated[int, typer.Option(help="Show so many rows, in order of time.", min=0)] = 0,
+    output: OutputOptions,
     fail_on_data_loss: Annotated[
         bool, typer.Option(help="Fail when messages between archive and log are gone.")
     ] = True,
-    master: Master = None,
-    spark_log: SparkLog = None,
-    as_json: AsJson = False,
+    run_options: JobOptions,
 ) -> None:
     """What a topic held at a time: from its archive and its live log together, each message once."""
     at_ms, stores = moment(as_of, "--as-of"), pairs(store, "--store")
     assert at_ms is not None
-    with job(f"{topic} as of {as_of}", master=master, as_json=as_json, spark_log=spark_log) as running:
+    with job(f"{topic} as of {as_of}", run_options) as running:
         from perseid.spark.jobs.time_travel import time_travel as frame
         from perseid.spark.jobs.time_travel import travel
 
@@ -48,15 +56,15 @@ def time_travel(
             nameservers.check(server)
         source: dict[str, Any] = {
             "topic": topic, "as_of": at_ms, "nameserver": server, "stores": stores or None, "table": table,
-            "options": {"failOnDataLoss": str(fail_on_data_loss).lower()},
+            "source_options": {"failOnDataLoss": str(fail_on_data_loss).lower()},
         }  # fmt: skip
-        done = travel(running.spark, **source, out=out)
-        if show:
-            rows = running.spark.read.parquet(out) if out else frame(running.spark, **source)
+        done = travel(running.spark, **source, out=output.out)
+        if output.show:
+            rows = running.spark.read.parquet(output.out) if output.out else frame(running.spark, **source)
             places = ("storeTimestamp", "brokerName", "queueId", "queueOffset")
-            for row in rows.orderBy(*places).limit(show).collect():
+            for row in rows.orderBy(*places).limit(output.show).collect():
                 running.row({name: shown(value) for name, value in row.asDict(recursive=True).items()})
-        where = f", written to {out}" if out else ""
+        where = f", written to {output.out}" if output.out else ""
         running.done(
             f"{topic} held {done.rows} messages at {as_of}, {done.archived} of them archived{where}", asdict(done),
             found=gaps_told(done.gaps),

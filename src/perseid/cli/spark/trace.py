@@ -6,7 +6,8 @@ from typing import Annotated
 
 import typer
 
-from perseid.cli.spark.running import AsJson, Folders, Master, Report, SomeNamesrv, SparkLog, job
+from perseid.cli.flags import flattened
+from perseid.cli.spark.running import Folders, JobOptions, Report, SomeNamesrv, job
 from perseid.wire.names import TRACE_TOPIC
 
 
@@ -15,17 +16,17 @@ def register(app: typer.Typer) -> None:
     app.command()(trace)
 
 
+@flattened
 def trace(
+    *,
     topic: Annotated[str, typer.Argument(help="The trace topic, where it has another name.")] = TRACE_TOPIC,
     namesrv: SomeNamesrv = None,
     folder: Folders = None,
     report: Report = None,
-    master: Master = None,
-    spark_log: SparkLog = None,
-    as_json: AsJson = False,
+    run_options: JobOptions,
 ) -> None:
     """Latency percentiles per topic and client (send, end to end, consume) and failures, from message traces."""
-    with job("traces", master=master, as_json=as_json, spark_log=spark_log) as running:
+    with job("traces", run_options) as running:
         from perseid.spark.jobs.trace import lines, page
         from perseid.spark.jobs.trace import trace as run
 

@@ -26,12 +26,14 @@ from typing import TYPE_CHECKING, Any
 import msgspec
 
 from perseid.base.errors import ConfigError
+from perseid.base.options import milliseconds
 from perseid.client.blocking import BlockingAdmin
 from perseid.client.errors import ClientError
 from perseid.client.model import check_topic
 from perseid.spark.jobs import failures
 from perseid.spark.jobs.archive.folder import write_whole
 from perseid.spark.jobs.archive.table import Archive
+from perseid.spark.jobs.options import REPLAY_DEFAULTS, ReplayOptions
 from perseid.spark.options import nearest
 
 if TYPE_CHECKING:
@@ -91,30 +93,26 @@ def replay(
     table: str,
     nameserver: str,
     topic: str,
-    rate: int | None = None,
-    since_ms: int | None = None,
-    until_ms: int | None = None,
-    order_by: str | None = None,
-    name: str | None = None,
-    options: Mapping[str, str] | None = None,
+    options: ReplayOptions = REPLAY_DEFAULTS,
     on_start: Callable[[int], None] | None = None,
     on_batch: Callable[[int, int], None] | None = None,
 ) -> Replayed:
     """Send the rows of the archive at `table`, as it is when the replay begins, to `topic`; returns what this run sent.
 
-    `rate`: messages a second at most, on the average of a batch (RATE_S seconds). `since_ms`, `until_ms`: only rows
-    stored at or after, and before. `order_by`: a column whose equal values stay in order of store time. `name` names
-    the replay (the topic's name if not given): one that is done is not sent again under the same name. `options` go to
-    the sink. `on_start(rows)` is called with what there is to send, `on_batch(batch, rows)` after each batch.
+    The rate is kept on the average of a batch (RATE_S seconds). A replay that is done is not sent again under the same
+    name, which is the topic's if none is given. `on_start(rows)` is called with what there is to send,
+    `on_batch(batch, rows)` after each batch.
     ConfigError: it can't be done as asked; TaskFailed: rows could not be sent. Readers that dedupe see each row once,
     however often this is killed.
     """
     check_topic(topic)
+    rate = options.rate
     if rate is not None and rate < 1:
         raise ConfigError(f"rate={rate}: at least one message a second")
     archive = Archive(table)
-    place = _place(archive, name or topic)
-    request = Request(archive.info.table_id, topic, since_ms, until_ms, order_by)
+    place = _place(archive, options.name or topic)
+    since_ms, until_ms = (None if at is None else milliseconds(at) for at in (options.since, options.until))
+    request = Request(archive.info.table_id, topic, since_ms, until_ms, options.order_by)
     _check(archive, request)
     _check_there(nameserver, topic)
     with archive.folder.locked(name=f"replay-{place.name}"), failures.told():
@@ -123,7 +121,7 @@ def replay(
         done = _done(place)
         if on_start is not None:
             on_start(sum(plan.rows[done:]))
-        return _Run(spark, archive, plan, place, nameserver, options or {}).all(done, rate, on_batch)
+        return _Run(spark, archive, plan, place, nameserver, options.sink_options).all(done, rate, on_batch)
 
 
 class _Run:

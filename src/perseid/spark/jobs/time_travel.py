@@ -14,11 +14,11 @@ import shutil
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
-from datetime import UTC, datetime
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from perseid.base.errors import ConfigError
+from perseid.base.options import Moment, milliseconds
 from perseid.spark import plan as planning
 from perseid.spark.bounds import Bounds
 from perseid.spark.jobs import failures
@@ -55,31 +55,31 @@ def time_travel(
     spark: SparkSession,
     *,
     topic: str,
-    as_of: datetime | int,
+    as_of: Moment,
     nameserver: str | None = None,
     stores: Mapping[str, str] | None = None,
     table: str | None = None,
-    options: Mapping[str, str] | None = None,
+    source_options: Mapping[str, str] | None = None,
 ) -> DataFrame:
     """The messages of `topic` that were stored at `as_of` (a time, or milliseconds since 1970) or before.
 
     From the archive at `table`, if one is given, and the live log: of the brokers that `nameserver` knows, or in
     `stores` (broker name → store folder). Its columns are the archive's; with `stores` `_corrupt` too, where damage
-    of the log is a row. `options` go to the source. ConfigError: it can't be done as asked; DataLost: messages
+    of the log is a row. `source_options` go to the source. ConfigError: it can't be done as asked; DataLost: messages
     between archive and log are gone (failOnDataLoss=false shows what is there).
     """
-    return _parts(spark, topic, as_of, nameserver, stores, table, options).frame()
+    return _parts(spark, topic, as_of, nameserver, stores, table, source_options).frame()
 
 
 def travel(
     spark: SparkSession,
     *,
     topic: str,
-    as_of: datetime | int,
+    as_of: Moment,
     nameserver: str | None = None,
     stores: Mapping[str, str] | None = None,
     table: str | None = None,
-    options: Mapping[str, str] | None = None,
+    source_options: Mapping[str, str] | None = None,
     out: str | None = None,
 ) -> Travelled:
     """The same as a job: counts the rows, and writes them as Parquet into the folder `out`, which must be new."""
@@ -87,7 +87,7 @@ def travel(
 
     if out is not None and Path(out).exists():
         raise ConfigError(f"{out} is there already: name another folder")
-    parts = _parts(spark, topic, as_of, nameserver, stores, table, options)
+    parts = _parts(spark, topic, as_of, nameserver, stores, table, source_options)
     with failures.told():
         archived = 0 if parts.archived is None else parts.archived.count()
         if out is None:
@@ -123,24 +123,18 @@ class _Parts:
         return self.archived.unionByName(self.live, allowMissingColumns=True)
 
 
-def milliseconds(at: datetime | int) -> int:
-    """A time in milliseconds since 1970; one without a zone is UTC."""
-    if isinstance(at, int):
-        return at
-    return int((at if at.tzinfo is not None else at.replace(tzinfo=UTC)).timestamp() * 1000)
-
-
 def _parts(
     spark: SparkSession,
     topic: str,
-    as_of: datetime | int,
+    as_of: Moment,
     nameserver: str | None,
     stores: Mapping[str, str] | None,
     table: str | None,
-    options: Mapping[str, str] | None,
+    source_options: Mapping[str, str] | None,
 ) -> _Parts:
     from pyspark.sql import functions as F
 
+    given = source_options or {}
     if (nameserver is None) == (not stores):
         raise ConfigError("say where the live log is: a name server, or store folders")
     archive = None if table is None else Archive(table)
@@ -150,14 +144,14 @@ def _parts(
     covered = Plan({}, {}) if archive is None else archive.plan
     shape = RowShape() if archive is None else archive.shape
     if nameserver is not None:
-        _check_no_place(options or {})
+        _check_no_place(given)
         filters = {} if archive is None else archive.info.filter
-        source = parse({"nameserver": nameserver, "subscribe": topic, **(options or {}), **filters}, streaming=True)
+        source = parse({"nameserver": nameserver, "subscribe": topic, **given, **filters}, streaming=True)
         live = _live(spark, source, shape, covered, at_ms)
     else:
         if archive is not None and {"tags", "sql"} & archive.info.filter.keys():
             raise ConfigError(f"{table} has a filter that only brokers apply: give a name server")
-        live = _in_stores(spark, topic, stores or {}, archive, shape, covered, at_ms, options or {})
+        live = _in_stores(spark, topic, stores or {}, archive, shape, covered, at_ms, given)
     until = F.timestamp_millis(F.lit(at_ms))
     kept = live.where(F.col("storeTimestamp").isNull() | (F.col("storeTimestamp") <= until))
     archived = None if archive is None else archive.frame(spark).where(F.col("storeTimestamp") <= until)

@@ -9,5 +9,6 @@ from perseid.spark.jobs.archive.compaction import Compacted, compact
 from perseid.spark.jobs.archive.job import archive
 from perseid.spark.jobs.archive.run import Archived
 from perseid.spark.jobs.archive.table import read
+from perseid.spark.jobs.options import ArchiveOptions
 
-__all__ = ["Archived", "Compacted", "archive", "compact", "read"]
+__all__ = ["ArchiveOptions", "Archived", "Compacted", "archive", "compact", "read"]

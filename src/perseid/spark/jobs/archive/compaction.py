@@ -16,14 +16,10 @@ from perseid.spark.jobs.archive.folder import DELTA, TableFolder
 from perseid.spark.jobs.archive.formats import Table
 from perseid.spark.jobs.archive.rows import shape_of
 from perseid.spark.jobs.archive.snapshot import DataFile, Snapshot
+from perseid.spark.jobs.options import KEEP_HOURS, TARGET_MB
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
-
-TARGET_BYTES = 128 << 20
-"""How large a merged file gets."""
-KEEP_HOURS = 7 * 24
-"""How long files that were merged stay for readers of earlier versions (Delta, Iceberg)."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -35,9 +31,9 @@ class Compacted:
 
 
 def compact(
-    spark: SparkSession, *, table: str, target_bytes: int = TARGET_BYTES, keep_hours: int = KEEP_HOURS
+    spark: SparkSession, *, table: str, target_mb: int = TARGET_MB, keep_hours: int = KEEP_HOURS
 ) -> Compacted:
-    """Merge an archive's files that are smaller than half of `target_bytes`, within their partitions.
+    """Merge an archive's files that are smaller than half of `target_mb`, within their partitions.
 
     Before that, files that no version of the last `keep_hours` has are deleted. Killed at any point, run it again.
     """
@@ -52,7 +48,7 @@ def compact(
                 " back. Run perseid spark archive first, which reads again what is missing, or bring back the newer one"
             )
         folder.prepare()
-        return compact_locked(spark, found, target_bytes, keep_hours)
+        return compact_locked(spark, found, target_mb << 20, keep_hours)
 
 
 def compact_locked(spark: SparkSession, table: Table, target_bytes: int, keep_hours: int) -> Compacted:

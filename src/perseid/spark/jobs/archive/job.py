@@ -21,10 +21,11 @@ from perseid.spark.bounds import Bounds, stored_ms
 from perseid.spark.jobs import failures
 from perseid.spark.jobs.archive import bodies, formats
 from perseid.spark.jobs.archive.anew import begun_anew
-from perseid.spark.jobs.archive.compaction import KEEP_HOURS, TARGET_BYTES, compact_locked
+from perseid.spark.jobs.archive.compaction import compact_locked
 from perseid.spark.jobs.archive.files import Target, Written, write_ranges
 from perseid.spark.jobs.archive.folder import FORMATS, ICEBERG, NONE, PARQUET, PARTITIONS, Plan, TableFolder, TableInfo
 from perseid.spark.jobs.archive.run import Allowed, Archived, Looked, Run
+from perseid.spark.jobs.options import ARCHIVE_DEFAULTS, ArchiveOptions
 from perseid.spark.options import ALIASES as SOURCE_ALIASES
 from perseid.spark.options import ENDING, SourceOptions, nearest, normal, parse
 from perseid.spark.options import NAMES as SOURCE_NAMES
@@ -39,7 +40,6 @@ FILTER = ("tags", "sql", "dedupe")
 """The source's options that choose messages: a table has one choice."""
 NOT_HERE = ("subscribe", "subscribePattern", "assign", "nameserver", "includeHeaders", "includeBody", *ENDING)
 """The source's options that the job sets itself."""
-BATCH_OFFSETS = 500_000
 CATALOG_CHARS = frozenset("abcdefghijklmnopqrstuvwxyzABCDEFGHIJKLMNOPQRSTUVWXYZ0123456789_-")
 
 
@@ -49,39 +49,23 @@ def archive(
     nameserver: str,
     topic: str,
     table: str,
-    format: str | None = None,
-    partition_by: str | None = None,
-    schema: str | None = None,
-    message: str | None = None,
-    keep_value: bool | None = None,
-    max_offsets_per_trigger: int | None = BATCH_OFFSETS,
-    options: Mapping[str, str] | None = None,
-    compact: bool = False,
-    target_bytes: int = TARGET_BYTES,
-    keep_hours: int = KEEP_HOURS,
-    accept_table: bool = False,
-    new_generation: bool = False,
-    catalogs: Sequence[str] = (),
+    options: ArchiveOptions = ARCHIVE_DEFAULTS,
     on_start: Callable[[int], None] | None = None,
     on_batch: Callable[[int, int, int], None] | None = None,
 ) -> Archived:
     """Bring the table at `table` up to what the topic holds now; returns what this run added.
 
-    `format` (parquet, delta, iceberg), `partition_by` (none, day, hour of the store time), `schema` and `message`
-    (`bodies.load`), `keep_value` (false: no raw bytes where a body decoded) and the filters among `options` make the
-    table what it is: they need to be said for a new table only, and must not differ later. `options` go to the source
-    (tags, startingOffsets, failOnDataLoss, …). `accept_table`: others removed rows, and the table is taken as it is.
-    `new_generation`: the topic was deleted and made again, or its broker lost messages, and the table goes on with what
-    is there now. `catalogs`: names under which an Iceberg table's catalog can be opened from now on, besides `perseid`.
-    `on_start(offsets)` is called with what there is to read, `on_batch(batch, rows, repeats)` after each
-    batch. Run it again to go on. ConfigError: it can't be done as asked; TableChanged: the table is not as it was left;
-    DataLost: messages are gone; TaskFailed: see the text.
+    `on_start(offsets)` is called with what there is to read, `on_batch(batch, rows, repeats)` after each batch. Run it
+    again to go on. ConfigError: it can't be done as asked; TableChanged: the table is not as it was left; DataLost:
+    messages are gone; TaskFailed: see the text.
     """
     folder = TableFolder(table)
-    shape = _Shape(format, partition_by, None, keep_value)
-    if schema is None and message is not None:
+    keep_value = None if options.drop_value is None else not options.drop_value
+    shape = _Shape(options.format, options.partition_by, None, keep_value)
+    schema = options.schema
+    if schema is None and options.message is not None:
         raise ConfigError("message names what a schema (.desc) holds: give schema too")
-    given = _source_options(options)
+    given = _source_options(options.for_source())
     parse({"nameserver": nameserver, "subscribe": topic, **given}, streaming=True)  # wrong ones are told at once
     before = folder.info()
     if before is None:
@@ -91,7 +75,7 @@ def archive(
     if schema is not None:
         if bodies.needs_session(schema):
             log.debug("the schema is read by Spark %s", spark.version)  # a session that has not begun yet begins
-        shape = replace(shape, bodies=bodies.load(schema, message))
+        shape = replace(shape, bodies=bodies.load(schema, options.message))
     missing = folder.missing()
     with folder.locked(), undone(folder, missing), failures.told():
         info = folder.info()
@@ -102,14 +86,16 @@ def archive(
         source = parse(
             {"nameserver": nameserver, "subscribe": topic, **_starting(given), **info.filter}, streaming=True
         )
-        _check_catalogs(folder, info, catalogs)
+        _check_catalogs(folder, info, options.catalogs)
         found = formats.of(folder, info)
-        allowed = Allowed(not source.fail_on_data_loss, new_generation, accept_table)
-        run = Run(found, Brokers(spark, source), allowed, max_offsets_per_trigger, on_start, on_batch)
+        allowed = Allowed(not source.fail_on_data_loss, options.new_generation, options.accept_table)
+        run = Run(found, Brokers(spark, source), allowed, options.batch_offsets, on_start, on_batch)
         run.all()
-        if catalogs:
-            found.name_catalogs(catalogs)
-        compacted = compact_locked(spark, found, target_bytes, keep_hours) if compact else None
+        if options.catalogs:
+            found.name_catalogs(options.catalogs)
+        compacted = None
+        if options.compact:
+            compacted = compact_locked(spark, found, options.target_mb << 20, options.keep_hours)
     return replace(run.done, compacted=compacted)
 
 
@@ -159,10 +145,10 @@ class _Shape:
                 raise ConfigError(f"{name}={value!r} is unknown{nearest(value, known)}")
 
 
-def _source_options(options: Mapping[str, str] | None) -> dict[str, str]:
+def _source_options(options: Mapping[str, str]) -> dict[str, str]:
     """The options by their own names. ConfigError for an unknown one, or one that is the job's."""
     spelled = {name.lower(): name for name in SOURCE_NAMES}
-    found = normal(options or {}, SOURCE_NAMES, SOURCE_ALIASES, "the perseid source")
+    found = normal(options, SOURCE_NAMES, SOURCE_ALIASES, "the perseid source")
     result = {spelled[name]: value for name, value in found.items()}
     for name in NOT_HERE:
         if name in result:
@@ -180,7 +166,7 @@ def _starting(given: Mapping[str, str]) -> dict[str, str]:
 
 def _new_info(topic: str, shape: _Shape, given: Mapping[str, str]) -> TableInfo:
     if shape.keep_value is False and shape.bodies is None:
-        raise ConfigError("keep_value=false (--drop-value) leaves decoded bodies only: give a schema")
+        raise ConfigError("drop_value (--drop-value) leaves decoded bodies only: give a schema")
     return TableInfo(
         topic=topic,
         format=shape.format or PARQUET,

@@ -1,4 +1,4 @@
-"""Times as people write them."""
+"""Times and pairs as people write them on a command line."""
 
 from __future__ import annotations
 

@@ -1,0 +1,83 @@
+"""The options of the jobs that have many, for callers and for `perseid spark …`: each has its text and default here."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
+from typing import Annotated
+
+from perseid.base.options import Doc, Moment
+
+BATCH_OFFSETS = 500_000
+TARGET_MB = 128
+KEEP_HOURS = 7 * 24
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ArchiveOptions:
+    """How a topic is landed.
+
+    `format`, `partition_by`, `schema`, `message`, `drop_value` and the filters (`tags`, and the source's `sql` and
+    `dedupe`) are properties of the table: they are needed for a new table only, and must not differ later.
+    """
+
+    format: Annotated[str | None, Doc("parquet, delta or iceberg; parquet for a new table.")] = None
+    partition_by: Annotated[str | None, Doc("none, day or hour, of the store time.")] = None
+    schema: Annotated[
+        str | None, Doc("What bodies hold: a .json (JSON Schema), .avsc, .desc or .ddl file, or DDL.")
+    ] = None
+    message: Annotated[str | None, Doc("The Protobuf message's full name, with a .desc.")] = None
+    drop_value: Annotated[bool | None, Doc("Keep no raw bytes of bodies that decode.")] = None
+    compact: Annotated[bool, Doc("Merge small files afterwards.")] = False
+    target_mb: Annotated[int, Doc("How large a merged file gets.", least=1)] = TARGET_MB
+    keep_hours: Annotated[int, Doc("How long earlier versions are kept (Delta, Iceberg).", least=0)] = KEEP_HOURS
+    batch_offsets: Annotated[
+        int | None, Doc("Offsets that one batch covers at most.", least=1)
+    ] = BATCH_OFFSETS
+    tags: Annotated[str | None, Doc("Only messages with these tags: 'a || b'.")] = None
+    fail_on_data_loss: Annotated[
+        bool, Doc("Fail when offsets are gone from the broker; else they are noted as a gap.")
+    ] = True
+    accept_table: Annotated[
+        bool, Doc("Others removed rows: go on with the table as it is; the rows are noted as a gap.")
+    ] = False
+    new_generation: Annotated[
+        bool, Doc("The topic was made again, or lost its end: keep what was landed, go on with what is.")
+    ] = False
+    catalogs: Annotated[
+        Sequence[str],
+        Doc(
+            "Readers may open an Iceberg table's catalog under this name, too; else as perseid alone.",
+            flags=("--catalog",),
+        ),
+    ] = ()
+
+    source_options: Annotated[
+        Mapping[str, str], Doc("NAME=VALUE for the source, such as startingTimestamp=0.", flags=("--option",))
+    ] = field(default_factory=dict)
+
+    def for_source(self) -> dict[str, str]:
+        """All that the source is told, by the names of its own options."""
+        found = {} if self.fail_on_data_loss else {"failOnDataLoss": "false"}
+        found |= self.source_options
+        return found if self.tags is None else {**found, "tags": self.tags}
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ReplayOptions:
+    """Which rows of an archive are sent, how fast, and under which name."""
+
+    rate: Annotated[int | None, Doc("Messages a second at most.", least=1)] = None
+    since: Annotated[Moment | None, Doc("Only what was stored at or after: a time, or milliseconds.")] = None
+    until: Annotated[Moment | None, Doc("Only what was stored before: a time, or milliseconds.")] = None
+    order_by: Annotated[
+        str | None, Doc("A column: rows with one value stay in order of time. Else queues stay in order.")
+    ] = None
+    name: Annotated[str | None, Doc("The replay's name: another one sends all again.")] = None
+    sink_options: Annotated[Mapping[str, str], Doc("NAME=VALUE for the sink `perseid`.", flags=("--option",))] = field(
+        default_factory=dict
+    )
+
+
+ARCHIVE_DEFAULTS = ArchiveOptions()
+REPLAY_DEFAULTS = ReplayOptions()
