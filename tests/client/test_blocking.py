@@ -7,7 +7,7 @@ from collections.abc import Iterator
 
 import pytest
 
-from perseid.client import ClientError, Message, MessageQueue, NotStarted, SendFailed
+from perseid.client import ClientError, Message, MessageQueue, NotStarted, ProducerOptions, SendFailed
 from perseid.client.blocking import BlockingAdmin, BlockingProducer, BlockingPullConsumer, LoopThread
 
 from .fake import BROKER, FakeServer
@@ -50,7 +50,7 @@ def test_send_read_and_administer(server: FakeServer) -> None:
 
 
 def test_before_start_it_is_only_its_options_and_travels(server: FakeServer) -> None:
-    copy = pickle.loads(pickle.dumps(BlockingProducer(server.address, "g", retries=0)))
+    copy = pickle.loads(pickle.dumps(BlockingProducer(server.address, "g", options=ProducerOptions(retries=0))))
     with pytest.raises(NotStarted, match="with BlockingProducer"):
         copy.send(Message("t", b"x"))
     with copy:
@@ -63,7 +63,8 @@ def test_before_start_it_is_only_its_options_and_travels(server: FakeServer) -> 
 
 def test_errors_come_through_and_threads_end(server: FakeServer) -> None:
     before = threading.active_count()
-    with BlockingProducer("127.0.0.1:1", timeout_ms=200) as producer, pytest.raises((ClientError, SendFailed)):
+    options = ProducerOptions(timeout_ms=200)
+    with BlockingProducer("127.0.0.1:1", options=options) as producer, pytest.raises((ClientError, SendFailed)):
         producer.send(Message("t", b"x"))
     with pytest.raises(ClientError, match="'first' or 'last'"):
         BlockingPullConsumer(server.address, from_where="nowhere").start()

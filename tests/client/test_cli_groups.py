@@ -10,7 +10,16 @@ from typer.testing import CliRunner
 
 from perseid.cli import groups
 from perseid.cli.main import app
-from perseid.client import Message, MessageQueue, Producer, PullConsumer, PushConsumer, ReceivedMessage, SendResult
+from perseid.client import (
+    Message,
+    MessageQueue,
+    Producer,
+    ProducerOptions,
+    PullConsumer,
+    PushConsumer,
+    ReceivedMessage,
+    SendResult,
+)
 from perseid.testing.embedded import EmbeddedBroker
 from perseid.wire import names
 
@@ -37,7 +46,7 @@ def fill(broker: EmbeddedBroker, topic: str, count: int = 4) -> list[SendResult]
     """Messages in queue 0 of a topic of two queues."""
 
     async def work() -> list[SendResult]:
-        async with Producer(broker.namesrv, default_queues=2) as producer:
+        async with Producer(broker.namesrv, options=ProducerOptions(default_queues=2)) as producer:
             first = await producer.send(Message(topic, b"body 0", tag="a", keys="k0"))
             queue = first.queue
             more = [
@@ -151,7 +160,7 @@ def test_clients(broker: EmbeddedBroker) -> None:
             got.set()
 
         async with (
-            Producer(broker.namesrv, "G5", default_queues=2) as producer,
+            Producer(broker.namesrv, "G5", options=ProducerOptions(default_queues=2)) as producer,
             PushConsumer(broker.namesrv, "G5", {"T5": "a || b"}, handle, from_where="first") as consumer,
         ):
             await producer.send(Message("T5", b"x", tag="a"))

@@ -8,9 +8,11 @@ import pytest
 
 from perseid.client import (
     ClientError,
+    ConsumeMode,
     FlowLimits,
     MessageQueue,
     PushConsumer,
+    PushOptions,
     ReceivedMessage,
     RetryLater,
     consumer,
@@ -148,7 +150,7 @@ def test_when_giving_back_fails_the_message_is_sent_to_the_retry_topic() -> None
             inbox = Inbox(server)
             inbox.fail[b"001"] = [False]
             async with PushConsumer(
-                server.address, "g", {"t": "*"}, inbox, from_where="first", max_reconsume_times=5
+                server.address, "g", {"t": "*"}, inbox, from_where="first", options=PushOptions(max_reconsume_times=5)
             ) as push:
                 await server.until(lambda: server.headers and len(inbox.messages) >= 2)
                 assert push.stats.sent_back <= 1
@@ -192,7 +194,8 @@ def test_an_unfinished_message_holds_the_offset_back() -> None:
         async with filled(6, 1) as server:
             inbox = Inbox(server)
             inbox.gate.clear()
-            push = PushConsumer(server.address, "g", {"t": "*"}, inbox, from_where="first", concurrency=1)
+            options = PushOptions(concurrency=1)
+            push = PushConsumer(server.address, "g", {"t": "*"}, inbox, from_where="first", options=options)
             await push.start()
             await server.until(lambda: inbox.started)
             await push.stop(patience_ms=10)
@@ -207,7 +210,8 @@ def test_stopping_lets_running_handlers_finish_but_starts_no_new_ones() -> None:
         async with filled(6, 1) as server:
             inbox = Inbox(server)
             inbox.gate.clear()
-            push = PushConsumer(server.address, "g", {"t": "*"}, inbox, from_where="first", concurrency=2)
+            options = PushOptions(concurrency=2)
+            push = PushConsumer(server.address, "g", {"t": "*"}, inbox, from_where="first", options=options)
             await push.start()
             await server.until(lambda: len(inbox.started) == 2)
             stopping = asyncio.ensure_future(push.stop())
@@ -226,8 +230,9 @@ def test_pulling_pauses_while_too_much_waits() -> None:
             inbox = Inbox(server)
             inbox.gate.clear()
             limits = FlowLimits(max_messages=40)
+            options = PushOptions(limits=limits, concurrency=1)
             async with PushConsumer(
-                server.address, "g", {"t": "*"}, inbox, from_where="first", limits=limits, concurrency=1
+                server.address, "g", {"t": "*"}, inbox, from_where="first", options=options
             ) as push:
                 await server.until(lambda: push.stats.flow_controlled)
                 book = next(h.book for q, h in push.sharing.held.items() if q.topic == "t")
@@ -243,7 +248,10 @@ def test_handlers_run_at_the_same_time_up_to_the_limit() -> None:
         async with filled(20, 4) as server:
             inbox = Inbox(server)
             inbox.gate.clear()
-            async with PushConsumer(server.address, "g", {"t": "*"}, inbox, from_where="first", concurrency=3) as push:
+            options = PushOptions(concurrency=3)
+            async with PushConsumer(
+                server.address, "g", {"t": "*"}, inbox, from_where="first", options=options
+            ) as push:
                 await server.until(lambda: push.stats.pulled == 20)
                 assert len(inbox.started) == 3
                 inbox.gate.set()
@@ -274,7 +282,8 @@ def test_a_handler_that_takes_too_long_counts_as_failed() -> None:
         async with filled(1, 1) as server:
             inbox = Inbox(server)
             inbox.gate.clear()
-            async with PushConsumer(server.address, "g", {"t": "*"}, inbox, from_where="first", consume_timeout_ms=20):
+            options = PushOptions(consume_timeout_ms=20)
+            async with PushConsumer(server.address, "g", {"t": "*"}, inbox, from_where="first", options=options):
                 await server.until(lambda: server.sent_back)
 
     run(test())
@@ -287,7 +296,9 @@ def test_ordered_queues_are_locked_and_handled_one_after_the_other() -> None:
     async def test() -> None:
         async with filled(40) as server:
             inbox = Inbox(server)
-            async with PushConsumer(server.address, "g", {"t": "*"}, inbox, from_where="first", ordered=True) as push:
+            async with PushConsumer(
+                server.address, "g", {"t": "*"}, inbox, from_where="first", mode=ConsumeMode.ORDERED
+            ) as push:
                 await inbox.until(40)
                 assert {k for k in server.locks if k[0] == "t"} == {("t", 0), ("t", 1)}
                 assert set(server.locks.values()) == {push.session.client_id}
@@ -304,8 +315,9 @@ def test_an_ordered_message_that_fails_is_tried_in_its_place() -> None:
         async with filled(5, 1) as server:
             inbox = Inbox(server)
             inbox.fail[b"002"] = [False, RetryLater(after_ms=11), ValueError("third")]
+            options = PushOptions(suspend_ms=10)
             async with PushConsumer(
-                server.address, "g", {"t": "*"}, inbox, from_where="first", ordered=True, suspend_ms=10
+                server.address, "g", {"t": "*"}, inbox, from_where="first", mode=ConsumeMode.ORDERED, options=options
             ):
                 await inbox.until(5)
             assert inbox.started == [b"000", b"001", b"002", b"002", b"002", b"002", b"003", b"004"]
@@ -325,10 +337,7 @@ def test_after_the_last_time_an_ordered_message_goes_to_the_retry_topic() -> Non
                 "g",
                 {"t": "*"},
                 inbox,
-                from_where="first",
-                ordered=True,
-                suspend_ms=10,
-                max_reconsume_times=2,
+                from_where="first", mode=ConsumeMode.ORDERED, options=PushOptions(suspend_ms=10, max_reconsume_times=2),
             ):
                 await server.until(lambda: len(inbox.messages) == 2 and server.headers)
             assert inbox.bodies == [b"000", b"002"]
@@ -343,7 +352,9 @@ def test_a_queue_that_another_member_has_locked_is_waited_for() -> None:
         async with filled(4) as server:
             server.locks["t", 1] = "somebody-else"
             inbox = Inbox(server)
-            async with PushConsumer(server.address, "g", {"t": "*"}, inbox, from_where="first", ordered=True):
+            async with PushConsumer(
+                server.address, "g", {"t": "*"}, inbox, from_where="first", mode=ConsumeMode.ORDERED
+            ):
                 await inbox.until(2)
                 await server.until(lambda: server.count(RequestCode.LOCK_BATCH_MQ) >= 4)
                 assert {m.queue.queue_id for m in inbox.messages} == {0}
@@ -357,7 +368,9 @@ def test_without_its_lock_a_queue_stands_still() -> None:
     async def test() -> None:
         async with filled(2, 1) as server:
             inbox = Inbox(server)
-            async with PushConsumer(server.address, "g", {"t": "*"}, inbox, from_where="first", ordered=True) as push:
+            async with PushConsumer(
+                server.address, "g", {"t": "*"}, inbox, from_where="first", mode=ConsumeMode.ORDERED
+            ) as push:
                 await inbox.until(2)
                 queue = next(h for q, h in push.sharing.held.items() if q.topic == "t")
                 queue.lock_until = 0.0
@@ -509,14 +522,13 @@ def test_broadcasting_takes_all_queues_and_keeps_offsets_in_a_file(tmp_path: Pat
             inboxes = [Inbox(server), Inbox(server)]
             inboxes[0].fail[b"003"] = [False]
             for number, inbox in enumerate(inboxes):
+                options = PushOptions(offsets_folder=tmp_path / str(number))
                 async with PushConsumer(
                     server.address,
                     "g",
                     {"t": "*"},
                     inbox,
-                    from_where="first",
-                    broadcast=True,
-                    offsets_folder=tmp_path / str(number),
+                    from_where="first", mode=ConsumeMode.BROADCAST, options=options,
                 ) as push:
                     await inbox.until(5 if number == 0 else 6)
                     await server.until(lambda p=push: sum(p.offsets.values()) == 6)
@@ -525,8 +537,9 @@ def test_broadcasting_takes_all_queues_and_keeps_offsets_in_a_file(tmp_path: Pat
             assert server.committed == {}
             server.store("t", 0, b"more")
             again = Inbox(server)
+            options = PushOptions(offsets_folder=tmp_path / "0")
             async with PushConsumer(
-                server.address, "g", {"t": "*"}, again, broadcast=True, offsets_folder=tmp_path / "0"
+                server.address, "g", {"t": "*"}, again, mode=ConsumeMode.BROADCAST, options=options
             ):
                 await again.until(1)
             assert again.bodies == [b"more"]

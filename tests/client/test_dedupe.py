@@ -8,7 +8,9 @@ from perseid.client import (
     MessageQueue,
     Producer,
     PullConsumer,
+    PullOptions,
     PushConsumer,
+    PushOptions,
     ReceivedMessage,
     RetryLater,
 )
@@ -43,7 +45,7 @@ WHOLE = [b"%d.%d" % (batch, n) for batch in range(2) for n in range(10)]
 
 def test_a_pull_consumer_drops_repeats_also_when_it_begins_in_the_middle(perseid_broker: EmbeddedBroker) -> None:
     async def bodies(begin: int, *, dedupe: bool) -> list[bytes]:
-        async with PullConsumer(perseid_broker.namesrv, "g", dedupe=dedupe) as consumer:
+        async with PullConsumer(perseid_broker.namesrv, "g", options=PullOptions(dedupe=dedupe)) as consumer:
             consumer.assign([QUEUE])
             consumer.seek(QUEUE, begin)
             polled: list[bytes] = []
@@ -89,7 +91,7 @@ def test_a_push_consumer_drops_repeats_over_its_restart_and_keeps_its_own_retrie
             if retried and wanted.keys() <= got.keys():
                 done.set()
 
-        async with PushConsumer(namesrv, "g", {"t": "*"}, handle, dedupe=True, concurrency=1):
+        async with PushConsumer(namesrv, "g", {"t": "*"}, handle, options=PushOptions(dedupe=True, concurrency=1)):
             async with asyncio.timeout(60):
                 await done.wait()
         assert got == wanted, "by offset: a message that is handed out again is no repeat"
@@ -104,7 +106,8 @@ def test_consumers_hand_out_whatever_is_no_repeat(perseid_broker: EmbeddedBroker
 
     async def test() -> None:
         await written_twice(namesrv)
-        async with PullConsumer(namesrv, "first", dedupe=True) as consumer, Producer(namesrv) as producer:
+        options = PullOptions(dedupe=True)
+        async with PullConsumer(namesrv, "first", options=options) as consumer, Producer(namesrv) as producer:
             messages = [m async for found in consumer.read(QUEUE, 15, 25) for m in found]
             await producer.send_batch([forwarded(m, b"edited " + m.body) for m in messages[:3]], queue=QUEUE)
             await producer.send_batch([forwarded(m, ORIGIN_MESSAGE_ID="x") for m in messages[:3]], queue=QUEUE)
@@ -116,7 +119,7 @@ def test_consumers_hand_out_whatever_is_no_repeat(perseid_broker: EmbeddedBroker
         wanted = [b"edited 1.%d" % n for n in range(3)] + 2 * [b"1.%d" % n for n in range(3)]
         wanted += [b"0.%d of plan 1" % n for n in range(3)]
         wanted += [b"%d.%d" % (2**62, 2**62), b"0.%d" % 2**62, *(b"2.%d" % n for n in range(3))]
-        async with PullConsumer(namesrv, "second", dedupe=True) as consumer:
+        async with PullConsumer(namesrv, "second", options=PullOptions(dedupe=True)) as consumer:
             for begin, before in ((0, WHOLE), (25, [])):
                 got = [m.body async for found in consumer.read(QUEUE, begin, 45) for m in found]
                 assert got == before + wanted
@@ -128,7 +131,8 @@ def test_consumers_hand_out_whatever_is_no_repeat(perseid_broker: EmbeddedBroker
             if message.body == b"2.2":
                 enough.set()
 
-        async with PushConsumer(namesrv, "third", {"t": "*"}, handle, dedupe=True, concurrency=1, from_where="first"):
+        options = PushOptions(dedupe=True, concurrency=1)
+        async with PushConsumer(namesrv, "third", {"t": "*"}, handle, from_where="first", options=options):
             async with asyncio.timeout(60):
                 await enough.wait()
         assert polled == WHOLE + wanted

@@ -9,6 +9,7 @@ import pytest
 from perseid.broker.config import BrokerConfig
 from perseid.client import (
     Admin,
+    ConsumeMode,
     InvalidMessage,
     Message,
     MessageQueue,
@@ -94,9 +95,9 @@ def test_a_group_consumes_retries_and_leaves(perseid_broker: EmbeddedBroker) -> 
             await admin.create_topic("t", 2)
             for body in (b"one", b"again", b"two"):
                 await producer.send(Message("t", body))
-            for ordered in (False, True):
-                group = f"g{ordered}"
-                async with PushConsumer(namesrv, group, {"t": "*"}, handle, from_where="first", ordered=ordered):
+            for mode in (ConsumeMode.CONCURRENT, ConsumeMode.ORDERED):
+                group = f"g{mode.value}"
+                async with PushConsumer(namesrv, group, {"t": "*"}, handle, from_where="first", mode=mode):
                     messages = [await got.get() for _ in range(3)]
                 assert {m.body: m.reconsume_times for m in messages} == {b"one": 0, b"two": 0, b"again": 1}
 

@@ -4,7 +4,16 @@ import asyncio
 
 import pytest
 
-from perseid.client import BufferFull, InvalidMessage, Message, NotStarted, OrderedProducer, SendFailed, ordered
+from perseid.client import (
+    BufferFull,
+    InvalidMessage,
+    Message,
+    NotStarted,
+    OrderedProducer,
+    OrderedProducerOptions,
+    SendFailed,
+    ordered,
+)
 from perseid.client.model import key_hash
 from perseid.wire.codes import RequestCode, ResponseCode
 from perseid.wire.command import Command
@@ -76,7 +85,8 @@ def test_one_batch_is_in_flight_for_each_queue() -> None:
 @pytest.mark.parametrize("trouble", [hang_up, silence, refuse(ResponseCode.SYSTEM_BUSY), refuse(1500)])
 def test_trouble_never_reorders(trouble: Script) -> None:
     async def test() -> None:
-        async with FakeServer({"t": 3}) as server, OrderedProducer(server.address, timeout_ms=40) as producer:
+        options = OrderedProducerOptions(timeout_ms=40)
+        async with FakeServer({"t": 3}) as server, OrderedProducer(server.address, options=options) as producer:
             for number in range(12):
                 server.script[BATCH] += [trouble] if number % 3 == 0 else [_serve]
             for i in range(3000):
@@ -147,7 +157,8 @@ async def wait_for_retries(producer: OrderedProducer, count: int) -> None:
 
 def test_after_the_deadline_the_lane_fails_as_a_whole_and_others_go_on() -> None:
     async def test() -> None:
-        async with FakeServer({"t": 2}) as server, OrderedProducer(server.address, deadline_ms=60) as producer:
+        options = OrderedProducerOptions(deadline_ms=60)
+        async with FakeServer({"t": 2}) as server, OrderedProducer(server.address, options=options) as producer:
 
             def queue_1_is_busy(command: Command) -> Answer | None:
                 header = command.header(SendMessageRequestV2)
@@ -195,9 +206,10 @@ def test_single_and_delayed_messages_travel_alone() -> None:
 
 def test_batches_are_bounded_in_number_and_bytes() -> None:
     async def test() -> None:
+        options = OrderedProducerOptions(max_batch_messages=10, max_batch_bytes=5000)
         async with (
             FakeServer({"t": 1}) as server,
-            OrderedProducer(server.address, max_batch_messages=10, max_batch_bytes=5000) as producer,
+            OrderedProducer(server.address, options=options) as producer,
         ):
             for i in range(40):
                 await producer.put(Message("t", body(i)), "k")
@@ -213,7 +225,8 @@ def test_batches_are_bounded_in_number_and_bytes() -> None:
 def test_a_full_buffer_refuses_send_and_holds_put_back() -> None:
     async def test() -> None:
         gate = asyncio.Event()
-        async with FakeServer({"t": 1}) as server, OrderedProducer(server.address, buffer_messages=5) as producer:
+        options = OrderedProducerOptions(buffer_messages=5)
+        async with FakeServer({"t": 1}) as server, OrderedProducer(server.address, options=options) as producer:
             server.script[SEND] += [serve_late(gate)]
             server.script[BATCH] += [serve_late(gate)]
             futures = [producer.send(Message("t", body(i)), "k") for i in range(5)]
@@ -233,7 +246,8 @@ def test_a_full_buffer_refuses_send_and_holds_put_back() -> None:
 
 def test_what_no_broker_takes_is_refused_at_once() -> None:
     async def test() -> None:
-        async with FakeServer({"t": 1}) as server, OrderedProducer(server.address, max_body_bytes=10) as producer:
+        options = OrderedProducerOptions(max_body_bytes=10)
+        async with FakeServer({"t": 1}) as server, OrderedProducer(server.address, options=options) as producer:
             await producer.put(Message("t", b"fine"), "k")
             for message in (
                 Message("t", b""),
@@ -251,7 +265,8 @@ def test_what_no_broker_takes_is_refused_at_once() -> None:
 
 def test_a_topic_without_route_fails_after_the_deadline() -> None:
     async def test() -> None:
-        async with FakeServer() as server, OrderedProducer(server.address, deadline_ms=30) as producer:
+        options = OrderedProducerOptions(deadline_ms=30)
+        async with FakeServer() as server, OrderedProducer(server.address, options=options) as producer:
             future = producer.send(Message("t", b"x"), "k")
             with pytest.raises(SendFailed, match="no queue of topic t was found within 30 ms"):
                 await future

@@ -11,6 +11,7 @@ from perseid.client import (
     MessageQueue,
     NotStarted,
     Producer,
+    ProducerOptions,
     SendFailed,
     SendStatus,
     ServerRefused,
@@ -142,7 +143,7 @@ def test_stored_but_less_safely_is_a_result_and_no_error(status: SendStatus) -> 
             assert (await producer.send(Message("t", b"x"))).status is status
         async with (
             FakeServer({"t": 1}) as server,
-            Producer(server.address, retry_when_not_stored_ok=True) as producer,
+            Producer(server.address, options=ProducerOptions(retry_when_not_stored_ok=True)) as producer,
         ):
             server.script[SEND].append(lambda command: Answer(status, header))
             assert (await producer.send(Message("t", b"x"))).status is SendStatus.SEND_OK
@@ -167,7 +168,8 @@ def test_a_batch_is_one_request_and_gives_one_result_a_message() -> None:
 
 def test_batches_that_no_broker_takes_are_refused_before_they_are_sent() -> None:
     async def test() -> None:
-        async with FakeServer({"t": 2}) as server, Producer(server.address, max_body_bytes=100) as producer:
+        options = ProducerOptions(max_body_bytes=100)
+        async with FakeServer({"t": 2}) as server, Producer(server.address, options=options) as producer:
             for messages, says in (
                 ([], "empty batch"),
                 ([Message("t", b"x"), Message("u", b"x")], "one batch a topic"),
@@ -195,7 +197,8 @@ def test_one_way_asks_for_no_answer() -> None:
 
 def test_a_topic_that_nobody_made_is_made_by_the_first_send() -> None:
     async def test() -> None:
-        async with FakeServer({"TBW102": 8}) as server, Producer(server.address, default_queues=2) as producer:
+        options = ProducerOptions(default_queues=2)
+        async with FakeServer({"TBW102": 8}) as server, Producer(server.address, options=options) as producer:
             result = await producer.send(Message("new", b"x"))
             assert result.queue.topic == "new"
             assert server.headers[0].default_topic_queue_nums == 2

@@ -4,7 +4,16 @@ import asyncio
 
 import pytest
 
-from perseid.client import ClientError, MessageQueue, NoRoute, PullConsumer, PullStatus, ServerRefused, pull
+from perseid.client import (
+    ClientError,
+    MessageQueue,
+    NoRoute,
+    PullConsumer,
+    PullOptions,
+    PullStatus,
+    ServerRefused,
+    pull,
+)
 from perseid.wire.codes import RequestCode, ResponseCode
 
 from .fake import BROKER, FakeServer, hang_up, refuse, run
@@ -176,7 +185,7 @@ def test_reading_ahead_is_bounded() -> None:
     async def test() -> None:
         async with (
             filled(100, 1) as server,
-            PullConsumer(server.address, "g", from_where="first", buffer_messages=10) as consumer,
+            PullConsumer(server.address, "g", from_where="first", options=PullOptions(buffer_messages=10)) as consumer,
         ):
             consumer.assign([Q0])
             first = await consumer.poll(1)

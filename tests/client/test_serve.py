@@ -2,7 +2,7 @@
 
 import pytest
 
-from perseid.client import PushConsumer, ReceivedMessage, held, sharing
+from perseid.client import ConsumeMode, PushConsumer, ReceivedMessage, held, sharing
 from perseid.wire import bodies, fastjson, record
 from perseid.wire.codes import RequestCode, ResponseCode
 from perseid.wire.headers.clients import ConsumeMessageDirectlyRequest, GetConsumerRunningInfoRequest
@@ -40,7 +40,9 @@ def test_a_reset_waits_for_an_ordered_handler_that_runs() -> None:
         async with filled(4, 1) as server:
             inbox = Inbox(server)
             inbox.gate.clear()
-            async with PushConsumer(server.address, "g", {"t": "*"}, inbox, from_where="first", ordered=True):
+            async with PushConsumer(
+                server.address, "g", {"t": "*"}, inbox, from_where="first", mode=ConsumeMode.ORDERED
+            ):
                 await server.until(lambda: inbox.started)
                 header = ResetOffsetRequest(group="g", topic="t", timestamp=1)
                 body = bodies.ResetOffsetBody({bodies.MessageQueue("t", BROKER, 0): 2}).to_json()
@@ -73,7 +75,7 @@ def test_running_info_has_the_shape_that_mqadmin_reads() -> None:
     async def test() -> None:
         async with filled(3, 1) as server:
             inbox = Inbox(server)
-            async with PushConsumer(server.address, "g", {"t": "a"}, inbox, ordered=True) as push:
+            async with PushConsumer(server.address, "g", {"t": "a"}, inbox, mode=ConsumeMode.ORDERED) as push:
                 await server.until(lambda: len(push.queues) == 2)
                 for group in ("g", "stranger"):
                     header = GetConsumerRunningInfoRequest(consumer_group=group, client_id="c", jstack_enable=True)

@@ -19,6 +19,7 @@ from perseid.broker.config import BrokerConfig
 from perseid.cli import topics
 from perseid.client import (
     Admin,
+    ConsumeMode,
     Message,
     MessageQueue,
     OrderedProducer,
@@ -146,7 +147,7 @@ def test_nothing_is_lost_or_doubled_while_queues_are_moved(pair: Real) -> None:
         async with (
             Admin(pair.namesrv) as admin,
             OrderedProducer(pair.namesrv) as producer,
-            PushConsumer(pair.namesrv, "push", {TOPIC: "*"}, handle, ordered=True, from_where="first"),
+            PushConsumer(pair.namesrv, "push", {TOPIC: "*"}, handle, from_where="first", mode=ConsumeMode.ORDERED),
         ):
             await routed(admin, "a", "b", "a", "b")
 

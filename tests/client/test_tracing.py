@@ -12,12 +12,15 @@ import pytest
 from perseid.base.errors import PerseidError
 from perseid.client import (
     Admin,
+    ConsumeMode,
     Consuming,
     Hook,
     Message,
     Producer,
+    ProducerOptions,
     PullConsumer,
     PushConsumer,
+    PushOptions,
     ReceivedMessage,
     RetryLater,
     SendFailed,
@@ -84,7 +87,7 @@ def test_hooks_are_told_of_sends_and_change_nothing(
 
     async def test() -> None:
         hooks = [Diary("a", seen, bad=True), Diary("b", seen)]
-        async with Producer(perseid_broker.namesrv, "g", hooks=hooks) as producer:
+        async with Producer(perseid_broker.namesrv, "g", options=ProducerOptions(hooks=hooks)) as producer:
             await producer.send(Message("hooked", b"one", tag="x", keys="k"))
             await producer.send_oneway(Message("hooked", b"two"))
             await asyncio.to_thread(perseid_broker.stop)
@@ -129,9 +132,9 @@ def test_hooks_are_told_how_handlers_end(perseid_broker: EmbeddedBroker) -> None
         async with Producer(namesrv) as producer:
             for body in (b"good", b"later", b"bad", b"no", b"slow"):
                 await producer.send(Message("handled", body))
+        options = PushOptions(max_reconsume_times=0, consume_timeout_ms=300, hooks=[Last("a", seen)])
         consumer = PushConsumer(
-            namesrv, "g", {"handled": "*"}, handle, from_where="first", max_reconsume_times=0,
-            consume_timeout_ms=300, hooks=[Last("a", seen)],
+            namesrv, "g", {"handled": "*"}, handle, from_where="first", options=options,
         )  # fmt: skip
         async with consumer, asyncio.timeout(30):
             await done.wait()
@@ -148,7 +151,7 @@ def test_hooks_are_told_how_handlers_end(perseid_broker: EmbeddedBroker) -> None
 def test_sends_and_handlers_are_traced(perseid_broker: EmbeddedBroker) -> None:
     async def test() -> list[Trace]:
         namesrv, tracer = perseid_broker.namesrv, Tracer()
-        async with Producer(namesrv, "p", hooks=[tracer]) as producer:
+        async with Producer(namesrv, "p", options=ProducerOptions(hooks=[tracer])) as producer:
             sent = await producer.send(Message("t", b"12345", tag="red", keys=["k1", "k2"]))
             delayed = await producer.send(Message("t", b"x", delay_level=1))
             await producer.send_batch([Message("t", b"b1"), Message("t", b"b2")])
@@ -159,7 +162,10 @@ def test_sends_and_handlers_are_traced(perseid_broker: EmbeddedBroker) -> None:
             return message.body not in failures or failures.remove(message.body) is not None
 
         again = Tracer()
-        async with PushConsumer(namesrv, "c", {"t": "*"}, handle, ordered=True, from_where="first", hooks=[again]):
+        options = PushOptions(hooks=[again])
+        async with PushConsumer(
+            namesrv, "c", {"t": "*"}, handle, from_where="first", mode=ConsumeMode.ORDERED, options=options
+        ):
             found = await traces(namesrv, 3 + 2 * 5)
         async with Admin(namesrv) as admin:
             for key in ("k1", sent.msg_id):
@@ -183,10 +189,10 @@ def test_sends_and_handlers_are_traced(perseid_broker: EmbeddedBroker) -> None:
 
 def test_a_tracer_serves_one_client_and_blocking_ones_too(perseid_broker: EmbeddedBroker) -> None:
     tracer = Tracer("my-traces")
-    with BlockingProducer(perseid_broker.namesrv, hooks=[tracer]) as producer:
+    with BlockingProducer(perseid_broker.namesrv, options=ProducerOptions(hooks=[tracer])) as producer:
         producer.send(Message("t", b"x"))
         with pytest.raises(PerseidError, match="make one for each"):
-            BlockingProducer(perseid_broker.namesrv, hooks=[tracer]).start()
+            BlockingProducer(perseid_broker.namesrv, options=ProducerOptions(hooks=[tracer])).start()
         producer.send(Message("t", b"y"))
     assert tracer.sent == 2
 
@@ -195,7 +201,7 @@ def test_traces_that_can_not_be_sent_are_dropped_and_counted(perseid_broker: Emb
     tracer = Tracer("%bad topic")
 
     async def test() -> None:
-        async with Producer(perseid_broker.namesrv, hooks=[tracer]) as producer:
+        async with Producer(perseid_broker.namesrv, options=ProducerOptions(hooks=[tracer])) as producer:
             await producer.send(Message("t", b"x"))
 
     run(test())
@@ -228,7 +234,7 @@ def test_a_stop_waits_for_traces_that_are_being_sent(
             return await send(producer, message)
 
         monkeypatch.setattr(Producer, "send", slow)
-        async with Producer(perseid_broker.namesrv, hooks=[tracer]) as producer:
+        async with Producer(perseid_broker.namesrv, options=ProducerOptions(hooks=[tracer])) as producer:
             for _ in range(BATCH):
                 await producer.send(Message("t", b"x"))
             await under_way.wait()

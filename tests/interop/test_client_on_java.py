@@ -13,6 +13,7 @@ import rig
 from conftest import set_for_a_while
 from perseid.client import (
     Admin,
+    ConsumeMode,
     Message,
     NoRoute,
     OrderedProducer,
@@ -21,6 +22,7 @@ from perseid.client import (
     Producer,
     PullConsumer,
     PushConsumer,
+    PushOptions,
     ReceivedMessage,
     RetryLater,
     SendStatus,
@@ -184,17 +186,17 @@ def test_a_group_shares_retries_and_commits(java_cluster: rig.Cluster, name: str
 
 
 def test_dead_letters_of_both_modes(java_cluster: rig.Cluster, name: str) -> None:
-    async def test(ordered: bool) -> None:
-        namesrv, group = java_cluster.namesrv, f"g{int(ordered)}_{name}"
+    async def test(mode: ConsumeMode) -> None:
+        namesrv, group = java_cluster.namesrv, f"g{int(mode.is_ordered)}_{name}"
         async with Admin(namesrv) as admin, Producer(namesrv) as producer:
             await admin.create_topic(name, 1)
             for body in (b"fine", b"bad", b"good"):
                 await producer.send(Message(name, body, keys="k"))
             inbox = Inbox(lambda m: m.body == b"bad")
+            options = PushOptions(max_reconsume_times=1, suspend_ms=10)
             async with (
                 PushConsumer(
-                    namesrv, group, {name: "*"}, inbox, from_where="first", ordered=ordered, max_reconsume_times=1,
-                    suspend_ms=10,
+                    namesrv, group, {name: "*"}, inbox, from_where="first", mode=mode, options=options,
                 ),
                 PullConsumer(namesrv, f"dlq_{group}", from_where="first") as letters,
             ):  # fmt: skip
@@ -203,13 +205,13 @@ def test_dead_letters_of_both_modes(java_cluster: rig.Cluster, name: str) -> Non
                 letters.assign(queues)
                 (letter,) = await letters.poll(timeout_ms=60_000)
             assert (letter.body, letter.keys, letter.properties["RETRY_TOPIC"]) == (b"bad", ["k"], name)
-            if ordered:
+            if mode.is_ordered:
                 assert inbox.bodies == [b"fine", b"good"]
         async with Admin(namesrv) as admin:
             await admin.delete_topic(name)
 
-    rig.run(test(False))
-    rig.run(test(True))
+    rig.run(test(ConsumeMode.CONCURRENT))
+    rig.run(test(ConsumeMode.ORDERED))
 
 
 async def _queues(consumer: PullConsumer, topic: str) -> list[Any]:
@@ -229,7 +231,7 @@ def test_ordered_consumers_keep_the_order_while_members_come_and_go(java_cluster
             inbox = Inbox()
 
             def consumer() -> PushConsumer:
-                return PushConsumer(namesrv, group, {name: "*"}, inbox, from_where="first", ordered=True)
+                return PushConsumer(namesrv, group, {name: "*"}, inbox, from_where="first", mode=ConsumeMode.ORDERED)
 
             async with consumer():
                 for number in range(3000):
@@ -258,9 +260,10 @@ def test_broadcasting_and_a_reset_by_an_operator(java_cluster: rig.Cluster, name
                 await producer.send(Message(name, b"%d" % number))
             for folder in ("one", "two"):
                 inbox = Inbox()
+                options = PushOptions(offsets_folder=tmp_path / folder)
                 async with PushConsumer(
-                    namesrv, f"b_{name}", {name: "*"}, inbox, from_where="first", broadcast=True,
-                    offsets_folder=tmp_path / folder,
+                    namesrv, f"b_{name}", {name: "*"}, inbox, from_where="first",
+                    mode=ConsumeMode.BROADCAST, options=options,
                 ):  # fmt: skip
                     await inbox.until(lambda i=inbox: len(i.messages) == 10)
             inbox = Inbox()

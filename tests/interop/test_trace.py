@@ -14,7 +14,7 @@ import parts
 import pytest
 import rig
 
-from perseid.client import Message, PushConsumer, ReceivedMessage, Tracer
+from perseid.client import ConsumeMode, Message, ProducerOptions, PushConsumer, PushOptions, ReceivedMessage, Tracer
 from perseid.client.blocking import BlockingAdmin, BlockingProducer, BlockingPullConsumer
 from perseid.wire import trace
 
@@ -129,7 +129,7 @@ def test_what_go_clients_trace_is_decoded_and_shown(
 def test_what_our_clients_trace_is_shown_by_mqadmin(traced: rig.Client, topic: str, name: str) -> None:
     """Our tracer's messages, on both brokers, read by the stock tool."""
     namesrv = traced.cluster.namesrv
-    with BlockingProducer(namesrv, f"p_{name}", hooks=[Tracer()]) as producer:
+    with BlockingProducer(namesrv, f"p_{name}", options=ProducerOptions(hooks=[Tracer()])) as producer:
         sent = producer.send(Message(topic, b"12345", tag="red", keys="k1 k2"))
     again: list[int] = []
 
@@ -143,8 +143,9 @@ def test_what_our_clients_trace_is_shown_by_mqadmin(traced: rig.Client, topic: s
             return len(again) == 2
 
         loop = asyncio.get_running_loop()
+        options = PushOptions(hooks=[Tracer()])
         async with asyncio.timeout(60), PushConsumer(
-            namesrv, f"g_{name}", {topic: "*"}, handle, ordered=True, from_where="first", hooks=[Tracer()]
+            namesrv, f"g_{name}", {topic: "*"}, handle, from_where="first", mode=ConsumeMode.ORDERED, options=options
         ):  # fmt: skip
             await done.wait()
 

@@ -9,7 +9,7 @@ from typing import Any
 import pyarrow as pa
 import pytest
 
-from perseid.client import ClientError, MessageQueue, ReceivedMessage, ServerRefused
+from perseid.client import ClientError, MessageQueue, PullOptions, ReceivedMessage, ServerRefused
 from perseid.client.blocking import BlockingPullConsumer
 from perseid.client.pulling import Offsets
 from perseid.client.stamps import STAMP, parse
@@ -48,8 +48,8 @@ def send(
     return found[0]
 
 
-def everything(broker: EmbeddedBroker, topic: str, **more: Any) -> list[ReceivedMessage]:
-    with BlockingPullConsumer(broker.namesrv, "check", **more) as consumer:
+def everything(broker: EmbeddedBroker, topic: str, *, dedupe: bool = False) -> list[ReceivedMessage]:
+    with BlockingPullConsumer(broker.namesrv, "check", options=PullOptions(dedupe=dedupe)) as consumer:
         return [
             message
             for queue in consumer.queues(topic)

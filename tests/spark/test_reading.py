@@ -13,7 +13,7 @@ import pytest
 from tests.client.stamped import forwarded
 
 from perseid.base.errors import ConfigError, PerseidError
-from perseid.client import ClientError, Message, MessageQueue, repeats
+from perseid.client import ClientError, Message, MessageQueue, ProducerOptions, repeats
 from perseid.client.blocking import BlockingAdmin, BlockingProducer, BlockingPullConsumer
 from perseid.client.repeats import Counts
 from perseid.client.stamps import STAMP, home_of, id_prefix, layout_of
@@ -152,7 +152,7 @@ def test_filters_leave_out_what_nobody_wants(perseid_broker: EmbeddedBroker) -> 
 
 def test_compressed_and_batch_messages_are_read_as_a_consumer_reads_them(perseid_broker: EmbeddedBroker) -> None:
     perseid_broker.create_topic("t", 1)
-    with BlockingProducer(perseid_broker.namesrv, compress_above_bytes=100) as producer:
+    with BlockingProducer(perseid_broker.namesrv, options=ProducerOptions(compress_above_bytes=100)) as producer:
         producer.send(Message("t", b"z" * 5000))
         producer.send_batch([Message("t", b"b%d" % i) for i in range(3)])
     assert [row["value"] for row in rows(options_of(perseid_broker, "t"))] == [b"z" * 5000, b"b0", b"b1", b"b2"]

@@ -12,6 +12,7 @@ import pytest
 from tests.combinations import in_ci
 from tests.spark.conftest import fill
 
+from perseid.client import PullOptions
 from perseid.client.blocking import BlockingPullConsumer
 from perseid.client.stamps import STAMP
 from perseid.testing.embedded import EmbeddedBroker
@@ -23,6 +24,7 @@ import os, signal, sys
 import perseid.spark
 from perseid.spark.sink import PerseidStreamWriter
 from perseid.spark.source import PerseidDataSource
+from perseid.client import PullOptions
 
 namesrv, source, target, checkpoint, where = sys.argv[1:]
 spark = perseid.spark.session("killed", master="local[2]", config={"spark.sql.shuffle.partitions": "2"})
@@ -64,7 +66,7 @@ spark.dataSource.register(Source)
 
 
 def consumed(broker: EmbeddedBroker, topic: str, *, dedupe: bool) -> list[bytes]:
-    with BlockingPullConsumer(broker.namesrv, "check", dedupe=dedupe) as consumer:
+    with BlockingPullConsumer(broker.namesrv, "check", options=PullOptions(dedupe=dedupe)) as consumer:
         return [
             message.body
             for queue in consumer.queues(topic)

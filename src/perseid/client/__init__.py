@@ -10,7 +10,6 @@
 """
 
 from perseid.client.admin import Admin, BrokerEpochs, Cluster, QueueLag, QueueStats, SlaveStatus
-from perseid.client.book import FlowLimits
 from perseid.client.consumer import PushConsumer, RetryLater
 from perseid.client.credentials import Credentials
 from perseid.client.errors import (
@@ -29,6 +28,14 @@ from perseid.client.errors import (
 from perseid.client.hooks import Consuming, Hook, Sending
 from perseid.client.lite import Begin, LiteConsumer
 from perseid.client.model import Message, MessageQueue, ReceivedMessage, SendResult, SendStatus
+from perseid.client.options import (
+    ConsumeMode,
+    FlowLimits,
+    OrderedProducerOptions,
+    ProducerOptions,
+    PullOptions,
+    PushOptions,
+)
 from perseid.client.ordered import OrderedProducer, OrderedStats
 from perseid.client.pop import PopConsumer, PoppedMessage
 from perseid.client.producer import Producer
@@ -49,6 +56,7 @@ __all__ = [
     "Cluster",
     "ConnectFailed",
     "ConnectionLost",
+    "ConsumeMode",
     "Consuming",
     "Credentials",
     "FlowLimits",
@@ -61,14 +69,18 @@ __all__ = [
     "NoRoute",
     "NotStarted",
     "OrderedProducer",
+    "OrderedProducerOptions",
     "OrderedStats",
     "PopConsumer",
     "PoppedMessage",
     "Producer",
+    "ProducerOptions",
     "PullConsumer",
+    "PullOptions",
     "PullResult",
     "PullStatus",
     "PushConsumer",
+    "PushOptions",
     "QueueLag",
     "QueueStats",
     "ReceivedMessage",

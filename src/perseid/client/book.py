@@ -10,19 +10,9 @@ from __future__ import annotations
 
 from collections import deque
 from collections.abc import Iterable
-from dataclasses import dataclass
 
 from perseid.client.model import MessageQueue, ReceivedMessage
-
-
-@dataclass(frozen=True, slots=True)
-class FlowLimits:
-    """What may wait in the client for each queue before pulling pauses (the Java client's defaults)."""
-
-    max_messages: int = 1000
-    max_bytes: int = 100 * 1024 * 1024
-    max_span: int = 2000
-    """Distance between the lowest and the highest offset held; not looked at by ordered consumers."""
+from perseid.client.options import FlowLimits
 
 
 class QueueBook:

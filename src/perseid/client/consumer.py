@@ -1,10 +1,10 @@
 """Consume: your function is called for each message of some topics, together with the rest of your group.
 
-The queues of each topic are shared out among the group's members (clustering), or each member gets them all
-(broadcasting). Shares are worked out anew every 20 s and at once when a member comes or goes.
+The queues of each topic are assigned to the group's members (clustering), or each member gets them all
+(broadcasting). Assignments are computed anew every 20 s and at once when a member comes or goes.
 
-- At least once: an offset is committed only when all messages below it are done. After a crash or a change
-  of shares some messages come again.
+- At least once: an offset is committed only when all messages below it are done. After a crash or a rebalance
+  some messages come again.
 - Concurrent mode: up to `concurrency` handlers run at a time, in no particular order. A message whose
   handler fails goes to the group's retry queue and comes back after 10 s, 30 s, 1 min, …; after
   `max_reconsume_times` (16) into the dead letters `%DLQ%group`.
@@ -21,17 +21,16 @@ from collections.abc import Iterator, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import contextmanager
 from dataclasses import dataclass
-from pathlib import Path
 
 from perseid.client import serve
-from perseid.client.book import FlowLimits
 from perseid.client.errors import ClientError
 from perseid.client.held import Handler, HeldQueue
-from perseid.client.hooks import EXCEPTION, FAILED, SUCCESS, TIME_OUT, Consuming, Hook, Hooks
+from perseid.client.hooks import EXCEPTION, FAILED, SUCCESS, TIME_OUT, Consuming, Hooks
 from perseid.client.life import Client, call, is_async
 from perseid.client.model import MessageQueue, ReceivedMessage
 from perseid.client.offsets import default_folder
-from perseid.client.pulling import PULL_BATCH, Puller
+from perseid.client.options import PUSH_DEFAULTS, ConsumeMode, PushOptions
+from perseid.client.pulling import Puller
 from perseid.client.retry import Retries
 from perseid.client.session import Session, now_ms
 from perseid.client.sharing import Sharing
@@ -41,9 +40,6 @@ from perseid.wire.names import RETRY_PREFIX
 
 log = logging.getLogger("perseid.client")
 
-CONCURRENCY = 20
-SUSPEND_MS = 1000
-CONSUME_TIMEOUT_MS = 15 * 60 * 1000
 RESUBMIT_MS = 5000
 STOP_PATIENCE_MS = 10_000
 MAX_TIMES_CONCURRENT = 16
@@ -79,9 +75,7 @@ class PushConsumer(Client):
 
     `subscriptions` maps topics to tags (`"a || b"`, `"*"`) or `Sql("price > 5")`. A plain function runs in a
     thread, an `async def` on the event loop. `from_where` says where a group without offsets begins: "last",
-    "first", or a time in milliseconds. `dedupe` leaves out what a stamped writer sent again (`perseid.client.stamps`;
-    Perseid's Spark sink is one); what this group itself is given again after a crash or a failed handler still comes.
-    `hooks` are called around each call of the handler (`perseid.client.hooks`).
+    "first", or a time in milliseconds. `session` shares connections with other clients of this process.
     """
 
     def __init__(
@@ -91,37 +85,21 @@ class PushConsumer(Client):
         subscriptions: Mapping[str, str | Sql],
         handler: Handler,
         *,
-        ordered: bool = False,
-        broadcast: bool = False,
+        mode: ConsumeMode = ConsumeMode.CONCURRENT,
         from_where: str | int = "last",
-        max_reconsume_times: int = -1,
-        concurrency: int = CONCURRENCY,
-        limits: FlowLimits | None = None,
-        pull_batch: int = PULL_BATCH,
-        pull_interval_ms: int = 0,
-        suspend_ms: int = SUSPEND_MS,
-        consume_timeout_ms: int = CONSUME_TIMEOUT_MS,
-        offsets_folder: Path | None = None,
-        dedupe: bool = False,
-        hooks: Sequence[Hook] = (),
+        options: PushOptions = PUSH_DEFAULTS,
         session: Session | None = None,
     ) -> None:
         _check(group, subscriptions, from_where)
         self.session = session or Session(namesrv)
         self.group = group
-        self.ordered = ordered
-        self.broadcast = broadcast
-        self.needs_locks = ordered and not broadcast
-        self.max_reconsume_times = max_reconsume_times
-        self.max_times_ordered = max_reconsume_times if max_reconsume_times >= 0 else MAX_TIMES_ORDERED
-        self.dedupe = dedupe
-        self.limits = limits or FlowLimits()
-        self.pull_batch = pull_batch
-        self.pull_interval_ms = pull_interval_ms
-        self.suspend_ms = suspend_ms
+        self.mode = mode
+        self.options = options
+        times = options.max_reconsume_times
+        self.max_times_concurrent = times if times >= 0 else MAX_TIMES_CONCURRENT
+        self.max_times_ordered = times if times >= 0 else MAX_TIMES_ORDERED
         self.handler = handler
-        self._hooks = Hooks(hooks)
-        self.concurrency = concurrency
+        self._hooks = Hooks(options.hooks)
         self.stats = ConsumerStats()
         self.started_ms = now_ms()
         self.now = now_ms
@@ -129,19 +107,18 @@ class PushConsumer(Client):
         self.subscriptions = {
             topic: Subscription.parse(topic, text, self.started_ms) for topic, text in subscriptions.items()
         }
-        if not broadcast:
+        if not mode.is_broadcast:
             self.retry_topic = RETRY_PREFIX + group
             self.subscriptions[self.retry_topic] = Subscription.parse(self.retry_topic, ALL, self.started_ms)
         self.puller = Puller(self.session, group)
         self.offsets: dict[MessageQueue, int] = {}
         self.ready: asyncio.Queue[tuple[HeldQueue, ReceivedMessage]] = asyncio.Queue()
-        self.slots = asyncio.Semaphore(concurrency)
+        self.slots = asyncio.Semaphore(options.concurrency)
         self.resumed = asyncio.Event()
         self.resumed.set()
         self.stopping = False
         self.retries = Retries(self.session, group)
-        self.sharing = Sharing(self, offsets_folder or default_folder())
-        self._consume_timeout_ms = consume_timeout_ms
+        self.sharing = Sharing(self, options.offsets_folder or default_folder())
         self._running = 0
         self._idle = asyncio.Event()
         self._idle.set()
@@ -167,10 +144,10 @@ class PushConsumer(Client):
             await self._leave()
             raise
         if not is_async(self.handler):
-            self._threads = ThreadPoolExecutor(self.concurrency, thread_name_prefix=f"handle {self.group}")
-        if not self.ordered:
+            self._threads = ThreadPoolExecutor(self.options.concurrency, thread_name_prefix=f"handle {self.group}")
+        if not self.mode.is_ordered:
             self._workers = [
-                self.session.spawn(self._work(), f"handle {self.group} {i}") for i in range(self.concurrency)
+                self.session.spawn(self._work(), f"handle {self.group} {i}") for i in range(self.options.concurrency)
             ]
 
     async def stop(self, *, patience_ms: int = STOP_PATIENCE_MS) -> None:
@@ -224,7 +201,7 @@ class PushConsumer(Client):
         return ConsumerData(
             group_name=self.group,
             consume_type="CONSUME_PASSIVELY",
-            message_model="BROADCASTING" if self.broadcast else "CLUSTERING",
+            message_model="BROADCASTING" if self.mode.is_broadcast else "CLUSTERING",
             consume_from_where=first.get(str(self.from_where), "CONSUME_FROM_TIMESTAMP"),
             subscription_data_set=[subscription.data() for subscription in self.subscriptions.values()],
         )
@@ -246,7 +223,7 @@ class PushConsumer(Client):
 
     async def _outcome(self, message: ReceivedMessage) -> tuple[str, RetryLater | None]:
         """How a call ended (`perseid.client.hooks`), and why the message comes again."""
-        limit = asyncio.timeout(self._consume_timeout_ms / 1000)
+        limit = asyncio.timeout(self.options.consume_timeout_ms / 1000)
         try:
             async with limit:
                 result = await call(self.handler, message, self._threads)
@@ -284,7 +261,7 @@ class PushConsumer(Client):
             return
         if failure is None:
             held.done(message)
-        elif self.broadcast:
+        elif self.mode.is_broadcast:
             log.warning("%r is not tried again: broadcasting has no retry queue", message)
             held.done(message)
         else:
@@ -303,8 +280,7 @@ class PushConsumer(Client):
                 self._idle.set()
 
     async def _try_later(self, held: HeldQueue, message: ReceivedMessage, failure: RetryLater) -> None:
-        limit = self.max_reconsume_times if self.max_reconsume_times >= 0 else MAX_TIMES_CONCURRENT
-        if await self.retries.give_back(message, failure.delay_level, limit):
+        if await self.retries.give_back(message, failure.delay_level, self.max_times_concurrent):
             self.stats.sent_back += 1
             held.done(message)
             return

@@ -42,7 +42,7 @@ class HeldQueue:
     def __init__(self, consumer: PushConsumer, queue: MessageQueue, offset: int) -> None:
         self.queue = queue
         self.book = QueueBook(queue, offset)
-        self.repeats = Repeats(queue, offset) if consumer.dedupe else None
+        self.repeats = Repeats(queue, offset) if consumer.options.dedupe else None
         self.gone = asyncio.Event()
         self.room = asyncio.Event()
         self.work = asyncio.Event()
@@ -60,7 +60,7 @@ class HeldQueue:
         """Begin to pull (and, in ordered mode, to handle)."""
         session = self._consumer.session
         self._reader = session.spawn(self._read(), f"pull {self.queue}")
-        if self._consumer.ordered:
+        if self._consumer.mode.is_ordered:
             self._worker = session.spawn(self._handle_in_order(), f"handle {self.queue}")
 
     def let_go(self) -> None:
@@ -96,7 +96,7 @@ class HeldQueue:
     @property
     def locked(self) -> bool:
         """True while the broker's lock can be trusted."""
-        return not self._consumer.needs_locks or asyncio.get_running_loop().time() < self.lock_until
+        return not self._consumer.mode.needs_locks or asyncio.get_running_loop().time() < self.lock_until
 
     def lock_confirmed(self) -> None:
         """The broker has just said that the lock is ours."""
@@ -120,7 +120,7 @@ class HeldQueue:
         consumer, book = self._consumer, self.book
         while not book.dropped:
             await consumer.resumed.wait()
-            if book.full(consumer.limits, ordered=consumer.ordered):
+            if book.full(consumer.options.limits, ordered=consumer.mode.is_ordered):
                 consumer.stats.flow_controlled += 1
                 self.room.clear()
                 await self.room.wait()
@@ -142,7 +142,7 @@ class HeldQueue:
                 self.queue,
                 book.next_offset,
                 subscription,
-                max_messages=consumer.pull_batch,
+                max_messages=consumer.options.pull_batch,
                 with_subscription=False,
             )
             messages = result.messages
@@ -169,12 +169,12 @@ class HeldQueue:
         consumer.stats.pulled += len(fresh)
         if not book.messages:
             consumer.offsets[self.queue] = book.commit_offset
-        elif consumer.ordered:
+        elif consumer.mode.is_ordered:
             self.work.set()
         else:
             for message in fresh:
                 consumer.ready.put_nowait((self, message))
-        return consumer.pull_interval_ms
+        return consumer.options.pull_interval_ms
 
     # ---- ordered handling ----
 
@@ -205,7 +205,7 @@ class HeldQueue:
             self.done(message)
             return 0
         message.reconsume_times += 1
-        return failure.after_ms or consumer.suspend_ms
+        return failure.after_ms or consumer.options.suspend_ms
 
     async def _unless_gone(self, pause_ms: int) -> None:
         try:

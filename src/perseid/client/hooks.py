@@ -4,7 +4,7 @@
         def before_send(self, send): send.notes["span"] = tracer.start(send.topic)
         def after_send(self, send): send.notes["span"].end(send.error)
 
-    Producer("host:9876", hooks=[Spans()])
+    Producer("host:9876", options=ProducerOptions(hooks=[Spans()]))
 
 What a hook raises is logged and changes nothing else. Hooks run on the event loop: they must not wait. `Tracer`
 (`perseid.client.tracing`) is one: it writes the original's message traces.

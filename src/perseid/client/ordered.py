@@ -40,24 +40,19 @@ from perseid.client.errors import (
     ServerRefused,
 )
 from perseid.client.life import Client
-from perseid.client.model import MAX_BODY_BYTES, MAX_PROPERTIES_BYTES, Message, MessageQueue, SendResult, key_hash
-from perseid.client.producer import RETRY_CODES, SEND_TIMEOUT_MS, STORED_CODES, Packed, Producer, check_properties
+from perseid.client.model import MAX_PROPERTIES_BYTES, Message, MessageQueue, SendResult, key_hash
+from perseid.client.options import ORDERED_PRODUCER_DEFAULTS, OrderedProducerOptions, ProducerOptions
+from perseid.client.producer import RETRY_CODES, STORED_CODES, Packed, Producer, check_properties
 from perseid.client.session import Session, now_ms
 from perseid.wire.codes import RequestCode, ResponseCode
 from perseid.wire.command import Command
 
 log = logging.getLogger("perseid.client")
 
-DEADLINE_MS = 120_000
-"""How long one batch is tried before it fails."""
 RETRY_FIRST_MS = 50
 RETRY_MAX_MS = 250
 ROUTE_FIRST_MS = 10
 """Between two looks at the route while a lane fails; doubled up to `RETRY_MAX_MS`."""
-MAX_BATCH_MESSAGES = 256
-MAX_BATCH_BYTES = 256 * 1024
-BUFFER_MESSAGES = 50_000
-BUFFER_BYTES = 64 * 1024 * 1024
 YIELD_EVERY = 512
 """`put()` lets the event loop run after this many messages, even when there is room."""
 _ITEM_BYTES = 64
@@ -127,8 +122,7 @@ class _Topic:
 class OrderedProducer(Client):
     """Streams messages in order: `await producer.put(message, key)` many times, then `await producer.flush()`.
 
-    `put()` waits while the buffers are full, `send()` never waits and gives a future for the result. Times
-    are milliseconds; `deadline_ms` is how long an outage of a broker is borne.
+    `put()` waits while the buffers are full, `send()` never waits and gives a future for the result.
     """
 
     def __init__(
@@ -136,30 +130,16 @@ class OrderedProducer(Client):
         namesrv: str | Sequence[str] = "127.0.0.1:9876",
         group: str = "PERSEID_PRODUCER",
         *,
-        deadline_ms: int = DEADLINE_MS,
-        timeout_ms: int = SEND_TIMEOUT_MS,
-        max_batch_messages: int = MAX_BATCH_MESSAGES,
-        max_batch_bytes: int = MAX_BATCH_BYTES,
-        buffer_messages: int = BUFFER_MESSAGES,
-        buffer_bytes: int = BUFFER_BYTES,
-        max_body_bytes: int = MAX_BODY_BYTES,
-        default_queues: int = 4,
+        options: OrderedProducerOptions = ORDERED_PRODUCER_DEFAULTS,
         session: Session | None = None,
     ) -> None:
-        self._producer = Producer(
-            namesrv, group, max_body_bytes=max_body_bytes, default_queues=default_queues, session=session
-        )
+        sends = ProducerOptions(max_body_bytes=options.max_body_bytes, default_queues=options.default_queues)
+        self._producer = Producer(namesrv, group, options=sends, session=session)
         self.session = self._producer.session
         self.group = group
         self.stats = OrderedStats()
-        self._deadline_ms = deadline_ms
-        self._timeout_ms = timeout_ms
-        self._max_batch_messages = max_batch_messages
-        self._max_batch_bytes = min(max_batch_bytes, max_body_bytes)
-        self._buffer_messages = buffer_messages
-        self._buffer_bytes = buffer_bytes
-        self._max_body_bytes = max_body_bytes
-        self._default_queues = default_queues
+        self.options = options
+        self._max_batch_bytes = min(options.max_batch_bytes, options.max_body_bytes)
         self._topics: dict[str, _Topic] = {}
         self._held = 0
         self._held_bytes = 0
@@ -242,7 +222,7 @@ class OrderedProducer(Client):
 
     @property
     def _full(self) -> bool:
-        return self._held >= self._buffer_messages or self._held_bytes >= self._buffer_bytes
+        return self._held >= self.options.buffer_messages or self._held_bytes >= self.options.buffer_bytes
 
     def _running(self) -> asyncio.AbstractEventLoop:
         if self._loop is None:
@@ -253,8 +233,8 @@ class OrderedProducer(Client):
         loop = self._running()
         body = message.body
         topic = self._topics.get(message.topic)
-        if topic is None or not 0 < len(body) <= self._max_body_bytes:
-            message.check(self._max_body_bytes)
+        if topic is None or not 0 < len(body) <= self.options.max_body_bytes:
+            message.check(self.options.max_body_bytes)
         if message.priority is not None:
             message.check_no_priority("a message in order")
         unique_key = message.properties.get("UNIQ_KEY") or self.session.unique_ids.next(now_ms())
@@ -283,11 +263,11 @@ class OrderedProducer(Client):
     async def _open(self, name: str, topic: _Topic) -> None:
         """Find the queues of a topic, for as long as a batch would be tried."""
         loop = asyncio.get_running_loop()
-        deadline = loop.time() + self._deadline_ms / 1000
+        deadline = loop.time() + self.options.deadline_ms / 1000
         pause_ms = RETRY_FIRST_MS
         while True:
             try:
-                route = await self.session.routes.get_or_default(name, self._default_queues)
+                route = await self.session.routes.get_or_default(name, self.options.default_queues)
                 queues = route.write_queues()
                 if queues:
                     break
@@ -295,7 +275,8 @@ class OrderedProducer(Client):
             except PerseidError as problem:
                 error = problem
             if loop.time() >= deadline:
-                failure = SendFailed(f"no queue of topic {name} was found within {self._deadline_ms} ms: {error}", 0)
+                waited_ms = self.options.deadline_ms
+                failure = SendFailed(f"no queue of topic {name} was found within {waited_ms} ms: {error}", 0)
                 del self._topics[name]
                 self._fail([entry for _, entry in topic.waiting], failure)
                 return
@@ -321,7 +302,7 @@ class OrderedProducer(Client):
         chosen = [first]
         size = first.size
         if not first.delayed:
-            while entries and len(chosen) < self._max_batch_messages:
+            while entries and len(chosen) < self.options.max_batch_messages:
                 entry = entries[0]
                 size += entry.size
                 if entry.delayed or size > self._max_batch_bytes:
@@ -330,7 +311,7 @@ class OrderedProducer(Client):
         lane.in_flight = chosen
         lane.packed = self._pack(lane.queue.topic, chosen)
         lane.attempts = 0
-        lane.deadline = self._loop.time() + self._deadline_ms / 1000
+        lane.deadline = self._loop.time() + self.options.deadline_ms / 1000
         self.stats.batches += 1
         self._attempt(lane)
 
@@ -355,10 +336,14 @@ class OrderedProducer(Client):
         if connection is None:
             self.session.spawn(self._connect(lane), f"connect for {lane.queue}")
             return
-        header = packed.header(self.group, lane.queue, self._default_queues)
+        header = packed.header(self.group, lane.queue, self.options.default_queues)
         left_ms = max(1, int((lane.deadline - self._loop.time()) * 1000))
         connection.request(
-            packed.code, header, packed.body, min(self._timeout_ms, left_ms), partial(self._answered, lane, packed)
+            packed.code,
+            header,
+            packed.body,
+            min(self.options.timeout_ms, left_ms),
+            partial(self._answered, lane, packed),
         )
 
     async def _connect(self, lane: _Lane) -> None:
@@ -415,11 +400,11 @@ class OrderedProducer(Client):
             if self._failing == 1:
                 self.stats.outages += 1
                 self._outage_began = lane.failing_since
-                log.warning("%s: %s; trying again for up to %d ms", lane.queue, error, self._deadline_ms)
+                log.warning("%s: %s; trying again for up to %d ms", lane.queue, error, self.options.deadline_ms)
         for_good = isinstance(error, ServerRefused) and error.code not in RETRY_CODES
         pause_ms = min(RETRY_FIRST_MS * 2 ** min(lane.attempts - 1, 10), RETRY_MAX_MS)
         if for_good or loop.time() + pause_ms / 1000 >= lane.deadline:
-            why = "it was refused" if for_good else f"not acknowledged within {self._deadline_ms} ms"
+            why = "it was refused" if for_good else f"not acknowledged within {self.options.deadline_ms} ms"
             failure = SendFailed(f"{lane.queue}: {why} ({lane.attempts} attempts): {error}", lane.attempts)
             failure.__cause__ = error
             self._fail_lane(lane, failure)

@@ -24,11 +24,10 @@ from perseid.client.errors import (
     SendFailed,
     ServerRefused,
 )
-from perseid.client.hooks import Hook, Hooks, Sending
+from perseid.client.hooks import Hooks, Sending
 from perseid.client.latency import QueueChooser
 from perseid.client.life import Client
 from perseid.client.model import (
-    MAX_BODY_BYTES,
     MAX_PROPERTIES_BYTES,
     Message,
     MessageQueue,
@@ -37,6 +36,7 @@ from perseid.client.model import (
     SendStatus,
     key_hash,
 )
+from perseid.client.options import PRODUCER_DEFAULTS, ProducerOptions
 from perseid.client.request_reply import REPLY_TIMEOUT_MS, REQUEST_TIMEOUT_MS
 from perseid.client.routes import TopicRoute
 from perseid.client.session import Session, now_ms
@@ -54,12 +54,6 @@ from perseid.wire.names import AUTO_CREATE_TOPIC, RETRY_PREFIX
 
 log = logging.getLogger("perseid.client")
 
-SEND_TIMEOUT_MS = 3000
-RETRIES = 2
-COMPRESS_ABOVE_BYTES = 4096
-COMPRESS_LEVEL = 5
-DEFAULT_QUEUES = 4
-"""Queues that a topic gets when the first send creates it."""
 MAX_BATCH_MESSAGES = 10_000
 HANDLE_WORDS = 5
 
@@ -139,8 +133,7 @@ class Packed:
 class Producer(Client):
     """Sends messages: `async with Producer("host:9876") as producer: await producer.send(Message(…))`.
 
-    Times are milliseconds. `hooks` are called around each attempt (`perseid.client.hooks`). `session` shares
-    connections with other clients of this process.
+    `session` shares connections with other clients of this process.
     """
 
     def __init__(
@@ -148,28 +141,16 @@ class Producer(Client):
         namesrv: str | Sequence[str] = "127.0.0.1:9876",
         group: str = "PERSEID_PRODUCER",
         *,
-        timeout_ms: int = SEND_TIMEOUT_MS,
-        retries: int = RETRIES,
-        retry_when_not_stored_ok: bool = False,
-        compress_above_bytes: int = COMPRESS_ABOVE_BYTES,
-        compress_level: int = COMPRESS_LEVEL,
-        max_body_bytes: int = MAX_BODY_BYTES,
-        default_queues: int = DEFAULT_QUEUES,
-        avoid_slow_brokers: bool = False,
-        hooks: Sequence[Hook] = (),
+        options: ProducerOptions = PRODUCER_DEFAULTS,
         session: Session | None = None,
     ) -> None:
         self.session = session or Session(namesrv)
         self.group = group
-        self._timeout_ms = timeout_ms
-        self._retries = retries
-        self._retry_when_not_stored_ok = retry_when_not_stored_ok
-        self._compress_above_bytes = compress_above_bytes
-        self._compress_level = compress_level
-        self._max_body_bytes = max_body_bytes
-        self._default_queues = default_queues
-        self._chooser = QueueChooser(self.session.random.randrange(1 << 16), avoid_slow_brokers=avoid_slow_brokers)
-        self._hooks = Hooks(hooks)
+        self.options = options
+        self._chooser = QueueChooser(
+            self.session.random.randrange(1 << 16), avoid_slow_brokers=options.avoid_slow_brokers
+        )
+        self._hooks = Hooks(options.hooks)
         self._started = False
         self._greeted: set[str] = set()
 
@@ -260,7 +241,7 @@ class Producer(Client):
         address = await self.session.leader(chosen)
         connection = await self.session.connections.get(address)
         sending = self._sending(packed, chosen, address, now_ms()) if self._hooks else None
-        connection.oneway(packed.code, packed.header(self.group, chosen, self._default_queues), packed.body)
+        connection.oneway(packed.code, packed.header(self.group, chosen, self.options.default_queues), packed.body)
         if sending is not None:
             self._hooks.after_send(sending)
 
@@ -306,7 +287,7 @@ class Producer(Client):
         )
         address = await self.session.broker(broker_name, topic)
         answer = await self.session.connections.call(
-            address, RequestCode.RECALL_MESSAGE, header, b"", timeout_ms or self._timeout_ms
+            address, RequestCode.RECALL_MESSAGE, header, b"", timeout_ms or self.options.timeout_ms
         )
         if answer.code != ResponseCode.SUCCESS:
             raise ServerRefused(answer.code, answer.remark, address)
@@ -324,15 +305,15 @@ class Producer(Client):
 
     def pack(self, message: Message) -> Packed:
         """Check, compress and encode a message once, for all attempts."""
-        message.check(self._max_body_bytes)
+        message.check(self.options.max_body_bytes)
         unique_key = message.properties.get("UNIQ_KEY") or self.session.unique_ids.next(now_ms())
         packed = Packed(
             message.topic, message.body, message.encode_properties(unique_key), [unique_key], message.flag
         )
         if len(packed.properties) > MAX_PROPERTIES_BYTES // 3:
             check_properties(message.topic, len(packed.properties.encode()))
-        if len(message.body) >= self._compress_above_bytes:
-            packed.body = compression.compress(message.body, compression.ZLIB, self._compress_level)
+        if len(message.body) >= self.options.compress_above_bytes:
+            packed.body = compression.compress(message.body, compression.ZLIB, self.options.compress_level)
             packed.sys_flag = compression.flag_of(compression.ZLIB)
         return packed
 
@@ -346,7 +327,7 @@ class Producer(Client):
         items: list[tuple[int, bytes, bytes]] = []
         ids: list[str] = []
         for message in messages:
-            message.check(self._max_body_bytes)
+            message.check(self.options.max_body_bytes)
             if message.topic != topic:
                 raise InvalidMessage(f"a batch for {topic} and {message.topic}: send one batch a topic")
             if message.delayed or topic.startswith(RETRY_PREFIX):
@@ -364,9 +345,9 @@ class Producer(Client):
     def pack_items(self, topic: str, items: list[tuple[int, bytes, bytes]], ids: list[str]) -> Packed:
         """Several messages that are checked and encoded already, as the one that carries them."""
         body = batch.encode(items)
-        if len(body) > self._max_body_bytes:
+        if len(body) > self.options.max_body_bytes:
             raise InvalidMessage(
-                f"a batch of {len(items)} messages has {len(body)} bytes, the limit is {self._max_body_bytes}:"
+                f"a batch of {len(items)} messages has {len(body)} bytes, the limit is {self.options.max_body_bytes}:"
                 " send fewer at a time"
             )
         packed = Packed(topic, body, f"UNIQ_KEY\x01{ids[0]}\x02WAIT\x01true\x02", ids)
@@ -381,7 +362,7 @@ class Producer(Client):
             raise ClientError("this Producer is not running: use `async with Producer(…)`, or `await start()` first")
 
     async def _route(self, topic: str) -> TopicRoute:
-        return await self.session.routes.get_or_default(topic, self._default_queues)
+        return await self.session.routes.get_or_default(topic, self.options.default_queues)
 
     async def _choose(self, topic: str, selector: Selector | None, failed: str | None) -> MessageQueue:
         queues = await self.queues(topic)
@@ -392,11 +373,11 @@ class Producer(Client):
     async def _send(
         self, packed: Packed, queue: MessageQueue | None, selector: Selector | None, timeout_ms: int | None
     ) -> list[SendResult]:
-        total_ms = timeout_ms if timeout_ms is not None else self._timeout_ms
+        total_ms = timeout_ms if timeout_ms is not None else self.options.timeout_ms
         loop = asyncio.get_running_loop()
         deadline = loop.time() + total_ms / 1000
         fixed = queue is not None or selector is not None
-        attempts = 1 if fixed else 1 + self._retries
+        attempts = 1 if fixed else 1 + self.options.retries
         failed: str | None = None
         tried: list[str] = []
         last: ClientError | None = None
@@ -412,7 +393,7 @@ class Producer(Client):
             tried.append(home)
             try:
                 results = await self.attempt(packed, chosen, left_ms)
-                if results[0].status == SendStatus.SEND_OK or not self._retry_when_not_stored_ok:
+                if results[0].status == SendStatus.SEND_OK or not self.options.retry_when_not_stored_ok:
                     return results
             except (ConnectFailed, ConnectionLost, RequestTimeout) as error:
                 last = error
@@ -446,7 +427,7 @@ class Producer(Client):
                 self._greet(address)
             if self._hooks:
                 sending = self._sending(packed, queue, address, started)
-            header = packed.header(self.group, queue, self._default_queues)
+            header = packed.header(self.group, queue, self.options.default_queues)
             answer = await self.session.connections.call(address, packed.code, header, packed.body, timeout_ms)
             if answer.code not in STORED_CODES:
                 raise ServerRefused(answer.code, answer.remark, address)

@@ -17,7 +17,8 @@ from perseid.base.errors import PerseidError
 from perseid.client.errors import ClientError, NoRoute, ServerRefused
 from perseid.client.life import Client
 from perseid.client.model import MessageQueue, ReceivedMessage
-from perseid.client.pulling import HOLD_MS, READ_BATCH, Offsets, Puller, PullResult, PullStatus
+from perseid.client.options import PULL_DEFAULTS, PullOptions
+from perseid.client.pulling import READ_BATCH, Offsets, Puller, PullResult, PullStatus
 from perseid.client.repeats import Repeats
 from perseid.client.session import Session, now_ms
 from perseid.client.subscription import ALL, Sql, Subscription
@@ -27,8 +28,6 @@ from perseid.wire.headers.topics import GetTopicConfigRequest
 
 log = logging.getLogger("perseid.client")
 
-BUFFER_MESSAGES = 1000
-BUFFER_BYTES = 100 * 1024 * 1024
 ERROR_PAUSE_MS = 1000
 FLOW_CONTROL_PAUSE_MS = 20
 
@@ -57,8 +56,8 @@ class PullConsumer(Client):
     """Reads the queues that you assign: `async with PullConsumer("host:9876", "my-group") as consumer: …`.
 
     `expression` filters by tags (`"a || b"`) or by `Sql("price > 5")`. `from_where` says where a queue is
-    begun for which the group has committed nothing: "first" or "last". With `dedupe` `poll()` and `read()` leave out
-    what a stamped writer sent again (`perseid.client.stamps`; Perseid's Spark sink is one).
+    begun for which the group has committed nothing: "first" or "last". `session` shares connections with other clients
+    of this process.
     """
 
     def __init__(
@@ -68,10 +67,7 @@ class PullConsumer(Client):
         *,
         expression: str | Sql = ALL,
         from_where: str = "last",
-        buffer_messages: int = BUFFER_MESSAGES,
-        buffer_bytes: int = BUFFER_BYTES,
-        hold_ms: int = HOLD_MS,
-        dedupe: bool = False,
+        options: PullOptions = PULL_DEFAULTS,
         session: Session | None = None,
     ) -> None:
         if from_where not in ("first", "last"):
@@ -80,10 +76,7 @@ class PullConsumer(Client):
         self.group = group
         self._expression = expression
         self._from_first = from_where == "first"
-        self._buffer_messages = buffer_messages
-        self._buffer_bytes = buffer_bytes
-        self._hold_ms = hold_ms
-        self._dedupe = dedupe
+        self.options = options
         self._puller = Puller(self.session, group)
         self._offsets = Offsets(self.session)
         self._subscriptions: dict[str, Subscription] = {}
@@ -269,7 +262,7 @@ class PullConsumer(Client):
         return found
 
     def _repeats(self, queue: MessageQueue, begin: int) -> Repeats | None:
-        return Repeats(queue, begin) if self._dedupe else None
+        return Repeats(queue, begin) if self.options.dedupe else None
 
     def _begin(self, assigned: _Assigned) -> None:
         self._error = None
@@ -290,11 +283,15 @@ class PullConsumer(Client):
                 assigned.position = message.queue_offset + 1
             if not ready and assigned.next_fetch is not None:
                 assigned.position = assigned.next_fetch
-            if len(ready) < self._buffer_messages and assigned.ready_bytes < self._buffer_bytes:
+            if self._has_room(assigned):
                 assigned.room.set()
             if len(found) >= max_messages:
                 break
         return found
+
+    def _has_room(self, assigned: _Assigned) -> bool:
+        options = self.options
+        return len(assigned.ready) < options.buffer_messages and assigned.ready_bytes < options.buffer_bytes
 
     async def _start_offset(self, queue: MessageQueue) -> int:
         committed = await self._offsets.committed(self.group, queue, zero_if_young=False)
@@ -310,20 +307,20 @@ class PullConsumer(Client):
             try:
                 if assigned.next_fetch is None:
                     assigned.next_fetch = assigned.position = await self._start_offset(queue)
-                if len(assigned.ready) >= self._buffer_messages or assigned.ready_bytes >= self._buffer_bytes:
+                if not self._has_room(assigned):
                     assigned.room.clear()
                 await assigned.room.wait()
                 result = await self._puller.pull(
                     queue,
                     assigned.next_fetch,
                     subscription,
-                    max_messages=min(READ_BATCH, self._buffer_messages),
-                    hold_ms=self._hold_ms,
+                    max_messages=min(READ_BATCH, self.options.buffer_messages),
+                    hold_ms=self.options.hold_ms,
                 )
                 if result.status is PullStatus.MOVED:
                     log.warning("%s: offset %d is not there; on to %d", queue, assigned.next_fetch, result.next_offset)
                     assigned.repeats = None
-                elif self._dedupe:
+                elif self.options.dedupe:
                     assigned.repeats = assigned.repeats or Repeats(queue, assigned.next_fetch)
                     fresh = await self._puller.fresh(assigned.repeats, queue, result.messages, subscription)
                     result = replace(result, messages=fresh)

@@ -98,7 +98,7 @@ async def _consume_directly(consumers: dict[str, Any], connection: Connection, c
     began = time.monotonic()
     failure = await consumer.handle(message)
     result = bodies.ConsumeMessageDirectlyResult(
-        order=consumer.ordered,
+        order=consumer.mode.is_ordered,
         consume_result="CR_SUCCESS" if failure is None else "CR_LATER",
         remark=None if failure is None else str(failure),
         spent_time_mills=int((time.monotonic() - began) * 1000),
@@ -135,7 +135,7 @@ def running_info(consumer: PushConsumer) -> dict[str, Any]:
             "transactionMsgMinOffset": 0,
             "transactionMsgMaxOffset": 0,
             "transactionMsgCount": 0,
-            "locked": consumer.needs_locks and held.locked,
+            "locked": consumer.mode.needs_locks and held.locked,
             "tryUnlockTimes": 0,
             "lastLockTimestamp": 0,
             "droped": book.dropped,
@@ -146,8 +146,8 @@ def running_info(consumer: PushConsumer) -> dict[str, Any]:
         "properties": {
             "PROP_NAMESERVER_ADDR": ";".join(consumer.session.names.addresses),
             "PROP_CONSUME_TYPE": "CONSUME_PASSIVELY",
-            "PROP_CONSUMEORDERLY": "true" if consumer.ordered else "false",
-            "PROP_THREADPOOL_CORE_SIZE": str(consumer.concurrency),
+            "PROP_CONSUMEORDERLY": "true" if consumer.mode.is_ordered else "false",
+            "PROP_THREADPOOL_CORE_SIZE": str(consumer.options.concurrency),
             "PROP_CONSUMER_START_TIMESTAMP": str(consumer.started_ms),
             "PROP_CLIENT_VERSION": f"V{VERSION}",
         },

@@ -61,7 +61,7 @@ class Sharing:
         self._positions = Offsets(consumer.session)
         self._locks = QueueLocks(consumer.session, consumer.group)
         self._store: OffsetStore
-        if consumer.broadcast:
+        if consumer.mode.is_broadcast:
             ip = consumer.session.client_id.partition("@")[0]
             self._store = FileOffsets(folder / ip / f"{consumer.group}.json")
         else:
@@ -86,7 +86,7 @@ class Sharing:
         await self._check_expressions()
         self._session.members.append(consumer)
         await self._session.heartbeat()  # makes the broker create the retry topic
-        if not consumer.broadcast:
+        if not consumer.mode.is_broadcast:
             await routes.refresh(RETRY_PREFIX + self._group, at_once=True)
         routes.on_change.append(self._route_changed)
         spawn, every = self._session.spawn, self._session.every
@@ -95,7 +95,7 @@ class Sharing:
             spawn(every(COMMIT_INTERVAL_MS, self._commit_moved), f"commit {self._group}"),
             spawn(every(PERSIST_INTERVAL_MS, self.persist), f"persist {self._group}"),
         ]
-        if consumer.needs_locks:
+        if consumer.mode.needs_locks:
             self._tasks.append(spawn(every(LOCK_INTERVAL_MS, self.renew_locks), f"locks {self._group}"))
 
     def wind_down(self) -> None:
@@ -112,7 +112,7 @@ class Sharing:
         await self.persist()  # after the commit that is on its way, if one is
         for task in self._commits:
             task.cancel()
-        if self._consumer.needs_locks:
+        if self._consumer.mode.needs_locks:
             await self._locks.release_all()
         self.held.clear()
         self._leaving.clear()
@@ -199,7 +199,7 @@ class Sharing:
     async def _share(self, route: TopicRoute) -> list[MessageQueue] | None:
         """Our part of a topic's queues; None when it can't be known now (what we hold, we keep)."""
         queues = route.read_queues()
-        if self._consumer.broadcast:
+        if self._consumer.mode.is_broadcast:
             return queues
         addresses = [ids[min(ids)] for ids in route.brokers.values() if ids]
         if not addresses:
@@ -231,14 +231,14 @@ class Sharing:
         await self._commit([queue])
         self._consumer.offsets.pop(queue, None)
         self._committed.pop(queue, None)
-        if self._consumer.needs_locks:
+        if self._consumer.mode.needs_locks:
             await self._locks.release([queue])
         return True
 
     async def _take(self, queue: MessageQueue) -> bool:
         if queue in self._leaving:
             return False
-        if self._consumer.needs_locks and queue not in await self._locks.acquire([queue]):
+        if self._consumer.mode.needs_locks and queue not in await self._locks.acquire([queue]):
             log.info("group %s: %s is still locked by another member", self._group, queue)
             return False
         try:
@@ -247,7 +247,7 @@ class Sharing:
             log.warning("group %s: %s is not begun yet: %s", self._group, queue, error)
             return False
         held = HeldQueue(self._consumer, queue, offset)
-        if self._consumer.needs_locks:
+        if self._consumer.mode.needs_locks:
             held.lock_confirmed()
         self.held[queue] = held
         held.start()

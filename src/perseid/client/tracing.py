@@ -1,6 +1,6 @@
 """Message traces: what this client sent and what its handlers did, in the original's form and topic.
 
-`Producer(…, hooks=[Tracer()])`, `PushConsumer(…, hooks=[Tracer()])`. `mqadmin queryMsgTraceById`, the original's
+`ProducerOptions(hooks=[Tracer()])`, `PushOptions(hooks=[Tracer()])`. `mqadmin queryMsgTraceById`, the original's
 dashboard and `perseid spark trace` read them. A send that failed leaves none, as in the original, nor does a message
 whose broker says so (`traceOn=false`).
 
@@ -18,6 +18,7 @@ from collections.abc import Iterator, Sequence
 from perseid.base.errors import PerseidError
 from perseid.client.hooks import EXCEPTION, SUCCESS, Consuming, Hook, Sending
 from perseid.client.model import Message, SendStatus
+from perseid.client.options import ProducerOptions
 from perseid.client.producer import Producer
 from perseid.client.session import Session, now_ms
 from perseid.wire import properties as props
@@ -61,7 +62,9 @@ class Tracer(Hook):
         if self._producer is not None:
             raise PerseidError("this Tracer is in use by another client: make one for each")
         self._stopping = False
-        self._producer = Producer(session=session, group=f"{GROUP}-{group}", timeout_ms=SEND_TIMEOUT_MS)
+        self._producer = Producer(
+            session=session, group=f"{GROUP}-{group}", options=ProducerOptions(timeout_ms=SEND_TIMEOUT_MS)
+        )
         await self._producer.start()
         self._loop = session.spawn(self._run(self._producer), f"traces of {group}")
 

@@ -29,6 +29,7 @@ from perseid.client.connection import Connection
 from perseid.client.errors import ClientError, InvalidMessage, ServerRefused
 from perseid.client.life import call, is_async
 from perseid.client.model import Message, MessageQueue, ReceivedMessage, SendResult, SendStatus
+from perseid.client.options import PRODUCER_DEFAULTS, ProducerOptions
 from perseid.client.producer import Packed, Producer
 from perseid.client.session import Session
 from perseid.wire import ids, record
@@ -77,8 +78,7 @@ class TransactionProducer(Producer):
 
     `check(message)` says what became of a transaction that a broker asks about; a plain function runs in a thread, an
     `async def` on the event loop. All producers of one group must be able to answer for each other. `topics`: their
-    brokers are told of us from the start on, so that they can ask what an earlier life left open. The other options
-    are `Producer`'s.
+    brokers are told of us from the start on, so that they can ask what an earlier life left open.
     """
 
     def __init__(
@@ -88,12 +88,12 @@ class TransactionProducer(Producer):
         check: Check,
         *,
         topics: Sequence[str] = (),
+        options: ProducerOptions = PRODUCER_DEFAULTS,
         session: Session | None = None,
-        **options: Any,
     ) -> None:
         if not group:
             raise ClientError("a transactional producer needs the name of its group: brokers ask any member of it")
-        super().__init__(namesrv, group, session=session, **options)
+        super().__init__(namesrv, group, options=options, session=session)
         self._check = check
         self._topics = tuple(topics)
         self._checking = asyncio.Semaphore(CHECKS_AT_ONCE)
@@ -177,7 +177,7 @@ class TransactionProducer(Producer):
         )
         try:
             address = await self.session.leader(half.queue)
-            timeout_ms = self._timeout_ms if timeout_ms is None else timeout_ms
+            timeout_ms = self.options.timeout_ms if timeout_ms is None else timeout_ms
             code = RequestCode.END_TRANSACTION
             answer = await self.session.connections.call(address, code, header, b"", timeout_ms)
             if answer.code not in TAKEN_CODES:

@@ -36,6 +36,7 @@ from perseid.client.errors import (
     ServerRefused,
 )
 from perseid.client.model import MessageQueue
+from perseid.client.options import ProducerOptions
 from perseid.client.producer import RETRY_CODES, Packed, Producer
 from perseid.client.pulling import Offsets, Puller
 from perseid.client.session import now_ms
@@ -76,7 +77,9 @@ class Sender:
     def __init__(self, options: SinkOptions) -> None:
         self._options = options
         self._thread: LoopThread | None = None
-        self._producer = Producer(options.nameserver, options.group, timeout_ms=options.timeout_ms)
+        self._producer = Producer(
+            options.nameserver, options.group, options=ProducerOptions(timeout_ms=options.timeout_ms)
+        )
         self._offsets = Offsets(self._producer.session)
         self._lanes: dict[MessageQueue, asyncio.Queue[Packed]] = {}
         self._held = 0

@@ -18,7 +18,7 @@ from typing import Any, Protocol
 
 from perseid.client.errors import ClientError, NoRoute, RequestTimeout, ServerRefused, code_name
 from perseid.client.model import Message, MessageQueue, SendResult, SendStatus
-from perseid.client.producer import DEFAULT_QUEUES, STORED_CODES, Packed, Producer
+from perseid.client.producer import STORED_CODES, Packed, Producer
 from perseid.client.session import Session
 from perseid.verify.ledger import Entry, Ledger
 from perseid.wire.codes import ResponseCode
@@ -176,7 +176,7 @@ class SteadySender:
 
     async def _attempt(self, number: int, queue: MessageQueue, packed: Packed, address: str) -> SendResult | None:
         """One send; None when it failed, or was given up because the route names another master."""
-        header = packed.header(self._producer.group, queue, DEFAULT_QUEUES)
+        header = packed.header(self._producer.group, queue, self._producer.options.default_queues)
         call = asyncio.ensure_future(
             self._session.connections.call(address, packed.code, header, packed.body, TRY_TIMEOUT_MS)
         )

@@ -8,7 +8,7 @@ from collections.abc import Callable
 
 from tests.spark.cluster.standalone import WORKERS, Standalone, within
 
-from perseid.client import Message
+from perseid.client import Message, PullOptions
 from perseid.client.blocking import BlockingProducer, BlockingPullConsumer
 from perseid.testing.embedded import EmbeddedBroker
 
@@ -37,7 +37,7 @@ def held(broker: EmbeddedBroker, topic: str) -> int:
 
 def bodies(broker: EmbeddedBroker, topic: str) -> list[bytes]:
     """What a reader that drops repeats sees of it."""
-    with BlockingPullConsumer(broker.namesrv, "bodies", dedupe=True) as consumer:
+    with BlockingPullConsumer(broker.namesrv, "bodies", options=PullOptions(dedupe=True)) as consumer:
         return sorted(
             message.body
             for queue in consumer.queues(topic)

@@ -13,7 +13,7 @@ from tests.spark.jobs.killed import COMPACTION_POINTS, POINTS, SOAK_TOPIC, TOPIC
 from tests.spark.jobs.tables import FORMATS, files_of, places, places_outside, rows_outside
 
 from perseid.base.errors import ConfigError
-from perseid.client import Message
+from perseid.client import Message, PullOptions
 from perseid.client.blocking import BlockingAdmin, BlockingProducer, BlockingPullConsumer
 from perseid.spark.jobs.archive import Archived, archive, compact, read
 from perseid.spark.jobs.archive.compaction import Compacted
@@ -152,7 +152,7 @@ def test_a_replay_that_is_killed_and_started_again_sends_each_message_once(
     )
     assert 0 < done.rows < 100
     wanted = sorted(f"body {i}".encode() for i in range(100))
-    with BlockingPullConsumer(broker.namesrv, "check", dedupe=True) as consumer:
+    with BlockingPullConsumer(broker.namesrv, "check", options=PullOptions(dedupe=True)) as consumer:
         queues = consumer.queues("kills-replayed")
         assert sum(consumer.max_offset(queue) for queue in queues) > 100, "something was sent twice"
         found = [

@@ -7,7 +7,7 @@ import pytest
 from tests.spark.conftest import fill
 
 from perseid.base.errors import ConfigError, PerseidError
-from perseid.client import Message
+from perseid.client import Message, PullOptions
 from perseid.client.blocking import BlockingProducer, BlockingPullConsumer
 from perseid.client.model import ReceivedMessage
 from perseid.spark.jobs import replay as module
@@ -19,7 +19,7 @@ from perseid.testing.embedded import EmbeddedBroker
 
 def consumed(broker: EmbeddedBroker, topic: str) -> dict[int, list[ReceivedMessage]]:
     """What is in each queue, without repeats."""
-    with BlockingPullConsumer(broker.namesrv, "check", dedupe=True) as consumer:
+    with BlockingPullConsumer(broker.namesrv, "check", options=PullOptions(dedupe=True)) as consumer:
         return {
             queue.queue_id: [
                 message

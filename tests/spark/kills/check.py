@@ -12,6 +12,7 @@ import pyarrow.parquet as pq
 from tests.spark.kills.driver import ARCHIVED, COPIED, SOURCE, TARGET
 from tests.spark.kills.load import Place, digest_of
 
+from perseid.client import PullOptions
 from perseid.client.blocking import BlockingPullConsumer
 
 Copy = tuple[Place, str, Place, bytes]
@@ -76,7 +77,7 @@ def check_order(reader: str, copies: list[Copy]) -> None:
 
 
 def _messages(namesrv: str, topic: str, *, dedupe: bool = False) -> Iterable[tuple[Place, bytes, dict[str, Any]]]:
-    with BlockingPullConsumer(namesrv, "kills-check", dedupe=dedupe) as consumer:
+    with BlockingPullConsumer(namesrv, "kills-check", options=PullOptions(dedupe=dedupe)) as consumer:
         for queue in consumer.queues(topic):
             for found in consumer.read(queue, 0, consumer.max_offset(queue)):
                 for message in found:

@@ -5,7 +5,7 @@ from __future__ import annotations
 import threading
 from hashlib import blake2b
 
-from perseid.client import Message
+from perseid.client import Message, ProducerOptions
 from perseid.client.blocking import BlockingProducer
 from perseid.client.errors import ClientError
 from perseid.client.model import SendStatus
@@ -48,7 +48,7 @@ class Load:
 
     def _run(self) -> None:
         try:
-            with BlockingProducer(self._namesrv, "kills", timeout_ms=2000) as producer:
+            with BlockingProducer(self._namesrv, "kills", options=ProducerOptions(timeout_ms=2000)) as producer:
                 queues = producer.queues(self._topic)
                 numbers = [0] * len(queues)
                 while not self._stop.is_set():
