@@ -7,6 +7,7 @@ import json
 import sys
 from collections.abc import Iterator
 from contextlib import nullcontext
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Annotated, Any
 
@@ -15,6 +16,7 @@ from rich.console import Console
 from rich.progress import MofNCompleteColumn, Progress, SpinnerColumn, TextColumn, TimeElapsedColumn
 
 from perseid.base.errors import PerseidError
+from perseid.cli.flags import flattened
 from perseid.cli.topics import DEFAULT_NAMESRV, AsJson, Namesrv, Topic, run
 from perseid.client import (
     Message,
@@ -38,35 +40,50 @@ def register(app: typer.Typer) -> None:
     app.command()(consume)
 
 
+@dataclass(frozen=True, slots=True)
+class MessageOptions:
+    """What all messages of one `perseid send` have in common."""
+
+    tag: Annotated[str | None, typer.Option(help="Tag of the messages.")] = None
+    keys: Annotated[str | None, typer.Option(help="Index keys, separated by spaces.")] = None
+    properties: Annotated[list[str] | None, typer.Option("--property", "-p", help="name=value; repeatable.")] = None
+    order_key: Annotated[str | None, typer.Option(help="All messages to one queue, the one of this key.")] = None
+    delay_level: Annotated[int, typer.Option(min=0, max=18, help="Deliver later: 1 = 1 s, 2 = 5 s, 3 = 10 s, …")] = 0
+    delay_ms: Annotated[int, typer.Option(min=0, help="Deliver later: so many milliseconds.")] = 0
+    priority: Annotated[
+        int | None, typer.Option(min=0, help="Of topics with message.type=PRIORITY: the highest is popped first.")
+    ] = None
+
+    def own_properties(self) -> dict[str, str]:
+        """The properties that were given; typer.BadParameter for what is none."""
+        own: dict[str, str] = {}
+        for text in self.properties or ():
+            name, equals, value = text.partition("=")
+            if not equals or not name or not value:
+                raise typer.BadParameter(f"--property {text!r}: write name=value")
+            own[name] = value
+        return own
+
+
+@flattened
 def send(
+    *,
     topic: Topic,
     bodies: Annotated[list[str] | None, typer.Argument(help="The messages' texts; without: lines of stdin.")] = None,
     file: Annotated[
         Path | None,
         typer.Option("--file", "-f", exists=True, dir_okay=False, readable=True, help="Each line is a message."),
     ] = None,
-    tag: Annotated[str | None, typer.Option(help="Tag of the messages.")] = None,
-    keys: Annotated[str | None, typer.Option(help="Index keys, separated by spaces.")] = None,
-    properties: Annotated[list[str] | None, typer.Option("--property", "-p", help="name=value; repeatable.")] = None,
-    order_key: Annotated[str | None, typer.Option(help="All messages to one queue, the one of this key.")] = None,
-    delay_level: Annotated[int, typer.Option(min=0, max=18, help="Deliver later: 1 = 1 s, 2 = 5 s, 3 = 10 s, …")] = 0,
-    delay_ms: Annotated[int, typer.Option(min=0, help="Deliver later: so many milliseconds.")] = 0,
-    priority: Annotated[
-        int | None, typer.Option(min=0, help="Of topics with message.type=PRIORITY: the highest is popped first.")
-    ] = None,
+    options: MessageOptions,
     namesrv: Namesrv = DEFAULT_NAMESRV,
     as_json: AsJson = False,
 ) -> None:
     """Send messages; exit code 0 means that brokers have stored all of them."""
-    own: dict[str, str] = {}
-    for text in properties or ():
-        name, equals, value = text.partition("=")
-        if not equals or not name or not value:
-            raise typer.BadParameter(f"--property {text!r}: write name=value")
-        own[name] = value
+    own, order_key = options.own_properties(), options.order_key
 
     def message(body: bytes) -> Message:
-        return Message(topic, body, tag, keys or (), own, delay_level, delay_ms=delay_ms, priority=priority)
+        delay, keys = options.delay_level, options.keys or ()
+        return Message(topic, body, options.tag, keys, own, delay, delay_ms=options.delay_ms, priority=options.priority)
 
     if bodies:
         results = run(_send_few(namesrv, [message(body.encode()) for body in bodies], order_key), namesrv)
@@ -107,29 +124,33 @@ def _lines(file: Path | None) -> Iterator[bytes]:
                 yield text
 
 
-def consume(
-    topic: Topic,
-    group: Annotated[str, typer.Option("--group", "-g", help="Whose offsets --commit moves.")] = "PERSEID_CLI",
-    tags: Annotated[str, typer.Option(help="Only messages with these tags: 'a || b'.")] = "*",
+@dataclass(frozen=True, slots=True)
+class ReadOptions:
+    """Which messages `perseid consume` prints, and when it stops."""
+
+    group: Annotated[str, typer.Option("--group", "-g", help="Whose offsets --commit moves.")] = "PERSEID_CLI"
+    tags: Annotated[str, typer.Option(help="Only messages with these tags: 'a || b'.")] = "*"
     start: Annotated[
         str, typer.Option("--from", help="first, last, committed, or a time in milliseconds since 1970.")
-    ] = "first",
-    count: Annotated[int | None, typer.Option("--count", "-c", min=1, help="Stop after so many messages.")] = None,
-    follow: Annotated[bool, typer.Option("--follow", "-f", help="At the end wait for more, until Ctrl-C.")] = False,
-    timeout: Annotated[float | None, typer.Option(help="Stop after so many seconds.")] = None,
-    commit: Annotated[bool, typer.Option("--commit", help="Commit what was printed for the group.")] = False,
-    namesrv: Namesrv = DEFAULT_NAMESRV,
-    as_json: AsJson = False,
-) -> None:
+    ] = "first"
+    count: Annotated[int | None, typer.Option("--count", "-c", min=1, help="Stop after so many messages.")] = None
+    follow: Annotated[bool, typer.Option("--follow", "-f", help="At the end wait for more, until Ctrl-C.")] = False
+    timeout: Annotated[float | None, typer.Option(help="Stop after so many seconds.")] = None
+    commit: Annotated[bool, typer.Option("--commit", help="Commit what was printed for the group.")] = False
+
+
+@flattened
+def consume(*, topic: Topic, options: ReadOptions, namesrv: Namesrv = DEFAULT_NAMESRV, as_json: AsJson = False) -> None:
     """Print the messages of a topic, queue by queue in order; the end is what is there when it begins.
 
     Exit code 3: fewer messages came than --count asked for.
     """
+    start, count = options.start, options.count
     if start not in ("first", "last", "committed") and not start.isdigit():
         raise typer.BadParameter(f"--from {start!r}: write first, last, committed, or a time in milliseconds")
-    reader = _Reader(namesrv, topic, group, tags, start, count, follow, commit, as_json)
+    reader = _Reader(namesrv, topic, options, as_json=as_json)
     try:
-        printed = run(reader.run(timeout), namesrv)
+        printed = run(reader.run(), namesrv)
     except KeyboardInterrupt:
         printed = reader.printed
     if count is not None and printed < count:
@@ -140,28 +161,14 @@ def consume(
 class _Reader:
     """The work of `perseid consume`."""
 
-    def __init__(
-        self,
-        namesrv: str,
-        topic: str,
-        group: str,
-        tags: str,
-        start: str,
-        count: int | None,
-        follow: bool,
-        commit: bool,
-        as_json: bool,
-    ) -> None:
-        self._consumer = PullConsumer(namesrv, group, expression=tags, from_where="first")
+    def __init__(self, namesrv: str, topic: str, options: ReadOptions, *, as_json: bool) -> None:
+        self._consumer = PullConsumer(namesrv, options.group, expression=options.tags, from_where="first")
         self._topic = topic
-        self._start = start
-        self._count = count
-        self._follow = follow
-        self._commit = commit
+        self._options = options
         self._as_json = as_json
         self.printed = 0
 
-    async def run(self, seconds: float | None) -> int:
+    async def run(self) -> int:
         """Print messages until the end, the count or the time is reached; gives back how many."""
         async with self._consumer:
             queues = await self._consumer.queues(self._topic)
@@ -170,31 +177,32 @@ class _Reader:
             for queue in queues:
                 await self._place(queue, ends[queue])
             try:
-                async with asyncio.timeout(seconds):
+                async with asyncio.timeout(self._options.timeout):
                     await self._print_all(ends)
             except TimeoutError:
                 pass
             finally:
-                if self._commit:
+                if self._options.commit:
                     await self._consumer.commit()
         return self.printed
 
     async def _place(self, queue: MessageQueue, end: int) -> None:
-        if self._start == "first":
+        if self._options.start == "first":
             self._consumer.seek(queue, await self._consumer.min_offset(queue))
-        elif self._start == "last":
+        elif self._options.start == "last":
             self._consumer.seek(queue, end)
-        elif self._start != "committed":
-            self._consumer.seek(queue, await self._consumer.search_offset(queue, int(self._start)))
+        elif self._options.start != "committed":
+            self._consumer.seek(queue, await self._consumer.search_offset(queue, int(self._options.start)))
 
     async def _print_all(self, ends: dict[MessageQueue, int]) -> None:
+        count = self._options.count
         while True:
-            left = 500 if self._count is None else self._count - self.printed
-            for message in await self._consumer.poll(min(left, 500), IDLE_POLL_MS if self._follow else POLL_MS):
+            left = 500 if count is None else count - self.printed
+            for message in await self._consumer.poll(min(left, 500), IDLE_POLL_MS if self._options.follow else POLL_MS):
                 self._print(message)
-            if self.printed == self._count:
+            if self.printed == count:
                 return
-            if not self._follow and all((self._consumer.position(q) or 0) >= end for q, end in ends.items()):
+            if not self._options.follow and all((self._consumer.position(q) or 0) >= end for q, end in ends.items()):
                 return
 
     def _print(self, message: ReceivedMessage) -> None:

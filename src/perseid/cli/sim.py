@@ -9,6 +9,7 @@ import time
 from collections import Counter
 from collections.abc import Iterator
 from concurrent.futures import ProcessPoolExecutor
+from dataclasses import dataclass
 from functools import partial
 from itertools import islice
 from pathlib import Path
@@ -18,6 +19,7 @@ import typer
 
 from perseid import core
 from perseid.cli.campaign import INTERRUPTED, Player, cores, end, leave_garbage, prepare
+from perseid.cli.flags import flattened
 from perseid.sim import coverage
 from perseid.sim.campaign import Campaign, range_of
 from perseid.sim.models.broker.run import Result
@@ -39,10 +41,61 @@ def register(app: typer.Typer) -> None:
     app.command("sim")(sim)
 
 
+@dataclass(frozen=True, slots=True)
+class SeedOptions:
+    """Which seeds are played."""
+
+    seeds: Annotated[int | None, typer.Option(help="How many seeds to play (200).", min=1)] = None
+    first: Annotated[int | None, typer.Option(help="The first of them (1).", min=0)] = None
+    seed: Annotated[int | None, typer.Option(help="Play this one and print its whole trace.", min=0)] = None
+
+
+@dataclass(frozen=True, slots=True)
+class CampaignOptions:
+    """How long is played, whatever the number of seeds."""
+
+    play_for: Annotated[
+        str | None,
+        typer.Option("--for", help="Play so long (90s, 10m, 8h), with the compiled core and without it."),
+    ] = None
+    fresh: Annotated[
+        str | None,
+        typer.Option(help="With --for: the seeds are those that this text stands for, as the hash of a commit."),
+    ] = None
+    report: Annotated[Path | None, typer.Option(help="With --for: the file that is kept up to date.")] = None
+    tolerate: Annotated[
+        float, typer.Option(help="With --for: exit code 0 if at most so many percent of a model's seeds failed.", min=0)
+    ] = 0.0
+
+
+@dataclass(frozen=True, slots=True)
+class PartOptions:
+    """Which part of each seed is played."""
+
+    swarm: Annotated[
+        bool, typer.Option("--swarm", help="Seeds draw which kinds of fault and operation they have at all.")
+    ] = False
+    only_faults: Annotated[
+        str | None, typer.Option(help="With --seed: of its faults only these (3,7-9), or none.")
+    ] = None
+    only_parts: Annotated[
+        str | None,
+        typer.Option(help="With --seed: of its clients and operations only these (client1,reads), or none."),
+    ] = None
+    until: Annotated[
+        float | None, typer.Option(help="With --seed: faults end, and the last checks begin, at this second.", min=0)
+    ] = None
+
+    @property
+    def is_part(self) -> bool:
+        """Something of a seed is left out by name."""
+        return self.only_faults is not None or self.only_parts is not None or self.until is not None
+
+
+@flattened
 def sim(
-    seeds: Annotated[int | None, typer.Option(help="How many seeds to play (200).", min=1)] = None,
-    first: Annotated[int | None, typer.Option(help="The first of them (1).", min=0)] = None,
-    seed: Annotated[int | None, typer.Option(help="Play this one and print its whole trace.", min=0)] = None,
+    *,
+    which: SeedOptions,
     as_json: Annotated[bool, typer.Option("--json", help="One JSON object instead of text.")] = False,
     jobs: Annotated[
         int | None, typer.Option(help="Processes that play (1; with --for: as many as there are cores).", min=1, max=64)
@@ -55,48 +108,24 @@ def sim(
         ),
     ] = None,
     story: Annotated[bool, typer.Option(help="With --seed: leave out what only disks do.")] = False,
-    play_for: Annotated[
-        str | None,
-        typer.Option("--for", help="Play so long (90s, 10m, 8h), with the compiled core and without it."),
-    ] = None,
-    fresh: Annotated[
-        str | None,
-        typer.Option(help="With --for: the seeds are those that this text stands for, as the hash of a commit."),
-    ] = None,
-    report: Annotated[Path | None, typer.Option(help="With --for: the file that is kept up to date.")] = None,
-    tolerate: Annotated[
-        float, typer.Option(help="With --for: exit code 0 if at most so many percent of a model's seeds failed.", min=0)
-    ] = 0.0,
-    swarm: Annotated[
-        bool, typer.Option("--swarm", help="Seeds draw which kinds of fault and operation they have at all.")
-    ] = False,
-    only_faults: Annotated[
-        str | None, typer.Option(help="With --seed: of its faults only these (3,7-9), or none.")
-    ] = None,
-    only_parts: Annotated[
-        str | None,
-        typer.Option(help="With --seed: of its clients and operations only these (client1,reads), or none."),
-    ] = None,
-    until: Annotated[
-        float | None, typer.Option(help="With --seed: faults end, and the last checks begin, at this second.", min=0)
-    ] = None,
+    campaign: CampaignOptions,
+    parts: PartOptions,
 ) -> None:
     """Play brokers, controllers or Raft groups with their clients, in virtual time, under faults drawn from seeds."""
-    part = only_faults is not None or only_parts is not None or until is not None
-    if play_for is not None:
-        if seed is not None or seeds is not None or part or swarm:
+    if campaign.play_for is not None:
+        if which.seed is not None or which.seeds is not None or parts.is_part or parts.swarm:
             what = "--seed, --seeds, --swarm and parts of a seed"
             raise typer.BadParameter(f"--for plays as many seeds as there is time for: leave {what} out")
-        raise typer.Exit(_campaign(_seconds(play_for), model, first, fresh, jobs, report, as_json, tolerate))
-    if fresh is not None or report is not None or model == "all":
+        raise typer.Exit(_campaign(_seconds(campaign.play_for), model, which.first, campaign, jobs, as_json))
+    if campaign.fresh is not None or campaign.report is not None or model == "all":
         raise typer.BadParameter("--fresh, --report and --model all are for a time: add --for 10m")
-    if part and seed is None:
+    if parts.is_part and which.seed is None:
         raise typer.BadParameter("--only-faults, --only-parts and --until are parts of one seed: add --seed N")
     chosen = model or "broker"
-    if seed is not None:
-        selection = _selection(swarm, only_faults, only_parts, until)
-        raise typer.Exit(_replay(chosen, seed, selection, as_json, story))
-    tally = Tally(chosen, 1 if first is None else first, seeds or DEFAULT_SEEDS, Selection(swarm=swarm))
+    if which.seed is not None:
+        raise typer.Exit(_replay(chosen, which.seed, _selection(parts), as_json, story))
+    first = 1 if which.first is None else which.first
+    tally = Tally(chosen, first, which.seeds or DEFAULT_SEEDS, Selection(swarm=parts.swarm))
     try:
         for result in _played(tally, jobs or 1):
             tally.add(result, quiet=as_json)
@@ -106,11 +135,12 @@ def sim(
     raise typer.Exit(tally.code)
 
 
-def _selection(swarm: bool, only_faults: str | None, only_parts: str | None, until: float | None) -> Selection:
+def _selection(options: PartOptions) -> Selection:
+    only_parts, until = options.only_parts, options.until
     parts = None if only_parts is None else frozenset(only_parts.split(",") if only_parts != "none" else ())
     until_us = None if until is None else round(until * US_PER_S)
-    faults = None if only_faults is None else _numbers(only_faults)
-    return Selection(swarm=swarm, only_faults=faults, only_parts=parts, until_us=until_us)
+    faults = None if options.only_faults is None else _numbers(options.only_faults)
+    return Selection(swarm=options.swarm, only_faults=faults, only_parts=parts, until_us=until_us)
 
 
 def _numbers(text: str) -> frozenset[int]:
@@ -136,9 +166,9 @@ def _seconds(text: str) -> float:
 
 
 def _campaign(
-    seconds: float, model: str | None, first: int | None, fresh: str | None, jobs: int | None, report: Path | None,
-    as_json: bool, tolerate: float,
-) -> int:  # fmt: skip
+    seconds: float, model: str | None, first: int | None, options: CampaignOptions, jobs: int | None, as_json: bool
+) -> int:
+    fresh, report = options.fresh, options.report
     if first is not None and fresh is not None:
         raise typer.BadParameter("--first and --fresh both name the range: leave one of them out")
     if report is not None and (report.is_dir() or not report.parent.is_dir()):
@@ -147,7 +177,7 @@ def _campaign(
         first = range_of(fresh if fresh is not None else str(time.time_ns()))
     models = list(MODELS) if model in (None, "all") else [str(model)]
     both = (True, False) if core.compiled is not None else (False,)
-    campaign = Campaign(models, first, cores=both, tolerated_percent=tolerate)
+    campaign = Campaign(models, first, cores=both, tolerated_percent=options.tolerate)
     player = Player(campaign, seconds, jobs or cores(), report, quiet=as_json)
     if not as_json:
         plain = "with the compiled core and without it" if len(both) > 1 else "without the compiled core"

@@ -18,6 +18,7 @@ from rich.live import Live
 from rich.table import Table
 from rich.text import Text
 
+from perseid.cli.flags import flattened
 from perseid.cli.topics import DEFAULT_NAMESRV, PIPE_COLUMNS, AsJson, Namesrv, run, show
 from perseid.client import Admin, NoRoute, PullConsumer, Session
 from perseid.verify import Findings, Ledger, Outage, OutageMonitor, SteadySender, compare, read_back
@@ -47,18 +48,27 @@ def register(app: typer.Typer) -> None:
     app.add_typer(verify_app, name="verify")
 
 
-@verify_app.command("run")
-def run_(
-    topic: Annotated[str, typer.Argument(help="Made with --queues queues when it is missing.")] = "perseid-verify",
-    rate: Annotated[float, typer.Option(min=0.1, max=20_000, help="Messages a second, of all queues together.")] = 200,
-    seconds: Annotated[float, typer.Option(min=0, help="How long to send; 0: until Ctrl-C.")] = 30,
-    ledger: Annotated[Path | None, typer.Option(help="File to be made; without: in memory alone.")] = None,
-    body_bytes: Annotated[int, typer.Option("--bytes", min=1, help="Of each body.")] = 100,
-    queues: Annotated[int, typer.Option("--queues", "-q", min=1, help="Of a topic that is made.")] = 8,
-    poll_ms: Annotated[float, typer.Option(min=1, help="Between two looks at the route, and two questions.")] = 5,
+@dataclass(frozen=True, slots=True)
+class SendOptions:
+    """What is sent, at which pace, and what is asked meanwhile."""
+
+    rate: Annotated[float, typer.Option(min=0.1, max=20_000, help="Messages a second, of all queues together.")] = 200
+    seconds: Annotated[float, typer.Option(min=0, help="How long to send; 0: until Ctrl-C.")] = 30
+    ledger: Annotated[Path | None, typer.Option(help="File to be made; without: in memory alone.")] = None
+    body_bytes: Annotated[int, typer.Option("--bytes", min=1, help="Of each body.")] = 100
+    queues: Annotated[int, typer.Option("--queues", "-q", min=1, help="Of a topic that is made.")] = 8
+    poll_ms: Annotated[float, typer.Option(min=1, help="Between two looks at the route, and two questions.")] = 5
     controllers: Annotated[
         str | None, typer.Option(help="Controllers to be asked, host:port;…; without: those that the brokers name.")
-    ] = None,
+    ] = None
+
+
+@verify_app.command("run")
+@flattened
+def run_(
+    *,
+    topic: Annotated[str, typer.Argument(help="Made with --queues queues when it is missing.")] = "perseid-verify",
+    options: SendOptions,
     settle: Settle = 30,
     namesrv: Namesrv = DEFAULT_NAMESRV,
     as_json: AsJson = False,
@@ -70,23 +80,25 @@ def run_(
     was reordered or invented.
     """
     session = Session(namesrv)
-    screen = _Screen(seconds, quiet=as_json)
+    screen = _Screen(options.seconds, quiet=as_json)
 
     async def work() -> tuple[Findings, SenderStats, list[Outage]]:
         async with Admin(session=session) as admin, OutageMonitor(
-            session, poll_ms=poll_ms, controllers=controllers, on_begin=screen.begins, on_end=screen.ended
+            session, poll_ms=options.poll_ms, controllers=options.controllers,
+            on_begin=screen.begins, on_end=screen.ended,
         ) as monitor:  # fmt: skip
-            await _make_topic(admin, topic, queues)
+            await _make_topic(admin, topic, options.queues)
             await monitor.prepare(topic)
-            with Ledger(topic, f"v{time.time_ns() // 1_000_000:x}", ledger) as book:
+            with Ledger(topic, f"v{time.time_ns() // 1_000_000:x}", options.ledger) as ledger:
                 sender = SteadySender(
-                    session, book, rate=rate, body_bytes=body_bytes, poll_ms=poll_ms, observer=monitor
-                )
-                await screen.show(sender, sender.run(seconds or None))
+                    session, ledger, rate=options.rate, body_bytes=options.body_bytes, poll_ms=options.poll_ms,
+                    observer=monitor,
+                )  # fmt: skip
+                await screen.show(sender, sender.run(options.seconds or None))
             outages = monitor.outages + list(monitor.open.values())
             async with PullConsumer(session=session, group="PERSEID_VERIFY") as consumer:
-                found = await read_back(consumer, book, settle_ms=int(settle * 1000))
-        return compare(book.entries, found), sender.stats, outages
+                found = await read_back(consumer, ledger, settle_ms=int(settle * 1000))
+        return compare(ledger.entries, found), sender.stats, outages
 
     findings, counts, outages = run(work(), namesrv)
     if as_json:
@@ -101,21 +113,21 @@ def run_(
 
 @verify_app.command()
 def check(
-    ledger: Annotated[Path, typer.Argument(help="What `perseid verify run --ledger` wrote.")],
+    path: Annotated[Path, typer.Argument(metavar="ledger", help="What `perseid verify run --ledger` wrote.")],
     settle: Settle = 30,
     namesrv: Namesrv = DEFAULT_NAMESRV,
     as_json: AsJson = False,
 ) -> None:
     """Check a ledger once more: after another failover, a restart, a restore. Exit code 3 as for `run`."""
-    book = Ledger.load(ledger)
+    ledger = Ledger.load(path)
 
     async def work() -> Findings:
         async with PullConsumer(namesrv, "PERSEID_VERIFY") as consumer:
-            return compare(book.entries, await read_back(consumer, book, settle_ms=int(settle * 1000)))
+            return compare(ledger.entries, await read_back(consumer, ledger, settle_ms=int(settle * 1000)))
 
     findings = run(work(), namesrv)
     if as_json:
-        typer.echo(json.dumps({"topic": book.topic, **findings_json(findings)}))
+        typer.echo(json.dumps({"topic": ledger.topic, **findings_json(findings)}))
     else:
         show_findings(findings, None)
     if not findings.kept:
