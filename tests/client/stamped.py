@@ -7,8 +7,8 @@ from functools import partial
 from typing import Any
 from zlib import crc32
 
+from perseid.client.deduplicator import Deduplicator
 from perseid.client.model import Message, MessageQueue, ReceivedMessage
-from perseid.client.repeats import Repeats
 from perseid.client.stamps import STAMP, home_of, id_prefix, layout_of, placed, runs, sent_on
 from perseid.wire import properties, record
 
@@ -16,9 +16,9 @@ QUEUE = MessageQueue("t", "a", 0)
 LAYOUT = layout_of([QUEUE])
 
 
-def stamp(batch: int, sequence: int, *, lane: str = "0", since: int = 0, digest: str = "", writer: str = "q") -> str:
-    digest = digest or f"{crc32(f'{writer} {batch} {lane} {sequence}'.encode()):08x}"
-    return f"{writer}:{batch}:{lane}:{LAYOUT}:{home_of(QUEUE)}:{since}:{sequence}:{digest}"
+def stamp(batch: int, sequence: int, *, stream: str = "0", since: int = 0, digest: str = "", writer: str = "q") -> str:
+    digest = digest or f"{crc32(f'{writer} {batch} {stream} {sequence}'.encode()):08x}"
+    return f"{writer}:{batch}:{stream}:{LAYOUT}:{home_of(QUEUE)}:{since}:{sequence}:{digest}"
 
 
 def id_of(text: str) -> str:
@@ -26,8 +26,8 @@ def id_of(text: str) -> str:
     parts = text.split(":")
     if len(parts) != 8 or not (parts[1].isdecimal() and parts[6].isdecimal()):
         return "ID"
-    writer, batch, lane, layout, home, _, sequence, _ = parts
-    return f"{id_prefix((writer, int(batch), lane, layout), home)}{int(sequence):012X}"
+    writer, batch, stream, layout, home, _, sequence, _ = parts
+    return f"{id_prefix((writer, int(batch), stream, layout), home)}{int(sequence):012X}"
 
 
 def message(
@@ -41,21 +41,23 @@ def message(
     return ReceivedMessage(record.decode(raw), queue.broker_name)
 
 
-def read(log: Sequence[ReceivedMessage], begin: int, *, pull: int = 3, repeats: Repeats | None = None) -> list[int]:
+def read(
+    log: Sequence[ReceivedMessage], begin: int, *, pull: int = 3, deduplicator: Deduplicator | None = None
+) -> list[int]:
     """The offsets that a reader gets that begins at `begin`, in pulls of `pull` messages."""
-    repeats = repeats or Repeats(QUEUE, begin)
+    deduplicator = deduplicator or Deduplicator(QUEUE, begin)
     got: list[int] = []
     for at in range(begin, len(log), pull):
         found = log[at : min(at + pull, len(log))]
         cut = runs(placed(found))
         for run in cut:
-            back = repeats.look_back(run)
+            back = deduplicator.look_back(run)
             if back is not None:
                 assert 0 <= back[0] < back[1] <= at
                 for earlier in range(back[0], back[1], 2):
-                    repeats.learn(runs(placed(log[earlier : min(earlier + 2, back[1])])))
-                repeats.learnt(back[0])
-        again = {offset for run in cut for offset in repeats.repeated(run, partial(sent_on, found))}
+                    deduplicator.learn(runs(placed(log[earlier : min(earlier + 2, back[1])])))
+                deduplicator.learnt(back[0])
+        again = {offset for run in cut for offset in deduplicator.repeated(run, partial(sent_on, found))}
         got += [m.queue_offset for m in found if m.queue_offset not in again]
     return got
 

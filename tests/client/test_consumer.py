@@ -1,4 +1,4 @@
-"""Push consumers: delivery, retries, order, sharing, offsets, stopping."""
+"""Push consumers: delivery, retries, order, assignment, offsets, stopping."""
 
 import asyncio
 import threading
@@ -15,9 +15,9 @@ from perseid.client import (
     PushOptions,
     ReceivedMessage,
     RetryLater,
+    assigned_queue,
+    assignment,
     consumer,
-    held,
-    sharing,
 )
 from perseid.wire import properties
 from perseid.wire.codes import RequestCode, ResponseCode
@@ -36,10 +36,10 @@ SEND = RequestCode.SEND_MESSAGE_V2
 @pytest.fixture(autouse=True)
 def quick_pauses(monkeypatch: pytest.MonkeyPatch) -> None:
     for module, name, value in (
-        (held, "ERROR_PAUSE_MS", 2),
-        (held, "LOCK_PAUSE_MS", 2),
-        (sharing, "AGAIN_MS", 5),
-        (sharing, "COMMIT_INTERVAL_MS", 5),
+        (assigned_queue, "ERROR_PAUSE_MS", 2),
+        (assigned_queue, "LOCK_PAUSE_MS", 2),
+        (assignment, "AGAIN_MS", 5),
+        (assignment, "COMMIT_INTERVAL_MS", 5),
         (consumer, "RESUBMIT_MS", 5),
     ):
         monkeypatch.setattr(module, name, value)
@@ -235,8 +235,8 @@ def test_pulling_pauses_while_too_much_waits() -> None:
                 server.address, "g", {"t": "*"}, inbox, from_where="first", options=options
             ) as push:
                 await server.until(lambda: push.stats.flow_controlled)
-                book = next(h.book for q, h in push.sharing.held.items() if q.topic == "t")
-                assert len(book.messages) == 64, "two pulls of 32: the second one went over 40"
+                process_queue = next(h.process_queue for q, h in push.assignment.queues.items() if q.topic == "t")
+                assert len(process_queue.messages) == 64, "two pulls of 32: the second one went over 40"
                 inbox.gate.set()
                 await inbox.until(200)
 
@@ -372,18 +372,18 @@ def test_without_its_lock_a_queue_stands_still() -> None:
                 server.address, "g", {"t": "*"}, inbox, from_where="first", mode=ConsumeMode.ORDERED
             ) as push:
                 await inbox.until(2)
-                queue = next(h for q, h in push.sharing.held.items() if q.topic == "t")
+                queue = next(h for q, h in push.assignment.queues.items() if q.topic == "t")
                 queue.lock_until = 0.0
                 server.store("t", 0, b"new")
-                await server.until(lambda: queue.book.messages)
+                await server.until(lambda: queue.process_queue.messages)
                 assert len(inbox.started) == 2
-                await push.sharing.renew_locks()
+                await push.assignment.renew_locks()
                 await inbox.until(3)
 
     run(test())
 
 
-# ---- sharing ----
+# ---- assignment ----
 
 
 def test_two_members_share_the_queues_and_the_one_that_stays_gets_all_back() -> None:
@@ -397,7 +397,7 @@ def test_two_members_share_the_queues_and_the_one_that_stays_gets_all_back() -> 
 
             async with PushConsumer(server.address, "g", {"t": "*"}, inbox, from_where="first") as one:
                 await inbox.until(40)
-                await one.sharing.persist()
+                await one.assignment.persist()
                 async with PushConsumer(server.address, "g", {"t": "*"}, inbox, from_where="first") as two:
                     tell()
                     await server.until(lambda: _mine(one) and len(_mine(one)) == len(_mine(two)) == 2)

@@ -58,7 +58,7 @@ def test_messages_are_batched_by_queue_and_stay_in_order() -> None:
                 assert body(i) in stored, "the queue is that of the key's hash"
             assert producer.stats.acknowledged == producer.stats.accepted == 2000
             assert producer.stats.batches < 200
-            assert producer.held == 0
+            assert producer.unacknowledged == 0
 
     run(test())
 
@@ -155,7 +155,7 @@ async def wait_for_retries(producer: OrderedProducer, count: int) -> None:
         await again.wait()
 
 
-def test_after_the_deadline_the_lane_fails_as_a_whole_and_others_go_on() -> None:
+def test_after_the_deadline_the_queue_fails_as_a_whole_and_others_go_on() -> None:
     async def test() -> None:
         options = OrderedProducerOptions(deadline_ms=60)
         async with FakeServer({"t": 2}) as server, OrderedProducer(server.address, options=options) as producer:
@@ -293,7 +293,7 @@ def test_leaving_sends_what_is_left_but_an_error_drops_it() -> None:
     run(test())
 
 
-def test_a_failing_lane_is_tried_as_soon_as_the_route_names_another_master(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_failing_queue_is_tried_as_soon_as_the_route_names_another_master(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(ordered, "RETRY_FIRST_MS", 60_000)
     monkeypatch.setattr(ordered, "RETRY_MAX_MS", 60_000)
     monkeypatch.setattr(ordered, "ROUTE_FIRST_MS", 1)

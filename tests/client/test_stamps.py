@@ -48,8 +48,8 @@ def columns(messages: list[Placed]) -> list[Run] | None:
     return runs_of(made[0], made[1], [one.queue_offset for one in messages], crcs)
 
 
-def test_a_run_is_of_one_batch_of_one_lane_and_rises() -> None:
-    texts = [stamp(0, 0), stamp(0, 1), stamp(0, 5), stamp(0, 5), stamp(1, 6), stamp(1, 7, lane="1"), "x", "x:1"]
+def test_a_run_is_of_one_batch_of_one_stream_and_rises() -> None:
+    texts = [stamp(0, 0), stamp(0, 1), stamp(0, 5), stamp(0, 5), stamp(1, 6), stamp(1, 7, stream="1"), "x", "x:1"]
     cut = runs(of(*texts, stamp(1, 8), stamp(1, 9, since=4)))
     assert [list(run.offsets) for run in cut] == [[0, 1, 2], [3], [4], [5], [8], [9]]
     assert [list(run.sequences) for run in cut] == [[0, 1, 5], [5], [6], [7], [8], [9]]
@@ -62,7 +62,7 @@ def test_a_message_with_another_id_is_no_message_of_the_stamp() -> None:
 
 
 def test_columns_give_the_same_runs_or_none() -> None:
-    plain = of(stamp(0, 0), stamp(0, 1), stamp(0, 9), "", stamp(0, 10), stamp(0, 11, lane="1"), stamp(1, 2**59))
+    plain = of(stamp(0, 0), stamp(0, 1), stamp(0, 9), "", stamp(0, 10), stamp(0, 11, stream="1"), stamp(1, 2**59))
     quick = columns(plain)
     assert quick is not None
     assert [(r.batch, r.own, list(r.sequences), list(r.offsets), r.digests, r.crcs) for r in quick] == [

@@ -269,7 +269,7 @@ def test_broadcasting_and_a_reset_by_an_operator(java_cluster: rig.Cluster, name
             inbox = Inbox()
             async with PushConsumer(namesrv, group, {name: "*"}, inbox, from_where="first") as push:
                 await inbox.until(lambda: len(inbox.messages) == 10)
-                await push.sharing.persist()
+                await push.assignment.persist()
                 await admin.reset_offset(group, name, 0)
                 await producer.send(Message(name, b"wake"))
                 await producer.send(Message(name, b"wake"))

@@ -13,12 +13,12 @@ from perseid.client import Message
 from perseid.client.blocking import BlockingAdmin, BlockingProducer
 from perseid.spark import plan, sink_options
 from perseid.spark.bounds import Bounds
-from perseid.spark.encode import Encoder, Layout, Part
-from perseid.spark.lanes import Sender
+from perseid.spark.encode import BatchPartition, Encoder, Layout
 from perseid.spark.options import parse
 from perseid.spark.plan import DataLost
 from perseid.spark.pushdown import Pushed
 from perseid.spark.reading import QueueRange, read_range
+from perseid.spark.sender import Sender
 from perseid.spark.sink_options import SinkError
 from perseid.spark.source import PerseidStreamReader
 
@@ -29,7 +29,7 @@ BATCHES, ROWS = 3, 50
 def attempt(namesrv: str, topic: str, batch: int, stop_after: int | None = None) -> Layout:
     """A task's attempt at a batch; with `stop_after` it ends there."""
     options = sink_options.parse({"nameserver": namesrv, "topic": topic, "batchMessages": "8"})
-    part, found = Part("q", batch, 0), []
+    part, found = BatchPartition("q", batch, 0), []
     with Sender(options) as sender:
         ends = sender.ends(topic)
 

@@ -37,15 +37,17 @@ RAW = (
 HOME = "0000000a"
 
 
-def stamped(sequence: int | str, digest: str = "0000000d", *, lane: str = "0", more: str = "", own: str = "") -> bytes:
+def stamped(
+    sequence: int | str, digest: str = "0000000d", *, stream: str = "0", more: str = "", own: str = ""
+) -> bytes:
     number = sequence if isinstance(sequence, int) else 0
-    own = own or f"{id_prefix(('w', 0, lane, 'l'), HOME)}{number:012X}"
-    return f"UNIQ_KEY\x01{own}\x02{STAMP}\x01w:0:{lane}:l:{HOME}:7:{sequence}:{digest}\x02{more}".encode()
+    own = own or f"{id_prefix(('w', 0, stream, 'l'), HOME)}{number:012X}"
+    return f"UNIQ_KEY\x01{own}\x02{STAMP}\x01w:0:{stream}:l:{HOME}:7:{sequence}:{digest}\x02{more}".encode()
 
 
 STAMPED = (
     stamped(2**62), stamped(2**63 - 1), stamped(2**63), stamped("x"), stamped(3, "0000000D"), stamped(4, "d"),
-    stamped(5, own="another"), stamped(6, lane="1"), stamped(7, more="ORIGIN_MESSAGE_ID\x01o\x02"),
+    stamped(5, own="another"), stamped(6, stream="1"), stamped(7, more="ORIGIN_MESSAGE_ID\x01o\x02"),
     stamped(8, "00000\u00e9"), b"TAGS\x01a\x02",
 )  # fmt: skip
 

@@ -13,7 +13,7 @@ from perseid.client.producer import Packed
 from perseid.client.stamps import STAMP, Stamp, home_of, layout_of
 from perseid.client.stamps import parse as parse_stamp
 from perseid.spark import encode, sink_options
-from perseid.spark.encode import Encoder, Layout, Part, in_sequence
+from perseid.spark.encode import BatchPartition, Encoder, Layout, in_sequence
 from perseid.spark.sink_options import SinkError
 from perseid.wire import batch, properties
 from perseid.wire.codes import RequestCode
@@ -34,7 +34,7 @@ def rows(**columns: Any) -> Any:
     return pa.record_batch(columns)
 
 
-def encoded(*batches: Any, part: Part | None = None, **options: str) -> list[tuple[MessageQueue, Packed]]:
+def encoded(*batches: Any, part: BatchPartition | None = None, **options: str) -> list[tuple[MessageQueue, Packed]]:
     """What an encoder emits, in order."""
     given = {"nameserver": "h:1", "topic": "t", **options}
     parsed = sink_options.parse({name: value for name, value in given.items() if value})
@@ -46,7 +46,7 @@ def encoded(*batches: Any, part: Part | None = None, **options: str) -> list[tup
         return Layout(queues, tuple(range(100, 100 + len(queues))))
 
     encoder = Encoder(
-        parsed, sink_options.columns(parsed, fields), part or Part("q", 7, 0), layout,
+        parsed, sink_options.columns(parsed, fields), part or BatchPartition("q", 7, 0), layout,
         lambda queue, packed: emitted.append((queue, packed)),
     )  # fmt: skip
     for one in in_sequence(batches, parsed.sequence_by) if parsed.sequence_by else batches:
@@ -105,7 +105,7 @@ def test_the_same_rows_give_the_same_bytes_however_they_are_cut_into_record_batc
 
 
 def test_sequences_count_in_each_queue_and_ids_tell_messages_apart() -> None:
-    sent = messages(encoded(rows(value=[f"v{i}" for i in range(40)]), part=Part("q", 0, 3)))
+    sent = messages(encoded(rows(value=[f"v{i}" for i in range(40)]), part=BatchPartition("q", 0, 3)))
     by_queue: dict[MessageQueue, list[Stamp]] = defaultdict(list)
     for (queue, _, _), stamp in zip(sent, stamps_of(sent), strict=True):
         by_queue[queue].append(stamp)
@@ -113,7 +113,7 @@ def test_sequences_count_in_each_queue_and_ids_tell_messages_apart() -> None:
         queue: list(range(10)) for queue in QUEUES
     }, "round robin"
     assert len({props["UNIQ_KEY"] for _, _, props in sent}) == 40
-    assert {s.lane for s in stamps_of(sent)} == {"3"}
+    assert {s.stream for s in stamps_of(sent)} == {"3"}
     assert len({s.digest for s in stamps_of(sent)}) == 40
 
 
@@ -179,7 +179,7 @@ def test_delayed_messages_go_alone_and_count_by_themselves() -> None:
     emitted = encoded(rows(value=["0", "1", "2", "3"], orderingKey=["k"] * 4, delay=delay))
     assert sorted(p.code for _, p in emitted) == [RequestCode.SEND_MESSAGE_V2] * 2 + [RequestCode.SEND_BATCH_MESSAGE]
     found = {body: (props.get("DELAY"), parse_stamp(props[STAMP])) for _, body, props in messages(emitted)}
-    assert {body: (delay, s and (s.lane, s.sequence)) for body, (delay, s) in found.items()} == {
+    assert {body: (delay, s and (s.stream, s.sequence)) for body, (delay, s) in found.items()} == {
         b"0": (None, ("0", 0)), b"2": (None, ("0", 1)), b"1": ("3", ("0.3", 0)), b"3": ("3", ("0.3", 1)),
     }  # fmt: skip
 

@@ -12,7 +12,7 @@ import pytest
 from perseid import core
 from perseid.client.model import MAX_PROPERTIES_BYTES, MessageQueue
 from perseid.spark import sink_options
-from perseid.spark.encode import Encoder, Layout, Part
+from perseid.spark.encode import BatchPartition, Encoder, Layout
 from perseid.spark.sink_options import SinkError
 from perseid.testing.cores import core_from
 
@@ -28,7 +28,7 @@ def emitted(module: Any, batches: list[Any], **options: str) -> list[tuple[Messa
     columns = {"value": "value", **{name: name for name in ("tag", "key", "delay") if name in batches[0].schema.names}}
     found: list[tuple[MessageQueue, bytes, str]] = []
     encoder = Encoder(
-        parsed, columns, Part("q", 7, 2), lambda topic: Layout(QUEUES, (5, 6, 7)),
+        parsed, columns, BatchPartition("q", 7, 2), lambda topic: Layout(QUEUES, (5, 6, 7)),
         lambda queue, packed: found.append((queue, packed.body, packed.properties)), module,
     )  # fmt: skip
     for batch in batches:

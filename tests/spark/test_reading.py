@@ -13,9 +13,9 @@ import pytest
 from tests.client.stamped import forwarded
 
 from perseid.base.errors import ConfigError, PerseidError
-from perseid.client import ClientError, Message, MessageQueue, ProducerOptions, repeats
+from perseid.client import ClientError, Message, MessageQueue, ProducerOptions, deduplicator
 from perseid.client.blocking import BlockingAdmin, BlockingProducer, BlockingPullConsumer
-from perseid.client.repeats import Counts
+from perseid.client.deduplicator import Counts
 from perseid.client.stamps import STAMP, home_of, id_prefix, layout_of
 from perseid.spark import bounds as bounds_module
 from perseid.spark import plan, pushdown, reading
@@ -187,7 +187,7 @@ def test_whatever_is_no_repeat_is_read_counted_and_warned_of(
     perseid_broker: EmbeddedBroker, caplog: pytest.LogCaptureFixture
 ) -> None:
     """One message of a stranger with a conflicting stamp blocks no read."""
-    repeats._warned.clear()
+    deduplicator._warned.clear()
     perseid_broker.create_topic("t", 1)
     queue = MessageQueue("t", "embedded", 0)
     options = options_of(perseid_broker, "t")

@@ -8,7 +8,7 @@ from perseid.base.errors import ConfigError
 from perseid.spark import options as source_options
 from perseid.spark import sink_options
 from perseid.spark.bounds import Bounds
-from perseid.spark.lanes import Sender
+from perseid.spark.sender import Sender
 from perseid.spark.sink_options import SinkError
 from perseid.testing.embedded import EmbeddedBroker
 from perseid.wire.codes import RequestCode

@@ -20,7 +20,7 @@ from types import ModuleType
 from perseid.broker.config import BrokerConfig
 from perseid.broker.kernel.route import Route
 from perseid.broker.node import Broker
-from perseid.client import request_reply, serve
+from perseid.client import request_reply, server_requests
 from perseid.controller.routes import ROUTES as CONTROLLER
 from perseid.nameserver.routes import ROUTES as NAME_SERVER
 from perseid.sim.disk import SimDisk
@@ -31,7 +31,7 @@ DOCUMENT = Path(__file__).parents[2] / "docs" / "compatibility.md"
 BEGIN, END = "<!-- all request codes: python tests/tidy/request_codes.py -->\n", "<!-- end of all request codes -->\n"
 COMMANDS_BEGIN, COMMANDS_END = "<!-- commands of mqadmin -->\n", "<!-- end of commands of mqadmin -->\n"
 
-CLIENT = frozenset({*serve.HANDLERS, request_reply.SERVED, Code.CHECK_TRANSACTION_STATE})
+CLIENT = frozenset({*server_requests.HANDLERS, request_reply.SERVED, Code.CHECK_TRANSACTION_STATE})
 
 NOBODY = "nobody serves it in 5.5.0 either: code 3"
 TOLD = "a broker tells it to clients"

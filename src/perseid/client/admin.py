@@ -10,7 +10,7 @@ from dataclasses import dataclass
 from perseid.base.errors import RemoteProtocolError
 from perseid.client.connection import Header
 from perseid.client.errors import ClientError, NoRoute, ServerRefused
-from perseid.client.life import Client
+from perseid.client.lifecycle import Client
 from perseid.client.model import MessageQueue, ReceivedMessage, check_topic
 from perseid.client.pulling import Offsets, Puller
 from perseid.client.routes import MASTER_ID, TopicRoute

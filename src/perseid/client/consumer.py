@@ -22,18 +22,18 @@ from concurrent.futures import ThreadPoolExecutor
 from contextlib import contextmanager
 from dataclasses import dataclass
 
-from perseid.client import serve
+from perseid.client import server_requests
+from perseid.client.assigned_queue import AssignedQueue, Handler
+from perseid.client.assignment import Assignment
 from perseid.client.errors import ClientError
-from perseid.client.held import Handler, HeldQueue
 from perseid.client.hooks import EXCEPTION, FAILED, SUCCESS, TIME_OUT, Consuming, Hooks
-from perseid.client.life import Client, call, is_async
+from perseid.client.lifecycle import Client, call, is_async
 from perseid.client.model import MessageQueue, ReceivedMessage
 from perseid.client.offsets import default_folder
 from perseid.client.options import PUSH_DEFAULTS, ConsumeMode, PushOptions
 from perseid.client.pulling import Puller
 from perseid.client.retry import Retries
 from perseid.client.session import Session, now_ms
-from perseid.client.sharing import Sharing
 from perseid.client.subscription import ALL, Sql, Subscription
 from perseid.wire.bodies import ConsumerData
 from perseid.wire.names import RETRY_PREFIX
@@ -112,13 +112,13 @@ class PushConsumer(Client):
             self.subscriptions[self.retry_topic] = Subscription.parse(self.retry_topic, ALL, self.started_ms)
         self.puller = Puller(self.session, group)
         self.offsets: dict[MessageQueue, int] = {}
-        self.ready: asyncio.Queue[tuple[HeldQueue, ReceivedMessage]] = asyncio.Queue()
+        self.ready: asyncio.Queue[tuple[AssignedQueue, ReceivedMessage]] = asyncio.Queue()
         self.slots = asyncio.Semaphore(options.concurrency)
         self.resumed = asyncio.Event()
         self.resumed.set()
         self.stopping = False
         self.retries = Retries(self.session, group)
-        self.sharing = Sharing(self, options.offsets_folder or default_folder())
+        self.assignment = Assignment(self, options.offsets_folder or default_folder())
         self._running = 0
         self._idle = asyncio.Event()
         self._idle.set()
@@ -126,7 +126,7 @@ class PushConsumer(Client):
         self._workers: list[asyncio.Task[None]] = []
         self._started = False
 
-    # ---- life ----
+    # ---- lifecycle ----
 
     async def start(self) -> None:
         """Join the group and begin to consume; a topic that does not exist yet is waited for."""
@@ -138,8 +138,8 @@ class PushConsumer(Client):
         try:
             await self._hooks.start(self.session, self.group)
             await self.retries.start()
-            serve.add(self)
-            await self.sharing.join()
+            server_requests.register(self)
+            await self.assignment.join()
         except BaseException:
             await self._leave()
             raise
@@ -155,7 +155,7 @@ class PushConsumer(Client):
         if not self._started or self.stopping:
             return
         self.stopping = True
-        self.sharing.wind_down()
+        self.assignment.wind_down()
         try:
             async with asyncio.timeout(patience_ms / 1000):
                 await self._idle.wait()
@@ -163,11 +163,11 @@ class PushConsumer(Client):
             log.warning("group %s: %d handlers still run after %d ms", self.group, self._running, patience_ms)
         for task in self._workers:
             task.cancel()
-        await self.sharing.leave()
+        await self.assignment.leave()
         await self._leave()
 
     async def _leave(self) -> None:
-        serve.remove(self)
+        server_requests.unregister(self)
         await self.retries.stop()
         await self._hooks.stop()
         if self._threads is not None:
@@ -187,7 +187,7 @@ class PushConsumer(Client):
     @property
     def queues(self) -> list[MessageQueue]:
         """The queues that are ours now, sorted."""
-        return sorted(self.sharing.held)
+        return sorted(self.assignment.queues)
 
     # ---- for the session's heartbeats ----
 
@@ -250,22 +250,22 @@ class PushConsumer(Client):
     async def _work(self) -> None:
         """One of the `concurrency` workers of the concurrent mode."""
         while True:
-            held, message = await self.ready.get()
-            if not (held.book.dropped or self.stopping):
+            assigned, message = await self.ready.get()
+            if not (assigned.process_queue.dropped or self.stopping):
                 with self.busy():
-                    await self._handle_one(held, message)
+                    await self._handle_one(assigned, message)
 
-    async def _handle_one(self, held: HeldQueue, message: ReceivedMessage) -> None:
+    async def _handle_one(self, assigned: AssignedQueue, message: ReceivedMessage) -> None:
         failure = await self.handle(message)
-        if held.book.dropped:
+        if assigned.process_queue.dropped:
             return
         if failure is None:
-            held.done(message)
+            assigned.done(message)
         elif self.mode.is_broadcast:
             log.warning("%r is not tried again: broadcasting has no retry queue", message)
-            held.done(message)
+            assigned.done(message)
         else:
-            await self._try_later(held, message, failure)
+            await self._try_later(assigned, message, failure)
 
     @contextmanager
     def busy(self) -> Iterator[None]:
@@ -279,13 +279,13 @@ class PushConsumer(Client):
             if not self._running:
                 self._idle.set()
 
-    async def _try_later(self, held: HeldQueue, message: ReceivedMessage, failure: RetryLater) -> None:
+    async def _try_later(self, assigned: AssignedQueue, message: ReceivedMessage, failure: RetryLater) -> None:
         if await self.retries.give_back(message, failure.delay_level, self.max_times_concurrent):
             self.stats.sent_back += 1
-            held.done(message)
+            assigned.done(message)
             return
         message.reconsume_times += 1
-        asyncio.get_running_loop().call_later(RESUBMIT_MS / 1000, self.ready.put_nowait, (held, message))
+        asyncio.get_running_loop().call_later(RESUBMIT_MS / 1000, self.ready.put_nowait, (assigned, message))
 
 
 def _check(group: str, subscriptions: Mapping[str, str | Sql], from_where: str | int) -> None:

@@ -16,7 +16,7 @@ from dataclasses import dataclass
 
 from perseid.client.connection import Connections, Header
 from perseid.client.errors import ClientError, ConnectFailed, ConnectionLost, RequestTimeout, ServerRefused
-from perseid.client.life import Client
+from perseid.client.lifecycle import Client
 from perseid.wire import fastjson
 from perseid.wire.codes import RequestCode, ResponseCode
 from perseid.wire.command import Command

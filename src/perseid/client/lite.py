@@ -103,7 +103,7 @@ class LiteConsumer(PopConsumer):
         """What it reads; None: all of the parent."""
         return None if self._reads_all else list(self._names)
 
-    # ---- life ----
+    # ---- lifecycle ----
 
     async def start(self) -> None:
         """Tell the brokers what we read. NoRoute when there is no such parent, ServerRefused when we may not."""

@@ -1,6 +1,6 @@
 """Send many messages fast and in order: messages of one key go to one queue, in the order of the calls.
 
-Each queue has a lane:
+Each queue has a sender, with one batch in flight at a time:
 
     idle --first message--> in flight --stored--> idle, or in flight again with what has gathered meanwhile
                               | no answer, no connection, a retry code
@@ -9,12 +9,12 @@ Each queue has a lane:
                               |                             --> in flight with the very same batch
                               | `deadline_ms` over, or refused for good
                               v
-                           all that the lane holds fails
+                           all that the sender holds fails
 
-What the lanes promise:
-- One batch in flight a lane, and nothing overtakes it: the messages of a queue are first stored in the order
-  in which they were given. A batch whose answer was lost is stored twice; the copies carry the same `msg_id`.
-- When a message fails for good, what came after it in its lane fails too: what is stored is always a prefix.
+What the senders promise:
+- Nothing overtakes the batch in flight: the messages of a queue are first stored in the order in which they
+  were given. A batch whose answer was lost is stored twice; the copies carry the same `msg_id`.
+- When a message fails for good, what was given after it for its queue fails too: what is stored is always a prefix.
 - The queues of a topic are those that it had at the first message: a key keeps its queue while the producer
   lives, also while a broker is away or when queues are added.
 """
@@ -39,7 +39,7 @@ from perseid.client.errors import (
     SendFailed,
     ServerRefused,
 )
-from perseid.client.life import Client
+from perseid.client.lifecycle import Client
 from perseid.client.model import MAX_PROPERTIES_BYTES, Message, MessageQueue, SendResult, key_hash
 from perseid.client.options import ORDERED_PRODUCER_DEFAULTS, OrderedProducerOptions, ProducerOptions
 from perseid.client.producer import RETRY_CODES, STORED_CODES, Packed, Producer, check_properties
@@ -52,7 +52,7 @@ log = logging.getLogger("perseid.client")
 RETRY_FIRST_MS = 50
 RETRY_MAX_MS = 250
 ROUTE_FIRST_MS = 10
-"""Between two looks at the route while a lane fails; doubled up to `RETRY_MAX_MS`."""
+"""Between two looks at the route while a sender fails; doubled up to `RETRY_MAX_MS`."""
 YIELD_EVERY = 512
 """`put()` lets the event loop run after this many messages, even when there is room."""
 _ITEM_BYTES = 64
@@ -70,7 +70,7 @@ class OrderedStats:
     retries: int = 0
     outages: int = 0
     outage_ms: int = 0
-    """Time during which at least one lane waited for its broker; of outages that are over."""
+    """Time during which at least one sender waited for its broker; of outages that are over."""
     longest_outage_ms: int = 0
 
 
@@ -86,8 +86,8 @@ class _Entry(NamedTuple):
     future: asyncio.Future[SendResult] | None
 
 
-class _Lane:
-    """One queue."""
+class _QueueSender:
+    """The messages for one queue: waiting, and in flight."""
 
     __slots__ = (
         "attempts", "deadline", "entries", "failing_since", "in_flight", "packed", "planned", "queue", "retry", "tried",
@@ -108,14 +108,14 @@ class _Lane:
 
 
 class _Topic:
-    """A topic's lanes, once its route is known; before, the messages that wait for that."""
+    """A topic's senders, once its route is known; before, the messages that wait for that."""
 
-    __slots__ = ("following", "lanes", "waiting")
+    __slots__ = ("following", "senders", "waiting")
 
     def __init__(self) -> None:
         self.following = False
         """While the route is asked for again and again."""
-        self.lanes: list[_Lane] | None = None
+        self.senders: list[_QueueSender] | None = None
         self.waiting: list[tuple[int, _Entry]] = []
 
 
@@ -141,8 +141,8 @@ class OrderedProducer(Client):
         self.options = options
         self._max_batch_bytes = min(options.max_batch_bytes, options.max_body_bytes)
         self._topics: dict[str, _Topic] = {}
-        self._held = 0
-        self._held_bytes = 0
+        self._unacknowledged = 0
+        self._unacknowledged_bytes = 0
         self._since_yield = 0
         self._failing = 0
         self._outage_began = 0
@@ -152,7 +152,7 @@ class OrderedProducer(Client):
         self._empty.set()
         self._loop: asyncio.AbstractEventLoop | None = None
 
-    # ---- life ----
+    # ---- lifecycle ----
 
     async def start(self) -> None:
         """Get ready to send; connections are opened when first needed."""
@@ -172,8 +172,8 @@ class OrderedProducer(Client):
             for topic in self._topics.values():
                 self._fail([entry for _, entry in topic.waiting], stopped)
                 topic.waiting = []
-                for lane in topic.lanes or ():
-                    self._fail_lane(lane, stopped)
+                for sender in topic.senders or ():
+                    self._fail_sender(sender, stopped)
             await self._producer.stop()
 
     async def __aexit__(
@@ -187,11 +187,11 @@ class OrderedProducer(Client):
         """Take a message and give a future for its result; `BufferFull` when too much waits already."""
         if self._full:
             raise BufferFull(
-                f"{self._held} messages ({self._held_bytes} bytes) wait to be acknowledged: await some results,"
-                " or use `await put(…)`, which waits for room"
+                f"{self._unacknowledged} messages ({self._unacknowledged_bytes} bytes) wait to be acknowledged: await"
+                " some results, or use `await put(…)`, which waits for room"
             )
         future: asyncio.Future[SendResult] = self._running().create_future()
-        self._take(message, key, future)
+        self._accept(message, key, future)
         return future
 
     async def put(self, message: Message, key: str) -> None:
@@ -203,7 +203,7 @@ class OrderedProducer(Client):
         while self._full:
             self._room.clear()
             await self._room.wait()
-        self._take(message, key, None)
+        self._accept(message, key, None)
 
     async def flush(self) -> None:
         """Wait until nothing is left to be acknowledged; `SendFailed` if a `put()` message failed since last time."""
@@ -214,22 +214,23 @@ class OrderedProducer(Client):
             raise error
 
     @property
-    def held(self) -> int:
+    def unacknowledged(self) -> int:
         """Messages taken but not acknowledged yet."""
-        return self._held
+        return self._unacknowledged
 
     # ---- taking messages in ----
 
     @property
     def _full(self) -> bool:
-        return self._held >= self.options.buffer_messages or self._held_bytes >= self.options.buffer_bytes
+        messages, size, options = self._unacknowledged, self._unacknowledged_bytes, self.options
+        return messages >= options.buffer_messages or size >= options.buffer_bytes
 
     def _running(self) -> asyncio.AbstractEventLoop:
         if self._loop is None:
             raise NotStarted("this OrderedProducer is not running: use `async with OrderedProducer(…) as producer`")
         return self._loop
 
-    def _take(self, message: Message, key: str, future: asyncio.Future[SendResult] | None) -> None:
+    def _accept(self, message: Message, key: str, future: asyncio.Future[SendResult] | None) -> None:
         loop = self._running()
         body = message.body
         topic = self._topics.get(message.topic)
@@ -245,20 +246,20 @@ class OrderedProducer(Client):
         entry = _Entry(message.flag, body, properties, unique_key, size, message.delayed, future)
         number = key_hash(key)
         self.stats.accepted += 1
-        self._held += 1
-        self._held_bytes += size
+        self._unacknowledged += 1
+        self._unacknowledged_bytes += size
         self._empty.clear()
         if topic is None:
             topic = self._topics[message.topic] = _Topic()
             self.session.spawn(self._open(message.topic, topic), f"route of {message.topic}")
-        if topic.lanes is None:
+        if topic.senders is None:
             topic.waiting.append((number, entry))
             return
-        lane = topic.lanes[number % len(topic.lanes)]
-        lane.entries.append(entry)
-        if not lane.in_flight and not lane.planned:
-            lane.planned = True
-            loop.call_soon(self._dispatch, lane)
+        sender = topic.senders[number % len(topic.senders)]
+        sender.entries.append(entry)
+        if not sender.in_flight and not sender.planned:
+            sender.planned = True
+            loop.call_soon(self._dispatch, sender)
 
     async def _open(self, name: str, topic: _Topic) -> None:
         """Find the queues of a topic, for as long as a batch would be tried."""
@@ -283,20 +284,20 @@ class OrderedProducer(Client):
             self.stats.retries += 1
             await asyncio.sleep(pause_ms / 1000)
             pause_ms = min(pause_ms * 2, RETRY_MAX_MS)
-        topic.lanes = [_Lane(queue) for queue in queues]
+        topic.senders = [_QueueSender(queue) for queue in queues]
         waiting, topic.waiting = topic.waiting, []
         for number, entry in waiting:
-            topic.lanes[number % len(queues)].entries.append(entry)
-        for lane in topic.lanes:
-            self._dispatch(lane)
+            topic.senders[number % len(queues)].entries.append(entry)
+        for sender in topic.senders:
+            self._dispatch(sender)
 
-    # ---- the lanes ----
+    # ---- the senders ----
 
-    def _dispatch(self, lane: _Lane) -> None:
-        """Make the next batch of a lane that has none in flight, and send it."""
-        lane.planned = False
-        entries = lane.entries
-        if lane.in_flight or not entries or self._loop is None:
+    def _dispatch(self, sender: _QueueSender) -> None:
+        """Make the next batch of a sender that has none in flight, and send it."""
+        sender.planned = False
+        entries = sender.entries
+        if sender.in_flight or not entries or self._loop is None:
             return
         first = entries.popleft()
         chosen = [first]
@@ -308,12 +309,12 @@ class OrderedProducer(Client):
                 if entry.delayed or size > self._max_batch_bytes:
                     break
                 chosen.append(entries.popleft())
-        lane.in_flight = chosen
-        lane.packed = self._pack(lane.queue.topic, chosen)
-        lane.attempts = 0
-        lane.deadline = self._loop.time() + self.options.deadline_ms / 1000
+        sender.in_flight = chosen
+        sender.packed = self._pack(sender.queue.topic, chosen)
+        sender.attempts = 0
+        sender.deadline = self._loop.time() + self.options.deadline_ms / 1000
         self.stats.batches += 1
-        self._attempt(lane)
+        self._attempt(sender)
 
     def _pack(self, topic: str, entries: list[_Entry]) -> Packed:
         if len(entries) == 1:
@@ -324,133 +325,133 @@ class OrderedProducer(Client):
         items = [(entry.flag, entry.body, entry.properties) for entry in entries]
         return self._producer.pack_items(topic, items, [entry.unique_key for entry in entries])
 
-    def _attempt(self, lane: _Lane) -> None:
-        packed = lane.packed
+    def _attempt(self, sender: _QueueSender) -> None:
+        packed = sender.packed
         if packed is None or self._loop is None:
             return
-        lane.attempts += 1
-        lane.retry = None
+        sender.attempts += 1
+        sender.retry = None
         connections = self.session.connections
-        lane.tried = address = self.session.routes.address(self.session.routes.home(lane.queue))
+        sender.tried = address = self.session.routes.address(self.session.routes.home(sender.queue))
         connection = connections.ready(address) if address is not None else None
         if connection is None:
-            self.session.spawn(self._connect(lane), f"connect for {lane.queue}")
+            self.session.spawn(self._connect(sender), f"connect for {sender.queue}")
             return
-        header = packed.header(self.group, lane.queue, self.options.default_queues)
-        left_ms = max(1, int((lane.deadline - self._loop.time()) * 1000))
+        header = packed.header(self.group, sender.queue, self.options.default_queues)
+        left_ms = max(1, int((sender.deadline - self._loop.time()) * 1000))
         connection.request(
             packed.code,
             header,
             packed.body,
             min(self.options.timeout_ms, left_ms),
-            partial(self._answered, lane, packed),
+            partial(self._answered, sender, packed),
         )
 
-    async def _connect(self, lane: _Lane) -> None:
-        """Open the connection that a lane needs; a failure counts as a failed attempt."""
+    async def _connect(self, sender: _QueueSender) -> None:
+        """Open the connection that a sender needs; a failure counts as a failed attempt."""
         try:
-            address = await self.session.leader(lane.queue)
+            address = await self.session.leader(sender.queue)
             await self.session.connections.get(address)
         except ConnectFailed as error:
-            self._failed(lane, error)
+            self._failed(sender, error)
         else:
-            lane.attempts -= 1
-            self._attempt(lane)
+            sender.attempts -= 1
+            self._attempt(sender)
 
-    def _answered(self, lane: _Lane, packed: Packed, answer: Command | None, error: Exception | None) -> None:
-        if lane.packed is not packed:
+    def _answered(self, sender: _QueueSender, packed: Packed, answer: Command | None, error: Exception | None) -> None:
+        if sender.packed is not packed:
             return
         if answer is None:
-            self._failed(lane, error or ClientError("no answer"))
+            self._failed(sender, error or ClientError("no answer"))
             return
         if answer.code not in STORED_CODES:
-            address = lane.tried or lane.queue.broker_name
+            address = sender.tried or sender.queue.broker_name
             if answer.code == ResponseCode.GO_AWAY:
                 self.session.connections.retire(address)
-            self._failed(lane, ServerRefused(answer.code, answer.remark, address))
+            self._failed(sender, ServerRefused(answer.code, answer.remark, address))
             return
         try:
-            self._stored(lane, packed, answer)
+            self._stored(sender, packed, answer)
         except RemoteProtocolError as problem:
-            self._failed(lane, problem)
+            self._failed(sender, problem)
 
-    def _stored(self, lane: _Lane, packed: Packed, answer: Command) -> None:
-        entries = lane.in_flight
+    def _stored(self, sender: _QueueSender, packed: Packed, answer: Command) -> None:
+        entries = sender.in_flight
         if any(entry.future is not None for entry in entries):
-            for entry, result in zip(entries, packed.result(answer, lane.queue), strict=True):
+            for entry, result in zip(entries, packed.result(answer, sender.queue), strict=True):
                 if entry.future is not None and not entry.future.done():
                     entry.future.set_result(result)
-        lane.in_flight = []
-        lane.packed = None
+        sender.in_flight = []
+        sender.packed = None
         self.stats.acknowledged += len(entries)
-        if lane.failing_since is not None:
-            self._recovered(lane)
+        if sender.failing_since is not None:
+            self._recovered(sender)
         self._settle(entries)
-        if lane.entries:
-            self._dispatch(lane)
+        if sender.entries:
+            self._dispatch(sender)
 
-    def _failed(self, lane: _Lane, error: Exception) -> None:
+    def _failed(self, sender: _QueueSender, error: Exception) -> None:
         """An attempt came to nothing: wait and try again, or give up."""
         loop = self._loop
-        if loop is None or lane.packed is None:
+        if loop is None or sender.packed is None:
             return
-        if lane.failing_since is None:
-            lane.failing_since = now_ms()
+        if sender.failing_since is None:
+            sender.failing_since = now_ms()
             self._failing += 1
             if self._failing == 1:
                 self.stats.outages += 1
-                self._outage_began = lane.failing_since
-                log.warning("%s: %s; trying again for up to %d ms", lane.queue, error, self.options.deadline_ms)
+                self._outage_began = sender.failing_since
+                log.warning("%s: %s; trying again for up to %d ms", sender.queue, error, self.options.deadline_ms)
         for_good = isinstance(error, ServerRefused) and error.code not in RETRY_CODES
-        pause_ms = min(RETRY_FIRST_MS * 2 ** min(lane.attempts - 1, 10), RETRY_MAX_MS)
-        if for_good or loop.time() + pause_ms / 1000 >= lane.deadline:
+        pause_ms = min(RETRY_FIRST_MS * 2 ** min(sender.attempts - 1, 10), RETRY_MAX_MS)
+        if for_good or loop.time() + pause_ms / 1000 >= sender.deadline:
             why = "it was refused" if for_good else f"not acknowledged within {self.options.deadline_ms} ms"
-            failure = SendFailed(f"{lane.queue}: {why} ({lane.attempts} attempts): {error}", lane.attempts)
+            failure = SendFailed(f"{sender.queue}: {why} ({sender.attempts} attempts): {error}", sender.attempts)
             failure.__cause__ = error
-            self._fail_lane(lane, failure)
+            self._fail_sender(sender, failure)
             return
         self.stats.retries += 1
-        lane.retry = loop.call_later(pause_ms / 1000, self._attempt, lane)
-        topic = self._topics.get(lane.queue.topic)
+        sender.retry = loop.call_later(pause_ms / 1000, self._attempt, sender)
+        topic = self._topics.get(sender.queue.topic)
         if topic is not None and not topic.following:
             topic.following = True
-            self.session.spawn(self._follow(lane.queue.topic, topic), f"route of {lane.queue.topic}")
+            self.session.spawn(self._follow(sender.queue.topic, topic), f"route of {sender.queue.topic}")
 
     async def _follow(self, name: str, topic: _Topic) -> None:
-        """Look at the route while a lane of the topic fails: one that waits is tried at once at another master."""
+        """Look at the route while a sender of the topic fails: one that waits is tried at once at another master."""
         pause_ms, routes = ROUTE_FIRST_MS, self.session.routes
         try:
-            while self._loop is not None and any(lane.failing_since is not None for lane in topic.lanes or ()):
+            while self._loop is not None and any(sender.failing_since is not None for sender in topic.senders or ()):
                 await routes.refresh(name, at_once=True)
-                for lane in topic.lanes or ():
-                    master = routes.address(routes.home(lane.queue))
-                    if lane.retry is not None and master is not None and master != lane.tried:
-                        lane.retry.cancel()
-                        self._attempt(lane)
+                for sender in topic.senders or ():
+                    master = routes.address(routes.home(sender.queue))
+                    if sender.retry is not None and master is not None and master != sender.tried:
+                        sender.retry.cancel()
+                        self._attempt(sender)
                 await asyncio.sleep(pause_ms / 1000)
                 pause_ms = min(pause_ms * 2, RETRY_MAX_MS)
         finally:
             topic.following = False
 
-    def _recovered(self, lane: _Lane) -> None:
-        lane.failing_since = None
+    def _recovered(self, sender: _QueueSender) -> None:
+        sender.failing_since = None
         self._failing -= 1
         if self._failing == 0:
             took = now_ms() - self._outage_began
             self.stats.outage_ms += took
             self.stats.longest_outage_ms = max(self.stats.longest_outage_ms, took)
-            log.info("%s: back after %d ms", lane.queue, took)
+            log.info("%s: back after %d ms", sender.queue, took)
 
-    def _fail_lane(self, lane: _Lane, error: SendFailed) -> None:
-        entries = [*lane.in_flight, *lane.entries]
-        if lane.retry is not None:
-            lane.retry.cancel()
-            lane.retry = None
-        lane.in_flight = []
-        lane.packed = None
-        lane.entries.clear()
-        if lane.failing_since is not None:
-            self._recovered(lane)
+    def _fail_sender(self, sender: _QueueSender, error: SendFailed) -> None:
+        entries = [*sender.in_flight, *sender.entries]
+        if sender.retry is not None:
+            sender.retry.cancel()
+            sender.retry = None
+        sender.in_flight = []
+        sender.packed = None
+        sender.entries.clear()
+        if sender.failing_since is not None:
+            self._recovered(sender)
         self._fail(entries, error)
 
     def _fail(self, entries: list[_Entry], error: SendFailed) -> None:
@@ -463,9 +464,9 @@ class OrderedProducer(Client):
         self._settle(entries)
 
     def _settle(self, entries: list[_Entry]) -> None:
-        self._held -= len(entries)
-        self._held_bytes -= sum(entry.size for entry in entries)
+        self._unacknowledged -= len(entries)
+        self._unacknowledged_bytes -= sum(entry.size for entry in entries)
         if not self._full:
             self._room.set()
-        if self._held == 0:
+        if self._unacknowledged == 0:
             self._empty.set()

@@ -20,7 +20,7 @@ from msgspec.structs import replace
 
 from perseid.base.errors import PerseidError, RequestRefused
 from perseid.client.errors import ClientError, ConnectionLost, NoRoute, ServerRefused
-from perseid.client.life import Client
+from perseid.client.lifecycle import Client
 from perseid.client.model import ReceivedMessage
 from perseid.client.session import Session, now_ms
 from perseid.client.subscription import ALL, Sql, Subscription
@@ -100,7 +100,7 @@ class PopConsumer(Client):
         """By broker: pops that are under way."""
         self._started = False
 
-    # ---- life ----
+    # ---- lifecycle ----
 
     async def start(self) -> None:
         """Get ready; connections are opened when first needed."""

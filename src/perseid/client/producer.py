@@ -26,7 +26,7 @@ from perseid.client.errors import (
 )
 from perseid.client.hooks import Hooks, Sending
 from perseid.client.latency import QueueChooser
-from perseid.client.life import Client
+from perseid.client.lifecycle import Client
 from perseid.client.model import (
     MAX_PROPERTIES_BYTES,
     Message,
@@ -154,7 +154,7 @@ class Producer(Client):
         self._started = False
         self._greeted: set[str] = set()
 
-    # ---- life ----
+    # ---- lifecycle ----
 
     async def start(self) -> None:
         """Get ready to send; connections are opened when first needed."""

@@ -14,12 +14,12 @@ from collections.abc import AsyncGenerator, Iterable, Sequence
 from dataclasses import replace
 
 from perseid.base.errors import PerseidError
+from perseid.client.deduplicator import Deduplicator
 from perseid.client.errors import ClientError, NoRoute, ServerRefused
-from perseid.client.life import Client
+from perseid.client.lifecycle import Client
 from perseid.client.model import MessageQueue, ReceivedMessage
 from perseid.client.options import PULL_DEFAULTS, PullOptions
 from perseid.client.pulling import READ_BATCH, Offsets, Puller, PullResult, PullStatus
-from perseid.client.repeats import Repeats
 from perseid.client.session import Session, now_ms
 from perseid.client.subscription import ALL, Sql, Subscription
 from perseid.wire.bodies import TopicConfig
@@ -37,7 +37,7 @@ class _Assigned:
 
     def __init__(self, queue: MessageQueue) -> None:
         self.queue = queue
-        self.repeats: Repeats | None = None
+        self.deduplicator: Deduplicator | None = None
         self.next_fetch: int | None = None
         self.position: int | None = None
         self.ready: deque[ReceivedMessage] = deque()
@@ -86,7 +86,7 @@ class PullConsumer(Client):
         self._error: Exception | None = None
         self._started = False
 
-    # ---- life ----
+    # ---- lifecycle ----
 
     async def start(self) -> None:
         """Get ready; connections are opened when first needed."""
@@ -189,7 +189,7 @@ class PullConsumer(Client):
         self.session.check_running("PullConsumer")
         subscription = self._subscription(queue.topic)
         lists = self._puller.read(queue, start, end, subscription, max_messages=max_messages)
-        repeats = self._repeats(queue, start)
+        repeats = self._deduplicator(queue, start)
         try:
             async for found in lists:
                 wanted = await self._puller.fresh(repeats, queue, found, subscription) if repeats is not None else found
@@ -261,12 +261,12 @@ class PullConsumer(Client):
             found = self._subscriptions[topic] = Subscription.parse(topic, self._expression, now_ms())
         return found
 
-    def _repeats(self, queue: MessageQueue, begin: int) -> Repeats | None:
-        return Repeats(queue, begin) if self.options.dedupe else None
+    def _deduplicator(self, queue: MessageQueue, begin: int) -> Deduplicator | None:
+        return Deduplicator(queue, begin) if self.options.dedupe else None
 
     def _begin(self, assigned: _Assigned) -> None:
         self._error = None
-        assigned.repeats = None
+        assigned.deduplicator = None
         self._assigned[assigned.queue] = assigned
         assigned.task = self.session.spawn(self._fill(assigned), f"read {assigned.queue}")
 
@@ -319,10 +319,10 @@ class PullConsumer(Client):
                 )
                 if result.status is PullStatus.MOVED:
                     log.warning("%s: offset %d is not there; on to %d", queue, assigned.next_fetch, result.next_offset)
-                    assigned.repeats = None
+                    assigned.deduplicator = None
                 elif self.options.dedupe:
-                    assigned.repeats = assigned.repeats or Repeats(queue, assigned.next_fetch)
-                    fresh = await self._puller.fresh(assigned.repeats, queue, result.messages, subscription)
+                    assigned.deduplicator = assigned.deduplicator or Deduplicator(queue, assigned.next_fetch)
+                    fresh = await self._puller.fresh(assigned.deduplicator, queue, result.messages, subscription)
                     result = replace(result, messages=fresh)
             except ServerRefused as error:
                 if error.code in _FOR_GOOD:

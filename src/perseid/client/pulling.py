@@ -9,9 +9,9 @@ from enum import Enum
 
 from perseid.base.errors import PerseidError
 from perseid.client.connection import Header
+from perseid.client.deduplicator import Deduplicator
 from perseid.client.errors import ClientError, ConnectFailed, ServerRefused
 from perseid.client.model import MessageQueue, ReceivedMessage
-from perseid.client.repeats import Repeats
 from perseid.client.routes import MASTER_ID, TopicRoute
 from perseid.client.session import Session
 from perseid.client.stamps import placed, runs, sent_on
@@ -176,17 +176,21 @@ class Puller:
                 ) from error
 
     async def fresh(
-        self, repeats: Repeats, queue: MessageQueue, messages: list[ReceivedMessage], subscription: Subscription
+        self,
+        deduplicator: Deduplicator,
+        queue: MessageQueue,
+        messages: list[ReceivedMessage],
+        subscription: Subscription,
     ) -> list[ReceivedMessage]:
         """The messages of a pull that are no repeats; reads back in the queue where that is needed to tell."""
         cut = runs(placed(messages))
         for run in cut:
-            back = repeats.look_back(run)
+            back = deduplicator.look_back(run)
             if back is not None:
                 async for earlier in self.read(queue, *back, subscription):
-                    repeats.learn(runs(placed(earlier)))
-                repeats.learnt(back[0])
-        again = {offset for run in cut for offset in repeats.repeated(run, lambda: sent_on(messages))}
+                    deduplicator.learn(runs(placed(earlier)))
+                deduplicator.learnt(back[0])
+        again = {offset for run in cut for offset in deduplicator.repeated(run, lambda: sent_on(messages))}
         return [message for message in messages if message.queue_offset not in again] if again else messages
 
     async def address(self, queue: MessageQueue) -> str:

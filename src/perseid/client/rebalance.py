@@ -1,4 +1,4 @@
-"""Sharing a topic's queues out among the members of a group. Pure: every member computes the same shares."""
+"""Assigning a topic's queues to the members of a group. Pure: every member computes the same assignment."""
 
 from __future__ import annotations
 

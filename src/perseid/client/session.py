@@ -89,7 +89,7 @@ class Session:
         self._loops: list[asyncio.Task[None]] = []
         self._tasks: set[asyncio.Task[Any]] = set()
 
-    # ---- life ----
+    # ---- lifecycle ----
 
     @property
     def running(self) -> bool:

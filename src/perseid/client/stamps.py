@@ -2,21 +2,22 @@
 
 A writer that starts over after a crash sends again what it does not know to be stored. The stamp is one property:
 
-    PERSEID_STAMP = writer:batch:lane:layout:home:since:sequence:digest
+    PERSEID_STAMP = writer:batch:stream:layout:home:since:sequence:digest
 
     writer, batch  what is written: a query and its micro-batch
-    lane           the part of the batch: a Spark partition, with `.level` for delayed messages
+    stream         the part of the batch: a Spark partition, with `.level` for delayed messages
     layout         CRC of the names of all queues that the batch is spread over
     home           CRC of the name of the queue; elsewhere the stamp says nothing (the message was copied)
     since          an offset of this queue; nothing of the batch is stored below it
-    sequence       0, 1, 2, … for the (writer, batch, lane, layout) in this queue
+    sequence       0, 1, 2, … for the (writer, batch, stream, layout) in this queue
     digest         CRC over the bodies and properties of all of these up to and with this one
 
 The message's id is made of the stamp too (`id_prefix`, and the sequence): one with another id was sent by somebody
 who took the stamp along with a message's other properties.
 
 What writers promise: each attempt at a batch sends the same messages in the same order, sequence 0 first. Nothing is
-lost where they don't keep it: `repeats` drops what it can show to be a repeat, by stamp, id and body, and nothing else.
+lost where they don't keep it: `deduplicator` drops what it can show to be a repeat, by stamp, id and body, and nothing
+else.
 The digest tells a batch that was run again with other rows, or in another order: from there on all digests differ.
 """
 
@@ -54,7 +55,7 @@ class Stamp(NamedTuple):
 
     writer: str
     batch: int
-    lane: str
+    stream: str
     layout: str
     home: str
     since: int
@@ -63,7 +64,7 @@ class Stamp(NamedTuple):
 
 
 Batch = tuple[str, int, str, str]
-"""writer, batch, lane, layout: whose sequences are counted together in a queue."""
+"""writer, batch, stream, layout: whose sequences are counted together in a queue."""
 
 
 class Placed(NamedTuple):
@@ -103,8 +104,8 @@ def layout_of(queues: Iterable[MessageQueue]) -> str:
 @lru_cache(maxsize=1024)
 def id_prefix(batch: Batch, home: str) -> str:
     """What the ids of a batch's messages in a queue begin with; twelve hexadecimal digits of the sequence follow."""
-    writer, number, lane, layout = batch
-    place = f"{writer}:{number}:{lane}:{layout}:{home}"
+    writer, number, stream, layout = batch
+    place = f"{writer}:{number}:{stream}:{layout}:{home}"
     return blake2b(place.encode(), digest_size=ID_PREFIX_BYTES).hexdigest().upper()
 
 
@@ -113,8 +114,8 @@ def parse(text: str) -> Stamp | None:
     found = _FORM.fullmatch(text) if len(text) <= MAX_STAMP_CHARS else None
     if found is None:
         return None
-    writer, batch, lane, layout, home, since, sequence, digest = found.groups()
-    stamp = Stamp(writer, int(batch), lane, layout, home, int(since), int(sequence), digest)
+    writer, batch, stream, layout, home, since, sequence, digest = found.groups()
+    stamp = Stamp(writer, int(batch), stream, layout, home, int(since), int(sequence), digest)
     return None if max(stamp.batch, stamp.since, stamp.sequence) > MAX_NUMBER else stamp
 
 
@@ -151,7 +152,7 @@ def runs(messages: Iterable[Placed]) -> list[Run]:
         stamp = parse(one.stamp)
         if stamp is None:
             continue
-        batch = (stamp.writer, stamp.batch, stamp.lane, stamp.layout)
+        batch = (stamp.writer, stamp.batch, stamp.stream, stamp.layout)
         own = one.unique_key == f"{id_prefix(batch, stamp.home)}{stamp.sequence:012X}"
         here = f"{own} {one.stamp[: -DIGEST_CHARS - 1].rpartition(':')[0]}"
         if here != prefix or stamp.sequence <= last:
@@ -227,7 +228,7 @@ def _run(stamp: Stamp, prefix: bytes, texts: bytes, ids: bytes, offsets: Sequenc
     sequences = list(map(int, numbers))
     if not all(map(lt, sequences, sequences[1:])):
         return None
-    batch = (stamp.writer, stamp.batch, stamp.lane, stamp.layout)
+    batch = (stamp.writer, stamp.batch, stamp.stream, stamp.layout)
     expected = f"{id_prefix(batch, stamp.home)}%012X" * count % tuple(sequences)
     digest = b"".join(digests)
     if ids != expected.encode() or not _HEX.fullmatch(digest):

@@ -27,7 +27,7 @@ from typing import Any
 
 from perseid.client.connection import Connection
 from perseid.client.errors import ClientError, InvalidMessage, ServerRefused
-from perseid.client.life import call, is_async
+from perseid.client.lifecycle import call, is_async
 from perseid.client.model import Message, MessageQueue, ReceivedMessage, SendResult, SendStatus
 from perseid.client.options import PRODUCER_DEFAULTS, ProducerOptions
 from perseid.client.producer import Packed, Producer
@@ -101,7 +101,7 @@ class TransactionProducer(Producer):
         """Questions that have no answer yet."""
         self._threads: ThreadPoolExecutor | None = None
 
-    # ---- life ----
+    # ---- lifecycle ----
 
     async def start(self) -> None:
         """Get ready to send, and to be asked."""

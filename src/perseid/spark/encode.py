@@ -1,7 +1,7 @@
 """Rows as they are sent: which queue, which bytes, which stamp. No I/O; the same rows give the same bytes each time.
 
-A *lane* is what one task sends to one queue (delayed messages: for each delay level), in order. It gathers messages
-until they fill a batch. Delayed messages go alone: brokers don't take them in batches.
+A *stream* is the messages that one task sends to one queue (delayed ones: for each delay level), in order. They are
+gathered until they fill a batch. Delayed messages go alone: brokers don't take them in batches.
 """
 
 from __future__ import annotations
@@ -43,8 +43,8 @@ _WAIT = b"\x02WAIT\x01true\x02"
 
 
 @dataclass(frozen=True, slots=True)
-class Part:
-    """Whose messages these are: a partition of a batch of a writer."""
+class BatchPartition:
+    """A Spark partition of a micro-batch of a writer."""
 
     writer: str
     batch: int
@@ -59,14 +59,14 @@ class Layout:
     since: tuple[int, ...]
 
 
-class _Lane:
-    """What a task sends to one queue with one delay level, in order."""
+class _Stream:
+    """The messages that a task sends to one queue with one delay level, in order."""
 
-    def __init__(self, part: Part, layout: Layout, name: str, at: int, level: int, stamped: bool) -> None:
+    def __init__(self, part: BatchPartition, layout: Layout, name: str, at: int, level: int, stamped: bool) -> None:
         self.queue = layout.queues[at]
-        lane = f"{part.partition}.{level}" if level else str(part.partition)
-        place = f"{part.writer}:{part.batch}:{lane}:{name}:{home_of(self.queue)}"
-        prefix = id_prefix((part.writer, part.batch, lane, name), home_of(self.queue))
+        stream = f"{part.partition}.{level}" if level else str(part.partition)
+        place = f"{part.writer}:{part.batch}:{stream}:{name}:{home_of(self.queue)}"
+        prefix = id_prefix((part.writer, part.batch, stream, name), home_of(self.queue))
         self.unique = f"UNIQ_KEY\x01{prefix}".encode()
         self.stamp = f"{STAMP}\x01{place}:{layout.since[at]}:".encode() if stamped else b""
         self._sequence = self._digest = 0
@@ -88,7 +88,7 @@ class _Lane:
         return packed
 
 
-class _PlainLane(_Lane):
+class _PlainStream(_Stream):
     """One that gathers messages until they fill a batch."""
 
     def __init__(self, *given: Any) -> None:
@@ -115,14 +115,14 @@ class _PlainLane(_Lane):
         return True
 
     def take(self) -> Packed:
-        """What has gathered, as one batch."""
+        """The messages gathered, as one batch."""
         items = b"".join(self._parts)
         self._parts = []
         self.waiting = self._bytes = 0
         return self.packed(items, self._first)
 
 
-class _CoreLane(_Lane):
+class _CoreStream(_Stream):
     """The same by the compiled core, which takes many rows at once (`spread`)."""
 
     def __init__(self, *given: Any, module: Any) -> None:
@@ -143,33 +143,35 @@ class _CoreLane(_Lane):
         length = len(self.properties(b"", tail))
         if length > MAX_PROPERTIES_BYTES:
             raise _too_long(self.queue.topic, length)
-        assert self.waiting, "a lane with nothing in it takes any message"
+        assert self.waiting, "a stream with nothing in it takes any message"
         return False
 
     def take(self) -> Packed:
-        """What has gathered, as one batch."""
+        """The messages gathered, as one batch."""
         first = self.items.first
         return self.packed(self.items.take(), first)
 
 
 class _Topic:
-    """One topic's lanes."""
+    """One topic's streams."""
 
-    def __init__(self, part: Part, layout: Layout, stamped: bool, module: Any) -> None:
+    def __init__(self, part: BatchPartition, layout: Layout, stamped: bool, module: Any) -> None:
         self._part, self._layout, self._stamped = part, layout, stamped
         self._name = layout_of(layout.queues)
         self.size = len(layout.queues)
         self.rows = 0
         given = [(part, layout, self._name, at, 0, stamped) for at in range(self.size)]
-        self.plain: list[_PlainLane] | list[_CoreLane] = (
-            [_PlainLane(*one) for one in given] if module is None else [_CoreLane(*one, module=module) for one in given]
+        self.plain: list[_PlainStream] | list[_CoreStream] = (
+            [_PlainStream(*one) for one in given]
+            if module is None
+            else [_CoreStream(*one, module=module) for one in given]
         )
-        self.delayed: dict[tuple[int, int], _Lane] = {}
+        self.delayed: dict[tuple[int, int], _Stream] = {}
 
-    def delayed_lane(self, at: int, level: int) -> _Lane:
+    def delayed_stream(self, at: int, level: int) -> _Stream:
         found = self.delayed.get((at, level))
         if found is None:
-            found = _Lane(self._part, self._layout, self._name, at, level, self._stamped)
+            found = _Stream(self._part, self._layout, self._name, at, level, self._stamped)
             self.delayed[at, level] = found
         return found
 
@@ -185,7 +187,7 @@ class Encoder:
         self,
         options: SinkOptions,
         columns: Mapping[str, str],
-        part: Part,
+        part: BatchPartition,
         layout: Callable[[str], Layout],
         emit: Callable[[MessageQueue, Packed], None],
         module: Any = core.compiled.items if core.compiled is not None else None,
@@ -217,9 +219,9 @@ class Encoder:
     def finish(self) -> None:
         """Emit what waits."""
         for topic in self._topics.values():
-            for lane in topic.plain:
-                if lane.waiting:
-                    self._emit(lane.queue, lane.take())
+            for stream in topic.plain:
+                if stream.waiting:
+                    self._emit(stream.queue, stream.take())
 
     # ---- inside ----
 
@@ -250,15 +252,15 @@ class Encoder:
         found = self._topics[name] = _Topic(self._part, self._find(name), self._options.stamps, self._module)
         return found
 
-    def _put(self, lane: _PlainLane | _CoreLane, body: bytes, tail: bytes) -> None:
+    def _put(self, stream: _PlainStream | _CoreStream, body: bytes, tail: bytes) -> None:
         most, room = self._options.batch_messages, self._options.batch_bytes
-        while not lane.put(body, tail, most, room):
-            self._emit(lane.queue, lane.take())
+        while not stream.put(body, tail, most, room):
+            self._emit(stream.queue, stream.take())
 
-    def _spread(self, lanes: Sequence[Any], where: Sequence[int], bodies: Any, tails: Any) -> None:
-        """All rows of a batch to their lanes, by the core."""
+    def _spread(self, streams: Sequence[Any], where: Sequence[int], bodies: Any, tails: Any) -> None:
+        """All rows of a batch to their streams, by the core."""
         most, room, rows = self._options.batch_messages, self._options.batch_bytes, len(bodies)
-        own = [lane.items for lane in lanes]
+        own = [stream.items for stream in streams]
         chosen = array("i", where)
         body_ends, body_data = _buffers(bodies)
         tail_ends, tail_data = (memoryview(bytes(4 * (rows + 1))).cast("i"), b"") if tails is None else _buffers(tails)
@@ -267,9 +269,9 @@ class Encoder:
             at = self._module.spread(own, chosen, body_ends, body_data, tail_ends, tail_data, at, rows, most, room)
             if at == rows:
                 return
-            lane = lanes[chosen[at]]
-            lane.check(b"" if tails is None else tails[at].as_py())
-            self._emit(lane.queue, lane.take())
+            stream = streams[chosen[at]]
+            stream.check(b"" if tails is None else tails[at].as_py())
+            self._emit(stream.queue, stream.take())
 
     def _add_some_delayed(
         self, topic: _Topic, where: Iterable[int], bodies: list[bytes], tails: Iterable[bytes], levels: list[int]
@@ -280,11 +282,11 @@ class Encoder:
                 continue
             if level < 0:
                 raise SinkError(f"delay {level}: 0 is at once, 1 to 18 are the brokers' delay levels")
-            lane = topic.delayed_lane(at, level)
-            props = lane.properties(body, tail) + b"DELAY\x01%d\x02" % level
+            stream = topic.delayed_stream(at, level)
+            props = stream.properties(body, tail) + b"DELAY\x01%d\x02" % level
             if len(props) > MAX_PROPERTIES_BYTES:
-                raise _too_long(lane.queue.topic, len(props))
-            self._emit(lane.queue, Packed(lane.queue.topic, body, props.decode(), [""]))
+                raise _too_long(stream.queue.topic, len(props))
+            self._emit(stream.queue, Packed(stream.queue.topic, body, props.decode(), [""]))
 
     def _bodies(self, topic: str, batch: Any) -> Any:
         column = batch.column(self._columns["value"]).cast(pa.binary())

@@ -16,9 +16,9 @@ from pyspark.sql.datasource import InputPartition
 
 from perseid.base.machine import Buffer
 from perseid.client.blocking import BlockingPullConsumer
+from perseid.client.deduplicator import Counts, Deduplicator
 from perseid.client.errors import ClientError
 from perseid.client.model import MessageQueue
-from perseid.client.repeats import Counts, Repeats
 from perseid.client.session import now_ms
 from perseid.client.stamps import placed, runs
 from perseid.client.subscription import Subscription
@@ -102,7 +102,7 @@ class _Range:
         self._begun = False
         self._compacted: bool | None = None
         """Holes are normal; None: nobody has had to ask."""
-        self._repeats = Repeats(queue, part.start, counts=report.stamped) if options.dedupe else None
+        self._repeats = Deduplicator(queue, part.start, counts=report.stamped) if options.dedupe else None
         self._subscription = Subscription.parse(queue.topic, options.expression, now_ms())
         wanted = decode.Wanted(
             tuple(names), BATCH_MESSAGES, self._subscription.tags or None, pushed.keys, stamps=options.dedupe
@@ -189,7 +189,7 @@ class _Range:
             self._compacted = is_compacted(consumer, self._queue)
         return self._compacted
 
-    def _drop_repeats(self, consumer: BlockingPullConsumer, repeats: Repeats) -> None:
+    def _drop_repeats(self, consumer: BlockingPullConsumer, repeats: Deduplicator) -> None:
         cut = self.rows.runs()
         for run in cut:
             back = repeats.look_back(run)

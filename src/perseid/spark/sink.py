@@ -3,7 +3,7 @@
     batch    df.write.format("perseid").mode("append").option("topic", …).save()
     stream   df.writeStream.format("perseid").option("topic", …).option("checkpointLocation", …).start()
 
-Each task encodes its rows in their order (`encode`) and sends them itself (`lanes`). A failed task, its retry, a
+Each task encodes its rows in their order (`encode`) and sends them itself (`sender`). A failed task, its retry, a
 speculative copy and a batch that runs again after a crash send the same messages with the same stamps; readers drop
 what came already (`perseid.client.stamps`: why that is enough). Nothing is taken back: an aborted batch leaves a
 beginning of what it sends, and when it runs again that beginning is what readers drop.
@@ -29,8 +29,8 @@ from pyspark.sql.types import StructType
 from perseid.base.errors import PerseidError
 from perseid.client.model import MessageQueue
 from perseid.spark import sink_options
-from perseid.spark.encode import Encoder, Part, in_sequence
-from perseid.spark.lanes import Ends, Sender
+from perseid.spark.encode import BatchPartition, Encoder, in_sequence
+from perseid.spark.sender import Ends, Sender
 from perseid.spark.sink_options import SinkError, SinkOptions
 from perseid.spark.topics import like
 
@@ -93,7 +93,7 @@ class _Writer:
                 part.writer, part.partition, encoder.messages, sender.batches, sender.retries, tuple(encoder.topics)
             )
 
-    def _part(self) -> Part:
+    def _part(self) -> BatchPartition:
         context = TaskContext.get()
         if context is None:
             raise SinkError("the perseid sink writes inside of Spark's tasks only")
@@ -105,7 +105,7 @@ class _Writer:
             writer, batch = query.replace("-", ""), int(number)
         if options.query_id is not None:
             writer, batch = options.query_id, options.batch_id if options.batch_id is not None else batch
-        return Part(writer, batch, context.partitionId())
+        return BatchPartition(writer, batch, context.partitionId())
 
     def _done(self, messages: Iterable[Any], batch_id: int) -> None:
         """A batch is whole: the next one begins here at the earliest. Best effort: an older bound is as right."""

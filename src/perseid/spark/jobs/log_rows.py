@@ -132,7 +132,7 @@ def _ids(batch: Any) -> list[str | None]:
 def without_repeats(rows: DataFrame, earlier: DataFrame | None) -> DataFrame:
     """Rows of a log without what a stamped writer sent again: of those with one stamp, id and body in one queue the
     first stays, and none that is among `earlier` rows. Store folders are read in parallel, so that what is remembered
-    in order (`client.repeats`) has no place here; the rows are the same."""
+    in order (`client.deduplicator`) has no place here; the rows are the same."""
     from pyspark.sql import Window
     from pyspark.sql import functions as F
 

@@ -1,9 +1,9 @@
-"""One queue that a push consumer works on: the task that pulls, and in ordered mode the task that handles.
+"""One queue that is assigned to a push consumer: the task that pulls, and in ordered mode the task that handles.
 
-    taken --pull--> book --handler--> done --> the offset moves on
+    assigned --pull--> process queue --handler--> done --> the offset moves on
       |
-      +--dropped (somebody else's now, or begun anew at another offset): nothing more is handed out, and what
-         still runs changes no offset
+      +--dropped (assigned to another member, or begun anew at another offset): nothing more is handed out, and
+         handlers that still run change no offset
 """
 
 from __future__ import annotations
@@ -14,11 +14,11 @@ from collections.abc import Awaitable, Callable
 from typing import TYPE_CHECKING
 
 from perseid.base.errors import PerseidError
-from perseid.client.book import QueueBook
+from perseid.client.deduplicator import Deduplicator
 from perseid.client.errors import ServerRefused
 from perseid.client.model import MessageQueue, ReceivedMessage
+from perseid.client.process_queue import ProcessQueue
 from perseid.client.pulling import PullStatus
-from perseid.client.repeats import Repeats
 from perseid.wire.codes import ResponseCode
 
 if TYPE_CHECKING:
@@ -36,13 +36,13 @@ DROP_PATIENCE_MS = 500
 _HEARTBEAT_NEEDED = frozenset({ResponseCode.SUBSCRIPTION_NOT_EXIST, ResponseCode.SUBSCRIPTION_NOT_LATEST})
 
 
-class HeldQueue:
-    """A queue, its book, and its tasks."""
+class AssignedQueue:
+    """A queue with its buffered messages and its tasks."""
 
     def __init__(self, consumer: PushConsumer, queue: MessageQueue, offset: int) -> None:
         self.queue = queue
-        self.book = QueueBook(queue, offset)
-        self.repeats = Repeats(queue, offset) if consumer.options.dedupe else None
+        self.process_queue = ProcessQueue(queue, offset)
+        self.deduplicator = Deduplicator(queue, offset) if consumer.options.dedupe else None
         self.gone = asyncio.Event()
         self.room = asyncio.Event()
         self.work = asyncio.Event()
@@ -54,7 +54,7 @@ class HeldQueue:
         self._reader: asyncio.Task[None] | None = None
         self._worker: asyncio.Task[None] | None = None
 
-    # ---- life ----
+    # ---- lifecycle ----
 
     def start(self) -> None:
         """Begin to pull (and, in ordered mode, to handle)."""
@@ -65,7 +65,7 @@ class HeldQueue:
 
     def let_go(self) -> None:
         """Pull and hand out nothing more; what runs may finish, but moves no offset."""
-        self.book.dropped = True
+        self.process_queue.dropped = True
         self.wind_down()
 
     async def drop(self) -> bool:
@@ -86,7 +86,7 @@ class HeldQueue:
 
     def cancel(self) -> None:
         """Stop at once, also a handler that runs."""
-        self.book.dropped = True
+        self.process_queue.dropped = True
         for task in (self._reader, self._worker):
             if task is not None:
                 task.cancel()
@@ -107,20 +107,20 @@ class HeldQueue:
 
     def done(self, message: ReceivedMessage) -> None:
         """A message needs no more work: the offset may move on."""
-        if self.book.dropped:
+        if self.process_queue.dropped:
             return
-        self.book.done(message.queue_offset)
+        self.process_queue.done(message.queue_offset)
         self.last_done_ms = self._consumer.now()
-        self._consumer.offsets[self.queue] = self.book.commit_offset
+        self._consumer.offsets[self.queue] = self.process_queue.commit_offset
         self.room.set()
 
     # ---- pulling ----
 
     async def _read(self) -> None:
-        consumer, book = self._consumer, self.book
-        while not book.dropped:
+        consumer, process_queue = self._consumer, self.process_queue
+        while not process_queue.dropped:
             await consumer.resumed.wait()
-            if book.full(consumer.options.limits, ordered=consumer.mode.is_ordered):
+            if process_queue.full(consumer.options.limits, ordered=consumer.mode.is_ordered):
                 consumer.stats.flow_controlled += 1
                 self.room.clear()
                 await self.room.wait()
@@ -134,20 +134,20 @@ class HeldQueue:
 
     async def _pull_once(self) -> int:
         """One pull and what follows from it; gives back how long to wait before the next."""
-        consumer, book = self._consumer, self.book
+        consumer, process_queue = self._consumer, self.process_queue
         subscription = consumer.subscriptions[self.queue.topic]
         self.last_pull_ms = consumer.now()
         try:
             result = await consumer.puller.pull(
                 self.queue,
-                book.next_offset,
+                process_queue.next_offset,
                 subscription,
                 max_messages=consumer.options.pull_batch,
                 with_subscription=False,
             )
             messages = result.messages
-            if self.repeats is not None and messages:
-                messages = await consumer.puller.fresh(self.repeats, self.queue, messages, subscription)
+            if self.deduplicator is not None and messages:
+                messages = await consumer.puller.fresh(self.deduplicator, self.queue, messages, subscription)
         except ServerRefused as error:
             if error.code == ResponseCode.FLOW_CONTROL:
                 return FLOW_CONTROL_PAUSE_MS
@@ -159,16 +159,17 @@ class HeldQueue:
         except PerseidError as error:
             log.warning("%s: pulling goes on in %d ms: %s", self.queue, ERROR_PAUSE_MS, error)
             return ERROR_PAUSE_MS
-        if book.dropped:
+        if process_queue.dropped:
             return 0
         if result.status is PullStatus.MOVED:
-            log.warning("%s: offset %d is not there; on to %d", self.queue, book.next_offset, result.next_offset)
-            consumer.sharing.restart(self, result.next_offset)
+            wanted = process_queue.next_offset
+            log.warning("%s: offset %d is not there; on to %d", self.queue, wanted, result.next_offset)
+            consumer.assignment.restart(self, result.next_offset)
             return ERROR_PAUSE_MS
-        fresh = book.add(messages, result.next_offset)
+        fresh = process_queue.add(messages, result.next_offset)
         consumer.stats.pulled += len(fresh)
-        if not book.messages:
-            consumer.offsets[self.queue] = book.commit_offset
+        if not process_queue.messages:
+            consumer.offsets[self.queue] = process_queue.commit_offset
         elif consumer.mode.is_ordered:
             self.work.set()
         else:
@@ -179,15 +180,15 @@ class HeldQueue:
     # ---- ordered handling ----
 
     async def _handle_in_order(self) -> None:
-        consumer, book = self._consumer, self.book
-        while not (book.dropped or self.winding_down):
-            message = book.lowest()
+        consumer, process_queue = self._consumer, self.process_queue
+        while not (process_queue.dropped or self.winding_down):
+            message = process_queue.lowest()
             if message is None or not self.locked:
                 self.work.clear()
                 await self.work.wait()
                 continue
             async with consumer.slots:
-                if book.dropped or self.winding_down:
+                if process_queue.dropped or self.winding_down:
                     return
                 with consumer.busy():
                     pause_ms = await self._handle_one(message)
@@ -198,7 +199,7 @@ class HeldQueue:
         """Handle the lowest message; gives back how long to wait before it is tried again, 0 when it is done."""
         consumer = self._consumer
         failure = await consumer.handle(message)
-        if self.book.dropped:
+        if self.process_queue.dropped:
             return 0
         at_limit = message.reconsume_times >= consumer.max_times_ordered
         if failure is None or (at_limit and await consumer.give_up(message)):

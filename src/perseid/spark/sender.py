@@ -1,4 +1,4 @@
-"""What a task of the sink does on the network: it finds the queues, and sends batches, in order for each queue.
+"""The network side of a task of the sink: it finds the queues, and sends batches, in order for each queue.
 
 One batch is in flight for each queue, and tried again as it is until the deadline: through restarts of brokers and
 changes of masters. So what is stored of a task in a queue is at any time a beginning of what the task sends there
@@ -41,7 +41,7 @@ from perseid.client.producer import RETRY_CODES, Packed, Producer
 from perseid.client.pulling import Offsets, Puller
 from perseid.client.session import now_ms
 from perseid.client.subscription import ALL, Subscription
-from perseid.spark.encode import Layout, Part
+from perseid.spark.encode import BatchPartition, Layout
 from perseid.spark.retrying import transient, until
 from perseid.spark.sink_options import SinkError, SinkOptions
 from perseid.wire.codes import ResponseCode
@@ -81,7 +81,7 @@ class Sender:
             options.nameserver, options.group, options=ProducerOptions(timeout_ms=options.timeout_ms)
         )
         self._offsets = Offsets(self._producer.session)
-        self._lanes: dict[MessageQueue, asyncio.Queue[Packed]] = {}
+        self._outgoing: dict[MessageQueue, asyncio.Queue[Packed]] = {}
         self._held = 0
         self._error: Exception | None = None
         self._moved = asyncio.Event()
@@ -113,7 +113,9 @@ class Sender:
         """The queues that can be written to, and where each ends now. SinkError when there is no such topic."""
         return self._run(self._patiently(topic, lambda: self._ends(topic)))
 
-    def layout(self, topic: str, part: Part, planned: Ends | None, planned_ms: int, *, remembered: bool) -> Layout:
+    def layout(
+        self, topic: str, part: BatchPartition, planned: Ends | None, planned_ms: int, *, remembered: bool
+    ) -> Layout:
         """The queues of a batch and where it begins in each.
 
         `planned` is what `ends` said before any task of this run began, at `planned_ms`. `remembered`: the batch may
@@ -163,7 +165,7 @@ class Sender:
         return dict(zip(queues, await asyncio.gather(*map(self._offsets.max, queues)), strict=True))
 
     async def _layout(
-        self, topic: str, part: Part, planned: Ends | None, planned_ms: int, remembered: bool
+        self, topic: str, part: BatchPartition, planned: Ends | None, planned_ms: int, remembered: bool
     ) -> Layout:
         if not self._options.stamps:
             queues: Sequence[MessageQueue] = await self._queues(topic)
@@ -192,7 +194,7 @@ class Sender:
             planned = dict.fromkeys(planned, 0)
         return _layout(planned)
 
-    async def _begin(self, topic: str, part: Part) -> None:
+    async def _begin(self, topic: str, part: BatchPartition) -> None:
         """Note at the brokers that a batch begins."""
         queues = sorted(await self._queues(topic), reverse=True)
         firsts = {queue.broker_name: queue for queue in queues}.values()
@@ -248,12 +250,12 @@ class Sender:
 
     async def _put(self, queue: MessageQueue, packed: Packed) -> None:
         await self._until_below(BUFFER_BYTES)
-        lane = self._lanes.get(queue)
-        if lane is None:
-            lane = self._lanes[queue] = asyncio.Queue()  # bounded by BUFFER_BYTES, over all lanes
-            self._producer.session.spawn(self._work(queue, lane), f"send to {queue}")
+        outgoing = self._outgoing.get(queue)
+        if outgoing is None:
+            outgoing = self._outgoing[queue] = asyncio.Queue()  # bounded by BUFFER_BYTES, over all queues
+            self._producer.session.spawn(self._work(queue, outgoing), f"send to {queue}")
         self._held += len(packed.body)
-        lane.put_nowait(packed)
+        outgoing.put_nowait(packed)
 
     async def _until_below(self, limit: int) -> None:
         while self._held >= limit and self._error is None:
@@ -262,9 +264,9 @@ class Sender:
         if self._error is not None:
             raise self._error
 
-    async def _work(self, queue: MessageQueue, lane: asyncio.Queue[Packed]) -> None:
+    async def _work(self, queue: MessageQueue, outgoing: asyncio.Queue[Packed]) -> None:
         while self._error is None:
-            packed = await lane.get()
+            packed = await outgoing.get()
             try:
                 await self._deliver(queue, packed)
             except Exception as error:  # whatever it is, whoever waits has to hear of it
@@ -302,7 +304,7 @@ class Sender:
             pause_ms = min(pause_ms * 2, RETRY_MAX_MS)
 
 
-def _older(topic: str, part: Part, last: int, *, own_id: bool) -> str:
+def _older(topic: str, part: BatchPartition, last: int, *, own_id: bool) -> str:
     """Why a batch is refused, and what to do."""
     said = f"{topic}: batch {part.batch} of query {part.writer} was not sent, for batch {last} was begun already: "
     if own_id:

@@ -2,7 +2,7 @@
 
 import pytest
 
-from perseid.client import ConsumeMode, PushConsumer, ReceivedMessage, held, sharing
+from perseid.client import ConsumeMode, PushConsumer, ReceivedMessage, assigned_queue, assignment
 from perseid.wire import bodies, fastjson, record
 from perseid.wire.codes import RequestCode, ResponseCode
 from perseid.wire.headers.clients import ConsumeMessageDirectlyRequest, GetConsumerRunningInfoRequest
@@ -14,8 +14,8 @@ from .test_consumer import Inbox, filled
 
 @pytest.fixture(autouse=True)
 def quick_pauses(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(held, "ERROR_PAUSE_MS", 2)
-    monkeypatch.setattr(sharing, "AGAIN_MS", 5)
+    monkeypatch.setattr(assigned_queue, "ERROR_PAUSE_MS", 2)
+    monkeypatch.setattr(assignment, "AGAIN_MS", 5)
 
 
 def test_a_reset_begins_the_queue_anew() -> None:

@@ -1,6 +1,6 @@
-"""The messages of one queue that a consumer holds, and how far the queue may be committed.
+"""The messages of one queue that a consumer has buffered, and the offset up to which the queue may be committed.
 
-    pulled --add()--> waiting or running --done()--> gone
+    pulled --add()--> buffered, waiting or being handled --done()--> removed
 
 The offset to commit is that of the lowest message that is not done; with none left it is where the next
 pull begins. So nothing that was not handled is ever committed. Pure: no I/O, no clock.
@@ -15,8 +15,8 @@ from perseid.client.model import MessageQueue, ReceivedMessage
 from perseid.client.options import FlowLimits
 
 
-class QueueBook:
-    """What is held of one queue."""
+class ProcessQueue:
+    """Buffered messages of one queue, by offset."""
 
     __slots__ = ("_offsets", "bytes", "dropped", "messages", "next_offset", "queue")
 
@@ -28,11 +28,11 @@ class QueueBook:
         """By offset, in order; waiting or running."""
         self.bytes = 0
         self.dropped = False
-        """True once the queue belongs to somebody else: its messages are not handed out any more."""
+        """True once the queue is assigned to another member: its messages are not handed out any more."""
         self._offsets: deque[int] = deque()
 
     def add(self, messages: Iterable[ReceivedMessage], next_offset: int) -> list[ReceivedMessage]:
-        """Take in what a pull brought; gives back what was not held already, in order."""
+        """Buffer the messages of a pull; returns those that were not buffered already, in order."""
         fresh: list[ReceivedMessage] = []
         last = self._offsets[-1] if self._offsets else -1
         for message in messages:
@@ -70,7 +70,7 @@ class QueueBook:
 
     @property
     def span(self) -> int:
-        """How far the offsets held are apart."""
+        """Distance between the lowest and the highest offset buffered."""
         return self._offsets[-1] - self._offsets[0] if self._offsets else 0
 
     def full(self, limits: FlowLimits, *, ordered: bool = False) -> str:

@@ -14,14 +14,14 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from perseid.client import repeats as repeats_module
+from perseid.client import deduplicator as deduplicator_module
+from perseid.client.deduplicator import LIMITS, Deduplicator, Limits
 from perseid.client.model import MessageQueue, ReceivedMessage
-from perseid.client.repeats import LIMITS, Limits, Repeats
 from perseid.client.stamps import STAMP, placed, runs, sent_on
 
 from .stamped import LAYOUT, QUEUE, message, read, stamp
 
-LANES = 2
+STREAMS = 2
 TIGHT = Limits(messages=3, batches=2, layers=1, look_back=4)
 
 
@@ -35,8 +35,8 @@ def logs(draw: st.DrawFn) -> list[ReceivedMessage]:
     for batch in range(draw(st.integers(1, 4))):
         since = len(log)
         attempts: list[list[str]] = []
-        for lane in range(LANES):
-            whole = [stamp(batch, n, lane=str(lane), since=since) for n in range(draw(st.integers(0, 4)))]
+        for stream in range(STREAMS):
+            whole = [stamp(batch, n, stream=str(stream), since=since) for n in range(draw(st.integers(0, 4)))]
             failed = draw(st.lists(st.integers(0, len(whole)), max_size=2))
             attempts += [whole, *(whole[:length] for length in failed)]
         while any(attempts):
@@ -62,8 +62,8 @@ def firsts(log: Sequence[ReceivedMessage]) -> list[int]:
 
 @given(logs(), st.integers(1, 9))
 def test_each_message_comes_once(log: list[ReceivedMessage], pull: int) -> None:
-    repeats = Repeats(QUEUE, 0)
-    got = read(log, 0, pull=pull, repeats=repeats)
+    repeats = Deduplicator(QUEUE, 0)
+    got = read(log, 0, pull=pull, deduplicator=repeats)
     assert got == firsts(log)
     assert repeats.counts.dropped == len(log) - len(got)
     assert not (repeats.counts.differing or repeats.counts.copied or repeats.counts.untold)
@@ -79,8 +79,8 @@ def test_a_reader_that_begins_anywhere_goes_on_as_if_it_had_read_all(
 
 @given(logs(), st.integers(1, 2))
 def test_what_was_forgotten_is_read_back(log: list[ReceivedMessage], batches: int) -> None:
-    repeats = Repeats(QUEUE, 0, LIMITS._replace(batches=batches))
-    assert read(log, 0, pull=1, repeats=repeats) == firsts(log)
+    repeats = Deduplicator(QUEUE, 0, LIMITS._replace(batches=batches))
+    assert read(log, 0, pull=1, deduplicator=repeats) == firsts(log)
     assert len(repeats._seen) <= batches
 
 
@@ -97,21 +97,21 @@ def test_gaps_that_a_filter_leaves_are_borne() -> None:
 def test_a_copy_in_another_queue_and_retries_are_left_alone() -> None:
     text = stamp(0, 0)
     for queue in (MessageQueue("t", "a", 1), MessageQueue("%RETRY%g", "a", 0), MessageQueue("%DLQ%g", "a", 0)):
-        repeats = Repeats(queue, 0)
-        assert read([message(0, text, queue), message(1, text, queue)], 0, repeats=repeats) == [0, 1]
+        repeats = Deduplicator(queue, 0)
+        assert read([message(0, text, queue), message(1, text, queue)], 0, deduplicator=repeats) == [0, 1]
         assert not repeats.counts
 
 
 # ---- reading back ----
 
 
-def back(repeats: Repeats, offset: int, text: str | None) -> tuple[int, int] | None:
+def back(repeats: Deduplicator, offset: int, text: str | None) -> tuple[int, int] | None:
     found = [repeats.look_back(run) for run in runs(placed([message(offset, text)]))]
     return found[0] if found else None
 
 
 def test_a_reader_reads_back_only_to_where_the_batch_began() -> None:
-    repeats = Repeats(QUEUE, 100)
+    repeats = Deduplicator(QUEUE, 100)
     assert back(repeats, 100, stamp(3, 0, since=100)) is None
     assert back(repeats, 100, None) is None
     assert back(repeats, 100, stamp(3, 0, since=90)) == (90, 100)
@@ -121,7 +121,7 @@ def test_a_reader_reads_back_only_to_where_the_batch_began() -> None:
 
 def test_reading_back_has_an_end() -> None:
     begin = LIMITS.look_back + 500
-    repeats = Repeats(QUEUE, begin)
+    repeats = Deduplicator(QUEUE, begin)
     assert back(repeats, begin, stamp(0, 0)) == (500, begin)
     repeats.learnt(500)
     assert back(repeats, begin, stamp(0, 0)) is None
@@ -131,7 +131,7 @@ def test_forged_stamps_do_not_make_a_reader_read_back_again_and_again() -> None:
     """Each says that its batch begins at 0, and there is no room to remember what is read back."""
     limits = Limits(messages=5, batches=2, look_back=100)
     log = [message(n, stamp(n, 2**62, writer="stranger")) for n in range(1000)]
-    repeats, read_back = Repeats(QUEUE, 500, limits), 0
+    repeats, read_back = Deduplicator(QUEUE, 500, limits), 0
     for at in range(500, 1000):
         for run in runs(placed(log[at : at + 1])):
             if (span := repeats.look_back(run)) is not None:
@@ -149,16 +149,16 @@ def test_forged_stamps_do_not_make_a_reader_read_back_again_and_again() -> None:
 def test_a_message_that_was_edited_and_forwarded_is_a_row() -> None:
     log = [message(n, stamp(0, n)) for n in range(3)]
     log += [message(3 + n, stamp(0, n), body=b"edited %d" % n) for n in range(3)]
-    repeats = Repeats(QUEUE, 0)
-    assert read(log, 0, repeats=repeats) == list(range(6))
+    repeats = Deduplicator(QUEUE, 0)
+    assert read(log, 0, deduplicator=repeats) == list(range(6))
     assert (repeats.counts.dropped, repeats.counts.differing) == (0, 3)
     assert read(log, 3) == [3, 4, 5], "and where the first ones were read back"
 
 
 def test_a_message_that_was_forwarded_under_a_new_id_is_a_row() -> None:
     log = [message(0, stamp(0, 0)), message(1, stamp(0, 0), UNIQ_KEY="new"), message(2, stamp(0, 0))]
-    repeats = Repeats(QUEUE, 0)
-    assert read(log, 0, repeats=repeats) == [0, 1]
+    repeats = Deduplicator(QUEUE, 0)
+    assert read(log, 0, deduplicator=repeats) == [0, 1]
     assert (repeats.counts.dropped, repeats.counts.copied) == (1, 1)
 
 
@@ -166,8 +166,8 @@ def test_a_message_that_was_forwarded_under_a_new_id_is_a_row() -> None:
 def test_a_dead_letter_that_was_put_back_as_it_was_is_a_row(name: str) -> None:
     more: dict[str, Any] = {name: "7"}
     log = [message(0, stamp(0, 0)), message(1, stamp(0, 1)), message(2, stamp(0, 0), **more)]
-    repeats = Repeats(QUEUE, 0)
-    assert read(log, 0, repeats=repeats) == [0, 1, 2]
+    repeats = Deduplicator(QUEUE, 0)
+    assert read(log, 0, deduplicator=repeats) == [0, 1, 2]
     assert (repeats.counts.dropped, repeats.counts.copied) == (0, 1)
 
 
@@ -188,23 +188,23 @@ def test_batch_numbers_that_come_again_with_other_rows_are_rows() -> None:
     log += batch_of(5, ["c", "d", "e", "f"], 1, 2)
     log += batch_of(9, ["g", "h"], 2, 4)
     log += batch_of(11, ["g", "h"], 2, 4)
-    repeats = Repeats(QUEUE, 0)
-    bodies = [log[offset].body for offset in read(log, 0, repeats=repeats)]
+    repeats = Deduplicator(QUEUE, 0)
+    bodies = [log[offset].body for offset in read(log, 0, deduplicator=repeats)]
     assert bodies == [b"a", b"b", b"c", b"d", b"e", b"e", b"f", b"g", b"h"]
     assert (repeats.counts.dropped, repeats.counts.differing) == (4, 1)
     assert [log[offset].body for offset in read(log, 9)] == [b"g", b"h"]
 
 
 def test_another_order_is_handed_out_and_the_warning_names_the_remedy(caplog: pytest.LogCaptureFixture) -> None:
-    repeats_module._warned.clear()
+    deduplicator_module._warned.clear()
     log = batch_of(0, ["a", "b", "c"], 0, 0) + batch_of(3, ["b", "a", "c", "d"], 0, 0)
     log += batch_of(7, ["b", "a", "c", "d"], 0, 0)
-    repeats = Repeats(QUEUE, 0)
+    repeats = Deduplicator(QUEUE, 0)
     with caplog.at_level(logging.WARNING):
-        assert read(log, 0, repeats=repeats) == list(range(7)), "and the third attempt repeats the second"
+        assert read(log, 0, deduplicator=repeats) == list(range(7)), "and the third attempt repeats the second"
     assert (repeats.counts.differing, repeats.counts.dropped) == (3, 4)
     (told,) = caplog.messages
-    assert "offset 3 is message 0 of lane 0 of batch 0 of q" in told and "sequenceBy" in told
+    assert "offset 3 is message 0 of stream 0 of batch 0 of q" in told and "sequenceBy" in told
 
 
 def test_one_conflicting_stamp_of_a_stranger_changes_nothing_for_the_others() -> None:
@@ -218,15 +218,15 @@ def test_one_conflicting_stamp_of_a_stranger_changes_nothing_for_the_others() ->
 
 def test_variants_of_a_batch_that_there_is_no_room_for_come_each_time() -> None:
     log = [message(n, stamp(0, 0, digest=f"{n % 3:08x}")) for n in range(6)]
-    repeats = Repeats(QUEUE, 0, LIMITS._replace(layers=2))
-    assert read(log, 0, repeats=repeats) == [0, 1, 2, 5]
+    repeats = Deduplicator(QUEUE, 0, LIMITS._replace(layers=2))
+    assert read(log, 0, deduplicator=repeats) == [0, 1, 2, 5]
     assert (repeats.counts.dropped, repeats.counts.differing) == (2, 3)
 
 
 def test_the_beginning_of_a_batch_that_is_too_long_is_forgotten_and_that_is_told() -> None:
     log = [message(n, stamp(0, n)) for n in range(12)] + [message(12 + n, stamp(0, n)) for n in range(12)]
-    repeats = Repeats(QUEUE, 0, LIMITS._replace(messages=10))
-    got = read(log, 0, pull=1, repeats=repeats)
+    repeats = Deduplicator(QUEUE, 0, LIMITS._replace(messages=10))
+    got = read(log, 0, pull=1, deduplicator=repeats)
     assert got[:12] == list(range(12)), "all that is new"
     assert 0 < repeats.counts.untold == len(got) - 12 < 12
     assert repeats._count <= 10
@@ -234,19 +234,19 @@ def test_the_beginning_of_a_batch_that_is_too_long_is_forgotten_and_that_is_told
 
 def test_what_is_asked_for_again_is_handed_out_again() -> None:
     (run,) = runs(placed([message(n, stamp(0, n)) for n in range(3)]))
-    repeats = Repeats(QUEUE, 0)
+    repeats = Deduplicator(QUEUE, 0)
     assert repeats.repeated(run, set) == repeats.repeated(run, set) == []
 
 
 def test_each_reason_is_warned_of_once_for_a_queue(caplog: pytest.LogCaptureFixture) -> None:
-    repeats_module._warned.clear()
+    deduplicator_module._warned.clear()
     log = [message(0, stamp(0, 0)), message(1, stamp(0, 0), body=b"e"), message(2, stamp(0, 0), UNIQ_KEY="n")]
     log += [message(3, stamp(0, 0), body=b"f"), message(4, stamp(0, 0), UNIQ_KEY="m")]
     with caplog.at_level(logging.WARNING):
         for _ in range(2):
             read(log, 0)
         begin = LIMITS.look_back + 9
-        repeats = Repeats(QUEUE, begin)
+        repeats = Deduplicator(QUEUE, begin)
         for run in runs(placed([message(begin, stamp(0, 0)), message(begin + 1, stamp(0, 1))])):
             repeats.repeated(run, set)
     assert len(caplog.messages) == 3 and repeats.counts.untold == 2
@@ -294,14 +294,14 @@ class History:
 
     def _attempt(self) -> None:
         """A batch's rows, one of three plans of them that begin alike, up to where it is killed."""
-        batch, lane = self.draw(st.integers(0, 3)), self.draw(st.integers(0, LANES - 1))
+        batch, stream = self.draw(st.integers(0, 3)), self.draw(st.integers(0, STREAMS - 1))
         plan, differs_at = self.draw(st.integers(0, 2)), 2
         since = self._since.setdefault(batch, len(self.log))
         digest = 0
         for n in range(self.draw(st.integers(1, 6))):
-            body = f"{batch}.{lane}.{n}.{plan if n >= differs_at else 0}".encode()
+            body = f"{batch}.{stream}.{n}.{plan if n >= differs_at else 0}".encode()
             digest = crc32(body, digest)
-            text = stamp(batch, n, lane=str(lane), since=since, digest=f"{digest:08x}")
+            text = stamp(batch, n, stream=str(stream), since=since, digest=f"{digest:08x}")
             self._put(text, body)
             self.genuine.add(identity(self.log[-1]) or ("", "", b"", False))
 
@@ -321,7 +321,7 @@ class History:
     def _forge(self) -> None:
         numbers = st.sampled_from([0, 1, 3, 2**31, 2**62, 2**63 - 1])
         text = stamp(
-            self.draw(numbers), self.draw(numbers), lane=self.draw(st.sampled_from("01x")), since=self.draw(numbers),
+            self.draw(numbers), self.draw(numbers), stream=self.draw(st.sampled_from("01x")), since=self.draw(numbers),
             digest=f"{self.draw(st.integers(0, 2)):08x}",
         )  # fmt: skip
         self._put(text, self.draw(st.sampled_from([b"forged", b"0.0.0.0"])))
@@ -350,7 +350,8 @@ def test_whatever_happens_each_message_comes_and_true_repeats_once(data: st.Data
     begin = data.draw(st.integers(0, len(log)))
     check_nothing_is_lost(log, begin, read(log, begin, pull=pull))
     for limits in (TIGHT, TIGHT._replace(batches=1, look_back=0), TIGHT._replace(messages=1, layers=3)):
-        check_nothing_is_lost(log, begin, read(log, begin, pull=pull, repeats=Repeats(QUEUE, begin, limits)))
+        deduplicator = Deduplicator(QUEUE, begin, limits)
+        check_nothing_is_lost(log, begin, read(log, begin, pull=pull, deduplicator=deduplicator))
 
 
 @given(st.data(), st.integers(1, 10))

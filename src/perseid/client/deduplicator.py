@@ -1,4 +1,4 @@
-"""One reader's view of one queue: which messages came already. Pure but for its warnings: no clock, no network.
+"""Which messages of a queue a reader has had already. Pure but for its warnings: no clock, no network.
 
 A repeat has the same stamp, the same id and the same body as a message that came before it (`stamps`). It is dropped;
 whatever can't be shown to be one is handed out, counted, and warned of: a message twice is better than one lost.
@@ -6,7 +6,7 @@ whatever can't be shown to be one is handed out, counted, and warned of: a messa
 So a reader remembers what it saw of each batch: digest and body's checksum, eight bytes a message. A batch that came
 again with other rows has several *layers*, sequences that rise.
 
-    batch (writer, number, lane, layout)
+    batch (writer, number, stream, layout)
       layer   sequences 0 to 899           what came first
       layer   sequences 500 to 620         what differed from it
 
@@ -179,7 +179,7 @@ class _Seen:
         return count
 
 
-class Repeats:
+class Deduplicator:
     """Which messages of a queue came already.
 
     For the runs of each pull: for every one read what `look_back` names, give it to `learn`, then say `learnt`; when
@@ -304,7 +304,7 @@ class Repeats:
                 self._doubt(run, seen, range(at, at + 1))
             else:
                 self.counts.differing += 1
-                self._warn("differing", offset, f"message {one[0]} of lane {run.batch[2]} of batch {run.batch[1]} of"
+                self._warn("differing", offset, f"message {one[0]} of stream {run.batch[2]} of batch {run.batch[1]} of"
                            f" {run.batch[0]}")  # fmt: skip
             self._add(seen, [one[0]], *one[1:])
         return found

@@ -1,7 +1,7 @@
-"""Which queues are ours: a member's part in the sharing out of its group's queues.
+"""Which queues are assigned to a consumer: its part in rebalancing its group's queues.
 
-A round compares our share (or all queues, when broadcasting) with what we hold. Queues that went to others
-are given up first: their offsets are committed, their locks released. New ones are begun where the group
+A round compares the new assignment (or all queues, when broadcasting) with the present one. Queues that went to
+other members are given up first: their offsets are committed, their locks released. New ones are begun where the group
 left off. Rounds come every 20 s, at once when the broker says that members changed or a route changed, and
 again after 500 ms when something could not be done yet.
 
@@ -18,8 +18,8 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from perseid.base.errors import PerseidError
+from perseid.client.assigned_queue import AssignedQueue
 from perseid.client.errors import NoRoute
-from perseid.client.held import HeldQueue
 from perseid.client.locks import QueueLocks
 from perseid.client.model import MessageQueue
 from perseid.client.offsets import BrokerOffsets, FileOffsets, OffsetStore, only
@@ -47,15 +47,15 @@ FORCED_DROP_MS = 20_000
 """A handler that runs on for this long after its queue went to another member loses the queue all the same."""
 
 
-class Sharing:
-    """One consumer's queues."""
+class Assignment:
+    """One consumer's assigned queues."""
 
     def __init__(self, consumer: PushConsumer, folder: Path) -> None:
         self._consumer = consumer
         self._session = consumer.session
         self._group = consumer.group
-        self.held: dict[MessageQueue, HeldQueue] = {}
-        self._leaving: dict[MessageQueue, tuple[HeldQueue, int]] = {}
+        self.queues: dict[MessageQueue, AssignedQueue] = {}
+        self._leaving: dict[MessageQueue, tuple[AssignedQueue, int]] = {}
         self._start_at: dict[MessageQueue, int] = {}
         self._round = asyncio.Event()
         self._positions = Offsets(consumer.session)
@@ -71,7 +71,7 @@ class Sharing:
         self._tasks: list[asyncio.Task[None]] = []
         self._commits: list[asyncio.Task[None]] = []
 
-    # ---- life ----
+    # ---- lifecycle ----
 
     async def join(self) -> None:
         """Make ourselves known to the brokers, and begin."""
@@ -102,19 +102,19 @@ class Sharing:
         """No more rounds, pulls or new handlers."""
         for task in self._tasks:
             task.cancel()
-        for held in self.held.values():
-            held.wind_down()
+        for assigned in self.queues.values():
+            assigned.wind_down()
 
     async def leave(self) -> None:
         """Commit, unlock, and say good-bye."""
-        for held in [*self.held.values(), *(held for held, _ in self._leaving.values())]:
-            held.cancel()
+        for assigned in [*self.queues.values(), *(assigned for assigned, _ in self._leaving.values())]:
+            assigned.cancel()
         await self.persist()  # after the commit that is on its way, if one is
         for task in self._commits:
             task.cancel()
         if self._consumer.mode.needs_locks:
             await self._locks.release_all()
-        self.held.clear()
+        self.queues.clear()
         self._leaving.clear()
         self._session.routes.on_change.remove(self._route_changed)
         self._session.members.remove(self._consumer)
@@ -125,13 +125,13 @@ class Sharing:
         self._round.set()
 
     async def persist(self) -> None:
-        """Commit the offsets of the queues that we hold (or are about to give up)."""
-        await self._commit(self.held.keys() | self._leaving.keys())
+        """Commit the offsets of all assigned queues, and of those that are being given up."""
+        await self._commit(self.queues.keys() | self._leaving.keys())
 
     async def _commit_moved(self) -> None:
         """Commit the offsets that are others than what was last committed."""
         offsets = self._consumer.offsets
-        moved = [queue for queue in self.held if offsets.get(queue) != self._committed.get(queue)]
+        moved = [queue for queue in self.queues if offsets.get(queue) != self._committed.get(queue)]
         if moved:
             await self._commit(moved)
 
@@ -142,20 +142,20 @@ class Sharing:
                 self._committed[queue] = offsets[queue]
 
     async def renew_locks(self) -> None:
-        """Confirm the locks of all queues that we hold; a lost one stops its queue until it is ours again."""
-        ours = await self._locks.acquire(self.held)
-        for queue, held in self.held.items():
+        """Confirm the locks of all assigned queues; a lost one stops its queue until it is ours again."""
+        ours = await self._locks.acquire(self.queues)
+        for queue, assigned in self.queues.items():
             if queue in ours:
-                held.lock_confirmed()
+                assigned.lock_confirmed()
 
-    def restart(self, held: HeldQueue, offset: int) -> None:
-        """Begin a queue anew at `offset`, once a handler that runs has ended; what was held of it is forgotten."""
-        if self.held.get(held.queue) is not held:
+    def restart(self, assigned: AssignedQueue, offset: int) -> None:
+        """Begin a queue anew at `offset`, once a handler that runs has ended; what was assigned of it is forgotten."""
+        if self.queues.get(assigned.queue) is not assigned:
             return
-        del self.held[held.queue]
-        held.let_go()
-        self._leaving[held.queue] = (held, self._consumer.now())
-        self._start_at[held.queue] = self._consumer.offsets[held.queue] = offset
+        del self.queues[assigned.queue]
+        assigned.let_go()
+        self._leaving[assigned.queue] = (assigned, self._consumer.now())
+        self._start_at[assigned.queue] = self._consumer.offsets[assigned.queue] = offset
         self._round.set()
 
     # ---- rounds ----
@@ -177,8 +177,8 @@ class Sharing:
     async def rebalance(self) -> bool:
         """One round; False when something is left to be done soon."""
         settled = True
-        for queue, (held, since) in list(self._leaving.items()):
-            settled &= await self._finish(queue, held, since)
+        for queue, (assigned, since) in list(self._leaving.items()):
+            settled &= await self._finish(queue, assigned, since)
         for topic in self._consumer.subscriptions:
             route = self._session.routes.known(topic)
             if route is None:
@@ -187,13 +187,13 @@ class Sharing:
             if share is None:
                 settled = False
                 continue
-            away, fresh = changes((q for q in self.held if q.topic == topic), share)
+            away, fresh = changes((q for q in self.queues if q.topic == topic), share)
             for queue in away:
                 settled &= await self._give_up(queue)
             for queue in fresh:
                 settled &= await self._take(queue)
             if away or fresh:
-                log.info("group %s: %s: %d queues are ours now", self._group, topic, len(share))
+                log.info("group %s: %s: %d queues are assigned now", self._group, topic, len(share))
         return settled
 
     async def _share(self, route: TopicRoute) -> list[MessageQueue] | None:
@@ -218,16 +218,16 @@ class Sharing:
         return allocate_averagely(self._session.client_id, queues, members)
 
     async def _give_up(self, queue: MessageQueue) -> bool:
-        held = self.held.pop(queue)
-        return await self._finish(queue, held, self._consumer.now())
+        assigned = self.queues.pop(queue)
+        return await self._finish(queue, assigned, self._consumer.now())
 
-    async def _finish(self, queue: MessageQueue, held: HeldQueue, since: int) -> bool:
+    async def _finish(self, queue: MessageQueue, assigned: AssignedQueue, since: int) -> bool:
         """End the work on a queue; an ordered handler that runs is waited for, up to FORCED_DROP_MS in all."""
-        if not await held.drop() and self._consumer.now() - since < FORCED_DROP_MS:
-            self._leaving[queue] = (held, since)
+        if not await assigned.drop() and self._consumer.now() - since < FORCED_DROP_MS:
+            self._leaving[queue] = (assigned, since)
             return False
         self._leaving.pop(queue, None)
-        held.cancel()
+        assigned.cancel()
         await self._commit([queue])
         self._consumer.offsets.pop(queue, None)
         self._committed.pop(queue, None)
@@ -246,11 +246,11 @@ class Sharing:
         except PerseidError as error:
             log.warning("group %s: %s is not begun yet: %s", self._group, queue, error)
             return False
-        held = HeldQueue(self._consumer, queue, offset)
+        assigned = AssignedQueue(self._consumer, queue, offset)
         if self._consumer.mode.needs_locks:
-            held.lock_confirmed()
-        self.held[queue] = held
-        held.start()
+            assigned.lock_confirmed()
+        self.queues[queue] = assigned
+        assigned.start()
         return True
 
     async def _begin_at(self, queue: MessageQueue) -> int:

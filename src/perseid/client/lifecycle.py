@@ -1,4 +1,4 @@
-"""What all clients have in common: `async with`, and how functions of the user's are called."""
+"""The lifecycle of clients: `start`, `stop`, `async with`; and how functions of the user's are called."""
 
 from __future__ import annotations
 
@@ -40,7 +40,7 @@ def is_async(function: Callable[..., Any]) -> bool:
 
 
 async def call(function: Callable[[Any], Any], given: object, threads: Executor | None) -> Any:
-    """What a function of the user's gives: called in a thread, or here where there are none (`is_async`)."""
+    """The result of a function of the user's: called in a thread, or here where there are none (`is_async`)."""
     if threads is not None:
         result = await asyncio.get_running_loop().run_in_executor(threads, function, given)
     else:

@@ -1,4 +1,4 @@
-"""What brokers ask of consumers: members changed, offsets were reset, and what operators want to know."""
+"""Requests that brokers send to consumers: members changed, offsets were reset, an operator asks for the state."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ if TYPE_CHECKING:
 log = logging.getLogger("perseid.client")
 
 
-def add(consumer: PushConsumer) -> None:
+def register(consumer: PushConsumer) -> None:
     """Answer the brokers' requests for a consumer."""
     session = consumer.session
     session.consumers[consumer.group] = consumer
@@ -35,7 +35,7 @@ def add(consumer: PushConsumer) -> None:
             session.handlers[code] = _bind(session.consumers, handler)
 
 
-def remove(consumer: PushConsumer) -> None:
+def unregister(consumer: PushConsumer) -> None:
     """Answer them no more."""
     consumer.session.consumers.pop(consumer.group, None)
 
@@ -50,7 +50,7 @@ def _bind(consumers: dict[str, Any], handler: _Served) -> Callable[[Connection, 
 def _members_changed(consumers: dict[str, Any], connection: Connection, command: Command) -> None:
     consumer = consumers.get(command.header(NotifyConsumerIdsChangedRequest).consumer_group)
     if consumer is not None:
-        consumer.sharing.rebalance_soon()
+        consumer.assignment.rebalance_soon()
 
 
 def _offsets_reset(consumers: dict[str, Any], connection: Connection, command: Command) -> None:
@@ -60,10 +60,10 @@ def _offsets_reset(consumers: dict[str, Any], connection: Connection, command: C
         return
     table = bodies.ResetOffsetBody.from_json(command.body).offset_table
     for queue, offset in table.items():
-        held = consumer.sharing.held.get(MessageQueue(queue.topic, queue.broker_name, queue.queue_id))
-        if held is not None and queue.topic == header.topic:
-            log.warning("%s: an operator reset the offset of group %s to %d", held.queue, header.group, offset)
-            consumer.sharing.restart(held, offset)
+        assigned = consumer.assignment.queues.get(MessageQueue(queue.topic, queue.broker_name, queue.queue_id))
+        if assigned is not None and queue.topic == header.topic:
+            log.warning("%s: an operator reset the offset of group %s to %d", assigned.queue, header.group, offset)
+            consumer.assignment.restart(assigned, offset)
 
 
 def _status(consumers: dict[str, Any], connection: Connection, command: Command) -> None:
@@ -123,24 +123,24 @@ def _unknown_group(connection: Connection, command: Command, group: str) -> None
 def running_info(consumer: PushConsumer) -> dict[str, Any]:
     """What mqadmin's consumerStatus shows of a consumer, in the original's shape."""
     queues: dict[bodies.MessageQueue, dict[str, object]] = {}
-    for queue, held in consumer.sharing.held.items():
-        book = held.book
-        lowest = book.lowest()
+    for queue, assigned in consumer.assignment.queues.items():
+        process_queue = assigned.process_queue
+        lowest = process_queue.lowest()
         queues[bodies.MessageQueue(*queue)] = {
             "commitOffset": consumer.offsets.get(queue, -1),
             "cachedMsgMinOffset": lowest.queue_offset if lowest else 0,
-            "cachedMsgMaxOffset": lowest.queue_offset + book.span if lowest else 0,
-            "cachedMsgCount": len(book.messages),
-            "cachedMsgSizeInMiB": book.bytes >> 20,
+            "cachedMsgMaxOffset": lowest.queue_offset + process_queue.span if lowest else 0,
+            "cachedMsgCount": len(process_queue.messages),
+            "cachedMsgSizeInMiB": process_queue.bytes >> 20,
             "transactionMsgMinOffset": 0,
             "transactionMsgMaxOffset": 0,
             "transactionMsgCount": 0,
-            "locked": consumer.mode.needs_locks and held.locked,
+            "locked": consumer.mode.needs_locks and assigned.locked,
             "tryUnlockTimes": 0,
             "lastLockTimestamp": 0,
-            "droped": book.dropped,
-            "lastPullTimestamp": held.last_pull_ms,
-            "lastConsumeTimestamp": held.last_done_ms,
+            "droped": process_queue.dropped,
+            "lastPullTimestamp": assigned.last_pull_ms,
+            "lastConsumeTimestamp": assigned.last_done_ms,
         }
     return {
         "properties": {
