@@ -59,7 +59,7 @@ TIMEOUT_MS = 5000
 DEFAULT_QUEUES = 8
 """As the original's admin tool gives a new topic."""
 READ_WRITE = 6
-"""The original's group for operators who look at messages; every broker has it."""
+"""The original's group for operators' tools that read messages; every broker has it."""
 ROUTE_DEADLINE_MS = 5000
 ROUTE_PAUSE_MS = 50
 
@@ -248,7 +248,7 @@ class Admin(Client):
         return TopicConfig.from_json(bytes(answer.body))
 
     async def static_topic(self, topic: str) -> dict[int, list[LogicQueueMappingItem]] | None:
-        """What the logical queues of a static topic are made of, as their leaders say; None: it is a plain one."""
+        """The mapping of a static topic's logical queues, as their leaders report it; None: it is a plain topic."""
         route = await self.topic_route(topic)
         found: dict[int, list[LogicQueueMappingItem]] = {}
         for addresses in route.brokers.values() if route.leaders else ():
@@ -311,7 +311,7 @@ class Admin(Client):
         return found
 
     async def broker_runtime_info(self, address: str) -> dict[str, str]:
-        """What a broker (`host:port`) tells of itself."""
+        """A broker's (`host:port`) runtime figures, by its own account."""
         answer = await self._ask(address, RequestCode.GET_BROKER_RUNTIME_INFO)
         return dict(KVTable.from_json(bytes(answer.body)).table or {})
 
@@ -384,14 +384,14 @@ class Admin(Client):
         return sorted(found, key=lambda row: row.queue)
 
     async def consumer_connections(self, group: str) -> ConsumerConnection:
-        """Who consumes for a group now; `ServerRefused` with code 206 when nobody does."""
+        """The consumers of a group that are connected now; `ServerRefused` with code 206 when there are none."""
         request = GetConsumerConnectionListRequest(consumer_group=group)
         return ConsumerConnection.from_json(
             await self._first_answer(group, RequestCode.GET_CONSUMER_CONNECTION_LIST, request)
         )
 
     async def producer_connections(self, group: str) -> list[Connection]:
-        """Who produces for a group now."""
+        """The producers of a group that are connected now."""
         found: dict[str, Connection] = {}
         request = GetProducerConnectionListRequest(producer_group=group)
         for address in (await self.masters()).values():
@@ -415,7 +415,7 @@ class Admin(Client):
         return dict(sorted(found.items()))
 
     async def running_info(self, group: str, client_id: str) -> ConsumerRunningInfo:
-        """What one consumer does, by its own account; it has to be alive."""
+        """One consumer's state, by its own account; it has to be connected."""
         request = GetConsumerRunningInfoRequest(consumer_group=group, client_id=client_id)
         return ConsumerRunningInfo.from_json(
             await self._first_answer(group, RequestCode.GET_CONSUMER_RUNNING_INFO, request)
@@ -552,7 +552,7 @@ class Admin(Client):
 
 @dataclass(frozen=True, slots=True)
 class Cluster:
-    """What the name server knows: cluster → broker names, broker name → id (0: master) → address."""
+    """The name server's tables: cluster → broker names, broker name → id (0: master) → address."""
 
     clusters: dict[str, list[str]]
     brokers: dict[str, dict[int, str]]

@@ -217,5 +217,5 @@ class AssignedQueue:
 
 
 Handler = Callable[[ReceivedMessage], Awaitable[object] | object]
-"""What handles a message: a function, or an async one. Returning is success; an exception or `False` means
+"""A function that handles a message, plain or async. Returning is success; an exception or `False` means
 "again later"."""

@@ -79,7 +79,7 @@ def new_event_loop() -> asyncio.AbstractEventLoop:
 
 
 class Blocking(Generic[C]):
-    """What the blocking clients have in common: options, a thread, lifecycle."""
+    """Base of the blocking clients: options, a thread, lifecycle."""
 
     _make: Callable[..., C]
 

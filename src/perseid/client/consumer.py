@@ -61,7 +61,7 @@ class RetryLater(Exception):
 
 @dataclass(slots=True)
 class ConsumerStats:
-    """What happened so far."""
+    """Counts of messages since the start."""
 
     pulled: int = 0
     succeeded: int = 0
@@ -196,7 +196,7 @@ class PushConsumer(Client):
         return None
 
     def consumer_data(self) -> ConsumerData | None:
-        """What heartbeats say of this consumer."""
+        """This consumer's part of heartbeats."""
         first = {"first": "CONSUME_FROM_FIRST_OFFSET", "last": "CONSUME_FROM_LAST_OFFSET"}
         return ConsumerData(
             group_name=self.group,
@@ -244,7 +244,7 @@ class PushConsumer(Client):
         return SUCCESS, None
 
     async def give_up(self, message: ReceivedMessage) -> bool:
-        """Ordered mode: on to the dead letters, by way of the retry topic; False when nobody took it."""
+        """Ordered mode: on to the dead letters, by way of the retry topic; False when no broker took it."""
         return await self.retries.send_to_retry_topic(message, self.max_times_ordered)
 
     async def _work(self) -> None:

@@ -3,8 +3,8 @@
     async with ControllerClient("host:9878;host:9868;host:9858") as controllers:
         (found,) = await controllers.replica_sets(["broker-a"])
 
-What only the active controller answers is asked of it, wherever it is: `addresses` may name any of them. While none
-is active (they are electing) requests wait up to `timeout_ms`.
+Requests that only the active controller answers are sent to it: `addresses` may name any of them. While none is active
+(they are electing) requests wait up to `timeout_ms`.
 """
 
 from __future__ import annotations
@@ -79,13 +79,13 @@ class ReplicaSet:
 
     @property
     def master_alive(self) -> bool:
-        """True when there is a master, and the controller hears of it."""
+        """True when there is a master, and the controller receives its heartbeats."""
         return any(r.alive for r in self.replicas if r.id == self.master_id)
 
 
 @dataclass(frozen=True, slots=True)
 class Elected:
-    """Who is master now. `changed`: False when it was before."""
+    """The master now. `changed`: False when it was before."""
 
     broker_name: str
     master_id: int
@@ -141,7 +141,7 @@ class ControllerClient(Client):
 
     @property
     def active(self) -> str | None:
-        """Who was active when last asked."""
+        """The controller that was active when last asked."""
         return self._active
 
     async def status(self) -> list[ControllerStatus]:
@@ -149,7 +149,7 @@ class ControllerClient(Client):
         return list(await asyncio.gather(*(self._status_of(address) for address in self.addresses)))
 
     async def find_active(self) -> str | None:
-        """The address of the active controller, asked for now; None when nobody names one."""
+        """The address of the active controller, asked for now; None when no controller names one."""
         asked = [asyncio.ensure_future(self._status_of(address)) for address in self.addresses]
         named: str | None = None
         try:

@@ -1,4 +1,4 @@
-"""Signing requests for clusters that ask who we are (ACL 1.0 and 2.0 sign alike)."""
+"""Signing requests for clusters that authenticate clients (ACL 1.0 and 2.0 sign alike)."""
 
 from __future__ import annotations
 

@@ -36,14 +36,14 @@ WARNED_QUEUES = 10_000
 
 
 class Limits(NamedTuple):
-    """What a reader remembers of a queue, and how far it reads back."""
+    """How much a reader remembers of a queue, and how far it reads back."""
 
     messages: int = 1_000_000
     """Eight bytes each. Of more, the batch that was silent for longest is forgotten first, and of one that is longer
     its beginning."""
     batches: int = 10_000
     layers: int = 16
-    """Of a batch. What fits into none is handed out each time that it comes."""
+    """Of a batch. A message that fits into none is handed out each time that it comes."""
     look_back: int = 1_000_000
     """Offsets below where it began. It reads back no more than so many, and one for each that it reads on."""
 
@@ -60,7 +60,7 @@ class Counts:
     differing: int = 0
     """Another message stands in the same place of the same batch."""
     copied: int = 0
-    """Sent on by somebody, stamp and all."""
+    """Forwarded by some client, stamp and all."""
     untold: int = 0
     """They may be repeats of what is no longer remembered, and was not read back."""
 
@@ -128,7 +128,7 @@ class _Layer:
 
 
 class _Seen:
-    """What was seen of one batch."""
+    """The messages of one batch that were seen."""
 
     def __init__(self, known: int) -> None:
         self.known = known

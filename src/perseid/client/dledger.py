@@ -68,8 +68,8 @@ class Appended:
 
 @dataclass(frozen=True, slots=True)
 class MemberStatus:
-    """One member, as it sees itself; `role` is "unreachable" when it does not answer. What a Java member does not tell
-    is None."""
+    """One member, as it sees itself; `role` is "unreachable" when it does not answer. Values that a Java
+    member does not tell are None."""
 
     id: str
     address: str
@@ -134,7 +134,7 @@ class DLedgerClient:
     # ---- the members ----
 
     async def leader(self, *, timeout_ms: int = TIMEOUT_MS) -> str:
-        """Who says of itself that it leads; NoLeader when nobody does in time."""
+        """The member that says that it leads; NoLeader when none does in time."""
         deadline = time.monotonic() + timeout_ms / 1000
         while True:
             for name in self.members:

@@ -1,4 +1,4 @@
-"""What can go wrong for a client, in words that say what to do next."""
+"""Errors of clients; each text says what to do next."""
 
 from __future__ import annotations
 

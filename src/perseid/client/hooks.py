@@ -6,7 +6,7 @@
 
     Producer("host:9876", options=ProducerOptions(hooks=[Spans()]))
 
-What a hook raises is logged and changes nothing else. Hooks run on the event loop: they must not wait. `Tracer`
+An exception of a hook is logged and changes nothing else. Hooks run on the event loop: they must not wait. `Tracer`
 (`perseid.client.tracing`) is one: it writes the original's message traces.
 """
 
@@ -52,7 +52,7 @@ class Sending:
     trace_on: bool = True
     """False when the broker wants no traces."""
     notes: dict[str, Any] = field(default_factory=dict)
-    """What hooks keep from before until after."""
+    """For hooks: whatever they keep from before until after."""
 
     @property
     def topic(self) -> str:
@@ -75,7 +75,7 @@ class Consuming:
     outcome: str | None = None
     error: BaseException | None = None
     notes: dict[str, Any] = field(default_factory=dict)
-    """What hooks keep from before until after."""
+    """For hooks: whatever they keep from before until after."""
 
 
 class Hook:

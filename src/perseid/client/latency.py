@@ -48,7 +48,7 @@ class QueueChooser:
         return fallback if fallback is not None else queues[at % count]
 
     def report(self, broker_name: str, took_ms: int, now: int, *, failed: bool) -> None:
-        """What a send to a broker came to."""
+        """Note how a send to a broker ended."""
         if self._avoid:
             took_ms = FAILURE_COUNTS_AS_MS if failed else took_ms
             self._latency_ms[broker_name] = took_ms

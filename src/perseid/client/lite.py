@@ -100,7 +100,7 @@ class LiteConsumer(PopConsumer):
 
     @property
     def lite_topics(self) -> list[str] | None:
-        """What it reads; None: all of the parent."""
+        """The names of the lite topics that it reads; None: all of the parent."""
         return None if self._reads_all else list(self._names)
 
     # ---- lifecycle ----

@@ -46,7 +46,7 @@ class QueueLocks:
                 log.info("queues at %s could not be unlocked: %s", name, error)
 
     async def release_all(self) -> None:
-        """Give back all that were asked for, also those whose answer nobody has seen."""
+        """Give back all that were asked for, also those whose answer was lost."""
         await self.release(self._asked_for)
 
     async def _lock(self, broker_name: str, queues: list[MessageQueue]) -> list[MessageQueue]:

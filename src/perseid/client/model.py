@@ -1,4 +1,4 @@
-"""What people send and receive: messages, queues, results."""
+"""Messages to send and received ones, queues, results."""
 
 from __future__ import annotations
 

@@ -21,7 +21,7 @@ class OffsetStore(Protocol):
     """Offsets by queue, kept somewhere that outlives the consumer."""
 
     async def read(self, queue: MessageQueue) -> int | None:
-        """What is kept for a queue; None: nothing."""
+        """The offset that is kept for a queue; None: none is."""
 
     async def save(self, offsets: Mapping[MessageQueue, int]) -> set[MessageQueue]:
         """Keep these; gives back the queues for which that went well."""

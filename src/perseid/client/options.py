@@ -49,7 +49,7 @@ class ConsumeMode(Enum):
 
 @dataclass(frozen=True, slots=True)
 class FlowLimits:
-    """What may be buffered of each queue before pulling pauses (the Java client's defaults)."""
+    """How much may be buffered of each queue before pulling pauses (the Java client's defaults)."""
 
     max_messages: int = 1000
     max_bytes: int = 100 * 1024 * 1024
@@ -88,7 +88,7 @@ class PullOptions:
     """How a `PullConsumer` reads ahead."""
 
     buffer_messages: int = 1000
-    """What is read ahead of each assigned queue."""
+    """Read ahead of each assigned queue, at most."""
     buffer_bytes: int = 100 * 1024 * 1024
     hold_ms: int = HOLD_MS
     """How long a broker may hold a pull that finds nothing new (long polling)."""

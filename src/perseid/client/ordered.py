@@ -11,10 +11,11 @@ Each queue has a sender, with one batch in flight at a time:
                               v
                            all that the sender holds fails
 
-What the senders promise:
+Guarantees:
 - Nothing overtakes the batch in flight: the messages of a queue are first stored in the order in which they
   were given. A batch whose answer was lost is stored twice; the copies carry the same `msg_id`.
-- When a message fails for good, what was given after it for its queue fails too: what is stored is always a prefix.
+- When a message fails for good, what was given after it for its queue fails too: the messages stored are always
+  a prefix.
 - The queues of a topic are those that it had at the first message: a key keeps its queue while the producer
   lives, also while a broker is away or when queues are added.
 """
@@ -61,7 +62,7 @@ _ITEM_BYTES = 64
 
 @dataclass(slots=True)
 class OrderedStats:
-    """What happened so far; times in milliseconds."""
+    """Counts since the start; times in milliseconds."""
 
     accepted: int = 0
     acknowledged: int = 0

@@ -109,7 +109,7 @@ class PopConsumer(Client):
             self._started = True
 
     async def stop(self) -> None:
-        """Close the connections. What was received and not acknowledged comes again."""
+        """Close the connections. Messages that were received and not acknowledged come again."""
         if self._started:
             self._started = False
             for task in self._pops.values():

@@ -232,7 +232,7 @@ class Producer(Client):
     async def send_oneway(
         self, message: Message, *, queue: MessageQueue | None = None, key: str | None = None
     ) -> None:
-        """Send without an answer: fast, and nobody will know whether it was stored."""
+        """Send without waiting for an answer: fast, and whether it was stored stays unknown."""
         self._check_started()
         if queue is not None or key is not None:
             message.check_no_priority("a message for a queue of the sender's choice")
@@ -246,7 +246,7 @@ class Producer(Client):
             self._hooks.after_send(sending)
 
     async def request(self, message: Message, *, timeout_ms: int = REQUEST_TIMEOUT_MS) -> ReceivedMessage:
-        """Send one message and wait for the reply of who consumes it; `NoReply` when none comes in time."""
+        """Send one message and wait for its consumer's reply; `NoReply` when none comes in time."""
         self._check_started()
         return await request_reply.request(self, message, timeout_ms)
 
@@ -260,9 +260,9 @@ class Producer(Client):
         properties: Mapping[str, str] | None = None,
         timeout_ms: int = REPLY_TIMEOUT_MS,
     ) -> SendResult:
-        """Answer a message that was sent by `request`, and wait until who asked has the reply.
+        """Answer a message that was sent by `request`, and wait until the requester has the reply.
 
-        `InvalidMessage` for a message that asks for none; `ServerRefused` when who asked is gone.
+        `InvalidMessage` for a message that asks for none; `ServerRefused` when the requester is gone.
         """
         self._check_started()
         return await request_reply.reply(
@@ -278,7 +278,7 @@ class Producer(Client):
         """Take back a message that has a time of its own, before that time; its `msg_id`.
 
         `recall_handle` is that of its `SendResult`. The broker promises not to deliver it, and does not know whether it
-        is still there. `ServerRefused` when its time has come, or the broker lets nobody recall (recallMessageEnable).
+        is still there. `ServerRefused` when its time has come, or the broker allows no recalls (recallMessageEnable).
         """
         self._check_started()
         broker_name = _broker_of(recall_handle)

@@ -229,7 +229,7 @@ class PullConsumer(Client):
         return await self._offsets.at_time(queue, timestamp_ms, upper=upper)
 
     async def committed(self, queue: MessageQueue) -> int | None:
-        """What this group has committed for a queue; None: nothing."""
+        """The offset that this group has committed for a queue; None: none."""
         self.session.check_running("PullConsumer")
         return await self._offsets.committed(self.group, queue, zero_if_young=False)
 

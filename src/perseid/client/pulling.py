@@ -1,4 +1,4 @@
-"""One pull: messages of one queue from an offset on. What both kinds of consumer are built on."""
+"""One pull: messages of one queue from an offset on. Both kinds of consumer are built on it."""
 
 from __future__ import annotations
 
@@ -40,7 +40,7 @@ SUSPEND, SUBSCRIPTION = 2, 4
 
 
 class PullStatus(Enum):
-    """What a pull came to."""
+    """The outcome of a pull."""
 
     FOUND = "found"
     NO_NEW = "no new message"
@@ -240,7 +240,7 @@ class Offsets:
         return await self._ask(queue, RequestCode.SEARCH_OFFSET_BY_TIMESTAMP, header)
 
     async def committed(self, group: str, queue: MessageQueue, *, zero_if_young: bool = True) -> int | None:
-        """What a group has committed; None: nothing.
+        """The offset that a group has committed; None: none.
 
         With `zero_if_young` a broker may answer 0 for a young queue although nothing was committed.
         """

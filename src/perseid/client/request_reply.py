@@ -1,4 +1,4 @@
-"""Request and reply: a message that is answered by who consumes it.
+"""Request and reply: a message that is answered by its consumer.
 
     requester: send with CORRELATION_ID, REPLY_TO_CLIENT, TTL → waits → answered | time is up | not sent
     replier:   a message of type `reply` to <cluster>_REPLY_TOPIC of the broker that the request came from; the broker
@@ -170,7 +170,7 @@ async def reply(
     properties: Mapping[str, str] | None = None,
 ) -> SendResult:
     """Answer a message that was sent with `request`: by the broker that it came from, or by others when that one can't
-    reach who asked. InvalidMessage for one that nobody waits for a reply to."""
+    reach the requester. InvalidMessage for one that no client waits for a reply to."""
     asked = request.properties
     cluster, client = asked.get(props.CLUSTER), asked.get(props.REPLY_TO_CLIENT)
     correlation_id = asked.get(props.CORRELATION_ID)

@@ -1,4 +1,4 @@
-"""What becomes of a message whose handler failed: back to the broker, which delivers it again later.
+"""Retries of messages whose handler failed: they go back to the broker, which delivers them again later.
 
 The usual way is a request (CONSUMER_SEND_MSG_BACK) that names the message by its place in the log. When the
 broker can't take that (it is away, or the log has moved on), the message is sent to the group's retry topic
@@ -47,7 +47,7 @@ class Retries:
         await self._producer.stop()
 
     async def give_back(self, message: ReceivedMessage, delay_level: int, max_times: int) -> bool:
-        """Have a message delivered again later, or to the dead letters after `max_times`; False: nobody took it."""
+        """Have a message delivered again later, or to the dead letters after `max_times`; False: no broker took it."""
         if message.queue.broker_name.startswith(MOCK_PREFIX):  # its broker need not be the queue's leader
             return await self.send_to_retry_topic(message, max_times)
         request = ConsumerSendMsgBackRequest(

@@ -158,7 +158,7 @@ class NameServers:
 
 
 class Routes:
-    """What is known of topics; `on_change` hears of each topic whose route changed."""
+    """The routes of topics, cached; `on_change` is called with each topic whose route changed."""
 
     def __init__(self, names: NameServers) -> None:
         self._names = names
@@ -169,11 +169,11 @@ class Routes:
         self._addresses: dict[str, dict[int, str]] = {}
         self._homes: dict[MessageQueue, str] = {}
         self.watched: set[str] = set()
-        """Topics that are asked for at each poll although nobody knows them yet."""
+        """Topics that are asked for at each poll although they do not exist yet."""
         self.on_change: list[Callable[[str], None]] = []
 
     def known(self, topic: str) -> TopicRoute | None:
-        """What is cached, if anything."""
+        """The cached route, if there is one."""
         return self._known.get(topic)
 
     async def get(self, topic: str) -> TopicRoute:

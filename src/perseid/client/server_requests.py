@@ -113,7 +113,7 @@ HANDLERS: dict[int, _Served] = {
     RequestCode.GET_CONSUMER_RUNNING_INFO: _running_info,
     RequestCode.CONSUME_MESSAGE_DIRECTLY: _consume_directly,
 }
-"""What a push consumer answers."""
+"""The requests that a push consumer answers."""
 
 
 def _unknown_group(connection: Connection, command: Command, group: str) -> None:
@@ -121,7 +121,7 @@ def _unknown_group(connection: Connection, command: Command, group: str) -> None
 
 
 def running_info(consumer: PushConsumer) -> dict[str, Any]:
-    """What mqadmin's consumerStatus shows of a consumer, in the original's shape."""
+    """A consumer's state for mqadmin's consumerStatus, in the original's shape."""
     queues: dict[bodies.MessageQueue, dict[str, object]] = {}
     for queue, assigned in consumer.assignment.queues.items():
         process_queue = assigned.process_queue

@@ -1,7 +1,7 @@
-"""What all clients have in common: an identity, connections, routes, heartbeats, and the server's requests.
+"""Shared by all clients: an identity, connections, routes, heartbeats, and the server's requests.
 
 A session belongs to one producer, consumer or admin, or is shared: `Producer(..., session=consumer.session)`.
-It is started by its first user and ended by its last. For a cluster that asks who we are:
+It is started by its first user and ended by its last. For a cluster that authenticates clients:
 `Producer(session=Session("host:9876", credentials=Credentials("user", "key")))`.
 """
 
@@ -160,7 +160,7 @@ class Session:
     # ---- heartbeats ----
 
     async def heartbeat(self) -> None:
-        """Tell the brokers who we are; consumers also tell the replicas."""
+        """Send heartbeats to the brokers; consumers also to the replicas."""
         producers = {group for member in self.members if (group := member.producer_group())}
         consumers = [data for member in self.members if (data := member.consumer_data()) is not None]
         if not producers and not consumers:

@@ -1,4 +1,4 @@
-"""Stamps, by which a reader of a queue tells a message from its repeat. Pure: no I/O, no clock.
+"""Stamps: properties by which a reader of a queue recognizes repeated messages. Pure: no I/O, no clock.
 
 A writer that starts over after a crash sends again what it does not know to be stored. The stamp is one property:
 
@@ -12,10 +12,10 @@ A writer that starts over after a crash sends again what it does not know to be 
     sequence       0, 1, 2, … for the (writer, batch, stream, layout) in this queue
     digest         CRC over the bodies and properties of all of these up to and with this one
 
-The message's id is made of the stamp too (`id_prefix`, and the sequence): one with another id was sent by somebody
-who took the stamp along with a message's other properties.
+The message's id is made of the stamp too (`id_prefix`, and the sequence): one with another id was forwarded by a
+client that copied the stamp with the message's other properties.
 
-What writers promise: each attempt at a batch sends the same messages in the same order, sequence 0 first. Nothing is
+Guarantee of writers: each attempt at a batch sends the same messages in the same order, sequence 0 first. Nothing is
 lost where they don't keep it: `deduplicator` drops what it can show to be a repeat, by stamp, id and body, and nothing
 else.
 The digest tells a batch that was run again with other rows, or in another order: from there on all digests differ.
@@ -44,14 +44,14 @@ ID_PREFIX_BYTES = 10
 DIGEST_CHARS = 8
 SENT_ON = (properties.ORIGIN_MESSAGE_ID, properties.MIN_OFFSET)
 """Properties that no stamped writer gives: brokers set the one on retries and dead letters, Java's consumers the other
-on what they hand out. Who has one was sent on by somebody, whatever else it says of itself."""
+on what they hand out. A message with one of them was forwarded by some client, whatever its other properties."""
 
 _FORM = re.compile(r"([^:]+):([0-9]{1,19}):([^:]+):([^:]+):([0-9a-f]{8}):([0-9]{1,19}):([0-9]{1,19}):([0-9a-f]{8})")
 _HEX = re.compile(rb"[0-9a-f]*")
 
 
 class Stamp(NamedTuple):
-    """What a stamp says."""
+    """The fields of a stamp."""
 
     writer: str
     batch: int
@@ -68,7 +68,7 @@ Batch = tuple[str, int, str, str]
 
 
 class Placed(NamedTuple):
-    """What of a message tells whether it is a repeat: its place in its queue, stamp, id, and its body's checksum."""
+    """The parts of a message that tell a repeat: its place in its queue, stamp, id, and its body's checksum."""
 
     queue_offset: int
     stamp: str
@@ -103,7 +103,7 @@ def layout_of(queues: Iterable[MessageQueue]) -> str:
 
 @lru_cache(maxsize=1024)
 def id_prefix(batch: Batch, home: str) -> str:
-    """What the ids of a batch's messages in a queue begin with; twelve hexadecimal digits of the sequence follow."""
+    """The prefix of the ids of a batch's messages in a queue; twelve hexadecimal digits of the sequence follow."""
     writer, number, stream, layout = batch
     place = f"{writer}:{number}:{stream}:{layout}:{home}"
     return blake2b(place.encode(), digest_size=ID_PREFIX_BYTES).hexdigest().upper()
@@ -131,12 +131,12 @@ def placed(messages: Iterable[ReceivedMessage]) -> list[Placed]:
 
 
 def sent_on(messages: Iterable[ReceivedMessage]) -> set[int]:
-    """The offsets of those that somebody has sent on (SENT_ON)."""
+    """The offsets of forwarded messages (SENT_ON)."""
     return {one.queue_offset for one in messages if any(name in one.record.props for name in SENT_ON)}
 
 
 def runs(messages: Iterable[Placed]) -> list[Run]:
-    """Stamped messages in their order, cut into runs. What is no stamp is left out."""
+    """Stamped messages in their order, cut into runs. Messages without a valid stamp are left out."""
     found: list[Run] = []
     prefix, last = "", -1
     sequences: list[int] = []

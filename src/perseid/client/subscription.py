@@ -1,4 +1,5 @@
-"""What a consumer wants of a topic: everything, some tags (`"a || b"`), or what an SQL92 text selects.
+"""Subscriptions: a consumer gets all messages of a topic, those with some tags (`"a || b"`), or those that an SQL92
+expression selects.
 
 The broker filters tags by their hash code only, so the client looks at the tag itself again: `Aa` and
 `BB` have the same code.

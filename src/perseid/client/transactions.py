@@ -50,7 +50,7 @@ OWN_PROPERTIES = (props.TRAN_MSG, props.PGROUP)
 
 
 class TransactionState(IntEnum):
-    """What became of a local transaction. UNKNOWN: nobody can say yet, the broker is to ask later."""
+    """The outcome of a local transaction. UNKNOWN: it is not known yet, the broker is to ask later."""
 
     UNKNOWN = 0
     COMMIT = SYS_TRANSACTION_COMMIT
@@ -143,7 +143,7 @@ class TransactionProducer(Producer):
         """Store a half, run `local` with its result, and tell the broker what `local` said.
 
         A half that is stored less safely than the mode promises (`half.status`) is rolled back, and `local` does not
-        run. What `local` raises is raised here; the half stays open then, and the broker asks.
+        run. An exception of `local` is raised here; the half stays open then, and the broker asks.
         """
         half = await self.begin(message, queue=queue, timeout_ms=timeout_ms)
         if half.status is not SendStatus.SEND_OK:
@@ -202,7 +202,7 @@ class TransactionProducer(Producer):
     # ---- questions ----
 
     async def answer(self, message: ReceivedMessage) -> TransactionState:
-        """What `check` says of a message; UNKNOWN when it fails, or when too many questions wait."""
+        """The result of `check` for a message; UNKNOWN when it fails, or when too many questions wait."""
         if self.waiting >= MAX_CHECKS_WAITING:
             log.warning("%r is left for the next question: %d wait", message, self.waiting)
             return TransactionState.UNKNOWN

@@ -1,4 +1,4 @@
-"""What there is to read: asks the brokers for queues and for their ends. Runs where Spark plans, not in its tasks."""
+"""The bounds of a read: asks the brokers for queues and for their ends. Runs where Spark plans, not in its tasks."""
 
 from __future__ import annotations
 
@@ -163,7 +163,7 @@ class Bounds:
 
     def _since(self, queue: MessageQueue, at_ms: int) -> int:
         """The first offset stored at or after a time, or before it: where the log has nothing older, a compacted queue
-        may have, and nobody finds times in there."""
+        may have, and it can't be searched by time."""
         found = self._ask(lambda consumer: consumer.search_offset(queue, at_ms))
         if found and found <= self._ask(lambda consumer: consumer.min_offset(queue)) and self._is_compacted(queue):
             return 0
@@ -220,7 +220,7 @@ class Bounds:
         return min(max(wanted, lowest), highest)
 
     def narrowed(self, parts: list[plan.Range], pushed: Pushed) -> list[plan.Range]:
-        """What is left of some ranges when rows that nobody wants are not read."""
+        """Ranges without the rows that the query does not want."""
         return [part for part in (self._narrowed(part, pushed) for part in parts) if part is not None]
 
     def _narrowed(self, part: plan.Range, pushed: Pushed) -> plan.Range | None:

@@ -1,7 +1,7 @@
 """Pull answers become record batches: by the compiled core, column by column, or by plain Python that gives the same.
 
 A row can be dropped after it was taken in: what lies outside of the range, what the broker let through by a tag's hash
-only, what nobody wants by its keys, and repeats.
+only, rows with keys that the query does not want, and repeats.
 """
 
 from __future__ import annotations
@@ -46,7 +46,7 @@ TEXTS = {
     "bornHost": "born_hosts", "storeHost": "store_hosts",
 }  # fmt: skip
 GIVEN = {"key": "has_keys", "keys": "has_keys", "tag": "has_tags"}
-"""What `core.columns` calls the columns, and which of them have nulls."""
+"""The names of the columns in `core.columns`, and which of them have nulls."""
 NEEDS = (
     (layout.TOPIC, {"topic"}), (layout.BODY, {"value", "body"}), (layout.PROPERTIES, {"properties", "headers"}),
     (layout.NAMES, {"key", "keys", "tag"}), (layout.HOSTS, {"bornHost", "storeHost"}), (layout.IDS, {"msgId"}),
@@ -55,7 +55,7 @@ NEEDS = (
 
 @dataclass(frozen=True, slots=True)
 class Wanted:
-    """What rows are to hold, and which rows; None: all of them. `stamps`: repeats are to be told."""
+    """Which columns and rows are read; None: all. `stamps`: repeats are to be recognized."""
 
     names: tuple[str, ...]
     most_rows: int
@@ -91,7 +91,7 @@ class Rows(ABC):
 
     @abstractmethod
     def sent_on(self) -> set[int]:
-        """The offsets of those that were added last which somebody has sent on. Ask before the pull answer is gone."""
+        """The offsets of forwarded messages among those added last. Ask before the pull answer is gone."""
 
     @abstractmethod
     def drop(self, offsets: Collection[int] | None = None) -> None:

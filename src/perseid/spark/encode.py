@@ -28,7 +28,7 @@ from perseid.wire.codes import RequestCode
 from perseid.wire.names import RETRY_PREFIX
 
 MAX_SORT_BYTES = 1 << 30
-"""What one task gathers to sort by `sequenceBy`."""
+"""How much one task gathers to sort by `sequenceBy`."""
 MAX_TOPICS = 1000
 """Topics that one task writes to."""
 

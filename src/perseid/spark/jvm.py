@@ -19,10 +19,10 @@ from types import FrameType
 from typing import IO, Any
 
 SIGNALS: tuple[int, ...] = (signal.SIGINT, signal.SIGTERM, signal.SIGHUP)
-"""What ends a job."""
+"""Signals that end a job."""
 HEAD_BYTES = 1 << 20
 TAIL_BYTES = 4 << 20
-"""What is kept of what was said: so much of its beginning, and so much of its end."""
+"""How much of the output is kept: so much of its beginning, and so much of its end."""
 READ_BYTES = 1 << 16
 GRACE_S = 3
 """So long after the JVM's death the job may find out by itself, from a connection that breaks."""
@@ -33,7 +33,7 @@ WORKERS_DEADLINE_S = 3
 
 
 class Said:
-    """What Spark's processes said: in memory, its beginning and its end; or all of it in a file."""
+    """The output of Spark's processes: in memory, its beginning and its end; or all of it in a file."""
 
     def __init__(self, to: IO[bytes] | None = None) -> None:
         self._to = to
@@ -68,7 +68,7 @@ class Said:
         """Nothing waits to be written."""
 
     def text(self) -> str:
-        """What was kept."""
+        """The output that was kept."""
         with self._lock:
             gap = f"\n… {self._dropped} bytes are left out …\n".encode() if self._dropped else b""
             return (bytes(self._head) + gap + b"".join(self._tail)).decode("utf-8", "replace")

@@ -51,7 +51,7 @@ QueueOffsets = Mapping[str, Mapping[str, int]]
 
 @dataclass(frozen=True, slots=True)
 class SourceOptions:
-    """What a read was told, checked. ConfigError names the option that can't be."""
+    """The options of a read, checked. ConfigError names the option that can't be."""
 
     nameserver: str
     topics: tuple[str, ...] = ()
@@ -78,7 +78,7 @@ class SourceOptions:
 
     @property
     def expression(self) -> str | Sql:
-        """What the brokers filter by."""
+        """The expression that the brokers filter by."""
         return self.tags if self.sql is None else Sql(self.sql)
 
     @property

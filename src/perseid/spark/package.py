@@ -1,4 +1,4 @@
-"""What a cluster's executors need of Perseid, as one file that Spark ships to them.
+"""A package for a cluster's executors: all that they need of Perseid, as one file that Spark ships to them.
 
 Two forms. An environment (`.tar.gz`, for `--archives`): Perseid with its compiled core, and all it depends on, copied
 from where this Python has them installed; executors have to have the same Python and the same kind of machine. Or a
@@ -41,7 +41,7 @@ File = tuple[str, bytes]
 
 @dataclass(frozen=True, slots=True)
 class Packaged:
-    """What was written."""
+    """The file that was written."""
 
     path: Path
     bytes: int
@@ -52,7 +52,7 @@ class Packaged:
 
     @property
     def options(self) -> list[str]:
-        """What spark-submit, or PYSPARK_SUBMIT_ARGS, is to be told."""
+        """The options for spark-submit, or PYSPARK_SUBMIT_ARGS."""
         if self.plain:
             return ["--py-files", str(self.path)]
         return ["--archives", f"{self.path}#{ENVIRONMENT}", "--conf", f"spark.executorEnv.PYTHONPATH={ENVIRONMENT}"]

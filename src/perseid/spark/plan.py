@@ -30,7 +30,7 @@ def name_of(queue: MessageQueue) -> str:
 
 
 def queue_of(name: str) -> MessageQueue:
-    """What `name_of` named: topics and ids hold no `/`."""
+    """The inverse of `name_of`: topics and ids hold no `/`."""
     topic, _, rest = name.partition("/")
     broker_name, _, queue_id = rest.rpartition("/")
     return MessageQueue(topic, broker_name, int(queue_id))
@@ -43,7 +43,7 @@ def parted(offset: Mapping[str, int]) -> tuple[Position, Position]:
 
 
 def marked(position: Mapping[str, int], marks: Mapping[str, int]) -> Position:
-    """What `parted` parts."""
+    """The inverse of `parted`."""
     return {**position, **{f"{name}{MARK}": at_ms for name, at_ms in marks.items()}}
 
 
@@ -57,7 +57,7 @@ class Range:
 
 
 def ranges(start: Mapping[str, int], end: Mapping[str, int]) -> list[Range]:
-    """What lies between two source offsets; a queue that is new in `end`, or begun anew, begins at 0."""
+    """The ranges between two source offsets; a queue that is new in `end`, or begun anew, begins at 0."""
     result = []
     for name in sorted(end):
         first = start.get(name, 0)
@@ -69,7 +69,7 @@ def ranges(start: Mapping[str, int], end: Mapping[str, int]) -> list[Range]:
 
 
 def ranges_between(start: Mapping[str, int], end: Mapping[str, int]) -> list[Range]:
-    """What lies between the two bounds of a batch read; nothing where the end comes first."""
+    """The ranges between the two bounds of a batch read; none where the end comes first."""
     return [Range(queue_of(name), start[name], end[name]) for name in sorted(end) if start[name] < end[name]]
 
 
@@ -168,7 +168,7 @@ def differing(start: Mapping[str, int], marks: Mapping[str, int], now: Mapping[s
 
 
 def another(name: str, offset: int, was_ms: int, is_ms: int) -> str:
-    """What is said of a message that is not the one that was read."""
+    """The error text for a message that is not the one that was read."""
     return (
         f"{name}: the message at offset {offset} is not the one that was read: it was stored at {was_ms}, that at"
         f" {is_ms} (milliseconds)"

@@ -60,7 +60,7 @@ class Pulls:
         self._socket: socket.socket | None = None
         self._buffer = bytearray(BUFFER_BYTES)
         self._begin = self._end = 0
-        """What is in the buffer, and not taken yet."""
+        """The part of the buffer that is not taken yet."""
         self._answers: dict[int, Command] = {}
         self._opaque = 0
         self.reached = -1
@@ -158,7 +158,7 @@ class Pulls:
             self._answer(under_way.popleft().opaque)
 
     def _receive(self) -> None:
-        """Take in what the broker has sent; answers that nobody took yet get bytes of their own."""
+        """Receive from the broker; answers that were not taken yet get bytes of their own."""
         assert self._socket is not None, "the pulls are not begun"
         for answer in self._answers.values():
             answer.keep()

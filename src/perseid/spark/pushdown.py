@@ -1,4 +1,4 @@
-"""What Spark's filters let a batch read leave out: queues, offsets, times, tags and keys.
+"""Filter push-down: what a batch read can leave out: queues, offsets, times, tags and keys.
 
 Spark looks at every row again, so all that matters is that nothing it wants is left out. Filters are taken by their
 names and fields (`EqualTo(("tag",), "a")`): no PySpark is needed here.
@@ -36,7 +36,7 @@ _KEYS = {"key", "keys"}
 
 @dataclass
 class Pushed:
-    """What was taken from some filters."""
+    """The limits that filters set."""
 
     offsets: Bound = (None, None)
     times_ms: Bound = (None, None)
@@ -57,7 +57,7 @@ class Pushed:
 
 
 def of(filters: Iterable[Any]) -> Pushed:
-    """What can be taken from filters, all of which hold; the others are left to Spark."""
+    """The limits set by filters that all hold; filters that set none are left to Spark."""
     pushed = Pushed()
     for one in filters:
         path: tuple[str, ...] = getattr(one, "attribute", ())

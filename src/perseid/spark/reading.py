@@ -48,7 +48,7 @@ class QueueRange(InputPartition):
 
 @dataclass(slots=True)
 class RangeReport:
-    """What a read of a range left out."""
+    """Counts of messages that a read of a range left out."""
 
     missing: list[tuple[int, int]] = field(default_factory=list)
     """Offsets [start, end) that the broker did not give; with failOnDataLoss there are none. Within a range that is
@@ -108,7 +108,7 @@ class _Range:
             tuple(names), BATCH_MESSAGES, self._subscription.tags or None, pushed.keys, stamps=options.dedupe
         )
         self.rows = decode.rows(queue, wanted)
-        """What has come and was not handed on yet."""
+        """Received, and not handed on yet."""
 
     def pulls(self) -> Iterator[None]:
         """Pull until the range is read whole; a turn for each pull, after which there are more rows."""

@@ -90,7 +90,7 @@ class Page:
         self._parts: list[str] = []
 
     def heading(self, text: str) -> None:
-        """What follows is about this."""
+        """Begin a section."""
         self._parts.append(f"<h2>{html.escape(text)}</h2>")
 
     def text(self, text: str) -> None:
@@ -127,7 +127,7 @@ class Page:
     def picture(
         self, draw: Callable[[Any], None], description: str, *, size: tuple[float, float] = (WIDTH_IN, HEIGHT_IN)
     ) -> None:
-        """What `draw` draws on a matplotlib Figure. `description` is what those are told who don't see it."""
+        """Add the picture that `draw` draws on a matplotlib Figure. `description` is its text for screen readers."""
         light, dark = _svg(draw, size, LIGHT), _svg(draw, size, DARK)
         alt = html.escape(description, quote=True)
         self._parts.append(

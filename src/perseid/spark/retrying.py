@@ -30,7 +30,7 @@ def transient(error: ClientError) -> bool:
 async def until(
     deadline_ms: int, what: str, ask: Callable[[], Awaitable[T]], between: Callable[[], Awaitable[None]]
 ) -> T:
-    """What `ask` gives, tried again after transient errors until the deadline; then the last error is raised."""
+    """The result of `ask`, tried again after transient errors until the deadline; then the last error is raised."""
     loop = asyncio.get_running_loop()
     began = loop.time()
     pause_ms = PAUSE_FIRST_MS

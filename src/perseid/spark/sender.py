@@ -13,8 +13,8 @@ A third group has the number of the last batch that was begun, as its offset of 
 run again, as Spark does after a crash. An older one comes of a checkpoint that was restored from a copy, or of a
 writer's name that was used before: it is refused before anything of it is sent.
 
-The tasks of a query's first batch find no bound; each notes the same ones, its topic's first queue last. So whoever
-sees that queue's bound sees all of them, and nobody has sent anything before it was there.
+The tasks of a query's first batch find no bound; each notes the same ones, its topic's first queue last. So a task that
+sees that queue's bound sees all of them, and no task has sent anything before it was there.
 """
 
 from __future__ import annotations
@@ -50,7 +50,7 @@ from perseid.wire.mapping import MOCK_PREFIX
 log = logging.getLogger("perseid.spark")
 
 BUFFER_BYTES = 16 * 1024 * 1024
-"""What waits to be sent in one task; more makes the rows wait."""
+"""How much may wait to be sent in one task; then rows wait."""
 RETRY_FIRST_MS = 50
 RETRY_MAX_MS = 500
 CLOCK_SKEW_MS = 5 * 60_000
@@ -212,7 +212,7 @@ class Sender:
                 log.warning("%s: that batch %d begins can't be noted: %s", topic, part.batch, error)
 
     async def _remembered(self, topic: str, group: str) -> Ends:
-        """What `_commit` has noted; nothing as long as it is not whole."""
+        """The offsets that `_commit` has noted; none as long as they are not complete."""
         noted = await self._noted(topic, group)
         return noted if min(await self._queues(topic)) in noted else {}
 

@@ -37,12 +37,12 @@ from perseid.spark.topics import like
 log = logging.getLogger("perseid.spark")
 
 QUERY_ID, BATCH_ID = "sql.streaming.queryId", "streaming.sql.batchId"
-"""What Spark's streaming engine tells its tasks."""
+"""Set by Spark's streaming engine for its tasks."""
 
 
 @dataclass(frozen=True)
 class Written(WriterCommitMessage):
-    """What a task has done."""
+    """The outcome of a task."""
 
     writer: str
     partition: int

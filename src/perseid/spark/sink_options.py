@@ -50,7 +50,7 @@ class SinkError(PerseidError):
 
 @dataclass(frozen=True, slots=True)
 class SinkOptions:
-    """What a write was told, checked. ConfigError names the option that can't be."""
+    """The options of a write, checked. ConfigError names the option that can't be."""
 
     nameserver: str
     topic: str | None = None

@@ -172,7 +172,7 @@ class PerseidDataSource(DataSource):
 
     @classmethod
     def name(cls) -> str:
-        """What `format(…)` is given."""
+        """For `format(…)`."""
         return "perseid"
 
     def schema(self) -> str:

@@ -121,7 +121,7 @@ class Pair:
 
 @dataclass(frozen=True, slots=True)
 class Audited:
-    """What an audit found."""
+    """The findings of an audit."""
 
     replicas: tuple[Replica, ...]
     pairs: tuple[Pair, ...]
@@ -353,7 +353,7 @@ def _has_moved(one: Side, most_bytes: int) -> bool:
 
 
 def lines(found: Audited) -> list[str]:
-    """What was found, in words."""
+    """The findings in words."""
     said = []
     furthest = max(replica.end for replica in found.replicas)
     for one in found.replicas:

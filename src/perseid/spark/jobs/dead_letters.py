@@ -86,7 +86,7 @@ class Sample:
 
 @dataclass(frozen=True, slots=True)
 class DeadLetters:
-    """What there is."""
+    """The findings."""
 
     where: str
     groups: tuple[Group, ...]
@@ -268,7 +268,7 @@ def summary(found: DeadLetters) -> str:
 
 
 def lines(found: DeadLetters) -> list[str]:
-    """What was found, in words."""
+    """The findings in words."""
     said = [summary(found)]
     for group in found.groups:
         said.append(

@@ -1,4 +1,4 @@
-"""What went wrong in Spark's tasks, in the words of the error that they raised."""
+"""Failures of Spark's tasks, with the texts of the errors that they raised."""
 
 from __future__ import annotations
 

@@ -1,7 +1,7 @@
 """Rows of an archive's shape from store folders, with no broker running.
 
-A store does not say its broker's name, so whoever gives the folders does. What is damaged is a row with `_corrupt`,
-as `perseid-log` gives it, as long as it may be of the topic.
+A store does not say its broker's name, so the caller that gives the folders does. Damage is a row with `_corrupt`, as
+`perseid-log` gives it, as long as it may be of the topic.
 """
 
 from __future__ import annotations
@@ -42,7 +42,7 @@ class LogFolder:
         self._folder = folder
 
     def rows(self, shape: RowShape, covered: Plan) -> DataFrame:
-        """What the log holds of the topic and a plan does not cover; and stretches of damage."""
+        """Rows of the topic that the log holds and a plan does not cover; and stretches of damage."""
         from pyspark.sql import functions as F
         from pyspark.sql.types import StringType
 

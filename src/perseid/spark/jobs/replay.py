@@ -58,7 +58,7 @@ Ranges = dict[str, tuple[int, int]]
 
 @dataclass(frozen=True, slots=True)
 class Request:
-    """What is replayed: it must be the same when a replay goes on."""
+    """Which rows are replayed, and where to: it must be the same when a replay goes on."""
 
     table_id: str
     topic: str
@@ -79,7 +79,7 @@ class ReplayPlan:
 
 @dataclass(frozen=True, slots=True)
 class Replayed:
-    """What one run did. `done` of `batches` are stored, with those of earlier runs."""
+    """The outcome of one run. `done` of `batches` are stored, with those of earlier runs."""
 
     rows: int
     batches: int
@@ -192,7 +192,7 @@ def _place(archive: Archive, name: str) -> Path:
 
 
 def _check_there(nameserver: str, topic: str) -> None:
-    """ConfigError where nobody knows the topic; a name server that is away is left to the sink, which bears that."""
+    """ConfigError where the topic does not exist; a name server that is away is left to the sink, which bears that."""
     try:
         with BlockingAdmin(nameserver) as admin:
             known = admin.topic_list()

@@ -65,7 +65,7 @@ class Topic:
 
 @dataclass(frozen=True, slots=True)
 class Stats:
-    """What there is."""
+    """The findings."""
 
     where: str
     topics: tuple[Topic, ...]
@@ -230,7 +230,7 @@ def summary(found: Stats) -> str:
 
 
 def lines(found: Stats) -> list[str]:
-    """What was found, in words."""
+    """The findings in words."""
     return [summary(found)] + [
         f"  {t.name}: {t.records:,} messages, {bytes_text(t.bytes)}, {t.per_second:,.1f}/s (peak "
         f"{t.peak_per_second:,.1f}/s), {t.queues} queues, skew {t.skew:.2f}"

@@ -41,7 +41,7 @@ TASK_OFFSETS = 100_000
 
 @dataclass(frozen=True, slots=True)
 class Travelled:
-    """What a topic held. `archived` of its rows came from the archive. `gaps`: what that has noted as missing."""
+    """A topic's state at a time. `archived` of its rows came from the archive, which has noted `gaps`."""
 
     topic: str
     as_of_ms: int
@@ -167,7 +167,7 @@ def _check_no_place(options: Mapping[str, str]) -> None:
 
 
 def _live(spark: SparkSession, source: SourceOptions, shape: RowShape, covered: Plan, at_ms: int) -> DataFrame:
-    """What the brokers have and the archive does not cover."""
+    """Rows that the brokers have and the archive does not cover."""
     with Bounds(source, begun=bool(covered.end)) as bounds:
         bounds.check_sql()
         first, latest = bounds.earliest(), bounds.latest()
@@ -188,7 +188,7 @@ def _in_stores(
     at_ms: int,
     options: Mapping[str, str],
 ) -> DataFrame:
-    """What the store folders have and the archive does not cover."""
+    """Rows that the store folders have and the archive does not cover."""
     given = normal(options, ("dedupe", "failOnDataLoss"), {}, "time travel over store folders")
     strict = switch("failOnDataLoss", given.get("failondataloss"), True)
     has = "true" if archive is None else archive.info.filter.get("dedupe", "true")
@@ -213,7 +213,7 @@ def _in_stores(
 def missing(
     first: Mapping[str, int], latest: Mapping[str, int], covered: Plan, at_ms: int, *, strict: bool
 ) -> list[planning.Range]:
-    """What lies between the ends of queues and is not covered. DataLost with `strict` when something between what is
+    """Ranges between the ends of queues that are not covered. DataLost with `strict` when something between what is
     covered and what is there has gone."""
     found = []
     for name in sorted(latest):

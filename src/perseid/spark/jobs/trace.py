@@ -74,7 +74,7 @@ class Failures:
 
 @dataclass(frozen=True, slots=True)
 class Traced:
-    """What traces tell."""
+    """The findings."""
 
     where: str
     traces: int
@@ -314,7 +314,7 @@ def summary(found: Traced) -> str:
 
 
 def lines(found: Traced) -> list[str]:
-    """What was found, in words."""
+    """The findings in words."""
     said = [summary(found)]
     for one in found.latencies:
         said.append(

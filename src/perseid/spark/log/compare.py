@@ -68,7 +68,7 @@ class Side:
 
     @property
     def gaps(self) -> list[tuple[int, str]]:
-        """What no file has, and why."""
+        """Ranges that no file has, and why."""
         return [gap for log in self.logs for gap in log.gaps]
 
 
@@ -110,7 +110,7 @@ class Finding(msgspec.Struct, frozen=True, rename="camel"):
     left: Stored | None
     right: Stored | None
     fields: tuple[str, ...] = ()
-    """What differs, where both have a record."""
+    """The differences, where both have a record."""
 
 
 class Compared(msgspec.Struct, frozen=True):
@@ -123,7 +123,7 @@ class Compared(msgspec.Struct, frozen=True):
 
 
 class Told(msgspec.Struct, frozen=True):
-    """What one task found. Lists have an item for each replica, or for each pair in the order of `pairs`."""
+    """The findings of one task. Lists have an item for each replica, or for each pair in the order of `pairs`."""
 
     begin: int
     topics: list[dict[str, int]]
@@ -135,7 +135,7 @@ class Told(msgspec.Struct, frozen=True):
 
 
 def pairs(count: int) -> list[tuple[int, int]]:
-    """Who is held against whom: everybody against all that come later."""
+    """Pairs of replicas to compare: each with all later ones."""
     return list(combinations(range(count), 2))
 
 

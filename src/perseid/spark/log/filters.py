@@ -33,7 +33,7 @@ Range = tuple[int, int]
 
 
 def chosen(filters: Iterable[Filter]) -> Chosen:
-    """What all of these filters, of which each has to hold, leave to be read."""
+    """The part to be read where all of these filters hold."""
     topics: frozenset[str] | None = None
     times = offsets = (LONG_MIN, LONG_MAX)
     only_corrupt = False

@@ -30,13 +30,13 @@ NAMES = (
 SPLIT_BYTES = 64 << 20
 SLACK_MS = 3_600_000
 MAX_RECORD_BYTES = 1 << 30
-"""What maxRecordBytes may be at most: sizes are signed, and buffers are twice as long."""
+"""The limit of maxRecordBytes: sizes are signed, and buffers are twice as long."""
 _UNITS = {"": 0, "k": 10, "m": 20, "g": 30}
 
 
 @dataclass(frozen=True, slots=True)
 class LogOptions:
-    """What a read was told, checked. ConfigError names the option that can't be."""
+    """The options of a read, checked. ConfigError names the option that can't be."""
 
     folders: tuple[str, ...]
     split_bytes: int = SPLIT_BYTES

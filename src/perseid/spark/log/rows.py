@@ -83,7 +83,7 @@ class Chosen:
 
 @dataclass(frozen=True, slots=True)
 class RowOptions:
-    """What rows are to hold."""
+    """Which columns rows have."""
 
     names: tuple[str, ...]
     chosen: Chosen = field(default_factory=Chosen)
@@ -113,7 +113,7 @@ def host_text(raw: bytes) -> bytes:
 
 
 class Rows(ABC):
-    """What both ways share: rows that are out of the ordinary. `entries`: records stand in a group's entries."""
+    """Shared by both ways: rows that are out of the ordinary. `entries`: records stand in a group's entries."""
 
     def __init__(self, options: RowOptions, entries: bool) -> None:
         self.options = options

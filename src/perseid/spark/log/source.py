@@ -68,7 +68,7 @@ class PerseidLogDataSource(DataSource):
 
     @classmethod
     def name(cls) -> str:
-        """What `format(…)` is given."""
+        """For `format(…)`."""
         return "perseid-log"
 
     def schema(self) -> str:

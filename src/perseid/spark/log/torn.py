@@ -81,7 +81,7 @@ class LogEnd:
         return self._is_being_written(place, size, bytes(data[at : at + size]))
 
     def words(self, place: int, rest: bytes) -> str | None:
-        """What is wrong with a record of which only the beginning is there; None for anything else."""
+        """The error text for a record of which only the beginning is there; None for anything else."""
         size = self._size(place, rest)
         if size is None or len(rest) >= size or place + size > self._segment.end:
             return None
