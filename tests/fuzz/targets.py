@@ -24,7 +24,7 @@ from perseid.raft.files import FileLog
 from perseid.raft.runs import CoreRuns, PlainRuns
 from perseid.sim.disk import SimDisk
 from perseid.spark import sink_options
-from perseid.spark.encode import Encoder, Layout, Packed, Part
+from perseid.spark.encode import BatchPartition, Encoder, Layout, Packed
 from perseid.spark.log.rows import CoreRows, PlainRows, RowOptions, Rows
 from perseid.spark.sink_options import SinkError
 from perseid.store.recovery import save_durably
@@ -354,7 +354,8 @@ def sink(data: bytes) -> None:
         emit = partial(_keep, sent)
         layout = Layout(tuple(MessageQueue("t", "a", n) for n in range(2)), (0, 7))
         columns = {"value": "value", "tag": "tag"}
-        encoder = Encoder(options, columns, Part("q", 1, 0), lambda topic, layout=layout: layout, emit, module)
+        part = BatchPartition("q", 1, 0)
+        encoder = Encoder(options, columns, part, lambda topic, layout=layout: layout, emit, module)
         try:
             rows = pa.record_batch({"value": pa.array(values, pa.binary()), "tag": pa.array(tags, pa.string())})
             for half in (rows.slice(0, len(values) // 2), rows.slice(len(values) // 2)):

@@ -37,7 +37,7 @@ def ha_status(
     namesrv: Namesrv = DEFAULT_NAMESRV,
     as_json: AsJson = False,
 ) -> None:
-    """Who follows each master, and how far behind."""
+    """The slaves of each master, and how far behind they are."""
 
     async def work() -> list[SlaveStatus]:
         async with Admin(namesrv) as admin:
@@ -60,7 +60,7 @@ def ha_status(
 
 @admin_app.command()
 def raft_status(peers: Peers, group: GroupName = "default", as_json: AsJson = False) -> None:
-    """Who leads a Raft group, and how far each member is; exit code 1 when nobody leads."""
+    """The leader of a Raft group, and how far each member is; exit code 1 when there is no leader."""
 
     async def work() -> list[MemberStatus]:
         async with DLedgerClient(peers, group=group) as client:

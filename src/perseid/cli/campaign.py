@@ -256,7 +256,7 @@ def leave_garbage() -> None:
 
 
 def _end_with_parent() -> None:
-    """A process that was killed ends nobody: those that play for it would wait for ever."""
+    """End with the parent process: one that is killed does not end its children, which would wait for ever."""
     parent = multiprocessing.parent_process()
     if parent is not None:
         multiprocessing.connection.wait([parent.sentinel])
@@ -264,7 +264,7 @@ def _end_with_parent() -> None:
 
 
 def end(pool: ProcessPoolExecutor) -> None:
-    """End its processes, whatever they play: it would be played to its end, and nobody would hear of it."""
+    """End its processes, whatever they play: else they would play it to its end, for no one."""
     for process in list((pool._processes or {}).values()):
         process.terminate()
     pool.shutdown(wait=False, cancel_futures=True)
@@ -290,7 +290,7 @@ def play(chunk: Chunk, until: float) -> tuple[list[Result], float]:
 
 
 def shrink(model: str, with_core: bool, swarm: bool, seed: int, broken: str, limit_s: float) -> Shrunk:
-    """What is left of a seed that breaks a property, after so long at most."""
+    """Shrink a seed that breaks a property, for so long at most."""
     until = time.monotonic() + limit_s
 
     def once(selection: Selection) -> Result:

@@ -86,7 +86,7 @@ def sync_state_set(
     namesrv: Namesrv = DEFAULT_NAMESRV,
     as_json: AsJson = False,
 ) -> None:
-    """Who is master of each broker set, who is in sync and who is alive, as the controllers see it (getSyncStateSet).
+    """Master, in-sync and live replicas of each broker set, as the controllers see them (getSyncStateSet).
 
     Exit code 1 when a set has no master that is alive.
     """

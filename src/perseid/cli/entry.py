@@ -1,4 +1,4 @@
-"""What the `perseid` command calls: it answers Ctrl-C in one line from its first moment on, while it still imports."""
+"""Entry point of the `perseid` command: answers Ctrl-C in one line from the first moment on, while it still imports."""
 
 from __future__ import annotations
 

@@ -22,7 +22,7 @@ from perseid.cli.values import moment, pairs
 
 
 class Command(Protocol):
-    """What typer is given."""
+    """A command as typer takes it."""
 
     def __call__(self, *args: Any, **given: Any) -> None: ...
 

@@ -87,7 +87,7 @@ class _GroupRow:
 
 
 async def _connections(admin: Admin, group: str) -> ConsumerConnection:
-    """Who consumes for a group; nobody, if so."""
+    """The consumers of a group, perhaps none."""
     try:
         return await admin.consumer_connections(group)
     except ServerRefused as error:
@@ -260,7 +260,7 @@ def clone_offset(
 
 
 def connections(group: Group, namesrv: Namesrv = DEFAULT_NAMESRV, as_json: AsJson = False) -> None:
-    """Who consumes, and who produces, under a group's name, and what it subscribes to."""
+    """Consumers and producers of a group, and its subscriptions."""
 
     async def work() -> tuple[ConsumerConnection, list[Connection]]:
         async with Admin(namesrv) as admin:
@@ -294,7 +294,7 @@ def consumer(
     namesrv: Namesrv = DEFAULT_NAMESRV,
     as_json: AsJson = False,
 ) -> None:
-    """What a group's consumers say of themselves: their queues, what they hold in memory, their rates."""
+    """The state of a group's consumers, by their own account: queues, buffered messages, rates."""
 
     async def work() -> dict[str, ConsumerRunningInfo]:
         async with Admin(namesrv) as admin:

@@ -42,7 +42,7 @@ def register(app: typer.Typer) -> None:
 
 @dataclass(frozen=True, slots=True)
 class MessageOptions:
-    """What all messages of one `perseid send` have in common."""
+    """Shared by all messages of one `perseid send`."""
 
     tag: Annotated[str | None, typer.Option(help="Tag of the messages.")] = None
     keys: Annotated[str | None, typer.Option(help="Index keys, separated by spaces.")] = None

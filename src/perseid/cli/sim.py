@@ -190,7 +190,7 @@ def _campaign(
 
 
 class Tally:
-    """What was played until now."""
+    """The results until now."""
 
     def __init__(self, model: str, first: int, seeds: int, selection: Selection) -> None:
         self.model, self.first, self.seeds, self.selection = model, first, seeds, selection
@@ -216,12 +216,12 @@ class Tally:
 
     @property
     def expected(self) -> coverage.Expected:
-        """What is to occur."""
+        """Events that are to occur."""
         return MODELS[self.model].wanted(swarms=self.selection.swarm)
 
     @property
     def missing(self) -> list[str]:
-        """What should have occurred in so many seeds, and did not."""
+        """Events that should have occurred in so many seeds, and did not."""
         enough = self.played >= coverage.ENOUGH_SEEDS
         return coverage.missing(self.total, self.expected) if enough else []
 
@@ -320,7 +320,7 @@ def _replay(model: str, seed: int, selection: Selection, as_json: bool, story: b
 
 
 def _check_part(selection: Selection, whole: Result) -> None:
-    """What is kept has to be there."""
+    """Parts that are named have to be there."""
     strange = sorted((selection.only_parts or frozenset()) - whole.parts)
     if strange:
         known = ", ".join(sorted(whole.parts))

@@ -50,7 +50,7 @@ def register(app: typer.Typer) -> None:
 
 @dataclass(frozen=True, slots=True)
 class SendOptions:
-    """What is sent, at which pace, and what is asked meanwhile."""
+    """How messages are sent, and what is polled meanwhile."""
 
     rate: Annotated[float, typer.Option(min=0.1, max=20_000, help="Messages a second, of all queues together.")] = 200
     seconds: Annotated[float, typer.Option(min=0, help="How long to send; 0: until Ctrl-C.")] = 30
@@ -145,7 +145,7 @@ async def _make_topic(admin: Admin, topic: str, queues: int) -> None:
 
 
 def findings_json(findings: Findings) -> dict[str, Any]:
-    """What became of a ledger."""
+    """The findings for scripts."""
     return {"kept": findings.kept, **asdict(findings)}
 
 
@@ -269,7 +269,7 @@ def show_outages(outages: Sequence[Outage]) -> None:
 
 
 def show_findings(findings: Findings, counts: SenderStats | None) -> None:
-    """What was promised, and what became of it."""
+    """Print the findings as a table."""
     table = Table(show_header=False)
     table.add_column()
     table.add_column(justify="right")

@@ -109,7 +109,7 @@ class Ledger:
 
     @classmethod
     def load(cls, path: Path) -> Ledger:
-        """What a file holds; a last line without its end is left out. PerseidError when it is no ledger."""
+        """The ledger in a file; a last line without its end is left out. PerseidError when it is no ledger."""
         try:
             text = path.read_text(encoding="utf-8")
         except (OSError, UnicodeDecodeError) as error:
@@ -129,7 +129,7 @@ class Ledger:
 
 @dataclass(slots=True)
 class Findings:
-    """What became of a ledger. The lists name the first few of what the numbers count."""
+    """The comparison of a ledger with the cluster. The lists name the first few of what the numbers count."""
 
     acknowledged: int = 0
     stored: int = 0
@@ -141,7 +141,7 @@ class Findings:
     doubled: int = 0
     """Copies that retries explain."""
     unacknowledged: int = 0
-    """Stored, though nobody heard of it: sends whose answer was lost, or that came too late."""
+    """Stored, but never acknowledged: sends whose answer was lost, or that came too late."""
     named: dict[str, list[str]] = field(default_factory=dict)
 
     @property

@@ -24,7 +24,7 @@ STANDALONE_PHASES = ("return", "route", FIRST_ACK)
 
 @dataclass(frozen=True, slots=True)
 class Observation:
-    """What was first seen at a time (seconds of the monotonic clock)."""
+    """An observation, and when it was first made (seconds of the monotonic clock)."""
 
     at: float
     what: str
@@ -89,7 +89,7 @@ class Outage:
 
     @property
     def slow_only(self) -> bool:
-        """True when nothing failed and nobody changed: an answer was late, that is all."""
+        """True when nothing failed and the master stayed: an answer was late, that is all."""
         return not self.errors and not self.seen.keys() - {FIRST_ACK}
 
     def note(self, name: str, at: float, what: str) -> None:

@@ -67,7 +67,7 @@ class _BrokerSet:
 
 @dataclass(slots=True)
 class SenderStats:
-    """What a sender has done. `longest_gap_ms`: between two acknowledgements, of whatever queue."""
+    """Counts of a sender. `longest_gap_ms`: between two acknowledgements, of whatever queue."""
 
     acknowledged: int = 0
     attempts: int = 0

@@ -49,7 +49,7 @@ def archive(
 
 
 def told(done: Archived, table: str) -> str:
-    """What a run did, in a line."""
+    """The outcome of a run, in a line."""
     text = f"{done.rows} messages in {done.batches} batches added to {table}"
     if done.corrupt:
         text += f", {done.corrupt} of them with bodies that did not decode"
@@ -67,7 +67,7 @@ def told(done: Archived, table: str) -> str:
 
 
 def missing_told(done: Archived) -> str:
-    """What is not in the table though a run is done, in a line; empty where nothing is."""
+    """Messages that are not in the table though a run is done, in a line; empty without any."""
     parts = [gaps_told(done.gaps)] if done.gaps else []
     if done.away:
         others = " and others" if done.away[MAX_TOLD:] else ""
@@ -79,7 +79,7 @@ def missing_told(done: Archived) -> str:
 
 
 def gaps_told(gaps: Sequence[Gap]) -> str:
-    """What is missing, in a line; empty where nothing is."""
+    """Gaps, in a line; empty without any."""
     if not gaps:
         return ""
     lines = [f"{gap.queue}: {gap.messages} within {gap.start} to {gap.end - 1}, {gap.why}" for gap in gaps[:MAX_TOLD]]

@@ -1,4 +1,4 @@
-"""What all jobs share: options, Spark's session, a progress bar, events as JSON lines, errors in one line, exit codes.
+"""Shared by all jobs: options, Spark's session, a progress bar, events as JSON lines, errors in one line, exit codes.
 
 Exit codes: 0 done, and nothing found that should not be; 1 an error, in one line on stderr; 2 wrong usage; FOUND the
 job is done and found what its user has to look at; 128 and a signal's number: by that (130: Ctrl-C).
@@ -50,7 +50,7 @@ AsJson = Annotated[bool, typer.Option("--json", help="One JSON object a line, fo
 
 @dataclass(frozen=True, slots=True)
 class JobOptions:
-    """What all jobs are told: where Spark is, and how they report."""
+    """Options of all jobs: where Spark is, and how they report."""
 
     master: Annotated[str | None, typer.Option(help="Spark's master; local on all cores if not given.")] = None
     spark_log: Annotated[

@@ -22,7 +22,7 @@ def register(app: typer.Typer) -> None:
 
 @dataclass(frozen=True, slots=True)
 class OutputOptions:
-    """What becomes of the rows."""
+    """Where rows are written or shown."""
 
     out: Annotated[str | None, typer.Option(help="Write the rows there, as Parquet; it must not exist.")] = None
     show: Annotated[int, typer.Option(help="Show so many rows, in order of time.", min=0)] = 0
@@ -44,7 +44,7 @@ def time_travel(
     ] = True,
     run_options: JobOptions,
 ) -> None:
-    """What a topic held at a time: from its archive and its live log together, each message once."""
+    """The messages of a topic at a time: from its archive and its live log together, each message once."""
     at_ms, stores = moment(as_of, "--as-of"), pairs(store, "--store")
     assert at_ms is not None
     with job(f"{topic} as of {as_of}", run_options) as running:

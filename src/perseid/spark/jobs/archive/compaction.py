@@ -24,7 +24,7 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True, slots=True)
 class Compacted:
-    """What a compaction did: so many files became so many."""
+    """The outcome of a compaction: so many files became so many."""
 
     before: int
     after: int
@@ -52,7 +52,7 @@ def compact(
 
 
 def compact_locked(spark: SparkSession, table: Table, target_bytes: int, keep_hours: int) -> Compacted:
-    """The same for who holds the lock."""
+    """The same, for a caller that holds the lock."""
     before = table.snapshot()
     if not before.files:
         return Compacted(0, 0)

@@ -73,7 +73,7 @@ class Missing(NamedTuple):
 
 @dataclass(frozen=True, slots=True)
 class Told:
-    """What a task says of itself: its number, the rows that it wrote, and what it left out."""
+    """The report of a task: its number, the rows that it wrote, and what it left out."""
 
     task: int
     landed: Landed
@@ -87,7 +87,7 @@ class Told:
 
 @dataclass(frozen=True, slots=True)
 class Written:
-    """What all tasks of a batch did; those of ranges in their order."""
+    """The reports of all tasks of a batch; those of ranges in their order."""
 
     files: tuple[WrittenFile, ...]
     tasks: tuple[Told, ...]

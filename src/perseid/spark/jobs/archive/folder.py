@@ -51,7 +51,7 @@ PARTITIONS = (NONE, DAY, HOUR)
 
 @dataclass(frozen=True, slots=True)
 class TableInfo:
-    """What a table is of; it never changes. `filter`: the source's options that choose messages."""
+    """The properties of a table that never change. `filter`: the source's options that choose messages."""
 
     topic: str
     format: str
@@ -107,7 +107,7 @@ class Generation:
 
 @dataclass(frozen=True, slots=True)
 class Plan:
-    """What a table covers: the offsets [begin, end) of each queue (`topic/brokerName/queueId`), and when the message
+    """Coverage of a table: the offsets [begin, end) of each queue (`topic/brokerName/queueId`), and when the message
     before `end` was stored, by which a topic that was made anew is told from the one that was read. `earliest`: where
     queues began then, for the same end. `landed`: the rows of each queue, of all generations; None in plans of earlier
     versions."""
@@ -146,7 +146,7 @@ class TableFolder:
     # ---- what it is of ----
 
     def info(self) -> TableInfo | None:
-        """What the table is of; None where there is no archive."""
+        """The table's properties; None where there is no archive."""
         path = self.own / "table.json"
         if not path.is_file():
             return None
@@ -159,7 +159,7 @@ class TableFolder:
         return info
 
     def known(self) -> TableInfo:
-        """What the table is of. ConfigError where there is no archive."""
+        """The table's properties. ConfigError where there is no archive."""
         info = self.info()
         if info is None:
             raise ConfigError(f"{self.path} is no archive: it has no {OWN_FOLDER}/table.json")
@@ -181,8 +181,8 @@ class TableFolder:
 
     @contextmanager
     def locked(self, name: str = "lock") -> Iterator[None]:
-        """Nobody else writes to the table (or whatever `name` stands for) meanwhile; a run that dies lets go.
-        ConfigError when somebody does."""
+        """Lock the table against other writers (or whatever `name` stands for) meanwhile; a run that dies lets go.
+        ConfigError when another one has the lock."""
         with self._lock(self.own / name):
             yield
 
@@ -247,7 +247,7 @@ class TableFolder:
     # ---- what it covers ----
 
     def plan(self, batch: int) -> Plan | None:
-        """What the table covers with batch `batch`; None before the first."""
+        """The coverage of the table with batch `batch`; None before the first."""
         if batch < 0:
             return None
         path = self._plan(batch)

@@ -1,4 +1,4 @@
-"""What a table of any format does, and the plain Parquet table.
+"""The interface of tables of any format, and the plain Parquet table.
 
 A batch's files are written where they will stay (`place`), by tasks; then one commit makes them count, together with
 the batch's number (`commit`). After a crash the number says whether that happened. Compaction is a commit too.

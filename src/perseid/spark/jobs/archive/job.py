@@ -130,7 +130,7 @@ def _has_landed(folder: TableFolder) -> bool:
 
 @dataclass(frozen=True, slots=True)
 class _Shape:
-    """What was asked of the table; None: what it is."""
+    """The properties asked of the table; None: as it is."""
 
     format: str | None
     partition_by: str | None

@@ -29,7 +29,7 @@ PAYLOAD, CORRUPT = "payload", "_corrupt"
 
 @dataclass(frozen=True, slots=True)
 class RowShape:
-    """What rows hold: with or without a decoded body. `keep_value`: the body as it was sent too, where it decoded.
+    """The shape of rows: with or without a decoded body. `keep_value`: the body as it was sent too, where it decoded.
     `generation`: what rows that are made have in the column of that name; None: there is none."""
 
     bodies: BodySchema | None = None
@@ -77,7 +77,7 @@ class Shaper:
 
 
 def shape_of(info: TableInfo, generation: int = 1) -> RowShape:
-    """What the rows of a table hold; new ones are of this generation."""
+    """The shape of a table's rows; new ones are of this generation."""
     return RowShape(info.schema, info.keep_value, generation if info.numbered else None)
 
 

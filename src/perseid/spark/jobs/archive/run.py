@@ -43,7 +43,7 @@ ABSENT = "not given by the brokers, though offsets around it were"
 
 @dataclass(frozen=True, slots=True)
 class Looked:
-    """What the brokers say of a topic: where its queues begin and end, and where a new table is to begin in them."""
+    """A topic at its brokers: where its queues begin and end, and where a new table is to begin in them."""
 
     earliest: planning.Position
     latest: planning.Position
@@ -51,7 +51,7 @@ class Looked:
 
 
 class Topic(Protocol):
-    """What a run needs of a topic."""
+    """The port to a topic that a run needs."""
 
     def look(self, *, begun: bool) -> Looked:
         """Where its queues begin and end. `begun`: it has been read before, so that brokers may be waited for."""
@@ -75,7 +75,7 @@ class Allowed:
 
 @dataclass(frozen=True, slots=True)
 class Archived:
-    """What one run did."""
+    """The outcome of one run."""
 
     batches: int = 0
     rows: int = 0
@@ -88,7 +88,7 @@ class Archived:
     doubtful: int = 0
     """Rows whose stamps had come before with something else, or may have: they were added."""
     gaps: tuple[Gap, ...] = ()
-    """What this run found missing, and noted."""
+    """The gaps that this run found, and noted."""
     rewound: tuple[int, int] | None = None
     """The batch that had been committed, and the earlier one that the table held: it was read again from there."""
     away: tuple[str, ...] = ()
