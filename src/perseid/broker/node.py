@@ -46,11 +46,14 @@ class Broker:
         there is none."""
         self.parts = p = Parts(config, store_config, replication or ReplicationConfig(), raft, disk, random, new_log)
         p.take_settings(properties, *kept)
-        self._turn, self._life = p.turn, p.life
+        self._turn, self._life, self._dispatch, self._durability = p.turn, p.life, p.dispatch, p.durability
+        self._holds, self._saves = p.holds, p.saves
+        self._may_be_plain = p.group is None
+        """Are there turns after which only the store has something to do?"""
         self._deadline: Millis = 0
         self.capabilities = found = capabilities(p)
         self._timers = arrange(p, found, self._settle)
-        self._settles = [step.do for step in in_order(SETTLING, [step for one in found for step in one.settles])]
+        self._settles = tuple(step.do for step in in_order(SETTLING, [step for one in found for step in one.settles]))
         self._kinds = [(StoreEvent, self._on_store), *(one.takes for one in found if one.takes is not None)]
         self._events = self._handlers()
 
@@ -78,11 +81,12 @@ class Broker:
     def handle(self, event: Event, now: Millis) -> list[Effect]:
         """One turn. StoreError when the store can't be opened at `Start`."""
         effects = self._turn.begin(now)
-        self.parts.dispatch.only_plain = self.parts.group is None and type(event) in (Reads, Frames)
+        kind = type(event)
+        self._dispatch.only_plain = self._may_be_plain and (kind is Reads or kind is Frames)
         if self._life.state == "ended":
             return effects
-        self.parts.durability.begin()
-        handler = self._events.get(type(event)) or self._of_a_kind(event)
+        self._durability.begin()
+        handler = self._events.get(kind) or self._of_a_kind(event)
         assert handler is not None, f"no event of a broker: {event!r}"
         handler(event)
         if self._life.state != "ended":
@@ -95,7 +99,7 @@ class Broker:
     def next_deadline(self) -> Millis | None:
         if self._life.state != "running":
             return None
-        if self.parts.dispatch.only_plain:  # only the store may have something to do sooner than before: look soon
+        if self._dispatch.only_plain:  # only the store may have something to do sooner than before: look soon
             return min(self._deadline, self._turn.now + SOON_MS)
         self._deadline = min(due for timer in self._timers if (due := timer.next_deadline()) is not None)
         return self._deadline
@@ -108,18 +112,16 @@ class Broker:
 
     def _settle(self) -> None:
         """Finish a turn: wake held pulls, ask for the flush that acknowledgements wait for, write."""
-        p = self.parts
         for settle in self._settles:
             settle()
-        ready = p.holds.take_ready(self._turn.now)
-        while ready:
+        now = self._turn.now
+        while ready := self._holds.take_ready(now):
             for request in ready:
-                p.dispatch.request(request)
-            ready = p.holds.take_ready(self._turn.now)
-        p.saves.settle()
-        p.durability.settle()
+                self._dispatch.request(request)
+        self._saves.settle()
+        self._durability.settle()
         self._turn.end()
-        p.dispatch.close_refused()
+        self._dispatch.close_refused()
 
     def _tick(self) -> None:
         if self._life.state == "running":

@@ -76,7 +76,9 @@ class CoreTurn:
         self._appends.commit(ports.turn.now)
         if self._appends.seen:
             self._seen(batch.touched)
-        self._uncounted += [lane for lane in batch.touched if not lane.taken]
+        for lane in batch.touched:
+            if not lane.taken:
+                self._uncounted.append(lane)
         batch.clear()
 
     def count(self) -> None:

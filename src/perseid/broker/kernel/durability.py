@@ -75,7 +75,7 @@ class Durability:
     @property
     def too_few(self) -> str:
         """Why no message is taken, with fewer replicas in sync than are wanted; "": there are enough."""
-        return self._nodes.too_few
+        return self._nodes.too_few if self.waits else ""
 
     @property
     def by_quorum(self) -> bool:

@@ -187,8 +187,10 @@ class Saves:
 
     def settle(self) -> None:
         """At the end of a turn: save the tables that changed, then give the answers that wait for it."""
-        if self.due:
-            self.tables()
+        for table in self._tables:  # as `due`: this is asked in each turn
+            if table.dirty:
+                self.tables()
+                return
 
     def tables(self) -> None:
         """Save the tables that changed."""

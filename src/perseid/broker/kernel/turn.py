@@ -34,9 +34,9 @@ class Turn:
 
     def end(self) -> None:
         """Nothing more is to be answered in this turn: write."""
-        if self._writes:
-            self._effects += [Write(conn, pieces) for conn, pieces in self._writes.items()]
-            self._writes.clear()
+        for conn, pieces in self._writes.items():
+            self._effects.append(Write(conn, pieces))
+        self._writes.clear()
 
     def emit(self, effect: Effect) -> None:
         """Add an effect."""

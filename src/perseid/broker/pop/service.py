@@ -428,6 +428,8 @@ class PopService:
 
     def settle(self) -> None:
         """Write what was gathered, one record for each checkpoint."""
+        if not self._gathered:
+            return
         gathered, self._gathered = self._gathered, {}
         for (_, queue_id), rows in gathered.items():
             self._write_gathered(queue_id, rows)
