@@ -5,15 +5,14 @@ where it need not be quick.
 """
 
 import os
+from pathlib import Path
 
 from Cython.Build import cythonize
 from setuptools import Extension, setup
 
-NAMES = (
-    "scan", "sends", "batch", "redirects", "again", "decided", "properties", "conditions", "pulls", "records",
-    "entries", "columns", "items",
-)  # fmt: skip
 FOLDER = "src/perseid/core"
+NAMES = sorted(path.stem for path in Path(FOLDER).glob("*.pxd"))
+"""Each compiled module has a file of its C types beside it; `perseid.core.Core` has the same names."""
 
 optimized = os.environ.get("PERSEID_CORE_OPTIMIZE", "-O3")
 checks = os.environ.get("PERSEID_CORE_CHECKS") == "1"

@@ -17,7 +17,7 @@ from pathlib import Path
 
 import pytest
 
-from perseid.core import PARTS
+from perseid.core import Core
 
 ROOT = Path(__file__).parents[2]
 DEADLINE = 60
@@ -125,7 +125,7 @@ def test_it_holds_the_package_alone(wheel: Path) -> None:
     assert "perseid/py.typed" in names
     assert any(name.endswith("/licenses/LICENSE") for name in names)
     sources = {str(path.relative_to(ROOT / "src")) for path in (ROOT / "src" / "perseid").rglob("*.py")}
-    others = {"perseid/py.typed"} | {f"perseid/core/{part}.pxd" for part in PARTS}
+    others = {"perseid/py.typed"} | {f"perseid/core/{part}.pxd" for part in Core._fields}
     assert {name for name in names if name.startswith("perseid/")} == sources | others
 
 
@@ -135,7 +135,7 @@ def test_the_core_is_compiled_where_there_is_a_compiler(
     wanted = has_compiler() and "no compiler" not in request.node.name
     compiled = list(site.rglob("*.so"))
     assert {f"{path.parent.name}/{path.name.partition('.')[0]}" for path in compiled} == (
-        {f"core/{part}" for part in PARTS} if wanted else set()
+        {f"core/{part}" for part in Core._fields} if wanted else set()
     )
     switched_off = os.environ.get("PERSEID_CORE") == "off"
     assert run(site, "from perseid import core; print(core.compiled)").strip() != "None" or not wanted or switched_off

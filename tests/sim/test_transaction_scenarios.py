@@ -8,7 +8,7 @@ from collections.abc import Callable
 import pytest
 
 from perseid import core
-from perseid.broker.fast_path.core_turns import CoreDecided
+from perseid.broker.fast_path.core_turns import CoreCommits
 from perseid.broker.transactions import requests as handlers
 from perseid.sim.history import Violation
 
@@ -38,11 +38,11 @@ def test_a_handler_that_believes_words_is_noticed(
 @pytest.mark.sim
 @pytest.mark.skipif(core.compiled is None, reason="there is no compiled core")
 def test_a_core_that_believes_words_is_noticed(monkeypatch: pytest.MonkeyPatch) -> None:
-    real = CoreDecided.commit
+    real = CoreCommits.commit
 
-    def commit(self: CoreDecided, physical: int, offset: int, group: str, transaction_id: str | None) -> int:
+    def commit(self: CoreCommits, physical: int, offset: int, group: str, transaction_id: str | None) -> int:
         return real(self, physical, offset, group, None)
 
-    monkeypatch.setattr(CoreDecided, "commit", commit)
+    monkeypatch.setattr(CoreCommits, "commit", commit)
     with pytest.raises(Violation, match="only what is committed is read"):
         sent_anew(oneway=True)

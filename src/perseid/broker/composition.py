@@ -22,7 +22,7 @@ from perseid.broker.consume.fetches import Fetches
 from perseid.broker.consume.held_pulls import Holds
 from perseid.broker.consume.offsets import ConsumerOffsets
 from perseid.broker.consume.pull import PullRequests
-from perseid.broker.fast_path.core_turns import CorePorts, again_of, decided_of
+from perseid.broker.fast_path.core_turns import CorePorts, commits_of, deliveries_of
 from perseid.broker.fast_path.plain_sends import QuickSends, SendPorts
 from perseid.broker.kernel.acks import Acks
 from perseid.broker.kernel.answers import Answers
@@ -160,14 +160,14 @@ class Parts:
         self.appender = Appender(turn, store, self.durability, self.stats)
         self.escape = Escape(turn, settings, self.peers)
         self.delay = DelayService(turn, settings, store, self.appender, self.escape)
-        quick = partial(again_of, self.core_ports)
+        quick = partial(deliveries_of, self.core_ports)
         self.timers = TimerService(turn, settings, store, self.disk, self.random, self.appender, self.escape, quick)
         self.transformer = Transformer(store, self.timers)
         self.transactions = TransactionService(
             TransactionPorts(
                 turn=turn, settings=settings, store=store, topics=self.topics, offsets=self.offsets,
                 appender=self.appender, transformer=self.transformer, producers=self.producers, escape=self.escape,
-                quick=partial(decided_of, self.core_ports),
+                quick=partial(commits_of, self.core_ports),
             )
         )
 

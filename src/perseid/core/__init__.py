@@ -4,8 +4,8 @@
     scan ← properties (of stored records, by name) ← conditions (what SQL92 expressions are made of)
     scan, properties ← pulls (which pull it is, and the records that answer it)
     batch ← records (the records that a slave was sent)
-    batch ← redirects (sends with a time of their own, and halves, too) and again (those whose time has come)
-    again ← decided (halves that their producers commit)
+    batch ← redirects (sends with a time of their own, and halves, too) and deliveries (those whose time has come)
+    deliveries ← commits (halves that their producers commit)
     scan ← entries (the entries of a Raft group, on disk and in a push)
     scan ← columns (the records of a segment, or of a pull's answer, as columns)
     items (rows of columns as the items of batch sends)
@@ -18,18 +18,19 @@ older than its source stops the import: half of an old core and half of a new on
 from __future__ import annotations
 
 import os
+import sys
 from collections.abc import Callable, Iterable
 from pathlib import Path
 from types import ModuleType
 from typing import NamedTuple
 
 from perseid.base.machine import Buffer
-from perseid.core import (
-    again,
+from perseid.core import (  # noqa: F401  # by their names, below
     batch,
     columns,
+    commits,
     conditions,
-    decided,
+    deliveries,
     entries,
     items,
     properties,
@@ -43,21 +44,17 @@ from perseid.wire import frame
 
 SWITCH = "PERSEID_CORE"
 
-PARTS = (
-    "scan", "sends", "batch", "redirects", "again", "decided", "properties", "conditions", "pulls", "records",
-    "entries", "columns", "items",
-)  # fmt: skip
-"""Each needs those before it."""
-
 
 class Core(NamedTuple):
-    """The modules that others call."""
+    """The compiled modules, each behind those that it needs: whoever builds, loads or packs the core goes by this list
+    (`setup.py` by the `.pxd` that each of them has)."""
 
     scan: ModuleType
+    sends: ModuleType
     batch: ModuleType
     redirects: ModuleType
-    again: ModuleType
-    decided: ModuleType
+    deliveries: ModuleType
+    commits: ModuleType
     properties: ModuleType
     conditions: ModuleType
     pulls: ModuleType
@@ -67,9 +64,7 @@ class Core(NamedTuple):
     items: ModuleType
 
 
-installed = Core(
-    scan, batch, redirects, again, decided, properties, conditions, pulls, records, entries, columns, items
-)  # fmt: skip
+installed = Core(*[sys.modules[f"{__name__}.{name}"] for name in Core._fields])
 
 
 def older_than_its_source(modules: Iterable[ModuleType], checkout: Path) -> str:
@@ -87,8 +82,8 @@ def older_than_its_source(modules: Iterable[ModuleType], checkout: Path) -> str:
     return ""
 
 
-is_compiled: bool = all(part.compiled for part in (*installed, sends))
-if is_compiled and (stale := older_than_its_source((*installed, sends), Path(__file__).parents[3])):
+is_compiled: bool = all(module.compiled for module in installed)
+if is_compiled and (stale := older_than_its_source(installed, Path(__file__).parents[3])):
     raise ImportError(stale)
 compiled = installed if is_compiled and os.environ.get(SWITCH) != "off" else None
 

@@ -6,7 +6,7 @@ from perseid.core.sends cimport SendReader
 cdef long long MAGIC_V1, INT_MAX, SIGN, MASK
 cdef Py_ssize_t MAX_PROPERTIES_BYTES, HOST_BYTES, FIXED_BYTES, UNIT_BYTES, KEY_BYTES, ENTRY_BYTES, ITEM_BYTES, ID_BYTES
 cdef Py_ssize_t NUMBERS_BYTES, START_BYTES, START_UNITS, KEEP_BYTES, MAX_ID_BYTES, MAX_MESSAGES
-cdef Py_ssize_t HEAD_BYTES, MIN_BYTES, CRC_AT, QUEUE_ID_AT, SYS_FLAG_AT
+cdef Py_ssize_t HEAD_BYTES, MIN_BYTES, CRC_AT, QUEUE_ID_AT, SYS_FLAG_AT, FLAG_AT, BODY_SIZE_AT
 cdef long long ENTRY_MAGIC
 cdef Py_ssize_t OPAQUE_AT, EXT_BYTES_AT, HEADER_BYTES
 cdef int PART_BITS, HEADER_JSON
@@ -15,7 +15,7 @@ cdef bytes HEX
 cdef const unsigned char[::1] INDEXED_TAG, NOTHING
 
 
-cdef class Lane:
+cdef class Target:
     cdef readonly object queue, row
     cdef readonly str topic
     cdef readonly tuple key
@@ -36,7 +36,7 @@ cdef class Batch(SendReader):
     cdef readonly long long last, taken, index
     cdef long long _term, _prepared
     cdef Py_ssize_t _entry_head
-    cdef dict _lanes, _rows, _queues
+    cdef dict _targets, _rows, _queues
     cdef bint _may_order
     cdef long long _now, _at, _limit
     cdef Py_ssize_t _most_bytes, _answer_bytes
@@ -47,45 +47,45 @@ cdef class Batch(SendReader):
     cdef Py_ssize_t _records_end, _answers_end, _entries_end, _id_end
     cdef Py_ssize_t _size, _properties_at, _properties_end
 
-    cpdef learn(self, Lane lane, Py_ssize_t most)
-    cdef int _know(self, dict lanes, Lane lane, Py_ssize_t most) except -1
-    @cython.locals(lane=Lane)
-    cdef Lane _lane(self)
-    @cython.locals(lane=Lane, size=Py_ssize_t, i=Py_ssize_t)
-    cdef Lane _named(self, dict lanes, const unsigned char[::1] d, Py_ssize_t at, Py_ssize_t end)
-    cdef bint _begin_lane(self, Lane lane) except -1
+    cpdef learn(self, Target target, Py_ssize_t most)
+    cdef int _know(self, dict targets, Target target, Py_ssize_t most) except -1
+    @cython.locals(target=Target)
+    cdef Target _target(self)
+    @cython.locals(target=Target, size=Py_ssize_t, i=Py_ssize_t)
+    cdef Target _named(self, dict targets, const unsigned char[::1] d, Py_ssize_t at, Py_ssize_t end)
+    cdef bint _begin_target(self, Target target) except -1
     cpdef look_into(self, dict rows, object queues)
     cpdef begin(self, long long now, long long log_end, long long limit, bint may_order)
     cpdef begin_entries(self, long long index, long long term)
     @cython.locals(total=Py_ssize_t, end=Py_ssize_t)
     cpdef Py_ssize_t take(self, object data, Py_ssize_t at, const unsigned char[::1] born_host) except -2
     cpdef bytes answers(self)
-    @cython.locals(lane=Lane)
+    @cython.locals(target=Target)
     cpdef clear(self)
-    @cython.locals(lane=Lane, begin=cython.longlong)
+    @cython.locals(target=Target, begin=cython.longlong)
     cdef Py_ssize_t _frame(self, Py_ssize_t at, Py_ssize_t total) except -2
     @cython.locals(most=Py_ssize_t)
-    cdef int _make_room(self, Lane lane) except -1
+    cdef int _make_room(self, Target target) except -1
     @cython.locals(size=Py_ssize_t, head=Py_ssize_t, crc=cython.uint)
-    cdef bint _put(self, Lane lane, Py_ssize_t body, Py_ssize_t end) except -1
+    cdef bint _put(self, Target target, Py_ssize_t body, Py_ssize_t end) except -1
     @cython.locals(
         at=cython.longlong, count=cython.longlong, taken_bytes=cython.longlong, last=cython.longlong,
         index=cython.longlong,
         records_end=Py_ssize_t, entries_end=Py_ssize_t, p=Py_ssize_t,
     )
-    cdef bint _put_batch(self, Lane lane) except -1
+    cdef bint _put_batch(self, Target target) except -1
     @cython.locals(body=Py_ssize_t, left=Py_ssize_t, size=Py_ssize_t, body_bytes=Py_ssize_t, p=Py_ssize_t)
-    cdef Py_ssize_t _put_item(self, Lane lane, Py_ssize_t at) except -2
+    cdef Py_ssize_t _put_item(self, Target target, Py_ssize_t at) except -2
     @cython.locals(at=Py_ssize_t)
     cdef Py_ssize_t _put_head(self, Py_ssize_t size) noexcept
     @cython.locals(at=Py_ssize_t, name=Py_ssize_t)
     cdef Py_ssize_t _put_record(
-        self, Lane lane, Py_ssize_t size, Py_ssize_t body, Py_ssize_t end, unsigned int crc
+        self, Target target, Py_ssize_t size, Py_ssize_t body, Py_ssize_t end, unsigned int crc
     ) noexcept
     @cython.locals(at=Py_ssize_t, code=cython.longlong)
-    cdef Py_ssize_t _put_unit(self, Lane lane, Py_ssize_t size) noexcept
+    cdef Py_ssize_t _put_unit(self, Target target, Py_ssize_t size) noexcept
     @cython.locals(at=Py_ssize_t, end=Py_ssize_t, seed=cython.uint)
-    cdef Py_ssize_t _put_entries(self, Lane lane) noexcept
+    cdef Py_ssize_t _put_entries(self, Target target) noexcept
     @cython.locals(at=Py_ssize_t)
     cdef Py_ssize_t _put_entry(self, unsigned int key_hash) noexcept
     cdef Py_ssize_t _add(
@@ -99,14 +99,14 @@ cdef class Batch(SendReader):
     @cython.locals(crc=cython.uint)
     cdef bint _is_sound(self, Py_ssize_t at) except -1
     @cython.locals(most=Py_ssize_t)
-    cdef int _answer(self, Lane lane, long long begin) except -1
+    cdef int _answer(self, Target target, long long begin) except -1
     @cython.locals(host=Py_ssize_t, number=cython.longlong, i=Py_ssize_t, byte=cython.uchar)
-    cdef Py_ssize_t _put_ids(self, Lane lane, Py_ssize_t at, long long begin) noexcept
+    cdef Py_ssize_t _put_ids(self, Target target, Py_ssize_t at, long long begin) noexcept
     cdef Py_ssize_t _put_handle(self, Py_ssize_t at) noexcept
     @cython.locals(first=Py_ssize_t, at=Py_ssize_t)
-    cdef Py_ssize_t _put_json_answer(self, Lane lane, long long begin) noexcept
+    cdef Py_ssize_t _put_json_answer(self, Target target, long long begin) noexcept
     @cython.locals(first=Py_ssize_t, at=Py_ssize_t, value=Py_ssize_t)
-    cdef Py_ssize_t _put_binary_answer(self, Lane lane, long long begin) noexcept
+    cdef Py_ssize_t _put_binary_answer(self, Target target, long long begin) noexcept
 
 
 @cython.locals(first=Py_ssize_t)
@@ -122,7 +122,7 @@ cdef Py_ssize_t _copy(
 cdef unsigned char[::1] _longer(unsigned char[::1] old, Py_ssize_t least)
 cdef unsigned int _hash(const unsigned char[::1] d, Py_ssize_t at, Py_ssize_t end, unsigned int seed) noexcept
 @cython.locals(key=cython.ulonglong)
-cdef unsigned long long _lane_key(
+cdef unsigned long long _target_key(
     const unsigned char[::1] d, Py_ssize_t at, Py_ssize_t end, long long queue_id
 ) noexcept
 @cython.locals(

@@ -3,7 +3,7 @@
 """The hot path: received bytes in; records, queue units, index entries and answers out; many messages a call.
 
 Compiled by Cython, with the C types of `batch.pxd`, where there is a C compiler. As plain Python it does the same, so
-slowly that only tests use it: without a compiler `broker.fast` takes its place.
+slowly that only tests use it: without a compiler `broker/fast_path/plain_sends.py` takes its place.
 
     begin → take … take → records, touched, entries, answers → clear
 
@@ -22,11 +22,25 @@ from collections.abc import Mapping
 from typing import TYPE_CHECKING
 
 from perseid.base.machine import Buffer
-from perseid.core.layout import ENTRY_BYTES, HEADER_BINARY, HEADER_BYTES, HEADER_JSON, KEY_BYTES, PART_BITS, UNIT_BYTES
+from perseid.core import layout
+from perseid.core.layout import (
+    ENTRY_BYTES,
+    HEADER_BINARY,
+    HEADER_BYTES,
+    HEADER_JSON,
+    KEY_BYTES,
+    PART_BITS,
+    UNIT_BYTES,
+)
 from perseid.core.sends import SendReader
-from perseid.wire.batch import MAX_MESSAGES
+from perseid.wire.batch import BODY_SIZE_AT, FLAG_AT, MAX_MESSAGES
+from perseid.wire.batch import MIN_ITEM_BYTES as ITEM_BYTES
+from perseid.wire.dledger import ENTRY_HEADER_BYTES as HEAD_BYTES
+from perseid.wire.dledger import ENTRY_MAGIC
 from perseid.wire.hashing import crc32_raw
-from perseid.wire.record import MAGIC_V1, MAX_PROPERTIES_BYTES
+from perseid.wire.record import BODY_CRC_AT as CRC_AT
+from perseid.wire.record import FIXED_BYTES, MAGIC_V1, MAX_PROPERTIES_BYTES, QUEUE_ID_AT, SYS_FLAG_AT
+from perseid.wire.record import MIN_RECORD_BYTES as MIN_BYTES
 
 if TYPE_CHECKING:
     from perseid.core.queue import Queue
@@ -37,19 +51,11 @@ compiled = not __file__.endswith(".py")
 INT_MAX, SIGN, MASK = 2**31 - 1, 2**31, 2**32 - 1
 HOST_BYTES = 8
 """IPv4 address and port."""
-FIXED_BYTES, MIN_BYTES = 88, 91
-"""Of a record before its body; of one that has nothing else."""
-CRC_AT, QUEUE_ID_AT, SYS_FLAG_AT = 8, 12, 36
-"""In a record between hosts with IPv4 addresses (store.md §3)."""
 NUMBERS_BYTES = 160
 """The numbers of an answer, at most, and its frame."""
 START_BYTES, START_UNITS = 1 << 16, 64
 KEEP_BYTES = 4 << 20
 """A buffer that a large turn made longer than this is let go after it."""
-HEAD_BYTES, ENTRY_MAGIC = 48, 1
-"""Of a Raft group's entry, before its record."""
-ITEM_BYTES = 22
-"""Of a message in a batch, but for its body and properties."""
 ID_BYTES = 33
 """Of a message's id and a comma."""
 MAX_ID_BYTES = 256
@@ -57,12 +63,12 @@ MAX_ID_BYTES = 256
 OPAQUE_AT, EXT_BYTES_AT = 5, 17
 """In a binary header."""
 HEX = b"0123456789ABCDEF"
-INDEXED_TAG = memoryview(b"T#")
+INDEXED_TAG = memoryview(layout.INDEXED_TAG.encode())
 NOTHING = memoryview(b"")
 
 
-class Lane:
-    """One queue of one topic: what stays the same from send to send, and what this turn stored there."""
+class Target:
+    """A queue that plain sends go to: what stays the same from send to send, and what this turn stored there."""
 
     def __init__(self, topic: str, queue_id: int, queue: Queue, row: TopicConfig) -> None:
         self.topic, self.queue_id, self.queue, self.row = topic, queue_id, queue, row
@@ -115,15 +121,15 @@ class Batch(SendReader):
         self._binary_0, self._binary_1, self._binary_2 = texts[:3]
         self._binary_3, self._binary_4 = texts[3:]
         self._answer_bytes = sum(map(len, answer + binary_answer)) + NUMBERS_BYTES
-        self._lanes: dict[int, Lane] = {}
+        self._targets: dict[int, Target] = {}
         self._rows: dict[str, TopicConfig] = {}
         self._queues: Mapping[tuple[str, int], Queue] = {}
         self._may_order = False
         self._now = self._at = self._limit = self.last = self.taken = 0
         self._entry_head = self._term = self.index = self._prepared = 0
         """Bytes before each record: of an entry's head, or none. The term and the index of the next entry."""
-        self.touched: list[Lane] = []
-        """The lanes that have messages of this turn; `last`: where the last of its records will stand in the log."""
+        self.touched: list[Target] = []
+        """The targets that have messages of this turn; `last`: where the last of its records will stand in the log."""
         self._records = memoryview(bytearray(START_BYTES))
         self._answers = memoryview(bytearray(START_BYTES))
         self._entries = memoryview(bytearray(START_BYTES))
@@ -135,46 +141,46 @@ class Batch(SendReader):
         self._size = self._properties_at = self._properties_end = 0
         """Of a stored record."""
 
-    # ---- lanes ----
+    # ---- targets ----
 
-    def learn(self, lane: Lane, most: int) -> None:
-        """Sends to this lane's queue are plain from now on. At most `most` lanes are known."""
-        self._know(self._lanes, lane, most)
+    def learn(self, target: Target, most: int) -> None:
+        """Sends to this target's queue are plain from now on. At most `most` targets are known."""
+        self._know(self._targets, target, most)
 
-    def _know(self, lanes: dict[int, Lane], lane: Lane, most: int) -> None:
-        if len(lanes) >= most:
-            lanes.clear()
-        lanes[_lane_key(lane.name, 0, len(lane.name), lane.queue_id)] = lane
+    def _know(self, targets: dict[int, Target], target: Target, most: int) -> None:
+        if len(targets) >= most:
+            targets.clear()
+        targets[_target_key(target.name, 0, len(target.name), target.queue_id)] = target
 
-    def _lane(self) -> Lane | None:
-        """The lane of the frame that is looked at, ready for this turn; None when there is none."""
-        lane = self._named(self._lanes, self._d, self._topic_at, self._topic_end)
-        if lane is None or (lane.count == 0 and not self._begin_lane(lane)):
+    def _target(self) -> Target | None:
+        """The target of the frame that is looked at, ready for this turn; None when there is none."""
+        target = self._named(self._targets, self._d, self._topic_at, self._topic_end)
+        if target is None or (target.count == 0 and not self._begin_target(target)):
             return None
-        return lane
+        return target
 
-    def _named(self, lanes: dict[int, Lane], d: memoryview, at: int, end: int) -> Lane | None:
-        """That of the lanes whose topic stands there in `d`, with the queue that was read; None when there is none."""
-        lane = lanes.get(_lane_key(d, at, end, self._queue_id))
-        if lane is None:
+    def _named(self, targets: dict[int, Target], d: memoryview, at: int, end: int) -> Target | None:
+        """That of the targets whose topic stands there in `d`, with the queue that was read; None: there is none."""
+        target = targets.get(_target_key(d, at, end, self._queue_id))
+        if target is None:
             return None
-        size = len(lane.name)
-        if lane.queue_id != self._queue_id or end - at != size:
+        size = len(target.name)
+        if target.queue_id != self._queue_id or end - at != size:
             return None
         for i in range(size):
-            if d[at + i] != lane.name[i]:
+            if d[at + i] != target.name[i]:
                 return None
-        return lane
+        return target
 
-    def _begin_lane(self, lane: Lane) -> bool:
-        """Is the lane's queue still that of its topic, the topic as it was, and the next unit's file there?"""
-        if self._rows.get(lane.topic) is not lane.row or self._queues.get(lane.key) is not lane.queue:
+    def _begin_target(self, target: Target) -> bool:
+        """Is the target's queue still that of its topic, the topic as it was, and the next unit's file there?"""
+        if self._rows.get(target.topic) is not target.row or self._queues.get(target.key) is not target.queue:
             return False
-        queue = lane.queue
-        if not queue.dirty or (not self._may_order and lane.row.order):
+        queue = target.queue
+        if not queue.dirty or (not self._may_order and target.row.order):
             return False
-        lane.first, lane.room = queue.end, queue.room
-        return lane.first < lane.room
+        target.first, target.room = queue.end, queue.room
+        return target.first < target.room
 
     # ---- a turn ----
 
@@ -226,11 +232,11 @@ class Batch(SendReader):
 
     def clear(self) -> None:
         """What was taken has been written."""
-        for lane in self.touched:
-            lane.taken += lane.count
-            lane.count = 0
-            if len(lane.space) > START_BYTES:
-                lane.grow(START_UNITS)
+        for target in self.touched:
+            target.taken += target.count
+            target.count = 0
+            if len(target.space) > START_BYTES:
+                target.grow(START_UNITS)
         self.touched.clear()
         self._records_end = self._entries_end = 0
         if len(self._records) > KEEP_BYTES or len(self._entries) > KEEP_BYTES:
@@ -246,83 +252,83 @@ class Batch(SendReader):
             return -1
         if not self._read_send() or self._unique_end - self._unique_at > MAX_ID_BYTES:
             return -1
-        lane = self._lane()
-        if lane is None:
+        target = self._target()
+        if target is None:
             return -1
-        begin = lane.count
+        begin = target.count
         self._id_end = _copy(self._id, 0, self._q, self._unique_at, self._unique_end - self._unique_at)
         if self._code == 320:
-            if not self._put_batch(lane):
+            if not self._put_batch(target):
                 return -1
         else:
             self._append_own()
-            if not self._put(lane, self._body, self._end):
+            if not self._put(target, self._body, self._end):
                 return -1
         if begin == 0:
-            self.touched.append(lane)
+            self.touched.append(target)
         if self._flag == 0:
-            self._answer(lane, begin)
-        lane.requests += 1
+            self._answer(target, begin)
+        target.requests += 1
         self.taken += 1
         return self._end
 
-    def _put(self, lane: Lane, body: int, end: int) -> bool:
+    def _put(self, target: Target, body: int, end: int) -> bool:
         """Store the message whose properties stand in `_q`; False when it has no room, and nothing has changed."""
-        size, head = FIXED_BYTES + (end - body) + 1 + len(lane.name) + 2 + self._q_end, self._entry_head
-        if self._at + head + size > self._limit or lane.first + lane.count >= lane.room:
+        size, head = FIXED_BYTES + (end - body) + 1 + len(target.name) + 2 + self._q_end, self._entry_head
+        if self._at + head + size > self._limit or target.first + target.count >= target.room:
             return False
         crc = crc32_raw(self._raw[body:end])
         if self._records_end + head + size > len(self._records):
             self._records = _longer(self._records, self._records_end + head + size)
-        self._make_room(lane)
+        self._make_room(target)
         if head:
             self._put_head(size)
-        self._put_record(lane, size, body, end, crc)
-        self._put_unit(lane, size)
+        self._put_record(target, size, body, end, crc)
+        self._put_unit(target, size)
         if not head:  # a group's messages get their keys when they are committed
-            self._put_entries(lane)
-        lane.count += 1
-        lane.taken_bytes += size
+            self._put_entries(target)
+        target.count += 1
+        target.taken_bytes += size
         self.last = self._at
         self._at += size
         return True
 
-    def _make_room(self, lane: Lane) -> None:
+    def _make_room(self, target: Target) -> None:
         """See to it that there is room for the unit and the entries of one more message."""
         most = KEY_BYTES * (3 + (self._keys_end - self._keys_at) // 2)
         if self._entries_end + most > len(self._entries):
             self._entries = _longer(self._entries, self._entries_end + most)
-        if (lane.count + 1) * UNIT_BYTES > len(lane.space):
-            lane.grow(2 * lane.count)
+        if (target.count + 1) * UNIT_BYTES > len(target.space):
+            target.grow(2 * target.count)
 
-    def _put_batch(self, lane: Lane) -> bool:
+    def _put_batch(self, target: Target) -> bool:
         """Store the messages of a batch (store.md §3.7), all or none; False when one of them is not plain."""
-        at, count, taken_bytes, last, index = self._at, lane.count, lane.taken_bytes, self.last, self.index
+        at, count, taken_bytes, last, index = self._at, target.count, target.taken_bytes, self.last, self.index
         records_end, entries_end = self._records_end, self._entries_end
         p = self._body
         while p < self._end:
-            p = self._put_item(lane, p)
-            if p < 0 or self._at - at > self._most_bytes or lane.count - count > MAX_MESSAGES:
-                self._at, lane.count, lane.taken_bytes, self.last, self.index = at, count, taken_bytes, last, index
+            p = self._put_item(target, p)
+            if p < 0 or self._at - at > self._most_bytes or target.count - count > MAX_MESSAGES:
+                self._at, target.count, target.taken_bytes, self.last, self.index = at, count, taken_bytes, last, index
                 self._records_end, self._entries_end = records_end, entries_end
                 return False
         return True
 
-    def _put_item(self, lane: Lane, at: int) -> int:
+    def _put_item(self, target: Target, at: int) -> int:
         """Store the message of a batch that stands at `at`: where the next one does; -1 when it is not plain."""
-        body, left = at + 20, self._end - at
+        body, left = at + BODY_SIZE_AT + 4, self._end - at
         if left < ITEM_BYTES:
             return -1
-        size, body_bytes = self._int(at), self._int(at + 16)
+        size, body_bytes = self._int(at), self._int(at + BODY_SIZE_AT)
         if size > left or body_bytes == 0 or body_bytes > size - ITEM_BYTES:
             return -1
         p = body + body_bytes + 2
         if p + self._short(p - 2) != at + size or self._short(p - 2) > MAX_PROPERTIES_BYTES:
             return -1
-        self._message_flag = self._signed(at + 12)
+        self._message_flag = self._signed(at + FLAG_AT)
         if not self._take_properties(p, at + size) or not self._end_properties() or not self._read_properties():
             return -1
-        return at + size if self._put(lane, body, body + body_bytes) else -1
+        return at + size if self._put(target, body, body + body_bytes) else -1
 
     # ---- what it comes to ----
 
@@ -340,16 +346,16 @@ class Batch(SendReader):
         self.index += 1
         return self._records_end
 
-    def _put_record(self, lane: Lane, size: int, body: int, end: int, crc: int) -> int:
+    def _put_record(self, target: Target, size: int, body: int, end: int, crc: int) -> int:
         """The message record of format v1 (store.md §3): the layout of `wire.record`."""
         at = self._records_end
-        name = len(lane.name)
+        name = len(target.name)
         at = _put_int(self._records, at, size)
         at = _put_int(self._records, at, MAGIC_V1)
         at = _put_int(self._records, at, crc & INT_MAX)
-        at = _put_int(self._records, at, lane.queue_id)
+        at = _put_int(self._records, at, target.queue_id)
         at = _put_int(self._records, at, self._message_flag)
-        at = _put_long(self._records, at, lane.first + lane.count)
+        at = _put_long(self._records, at, target.first + target.count)
         at = _put_long(self._records, at, self._at)
         at = _put_int(self._records, at, self._sys_flag)
         at = _put_long(self._records, at, self._born)
@@ -361,30 +367,30 @@ class Batch(SendReader):
         at = _put_int(self._records, at, end - body)
         at = _copy(self._records, at, self._d, body, end - body)
         self._records[at] = name
-        at = _copy(self._records, at + 1, lane.name, 0, name)
+        at = _copy(self._records, at + 1, target.name, 0, name)
         self._records[at], self._records[at + 1] = self._q_end >> 8, self._q_end & 0xFF
         self._records_end = _copy(self._records, at + 2, self._q, 0, self._q_end)
         return self._records_end
 
-    def _put_unit(self, lane: Lane, size: int) -> int:
-        at = _put_long(lane.space, lane.count * UNIT_BYTES, self._at)
-        at = _put_int(lane.space, at, size)
+    def _put_unit(self, target: Target, size: int) -> int:
+        at = _put_long(target.space, target.count * UNIT_BYTES, self._at)
+        at = _put_int(target.space, at, size)
         code = _hash(self._q, self._tag_at, self._tag_end, 0)  # 0 when there is no tag
-        return _put_long(lane.space, at, (code ^ SIGN) - SIGN)  # signed
+        return _put_long(target.space, at, (code ^ SIGN) - SIGN)  # signed
 
-    def _put_entries(self, lane: Lane) -> int:
+    def _put_entries(self, target: Target) -> int:
         """As `store.dispatch.key_hashes`: the unique key, each of the keys, the tag as `T#tag`."""
         at = self._keys_at
-        self._put_entry(_hash(self._q, self._unique_at, self._unique_end, lane.seed))
+        self._put_entry(_hash(self._q, self._unique_at, self._unique_end, target.seed))
         while 0 <= at < self._keys_end:
             end = at
             while end < self._keys_end and self._q[end] != 32:
                 end += 1
             if end > at:
-                self._put_entry(_hash(self._q, at, end, lane.seed))
+                self._put_entry(_hash(self._q, at, end, target.seed))
             at = end + 1
         if self._tag_at >= 0:
-            seed = _hash(INDEXED_TAG, 0, len(INDEXED_TAG), lane.seed)
+            seed = _hash(INDEXED_TAG, 0, len(INDEXED_TAG), target.seed)
             self._put_entry(_hash(self._q, self._tag_at, self._tag_end, seed))
         return self._entries_end
 
@@ -454,26 +460,26 @@ class Batch(SendReader):
 
     # ---- answers ----
 
-    def _answer(self, lane: Lane, begin: int) -> None:
-        """Answer the request whose messages are those of the lane from `begin` on."""
-        most = self._answers_end + self._answer_bytes + self._id_end + ID_BYTES * (lane.count - begin)
+    def _answer(self, target: Target, begin: int) -> None:
+        """Answer the request whose messages are those of the target from `begin` on."""
+        most = self._answers_end + self._answer_bytes + self._id_end + ID_BYTES * (target.count - begin)
         if most > len(self._answers):
             self._answers = _longer(self._answers, most)
         if self._serializer == HEADER_JSON:
-            self._put_json_answer(lane, begin)
+            self._put_json_answer(target, begin)
         else:
-            self._put_binary_answer(lane, begin)
+            self._put_binary_answer(target, begin)
 
-    def _put_ids(self, lane: Lane, at: int, begin: int) -> int:
+    def _put_ids(self, target: Target, at: int, begin: int) -> int:
         """Write the ids of the messages, joined by commas: each is the broker's host, which stands before, and where
         its record is, out of its unit."""
         host = at - 16
-        for number in range(begin, lane.count):
+        for number in range(begin, target.count):
             if number > begin:
                 self._answers[at] = 44
                 at = _copy(self._answers, at + 1, self._answers, host, 16)
             for i in range(8):
-                byte = lane.space[number * UNIT_BYTES + i]
+                byte = target.space[number * UNIT_BYTES + i]
                 self._answers[at], self._answers[at + 1] = HEX[byte >> 4], HEX[byte & 15]
                 at += 2
         return at
@@ -482,14 +488,14 @@ class Batch(SendReader):
         """Write what an answer says besides; where that ends."""
         return at
 
-    def _put_json_answer(self, lane: Lane, begin: int) -> int:
+    def _put_json_answer(self, target: Target, begin: int) -> int:
         first = self._answers_end
         at = _copy(self._answers, first + 8, self._answer_0, 0, len(self._answer_0))
-        at = self._put_ids(lane, at, begin)
+        at = self._put_ids(target, at, begin)
         at = _copy(self._answers, at, self._answer_1, 0, len(self._answer_1))
         at = _put_digits(self._answers, at, self._queue_id)
         at = _copy(self._answers, at, self._answer_2, 0, len(self._answer_2))
-        at = _put_digits(self._answers, at, lane.first + begin)
+        at = _put_digits(self._answers, at, target.first + begin)
         at = _copy(self._answers, at, self._answer_3, 0, len(self._answer_3))
         at = self._put_handle(_copy(self._answers, at, self._id, 0, self._id_end))
         at = _copy(self._answers, at, self._answer_4, 0, len(self._answer_4))
@@ -500,17 +506,17 @@ class Batch(SendReader):
         self._answers_end = at
         return at
 
-    def _put_binary_answer(self, lane: Lane, begin: int) -> int:
+    def _put_binary_answer(self, target: Target, begin: int) -> int:
         """Each value has its length before it (4 bytes), after the text that names it."""
         first = self._answers_end
         value = _copy(self._answers, first + 8, self._binary_0, 0, len(self._binary_0)) - 16
-        at = self._put_ids(lane, value + 16, begin)
+        at = self._put_ids(target, value + 16, begin)
         _put_int(self._answers, value - 4, at - value)
         value = _copy(self._answers, at, self._binary_1, 0, len(self._binary_1))
         at = _put_digits(self._answers, value, self._queue_id)
         _put_int(self._answers, value - 4, at - value)
         value = _copy(self._answers, at, self._binary_2, 0, len(self._binary_2))
-        at = _put_digits(self._answers, value, lane.first + begin)
+        at = _put_digits(self._answers, value, target.first + begin)
         _put_int(self._answers, value - 4, at - value)
         value = _copy(self._answers, at, self._binary_3, 0, len(self._binary_3))
         at = _copy(self._answers, value, self._id, 0, self._id_end)
@@ -583,7 +589,7 @@ def _hash(d: memoryview, at: int, end: int, seed: int) -> int:
     return seed
 
 
-def _lane_key(d: memoryview, at: int, end: int, queue_id: int) -> int:
+def _target_key(d: memoryview, at: int, end: int, queue_id: int) -> int:
     """FNV-1a of a queue's name. Two queues may share it: then the sends to one of them are not plain."""
     key = (queue_id & MASK) + 2166136261
     while at < end:

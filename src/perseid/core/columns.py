@@ -27,8 +27,6 @@ from collections.abc import Callable, Sequence
 from perseid.base.machine import Buffer
 from perseid.core.layout import (
     BODY,
-    BORN_V6,
-    FIXED_V4,
     HOSTS,
     IDS,
     INT_COLUMNS,
@@ -38,20 +36,23 @@ from perseid.core.layout import (
     NAMES,
     PROPERTIES,
     STAMPS,
-    STORE_V6,
     TIME_MAX,
     TIME_MIN,
     TOPIC,
-    V6_MORE,
 )
 from perseid.core.scan import Scanner
+from perseid.wire.dledger import ENTRY_HEADER_BYTES as HEAD_BYTES
+from perseid.wire.dledger import ENTRY_MAGIC
 from perseid.wire.hashing import crc32_raw
-from perseid.wire.record import MAGIC_V1, MAGIC_V2
+from perseid.wire.record import FIXED_BYTES as FIXED_V4
+from perseid.wire.record import MAGIC_V1, MAGIC_V2, PHYSICAL_OFFSET_AT, STORE_TIMESTAMP_AT, SYS_FLAG_AT, V6_MORE
+from perseid.wire.record import MIN_RECORD_BYTES as MIN_BYTES
+from perseid.wire.record import SYS_BORN_HOST_V6 as BORN_V6
+from perseid.wire.record import SYS_COMPRESSED as COMPRESSED
+from perseid.wire.record import SYS_STORE_HOST_V6 as STORE_V6
 
 compiled = not __file__.endswith(".py")
 
-MIN_BYTES, HEAD_BYTES, ENTRY_MAGIC = 91, 48, 1
-COMPRESSED = 0x1
 INT_MAX, SHORT_MAX = 2**31 - 1, 2**15 - 1
 START_BYTES = 1 << 16
 MAX_START_BYTES = 4 << 20
@@ -259,10 +260,10 @@ class Columns(Scanner):
         magic = self._signed(at + 4)
         if magic != MAGIC_V1 and magic != MAGIC_V2:
             return False
-        if place >= 0 and self._long(at + 28) != place:
+        if place >= 0 and self._long(at + PHYSICAL_OFFSET_AT) != place:
             return False
-        flags = self._int(at + 36)
-        self._stored_at = at + 56 + (V6_MORE if flags & BORN_V6 else 0)
+        flags = self._int(at + SYS_FLAG_AT)
+        self._stored_at = at + STORE_TIMESTAMP_AT + (V6_MORE if flags & BORN_V6 else 0)
         self._body = at + FIXED_V4 + (V6_MORE if flags & BORN_V6 else 0) + (V6_MORE if flags & STORE_V6 else 0)
         left = at + size - self._body
         if left < 3:

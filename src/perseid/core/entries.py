@@ -15,12 +15,14 @@ from __future__ import annotations
 
 from perseid.base.machine import Buffer
 from perseid.core.scan import Scanner
+from perseid.wire.dledger import ENTRY_HEADER_BYTES as HEAD_BYTES
+from perseid.wire.dledger import ENTRY_MAGIC
+from perseid.wire.dledger import INDEX_UNIT_BYTES as UNIT_BYTES
 from perseid.wire.hashing import crc32_raw
 
 compiled = not __file__.endswith(".py")
 
-HEAD_BYTES, ENTRY_MAGIC = 48, 1
-UNIT_BYTES, CRC_BYTES = 32, 4
+CRC_BYTES = 4
 TEXT_BYTES = 256
 """Of an entry's text but for its body, at most."""
 START_BYTES = 1 << 16

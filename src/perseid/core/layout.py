@@ -1,4 +1,9 @@
-"""What the core and the plain Python beside it both have to know: sizes in files, what makes a send plain, columns."""
+"""What the core and the plain Python beside it both have to know: sizes in files, what makes a send plain, columns.
+
+The layout of records and entries is the wire's (`wire.record`, `wire.dledger`, `wire.batch`): the core imports it.
+"""
+
+from perseid.wire.record import SYS_COMPRESSED, SYS_COMPRESSION_MASK
 
 UNIT_BYTES = 20
 """A unit of a consume queue."""
@@ -14,17 +19,10 @@ HEADER_BYTES = 21
 PART_BITS = 10
 """Slots of an index are written out in parts of 1024: a page of the file."""
 
-FIXED_V4, V6_MORE = 88, 12
-"""Bytes of a record before its body (store.md §3), and what the address of an IPv6 host has more."""
-BORN_V6, STORE_V6 = 0x10, 0x20
-"""What a record's sysFlag says of its hosts' addresses."""
-PLAIN_SYS_FLAGS = 0x701
+INDEXED_TAG = "T#"
+"""A tag in the index is a key with this before it (5.5.0, from the golden store)."""
+PLAIN_SYS_FLAGS = SYS_COMPRESSED | SYS_COMPRESSION_MASK
 """Compressed, and how: what a plain message may say of itself."""
-ODD_NAMES = (
-    "DELAY", "TIMER_DELAY_SEC", "TIMER_DELAY_MS", "TIMER_DELIVER_MS", "TRAN_MSG", "POP_CK", "INNER_NUM", "MSG_REGION",
-    "TRACE_ON", "CLUSTER", "_SYS_MSG_PRIORITY_",
-)  # fmt: skip
-"""Properties that the ordinary handler has to look at."""
 
 LONG_COLUMNS = (
     "queueOffset", "physicalOffset", "storeTimestamp", "bornTimestamp", "preparedTransactionOffset", "term",

@@ -10,13 +10,16 @@
 from __future__ import annotations
 
 from perseid.base.machine import Buffer
-from perseid.core.layout import AT_BEGIN, AT_END, BORN_V6, FIXED_V4, STORE_V6, V6_MORE
+from perseid.core.layout import AT_BEGIN, AT_END
 from perseid.core.scan import Scanner
-from perseid.wire.record import MAGIC_V1
+from perseid.wire.record import FIXED_BYTES as FIXED_V4
+from perseid.wire.record import MAGIC_V1, SYS_FLAG_AT, V6_MORE
+from perseid.wire.record import SYS_BORN_HOST_V6 as BORN_V6
+from perseid.wire.record import SYS_STORE_HOST_V6 as STORE_V6
 
 compiled = not __file__.endswith(".py")
 
-FLAGS_AT = 39
+FLAGS_AT = SYS_FLAG_AT + 3
 """The last byte of the record's flags."""
 
 

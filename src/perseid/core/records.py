@@ -17,20 +17,22 @@ from collections.abc import Mapping
 from typing import TYPE_CHECKING
 
 from perseid.base.machine import Buffer
-from perseid.core.batch import Batch, Lane
+from perseid.core.batch import Batch, Target
+from perseid.core.layout import PLAIN_SYS_FLAGS
+from perseid.wire.dledger import ENTRY_HEADER_BYTES as HEAD_BYTES
+from perseid.wire.dledger import ENTRY_MAGIC
 from perseid.wire.record import MIN_RECORD_BYTES as MIN_BYTES
+from perseid.wire.record import PHYSICAL_OFFSET_AT as PHYSICAL_AT
+from perseid.wire.record import QUEUE_OFFSET_AT, SYS_TRANSACTION_COMMIT
+from perseid.wire.record import STORE_TIMESTAMP_AT as STORED_AT
 
 if TYPE_CHECKING:
     from perseid.core.queue import Queue
 
 compiled = not __file__.endswith(".py")
 
-QUEUE_OFFSET_AT, PHYSICAL_AT, STORED_AT = 20, 28, 56
-"""In a record between hosts with IPv4 addresses (store.md §3)."""
-SHOWN_SYS_FLAGS = 0x709
+SHOWN_SYS_FLAGS = PLAIN_SYS_FLAGS | SYS_TRANSACTION_COMMIT
 """Compressed, and how, and the end of a transaction: what a record in a queue may say of itself here."""
-HEAD_BYTES, ENTRY_MAGIC = 48, 1
-"""Of an entry of a group."""
 
 
 class Records(Batch):
@@ -46,12 +48,12 @@ class Records(Batch):
         """The table of queues as it is from now on."""
         self._queues = queues
 
-    def _begin_lane(self, lane: Lane) -> bool:
-        """Is the lane's queue still there, with a place for the next unit?"""
-        if self._queues.get(lane.key) is not lane.queue or not lane.queue.dirty:
+    def _begin_target(self, target: Target) -> bool:
+        """Is the target's queue still there, with a place for the next unit?"""
+        if self._queues.get(target.key) is not target.queue or not target.queue.dirty:
             return False
-        lane.first, lane.room = lane.queue.end, lane.queue.room
-        return lane.first < lane.room
+        target.first, target.room = target.queue.end, target.queue.room
+        return target.first < target.room
 
     def read(self, data: Buffer, at: int, offset: int, limit: int) -> int:
         """Take the plain records that stand in `data` from `at` on, of which the first is at `offset` of the log; where
@@ -94,7 +96,7 @@ class Records(Batch):
 
     def _record(self, at: int, total: int) -> bool:
         """Take the record at `at`, if it is plain."""
-        lane = None
+        target = None
         if not self._parts(at, total, SHOWN_SYS_FLAGS) or self._at + self._size > self._limit:
             return False
         if self._long(at + PHYSICAL_AT) != self._at:
@@ -103,21 +105,21 @@ class Records(Batch):
             return False
         if not self._read_properties():
             return False
-        lane = self._lane()
-        if lane is None or self._long(at + QUEUE_OFFSET_AT) != lane.first + lane.count:
+        target = self._target()
+        if target is None or self._long(at + QUEUE_OFFSET_AT) != target.first + target.count:
             return False
-        if lane.first + lane.count >= lane.room:
+        if target.first + target.count >= target.room:
             return False
         if not self._is_sound(at):
             return False
-        self._make_room(lane)
-        if lane.count == 0:
-            self.touched.append(lane)
-        self._put_unit(lane, self._size)
+        self._make_room(target)
+        if target.count == 0:
+            self.touched.append(target)
+        self._put_unit(target, self._size)
         self._put_time(self._long(at + STORED_AT))
-        self._put_entries(lane)
-        lane.count += 1
-        lane.taken_bytes += self._size
+        self._put_entries(target)
+        target.count += 1
+        target.taken_bytes += self._size
         self.last = self._at
         self._at += self._size
         self.taken += 1

@@ -12,17 +12,19 @@ would have it, with three more properties. Whatever is unusual about it is left 
 
 from __future__ import annotations
 
-from perseid.core.batch import Batch, Lane
+from perseid.core.batch import Batch, Target
 from perseid.core.layout import PLAIN_SYS_FLAGS
+from perseid.wire.headers.send import SEND_FIELDS
 from perseid.wire.record import MAX_PROPERTIES_BYTES
+from perseid.wire.record import SYS_TRANSACTION_PREPARED as PREPARED
 
 compiled = not __file__.endswith(".py")
 
+SYS_FLAG = [name for _, name, _ in SEND_FIELDS].index("sysFlag")
+"""The number of this field."""
 ABSOLUTE = -1
 """In the place of a unit: the number is the time itself."""
-PREPARED = 4
-"""What a half says of itself in its sysFlag; the stored one does not."""
-WORDS_BYTES = 200
+ADDED_BYTES = 200
 """Of the properties that are put behind, at most, but for the unique key."""
 MAX_HANDLE_BYTES = 1024
 OUT_MS = memoryview(b"TIMER_OUT_MS\x01")
@@ -54,9 +56,9 @@ class Sends(Batch):
         super().__init__(store_host, own_properties, max_body_bytes, answer, binary_answer, sync)
         self._answer_bytes += MAX_HANDLE_BYTES * 4 // 3 + len(HANDLE_JSON) + 4
         self._broker_name = memoryview(broker_name)
-        self._names: dict[int, Lane] = {}
-        self._timer_lane: Lane | None = None
-        self._half_lane: Lane | None = None
+        self._names: dict[int, Target] = {}
+        self._timer_target: Target | None = None
+        self._half_target: Target | None = None
         self.halves: list[tuple[int, int, int]] = []
         """Queue offset, physical offset and time of birth of each half of this turn."""
         self.halves_left = 0
@@ -65,20 +67,20 @@ class Sends(Batch):
         self._unit_ms = self._number_said = self._out_ms = 0
         """0: the send that is looked at has no time."""
         self._is_reserved = self._is_half = self._is_prepared = False
-        self._words = memoryview(bytearray(MAX_HANDLE_BYTES))
-        self._words_end = 0
+        self._handle = memoryview(bytearray(MAX_HANDLE_BYTES))
+        self._handle_end = 0
 
     def set_times(self, precision_ms: int, max_delay_ms: int) -> None:
         """A slot's width, and how far ahead a time may be; 0: no send with a time is plain."""
         self._precision_ms, self._max_delay_ms = precision_ms, max_delay_ms
 
-    def learn_name(self, lane: Lane, most: int) -> None:
-        """Redirected sends to this lane's topic and queue are plain from now on. At most `most` are known."""
-        self._know(self._names, lane, most)
+    def learn_name(self, target: Target, most: int) -> None:
+        """Redirected sends to this target's topic and queue are plain from now on. At most `most` are known."""
+        self._know(self._names, target, most)
 
-    def redirect(self, timer_lane: Lane | None, half_lane: Lane | None) -> None:
+    def redirect(self, timer_target: Target | None, half_target: Target | None) -> None:
         """Where they go; None: those are not plain."""
-        self._timer_lane, self._half_lane = timer_lane, half_lane
+        self._timer_target, self._half_target = timer_target, half_target
 
     # ---- what a send says ----
 
@@ -90,7 +92,7 @@ class Sends(Batch):
             return not self._is_prepared
         if self._code == 320 or self._is_reserved or (self._unit_ms != 0 and (self._is_half or self._is_prepared)):
             return False
-        if self._q_end + len(self._own) + WORDS_BYTES + self._unique_end - self._unique_at > MAX_PROPERTIES_BYTES:
+        if self._q_end + len(self._own) + ADDED_BYTES + self._unique_end - self._unique_at > MAX_PROPERTIES_BYTES:
             return False
         return self.halves_left > 0 if self._is_half else self._read_time()
 
@@ -106,7 +108,7 @@ class Sends(Batch):
 
     def _read_field(self, letter: int, at: int, end: int) -> bool:
         """As for all sends; a half says so in its sysFlag."""
-        if letter != 5:
+        if letter != SYS_FLAG:
             return Batch._read_field(self, letter, at, end)
         self._sys_flag, self._is_prepared = 0, False
         if not Batch._read_field(self, letter, at, end):
@@ -131,7 +133,7 @@ class Sends(Batch):
                 unit_ms = 1000
             elif size == 14 and self._says(at, b"TIMER_DELAY_MS"):
                 unit_ms = 1
-            elif self._is_word(at, size):
+            elif self._is_reserved_name(at, size):
                 self._is_reserved = True
         if unit_ms == 0:
             return Batch._read_property(self, at, size, value, end)
@@ -140,7 +142,7 @@ class Sends(Batch):
         self._unit_ms, self._number_said = unit_ms, self._digits(value, end)
         return self._number_said >= 0
 
-    def _is_word(self, at: int, size: int) -> bool:
+    def _is_reserved_name(self, at: int, size: int) -> bool:
         """Is it one of those that a message is given here, or that says more of a time or a half?"""
         if size == 12:
             return self._says(at, b"TIMER_OUT_MS")
@@ -152,17 +154,19 @@ class Sends(Batch):
 
     # ---- where it goes ----
 
-    def _lane(self) -> Lane | None:
-        lane = None
+    def _target(self) -> Target | None:
+        target = None
         if self._unit_ms == 0 and not self._is_half:
-            return Batch._lane(self)
-        lane = self._named(self._names, self._d, self._topic_at, self._topic_end)
-        if lane is None or self._rows.get(lane.topic) is not lane.row or (not self._may_order and lane.row.order):
+            return Batch._target(self)
+        target = self._named(self._names, self._d, self._topic_at, self._topic_end)
+        if target is None or self._rows.get(target.topic) is not target.row:
             return None
-        lane = self._half_lane if self._is_half else self._timer_lane
-        if lane is None or (lane.count == 0 and not self._begin_lane(lane)):
+        if not self._may_order and target.row.order:
             return None
-        return lane
+        target = self._half_target if self._is_half else self._timer_target
+        if target is None or (target.count == 0 and not self._begin_target(target)):
+            return None
+        return target
 
     def _append_own(self) -> None:
         n = 0
@@ -179,32 +183,32 @@ class Sends(Batch):
             n = self._add(self._q, n, REAL_QID, 0, len(REAL_QID))
             self._q_end = self._add(self._q, self._add_number(self._q, n, self._queue_id), END, 0, 1)
 
-    def _put(self, lane: Lane, body: int, end: int) -> bool:
-        if not Batch._put(self, lane, body, end):
+    def _put(self, target: Target, body: int, end: int) -> bool:
+        if not Batch._put(self, target, body, end):
             return False
         if self._is_half:
-            self.halves.append((lane.first + lane.count - 1, self.last, self._born))
+            self.halves.append((target.first + target.count - 1, self.last, self._born))
             self.halves_left -= 1
         return True
 
     # ---- the handle ----
 
     def _put_handle(self, at: int) -> int:
-        """`v1 topic broker time key` in base64, as `handlers.recall.handle_of` has it."""
+        """`v1 topic broker time key` in base64, as `broker/produce/recall_handles.py` has it."""
         n = value = 0
         if self._unit_ms == 0:
             return at
-        n = self._add(self._words, 0, VERSION, 0, 3)
-        n = self._add(self._words, n, self._d, self._topic_at, self._topic_end)
-        n = self._add(self._words, n, SPACE, 0, 1)
-        n = self._add(self._words, n, self._broker_name, 0, len(self._broker_name))
-        n = self._add(self._words, n, SPACE, 0, 1)
-        n = self._add(self._words, self._add_number(self._words, n, self._out_ms + 1), SPACE, 0, 1)
-        self._words_end = self._add(self._words, n, self._id, 0, self._id_end)
+        n = self._add(self._handle, 0, VERSION, 0, 3)
+        n = self._add(self._handle, n, self._d, self._topic_at, self._topic_end)
+        n = self._add(self._handle, n, SPACE, 0, 1)
+        n = self._add(self._handle, n, self._broker_name, 0, len(self._broker_name))
+        n = self._add(self._handle, n, SPACE, 0, 1)
+        n = self._add(self._handle, self._add_number(self._handle, n, self._out_ms + 1), SPACE, 0, 1)
+        self._handle_end = self._add(self._handle, n, self._id, 0, self._id_end)
         if self._serializer == 0:
             return self._put_base64(self._add(self._answers, at, HANDLE_JSON, 0, len(HANDLE_JSON)))
         at = self._add(self._answers, at, HANDLE_BINARY, 0, len(HANDLE_BINARY))
-        value = (self._words_end + 2) // 3 * 4
+        value = (self._handle_end + 2) // 3 * 4
         self._answers[at] = self._answers[at + 1] = 0
         self._answers[at + 2], self._answers[at + 3] = value >> 8, value & 0xFF
         return self._put_base64(at + 4)
@@ -212,14 +216,14 @@ class Sends(Batch):
     def _put_base64(self, at: int) -> int:
         """Write the words, padded; where that ends."""
         n = bits = i = 0
-        while n < self._words_end:
-            bits = self._words[n] << 16
-            if n + 1 < self._words_end:
-                bits |= self._words[n + 1] << 8
-            if n + 2 < self._words_end:
-                bits |= self._words[n + 2]
+        while n < self._handle_end:
+            bits = self._handle[n] << 16
+            if n + 1 < self._handle_end:
+                bits |= self._handle[n + 1] << 8
+            if n + 2 < self._handle_end:
+                bits |= self._handle[n + 2]
             for i in range(4):
-                self._answers[at + i] = BASE64[bits >> (18 - 6 * i) & 63] if n + i <= self._words_end else 61
+                self._answers[at + i] = BASE64[bits >> (18 - 6 * i) & 63] if n + i <= self._handle_end else 61
             at += 4
             n += 3
         return at

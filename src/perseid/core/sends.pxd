@@ -7,7 +7,9 @@ cdef long long PLAIN_SYS_FLAGS, INT_MIN, INT_MAX
 cdef Py_ssize_t MAX_PROPERTIES_BYTES, HEADER_BYTES, MAX_DIGITS
 cdef int HEADER_JSON
 cdef unsigned int REQUIRED
-cdef tuple ODD_NAMES, LONG_NAMES
+cdef tuple CHANGING_NAMES, LONG_NAMES
+cdef unsigned int FIRST_LETTER, FIELDS, TOPIC, QUEUE_ID, SYS_FLAG, BORN, FLAG, PROPERTIES, RECONSUMED, UNIT_MODE, MANY
+cdef unsigned int QUEUE_NUMS, MOST_RECONSUMED
 
 
 cdef class SendReader(Scanner):
@@ -40,7 +42,7 @@ cdef class SendReader(Scanner):
     cdef bint _end_properties(self) noexcept
     @cython.locals(n=Py_ssize_t, at=Py_ssize_t, value=Py_ssize_t, end=Py_ssize_t)
     cdef bint _read_properties(self) noexcept
-    @cython.locals(i=Py_ssize_t, odd=bytes)
+    @cython.locals(i=Py_ssize_t, changing=bytes)
     cdef bint _read_property(self, Py_ssize_t at, Py_ssize_t size, Py_ssize_t value, Py_ssize_t end) noexcept
     @cython.locals(number=cython.longlong, i=Py_ssize_t)
     cdef long long _digits(self, Py_ssize_t at, Py_ssize_t end) noexcept

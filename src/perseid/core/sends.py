@@ -3,30 +3,38 @@
 """What a send's frame says: its header, in both forms, and the properties of its messages.
 
 A send is plain when nothing of it has to be looked at by the ordinary handler: known fields of the usual kinds, in
-ASCII, each once; properties of which none changes what is stored (`layout.ODD_NAMES`).
+ASCII, each once; properties of which none changes what is stored (`wire.properties.CHANGING_NAMES`).
 """
 
 from __future__ import annotations
 
-from perseid.core import layout
 from perseid.core.layout import HEADER_BYTES, HEADER_JSON, PLAIN_SYS_FLAGS
 from perseid.core.scan import Scanner
+from perseid.wire import properties as props
+from perseid.wire.headers.send import SEND_FIELDS
 from perseid.wire.record import MAX_PROPERTIES_BYTES
 
 compiled = not __file__.endswith(".py")
 
 INT_MIN, INT_MAX = -(2**31), 2**31 - 1
 MAX_DIGITS = 15
-REQUIRED = 0xFF
-"""Bits of the fields a to h of a send's header."""
 
-ODD_NAMES = tuple([name.encode() for name in layout.ODD_NAMES])
+CHANGING_NAMES = tuple([name.encode() for name in props.CHANGING_NAMES])
 
-LONG_NAMES = (
-    b"producerGroup", b"topic", b"defaultTopic", b"defaultTopicQueueNums", b"queueId", b"sysFlag", b"bornTimestamp",
-    b"flag", b"properties", b"reconsumeTimes", b"unitMode", b"maxReconsumeTimes", b"batch", b"bname",
-)  # fmt: skip
+LONG_NAMES = tuple([name.encode() for _, name, _ in SEND_FIELDS])
 """The fields of code 10, in the order of their letters in code 310."""
+FIRST_LETTER, FIELDS = ord("a"), len(SEND_FIELDS)
+REQUIRED = sum(1 << at for at, (_, _, required) in enumerate(SEND_FIELDS) if required)
+"""Bits of the fields that each send has."""
+TOPIC, QUEUE_ID, SYS_FLAG, BORN, FLAG, PROPERTIES, RECONSUMED, UNIT_MODE, MANY, QUEUE_NUMS, MOST_RECONSUMED = [
+    LONG_NAMES.index(name)
+    for name in (
+        b"topic", b"queueId", b"sysFlag", b"bornTimestamp", b"flag", b"properties", b"reconsumeTimes", b"unitMode",
+        b"batch", b"defaultTopicQueueNums", b"maxReconsumeTimes",
+    )
+]  # fmt: skip
+"""Numbers of those that are looked at."""
+assert "".join([letter for letter, _, _ in SEND_FIELDS]) == "abcdefghijklmn"[:FIELDS], "letters in a row"
 
 
 class SendReader(Scanner):
@@ -111,7 +119,7 @@ class SendReader(Scanner):
                 return False
             end = self._stop
             letter = self._letter(at + 2, value - 4)
-            if not self._first(letter) or (letter == 8 and not self._take_properties(value, end)):
+            if not self._first(letter) or (letter == PROPERTIES and not self._take_properties(value, end)):
                 return False
             if not self._read_field(letter, value, end):
                 return False
@@ -120,7 +128,7 @@ class SendReader(Scanner):
 
     def _first(self, letter: int) -> bool:
         """Has this field not been there yet?"""
-        if letter < 14:
+        if letter < FIELDS:
             if self._fields & (1 << letter):
                 return False
             self._fields |= 1 << letter
@@ -140,7 +148,7 @@ class SendReader(Scanner):
             p += 3
             if not self._first(letter):
                 return -1
-            stop = self._unescape(p, end) if letter == 8 else self._text_end(p, end)
+            stop = self._unescape(p, end) if letter == PROPERTIES else self._text_end(p, end)
             if stop < 0 or not self._read_field(letter, p, stop):
                 return -1
             p = stop + 1
@@ -154,40 +162,42 @@ class SendReader(Scanner):
     def _read_field(self, letter: int, at: int, end: int) -> bool:
         """Take in the value of a field; False when a plain send has another one."""
         number = 0
-        if letter == 1:
+        if letter == TOPIC:
             self._topic_at, self._topic_end = at, end
-        elif letter == 12:
+        elif letter == MANY:
             self._is_batch = self._is(at, end - at, b"true")
             return self._is_batch or self._is(at, end - at, b"false")
-        elif letter == 10:  # unitMode
+        elif letter == UNIT_MODE:
             return self._is(at, end - at, b"false")
-        elif letter == 6:
+        elif letter == BORN:
             self._born = self._number(at, end)
             return self._stop == end
-        elif 3 <= letter <= 7 or letter == 9 or letter == 11:
+        elif QUEUE_NUMS <= letter <= FLAG or letter in (RECONSUMED, MOST_RECONSUMED):
             number = self._number(at, end)
             if self._stop != end or number < INT_MIN or number > INT_MAX:
                 return False
-            if letter == 4:
+            if letter == QUEUE_ID:
                 self._queue_id = number
-            elif letter == 5:
+            elif letter == SYS_FLAG:
                 self._sys_flag = number
                 return number & ~PLAIN_SYS_FLAGS == 0
-            elif letter == 7:
+            elif letter == FLAG:
                 self._message_flag = number
-            elif letter == 9:
+            elif letter == RECONSUMED:
                 self._reconsumed = number
         return True
 
     def _letter(self, at: int, end: int) -> int:
-        """Which of the 14 fields a name says, by the requests's code; 14 for none of them."""
+        """Which of the fields a name says, by the request's code; FIELDS for none of them."""
         size = end - at
         if self._code != 10:
-            return self._d[at] - 97 if size == 1 and 97 <= self._d[at] < 111 else 14
-        for i in range(14):
+            if size != 1 or self._d[at] < FIRST_LETTER or self._d[at] >= FIRST_LETTER + FIELDS:
+                return FIELDS
+            return self._d[at] - FIRST_LETTER
+        for i in range(FIELDS):
             if self._is(at, size, LONG_NAMES[i]):
                 return i
-        return 14
+        return FIELDS
 
     # ---- properties ----
 
@@ -282,9 +292,9 @@ class SendReader(Scanner):
         elif size == 18 and self._says(at, b"_SYS_MSG_PRIORITY_"):
             return False
         elif size >= 5 and 67 <= self._q[at] <= 84:  # C to T
-            for i in range(len(ODD_NAMES)):
-                odd: bytes = ODD_NAMES[i]
-                if size == len(odd) and self._says(at, odd):
+            for i in range(len(CHANGING_NAMES)):
+                changing: bytes = CHANGING_NAMES[i]
+                if size == len(changing) and self._says(at, changing):
                     return False
         return True
 

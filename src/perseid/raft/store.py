@@ -99,8 +99,8 @@ class EntryAppends(CoreAppends):
         batch, first = self._batch, self._entries.end + 1
         run = Run(bytes(batch.records), first, batch.index - first, self._entries.pos, self._raft.member.term)
         self._raft.extend(run, _nobody_waits)
-        for lane in batch.touched:
-            lane.queue.put_many(lane.units)
+        for target in batch.touched:
+            target.queue.put_many(target.units)
 
 
 class GroupStore(MessageStore):

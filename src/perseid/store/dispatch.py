@@ -7,6 +7,7 @@ from operator import mul
 
 from perseid.base.errors import ConfigError
 from perseid.base.machine import Millis
+from perseid.core.layout import INDEXED_TAG
 from perseid.wire import properties as props
 from perseid.wire.hashing import java_hash, tag_code
 from perseid.wire.names import SCHEDULE_TOPIC
@@ -77,10 +78,6 @@ WRAP = 0xFFFFFFFF
 TAIL_POWERS = tuple(31**i for i in reversed(range(TAIL_CHARS)))
 HEAD_POWER: int = 31**TAIL_CHARS
 _head_hashes: dict[tuple[str, str], int] = {}
-
-
-INDEXED_TAG = "T#"
-"""A tag in the index is a key with this before it (5.5.0, from the golden store)."""
 
 
 def key_hash(topic: str, key: str) -> int:

@@ -231,8 +231,8 @@ class CoreAppends:
         batch, log, index = self._batch, self._store.log, self._store.index
         log.put(log.end, batch.records, now)
         log.last_offset = batch.last
-        for lane in batch.touched:
-            lane.queue.put_many(lane.units)
+        for target in batch.touched:
+            target.queue.put_many(target.units)
         if index.enabled:
             index.put_many(bytearray(batch.entries), now)
 
@@ -252,7 +252,7 @@ class GatedAppends(CoreAppends):
         """Write what was gathered."""
         super().commit(now)
         end = self._store.log.end
-        for lane in self._batch.touched:
-            queue = self._store.queue_of(lane.topic, lane.queue_id)
-            assert queue is not None, "a lane of a queue that is gone"
-            self._gate.hold(queue, lane.first, end)
+        for target in self._batch.touched:
+            queue = self._store.queue_of(target.topic, target.queue_id)
+            assert queue is not None, "a target of a queue that is gone"
+            self._gate.hold(queue, target.first, end)

@@ -39,7 +39,7 @@ from perseid.wire.record import (
     size_and_magic,
 )
 
-MAX_LANES = 100_000
+MAX_TARGETS = 100_000
 """Queues that the core knows at a time."""
 MAX_WAITING_BYTES = 4 << 20
 """So much may be taken while a record waits for the disk."""
@@ -76,7 +76,7 @@ class Replica:
         if self._core is not None:
             self._core.follow(store.queue_table)
         self._known: dict[QueueKey, ConsumeQueue] = {}
-        """Those that the core has a lane of."""
+        """Those that the core has a target of."""
 
     @property
     def end(self) -> int:
@@ -231,15 +231,15 @@ class Replica:
         store, log = self._store, self._store.log
         times, entries = batch.times, batch.entries
         log.last_offset, log.last_timestamp = batch.last, times[-1][1]
-        for lane in batch.touched:
-            units = lane.units
-            lane.queue.put_many(units)
+        for target in batch.touched:
+            units = target.units
+            target.queue.put_many(units)
             if store.gate is not None:
-                queue = store.queue_of(lane.topic, lane.queue_id)
-                assert queue is not None, "a lane of a queue that is gone"
-                store.gate.hold(queue, lane.first, log.end)
+                queue = store.queue_of(target.topic, target.queue_id)
+                assert queue is not None, "a target of a queue that is gone"
+                store.gate.hold(queue, target.first, log.end)
             elif store.on_units is not None:
-                store.on_units(lane.topic, lane.queue_id, lane.first, units)
+                store.on_units(target.topic, target.queue_id, target.first, units)
         if store.index.enabled:
             for (begin, stored), (stop, _) in pairwise((*times, (len(entries), 0))):
                 store.index.put_many(bytearray(entries[begin:stop]), stored)
@@ -254,10 +254,10 @@ class Replica:
             return
         if topic.isascii() and len(topic) <= MAX_TOPIC_BYTES:
             assert self._compiled is not None
-            if len(self._known) >= MAX_LANES:
+            if len(self._known) >= MAX_TARGETS:
                 self._known.clear()
             self._known[key] = queue
-            self._core.learn(self._compiled.batch.Lane(topic, queue.queue_id, queue, None), MAX_LANES)
+            self._core.learn(self._compiled.batch.Target(topic, queue.queue_id, queue, None), MAX_TARGETS)
 
     def _check_size(self, offset: int, size: int, magic: int, left: int) -> None:
         """Refuse at once what can't become a record: it would be waited for in vain."""

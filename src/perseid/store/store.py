@@ -17,6 +17,7 @@ from typing import TYPE_CHECKING
 
 from perseid.base.deadlines import soonest
 from perseid.base.machine import DiskFailed, Effect, Flush, Millis, Note
+from perseid.core.layout import INDEXED_TAG
 from perseid.disk.port import Disk
 from perseid.store import batch_reading, batches, lmq, queue_folders, reading
 from perseid.store import checkpoint as checkpoints
@@ -26,7 +27,7 @@ from perseid.store.commit_log import CommitLog
 from perseid.store.compaction.service import EVENTS, CompactionService
 from perseid.store.config import StoreConfig
 from perseid.store.consume_queue import ConsumeQueue
-from perseid.store.dispatch import INDEXED_TAG, in_queue, key_hashes, parse_delay_levels, tag_code_of
+from perseid.store.dispatch import in_queue, key_hashes, parse_delay_levels, tag_code_of
 from perseid.store.encoding import encoded
 from perseid.store.flushing import Flusher
 from perseid.store.gate import Gate

@@ -15,7 +15,9 @@ from perseid.wire.properties import MAX_BYTES
 
 _HEAD = Struct(">iiiii")
 _SHORT = Struct(">h")
-MIN_ITEM_BYTES = 22
+FLAG_AT, BODY_SIZE_AT = 12, 16
+"""In a message of a batch."""
+MIN_ITEM_BYTES = _HEAD.size + _SHORT.size
 MAX_MESSAGES = 65536
 """In one batch. A limit of ours: the original has only that of the frame."""
 

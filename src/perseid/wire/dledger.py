@@ -103,12 +103,12 @@ class Push:
 ENTRY_MAGIC, BLANK_MAGIC = 1, -1
 ENTRY_HEADER = Struct(">iiqqqiiii")
 """magic, size, index, term, pos, channel, chainCrc, bodyCrc, bodySize"""
-ENTRY_HEADER_BYTES = 48
+ENTRY_HEADER_BYTES = ENTRY_HEADER.size
 BLANK = Struct(">ii")
 BLANK_BYTES = 8
 INDEX_UNIT = Struct(">iqiqq")
 """magic, pos, size, index, term"""
-INDEX_UNIT_BYTES = 32
+INDEX_UNIT_BYTES = INDEX_UNIT.size
 
 
 class Entry(msgspec.Struct, rename="camel"):

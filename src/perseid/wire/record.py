@@ -17,7 +17,7 @@ store.md §3.
 from __future__ import annotations
 
 from functools import lru_cache
-from struct import Struct
+from struct import Struct, calcsize
 from struct import error as struct_error
 
 import msgspec
@@ -49,13 +49,20 @@ BLANK_MAGIC = -875286124
 """Stands in the last bytes of a file that no record fits in."""
 BLANK_BYTES = 8
 
-QUEUE_OFFSET_AT = 20
-PHYSICAL_OFFSET_AT = 28
-SYS_FLAG_AT = 36
-BORN_TIMESTAMP_AT = 40
-BORN_HOST_AT = 48
+_BEFORE_HOSTS = ">iiiiiqqiq"
+"""The fields up to the born host, which have their places whatever the hosts are."""
+(
+    SIZE_AT, MAGIC_AT, BODY_CRC_AT, QUEUE_ID_AT, FLAG_AT, QUEUE_OFFSET_AT, PHYSICAL_OFFSET_AT, SYS_FLAG_AT,
+    BORN_TIMESTAMP_AT, BORN_HOST_AT,
+) = [calcsize(_BEFORE_HOSTS[: fields + 1]) for fields in range(len(_BEFORE_HOSTS))]  # fmt: skip
+STORE_TIMESTAMP_AT, STORE_HOST_AT, RECONSUMED_AT, PREPARED_AT, BODY_SIZE_AT, FIXED_BYTES = (
+    BORN_HOST_AT + calcsize(">" + rest) for rest in ("8s", "8sq", "8sq8s", "8sq8si", "8sq8siq", "8sq8siqi")
+)
+"""Between hosts with IPv4 addresses; and all that comes before the body."""
+V6_MORE = 12
+"""Bytes that an IPv6 address has more than an IPv4 one."""
 
-MIN_RECORD_BYTES = 91
+MIN_RECORD_BYTES = FIXED_BYTES + 1 + 2
 MAX_TOPIC_BYTES = 127
 MAX_RETRY_TOPIC_BYTES = 255
 MAX_V2_TOPIC_BYTES = 32767
@@ -79,7 +86,7 @@ _V6_BITS = SYS_BORN_HOST_V6 | SYS_STORE_HOST_V6
 
 _SIZE_AND_MAGIC = Struct(">ii")
 _LAYOUTS = {
-    born | store: Struct(f">iiiiiqqiq{16 if born else 4}siq{16 if store else 4}siiqi")
+    born | store: Struct(f"{_BEFORE_HOSTS}{16 if born else 4}siq{16 if store else 4}siiqi")
     for born in (0, SYS_BORN_HOST_V6)
     for store in (0, SYS_STORE_HOST_V6)
 }

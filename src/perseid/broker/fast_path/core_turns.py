@@ -20,16 +20,16 @@ if TYPE_CHECKING:
     from perseid.broker.metadata.topics import TopicTable
     from perseid.broker.scheduled.timer_metrics import TimerMetrics
     from perseid.core import Core
-    from perseid.core.again import Again as AgainBatch
     from perseid.core.batch import Batch as CoreBatch
-    from perseid.core.batch import Lane as CoreLane
-    from perseid.core.decided import Decided as DecidedBatch
+    from perseid.core.batch import Target as CoreTarget
+    from perseid.core.commits import Commits as CommitBatch
+    from perseid.core.deliveries import Deliveries as DeliveryBatch
     from perseid.store.store import MessageStore
     from perseid.store.timer.log import Unit
     from perseid.store.timer.timers import TimerStore
     from perseid.wire.bodies import TopicConfig
 
-MAX_LANES = 100_000
+MAX_TARGETS = 100_000
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -59,16 +59,16 @@ class CoreTurn:
 
     def __init__(self, ports: CorePorts, compiled: Core, batch: CoreBatch) -> None:
         self._ports = ports
-        self._make = compiled.batch.Lane
+        self._make = compiled.batch.Target
         self._batch = batch
-        self._known: dict[tuple[str, int], CoreLane] = {}
+        self._known: dict[tuple[str, int], CoreTarget] = {}
         batch.look_into(ports.topics.rows, ports.store.plain_queues)
         self._appends = ports.store.core_appends(batch)
-        self._uncounted: list[CoreLane] = []
+        self._uncounted: list[CoreTarget] = []
         self._begun = False
 
     def settle(self) -> None:
-        """Before another kind of request, and at the end of a turn: write, wake who waits, trust no lane further."""
+        """Before another kind of request, and at the end of a turn: write, wake who waits, trust no target further."""
         self._begun = False
         batch, ports = self._batch, self._ports
         if not batch.touched:
@@ -76,16 +76,16 @@ class CoreTurn:
         self._appends.commit(ports.turn.now)
         if self._appends.seen:
             self._seen(batch.touched)
-        for lane in batch.touched:
-            if not lane.taken:
-                self._uncounted.append(lane)
+        for target in batch.touched:
+            if not target.taken:
+                self._uncounted.append(target)
         batch.clear()
 
     def count(self) -> None:
         """Tell the statistics what was sent: before anyone looks at them, and now and then."""
-        for lane in self._uncounted:
-            count_sends(self._ports, lane.topic, lane.taken, lane.taken_bytes, lane.requests)
-            lane.taken = lane.taken_bytes = lane.requests = 0
+        for target in self._uncounted:
+            count_sends(self._ports, target.topic, target.taken, target.taken_bytes, target.requests)
+            target.taken = target.taken_bytes = target.requests = 0
         self._uncounted.clear()
 
     def learn(self, topic: str, queue_id: int) -> None:
@@ -102,17 +102,17 @@ class CoreTurn:
         queue, known = self._ports.store.plain_queues.get(key), self._known.get(key)
         if queue is None or (known is not None and known.row is row and known.queue is queue):
             return False
-        if len(self._known) >= MAX_LANES:
+        if len(self._known) >= MAX_TARGETS:
             self._known.clear()
-        lane = self._known[key] = self._make(topic, queue_id, queue, row)
-        self._batch.learn(lane, MAX_LANES)
+        target = self._known[key] = self._make(topic, queue_id, queue, row)
+        self._batch.learn(target, MAX_TARGETS)
         return True
 
-    def _seen(self, lanes: list[CoreLane]) -> None:
+    def _seen(self, targets: list[CoreTarget]) -> None:
         """Tell those who wait what was stored."""
         if self._ports.holds.count:
-            for lane in lanes:
-                self._ports.holds.units_arrived(lane.topic, lane.queue_id, lane.first, lane.units)
+            for target in targets:
+                self._ports.holds.units_arrived(target.topic, target.queue_id, target.first, target.units)
 
     def _begin(self) -> bool:
         """Begin a turn, or what comes after another kind of request; False: no message is plain now."""
@@ -121,14 +121,15 @@ class CoreTurn:
         return self._begun
 
 
-class CoreAgain(CoreTurn):
+class CoreDeliveries(CoreTurn):
     """Timed messages whose time has come, by the compiled core: `deliver` each, then `settle`."""
 
     def __init__(self, ports: CorePorts, compiled: Core, timers: TimerStore, metrics: TimerMetrics) -> None:
         self._timers, self._metrics = timers, metrics
-        again: AgainBatch = compiled.again.Again(packed_host(ports.settings.store_host), TIMER_TOPIC.encode())
-        super().__init__(ports, compiled, again)
-        self._again = again
+        host = packed_host(ports.settings.store_host)
+        deliveries: DeliveryBatch = compiled.deliveries.Deliveries(host, TIMER_TOPIC.encode())
+        super().__init__(ports, compiled, deliveries)
+        self._deliveries = deliveries
 
     def deliver(self, unit: Unit) -> int:
         """Take the message of a unit of the timer log: where it will end in the log. 0: it has to be delivered in the
@@ -137,22 +138,22 @@ class CoreAgain(CoreTurn):
             return 0
         record = self._ports.store.record_at(unit.physical_offset)
         precision_ms = self._timers.wheel.precision_ms
-        return 0 if record is None else self._again.deliver(record, precision_ms, unit.taken_at)
+        return 0 if record is None else self._deliveries.deliver(record, precision_ms, unit.taken_at)
 
     def settle(self) -> None:
-        lanes = [(lane.topic, lane.count) for lane in self._batch.touched]
+        targets = [(target.topic, target.count) for target in self._batch.touched]
         super().settle()
-        for topic, count in lanes:
+        for topic, count in targets:
             self._metrics.add(topic, -count, self._ports.turn.now)
 
 
-class CoreDecided(CoreTurn):
+class CoreCommits(CoreTurn):
     """Halves that are committed, by the compiled core: `commit` each, then `settle`."""
 
     def __init__(self, ports: CorePorts, compiled: Core) -> None:
-        decided: DecidedBatch = compiled.decided.Decided(packed_host(ports.settings.store_host), HALF_TOPIC.encode())
-        super().__init__(ports, compiled, decided)
-        self._decided = decided
+        commits: CommitBatch = compiled.commits.Commits(packed_host(ports.settings.store_host), HALF_TOPIC.encode())
+        super().__init__(ports, compiled, commits)
+        self._commits = commits
 
     def commit(self, physical_offset: int, queue_offset: int, group: str, transaction_id: str | None) -> int:
         """Take the message of a half: where it will end in the log. 0: the ordinary handler has to look at it, before
@@ -161,19 +162,19 @@ class CoreDecided(CoreTurn):
         if record is None or not (self._begun or self._begin()):
             return 0
         texts = group.encode(errors="replace"), (transaction_id or "").encode(errors="replace")
-        return self._decided.commit(record, physical_offset, queue_offset, *texts)
+        return self._commits.commit(record, physical_offset, queue_offset, *texts)
 
 
-def again_of(ports: CorePorts, timers: TimerStore, metrics: TimerMetrics) -> CoreAgain | None:
+def deliveries_of(ports: CorePorts, timers: TimerStore, metrics: TimerMetrics) -> CoreDeliveries | None:
     """The quick way to deliver timed messages; None when there is none."""
     compiled = _compiled(ports)
-    return CoreAgain(ports, compiled, timers, metrics) if compiled is not None else None
+    return CoreDeliveries(ports, compiled, timers, metrics) if compiled is not None else None
 
 
-def decided_of(ports: CorePorts) -> CoreDecided | None:
+def commits_of(ports: CorePorts) -> CoreCommits | None:
     """The quick way to commit halves; None when there is none."""
     compiled = _compiled(ports)
-    return CoreDecided(ports, compiled) if compiled is not None else None
+    return CoreCommits(ports, compiled) if compiled is not None else None
 
 
 def _compiled(ports: CorePorts) -> Core | None:

@@ -21,13 +21,14 @@ from typing import TYPE_CHECKING
 from perseid import core
 from perseid.base.errors import RemoteProtocolError, RequestRefused
 from perseid.base.machine import Buffer, Millis
-from perseid.broker.fast_path.core_turns import MAX_LANES, CorePorts, CoreTurn, count_sends
+from perseid.broker.fast_path.core_turns import MAX_TARGETS, CorePorts, CoreTurn, count_sends
 from perseid.broker.fast_path.quick_pulls import QuickPulls
 from perseid.broker.metadata.system_topics import NOT_SENDABLE, PERM_WRITE
-from perseid.core.layout import ODD_NAMES, PLAIN_SYS_FLAGS
-from perseid.store.dispatch import INDEXED_TAG, key_hash
+from perseid.core.layout import INDEXED_TAG, PLAIN_SYS_FLAGS
+from perseid.store.dispatch import key_hash
 from perseid.store.plain import PlainAppends, PlainQueue, packed_host
 from perseid.wire import batch
+from perseid.wire import properties as props
 from perseid.wire.bodies import TopicConfig
 from perseid.wire.codes import VERSION, RequestCode, Serializer
 from perseid.wire.command import Command, decode_at, decode_each, response_head
@@ -48,7 +49,7 @@ if TYPE_CHECKING:
     from perseid.broker.static_topics.mappings import TopicMappings
     from perseid.broker.transactions.service import TransactionService
     from perseid.core import Core
-    from perseid.core.batch import Lane as CoreLane
+    from perseid.core.batch import Target as CoreTarget
     from perseid.core.redirects import Sends as RedirectingBatch
 
 HEADERS: dict[int, type[SendMessageRequest]] = {
@@ -57,7 +58,7 @@ HEADERS: dict[int, type[SendMessageRequest]] = {
     320: SendMessageRequestV2,
 }
 
-NOT_PLAIN = frozenset((*ODD_NAMES, ""))
+NOT_PLAIN = frozenset((*props.CHANGING_NAMES, ""))
 
 SEND_HINTS = (b"310", b"10,", b"320")
 """What stands behind `{"code":` in plain sends, at byte 16 of a frame."""
@@ -203,10 +204,10 @@ class CoreSends(CoreTurn):
         super().__init__(ports, compiled, batch)
         self._batch: RedirectingBatch = batch
         self._pulls = QuickPulls(ports.pulls, ports.generation, ports.mappings, compiled)
-        self._names: dict[tuple[str, int], CoreLane] = {}
-        """Of the sends that are redirected: their lanes are but names."""
-        self._timer_lane: CoreLane | None = None
-        self._half_lane: CoreLane | None = None
+        self._names: dict[tuple[str, int], CoreTarget] = {}
+        """Of the sends that are redirected: their targets are but names."""
+        self._timer_target: CoreTarget | None = None
+        self._half_target: CoreTarget | None = None
         self._config: BrokerConfig | None = None
 
     def unusual(self, conn: Connection, data: Buffer) -> Iterable[Command]:
@@ -262,9 +263,9 @@ class CoreSends(CoreTurn):
             self._ports.transactions.opened(self._batch.halves)
             self._batch.halves.clear()
 
-    def _seen(self, lanes: list[CoreLane]) -> None:
-        super()._seen(lanes)
-        if self._timer_lane is not None and self._timer_lane.count:
+    def _seen(self, targets: list[CoreTarget]) -> None:
+        super()._seen(targets)
+        if self._timer_target is not None and self._timer_target.count:
             self._ports.timers.arrived()
 
     def _begin(self) -> bool:
@@ -272,7 +273,7 @@ class CoreSends(CoreTurn):
         if ports.settings.current is not self._config:
             self._config = ports.settings.current
             self._batch.set_times(ports.timers.timers.wheel.precision_ms, most_delay_ms(ports))
-        if self._half_lane is not None:
+        if self._half_target is not None:
             rejected = ports.settings.current.reject_transaction_message
             self._batch.halves_left = 0 if rejected else ports.transactions.room
         return takes_sends(ports) and super()._begin()
@@ -291,35 +292,35 @@ class CoreSends(CoreTurn):
 
     def _learn_name(self, header: SendMessageRequest, row: TopicConfig) -> bool:
         """The same for a send that goes to a topic of the broker's own."""
-        timer, half = self._own_lane(self._timer_lane, TIMER_TOPIC), self._own_lane(self._half_lane, HALF_TOPIC)
-        changed = timer is not self._timer_lane or half is not self._half_lane
+        timer, half = self._own_target(self._timer_target, TIMER_TOPIC), self._own_target(self._half_target, HALF_TOPIC)
+        changed = timer is not self._timer_target or half is not self._half_target
         if changed:
-            self.settle()  # nothing of this turn may be in a lane that is no more
-            self._timer_lane, self._half_lane = timer, half
+            self.settle()  # nothing of this turn may be in a target that is no more
+            self._timer_target, self._half_target = timer, half
             self._batch.redirect(timer, half)
-        target = half if HALF in header.properties else timer
+        own = half if HALF in header.properties else timer
         known = self._names.get((header.topic, header.queue_id))
-        if target is None or (known is not None and known.row is row):
+        if own is None or (known is not None and known.row is row):
             return changed
-        if len(self._names) >= MAX_LANES:
+        if len(self._names) >= MAX_TARGETS:
             self._names.clear()
-        lane = self._make(header.topic, header.queue_id, target.queue, row)
-        self._names[lane.key] = lane
-        self._batch.learn_name(lane, MAX_LANES)
+        target = self._make(header.topic, header.queue_id, own.queue, row)
+        self._names[target.key] = target
+        self._batch.learn_name(target, MAX_TARGETS)
         return True
 
-    def _own_lane(self, known: CoreLane | None, topic: str) -> CoreLane | None:
-        """The lane of a topic of the broker's own as it is now; None when there is none yet."""
+    def _own_target(self, known: CoreTarget | None, topic: str) -> CoreTarget | None:
+        """The target of a topic of the broker's own as it is now; None when there is none yet."""
         row, queue = self._ports.topics.rows.get(topic), self._ports.store.plain_queues.get((topic, 0))
         if row is None or queue is None:
             return None
         if known is not None and known.row is row and known.queue is queue:
             return known
-        lane: CoreLane = self._make(topic, 0, queue, row)
-        return lane
+        target: CoreTarget = self._make(topic, 0, queue, row)
+        return target
 
 
-class Lane:
+class Target:
     """One queue of one topic: what stays the same from send to send, and what this turn stored there."""
 
     __slots__ = ("arrivals", "count", "queue", "requests", "row", "uncounted")
@@ -367,9 +368,9 @@ class PlainSends:
         self.taken = 0
         """The messages that `answers` will answer."""
         self._appends = PlainAppends(ports.store)
-        self._lanes: dict[tuple[str, int], Lane] = {}
-        self._touched: list[Lane] = []
-        self._uncounted: list[Lane] = []
+        self._targets: dict[tuple[str, int], Target] = {}
+        self._touched: list[Target] = []
+        self._uncounted: list[Target] = []
         self._facts: dict[str, Facts] = {}
         self._own = ports.answers.encoded_properties
         self._waits = ports.durability.waits
@@ -409,10 +410,10 @@ class PlainSends:
         header = command.quick_header
         if header is None or type(header) is not HEADERS.get(command.code) or command.is_response:
             return None
-        lane = self._lanes.get((header.topic, header.queue_id))
-        if lane is None or not lane.count:
-            lane = self._begin(header, lane)
-            if lane is None:
+        target = self._targets.get((header.topic, header.queue_id))
+        if target is None or not target.count:
+            target = self._begin(header, target)
+            if target is None:
                 return None
         text, body = header.properties, command.body
         if header.sys_flag & ~PLAIN_SYS_FLAGS or not body or len(conn.packed_host) != 8:
@@ -422,17 +423,17 @@ class PlainSends:
             return None
         unique, facts = read
         if header.batch:
-            items = self._items(command, lane)
+            items = self._items(command, target)
         else:
             items = [(header.flag, body, text.encode() + self._own, unique, facts)]
-        queue_offset, placed = lane.queue.next, self._add(lane, header, conn.packed_host, items)
+        queue_offset, placed = target.queue.next, self._add(target, header, conn.packed_host, items)
         if not placed:
             return None
-        lane.requests += 1
+        target.requests += 1
         if command.flag & ONEWAY:
             return b""
         ids = self._next_id.join([b"%016X" % offset for offset in placed])
-        head = self._answer % (ids, lane.queue.queue_id, queue_offset, unique.encode(), command.opaque)
+        head = self._answer % (ids, target.queue.queue_id, queue_offset, unique.encode(), command.opaque)
         return _pack_prefix(len(head) + 4, len(head)) + head
 
     def _read(self, text: str) -> tuple[str, Facts] | None:
@@ -446,7 +447,7 @@ class PlainSends:
         facts = self._facts.get(rest) or self._read_facts(rest)
         return (unique, facts) if facts is not None and unique.isalnum() else None
 
-    def _items(self, command: Command, lane: Lane) -> list[Item]:
+    def _items(self, command: Command, target: Target) -> list[Item]:
         """The messages of a batch, as they are to be stored; none when one is not plain, or there's no room for all."""
         if command.code != RequestCode.SEND_BATCH_MESSAGE or len(command.body) > self._most_bytes:
             return []
@@ -462,11 +463,11 @@ class PlainSends:
                 items.append((flag, body, text.encode(), *read))
         except (RemoteProtocolError, UnicodeDecodeError):
             return []
-        return items if self._appends.fits(lane.queue, [(len(i[1]), len(i[2])) for i in items]) else []
+        return items if self._appends.fits(target.queue, [(len(i[1]), len(i[2])) for i in items]) else []
 
-    def _add(self, lane: Lane, header: SendMessageRequest, born_host: bytes, items: list[Item]) -> list[int]:
+    def _add(self, target: Target, header: SendMessageRequest, born_host: bytes, items: list[Item]) -> list[int]:
         """Gather messages for a queue; where they will stand in the log, nowhere when there is no room."""
-        queue, placed = lane.queue, []
+        queue, placed = target.queue, []
         for flag, body, properties, unique, facts in items:
             number = queue.next
             offset = self._appends.add(
@@ -476,34 +477,34 @@ class PlainSends:
             if offset < 0:
                 break
             placed.append(offset)
-            lane.count += 1
+            target.count += 1
             if self._holds.count and self._seen:
-                lane.arrivals.append((number, facts.tag_code))
+                target.arrivals.append((number, facts.tag_code))
         assert len(placed) in (0, len(items)), "a batch that fits has room"
         return placed
 
     def settle(self) -> None:
-        """Before another kind of request, and at the end of a turn: write, wake who waits, trust no lane further."""
+        """Before another kind of request, and at the end of a turn: write, wake who waits, trust no target further."""
         if not self._touched:
             return
         self._appends.commit()
-        for lane in self._touched:
-            if lane.count:
-                if lane.arrivals:
-                    for queue_offset, code in lane.arrivals:
-                        self._holds.arrived(lane.queue.topic, lane.queue.queue_id, queue_offset, code)
-                    lane.arrivals.clear()
-                if not lane.uncounted:
-                    self._uncounted.append(lane)
-                lane.uncounted += lane.count
-                lane.count = 0
+        for target in self._touched:
+            if target.count:
+                if target.arrivals:
+                    for queue_offset, code in target.arrivals:
+                        self._holds.arrived(target.queue.topic, target.queue.queue_id, queue_offset, code)
+                    target.arrivals.clear()
+                if not target.uncounted:
+                    self._uncounted.append(target)
+                target.uncounted += target.count
+                target.count = 0
         self._touched.clear()
 
     def count(self) -> None:
         """Tell the statistics what was sent: before anyone looks at them, and now and then."""
-        for lane in self._uncounted:
-            count_sends(self._ports, lane.queue.topic, lane.uncounted, lane.queue.taken_bytes, lane.requests)
-            lane.uncounted = lane.queue.taken_bytes = lane.requests = 0
+        for target in self._uncounted:
+            count_sends(self._ports, target.queue.topic, target.uncounted, target.queue.taken_bytes, target.requests)
+            target.uncounted = target.queue.taken_bytes = target.requests = 0
         self._uncounted.clear()
 
     def _read_facts(self, text: str) -> Facts | None:
@@ -534,32 +535,32 @@ class PlainSends:
             self._facts[text] = facts
         return facts
 
-    def _begin(self, header: SendMessageRequest, lane: Lane | None) -> Lane | None:
-        """Let a lane take part in this turn: its queue is still that of its topic, the topic as it was, and one may
+    def _begin(self, header: SendMessageRequest, target: Target | None) -> Target | None:
+        """Let a target take part in this turn: its queue is still that of its topic, the topic as it was, and one may
         send. None: leave it to the ordinary handler."""
         ports = self._ports
-        if lane is None or lane.row is not ports.topics.rows.get(header.topic) or not lane.queue.usable:
-            lane = self._lane(header)
-            if lane is None:
+        if target is None or target.row is not ports.topics.rows.get(header.topic) or not target.queue.usable:
+            target = self._target(header)
+            if target is None:
                 return None
         if not takes_sends(ports):
             return None
-        if lane.row.order and not ports.settings.current.broker_permission & PERM_WRITE:
+        if target.row.order and not ports.settings.current.broker_permission & PERM_WRITE:
             return None
-        if not self._appends.begin(lane.queue, ports.turn.now):
+        if not self._appends.begin(target.queue, ports.turn.now):
             return None
-        self._touched.append(lane)
-        return lane
+        self._touched.append(target)
+        return target
 
-    def _lane(self, header: SendMessageRequest) -> Lane | None:
-        """The lane of a queue that the ordinary handler has stored to already, anew when its topic changed."""
+    def _target(self, header: SendMessageRequest) -> Target | None:
+        """The target of a queue that the ordinary handler has stored to already, anew when its topic changed."""
         topic, queue_id = header.topic, header.queue_id
-        self._lanes.pop((topic, queue_id), None)
+        self._targets.pop((topic, queue_id), None)
         row = plain_topic(self._ports, header)
         queue = self._ports.store.plain_queue(topic, queue_id)
         if row is None or queue is None:
             return None
-        if len(self._lanes) >= MAX_LANES:
-            self._lanes.clear()
-        lane = self._lanes[topic, queue_id] = Lane(queue, row)
-        return lane
+        if len(self._targets) >= MAX_TARGETS:
+            self._targets.clear()
+        target = self._targets[topic, queue_id] = Target(queue, row)
+        return target

@@ -23,11 +23,8 @@ from perseid.wire.record import MAX_TOPIC_BYTES, SYS_TRANSACTION_COMMIT, SYS_TRA
 
 T = TypeVar("T")
 
-UNUSUAL = re.compile(
-    rb"(?:^|\x02)(POP_CK|MSG_REGION|TRACE_ON|CLUSTER|DELAY|TIMER_DELAY_SEC|TIMER_DELAY_MS|TIMER_DELIVER_MS"
-    rb"|TRAN_MSG|INNER_NUM|_SYS_MSG_PRIORITY_)\x01"
-)
-"""Properties that change what is stored; a message without them is stored as it came."""
+UNUSUAL = re.compile(rb"(?:^|\x02)(%s)\x01" % "|".join(props.CHANGING_NAMES).encode())
+"""Properties that change what is stored."""
 
 TIMER_REQUESTS = frozenset((props.TIMER_DELAY_SEC, props.TIMER_DELAY_MS, props.TIMER_DELIVER_MS))
 REDIRECTING = frozenset(name.encode() for name in (*TIMER_REQUESTS, props.TRAN_MSG))

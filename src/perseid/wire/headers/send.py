@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from msgspec import field
+from msgspec.structs import fields
 
 from perseid.wire.headers.base import FALSE, TRUE, Header, Int, Long, json_ext, quote
 
@@ -43,6 +44,13 @@ class SendMessageRequestV2(SendMessageRequest):
     max_reconsume_times: Int | None = field(default=None, name="l")
     batch: bool = field(default=False, name="m")
     broker_name: str | None = field(default=None, name="n")
+
+
+SEND_FIELDS = tuple(
+    (letter, {field.name: field.encode_name for field in fields(SendMessageRequest)}[one.name], one.required)
+    for letter, one in sorted((one.encode_name, one) for one in fields(SendMessageRequestV2))
+)
+"""Of a send, in the order of their letters: the short name, the long one, and whether each send has the field."""
 
 
 class SendMessageResponse(Header):

@@ -11,19 +11,18 @@ or about what its producer says of it, is left to that.
 from __future__ import annotations
 
 from perseid.base.machine import Buffer
-from perseid.core.again import Again
-from perseid.wire.record import MAX_PROPERTIES_BYTES
+from perseid.core.deliveries import Deliveries
+from perseid.wire.record import MAX_PROPERTIES_BYTES, QUEUE_OFFSET_AT
+from perseid.wire.record import PHYSICAL_OFFSET_AT as PHYSICAL_AT
+from perseid.wire.record import SYS_TRANSACTION_COMMIT as COMMITTED
 
 compiled = not __file__.endswith(".py")
 
-QUEUE_OFFSET_AT, PHYSICAL_AT = 20, 28
-COMMITTED = 8
-"""What the message says of itself in its sysFlag."""
 MAX_QUEUE_ID = (1 << 31) - 1
 NOTHING = memoryview(b"")
 
 
-class Decided(Again):
+class Commits(Deliveries):
     """The halves that one turn of one broker commits."""
 
     def __init__(self, store_host: bytes, half_topic: bytes) -> None:
@@ -41,23 +40,23 @@ class Decided(Again):
         return end
 
     def _commit(self, total: int, physical_offset: int, queue_offset: int) -> int:
-        lane = None
+        target = None
         if not self._is_one(total):
             return 0
         if self._long(PHYSICAL_AT) != physical_offset or self._long(QUEUE_OFFSET_AT) != queue_offset:
             return 0
-        if not self._is_sound(0) or not self._take_words() or not self._read_properties():
+        if not self._is_sound(0) or not self._copy_properties() or not self._read_properties():
             return 0
         self._queue_id = self._real_queue_id
-        lane = self._named(self._lanes, self._d, self._real_at, self._real_end)
-        if lane is None:
+        target = self._named(self._targets, self._d, self._real_at, self._real_end)
+        if target is None:
             return 0
         self._read_rest()
         self._sys_flag |= COMMITTED
         self._prepared = physical_offset
-        return self._stored(lane)
+        return self._stored(target)
 
-    def _take_words(self) -> bool:
+    def _copy_properties(self) -> bool:
         """Copy the properties into `_q` without those of the half; False: they are not plain, or another group's."""
         at = self._properties_at
         stop = self._properties_end
@@ -78,7 +77,7 @@ class Decided(Again):
                 end += 1
             if end >= stop or self._d[end] != 2:
                 return False
-            if not self._is_word(at, value - at, value + 1, end):
+            if not self._is_of_half(at, value - at, value + 1, end):
                 if self._is_odd(at, value - at):
                     return False
                 n = self._add(self._q, n, self._d, at, end + 1)
@@ -86,7 +85,7 @@ class Decided(Again):
         self._q_end = n
         return self._is_groups and self._is_keys and self._real_at >= 0 and self._real_queue_id >= 0
 
-    def _is_word(self, at: int, size: int, value: int, end: int) -> bool:
+    def _is_of_half(self, at: int, size: int, value: int, end: int) -> bool:
         """Is it a property of the half, which its message does not have?"""
         number = 0
         if self._is(at, size, b"REAL_TOPIC"):

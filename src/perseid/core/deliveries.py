@@ -11,14 +11,14 @@ tells its times already, its queue is not known or full) is left to that.
 from __future__ import annotations
 
 from perseid.base.machine import Buffer
-from perseid.core.batch import Batch, Lane
+from perseid.core.batch import Batch, Target
 from perseid.core.layout import PLAIN_SYS_FLAGS
-from perseid.wire.record import MAX_PROPERTIES_BYTES
+from perseid.wire.record import BORN_HOST_AT, FLAG_AT, MAX_PROPERTIES_BYTES, RECONSUMED_AT, STORE_HOST_AT
+from perseid.wire.record import BORN_TIMESTAMP_AT as BORN_AT
+from perseid.wire.record import SYS_FLAG_AT as RECORD_SYS_FLAG_AT
 
 compiled = not __file__.endswith(".py")
 
-FLAG_AT, RECORD_SYS_FLAG_AT, BORN_AT, BORN_HOST_AT, STORE_HOST_AT, RECONSUMED_AT = 16, 36, 40, 48, 64, 72
-"""In a record between hosts with IPv4 addresses (store.md §3); the prepared offset comes last before the body."""
 TIMES_BYTES = 100
 """Of the properties that are put behind, at most."""
 TAKEN_MS = memoryview(b"TIMER_ENQUEUE_MS\x01")
@@ -27,7 +27,7 @@ END = memoryview(b"\x02")
 NOTHING = memoryview(b"")
 
 
-class Again(Batch):
+class Deliveries(Batch):
     """The messages that one tick of one broker delivers."""
 
     def __init__(self, store_host: bytes, timer_topic: bytes) -> None:
@@ -45,7 +45,7 @@ class Again(Batch):
         return end
 
     def _deliver(self, total: int, precision_ms: int, taken_ms: int) -> int:
-        lane = None
+        target = None
         if not self._is_one(total) or not self._is_sound(0):
             return 0
         if not self._take_properties(self._properties_at, self._properties_end):
@@ -56,25 +56,25 @@ class Again(Batch):
         if self._out_ms // precision_ms * precision_ms + precision_ms > self._now:
             return 0
         self._queue_id = self._real_queue_id
-        lane = self._named(self._lanes, self._q, self._real_at, self._real_end)
-        if lane is None or self._q_end + TIMES_BYTES > MAX_PROPERTIES_BYTES:
+        target = self._named(self._targets, self._q, self._real_at, self._real_end)
+        if target is None or self._q_end + TIMES_BYTES > MAX_PROPERTIES_BYTES:
             return 0
         self._read_rest()
         self._append_times(taken_ms)
-        return self._stored(lane)
+        return self._stored(target)
 
     def _is_one(self, total: int) -> bool:
         """Are these bytes one plain record of the timer topic?"""
         return self._parts(0, total, PLAIN_SYS_FLAGS) and self._size == total and self._is_ours()
 
-    def _stored(self, lane: Lane) -> int:
-        """Store the message that was read in this lane: where it ends in the log; 0: there is no room."""
-        if lane.count == 0 and not self._begin_lane(lane):
+    def _stored(self, target: Target) -> int:
+        """Store the message that was read in this target: where it ends in the log; 0: there is no room."""
+        if target.count == 0 and not self._begin_target(target):
             return 0
-        if not self._put(lane, self._body, self._end):
+        if not self._put(target, self._body, self._end):
             return 0
-        if lane.count == 1:
-            self.touched.append(lane)
+        if target.count == 1:
+            self.touched.append(target)
         return self._at
 
     def _is_ours(self) -> bool:
