@@ -82,7 +82,7 @@ _head_hashes: dict[tuple[str, str], int] = {}
 
 def key_hash(topic: str, key: str) -> int:
     """The hash of a key in the index: that of `topic#key`, never negative."""
-    head, tail = key[:-TAIL_CHARS], key[-TAIL_CHARS:]
+    head = key[:-TAIL_CHARS]
     if not head or not key.isascii():
         signed = java_hash(f"{topic}#{key}")
         return 0 if signed == -0x80000000 else abs(signed)
@@ -90,8 +90,18 @@ def key_hash(topic: str, key: str) -> int:
     if start is None:
         if len(_head_hashes) >= MAX_CACHED_HEADS:
             _head_hashes.clear()
-        start = _head_hashes[topic, head] = (java_hash(f"{topic}#{head}") & WRAP) * HEAD_POWER
-    h: int = start + sum(map(mul, tail.encode(), TAIL_POWERS)) & WRAP
+        start = _head_hashes[topic, head] = head_hash(topic, head)
+    return whole_hash(start, key)
+
+
+def head_hash(topic: str, head: str) -> int:
+    """What an ASCII key that begins with `head`, and has TAIL_CHARS more, adds its end to (`whole_hash`)."""
+    return (java_hash(f"{topic}#{head}") & WRAP) * HEAD_POWER
+
+
+def whole_hash(start: int, key: str) -> int:
+    """The hash in the index of an ASCII key, whose head's is `start`."""
+    h: int = start + sum(map(mul, key[-TAIL_CHARS:].encode(), TAIL_POWERS)) & WRAP
     return h if h < 0x80000000 else (0x100000000 - h) & 0x7FFFFFFF
 
 

@@ -13,7 +13,6 @@ With the compiled core (`perseid.core.batch`) the core gathers, and `CoreAppends
 
 from __future__ import annotations
 
-from operator import mul
 from struct import Struct
 from typing import TYPE_CHECKING, Protocol
 
@@ -21,10 +20,10 @@ from perseid.base.machine import Buffer, Millis
 from perseid.store.commit_log import CommitLog
 from perseid.store.config import StoreConfig
 from perseid.store.consume_queue import ConsumeQueue
-from perseid.store.dispatch import HEAD_POWER, TAIL_CHARS, TAIL_POWERS, WRAP, key_hash
+from perseid.store.dispatch import TAIL_CHARS, head_hash, key_hash, whole_hash
 from perseid.store.gate import Gate
 from perseid.store.index import Index
-from perseid.wire.hashing import crc32, java_hash
+from perseid.wire.hashing import crc32
 from perseid.wire.record import BLANK_BYTES, MAGIC_V1, MAX_PROPERTIES_BYTES, MIN_RECORD_BYTES, Host
 
 if TYPE_CHECKING:
@@ -109,9 +108,8 @@ class PlainQueue:
                 return key_hash(self.topic, key)
             if len(self.heads) >= MAX_HEADS:
                 self.heads.clear()
-            start = self.heads[head] = (java_hash(f"{self.topic}#{head}") & WRAP) * HEAD_POWER
-        h: int = start + sum(map(mul, key[-TAIL_CHARS:].encode(), TAIL_POWERS)) & WRAP
-        return h if h < 0x80000000 else (0x100000000 - h) & 0x7FFFFFFF
+            start = self.heads[head] = head_hash(self.topic, head)
+        return whole_hash(start, key)
 
 
 class PlainAppends:

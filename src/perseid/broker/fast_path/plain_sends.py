@@ -7,7 +7,7 @@ binary headers too. With SYNC_FLUSH the answers of a read wait together (`acks.w
 WAIT=false is left to the handler.
 
 Two ways lead to the same end: `CoreSends` with the compiled core, `PlainSends` in plain Python where there is none.
-`sends_of` chooses.
+`sends_of` chooses. Why a send is left to the handlers is decided in one place for both (`why_not`).
 """
 
 from __future__ import annotations
@@ -19,23 +19,29 @@ from struct import Struct
 from typing import TYPE_CHECKING
 
 from perseid import core
-from perseid.base.errors import RemoteProtocolError, RequestRefused
+from perseid.base.errors import RemoteProtocolError
 from perseid.base.machine import Buffer, Millis
 from perseid.broker.fast_path.core_turns import MAX_TARGETS, CorePorts, CoreTurn, count_sends
 from perseid.broker.fast_path.quick_pulls import QuickPulls
-from perseid.broker.metadata.system_topics import NOT_SENDABLE, PERM_WRITE
-from perseid.core.layout import INDEXED_TAG, PLAIN_SYS_FLAGS
-from perseid.store.dispatch import key_hash
+from perseid.broker.fast_path.why_not import (
+    HEADERS,
+    Facts,
+    Properties,
+    WhyNot,
+    header_of,
+    may_write,
+    not_now,
+    not_such,
+    not_there,
+)
 from perseid.store.plain import PlainAppends, PlainQueue, packed_host
 from perseid.wire import batch
-from perseid.wire import properties as props
 from perseid.wire.bodies import TopicConfig
 from perseid.wire.codes import VERSION, RequestCode, Serializer
 from perseid.wire.command import Command, decode_at, decode_each, response_head
-from perseid.wire.hashing import tag_code
 from perseid.wire.headers.base import quote, to_ext
-from perseid.wire.headers.send import SendMessageRequest, SendMessageRequestV2
-from perseid.wire.names import HALF_TOPIC, RETRY_PREFIX, TIMER_TOPIC
+from perseid.wire.headers.send import SendMessageRequest
+from perseid.wire.names import HALF_TOPIC, TIMER_TOPIC
 from perseid.wire.record import MAX_TOPIC_BYTES
 
 if TYPE_CHECKING:
@@ -52,14 +58,6 @@ if TYPE_CHECKING:
     from perseid.core.batch import Target as CoreTarget
     from perseid.core.redirects import Sends as RedirectingBatch
 
-HEADERS: dict[int, type[SendMessageRequest]] = {
-    10: SendMessageRequest,
-    310: SendMessageRequestV2,
-    320: SendMessageRequestV2,
-}
-
-NOT_PLAIN = frozenset((*props.CHANGING_NAMES, ""))
-
 SEND_HINTS = (b"310", b"10,", b"320")
 """What stands behind `{"code":` in plain sends, at byte 16 of a frame."""
 BINARY_SEND_HINTS = tuple(code.to_bytes(2, "big") for code in HEADERS)
@@ -67,11 +65,6 @@ BINARY_SEND_HINTS = tuple(code.to_bytes(2, "big") for code in HEADERS)
 
 _pack_prefix = Struct(">II").pack
 
-SINGLE_TAG = "SINGLE_TAG"
-MAX_FACTS = 10_000
-MAX_FACTS_CHARS = 1_000
-"""Longer properties are read each time."""
-MAX_TOPICS_OF_FACTS = 100
 ONEWAY = 2
 HALF = "TRAN_MSG\x01"
 REDIRECTED = re.compile(f"TIMER_DE|{HALF}")
@@ -148,37 +141,6 @@ def binary_answer_texts(ports: SendPorts) -> tuple[bytes, ...]:
         texts.append(before + bytes(4))
     texts[0] += packed_host(ports.settings.store_host).hex().upper().encode()
     return (*texts, rest)
-
-
-def plain_topic(ports: SendPorts, header: SendMessageRequest) -> TopicConfig | None:
-    """The topic of a send to a queue that takes plain ones; None when it takes none."""
-    topic = header.topic
-    row = ports.topics.rows.get(topic)
-    if row is None or topic in NOT_SENDABLE or topic.startswith(RETRY_PREFIX):
-        return None
-    if ports.topics.is_special(topic) or topic in ports.mappings.rows:
-        return None
-    if not 0 <= header.queue_id < max(row.write_queue_nums, row.read_queue_nums):
-        return None
-    return row if row.topic_filter_type == SINGLE_TAG else None
-
-
-def _header_of(command: Command) -> SendMessageRequest | None:
-    """What a send says; None when it is none, or can't be read."""
-    kind = HEADERS.get(command.code)
-    if kind is None or command.is_response:
-        return None
-    try:
-        return command.header(kind)
-    except (RequestRefused, RemoteProtocolError):
-        return None
-
-
-def takes_sends(ports: SendPorts) -> bool:
-    """May plain sends be stored now? If not, the ordinary handler says why."""
-    if ports.roles.is_slave or ports.durability.full or ports.durability.too_few:
-        return False
-    return ports.settings.current.start_accept_send_request_time_stamp <= ports.turn.now
 
 
 def most_delay_ms(ports: SendPorts) -> Millis:
@@ -276,16 +238,14 @@ class CoreSends(CoreTurn):
         if self._half_target is not None:
             rejected = ports.settings.current.reject_transaction_message
             self._batch.halves_left = 0 if rejected else ports.transactions.room
-        return takes_sends(ports) and super()._begin()
+        return not_now(ports) is None and super()._begin()
 
     def _learn(self, command: Command) -> bool:
         """Make a plain send's queue known to the core; False when it is, or the send is not plain."""
-        header = _header_of(command)
-        if header is None:
+        header = header_of(command)
+        if header is None or len(header.topic) > MAX_TOPIC_BYTES or not_there(self._ports, header) is not None:
             return False
-        row = plain_topic(self._ports, header)
-        if row is None or len(header.topic) > MAX_TOPIC_BYTES:
-            return False
+        row = self._ports.topics.rows[header.topic]
         if REDIRECTED.search(header.properties):
             return self._learn_name(header, row)
         return self._learn_queue(header.topic, header.queue_id, row)
@@ -334,27 +294,6 @@ class Target:
         """(queue offset, tag code) of this turn's messages, if anyone waits for some."""
 
 
-class Facts:
-    """What the properties of a message say of it, but for its unique key."""
-
-    __slots__ = ("hashes", "keys", "tag_code")
-
-    def __init__(self, tag: str, keys: list[str]) -> None:
-        self.tag_code = tag_code(tag or None)
-        self.keys = [*keys, INDEXED_TAG + tag] if tag else keys
-        self.hashes: dict[str, list[int]] = {}
-        """By topic: those of `keys`."""
-
-    def hashes_in(self, topic: str) -> list[int]:
-        """The index hashes of all keys but the unique one."""
-        found = self.hashes.get(topic)
-        if found is None:
-            if len(self.hashes) >= MAX_TOPICS_OF_FACTS:
-                self.hashes.clear()
-            found = self.hashes[topic] = [key_hash(topic, key) for key in self.keys]
-        return found
-
-
 Item = tuple[int, Buffer, bytes, str, Facts]
 """A message: flag, body, properties as they are stored, unique key, and what else its properties say."""
 
@@ -371,9 +310,8 @@ class PlainSends:
         self._targets: dict[tuple[str, int], Target] = {}
         self._touched: list[Target] = []
         self._uncounted: list[Target] = []
-        self._facts: dict[str, Facts] = {}
+        self._properties = Properties(waits=ports.durability.waits)
         self._own = ports.answers.encoded_properties
-        self._waits = ports.durability.waits
         self._most_bytes = ports.store.config.max_message_size
         self._next_id = b"," + packed_host(ports.settings.store_host).hex().upper().encode()
         """What stands between the offsets of a batch's messages."""
@@ -389,7 +327,7 @@ class PlainSends:
         RemoteProtocolError at a frame that can't be read."""
         for command in decode_each(data):
             answer = self.send(conn, command)
-            if answer is None:
+            if type(answer) is WhyNot:
                 self.settle()
                 self.count()
                 yield command
@@ -404,48 +342,42 @@ class PlainSends:
         self.taken = 0
         return found
 
-    def send(self, conn: Connection, command: Command) -> bytes | None:
-        """Take a plain message, or batch, and give the frame that answers it, `b""` for a one-way send; None: it is not
-        plain, and nothing has happened."""
+    def send(self, conn: Connection, command: Command) -> bytes | WhyNot:
+        """Take a plain message, or batch, and give the frame that answers it, `b""` for a one-way send; or why it is
+        not plain: nothing has happened."""
         header = command.quick_header
         if header is None or type(header) is not HEADERS.get(command.code) or command.is_response:
-            return None
+            return WhyNot.NO_SEND
+        body, born_host = command.body, conn.packed_host
         target = self._targets.get((header.topic, header.queue_id))
         if target is None or not target.count:
-            target = self._begin(header, target)
-            if target is None:
-                return None
-        text, body = header.properties, command.body
-        if header.sys_flag & ~PLAIN_SYS_FLAGS or not body or len(conn.packed_host) != 8:
-            return None
-        read = self._read(text)
-        if read is None:
-            return None
+            begun = self._begin(header, target)
+            if type(begun) is WhyNot:
+                return begun
+            target = begun
+        unlike = not_such(header, body, born_host)
+        if unlike is not None:
+            return unlike
+        text = header.properties
+        read = self._properties.read(text)
+        if type(read) is WhyNot:
+            return read
         unique, facts = read
         if header.batch:
             items = self._items(command, target)
+            if not items:
+                return WhyNot.BATCH
         else:
             items = [(header.flag, body, text.encode() + self._own, unique, facts)]
-        queue_offset, placed = target.queue.next, self._add(target, header, conn.packed_host, items)
+        queue_offset, placed = target.queue.next, self._add(target, header, born_host, items)
         if not placed:
-            return None
+            return WhyNot.NO_ROOM
         target.requests += 1
         if command.flag & ONEWAY:
             return b""
         ids = self._next_id.join([b"%016X" % offset for offset in placed])
         head = self._answer % (ids, target.queue.queue_id, queue_offset, unique.encode(), command.opaque)
         return _pack_prefix(len(head) + 4, len(head)) + head
-
-    def _read(self, text: str) -> tuple[str, Facts] | None:
-        """The unique key that properties say, and all else; None when they are not plain."""
-        at = text.find("UNIQ_KEY\x01") + 9
-        end = text.find("\x02", at)
-        if at < 9 or end < 0 or not text.isascii() or (at > 9 and text[at - 10] != "\x02"):
-            return None
-        unique = text[at:end]
-        rest = text[:at] + text[end:]
-        facts = self._facts.get(rest) or self._read_facts(rest)
-        return (unique, facts) if facts is not None and unique.isalnum() else None
 
     def _items(self, command: Command, target: Target) -> list[Item]:
         """The messages of a batch, as they are to be stored; none when one is not plain, or there's no room for all."""
@@ -457,8 +389,8 @@ class PlainSends:
                 text = str(properties, "ascii")
                 if text[-1:] != "\x02":
                     text += "\x02"  # as the store would (store.md §3.7)
-                read = self._read(text)
-                if read is None or not body:
+                read = self._properties.read(text)
+                if type(read) is WhyNot or not body:
                     return []
                 items.append((flag, body, text.encode(), *read))
         except (RemoteProtocolError, UnicodeDecodeError):
@@ -507,60 +439,35 @@ class PlainSends:
             target.uncounted = target.queue.taken_bytes = target.requests = 0
         self._uncounted.clear()
 
-    def _read_facts(self, text: str) -> Facts | None:
-        """What properties without the value of their unique key say; None: they are not plain."""
-        pieces = text.split("\x02")
-        if pieces.pop():
-            return None  # the last separator is missing: the ordinary handler sets it
-        tag = words = ""
-        unique_keys = 0
-        for piece in pieces:
-            name, _, value = piece.partition("\x01")
-            if name == "UNIQ_KEY":
-                if value:
-                    return None  # a second one
-                unique_keys += 1
-            elif name in NOT_PLAIN or not value or (name == "WAIT" and value == "false" and self._waits):
-                return None
-            elif name == "TAGS":
-                tag = value
-            elif name == "KEYS":
-                words = value
-        if unique_keys != 1:
-            return None
-        facts = Facts(tag, [word for word in words.split(" ") if word])
-        if not words and len(text) <= MAX_FACTS_CHARS:  # the keys of a message are its own; all else is that of many
-            if len(self._facts) >= MAX_FACTS:
-                self._facts.clear()
-            self._facts[text] = facts
-        return facts
-
-    def _begin(self, header: SendMessageRequest, target: Target | None) -> Target | None:
+    def _begin(self, header: SendMessageRequest, target: Target | None) -> Target | WhyNot:
         """Let a target take part in this turn: its queue is still that of its topic, the topic as it was, and one may
-        send. None: leave it to the ordinary handler."""
+        send. Else why not: the ordinary handler is to see to it."""
         ports = self._ports
+        found = not_now(ports)
+        if found is not None:
+            return found
         if target is None or target.row is not ports.topics.rows.get(header.topic) or not target.queue.usable:
+            found = not_there(ports, header)
+            if found is not None:
+                return found
             target = self._target(header)
             if target is None:
-                return None
-        if not takes_sends(ports):
-            return None
-        if target.row.order and not ports.settings.current.broker_permission & PERM_WRITE:
-            return None
+                return WhyNot.FIRST_SEND
+        elif not may_write(ports, target.row):
+            return WhyNot.FORBIDDEN
         if not self._appends.begin(target.queue, ports.turn.now):
-            return None
+            return WhyNot.NO_ROOM
         self._touched.append(target)
         return target
 
     def _target(self, header: SendMessageRequest) -> Target | None:
-        """The target of a queue that the ordinary handler has stored to already, anew when its topic changed."""
+        """That of a queue that the ordinary handler has stored to already, anew when its topic changed."""
         topic, queue_id = header.topic, header.queue_id
         self._targets.pop((topic, queue_id), None)
-        row = plain_topic(self._ports, header)
         queue = self._ports.store.plain_queue(topic, queue_id)
-        if row is None or queue is None:
+        if queue is None:
             return None
         if len(self._targets) >= MAX_TARGETS:
             self._targets.clear()
-        target = self._targets[topic, queue_id] = Target(queue, row)
+        target = self._targets[topic, queue_id] = Target(queue, self._ports.topics.rows[topic])
         return target
