@@ -111,7 +111,7 @@ class Rig:
         self.stopped: str | None = None
         self._opaque = 100
         self.handle(Start())
-        while raft is not None and self.parts.replicas.is_slave and self.now < now + 60_000:
+        while raft is not None and self.parts.roles.is_slave and self.now < now + 60_000:
             self.now += 100
             self.handle(Tick())
 

@@ -9,7 +9,7 @@ import pytest
 from perseid.broker.kernel.durability import Durability
 from perseid.broker.kernel.roles import Roles
 from perseid.broker.node import Broker
-from perseid.broker.replication.raft_group import Group
+from perseid.broker.replication.dledger_member import DLedgerMember
 from perseid.raft.commit_log import EntryLog
 from perseid.raft.store import GroupStore
 from perseid.sim.models.group.broker_group import Book, BrokerGroup, Client, run
@@ -77,11 +77,10 @@ def offsets_of_the_dispatched(patch: pytest.MonkeyPatch) -> None:
 
 def acknowledged_before_commit(patch: pytest.MonkeyPatch) -> None:
     """An answer leaves when the leader has the entry."""
-    real = Durability.ready.fget  # type: ignore[attr-defined]
 
     def ready(self: Durability) -> int:
-        group = self._nodes.group  # type: ignore[attr-defined]
-        return group._entries.end_of(group._entries.end) if group is not None else int(real(self))
+        entries = self._store.log._entries  # type: ignore[attr-defined]
+        return int(entries.end_of(entries.end))
 
     patch.setattr(Durability, "ready", property(ready))
     patch.setattr(Broker, "validate", lambda self: None)
@@ -101,27 +100,27 @@ def pending_offsets_kept(patch: pytest.MonkeyPatch) -> None:
 def marks_by_nobody(patch: pytest.MonkeyPatch) -> None:
     """A new leader waits for somebody else to commit older terms."""
 
-    def lead(self: Group) -> None:
+    def lead(self: DLedgerMember) -> None:
         if self.store.settled:
             self.is_master, self._term = True, self.raft.member.term
             self._roles.become(master=True)
 
-    patch.setattr(Group, "_lead", lead)
+    patch.setattr(DLedgerMember, "_lead", lead)
 
 
 def stays_master(patch: pytest.MonkeyPatch) -> None:
     """A broker that is deposed goes on as master, and so it is one still when it leads in a later term."""
     real = Roles.become
     patch.setattr(Roles, "become", lambda self, *, master: real(self, master=master) if master else None)
-    settle = Group.settle
+    settle = DLedgerMember.settle
 
-    def settled(self: Group) -> None:
+    def settled(self: DLedgerMember) -> None:
         was = self.is_master
         settle(self)
         self.is_master |= was
 
-    patch.setattr(Group, "settle", settled)
-    patch.setattr(Group, "validate", lambda self: self.raft.validate())  # which would find it at once
+    patch.setattr(DLedgerMember, "settle", settled)
+    patch.setattr(DLedgerMember, "validate", lambda self: self.raft.validate())  # which would find it at once
 
 
 FOUND: dict[Mutation, str] = {

@@ -8,7 +8,7 @@ from typing import Any
 import pytest
 
 from perseid.base.machine import Effect, Feed
-from perseid.broker.replication.replicas import Replicas
+from perseid.broker.replication.awaited_nodes import SyncStateSetNodes
 from perseid.replication.auto_switch import master as masters
 from perseid.replication.auto_switch.in_sync import InSync
 from perseid.replication.auto_switch.master import EVERYTHING, Follower, Master
@@ -157,7 +157,7 @@ def one_node_less(patch: pytest.MonkeyPatch) -> None:
 
 def however_few_are_in_sync(patch: pytest.MonkeyPatch) -> None:
     """minInSyncReplicas: messages are taken with any number in sync."""
-    patch.setattr(Replicas, "too_few", "")
+    patch.setattr(SyncStateSetNodes, "too_few", "")
 
 
 FOUND: dict[Mutation, tuple[str, str]] = {

@@ -8,10 +8,10 @@ from typing import Any
 import pytest
 
 from perseid.base.machine import Effect, Millis
-from perseid.broker import capabilities
 from perseid.broker.pop.ack_requests import PopAckRequests
 from perseid.broker.pop.service import PopService
 from perseid.broker.replication import new_master
+from perseid.broker.replication.modes import controlled
 from perseid.broker.replication.whereabouts import Whereabouts
 from perseid.controller import writes
 from perseid.raft.follower import Follower
@@ -124,7 +124,7 @@ def a_cut_leaves_the_last_checkpoint(patch: pytest.MonkeyPatch) -> None:
 
 def groups_stay_ahead_when_elected_again(patch: pytest.MonkeyPatch) -> None:
     """C11, #4771: a master that is elected again leaves groups ahead of their queues."""
-    for module in (new_master, capabilities):
+    for module in (new_master, controlled):
         patch.setattr(module, "set_groups_back", lambda offsets, store: None)
 
 

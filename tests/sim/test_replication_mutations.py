@@ -10,6 +10,8 @@ from typing import Any
 
 import pytest
 
+from perseid.broker.replication.awaited_nodes import CountedNodes
+from perseid.broker.replication.modes.classic import Classic
 from perseid.broker.replication.replicas import Replicas
 from perseid.replication.classic.master import Follower, Master
 from perseid.replication.classic.node import ClassicReplication
@@ -63,7 +65,7 @@ def slaves_take_messages(patch: pytest.MonkeyPatch) -> None:
 
 def history_taken_for_granted(patch: pytest.MonkeyPatch) -> None:
     """A slave goes on where it was, whatever its master has there."""
-    patch.setattr(Replicas, "_prove", lambda self, now: self.slave.proved(now))
+    patch.setattr(Classic, "_prove", lambda self, now: self.ha.slave.proved(now))
 
 
 def reported_before_durable(patch: pytest.MonkeyPatch) -> None:
@@ -84,7 +86,7 @@ def sent_before_durable(patch: pytest.MonkeyPatch) -> None:
 
 def acknowledged_without_slaves(patch: pytest.MonkeyPatch) -> None:
     """Nobody waits for slaves."""
-    patch.setattr(Replicas, "replicated", lambda self: EVERYTHING)
+    patch.setattr(CountedNodes, "replicated", lambda self: EVERYTHING)
 
 
 def partial_records_written(patch: pytest.MonkeyPatch) -> None:

@@ -18,7 +18,8 @@ from perseid.broker.config import BrokerConfig
 from perseid.broker.foreign import FOREIGN, PLACES
 from perseid.broker.kernel.request import MAIN_LISTENER, VIP_LISTENER
 from perseid.broker.node import Broker
-from perseid.broker.replication.replicas import HA_PORT_OFFSET, SLAVE
+from perseid.broker.replication.modes.classic import SLAVE
+from perseid.broker.replication.modes.mode import HA_PORT_OFFSET
 from perseid.net.driver import Driver, Listener
 from perseid.net.limits import Limits
 from perseid.raft.config import RaftConfig, peers_of
@@ -152,7 +153,7 @@ def build(loaded: Loaded, listeners: Mapping[str, Listener] | None = None) -> tu
     if listeners is None:
         host, port = loaded.process.bind_address, loaded.broker.listen_port
         listeners = {MAIN_LISTENER: Listener(host, port), VIP_LISTENER: Listener(host, port + VIP_OFFSET)}
-        if node.parts.group is not None:
+        if loaded.broker.enable_dleger_commit_log:
             _, _, group_port = peers_of(loaded.raft.peers)[loaded.raft.self_id].rpartition(":")
             listeners[RAFT_LISTENER] = Listener(host, int(group_port))
         else:

@@ -42,7 +42,6 @@ from perseid.broker.produce.send import SendRequests
 from perseid.broker.produce.send_back import SendBackRequests
 from perseid.broker.registration.capability import capability as registration_capability
 from perseid.broker.replication.capability import capability as replication_capability
-from perseid.broker.replication.new_master import LostTopics, set_groups_back
 from perseid.broker.replication.requests import ReplicationRequests
 from perseid.broker.scheduled.capability import capability as scheduled_capability
 from perseid.broker.scheduled.delay import OFFSETS_PATH as DELAYS_PATH
@@ -62,16 +61,16 @@ SAVED = (
 """Files of one turn are saved in this order."""
 HANGING = (
     "quick pulls", "who hears of appends", "answers that wait", "copies of the master's tables", "consumer offsets",
-    "delayed messages", "messages for a time", "transactions", "pop", "lite topics", "topics", "version of the topics",
-    "name servers",
+    "groups that are ahead", "delayed messages", "messages for a time", "transactions", "pop", "lite topics",
+    "topics", "version of the topics", "name servers",
 )  # fmt: skip
 """What becomes another role's, from the first to the last."""
 TICKING = (
     "acknowledgements", "delayed messages", "transactions", "pop", "lite topics", "messages for a time", "replication",
-    "store", "calls", "name servers", "static topics", "state files", "counts of quick sends",
-    "counts of quick deliveries", "statistics", "housekeeping",
+    "controllers", "copies of the master's tables", "acting", "store", "calls", "name servers", "static topics",
+    "state files", "counts of quick sends", "counts of quick deliveries", "statistics", "housekeeping",
 )  # fmt: skip
-SETTLING = ("settings", "words of producers", "acknowledgements of popped messages", "replication")
+SETTLING = ("settings", "words of producers", "acknowledgements of popped messages", "promises", "replication")
 """At the end of a turn. Replication is last: what a group has committed, pulls wait for, which come next."""
 ENDING = ("name servers", "replication", "progress of pops", "the group")
 
@@ -80,7 +79,7 @@ def capabilities(p: Parts) -> tuple[Capability, ...]:
     """Those of a broker."""
     found = (
         _metadata(p), _clients(p), _produce(p), _consume(p), _scheduled(p), _transactions(p), _pop(p), _lite(p),
-        _static_topics(p), _replication(p), _registration(p), _kernel(p),
+        _static_topics(p), _replication(p), p.mode.capability(), _registration(p), _kernel(p),
     )  # fmt: skip
     details = tuple(one for capability in found for one in capability.details)
     return (*found, _admin(p, details))
@@ -118,17 +117,6 @@ def _kernel(p: Parts) -> Capability:
 
 def _metadata(p: Parts) -> Capability:
     """Topics and groups."""
-    lost = LostTopics(p.turn, p.settings, p.store, p.topics)
-
-    def complete() -> None:
-        if p.replicas.manager is not None or p.group is not None:
-            lost.make()
-
-    def new_version() -> None:
-        """Name servers take the table of the newer master (B37)."""
-        if p.replicas.manager is not None:
-            p.topics.bump(p.turn.now, p.replicas.manager.epoch)
-
     return metadata_capability(
         p.topics, p.groups,
         (
@@ -142,7 +130,7 @@ def _metadata(p: Parts) -> Capability:
                 waiting=p.timers.metrics, saves=p.saves,
             ),
         ),
-        lambda names: p.registration.topics_changed(names, p.turn.now), complete, new_version,
+        lambda names: p.registration.topics_changed(names, p.turn.now),
     )  # fmt: skip
 
 
@@ -187,12 +175,6 @@ def _produce(p: Parts) -> Capability:
 
 def _consume(p: Parts) -> Capability:
     """Reads and offsets."""
-
-    def lead() -> None:
-        p.offsets.lead()
-        if p.replicas.manager is not None:
-            set_groups_back(p.offsets, p.store)
-
     return consume_capability(
         p.offsets, p.holds,
         (
@@ -204,7 +186,7 @@ def _consume(p: Parts) -> Capability:
                 reset_by_clients=p.relay_requests.reset_by_clients,
             ),
         ),
-        lead, lambda event: p.fetches.fetched(event, p.dispatch.request),
+        lambda event: p.fetches.fetched(event, p.dispatch.request),
     )  # fmt: skip
 
 
@@ -269,8 +251,8 @@ def _replication(p: Parts) -> Capability:
     """Replicas."""
     requests = (
         ReplicationRequests(
-            turn=p.turn, settings=p.settings, store=p.store, replicas=p.replicas, timers=p.timers,
-            delay=p.delay,
+            turn=p.turn, settings=p.settings, store=p.store, roles=p.roles, mode=p.mode,
+            replicas=p.replicas, timers=p.timers, delay=p.delay,
         ),
     )  # fmt: skip
     return replication_capability(p.turn, p.replicas, requests)

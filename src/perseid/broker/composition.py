@@ -48,12 +48,11 @@ from perseid.broker.produce.admission import Admission
 from perseid.broker.produce.appender import Appender, Transformer
 from perseid.broker.produce.inner_batches import InnerBatches
 from perseid.broker.registration.name_servers import Registration
-from perseid.broker.replication.acting import Acting, ActingPorts
 from perseid.broker.replication.copies import Copies, CopyPorts
 from perseid.broker.replication.forwards import Forwards
-from perseid.broker.replication.manager import ManagerPorts, ReplicasManager
-from perseid.broker.replication.raft_group import Group
-from perseid.broker.replication.replicas import Replicas, ReplicationPorts
+from perseid.broker.replication.modes.choice import mode_of
+from perseid.broker.replication.modes.mode import LaterPorts, ModePorts
+from perseid.broker.replication.replicas import Replicas, ReplicasPorts
 from perseid.broker.scheduled.delay import DelayService
 from perseid.broker.scheduled.escape import Escape
 from perseid.broker.scheduled.timers import TimerService
@@ -66,7 +65,6 @@ from perseid.raft.config import RaftConfig
 from perseid.raft.files import FileLog
 from perseid.replication.config import ReplicationConfig
 from perseid.store.config import SYNC_FLUSH, StoreConfig
-from perseid.store.store import MessageStore
 from perseid.wire.ids import UniqueIds
 from perseid.wire.names import revive_topic
 from perseid.wire.rpc import Caller
@@ -90,25 +88,20 @@ class Parts:
         self.turn = Turn(self.answers, self.caller)
         self.generation = Generation()
         self.roles = Roles(self.turn, self.settings)
-        self._build_store(config, store, raft, new_log)
+        self.acks = Acks()
+        ports = ModePorts(
+            turn=self.turn, settings=self.settings, roles=self.roles, acks=self.acks, disk=disk, caller=self.caller
+        )
+        self.mode = mode_of(ports, replication, store, raft, random, new_log)
+        self.store = self.mode.store
         self._build_tables(config)
-        self._build_durability(replication)
+        self._build_durability()
         self._build_waits()
         self._build_scheduled()
         self._build_pop_and_lite()
-        self._build_replication(config)
+        self._build_replication()
         self._build_quick_ways()
         self._build_requests()
-
-    def _build_store(
-        self, config: BrokerConfig, store: StoreConfig, raft: RaftConfig | None, new_log: type[FileLog]
-    ) -> None:
-        self.group: Group | None = None
-        if raft is not None:
-            self.group = Group(self.turn, self.settings, self.roles, raft, store, self.disk, self.random, new_log)
-            self.store: MessageStore = self.group.store
-        else:
-            self.store = MessageStore(self.disk, store, self.settings.store_host, gated=config.enable_controller_mode)
 
     def _build_tables(self, config: BrokerConfig) -> None:
         lmq = self.store.lmq
@@ -123,30 +116,23 @@ class Parts:
         one_row = lmq and not config.enable_lmq_stats
         self.stats = BrokerStats(0, self.topics.is_system, one_row_of_lmq=one_row)
 
-    def _build_durability(self, replication: ReplicationConfig) -> None:
-        self.acks = Acks()
-        ports = ReplicationPorts(
-            turn=self.turn, settings=self.settings, store=self.store, disk=self.disk, caller=self.caller,
-            roles=self.roles, acks=self.acks,
-        )
-        self.replicas = Replicas(ports, replication, self.group)
-        sync_flush = self.store.config.flush_disk_type == SYNC_FLUSH and self.group is None
+    def _build_durability(self) -> None:
+        nodes = self.mode.nodes
+        sync_flush = self.store.config.flush_disk_type == SYNC_FLUSH and not nodes.by_quorum
         self.durability = Durability(
-            self.turn, self.settings, self.store, self.replicas, self.acks, self.stats, sync_flush=sync_flush
+            self.turn, self.settings, self.store, nodes, self.acks, self.stats, sync_flush=sync_flush
         )
         self.saves = Saves(self.turn, self.settings, self.store, self.disk)
         self.dispatch = Dispatch(self.turn, self.saves, self.generation, self.caller)
-        self.connections = Connections(self.turn, self.caller, self.generation, self.replicas)
+        self.connections = Connections(self.turn, self.caller, self.generation, self.mode.stream)
         self.life = Life(self.turn, self.dispatch, self.store, self.saves, self.durability, self.roles)
-        if self.group is not None:
-            self.group.fail = self.life.fail
 
     def _build_waits(self) -> None:
         self.holds = Holds()
         self.fetches = Fetches(self.turn, self.settings, self.connections)
         self.relays = Relays(self.turn, self.caller)
         self.registration = Registration(
-            self.turn, self.settings, self.caller, self.topics, self.mappings, self.replicas
+            self.turn, self.settings, self.caller, self.topics, self.mappings, self.mode
         )
         self.peers = Peers(self.turn, self.registration)
         self.static_cleaner = StaticCleaner(self.turn, self.settings, self.store, self.mappings, self.roles, self.peers)
@@ -173,12 +159,11 @@ class Parts:
 
     def _build_pop_and_lite(self) -> None:
         self.routes_of_topics = Routes(self.turn, self.settings, self.topics)
-        alone = self.group is None and not self.settings.current.enable_controller_mode
         self.pop = PopService(
             PopPorts(
                 turn=self.turn, settings=self.settings, store=self.store, topics=self.topics, groups=self.groups,
                 offsets=self.offsets, appender=self.appender, holds=self.holds, routes=self.routes_of_topics,
-                nodes=self.replicas, alone=alone,
+                nodes=self.mode.nodes, alone=not self.mode.elects,
             )
         )
         self.lite = LiteService(
@@ -189,35 +174,26 @@ class Parts:
             )
         )
 
-    def _build_replication(self, config: BrokerConfig) -> None:
-        turn, settings, replicas = self.turn, self.settings, self.replicas
+    def _build_replication(self) -> None:
         copies = Copies(
             CopyPorts(
-                turn=turn, generation=self.generation, topics=self.topics, groups=self.groups, offsets=self.offsets,
-                mappings=self.mappings, modes=self.pop.modes, timers=self.timers, delay=self.delay,
+                turn=self.turn, generation=self.generation, topics=self.topics, groups=self.groups,
+                offsets=self.offsets, mappings=self.mappings, modes=self.pop.modes, timers=self.timers,
+                delay=self.delay,
             )
         )
-        acting: Acting | None = None
-        if config.enable_slave_acting_master:
-            acting = Acting(
-                ActingPorts(
-                    turn=turn, settings=settings, store=self.store, topics=self.topics, offsets=self.offsets,
-                    roles=self.roles, replicas=replicas, registration=self.registration, timers=self.timers,
-                    delay=self.delay, escape=self.escape,
-                )
+        self.mode.join(
+            LaterPorts(
+                registration=self.registration, topics=self.topics, offsets=self.offsets, timers=self.timers,
+                delay=self.delay, escape=self.escape, copies=copies, fail=self.life.fail,
             )
-        manager: ReplicasManager | None = None
-        if replicas.auto is not None:
-            ports = ManagerPorts(
-                turn=turn, settings=settings, store=self.store, topics=self.topics, offsets=self.offsets,
-                roles=self.roles, disk=self.disk, caller=self.caller, replicas=replicas,
-                registration=self.registration,
+        )
+        self.replicas = Replicas(
+            ReplicasPorts(
+                turn=self.turn, settings=self.settings, store=self.store, roles=self.roles, mode=self.mode,
+                copies=copies, forwards=Forwards(self.turn, self.settings, self.mode),
             )
-            manager = ReplicasManager(ports, replicas.auto)
-        forwards = Forwards(turn, settings, replicas)
-        replicas.join(self.registration, self.offsets, copies, forwards, acting, manager)
-        if self.group is not None:
-            self.group.changed = self.registration.hurry
+        )
 
     def _build_quick_ways(self) -> None:
         self.unique_ids = UniqueIds(
@@ -236,7 +212,7 @@ class Parts:
                 generation=self.generation, pop_topic=self.pop.topic,
             )
         )
-        self.intake = Intake(self.turn, self.dispatch, self.durability, self.connections, self.quick, self.replicas)
+        self.intake = Intake(self.turn, self.dispatch, self.durability, self.connections, self.quick, self.mode.stream)
 
     def _build_requests(self) -> None:
         """What several handlers of requests share."""
@@ -267,7 +243,7 @@ class Parts:
         self.live = LiveSettings(
             LivePorts(
                 turn=self.turn, settings=self.settings, store=self.store, disk=self.disk, topics=self.topics,
-                durability=self.durability, generation=self.generation, answers=self.answers, replicas=self.replicas,
+                durability=self.durability, generation=self.generation, answers=self.answers, mode=self.mode,
                 registration=self.registration, saves=self.saves, quick=self.quick,
             ),
             shown, path, why_not,

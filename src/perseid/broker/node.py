@@ -48,8 +48,8 @@ class Broker:
         p.take_settings(properties, *kept)
         self._turn, self._life, self._dispatch, self._durability = p.turn, p.life, p.dispatch, p.durability
         self._holds, self._saves = p.holds, p.saves
-        self._may_be_plain = p.group is None
-        """Are there turns after which only the store has something to do?"""
+        self._may_be_plain = not p.mode.nodes.by_quorum
+        """Are there turns after which only the store has something to do? What a quorum does is due at any time."""
         self._deadline: Millis = 0
         self.capabilities = found = capabilities(p)
         self._timers = arrange(p, found, self._settle)

@@ -38,10 +38,10 @@ def update(rig: Rig, text: str) -> str:
 
 
 def refused(rig: Rig, text: str) -> str:
-    before = rig.parts.settings.current, rig.parts.store.config, rig.parts.replicas.config
+    before = rig.parts.settings.current, rig.parts.store.config, rig.parts.mode.config
     answer = rig.ask(Code.UPDATE_BROKER_CONFIG, None, text.encode())
     assert answer.code == ResponseCode.SYSTEM_ERROR
-    assert (rig.parts.settings.current, rig.parts.store.config, rig.parts.replicas.config) == before
+    assert (rig.parts.settings.current, rig.parts.store.config, rig.parts.mode.config) == before
     return answer.remark or ""
 
 
@@ -201,7 +201,7 @@ def test_other_controllers(tmp_path: Path) -> None:
     assert made.rig.dialled == ["10.0.0.78:9878"]
     made.wait(1_000)
     assert made.manager.controllers.leader == CONTROLLER, "it is asked again who leads"
-    assert not made.rig.parts.replicas.is_slave and made.rig.ask(SEND, send_header(), b"x").code == 0
+    assert not made.rig.parts.roles.is_slave and made.rig.ask(SEND, send_header(), b"x").code == 0
 
 
 def test_how_soon_it_is_elected(tmp_path: Path) -> None:

@@ -186,7 +186,7 @@ class World:
         return None if answer is None else answer.code
 
     def state(self) -> State:
-        slave = self.rigs[1].parts.replicas.slave
+        slave = self.rigs[1].parts.mode.receiver
         assert slave is not None
         return slave.state
 
@@ -209,12 +209,12 @@ def serving(world: World) -> World:
     world.later(7 * SECOND)
     slave = world.rigs[1].parts
     assert slave.store.end == world.rigs[0].parts.store.end and world.committed(1) == 3
-    assert slave.replicas.acting is not None and not slave.replicas.acting.acting
+    assert slave.mode.acting.slaves_act and not slave.mode.acting.acting
     return world
 
 
 def acts(world: World) -> bool:
-    found = world.rigs[1].parts.replicas.acting
+    found = world.rigs[1].parts.mode.acting
     assert found is not None
     return found.acting
 
@@ -254,7 +254,7 @@ def test_a_master_that_comes_back_does_not_show_itself_before_it_is_prepared(tmp
     world.later(acting.FOLLOW_MS - 2 * SECOND)
     assert world.members() == {"1": "10.0.1.1:10911"} and acts(world)
     assert world.pull(0) == 2, "refused until then"
-    assert world.rigs[0].parts.replicas.is_slave
+    assert world.rigs[0].parts.roles.is_slave
     world.later(4 * SECOND)
     assert "0" in world.members() and world.committed(0) == 8, "it does not wait for ever, and has the offsets"
     assert any("does not follow this master" in note.text for note in master.notes)
@@ -273,17 +273,17 @@ def test_without_name_servers_a_master_says_so_and_goes_on_asking(tmp_path: Path
     world.names_up = False
     master = world.begin(0)
     world.later(20 * SECOND)
-    assert master.parts.replicas.is_slave
+    assert master.parts.roles.is_slave
     assert sum("does not say who is there" in note.text for note in master.notes) == 1
     world.names_up = True
     world.later(10 * SECOND)
-    assert not master.parts.replicas.is_slave and "0" in world.members()
+    assert not master.parts.roles.is_slave and "0" in world.members()
 
 
 def test_skip_pre_online(tmp_path: Path) -> None:
     world = World(tmp_path, skip_pre_online=True)
     world.names_up = False
-    assert not world.begin(0).parts.replicas.is_slave
+    assert not world.begin(0).parts.roles.is_slave
 
 
 def test_a_slave_that_starts_alone_acts(tmp_path: Path) -> None:
@@ -386,7 +386,7 @@ def test_what_came_to_a_slave_after_the_master_had_asked_it_is_not_lost_with_an_
     world.kill(0)
     world.later(2 * SECOND)
     world.begin(0)
-    while world.rigs[0].parts.replicas.is_slave:
+    while world.rigs[0].parts.roles.is_slave:
         world.later(100)
     assert acts(world)
     world.commit(1, 8)
@@ -418,7 +418,7 @@ def test_delayed_messages_that_a_java_slave_sent_elsewhere_are_not_delivered_aga
     world.begin(0)
     assert world.rigs[0].parts.delay.offsets.get(3, 0) == 0
     world.later(2 * SECOND)
-    assert not world.rigs[0].parts.replicas.is_slave and world.rigs[0].parts.delay.offsets[3] == 2
+    assert not world.rigs[0].parts.roles.is_slave and world.rigs[0].parts.delay.offsets[3] == 2
     world.later(10 * SECOND)
     assert world.rigs[0].parts.store.max_offset("T", 0) == 11, "ten, and the third of the delayed ones"
 
@@ -531,5 +531,5 @@ def test_where_nobody_acts_both_are_ignored(tmp_path: Path) -> None:
     assert rig.ask(Code.NOTIFY_MIN_BROKER_ID_CHANGE, {"minBrokerId": "1", "minBrokerAddr": "1.1.1.1:1"}).code == 0
     invitation = {"masterHaAddress": "1.1.1.1:2", "masterAddress": "1.1.1.1:1", "masterFlushOffset": "0"}
     assert rig.ask(Code.EXCHANGE_BROKER_HA_INFO, invitation).code == 0
-    slave = rig.parts.replicas.slave
+    slave = rig.parts.mode.receiver
     assert slave is not None and slave.state is State.IDLE

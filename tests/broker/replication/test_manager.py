@@ -109,7 +109,7 @@ class Controlled:
 
     @property
     def manager(self) -> Any:
-        return self.rig.parts.replicas.manager
+        return self.rig.parts.mode.manager
 
     def notes(self) -> str:
         return "\n".join(note.text for note in self.rig.notes)
@@ -120,7 +120,7 @@ def master(root: Path, **more: Any) -> Controlled:
     made = Controlled(root, **more)
     made.elects(1)
     made.wait(300)
-    assert not made.rig.parts.replicas.is_slave
+    assert not made.rig.parts.roles.is_slave
     return made
 
 
@@ -138,7 +138,7 @@ def test_a_first_start_ends_as_master(tmp_path: Path) -> None:
     cache = EpochEntryCache.from_json(made.rig.ask(Code.GET_BROKER_EPOCH_CACHE).body)
     assert [entry.epoch for entry in cache.epoch_list] == [1] and cache.broker_id == 0
     told = made.rig.ask(Code.EXCHANGE_BROKER_HA_INFO).header(headers.ExchangeHaInfoResponse)
-    assert told.master_ha_address == made.rig.parts.replicas.ha_address
+    assert told.master_ha_address == made.rig.parts.mode.ha_address
 
 
 def test_b24_a_lost_answer_repeats_the_claim(tmp_path: Path) -> None:
@@ -175,7 +175,7 @@ def test_controllers_are_asked_by_strangers_words_now_and_then_only(tmp_path: Pa
         assert made.notify(9, 2, [2], client=66).code == ResponseCode.NO_PERMISSION
         made.wait(100)
     assert 2 <= made.asked.count(Code.CONTROLLER_GET_REPLICA_INFO) <= 10_000 // FIND_MS + 1
-    assert not made.rig.parts.replicas.is_slave
+    assert not made.rig.parts.roles.is_slave
 
 
 def test_a_controller_that_does_not_lead_is_asked_no_more(tmp_path: Path) -> None:
@@ -184,7 +184,7 @@ def test_a_controller_that_does_not_lead_is_asked_no_more(tmp_path: Path) -> Non
     made.asked.clear()
     made.wait(6_000)
     assert Code.CONTROLLER_GET_METADATA_INFO in made.asked
-    assert not made.rig.parts.replicas.is_slave, "its role stays"
+    assert not made.rig.parts.roles.is_slave, "its role stays"
 
 
 def test_a_copied_disk_does_not_register_while_the_other_lives(tmp_path: Path) -> None:
@@ -211,7 +211,7 @@ def test_a_wiped_disk_with_an_old_id_can_not_be_elected(tmp_path: Path) -> None:
     assert Code.BROKER_HEARTBEAT not in made.asked and "wiped" in made.notes()
     made.notify(5, 1, [1])
     made.wait(100)
-    assert made.rig.parts.replicas.is_slave and made.rig.parts.replicas.manager.fenced
+    assert made.rig.parts.roles.is_slave and made.rig.parts.mode.manager.fenced
 
 
 def test_an_epoch_is_led_in_one_life_only(tmp_path: Path) -> None:
@@ -221,7 +221,7 @@ def test_an_epoch_is_led_in_one_life_only(tmp_path: Path) -> None:
     again = Controlled(tmp_path)
     again.registered([1], epoch=1, master=1, set_epoch=1)
     again.wait(2_000)
-    assert again.rig.parts.replicas.is_slave and "earlier life" in again.notes()
+    assert again.rig.parts.roles.is_slave and "earlier life" in again.notes()
     assert again.asked.count(Code.BROKER_HEARTBEAT) <= 3 and again.rig.closed, "it knocked, and is silent"
     again.asked.clear()
     again.wait(KNOCK_MS - 3_000)
@@ -229,7 +229,7 @@ def test_an_epoch_is_led_in_one_life_only(tmp_path: Path) -> None:
     again.registered([1], epoch=2)
     again.elects(3)
     again.wait(6_000)
-    assert not again.rig.parts.replicas.is_slave
+    assert not again.rig.parts.roles.is_slave
     assert (tmp_path / EPOCHS_PATH).read_text().splitlines()[2:] == ["1-0", f"3-{again.rig.parts.store.end}"]
 
 
@@ -238,7 +238,7 @@ def test_a_stale_notice_changes_nothing(tmp_path: Path, epoch: int) -> None:
     made = master(tmp_path)
     made.notify(epoch, 2, [2])
     made.wait(100)
-    assert not made.rig.parts.replicas.is_slave and made.manager.epoch == 1
+    assert not made.rig.parts.roles.is_slave and made.manager.epoch == 1
 
 
 def test_a_foreign_master_of_a_newer_epoch_is_followed(tmp_path: Path) -> None:
@@ -247,7 +247,7 @@ def test_a_foreign_master_of_a_newer_epoch_is_followed(tmp_path: Path) -> None:
     waits = made.rig.tell(*SEND)
     assert made.rig.answer(waits) is None, "replica 2 has to have it"
     made.notify(2, 2, [2], set_epoch=3)
-    assert made.rig.parts.replicas.is_slave and made.rig.parts.replicas.broker_id == 1
+    assert made.rig.parts.roles.is_slave and made.rig.parts.mode.broker_id == 1
     answer = made.rig.answer(waits)
     assert answer is not None and answer.code == ResponseCode.SYSTEM_ERROR
     assert made.rig.ask(*SEND).code == ResponseCode.SYSTEM_BUSY
@@ -259,10 +259,10 @@ def test_a_strangers_notice_of_another_master_is_refused(tmp_path: Path) -> None
     answer = made.notify((1 << 31) - 1, 2, [2], client=9)
     made.wait(100)
     assert answer.code == ResponseCode.NO_PERMISSION
-    assert not made.rig.parts.replicas.is_slave and made.manager.epoch == 1
+    assert not made.rig.parts.roles.is_slave and made.manager.epoch == 1
     assert "10.0.0.9, where no controller is" in made.notes()
     made.notify(2, 2, [2])
-    assert made.rig.parts.replicas.is_slave and made.manager.epoch == 2
+    assert made.rig.parts.roles.is_slave and made.manager.epoch == 2
 
 
 def test_a_notice_that_is_no_json(tmp_path: Path) -> None:
@@ -270,7 +270,7 @@ def test_a_notice_that_is_no_json(tmp_path: Path) -> None:
     header = headers.NotifyBrokerRoleChangedRequest(master_address=OTHER, master_broker_id=2, master_epoch=9)
     answer = made.rig.ask(Code.NOTIFY_BROKER_ROLE_CHANGED, header, b"{nonsense", client=NOTIFIER)
     assert answer.code == ResponseCode.SYSTEM_ERROR
-    assert not made.rig.parts.replicas.is_slave
+    assert not made.rig.parts.roles.is_slave
 
 
 def test_b7_elected_again_a_master_goes_on(tmp_path: Path) -> None:

@@ -43,12 +43,12 @@ def test_a_step_that_is_refused_is_tried_again(
     good = made.answers[code]
     made.say(code, header, status=status)
     made.wait(30_000)
-    assert made.rig.parts.replicas.is_slave and 3 <= made.asked.count(code) <= 30_000 // SOON_MS + 1
+    assert made.rig.parts.roles.is_slave and 3 <= made.asked.count(code) <= 30_000 // SOON_MS + 1
     assert sum(words in note.text for note in made.rig.notes) == 1
     assert len(made.rig.notes) < 20, "nor is anything else said at each attempt"
     made.answers[code] = good
     made.wait(12_000)
-    assert not made.rig.parts.replicas.is_slave
+    assert not made.rig.parts.roles.is_slave
     assert (tmp_path / PATH).read_text() == "C#b#1" and not (tmp_path / CLAIM_PATH).exists()
 
 
@@ -69,7 +69,7 @@ def test_a_claim_of_an_earlier_life_is_gone_on_with(tmp_path: Path) -> None:
     again.elects(1)
     again.wait(3_000)
     assert Code.CONTROLLER_GET_NEXT_BROKER_ID not in again.asked
-    assert (tmp_path / PATH).read_text() == "C#b#1" and not again.rig.parts.replicas.is_slave
+    assert (tmp_path / PATH).read_text() == "C#b#1" and not again.rig.parts.roles.is_slave
 
 
 def test_controllers_that_lost_their_state_are_registered_with_again(tmp_path: Path) -> None:
@@ -79,7 +79,7 @@ def test_controllers_that_lost_their_state_are_registered_with_again(tmp_path: P
     made.asked.clear()
     made.wait(12_000)
     assert Code.CONTROLLER_REGISTER_BROKER in made.asked
-    assert not made.rig.parts.replicas.is_slave, "its role stays meanwhile"
+    assert not made.rig.parts.roles.is_slave, "its role stays meanwhile"
     made.answers[Code.CONTROLLER_GET_REPLICA_INFO] = good
     made.wait(12_000)
     assert made.rig.send("T").queue_offset == 0
@@ -90,7 +90,7 @@ def test_a_first_heartbeat_that_is_not_heard_holds_nothing_up(tmp_path: Path) ->
     made.elects(1)
     made.say(Code.BROKER_HEARTBEAT, status=ResponseCode.SYSTEM_ERROR)
     made.wait(3_000)
-    assert not made.rig.parts.replicas.is_slave
+    assert not made.rig.parts.roles.is_slave
 
 
 def test_a_wiped_disk_that_others_do_not_count_on_is_as_any_other(tmp_path: Path) -> None:
@@ -118,7 +118,7 @@ def test_a_controller_that_is_not_there_is_dialled_again(tmp_path: Path) -> None
         dialled, made.rig.dialled = made.rig.dialled, []
         for address in dialled:
             made.rig.handle(ConnectFailed(address, "nobody is there"))
-    assert dialled and not made.rig.parts.replicas.is_slave
+    assert dialled and not made.rig.parts.roles.is_slave
     made.asked.clear()
     body = SyncStateSet(sync_state_set=[1], sync_state_set_epoch=1).to_json()
     info = headers.GetReplicaInfoResponse(master_broker_id=1, master_address=made.own, master_epoch=1)

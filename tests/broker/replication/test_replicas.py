@@ -212,6 +212,6 @@ def test_a_master_follows_nobody_whatever_name_servers_say(tmp_path: Path, monke
     rig, asked = Rig(tmp_path), list[str]()
     monkeypatch.setattr(rig.parts.turn, "call", lambda address, *rest: asked.append(address))
     for address in ("10.0.0.2:10911", rig.config.address):
-        rig.parts.replicas.follow(address, "10.0.0.2:10912", rig.now)
+        rig.parts.mode.follow(address, "10.0.0.2:10912", rig.now)
         rig.until(rig.now + 60_000)
-    assert asked == [] and not rig.parts.replicas.is_slave
+    assert asked == [] and not rig.parts.roles.is_slave

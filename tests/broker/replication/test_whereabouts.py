@@ -7,7 +7,7 @@ from pathlib import Path
 import pytest
 
 from broker.harness import Rig
-from perseid.broker.replication.replicas import Replicas
+from perseid.broker.replication.modes.controlled import Controlled as ControlledMode
 from perseid.broker.replication.whereabouts import ASK_MS, TELL_MS, Neighbours, Whereabouts
 from perseid.replication.config import ReplicationConfig
 from perseid.wire.codes import RequestCode as Code
@@ -22,9 +22,9 @@ LEADER = "10.0.0.78:9878"
 
 
 def whereabouts(made: Controlled) -> Whereabouts:
-    replicas: Replicas = made.rig.parts.replicas
-    assert replicas.manager is not None
-    return replicas.manager.whereabouts
+    mode = made.rig.parts.mode
+    assert isinstance(mode, ControlledMode)
+    return mode.manager.whereabouts
 
 
 def warnings(rig: Rig) -> list[str]:
@@ -96,7 +96,7 @@ def test_everybody_is_believed_where_nobody_is_to_be_checked(tmp_path: Path) -> 
 @pytest.mark.parametrize("checks", [True, False])
 def test_neighbours_are_the_name_servers_and_the_master_that_there_was(tmp_path: Path, checks: bool) -> None:
     rig = Rig(tmp_path, replication=ReplicationConfig(check_peer_addresses=checks))
-    found = Neighbours(rig.parts.turn, rig.parts.replicas)
+    found = Neighbours(rig.parts.turn, rig.parts.mode)
     found.start(["10.0.0.50:9876", "10.0.0.51:9876"])
     now = rig.now
     assert found.is_master(STRANGER, now), "there was none"

@@ -81,7 +81,7 @@ def test_what_is_due_goes_to_another_master_and_the_master_does_not_deliver_it_a
     assert slave.escape.sent == 3
     world.begin(0)
     world.later(20 * SECOND)
-    assert not acts(world) and not world.rigs[0].parts.replicas.is_slave
+    assert not acts(world) and not world.rigs[0].parts.roles.is_slave
     assert not there(world, 0) and len(there(world)) == 3, "nothing is delivered twice"
 
 
@@ -220,7 +220,7 @@ def test_halves_go_to_another_master_which_asks_their_producers(world: World) ->
     world.begin(0)
     world.later(5 * SECOND)
     master = world.rigs[0].parts
-    assert not master.replicas.is_slave and len(master.transactions) == 0, "and here no more"
+    assert not master.roles.is_slave and len(master.transactions) == 0, "and here no more"
     word = {
         "producerGroup": "producers", "tranStateTableOffset": "0",
         "commitLogOffset": str(records(world.rigs[0], HALF_TOPIC)[0].physical_offset), "commitOrRollback": "8",

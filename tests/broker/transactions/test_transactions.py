@@ -509,6 +509,6 @@ def test_a_word_while_too_few_are_in_sync_is_refused(tmp_path: Path, monkeypatch
     rig = Rig(tmp_path)
     half = begin(rig)
     with monkeypatch.context() as few:
-        few.setattr(type(rig.parts.replicas), "too_few", "in-sync replicas not enough")
+        few.setattr(type(rig.parts.mode.nodes), "too_few", "in-sync replicas not enough")
         assert word(rig, half, COMMIT).code == word(rig, half, ROLLBACK).code == 1
     assert bodies(rig) == [] and word(rig, half, COMMIT).code == 0 and bodies(rig) == [b"half"]

@@ -33,7 +33,7 @@ if TYPE_CHECKING:
     from perseid.broker.kernel.saves import Saves
     from perseid.broker.metadata.topics import TopicTable
     from perseid.broker.registration.name_servers import Registration
-    from perseid.broker.replication.replicas import Replicas
+    from perseid.broker.replication.modes.mode import ReplicationMode
 
 BLACK_LIST = frozenset({"configBlackList", "brokerConfigPath"})
 UNTIL_RESTART = "in effect until a restart, and not kept: "
@@ -62,7 +62,7 @@ class LivePorts:
     durability: Durability
     generation: Generation
     answers: Answers
-    replicas: Replicas
+    mode: ReplicationMode
     registration: Registration
     saves: Saves
     quick: Remade
@@ -83,7 +83,7 @@ class LiveSettings:
         self._durability = ports.durability
         self._generation = ports.generation
         self._answers = ports.answers
-        self._replicas = ports.replicas
+        self._mode = ports.mode
         self._registration = ports.registration
         self._saves = ports.saves
         self._quick = ports.quick
@@ -96,7 +96,7 @@ class LiveSettings:
     def properties(self) -> dict[str, str]:
         """The whole configuration as it is now."""
         now = self._shown() if self._shown is not None else {}
-        return now | configuration.to_properties(self._settings.current, self._store.config, self._replicas.config)
+        return now | configuration.to_properties(self._settings.current, self._store.config, self._mode.config)
 
     def ask(self, request: Request) -> None:
         """It is answered at the end of this turn, or when the file is durable."""
@@ -115,7 +115,7 @@ class LiveSettings:
 
     def _carry_out(self, request: Request) -> None:
         asked = settings.wanted(request.command.body, BLACK_LIST)
-        before = self._settings.current, self._store.config, self._replicas.config
+        before = self._settings.current, self._store.config, self._mode.config
         found = settings.change(asked, before, FOREIGN, self.properties())
         self._check(found.values)
         if not found.values:
@@ -127,7 +127,7 @@ class LiveSettings:
         if store_config != before[1]:
             self._store.reconfigure(store_config)
         if (replication, store_config) != before[2:0:-1]:
-            self._replicas.reconfigure(replication)
+            self._mode.reconfigure(replication)
         self._follow(found.values)
         told = [*found.told, *self._without_effect(found.values)]
         for one in told:
@@ -141,9 +141,9 @@ class LiveSettings:
             if key in values and not addresses(values[key]):
                 wrong.append(f"{key}: host:port;host:port is wanted, one at least")
         if "inSyncReplicas" in values or "minInSyncReplicas" in values:
-            config = self._replicas.config
+            config = self._mode.config
             least = int(values.get("minInSyncReplicas", config.min_in_sync_replicas))
-            if least > int(values.get("inSyncReplicas", config.in_sync_replicas)) and self._replicas.adapts:
+            if least > int(values.get("inSyncReplicas", config.in_sync_replicas)) and self._mode.nodes.adapts:
                 wrong.append(f"minInSyncReplicas: {least} is more than inSyncReplicas")
         if wrong:
             raise settings.refused(wrong)
@@ -155,11 +155,10 @@ class LiveSettings:
         if "namesrvAddr" in values:
             servers = addresses(values["namesrvAddr"])
             self._registration.reconfigure(servers, self._turn.now)
-            if self._replicas.acting is not None:
-                self._replicas.acting.reconfigure(servers)
-        if "controllerAddr" in values and self._replicas.manager is not None:
-            self._replicas.manager.controllers.reconfigure(self._turn.now)
-        begins_to_wait = self._replicas.synchronous and not self._durability.waits
+            self._mode.acting.reconfigure(servers)
+        if "controllerAddr" in values:
+            self._mode.controllers_changed(self._turn.now)
+        begins_to_wait = self._mode.nodes.synchronous and not self._durability.waits
         if begins_to_wait or values.keys() & {"traceOn", "maxMessageSize"}:
             if begins_to_wait:
                 self._durability.wait_from_now_on()
@@ -168,16 +167,7 @@ class LiveSettings:
         self._generation.rise()  # pulls that have a seat are looked at again
 
     def _without_effect(self, values: settings.Values) -> list[str]:
-        replicas, found = self._replicas, []
-        if replicas.manager is None:
-            keys = {"controllerAddr", "brokerElectionPriority", "allAckInSyncStateSet", "haMaxTimeSlaveNotCatchup"}
-            keys |= set() if replicas.adapts else {"minInSyncReplicas"}
-            found = [f"{key}: no effect: this broker has no controller" for key in sorted(values.keys() & keys)]
-        if replicas.group is not None and "inSyncReplicas" in values:
-            found.append("inSyncReplicas: no effect: a quorum of the group has each message")
-        elif "inSyncReplicas" in values and not replicas.counts_nodes:
-            found.append("inSyncReplicas: no effect: brokerRole is not SYNC_MASTER")
-        return found
+        return [f"{key}: no effect: {why}" for key, why in self._mode.no_effect.items() if key in values]
 
     # ---- the file ----
 

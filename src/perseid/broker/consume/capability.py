@@ -20,10 +20,9 @@ def every_ms(config: BrokerConfig) -> Millis:
 
 
 def capability(
-    offsets: ConsumerOffsets, holds: Holds, requests: tuple[Requests, ...], lead: Callable[[], None],
-    fetched: Callable[[Fetched], None],
-) -> Capability:  # fmt: skip
-    """`lead`: a new master's offsets. `fetched`: a pull has waited for the disk."""
+    offsets: ConsumerOffsets, holds: Holds, requests: tuple[Requests, ...], fetched: Callable[[Fetched], None]
+) -> Capability:
+    """`fetched`: a pull has waited for the disk."""
     return Capability(
         name="consume",
         requests=requests,
@@ -34,7 +33,7 @@ def capability(
                 instead=OFFSETS_PATH if offsets.path == LMQ_OFFSETS_PATH else "",
             ),
         ),
-        hooks=(RoleHook("consumer offsets", lead, offsets.follow),),
+        hooks=(RoleHook("consumer offsets", offsets.lead, offsets.follow),),
         timers=(Timer("held pulls", lambda now: None, holds.next_deadline),),
         gone=(lambda conn: holds.connection_closed(conn.id),),
         checks=(offsets.validate, holds.validate),

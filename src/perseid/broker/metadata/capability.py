@@ -5,7 +5,6 @@ from __future__ import annotations
 from collections.abc import Callable
 
 from perseid.broker.kernel.capability import Capability, Requests
-from perseid.broker.kernel.roles import RoleHook
 from perseid.broker.kernel.saves import StateFile
 from perseid.broker.metadata.groups import GROUPS_PATH, SubscriptionGroupTable
 from perseid.broker.metadata.topics import TOPICS_PATH, TopicTable
@@ -13,9 +12,9 @@ from perseid.broker.metadata.topics import TOPICS_PATH, TopicTable
 
 def capability(
     topics: TopicTable, groups: SubscriptionGroupTable, requests: tuple[Requests, ...],
-    changed: Callable[[set[str]], None], complete: Callable[[], None], new_version: Callable[[], None],
+    changed: Callable[[set[str]], None],
 ) -> Capability:  # fmt: skip
-    """`changed` hears which topics are about to be saved; a new master completes the table, and gives it a version."""
+    """`changed` hears which topics are about to be saved."""
     return Capability(
         name="metadata",
         requests=requests,
@@ -26,6 +25,5 @@ def capability(
                 told=lambda: changed(topics.take_changed()),
             ),
         ),
-        hooks=(RoleHook("topics", complete), RoleHook("version of the topics", new_version)),
         checks=(topics.validate, groups.validate),
     )

@@ -30,16 +30,17 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from dataclasses import dataclass
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Protocol
 
 from perseid.base.errors import RemoteProtocolError, RequestRefused
-from perseid.base.machine import Millis
+from perseid.base.machine import Millis, Resolved
 from perseid.broker.kernel.roles import Roles
 from perseid.broker.kernel.settings import Settings
 from perseid.broker.kernel.turn import Turn
 from perseid.broker.replication.new_master import queue_end
 from perseid.broker.replication.whereabouts import Neighbours
 from perseid.broker.scheduled import timer_escape
+from perseid.replication.config import ReplicationConfig
 from perseid.store.store import MessageStore
 from perseid.wire import bodies, copied
 from perseid.wire.bodies import DataVersion
@@ -60,7 +61,6 @@ if TYPE_CHECKING:
     from perseid.broker.consume.offsets import ConsumerOffsets
     from perseid.broker.metadata.topics import TopicTable
     from perseid.broker.registration.name_servers import Registration
-    from perseid.broker.replication.replicas import Replicas
     from perseid.broker.scheduled.delay import DelayService
     from perseid.broker.scheduled.escape import Escape
     from perseid.broker.scheduled.timers import TimerService
@@ -78,6 +78,110 @@ MAX_MEMBERS = 64
 Take = Callable[[Command, Millis], None]
 
 
+class Following(Protocol):
+    """The HA stream of a broker whose slaves act."""
+
+    @property
+    def config(self) -> ReplicationConfig:
+        """The settings of replication as they are now."""
+
+    @property
+    def ha_address(self) -> str:
+        """`host:port` of our HA port."""
+
+    def follow(self, master: str, ha_address: str | None, now: Millis) -> None:
+        """Follow a master's log, and copy its tables."""
+
+    def follow_stream(self, ha_address: str, now: Millis) -> None:
+        """Follow a master's log, and copy nothing else."""
+
+    def follow_nobody(self, now: Millis) -> None:
+        """The master is away: what it had is not copied any more."""
+
+    def is_followed_from(self, host: str) -> bool:
+        """Does somebody at that host follow our log?"""
+
+
+class ActsForMaster(Protocol):
+    """Whether slaves of this set act for a master that is away, and what follows from it for this broker."""
+
+    @property
+    def slaves_act(self) -> bool:
+        """Do they, if it comes to it?"""
+
+    @property
+    def isolated(self) -> bool:
+        """Is this a master that has come back, and does not show itself yet?"""
+
+    @property
+    def without_master(self) -> bool:
+        """Is its master away, or does not show itself yet?"""
+
+    @property
+    def keeps_readers(self) -> bool:
+        """Do clients take this slave for a master, so that whoever finds nothing waits here?"""
+
+    def start(self, name_servers: list[str], now: Millis) -> None:
+        """The broker runs."""
+
+    def stop(self) -> None:
+        """It ends."""
+
+    def reconfigure(self, name_servers: list[str]) -> None:
+        """Ask these from now on."""
+
+    def min_changed(self, min_id: int, address: str, ha_address: str | None, now: Millis) -> None:
+        """The smallest id of the set, and where that broker is."""
+
+    def invited(self, master: str, ha_address: str, peer: str, now: Millis) -> None:
+        """A master that is still isolated wants us to follow."""
+
+    def is_name_server(self, peer: str, now: Millis) -> bool:
+        """Does a notice come from the machine of a name server?"""
+
+    def resolved(self, event: Resolved) -> None:
+        """What names stand for."""
+
+    def tick(self, now: Millis) -> None:
+        """Do what is due."""
+
+    def next_deadline(self) -> Millis | None:
+        """When something is."""
+
+
+class NobodyActs:
+    """Of a broker without `enableSlaveActingMaster`."""
+
+    slaves_act = isolated = without_master = keeps_readers = False
+
+    def start(self, name_servers: list[str], now: Millis) -> None:
+        pass
+
+    def stop(self) -> None:
+        pass
+
+    def reconfigure(self, name_servers: list[str]) -> None:
+        pass
+
+    def min_changed(self, min_id: int, address: str, ha_address: str | None, now: Millis) -> None:
+        pass
+
+    def invited(self, master: str, ha_address: str, peer: str, now: Millis) -> None:
+        pass
+
+    def is_name_server(self, peer: str, now: Millis) -> bool:
+        return False
+
+    def resolved(self, event: Resolved) -> None:
+        pass
+
+    def tick(self, now: Millis) -> None:
+        pass
+
+    def next_deadline(self) -> Millis | None:
+        return None
+
+
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ActingPorts:
     """What `Acting` stands on."""
@@ -88,7 +192,7 @@ class ActingPorts:
     topics: TopicTable
     offsets: ConsumerOffsets
     roles: Roles
-    replicas: Replicas
+    mode: Following
     registration: Registration
     timers: TimerService
     delay: DelayService
@@ -98,6 +202,8 @@ class ActingPorts:
 class Acting:
     """Of one broker whose configuration says `enableSlaveActingMaster`."""
 
+    slaves_act = True
+
     def __init__(self, ports: ActingPorts) -> None:
         self._turn = ports.turn
         self._settings = ports.settings
@@ -105,7 +211,7 @@ class Acting:
         self._topics = ports.topics
         self._offsets = ports.offsets
         self._roles = ports.roles
-        self._replicas = ports.replicas
+        self._mode = ports.mode
         self._registration = ports.registration
         self._timers = ports.timers
         self._delay = ports.delay
@@ -119,7 +225,7 @@ class Acting:
         self.min_id = MASTER_ID
         self._readers_until: Millis = 0
         self._name_servers: list[str] = []
-        self.neighbours = Neighbours(ports.turn, ports.replicas)
+        self.neighbours = Neighbours(ports.turn, ports.mode)
         self._asked = 0
         """Whose turn it is to be asked for the members."""
         self._beat_at: Millis | None = None
@@ -163,6 +269,14 @@ class Acting:
 
     def stop(self) -> None:
         self._beat_at = self._look_at = None
+
+    def is_name_server(self, peer: str, now: Millis) -> bool:
+        """Does a notice come from the machine of a name server? A line says so when not."""
+        return self.neighbours.is_name_server(peer, now)
+
+    def resolved(self, event: Resolved) -> None:
+        """What names stand for."""
+        self.neighbours.resolved(event)
 
     def _show(self, now: Millis) -> None:
         config = self._settings.current
@@ -269,7 +383,7 @@ class Acting:
         if was == MASTER_ID:
             self.neighbours.has_master(self._registration.master_address)
             self._registration.master_address = None
-            self._replicas.follow_nobody(now)
+            self._mode.follow_nobody(now)
         elif min_id == MASTER_ID and ha_address:
             self._follow(address, ha_address, now)
         elif min_id == MASTER_ID:
@@ -286,7 +400,7 @@ class Acting:
 
     def _follow(self, master: str, ha_address: str, now: Millis) -> None:
         self._registration.master_address = master
-        self._replicas.follow(master, ha_address, now)
+        self._mode.follow(master, ha_address, now)
 
     def invited(self, master: str, ha_address: str, peer: str, now: Millis) -> None:
         """A master that is still isolated wants us to follow; its tables are not worth copying yet. It is passed over
@@ -294,7 +408,7 @@ class Acting:
         and a name server says where it is."""
         if not self._master and self.neighbours.is_master(peer, now):
             self._registration.master_address = master
-            self._replicas.follow_stream(ha_address, now)
+            self._mode.follow_stream(ha_address, now)
 
     # ---- a master that comes back ----
 
@@ -313,7 +427,7 @@ class Acting:
             self._await_follower(now)
 
         header = ExchangeHaInfoRequest(
-            master_ha_address=self._replicas.ha_address,
+            master_ha_address=self._mode.ha_address,
             master_flush_offset=self._store.flushed,
             master_address=own,
         )
@@ -323,8 +437,7 @@ class Acting:
         """Does the member follow us? The stream names nobody: any follower from its host will do."""
         assert self._follow_until is not None
         host = self._waits_for.rpartition(":")[0]
-        followers = self._replicas.classic.master.followers.values()
-        self._follows = any(one.following and one.peer.rpartition(":")[0] == host for one in followers)
+        self._follows = self._mode.is_followed_from(host)
         if self._follows:
             self._follow_until = None
         elif now < self._follow_until:

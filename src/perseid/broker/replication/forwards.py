@@ -10,7 +10,7 @@ answered, or → failed (2: nobody knows whether it is stored, as with any send 
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
+from typing import Protocol
 
 from perseid.base.errors import RequestRefused
 from perseid.base.machine import Millis
@@ -21,9 +21,6 @@ from perseid.wire.codes import ResponseCode
 from perseid.wire.command import Command
 from perseid.wire.rpc import Failure
 
-if TYPE_CHECKING:
-    from perseid.broker.replication.replicas import Replicas
-
 MARK = "perseidForwarded"
 """An ext field that brokers and clients of other makes pass over."""
 TIMEOUT_MS = 3_000
@@ -32,21 +29,32 @@ MAX_WAITING = 10_000
 """Sends under way to the master; the next is refused with 2."""
 
 
+class Member(Protocol):
+    """This broker's place in its set."""
+
+    @property
+    def broker_id(self) -> int:
+        """As it stands in the route."""
+
+    @property
+    def master_for_sends(self) -> str:
+        """Where a send may be handed on to that we may not take; "": nowhere."""
+
+
 class Forwards:
     """The sends that one broker hands on."""
 
-    def __init__(self, turn: Turn, settings: Settings, replicas: Replicas) -> None:
+    def __init__(self, turn: Turn, settings: Settings, member: Member) -> None:
         self._turn = turn
         self._settings = settings
-        self._replicas = replicas
+        self._member = member
         self._waiting = 0
 
     def master_for(self, request: Request) -> str:
         """Where a send goes that we may not take; "": nowhere."""
-        manager = self._replicas.manager
-        if manager is None or manager.fenced or manager.is_master or not self._settings.current.forward_sends_to_master:
+        if not self._settings.current.forward_sends_to_master or MARK in request.command.ext:
             return ""
-        return "" if MARK in request.command.ext else manager.master_address
+        return self._member.master_for_sends
 
     def send(self, master: str, request: Request) -> None:
         """Hand a send on; it is answered later. RequestRefused: too many are under way."""
@@ -55,7 +63,7 @@ class Forwards:
                 ResponseCode.SYSTEM_BUSY, f"{MAX_WAITING} sends are on their way to the master {master} already"
             )
         command = request.command
-        ext: dict[str, str | None] = {**command.ext, MARK: str(self._replicas.broker_id)}
+        ext: dict[str, str | None] = {**command.ext, MARK: str(self._member.broker_id)}
         if command.is_oneway:
             self._turn.tell(master, command.code, ext, command.body, TIMEOUT_MS)
             return

@@ -54,7 +54,7 @@ if TYPE_CHECKING:
     from perseid.broker.consume.offsets import ConsumerOffsets
     from perseid.broker.metadata.topics import TopicTable
     from perseid.broker.registration.name_servers import Registration
-    from perseid.broker.replication.replicas import Replicas
+    from perseid.broker.replication.copies import Copies
 
 RETRY_MS = 1_000
 """After a step of the registration that failed; the original waits 5 s."""
@@ -95,7 +95,7 @@ class ManagerPorts:
     roles: Roles
     disk: Disk
     caller: Caller
-    replicas: Replicas
+    copies: Copies
     registration: Registration
 
 
@@ -111,11 +111,11 @@ class ReplicasManager:
         self._roles = ports.roles
         self._disk = ports.disk
         self._caller = ports.caller
-        self._replicas = ports.replicas
+        self._copies = ports.copies
         self._registration = ports.registration
         self._replication = replication
         self.controllers = Controllers(self._turn, self._settings, self._go_on)
-        self.whereabouts = Whereabouts(ports.turn, ports.settings, ports.replicas, self.controllers)
+        self.whereabouts = Whereabouts(ports.turn, ports.settings, replication, self.controllers)
         self.state = State.FINDING
         self._claim: Claim | None = None
         self.identity: Identity | None = None
@@ -500,7 +500,7 @@ class ReplicasManager:
         if not self._replication.led(event.epoch):
             return
         self._agree(*self._members, now)
-        if self._replicas.is_slave:
+        if self._roles.is_slave:
             self._replication.confirm()
             self._roles.become(master=True)
         else:
@@ -510,7 +510,7 @@ class ReplicasManager:
 
     def _follow(self, epoch: int, master_id: int, address: str, now: Millis) -> None:
         same = self.master_id == master_id and self.master_address == address and not self.fenced
-        was_master = not self._replicas.is_slave
+        was_master = not self._roles.is_slave
         self.epoch, self.master_id, self.master_address = epoch, master_id, address
         self._knock_at = None
         if not self._wiped:
@@ -524,7 +524,7 @@ class ReplicasManager:
                 self._roles.become(master=False)
             else:
                 self._registration.role_changed(now)
-            self._replicas.copies.follow(address, now)
+            self._copies.follow(address, now)
             self._ask_address(now)
         self._serve(now)
 

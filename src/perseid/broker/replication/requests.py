@@ -8,13 +8,14 @@ from typing import TYPE_CHECKING
 
 from perseid.base.errors import RequestRefused
 from perseid.broker.kernel.request import Reply, Request
+from perseid.broker.kernel.roles import Roles
 from perseid.broker.kernel.route import Route
 from perseid.broker.kernel.settings import Settings
 from perseid.broker.kernel.turn import Turn
 from perseid.store.store import MessageStore
 from perseid.wire.codes import RequestCode as Code
 from perseid.wire.codes import ResponseCode
-from perseid.wire.controller import OPEN_END, Epoch, EpochEntryCache, SyncStateSet
+from perseid.wire.controller import EpochEntryCache, SyncStateSet
 from perseid.wire.headers import admin as admin_headers
 from perseid.wire.headers.controller import (
     ExchangeHaInfoRequest,
@@ -24,6 +25,7 @@ from perseid.wire.headers.controller import (
 from perseid.wire.headers.namesrv import NotifyMinBrokerIdChangeRequest
 
 if TYPE_CHECKING:
+    from perseid.broker.replication.modes.mode import ReplicationMode
     from perseid.broker.replication.replicas import Replicas
     from perseid.broker.scheduled.delay import DelayService
     from perseid.broker.scheduled.timers import TimerService
@@ -36,6 +38,8 @@ class ReplicationRequests:
     turn: Turn
     settings: Settings
     store: MessageStore
+    roles: Roles
+    mode: ReplicationMode
     replicas: Replicas
     timers: TimerService
     delay: DelayService
@@ -75,34 +79,18 @@ class ReplicationRequests:
     def notify_role_changed(self, request: Request) -> Reply | None:
         """A controller says who is master. Whoever is none is not believed, RequestRefused(16); but the controllers are
         asked."""
-        header: NotifyBrokerRoleChangedRequest = request.header
-        manager = self.replicas.manager
-        if manager is None:
-            raise RequestRefused(
-                ResponseCode.SYSTEM_ERROR, "this broker has no controller: enableControllerMode is false"
-            )
-        if not manager.whereabouts.is_controller(request.conn.peer, self.turn.now):
-            manager.look_soon(self.turn.now)
-            raise RequestRefused(ResponseCode.NO_PERMISSION, "only a controller of this broker may say who is master")
-        if header.master_epoch is not None:
-            members = SyncStateSet.from_json(request.command.body)
-            manager.told(header.master_broker_id, header.master_address, header.master_epoch, members, self.turn.now)
+        body = request.command.body
+        self.mode.take_role(
+            request.header, lambda: SyncStateSet.from_json(body), request.conn.peer, self.turn.now
+        )
         return Reply()
 
     def get_epoch_cache(self, request: Request) -> Reply:
         """Which bytes of our log are of which master's epoch."""
-        auto, config = self.replicas.auto, self.settings.current
-        if auto is None:
-            raise RequestRefused(ResponseCode.SYSTEM_ERROR, "this request is for brokers under a controller only")
-        starts = [entry.start for entry in auto.epochs.entries]
-        ends = [*starts[1:], OPEN_END]
-        epochs = [
-            Epoch(epoch=entry.epoch, start_offset=entry.start, end_offset=end)
-            for entry, end in zip(auto.epochs.entries, ends, strict=False)
-        ]
+        config = self.settings.current
         cache = EpochEntryCache(
             cluster_name=config.broker_cluster_name, broker_name=config.broker_name,
-            broker_id=self.replicas.broker_id, epoch_list=epochs, max_offset=self.store.end,
+            broker_id=self.mode.broker_id, epoch_list=self.mode.epochs(), max_offset=self.store.end,
         )  # fmt: skip
         return Reply(body=cache.to_json())
 
@@ -110,17 +98,17 @@ class ReplicationRequests:
         """Where our HA port is, of a master; nothing, of a slave. With an address: a master that prepares to come back
         wants this slave to follow; ignored where no slave acts for its master."""
         header: ExchangeHaInfoRequest = request.header
-        acting = self.replicas.acting
-        if header.master_ha_address is not None and acting is not None:
+        acting = self.mode.acting
+        if header.master_ha_address is not None and acting.slaves_act:
             master = _address(header.master_address, "masterAddress")
             ha_address = _address(header.master_ha_address, "masterHaAddress")
             acting.invited(master, ha_address, request.conn.peer, self.turn.now)
             return Reply(header=ExchangeHaInfoResponse())
-        if self.replicas.is_slave and (acting is None or not acting.isolated):
+        if self.roles.is_slave and not acting.isolated:
             return Reply(header=ExchangeHaInfoResponse())
         return Reply(
             header=ExchangeHaInfoResponse(
-                master_ha_address=self.replicas.ha_address,
+                master_ha_address=self.mode.ha_address,
                 master_flush_offset=self.store.flushed,
                 master_address=self.settings.current.address,
             )
@@ -130,10 +118,10 @@ class ReplicationRequests:
         """A name server says which replica has the smallest id now; where no slave acts for its master, nothing
         follows. Whoever is none is not believed, RequestRefused(16): members are asked for anyhow."""
         header: NotifyMinBrokerIdChangeRequest = request.header
-        acting = self.replicas.acting
-        if acting is None:
+        acting = self.mode.acting
+        if not acting.slaves_act:
             return Reply()
-        if not acting.neighbours.is_name_server(request.conn.peer, self.turn.now):
+        if not acting.is_name_server(request.conn.peer, self.turn.now):
             raise RequestRefused(ResponseCode.NO_PERMISSION, "only a name server of this broker may say who is there")
         if header.min_broker_id is None or header.min_broker_id < 0:
             raise RequestRefused(ResponseCode.SYSTEM_ERROR, f"minBrokerId={header.min_broker_id}: 0 or more is wanted")
@@ -148,7 +136,7 @@ class ReplicationRequests:
     def reset_master_flush_offset(self, request: Request) -> Reply:
         """Forget how far a master's log was durable. A master has no master, so nothing changes, as in the original; a
         slave here goes by its master's history and not by such a number: RequestRefused(1)."""
-        if self.replicas.is_slave:
+        if self.roles.is_slave:
             raise RequestRefused(
                 ResponseCode.SYSTEM_ERROR, "a slave compares histories with its master: there is no offset to reset"
             )

@@ -117,7 +117,7 @@ class ActingBook:
 
     def master_worked(self, machine: Any) -> None:
         """After each event of the master."""
-        acting = machine.parts.replicas.acting
+        acting = machine.parts.mode.acting
         if len(acting._prepared) > self._prepared:
             self._taken(machine)
         self._prepared = len(acting._prepared)
@@ -137,7 +137,7 @@ class ActingBook:
 
     def _taken(self, machine: Any) -> None:
         """A master that comes back has taken over a member's table: groups may go back to where that one had them."""
-        store, offsets, acting = machine.parts.store, machine.parts.offsets, machine.parts.replicas.acting
+        store, offsets, acting = machine.parts.store, machine.parts.offsets, machine.parts.mode.acting
         if acting._follows:
             self._followed.add(acting._waits_for)
 
@@ -203,4 +203,4 @@ class ActingBook:
 
 def acts(slave: Slave) -> bool:
     """Does it act for its master?"""
-    return slave.machine is not None and slave.machine.parts.replicas.acting.acting
+    return slave.machine is not None and slave.machine.parts.mode.acting.acting

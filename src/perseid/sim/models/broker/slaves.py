@@ -267,7 +267,7 @@ class Slaves:
         """After each event of the master."""
         machine: Any = self.cluster.broker.machine
         if machine is not None:
-            ends = [follower.next for follower in machine.parts.replicas.classic.master.followers.values()]
+            ends = [follower.next for follower in machine.parts.mode.ha.master.followers.values()]
             self.sent_end = max(self.sent_end, *ends, 0)
             if self.acting is not None:
                 self.acting.master_worked(machine)
@@ -315,10 +315,10 @@ class Slaves:
     def lift_flow_control(self) -> bool:
         """Let the master send as fast as it can; False: it does."""
         master: Any = self.cluster.broker.machine
-        if master is None or not master.parts.replicas.config.ha_flow_control_enable:
+        if master is None or not master.parts.mode.config.ha_flow_control_enable:
             return False
         self.cluster.count("flow control lifted")
-        master.parts.replicas.reconfigure(replace(master.parts.replicas.config, ha_flow_control_enable=False))
+        master.parts.mode.reconfigure(replace(master.parts.mode.config, ha_flow_control_enable=False))
         return True
 
     def settled(self) -> str:

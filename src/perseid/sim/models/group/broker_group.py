@@ -16,6 +16,8 @@ from typing import Any
 from perseid.broker.config import BrokerConfig
 from perseid.broker.kernel.request import MAIN_LISTENER
 from perseid.broker.node import Broker
+from perseid.broker.replication.dledger_member import DLedgerMember
+from perseid.broker.replication.modes.dledger import DLedger
 from perseid.nameserver.config import NameServerConfig
 from perseid.nameserver.node import NameServer
 from perseid.raft.config import RaftConfig
@@ -62,6 +64,13 @@ DELAY_US = 1 * US_PER_S
 ENTRY_HEADER_BYTES = 48
 
 
+def member_of(broker: Broker) -> DLedgerMember:
+    """A broker's member of the group."""
+    mode = broker.parts.mode
+    assert isinstance(mode, DLedger), mode
+    return mode.member
+
+
 class BrokerMember(Watched):
     """A member that is a broker."""
 
@@ -74,7 +83,7 @@ class BrokerMember(Watched):
     @property
     def raft(self) -> Raft | None:
         broker = self.broker
-        return broker.parts.group.raft if broker is not None and broker.parts.group is not None else None
+        return member_of(broker).raft if broker is not None else None
 
 
 class BrokerGroup(Group):
@@ -164,8 +173,7 @@ class BrokerGroup(Group):
         def build(disk: SimDisk, random: Random) -> Broker:
             watched = made[0]
             broker = Broker(config, store, disk, random, raft=raft, new_log=new_log)  # type: ignore[arg-type]
-            assert broker.parts.group is not None
-            self.hear(watched, broker.parts.group.raft)
+            self.hear(watched, member_of(broker).raft)
             return broker
 
         listeners = {MAIN_LISTENER: BROKER_PORT, LISTENER: PORT}
@@ -444,9 +452,7 @@ class Course:
             return why
         for member in self.group.members:
             assert isinstance(member, BrokerMember) and member.broker is not None
-            group = member.broker.parts.group
-            assert group is not None
-            if not group.store.settled:
+            if not member_of(member.broker).store.settled:
                 return f"{member.name} has not dispatched all"
         return ""
 

@@ -9,6 +9,7 @@ from typing import Any
 
 from perseid.broker.config import BrokerConfig
 from perseid.broker.node import Broker
+from perseid.broker.replication.modes.controlled import Controlled
 from perseid.replication.config import ReplicationConfig
 from perseid.sim.disk import SimDisk
 from perseid.store.config import ASYNC_FLUSH, SYNC_FLUSH, StoreConfig
@@ -171,9 +172,9 @@ class Look:
     """What there is to see of a running broker."""
 
     def __init__(self, broker: Broker) -> None:
-        auto, manager = broker.parts.replicas.auto, broker.parts.replicas.manager
-        assert auto is not None and manager is not None
-        self._broker, self._auto, self._manager = broker, auto, manager
+        mode = broker.parts.mode
+        assert isinstance(mode, Controlled)
+        self._broker, self._auto, self._manager = broker, mode.replication, mode.manager
 
     @staticmethod
     def began(broker: Broker) -> bool:
@@ -187,7 +188,7 @@ class Look:
 
     @property
     def is_master(self) -> bool:
-        return not self._broker.parts.replicas.is_slave
+        return not self._broker.parts.roles.is_slave
 
     @property
     def proposed(self) -> frozenset[int]:

@@ -14,16 +14,28 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from random import Random
-from typing import TYPE_CHECKING
 
-from perseid.base.machine import DiskFailed, Effect, Event, Millis, Start, Stop, Tick
+from perseid.base.machine import (
+    Closed,
+    ConnectFailed,
+    ConnId,
+    DiskFailed,
+    Effect,
+    Event,
+    Frames,
+    Millis,
+    Opened,
+    Start,
+    Stop,
+    Tick,
+)
 from perseid.broker.kernel.roles import Roles
 from perseid.broker.kernel.settings import Settings
 from perseid.broker.kernel.turn import Turn
 from perseid.disk.port import Disk
 from perseid.raft.config import RaftConfig
 from perseid.raft.files import FileLog
-from perseid.raft.node import Raft
+from perseid.raft.node import LISTENER, Raft
 from perseid.raft.state import Role
 from perseid.raft.store import GroupStore, divided_offset
 from perseid.store.config import StoreConfig
@@ -32,15 +44,12 @@ from perseid.wire.host import host_from
 from perseid.wire.names import SELF_TEST_TOPIC
 from perseid.wire.record import Message
 
-if TYPE_CHECKING:
-    pass
-
 MASTER_ID = 0
 MARK = b"a new leader"
 """The body of the message that a leader commits older terms by."""
 
 
-class Group:
+class DLedgerMember:
     """The member of one broker, and its store."""
 
     def __init__(
@@ -51,9 +60,8 @@ class Group:
         self._turn = turn
         self._settings = settings
         self._roles = roles
-        self.fail: Callable[[str], None] = _nobody_hears
-        self.changed: Callable[[], None] = lambda: None
-        """Told that the member's role changed, but for our mastership."""
+        self._fail: Callable[[str], None] = _nobody_hears
+        self._role_changed: Callable[[], None] = lambda: None
         self.folder = f"dledger-{config.self_id}/"
         sizes = config.mapped_file_size_for_entry_data, config.mapped_file_size_for_entry_index
         self._entries = new_log(disk, *sizes, folder=self.folder, base=divided_offset(disk, store))
@@ -61,8 +69,8 @@ class Group:
         host = host_from(self._settings.current.address)
         self.store = GroupStore(disk, store, host, self.raft, self._entries, self._begin)
         self.raft.on_commit = self.store.log.committed
-        self.raft.on_role = self._role_changed
-        self.addresses = frozenset(self.raft.member.peers.values())
+        self.raft.on_role = self._changed
+        self._addresses = frozenset(self.raft.member.peers.values())
         """Of the members, for each other."""
         self.is_master = False
         self._term = -1
@@ -70,10 +78,43 @@ class Group:
         self._marked = -1
         """The term in which we have appended the message of a new leader."""
 
+    def join(self, fail: Callable[[str], None], role_changed: Callable[[], None]) -> None:
+        """`fail` ends the broker. `role_changed` is told that the member has another role, but for our mastership."""
+        self._fail, self._role_changed = fail, role_changed
+
+    @property
+    def has_leader(self) -> bool:
+        """Is the leader of this term known?"""
+        return self.raft.member.leader is not None
+
     @property
     def broker_id(self) -> int:
         """As it stands in the route: 0 for the master, else the number of the member's id and one."""
         return MASTER_ID if self.is_master else int(self.raft.config.self_id[1:]) + 1
+
+    # ---- connections between members ----
+
+    def takes(self, event: Opened) -> bool:
+        """Is this one of them?"""
+        return event.dialled in self._addresses if event.dialled else event.listener == LISTENER
+
+    def owns(self, conn: ConnId) -> bool:
+        """The same of one that is open."""
+        return self.raft.owns(conn)
+
+    def opened(self, event: Opened) -> None:
+        self.feed(event)
+
+    def received(self, event: Frames) -> None:
+        self.feed(event)
+
+    def closed(self, event: Closed) -> None:
+        if self.raft.owns(event.conn):
+            self.feed(event)
+
+    def connect_failed(self, event: ConnectFailed) -> None:
+        if event.address in self._addresses:
+            self.feed(event)
 
     # ---- events ----
 
@@ -134,9 +175,9 @@ class Group:
             self._turn.note("info", "elected; what older terms left is committed by a message of our own")
             self._tick()
 
-    def _role_changed(self, role: Role, term: int) -> None:
+    def _changed(self, role: Role, term: int) -> None:
         if not self.is_master:
-            self.changed()
+            self._role_changed()
 
     def stop(self, then: list[Effect]) -> None:
         """Take part no longer; `then` when all is durable."""
@@ -154,7 +195,7 @@ class Group:
     def _carry_out(self, effects: list[Effect]) -> None:
         for effect in effects:
             if isinstance(effect, Stop):
-                self.fail(effect.reason)
+                self._fail(effect.reason)
             else:
                 self._turn.emit(effect)
 

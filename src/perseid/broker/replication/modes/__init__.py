@@ -1,0 +1,1 @@
+"""The four ways in which a broker's log gets to other nodes."""

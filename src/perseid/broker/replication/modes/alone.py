@@ -1,0 +1,78 @@
+"""A master that acknowledges by its own disk alone (ASYNC_MASTER). Slaves may follow its log; nobody waits for them."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+from perseid.base.machine import Close, Millis
+from perseid.broker.kernel.capability import Capability, Step, Timer
+from perseid.broker.kernel.turn import Turn
+from perseid.broker.replication.awaited_nodes import AwaitedNodes
+from perseid.broker.replication.ha_stream import HaStream
+from perseid.broker.replication.modes.mode import ModePorts, ReplicationMode, without_controller
+from perseid.replication.classic.master import Master
+from perseid.replication.classic.node import ClassicReplication
+from perseid.replication.config import ReplicationConfig
+from perseid.replication.sender import FetchedFor
+from perseid.store.store import MessageStore
+from perseid.wire.bodies import HAConnectionRuntimeInfo
+
+NOT_SYNC_MASTER = "brokerRole is not SYNC_MASTER"
+
+
+class Alone(ReplicationMode):
+    """That of one broker."""
+
+    def __init__(self, ports: ModePorts, config: ReplicationConfig, store: MessageStore) -> None:
+        super().__init__(ports, config, store)
+        self.ha = ClassicReplication(config, store)
+        self.stream = self._stream = HaStream(ports.turn, self.ha)
+        self.nodes = AwaitedNodes(store)
+        self.no_effect = without_controller(
+            minInSyncReplicas="this broker has no controller", inSyncReplicas=NOT_SYNC_MASTER
+        )
+
+    def capability(self) -> Capability:
+        return Capability(
+            name="alone",
+            events={FetchedFor: self._stream.fed},
+            begins=(self.start,),
+            timers=(Timer("replication", self._stream.tick, self.ha.next_deadline),),
+            settles=(Step("replication", self._stream.settle),),
+            ends=(Step("replication", lambda: let_go(self._turn, self.ha.master)),),
+            checks=(self.ha.validate,),
+        )
+
+    def start(self, now: Millis) -> None:
+        super().start(now)
+        self._registration.start(now)
+
+    def reconfigure(self, config: ReplicationConfig) -> None:
+        super().reconfigure(config)
+        self.ha.reconfigure(config)
+
+    def followers(self, now: Millis) -> Sequence[HAConnectionRuntimeInfo]:
+        return followers_of(self.ha.master, self.store.end, now)
+
+
+def followers_of(master: Master, end: int, now: Millis) -> list[HAConnectionRuntimeInfo]:
+    """Who follows, and how far each one is behind the `end` of the log."""
+    return [
+        HAConnectionRuntimeInfo(
+            addr=f.peer,
+            slave_ack_offset=f.acknowledged,
+            diff=end - f.acknowledged,
+            in_sync=master.in_sync(f),
+            transferred_byte_in_second=f.meter.per_second(now),
+            transfer_from_where=f.next,
+            lag_millis=master.lag(f, now),
+        )
+        for f in master.followers.values()
+        if f.following
+    ]
+
+
+def let_go(turn: Turn, master: Master) -> None:
+    """At a shutdown: slaves are let go before the log is closed."""
+    for conn in list(master.followers):
+        turn.emit(Close(conn, "the master ends"))
