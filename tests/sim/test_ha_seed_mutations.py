@@ -12,7 +12,7 @@ from perseid.broker.pop.ack_requests import PopAckRequests
 from perseid.broker.pop.service import PopService
 from perseid.broker.replication import new_master
 from perseid.broker.replication.modes import controlled
-from perseid.broker.replication.whereabouts import Whereabouts
+from perseid.broker.replication.peer_checks import PeersOfSet
 from perseid.controller import writes
 from perseid.raft.follower import Follower
 from perseid.replication.auto_switch.epochs import Epochs
@@ -62,17 +62,17 @@ def joins_before_its_masters_epoch(patch: pytest.MonkeyPatch) -> None:
 
 def strangers_count_as_nodes(patch: pytest.MonkeyPatch) -> None:
     """inSyncReplicas: who names an id that the controllers don't know is believed."""
-    real = Whereabouts.is_replica
+    real = PeersOfSet.is_replica
 
-    def is_replica(self: Whereabouts, number: int, peer: str, now: Millis) -> bool:
+    def is_replica(self: PeersOfSet, number: int, peer: str, now: Millis) -> bool:
         return real(self, number, peer, now) or number not in self._addresses
 
-    patch.setattr(Whereabouts, "is_replica", is_replica)
+    patch.setattr(PeersOfSet, "is_replica", is_replica)
 
 
 def strangers_displace_replicas(patch: pytest.MonkeyPatch) -> None:
     """C10: who names the id of a replica is believed, wherever it comes from."""
-    patch.setattr(Whereabouts, "is_replica", lambda self, number, peer, now: True)
+    patch.setattr(PeersOfSet, "is_replica", lambda self, number, peer, now: True)
 
 
 # ---- controllers ----

@@ -15,7 +15,7 @@ Name servers show the smallest id of a set without master as its master, for rea
   `perseidAhead`). To all others a master tells such tables when its log is durable (`Replicas.told_durably`).
   A slave takes commits until it hears that the master is back, which is after it was asked: what was committed to it
   alone counts beside a later table of the master's, too, when that one comes back again, where it is higher.
-- *online*: registered, with a life sign each `brokerHeartbeatInterval`, and a look at the members of the set each
+- *online*: registered, with a heartbeat each `brokerHeartbeatInterval`, and a look at the members of the set each
   `syncBrokerMemberGroupPeriod`. Notices (905) tell the same sooner.
 - *acting*: commits of groups come here. The version of their table rises with the first one, so that it is later than
   whatever the master last had, however few follow. Nothing is copied from the master, and its HA port is left alone,
@@ -38,7 +38,7 @@ from perseid.broker.kernel.roles import Roles
 from perseid.broker.kernel.settings import Settings
 from perseid.broker.kernel.turn import Turn
 from perseid.broker.replication.new_master import queue_end
-from perseid.broker.replication.whereabouts import Neighbours
+from perseid.broker.replication.peer_checks import PeersWithoutController
 from perseid.broker.scheduled import timer_escape
 from perseid.replication.config import ReplicationConfig
 from perseid.store.store import MessageStore
@@ -225,7 +225,7 @@ class Acting:
         self.min_id = MASTER_ID
         self._readers_until: Millis = 0
         self._name_servers: list[str] = []
-        self.neighbours = Neighbours(ports.turn, ports.mode)
+        self.peers = PeersWithoutController(ports.turn, ports.mode)
         self._asked = 0
         """Whose turn it is to be asked for the members."""
         self._beat_at: Millis | None = None
@@ -252,7 +252,7 @@ class Acting:
     def start(self, name_servers: list[str], now: Millis) -> None:
         """`name_servers`: of the configuration; without one there is nobody to prepare with."""
         self._name_servers = name_servers
-        self.neighbours.start(name_servers)
+        self.peers.start(name_servers)
         if self.isolated and not name_servers:
             self._online(now)
         elif self.isolated:
@@ -264,7 +264,7 @@ class Acting:
     def reconfigure(self, name_servers: list[str]) -> None:
         """Ask these from now on."""
         self._name_servers = name_servers
-        self.neighbours.reconfigure(name_servers)
+        self.peers.reconfigure(name_servers)
         self._asked %= max(1, len(name_servers))
 
     def stop(self) -> None:
@@ -272,11 +272,11 @@ class Acting:
 
     def is_name_server(self, peer: str, now: Millis) -> bool:
         """Does a notice come from the machine of a name server? A line says so when not."""
-        return self.neighbours.is_name_server(peer, now)
+        return self.peers.is_name_server(peer, now)
 
     def resolved(self, event: Resolved) -> None:
         """What names stand for."""
-        self.neighbours.resolved(event)
+        self.peers.resolved(event)
 
     def _show(self, now: Millis) -> None:
         config = self._settings.current
@@ -287,8 +287,8 @@ class Acting:
     # ---- time ----
 
     def tick(self, now: Millis) -> None:
-        self.neighbours.has_master(self._registration.master_address)
-        self.neighbours.tick(now)
+        self.peers.has_master(self._registration.master_address)
+        self.peers.tick(now)
         if self._beat_at is not None and self._beat_at <= now:
             self._beat_at = now + self._settings.current.broker_heartbeat_interval
             self._beat(now)
@@ -296,13 +296,13 @@ class Acting:
             self._look(now)
 
     def next_deadline(self) -> Millis | None:
-        dues = (self._beat_at, self._look_at, self.neighbours.next_deadline())
+        dues = (self._beat_at, self._look_at, self.peers.next_deadline())
         return min((due for due in dues if due is not None), default=None)
 
     # ---- name servers ----
 
     def _beat(self, now: Millis) -> None:
-        """A life sign for each name server that knows us."""
+        """A heartbeat for each name server that knows us."""
         config = self._settings.current
         kind: type[BrokerHeartbeatRequest | QueryDataVersionRequest] = BrokerHeartbeatRequest
         code, body = RequestCode.BROKER_HEARTBEAT, b""
@@ -381,7 +381,7 @@ class Acting:
             self._readers_until = now + ROUTE_MS
             self._roles.send_away(self._escape, on=False)
         if was == MASTER_ID:
-            self.neighbours.has_master(self._registration.master_address)
+            self.peers.has_master(self._registration.master_address)
             self._registration.master_address = None
             self._mode.follow_nobody(now)
         elif min_id == MASTER_ID and ha_address:
@@ -406,7 +406,7 @@ class Acting:
         """A master that is still isolated wants us to follow; its tables are not worth copying yet. It is passed over
         when the connection comes from elsewhere than the master that we had: one that has moved goes online without us,
         and a name server says where it is."""
-        if not self._master and self.neighbours.is_master(peer, now):
+        if not self._master and self.peers.is_master(peer, now):
             self._registration.master_address = master
             self._mode.follow_stream(ha_address, now)
 

@@ -82,5 +82,5 @@ class Forwards:
         self._turn.call(master, command.code, ext, command.body, TIMEOUT_MS, answered)
 
     def validate(self) -> None:
-        """AssertionError when the books are wrong."""
+        """AssertionError: more sends are under way than may be, or fewer than none."""
         assert 0 <= self._waiting <= MAX_WAITING, self._waiting

@@ -46,7 +46,7 @@ class Claim(NamedTuple):
 
 
 def load(disk: Disk, cluster_name: str, broker_name: str) -> Identity | Claim | None:
-    """What an earlier life left; None: nothing. IdentityRefused: it is another broker's, or can't be read."""
+    """What was saved before; None: nothing. IdentityRefused: it is another broker's, or can't be read."""
     for path in (PATH, CLAIM_PATH):
         text = disk.read(path)
         if not text:

@@ -13,7 +13,7 @@
 A broker that its controllers must not elect is *silent*: it sends them no heartbeats.
 
 - It finds itself in sync, and has lost its log (a wiped disk): until it has caught up with the master.
-- It finds itself master of an epoch that an earlier life of it led: what it has of that epoch may be less than its
+- It finds itself master of an epoch that it led before a restart: what it has of that epoch may be less than its
   replicas have, and it can't begin another one by itself. It lets its controllers know that it was gone (`_knock`), so
   that they elect anew. A master does so, too, when a replica is gone that was perhaps taken in: see `STUCK_MS`.
 
@@ -35,7 +35,7 @@ from perseid.broker.kernel.turn import Turn
 from perseid.broker.replication import identity, new_master
 from perseid.broker.replication.controllers import FIND_MS, SOON_MS, Controllers, nobody_cares
 from perseid.broker.replication.identity import Claim, Identity
-from perseid.broker.replication.whereabouts import Whereabouts
+from perseid.broker.replication.peer_checks import PeersOfSet
 from perseid.disk.port import Disk
 from perseid.replication.auto_switch.in_sync import Proposal
 from perseid.replication.auto_switch.node import AutoSwitchReplication, Led
@@ -115,7 +115,7 @@ class ReplicasManager:
         self._registration = ports.registration
         self._replication = replication
         self.controllers = Controllers(self._turn, self._settings, self._go_on)
-        self.whereabouts = Whereabouts(ports.turn, ports.settings, replication, self.controllers)
+        self.peers = PeersOfSet(ports.turn, ports.settings, replication, self.controllers)
         self.state = State.FINDING
         self._claim: Claim | None = None
         self.identity: Identity | None = None
@@ -143,7 +143,7 @@ class ReplicasManager:
     # ---- begin and end ----
 
     def start(self, now: Millis) -> None:
-        """Take in what an earlier life left, and look for the controllers. IdentityRefused: it is another broker's."""
+        """Take in what was saved, and look for the controllers. IdentityRefused: it is another broker's."""
         config = self._settings.current
         found = identity.load(self._disk, config.broker_cluster_name, config.broker_name)
         if isinstance(found, Claim):
@@ -151,7 +151,7 @@ class ReplicasManager:
         elif found is not None:
             self._known(found)
             self._wiped = self._replication.epochs.lost or bool(self._disk.read(identity.WIPED_PATH))
-        self.whereabouts.start()
+        self.peers.start()
         self.controllers.find(now)
 
     def connection_closed(self, address: str, now: Millis) -> None:
@@ -451,7 +451,7 @@ class ReplicasManager:
             self._follow(epoch, master_id, address, now)
 
     def _may_lead(self, epoch: int, now: Millis) -> bool:
-        """Not an epoch that an earlier life of ours led, and not with a log that was wiped."""
+        """Not an epoch that we led before a restart, and not with a log that was wiped."""
         if self._wiped:
             self._be_silent("we are to be master, and our disk was wiped")
             return False
@@ -486,7 +486,7 @@ class ReplicasManager:
         self._members = members.sync_state_set, members.sync_state_set_epoch
         self._address_at = self._knock_at = None
         self.silent = ""
-        self.whereabouts.ask()
+        self.peers.ask()
         self._turn.note("info", f"master of epoch {epoch}")
         if again:
             new_master.set_groups_back(self._offsets, self._store)
@@ -600,7 +600,7 @@ class ReplicasManager:
         if self._ending:
             return
         self.controllers.tick(now)
-        self.whereabouts.tick(now)
+        self.peers.tick(now)
         if self._step_at is not None and self._step_at <= now:
             self._step(now)
         if self.state is not State.SERVING:
@@ -621,7 +621,7 @@ class ReplicasManager:
     def next_deadline(self) -> Millis | None:
         if self._ending:
             return None
-        due = soonest(self.controllers.next_deadline(), self.whereabouts.next_deadline(), self._step_at)
+        due = soonest(self.controllers.next_deadline(), self.peers.next_deadline(), self._step_at)
         if self.state is State.SERVING:
             return soonest(due, self._beat_at, self._poll_at, self._address_at, self._knock_at)
         return due

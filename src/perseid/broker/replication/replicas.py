@@ -66,7 +66,7 @@ class Replicas:
         return {Durable: self._tell}
 
     def validate(self) -> None:
-        """AssertionError when the books are wrong."""
+        """AssertionError: more sends are under way than may be, or fewer than none."""
         self.forwards.validate()
 
     # ---- what slaves are told ----

@@ -89,7 +89,7 @@ class Classic(ReplicationMode):
             checks=(self.ha.validate, self.nodes.validate),
         )
 
-    # ---- its life ----
+    # ---- start, stop, settings ----
 
     def start(self, now: Millis) -> None:
         if self._settings.current.broker_role == SYNC_MASTER and self.nodes.waits_for_none:

@@ -68,7 +68,7 @@ class Controlled(ReplicationMode):
             name="under controllers",
             events={
                 FetchedFor: fed, CutFor: fed, TrimmedTo: fed, Led: manager.led, FileSaved: manager.file_saved,
-                Resolved: manager.whereabouts.resolved,
+                Resolved: manager.peers.resolved,
             },
             begins=(self.start,),
             hooks=(
@@ -86,7 +86,7 @@ class Controlled(ReplicationMode):
             checks=(replication.validate, self.nodes.validate),
         )  # fmt: skip
 
-    # ---- its life ----
+    # ---- start, stop, settings ----
 
     def start(self, now: Millis) -> None:
         if self._settings.current.broker_role == SYNC_MASTER and self.nodes.waits_for_none:
@@ -127,7 +127,7 @@ class Controlled(ReplicationMode):
         return self.manager.propose(proposal)
 
     def _is_at(self, replica: int, peer: str, now: Millis) -> bool:
-        return self.manager.whereabouts.is_replica(replica, peer, now)
+        return self.manager.peers.is_replica(replica, peer, now)
 
     # ---- requests ----
 
@@ -146,7 +146,7 @@ class Controlled(ReplicationMode):
         self, notice: NotifyBrokerRoleChangedRequest, members: Callable[[], SyncStateSet], peer: str, now: Millis
     ) -> None:
         manager = self.manager
-        if not manager.whereabouts.is_controller(peer, now):
+        if not manager.peers.is_controller(peer, now):
             manager.look_soon(now)
             raise RequestRefused(ResponseCode.NO_PERMISSION, "only a controller of this broker may say who is master")
         if notice.master_epoch is not None:

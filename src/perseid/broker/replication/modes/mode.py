@@ -114,7 +114,7 @@ class ReplicationMode:
     def capability(self) -> Capability:
         """What the kernel has to know of this mode."""
 
-    # ---- its life ----
+    # ---- start, stop, settings ----
 
     def start(self, now: Millis) -> None:
         """The broker runs: take up the role, and look for the others."""

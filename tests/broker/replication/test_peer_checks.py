@@ -8,7 +8,7 @@ import pytest
 
 from broker.harness import Rig
 from perseid.broker.replication.modes.controlled import Controlled as ControlledMode
-from perseid.broker.replication.whereabouts import ASK_MS, TELL_MS, Neighbours, Whereabouts
+from perseid.broker.replication.peer_checks import ASK_MS, TELL_MS, PeersOfSet, PeersWithoutController
 from perseid.replication.config import ReplicationConfig
 from perseid.wire.codes import RequestCode as Code
 from perseid.wire.controller import BrokerReplicasInfo, ReplicaIdentity, ReplicasInfo
@@ -21,10 +21,10 @@ LEADER = "10.0.0.78:9878"
 """A controller that the configuration does not name."""
 
 
-def whereabouts(made: Controlled) -> Whereabouts:
+def peers(made: Controlled) -> PeersOfSet:
     mode = made.rig.parts.mode
     assert isinstance(mode, ControlledMode)
-    return mode.manager.whereabouts
+    return mode.manager.peers
 
 
 def warnings(rig: Rig) -> list[str]:
@@ -37,7 +37,7 @@ def made(tmp_path: Path) -> Controlled:
 
 
 def test_the_controllers_are_those_that_are_named_and_the_one_that_leads(made: Controlled) -> None:
-    found, rig = whereabouts(made), made.rig
+    found, rig = peers(made), made.rig
     made.say(Code.CONTROLLER_GET_METADATA_INFO, headers.GetMetaDataResponse(controller_leader_address=LEADER))
     assert found.is_controller("10.0.0.77:1", rig.now) and not found.is_controller("10.0.0.78:1", rig.now)
     made.wait(1_000)
@@ -52,7 +52,7 @@ def test_the_controllers_are_those_that_are_named_and_the_one_that_leads(made: C
 
 
 def test_a_strangers_notices_are_worth_a_line_a_minute(made: Controlled, monkeypatch: pytest.MonkeyPatch) -> None:
-    found, now = whereabouts(made), made.rig.now
+    found, now = peers(made), made.rig.now
     notes: list[str] = []
     monkeypatch.setattr(made.rig.parts.turn, "note", lambda level, text: notes.append(text))
     told = []
@@ -64,7 +64,7 @@ def test_a_strangers_notices_are_worth_a_line_a_minute(made: Controlled, monkeyp
 
 
 def test_who_is_not_known_lets_the_controllers_be_asked_once_in_a_while(made: Controlled) -> None:
-    found = whereabouts(made)
+    found = peers(made)
     made.wait(2_000)
     rows = [ReplicaIdentity(broker_name="b", broker_id=2, broker_address="10.0.0.2:10911")]
     late = [ReplicaIdentity(broker_name="b", broker_id=3, broker_address="10.0.0.3:10911")]
@@ -88,7 +88,7 @@ def test_who_is_not_known_lets_the_controllers_be_asked_once_in_a_while(made: Co
 
 def test_everybody_is_believed_where_nobody_is_to_be_checked(tmp_path: Path) -> None:
     made = Controlled(tmp_path, ReplicationConfig(check_peer_addresses=False))
-    found = whereabouts(made)
+    found = peers(made)
     assert found.is_replica(2, STRANGER, made.rig.now) and found.is_controller(STRANGER, made.rig.now)
     assert any("whoever reaches" in text for text in warnings(made.rig))
 
@@ -96,7 +96,7 @@ def test_everybody_is_believed_where_nobody_is_to_be_checked(tmp_path: Path) -> 
 @pytest.mark.parametrize("checks", [True, False])
 def test_neighbours_are_the_name_servers_and_the_master_that_there_was(tmp_path: Path, checks: bool) -> None:
     rig = Rig(tmp_path, replication=ReplicationConfig(check_peer_addresses=checks))
-    found = Neighbours(rig.parts.turn, rig.parts.mode)
+    found = PeersWithoutController(rig.parts.turn, rig.parts.mode)
     found.start(["10.0.0.50:9876", "10.0.0.51:9876"])
     now = rig.now
     assert found.is_master(STRANGER, now), "there was none"

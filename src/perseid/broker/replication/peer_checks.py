@@ -1,9 +1,9 @@
-"""Where the controllers, the name servers and the replicas of a set are, so that nobody else is taken for one of them.
+"""Is whoever connects a controller, a name server or a replica of this set? By the machine that the connection is from.
 
 The protocol has no passwords: a broker takes notices from the machines of its controllers, and a connection for a
 replica's when it comes from the machine at which the controllers know that replica (`checkPeerAddresses`). What they
-know is asked for when a mastership begins, and when a connection does not fit; while they don't answer, their last word
-counts.
+know is asked for when a mastership begins, and when a connection does not fit; while they don't answer, what
+they said last counts.
 """
 
 from __future__ import annotations
@@ -41,8 +41,8 @@ class Checking(Protocol):
         """The settings of replication as they are now."""
 
 
-class _Known:
-    """Whose word a broker takes, by the machines that speak; nobody is asked while `checkPeerAddresses` is false."""
+class _PeerChecks:
+    """Whom a broker believes, by the machines that they are at; everybody, while `checkPeerAddresses` is false."""
 
     def __init__(self, turn: Turn, replicas: Checking, *hosts: Hosts) -> None:
         self._turn = turn
@@ -78,7 +78,7 @@ class _Known:
         return soonest(*[hosts.next_deadline() for hosts in self._hosts])
 
 
-class Neighbours(_Known):
+class PeersWithoutController(_PeerChecks):
     """Of a broker without a controller whose slaves act: its name servers, which say who has the smallest id, and the
     master that it had, which may ask to be followed before it shows itself."""
 
@@ -119,7 +119,7 @@ class Neighbours(_Known):
         return not self._checks or self._is_of(self._masters, peer, "an invitation", why_not, now)
 
 
-class Whereabouts(_Known):
+class PeersOfSet(_PeerChecks):
     """Those of one broker's set."""
 
     def __init__(self, turn: Turn, settings: Settings, replicas: Checking, controllers: Controllers) -> None:
