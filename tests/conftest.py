@@ -18,6 +18,8 @@ settings.load_profile("fixed")
 
 FIRST_PORT, LAST_PORT = 10_100, 32_600
 """Below those that the system gives to clients."""
+MAX_ID = 60
+"""Characters of a value in a test's name."""
 LONG = "PERSEID_LONG"
 os.environ.setdefault("JDK_JAVA_OPTIONS", "-XX:+UseSerialGC -XX:TieredStopAtLevel=1")
 """Of each JVM that a test starts, Spark's too: it lives for seconds, in which the second compiler only costs."""
@@ -37,6 +39,14 @@ def pytest_configure(config: pytest.Config) -> None:
         each = (LAST_PORT - FIRST_PORT) // int(os.environ["PYTEST_XDIST_WORKER_COUNT"])
         low = FIRST_PORT + int(worker.removeprefix("gw")) * each
         os.environ[ports.PORTS] = f"{low}-{low + each - 20}"
+
+
+def pytest_make_parametrize_id(val: object) -> str | None:
+    """A short name of a value that is long: each worker tells the names of all tests first, and one had 20 MB."""
+    if not isinstance(val, str | bytes) or len(val) <= MAX_ID:
+        return None
+    raw = val.encode(errors="surrogatepass") if isinstance(val, str) else val
+    return f"{val[: MAX_ID // 2]!a}...{sha256(raw).hexdigest()[:8]}"
 
 
 def limit_s(item: pytest.Item) -> float:

@@ -3,31 +3,30 @@
 from __future__ import annotations
 
 import sys
-from importlib.metadata import PackageNotFoundError, version
+from importlib import import_module
 from typing import Annotated
 
 import typer
 
 from perseid.base.errors import PerseidError
-from perseid.cli import admin, messages, servers, sim, spark, topics, verify
 
-MODULES = (servers, messages, topics, admin, verify, spark, sim)
-"""In the order in which `perseid --help` shows them."""
-
-app = typer.Typer(
-    name="perseid",
-    help="A message broker, compatible with Apache RocketMQ on the wire and on disk.",
-    no_args_is_help=True,
-    pretty_exceptions_enable=False,
-    add_completion=False,
-    context_settings={"help_option_names": ["-h", "--help"]},
-)
-for module in MODULES:
-    module.register(app)
+COMMANDS = {
+    "perseid.cli.servers": ("namesrv", "broker", "up", "dledger", "controller"),
+    "perseid.cli.messages": ("send", "consume"),
+    "perseid.cli.topics": ("topic",),
+    "perseid.cli.admin": ("admin",),
+    "perseid.cli.verify": ("verify",),
+    "perseid.cli.spark": ("spark",),
+    "perseid.cli.sim": ("sim",),
+}
+"""Modules and the commands that each registers, in the order in which `perseid --help` shows them. A command
+imports its own module alone: that of the servers is most of what there is to import."""
 
 
 def _print_version(wanted: bool) -> None:
     if wanted:
+        from importlib.metadata import PackageNotFoundError, version  # dear, for the one who asks
+
         try:
             typer.echo(f"perseid {version('perseid')}")
         except PackageNotFoundError:
@@ -35,7 +34,6 @@ def _print_version(wanted: bool) -> None:
         raise typer.Exit()
 
 
-@app.callback()
 def options(
     _: Annotated[
         bool, typer.Option("--version", callback=_print_version, is_eager=True, help="Print the version and exit.")
@@ -44,10 +42,39 @@ def options(
     """A message broker, compatible with Apache RocketMQ on the wire and on disk."""
 
 
+def command_line(*modules: str) -> typer.Typer:
+    """The command with the commands of these modules."""
+    app = typer.Typer(
+        name="perseid",
+        help=options.__doc__,
+        no_args_is_help=True,
+        pretty_exceptions_enable=False,
+        add_completion=False,
+        context_settings={"help_option_names": ["-h", "--help"]},
+    )
+    app.callback()(options)
+    for name in modules:
+        import_module(name).register(app)
+    return app
+
+
+def asked(words: list[str]) -> list[str]:
+    """The modules that these words of a command line need: one, or all, as for `--help` and what there is not."""
+    first = words[0] if words else ""
+    return [name for name, commands in COMMANDS.items() if first in commands] or [*COMMANDS]
+
+
+def __getattr__(name: str) -> typer.Typer:
+    """`app`, the whole command, for programs that call it within their own process."""
+    if name != "app":
+        raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
+    return globals().setdefault(name, command_line(*COMMANDS))
+
+
 def main() -> None:
     """Run the command; an error that we foresaw is one line on stderr and exit code 1."""
     try:
-        app()
+        command_line(*asked(sys.argv[1:]))()
     except PerseidError as error:
         print(f"perseid: {error}", file=sys.stderr)
         sys.exit(1)
