@@ -13,7 +13,7 @@ cdef class Pulls(Scanner):
     cdef readonly Py_ssize_t end, count, scanned
     cdef readonly long long work, reach, opaque, queue_offset, commit_offset
     cdef readonly bytes key
-    cdef dict _seats
+    cdef dict _prepared
     cdef int _found
     cdef Py_ssize_t _key_end, _total
     cdef unsigned char[::1] _key
@@ -21,7 +21,7 @@ cdef class Pulls(Scanner):
     cdef long long[::1] _places, _sizes
     cdef Properties _properties
 
-    cpdef learn(self, bytes key, object seat, Py_ssize_t most)
+    cpdef learn(self, bytes key, object prepared, Py_ssize_t most)
     @cython.locals(total=Py_ssize_t, is_one=bint)
     cpdef object find(self, object data, Py_ssize_t at)
     cdef bint _read_pull(self, Py_ssize_t at, Py_ssize_t total) noexcept

@@ -3,8 +3,8 @@
 """Pulls: which earlier one a pull is like, and the records that answer it in one piece.
 
 A consumer pulls with the same header again and again: only opaque, queue offset and commit offset change. What remains
-of the header without these three numbers is the *key* of a *seat*, where the caller keeps what its checks came to. A
-key holds every other byte, so two headers with the same key differ in nothing but the three numbers.
+of the header without these three numbers is the *key* of a prepared pull, in which the caller keeps what its checks
+came to. A key holds every other byte, so two headers with the same key differ in nothing but the three numbers.
 
     find → (the caller's checks) → gather → frame
 """
@@ -44,7 +44,7 @@ class Pulls(Scanner):
         self.count = self.scanned = self.reach = self.work = 0
         """Records that were gathered, units that were looked at for them, how far the records reach from the base, and
         what their properties cost (`broker.filter.Work`)."""
-        self._seats: dict[bytes, Any] = {}
+        self._prepared: dict[bytes, Any] = {}
         self._found = self._key_end = self._total = 0
         self._key = memoryview(bytearray(MAX_KEY_BYTES))
         self._window = memoryview(b"")
@@ -52,19 +52,19 @@ class Pulls(Scanner):
         self._places = memoryview(bytearray(8 * MAX_PLACES)).cast("q")
         self._sizes = memoryview(bytearray(8 * MAX_PLACES)).cast("q")
 
-    def learn(self, key: bytes, seat: Any, most: int) -> None:
-        """Pulls with this key have this seat. At most `most` seats are known."""
-        if len(self._seats) >= most:
-            self._seats.clear()
-        self._seats[key] = seat
+    def learn(self, key: bytes, prepared: Any, most: int) -> None:
+        """Pulls with this key are prepared as this one. At most `most` are known."""
+        if len(self._prepared) >= most:
+            self._prepared.clear()
+        self._prepared[key] = prepared
 
     def find(self, data: Buffer, at: int) -> Any:
-        """The seat of the pull whose frame begins at `at`; None when there is none: it may be learnt by `key`."""
+        """What was prepared for the pull whose frame begins at `at`; None: it may be learnt by `key`."""
         total = self._look_at(data)
         is_one = self._read_pull(at, total)
         self._let_go()
         self.key = bytes(self._key[: self._key_end]) if is_one else b""
-        return self._seats.get(self.key)
+        return self._prepared.get(self.key)
 
     # ---- the header ----
 

@@ -87,7 +87,7 @@ def test_a_subscription_waits_for_the_records_that_it_wants(rig: Rig, memory: Me
 
 @pytest.mark.parametrize("expression", ["a IS NULL", "a IS NOT NULL"])
 def test_an_expression_waits_for_the_records_that_it_may_look_at(rig: Rig, memory: Memory, expression: str) -> None:
-    """In both ways: the second pull has a seat."""
+    """In both ways: the second pull is prepared."""
     said = {"expression_type": "SQL92", "subscription": expression}
     for opaque, offset in ((1000, 0), (1001, 0), (1002, 40)):
         memory.cold = {LOG}

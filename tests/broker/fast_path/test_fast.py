@@ -135,12 +135,12 @@ def kinds(rig: Rig, monkeypatch: pytest.MonkeyPatch) -> Counter[str]:
         return end
 
     watch(rig, monkeypatch, told)
-    if (decided := rig.parts.transactions.quick) is not None:
-        commit = decided.commit
-        monkeypatch.setattr(decided, "commit", committed)
-    if (again := rig.parts.timers.quick) is not None:
-        deliver = again.deliver
-        monkeypatch.setattr(again, "deliver", delivered)
+    if (commits := rig.parts.transactions.quick) is not None:
+        commit = commits.commit
+        monkeypatch.setattr(commits, "commit", committed)
+    if (deliveries := rig.parts.timers.quick) is not None:
+        deliver = deliveries.deliver
+        monkeypatch.setattr(deliveries, "deliver", delivered)
     return seen
 
 
@@ -159,7 +159,7 @@ def test_the_second_send_to_a_queue_goes_the_quick_way(tmp_path: Path, monkeypat
     assert [decode(b"".join(found.buffers)).props["CLUSTER"]] == ["C"]
 
 
-def test_a_lane_follows_its_topic(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_target_follows_its_topic(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """Deleted, made again: the quick way sees it in the same read; shut by a setting: in the next turn."""
     rig = Rig(tmp_path)
     rig.connect(1)

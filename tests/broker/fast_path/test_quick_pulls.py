@@ -172,8 +172,8 @@ def test_the_three_numbers_are_those_of_the_header(rig: Rig, texts: tuple[bytes,
     pulls = way.pulls.Pulls()
     first, second = changed(*texts, 101), changed(*texts, 102, queue_offset=4)
     assert pulls.find(first, 0) is None and pulls.key
-    pulls.learn(pulls.key, "seat", 10)
-    assert pulls.find(second, 0) == "seat"
+    pulls.learn(pulls.key, "prepared pull", 10)
+    assert pulls.find(second, 0) == "prepared pull"
     assert (pulls.opaque, pulls.queue_offset, pulls.commit_offset, pulls.end) == (102, 4, 0, len(second))
 
 

@@ -164,7 +164,7 @@ class LiveSettings:
                 self._durability.wait_from_now_on()
             self._answers.reconfigure(self._settings.current)
             self._quick.renew()
-        self._generation.rise()  # pulls that have a seat are looked at again
+        self._generation.rise()  # prepared pulls are looked at again
 
     def _without_effect(self, values: settings.Values) -> list[str]:
         return [f"{key}: no effect: {why}" for key, why in self._mode.no_effect.items() if key in values]

@@ -1,7 +1,7 @@
 """Pulls, the quick way: one that repeats an earlier one but for its numbers is answered without reading it anew.
 
-The ordinary handler is the reference. After it has answered a pull, the pull gets a *seat*: what the checks came to,
-for as long as nothing that they look at has changed. The seat ends with the *generation* (`kernel.generation`): each
+The ordinary handler is the reference. After it has answered a pull, the pull is *prepared*: what the checks came to,
+for as long as nothing that they look at has changed. That ends with the *generation* (`kernel.generation`): each
 request that may change something of that begins a new one, and so do a connection that closed and the housekeeping.
 Topic, group and queue are compared besides, since a send or a pull may create them.
 
@@ -37,14 +37,14 @@ PULL_HINT = b'11,"'
 """What stands behind `{"code":` in a pull, at byte 16 of a frame."""
 BINARY_PULL_HINT = (11).to_bytes(2, "big")
 """What a binary header begins with, at byte 8 of a frame."""
-MAX_SEATS = 20_000
+MAX_PREPARED = 20_000
 """Of one broker. When there are more, all are learnt anew."""
 GATHER_BYTES = 64 * 1024
 """Records up to this size together are copied into one piece; above it, copying costs more than sending pieces."""
 _SAMPLE = (1_111_111_111, 2_222_222_222, 3_333_333_333)
 
 
-class Seat:
+class PreparedPull:
     """What the checks of one pull came to."""
 
     __slots__ = (
@@ -66,7 +66,7 @@ class Seat:
         self.text = b""
         """The frame up to the header's end in JSON, with places for next, first and last offset and opaque."""
 
-    def answer_in(self, serializer: Serializer) -> Seat:
+    def answer_in(self, serializer: Serializer) -> PreparedPull:
         """Make the text of its answers."""
         self.serializer = serializer
         if serializer == Serializer.JSON:
@@ -110,16 +110,16 @@ class QuickPulls:
     def take(self, conn: Connection, data: Buffer, at: int) -> int:
         """Answer the pull whose frame begins at `at`, if it can be done quickly: where the frame ends, else `at`."""
         requests, pulls = self._requests, self._pulls
-        seat: Seat | None = pulls.find(data, at)
-        if seat is None or not self._is_good(seat, conn):
+        prepared: PreparedPull | None = pulls.find(data, at)
+        if prepared is None or not self._is_good(prepared, conn):
             return at
-        queue, offset, config = seat.queue, pulls.queue_offset, requests.store.config
+        queue, offset, config = prepared.queue, pulls.queue_offset, requests.store.config
         low, high = queue.min, queue.shown
         if not low <= offset < high:
             return at
-        log, codes, expression = requests.store.log, seat.checked.wanted.codes, seat.checked.wanted.expression
+        log, codes, expression = requests.store.log, prepared.checked.wanted.codes, prepared.checked.wanted.expression
         hot_from = log.end - config.hot_bytes
-        most, most_bytes = seat.limits
+        most, most_bytes = prepared.limits
         wants, work = None if expression is None else expression.wants, requests.holds.work
         if wants is not None and work.left <= 0:
             return at
@@ -145,49 +145,49 @@ class QuickPulls:
             return at
         if pulls.count and first < hot_from and log.segments.cold(first, pulls.reach):
             return at
-        self._answer(seat, conn, offset + pulls.scanned, low, high)
+        self._answer(prepared, conn, offset + pulls.scanned, low, high)
         return pulls.end
 
-    def _answer(self, seat: Seat, conn: Connection, next_offset: int, low: int, high: int) -> None:
-        requests, pulls, header = self._requests, self._pulls, seat.header
-        group, (topic, queue_id) = header.consumer_group, seat.key
-        if seat.commits and pulls.commit_offset >= 0:
+    def _answer(self, prepared: PreparedPull, conn: Connection, next_offset: int, low: int, high: int) -> None:
+        requests, pulls, header = self._requests, self._pulls, prepared.header
+        group, (topic, queue_id) = header.consumer_group, prepared.key
+        if prepared.commits and pulls.commit_offset >= 0:
             step = requests.settings.current.consumer_offset_update_version_step
             requests.offsets.commit(topic, group, queue_id, pulls.commit_offset, requests.turn.now, step)
         if pulls.count == 0:
             requests.stats.missed()
-            head = seat.head(pulls.opaque, next_offset, low, high, ReadStatus.NO_MATCHED_MESSAGE)
+            head = prepared.head(pulls.opaque, next_offset, low, high, ReadStatus.NO_MATCHED_MESSAGE)
             requests.turn.write(conn.id, pulls.frame(head))
             return
         requests.stats.got(group, topic, pulls.count)
         requests.offsets.pulled(topic, group, queue_id, next_offset)
-        if seat.text:
-            text = seat.text % (next_offset, low, high, pulls.opaque)
+        if prepared.text:
+            text = prepared.text % (next_offset, low, high, pulls.opaque)
             head = b"\0\0\0\0" + len(text).to_bytes(4, "big") + text
         else:
-            head = seat.head(pulls.opaque, next_offset, low, high)
+            head = prepared.head(pulls.opaque, next_offset, low, high)
         requests.turn.write(conn.id, pulls.frame(head))
 
-    def _is_good(self, seat: Seat, conn: Connection) -> bool:
+    def _is_good(self, prepared: PreparedPull, conn: Connection) -> bool:
         """Would the checks of the ordinary handler come to the same?"""
-        requests, checked = self._requests, seat.checked
+        requests, checked = self._requests, prepared.checked
         return (
-            seat.generation == self._generation.number
+            prepared.generation == self._generation.number
             and requests.turn.now < checked.until
             and conn.listener != VIP_LISTENER
-            and requests.store.queue_of(*seat.key) is seat.queue
-            and requests.topics.rows.get(seat.header.topic) is checked.topic
-            and requests.groups.rows.get(seat.header.consumer_group) is checked.group
+            and requests.store.queue_of(*prepared.key) is prepared.queue
+            and requests.topics.rows.get(prepared.header.topic) is checked.topic
+            and requests.groups.rows.get(prepared.header.consumer_group) is checked.group
             and not requests.offsets.resets_wait
         )
 
     @property
     def key(self) -> bytes:
-        """Of the frame that `take` left to the ordinary handler; `b""` when it can't have a seat."""
+        """Of the frame that `take` left to the ordinary handler; `b""` when it can't be prepared."""
         return self._pulls.key
 
     def learn(self, key: bytes, conn: Connection, command: Command) -> None:
-        """Give a seat to a pull that the ordinary handler has answered, if it may have one."""
+        """Prepare a pull that the ordinary handler has answered, if it may be."""
         requests = self._requests
         if command.code != RequestCode.PULL_MESSAGE or command.flag or conn.listener == VIP_LISTENER:
             return
@@ -201,5 +201,5 @@ class QuickPulls:
         queue = requests.store.queue_of(header.topic, header.queue_id)
         if queue is not None and not requests.topics.is_special(header.topic):
             suggest = requests.replicas.suggest(checked.group, -1)
-            seat = Seat(self._generation.number, suggest, header, checked, queue)
-            self._pulls.learn(key, seat.answer_in(command.serializer), MAX_SEATS)
+            prepared = PreparedPull(self._generation.number, suggest, header, checked, queue)
+            self._pulls.learn(key, prepared.answer_in(command.serializer), MAX_PREPARED)
