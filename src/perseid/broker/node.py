@@ -19,7 +19,7 @@ from perseid.base.machine import Effect, Event, Frames, Millis, Reads
 from perseid.broker.capabilities import SETTLING, arrange, capabilities
 from perseid.broker.composition import Parts
 from perseid.broker.config import BrokerConfig
-from perseid.broker.kernel.capability import in_order
+from perseid.broker.kernel.capability import in_order, never
 from perseid.broker.kernel.life import AllSaved
 from perseid.broker.kernel.saves import Saved
 from perseid.disk.port import Disk
@@ -53,6 +53,7 @@ class Broker:
         self._deadline: Millis = 0
         self.capabilities = found = capabilities(p)
         self._timers = arrange(p, found, self._settle)
+        self._deadlines = [timer.next_deadline for timer in self._timers if timer.next_deadline is not never]
         self._settles = tuple(step.do for step in in_order(SETTLING, [step for one in found for step in one.settles]))
         self._kinds = [(StoreEvent, self._on_store), *(one.takes for one in found if one.takes is not None)]
         self._events = self._handlers()
@@ -101,8 +102,14 @@ class Broker:
             return None
         if self._dispatch.only_plain:  # only the store may have something to do sooner than before: look soon
             return min(self._deadline, self._turn.now + SOON_MS)
-        self._deadline = min(due for timer in self._timers if (due := timer.next_deadline()) is not None)
-        return self._deadline
+        first: Millis | None = None
+        for next_deadline in self._deadlines:
+            due = next_deadline()
+            if due is not None and (first is None or due < first):
+                first = due
+        assert first is not None, "nothing is ever due"
+        self._deadline = first
+        return first
 
     def validate(self) -> None:
         if self._life.state == "running":

@@ -182,7 +182,9 @@ class Raft:
                 self._ending = False
                 out.append(Stop(f"{event.path}: the disk failed at the end ({event.reason})"))
             return out
-        if isinstance(event, Frames):
+        if type(event) is Tick:  # the host's, in each of its turns
+            out += self._caller.tick(now)
+        elif isinstance(event, Frames):
             self._frames(event)
         elif isinstance(event, Reads):
             for frames in event.frames:
@@ -203,7 +205,7 @@ class Raft:
             self._conns.pop(event.conn, None)
             out += self._caller.handle(event, now)
             self._election.closed(event.conn, now)
-        elif isinstance(event, (ConnectFailed, Tick)):
+        elif isinstance(event, ConnectFailed):
             out += self._caller.handle(event, now)
         elif isinstance(event, Resolved):
             self._admission.resolved(event)

@@ -256,6 +256,8 @@ class GroupStore(MessageStore):
     def dispatch(self, now: Millis) -> str:
         """Give what is committed its units, up to `MAX_DISPATCH_BYTES`; what is to be told to people, "" for
         nothing."""
+        if not self.behind:
+            return ""
         log, notes = self.log, list[str]()
         if now < self._retry_at or self.why_not_writable == "the store is not loaded":
             return ""

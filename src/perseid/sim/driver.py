@@ -58,7 +58,7 @@ SYNC_US = (100, 4_000)
 STEP_US = (50, 500)
 FETCH_US = (50, 20_000)
 LOOKUP_US = (200, 2_000_000)
-SPOILT = 0xEE
+SPOILT = b"\xee"
 """What the bytes of `Frames` are overwritten with after the call: a node that keeps them is found out."""
 MAX_CHAIN = 10_000
 """Effects and fed events that one event may lead to at once; more is an endless loop of `Feed`s."""
@@ -82,7 +82,7 @@ class Then:
 
 
 def _spoil(frames: Frames) -> None:
-    frames.data[:] = bytes((SPOILT,)) * len(frames.data)  # type: ignore[index]
+    frames.data[:] = SPOILT * len(frames.data)  # type: ignore[index]
 
 
 class NodeDriver:
@@ -303,13 +303,15 @@ class NodeDriver:
         self.after_event()
 
     def _carry_out(self, effects: Iterable[Effect]) -> None:
+        if not effects and not self._jobs:
+            return
         writes: dict[int, list[Any]] = {}
         for effect in effects:
             kind = type(effect)
             if kind is Write:
                 data = effect.data  # type: ignore[union-attr]
                 pieces = writes.setdefault(effect.conn, [])  # type: ignore[union-attr]
-                if isinstance(data, (bytes, bytearray, memoryview)):
+                if type(data) is bytes or isinstance(data, (bytearray, memoryview)):
                     pieces.append(data)
                 else:
                     pieces.extend(data)
@@ -323,11 +325,13 @@ class NodeDriver:
             else:
                 if kind is Stop and effect.reason:  # type: ignore[union-attr]
                     writes.clear()
-                self._send(writes)
+                if writes:
+                    self._send(writes)
                 self._rare(effect)
                 if kind is Stop:
                     return
-        self._send(writes)
+        if writes:
+            self._send(writes)
         if self._job is None and self._jobs:
             self._next_job()
 
@@ -335,7 +339,8 @@ class NodeDriver:
         for conn, pieces in writes.items():
             end = self._ends.get(conn)
             if end is not None:
-                self.network.write(end, b"".join(pieces))
+                only = pieces[0] if len(pieces) == 1 else None
+                self.network.write(end, only if type(only) is bytes else b"".join(pieces))
         writes.clear()
 
     def _rare(self, effect: Effect) -> None:

@@ -12,15 +12,15 @@ afterwards. An end that is closed takes in nothing any more; its owner hears of 
 from __future__ import annotations
 
 from collections.abc import Callable
-from random import Random
 from typing import Protocol
 
 from perseid.base.errors import RemoteProtocolError
 from perseid.base.machine import Buffer
-from perseid.sim.scheduler import US_PER_MS, US_PER_S, Scheduler
+from perseid.sim.scheduler import US_PER_MS, US_PER_S, Scheduler, Stream
 from perseid.wire.frame import complete
 
-LATENCY_US = (50, 800)
+SHORTEST_US, LATENCIES_US = 50, 751
+"""The latency is the former at least, and one of so many."""
 SPIKE_US = (20 * US_PER_MS, 1500 * US_PER_MS)
 SPIKE_RATE = 0.002
 CUT_RATE = 0.1
@@ -103,7 +103,7 @@ class Network:
 
     def __init__(self, scheduler: Scheduler, count: Callable[[str], None]) -> None:
         self.scheduler = scheduler
-        self.random: Random = scheduler.stream("net")
+        self.random: Stream = scheduler.stream("net")
         self.count = count
         self.listeners: dict[str, tuple[Peer, str]] = {}
         self.streams: dict[str, Complete] = {}
@@ -251,7 +251,7 @@ class Network:
         if random.random() < SPIKE_RATE:
             self.count("latency spike")
             return random.randint(*SPIKE_US)
-        return random.randint(*LATENCY_US)
+        return SHORTEST_US + random.below(LATENCIES_US)
 
     def _end(self, owner: Peer, address: str) -> End:
         self._numbers += 1
@@ -292,13 +292,15 @@ class Network:
 
     def _send(self, other: End, piece: bytes | Fin) -> None:
         if other.open:
-            other.arrives_us = max(self.scheduler.now_us + self._latency(), other.arrives_us)
+            arrives_us = self.scheduler.now_us + self._latency()
+            if arrives_us > other.arrives_us:
+                other.arrives_us = arrives_us
             self.scheduler.at(other.arrives_us, self._arrive, other, other.other, piece)
 
     def _arrive(self, end: End, source: End, piece: bytes | Fin) -> None:
         if not end.open or end.other is not source:
             return
-        if end.waiting or not end.reading or self._held(source, end):
+        if end.waiting or not end.reading or ((self.blocked or self.shut) and self._held(source, end)):
             end.waiting.append(piece)
         else:
             self._take(end, piece)

@@ -26,6 +26,16 @@ def _request_line(code: int) -> str:
     return f"request {RequestCode(code).name}"
 
 
+@cache
+def _answer(code: int) -> tuple[str, str]:
+    """What an answer is called, and what it is counted as."""
+    try:
+        name = ResponseCode(code).name
+    except ValueError:
+        name = str(code)
+    return name, f"answer {name}"
+
+
 class Surroundings(Protocol):
     """Where a client lives."""
 
@@ -180,11 +190,8 @@ class Process:
             self._world.network.dial(self, self.ip, address)
 
     def _answered(self, call: Call, command: Command) -> None:
-        try:
-            name = ResponseCode(command.code).name
-        except ValueError:
-            name = str(command.code)
-        self._world.count(f"answer {name}")
+        name, line = _answer(command.code)
+        self._world.count(line)
         self._world.answered(self.name, RequestCode(call.code), name, command)
         call.on_reply(command)
 

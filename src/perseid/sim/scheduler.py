@@ -34,13 +34,14 @@ class Stream(Random):
     """A generator that draws what `Random` draws of whole numbers, in a third of the time."""
 
     def randint(self, a: int, b: int) -> int:
-        return a + self._below(b - a + 1)
+        return a + self.below(b - a + 1)
 
     def randrange(self, start: int, stop: int | None = None, step: int = 1) -> int:
         assert step == 1
-        return self._below(start) if stop is None else start + self._below(stop - start)
+        return self.below(start) if stop is None else start + self.below(stop - start)
 
-    def _below(self, end: int) -> int:
+    def below(self, end: int) -> int:
+        """As `randrange(end)`."""
         if end <= 0:
             raise ValueError("an empty range")
         getrandbits, bits = self.getrandbits, end.bit_length()
@@ -98,7 +99,7 @@ class Scheduler:
         self._heap: list[Timer] = []
         self._number = 0
 
-    def stream(self, name: str) -> Random:
+    def stream(self, name: str) -> Stream:
         """A generator of its own for the part called `name`."""
         return Stream(f"{self.seed}/{name}")
 

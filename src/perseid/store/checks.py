@@ -82,16 +82,15 @@ class Checks:
     def _batch(self, queues: Mapping[QueueKey, ConsumeQueue], deleted: set[str], record: Record) -> None:
         """The unit of a record in a batch consume queue."""
         queue = queues.get((record.topic, record.queue_id))
-        where = f"{record.topic}/{record.queue_id}: unit of the record at {record.physical_offset}"
         if not isinstance(queue, BatchQueue):
             gone = record.topic in deleted or record.physical_offset < self._loaded_end
-            assert gone, f"{where} is missing with its queue"
+            assert gone, f"{_of(record)} is missing with its queue"
             return
         first = queue.raw(0)
         if first is not None and queue.end > 0 and record.physical_offset < first.physical_offset:
             return  # the topic was deleted and made again later
         base, _ = inner.span(record) or (record.queue_offset, 1)
-        assert queue.holds(record.physical_offset, record.size, base), f"{where} is missing, offset {base}"
+        assert queue.holds(record.physical_offset, record.size, base), f"{_of(record)} is missing, offset {base}"
 
     def _unit(
         self,
@@ -103,17 +102,24 @@ class Checks:
         offset: int,
     ) -> None:
         physical = record.physical_offset
-        where = f"{key[0]}/{key[1]}: unit {offset}"
         queue = queues.get(key)
         if queue is None:
             gone = key[0] in deleted or physical < self._loaded_end
-            assert gone, f"{where} of the record at {physical} is missing with its queue"
+            assert gone, f"{_unit_at(key, offset)} of the record at {physical} is missing with its queue"
             return
         first = queue.raw(0)
         if first is not None and queue.end > 0 and physical < first.physical_offset < log.end:
             return  # the topic was deleted and made again later
-        assert offset < queue.end, f"{where} of the record at {physical} is missing"
+        assert offset < queue.end, f"{_unit_at(key, offset)} of the record at {physical} is missing"
         unit = queue.raw(offset)
         assert unit is not None and (unit.physical_offset, unit.size) == (physical, record.size), (
-            f"{where} is {unit}, the log has ({physical}, {record.size})"
+            f"{_unit_at(key, offset)} is {unit}, the log has ({physical}, {record.size})"
         )
+
+
+def _of(record: Record) -> str:
+    return f"{record.topic}/{record.queue_id}: unit of the record at {record.physical_offset}"
+
+
+def _unit_at(key: QueueKey, offset: int) -> str:
+    return f"{key[0]}/{key[1]}: unit {offset}"

@@ -571,7 +571,9 @@ class MessageStore:
         if self._why_not_loaded or self._failure or self._truncation.under_way:
             return None
         index = self.index.retry_at if self.index.broken else None
-        return soonest(index, *[part.next_deadline() for part in (self.flusher, self._retention, self.compaction)])
+        return soonest(
+            index, self.flusher.next_deadline(), self._retention.next_deadline(), self.compaction.next_deadline()
+        )
 
     def reconfigure(self, config: StoreConfig) -> None:
         """Follow other settings from now on."""

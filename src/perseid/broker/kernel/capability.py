@@ -29,12 +29,17 @@ class Requests(Protocol):
         """The rows."""
 
 
+def never() -> Millis | None:
+    """The deadline of what is done whenever time passes, and waits for none."""
+    return None
+
+
 class Timer(NamedTuple):
     """Something that is due at times. `next_deadline`: when; None: nothing is."""
 
     name: str
     tick: Callable[[Millis], None]
-    next_deadline: Callable[[], Millis | None] = lambda: None
+    next_deadline: Callable[[], Millis | None] = never
 
 
 class Step(NamedTuple):

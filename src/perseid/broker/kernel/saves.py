@@ -235,7 +235,7 @@ class Saves:
             self._behind_log([path])
 
     def next_deadline(self) -> Millis:
-        due = min(file.at for file in self._behind)
+        due = min([file.at for file in self._behind])
         return min(due, *self._again.values()) if self._again else due
 
     def saved(self, event: Saved) -> None:

@@ -13,6 +13,7 @@ from perseid.broker.replication.modes.controlled import Controlled
 from perseid.replication.config import ReplicationConfig
 from perseid.sim.disk import SimDisk
 from perseid.store.config import ASYNC_FLUSH, SYNC_FLUSH, StoreConfig
+from perseid.wire.ha_auto import EpochEntry
 
 MAIN_PORT, HA_PORT = 10911, 10912
 IDENTITY = "brokerIdentity"
@@ -237,6 +238,6 @@ class Look:
         return self._auto.leads
 
     @property
-    def epochs(self) -> list[tuple[int, int]]:
-        """Epoch and start of each entry."""
-        return [(entry.epoch, entry.start) for entry in self._auto.epochs.entries]
+    def entries(self) -> list[EpochEntry]:
+        """Of its file of epochs, as it has them itself."""
+        return self._auto.epochs.entries

@@ -19,6 +19,7 @@ from perseid.sim.models.ha.book import Stored
 from perseid.sim.models.ha.broker import MAIN_PORT, Look
 from perseid.sim.models.ha.chain import NOWHERE, Chain, Epoch
 from perseid.sim.models.raft.group import Watched
+from perseid.wire.ha_auto import EpochEntry
 from perseid.wire.record import QUEUE_OFFSET_AT
 
 if TYPE_CHECKING:
@@ -87,6 +88,8 @@ class Replica(Watched):
         self.is_master = False
         self.confirmed = 0
         self.epochs: list[Epoch] = []
+        self.entries: list[EpochEntry] = []
+        """The same, as the broker had them at the last look."""
         self.last_epoch = -1
         """Of its last byte, as it says."""
         self.flushed = 0
@@ -184,7 +187,7 @@ class Replica(Watched):
         if look is None:
             return
         self.log.dirty = 0
-        self.epochs, self.confirmed, self.is_master, self.epoch = [], 0, False, -1
+        self.epochs, self.entries, self.confirmed, self.is_master, self.epoch = [], [], 0, False, -1
         self._follow(look)
         end, digest = self.trusted
         if not self.excused and self.log.at(end) != digest:
@@ -194,7 +197,7 @@ class Replica(Watched):
     def _follow(self, look: Look) -> None:
         group, log, confirmed_now = self.group, self.log, look.confirmed
         if (
-            log.is_as_it_was(look.start, look.end) and confirmed_now == self.confirmed and look.epochs == self.epochs
+            log.is_as_it_was(look.start, look.end) and confirmed_now == self.confirmed and look.entries == self.entries
             and look.flushed <= self.trusted[0] and confirmed_now <= look.end
         ):  # fmt: skip
             return
@@ -208,14 +211,15 @@ class Replica(Watched):
         cut = min(changed, max(look.end, floor))
         if changed < NOWHERE and cut < before:
             self._was_cut(cut, before, confirmed)
-        epochs = look.epochs
+        epochs = [(entry.epoch, entry.start) for entry in look.entries]
         again = changed if changed < NOWHERE else before
         if epochs != self.epochs:
             same = next((i for i, (a, b) in enumerate(zip(epochs, self.epochs, strict=False)) if a != b), None)
             first = min(len(epochs), len(self.epochs)) if same is None else same
             again = min(again, *(start for _, start in (*epochs[first:], *self.epochs[first:])), before)
             self._check_epochs(epochs)
-            self.epochs = list(epochs)
+            self.epochs = epochs
+        self.entries = list(look.entries)
         if log.end != before or look.last_epoch != self.last_epoch:
             self._check_last_epoch(look)
         group.histories.check(self.name, log, self.epochs, again)
