@@ -36,6 +36,8 @@ test: $(READY) ## All tests that need neither JDK, Maven nor Go (CHANGED=1: thos
 
 test-long: $(READY) ## What `make test` leaves out: one more combination, or what lasts for minutes
 	$(TIMED) $(RUN) -m pytest $(SPREAD) -m 'long and not interop' $(ARGS)
+	@# The seeds that find planted defects keep all promises without them.
+	PERSEID_PIN=1 $(RUN) -m pytest $(SPREAD) -m 'sim and once' -k 'planted or defect or outlive' --timeout 0 tests/sim
 
 test-plain: $(READY) ## What the core does, without it: no Spark, none of the folders whose tests never reach it
 	$(TIMED) PERSEID_CORE=off $(RUN) -m pytest $(SPREAD) -m 'not interop and not spark and not once and not long' $(CORELESS) $(ARGS)

@@ -17,7 +17,7 @@ from typer.testing import CliRunner
 
 from perseid.cli import campaign as player
 from perseid.cli.main import app
-from perseid.sim import coverage
+from perseid.sim import coverage, shrink
 from perseid.sim.campaign import LANE_SEEDS
 from perseid.sim.models.broker.run import Result
 from perseid.sim.models.registry import MODELS, Model
@@ -104,7 +104,7 @@ KILLED = """
 import os, signal, sys
 from pathlib import Path
 from perseid.cli.main import app
-from perseid.sim import coverage
+from perseid.sim import coverage, shrink
 from perseid.sim.campaign import LANE_SEEDS
 from perseid.sim.models.registry import MODELS, Model
 from perseid.sim.models.broker.run import Result
@@ -195,6 +195,7 @@ def test_a_planted_defect_is_found_grouped_and_shrunk_and_the_command_replays_it
     monkeypatch: pytest.MonkeyPatch, tmp_path: Path
 ) -> None:
     wheel_not_written(monkeypatch)
+    monkeypatch.setattr(shrink, "MAX_PLAYS", 8)
     seed = first_with_many_faults(500).seed
     report = tmp_path / "night.txt"
     arguments = ["sim", "--for", "1s", "--model", "broker", "--first", str(seed), "--jobs", "2", "--json"]

@@ -1,8 +1,15 @@
-"""For planted defects."""
+"""For what is played."""
 
 import pytest
 
 from perseid import core
+from perseid.cli.campaign import leave_garbage
+
+
+@pytest.fixture(scope="session", autouse=True)
+def _garbage_is_left() -> None:
+    """As campaigns do it."""
+    leave_garbage()
 
 
 @pytest.fixture

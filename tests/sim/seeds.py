@@ -1,4 +1,4 @@
-"""Which seeds are played: a handful of each model by `make test`, the first ones again by `make test-plain`. All the
+"""Which seeds are played: a few of each model by `make test`, the same again by `make test-plain`. All the
 regressions are played by both; `.ci/run` and `make sim` play seeds that nobody has seen."""
 
 import pytest

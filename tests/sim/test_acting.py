@@ -19,7 +19,7 @@ from .planted import Mutation, seek
 from .seeds import seeds
 
 play = partial(run, acting=True)
-FIRST, SEEDS = 20_000, 4
+FIRST, SEEDS = 20_000, 2
 """`make sim` plays more."""
 REGRESSIONS = {
     39: "a master that was still preparing itself told groups their offsets, which it then took over from a slave",

@@ -19,7 +19,7 @@ from perseid.sim.selection import Selection
 from .planted import Mutation, seek
 from .seeds import seeds
 
-SEEDS = 4
+SEEDS = 2
 """Seeds of `make test`; more by `perseid sim --model group`."""
 
 

@@ -16,7 +16,7 @@ from perseid.sim.selection import Selection
 from .regressions import DRAWN, IN_SWARMS, TIMED, WHOLE, WITH_RARITIES
 from .seeds import seeds
 
-FIRST, SEEDS = 250, 6
+FIRST, SEEDS = 250, 2
 """`make sim` plays more."""
 
 

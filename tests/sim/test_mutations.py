@@ -252,8 +252,8 @@ def units_of_a_crash_trusted(patch: pytest.MonkeyPatch) -> None:
     patch.setattr(TimerStore, "_is_of", lambda self, unit, record: True)
     real = TimerStore.load
 
-    def load(self: TimerStore, record_at: Any, queue_record: Any, log_end: int | None) -> list[str]:
-        notes = real(self, record_at, queue_record, log_end)
+    def load(self: TimerStore, *given: Any) -> list[str]:
+        notes = real(self, *given)
         self.queue_offset += 1
         return notes
 

@@ -1,4 +1,4 @@
-"""Raft groups under faults: many seeds, and an hour in which only connections are cut."""
+"""Raft groups under faults: seeds, and minutes in which only connections are cut."""
 
 from __future__ import annotations
 
@@ -21,9 +21,10 @@ from perseid.sim.scheduler import US_PER_MS, US_PER_S
 
 from .seeds import seeds
 
-FIRST, SEEDS = 1, 8
+FIRST, SEEDS = 1, 2
 """`make sim` plays more."""
-HOUR_US = 3600 * US_PER_S
+CUTS = 50
+"""Of single connections, 5 to 20 s apart."""
 
 
 def explained(result: Result) -> str:
@@ -39,7 +40,7 @@ def test_a_seed_keeps_all_promises(seed: int) -> None:
 
 
 @pytest.mark.sim
-def test_cutting_single_connections_for_an_hour_changes_no_leader() -> None:
+def test_cutting_single_connections_changes_no_leader() -> None:
     group = Group(5)
     random = group.scheduler.stream("cuts")
     group.start()
@@ -50,13 +51,13 @@ def test_cutting_single_connections_for_an_hour_changes_no_leader() -> None:
     client.running = False
     assert (leaders := dict(group.leaders)), "somebody leads"
     cuts = 0
-    while group.scheduler.now_us < HOUR_US:
+    while cuts < CUTS:
         group.scheduler.run(group.scheduler.now_us + random.randint(5, 20) * US_PER_S)
         ends = [end for end in group.network.ends.values() if end.owner is not client and end.other.owner is not client]
         if ends:
             cuts += 1
             group.network.reset(random.choice(ends), "cut", 0, 0)
-    assert cuts > 100 and group.leaders == leaders, f"{len(group.leaders) - len(leaders)} elections in an hour"
+    assert group.leaders == leaders, f"{len(group.leaders) - len(leaders)} elections within {CUTS} cuts"
     assert len(history) > 10
 
 
@@ -98,8 +99,8 @@ def failover(seed: int, size: int, times: str, sync_us: tuple[int, int] = SYNC_U
 @pytest.mark.parametrize("size", [3, 5])
 def test_a_killed_leader_is_followed_by_the_next_one_soon(size: int, times: str) -> None:
     """Its sockets tell, whatever the intervals are, and the next one's votes are hardly ever split."""
-    took = sorted(failover(seed, size, times)[0] for seed in range(1, 31))
-    assert median(took) < 40 and took[28] < 150, took
+    took = sorted(failover(seed, size, times)[0] for seed in range(1, 16))
+    assert median(took) < 40 and took[-2] < 150, took
 
 
 SLOW_US, VERY_SLOW_US = (100_000, 300_000), (300_000, 900_000)

@@ -92,6 +92,7 @@ def first_with_many_faults(first: int) -> Result:
     raise AssertionError(f"40 seeds from {first} on pass over the planted defect")
 
 
+@pytest.mark.long
 @pytest.mark.once
 @pytest.mark.sim
 def test_of_a_planted_defect_few_faults_are_left_which_another_play_of_them_finds(
