@@ -305,8 +305,8 @@ def records(rig: Rig, topic: str, queue_id: int = 0) -> list[Record]:
     """All that a queue holds, as readers see it."""
     found: list[Record] = []
     at = 0
-    while at < rig.parts.store.max_offset(topic, queue_id):
-        read = rig.parts.store.read(topic, queue_id, at, 32, 1 << 20)
+    while at < rig.parts.store.reads.max_offset(topic, queue_id):
+        read = rig.parts.store.reads.read(topic, queue_id, at, 32, 1 << 20)
         found += decode_all(b"".join(read.buffers))
         at = read.next_offset
     return found

@@ -297,18 +297,18 @@ class Stream:
     def word(self, broker: Broker) -> bytes:
         """What a producer says of a half, most often of one that is open."""
         random, store, opened = self.random, broker.parts.store, list(broker.parts.transactions._open)
-        halves = store.queue_of(HALF_TOPIC, 0)
+        halves = store.queues.get(HALF_TOPIC, 0)
         if halves is None or not opened:
             return b""
         at = random.choice(opened) if random.random() < 0.9 else random.randrange(halves.end)
         unit = halves.raw(at)
         assert unit is not None
-        half = store.record_at(unit.physical_offset)
+        half = store.reads.record_at(unit.physical_offset)
         own = decode(half).unique_key if half is not None else None
         header = EndTransactionRequest(
             producer_group=random.choice(["p"] * 19 + ["other"]),
             tran_state_table_offset=random.choice([at] * 19 + [at + 1]),
-            commit_log_offset=random.choice([unit.physical_offset] * 30 + [0, -1, store.end, 1 << 62]),
+            commit_log_offset=random.choice([unit.physical_offset] * 30 + [0, -1, store.log.end, 1 << 62]),
             commit_or_rollback=random.choice([8, 8, 8, 8, 12, 0]),
             from_transaction_check=random.random() < 0.2,
             msg_id="x",

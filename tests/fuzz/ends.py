@@ -73,11 +73,11 @@ class End:
     def write(self) -> None:
         """Messages of three sizes."""
         for body in BODIES:
-            self.store.append(Message(topic="T", body=body, born_host=HOST, store_host=HOST), self.now)
+            self.store.appends.append(Message(topic="T", body=body, born_host=HOST, store_host=HOST), self.now)
 
     def lead(self, epoch: int) -> None:
         self.run(self.node.lead(epoch, self.now))
-        self.run([self.store.flush([])])
+        self.run([self.store.flusher.flush([])])
         assert self.node.master is not None
         self.node.master.in_sync.agree(MEMBERS, SET_EPOCH, self.now)
 
@@ -142,7 +142,7 @@ class End:
         """The books agree, and readers see nothing that is not there."""
         self.store.validate()
         self.node.validate()
-        assert self.store.confirmed <= self.store.log.end
+        assert self.store.reads.confirmed <= self.store.log.end
 
 
 def master_hears(data: bytes) -> None:
@@ -154,7 +154,7 @@ def master_hears(data: bytes) -> None:
     end.hear(data)
     master = end.node.master
     assert master is not None and set(MEMBERS) <= master.in_sync.required
-    assert not end.store.confirmed or FOLLOWER in master._has, "readers see what nobody else has reported"
+    assert not end.store.reads.confirmed or FOLLOWER in master._has, "readers see what nobody else has reported"
     assert all(members <= {1, FOLLOWER} | set(master._has) for members in end.proposals)
 
 

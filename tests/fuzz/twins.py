@@ -107,15 +107,16 @@ class Twins:
         self.now += 1 + len(data) % WAIT_MS
         for broker in (self.with_core, self.alone):
             self._play(broker, Tick())
-        begin = self.with_core.parts.store.end
+        begin = self.with_core.parts.store.log.end
         self._compare(data)
         if words := self._words():
             self._compare(words)
         logs = [bytes(broker.parts.store.log.segments.view(begin, 1 << 20)) for broker in (self.with_core, self.alone)]
-        assert logs[0] == logs[1] and self.with_core.parts.store.end == self.alone.parts.store.end, "the logs differ"
+        ends = self.with_core.parts.store.log.end, self.alone.parts.store.log.end
+        assert logs[0] == logs[1] and ends[0] == ends[1], "the logs differ"
         assert not self._hidden, f"an error in a function that can't raise: {self._hidden[0].exc_value!r}"
         self.with_core.validate()
-        return self.alone.parts.store.end < MAX_LOG_BYTES
+        return self.alone.parts.store.log.end < MAX_LOG_BYTES
 
     def _compare(self, data: bytes) -> None:
         did, wanted = (self._play(broker, Frames(CONN, data)) for broker in (self.with_core, self.alone))
@@ -124,7 +125,7 @@ class Twins:
     def _words(self) -> bytes:
         """Commits of the last halves, as their producers say it."""
         found = [
-            messages.stored_at(self.alone.parts.store, place)
+            messages.stored_at(self.alone.parts.store.reads, place)
             for place in self.alone.parts.transactions.places()[-MOST_WORDS:]
         ]
         return b"".join(
@@ -176,20 +177,20 @@ class ReplicaTwins:
                 store_host=HOST, properties=properties.encode(),
             )  # fmt: skip
             try:
-                self.source.append(made, self.now)
+                self.source.appends.append(made, self.now)
             except AppendRefused:
                 return True
-        begin, end = self.stores[0].end, self.source.end
+        begin, end = self.stores[0].log.end, self.source.log.end
         log = self.source.log.segments.view(begin, end - begin)
         changed = bytearray(log)
         for at in range(1, len(changes) - 1, 2):
             changed[changes[at] * 7 % len(changed)] ^= changes[at + 1]
         self._send(begin, changed)
-        if self.stores[0].end < end:
-            begin = self.stores[0].end
+        if self.stores[0].log.end < end:
+            begin = self.stores[0].log.end
             self._send(begin, bytearray(self.source.log.segments.view(begin, end - begin)))
         assert not self._hidden, f"an error in a function that can't raise: {self._hidden[0].exc_value!r}"
-        return self.stores[0].end == end < MAX_SLAVE_LOG_BYTES
+        return self.stores[0].log.end == end < MAX_SLAVE_LOG_BYTES
 
     def _send(self, begin: int, data: bytearray) -> None:
         """Give both the same packet, and compare what they make of it."""
@@ -205,10 +206,10 @@ class ReplicaTwins:
             replica.forget_partial()
         one, two = self.stores
         assert said[0] == said[1], f"the core's slave says {said[0]!r}, the other {said[1]!r}"
-        assert one.end == two.end, f"the core's slave ends at {one.end}, the other at {two.end}"
-        only = set(one.queues()) ^ set(two.queues())
+        assert one.log.end == two.log.end, f"the core's slave ends at {one.log.end}, the other at {two.end}"
+        only = set(one.queues.table) ^ set(two.queues.table)
         assert not only, f"only one of them has {only}; both said {said[0]!r}"
-        assert one.log.segments.view(0, one.end) == two.log.segments.view(0, two.end), "the logs differ"
-        for key in one.queues():
-            units = [[store.unit(*key, n) for n in range(store.max_offset(*key))] for store in (one, two)]
+        assert one.log.segments.view(0, one.log.end) == two.log.segments.view(0, two.log.end), "the logs differ"
+        for key in one.queues.table:
+            units = [[store.reads.unit(*key, n) for n in range(store.reads.max_offset(*key))] for store in (one, two)]
             assert units[0] == units[1], f"{key}: the units differ"

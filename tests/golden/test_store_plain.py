@@ -63,7 +63,7 @@ def opened(folder: Path) -> MessageStore:
 
 
 def log_records(store: MessageStore) -> list[Record]:
-    return list(store.log.walk(store.start))
+    return list(store.log.walk(store.log.start))
 
 
 def check_same(record: Record, told: dict[str, Any]) -> None:
@@ -90,9 +90,9 @@ def check_same(record: Record, told: dict[str, Any]) -> None:
 def test_every_message_reads_back_as_java_shows_it(folder: Path) -> None:
     store = opened(folder)
     for told in STORED:
-        unit = store.unit(told["topic"], told["queueId"], told["queueOffset"])
+        unit = store.reads.unit(told["topic"], told["queueId"], told["queueOffset"])
         assert unit is not None and unit[:2] == (told["physicalOffset"], told["storeSize"])
-        view = store.record_at(unit.physical_offset)
+        view = store.reads.record_at(unit.physical_offset)
         assert view is not None
         check_same(decode(view), told)
 
@@ -100,10 +100,10 @@ def test_every_message_reads_back_as_java_shows_it(folder: Path) -> None:
 def test_queues_read_from_end_to_end(folder: Path) -> None:
     store = opened(folder)
     seen = []
-    for topic, queue_id in store.queues():
-        offset = store.min_offset(topic, queue_id)
-        while offset < store.max_offset(topic, queue_id):
-            found = store.read(topic, queue_id, offset, 5, 1 << 20)
+    for topic, queue_id in store.queues.table:
+        offset = store.reads.min_offset(topic, queue_id)
+        while offset < store.reads.max_offset(topic, queue_id):
+            found = store.reads.read(topic, queue_id, offset, 5, 1 << 20)
             assert found.status is ReadStatus.FOUND
             records = decode_all(b"".join(found.buffers))
             assert [r.queue_offset for r in records] == list(range(offset, found.next_offset))
@@ -119,7 +119,7 @@ def test_sent_messages_are_where_java_said(folder: Path) -> None:
     places = 0
     for sent in MANIFEST["sent"]:
         for place in sent.get("records", [sent] if "physicalOffset" in sent else []):
-            view = store.record_at(place["physicalOffset"])
+            view = store.reads.record_at(place["physicalOffset"])
             assert view is not None
             record = decode(view)
             assert record.store_timestamp == place["storeTimestamp"]
@@ -134,7 +134,7 @@ def test_keys_are_found_in_javas_index(folder: Path) -> None:
     for told in STORED:
         for key in [told["properties"].get("UNIQ_KEY"), *(told.get("keys") or "").split()]:
             if key:
-                found = store.query(told["topic"], key, 64, 0, NOW).records
+                found = store.reads.query(told["topic"], key, 64, 0, NOW).records
                 assert told["physicalOffset"] in [decode(view).physical_offset for view in found]
                 asked += 1
     assert asked > 200
@@ -168,7 +168,7 @@ def test_the_same_messages_make_the_same_files(folder: Path, tmp_path: Path) -> 
     ours = MessageStore(RealDisk(str(tmp_path / "ours")), config(), HOST)
     ours.load(NOW)
     for r in log_records(java):
-        ours.append(
+        ours.appends.append(
             Message(
                 topic=r.topic, body=r.body, queue_id=r.queue_id, flag=r.flag, sys_flag=r.sys_flag,
                 born_timestamp=r.born_timestamp, born_host=r.born_host, store_host=r.store_host,
@@ -214,18 +214,19 @@ def test_a_log_in_another_place_is_taken_over_recovered_and_written(folder: Path
     assert {f"commitlog/{name}": data for name, data in contents(place, "").items()} == log
     assert contents(folder, "consumequeue") == queues
     for told in STORED:
-        view = store.record_at(told["physicalOffset"])
+        view = store.reads.record_at(told["physicalOffset"])
         assert view is not None
         check_same(decode(view), told)
-    end, big = store.end, bytes(SETTINGS["mappedFileSizeCommitLog"] // 4)
+    end, big = store.log.end, bytes(SETTINGS["mappedFileSizeCommitLog"] // 4)
     for _ in range(8):
-        store.append(Message(topic="T", body=big, queue_id=0, born_timestamp=NOW, born_host=HOST, store_host=HOST), NOW)
+        too_big = Message(topic="T", body=big, queue_id=0, born_timestamp=NOW, born_host=HOST, store_host=HOST)
+        store.appends.append(too_big, NOW)
     store.close(NOW)
     assert len(list(place.iterdir())) > len(log), "its next files are there too"
     assert not (folder / "commitlog").exists()
     again = MessageStore(elsewhere(folder)[0], config(), HOST)
     again.load(NOW)
-    assert again.end > end + 8 * len(big)
+    assert again.log.end > end + 8 * len(big)
     again.close(NOW)
 
 

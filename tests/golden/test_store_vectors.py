@@ -49,10 +49,10 @@ def store(tmp_path: Path) -> MessageStore:
 
 def test_records_and_queue_units(store: MessageStore, tmp_path: Path) -> None:
     for vector in VECTORS["records"]:
-        done = store.append(message(vector), vector["storeTimestamp"])
+        done = store.appends.append(message(vector), vector["storeTimestamp"])
         assert (done.physical_offset, done.size) == (vector["physicalOffset"], vector["size"])
         assert done.queue_offset == vector["queueOffset"]
-        view = store.record_at(done.physical_offset)
+        view = store.reads.record_at(done.physical_offset)
         assert view is not None and view.hex() == vector["record_hex"]
         assert decode(view).msg_id == vector["offsetMsgId"]
     units = (tmp_path / "consumequeue/TopicTest/0" / "0".zfill(20)).read_bytes()
@@ -62,9 +62,9 @@ def test_records_and_queue_units(store: MessageStore, tmp_path: Path) -> None:
 def test_blank_at_the_end_of_a_file(store: MessageStore, tmp_path: Path) -> None:
     vector = VECTORS["blank_at_end_of_file"]
     filler = vector["position"] - 91 - len("T")
-    store.append(Message(topic="T", body=bytes(filler)), 1)
-    assert store.end == vector["position"]
-    done = store.append(Message(topic="T", body=b"the next file"), 2)
+    store.appends.append(Message(topic="T", body=bytes(filler)), 1)
+    assert store.log.end == vector["position"]
+    done = store.appends.append(Message(topic="T", body=b"the next file"), 2)
     assert done.physical_offset == 4096
     log = (tmp_path / "commitlog" / "0".zfill(20)).read_bytes()
     assert log[vector["position"] : vector["position"] + 8].hex() == vector["hex_first_8"]
@@ -91,7 +91,7 @@ def test_index_file_reads(tmp_path: Path) -> None:
 def test_index_entries(store: MessageStore, tmp_path: Path) -> None:
     """The first entries of the file are those of the first record's keys."""
     first = VECTORS["records"][0]
-    store.append(message(first), first["storeTimestamp"])
+    store.appends.append(message(first), first["storeTimestamp"])
     store.close(first["storeTimestamp"])
     (path,) = (tmp_path / "index").iterdir()
     raw = path.read_bytes()
@@ -117,7 +117,7 @@ def test_checkpoint() -> None:
 def test_files_of_a_running_store(store: MessageStore, tmp_path: Path) -> None:
     """The names that Java has, but for its internal RocksDB and the backup of the abort file."""
     for vector in VECTORS["records"]:
-        store.append(message(vector), vector["storeTimestamp"])
+        store.appends.append(message(vector), vector["storeTimestamp"])
     names = {"/" + str(path.relative_to(tmp_path)) for path in tmp_path.rglob("*") if path.is_file()}
     java = {name for name in VECTORS["files_while_running"] if "rocksdb" not in name and not name.endswith(".bak")}
     ours = {name for name in names if not name.startswith("/index/")}

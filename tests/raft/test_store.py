@@ -77,14 +77,14 @@ class One:
         self.store.validate()
 
     def put(self, *numbers: int, **more: Any) -> list[Any]:
-        placed = [self.store.append(message(n, **more), self.now) for n in numbers]
+        placed = [self.store.appends.append(message(n, **more), self.now) for n in numbers]
         self.turn()
         return placed
 
     def bodies(self, topic: str = "t", queue_id: int = 0) -> list[bytes]:
         bodies: list[bytes] = []
-        while len(bodies) < self.store.max_offset(topic, queue_id):  # an answer ends with a file of the queue
-            found = self.store.read(topic, queue_id, len(bodies), 100, 1 << 20)
+        while len(bodies) < self.store.reads.max_offset(topic, queue_id):  # an answer ends with a file of the queue
+            found = self.store.reads.read(topic, queue_id, len(bodies), 100, 1 << 20)
             bodies += [record.body.rstrip(b"x") for record in decode_all(b"".join(found.buffers))]
         return bodies
 
@@ -110,7 +110,7 @@ def test_what_is_not_committed_is_not_read_and_has_its_queue_offset(disk: SimDis
     one.held = []
     placed = one.put(2, 3)
     assert [p.queue_offset for p in placed] == [1, 2] and one.bodies() == [b"1."] and not one.store.settled
-    assert one.store.max_offset("t", 0) == 1
+    assert one.store.reads.max_offset("t", 0) == 1
     held, one.held = one.held, None
     one.carry_out(held)  # type: ignore[arg-type]
     one.turn()
@@ -123,7 +123,7 @@ def test_files_of_the_log_are_crossed(disk: SimDisk) -> None:
     assert len(one.entries.data.starts) == 3
     assert placed[3].physical_offset == 2_048 + 48, "the fourth does not fit into the first file"
     assert one.bodies() == [f"{n}.".encode() for n in range(9)]
-    assert one.store.query("t", "k5", 10, 0, 1 << 60).records
+    assert one.store.reads.query("t", "k5", 10, 0, 1 << 60).records
 
 
 @pytest.mark.parametrize("crashed", [False, True])
@@ -138,33 +138,33 @@ def test_a_restart_finds_it_again(disk: SimDisk, crashed: bool) -> None:
         assert one.store.close(one.now) == ""
     again = One(disk)
     assert again.report.clean is not crashed
-    again.store.learn_pending()  # after a crash some may not be known to be committed
+    again.store.appends.learn_pending()  # after a crash some may not be known to be committed
     assert again.put(9, queue_id=1)[0].queue_offset == 4
     assert again.bodies(queue_id=0) == [f"{n}.".encode() for n in range(0, 9, 2)]
 
 
 def test_a_batch_is_entries_next_to_one_another(disk: SimDisk) -> None:
     one = One(disk)
-    placed = one.store.append_batch([message(n) for n in range(3)], one.now)
+    placed = one.store.appends.append_batch([message(n) for n in range(3)], one.now)
     one.turn()
     assert [p.queue_offset for p in placed] == [0, 1, 2] and len(one.bodies()) == 3 and one.raft.log.end == 2
     with pytest.raises(AppendRefused, match="one topic"):
-        one.store.append_batch([message(1), message(2, queue_id=1)], one.now)
+        one.store.appends.append_batch([message(1), message(2, queue_id=1)], one.now)
     with pytest.raises(AppendRefused, match="no messages"):
-        one.store.append_batch([], one.now)
+        one.store.appends.append_batch([], one.now)
 
 
 def test_who_does_not_lead_refuses(disk: SimDisk) -> None:
     one = One(disk)
     one.raft.leader = None
     with pytest.raises(AppendRefused, match="NOT_LEADER") as refused:
-        one.store.append(message(1), one.now)
+        one.store.appends.append(message(1), one.now)
     assert refused.value.status is PutStatus.SERVICE_NOT_AVAILABLE
 
 
 def test_an_entry_that_no_file_holds_is_refused(disk: SimDisk) -> None:
     with pytest.raises(AppendRefused) as refused:
-        One(disk).store.append(message(1, size=2_000), NOW)
+        One(disk).store.appends.append(message(1, size=2_000), NOW)
     assert refused.value.status is PutStatus.MESSAGE_ILLEGAL
 
 
@@ -184,8 +184,8 @@ def test_an_older_log_stays_in_front(disk: SimDisk) -> None:
     old = MessageStore(disk, CONFIG, One.host())
     old.load(NOW)
     for n in range(9):
-        old.append(message(n, size=300), NOW)
-    end = old.end
+        old.appends.append(message(n, size=300), NOW)
+    end = old.log.end
     assert old.close(NOW) == ""
     one = One(disk)
     divided = -(-end // 2_048) * 2_048
@@ -198,8 +198,8 @@ def test_an_older_log_stays_in_front(disk: SimDisk) -> None:
     assert one.bodies()[-1] == b"9."
     disk.kill()
     again = One(disk)
-    again.store.learn_pending()
-    assert again.put(10)[0].queue_offset == 10 and again.store.start == 0
+    again.store.appends.learn_pending()
+    assert again.put(10)[0].queue_offset == 10 and again.store.log.start == 0
     assert again.bodies() == [f"{n}.".encode() for n in range(11)]
 
 
@@ -209,12 +209,12 @@ def test_old_files_go_and_entries_with_them(disk: SimDisk) -> None:
         one.put(n, size=500)
     one.turn(70_000)  # queues are durable, and the checkpoint says so
     one.turn(2_000)
-    one.store.delete_expired(one.now + 200 * 3_600_000)
+    one.store.retention.delete_now(one.now + 200 * 3_600_000)
     for _ in range(4):
         one.turn(100 * 3_600_000)
     assert one.entries.data.starts[0] > 0 and one.raft.log.begin > 0
     assert one.raft.log.get(one.raft.log.begin) is not None
-    assert one.store.min_offset("t", 0) == one.raft.log.begin
+    assert one.store.reads.min_offset("t", 0) == one.raft.log.begin
 
 
 def test_a_queue_begins_anew_when_a_start_would_find_its_old_units_again(disk: SimDisk) -> None:
@@ -223,8 +223,8 @@ def test_a_queue_begins_anew_when_a_start_would_find_its_old_units_again(disk: S
     one.put(0, 1, 2)
     one.turn(70_000)  # queues are durable, and the checkpoint says so
     one.turn(6_000)
-    assert one.store.flusher.saved_replay_from == one.store.end
-    one.store._append_record(one.store.encoded(message(3), one.now), 0, one.now)
+    assert one.store.flusher.saved_replay_from == one.store.log.end
+    one.store.appends._append_record(one.store.appends.encoded(message(3), one.now), 0, one.now)
     one.turn()
     assert one.bodies() == [b"0.", b"1.", b"2."] and one.store.behind
     assert one.store.flusher.saved_replay_from <= 48, "the place of the first of them"
@@ -232,7 +232,7 @@ def test_a_queue_begins_anew_when_a_start_would_find_its_old_units_again(disk: S
     one.turn(CHECKPOINT_MS)
     assert one.bodies() == [b"3."] and one.store.settled
     one.turn(6_000)
-    assert one.store.flusher.saved_replay_from == one.store.end
+    assert one.store.flusher.saved_replay_from == one.store.log.end
 
 
 def test_no_more_is_flushed_than_there_is_for_readers(disk: SimDisk) -> None:
@@ -242,8 +242,8 @@ def test_no_more_is_flushed_than_there_is_for_readers(disk: SimDisk) -> None:
     one.turn(70_000)
     one.turn(6_000)
     one.held = []
-    one.store.append(message(3, queue_id=1), one.now)
-    one.store._append_record(one.store.encoded(message(4), one.now), 0, one.now)
+    one.store.appends.append(message(3, queue_id=1), one.now)
+    one.store.appends._append_record(one.store.appends.encoded(message(4), one.now), 0, one.now)
     held, one.held = one.held, None
     one.carry_out(held)
     one.turn()

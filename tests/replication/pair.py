@@ -57,10 +57,10 @@ class Side:
     def prove(self, now: int) -> list[Effect]:
         assert self.pair is not None and self.replication.slave is not None
         slave, store = self.replication.slave, self.node.store
-        theirs = self.pair.master.node.store.record_at(store.log.last_offset)
-        ours = store.record_at(store.log.last_offset)
+        theirs = self.pair.master.node.store.reads.record_at(store.log.last_offset)
+        ours = store.reads.record_at(store.log.last_offset)
         if theirs is None or ours is None or bytes(theirs) != bytes(ours):
-            why = f"another record at {store.log.last_offset}, ours ends at {store.end}"
+            why = f"another record at {store.log.last_offset}, ours ends at {store.log.end}"
             return slave.refuted(why, now, final=True)
         return slave.proved(now)
 
@@ -104,7 +104,7 @@ class Pair:
                 one.properties = random.choice(ODD_PROPERTIES)
             self.master.node.now += random.choice((0, 0, 0, 1, 1_500))
             self.slave.node.now = self.master.node.now
-            self.master.node.store.append(one, self.now)
+            self.master.node.store.appends.append(one, self.now)
 
     def follow(self) -> None:
         assert self.slave.replication.slave is not None
@@ -193,7 +193,7 @@ class Pair:
 
     def flush(self, side: Side) -> None:
         """Make all durable that a side has written."""
-        for flush in [*side.flushes, side.node.store.flush([])]:
+        for flush in [*side.flushes, side.node.store.flusher.flush([])]:
             for file in flush.files:
                 file.sync()
             for then in flush.then:
@@ -211,21 +211,22 @@ class Pair:
         one, two = self.master.node.store, self.slave.node.store
         assert two.log.end == one.log.end
         assert _bytes(two) == _bytes(one)[two.log.start - one.log.start :]
-        for key in one.queues():
-            units = [one.unit(*key, n) for n in range(one.max_offset(*key))]
+        for key in one.queues.table:
+            units = [one.reads.unit(*key, n) for n in range(one.reads.max_offset(*key))]
             first = next((n for n, unit in enumerate(units) if unit.physical_offset >= two.log.start), len(units))
-            low, high = two.min_offset(*key), two.max_offset(*key)
+            low, high = two.reads.min_offset(*key), two.reads.max_offset(*key)
             assert (low, high) == ((first, len(units)) if first < len(units) or high else (0, 0)), key
-            assert [two.unit(*key, n) for n in range(low, high)] == units[low:high]
-            queue = two.queue_of(*key)
+            assert [two.reads.unit(*key, n) for n in range(low, high)] == units[low:high]
+            queue = two.queues.get(*key)
             per_file = queue.segments.file_bytes // queue.unit_bytes if queue is not None else 1
             assert queue is None or queue.first <= low < queue.first + per_file, "no file is there for nothing"
         if one.log.start == two.log.start:
-            for key in one.queues():
-                assert [one.unit(*key, n) for n in range(one.max_offset(*key))] == [
-                    two.unit(*key, n) for n in range(two.max_offset(*key))
+            for key in one.queues.table:
+                assert [one.reads.unit(*key, n) for n in range(one.reads.max_offset(*key))] == [
+                    two.reads.unit(*key, n) for n in range(two.reads.max_offset(*key))
                 ]
-                assert one.query(key[0], "b", 64, 0, 1 << 60).records == two.query(key[0], "b", 64, 0, 1 << 60).records
+                found = [store.reads.query(key[0], "b", 64, 0, 1 << 60).records for store in (one, two)]
+                assert found[0] == found[1]
 
 
 def _bytes(store: Any) -> bytes:

@@ -41,7 +41,7 @@ def fed(pair: Pair, data: bytes) -> None:
 def test_a_request_beyond_the_end_names_both_offsets() -> None:
     pair = Pair(1)
     pair.write(3)
-    end = pair.master.node.store.end
+    end = pair.master.node.store.log.end
     far = stranger(pair, end + 1)
     assert pair.master.closed == [far]
     assert f"its log ends at {end + 1}, ours at {end}" in pair.master.notes[-1]
@@ -68,7 +68,7 @@ def test_a_report_beyond_what_was_sent_is_refused() -> None:
     pair.write(5)
     near, far = pair.connect()
     pair.send_to_master(near, encode_report(1))
-    pair.send_to_master(near, encode_report(pair.master.node.store.end))
+    pair.send_to_master(near, encode_report(pair.master.node.store.log.end))
     assert pair.master.closed == [far]
     assert pair.master.replication.master.replicated(2) == -1, "its report counts for nothing"
 
@@ -106,20 +106,20 @@ def test_connections_that_say_nothing_keep_no_slave_out() -> None:
     following(pair)
     pair.write(3)
     pair.settle()
-    assert pair.master.replication.master.replicated(2) == pair.master.node.store.end
+    assert pair.master.replication.master.replicated(2) == pair.master.node.store.log.end
 
 
 def test_nobody_is_counted_twice() -> None:
     """B17: a slave comes back while its old connection is half-open, and three nodes are wanted."""
     pair = Pair(1)
     pair.write(3)
-    master, end = pair.master.replication.master, pair.master.node.store.end
+    master, end = pair.master.replication.master, pair.master.node.store.log.end
     stranger(pair, end)
     stranger(pair, end)
     assert (master.replicated(2), master.replicated(3)) == (end, -1), "it may be the same slave twice"
     pair.write(1)
     pair.settle()
-    later = pair.master.node.store.end
+    later = pair.master.node.store.log.end
     first, second = master.followers.values()
     pair.run(pair.master, master.received(second.conn, encode_report(later), pair.now))
     assert (master.replicated(2), master.replicated(3)) == (later, -1)
@@ -130,7 +130,7 @@ def test_nobody_is_counted_twice() -> None:
 def test_a_connection_that_ended_counts_for_nothing() -> None:
     pair = Pair(1)
     pair.write(3)
-    far = stranger(pair, pair.master.node.store.end)
+    far = stranger(pair, pair.master.node.store.log.end)
     pair.cut(far)
     assert pair.master.replication.master.replicated(2) == -1
 
@@ -143,10 +143,10 @@ def test_a_packet_out_of_sequence_names_both_offsets() -> None:
     pair.write(3)
     following(pair)
     pair.settle()
-    end = pair.slave.node.store.end
+    end = pair.slave.node.store.log.end
     fed(pair, encode_header(end + 50, 10) + bytes(10))
     assert f"its packet begins at {end + 50}, {end} was to come; our log ends at {end}" in pair.slave.notes[-1]
-    assert pair.state is State.WAITING and pair.slave.node.store.end == end
+    assert pair.state is State.WAITING and pair.slave.node.store.log.end == end
 
 
 def test_a_heartbeat_with_another_offset_is_refused() -> None:
@@ -171,7 +171,7 @@ def test_a_packet_across_files_is_refused() -> None:
     pair.write(5)
     following(pair)
     pair.settle()
-    fed(pair, encode_header(pair.slave.node.store.end, 2048))
+    fed(pair, encode_header(pair.slave.node.store.log.end, 2048))
     assert "crosses the end of a file" in pair.slave.notes[-1]
 
 
@@ -190,7 +190,7 @@ def test_a_body_that_is_no_record_is_not_written(body: bytes, why: str) -> None:
     following(pair)
     fed(pair, encode_header(0, len(body)) + body)
     assert why in pair.slave.notes[-1] and pair.state is State.WAITING
-    assert pair.slave.node.store.end == 0 and pair.slave.node.disk.list("commitlog") == []
+    assert pair.slave.node.store.log.end == 0 and pair.slave.node.disk.list("commitlog") == []
 
 
 def records(pair: Pair) -> bytes:
@@ -204,60 +204,60 @@ def records(pair: Pair) -> bytes:
 )
 def test_a_record_that_was_changed_on_its_way_is_not_written(at: int, value: int) -> None:
     pair = Pair(1)
-    pair.master.node.store.append(message(body=b"x" * 100), pair.now)
+    pair.master.node.store.appends.append(message(body=b"x" * 100), pair.now)
     data = bytearray(records(pair))
     data[at] = value
     if at == 27:
         data[20:28] = (1 << 40).to_bytes(8, "big")
     following(pair)
     fed(pair, encode_header(0, len(data)) + bytes(data))
-    assert pair.state is State.WAITING and pair.slave.node.store.end == 0, pair.slave.notes
+    assert pair.state is State.WAITING and pair.slave.node.store.log.end == 0, pair.slave.notes
 
 
 @pytest.mark.parametrize("topic", ["a/b", "..", "."])
 def test_a_topic_that_is_no_name_of_a_folder_is_not_written(topic: str) -> None:
     pair = Pair(1)
-    pair.master.node.store.append(message("abc"[: len(topic)], b"x"), pair.now)
+    pair.master.node.store.appends.append(message("abc"[: len(topic)], b"x"), pair.now)
     data = records(pair).replace(b"abc"[: len(topic)] + b"\0", topic.encode() + b"\0")
     following(pair)
     fed(pair, encode_header(0, len(data)) + data)
-    assert pair.state is State.WAITING and pair.slave.node.store.end == 0, pair.slave.notes
+    assert pair.state is State.WAITING and pair.slave.node.store.log.end == 0, pair.slave.notes
 
 
 def test_what_stands_before_a_record_of_no_possible_queue_is_written() -> None:
     """Found by the fuzz target `slave`: the core wrote it, and the slave without a core refused it all."""
     pair = Pair(1)
     store = pair.master.node.store
-    store.append(message(queue_id=0), pair.now)
-    good = store.end
-    store.append(message(queue_id=1), pair.now)
+    store.appends.append(message(queue_id=0), pair.now)
+    good = store.log.end
+    store.appends.append(message(queue_id=1), pair.now)
     data = bytearray(records(pair))
     data[good + 12] |= 0x80  # of its queue id
     following(pair)
     fed(pair, encode_header(0, len(data)) + bytes(data))
     assert "can't be a queue" in pair.slave.notes[-1] and pair.state is State.WAITING
-    assert pair.slave.node.store.end == good and set(pair.slave.node.store.queues()) == {("T", 0)}
+    assert pair.slave.node.store.log.end == good and set(pair.slave.node.store.queues.table) == {("T", 0)}
 
 
 def test_a_slave_with_another_history_is_refused_and_keeps_it() -> None:
     pair = Pair(1, ha_copy_whole_log=True)
-    pair.master.node.store.append(message(body=b"one"), pair.now)
-    pair.slave.node.store.append(message(body=b"two"), pair.now)
-    before = pair.slave.node.store.end
+    pair.master.node.store.appends.append(message(body=b"one"), pair.now)
+    pair.slave.node.store.appends.append(message(body=b"two"), pair.now)
+    before = pair.slave.node.store.log.end
     pair.follow()
     pair.wait(10_000)
     assert f"another record at 0, ours ends at {before}" in pair.slave.notes[-1]
-    assert pair.slave.node.store.end == before and pair.state is State.WAITING
+    assert pair.slave.node.store.log.end == before and pair.state is State.WAITING
 
 
 def test_a_slave_that_is_ahead_is_refused_and_keeps_what_it_has() -> None:
     pair = Pair(1, ha_copy_whole_log=True)
     for side in (pair.master, pair.slave):
-        side.node.store.append(message(body=b"one"), pair.now)
-    pair.slave.node.store.append(message(body=b"two"), pair.now)
-    before = pair.slave.node.store.end
+        side.node.store.appends.append(message(body=b"one"), pair.now)
+    pair.slave.node.store.appends.append(message(body=b"two"), pair.now)
+    before = pair.slave.node.store.log.end
     pair.follow()
-    assert "ours ends at" in pair.slave.notes[-1] and pair.slave.node.store.end == before
+    assert "ours ends at" in pair.slave.notes[-1] and pair.slave.node.store.log.end == before
 
 
 def test_a_slave_whose_disk_is_full_stops_and_goes_on_when_there_is_room() -> None:
@@ -277,7 +277,7 @@ def test_bytes_before_they_were_asked_for_end_the_connection() -> None:
     slave = pair.slave.replication.slave
     assert slave is not None
     slave._prove = lambda now: []
-    pair.slave.node.store.append(message(), pair.now)
+    pair.slave.node.store.appends.append(message(), pair.now)
     pair.run(pair.slave, slave.follow(MASTER, pair.now))
     assert slave.state is State.PROVING
     fed(pair, encode_header(0, 0))

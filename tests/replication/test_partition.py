@@ -128,10 +128,10 @@ def bodies(folder: Path) -> set[bytes]:
     store = MessageStore(RealDisk(str(folder)), config, host_from("127.0.0.1:1"))
     store.load(0)
     found = set()
-    for topic, queue_id in list(store.queues()):
-        offset = store.min_offset(topic, queue_id)
-        while offset < store.max_offset(topic, queue_id):
-            result = store.read(topic, queue_id, offset, 32, 1 << 20)
+    for topic, queue_id in list(store.queues.table):
+        offset = store.reads.min_offset(topic, queue_id)
+        while offset < store.reads.max_offset(topic, queue_id):
+            result = store.reads.read(topic, queue_id, offset, 32, 1 << 20)
             found |= {record.body for record in decode_all(b"".join(result.buffers))}
             offset = result.next_offset
     store.close(0)

@@ -21,7 +21,7 @@ def test_the_slave_has_what_the_master_has_however_the_bytes_come(seed: int, pie
     pair.write(40)
     pair.settle()
     pair.check_same()
-    assert pair.master.replication.master.replicated(2) == pair.master.node.store.end
+    assert pair.master.replication.master.replicated(2) == pair.master.node.store.log.end
 
 
 @pytest.mark.parametrize("seed", range(4))
@@ -47,7 +47,7 @@ def test_an_empty_slave_begins_with_the_last_file() -> None:
     pair.check_same()
     pair.slave.node.store.close(pair.now)
     pair.slave.node.load()
-    assert pair.slave.node.store.end == log.end
+    assert pair.slave.node.store.log.end == log.end
 
 
 def test_a_slave_goes_on_where_it_was() -> None:
@@ -88,12 +88,12 @@ def test_the_window_bounds_what_is_on_its_way() -> None:
 def test_flow_control_takes_its_time() -> None:
     pair = Pair(5, ha_copy_whole_log=True, ha_flow_control_enable=True, max_ha_transfer_byte_in_second=1_000)
     pair.write(40)
-    end = pair.master.node.store.end
+    end = pair.master.node.store.log.end
     pair.follow()
     pair.settle()
-    assert pair.slave.node.store.end <= 1_000
+    assert pair.slave.node.store.log.end <= 1_000
     pair.wait(2_000)
-    assert pair.slave.node.store.end <= 3_000 < end
+    assert pair.slave.node.store.log.end <= 3_000 < end
     pair.wait(1_000 * (end // 1_000 + 2))
     pair.check_same()
 
@@ -103,7 +103,7 @@ def test_with_sync_flush_only_what_is_durable_is_sent() -> None:
     pair.write(5)
     pair.follow()
     pair.settle()
-    assert pair.slave.node.store.end == 0
+    assert pair.slave.node.store.log.end == 0
     pair.flush(pair.master)
     pair.settle()
     pair.check_same()
@@ -114,8 +114,8 @@ def test_a_strict_slave_reports_only_what_is_durable() -> None:
     pair.write(5)
     pair.follow()
     pair.settle()
-    end = pair.master.node.store.end
-    assert pair.slave.node.store.end == end and pair.master.replication.master.replicated(2) == 0
+    end = pair.master.node.store.log.end
+    assert pair.slave.node.store.log.end == end and pair.master.replication.master.replicated(2) == 0
     pair.flush(pair.slave)
     pair.settle()
     assert pair.master.replication.master.replicated(2) == end
@@ -127,7 +127,7 @@ def test_a_strict_slave_asks_to_go_on_only_when_all_it_has_is_durable() -> None:
     pair.write(5)
     pair.follow()
     pair.settle()
-    end = pair.master.node.store.end
+    end = pair.master.node.store.log.end
     pair.cut(pair.slave.replication.slave.conn)  # type: ignore[arg-type,union-attr]
     pair.wait(3 * RETRY_MS)
     assert pair.state is State.FOLLOWING and pair.master.replication.master.replicated(2) == -1
@@ -136,7 +136,7 @@ def test_a_strict_slave_asks_to_go_on_only_when_all_it_has_is_durable() -> None:
     assert pair.master.replication.master.replicated(2) == end
     pair.write(5)
     pair.settle()
-    assert pair.slave.node.store.end == pair.master.node.store.end
+    assert pair.slave.node.store.log.end == pair.master.node.store.log.end
 
 
 def test_a_master_that_moves_is_followed_to_its_new_address() -> None:
@@ -153,11 +153,11 @@ def test_a_master_that_moves_is_followed_to_its_new_address() -> None:
 def test_records_in_no_queue_are_copied_too() -> None:
     pair = Pair(9, ha_copy_whole_log=True)
     for flag in (0, 4, 8, 12):
-        pair.master.node.store.append(message(sys_flag=flag, UNIQ_KEY=f"u{flag}"), pair.now)
+        pair.master.node.store.appends.append(message(sys_flag=flag, UNIQ_KEY=f"u{flag}"), pair.now)
     pair.follow()
     pair.settle()
     pair.check_same()
-    assert pair.slave.node.store.max_offset("T", 0) == 2
+    assert pair.slave.node.store.reads.max_offset("T", 0) == 2
 
 
 def test_a_topic_that_was_deleted_and_made_again_begins_at_0() -> None:
@@ -169,8 +169,8 @@ def test_a_topic_that_was_deleted_and_made_again_begins_at_0() -> None:
     pair.write(20)
     pair.settle()
     one, two = pair.master.node.store, pair.slave.node.store
-    assert [two.unit("T", 0, n) for n in range(two.max_offset("T", 0))] == [
-        one.unit("T", 0, n) for n in range(one.max_offset("T", 0))
+    assert [two.reads.unit("T", 0, n) for n in range(two.reads.max_offset("T", 0))] == [
+        one.reads.unit("T", 0, n) for n in range(one.reads.max_offset("T", 0))
     ]
 
 
@@ -178,9 +178,9 @@ def test_a_refused_history_is_tried_again_later_not_at_once() -> None:
     pair = Pair(11, ha_copy_whole_log=True)
     pair.write(3)
     store = pair.slave.node.store
-    pair.slave.node.store.append(message(), pair.now)
+    pair.slave.node.store.appends.append(message(), pair.now)
     pair.follow()
-    assert pair.state is State.WAITING and store.end > 0
+    assert pair.state is State.WAITING and store.log.end > 0
     dialled = len(pair.slave.notes)
     pair.wait(REFUSED_RETRY_MS - 1_000)
     assert len(pair.slave.notes) == dialled

@@ -11,7 +11,7 @@ from perseid.broker.kernel.roles import Roles
 from perseid.broker.node import Broker
 from perseid.broker.replication.dledger_member import DLedgerMember
 from perseid.raft.commit_log import EntryLog
-from perseid.raft.store import GroupStore
+from perseid.raft.store import GroupAppends, GroupStore
 from perseid.sim.models.group.broker_group import Book, BrokerGroup, Client, run
 from perseid.sim.scheduler import US_PER_S
 from perseid.sim.selection import Selection
@@ -72,7 +72,7 @@ def master_at_once(patch: pytest.MonkeyPatch) -> None:
 
 def offsets_of_the_dispatched(patch: pytest.MonkeyPatch) -> None:
     """A new leader's own message takes the queue offset of one that is not committed yet."""
-    patch.setattr(GroupStore, "learn_pending", lambda self: None)
+    patch.setattr(GroupAppends, "learn_pending", lambda self: None)
 
 
 def acknowledged_before_commit(patch: pytest.MonkeyPatch) -> None:
@@ -94,7 +94,7 @@ def read_before_commit(patch: pytest.MonkeyPatch) -> None:
 
 def pending_offsets_kept(patch: pytest.MonkeyPatch) -> None:
     """A broker that is master again goes on with the queue offsets that it had given."""
-    patch.setattr(GroupStore, "forget_pending", lambda self: None)
+    patch.setattr(GroupAppends, "forget_pending", lambda self: None)
 
 
 def marks_by_nobody(patch: pytest.MonkeyPatch) -> None:

@@ -26,7 +26,7 @@ from perseid.sim.features.mapped import OLDER
 from perseid.sim.features.played import KNOWN
 from perseid.sim.models.registry import MODELS
 from perseid.sim.selection import Selection
-from perseid.store import batches
+from perseid.store import inner
 from perseid.store.compaction.queue import CompactedQueue
 from perseid.wire.codes import RequestCode as Code
 from perseid.wire.pop import Ack, Checkpoint
@@ -106,7 +106,7 @@ def more_time_without_the_ack(patch: pytest.MonkeyPatch) -> None:
 
 def units_of_one_message(patch: pytest.MonkeyPatch) -> None:
     """A start takes a record of several messages for one."""
-    patch.setattr(batches.inner, "span", lambda record: None)
+    patch.setattr(inner, "span", lambda record: None)
 
 
 def batches_answered_at_once(patch: pytest.MonkeyPatch) -> None:

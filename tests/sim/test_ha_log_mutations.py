@@ -31,7 +31,7 @@ def shown_before_it_is_flushed(patch: pytest.MonkeyPatch) -> None:
     def confirm(self: AutoSwitchReplication) -> None:
         assert self.master is not None
         end = self._store.log.end
-        self._store.confirm(min(end, self.master.on_all()) if self.config.all_ack_in_sync_state_set else end)
+        self._store.flusher.confirm(min(end, self.master.on_all()) if self.config.all_ack_in_sync_state_set else end)
 
     patch.setattr(AutoSwitchReplication, "confirm", confirm)
 
@@ -87,7 +87,7 @@ def offsets_are_rebuilt(patch: pytest.MonkeyPatch) -> None:
     real = AutoSwitchReplication.lead_on
 
     def lead_on(self: AutoSwitchReplication, epoch: int) -> list[Effect]:
-        for queue in self._store.queue_table.values():
+        for queue in self._store.queues.table.values():
             if queue.shown < queue.end:
                 queue.cut(queue.shown)
         return real(self, epoch)

@@ -30,7 +30,7 @@ from perseid.replication.auto_switch.node import AutoSwitchReplication, CutFor, 
 from perseid.replication.auto_switch.slave import Slave
 from perseid.sim.history import Violation
 from perseid.sim.models.ha.run import run
-from perseid.store.gate import Gate
+from perseid.store.confirm_gate import ConfirmGate
 from perseid.wire.dledger import Code, Entry
 from perseid.wire.ha_auto import EpochEntry, SlaveHandshake
 
@@ -309,8 +309,8 @@ def reported_before_it_is_cut(patch: pytest.MonkeyPatch) -> None:
     def trim(self: AutoSwitchReplication, trim: Any) -> list[Effect]:
         if trim.end >= self._store.log.end:
             return self._adopt(trim)
-        self._store.truncate(trim.end, [])
-        return [*self._store.truncate(trim.end, []), Feed(CutFor(trim))]
+        self._store.truncation.begin(trim.end, [])
+        return [*self._store.truncation.begin(trim.end, []), Feed(CutFor(trim))]
 
     patch.setattr(AutoSwitchReplication, "_trim", trim)
 
@@ -390,36 +390,36 @@ def all_is_confirmed(patch: pytest.MonkeyPatch) -> None:
     """B4, C10: readers see what the master alone has."""
 
     def confirm(self: AutoSwitchReplication) -> None:
-        self._store.confirm(self._store.log.end)
+        self._store.flusher.confirm(self._store.log.end)
 
     patch.setattr(AutoSwitchReplication, "confirm", confirm)
 
 
 def a_start_confirms_all(patch: pytest.MonkeyPatch) -> None:
     """B5, #6609: what a start finds in the log readers see."""
-    real = Gate.load
+    real = ConfirmGate.load
 
-    def load(self: Gate, confirmed: int, queues: Any) -> None:
+    def load(self: ConfirmGate, confirmed: int, queues: Any) -> None:
         units = [queue.raw(queue.end - 1) for queue in queues if queue.end > queue.min]
         real(self, max([confirmed, *(unit.physical_offset + unit.size for unit in units if unit is not None)]), queues)
 
-    patch.setattr(Gate, "load", load)
+    patch.setattr(ConfirmGate, "load", load)
 
 
 def offsets_of_what_is_shown(patch: pytest.MonkeyPatch) -> None:
     """B6, #7689: a new master's first message of a queue takes the offset of one that is not confirmed."""
     no_books(patch)
-    from perseid.store.store import MessageStore
+    from perseid.store.appends import Appends
 
-    real = MessageStore.append
+    real = Appends.append
 
-    def append(self: MessageStore, message: Any, now: int) -> Any:
-        queue = self.queue_of(message.topic, message.queue_id)
+    def append(self: Appends, message: Any, now: int) -> Any:
+        queue = self.queues.get(message.topic, message.queue_id)
         if queue is not None and queue.shown < queue.end:
             queue.cut(queue.shown)
         return real(self, message, now)
 
-    patch.setattr(MessageStore, "append", append)
+    patch.setattr(Appends, "append", append)
     patch.setattr("perseid.broker.fast_path.plain_sends.sends_of", lambda ports: None)
 
 

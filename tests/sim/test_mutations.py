@@ -24,12 +24,12 @@ from perseid.sim.driver import NodeDriver
 from perseid.sim.models.broker.run import Result, run
 from perseid.sim.models.registry import MODELS
 from perseid.sim.selection import Selection
+from perseid.store.appends import Appends
 from perseid.store.commit_log import CommitLog
 from perseid.store.consume_queue import ConsumeQueue
 from perseid.store.flushing import Flusher
 from perseid.store.recovery import Recovery
 from perseid.store.segments import Folders, FolderSync, Segments
-from perseid.store.store import MessageStore
 from perseid.store.timer.log import TimerLog
 from perseid.store.timer.timers import TimerStore
 from perseid.store.timer.wheel import Wheel
@@ -199,14 +199,14 @@ def offsets_before_the_log(patch: pytest.MonkeyPatch) -> None:
 
 def batch_torn(patch: pytest.MonkeyPatch) -> None:
     """A batch forgets the queue entry of its last message."""
-    real = MessageStore.append_batch
+    real = Appends.append_batch
 
-    def append_batch(self: MessageStore, messages: list[Any], now: int) -> Any:
+    def append_batch(self: Appends, messages: list[Any], now: int) -> Any:
         placed = real(self, messages, now)
-        self._queues[messages[0].topic, messages[0].queue_id].end -= 1
+        self.queues.table[messages[0].topic, messages[0].queue_id].end -= 1
         return placed
 
-    patch.setattr(MessageStore, "append_batch", append_batch)
+    patch.setattr(Appends, "append_batch", append_batch)
 
 
 def locks_for_all(patch: pytest.MonkeyPatch) -> None:

@@ -48,9 +48,9 @@ def checkpoints_forgotten(patch: pytest.MonkeyPatch) -> None:
     real = PopService.start
 
     def start(self: PopService, now: Millis) -> None:
-        store = self._store
+        reads = self._reads
         for queue in range(8):
-            end = store.max_offset(self.topic, queue)
+            end = reads.max_offset(self.topic, queue)
             if end:
                 self._commit(self.topic, "CID_RMQ_SYS_REVIVE_GROUP", queue, end - 1)
         real(self, now)

@@ -55,9 +55,9 @@ def progress_ahead_of_what_is_open(patch: pytest.MonkeyPatch) -> None:
 
     def tell(self: TransactionService) -> None:
         if not self.loading:
-            offsets, store, now = self._offsets, self._store, self._turn.now
+            offsets, reads, now = self._offsets, self._reads, self._turn.now
             for topic in (HALF_TOPIC, OP_HALF_TOPIC):
-                offsets.commit(topic, GROUP, 0, store.max_offset(topic, 0), now, 500)
+                offsets.commit(topic, GROUP, 0, reads.max_offset(topic, 0), now, 500)
 
     patch.setattr(TransactionService, "_tell", tell)
 

@@ -158,7 +158,7 @@ class Scene:
     @property
     def delivered(self) -> int:
         """Messages in the topic of the transactions."""
-        return int(self.broker.parts.store.max_offset(TOPIC, 0))
+        return int(self.broker.parts.store.reads.max_offset(TOPIC, 0))
 
     def until(self, condition: Callable[[], bool], what: str) -> None:
         if not self.cluster.scheduler.run(self.cluster.scheduler.now_us + LIMIT_US, condition):
@@ -166,18 +166,18 @@ class Scene:
 
     def flush(self) -> None:
         """All is durable."""
-        self.until(lambda: self.broker.parts.store.flushed == self.broker.parts.store.end, "all is flushed")
+        self.until(lambda: self.broker.parts.store.log.flushed == self.broker.parts.store.log.end, "all is flushed")
 
     def lose(self, physical: int) -> None:
         """The power fails, and takes what stands from there on."""
-        assert self.broker.parts.store.flushed == physical, "it is the first that is not durable"
+        assert self.broker.parts.store.log.flushed == physical, "it is the first that is not durable"
         cluster = self.cluster
         cluster.broker.disk.random = Drops(1)
         cluster.cut_power(cluster.broker)
         cluster.scheduler.run(cluster.scheduler.now_us + 500 * US_PER_MS)
         self.teller.hang_up()
         cluster.restart(cluster.broker)
-        assert self.broker.parts.store.end == physical, "the half is gone"
+        assert self.broker.parts.store.log.end == physical, "the half is gone"
 
 
 def sent_anew(oneway: bool) -> None:
@@ -216,7 +216,7 @@ def asked_anew(oneway: bool) -> None:
 
 
 def _key_at(scene: Scene, physical: int) -> str | None:
-    record = scene.broker.parts.store.record_at(physical)
+    record = scene.broker.parts.store.reads.record_at(physical)
     found = decode(record) if record is not None else None
     return found.props.get(props.UNIQ_KEY) if found is not None and found.topic == HALF_TOPIC else None
 

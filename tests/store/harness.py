@@ -98,7 +98,7 @@ class Node:
 
     def flush(self, event: object = None) -> None:
         """Flush, with `event` in its `then`; not carried out yet."""
-        self.effects.append(self.store.flush([] if event is None else [Feed(event)]))
+        self.effects.append(self.store.flusher.flush([] if event is None else [Feed(event)]))
 
     def pass_time(self, ms: int) -> None:
         """Tick at each deadline of the time that passes."""
@@ -130,14 +130,14 @@ class Node:
     def records(self, topic: str = "T", queue_id: int = 0) -> list[Record]:
         """All records of a queue, read as a consumer does."""
         found: list[Record] = []
-        offset = self.store.min_offset(topic, queue_id)
-        while offset < self.store.max_offset(topic, queue_id):
-            result = self.store.read(topic, queue_id, offset, 32, 1 << 20)
+        offset = self.store.reads.min_offset(topic, queue_id)
+        while offset < self.store.reads.max_offset(topic, queue_id):
+            result = self.store.reads.read(topic, queue_id, offset, 32, 1 << 20)
             found += decode_all(b"".join(result.buffers))
             assert result.next_offset > offset
             offset = result.next_offset
         assert [r.queue_offset for r in found] == list(
-            range(self.store.min_offset(topic, queue_id), self.store.max_offset(topic, queue_id))
+            range(self.store.reads.min_offset(topic, queue_id), self.store.reads.max_offset(topic, queue_id))
         )
         return found
 

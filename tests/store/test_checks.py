@@ -22,13 +22,13 @@ class Whole(Node):
     def __init__(self) -> None:
         super().__init__(disk=SimDisk(Random(0)), enable_lmq=True, enable_multi_dispatch=True)
         self.load()
-        self.store.batch_topics = {"B"}
+        self.store.queues.batch_topics = {"B"}
         for number in range(COUNT):
-            self.store.append(message("T", b"%d" % number, INNER_MULTI_DISPATCH=LIGHT), self.now)
-            self.store.append(message("B", b"%d" % number), self.now)
+            self.store.appends.append(message("T", b"%d" % number, INNER_MULTI_DISPATCH=LIGHT), self.now)
+            self.store.appends.append(message("B", b"%d" % number), self.now)
 
     def queue(self, topic: str, end: int = COUNT) -> Any:
-        queue = self.store.queue_of(topic, 0)
+        queue = self.store.queues.get(topic, 0)
         assert queue is not None and queue.end == end
         return queue
 
@@ -70,7 +70,7 @@ def test_units_that_are_missing_are_noticed(topic: str, left: int) -> None:
 @pytest.mark.parametrize("topic", ["T", LIGHT, "B"])
 def test_a_queue_that_is_missing_is_noticed(topic: str) -> None:
     node = Whole()
-    del node.store._queues[topic, 0]
+    del node.store.queues.table[topic, 0]
     with pytest.raises(AssertionError, match=f"{topic}.*missing with its queue"):
         node.store.validate()
 
@@ -89,7 +89,7 @@ def test_what_was_whole_is_not_read_again() -> None:
     node.store.validate()
     node.overwrite("T", 1, lambda unit: bytes(len(unit)))
     node.store.validate()
-    node.store.append(message("T", b"new"), node.now)
+    node.store.appends.append(message("T", b"new"), node.now)
     node.queue("T", COUNT + 1).cut(COUNT)
     with pytest.raises(AssertionError, match=r"T.*missing"):
         node.store.validate()
@@ -100,7 +100,7 @@ def test_what_is_whole_is_no_finding() -> None:
     node.store.validate()
     node.stop()
     node.load()
-    node.store.batch_topics = {"B"}
+    node.store.queues.batch_topics = {"B"}
     node.store.delete_topic("T")
-    node.store.append(message("T", b"again"), node.now)
+    node.store.appends.append(message("T", b"again"), node.now)
     node.store.validate()

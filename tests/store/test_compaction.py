@@ -47,7 +47,7 @@ class CompactNode(Node):
     def put(self, key: str, body: bytes | None = None) -> None:
         body = b"%s %d" % (key.encode(), len(self.sent)) if body is None else body
         self.now += 100
-        self.store.append(message(TOPIC, body, KEYS=key, TAGS="t"), self.now)
+        self.store.appends.append(message(TOPIC, body, KEYS=key, TAGS="t"), self.now)
         self.sent.append((key, body))
 
     @property
@@ -58,7 +58,7 @@ class CompactNode(Node):
         """(offset, key, body) of all that a reader gets from an offset on."""
         found: list[tuple[int, str, bytes]] = []
         while True:
-            read = self.store.read(TOPIC, 0, offset, 32, 1 << 20)
+            read = self.store.reads.read(TOPIC, 0, offset, 32, 1 << 20)
             if read.status != ReadStatus.FOUND:
                 assert read.status in (ReadStatus.OFFSET_OVERFLOW_ONE, ReadStatus.NO_MESSAGE_IN_QUEUE), read
                 return found
@@ -152,7 +152,7 @@ def test_messages_without_a_key_are_not_there() -> None:
     node = CompactNode()
     node.load()
     node.put("a")
-    node.store.append(message(TOPIC, b"no key"), node.now)
+    node.store.appends.append(message(TOPIC, b"no key"), node.now)
     node.sent.append(("", b""))
     node.put("b")
     assert [offset for offset, _, _ in node.read()] == [0, 2]
@@ -163,12 +163,13 @@ def test_bounds_and_offsets_between_what_is_there() -> None:
     node.compact()
     first = node.read()[0][0]
     assert first > 0
-    read = node.store.read(TOPIC, 0, 0, 1, 1 << 20)
+    read = node.store.reads.read(TOPIC, 0, 0, 1, 1 << 20)
     assert (read.status, read.min_offset, read.max_offset, read.next_offset) == (ReadStatus.FOUND, first, 60, first + 1)
-    read = node.store.read(TOPIC, 0, 61, 1, 1 << 20)
+    read = node.store.reads.read(TOPIC, 0, 61, 1, 1 << 20)
     assert (read.status, read.next_offset) == (ReadStatus.OFFSET_OVERFLOW_BADLY, 60)
-    assert node.store.read(TOPIC, 5, 0, 1, 1 << 20).status == ReadStatus.NO_MATCHED_LOGIC_QUEUE
-    assert (node.store.min_offset(TOPIC, 0), node.store.max_offset(TOPIC, 0)) == (0, 60), "those of its consume queue"
+    assert node.store.reads.read(TOPIC, 5, 0, 1, 1 << 20).status == ReadStatus.NO_MATCHED_LOGIC_QUEUE
+    reads = node.store.reads
+    assert (reads.min_offset(TOPIC, 0), reads.max_offset(TOPIC, 0)) == (0, 60), "those of its consume queue"
 
 
 def test_compactions_follow_each_other_and_the_position_is_saved() -> None:
@@ -201,10 +202,10 @@ def test_the_log_is_kept_until_it_is_durable_here_and_then_it_goes() -> None:
     node = filled(file_reserved_time=0)
     for _ in range(30):
         node.put("late")
-    node.store.delete_expired(node.now + 3_600_000)
+    node.store.retention.delete_now(node.now + 3_600_000)
     node.now += 3_600_000
     node.pass_time(120_000)
-    assert node.store.start > 0, "old files of the log are gone"
+    assert node.store.log.start > 0, "old files of the log are gone"
     node.check()
     node.kill()
     node.load()
@@ -241,10 +242,10 @@ def test_what_the_log_lost_with_the_power_goes_here_too(old_files_go: bool) -> N
     for seed in range(30):
         node = filled(seed, file_reserved_time=0)
         if old_files_go:
-            node.store.delete_expired(node.now + 3_600_000)
+            node.store.retention.delete_now(node.now + 3_600_000)
             node.now += 3_600_000
             node.pass_time(120_000)
-            assert node.store.min_offset(TOPIC, 0) > 0
+            assert node.store.reads.min_offset(TOPIC, 0) > 0
         node.flush()
         node.settle()
         for _ in range(10):
@@ -255,7 +256,7 @@ def test_what_the_log_lost_with_the_power_goes_here_too(old_files_go: bool) -> N
         node.settle()
         node.cut_power()
         node.load()
-        end = node.store.max_offset(TOPIC, 0)
+        end = node.store.reads.max_offset(TOPIC, 0)
         shorter += end < len(node.sent)
         del node.sent[end:]
         node.check()
@@ -284,8 +285,8 @@ def test_what_the_log_lost_with_its_whole_queue_goes_here_too() -> None:
         node.settle()
         node.cut_power()
         node.load()
-        lost += node.store.queue_of(TOPIC, 0) is None
-        del node.sent[node.store.max_offset(TOPIC, 0) :]
+        lost += node.store.queues.get(TOPIC, 0) is None
+        del node.sent[node.store.reads.max_offset(TOPIC, 0) :]
         node.check()
         for _ in range(3):
             node.put("new")
@@ -331,10 +332,10 @@ def test_the_log_stays_while_nothing_is_durable_here() -> None:
     for number in range(60):
         node.put(f"k{number % 7}")
     for kept in (True, False):
-        node.store.delete_expired(node.now + 3_600_000)
+        node.store.retention.delete_now(node.now + 3_600_000)
         node.now += 3_600_000
         node.pass_time(30_000)
-        assert (node.store.start == 0) == kept
+        assert (node.store.log.start == 0) == kept
         node.store.compaction._flush_at = node.now
         node.pass_time(10_000)
     node.cut_power()
@@ -344,9 +345,9 @@ def test_the_log_stays_while_nothing_is_durable_here() -> None:
 
 def test_a_cut_takes_what_follows() -> None:
     node = filled()
-    unit = node.store.unit(TOPIC, 0, 50)
+    unit = node.store.reads.unit(TOPIC, 0, 50)
     assert unit is not None
-    node.effects.extend(node.store.truncate(unit.physical_offset, []))
+    node.effects.extend(node.store.truncation.begin(unit.physical_offset, []))
     node.settle()
     del node.sent[50:]
     node.check()
@@ -365,9 +366,9 @@ def test_nothing_is_taken_after_a_cut_until_the_table_knows_of_it(under_way: boo
         node.store.compaction._flush_at = node.now
         flush, *rest = node.store.tick(node.now + 2_000)
         assert node.store.compaction._flushing
-    unit = node.store.unit(TOPIC, 0, 20)
+    unit = node.store.reads.unit(TOPIC, 0, 20)
     assert unit is not None
-    node.effects.extend(node.store.truncate(unit.physical_offset, []))
+    node.effects.extend(node.store.truncation.begin(unit.physical_offset, []))
     node.settle()
     del node.sent[20:]
     for _ in range(15):
@@ -393,9 +394,9 @@ def test_no_position_stays_behind_what_a_cut_left(killed: bool) -> None:
     node.compact()
     assert node.queue.position > 5
     unit = next(unit for _, unit in node.queue.parts.units_from(5))
-    at = node.store.unit(TOPIC, 0, unit.base)
+    at = node.store.reads.unit(TOPIC, 0, unit.base)
     assert at is not None
-    node.effects.extend(node.store.truncate(at.physical_offset, []))
+    node.effects.extend(node.store.truncation.begin(at.physical_offset, []))
     node.settle()
     if killed:
         node.kill()
@@ -481,8 +482,8 @@ def test_a_slave_compacts_what_it_gets() -> None:
     slave.load()
     replica = Replica(slave.store)
     size = node.config.commit_log_file_bytes
-    for start in range(0, node.store.end, size):
-        part = bytes(node.store.log.segments.view(start, min(size, node.store.end - start)))
+    for start in range(0, node.store.log.end, size):
+        part = bytes(node.store.log.segments.view(start, min(size, node.store.log.end - start)))
         replica.expect(start, len(part))
         replica.take(memoryview(part))
         replica.write()

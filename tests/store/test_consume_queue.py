@@ -7,27 +7,32 @@ from random import Random
 import pytest
 
 from perseid.sim.disk import SimDisk
-from perseid.store.consume_queue import BLANK_UNIT, ROOM_UNITS, ConsumeQueue
+from perseid.store.consume_queue import BLANK_UNIT, ROOM_UNITS
 from perseid.store.segments import Folders
+from perseid.store.simple_queue import SimpleQueue
 
 FOLDER = "consumequeue/T/3"
 
 
-def queue(units: int = 0, first: int = 0, disk: SimDisk | None = None, file_bytes: int = 100) -> ConsumeQueue:
+def put(queue: SimpleQueue, physical_offset: int, size: int, tag_code: int) -> None:
+    queue.put(physical_offset, size, tag_code, 0, queue.end, 1)
+
+
+def queue(units: int = 0, first: int = 0, disk: SimDisk | None = None, file_bytes: int = 100) -> SimpleQueue:
     """Five units a file; unit n points to 1000 + 100 * n."""
     disk = disk or SimDisk(Random(0))
-    made = ConsumeQueue(disk, Folders(disk), "T", 3, file_bytes)
+    made = SimpleQueue(disk, Folders(disk), "T", 3, file_bytes)
     if first:
         made.restart(first)
     for _ in range(units):
         made.prepare()
-        made.put(1000 + 100 * made.end, 99, -(1 << 31))
+        put(made, 1000 + 100 * made.end, 99, -(1 << 31))
     return made
 
 
-def again(old: ConsumeQueue, log_start: int = 0) -> ConsumeQueue:
+def again(old: SimpleQueue, log_start: int = 0) -> SimpleQueue:
     """The same queue as the next life finds it."""
-    loaded = ConsumeQueue(old.segments._disk, Folders(old.segments._disk), "T", 3, 100)
+    loaded = SimpleQueue(old.segments._disk, Folders(old.segments._disk), "T", 3, 100)
     assert loaded.load(log_start) == []
     loaded.end = loaded.find_end()
     loaded.correct_min(log_start)
@@ -98,7 +103,7 @@ def test_the_file_of_the_next_unit_stays_though_a_later_one_was_made_ahead() -> 
     made.correct_min(9999)
     assert (made.min, made.end) == (9, 9)
     made.prepare()
-    made.put(1900, 99, 0)
+    put(made, 1900, 99, 0)
     assert made.unit(9) is not None
 
 
@@ -107,14 +112,14 @@ def test_a_cut_leaves_zeros() -> None:
     assert made.cut(6) == (80 - 3) + (40 - 3), "up to the last byte that is not zero, in each file"
     assert made.end == 6 and made.segments.starts == [0, 100] and not any(made.segments.view(120, 80))
     made.prepare()
-    made.put(1, 2, 3)
+    put(made, 1, 2, 3)
     assert made.unit(6) == (1, 2, 3)
 
 
 def test_a_hole_between_files_is_told_and_what_follows_goes() -> None:
     made = queue(22)
     made.segments._disk.remove(f"{FOLDER}/{200:020d}")
-    loaded = ConsumeQueue(made.segments._disk, Folders(made.segments._disk), "T", 3, 100)
+    loaded = SimpleQueue(made.segments._disk, Folders(made.segments._disk), "T", 3, 100)
     assert loaded.load(0) == [200]
     assert loaded.segments.starts == [0, 100]
 
@@ -123,7 +128,7 @@ def test_a_hole_among_files_of_lost_records_is_none() -> None:
     """A removal that came back after a power cut: older files than those that are gone."""
     made = queue(22)
     made.segments._disk.remove(f"{FOLDER}/{100:020d}")
-    loaded = ConsumeQueue(made.segments._disk, Folders(made.segments._disk), "T", 3, 100)
+    loaded = SimpleQueue(made.segments._disk, Folders(made.segments._disk), "T", 3, 100)
     assert loaded.load(2500) == []
     assert loaded.segments.starts == [200, 300, 400]
 
@@ -140,20 +145,20 @@ def test_a_full_disk_changes_no_unit_and_what_comes_later_goes_on() -> None:
     disk.fill(0.1)  # type: ignore[attr-defined]
     made.reserve(3)
     made.prepare()
-    made.put(1, 2, 3)
+    put(made, 1, 2, 3)
     assert made.unit(5) == (1, 2, 3)
 
 
 def test_blocks_are_reserved_before_they_are_written_and_not_all_at_once() -> None:
     disk = SimDisk(Random(1))
-    queue = ConsumeQueue(disk, Folders(disk), "T", 3, 20 * 10 * ROOM_UNITS)
+    queue = SimpleQueue(disk, Folders(disk), "T", 3, 20 * 10 * ROOM_UNITS)
     queue.prepare()
     assert queue.room == ROOM_UNITS
     assert 19 * ROOM_UNITS <= sum(file.allocated for file in disk.files()) < 22 * ROOM_UNITS
     disk.fill(1.0)
     for number in range(ROOM_UNITS):
         queue.prepare()
-        queue.put(number, 100, 0)
+        put(queue, number, 100, 0)
     with pytest.raises(OSError):
         queue.prepare()
     assert not queue.ready
@@ -164,10 +169,10 @@ def test_blocks_are_reserved_before_they_are_written_and_not_all_at_once() -> No
 def test_there_are_no_more_files_than_the_units_need(count: int, at_once: bool) -> None:
     """Though a file's blocks are reserved in several steps."""
     disk, each = SimDisk(Random(1)), 3 * ROOM_UNITS
-    queue = ConsumeQueue(disk, Folders(disk), "T", 3, 20 * each)
+    queue = SimpleQueue(disk, Folders(disk), "T", 3, 20 * each)
     if at_once:
         queue.reserve(count)
     for number in range(count):
         queue.prepare()
-        queue.put(number, 100, 0)
+        put(queue, number, 100, 0)
     assert queue.segments.starts == [20 * each * number for number in range(-(-count // each))]

@@ -45,7 +45,7 @@ class History(Promises[list[bytes]]):
         topic, queue_id = queue = self.random.choice(QUEUES)
         body = self.body()
         key = {"KEYS": f"k{self.number}"} if self.random.random() < 0.6 else {}
-        done = self.node.store.append(message(topic, body, queue_id, TAGS="x", **key), self.node.now)
+        done = self.node.store.appends.append(message(topic, body, queue_id, TAGS="x", **key), self.node.now)
         assert done.queue_offset == len(self.sent[queue])
         self.sent[queue].append(body)
 
@@ -53,7 +53,7 @@ class History(Promises[list[bytes]]):
         topic, queue_id = queue = self.random.choice(QUEUES)
         bodies = [self.body() for _ in range(self.random.randrange(1, 9))]
         try:
-            self.node.store.append_batch([message(topic, body, queue_id) for body in bodies], self.node.now)
+            self.node.store.appends.append_batch([message(topic, body, queue_id) for body in bodies], self.node.now)
         except AppendRefused:
             return  # longer than a file
         self.sent[queue] += bodies
@@ -62,7 +62,8 @@ class History(Promises[list[bytes]]):
         everything = {queue: len(sent) for queue, sent in self.sent.items()}
         self.node.kill()
         self.node.load()
-        assert {queue: self.node.store.max_offset(*queue) for queue in QUEUES} == everything, "the page cache stays"
+        reads = self.node.store.reads
+        assert {queue: reads.max_offset(*queue) for queue in QUEUES} == everything, "the page cache stays"
         self.after(everything)
 
     def die_in_an_append(self) -> None:
@@ -72,7 +73,7 @@ class History(Promises[list[bytes]]):
         self.sent[queue].append(self.body())
         self.node.disk.crash_in = self.random.randrange(1, 7)
         try:
-            self.node.store.append(
+            self.node.store.appends.append(
                 message(topic, self.sent[queue][-1], queue_id, KEYS=f"k{self.number}"), self.node.now
             )
         except CrashPoint:
@@ -126,7 +127,7 @@ class History(Promises[list[bytes]]):
             self.promised[queue] = len(have)  # a load makes durable what it finds
             for record in self.node.records(*queue):
                 for key in record.keys:
-                    found = self.node.store.query(record.topic, key, 64, 0, self.node.now).records
+                    found = self.node.store.reads.query(record.topic, key, 64, 0, self.node.now).records
                     assert record.physical_offset in [decode(view).physical_offset for view in found], key
 
 

@@ -298,6 +298,6 @@ def test_nothing_is_read_that_has_no_block_yet(monkeypatch: pytest.MonkeyPatch) 
     node = Node(max_hash_slot_num=5_000, max_index_num=9_000)
     node.load()
     for number in range(20):
-        node.store.append(message(KEYS=f"k{number}"), node.now)
-    assert len(node.store.query("T", "k7", 9, 0, node.now).records) == 1
+        node.store.appends.append(message(KEYS=f"k{number}"), node.now)
+    assert len(node.store.reads.query("T", "k7", 9, 0, node.now).records) == 1
     assert read

@@ -35,17 +35,17 @@ def running(seed: int = 0, **settings: Any) -> Node:
 def put(node: Node, names: str, body: bytes = b"x", **more: Any) -> Record:
     """Store a message for light queues; what was stored."""
     node.now += 1_000
-    done = node.store.append(message(body=body, INNER_MULTI_DISPATCH=names, **more), node.now)
-    view = node.store.record_at(done.physical_offset)
+    done = node.store.appends.append(message(body=body, INNER_MULTI_DISPATCH=names, **more), node.now)
+    view = node.store.reads.record_at(done.physical_offset)
     assert view is not None
     (record,) = decode_all(view)
     return record
 
 
 def bodies(node: Node, topic: str) -> list[bytes]:
-    store, found, offset = node.store, [], node.store.min_offset(topic, 0)
-    while offset < store.max_offset(topic, 0):
-        read = store.read(topic, 0, offset, 32, 1 << 20)
+    store, found, offset = node.store, [], node.store.reads.min_offset(topic, 0)
+    while offset < store.reads.max_offset(topic, 0):
+        read = store.reads.read(topic, 0, offset, 32, 1 << 20)
         found += [record.body for record in decode_all(b"".join(read.buffers))]
         offset = read.next_offset
     return found
@@ -132,15 +132,15 @@ def test_a_message_stands_in_each_queue_that_it_names() -> None:
     assert (record.topic, record.queue_id, record.queue_offset) == ("T", 0, 2)
     assert bodies(node, "T") == bodies(node, A) == [b"1", b"2", b"3"]
     assert bodies(node, B) == [b"1", b"3"]
-    assert node.store.unit(A, 0, 1) == node.store.unit("T", 0, 1), "its tag's code too"
+    assert node.store.reads.unit(A, 0, 1) == node.store.reads.unit("T", 0, 1), "its tag's code too"
     node.store.validate()
 
 
 def test_who_waits_hears_of_each() -> None:
     node = running()
     heard: list[tuple[Any, ...]] = []
-    node.store.on_append = lambda *what: heard.append(("own", *what[:3]))
-    node.store.on_light = lambda *what: heard.append(("light", *what[:3]))
+    node.store.appends.on_append = lambda *what: heard.append(("own", *what[:3]))
+    node.store.appends.on_light = lambda *what: heard.append(("light", *what[:3]))
     put(node, f"{A},{B}")
     assert heard == [("own", "T", 0, 0), ("light", A, 0, 0), ("light", B, 0, 0)]
 
@@ -149,18 +149,18 @@ def test_without_both_keys_properties_are_only_stored() -> None:
     for off in ("enable_lmq", "enable_multi_dispatch"):
         node = running(**{off: False})
         assert put(node, A, INNER_MULTI_QUEUE_OFFSET="5").props["INNER_MULTI_QUEUE_OFFSET"] == "5"
-        assert [topic for topic, _ in node.store.queues()] == ["T"]
+        assert [topic for topic, _ in node.store.queues.table] == ["T"]
 
 
 def test_what_is_hidden_or_of_a_batch_stands_in_none() -> None:
     node = running()
     put(node, A, sys_flag=SYS_TRANSACTION_PREPARED, INNER_MULTI_QUEUE_OFFSET="0")
     batch = [message(body=b"b", INNER_MULTI_DISPATCH=A, INNER_MULTI_QUEUE_OFFSET="0") for _ in range(2)]
-    node.store.append_batch(batch, node.now)
-    assert [topic for topic, _ in node.store.queues()] == ["T"]
+    node.store.appends.append_batch(batch, node.now)
+    assert [topic for topic, _ in node.store.queues.table] == ["T"]
     node.stop()
     node.load()
-    assert [topic for topic, _ in node.store.queues()] == ["T"]
+    assert [topic for topic, _ in node.store.queues.table] == ["T"]
     assert all("INNER_MULTI_QUEUE_OFFSET" not in record.props for record in node.records())
 
 
@@ -171,14 +171,14 @@ def test_a_gated_store_shows_them_when_they_are_confirmed() -> None:
     assert store.gate is not None
     shown: list[tuple[str, int, int]] = []
     store.gate.on_shown = lambda queue, first, end: shown.append((queue.topic, first, end))
-    first = store.append(message(INNER_MULTI_DISPATCH=f"{A},{B}"), START)
-    store.append(message(INNER_MULTI_DISPATCH=A), START)
-    assert store.max_offset(A, 0) == store.max_offset(B, 0) == 0
-    store.confirm(first.physical_offset + first.size)
+    first = store.appends.append(message(INNER_MULTI_DISPATCH=f"{A},{B}"), START)
+    store.appends.append(message(INNER_MULTI_DISPATCH=A), START)
+    assert store.reads.max_offset(A, 0) == store.reads.max_offset(B, 0) == 0
+    store.flusher.confirm(first.physical_offset + first.size)
     assert shown == [("T", 0, 1), (A, 0, 1), (B, 0, 1)]
-    assert (store.max_offset(A, 0), store.max_offset(B, 0)) == (1, 1)
-    store.confirm(store.end)
-    assert store.max_offset(A, 0) == 2
+    assert (store.reads.max_offset(A, 0), store.reads.max_offset(B, 0)) == (1, 1)
+    store.flusher.confirm(store.log.end)
+    assert store.reads.max_offset(A, 0) == 2
     store.validate()
 
 
@@ -250,7 +250,7 @@ def test_switched_off_and_on_again_offsets_go_on() -> None:
     off = Node(disk=node.disk)
     off.load()
     assert bodies(off, A) == before[A]
-    off.store.append(message(body=b"off", INNER_MULTI_DISPATCH=A), off.now)
+    off.store.appends.append(message(body=b"off", INNER_MULTI_DISPATCH=A), off.now)
     off.kill()
     node.load()
     assert bodies(node, A) == before[A], "what came meanwhile is not in it"
@@ -262,34 +262,35 @@ def test_offsets_that_a_client_said_while_it_was_off_make_no_endless_queue() -> 
     off.load()
     for number in range(30):
         said = str(number * 7_919 + 10**9)
-        off.store.append(message(body=bytes(200), INNER_MULTI_DISPATCH=A, INNER_MULTI_QUEUE_OFFSET=said), off.now)
+        sent = message(body=bytes(200), INNER_MULTI_DISPATCH=A, INNER_MULTI_QUEUE_OFFSET=said)
+        off.store.appends.append(sent, off.now)
     off.kill()
     node = Node(disk=off.disk, **ON)
     node.load()
-    assert node.store.max_offset(A, 0) == 0 and node.store.max_offset("T", 0) == 30
+    assert node.store.reads.max_offset(A, 0) == 0 and node.store.reads.max_offset("T", 0) == 30
     assert put(node, A).props["INNER_MULTI_QUEUE_OFFSET"] == "0"
 
 
 def test_a_cut_takes_light_units_with_their_records() -> None:
     node = filled()
-    at = node.store.unit("T", 0, 20)
+    at = node.store.reads.unit("T", 0, 20)
     assert at is not None
-    node.effects.extend(node.store.truncate(at.physical_offset, []))
+    node.effects.extend(node.store.truncation.begin(at.physical_offset, []))
     node.settle()
-    assert [node.store.max_offset(topic, 0) for topic in ("T", A, B)] == [20, 20, 13]
+    assert [node.store.reads.max_offset(topic, 0) for topic in ("T", A, B)] == [20, 20, 13]
     assert put(node, f"{A},{B}").props["INNER_MULTI_QUEUE_OFFSET"] == "20,13"
     node.store.validate()
 
 
 def test_old_files_go_with_the_log() -> None:
     node = filled(file_reserved_time=0)
-    node.store.delete_expired(node.now + 3_600_000)
+    node.store.retention.delete_now(node.now + 3_600_000)
     node.now += 3_600_000
     node.pass_time(60_000)
-    start = node.store.start
+    start = node.store.log.start
     assert start > 0
     for topic in ("T", A, B):
-        unit = node.store.unit(topic, 0, node.store.min_offset(topic, 0))
+        unit = node.store.reads.unit(topic, 0, node.store.reads.min_offset(topic, 0))
         assert unit is not None and unit.physical_offset >= start
     node.stop()
     node.load()
@@ -306,8 +307,8 @@ def test_a_slave_has_the_same_light_queues(step: int) -> None:
     slave.load()
     replica = Replica(slave.store)
     size = node.config.commit_log_file_bytes
-    for start in range(0, node.store.end, size):
-        end = min(start + size, node.store.end)
+    for start in range(0, node.store.log.end, size):
+        end = min(start + size, node.store.log.end)
         for at in range(start, end, step):
             part = b"".join(bytes(view) for view in [node.store.log.segments.view(at, min(step, end - at))])
             replica.expect(at, len(part))
@@ -326,7 +327,7 @@ def test_a_message_that_begins_the_next_file_takes_one_offset_of_each_queue() ->
     step = node.store.config.commit_log_file_bytes
     room = 0
     for number in range(40):
-        before = node.store.end
+        before = node.store.log.end
         record = put(node, "%LMQ%a,%LMQ%b", b"%d" % number + bytes(300))
         assert record.props["INNER_MULTI_QUEUE_OFFSET"] == f"{number},{number}"
         room += record.physical_offset > before

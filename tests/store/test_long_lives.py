@@ -74,7 +74,7 @@ class Life(Promises[list[tuple[bytes, int | None]]]):
         topic, queue_id = queue = self.drawn_queue()
         body = self.body()
         try:
-            done = self.node.store.append(message(topic, body, queue_id, KEYS=f"k{self.number}"), self.node.now)
+            done = self.node.store.appends.append(message(topic, body, queue_id, KEYS=f"k{self.number}"), self.node.now)
         except AppendRefused:
             assert self.node.disk.other_bytes, "there was room"
             return
@@ -90,7 +90,7 @@ class Life(Promises[list[tuple[bytes, int | None]]]):
         self.carry_out_all()
         self.pass_ms(self.random.randrange(4) * HOUR_MS)
         before = self.node.store.log.start
-        self.node.store.delete_expired(self.node.now)
+        self.node.store.retention.delete_now(self.node.now)
         for _ in range(self.random.randrange(1, 30)):
             self.pass_ms(500)
             self.node.effects.extend(self.node.store.tick(self.node.now))
@@ -132,7 +132,7 @@ class Life(Promises[list[tuple[bytes, int | None]]]):
         self.node.disk.crash_in = self.random.randrange(1, 9)
         place = None
         try:
-            place = self.node.store.append(message(topic, body, queue_id), self.node.now).physical_offset
+            place = self.node.store.appends.append(message(topic, body, queue_id), self.node.now).physical_offset
         except CrashPoint:
             pass
         self.sent[queue].append((body, place))
@@ -159,7 +159,7 @@ class Life(Promises[list[tuple[bytes, int | None]]]):
         for queue in QUEUES:
             sent = self.sent[queue]
             records = self.node.records(*queue)
-            first, end = store.min_offset(*queue), store.max_offset(*queue)
+            first, end = store.reads.min_offset(*queue), store.reads.max_offset(*queue)
             assert end >= least[queue], f"{queue} ends at {end}: {least[queue]} were promised"
             assert [record.body for record in records] == [body for body, _ in sent[first:end]]
             for offset, (_, place) in enumerate(sent[: min(first, end)]):

@@ -26,7 +26,7 @@ def written(offsets: list[int], topic: str = "T", units: int = 5) -> Node:
     places = []
     for number in range(len(offsets)):
         node.now += 1_000
-        places.append(node.store.append(message(topic, b"%d" % number), node.now).physical_offset)
+        places.append(node.store.appends.append(message(topic, b"%d" % number), node.now).physical_offset)
     node.flush()
     node.settle()
     node.pass_time(60_000)
@@ -49,7 +49,7 @@ def read(store: MessageStore, offset: int = 0) -> tuple[list[tuple[int, bytes]],
     """All that a reader gets from an offset on, with where it is told to go on at the end."""
     found: list[tuple[int, bytes]] = []
     for _ in range(1_000):
-        result = store.read("T", 0, offset, 32, 1 << 16)
+        result = store.reads.read("T", 0, offset, 32, 1 << 16)
         found += [(one.queue_offset, bytes(one.body)) for one in decode_all(b"".join(result.buffers))]
         if result.next_offset == offset:
             return found, offset
@@ -65,7 +65,7 @@ def test_offsets_that_are_not_in_the_log_are_passed_over(units: int) -> None:
     assert any("offsets 2 to 4 are not in the log" in note for note in notes)
     assert read(node.store)[0] == [(0, b"0"), (1, b"1"), (5, b"2"), (6, b"3")]
     assert read(node.store, 2) == ([(5, b"2"), (6, b"3")], 7) and read(node.store, 4)[0] == [(5, b"2"), (6, b"3")]
-    assert node.store.append(message(), node.now).queue_offset == 7
+    assert node.store.appends.append(message(), node.now).queue_offset == 7
 
 
 @pytest.mark.parametrize("gap", [1, 5, 4_000])
@@ -75,7 +75,7 @@ def test_a_gap_hides_nothing_wherever_it_is(gap: int, before: int) -> None:
     offsets = [*range(before), *range(before + gap, before + gap + 3)]
     node = written(offsets)
     loaded(node)
-    assert node.store.min_offset("T", 0) == 0
+    assert node.store.reads.min_offset("T", 0) == 0
     assert [read(node.store, offset)[0][0][0] for offset in offsets] == offsets
 
 
@@ -88,7 +88,7 @@ def test_only_a_light_queues_gap_has_a_limit(topic: str, gap: int, monkeypatch: 
     notes = loaded(node)
     assert any(f"offsets 2 to {1 + gap} are not in the log" in note for note in notes)
     left_out = topic != "T" and gap > 3
-    assert node.store.max_offset(topic, 0) == (2 if left_out else 3 + gap)
+    assert node.store.reads.max_offset(topic, 0) == (2 if left_out else 3 + gap)
 
 
 @pytest.mark.parametrize("again", [1, 2])
@@ -97,22 +97,22 @@ def test_an_offset_that_comes_again_is_its_first_records(again: int) -> None:
     notes = loaded(node)
     assert any(f"offset {again} again at" in note and "left out" in note for note in notes)
     assert read(node.store)[0] == [(0, b"0"), (1, b"1"), (2, b"2"), (3, b"4")]
-    assert node.store.append(message(), node.now).queue_offset == 4
+    assert node.store.appends.append(message(), node.now).queue_offset == 4
 
 
 def test_a_topic_that_was_deleted_and_made_again_begins_anew() -> None:
     node = written([0, 1, 2, 0, 1])
     node.load()
     assert read(node.store)[0] == [(0, b"3"), (1, b"4")]
-    assert node.store.append(message(), node.now).queue_offset == 2
+    assert node.store.appends.append(message(), node.now).queue_offset == 2
 
 
 def test_a_queue_with_a_gap_becomes_one_of_batches_without_what_is_missing() -> None:
     node = written([0, 1, 5, 6])
     loaded(node)
-    into = node.store.made("T", 1, True)
+    into = node.store.queues.make("T", 1, True)
     assert isinstance(into, BatchQueue)
-    queue = node.store.queue_of("T", 0)
+    queue = node.store.queues.get("T", 0)
     assert queue is not None
     batches.copy(queue, into, node.store.log)
     units = [into.batch(number) for number in range(into.end)]

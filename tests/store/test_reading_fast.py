@@ -45,12 +45,12 @@ def filled(messages: list[tuple[int, int]], **settings: Any) -> Node:
     node.load()
     for number, (queue_id, size) in enumerate(messages):
         tagged = message(body=bytes([number]) * size, queue_id=queue_id, TAGS="ab"[size % 2])
-        node.store.append(tagged, START + number)
+        node.store.appends.append(tagged, START + number)
     return node
 
 
 def queue_of(node: Node, queue_id: int = 0) -> ConsumeQueue:
-    queue = node.store.queue_of("T", queue_id)
+    queue = node.store.queues.get("T", queue_id)
     assert queue is not None
     return queue
 
@@ -73,8 +73,8 @@ def both(
     """What the quick loop and the general one give; compared, if the quick one gives anything."""
     taken = queue.units(offset, 800) if units is None else units
     log, config = node.store.log, node.config
-    quick = reading._gather_quickly(log, config, queue, offset, taken, most, most_bytes, wanted, wanted_record)
-    general = reading._gather(log, config, queue, offset, taken, most, most_bytes, wanted, wanted_record)
+    quick = reading.gather_quickly(log, config, queue, offset, taken, most, most_bytes, wanted, wanted_record)
+    general = reading.gather(log, config, queue, offset, taken, most, most_bytes, wanted, wanted_record)
     if quick is not None:
         assert joined(quick) == joined(general)
     return quick, general
@@ -151,7 +151,7 @@ def test_the_quick_loop_refuses(twist: str) -> None:
         "negative": (-at, size, tag),
     }[twist]
     packed = memoryview(b"".join(UNIT.pack(*unit) for unit in units))
-    assert reading._gather_quickly(node.store.log, node.config, queue, 0, packed, 32, 1 << 20, None) is None
+    assert reading.gather_quickly(node.store.log, node.config, queue, 0, packed, 32, 1 << 20, None) is None
 
 
 def test_a_filter_is_asked_once_of_each_unit() -> None:
@@ -162,6 +162,6 @@ def test_a_filter_is_asked_once_of_each_unit() -> None:
         asked.append(tag)
         return True
 
-    plain = node.store.read("T", 0, 0, 32, 1 << 20)
-    filtered = node.store.read("T", 0, 0, 32, 1 << 20, wanted)
+    plain = node.store.reads.read("T", 0, 0, 32, 1 << 20)
+    filtered = node.store.reads.read("T", 0, 0, 32, 1 << 20, wanted)
     assert plain == filtered and plain.status is ReadStatus.FOUND and len(asked) == 5

@@ -28,7 +28,7 @@ def filled(count: int = 12, **settings: object) -> Node:
     node.load()
     for number in range(count):
         node.now += 1000
-        node.store.append(message(body=b"%d" % number + bytes(300), TAGS="a", KEYS=f"k{number}"), node.now)
+        node.store.appends.append(message(body=b"%d" % number + bytes(300), TAGS="a", KEYS=f"k{number}"), node.now)
     node.flush()
     node.settle()
     return node
@@ -61,13 +61,13 @@ def test_a_new_folder_is_empty_and_clean() -> None:
 
 def test_everything_is_there_after_a_clean_stop() -> None:
     node = filled()
-    bodies, end = node.bodies(), node.store.end
+    bodies, end = node.bodies(), node.store.log.end
     node.stop()
     assert node.disk.size("abort") is None
     report = node.load()
     assert (report.clean, report.max_offset, report.notes) == (True, end, [])
     assert node.bodies() == bodies
-    done = node.store.append(message(), node.now)
+    done = node.store.appends.append(message(), node.now)
     assert (done.physical_offset >= end, done.queue_offset) == (True, 12)
     node.store.validate()
 
@@ -78,7 +78,7 @@ def test_a_clean_stop_needs_no_effect_to_be_carried_out() -> None:
         node = Node(seed)
         node.load()
         for number in range(12):
-            node.store.append(message(body=bytes(300), queue_id=number % 2), START)
+            node.store.appends.append(message(body=bytes(300), queue_id=number % 2), START)
             node.flush()
         node.effects.extend(node.store.tick(START + 60_000))
         node.stop()
@@ -96,7 +96,7 @@ def test_a_clean_recovery_does_not_read_the_log(monkeypatch: pytest.MonkeyPatch)
     monkeypatch.setattr("perseid.store.commit_log.decode", lambda *a, **k: seen.append(1) or original(*a, **k))
     store = MessageStore(node.disk, node.config, HOST)
     store.load(node.now)
-    assert store.end > 15 * 2048
+    assert store.log.end > 15 * 2048
     assert len(seen) < 5
 
 
@@ -131,7 +131,7 @@ def test_queues_are_built_anew_from_a_log_that_was_flushed_long_ago() -> None:
     node.kill()
     node.load()
     assert len(node.records()) == 30
-    assert len(node.store.query("T", "k29", 9, 0, node.now).records) == 1
+    assert len(node.store.reads.query("T", "k29", 9, 0, node.now).records) == 1
 
 
 def test_a_load_is_a_promise_that_the_next_start_knows_of() -> None:
@@ -150,8 +150,8 @@ def test_a_queue_whose_first_file_is_lost_begins_anew() -> None:
     node.kill()
     node.disk.write(f"consumequeue/lost/0/{200:020d}", b"\xee" * 30 + bytes(70))
     node.load()
-    assert list(node.store.queues()) == [("T", 0)]
-    assert node.store.append(message("lost"), node.now).queue_offset == 0
+    assert list(node.store.queues.table) == [("T", 0)]
+    assert node.store.appends.append(message("lost"), node.now).queue_offset == 0
 
 
 def test_units_that_lie_are_written_again() -> None:
@@ -177,9 +177,9 @@ def test_units_behind_the_end_are_cut_off(lie: bytes) -> None:
 def test_a_queue_that_was_durable_and_is_gone_makes_all_be_built_anew() -> None:
     node = filled(20)
     for number in range(20):
-        node.store.append(message("other", body=b"%d" % number), node.now)
+        node.store.appends.append(message("other", body=b"%d" % number), node.now)
     node.pass_time(5_000)
-    node.store.append(message(), node.now)
+    node.store.appends.append(message(), node.now)
     node.kill()
     node.disk.remove("consumequeue")
     report = node.load()
@@ -190,9 +190,9 @@ def test_a_queue_that_was_durable_and_is_gone_makes_all_be_built_anew() -> None:
 def test_a_rebuild_that_is_cut_short_begins_again() -> None:
     for point in range(5, 160, 3):
         node = filled(20, seed=point)
-        node.store.append(message("other"), node.now)
+        node.store.appends.append(message("other"), node.now)
         node.pass_time(5_000)
-        node.store.append(message(), node.now)
+        node.store.appends.append(message(), node.now)
         node.flush()
         node.settle()
         node.kill()
@@ -212,23 +212,23 @@ def test_a_rebuild_keeps_the_next_offset_of_a_queue_whose_records_are_gone(crash
     """Retention has removed all records of T, and a queue that is damaged makes all be built anew (sim 3055)."""
     node = filled(12, file_reserved_time=0)
     for _ in range(12):
-        node.store.append(message("other", body=bytes(300)), node.now)
+        node.store.appends.append(message("other", body=bytes(300)), node.now)
     node.pass_time(5_000)
     node.now += 10_000
-    node.store.delete_expired(node.now)
+    node.store.retention.delete_now(node.now)
     node.pass_time(60_000)
-    assert (node.store.min_offset("T", 0), node.store.max_offset("T", 0)) == (12, 12)
-    assert 0 < node.store.min_offset("other", 0) < 12
-    node.store.append(message("other"), node.now)
+    assert (node.store.reads.min_offset("T", 0), node.store.reads.max_offset("T", 0)) == (12, 12)
+    assert 0 < node.store.reads.min_offset("other", 0) < 12
+    node.store.appends.append(message("other"), node.now)
     node.flush()
     node.settle()
     getattr(node, crash)()
     node.disk.remove("consumequeue/other")
     forget_the_exact_offsets(node.disk, 0, 0) if crash == "stop" else None
     node.load()
-    assert (node.store.min_offset("T", 0), node.store.max_offset("T", 0)) == (12, 12)
-    assert node.store.max_offset("other", 0) == 13
-    assert node.store.append(message(), node.now).queue_offset == 12
+    assert (node.store.reads.min_offset("T", 0), node.store.reads.max_offset("T", 0)) == (12, 12)
+    assert node.store.reads.max_offset("other", 0) == 13
+    assert node.store.appends.append(message(), node.now).queue_offset == 12
 
 
 @pytest.mark.parametrize(
@@ -240,20 +240,20 @@ def test_what_a_crash_left_behind_the_last_unit_of_such_a_queue_is_none(
     """Its records are gone, so only the order of its units tells: each is of a later record than the one before."""
     node = filled(12, file_reserved_time=0)
     for _ in range(12):
-        node.store.append(message("other", body=bytes(300)), node.now)
+        node.store.appends.append(message("other", body=bytes(300)), node.now)
     node.pass_time(5_000)
     node.now += 10_000
-    queue = node.store.queue_of("T", 0)
+    queue = node.store.queues.get("T", 0)
     assert queue is not None
     last = queue.raw(11)
     assert last is not None
-    node.store.delete_expired(node.now)
+    node.store.retention.delete_now(node.now)
     node.pass_time(60_000)
     node.kill()
     behind = last.physical_offset + last.size if offset is None else offset
     node.disk.open(f"consumequeue/T/0/{200:020d}").write(40, UNIT.pack(behind, size, 0))
     node.load()
-    assert node.store.max_offset("T", 0) == (13 if is_one else 12)
+    assert node.store.reads.max_offset("T", 0) == (13 if is_one else 12)
 
 
 def test_a_hole_in_a_queue_is_filled() -> None:
@@ -300,18 +300,18 @@ def test_the_first_file_is_the_one_of_the_checkpoint() -> None:
 def test_a_torn_tail_is_cut_off_and_stays_dead(at: int) -> None:
     """A record of which bytes are missing is cut off with all behind it; records written over it never meet it."""
     node = filled(3)
-    flushed = node.store.end
-    torn = [node.store.append(message(body=b"torn" * 50, A="b"), node.now) for _ in range(2)]
+    flushed = node.store.log.end
+    torn = [node.store.appends.append(message(body=b"torn" * 50, A="b"), node.now) for _ in range(2)]
     node.kill()
     spoil(node.disk, FIRST, torn[0].physical_offset + at, b"\xee\xee\xee\xee\xee")
     report = node.load()
-    assert node.store.end == flushed and len(node.records()) == 3
+    assert node.store.log.end == flushed and len(node.records()) == 3
     assert report.truncated_bytes == 2 * torn[0].size
     assert any(f"{FIRST}: at byte {flushed}" in note for note in report.notes)
     node.cut_power()  # the zeros are durable
     node.load()
     assert not any(node.store.log.segments.view(flushed, 2048 - flushed))
-    node.store.append(message(body=b"new!" * 50, A="b"), node.now)  # as long as the torn one
+    node.store.appends.append(message(body=b"new!" * 50, A="b"), node.now)  # as long as the torn one
     node.kill()
     node.load()
     assert len(node.records()) == 4
@@ -324,17 +324,17 @@ def test_a_torn_tail_is_cut_off_and_stays_dead(at: int) -> None:
 )
 def test_what_the_checksum_does_not_cover_is_doubted_where_nothing_was_flushed(found: bytes, why: str) -> None:
     node = filled(3)
-    flushed = node.store.end
+    flushed = node.store.log.end
     node.pass_time(3_000)
     torn = message(body=b"whole body")
     torn.properties = b"prop\x01abc\x02"
-    record = node.store.append(torn, node.now)
+    record = node.store.appends.append(torn, node.now)
     node.kill()
     at = record.physical_offset + record.size
     path = f"{LOG}/{at // 2048 * 2048:020d}"
     spoil(node.disk, path, at % 2048 - len(found), found)
     report = node.load()
-    assert node.store.end == flushed
+    assert node.store.log.end == flushed
     assert any(why in note for note in report.notes)
 
 
@@ -343,7 +343,7 @@ def test_properties_have_an_end_though_the_client_sent_none() -> None:
     node = filled(0)
     old = message()
     old.properties = b"TAGS\x01a\x02KEYS\x01b"
-    node.store.append(old, node.now)
+    node.store.appends.append(old, node.now)
     assert node.records()[0].properties == b"TAGS\x01a\x02KEYS\x01b\x02"
 
 
@@ -351,7 +351,7 @@ def test_odd_properties_that_were_flushed_are_kept() -> None:
     node = filled(3)
     odd = message(body=b"odd")
     odd.properties = b"a\x01\0\xff\x02"
-    node.store.append(odd, node.now)
+    node.store.appends.append(odd, node.now)
     node.flush()
     node.settle()
     node.pass_time(3_000)
@@ -392,8 +392,8 @@ def test_a_corrupt_tail_of_the_original_is_cut_off_as_it_does() -> None:
     spoil(node.disk, f"{LOG}/{last.physical_offset // 2048 * 2048:020d}", last.physical_offset % 2048 + 100, b"!")
     report = node.load()
     assert report.clean and report.truncated_bytes == last.size
-    assert node.store.end == last.physical_offset and len(node.records()) == 11
-    assert node.store.query("T", "k11", 9, 0, node.now).records == []
+    assert node.store.log.end == last.physical_offset and len(node.records()) == 11
+    assert node.store.reads.query("T", "k11", 9, 0, node.now).records == []
 
 
 # ---- files that are missing, resized, held ----
@@ -410,8 +410,8 @@ def test_a_missing_file_of_the_log_is_named(stopped: bool, which: int) -> None:
     if which == 0:  # like one that retention removed: only the queues still know it
         node.disk.remove("checkpoint")
         node.load()
-        assert node.store.start == 2048 and node.store.min_offset("T", 0) > 0
-        assert len(node.records()) == 20 - node.store.min_offset("T", 0)
+        assert node.store.log.start == 2048 and node.store.reads.min_offset("T", 0) > 0
+        assert len(node.records()) == 20 - node.store.reads.min_offset("T", 0)
         return
     with pytest.raises(CorruptLog, match="the file is missing") as caught:
         node.load()
@@ -443,7 +443,7 @@ def test_queues_without_a_log_go() -> None:
     node.disk.remove(LOG)
     node.disk.remove("checkpoint")
     report = node.load()
-    assert node.disk.list("consumequeue/T") == [] and node.store.max_offset("T", 0) == 0
+    assert node.disk.list("consumequeue/T") == [] and node.store.reads.max_offset("T", 0) == 0
     assert node.disk.list("index") == [] and "no log" in report.notes[0]
 
 
@@ -496,10 +496,10 @@ def test_a_locked_folder_is_refused_and_left_alone() -> None:
     other = MessageStore(node.disk, node.config, HOST)
     with pytest.raises(StoreLocked, match="lock"):
         other.load(node.now)
-    node.store.append(message(), node.now)
+    node.store.appends.append(message(), node.now)
     node.stop()
     other.load(node.now)
-    assert other.max_offset("T", 0) == 4
+    assert other.reads.max_offset("T", 0) == 4
 
 
 def test_a_load_that_fails_lets_the_lock_go() -> None:
@@ -524,7 +524,7 @@ def test_bytes_whose_sync_failed_are_written_again(size: int) -> None:
     for seed in range(20):
         node = Node(seed, commit_log_file_bytes=1 << 16)
         node.load()
-        node.store.append(message(body=b"x" * size, KEYS="k"), node.now)
+        node.store.appends.append(message(body=b"x" * size, KEYS="k"), node.now)
         node.disk.failing["sync"] = 1
         node.flush()
         with pytest.raises(OSError):
@@ -541,11 +541,11 @@ def test_folders_of_files_that_an_earlier_life_made_are_synced() -> None:
     """A process that dies before its folder was synced leaves a file that the next power cut takes (sim S2)."""
     for seed in range(20):
         node = filled(3, seed=seed)
-        node.store.append(message(body=bytes(1900)), node.now)
-        node.store.append(message(queue_id=1), node.now)
+        node.store.appends.append(message(body=bytes(1900)), node.now)
+        node.store.appends.append(message(queue_id=1), node.now)
         node.kill()
         node.load()
-        node.store.append(message(), node.now)
+        node.store.appends.append(message(), node.now)
         node.flush()
         node.settle()
         node.cut_power()
@@ -560,15 +560,15 @@ def test_a_deleted_topic_stays_deleted_when_the_power_takes_its_first_new_record
         node = Node(seed, flush_commit_log_thorough_interval=1 << 40)
         node.load()
         for body in (b"old 0", b"old 1"):
-            node.store.append(message(body=body), node.now)
+            node.store.appends.append(message(body=body), node.now)
         node.flush()
         node.settle()
         node.pass_time(10_000)
         node.effects.extend(node.store.delete_topic("T"))
-        node.store.append(message(body=b"new"), node.now)
+        node.store.appends.append(message(body=b"new"), node.now)
         node.settle()
         node.pass_time(10_000)
         node.cut_power()
         node.load()
-        found.add(tuple(node.bodies()) if node.store.queue_of("T", 0) is not None else None)
+        found.add(tuple(node.bodies()) if node.store.queues.get("T", 0) is not None else None)
     assert found == {None, (b"new",)}

@@ -31,14 +31,14 @@ class Slave(Node):
     def load(self) -> None:  # type: ignore[override]
         self.effects.clear()
         self.store = MessageStore(self.disk, self.config, HOST)
-        self.store.batch_topics = self.batch_topics
+        self.store.queues.batch_topics = self.batch_topics
         self.store.load(self.now)
         self.store.validate()
         self.replica = Replica(self.store)
 
     def take(self, master: Node, end: int = 0) -> None:
         """What it lacks of a log, up to `end`, or up to a record that has to wait."""
-        size, end = master.config.commit_log_file_bytes, end or master.store.end
+        size, end = master.config.commit_log_file_bytes, end or master.store.log.end
         while self.replica.expected < end:
             at = self.replica.expected
             part = bytes(master.store.log.segments.view(at, min(end, at - at % size + size) - at))
@@ -70,10 +70,10 @@ class Slave(Node):
         self.take(master)
         for _ in self.go_on():
             pass
-        assert self.store.end == master.store.end and not self.replica.waits
+        assert self.store.log.end == master.store.log.end and not self.replica.waits
 
     def told(self) -> list[bytes]:
-        return self.bodies() if self.store.queue_of("T", 0) is not None else []
+        return self.bodies() if self.store.queues.get("T", 0) is not None else []
 
 
 def made_again(
@@ -82,16 +82,16 @@ def made_again(
     """A topic is deleted and made again, perhaps of another kind: where the log of the old one ends, and the messages
     of both."""
     master.load()
-    master.store.batch_topics = before
+    master.store.queues.batch_topics = before
     old = [b"old %d" % number for number in range(OLD)]
     for body in old:
-        master.store.append(message(body=body), master.now)
-    end = master.store.end
+        master.store.appends.append(message(body=body), master.now)
+    end = master.store.log.end
     master.store.delete_topic("T")
-    master.store.batch_topics = kind
+    master.store.queues.batch_topics = kind
     new = [b"new 0", b"new 1"]
     for body in new:
-        master.store.append(message(body=body), master.now)
+        master.store.appends.append(message(body=body), master.now)
     return end, old, new
 
 
@@ -116,7 +116,7 @@ def test_a_queue_that_begins_anew_is_the_old_one_or_the_new_one_after_a_crash(
     for seed in range(SEEDS if power else 1):
         slave = Slave(seed)
         slave.has_durably(master, end)
-        slave.batch_topics = slave.store.batch_topics = kind
+        slave.batch_topics = slave.store.queues.batch_topics = kind
         slave.take(master)
         ended_at(step, slave, power=power)
         assert slave.told() in (old, new[:1], new), seed
@@ -133,9 +133,9 @@ def test_a_batch_topic_that_is_a_plain_one_now_leaves_no_files(step: int, power:
     end, old, new = made_again(master, before=batches)
     for seed in range(3 if power else 1):
         slave = Slave(seed)
-        slave.batch_topics = slave.store.batch_topics = batches
+        slave.batch_topics = slave.store.queues.batch_topics = batches
         slave.has_durably(master, end)
-        slave.batch_topics = slave.store.batch_topics = frozenset()
+        slave.batch_topics = slave.store.queues.batch_topics = frozenset()
         slave.take(master)
         ended_at(step, slave, power=power)
         assert slave.told() in (old, new[:1], new), seed
@@ -155,7 +155,7 @@ def test_the_walk_of_such_a_record_ends_with_a_checkpoint_behind_it() -> None:
     slave.has_durably(master, end)
     slave.take(master)
     seen = [(slave.replica.waits, slave.store.flusher.saved_replay_from) for _ in slave.go_on()][:STEPS]
-    assert seen[0] == (True, end) and seen[-1] == (False, slave.store.end)
+    assert seen[0] == (True, end) and seen[-1] == (False, slave.store.log.end)
     assert (False, 0) in seen, "a checkpoint that lets a start read the old units' records comes in between"
     assert slave.told() == new
 
@@ -171,12 +171,12 @@ def test_what_waits_has_a_limit(monkeypatch: pytest.MonkeyPatch) -> None:
     assert slave.replica.waits
     for number in range(3):
         new.append(b"later %d" % number)
-        master.store.append(message(body=new[-1]), master.now)
+        master.store.appends.append(message(body=new[-1]), master.now)
     with pytest.raises(OSError, match="wait"):
         slave.take(master)
     slave.replica.forget_partial()
     slave.pass_time(5_000)
-    assert slave.store.flusher.saved_replay_from == end == slave.store.end
+    assert slave.store.flusher.saved_replay_from == end == slave.store.log.end
     monkeypatch.undo()
     slave.follow(master)
     assert slave.told() == new

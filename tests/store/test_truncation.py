@@ -38,7 +38,7 @@ class Member(Node):
     def load(self) -> None:  # type: ignore[override]
         self.effects.clear()
         self.store = MessageStore(self.disk, self.config, HOST)
-        self.store.batch_topics = {BATCHES}
+        self.store.queues.batch_topics = {BATCHES}
         self.store.compaction.topics = {COMPACTED}
         self.store.load(self.now)
         self.store.validate()
@@ -52,11 +52,11 @@ class Member(Node):
             count = random.randrange(2, 5)
             packed = batch.encode([(0, b"%d" % n + body, b"") for n in range(count)])
             flags = SYS_INNER_BATCH | SYS_NEED_UNWRAP
-            self.store.append(message(topic, packed, sys_flag=flags, INNER_NUM=str(count)), self.now)
+            self.store.appends.append(message(topic, packed, sys_flag=flags, INNER_NUM=str(count)), self.now)
         elif topic in LIGHT:
-            self.store.append(message("P0", body, INNER_MULTI_DISPATCH=topic), self.now)
+            self.store.appends.append(message("P0", body, INNER_MULTI_DISPATCH=topic), self.now)
         else:
-            self.store.append(message(topic, body, KEYS=f"k{number % 50}"), self.now)
+            self.store.appends.append(message(topic, body, KEYS=f"k{number % 50}"), self.now)
 
     def take(self, log: bytes, end: int) -> None:
         """What it lacks of a log up to `end`."""
@@ -78,8 +78,8 @@ class Member(Node):
         super().pass_time(ms)
 
     def log(self) -> bytes:
-        segments = self.store.log.segments
-        return b"".join(bytes(segments.file(s).view(0, segments.file_bytes)) for s in segments.starts)[: self.store.end]
+        segments, end = self.store.log.segments, self.store.log.end
+        return b"".join(bytes(segments.file(s).view(0, segments.file_bytes)) for s in segments.starts)[:end]
 
     def ends(self) -> list[int]:
         """Where records end, and where the log begins."""
@@ -88,16 +88,16 @@ class Member(Node):
 
     def state(self) -> dict[QueueKey, list[ConsumeUnit | None]]:
         """All units of all queues that have some."""
-        queues = self.store.queue_table.items()
+        queues = self.store.queues.table.items()
         return {key: [queue.raw(n) for n in range(queue.min, queue.end)] for key, queue in queues if queue.end}
 
     def compacted(self) -> list[bytes]:
         store = self.store
-        if store.queue_of(COMPACTED, 0) is None:
+        if store.queues.get(COMPACTED, 0) is None:
             return []
         self.settle()
         self.pass_time(3_000)  # after a cut nothing is taken before a table is saved
-        return [bytes(part) for part in store.read(COMPACTED, 0, 0, 1_000, 1 << 20).buffers]
+        return [bytes(part) for part in store.reads.read(COMPACTED, 0, 0, 1_000, 1 << 20).buffers]
 
 
 class Lives:
@@ -138,7 +138,7 @@ class Lives:
 
     def follow(self) -> None:
         """The slave gets all, or a part."""
-        end = self.random.choice((self.master.store.end, self.random.choice(self.master.ends())))
+        end = self.random.choice((self.master.store.log.end, self.random.choice(self.master.ends())))
         self.slave.take(self.master.log(), end)
 
     def turn(self) -> None:
@@ -171,8 +171,8 @@ class Lives:
         mine, theirs = self.slave.log(), self.master.log()
         common = max(end for end in self.slave.ends() if end in ends and mine[:end] == theirs[:end])
         slave = self.slave
-        while slave.store.end > common:
-            slave.effects.extend(slave.store.truncate(common, []))
+        while slave.store.log.end > common:
+            slave.effects.extend(slave.store.truncation.begin(common, []))
             if self.random.random() < 0.4:
                 for _ in range(self.random.randrange(6)):
                     slave.step()
@@ -205,17 +205,17 @@ def test_a_cut_that_dies_leaves_the_old_queue_or_the_new_one(
     end, old, new = made_again(master, kind)
     for seed in range(12 if power else 1):
         slave = Slave(seed)
-        slave.batch_topics = slave.store.batch_topics = kind
+        slave.batch_topics = slave.store.queues.batch_topics = kind
         slave.follow(master)
-        slave.has_durably(master, master.store.end)
+        slave.has_durably(master, master.store.log.end)
         assert slave.told() == new
-        slave.effects.extend(slave.store.truncate(end, []))
+        slave.effects.extend(slave.store.truncation.begin(end, []))
         for _ in range(step):
             slave.step()
         slave.cut_power() if power else slave.kill()
         slave.load()
-        assert slave.told() == (new if slave.store.end > end else old), seed
-        slave.effects.extend(slave.store.truncate(end, []))
+        assert slave.told() == (new if slave.store.log.end > end else old), seed
+        slave.effects.extend(slave.store.truncation.begin(end, []))
         slave.settle()
         assert slave.told() == old
         slave.follow(master)
@@ -228,12 +228,12 @@ def test_what_two_queues_gave_up_is_read_again_until_the_log_is_durable() -> Non
     master = Node()
     master.load()
     for topic in ("T", "U"):
-        master.store.append(message(topic, b"old"), master.now)
-    ends = [master.store.end]
+        master.store.appends.append(message(topic, b"old"), master.now)
+    ends = [master.store.log.end]
     for topic in ("T", "U"):
         master.store.delete_topic(topic)
-        master.store.append(message(topic, b"new"), master.now)
-        ends.append(master.store.end)
+        master.store.appends.append(message(topic, b"new"), master.now)
+        ends.append(master.store.log.end)
     for seed in range(12):
         slave = Slave(seed)
         slave.config = slave.store.flusher._config = config(flush_commit_log_thorough_interval=1 << 40)
@@ -244,10 +244,10 @@ def test_what_two_queues_gave_up_is_read_again_until_the_log_is_durable() -> Non
                 slave.pass_time(500)
                 slave.replica.write()
         slave.pass_time(20_000)
-        assert slave.store.flushed == ends[0] and slave.store.flusher.saved_replay_from == 0
+        assert slave.store.log.flushed == ends[0] and slave.store.flusher.saved_replay_from == 0
         slave.cut_power()
         slave.load()
-        assert [slave.bodies(topic) for topic in ("T", "U")] == [[b"old"], [b"old"]] or slave.store.end > ends[0]
+        assert [slave.bodies(topic) for topic in ("T", "U")] == [[b"old"], [b"old"]] or slave.store.log.end > ends[0]
         slave.store.validate()
 
 
@@ -263,12 +263,12 @@ def test_after_a_cut_no_more_is_read_again_than_before() -> None:
     while slave.replica.waits:
         slave.pass_time(500)
         slave.replica.write()
-    assert slave.store.flushed == end
-    slave.effects.extend(slave.store.truncate(first, []))
+    assert slave.store.log.flushed == end
+    slave.effects.extend(slave.store.truncation.begin(first, []))
     slave.settle()
     slave.flush()
     slave.pass_time(10_000)
-    assert slave.store.flusher.saved_replay_from == first == slave.store.end
+    assert slave.store.flusher.saved_replay_from == first == slave.store.log.end
 
 
 @pytest.mark.parametrize("lmq", [False, True], ids=["plain", "light"])

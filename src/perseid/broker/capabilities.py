@@ -179,9 +179,9 @@ def _consume(p: Parts) -> Capability:
         p.offsets, p.holds,
         (
             p.pulls, SubscriptionChecks(settings=p.settings, work=p.holds.work),
-            QueryRequests(settings=p.settings, store=p.store),
+            QueryRequests(settings=p.settings, reads=p.store.reads),
             OffsetRequests(
-                turn=p.turn, settings=p.settings, store=p.store, topics=p.topics, groups=p.groups,
+                turn=p.turn, settings=p.settings, reads=p.store.reads, topics=p.topics, groups=p.groups,
                 offsets=p.offsets, consumers=p.consumers, replicas=p.replicas,
                 reset_by_clients=p.relay_requests.reset_by_clients,
             ),
@@ -209,7 +209,7 @@ def _transactions(p: Parts) -> Capability:
     """Halves and words about them."""
     requests = (
         TransactionRequests(
-            store=p.store, appender=p.appender, roles=p.roles, transactions=p.transactions,
+            reads=p.store.reads, appender=p.appender, roles=p.roles, transactions=p.transactions,
         ),
     )  # fmt: skip
     return transactions_capability(p.roles, p.escape, p.transactions, requests, p.dispatch.request)
@@ -221,12 +221,13 @@ def _pop(p: Parts) -> Capability:
         p.turn, p.roles, p.holds, p.pop,
         (
             PopRequests(
-                turn=p.turn, settings=p.settings, store=p.store, topics=p.topics, groups=p.groups,
+                turn=p.turn, settings=p.settings, reads=p.store.reads, topics=p.topics, groups=p.groups,
                 appender=p.appender, consumers=p.consumers, holds=p.holds, fetches=p.fetches,
                 stats=p.stats, random=p.random, pop=p.pop,
             ),
             PopAckRequests(
-                turn=p.turn, settings=p.settings, store=p.store, topics=p.topics, offsets=p.offsets,
+                turn=p.turn, settings=p.settings, reads=p.store.reads,
+                queues=p.store.queues, topics=p.topics, offsets=p.offsets,
                 appender=p.appender, holds=p.holds, pop=p.pop, lite_acks=p.lite_requests,
             ),
             AssignmentRequests(
@@ -269,7 +270,7 @@ def _admin(p: Parts, details: tuple[Callable[[Millis], dict[str, str]], ...]) ->
         p.stats, p.live,
         (
             AdminRequests(
-                turn=p.turn, store=p.store, topics=p.topics, offsets=p.offsets, consumers=p.consumers,
+                turn=p.turn, reads=p.store.reads, topics=p.topics, offsets=p.offsets, consumers=p.consumers,
                 producers=p.producers, stats=p.stats, progress=p.progress,
             ),
             UpkeepRequests(
@@ -278,7 +279,8 @@ def _admin(p: Parts, details: tuple[Callable[[Millis], dict[str, str]], ...]) ->
                 progress=p.progress,
             ),
             RuntimeRequests(
-                turn=p.turn, settings=p.settings, store=p.store, disk=p.disk, stats=p.stats,
+                turn=p.turn, settings=p.settings, log=p.store.log, reads=p.store.reads,
+                retention=p.store.retention, disk=p.disk, stats=p.stats,
                 live=p.live,
                 details=details,
             ),
@@ -289,7 +291,7 @@ def _admin(p: Parts, details: tuple[Callable[[Millis], dict[str, str]], ...]) ->
 def arrange(p: Parts, all_of_them: tuple[Capability, ...], settle: Callable[[], None]) -> tuple[Timer, ...]:
     """Tell the kernel's parts what there is; the timers, in the order of a tick. `settle` ends a turn."""
     services = [service for one in all_of_them for service in one.services]
-    arrivals = Arrivals(p.store, p.roles, p.holds, p.stats, services, p.lite.arrived)
+    arrivals = Arrivals(p.store.appends, p.store.gate, p.roles, p.holds, p.stats, services, p.lite.arrived)
     hear = RoleHook("who hears of appends", arrivals.listen, arrivals.listen)
     p.arrivals = arrivals
     p.saves.keep(in_order(SAVED, [file for one in all_of_them for file in one.files]))

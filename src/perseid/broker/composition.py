@@ -104,9 +104,9 @@ class Parts:
         self._build_requests()
 
     def _build_tables(self, config: BrokerConfig) -> None:
-        lmq = self.store.lmq
+        lmq = self.store.appends.lmq
         self.topics = TopicTable(config, 0, lmq=lmq)
-        self.store.batch_topics, self.store.compaction.topics = self.topics.batch_topics, self.topics.compacted
+        self.store.queues.batch_topics, self.store.compaction.topics = self.topics.batch_topics, self.topics.compacted
         self.mappings = TopicMappings(config.broker_name)
         self.groups = SubscriptionGroupTable(0, lmq=lmq)
         self.offsets = ConsumerOffsets(0, lmq=lmq)
@@ -122,7 +122,7 @@ class Parts:
         self.durability = Durability(
             self.turn, self.settings, self.store, nodes, self.acks, self.stats, sync_flush=sync_flush
         )
-        self.saves = Saves(self.turn, self.settings, self.store, self.disk)
+        self.saves = Saves(self.turn, self.settings, self.store.log, self.store.flusher, self.disk)
         self.dispatch = Dispatch(self.turn, self.saves, self.generation, self.caller)
         self.connections = Connections(self.turn, self.caller, self.generation, self.mode.stream)
         self.life = Life(self.turn, self.dispatch, self.store, self.saves, self.durability, self.roles)
@@ -135,7 +135,9 @@ class Parts:
             self.turn, self.settings, self.caller, self.topics, self.mappings, self.mode
         )
         self.peers = Peers(self.turn, self.registration)
-        self.static_cleaner = StaticCleaner(self.turn, self.settings, self.store, self.mappings, self.roles, self.peers)
+        self.static_cleaner = StaticCleaner(
+            self.turn, self.settings, self.store.reads, self.mappings, self.roles, self.peers
+        )
 
     def _build_scheduled(self) -> None:
         turn, settings, store = self.turn, self.settings, self.store
@@ -145,13 +147,14 @@ class Parts:
         )
         self.appender = Appender(turn, store, self.durability, self.stats)
         self.escape = Escape(turn, settings, self.peers)
-        self.delay = DelayService(turn, settings, store, self.appender, self.escape)
+        self.delay = DelayService(turn, settings, store.reads, self.appender, self.escape)
         quick = partial(deliveries_of, self.core_ports)
         self.timers = TimerService(turn, settings, store, self.disk, self.random, self.appender, self.escape, quick)
         self.transformer = Transformer(store, self.timers)
         self.transactions = TransactionService(
             TransactionPorts(
-                turn=turn, settings=settings, store=store, topics=self.topics, offsets=self.offsets,
+                turn=turn, settings=settings, reads=store.reads,
+                queues=store.queues, topics=self.topics, offsets=self.offsets,
                 appender=self.appender, transformer=self.transformer, producers=self.producers, escape=self.escape,
                 quick=partial(commits_of, self.core_ports),
             )
@@ -161,14 +164,16 @@ class Parts:
         self.routes_of_topics = Routes(self.turn, self.settings, self.topics)
         self.pop = PopService(
             PopPorts(
-                turn=self.turn, settings=self.settings, store=self.store, topics=self.topics, groups=self.groups,
+                turn=self.turn, settings=self.settings, reads=self.store.reads,
+                queues=self.store.queues, topics=self.topics, groups=self.groups,
                 offsets=self.offsets, appender=self.appender, holds=self.holds, routes=self.routes_of_topics,
                 nodes=self.mode.nodes, alone=not self.mode.elects,
             )
         )
         self.lite = LiteService(
             LitePorts(
-                turn=self.turn, settings=self.settings, store=self.store, topics=self.topics, groups=self.groups,
+                turn=self.turn, settings=self.settings, reads=self.store.reads,
+                queues=self.store.queues, store=self.store, topics=self.topics, groups=self.groups,
                 offsets=self.offsets, holds=self.holds, stats=self.stats, random=self.random,
                 routes=self.routes_of_topics, saves=self.saves, connections=self.connections,
             )
@@ -222,19 +227,20 @@ class Parts:
             unique_ids=self.unique_ids,
         )
         self.progress = Progress(
-            settings=self.settings, store=self.store, offsets=self.offsets, mappings=self.mappings
+            settings=self.settings, reads=self.store.reads, offsets=self.offsets, mappings=self.mappings
         )
         self.relay_requests = RelayRequests(
-            turn=self.turn, settings=self.settings, store=self.store, topics=self.topics, groups=self.groups,
+            turn=self.turn, settings=self.settings, reads=self.store.reads, topics=self.topics, groups=self.groups,
             offsets=self.offsets, consumers=self.consumers, relays=self.relays,
         )
         self.lite_requests = LiteRequests(
-            turn=self.turn, settings=self.settings, store=self.store, topics=self.topics, groups=self.groups,
+            turn=self.turn, settings=self.settings, reads=self.store.reads,
+            queues=self.store.queues, topics=self.topics, groups=self.groups,
             offsets=self.offsets, holds=self.holds, fetches=self.fetches, stats=self.stats, pop=self.pop,
             service=self.lite, connections=self.connections,
         )
         self.static_topics = StaticTopicRequests(
-            turn=self.turn, store=self.store, offsets=self.offsets, mappings=self.mappings, peers=self.peers,
+            turn=self.turn, reads=self.store.reads, offsets=self.offsets, mappings=self.mappings, peers=self.peers,
             check_reader=self.pulls.check_reader,
         )
 

@@ -24,9 +24,11 @@ from perseid.raft.log import LogRefused
 from perseid.raft.node import Raft
 from perseid.raft.runs import Run
 from perseid.store import inner
+from perseid.store.appends import Appends
 from perseid.store.commit_log import FOLDER
 from perseid.store.config import StoreConfig
 from perseid.store.dispatch import in_queue
+from perseid.store.flushing import Flusher
 from perseid.store.plain import CoreAppends
 from perseid.store.replica import Replica, ReplicaRefused
 from perseid.store.results import Appended, AppendRefused, LoadReport, PutStatus, QueueKey, StoreEvent
@@ -74,8 +76,8 @@ class PendingQueue:
 class EntryAppends(CoreAppends):
     """What the compiled core gathered in one turn, as entries."""
 
-    def __init__(self, store: GroupStore, batch: Batch, raft: Raft, entries: FileLog) -> None:
-        super().__init__(store, batch)
+    def __init__(self, appends: GroupAppends, batch: Batch, raft: Raft, entries: FileLog) -> None:
+        super().__init__(appends, batch)
         self._raft = raft
         self._entries = entries
 
@@ -103,60 +105,26 @@ class EntryAppends(CoreAppends):
             target.queue.put_many(target.units)
 
 
-class GroupStore(MessageStore):
-    """A store whose log is that of a group. `raft` is not yet started when the store is made."""
+class GroupAppends(Appends):
+    """Appends of a leader: entries, which readers see when they are committed."""
 
     log: EntryLog
 
-    def __init__(
-        self,
-        disk: Disk,
-        config: StoreConfig,
-        store_host: Host,
-        raft: Raft,
-        entries: FileLog,
-        begin: Callable[[Millis], None],
-    ) -> None:
-        """`begin` starts the member; it is called with the folder locked."""
-        super().__init__(disk, config, store_host, EntryLog(disk, config, entries))
+    def __init__(self, store: GroupStore, raft: Raft, entries: FileLog) -> None:
+        super().__init__(
+            store.log, store.index, store.queues, store.flusher, store.condition, store.gate, store.config,
+            store.store_host,
+        )  # fmt: skip
         self._raft = raft
         self._entries = entries
-        self._begin = begin
-        self._replica = Replica(self)
         self._next: dict[QueueKey, PendingQueue] = {}
         """Queues that got a message from us and whose last one may be pending."""
         self.on_entry: Callable[[str, int], None] | None = None
         """Told topic and size of each message that `append` has made an entry of."""
-        self._retry_at: Millis = 0
-        self._first = 0
-
-    def _load(self, now: Millis) -> LoadReport:
-        if self.log.divided and not starts_in(self.disk, self._entries.data.folder):
-            self._end_old_log(now)
-        self._begin(now)
-        self.log.committed(self._raft.committed)
-        report = super()._load(now)
-        self._first = self.log.start
-        return report
-
-    def _end_old_log(self, now: Millis) -> None:
-        """This store had no group until now: recover its log, and let it end with its last file."""
-        old = MessageStore(self.disk, self.config, self.store_host)
-        old._load(now)
-        log, end = old.log, old.log.end
-        if end < self.log.divided:
-            rest = blank(self.log.divided - end)
-            last = log.segments.file(log.segments.starts[-1])
-            last.write(end - log.segments.starts[-1], rest)
-            last.sync()
-            log.end = self.log.divided
-        old._close()
-
-    # ---- appending, as the leader ----
 
     def append(self, message: Message, now: Millis) -> Appended:
         key, count = (message.topic, message.queue_id), 1
-        if message.topic in self.batch_topics:
+        if message.topic in self.queues.batch_topics:
             self.check_writable()
             count = inner.count_of(message.properties)
             message.properties = inner.sealed(message.properties, self._next_offset(key))
@@ -187,7 +155,7 @@ class GroupStore(MessageStore):
 
     def _next_offset(self, key: QueueKey) -> int:
         pending = self._next.get(key)
-        return self.queue_for(*key).next_offset if pending is None else pending.end
+        return self.queues.get_or_make(*key).next_offset if pending is None else pending.end
 
     def _pending(self, key: QueueKey, end: int) -> None:
         """The next offset of a queue is `end`."""
@@ -220,7 +188,7 @@ class GroupStore(MessageStore):
         return self._next
 
     @property
-    def appended_end(self) -> int:
+    def end(self) -> int:
         return self._entries.pos
 
     def core_appends(self, batch: Batch) -> CoreAppends:
@@ -229,17 +197,7 @@ class GroupStore(MessageStore):
     def plain_queue(self, topic: str, queue_id: int) -> None:
         """Without the core a message of a group's log takes the ordinary way."""
 
-    # ---- dispatching ----
-
-    @property
-    def behind(self) -> bool:
-        """Is something committed that has no unit yet?"""
-        return self.log.end < self.log.top
-
-    @property
-    def settled(self) -> bool:
-        """Every entry of the log is committed, and has its unit."""
-        return self._raft.committed == self._entries.end and not self.behind
+    # ---- what is pending ----
 
     def forget_pending(self) -> None:
         """This broker leads no longer."""
@@ -253,13 +211,87 @@ class GroupStore(MessageStore):
                 _, count = inner.span(record) or (record.queue_offset, 1)
                 self._pending((record.topic, record.queue_id), record.queue_offset + count)
 
+
+class GroupFlusher(Flusher):
+    """The group syncs its entries, which are the log."""
+
+    def flush(self, then: list[Effect]) -> Flush:
+        """Nothing of ours. What is saved behind it may stand for entries that only others have on disk; they come
+        back."""
+        return Flush([], then)
+
+
+class GroupStore(MessageStore):
+    """A store whose log is that of a group. `raft` is not yet started when the store is made."""
+
+    log: EntryLog
+    appends: GroupAppends
+
+    def __init__(
+        self,
+        disk: Disk,
+        config: StoreConfig,
+        store_host: Host,
+        raft: Raft,
+        entries: FileLog,
+        begin: Callable[[Millis], None],
+    ) -> None:
+        """`begin` starts the member; it is called with the folder locked."""
+        self._raft = raft
+        self._entries = entries
+        super().__init__(disk, config, store_host, EntryLog(disk, config, entries))
+        self._begin = begin
+        self._replica = Replica(self)
+        self._retry_at: Millis = 0
+        self._first = 0
+
+    def _new_flusher(self) -> Flusher:
+        return GroupFlusher(self.config, self.log, self.index, self.folders, self.queues, self.gate)
+
+    def _new_appends(self) -> GroupAppends:
+        return GroupAppends(self, self._raft, self._entries)
+
+    def _load(self, now: Millis) -> LoadReport:
+        if self.log.divided and not starts_in(self.disk, self._entries.data.folder):
+            self._end_old_log(now)
+        self._begin(now)
+        self.log.committed(self._raft.committed)
+        report = super()._load(now)
+        self._first = self.log.start
+        return report
+
+    def _end_old_log(self, now: Millis) -> None:
+        """This store had no group until now: recover its log, and let it end with its last file."""
+        old = MessageStore(self.disk, self.config, self.store_host)
+        old._load(now)
+        log, end = old.log, old.log.end
+        if end < self.log.divided:
+            rest = blank(self.log.divided - end)
+            last = log.segments.file(log.segments.starts[-1])
+            last.write(end - log.segments.starts[-1], rest)
+            last.sync()
+            log.end = self.log.divided
+        old._close()
+
+    # ---- dispatching ----
+
+    @property
+    def behind(self) -> bool:
+        """Is something committed that has no unit yet?"""
+        return self.log.end < self.log.top
+
+    @property
+    def settled(self) -> bool:
+        """Every entry of the log is committed, and has its unit."""
+        return self._raft.committed == self._entries.end and not self.behind
+
     def dispatch(self, now: Millis) -> str:
         """Give what is committed its units, up to `MAX_DISPATCH_BYTES`; what is to be told to people, "" for
         nothing."""
         if not self.behind:
             return ""
         log, notes = self.log, list[str]()
-        if now < self._retry_at or self.why_not_writable == "the store is not loaded":
+        if now < self._retry_at or self.condition.why_not_loaded == "the store is not loaded":
             return ""
         limit = log.end + MAX_DISPATCH_BYTES
         while self.behind and log.end < limit:
@@ -295,12 +327,7 @@ class GroupStore(MessageStore):
         log.dispatched(record.physical_offset + record.size)
         return True
 
-    # ---- durability and time ----
-
-    def flush(self, then: list[Effect]) -> Flush:
-        """Nothing of ours: the group syncs its entries. What is saved behind it may stand for entries that only
-        others have on disk; they come back."""
-        return Flush([], then)
+    # ---- time ----
 
     def handle(self, event: StoreEvent) -> list[Effect]:
         effects = super().handle(event)

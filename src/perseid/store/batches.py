@@ -1,6 +1,6 @@
 """Queues of topics with BatchCQ: each record has one unit, however many messages it holds.
 
-Which kind of queue a record belongs to its topic says (`MessageStore.batch_topics`), or it says so itself. A slave may
+Which kind of queue a record belongs to its topic says (`Queues.batch_topics`), or it says so itself. A slave may
 get records before it knows the topic: a queue of single messages becomes one of batches when the first batch comes.
 """
 
@@ -11,15 +11,16 @@ from typing import Protocol
 
 from perseid.base.machine import Millis
 from perseid.store import inner
-from perseid.store.batch_queue import BatchQueue, BatchUnit
+from perseid.store.batch_queue import BatchUnit
 from perseid.store.commit_log import CommitLog
+from perseid.store.confirm_gate import ConfirmGate
 from perseid.store.consume_queue import ConsumeQueue
 from perseid.store.dispatch import in_queue, key_hashes, tag_code_of
 from perseid.store.flushing import Flusher
-from perseid.store.gate import Gate
 from perseid.store.index import Index
+from perseid.store.queues import Queues
 from perseid.store.reading import record_time
-from perseid.store.results import Appended, AppendRefused, OnAppend, PutStatus, QueueKey
+from perseid.store.results import Appended, AppendRefused, OnAppend, PutStatus
 from perseid.wire.record import Message, Record, patch
 
 
@@ -27,25 +28,17 @@ class Shown(Protocol):
     """A store whose readers see what is appended."""
 
     log: CommitLog
-    gate: Gate | None
+    gate: ConfirmGate | None
     on_append: OnAppend | None
 
 
 class Booked(Protocol):
-    """A store that keeps the books of its queues."""
+    """A store with queues."""
 
     log: CommitLog
-    gate: Gate | None
+    gate: ConfirmGate | None
     flusher: Flusher
-
-    @property
-    def queue_table(self) -> dict[QueueKey, ConsumeQueue]: ...
-
-    def made(self, topic: str, queue_id: int, batch: bool) -> ConsumeQueue:
-        """A queue without files."""
-
-    def prepare(self, queue: ConsumeQueue) -> None:
-        """Give it room for a unit, and note that it is written to."""
+    queues: Queues
 
 
 class Appending(Shown, Booked, Protocol):
@@ -59,11 +52,6 @@ class Appending(Shown, Booked, Protocol):
 
     def encoded(self, message: Message, now: Millis) -> bytearray:
         """The record of a message within all limits, its places still empty."""
-
-    def queue_of(self, topic: str, queue_id: int) -> ConsumeQueue | None: ...
-
-    def queue_for(self, topic: str, queue_id: int, *, batch: bool | None) -> ConsumeQueue:
-        """The queue, with room for a unit, made if need be."""
 
 
 def append(store: Appending, message: Message, now: Millis) -> Appended:
@@ -86,74 +74,56 @@ def append(store: Appending, message: Message, now: Millis) -> Appended:
     return Appended(offset, size, base, now)
 
 
-def _batch_queue(store: Appending, message: Message) -> BatchQueue:
+def _batch_queue(store: Appending, message: Message) -> ConsumeQueue:
     """The queue of a message. One of single messages is there when a slave did not know the topic, and leads now."""
-    old = store.queue_of(message.topic, message.queue_id)
-    if old is not None and not isinstance(old, BatchQueue):
+    old = store.queues.get(message.topic, message.queue_id)
+    if old is not None and not old.batched:
         try:
             changed(store, old, old.end, batch=True)
         except OSError as error:
             raise AppendRefused(PutStatus.CREATE_MAPPED_FILE_FAILED, f"no new queue file: {error}") from error
-    queue = store.queue_for(message.topic, message.queue_id, batch=True)
-    assert isinstance(queue, BatchQueue)
-    return queue
+    return store.queues.get_or_make(message.topic, message.queue_id, batch=True)
 
 
-def put(store: Shown, queue: BatchQueue, unit: BatchUnit) -> None:
+def put(store: Shown, queue: ConsumeQueue, unit: BatchUnit) -> None:
     """Show the log's last record in its queue, which has room."""
     number = queue.end
-    queue.put_batch(unit)
+    queue.put(*unit[:6])
     if store.gate is not None:
         store.gate.hold(queue, number, store.log.end)
     if store.on_append is not None:
         store.on_append(queue.topic, queue.queue_id, unit.end - 1, unit.tag_code, unit.physical_offset, unit.size)
 
 
-def unit_of(record: Record, tag_code: int) -> BatchUnit:
-    """The unit of a record in a batch consume queue."""
-    base, count = inner.span(record) or (record.queue_offset, 1)
-    return BatchUnit(record.physical_offset, record.size, tag_code, record.store_timestamp, base, count)
-
-
 def is_batch(batch_topics: Set[str], queue: ConsumeQueue | None, record: Record) -> bool:
     """Does a record belong into a batch consume queue, where this queue is there?"""
     if record.topic in batch_topics or inner.span(record) is not None:
         return True
-    return isinstance(queue, BatchQueue) and record.queue_offset > 0
+    return queue is not None and queue.batched and record.queue_offset > 0
 
 
-def copy(queue: ConsumeQueue, into: BatchQueue, log: CommitLog) -> None:
+def copy(queue: ConsumeQueue, into: ConsumeQueue, log: CommitLog) -> None:
     """Give a batch consume queue the units of a queue of single messages; blank ones are left out. OSError."""
     for number in range(queue.min, queue.end):
         unit = queue.raw(number)
         time = record_time(log, unit.physical_offset, unit.size) if unit is not None else -1
         if unit is not None and time >= 0:
             into.prepare()
-            into.put_batch(BatchUnit(*unit, time, number, 1))
-
-
-def drop(store: Booked, queue: ConsumeQueue) -> None:
-    """Forget a queue with all of its units. OSError from the disk."""
-    del store.queue_table[queue.topic, queue.queue_id]
-    store.flusher.dirty.pop(queue, None)
-    if store.gate is not None:
-        store.gate.forget(queue)
-    queue.segments.remove_folder()
+            into.put(*unit, time, number, 1)
 
 
 def changed(store: Booked, queue: ConsumeQueue, offset: int, *, batch: bool) -> ConsumeQueue | None:
     """The queue of the other kind in this one's place, for a record of this queue offset; None: its topic was made
     again, and none is there. OSError from the disk."""
     if not batch or offset == 0:
-        drop(store, queue)
+        store.queues.drop(queue)
         return None
-    new = store.made(queue.topic, queue.queue_id, True)
-    assert isinstance(new, BatchQueue)
+    new = store.queues.make(queue.topic, queue.queue_id, True)
     copy(queue, new, store.log)
-    drop(store, queue)
-    store.queue_table[queue.topic, queue.queue_id] = new
-    store.prepare(new)
+    store.queues.drop(queue)
+    store.queues.table[queue.topic, queue.queue_id] = new
+    store.queues.prepare(new)
     store.flusher.hurry = True  # the old units were durable
     if store.gate is not None:
-        store.gate.load(store.gate.confirmed, store.queue_table.values())
+        store.gate.load(store.gate.confirmed, store.queues.table.values())
     return new

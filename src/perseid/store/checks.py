@@ -6,13 +6,11 @@ from collections.abc import Mapping
 
 from perseid.base.errors import CorruptLog
 from perseid.store import inner
-from perseid.store import lmq as lmqs
-from perseid.store.batch_queue import BatchQueue
 from perseid.store.checkpoint import Checkpoint
 from perseid.store.commit_log import CommitLog
 from perseid.store.config import StoreConfig
 from perseid.store.consume_queue import ConsumeQueue
-from perseid.store.dispatch import in_queue
+from perseid.store.dispatch import in_queue, units_of
 from perseid.store.results import QueueKey
 from perseid.wire.record import Record
 
@@ -68,29 +66,17 @@ class Checks:
         for record in walk:
             if walk.offset >= log.end:
                 break
-            key = record.topic, record.queue_id
-            if in_queue(record.sys_flag) and (inner.span(record) or isinstance(queues.get(key), BatchQueue)):
-                self._batch(queues, deleted, record)
-            elif in_queue(record.sys_flag):
-                self._unit(log, queues, deleted, record, (record.topic, record.queue_id), record.queue_offset)
-                if lmq and walk.offset >= self._loaded_end:  # what stood there at the start may say anything
-                    for name, offset in lmqs.units(record.topic, record.properties, walk.offset):
-                        self._unit(log, queues, deleted, record, (name, lmqs.LMQ_QUEUE_ID), offset)
+            if not in_queue(record.sys_flag):
+                continue
+            span, queue = inner.span(record), queues.get((record.topic, record.queue_id))
+            batch = span is not None or (queue is not None and queue.batched)
+            own, *light = units_of(record, lmq=lmq and not batch)
+            self._unit(log, queues, deleted, record, own[0], own[1] if span is None else span[0], batch=batch)
+            if walk.offset >= self._loaded_end:  # what stood there at the start may say anything
+                for key, offset in light:
+                    self._unit(log, queues, deleted, record, key, offset, batch=False)
         assert walk.offset >= log.end, f"log: at {walk.offset}: {walk.why}, but its end is {log.end}"
         self._validated = log.end
-
-    def _batch(self, queues: Mapping[QueueKey, ConsumeQueue], deleted: set[str], record: Record) -> None:
-        """The unit of a record in a batch consume queue."""
-        queue = queues.get((record.topic, record.queue_id))
-        if not isinstance(queue, BatchQueue):
-            gone = record.topic in deleted or record.physical_offset < self._loaded_end
-            assert gone, f"{_of(record)} is missing with its queue"
-            return
-        first = queue.raw(0)
-        if first is not None and queue.end > 0 and record.physical_offset < first.physical_offset:
-            return  # the topic was deleted and made again later
-        base, _ = inner.span(record) or (record.queue_offset, 1)
-        assert queue.holds(record.physical_offset, record.size, base), f"{_of(record)} is missing, offset {base}"
 
     def _unit(
         self,
@@ -100,25 +86,24 @@ class Checks:
         record: Record,
         key: QueueKey,
         offset: int,
+        *,
+        batch: bool,
     ) -> None:
+        """Of the record, in a queue of that kind."""
         physical = record.physical_offset
         queue = queues.get(key)
-        if queue is None:
+        if queue is None or (batch and not queue.batched):
             gone = key[0] in deleted or physical < self._loaded_end
             assert gone, f"{_unit_at(key, offset)} of the record at {physical} is missing with its queue"
             return
         first = queue.raw(0)
         if first is not None and queue.end > 0 and physical < first.physical_offset < log.end:
             return  # the topic was deleted and made again later
-        assert offset < queue.end, f"{_unit_at(key, offset)} of the record at {physical} is missing"
-        unit = queue.raw(offset)
-        assert unit is not None and (unit.physical_offset, unit.size) == (physical, record.size), (
+        unit = queue.stored(offset)
+        assert unit is not None, f"{_unit_at(key, offset)} of the record at {physical} is missing"
+        assert (unit.physical_offset, unit.size) == (physical, record.size), (
             f"{_unit_at(key, offset)} is {unit}, the log has ({physical}, {record.size})"
         )
-
-
-def _of(record: Record) -> str:
-    return f"{record.topic}/{record.queue_id}: unit of the record at {record.physical_offset}"
 
 
 def _unit_at(key: QueueKey, offset: int) -> str:

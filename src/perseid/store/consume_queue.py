@@ -1,9 +1,12 @@
-"""A consume queue: for each message of one topic and queue 20 bytes: physical offset, size, tag code.
+"""What consume queues of all kinds have in common: units of one size, one for each record of a topic and queue.
 
-The unit of queue offset n stands at byte 20·n. Behind `end` are zeros. A queue whose first message has a
-later offset than its file begins with is filled up with blank units, which `min` leaves out. Files are sparse: a
-thousand topics would else take gigabytes at once. Blocks are reserved for ROOM_UNITS at a time, before the log is
-written, so that a full disk refuses a message before anything of it is stored.
+Unit n stands at byte n·`unit_bytes`, and begins with the record's physical offset and size. Behind `end` are zeros.
+Files are sparse: a thousand topics would else take gigabytes at once. Blocks are reserved for ROOM_UNITS at a time,
+before the log is written, so that a full disk refuses a message before anything of it is stored.
+
+How many messages a unit stands for is a matter of its kind: one (`simple_queue`), or a batch (`batch_queue`). Numbers
+of units are `min`, `end`, `limit` and `issued`; a *queue offset* is a message's. Who stores, reads, recovers, or cuts
+a queue asks it, and not what kind it is of.
 
     min ≤ end;  units [min, end) point to records of the log in ascending order
     shown ≤ end: readers see the units before `shown`; all of them, but in a replicated store (`store.gate`)
@@ -11,28 +14,40 @@ written, so that a full disk refuses a message before anything of it is stored.
 
 from __future__ import annotations
 
+from abc import ABC, abstractmethod
+from collections.abc import Callable, Iterable
 from struct import Struct
-from typing import ClassVar
+from typing import ClassVar, Protocol
 
-from perseid.base.machine import Buffer
+from perseid.base.machine import Buffer, Millis
 from perseid.core.layout import UNIT_BYTES
 from perseid.disk.port import Disk, File
-from perseid.store.results import ConsumeUnit
-from perseid.store.segments import Folders, Segments, written_bytes
+from perseid.store.commit_log import CommitLog
+from perseid.store.config import StoreConfig
+from perseid.store.results import ConsumeUnit, ReadResult, Wanted, WantedRecord
+from perseid.store.segments import Folders, Part, Segments, written_bytes
+from perseid.wire.record import Record
 
-FOLDER = "consumequeue"
 ROOM_UNITS = 3_000
 UNIT = Struct(">qiq")
+"""What a unit of each kind begins with."""
 PHYSICAL_OFFSET = Struct(">q")
 BLANK_UNIT = UNIT.pack(0, 0x7FFFFFFF, 0)
-BLANKS_AT_ONCE = 1_024
-"""So many units are looked at for one that is not blank."""
 OPEN = 1 << 62
 """The limit of a queue all of whose units readers see."""
-_pack = UNIT.pack
 
 
-class ConsumeQueue:
+class WaitList(Protocol):
+    """What waits for messages."""
+
+    def arrived(self, topic: str, queue_id: int, queue_offset: int, tag_code: int) -> None:
+        """A message came to a queue, or several in one record, of which this is the last."""
+
+    def units_arrived(self, topic: str, queue_id: int, first: int, units: Buffer) -> None:
+        """Messages came to a queue, given as packed units from offset `first` on."""
+
+
+class ConsumeQueue(ABC):
     """One queue of one topic."""
 
     __slots__ = (
@@ -50,9 +65,13 @@ class ConsumeQueue:
         "topic",
     )
 
-    unit_bytes: ClassVar[int] = UNIT_BYTES
-    folder: ClassVar[str] = FOLDER
-    size_key: ClassVar[str] = "mappedFileSizeConsumeQueue"
+    unit_bytes: ClassVar[int]
+    folder: ClassVar[str]
+    """Where all queues of this kind are."""
+    size_key: ClassVar[str]
+    """The setting that says how large a file is."""
+    batched: ClassVar[bool]
+    """A unit may stand for several messages, and offsets may be missing between two of them."""
 
     def __init__(self, disk: Disk, folders: Folders, topic: str, queue_id: int, file_bytes: int) -> None:
         self.topic = topic
@@ -78,20 +97,34 @@ class ConsumeQueue:
         """Readers see the units before this one."""
         return self.end if self.end < self.limit else self.limit
 
-    @property
-    def next_offset(self) -> int:
-        """The queue offset of the next message; a unit is that of one message, in every queue but `batch_queue`'s."""
-        return self.end
+    # ---- queue offsets ----
 
     @property
+    @abstractmethod
+    def next_offset(self) -> int:
+        """The queue offset of the next message."""
+
+    @property
+    @abstractmethod
     def first_offset(self) -> int:
         """The queue offset of the first message that is still there."""
-        return self.min
 
     @property
+    @abstractmethod
     def shown_offset(self) -> int:
         """Readers see the messages before this queue offset."""
-        return self.shown
+
+    @abstractmethod
+    def is_to_come(self, offset: int) -> bool:
+        """Has the record whose first message has this queue offset no unit yet, and may it be the next one?"""
+
+    @abstractmethod
+    def begin_at(self, offset: int) -> None:
+        """The first message of this queue, which is new, will have this offset. OSError from the disk."""
+
+    @abstractmethod
+    def fill_up(self, offset: int) -> None:
+        """Let the next message be that of this offset, where those before it never come. OSError from the disk."""
 
     # ---- writing ----
 
@@ -142,16 +175,12 @@ class ConsumeQueue:
         file.write((begin - self._file_first) * self.unit_bytes, units)
         self.end = end
 
-    def put(self, physical_offset: int, size: int, tag_code: int) -> None:
-        """Append a unit; `prepare` has been called."""
-        self._put_packed(_pack(physical_offset, size, tag_code))
-
-    def _put_packed(self, unit: bytes) -> None:
-        end = self.end
-        file = self._file
-        assert file is not None, "put without prepare"
-        file.write((end - self._file_first) * self.unit_bytes, unit)
-        self.end = end + 1
+    @abstractmethod
+    def put(
+        self, physical_offset: int, size: int, tag_code: int, store_timestamp: Millis, base: int, messages: int
+    ) -> None:
+        """Append the unit of a record that holds so many messages, the first one with queue offset `base`; `prepare`
+        has been called."""
 
     def go_on_at(self, offset: int) -> None:
         """Let the next unit be that of `offset`, whatever stands there and behind."""
@@ -159,15 +188,6 @@ class ConsumeQueue:
         self.min = min(self.min, offset)
         self._file = None
         self.room = 0
-
-    def restart(self, offset: int) -> None:
-        """Forget all units and begin with `offset`: blank units stand before it in its file."""
-        self.segments.remove_from(0)
-        self.go_on_at(offset)
-        self.min = self.issued = offset
-        self.prepare()
-        assert self._file is not None
-        self._file.write(0, BLANK_UNIT * (offset - self._file_first))
 
     def cut(self, end: int) -> int:
         """Take away the units from `end` on, with all that stands behind; returns its bytes."""
@@ -182,16 +202,45 @@ class ConsumeQueue:
         """Up to `count` units from `offset` on that readers see, of one file; empty when no file holds it."""
         return self.segments.view(offset * self.unit_bytes, max(0, min(count, self.shown - offset)) * self.unit_bytes)
 
-    def unit(self, offset: int) -> ConsumeUnit | None:
-        """What stands there for readers."""
-        if not self.min <= offset < self.shown:
-            return None
-        return self.raw(offset)
-
-    def raw(self, offset: int) -> ConsumeUnit | None:
+    def raw(self, number: int) -> ConsumeUnit | None:
         """What stands at a unit's place, whether or not it counts."""
-        view = self.segments.view(offset * self.unit_bytes, self.unit_bytes)
-        return ConsumeUnit(*UNIT.unpack(view)) if len(view) == self.unit_bytes else None
+        view = self.segments.view(number * self.unit_bytes, self.unit_bytes)
+        return ConsumeUnit(*UNIT.unpack_from(view)) if len(view) == self.unit_bytes else None
+
+    @abstractmethod
+    def unit(self, offset: int) -> ConsumeUnit | None:
+        """What stands for a queue offset, for readers."""
+
+    @abstractmethod
+    def stored(self, offset: int) -> ConsumeUnit | None:
+        """The unit of the record whose first message has this queue offset, whether or not readers see it."""
+
+    @abstractmethod
+    def units_from(self, offset: int, count: int) -> Iterable[ConsumeUnit]:
+        """Up to `count` units that readers see, of one file, from that of a queue offset on."""
+
+    @abstractmethod
+    def read(
+        self, log: CommitLog, config: StoreConfig, offset: int, max_messages: int, max_bytes: int,
+        wanted: Wanted | None, wanted_record: WantedRecord | None,
+    ) -> ReadResult:  # fmt: skip
+        """The records of the messages from `offset` on that are wanted, within the limits of one answer."""
+
+    @abstractmethod
+    def cold(
+        self, log: CommitLog, config: StoreConfig, offset: int, max_messages: int, codes: frozenset[int] | None,
+        each: bool,
+    ) -> list[Part]:  # fmt: skip
+        """What a read from `offset` on would have to wait for: units first, and when they are there, records. `each`:
+        all records may be looked at, so that what stands within SPAN_BYTES is asked for."""
+
+    @abstractmethod
+    def offset_by_time(self, log: CommitLog, timestamp: Millis, upper: bool) -> int:
+        """The offset of the first message stored at `timestamp` or later; `upper`: of the last one at it or earlier."""
+
+    @abstractmethod
+    def tell(self, first: int, end: int, waits: WaitList) -> None:
+        """Tell of the messages of these units."""
 
     # ---- loading ----
 
@@ -217,6 +266,16 @@ class ConsumeQueue:
     def first(self) -> int:
         """The first unit that has a file."""
         return self.segments.starts[0] // self.unit_bytes if self.segments.starts else self.end
+
+    @abstractmethod
+    def matches(self, number: int, record: Record) -> bool:
+        """Is this the unit of the record that it points to?"""
+
+    @abstractmethod
+    def rejoin(self, offset: int, physical_offset: int, is_good: Callable[[int], bool], *, whole: bool) -> str:
+        """Let the next unit be that of a record whose first message has this queue offset, the first one of this queue
+        that a recovery reads; returns why it can't be, "" when it is so. `is_good`: does the unit of a number fit the
+        log? `whole`: nothing before that record can be missing."""
 
     def find_end(self) -> int:
         """The end of a queue without holes: the first unit of no size. Files may have been made ahead of it."""
@@ -245,25 +304,19 @@ class ConsumeQueue:
         while low < high:
             middle = (low + high) // 2
             known = self._not_blank(middle)
-            if known < self.end and self._physical_offset(known) < log_start:
+            if known < self.end and self.physical_offset(known) < log_start:
                 low = known + 1
             else:
                 high = middle
         self.min = self._not_blank(low)
 
-    def _not_blank(self, offset: int) -> int:
+    def _not_blank(self, number: int) -> int:
         """The first unit from this one on that is not blank; `end` when all are."""
-        most = 1  # at first: all but few are not
-        while offset < self.end and self.unit_bytes == UNIT_BYTES:
-            units = self.segments.view(offset * UNIT_BYTES, min(most, self.end - offset) * UNIT_BYTES)
-            count, most = len(units) // UNIT_BYTES, BLANKS_AT_ONCE
-            if units != BLANK_UNIT * count or not count:
-                return offset + next((n for n in range(count) if units[n * UNIT_BYTES :][:UNIT_BYTES] != BLANK_UNIT), 0)
-            offset += count
-        return offset
+        return number
 
-    def _physical_offset(self, offset: int) -> int:
-        found: int = PHYSICAL_OFFSET.unpack_from(self.segments.view(offset * self.unit_bytes, self.unit_bytes))[0]
+    def physical_offset(self, number: int) -> int:
+        """That of the record of a unit that is there."""
+        found: int = PHYSICAL_OFFSET.unpack_from(self.segments.view(number * self.unit_bytes, self.unit_bytes))[0]
         return found
 
     def remove_before(self, log_start: int, durable: int) -> None:

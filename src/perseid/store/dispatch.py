@@ -8,10 +8,18 @@ from operator import mul
 from perseid.base.errors import ConfigError
 from perseid.base.machine import Millis
 from perseid.core.layout import INDEXED_TAG
+from perseid.store.lmq import LMQ_QUEUE_ID
+from perseid.store.lmq import units as lmq_units
+from perseid.store.results import QueueKey
 from perseid.wire import properties as props
 from perseid.wire.hashing import java_hash, tag_code
 from perseid.wire.names import SCHEDULE_TOPIC
-from perseid.wire.record import SYS_TRANSACTION_MASK, SYS_TRANSACTION_PREPARED, SYS_TRANSACTION_ROLLBACK
+from perseid.wire.record import (
+    SYS_TRANSACTION_MASK,
+    SYS_TRANSACTION_PREPARED,
+    SYS_TRANSACTION_ROLLBACK,
+    Record,
+)
 
 _UNIT_MS = {"s": 1_000, "m": 60_000, "h": 3_600_000, "d": 86_400_000}
 
@@ -67,6 +75,16 @@ def tag_code_of(topic: str, properties: bytes, store_timestamp: Millis, levels: 
         if len(_tag_codes) < MAX_CACHED_TAGS and len(tag) <= MAX_CACHED_TAG_BYTES:
             _tag_codes[tag] = code
     return code
+
+
+def units_of(record: Record, *, lmq: bool) -> list[tuple[QueueKey, int]]:
+    """Queue and offset of the units of a record that is shown: its own, then those in light queues."""
+    own: tuple[QueueKey, int] = (record.topic, record.queue_id), record.queue_offset
+    if not lmq:
+        return [own]
+    return [own, *(((name, LMQ_QUEUE_ID), offset) for name, offset in lmq_units(
+        record.topic, record.properties, record.physical_offset
+    ))]  # fmt: skip
 
 
 # ---- index keys ----

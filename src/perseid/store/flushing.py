@@ -16,9 +16,9 @@ from perseid.store.checkpoint import Checkpoint
 from perseid.store.commit_log import FOLDER as LOG_FOLDER
 from perseid.store.commit_log import PAGE_BYTES, CommitLog
 from perseid.store.config import SYNC_FLUSH, StoreConfig
-from perseid.store.consume_queue import ConsumeQueue
-from perseid.store.gate import Gate
+from perseid.store.confirm_gate import ConfirmGate
 from perseid.store.index import Index
+from perseid.store.queues import Queues
 from perseid.store.results import CheckpointSaved, Flushed, PieceFlushed
 from perseid.store.segments import Folders
 
@@ -36,22 +36,22 @@ class Flusher:
     """Keeps the books of durability for one store."""
 
     def __init__(
-        self, config: StoreConfig, log: CommitLog, index: Index, folders: Folders, checkpoint: Checkpoint
-    ) -> None:
+        self, config: StoreConfig, log: CommitLog, index: Index, folders: Folders, queues: Queues,
+        gate: ConfirmGate | None,
+    ) -> None:  # fmt: skip
+        """`gate`: of a replicated store, whose checkpoint says what is confirmed."""
         self._config = config
         self._log = log
         self._index = index
         self._folders = folders
-        self.checkpoint = checkpoint
+        self._queues = queues
+        self._gate = gate
+        self.checkpoint = Checkpoint()
         """What is durable now."""
-        self.saved_replay_from = max(checkpoint.replay_from, 0)
-        self.saved_log_end = max(checkpoint.log_end, 0)
+        self.saved_replay_from = 0
+        self.saved_log_end = 0
         """A start knows that the log was durable up to here."""
         self._unsaved = False
-        self.dirty: dict[ConsumeQueue, None] = {}
-        """Queues with units that no round has taken yet."""
-        self.gate: Gate | None = None
-        """Of a replicated store: the checkpoint says what is confirmed."""
         self._most = EVERYTHING
         """The checkpoint says of no byte from there on that it is durable: they are about to be cut."""
         self._floor = EVERYTHING
@@ -80,6 +80,12 @@ class Flusher:
     def promised(self) -> int:
         """A start expects the log up to here at least."""
         return max(self.saved_replay_from, self.saved_log_end if self._log.is_found_whole else 0)
+
+    def load(self, checkpoint: Checkpoint) -> None:
+        """What a recovery found, and made, is durable."""
+        self.checkpoint = checkpoint
+        self.saved_replay_from = max(checkpoint.replay_from, 0)
+        self.saved_log_end = max(checkpoint.log_end, 0)
 
     def start(self, now: Millis) -> None:
         self._log_at = self._log_thorough_at = self._round_at = self._checkpoint_at = now
@@ -135,13 +141,7 @@ class Flusher:
 
     def take_dirty(self) -> list[Syncable]:
         """The files of queues and index that were written since a round took them last."""
-        files: list[Syncable] = []
-        for queue in self.dirty:
-            files += queue.segments.files_between(queue.issued * queue.unit_bytes, queue.end * queue.unit_bytes)
-            queue.issued = queue.end
-            queue.dirty = False
-        self.dirty.clear()
-        return files + list(self._index.take_dirty())
+        return self._queues.take_dirty() + list(self._index.take_dirty())
 
     def _next_piece(self) -> list[Effect]:
         if self._pieces:
@@ -167,7 +167,7 @@ class Flusher:
             c.queues_timestamp,
             c.index_timestamp,
             c.master_flushed_offset,
-            c.confirm_offset if self.gate is None else min(self.gate.confirmed, end),
+            c.confirm_offset if self._gate is None else min(self._gate.confirmed, end),
             log_end=end,
             replay_from=min(c.replay_from, begin),
             last_record=c.last_record,
@@ -203,9 +203,11 @@ class Flusher:
         self._unsaved = False
         return checkpoints.encode(self._durable())
 
-    def confirmed(self) -> None:
-        """More is confirmed: the checkpoint is to say so."""
-        self._unsaved = True
+    def confirm(self, upto: int) -> None:
+        """Readers may see the log up to there: every replica that counts has it. The checkpoint is to say so."""
+        assert self._gate is not None and upto <= self._log.end, f"confirmed up to {upto} of {self._log.end}"
+        if self._gate.confirm(upto):
+            self._unsaved = True
 
     # ---- a queue that begins anew ----
 
@@ -245,7 +247,7 @@ class Flusher:
             self._round = min(upto, end), last if last < end else -1, timestamp, min(index_end, end - 1)
         return self._durable()
 
-    def cut_done(self, end: int, index_end: int) -> None:
+    def truncated(self, end: int, index_end: int) -> None:
         """The log ends there; `index_end` is what is left in the index."""
         self.checkpoint.index_end = min(self.checkpoint.index_end, index_end)
         self._most = EVERYTHING

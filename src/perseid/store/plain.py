@@ -3,7 +3,7 @@
     begin → add … add → commit
 
 Nothing of a turn can be read before `commit`: whoever reads, or appends in the ordinary way, commits first. What is
-written is byte for byte what `MessageStore.append` writes. What can't be gathered (no room in the file, an oversized
+written is byte for byte what `Appends.append` writes. What can't be gathered (no room in the file, an oversized
 part) is refused by `add` with -1, and takes the ordinary way after a commit.
 
 Invariant: between turns nothing is gathered.
@@ -19,10 +19,11 @@ from typing import TYPE_CHECKING, Protocol
 from perseid.base.machine import Buffer, Millis
 from perseid.store.commit_log import CommitLog
 from perseid.store.config import StoreConfig
+from perseid.store.confirm_gate import ConfirmGate
 from perseid.store.consume_queue import ConsumeQueue
 from perseid.store.dispatch import TAIL_CHARS, head_hash, key_hash, whole_hash
-from perseid.store.gate import Gate
 from perseid.store.index import Index
+from perseid.store.queues import Queues
 from perseid.wire.hashing import crc32
 from perseid.wire.record import BLANK_BYTES, MAGIC_V1, MAX_PROPERTIES_BYTES, MIN_RECORD_BYTES, Host
 
@@ -43,43 +44,31 @@ def packed_host(host: Host) -> bytes:
     return host.ip + host.port.to_bytes(4, "big")
 
 
-class Queues(Protocol):
-    """The store that a queue is of."""
-
-    @property
-    def writable(self) -> bool: ...
-
-    def queue_of(self, topic: str, queue_id: int) -> ConsumeQueue | None: ...
-
-
 class Written(Protocol):
-    """The store that is written to."""
+    """What is written to: `appends.Appends`."""
 
-    log: CommitLog
     index: Index
-    gate: Gate | None
+    gate: ConfirmGate | None
+    queues: Queues
     config: StoreConfig
     store_host: Host
-
-
-class CoreStore(Queues, Protocol):
-    """The store that the core gathers for."""
-
-    index: Index
 
     @property
     def log(self) -> CommitLog: ...
 
+    @property
+    def writable(self) -> bool: ...
+
 
 class PlainQueue:
-    """One queue of a store that plain messages are appended to. Made by `MessageStore.plain_queue`."""
+    """One queue of a store that plain messages are appended to. Made by `Appends.plain_queue`."""
 
     __slots__ = (
         "heads", "next", "queue", "queue_id", "rest_bytes", "room", "store", "taken_bytes", "topic", "topic_part",
         "units",
     )  # fmt: skip
 
-    def __init__(self, store: Queues, topic: str, queue: ConsumeQueue) -> None:
+    def __init__(self, store: Written, topic: str, queue: ConsumeQueue) -> None:
         raw = topic.encode()
         self.store = store
         self.queue = queue
@@ -97,7 +86,7 @@ class PlainQueue:
     @property
     def usable(self) -> bool:
         """Is it still the store's queue, and does the store take messages?"""
-        return self.store.queue_of(self.topic, self.queue_id) is self.queue and self.store.writable
+        return self.store.queues.get(self.topic, self.queue_id) is self.queue and self.store.writable
 
     def unique_hash(self, key: str) -> int:
         """`dispatch.key_hash` of an ASCII key whose beginning came before."""
@@ -207,7 +196,7 @@ class PlainAppends:
 class CoreAppends:
     """What the compiled core gathered in one turn of one store."""
 
-    def __init__(self, store: CoreStore, batch: Batch) -> None:
+    def __init__(self, store: Written, batch: Batch) -> None:
         self._store = store
         self._batch = batch
 
@@ -238,7 +227,7 @@ class CoreAppends:
 class GatedAppends(CoreAppends):
     """What the compiled core gathered in one turn; readers see it when it is confirmed."""
 
-    def __init__(self, store: CoreStore, batch: Batch, gate: Gate) -> None:
+    def __init__(self, store: Written, batch: Batch, gate: ConfirmGate) -> None:
         super().__init__(store, batch)
         self._gate = gate
 
@@ -251,6 +240,6 @@ class GatedAppends(CoreAppends):
         super().commit(now)
         end = self._store.log.end
         for target in self._batch.touched:
-            queue = self._store.queue_of(target.topic, target.queue_id)
+            queue = self._store.queues.get(target.topic, target.queue_id)
             assert queue is not None, "a target of a queue that is gone"
             self._gate.hold(queue, target.first, end)

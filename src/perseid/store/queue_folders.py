@@ -5,14 +5,15 @@ from __future__ import annotations
 from collections.abc import Callable
 
 from perseid.disk.port import Disk
-from perseid.store import batch_queue, consume_queue
+from perseid.store import batch_queue, simple_queue
 from perseid.store.batch_queue import BatchQueue
 from perseid.store.config import StoreConfig
 from perseid.store.consume_queue import ConsumeQueue
 from perseid.store.results import QueueKey
 from perseid.store.segments import Folders
+from perseid.store.simple_queue import SimpleQueue
 
-FOLDERS = (consume_queue.FOLDER, batch_queue.FOLDER)
+FOLDERS = (simple_queue.FOLDER, batch_queue.FOLDER)
 
 
 def may_be(topic: str, queue_id: int) -> bool:
@@ -22,7 +23,12 @@ def may_be(topic: str, queue_id: int) -> bool:
 
 def of_topic(topic: str) -> list[str]:
     """Where the queues of a topic may be."""
-    return [f"{folder}/{topic}" for folder in FOLDERS]
+    return [f"{kind}/{topic}" for kind in FOLDERS]
+
+
+def folder(topic: str, queue_id: int, batch: bool) -> str:
+    """That of a queue of one kind."""
+    return f"{FOLDERS[batch]}/{topic}/{queue_id}"
 
 
 def made(
@@ -31,7 +37,7 @@ def made(
     """A queue without files."""
     if batch:
         return BatchQueue(disk, folders, topic, queue_id, config.batch_consume_queue_file_bytes)
-    return ConsumeQueue(disk, folders, topic, queue_id, config.consume_queue_file_bytes)
+    return SimpleQueue(disk, folders, topic, queue_id, config.consume_queue_file_bytes)
 
 
 def load(
@@ -44,11 +50,11 @@ def load(
     between others. Where both kinds are there of one queue, that with batches counts: a topic of that name was there
     before it."""
     gaps: list[str] = []
-    for folder in FOLDERS:
-        for topic in disk.list(folder):
-            for number in disk.list(f"{folder}/{topic[:-1]}") if topic.endswith("/") else []:
+    for kind in FOLDERS:
+        for topic in disk.list(kind):
+            for number in disk.list(f"{kind}/{topic[:-1]}") if topic.endswith("/") else []:
                 if number.endswith("/") and number[:-1].isascii() and number[:-1].isdigit():
-                    queue = made(topic[:-1], int(number[:-1]), folder == batch_queue.FOLDER)
+                    queue = made(topic[:-1], int(number[:-1]), kind == batch_queue.FOLDER)
                     missing = queue.load(log_start)
                     gaps += [queue.segments.path(start) for start in missing]
                     if queue.segments.starts:

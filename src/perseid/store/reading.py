@@ -3,11 +3,10 @@
 from __future__ import annotations
 
 from collections.abc import Iterable
-from itertools import islice
 from struct import Struct
 
 from perseid.base.machine import Millis
-from perseid.core.layout import EXTENDED_MAX, UNIT_BYTES
+from perseid.core.layout import UNIT_BYTES
 from perseid.store.commit_log import CommitLog
 from perseid.store.config import StoreConfig
 from perseid.store.consume_queue import PHYSICAL_OFFSET, UNIT, ConsumeQueue
@@ -67,65 +66,13 @@ def outside(offset: int, low: int, high: int) -> ReadResult | None:
     return None
 
 
-def read(
-    log: CommitLog,
-    queue: ConsumeQueue | None,
-    config: StoreConfig,
-    offset: int,
-    max_messages: int,
-    max_bytes: int,
-    wanted: Wanted | None,
-    wanted_record: WantedRecord | None = None,
-) -> ReadResult:
-    """Records of a queue from `offset` on that are wanted, within the limits of one answer."""
-    if queue is None:
-        return ReadResult(ReadStatus.NO_MATCHED_LOGIC_QUEUE, 0, 0, 0, [])
-    low, high = queue.min, queue.shown
-    missed = outside(offset, low, high)
-    if missed is not None:
-        return missed
-    units = queue.units(offset, scan_units(config, max_messages))
-    if not units:
-        after = min((s for s in queue.segments.starts if s > offset * UNIT_BYTES), default=high * UNIT_BYTES)
-        return ReadResult(ReadStatus.OFFSET_FOUND_NULL, after // UNIT_BYTES, low, high, [])
-    found = _gather_quickly(log, config, queue, offset, units, max_messages, max_bytes, wanted, wanted_record)
-    return found or _gather(log, config, queue, offset, units, max_messages, max_bytes, wanted, wanted_record)
-
-
 SPAN_BYTES = 1 << 20
 """The records of a read that stand closer together than this are looked for in memory all at once."""
 
 
-def cold(
-    log: CommitLog,
-    queue: ConsumeQueue,
-    config: StoreConfig,
-    offset: int,
-    max_messages: int,
-    codes: frozenset[int] | None,
-    each: bool,
-) -> list[Part]:
-    """What a read from `offset` on would have to wait for: units first, and when they are there, records. `each`: all
-    records may be looked at, so that what stands within SPAN_BYTES is asked for."""
-    hot_from = log.end - config.hot_bytes
-    if hot_from <= log.start or not queue.min <= offset < queue.shown:
-        return []
-    scan = min(scan_units(config, max_messages), queue.shown - offset)
-    parts = queue.segments.cold(offset * UNIT_BYTES, scan * UNIT_BYTES)
-    if parts:
-        return parts
-    if each:
-        return _cold_ahead(log, queue.units(offset, 1), hot_from)
-    most = min(max(max_messages, 1), config.max_transfer_count_on_message_in_memory)
-    if codes is None:
-        return _cold_run(log, queue.units(offset, most), hot_from)
-    wanted = (u for u in UNIT.iter_unpack(queue.units(offset, scan)) if u[2] in codes or u[2] <= EXTENDED_MAX)
-    records = [(at, size) for at, size, _ in islice(wanted, most) if at < hot_from and size > 0]
-    return cold_records(log, records[0][0], sum(records[-1]), records) if records else []
-
-
-def _cold_run(log: CommitLog, units: memoryview, hot_from: int) -> list[Part]:
-    """The same of units that are all wanted: the usual pull, so that only the first and the last are looked at."""
+def cold_run(log: CommitLog, units: memoryview, hot_from: int) -> list[Part]:
+    """What has to be fetched of records whose units are all wanted: the usual pull, so that only the first and the last
+    unit are looked at."""
     first: int = PHYSICAL_OFFSET.unpack_from(units)[0] if units else hot_from
     if first >= hot_from:
         return []
@@ -134,7 +81,7 @@ def _cold_run(log: CommitLog, units: memoryview, hot_from: int) -> list[Part]:
     return cold_records(log, first, last + size, records)
 
 
-def _cold_ahead(log: CommitLog, units: memoryview, hot_from: int) -> list[Part]:
+def cold_ahead(log: CommitLog, units: memoryview, hot_from: int) -> list[Part]:
     """The same of whatever stands behind the first of them."""
     first: int = PHYSICAL_OFFSET.unpack_from(units)[0] if units else hot_from
     return log.segments.cold(first, min(SPAN_BYTES, log.end - first)) if first < hot_from else []
@@ -167,7 +114,7 @@ def window(
     return log.segments.view(first, end - first), first, most, most_bytes
 
 
-def _gather_quickly(
+def gather_quickly(
     log: CommitLog,
     config: StoreConfig,
     queue: ConsumeQueue,
@@ -179,7 +126,7 @@ def _gather_quickly(
     wanted_record: WantedRecord | None = None,
 ) -> ReadResult | None:
     """The usual read: some record is wanted, and all are there and in memory. One window on a file of the log
-    serves all of its records. None: something is otherwise; `_gather` has to look.
+    serves all of its records. None: something is otherwise; `gather` has to look.
     """
     recent = window(log, config, units, max_messages, max_bytes)
     if recent is None:
@@ -228,7 +175,7 @@ def _gather_quickly(
     return ReadResult(status, offset + scanned, queue.min, queue.shown, buffers, count, total, last)
 
 
-def _gather(
+def gather(
     log: CommitLog,
     config: StoreConfig,
     queue: ConsumeQueue,
@@ -239,6 +186,7 @@ def _gather(
     wanted: Wanted | None,
     wanted_record: WantedRecord | None,
 ) -> ReadResult:
+    """The records of units from that of `offset` on, wherever they are."""
     status = ReadStatus.NO_MATCHED_MESSAGE
     found = _Gathered(log)
     next_offset, last = offset, -1
@@ -278,12 +226,6 @@ def _gather(
 # ---- time ----
 
 
-def store_time(log: CommitLog, queue: ConsumeQueue | None, offset: int) -> Millis:
-    """Store time of a queue's message; -1 when the queue or the log has none there."""
-    unit = queue.unit(offset) if queue is not None else None
-    return -1 if unit is None else record_time(log, unit.physical_offset, unit.size)
-
-
 def record_time(log: CommitLog, physical_offset: int, size: int) -> Millis:
     """Store time of the record at an offset of the log; -1 when the log has not got it."""
     view = log.view(physical_offset, size)
@@ -292,28 +234,6 @@ def record_time(log: CommitLog, physical_offset: int, size: int) -> Millis:
     at = BORN_HOST_AT + (20 if view[SYS_FLAG_AT + 3] & SYS_BORN_HOST_V6 else 8)
     stamp: int = _TIMESTAMP.unpack_from(view, at)[0]
     return stamp
-
-
-def offset_by_time(log: CommitLog, queue: ConsumeQueue | None, timestamp: Millis, upper: bool) -> int:
-    """Lower: the first offset stored at `timestamp` or later, else the end; before all messages the first
-    unit of the queue's files. Upper: the last offset stored at `timestamp` or earlier, 0 when there is none.
-    """
-    if queue is None or not queue.segments.starts:
-        return 0
-    low, high = queue.min, queue.shown
-    if low >= high:
-        return 0 if upper else high
-    first = low
-    while low < high:
-        middle = (low + high) // 2
-        time = store_time(log, queue, middle)  # -1, the log has lost it: counts as earlier
-        if time < timestamp or (upper and time == timestamp):
-            low = middle + 1
-        else:
-            high = middle
-    if upper:
-        return low - 1 if low > first else 0
-    return queue.first if low == first and store_time(log, queue, first) > timestamp else low
 
 
 # ---- keys ----

@@ -18,22 +18,22 @@ one met; a queue that has not makes all queues be built anew from the whole log.
 from __future__ import annotations
 
 from collections.abc import Set
+from functools import partial
 from typing import Protocol
 
 from perseid.base.errors import CorruptLog
 from perseid.base.machine import Millis, Syncable
 from perseid.disk.port import Disk
-from perseid.store import batches
+from perseid.store import batches, queue_folders
 from perseid.store import checkpoint as checkpoints
-from perseid.store.batch_queue import FOLDER as BATCH_FOLDER
-from perseid.store.batch_queue import BatchQueue, BatchUnit
+from perseid.store.batch_queue import BatchUnit, unit_of
 from perseid.store.checkpoint import Checkpoint
 from perseid.store.commit_log import UNWRITTEN, Walk
 from perseid.store.config import StoreConfig
-from perseid.store.consume_queue import BLANK_UNIT, FOLDER, UNIT, ConsumeQueue
-from perseid.store.dispatch import in_queue, key_hashes, parse_delay_levels, tag_code_of
+from perseid.store.consume_queue import BLANK_UNIT, UNIT, ConsumeQueue
+from perseid.store.dispatch import in_queue, key_hashes, parse_delay_levels, tag_code_of, units_of
 from perseid.store.index import Index
-from perseid.store.lmq import LMQ_QUEUE_ID, is_lmq, units
+from perseid.store.lmq import is_lmq
 from perseid.store.results import ConsumeUnit, QueueKey
 from perseid.wire.properties import PROPERTY_END
 from perseid.wire.record import (
@@ -62,7 +62,6 @@ class Recovering(batches.Booked, Protocol):
     disk: Disk
     config: StoreConfig
     index: Index
-    batch_topics: Set[str]
 
 
 class _Rebuild(Exception):
@@ -76,7 +75,7 @@ class Recovery:
         self._store = store
         config = self._config = store.config
         log = self._log = store.log
-        self._queues = store.queue_table
+        self._queues = store.queues.table
         self._index = store.index
         self._checkpoint = checkpoint
         self._known = log.promised(checkpoint.log_end)
@@ -110,7 +109,7 @@ class Recovery:
             start = self._index_start(self._queues_from)
             if 0 <= self._checkpoint.last_record < start:
                 start = max(self._checkpoint.last_record, log.start)
-        elif any(queue.end > queue.first and queue.folder == FOLDER for queue in self._queues.values()):
+        elif any(queue.end > queue.first and not queue.batched for queue in self._queues.values()):
             # What the checkpoint has, and no queue points to, is of topics that were deleted: it stays unseen.
             self._queues_from = max(start, min(self._checkpoint.replay_from, log.top))
         else:  # somebody took the queues away, to have them made anew
@@ -189,16 +188,10 @@ class Recovery:
         self._note(f"the index was durable up to {known.index_end}, is whole up to {index.end_offset}")
         return min(max(index.end_offset, log.start), start)
 
-    def _matches(self, queue: ConsumeQueue, offset: int, unit: ConsumeUnit) -> bool:
+    def _matches(self, queue: ConsumeQueue, number: int, unit: ConsumeUnit) -> bool:
         """The log has the record that a unit points to, and it is the one of this unit."""
         record = self._log.decoded(unit.physical_offset)
-        if record is None or record.size != unit.size:
-            return False
-        if isinstance(queue, BatchQueue):
-            whole = queue.batch(offset)
-            same = (record.topic, record.queue_id) == (queue.topic, queue.queue_id)
-            return same and whole == batches.unit_of(record, whole.tag_code if whole is not None else 0)
-        return ((queue.topic, queue.queue_id), offset) in units_of(record, lmq=is_lmq(queue.topic))
+        return record is not None and record.size == unit.size and queue.matches(number, record)
 
     def _timestamp_of(self, offset: int) -> Millis:
         record = self._log.decoded(offset)
@@ -249,115 +242,71 @@ class Recovery:
         """Write the units of a record: one in a batch consume queue, or one of its queue and of each light one. `only`:
         those in these queues."""
         key = record.topic, record.queue_id
-        if batches.is_batch(self._store.batch_topics, self._queues.get(key), record):
+        tag = tag_code_of(record.topic, record.properties, record.store_timestamp, self._levels)
+        if batches.is_batch(self._store.queues.batch_topics, self._queues.get(key), record):
             if only is None or key in only:
-                self._put_batch(record, key)
+                self._put(key, unit_of(record, tag), batch=True)
         else:
             for queue_key, offset in units_of(record, lmq=self._config.lmq):
                 if only is None or queue_key in only:
-                    self._put(record, queue_key, offset)
+                    at, size = record.physical_offset, record.size
+                    self._put(queue_key, BatchUnit(at, size, tag, record.store_timestamp, offset, 1), batch=False)
 
-    def _put_batch(self, record: Record, key: QueueKey) -> None:
-        """Write the unit of a record of messages, behind what its queue has."""
-        tag = tag_code_of(record.topic, record.properties, record.store_timestamp, self._levels)
-        unit = batches.unit_of(record, tag)
+    def _put(self, key: QueueKey, unit: BatchUnit, *, batch: bool) -> None:
+        """Write a unit in its place, in a queue of that kind."""
         queue = self._queues.get(key)
-        if key not in self._met or not isinstance(queue, BatchQueue):
-            queue = self._meet_batch(key, queue, unit)
-        elif unit.base < queue.next_offset:
-            if unit.base > 0:
-                self._note(f"{queue.segments.folder}: offset {unit.base} again at {unit.physical_offset}, left out")
-                return
-            queue.cut(0)  # the topic was deleted and made again
-            self._met[key] = 0
-        queue.prepare()
-        queue.put_batch(unit)
-
-    def _meet_batch(self, key: QueueKey, queue: ConsumeQueue | None, unit: BatchUnit) -> BatchQueue:
-        """The queue of the first unit of it that is read, ready for that unit."""
-        whole = self._queues_from <= self._log.start  # nothing before it can be missing
-        if not isinstance(queue, BatchQueue):
-            if unit.base > 0 and not whole and queue is None:
-                raise _Rebuild(f"{BATCH_FOLDER}/{key[0]}/{key[1]}: begins too late")
-            made = self._store.made(*key, True)
-            assert isinstance(made, BatchQueue)
-            if queue is not None:  # the topic was not known to be one of batches
-                if unit.base > 0:
-                    batches.copy(queue, made, self._log)
-                queue.segments.remove_folder()
-            self._queues[key] = made
-            self._met[key] = 0
-            return made
-        end = queue.last_written()
-        while end > queue.first and not self._is_before(queue, end - 1, unit):
-            end -= 1
-        if end == queue.first and unit.base > 0 and not whole:
-            raise _Rebuild(f"{queue.segments.folder}: nothing before offset {unit.base} fits the log")
-        queue.go_on_at(end)
-        self._met[key] = end
-        return queue
-
-    def _is_before(self, queue: BatchQueue, number: int, other: BatchUnit) -> bool:
-        """Is a unit of this queue good, and does it stand before another one?"""
-        unit = queue.batch(number)
-        if unit is None or unit.end > other.base or not 0 <= unit.physical_offset < other.physical_offset:
-            return False
-        plain = ConsumeUnit(*unit[:3])
-        return (unit.messages > 0 and self._is_old(plain)) or self._matches(queue, number, plain)
-
-    def _put(self, record: Record, key: QueueKey, offset: int) -> None:
-        """Write a unit of a record, in its place."""
-        queue = self._queues.get(key)
-        if key not in self._met or queue is None:
-            queue = self._meet(key, queue, offset)
-        elif offset != queue.end:
-            if offset == 0:  # the topic was deleted and made again
+        if key not in self._met or queue is None or queue.batched != batch:
+            queue = self._meet(key, queue, unit, batch)
+        elif unit.base != queue.next_offset:
+            if unit.base == 0:  # the topic was deleted and made again
                 queue.cut(0)
                 self._met[key] = 0
-            elif offset < queue.end:
-                self._note(f"{queue.segments.folder}: offset {offset} again at {record.physical_offset}, left out")
+            elif unit.base < queue.next_offset:
+                self._note(f"{queue.segments.folder}: offset {unit.base} again at {unit.physical_offset}, left out")
                 return
-            else:
-                self._note(f"{queue.segments.folder}: offsets {queue.end} to {offset - 1} are not in the log")
-                if is_lmq(key[0]) and offset - queue.end > MAX_LMQ_GAP:
-                    return  # nobody checked what a client said while there were no light queues
-                while queue.end < offset:
-                    queue.prepare()
-                    queue.put(*UNIT.unpack(BLANK_UNIT))
-        tag = tag_code_of(record.topic, record.properties, record.store_timestamp, self._levels)
+            elif not queue.batched and not self._pass_gap(queue, unit.base):
+                return
         queue.prepare()
-        queue.put(record.physical_offset, record.size, tag)
+        queue.put(*unit[:6])
 
-    def _meet(self, key: QueueKey, queue: ConsumeQueue | None, offset: int) -> ConsumeQueue:
-        """The queue of the first unit of it that is read, ready for that unit, which is the one of `offset`."""
+    def _pass_gap(self, queue: ConsumeQueue, offset: int) -> bool:
+        """Go on with an offset where those before it are missing; False: it is no unit of this queue."""
+        self._note(f"{queue.segments.folder}: offsets {queue.end} to {offset - 1} are not in the log")
+        if is_lmq(queue.topic) and offset - queue.end > MAX_LMQ_GAP:
+            return False  # nobody checked what a client said while there were no light queues
+        queue.fill_up(offset)
+        return True
+
+    def _meet(self, key: QueueKey, queue: ConsumeQueue | None, unit: BatchUnit, batch: bool) -> ConsumeQueue:
+        """The queue of the first unit of it that is read, ready for that unit."""
         whole = self._queues_from <= self._log.start  # nothing before it can be missing
-        self._met[key] = offset
-        if isinstance(queue, BatchQueue):  # the topic was made again, of another kind
-            queue.segments.remove_folder()
-            queue = None
-        if queue is None or offset < queue.first:
-            if offset > 0 and not whole:
-                raise _Rebuild(f"{FOLDER}/{key[0]}/{key[1]}: begins too late")
-            if queue is None:
-                queue = self._queues[key] = self._store.made(*key, False)
-            queue.restart(offset)
-        elif offset == 0:
-            queue.go_on_at(0)
-        else:
-            fits = offset == queue.first or self._continues(queue, offset)
-            if not fits and not whole:
-                raise _Rebuild(f"{queue.segments.folder}: unit {offset - 1} does not fit the log")
-            if fits:
-                queue.go_on_at(offset)
-            else:
-                queue.restart(offset)
+        if queue is None or queue.batched != batch:
+            return self._made(key, queue, unit.base, batch, whole)
+        why = queue.rejoin(unit.base, unit.physical_offset, partial(self._is_good, queue), whole=whole)
+        if why:
+            raise _Rebuild(f"{queue.segments.folder}: {why}")
+        self._met[key] = queue.end
         return queue
 
-    def _continues(self, queue: ConsumeQueue, offset: int) -> bool:
-        """Is the unit before this one there, and good? (Where no file is, as those before the queue's first went with
-        their records, none has to be.)"""
-        unit = queue.raw(offset - 1)
-        return unit is not None and (self._is_old(unit) or self._matches(queue, offset - 1, unit))
+    def _made(self, key: QueueKey, other: ConsumeQueue | None, offset: int, batch: bool, whole: bool) -> ConsumeQueue:
+        """A queue that was not there, or that was one of the other kind, ready for the unit of `offset`."""
+        known = batch and other is not None  # the topic was not known to be one of batches: all units are there
+        if offset > 0 and not whole and not known:
+            raise _Rebuild(f"{queue_folders.folder(*key, batch)}: begins too late")
+        queue = self._store.queues.make(*key, batch)
+        if other is not None:
+            if batch and offset > 0:
+                batches.copy(other, queue, self._log)
+            other.segments.remove_folder()
+        queue.begin_at(offset)
+        self._queues[key] = queue
+        self._met[key] = 0 if batch else offset
+        return queue
+
+    def _is_good(self, queue: ConsumeQueue, number: int) -> bool:
+        """Is the unit of this number there, and does it fit the log?"""
+        unit = queue.raw(number)
+        return unit is not None and (self._is_old(unit) or self._matches(queue, number, unit))
 
     def _rebuild(self, why: str) -> Walk:
         """Write all queues anew, from all of the log. The checkpoint forgets them first: a crash on the way has
@@ -380,7 +329,7 @@ class Recovery:
         files: list[Syncable] = []
         for queue in [self._queues[key] for key in keys if key in self._queues]:
             queue.correct_min(log.start)
-            self._store.prepare(queue)  # a stop makes it durable, too
+            self._store.queues.prepare(queue)  # a stop makes it durable, too
             files += queue.segments.files_between(queue.first * queue.unit_bytes, (queue.end + 1) * queue.unit_bytes)
         return files
 
@@ -465,16 +414,6 @@ def bring_back(store: Recovering, keys: Set[QueueKey], start: int) -> list[Synca
     """Write queues anew that are not there, in a store that is loaded, from all that the log has of them, which stands
     at `start` or behind it; the files to be made durable. OSError from the disk."""
     return Recovery(store, store.flusher.checkpoint).bring_back(keys, start)
-
-
-def units_of(record: Record, *, lmq: bool) -> list[tuple[QueueKey, int]]:
-    """Queue and offset of the units of a record that is shown: its own, then those in light queues."""
-    own: tuple[QueueKey, int] = (record.topic, record.queue_id), record.queue_offset
-    if not lmq:
-        return [own]
-    return [own, *(((name, LMQ_QUEUE_ID), offset) for name, offset in units(
-        record.topic, record.properties, record.physical_offset
-    ))]  # fmt: skip
 
 
 _ADVICE = "Bring the file back from a replica or a backup, or set truncateCorruptLog=true to start with what is left"

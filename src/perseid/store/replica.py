@@ -18,8 +18,8 @@ from perseid import core
 from perseid.base.errors import StoreError
 from perseid.base.machine import Flush
 from perseid.store import batches, inner, lmq, queue_folders
-from perseid.store.batch_queue import BatchQueue
-from perseid.store.consume_queue import BLANK_UNIT, UNIT, ConsumeQueue
+from perseid.store.batch_queue import unit_of
+from perseid.store.consume_queue import ConsumeQueue
 from perseid.store.dispatch import in_queue, key_hashes, parse_delay_levels, tag_code_of
 from perseid.store.results import AppendRefused, QueueKey
 from perseid.store.store import MessageStore
@@ -70,11 +70,11 @@ class Replica:
         """Queues begin anew with records that are about to be written."""
         self._begin = 0
         """Where an empty log is to begin."""
-        self._lmq = store.lmq
+        self._lmq = store.config.lmq
         self._compiled = compiled = None if self._lmq else core.compiled  # the core knows of no light queues
         self._core: Records | None = compiled.records.Records() if compiled is not None else None
         if self._core is not None:
-            self._core.follow(store.queue_table)
+            self._core.follow(store.queues.table)
         self._known: dict[QueueKey, ConsumeQueue] = {}
         """Those that the core has a target of."""
 
@@ -98,11 +98,11 @@ class Replica:
     @property
     def flushed(self) -> int:
         """The log is durable up to here."""
-        return self._store.flushed
+        return self._store.log.flushed
 
     def flush(self) -> Flush:
         """Make all of the log durable."""
-        return self._store.flush([])
+        return self._store.flusher.flush([])
 
     @property
     def expected(self) -> int:
@@ -235,11 +235,11 @@ class Replica:
             units = target.units
             target.queue.put_many(units)
             if store.gate is not None:
-                queue = store.queue_of(target.topic, target.queue_id)
+                queue = store.queues.get(target.topic, target.queue_id)
                 assert queue is not None, "a target of a queue that is gone"
                 store.gate.hold(queue, target.first, log.end)
-            elif store.on_units is not None:
-                store.on_units(target.topic, target.queue_id, target.first, units)
+            elif store.appends.on_units is not None:
+                store.appends.on_units(target.topic, target.queue_id, target.first, units)
         if store.index.enabled:
             for (begin, stored), (stop, _) in pairwise((*times, (len(entries), 0))):
                 store.index.put_many(bytearray(entries[begin:stop]), stored)
@@ -248,9 +248,7 @@ class Replica:
         """What comes for this queue from now on may be plain: but for delayed messages, whose tag code is a time."""
         topic = queue.topic
         key = topic, queue.queue_id
-        if isinstance(queue, BatchQueue):
-            return
-        if self._core is None or self._known.get(key) is queue or topic == SCHEDULE_TOPIC:
+        if queue.batched or self._core is None or self._known.get(key) is queue or topic == SCHEDULE_TOPIC:
             return
         if topic.isascii() and len(topic) <= MAX_TOPIC_BYTES:
             assert self._compiled is not None
@@ -310,12 +308,11 @@ class Replica:
             if store.index.enabled and record.sys_flag & SYS_TRANSACTION_MASK != SYS_TRANSACTION_ROLLBACK:
                 store.index.put(key_hashes(topic, record.properties), offset, record.store_timestamp)
             targets = [(queues.get(key), queue_offset) for key, queue_offset in self._targets(record)]
-            targets = [(queue, queue_offset) for queue, queue_offset in targets if _is_next(queue, queue_offset)]
-            if not targets:
+            waiting = [queue for queue, offset in targets if queue is not None and queue.is_to_come(offset)]
+            if not waiting:
                 continue  # it has its units already
             tag = tag_code_of(topic, record.properties, record.store_timestamp, self._levels)
-            for queue, _ in targets:
-                assert queue is not None
+            for queue in waiting:
                 self._put_unit(queue, record, tag)
         if self._anew:
             self._anew = False
@@ -324,18 +321,10 @@ class Replica:
     def _put_unit(self, queue: ConsumeQueue, record: Record, tag: int) -> None:
         store = self._store
         queue.prepare()
-        if isinstance(queue, BatchQueue):
-            batches.put(store, queue, batches.unit_of(record, tag))
-            return
-        if queue.topic != record.topic:
-            store.put_light(queue, record.physical_offset, record.size, tag)
-            return
-        queue.put(record.physical_offset, record.size, tag)
-        if store.gate is not None:
-            store.gate.hold(queue, record.queue_offset, store.log.end)
-        if store.on_append is not None:
-            where = record.topic, record.queue_id, record.queue_offset
-            store.on_append(*where, tag, record.physical_offset, record.size)
+        if queue.topic == record.topic:
+            batches.put(store.appends, queue, unit_of(record, tag))
+        else:
+            store.appends.put_light(queue, record.physical_offset, record.size, tag)
 
     def _targets(self, record: Record) -> list[tuple[QueueKey, int]]:
         """Where a record has units, queue and offset: its own queue first, then light ones. What it says of these is
@@ -348,7 +337,7 @@ class Replica:
         found: list[tuple[QueueKey, int]] = [(key, record.queue_offset)]
         if self._lmq:
             for name, offset in lmq.units(record.topic, record.properties, record.physical_offset):
-                queue = self._store.queue_of(name, lmq.LMQ_QUEUE_ID)
+                queue = self._store.queues.get(name, lmq.LMQ_QUEUE_ID)
                 if queue is None or offset <= queue.end + MAX_GAP:
                     found.append(((name, lmq.LMQ_QUEUE_ID), offset))
         return found
@@ -368,7 +357,7 @@ class Replica:
             self._make_place(queue, offset)
             self._learn(queue)
             try:
-                self._store.prepare(queue, counts[key])
+                self._store.queues.prepare(queue, counts[key])
             except AppendRefused as refused:
                 raise _cause(refused, at) from None
         return queues
@@ -382,23 +371,23 @@ class Replica:
         """The same, of the places of its units; does its own queue become one of another kind?"""
         may = True
         for key, offset in targets:
-            queue = self._store.queue_of(*key) if offset == 0 or changes else None
+            queue = self._store.queues.get(*key) if offset == 0 or changes else None
             unit = queue.raw(queue.min) if queue is not None and queue.min < queue.end else None
             may &= unit is None or self._store.flusher.hold_back(unit.physical_offset)
         return may
 
     def _changes_kind(self, record: Record) -> bool:
         """Is the queue of a record of another kind, or is there none yet that knows?"""
-        queue = self._store.queue_of(record.topic, record.queue_id)
-        batch = batches.is_batch(self._store.batch_topics, queue, record)
-        return in_queue(record.sys_flag) and batch != isinstance(queue, BatchQueue)
+        queue = self._store.queues.get(record.topic, record.queue_id)
+        batch = batches.is_batch(self._store.queues.batch_topics, queue, record)
+        return in_queue(record.sys_flag) and batch != (queue is not None and queue.batched)
 
     def _check_offset(self, key: QueueKey, offset: int, at: int, record: Record | None) -> None:
         """Refuse a queue that can't be, and a queue offset."""
-        queue = self._store.queue_of(*key)
+        queue = self._store.queues.get(*key)
         if queue is None and not queue_folders.may_be(*key):
             raise ReplicaRefused(f"at {at}: {key[0]!r}, {key[1]} can't be a queue")
-        topics = self._store.batch_topics
+        topics = self._store.queues.batch_topics
         batch = record is not None and key[0] == record.topic and batches.is_batch(topics, queue, record)
         where = f"at {at}: queue offset {offset} in {key[0]}/{key[1]}"
         if not 0 <= offset <= at // (MIN_ITEM_BYTES if batch else MIN_RECORD_BYTES):
@@ -409,18 +398,17 @@ class Replica:
     def _queue_of(self, key: QueueKey, offset: int, at: int, record: Record) -> ConsumeQueue:
         """Where the unit of an offset goes, that of a record at `at`."""
         self._check_offset(key, offset, at, record)
-        queue = self._store.queue_of(*key)
-        batch = key[0] == record.topic and batches.is_batch(self._store.batch_topics, queue, record)
-        if queue is not None and isinstance(queue, BatchQueue) != batch:
+        queue = self._store.queues.get(*key)
+        batch = key[0] == record.topic and batches.is_batch(self._store.queues.batch_topics, queue, record)
+        if queue is not None and queue.batched != batch:
             self._anew = True
             queue = batches.changed(self._store, queue, offset, batch=batch)
         if queue is None:
             try:
-                queue = self._store.queue_for(*key, batch=batch)
+                queue = self._store.queues.get_or_make(*key, batch=batch)
             except AppendRefused as refused:
                 raise _cause(refused, at) from None
-            if offset and not batch:
-                queue.restart(offset)
+            queue.begin_at(offset)
         return queue
 
     def _make_place(self, queue: ConsumeQueue, offset: int) -> None:
@@ -430,16 +418,7 @@ class Replica:
             queue.cut(0)
             if self._store.gate is not None:
                 self._store.gate.forget(queue)
-        while not isinstance(queue, BatchQueue) and queue.end < offset:
-            queue.prepare()
-            queue.put(*UNIT.unpack(BLANK_UNIT))
-
-
-def _is_next(queue: ConsumeQueue | None, offset: int) -> bool:
-    """Is a unit of this offset still to come? In a batch consume queue offsets may be missing before it."""
-    if isinstance(queue, BatchQueue):
-        return queue.next_offset <= offset
-    return queue is not None and queue.end == offset
+        queue.fill_up(offset)
 
 
 def _cause(refused: AppendRefused, offset: int) -> Exception:

@@ -13,6 +13,7 @@ from perseid.base.errors import ConfigError
 from perseid.base.machine import Effect, Feed, Flush, Millis, Note
 from perseid.disk.port import Disk
 from perseid.store.commit_log import CommitLog
+from perseid.store.condition import Condition
 from perseid.store.config import StoreConfig
 from perseid.store.results import Removed
 
@@ -24,19 +25,18 @@ MANUAL_RUNS = 20
 class Retention:
     """Decides which log files go, and watches the disk's fill."""
 
-    def __init__(self, disk: Disk, config: StoreConfig, log: CommitLog) -> None:
+    def __init__(self, disk: Disk, config: StoreConfig, log: CommitLog, condition: Condition) -> None:
         self._disk = disk
         self.config = config
         hours_of(config.delete_when)  # ConfigError at the start, and not in the night
         self._log = log
+        self._condition = condition
         self._check_at: Millis | None = None
         self._remove_at: Millis | None = None
         self._left = 0
         self._by_force = False
         self._removing = False
         self._manual = 0
-        self.disk_full = False
-        """The disk is fuller than the warning mark: nothing may be appended."""
 
     def start(self, now: Millis) -> None:
         self._check_at = now + self.config.clean_resource_first_ms
@@ -74,7 +74,8 @@ class Retention:
     def _check(self, now: Millis) -> list[Effect]:
         config = self.config
         used = self.used_ratio * 100
-        was_full, self.disk_full = self.disk_full, used > config.disk_space_warning_level_ratio
+        was_full, is_full = self._condition.disk_full, used > config.disk_space_warning_level_ratio
+        self._condition.disk_full = is_full
         forced = used > config.disk_space_clean_forcibly_ratio and config.clean_file_forcibly_enable
         crowded = used > config.disk_max_used_space_ratio
         manual = self._manual > 0
@@ -83,9 +84,9 @@ class Retention:
             self._by_force = forced
             self._left = config.delete_file_batch_max
             self._remove_at = now
-        if was_full != self.disk_full:
-            text = f"the disk is {used:.1f} % full: " + ("no more appends" if self.disk_full else "appends go on")
-            return [Note("error" if self.disk_full else "info", text)]
+        if was_full != is_full:
+            text = f"the disk is {used:.1f} % full: " + ("no more appends" if is_full else "appends go on")
+            return [Note("error" if is_full else "info", text)]
         return []
 
     def _remove_one(self, now: Millis, replay_from: int) -> list[Effect]:

@@ -23,8 +23,8 @@ from typing import Protocol
 from perseid.base.machine import Effect, Feed, Flush, SaveState, Syncable
 from perseid.store import checkpoint as checkpoints
 from perseid.store.consume_queue import BLANK_UNIT, UNIT, ConsumeQueue
-from perseid.store.dispatch import in_queue
-from perseid.store.recovery import Recovering, bring_back, units_of
+from perseid.store.dispatch import in_queue, units_of
+from perseid.store.recovery import Recovering, bring_back
 from perseid.store.results import QueueKey, StoreEvent
 from perseid.store.segments import Folders
 
@@ -58,7 +58,7 @@ class Truncating(Recovering, Protocol):
 
     folders: Folders
 
-    def cut_done(self, end: int) -> None:
+    def truncated(self, end: int) -> None:
         """Log, queues and index end there now."""
 
 
@@ -76,7 +76,7 @@ class Truncation:
     def begin(self, end: int, then: list[Effect]) -> list[Effect]:
         """Ask for a log that ends at `end`; `then` is carried out when it durably does. Where the log begins later,
         nothing of it stays, and what comes next may begin anywhere."""
-        log, queues = self._store.log, self._store.queue_table
+        log, queues = self._store.log, self._store.queues.table
         assert 0 <= end <= log.end, f"cut at {end}, the log is [{log.start}, {log.end})"
         self.under_way = True
         self._old = {}
@@ -115,7 +115,7 @@ class Truncation:
         log = store.log
         files = self._cut_to(end) if end else self._cut_all()
         log.last_offset = min(log.last_offset, end)
-        store.cut_done(end)
+        store.truncated(end)
         self.under_way = False
         return [Flush([*files, *store.index.take_dirty(), *store.folders.take()], event.then)]
 
@@ -123,10 +123,10 @@ class Truncation:
         store = self._store
         store.log.segments.remove_from(0)
         store.log.set_end(0)
-        for queue in store.queue_table.values():
+        for queue in store.queues.table.values():
             queue.segments.remove_folder()
-            store.flusher.dirty.pop(queue, None)
-        store.queue_table.clear()
+            store.queues.dirty.pop(queue, None)
+        store.queues.table.clear()
         store.index.clear()
         return []
 
@@ -135,7 +135,7 @@ class Truncation:
         log.cut_off(end, everything=True)
         log.set_end(end)
         files: list[Syncable] = [*log.files_between(end, end + 1)]
-        for queue in store.queue_table.values():
+        for queue in store.queues.table.values():
             first = self._first_after(queue, end)
             if first < queue.end:
                 queue.cut(first)
@@ -146,11 +146,11 @@ class Truncation:
     def _bring_back(self) -> list[Syncable]:
         """Make those queues that had begun anew what they were before; the files to be durable with the cut."""
         store = self._store
-        old = {key: at for key, at in self._old.items() if key in store.queue_table}  # none was deleted since
+        old = {key: at for key, at in self._old.items() if key in store.queues.table}  # none was deleted since
         if not old:
             return []
         for key in old:
-            store.queue_table.pop(key).segments.remove_folder()
+            store.queues.table.pop(key).segments.remove_folder()
         files = bring_back(store, old.keys(), min(old.values()))
         store.flusher.let_go()
         return files

@@ -201,8 +201,8 @@ def test_what_was_stored_is_counted(rig: Rig) -> None:
     table = info(rig)
     assert table["putMessageTimesTotal"] == table["msgPutTotalTodayNow"] == "3"
     assert table["earliestMessageTimeStamp"] == str(NOW)
-    assert int(table["putMessageSizeTotal"]) == int(table["commitLogMaxOffset"]) == rig.parts.store.end
-    assert float(table["putMessageAverageSize"]) == rig.parts.store.end / 3
+    assert int(table["putMessageSizeTotal"]) == int(table["commitLogMaxOffset"]) == rig.parts.store.log.end
+    assert float(table["putMessageAverageSize"]) == rig.parts.store.log.end / 3
 
 
 def test_rates_come_with_time(rig: Rig) -> None:

@@ -132,7 +132,7 @@ def test_a_longer_message_finds_its_way_to_a_slave(tmp_path: Path) -> None:
     update(rig, "maxMessageSize=1")
     update(rig, "maxMessageSize=300000")
     opaque = rig.tell(SEND, send_header(), bytes(250_000))
-    rig.report(SLAVE_1, rig.parts.store.end)
+    rig.report(SLAVE_1, rig.parts.store.log.end)
     answer = rig.answer(opaque)
     assert answer is not None and answer.code == 0
 
@@ -227,12 +227,12 @@ def test_fewer_nodes_while_answers_wait(tmp_path: Path) -> None:
     """What was sent under a promise keeps it: the operator's change is for what comes then."""
     rig = three(tmp_path)
     before = rig.tell(SEND, send_header(), b"three nodes")
-    middle = rig.parts.store.end
+    middle = rig.parts.store.log.end
     rig.report(SLAVE_1, middle)
     update(rig, "inSyncReplicas=2")
     assert rig.answer(before) is None, "it is on two nodes, and three were promised"
     after = rig.tell(SEND, send_header(), b"two nodes")
-    rig.report(SLAVE_1, rig.parts.store.end)
+    rig.report(SLAVE_1, rig.parts.store.log.end)
     assert rig.answer(after) is None, "answers leave in the order of the log"
     rig.report(SLAVE_2, middle)
     assert rig.answer(before) is not None and rig.answer(after) is not None
@@ -241,13 +241,13 @@ def test_fewer_nodes_while_answers_wait(tmp_path: Path) -> None:
 def test_what_was_promised_before_holds_nobody_up_when_its_time_is_over(tmp_path: Path) -> None:
     rig = three(tmp_path)
     before = rig.tell(SEND, send_header(), b"three nodes")
-    rig.report(SLAVE_1, rig.parts.store.end)
+    rig.report(SLAVE_1, rig.parts.store.log.end)
     update(rig, "inSyncReplicas=2")
     rig.until(rig.now + ReplicationConfig().slave_timeout)
     late = rig.answer(before)
     assert late is not None and late.code == ResponseCode.FLUSH_SLAVE_TIMEOUT
     after = rig.tell(SEND, send_header(), b"two nodes")
-    rig.report(SLAVE_1, rig.parts.store.end)
+    rig.report(SLAVE_1, rig.parts.store.log.end)
     answer = rig.answer(after)
     assert answer is not None and answer.code == 0
 
@@ -259,9 +259,9 @@ def test_one_node_and_more_again(tmp_path: Path) -> None:
     update(rig, "inSyncReplicas=3")
     for _ in range(2):
         opaque = rig.tell(SEND, send_header(), b"x")
-        rig.report(SLAVE_1, rig.parts.store.end)
+        rig.report(SLAVE_1, rig.parts.store.log.end)
         assert rig.answer(opaque) is None
-        rig.report(SLAVE_2, rig.parts.store.end)
+        rig.report(SLAVE_2, rig.parts.store.log.end)
         assert rig.answer(opaque) is not None
 
 
@@ -273,7 +273,7 @@ def test_a_broker_that_waited_for_nobody(tmp_path: Path) -> None:
     for _ in range(3):
         opaque = rig.tell(SEND, send_header(), b"x")
         assert rig.answer(opaque) is None
-        rig.report(SLAVE_1, rig.parts.store.end)
+        rig.report(SLAVE_1, rig.parts.store.log.end)
         assert rig.answer(opaque) is not None
 
 
@@ -338,18 +338,18 @@ def test_as_many_as_are_in_sync(tmp_path: Path) -> None:
     settings = ReplicationConfig(in_sync_replicas=3, enable_auto_in_sync_replicas=True, ha_max_gap_not_in_sync=10_000)
     rig = Rig(tmp_path, replication=settings, broker_role="SYNC_MASTER", enable_slave_acting_master=True)
     assert send(rig) == 0, "alone"
-    end = rig.parts.store.end
+    end = rig.parts.store.log.end
     rig.follow(SLAVE_1, end)
     rig.follow(SLAVE_2, end)
     opaque = rig.tell(SEND, send_header(), b"x")
-    rig.report(SLAVE_1, rig.parts.store.end)
+    rig.report(SLAVE_1, rig.parts.store.log.end)
     assert rig.answer(opaque) is None, "both are in sync"
     rig.handle(Closed(SLAVE_2, "gone"))
     assert rig.answer(opaque) is None, "it was promised three nodes"
     rig.until(rig.now + settings.slave_timeout)
     opaque = rig.tell(SEND, send_header(), b"x")
     assert rig.answer(opaque) is None
-    rig.report(SLAVE_1, rig.parts.store.end)
+    rig.report(SLAVE_1, rig.parts.store.log.end)
     assert rig.answer(opaque) is not None
     update(rig, "minInSyncReplicas=3")
     assert send(rig) == ResponseCode.SYSTEM_ERROR

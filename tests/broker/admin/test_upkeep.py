@@ -126,7 +126,7 @@ def test_the_units_of_a_queue(rig: Rig) -> None:
     body = QueryConsumeQueueResponseBody.from_json(units(rig, index=1).body)
     assert (body.min_queue_index, body.max_queue_index, len(body.queue_data)) == (0, 3, 2)
     first = body.queue_data[0]
-    unit = rig.parts.store.unit("T", 0, 1)
+    unit = rig.parts.store.reads.unit("T", 0, 1)
     assert unit is not None
     assert (first.physic_offset, first.physic_size, first.tags_code) == (unit.physical_offset, unit.size, ord("a"))
     assert len(QueryConsumeQueueResponseBody.from_json(units(rig, count=1).body).queue_data) == 1
@@ -161,7 +161,7 @@ def test_queues_of_topics_that_are_gone_are_cleaned(rig: Rig) -> None:
     rig.send("T", properties="DELAY\x011\x02")
     del rig.parts.topics.rows["U"]
     assert rig.ask(316).code == 0
-    left = {topic for topic, _ in rig.parts.store.queues()}
+    left = {topic for topic, _ in rig.parts.store.queues.table}
     assert left == {"T", "SCHEDULE_TOPIC_XXXX"}
     assert not rig.disk.list("consumequeue/U")
 
@@ -179,15 +179,15 @@ def test_expired_files_go_when_an_operator_says_so(tmp_path: Path) -> None:
     for _ in range(60):
         rig.send("T", body=bytes(4000))
     rig.until(rig.now + 30_000)
-    assert rig.parts.store.start == 0 and rig.parts.store.end > 3 << 16
+    assert rig.parts.store.log.start == 0 and rig.parts.store.log.end > 3 << 16
     rig.until(rig.now + 5 * 3_600_000)
     rig.now = max(rig.now, int(max(p.stat().st_mtime for p in (tmp_path / "commitlog").iterdir()) * 1000) + 7_200_000)
-    assert rig.parts.store.start == 0, "not in these hours"
+    assert rig.parts.store.log.start == 0, "not in these hours"
     assert rig.ask(329).code == 0
     rig.until(rig.now + 60_000)
-    assert rig.parts.store.start >= 1 << 16
+    assert rig.parts.store.log.start >= 1 << 16
     assert rig.ask(306).code == 0
-    queue = rig.parts.store.queue_of("T", 0)
+    queue = rig.parts.store.queues.get("T", 0)
     assert queue is not None and queue.min > 0 and queue.end == 60, "a queue never starts anew"
 
 
@@ -253,7 +253,7 @@ def test_a_pull_from_the_disk_is_counted_and_limited(tmp_path: Path, monkeypatch
     for _ in range(3):
         rig.send("T")
     file = rig.parts.store.log.segments.file(0)
-    monkeypatch.setattr(rig.parts.store, "cold", lambda *_: [(file, 0, 100)])
+    monkeypatch.setattr(rig.parts.store.reads, "cold", lambda *_: [(file, 0, 100)])
     first = rig.tell(LITE_PULL, pull_header(topic="T", queue_offset=0))
     assert rig.answer(first) is None and len(rig.fetches) == 1
     second = rig.answer(rig.tell(LITE_PULL, pull_header(topic="T", queue_offset=0)))

@@ -74,7 +74,7 @@ def test_an_answer_fits_into_a_frame(tmp_path: Path, monkeypatch: pytest.MonkeyP
 
 
 def test_by_offset(rig: Rig) -> None:
-    unit = rig.parts.store.unit("T", 0, 1)
+    unit = rig.parts.store.reads.unit("T", 0, 1)
     assert unit is not None
     answer = rig.ask(VIEW, {"offset": str(unit.physical_offset)})
     assert answer.code == 0 and decode(answer.body).body == b"2"

@@ -154,7 +154,7 @@ def test_the_second_send_to_a_queue_goes_the_quick_way(tmp_path: Path, monkeypat
     assert sorted(answer.opaque for answer in rig.sent[1]) == [1, 2, 3, 4]
     offsets = [int(a.ext["queueOffset"]) for a in sorted(rig.sent[1], key=lambda a: a.opaque)]
     assert offsets == [0, 1, 2, 3]
-    found = rig.parts.store.read("Plain", 0, 0, 32, 1 << 20)
+    found = rig.parts.store.reads.read("Plain", 0, 0, 32, 1 << 20)
     assert found.count == 4
     assert [decode(b"".join(found.buffers)).props["CLUSTER"]] == ["C"]
 
@@ -168,7 +168,7 @@ def test_a_target_follows_its_topic(tmp_path: Path, monkeypatch: pytest.MonkeyPa
     gone = command.encode_request(215, 10, {"topic": "Plain"})
     rig.handle(Frames(1, send_of(3) + gone + send_of(4) + send_of(5)))
     assert seen == [True, False, False, True]
-    assert rig.parts.store.max_offset("Plain", 0) == 2, "a new topic begins at 0"
+    assert rig.parts.store.reads.max_offset("Plain", 0) == 2, "a new topic begins at 0"
     closed = command.encode_request(25, 11, None, f"startAcceptSendRequestTimeStamp={rig.now + 100}".encode())
     rig.handle(Frames(1, send_of(6) + closed))  # settings change at the end of a turn
     rig.handle(Frames(1, send_of(7)))
@@ -182,7 +182,7 @@ def test_a_full_disk_is_seen_by_the_quick_way(tmp_path: Path) -> None:
     rig = Rig(tmp_path)
     rig.connect(1)
     rig.handle(Frames(1, send_of(1) + send_of(2)))
-    rig.parts.store.fail("the disk is gone")
+    rig.parts.store.condition.fail("the disk is gone")
     rig.handle(Frames(1, send_of(3)))
     assert {a.opaque: a.code for a in rig.sent[1]} == {1: 0, 2: 0, 3: 14}
 
@@ -193,7 +193,7 @@ def test_one_way_sends_are_stored_and_not_answered(tmp_path: Path) -> None:
     one_way = [bytes(frame_of) for frame_of in (send_of(1), send_of(2), send_of(3))]
     flagged = [raw.replace(b'"flag":0,', b'"flag":2,') for raw in one_way]
     rig.handle(Frames(1, b"".join(flagged)))
-    assert rig.parts.store.max_offset("Plain", 0) == 3
+    assert rig.parts.store.reads.max_offset("Plain", 0) == 3
     assert 1 not in rig.sent
 
 

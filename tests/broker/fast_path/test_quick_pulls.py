@@ -76,7 +76,7 @@ def test_a_unit_that_tells_a_place_of_an_extension_is_wanted_with_any_tags(
     rig: Rig, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """As a Java broker with enableConsumeQueueExt=true leaves it; one that finds no extension answers the same."""
-    queue = rig.parts.store.queue_of("Plain", 0)
+    queue = rig.parts.store.queues.get("Plain", 0)
     assert queue is not None
     for number, code in ((0, -(1 << 63)), (2, -(1 << 31) - 1), (4, -(1 << 31))):
         queue.segments.file(0).write(number * UNIT_BYTES + 12, code.to_bytes(8, "big", signed=True))

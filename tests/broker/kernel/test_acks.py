@@ -86,11 +86,11 @@ def rig(tmp_path: Path) -> Rig:
 
 def test_a_send_is_answered_when_it_is_durable(rig: Rig) -> None:
     sent = rig.tell(SEND, send_header(), b"one")
-    assert rig.answer(sent) is None and rig.parts.store.flushed < rig.parts.store.end
+    assert rig.answer(sent) is None and rig.parts.store.log.flushed < rig.parts.store.log.end
     rig.finish_io()
     answer = rig.answer(sent)
     assert answer is not None and answer.code == 0 and answer.ext["queueOffset"] == "1"
-    assert rig.parts.store.flushed == rig.parts.store.end
+    assert rig.parts.store.log.flushed == rig.parts.store.log.end
 
 
 def test_what_comes_during_a_flush_shares_the_next_one(rig: Rig) -> None:
@@ -120,7 +120,7 @@ def test_a_late_flush_is_code_10_and_the_message_is_stored(rig: Rig) -> None:
     assert answer is not None and answer.code == 10 and answer.ext["queueOffset"] == "1", "the header is there as well"
     rig.finish_io()
     assert rig.answer(sent) is answer, "no second answer"
-    assert rig.parts.store.max_offset("T", 0) == 2
+    assert rig.parts.store.reads.max_offset("T", 0) == 2
     assert "[5~10s]:1 " in rig.parts.stats.put_distribution()
 
 
@@ -161,10 +161,10 @@ def test_too_many_waiting_sends_are_refused_with_2(rig: Rig, monkeypatch: pytest
     monkeypatch.setattr(acks, "MAX_WAITING", 3)
     for n in range(3):
         rig.tell(SEND, send_header(), b"%d" % n)
-    end = rig.parts.store.end
+    end = rig.parts.store.log.end
     answer = rig.ask(SEND, send_header(), b"too much")
     assert answer.code == 2 and (answer.remark or "").startswith("[OVERLOAD]system busy")
-    assert rig.parts.store.end == end, "it was not stored"
+    assert rig.parts.store.log.end == end, "it was not stored"
     rig.finish_io()
     rig.finish_io()
     assert len(rig.parts.acks) == 0

@@ -14,15 +14,15 @@ def test_a_broker_gathers_while_many_wait_for_its_slave_and_once_they_have_gone(
     rig = Rig(tmp_path, store=SMALL, replication=ReplicationConfig(in_sync_replicas=2), broker_role="SYNC_MASTER")
     rig.follow(SLAVE)
     rig.tell(*SEND)
-    rig.report(SLAVE, rig.parts.store.end)
+    rig.report(SLAVE, rig.parts.store.log.end)
     assert rig.parts.acks.gathers() == 0, "one client waits for its own answer only"
     for _ in range(GATHER_FROM):
         rig.tell(*SEND)
     assert rig.parts.acks.gathers() == GATHER_US
-    rig.report(SLAVE, rig.parts.store.end)
+    rig.report(SLAVE, rig.parts.store.log.end)
     assert len(rig.parts.acks) == 0 and rig.parts.acks.gathers() == GATHER_US, "they will send again together"
     rig.tell(*SEND)
-    rig.report(SLAVE, rig.parts.store.end)
+    rig.report(SLAVE, rig.parts.store.log.end)
     assert rig.parts.acks.gathers() == 0
 
 

@@ -111,7 +111,7 @@ def test_what_stood_before_it_is_done_and_answered(rig: Rig) -> None:
     rig.handle(Frames(1, sends(1) + create + late(3) + sends(4)))
     assert {answer.opaque: answer.code for answer in rig.sent[1]} == {1: 0, 2: 0}
     assert rig.closed == [1]
-    assert rig.parts.store.max_offset("T", 0) == 2, "what stood behind it was not looked at"
+    assert rig.parts.store.reads.max_offset("T", 0) == 2, "what stood behind it was not looked at"
     assert "New" in rig.parts.topics and rig.saved[-1] == "config/topics.json"
     assert not [note for note in rig.notes if note.level == "error"]
 
@@ -164,7 +164,7 @@ def test_an_append_that_ends_in_the_middle_breaks_the_node(rig: Rig, monkeypatch
     def fails(*_: object) -> None:
         raise OSError("EIO")
 
-    monkeypatch.setattr(rig.parts.store, "append", fails)
+    monkeypatch.setattr(rig.parts.store.appends, "append", fails)
     with pytest.raises(AssertionError, match="in the middle"):
         rig.ask(SEND, send_header(topic="New"), b"x")
 
@@ -245,7 +245,7 @@ def test_a_disk_that_fails_within_a_cut_ends_the_node_and_a_start_takes_up_what_
     rig = Rig(tmp_path / "first")
     places = [rig.send("T", body=b"%d" % number) for number in range(350)]
     store = rig.parts.store
-    end = store.unit("T", 0, places[50].queue_offset).physical_offset  # type: ignore[union-attr]
+    end = store.reads.unit("T", 0, places[50].queue_offset).physical_offset  # type: ignore[union-attr]
     remove, removed = rig.disk.remove, []
 
     def failing(path: str) -> None:
@@ -255,11 +255,11 @@ def test_a_disk_that_fails_within_a_cut_ends_the_node_and_a_start_takes_up_what_
         remove(path)
 
     monkeypatch.setattr(rig.disk, "remove", failing)
-    for effect in store.truncate(end, []):
+    for effect in store.truncation.begin(end, []):
         rig._carry_out([effect])
     assert rig.stopped is not None and f"could not be cut at {end}: [Errno 5] no" in rig.stopped
     again = crashed(rig, tmp_path, "again").parts.store
-    again_end = again.max_offset("T", 0)
+    again_end = again.reads.max_offset("T", 0)
     assert again.log.end == end and again_end == 50, (again.log.end, again_end)
 
 

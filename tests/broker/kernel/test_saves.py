@@ -136,7 +136,7 @@ def test_offsets_are_saved_now_and_then_behind_the_log(rig: Rig) -> None:
 
 def test_no_flush_when_the_log_is_durable(rig: Rig) -> None:
     rig.until(NOW + 4_000)  # the log's own flush
-    rig._carry_out([rig.parts.store.flush([])])
+    rig._carry_out([rig.parts.store.flusher.flush([])])
     commit(rig, 1)
     rig.hold_io()
     rig.until(NOW + 5_000)

@@ -80,7 +80,7 @@ def test_a_lite_topic_belongs_to_the_broker_that_guava_says() -> None:
 def test_a_message_names_its_lite_topic(rig: Rig) -> None:
     for number in range(2):
         assert send(rig, "a", b"%d" % number, INNER_MULTI_DISPATCH="%LMQ%other").code == 0
-    assert rig.parts.store.max_offset(A, 0) == 2 and rig.parts.store.max_offset("%LMQ%other", 0) == 0
+    assert rig.parts.store.reads.max_offset(A, 0) == 2 and rig.parts.store.reads.max_offset("%LMQ%other", 0) == 0
     answer = rig.ask(11, pull_header(topic=A, queue_id=0, sys_flag=SUBSCRIPTION))
     assert bodies(decode_all(answer.body)) == [b"0", b"1"]
 
@@ -101,7 +101,7 @@ def test_a_client_pops_what_it_reads(rig: Rig) -> None:
     assert rig.parts.offsets.query(A, GROUP, 0) == 1
     rig.until(rig.now + 1)
     assert bodies(pop(rig)) == [b"a1"]
-    assert rig.parts.store.max_offset("%RETRY%lg_P", 0) == 0
+    assert rig.parts.store.reads.max_offset("%RETRY%lg_P", 0) == 0
 
 
 def test_what_is_not_acknowledged_comes_again_first(rig: Rig) -> None:
@@ -419,7 +419,7 @@ def test_a_lite_topic_ends_when_nothing_is_sent_for_long(tmp_path: Path) -> None
     rig.parts.offsets.commit(A, GROUP, 0, 1, rig.now, 1)
     rig.until(rig.now + 13 * 60_000)
     assert rig.parts.lite.names() == [B]
-    assert rig.parts.offsets.query(A, GROUP, 0) is None and rig.parts.store.max_offset(A, 0) == 0
+    assert rig.parts.offsets.query(A, GROUP, 0) is None and rig.parts.store.reads.max_offset(A, 0) == 0
     subscribe(rig, "a")
     send(rig, "a", b"new")
     assert bodies(pop(rig)) == [b"new"]
@@ -502,10 +502,10 @@ def test_offsets_by_time_in_a_lite_topic(rig: Rig) -> None:
 def test_events_are_of_what_readers_can_see(rig: Rig) -> None:
     """Under a controller a gate tells what readers see, of light queues too."""
     subscribe(rig, "a")
-    rig.parts.store.on_light = None
+    rig.parts.store.appends.on_light = None
     send(rig, "a", b"0")
     assert pop(rig) == []
-    queue = rig.parts.store.queue_of(A, 0)
+    queue = rig.parts.store.queues.get(A, 0)
     assert queue is not None
     rig.parts.arrivals._shown(queue, 0, 1)
     assert bodies(pop(rig)) == [b"0"]
@@ -532,7 +532,7 @@ def test_without_light_queues_there_are_none(tmp_path: Path) -> None:
     rig = Rig(tmp_path)
     assert parent(rig).code == 1 and rig.parts.topics.get(PARENT) is None
     assert parent(rig, attributes="").code == 0 and group(rig).code == 0
-    assert send(rig, "a", b"x").code == 0 and rig.parts.store.max_offset(A, 0) == 0
+    assert send(rig, "a", b"x").code == 0 and rig.parts.store.reads.max_offset(A, 0) == 0
     assert subscribe(rig, "a").code == 604 and ask(rig).code == 29
     assert body_of(rig.ask(BROKER_INFO))["currentLmqNum"] == 0
 

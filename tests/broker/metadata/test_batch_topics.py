@@ -80,7 +80,7 @@ def test_messages_that_come_alone_stand_between_batches(rig: Rig) -> None:
     record = decode_all(pull(rig, 2).body)[0]
     assert (record.body, record.sys_flag, record.props.get("INNER_NUM"), record.tag) == (b"2", 0, None, "a")
     assert messages(pull(rig)) == [(0, b"0"), (1, b"1"), (2, b"2"), *[(n, b"more") for n in (3, 4, 5)]]
-    assert isinstance(rig.parts.store.queue_of(TOPIC, 0), BatchQueue)
+    assert isinstance(rig.parts.store.queues.get(TOPIC, 0), BatchQueue)
 
 
 def test_a_batch_without_a_key_is_split(rig: Rig) -> None:
@@ -88,7 +88,7 @@ def test_a_batch_without_a_key_is_split(rig: Rig) -> None:
     assert answer.code == 0 and "batchUniqId" not in answer.ext and answer.ext["msgId"].count(",") == 1
     assert [record.sys_flag for record in decode_all(pull(rig).body)] == [0, 0]
     assert messages(pull(rig)) == [(0, b"0"), (1, b"1")]
-    assert isinstance(rig.parts.store.queue_of(TOPIC, 0), BatchQueue)
+    assert isinstance(rig.parts.store.queues.get(TOPIC, 0), BatchQueue)
 
 
 def test_a_batch_that_says_by_its_flag_what_it_is(rig: Rig) -> None:
@@ -116,7 +116,7 @@ BAD_BODIES = {
 def test_batches_that_are_refused(rig: Rig, body: bytes) -> None:
     answer = rig.ask(BATCH, send_header(topic=TOPIC, batch=True, properties="UNIQ_KEY\x01K\x02"), body)
     assert answer.code == (13 if body else 1) and answer.remark
-    assert rig.parts.store.end == 0
+    assert rig.parts.store.log.end == 0
 
 
 @pytest.mark.parametrize(
@@ -133,7 +133,7 @@ def test_batches_that_are_refused(rig: Rig, body: bytes) -> None:
 )
 def test_flags_and_numbers_that_can_not_be(rig: Rig, fields: dict[str, Any]) -> None:
     assert send(rig, GOOD, **fields).code == 13
-    assert rig.parts.store.end == 0
+    assert rig.parts.store.log.end == 0
 
 
 def test_the_largest_batch(rig: Rig) -> None:
@@ -169,7 +169,7 @@ def test_messages_that_are_sent_back(rig: Rig) -> None:
     assert (answer.code, answer.remark) == (1, "MESSAGE_ILLEGAL"), "the client sends what failed by itself"
     assert rig.ask(SEND_BACK, ConsumerSendMsgBackRequest(offset=alone, **back)).code == 0
     rig.until(NOW + 3_000)
-    found: Record = decode_all(rig.parts.store.record("%RETRY%g", 0, 0))[0]  # type: ignore[arg-type]
+    found: Record = decode_all(rig.parts.store.reads.record("%RETRY%g", 0, 0))[0]  # type: ignore[arg-type]
     assert found.body == b"alone" and not any(name.startswith("INNER") for name in found.props)
 
 
@@ -193,7 +193,7 @@ def test_a_topic_that_is_made_again_is_of_its_new_kind(rig: Rig) -> None:
     send_batch(rig, b"0", b"1")
     assert rig.ask(215, {"topic": TOPIC}).code == 0
     assert rig.ask(SEND, send_header(topic=TOPIC), b"plain").ext["queueOffset"] == "0"
-    assert not isinstance(rig.parts.store.queue_of(TOPIC, 0), BatchQueue)
+    assert not isinstance(rig.parts.store.queues.get(TOPIC, 0), BatchQueue)
 
 
 def test_after_a_start_it_is_what_it_was(rig: Rig, tmp_path: Path) -> None:

@@ -52,14 +52,14 @@ def test_a_message_needs_a_key(rig: Rig, key: str | None) -> None:
     for _ in range(2):  # the second one would go the quick way
         answer = send(rig, key)
         assert (answer.code, answer.remark) == (13, "Required message key is missing")
-    assert rig.parts.store.end == 0
+    assert rig.parts.store.log.end == 0
 
 
 def test_each_message_of_a_batch_needs_one(rig: Rig) -> None:
     header = send_header(topic=TOPIC, batch=True)
     good, bad = (0, b"a", b"KEYS\x01k\x02"), (0, b"b", b"")
     assert rig.ask(BATCH, header, batch.encode([good, bad])).code == 13
-    assert rig.parts.store.end == 0
+    assert rig.parts.store.log.end == 0
     assert rig.ask(BATCH, header, batch.encode([good, good])).code == 0
     assert bodies(pull(rig)) == [b"a", b"a"]
 

@@ -129,7 +129,7 @@ def test_delete_and_create_again(rig: Rig) -> None:
         "config/topics.json"
     )
     assert rig.send("T").queue_offset == 0
-    assert rig.parts.store.max_offset("T", 0) == 1
+    assert rig.parts.store.reads.max_offset("T", 0) == 1
 
 
 def test_deletion_survives(rig: Rig, tmp_path: Path) -> None:

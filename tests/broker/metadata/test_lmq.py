@@ -81,14 +81,14 @@ def test_a_pull_waits_for_its_light_queue(rig: Rig) -> None:
 def test_names_that_can_not_be(rig: Rig, names: str) -> None:
     answer = send(rig, names)
     assert answer.code == 13 and "INNER_MULTI_DISPATCH" in (answer.remark or "")
-    assert list(rig.parts.store.queues()) == [] and rig.parts.store.end == 0
+    assert list(rig.parts.store.queues.table) == [] and rig.parts.store.log.end == 0
 
 
 def test_a_batch_stands_in_none(rig: Rig) -> None:
     items = [batch.BatchItem(flag=0, body=b"1", properties=properties(INNER_MULTI_DISPATCH=A).encode())]
     answer = rig.ask(BATCH, send_header(batch=True), batch.encode(items))
     assert answer.code == 13 and "light queues" in (answer.remark or "")
-    assert rig.parts.store.end == 0
+    assert rig.parts.store.log.end == 0
 
 
 def test_one_more_than_the_quota(tmp_path: Path) -> None:
@@ -97,20 +97,20 @@ def test_one_more_than_the_quota(tmp_path: Path) -> None:
     refused = send(rig, f"{A},%LMQ%c")
     assert refused.code == 2017 and "LMQ_CONSUME_QUEUE_NUM_EXCEEDED" in (refused.remark or "")
     assert send(rig, f"{B},{A}").code == 0, "those that there are go on"
-    assert rig.parts.store.max_offset(A, 0) == rig.parts.store.max_offset(B, 0) == 2
+    assert rig.parts.store.reads.max_offset(A, 0) == rig.parts.store.reads.max_offset(B, 0) == 2
 
 
 def test_off_they_are_names_like_any_other(tmp_path: Path) -> None:
     rig = Rig(tmp_path, auto_create_subscription_group=True)
     assert send(rig, "whatever").code == 0
-    assert send(rig, A).code == 0 and rig.parts.store.max_offset(A, 0) == 0
+    assert send(rig, A).code == 0 and rig.parts.store.reads.max_offset(A, 0) == 0
     assert pull(rig).code == 17 and rig.parts.topics.get(A) is None
     assert GROUP in rig.parts.groups.rows, "made on first use, as any"
 
 
 def test_a_delayed_one_stands_there_when_it_is_delivered(rig: Rig) -> None:
     assert send(rig, A, b"late", DELAY="1").code == 0
-    assert rig.parts.store.max_offset(A, 0) == 0
+    assert rig.parts.store.reads.max_offset(A, 0) == 0
     send(rig, A, b"soon")
     rig.until(NOW + 3_000)
     assert bodies(pull(rig)) == [b"soon", b"late"]
@@ -118,7 +118,7 @@ def test_a_delayed_one_stands_there_when_it_is_delivered(rig: Rig) -> None:
 
 def test_a_half_stands_there_when_it_is_committed(rig: Rig) -> None:
     answer = send(rig, A, b"half", TRAN_MSG="true", PGROUP="p", sys_flag=4)
-    assert answer.code == 0 and rig.parts.store.max_offset(A, 0) == 0
+    assert answer.code == 0 and rig.parts.store.reads.max_offset(A, 0) == 0
     at = int(answer.ext["msgId"][-16:], 16)
     end = {
         "producerGroup": "p", "tranStateTableOffset": answer.ext["queueOffset"], "commitLogOffset": str(at),
@@ -150,7 +150,7 @@ def test_pops_name_offsets_of_the_light_queue(rig: Rig) -> None:
     (record,) = decode_all(again.body)
     assert (record.body, record.topic, record.reconsume_times) == (b"3", A, 1), "what was not acknowledged"
     assert "INNER_MULTI_QUEUE_OFFSET" not in record.props, "it stands in the retry topic alone"
-    assert rig.parts.store.max_offset(A, 0) == 3
+    assert rig.parts.store.reads.max_offset(A, 0) == 3
 
 
 # ---- topics and groups that are in no list ----
@@ -186,10 +186,10 @@ def test_what_is_deleted_begins_anew(rig: Rig) -> None:
     send(rig, A)
     rig.parts.offsets.commit(A, GROUP, 0, 1, NOW, 1)
     assert rig.ask(215, {"topic": A}).code == 0
-    assert (rig.parts.store.max_offset(A, 0), rig.parts.offsets.query(A, GROUP, 0)) == (0, None)
+    assert (rig.parts.store.reads.max_offset(A, 0), rig.parts.offsets.query(A, GROUP, 0)) == (0, None)
     send(rig, A, b"new")
     assert bodies(pull(rig)) == [b"new"]
-    assert rig.parts.store.max_offset("T", 0) == 2
+    assert rig.parts.store.reads.max_offset("T", 0) == 2
 
 
 def test_a_message_may_be_sent_to_a_light_queue_itself(rig: Rig) -> None:
@@ -200,7 +200,7 @@ def test_a_message_may_be_sent_to_a_light_queue_itself(rig: Rig) -> None:
 
 def test_unused_topics_are_cleaned_without_them(rig: Rig) -> None:
     send(rig, A)
-    assert rig.ask(316).code == 0 and rig.parts.store.max_offset(A, 0) == 1
+    assert rig.ask(316).code == 0 and rig.parts.store.reads.max_offset(A, 0) == 1
 
 
 @pytest.mark.parametrize(("each", "rows"), [(False, {("%LMQ%", "%LMQ%")}), (True, {(GROUP, A), (GROUP, B)})])
@@ -239,7 +239,7 @@ def test_messages_and_offsets_survive_a_restart(rig: Rig, tmp_path: Path) -> Non
     assert again.parts.offsets.query("T", GROUP, 3) == 7
     assert bodies(pull(again, offset=2)) == [b"2"]
     send(again, A)
-    assert again.parts.store.max_offset(A, 0) == 4
+    assert again.parts.store.reads.max_offset(A, 0) == 4
 
 
 def test_the_first_start_with_them_keeps_the_offsets(tmp_path: Path) -> None:

@@ -119,7 +119,7 @@ def test_a_log_that_takes_nothing(tmp_path: Path, monkeypatch: pytest.MonkeyPatc
         raise AppendRefused(PutStatus.SERVICE_NOT_AVAILABLE, "the disk is full")
 
     with monkeypatch.context() as patched:
-        patched.setattr(rig.parts.store, "append", refuse)
+        patched.setattr(rig.parts.store.appends, "append", refuse)
         assert codes(rig, rig.tell_all(acks(found))) == [14] * 3
     rig.until(NOW + INVISIBLE_MS)
     assert bodies(pop(rig)) == bodies(found)
@@ -215,7 +215,7 @@ def test_a_batch_of_acks_that_the_log_does_not_take(tmp_path: Path, monkeypatch:
         raise AppendRefused(PutStatus.SERVICE_NOT_AVAILABLE, "the disk is full")
 
     with monkeypatch.context() as patched:
-        patched.setattr(rig.parts.store, "append", refuse)
+        patched.setattr(rig.parts.store.appends, "append", refuse)
         assert rig.ask(BATCH_ACK, None, wire.batch_ack_body("b", [row])).code == 14
     rig.until(NOW + INVISIBLE_MS)
     assert bodies(pop(rig)) == bodies(found)

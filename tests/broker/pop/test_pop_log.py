@@ -67,7 +67,7 @@ def test_what_is_out_stays_out_over_a_start(tmp_path: Path, clean: bool) -> None
     rig.until(NOW + 6_000 + INVISIBLE_MS)
     assert sorted(bodies(pop(rig))) == sorted(bodies(second[1:]))
     for queue in range(8):
-        assert rig.parts.store.max_offset(REVIVE_TOPIC, queue) >= 0
+        assert rig.parts.store.reads.max_offset(REVIVE_TOPIC, queue) >= 0
 
 
 def test_more_time_passes_over_nothing_where_a_power_cut_took_the_pop(tmp_path: Path) -> None:
@@ -235,7 +235,7 @@ def test_a_log_that_takes_nothing(tmp_path: Path, monkeypatch: pytest.MonkeyPatc
         raise AppendRefused(PutStatus.SERVICE_NOT_AVAILABLE, "the disk is full")
 
     with monkeypatch.context() as patched:
-        patched.setattr(rig.parts.store, "append", refuse)
+        patched.setattr(rig.parts.store.appends, "append", refuse)
         assert rig.ask(POP, pop_header(rig)).code == 14
         assert ack(rig, one).code == 14
         rig.until(NOW + INVISIBLE_MS)

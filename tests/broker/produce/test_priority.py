@@ -41,7 +41,7 @@ def send(rig: Rig, priority: object = None, body: bytes = b"x", queue_id: int = 
 
 
 def ends(rig: Rig) -> list[int]:
-    return [rig.parts.store.max_offset("T", queue_id) for queue_id in range(4)]
+    return [rig.parts.store.reads.max_offset("T", queue_id) for queue_id in range(4)]
 
 
 @pytest.mark.parametrize(
@@ -65,7 +65,7 @@ def test_a_priority_is_a_queue(rig: Rig, priority: object, queue_id: int) -> Non
         answer = send(rig, priority)
         assert (answer.code, answer.ext["queueId"]) == (0, str(queue_id))
         assert ends(rig) == [sent if number == queue_id else 0 for number in range(4)]
-    read = rig.parts.store.read("T", queue_id, 0, 32, 1 << 20)
+    read = rig.parts.store.reads.read("T", queue_id, 0, 32, 1 << 20)
     for record in decode_all(b"".join(read.buffers)):
         assert record.props.get("_SYS_MSG_PRIORITY_") == (None if priority is None else str(priority))
 
@@ -82,7 +82,7 @@ def test_what_is_stronger_takes_the_priority_away(rig: Rig, more: dict[str, str]
     answer = send(rig, 3, **more)
     assert (answer.code, answer.ext["queueId"]) == (0, "1")
     rig.until(NOW + 5_000)
-    read = rig.parts.store.read("T", 1, 0, 32, 1 << 20)
+    read = rig.parts.store.reads.read("T", 1, 0, 32, 1 << 20)
     (record,) = decode_all(b"".join(read.buffers))
     assert "_SYS_MSG_PRIORITY_" not in record.props
 
@@ -133,7 +133,7 @@ def come_again(rig: Rig, *priorities: int) -> None:
 def retry_ends(rig: Rig, topic: str = "%RETRY%g_T") -> list[int]:
     row = rig.parts.topics.get(topic)
     assert row is not None and row.read_queue_nums == row.write_queue_nums
-    return [rig.parts.store.max_offset(topic, queue_id) for queue_id in range(row.read_queue_nums)]
+    return [rig.parts.store.reads.max_offset(topic, queue_id) for queue_id in range(row.read_queue_nums)]
 
 
 @pytest.mark.parametrize("asc", [True, False])

@@ -39,7 +39,7 @@ def test_statuses_are_codes(rig: Rig, status: PutStatus) -> None:
 
 
 def test_a_full_disk_says_why(rig: Rig) -> None:
-    rig.parts.store.fail("/data: EIO")
+    rig.parts.store.condition.fail("/data: EIO")
     refused = rig.parts.appender.refusal(AppendRefused(PutStatus.SERVICE_NOT_AVAILABLE, ""))
     assert "the broker's disk is full [/data: EIO]" in refused.remark
 
@@ -52,7 +52,7 @@ def test_what_the_store_refuses_is_counted(rig: Rig) -> None:
             rig.parts.appender.store(long)
     with pytest.raises(AppendRefused):
         rig.parts.appender.store_batch([message(), long])
-    assert rig.parts.stats.put_failed_times == 3 and rig.parts.store.end == 0
+    assert rig.parts.stats.put_failed_times == 3 and rig.parts.store.log.end == 0
 
 
 @pytest.mark.parametrize("sys_flag", [0, 8, 0x301])

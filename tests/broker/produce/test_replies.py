@@ -73,8 +73,8 @@ def test_a_reply_reaches_who_asked_and_is_stored(rig: Rig, code: int) -> None:
     answer = rig.answer(opaque, REPLIER)
     assert answer is not None and answer.code == 0
     assert answer.header(SendMessageResponse).queue_offset == 0 and answer.ext["MSG_REGION"] == "DefaultRegion"
-    assert rig.parts.store.max_offset(TOPIC, 0) == 1
-    stored = rig.parts.store.record(TOPIC, 0, 0)
+    assert rig.parts.store.reads.max_offset(TOPIC, 0) == 1
+    stored = rig.parts.store.reads.record(TOPIC, 0, 0)
     assert stored is not None and b"CORRELATION_ID" in bytes(stored) and b"PUSH_REPLY_TIME" not in bytes(stored)
 
 
@@ -85,14 +85,14 @@ def test_a_reply_that_is_not_to_be_stored(tmp_path: Path) -> None:
     respond(rig, pushed(rig))
     answer = rig.answer(opaque, REPLIER)
     assert answer is not None and answer.header(SendMessageResponse).msg_id == "0"
-    assert rig.parts.store.max_offset(TOPIC, 0) == 0
+    assert rig.parts.store.reads.max_offset(TOPIC, 0) == 0
 
 
 def test_a_log_that_takes_nothing_does_not_hold_a_reply_up(rig: Rig, monkeypatch: pytest.MonkeyPatch) -> None:
     def full(*_: object) -> None:
         raise AppendRefused(PutStatus.SERVICE_NOT_AVAILABLE, "full")
 
-    monkeypatch.setattr(rig.parts.store, "append", full)
+    monkeypatch.setattr(rig.parts.store.appends, "append", full)
     opaque = reply(rig)
     respond(rig, pushed(rig))
     answer = rig.answer(opaque, REPLIER)

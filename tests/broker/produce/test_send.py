@@ -28,7 +28,7 @@ def rig(tmp_path: Path) -> Rig:
 
 
 def stored(rig: Rig, topic: str = "T", queue_id: int = 0) -> list[Record]:
-    return decode_all(b"".join(rig.parts.store.read(topic, queue_id, 0, 32, 1 << 24).buffers))
+    return decode_all(b"".join(rig.parts.store.reads.read(topic, queue_id, 0, 32, 1 << 24).buffers))
 
 
 def send(rig: Rig, body: bytes = b"body", *, code: int = SEND_V2, **fields: Any) -> Command:
@@ -110,8 +110,8 @@ def test_a_multi_tag_topic_marks_its_messages(rig: Rig) -> None:
 def test_prepared_messages_are_never_delayed_and_never_shown(rig: Rig) -> None:
     answer = send(rig, sys_flag=4, properties=properties(UNIQ_KEY="A", DELAY="3"))
     assert answer.code == 0 and answer.ext["queueOffset"] == "0"
-    assert rig.parts.store.end > 0 and rig.parts.store.max_offset("T", 0) == 0
-    assert rig.parts.store.max_offset("SCHEDULE_TOPIC_XXXX", 2) == 0
+    assert rig.parts.store.log.end > 0 and rig.parts.store.reads.max_offset("T", 0) == 0
+    assert rig.parts.store.reads.max_offset("SCHEDULE_TOPIC_XXXX", 2) == 0
 
 
 # ---- checks, in their order ----
@@ -149,7 +149,7 @@ def test_an_order_topic_of_a_broker_that_may_not_be_written_to(tmp_path: Path) -
 )
 def test_names_that_no_topic_has(rig: Rig, topic: str) -> None:
     refused(send(rig, topic=topic), 29, "The specified topic")
-    assert topic not in rig.parts.topics and rig.parts.store.end == 0
+    assert topic not in rig.parts.topics and rig.parts.store.log.end == 0
 
 
 @pytest.mark.parametrize("topic", ["x" * 127, "%DLQ%" + "x" * 100, "A-b_C|9%"])
@@ -172,7 +172,7 @@ def test_inner_batches(rig: Rig) -> None:
     refused(send(rig, properties=properties(UNIQ_KEY="A", INNER_NUM=2)), 13, "inner batch")
     refused(send(rig, sys_flag=0x80), 13, "inner batch")
     refused(send(rig, code=SEND_BATCH, batch=True, sys_flag=0x80), 13, "inner batch")
-    assert rig.parts.store.end == 0 and rig.parts.stats.put_messages.total == 0
+    assert rig.parts.store.log.end == 0 and rig.parts.stats.put_messages.total == 0
 
 
 def test_a_retried_message_of_a_transaction_is_an_ordinary_one(rig: Rig) -> None:
@@ -342,7 +342,7 @@ def test_a_batch(rig: Rig, code: int) -> None:
     assert answer.ext["msgId"] == ",".join(record.msg_id for record in records)
     assert (answer.ext["queueOffset"], answer.ext["transactionId"]) == ("1", "BATCH")
     assert records[0].props == {"UNIQ_KEY": "B0", "TAGS": "t", "KEYS": "k1 k2"}, "as 5.5.0: nothing is added"
-    assert len(rig.parts.store.query("T", "k2", 9, 0, NOW).records) == 3
+    assert len(rig.parts.store.reads.query("T", "k2", 9, 0, NOW).records) == 3
 
 
 def test_batches_that_cannot_be(rig: Rig) -> None:
@@ -356,15 +356,15 @@ def test_batches_that_cannot_be(rig: Rig) -> None:
     refused(send(rig, one + b"junk", batch=True), 13, "can't be read")
     refused(send(rig, one, batch=True, topic="%DLQ%" + "x" * 200), 13, "topic length too long")
     refused(send(rig, b"x" * (4 * MIB + 1), batch=True), 13, "a batch of 4194305 bytes")
-    assert rig.parts.store.end == 0, "all or none"
+    assert rig.parts.store.log.end == 0, "all or none"
 
 
 def test_a_batch_whose_last_message_is_too_long_stores_none(rig: Rig) -> None:
     body = items(b"a") + batch.encode([(0, b"b", b"p\x01" + b"x" * 32_764)])
     assert send(rig, body, batch=True).code == 0
-    before = rig.parts.store.end
+    before = rig.parts.store.log.end
     refused(send(rig, items(b"a", b"x" * 2 * MIB), batch=True), 13)  # no room in a log file of 1 MiB
-    assert rig.parts.store.end == before
+    assert rig.parts.store.log.end == before
 
 
 def test_a_batch_in_a_binary_header(rig: Rig) -> None:

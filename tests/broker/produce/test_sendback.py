@@ -33,7 +33,7 @@ def back(rig: Rig, **fields: Any) -> Command:
 
 
 def stored(rig: Rig, topic: str, queue_id: int = 0) -> list[Record]:
-    return decode_all(b"".join(rig.parts.store.read(topic, queue_id, 0, 32, 1 << 24).buffers))
+    return decode_all(b"".join(rig.parts.store.reads.read(topic, queue_id, 0, 32, 1 << 24).buffers))
 
 
 def test_it_comes_again_later(rig: Rig) -> None:
@@ -49,8 +49,8 @@ def test_it_comes_again_later(rig: Rig) -> None:
     told = {"UNIQ_KEY": "ID1", "TAGS": "A", "KEYS": "k", "mine": "x", "RETRY_TOPIC": "T"}
     assert told.items() <= record.props.items()
     assert record.props["ORIGIN_MESSAGE_ID"] == first.msg_id and record.props["WAIT"] == "false"
-    unit = rig.parts.store.unit(RETRY, 0, 0)
-    assert unit is not None and unit.tag_code == rig.parts.store.unit("T", 1, 0).tag_code  # type: ignore[union-attr]
+    unit = rig.parts.store.reads.unit(RETRY, 0, 0)
+    assert unit is not None and unit.tag_code == rig.parts.store.reads.unit("T", 1, 0).tag_code  # type: ignore[union-attr]
 
 
 def test_levels_rise_and_the_origin_stays(rig: Rig) -> None:
@@ -112,7 +112,7 @@ def test_a_message_of_a_committed_transaction(rig: Rig) -> None:
     """Its TRAN_MSG (a Java broker leaves it) begins nothing anew, not among the dead letters either."""
     (record,) = stored(rig, "T", 1)
     message = messages.seal(messages.again(record), record.props | {"TRAN_MSG": "true"})
-    offset = rig.parts.store.append(message, rig.now).physical_offset
+    offset = rig.parts.store.appends.append(message, rig.now).physical_offset
     assert back(rig, offset=offset).code == 0
     assert back(rig, offset=offset, delay_level=-1).code == 0
     assert len(stored(rig, DEAD)) == 1
@@ -128,9 +128,9 @@ def test_many_retry_queues(rig: Rig) -> None:
 
 def test_no_retry_queues_no_retries(rig: Rig) -> None:
     assert rig.ask(200, None, b'{"groupName":"g","retryQueueNums":0}').code == 0
-    end = rig.parts.store.end
+    end = rig.parts.store.log.end
     assert back(rig).code == 0
-    assert rig.parts.store.end == end and RETRY not in rig.parts.topics
+    assert rig.parts.store.log.end == end and RETRY not in rig.parts.topics
 
 
 # ---- refusals ----
@@ -145,8 +145,8 @@ def test_offsets_that_hold_no_message(rig: Rig, offset: int) -> None:
 
 def test_a_message_within_a_body_is_none(rig: Rig) -> None:
     """The bytes of a record at another place: a client may send such a body and name its place."""
-    rig.send("T", 0, bytes(rig.parts.store.record_at(0) or b""))
-    inner = rig.parts.store.unit("T", 0, 0)
+    rig.send("T", 0, bytes(rig.parts.store.reads.record_at(0) or b""))
+    inner = rig.parts.store.reads.unit("T", 0, 0)
     assert inner is not None
     answer = back(rig, offset=inner.physical_offset + 88)
     assert answer.code == 1
@@ -169,7 +169,7 @@ def test_groups_and_permissions(tmp_path: Path) -> None:
 
 
 def test_a_full_disk(rig: Rig) -> None:
-    rig.parts.store.fail("the disk is gone")
+    rig.parts.store.condition.fail("the disk is gone")
     answer = back(rig)
     assert answer.code == 1 and answer.remark == "SERVICE_NOT_AVAILABLE"
     assert rig.parts.stats.put_failed_times == 1
@@ -186,7 +186,7 @@ def test_a_group_has_it_before_it_is_acknowledged(tmp_path: Path) -> None:
     for raft, waits in ((ALONE, True), (None, False)):
         rig = Rig(tmp_path / str(waits), raft=raft)
         rig.send("T", 1, b"body", properties(UNIQ_KEY="ID1"))
-        unit = rig.parts.store.unit("T", 1, 0)
+        unit = rig.parts.store.reads.unit("T", 1, 0)
         assert unit is not None
         header = ConsumerSendMsgBackRequest(offset=unit.physical_offset, group="g", delay_level=0)
         assert rig.ask(SEND_BACK, header).code == 0, "its topics are there"

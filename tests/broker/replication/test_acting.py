@@ -208,7 +208,7 @@ def serving(world: World) -> World:
     world.commit(0, 3)
     world.later(7 * SECOND)
     slave = world.rigs[1].parts
-    assert slave.store.end == world.rigs[0].parts.store.end and world.committed(1) == 3
+    assert slave.store.log.end == world.rigs[0].parts.store.end and world.committed(1) == 3
     assert slave.mode.acting.slaves_act and not slave.mode.acting.acting
     return world
 
@@ -237,7 +237,7 @@ def test_a_masters_death_and_return(tmp_path: Path, old: bool) -> None:
     world.rigs[0].send("T")
     world.commit(0, 9)
     world.later(7 * SECOND)
-    assert world.committed(1) == 9 and world.rigs[1].parts.store.end == world.rigs[0].parts.store.end
+    assert world.committed(1) == 9 and world.rigs[1].parts.store.log.end == world.rigs[0].parts.store.log.end
     signs = {Code.QUERY_DATA_VERSION} if old else {Code.BROKER_HEARTBEAT}
     assert {code for _, code in world.asked} & {Code.QUERY_DATA_VERSION, Code.BROKER_HEARTBEAT} == signs
 
@@ -420,7 +420,7 @@ def test_delayed_messages_that_a_java_slave_sent_elsewhere_are_not_delivered_aga
     world.later(2 * SECOND)
     assert not world.rigs[0].parts.roles.is_slave and world.rigs[0].parts.delay.offsets[3] == 2
     world.later(10 * SECOND)
-    assert world.rigs[0].parts.store.max_offset("T", 0) == 11, "ten, and the third of the delayed ones"
+    assert world.rigs[0].parts.store.reads.max_offset("T", 0) == 11, "ten, and the third of the delayed ones"
 
 
 @pytest.mark.parametrize(

@@ -99,7 +99,7 @@ def test_a_master_stores_what_was_handed_on(tmp_path: Path) -> None:
     made = master(tmp_path)
     code, header, body = SEND
     assert made.rig.ask(code, command.decode_all(command.encode_request(code, 1, header))[0].ext | {MARK: "2"}, body)
-    assert made.rig.parts.store.end > 0
+    assert made.rig.parts.store.log.end > 0
 
 
 def test_no_more_than_so_many_are_under_way(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

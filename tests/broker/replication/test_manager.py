@@ -230,7 +230,7 @@ def test_an_epoch_is_led_in_one_life_only(tmp_path: Path) -> None:
     again.elects(3)
     again.wait(6_000)
     assert not again.rig.parts.roles.is_slave
-    assert (tmp_path / EPOCHS_PATH).read_text().splitlines()[2:] == ["1-0", f"3-{again.rig.parts.store.end}"]
+    assert (tmp_path / EPOCHS_PATH).read_text().splitlines()[2:] == ["1-0", f"3-{again.rig.parts.store.log.end}"]
 
 
 @pytest.mark.parametrize("epoch", [0, 1])
@@ -292,9 +292,9 @@ def test_the_next_queue_offset_is_never_given_twice(tmp_path: Path) -> None:
     made = master(tmp_path)
     made.notify(1, 1, [1, 2], set_epoch=2)
     made.rig.tell(*SEND)
-    assert made.rig.parts.store.max_offset("T", 0) == 0, "nobody sees it yet"
+    assert made.rig.parts.store.reads.max_offset("T", 0) == 0, "nobody sees it yet"
     made.notify(2, 2, [2], set_epoch=3)
     made.notify(3, 1, [1], set_epoch=4)
     made.wait(50)
-    assert made.rig.parts.store.max_offset("T", 0) == 1
+    assert made.rig.parts.store.reads.max_offset("T", 0) == 1
     assert made.rig.send("T").queue_offset == 1

@@ -25,10 +25,10 @@ class World:
         whole = Rig(root)
         for number in range(count):
             whole.send("T", 0, b"m%d" % number)
-        offset = whole.parts.store.last_record()
+        offset = whole.parts.store.reads.last_record()
         self.offset = -1 if offset is None else offset
-        self.record = b"" if offset is None else bytes(whole.parts.store.record_at(offset) or b"")
-        self.end = whole.parts.store.end
+        self.record = b"" if offset is None else bytes(whole.parts.store.reads.record_at(offset) or b"")
+        self.end = whole.parts.store.log.end
         whole.stop()
         whole.disk.unlock("lock")
         self.rig = Rig(root, broker_role="SLAVE", broker_id=1, replication=ReplicationConfig(ha_master_address=HA_PORT))

@@ -66,9 +66,9 @@ def test_an_answer_waits_for_a_slave(tmp_path: Path, times: int) -> None:
         opaque = rig.tell(RequestCode.SEND_MESSAGE, send_header(), b"body")
         assert rig.answer(opaque) is None
         offset, size = decode_header(rig.streams[SLAVE_1])
-        assert len(rig.streams[SLAVE_1]) == HEADER_BYTES + size and offset + size == rig.parts.store.end
+        assert len(rig.streams[SLAVE_1]) == HEADER_BYTES + size and offset + size == rig.parts.store.log.end
         rig.streams[SLAVE_1].clear()
-        rig.report(SLAVE_1, rig.parts.store.end)
+        rig.report(SLAVE_1, rig.parts.store.log.end)
         answer = rig.answer(opaque)
         assert answer is not None and answer.code == ResponseCode.SUCCESS
 
@@ -81,7 +81,7 @@ def test_without_slaves_it_says_so_after_a_while_and_the_message_stays(tmp_path:
     rig.until(rig.now + 1)
     answer = rig.answer(opaque)
     assert answer is not None and answer.code == ResponseCode.FLUSH_SLAVE_TIMEOUT
-    assert rig.parts.store.max_offset("T", 0) == 1
+    assert rig.parts.store.reads.max_offset("T", 0) == 1
 
 
 def test_a_message_that_asks_not_to_wait_does_not(tmp_path: Path) -> None:
@@ -100,7 +100,7 @@ def test_with_sync_flush_both_are_waited_for(tmp_path: Path) -> None:
         assert rig.answer(opaque) is None
         rig.finish_io()
     assert rig.answer(opaque) is None and rig.streams[SLAVE_1], "now it is sent"
-    rig.report(SLAVE_1, rig.parts.store.end)
+    rig.report(SLAVE_1, rig.parts.store.log.end)
     answer = rig.answer(opaque)
     assert answer is not None and answer.code == ResponseCode.SUCCESS
 
@@ -110,11 +110,11 @@ def test_a_slow_slave_does_not_hold_up_what_another_has(tmp_path: Path) -> None:
     rig.follow(SLAVE_1)
     rig.follow(SLAVE_2)
     first = rig.tell(RequestCode.SEND_MESSAGE, send_header(), b"one")
-    end = rig.parts.store.end
+    end = rig.parts.store.log.end
     second = rig.tell(RequestCode.SEND_MESSAGE, send_header(), b"two")
     rig.report(SLAVE_2, end)
     assert rig.answer(first) is not None and rig.answer(second) is None
-    rig.report(SLAVE_1, rig.parts.store.end)
+    rig.report(SLAVE_1, rig.parts.store.log.end)
     assert rig.answer(second) is not None
 
 
@@ -131,7 +131,7 @@ def test_a_slave_takes_no_sends(tmp_path: Path) -> None:
     rig = slave(tmp_path)
     answer = rig.ask(RequestCode.SEND_MESSAGE, send_header(), b"body")
     assert answer.code == ResponseCode.SYSTEM_BUSY and "[REJECTREQUEST]" in (answer.remark or "")
-    assert rig.parts.store.end == 0
+    assert rig.parts.store.log.end == 0
 
 
 def test_a_slave_changes_no_topics(tmp_path: Path) -> None:
@@ -154,7 +154,7 @@ def test_a_slave_is_read_from_only_with_slave_read_enable(tmp_path: Path) -> Non
 def test_a_slave_delivers_nothing_that_was_delayed(tmp_path: Path) -> None:
     rig = slave(tmp_path)
     rig.until(rig.now + 60_000)
-    assert rig.parts.store.end == 0 and rig.parts.delay.next_deadline() is None
+    assert rig.parts.store.log.end == 0 and rig.parts.delay.next_deadline() is None
 
 
 def test_a_reader_far_behind_is_sent_to_the_slave(tmp_path: Path) -> None:
@@ -175,7 +175,7 @@ def test_ha_status_of_a_master(tmp_path: Path) -> None:
     rig.follow(SLAVE_1)
     rig.tell(RequestCode.SEND_MESSAGE, send_header(), b"body")
     rig.until(rig.now + 2_000)
-    end = rig.parts.store.end
+    end = rig.parts.store.log.end
     told = json.loads(bytes(rig.ask(RequestCode.GET_BROKER_HA_STATUS).body))
     [one] = told["haConnectionInfo"]
     assert (told["master"], told["masterCommitLogMaxOffset"], told["inSyncSlaveNums"]) == (True, end, 1)

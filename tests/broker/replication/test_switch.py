@@ -66,7 +66,7 @@ def test_who_leads_its_group_says_so_and_who_starts_what_it_found(tmp_path: Path
     assert not [note for note in again.notes if "timer" in note.text], "nothing waits, so nothing is taken in anew"
     again.disk.unlock("lock")
     with (tmp_path / "plain" / "commitlog" / f"{0:020d}").open("r+b") as log:
-        log.seek(again.parts.store.end)
+        log.seek(again.parts.store.log.end)
         log.write(b"half a record")
     found = Rig(tmp_path / "plain", now=plain.now)
     assert any("cut off 13 bytes" in note.text for note in found.notes if note.level == "info"), found.notes

@@ -40,7 +40,7 @@ def test_where_a_delayed_message_waits(tmp_path: Path) -> None:
     delayed(rig, 3, queue_id=2)
     (record,) = records(rig, SCHEDULE, 2)
     assert record.props["REAL_TOPIC"] == "T" and record.props["REAL_QID"] == "2" and record.props["DELAY"] == "3"
-    unit = rig.parts.store.unit(SCHEDULE, 2, 0)
+    unit = rig.parts.store.reads.unit(SCHEDULE, 2, 0)
     assert unit is not None and unit.tag_code == NOW + 10_000
     assert bodies(rig, "T", 2) == []
 
@@ -64,7 +64,7 @@ def test_a_level_that_is_no_number_is_refused(tmp_path: Path, level: str) -> Non
     rig = Rig(tmp_path)
     answer = rig.ask(SEND, send_header(properties=properties(UNIQ_KEY="A", DELAY=level)), b"body")
     assert answer.code == 1 and "DELAY" in (answer.remark or "")
-    assert rig.parts.store.end == 0
+    assert rig.parts.store.log.end == 0
     assert not [note for note in rig.notes if note.level == "error"]
 
 
@@ -88,8 +88,8 @@ def test_a_message_comes_when_it_is_due(tmp_path: Path) -> None:
     assert record.store_timestamp == NOW + 5_000 and record.queue_id == 1 and record.reconsume_times == 0
     (waited,) = records(rig, SCHEDULE, 1)
     assert record.properties == waited.properties, "as the original delivers it: DELAY, REAL_TOPIC and all"
-    assert record.tag == "A" and rig.parts.store.unit("T", 1, 0) is not None
-    assert len(rig.parts.store.query("T", "k", 9, 0, rig.now).records) == 1
+    assert record.tag == "A" and rig.parts.store.reads.unit("T", 1, 0) is not None
+    assert len(rig.parts.store.reads.query("T", "k", 9, 0, rig.now).records) == 1
 
 
 def test_order_within_a_level_and_between_levels(tmp_path: Path) -> None:
@@ -223,7 +223,7 @@ def test_a_store_that_refuses_is_asked_again(tmp_path: Path, monkeypatch: pytest
         def refuse(*_: object) -> None:
             raise AppendRefused(PutStatus.SERVICE_NOT_AVAILABLE, "the disk is too full")
 
-        patch.setattr(rig.parts.store, "append", refuse)
+        patch.setattr(rig.parts.store.appends, "append", refuse)
         rig.until(NOW + 3_000)
     assert [note.text for note in rig.notes if "too full" in note.text] == [
         "delay level 1: the message at 0 for T is tried again: SERVICE_NOT_AVAILABLE: the disk is too full"
@@ -236,12 +236,12 @@ def test_what_cannot_be_read_is_passed_over(tmp_path: Path) -> None:
     rig = Rig(tmp_path)
     delayed(rig, 1, b"spoilt")
     delayed(rig, 1, b"sound")
-    unit = rig.parts.store.unit(SCHEDULE, 0, 0)
+    unit = rig.parts.store.reads.unit(SCHEDULE, 0, 0)
     assert unit is not None
-    raw = bytes(rig.parts.store.record_at(unit.physical_offset) or b"")
+    raw = bytes(rig.parts.store.reads.record_at(unit.physical_offset) or b"")
     at = raw.index(b"spoilt")
     rig.parts.store.log.segments.file(0).write(unit.physical_offset + at, b"SPOILT")
-    rig.parts.store._checks._validated = rig.parts.store.end  # the test of all records would stop here
+    rig.parts.store._checks._validated = rig.parts.store.log.end  # the test of all records would stop here
     rig.until(NOW + 1_000)
     assert bodies(rig) == [b"sound"]
     assert any("can't be read: skipped" in note.text for note in rig.notes if note.level == "error")
@@ -254,7 +254,7 @@ def test_what_says_not_where_to_go_is_passed_over(tmp_path: Path, real: dict[str
     (record,) = records(rig, "T")
     message = messages.seal(messages.again(record), {"DELAY": "1", **real})
     message.topic = SCHEDULE
-    rig.parts.store.append(message, rig.now)
+    rig.parts.store.appends.append(message, rig.now)
     rig.until(NOW + 2_000)
     assert len(bodies(rig)) == 1
     assert rig.parts.delay.offsets[1] == 1

@@ -71,13 +71,13 @@ def test_what_is_due_goes_to_another_master_and_the_master_does_not_deliver_it_a
     sent_at = send(world, 3, **DELAYS[kind])
     world.later(sent_at + LEVEL_3_MS - 100 - world.now)
     slave = world.rigs[1].parts
-    end = slave.store.end
+    end = slave.store.log.end
     assert acts(world) and not there(world), "not yet"
     world.later(3 * SECOND)
     assert {record.body for record in there(world)} == {b"m0", b"m1", b"m2"}
     assert all(record.store_timestamp >= sent_at + LEVEL_3_MS for record in there(world))
     assert {record.props["UNIQ_KEY"] for record in there(world)} == {"ID0", "ID1", "ID2"}
-    assert slave.store.end == end, "who acts writes nothing"
+    assert slave.store.log.end == end, "who acts writes nothing"
     assert slave.escape.sent == 3
     world.begin(0)
     world.later(20 * SECOND)
@@ -92,8 +92,8 @@ def test_what_a_slave_that_acts_could_not_send_the_master_delivers(
     send(world, 3, TIMER_DELAY_SEC="10")
     real = messages.stored_at
 
-    def stored_at(store: Any, offset: int) -> Any:
-        found = real(store, offset)
+    def stored_at(reads: Any, offset: int) -> Any:
+        found = real(reads, offset)
         return None if found is not None and found.unique_key == "ID1" else found
 
     with monkeypatch.context() as patch:
@@ -109,12 +109,12 @@ def test_what_a_slave_that_acts_has_no_more_the_master_delivers(world: World, mo
     """A slave whose disk was too full removed what its master still has (simulator, `acting`, swarm, seed 8715710)."""
     send(world, 3, TIMER_DELAY_SEC="10")
     store = world.rigs[1].parts.store
-    real = store.min_offset
+    real = store.reads.min_offset
 
     def min_offset(topic: str, queue_id: int) -> int:
         return 2 if topic == TIMER_TOPIC else real(topic, queue_id)
 
-    monkeypatch.setattr(store, "min_offset", min_offset)
+    monkeypatch.setattr(store.reads, "min_offset", min_offset)
     world.later(13 * SECOND)
     assert acts(world)
     world.begin(0)

@@ -100,10 +100,10 @@ def test_a_master_that_is_behind_its_slave_changes_nothing(tmp_path: Path) -> No
 
 def test_a_cut_log_takes_its_units_with_it(tmp_path: Path) -> None:
     rig = Rig(tmp_path, store=TINY)
-    ends = [rig.parts.store.end]
+    ends = [rig.parts.store.log.end]
     for number in range(20):
         at(rig, NOW + 5_000 + number % 3 * 1_000, f"m{number}".encode())
-        ends.append(rig.parts.store.end)
+        ends.append(rig.parts.store.log.end)
     rig.until(NOW + 100)
     timers = rig.parts.timers.timers
     timers.cut(ends[12])
@@ -160,7 +160,7 @@ def test_a_log_that_is_cut_while_a_round_is_under_way(tmp_path: Path, done: int)
     ends = []
     for number in range(20):
         at(rig, NOW + 15_000 + number // 4 * 1_000, f"m{number}".encode())
-        ends.append(rig.parts.store.end)
+        ends.append(rig.parts.store.log.end)
     rig.until(NOW + 5_100)
     assert rig.parts.timers.timers.under_way
     rig.finish_io(done)
@@ -209,7 +209,7 @@ def test_what_is_left_in_its_place_counts_for_a_turn(tmp_path: Path, monkeypatch
     service.timers.saved = told
     monkeypatch.setattr(timers, "DELIVERIES_A_TURN", 7)
     real = timers.messages.stored_at
-    monkeypatch.setattr(timers.messages, "stored_at", lambda store, place: (read.append(place), real(store, place))[1])
+    monkeypatch.setattr(timers.messages, "stored_at", lambda reads, place: (read.append(place), real(reads, place))[1])
     service.start(rig.now)
     service.tick(rig.now)
     assert 0 < len(read) <= 7

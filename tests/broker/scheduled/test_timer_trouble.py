@@ -104,7 +104,8 @@ def test_old_files_that_can_not_be_removed_are_tried_again(tmp_path: Path) -> No
     unit = timers.log.unit(timers.log.segments.starts[2])
     assert unit is not None
     with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(type(rig.parts.store), "start", property(lambda store: unit.physical_offset))
+        real = timers.remove_before
+        patch.setattr(timers, "remove_before", lambda log_start: real(unit.physical_offset))
         with refusing(rig, "timerlog"):
             rig.until(NOW + 3_600_000)
         assert told(rig, "old files of the timer log can't be removed") == 1
@@ -121,7 +122,7 @@ def test_what_the_log_has_lost_before_it_was_taken_in_is_passed_over(tmp_path: P
         for body in SENT[:5]:
             at(rig, NOW + 5_000, body)
         rig.until(NOW + 2_000)
-    queue = rig.parts.store.queue_of(TIMER_TOPIC, 0)
+    queue = rig.parts.store.queues.get(TIMER_TOPIC, 0)
     assert queue is not None
     queue.min = 3
     rig.until(NOW + 8_000)

@@ -34,9 +34,9 @@ TINY = replace(SMALL, timer_log_file_bytes=52 * 6 + 20, timer_wheel_slots=512, t
 
 def records(rig: Rig, topic: str = "T", queue_id: int = 0) -> list[Record]:
     found: list[Record] = []
-    at = rig.parts.store.min_offset(topic, queue_id)
-    while at < rig.parts.store.max_offset(topic, queue_id):
-        read = rig.parts.store.read(topic, queue_id, at, 32, 1 << 20)
+    at = rig.parts.store.reads.min_offset(topic, queue_id)
+    while at < rig.parts.store.reads.max_offset(topic, queue_id):
+        read = rig.parts.store.reads.read(topic, queue_id, at, 32, 1 << 20)
         found += decode_all(b"".join(read.buffers))
         at = read.next_offset
     return found
@@ -80,7 +80,7 @@ def test_where_a_message_waits(tmp_path: Path) -> None:
     assert (sent.queue_id, sent.queue_offset) == (2, 0)
     words = base64.urlsafe_b64decode(sent.recall_handle or "").decode().split(" ")
     assert words == ["v1", "T", "b", str(NOW + 3_001), "ID1"]
-    assert rig.parts.store.max_offset("T", 2) == 0
+    assert rig.parts.store.reads.max_offset("T", 2) == 0
 
 
 def test_the_largest_body_with_the_longest_properties_comes(tmp_path: Path) -> None:
@@ -129,7 +129,7 @@ def test_a_time_that_can_not_be_is_refused(tmp_path: Path, name: str, value: str
         assert answer.code == 0 and bodies(rig) == [b"body"]
     else:
         assert answer.code == 13 and "timer message illegal" in (answer.remark or "")
-        assert rig.parts.store.end == 0
+        assert rig.parts.store.log.end == 0
 
 
 def test_three_days_are_the_limit(tmp_path: Path) -> None:
@@ -196,7 +196,7 @@ def test_what_is_delivered(tmp_path: Path) -> None:
     rig = Rig(tmp_path)
     at(rig, NOW + 2_000, queue_id=1)
     rig.until(NOW + 1_999)
-    assert rig.parts.store.max_offset("T", 1) == 0
+    assert rig.parts.store.reads.max_offset("T", 1) == 0
     rig.until(NOW + 2_000)
     (record,) = records(rig, "T", 1)
     assert (record.body, record.tag, record.unique_key) == (b"later", "A", "ID1")
@@ -229,15 +229,15 @@ def test_a_refused_delivery_is_tried_until_it_is_taken(tmp_path: Path, monkeypat
     rig = Rig(tmp_path)
     at(rig, NOW + 2_000)
     rig.until(NOW + 100)
-    real = rig.parts.store.append
+    real = rig.parts.store.appends.append
 
     def full(message: Any, now: int) -> Any:
         raise AppendRefused(PutStatus.SERVICE_NOT_AVAILABLE, "the disk is too full")
 
-    monkeypatch.setattr(rig.parts.store, "append", full)
+    monkeypatch.setattr(rig.parts.store.appends, "append", full)
     rig.until(NOW + 60_000)
     assert len([note for note in rig.notes if "tried again" in note.text]) == 1
-    monkeypatch.setattr(rig.parts.store, "append", real)
+    monkeypatch.setattr(rig.parts.store.appends, "append", real)
     rig.until(NOW + 61_000)
     assert bodies(rig) == [b"later"]
 
@@ -261,7 +261,7 @@ def test_records_that_are_no_timers_are_skipped(tmp_path: Path) -> None:
             at(rig, NOW + 1_000, b"good")
             message = messages.again(records(rig, TIMER_TOPIC)[0])
         message.properties = pairs.encode()
-        rig.parts.store.append(message, rig.now)
+        rig.parts.store.appends.append(message, rig.now)
     at(rig, NOW + 1_000, b"last")
     rig.until(NOW + 3_000)
     assert bodies(rig) == [b"good", b"last"]
@@ -334,10 +334,10 @@ def test_keys_with_their_topic_before_them_recall_too(tmp_path: Path) -> None:
 def test_recalls_that_are_refused(tmp_path: Path, request_of: tuple[str, str], code: int, remark: str) -> None:
     rig = Rig(tmp_path, recall_message_enable=True)
     rig.send("T")
-    end = rig.parts.store.end
+    end = rig.parts.store.log.end
     answer = recall(rig, request_of[1], request_of[0])
     assert (answer.code, answer.remark) == (code, remark) and answer.ext == {"MSG_REGION": "DefaultRegion"}
-    assert rig.parts.store.end == end
+    assert rig.parts.store.log.end == end
 
 
 def test_a_handle_without_padding_is_one_too(tmp_path: Path) -> None:

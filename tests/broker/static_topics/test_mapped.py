@@ -54,7 +54,7 @@ def test_a_leader_takes_and_gives_its_logical_queues(pair: Cluster) -> None:
         sent = pair.send("b", 3, b"%d" % n)
         assert (sent.queue_id, sent.queue_offset) == (3, n)
     assert read_all(pair, "b", 3) == ([b"0", b"1", b"2", b"3", b"4"], [0, 1, 2, 3, 4])
-    assert pair.broker("b").parts.store.max_offset(TOPIC, 1) == 5, "the second queue of b"
+    assert pair.broker("b").parts.store.reads.max_offset(TOPIC, 1) == 5, "the second queue of b"
     assert pair.offset("b", Code.GET_MAX_OFFSET, 3) == 5
     assert pair.offset("b", Code.GET_MIN_OFFSET, 3) == 0
     assert pair.commit("b", 3, 4) == 0 and pair.committed("b", 3) == 4
@@ -185,7 +185,7 @@ def test_who_is_behind_what_is_left_is_sent_to_it(pair: Cluster, moved: bool) ->
 
 def _is_left(cluster: Cluster, name: str, queue_id: int, first: int) -> None:
     """As when the files of the log with all that is before are gone."""
-    queue = cluster.broker(name).parts.store.queue_of(TOPIC, queue_id)
+    queue = cluster.broker(name).parts.store.queues.get(TOPIC, queue_id)
     assert queue is not None
     queue.min = first
 
@@ -364,9 +364,9 @@ def test_sends_in_all_forms_are_answered_with_logical_queues(tmp_path: Path, flu
         SendMessageResponse
     )
     assert (sent.queue_id, sent.queue_offset) == (2, 50_004) and sent.msg_id.count(",") == 1
-    assert rig.parts.store.max_offset(TOPIC, 1) == 6
+    assert rig.parts.store.reads.max_offset(TOPIC, 1) == 6
     rig.tell(Code.SEND_MESSAGE_V2, send_header(topic=TOPIC, queue_id=2), b"y", oneway=True)
-    assert rig.parts.store.max_offset(TOPIC, 1) == 7
+    assert rig.parts.store.reads.max_offset(TOPIC, 1) == 7
 
 
 def test_a_light_queue_is_no_static_topic(tmp_path: Path) -> None:

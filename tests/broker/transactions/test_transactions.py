@@ -176,7 +176,7 @@ def test_what_one_way_words_decided_is_written_when_the_log_takes_it(
     rig = Rig(tmp_path)
     halves = [begin(rig, b"%d" % n, UNIQ_KEY=f"ID{n}") for n in range(3)]
     assert word(rig, halves[0], COMMIT).code == 0
-    store, plain = rig.parts.store, rig.parts.store.append
+    store, plain = rig.parts.store, rig.parts.store.appends.append
 
     def append(message: Any, now: int) -> Any:
         if message.topic == OP_HALF_TOPIC:
@@ -184,7 +184,7 @@ def test_what_one_way_words_decided_is_written_when_the_log_takes_it(
         return plain(message, now)
 
     with monkeypatch.context() as full:
-        full.setattr(store, "append", append)
+        full.setattr(store.appends, "append", append)
         rig.handle(one_way(halves[1:], [COMMIT, ROLLBACK]))
         assert bodies(rig) == [b"0", b"1"] and ops(rig) == [b"0,"]
         rig.handle(one_way(halves[1:], [ROLLBACK, COMMIT]))
@@ -373,18 +373,18 @@ def test_a_decision_that_the_log_does_not_take_is_written_later(
 ) -> None:
     rig = Rig(tmp_path)
     half = begin(rig)
-    store, plain = rig.parts.store, rig.parts.store.append
+    store, plain = rig.parts.store, rig.parts.store.appends.append
 
     def append(message: Any, now: int) -> Any:
         if message.topic == OP_HALF_TOPIC:
             raise AppendRefused(PutStatus.SERVICE_NOT_AVAILABLE, "full")
         return plain(message, now)
 
-    monkeypatch.setattr(store, "append", append)
+    monkeypatch.setattr(store.appends, "append", append)
     assert word(rig, half, COMMIT).code == 0 and word(rig, half, COMMIT).code == 1
     rig.until(NOW + 5_000)
     assert rig.parts.offsets.query(HALF_TOPIC, transactions.GROUP, 0) in (None, 0)
-    monkeypatch.setattr(store, "append", plain)
+    monkeypatch.setattr(store.appends, "append", plain)
     rig.until(NOW + 7_000)
     assert [op.body for op in records(rig, OP_HALF_TOPIC)] == [b"0,"]
     assert rig.parts.offsets.query(HALF_TOPIC, transactions.GROUP, 0) == 1 and bodies(rig) == [b"half"]
@@ -392,7 +392,7 @@ def test_a_decision_that_the_log_does_not_take_is_written_later(
 
 def test_a_log_that_takes_no_decision_is_asked_once_a_second(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     rig = Rig(tmp_path)
-    half, plain = begin(rig), rig.parts.store.append
+    half, plain = begin(rig), rig.parts.store.appends.append
     tries: list[int] = []
 
     def append(message: Any, now: int) -> Any:
@@ -401,7 +401,7 @@ def test_a_log_that_takes_no_decision_is_asked_once_a_second(tmp_path: Path, mon
         tries.append(now)
         raise AppendRefused(PutStatus.SERVICE_NOT_AVAILABLE, "full")
 
-    monkeypatch.setattr(rig.parts.store, "append", append)
+    monkeypatch.setattr(rig.parts.store.appends, "append", append)
     assert word(rig, half, COMMIT).code == 0
     for _ in range(1_050):
         rig.until(rig.now + 10)
@@ -417,7 +417,7 @@ def test_a_rollback_that_the_log_does_not_take_is_refused(tmp_path: Path, monkey
         raise AppendRefused(PutStatus.SERVICE_NOT_AVAILABLE, "full")
 
     with monkeypatch.context() as full:
-        full.setattr(rig.parts.store, "append", append)
+        full.setattr(rig.parts.store.appends, "append", append)
         assert word(rig, half, ROLLBACK).code == word(rig, half, COMMIT).code == 14
     assert word(rig, half, ROLLBACK).code == 0 and word(rig, half, COMMIT).code == 1
 
@@ -436,7 +436,7 @@ def test_op_messages_of_strangers_are_read_with_care(tmp_path: Path) -> None:
     begin(rig)
     for body in (b"x", b"1,,-3,99999999999999999999,\xff,", b""):
         rig.parts.transactions._load_op(0, set())
-        rig.parts.store.append(_op(body), NOW)
+        rig.parts.store.appends.append(_op(body), NOW)
     rig.stop()
     assert len(Rig(tmp_path, now=rig.now).parts.transactions) == 1, "the half is open"
 
@@ -472,10 +472,10 @@ def test_a_new_master_knows_what_readers_do_not_see_yet(tmp_path: Path) -> None:
     word(rig, decided, COMMIT)
     rig.parts.roles.become(master=False)
     for topic in (HALF_TOPIC, OP_HALF_TOPIC):
-        queue = rig.parts.store.queue_of(topic, 0)
+        queue = rig.parts.store.queues.get(topic, 0)
         assert queue is not None
         queue.limit = 0
-        assert rig.parts.store.max_offset(topic, 0) == 0
+        assert rig.parts.store.reads.max_offset(topic, 0) == 0
     rig.parts.roles.become(master=True)
     assert len(rig.parts.transactions) == 1
     assert word(rig, decided, COMMIT).code == 1 and word(rig, half, COMMIT).code == 0

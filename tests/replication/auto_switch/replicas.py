@@ -124,13 +124,13 @@ class Replica:
         self.check()
 
     def check(self) -> None:
-        if self.up and not self.store.truncating:
+        if self.up and not self.store.truncation.under_way:
             self.store.validate()
             self.replication.validate()
 
     def append(self, body: bytes, topic: str = "T", queue_id: int = 0) -> Appended:
         """The master stores a message, and its turn ends."""
-        done = self.store.append(message(topic, body, queue_id, KEYS=body[:4].hex()), self.made.now)
+        done = self.store.appends.append(message(topic, body, queue_id, KEYS=body[:4].hex()), self.made.now)
         self.settle()
         return done
 
@@ -333,7 +333,7 @@ class Replicas:
         for other in self.all[1:]:
             assert other.bytes() == one.bytes()
             assert other.replication.epochs.entries == one.replication.epochs.entries
-            for key in one.store.queues():
-                assert one.store.max_offset(*key) == other.store.max_offset(*key), key
-                ends = range(one.store.max_offset(*key))
-                assert [one.store.unit(*key, n) for n in ends] == [other.store.unit(*key, n) for n in ends]
+            for key in one.store.queues.table:
+                assert one.store.reads.max_offset(*key) == other.store.reads.max_offset(*key), key
+                ends = range(one.store.reads.max_offset(*key))
+                assert [one.store.reads.unit(*key, n) for n in ends] == [other.store.reads.unit(*key, n) for n in ends]

@@ -35,12 +35,12 @@ def made() -> Replicas:
 def refused(made: Replicas, said: bytes) -> None:
     """A stranger that says this is cut off, and nothing else happens."""
     one = made[1]
-    before = one.store.confirmed, made.members, one.replication.replicated()
+    before = one.store.reads.confirmed, made.members, one.replication.replicated()
     conn = made.stranger(one)
     made.says(one, conn, said)
     assert not one.replication.owns(conn), "it is cut off"
     made.wait(300)
-    assert (one.store.confirmed, made.members, one.replication.replicated()) == before
+    assert (one.store.reads.confirmed, made.members, one.replication.replicated()) == before
     (done,) = made.write(1)
     assert one.acknowledged(done)
     made.wait(200)
@@ -109,13 +109,13 @@ def test_a_repeated_handshake_asks_anew(made: Replicas) -> None:
 
 def test_a_report_that_goes_down_never_takes_back_what_was_confirmed(made: Replicas) -> None:
     one = made[1]
-    before = one.store.confirmed
+    before = one.store.reads.confirmed
     assert one.replication.master is not None
     conn = next(c for c, f in one.replication.master.followers.items() if f.replica == 2)
     made.says(one, conn, encode_report(0))
-    assert one.store.confirmed == before
+    assert one.store.reads.confirmed == before
     one.append(b"waits")
-    assert one.store.confirmed == before
+    assert one.store.reads.confirmed == before
 
 
 # ---- a master that lies ----
@@ -177,7 +177,7 @@ def test_a_confirm_offset_beyond_our_log_shows_what_we_have() -> None:
     assert conn is not None
     beat = encode_packet(Packet(0, two.store.log.end, 1, 0, 1 << 60))
     two.run(two.replication.received(Frames(conn, beat), made.now))
-    assert two.store.confirmed == two.store.log.end
+    assert two.store.reads.confirmed == two.store.log.end
 
 
 @pytest.mark.parametrize(

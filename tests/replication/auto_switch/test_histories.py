@@ -54,7 +54,7 @@ class History:
     # ---- steps ----
 
     def append(self) -> None:
-        leaders = [one for one in self.made.all if one.leads and not one.store.truncating]
+        leaders = [one for one in self.made.all if one.leads and not one.store.truncation.under_way]
         if not leaders:
             return
         one = self.random.choice(leaders)
@@ -68,7 +68,7 @@ class History:
         assert record is not None
         self.waiting.append((one, one.replication.epoch, done.physical_offset + done.size, bytes(record)))
         if self.power:
-            one.run([one.store.flush([])])
+            one.run([one.store.flusher.flush([])])
             one.settle()
 
     def wait(self) -> None:
@@ -136,10 +136,11 @@ class History:
             self.acked[end - len(record)] = record
         self.waiting = left
         for one in made.all:
-            if not one.up or one.store.truncating:
+            if not one.up or one.store.truncation.under_way:
                 continue
-            assert one.store.confirmed >= self.confirmed[one.number], f"C10: {one.number} confirmed less than before"
-            self.confirmed[one.number] = one.store.confirmed
+            confirmed = one.store.reads.confirmed
+            assert confirmed >= self.confirmed[one.number], f"C10: {one.number} confirmed less than before"
+            self.confirmed[one.number] = one.store.reads.confirmed
             if thorough:
                 self.read(one)
             if one.number in made.members:
@@ -151,17 +152,17 @@ class History:
 
     def read(self, one: Replica) -> None:
         for topic, queue_id in TOPICS:
-            for offset in range(one.store.max_offset(topic, queue_id)):
-                unit = one.store.unit(topic, queue_id, offset)
+            for offset in range(one.store.reads.max_offset(topic, queue_id)):
+                unit = one.store.reads.unit(topic, queue_id, offset)
                 assert unit is not None
-                view = one.store.record_at(unit.physical_offset)
+                view = one.store.reads.record_at(unit.physical_offset)
                 assert view is not None, f"{one.number}: {topic}/{queue_id}@{offset} is shown, and not to be read"
                 body = decode(view).body
                 before = self.seen.setdefault((topic, queue_id, offset), body)
                 assert before == body, f"C11: {topic}/{queue_id}@{offset} of {one.number} is another message now"
 
     def compare(self) -> None:
-        live = [one for one in self.made.all if one.up and not one.store.truncating]
+        live = [one for one in self.made.all if one.up and not one.store.truncation.under_way]
         for one, other in pairwise(live):
             mine, theirs = one.replication.epochs.entries, other.replication.epochs.entries
             for entry in mine:

@@ -35,7 +35,7 @@ def test_an_acknowledgement_waits_for_all_in_sync() -> None:
     made.part(1, 3)
     (done,) = made.write(1)
     assert not made[1].acknowledged(done)
-    assert made[1].store.max_offset("T", 0) + made[1].store.max_offset("T", 1) + made[1].store.max_offset("U", 0) == 0
+    assert [made[1].store.reads.max_offset(*queue) for queue in (("T", 0), ("T", 1), ("U", 0))] == [0, 0, 0]
     made.answer(made[1])
     assert made.members == {1, 2} and made[1].acknowledged(done)
 
@@ -60,10 +60,10 @@ def test_b2_b4_who_left_counts_until_the_controller_agrees() -> None:
     in_sync(made)
     made.unreachable.add(1)
     made.part(1, 2)
-    before = made[1].store.confirmed
+    before = made[1].store.reads.confirmed
     (done,) = made.write(1)
     made.wait(2_000)
-    assert not made[1].acknowledged(done) and made[1].store.confirmed == before
+    assert not made[1].acknowledged(done) and made[1].store.reads.confirmed == before
     made.elect(2)
     made.wait(100)
     assert not made[1].acknowledged(done), "never two masters that acknowledge"
@@ -89,7 +89,7 @@ def test_two_masters_after_a_partition_the_old_one_has_stopped_and_is_cut() -> N
     made.wait(1_000)
     assert made.members == {1, 2, 3}
     made.check_same()
-    assert kept[-1].physical_offset < made[1].store.confirmed
+    assert kept[-1].physical_offset < made[1].store.reads.confirmed
     assert any("cut off" in note for note in made[1].notes)
     assert [entry.epoch for entry in made[1].replication.epochs.entries] == [1, 2]
 
@@ -167,12 +167,12 @@ def test_b13_a_crash_in_the_middle_of_a_cut(steps: int, power: bool) -> None:
     in_sync(made)
     made.write(6)
     for one in made.all:
-        one.run([one.store.flush([])])
+        one.run([one.store.flusher.flush([])])
     made.unreachable.add(1)
     made.part(1, 2)
     made.part(1, 3)
     made.write(12)
-    made[1].run([made[1].store.flush([])])
+    made[1].run([made[1].store.flusher.flush([])])
     made.elect(2)
     made.write(3)
     made.wait(300)
@@ -331,12 +331,12 @@ def test_a_master_begins_with_all_that_it_has_durable() -> None:
     in_sync(made)
     made.write(3)
     end = made[1].store.log.end
-    made[1].run([made[1].store.flush([])])
+    made[1].run([made[1].store.flusher.flush([])])
     made[1].settle()
     assert made[2].store.log.end == end > made[2].store.log.flushed
     made[1].kill()
     made.elect(2)
-    assert made[2].leads and made[2].store.confirmed == end
+    assert made[2].leads and made[2].store.reads.confirmed == end
 
 
 def test_a_replica_that_stalls_leaves_and_comes_back() -> None:
@@ -357,7 +357,7 @@ def test_readers_of_a_replica_hear_what_is_confirmed_soon() -> None:
     in_sync(made)
     made.write(4)
     made.wait(200)
-    assert made[2].store.confirmed == made[1].store.confirmed == made[1].store.log.end
+    assert made[2].store.reads.confirmed == made[1].store.reads.confirmed == made[1].store.log.end
 
 
 def test_another_history_is_refused_and_nothing_is_changed() -> None:
@@ -373,8 +373,8 @@ def test_another_history_is_refused_and_nothing_is_changed() -> None:
     made.elect(2)
     made.write(3)
     made[1].start()
-    assert made[1].store.confirmed > 0 or made[1].store.log.end > 0
-    made[1].store.confirm(made[1].store.log.end)
+    assert made[1].store.reads.confirmed > 0 or made[1].store.log.end > 0
+    made[1].store.flusher.confirm(made[1].store.log.end)
     before = made[1].bytes()
     made.wait(1_000)
     assert made[1].bytes() == before

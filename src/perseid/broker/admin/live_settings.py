@@ -24,7 +24,7 @@ from perseid.broker.kernel.settings import Settings
 from perseid.broker.kernel.turn import Turn
 from perseid.broker.registration.name_servers import addresses
 from perseid.disk.port import Disk
-from perseid.store.store import MessageStore
+from perseid.store.config import StoreConfig
 from perseid.wire import settings
 from perseid.wire.codes import ResponseCode
 
@@ -50,13 +50,22 @@ class Remade(Protocol):
         """Make it anew."""
 
 
+class Configured(Protocol):
+    """The store whose settings change."""
+
+    config: StoreConfig
+
+    def reconfigure(self, config: StoreConfig) -> None:
+        """Follow other settings from now on."""
+
+
 @dataclass(frozen=True, slots=True, kw_only=True)
 class LivePorts:
     """What `LiveSettings` stands on."""
 
     turn: Turn
     settings: Settings
-    store: MessageStore
+    store: Configured
     disk: Disk
     topics: TopicTable
     durability: Durability

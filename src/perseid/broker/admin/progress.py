@@ -6,7 +6,7 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 from perseid.broker.kernel.settings import Settings
-from perseid.store.store import MessageStore
+from perseid.store.reads import Reads
 from perseid.wire import bodies
 from perseid.wire.bodies import MessageQueue
 
@@ -20,7 +20,7 @@ class Progress:
     """That of all groups of one broker."""
 
     settings: Settings
-    store: MessageStore
+    reads: Reads
     offsets: ConsumerOffsets
     mappings: TopicMappings
 
@@ -35,9 +35,9 @@ class Progress:
         found = self.offsets.query(topic, group, queue_id)
         consumed = nowhere if found is None else found
         pulled = self.offsets.pull_offset(topic, group, queue_id) or 0
-        last = self.store.store_time(topic, queue_id, consumed - 1) if consumed > 0 else 0
+        last = self.reads.store_time(topic, queue_id, consumed - 1) if consumed > 0 else 0
         return bodies.OffsetWrapper(
-            broker_offset=max(0, self.store.max_offset(topic, queue_id)),
+            broker_offset=max(0, self.reads.max_offset(topic, queue_id)),
             consumer_offset=consumed,
             pull_offset=max(consumed, pulled),
             last_timestamp=max(0, last),

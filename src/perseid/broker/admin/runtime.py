@@ -12,7 +12,9 @@ from perseid.broker.kernel.route import Route
 from perseid.broker.kernel.settings import Settings
 from perseid.broker.kernel.turn import Turn
 from perseid.disk.port import Disk
-from perseid.store.store import MessageStore
+from perseid.store.commit_log import CommitLog
+from perseid.store.reads import Reads
+from perseid.store.retention import Retention
 from perseid.wire import bodies
 from perseid.wire.bodies import DataVersion
 from perseid.wire.codes import VERSION
@@ -66,7 +68,9 @@ class RuntimeRequests:
 
     turn: Turn
     settings: Settings
-    store: MessageStore
+    log: CommitLog
+    reads: Reads
+    retention: Retention
     disk: Disk
     stats: BrokerStats
     live: LiveSettings
@@ -110,9 +114,9 @@ class RuntimeRequests:
         return Reply(body=bodies.KVTable(table=dict(sorted(info.items()))).to_json())
 
     def _store_info(self) -> dict[str, str]:
-        stats, store = self.stats, self.store
-        usage = self.disk.usage(store.log.segments.folder)
-        used = str(store.disk_used_ratio)
+        stats, log = self.stats, self.log
+        usage = self.disk.usage(log.segments.folder)
+        used = str(self.retention.used_ratio)
         stored = stats.put_messages.total
         return {
             "bootTimestamp": str(stats.started),
@@ -133,11 +137,11 @@ class RuntimeRequests:
             "commitLogDiskRatio": used,
             "commitLogDiskRatio_commitlog": used,
             "consumeQueueDiskRatio": used,
-            "commitLogMinOffset": str(store.start),
-            "commitLogMaxOffset": str(store.end),
+            "commitLogMinOffset": str(log.start),
+            "commitLogMaxOffset": str(log.end),
             "commitLogDirCapacity": f"Total : {human_bytes(usage.total)}, Free : {human_bytes(usage.free)}.",
-            "remainHowManyDataToFlush": human_bytes(store.end - store.flushed),
-            "earliestMessageTimeStamp": str(store.earliest_time()),
+            "remainHowManyDataToFlush": human_bytes(log.end - log.flushed),
+            "earliestMessageTimeStamp": str(self.reads.earliest_time()),
         }
 
     def _totals(self) -> dict[str, str]:

@@ -12,7 +12,7 @@ from perseid.broker.clients.members import Client
 from perseid.broker.kernel.request import Reply, Request
 from perseid.broker.kernel.route import Route
 from perseid.broker.kernel.turn import Turn
-from perseid.store.store import MessageStore
+from perseid.store.reads import Reads
 from perseid.wire import bodies, fastjson
 from perseid.wire.bodies import MessageQueue
 from perseid.wire.codes import Language, ResponseCode
@@ -31,7 +31,7 @@ class AdminRequests:
     """Requests of operators who look."""
 
     turn: Turn
-    store: MessageStore
+    reads: Reads
     topics: TopicTable
     offsets: ConsumerOffsets
     consumers: ConsumerTable
@@ -66,14 +66,14 @@ class AdminRequests:
         row = self.topics.get(header.topic)
         if row is None:
             raise self.topics.missing(header.topic)
-        store, table = self.store, {}
+        reads, table = self.reads, {}
         for queue_id in range(max(row.read_queue_nums, row.write_queue_nums)):
-            low = max(0, store.min_offset(header.topic, queue_id))
-            high = max(0, store.max_offset(header.topic, queue_id))
+            low = max(0, reads.min_offset(header.topic, queue_id))
+            high = max(0, reads.max_offset(header.topic, queue_id))
             table[self.progress.queue(header.topic, queue_id)] = bodies.TopicOffset(
                 min_offset=low,
                 max_offset=high,
-                last_update_timestamp=max(0, store.store_time(header.topic, queue_id, high - 1)) if high else 0,
+                last_update_timestamp=max(0, reads.store_time(header.topic, queue_id, high - 1)) if high else 0,
             )
         tps = self.stats.topic_put_tps(header.topic)
         return Reply(body=bodies.TopicStatsTable(offset_table=table, topic_put_tps=tps).to_json())
@@ -109,17 +109,17 @@ class AdminRequests:
         row = self.topics.get(header.topic)
         if row is None:
             raise self.topics.missing(header.topic)
-        store, topic, spans = self.store, header.topic, []
+        reads, topic, spans = self.reads, header.topic, []
         for queue_id in range(row.write_queue_nums):
-            oldest = store.store_time(topic, queue_id, store.min_offset(topic, queue_id))
-            end = store.max_offset(topic, queue_id)
+            oldest = reads.store_time(topic, queue_id, reads.min_offset(topic, queue_id))
+            end = reads.max_offset(topic, queue_id)
             consumed = self.offsets.query(topic, header.group, queue_id) or 0
-            behind = store.store_time(topic, queue_id, consumed) if consumed < end else -1
+            behind = reads.store_time(topic, queue_id, consumed) if consumed < end else -1
             spans.append(
                 {
-                    "consumeTimeStamp": store.store_time(topic, queue_id, consumed - 1) if consumed else oldest,
+                    "consumeTimeStamp": reads.store_time(topic, queue_id, consumed - 1) if consumed else oldest,
                     "delayTime": self.turn.now - behind if behind >= 0 else 0,
-                    "maxTimeStamp": store.store_time(topic, queue_id, end - 1),
+                    "maxTimeStamp": reads.store_time(topic, queue_id, end - 1),
                     "messageQueue": self.progress.queue(topic, queue_id),
                     "minTimeStamp": oldest,
                 }

@@ -5,19 +5,20 @@ belong to no topic (316), reads from the disk (2001 to 2003). Source: remoting.m
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Protocol
 
 from perseid.base.errors import RequestRefused
+from perseid.base.machine import Effect
 from perseid.broker.admin.progress import Progress
 from perseid.broker.admin.stats import Tally, Window
+from perseid.broker.kernel.ports import TopicStore
 from perseid.broker.kernel.request import Reply, Request
 from perseid.broker.kernel.route import OnSlave, Route
 from perseid.broker.kernel.settings import Settings
 from perseid.broker.kernel.turn import Turn
-from perseid.store.batch_queue import BatchQueue
-from perseid.store.consume_queue import UNIT
 from perseid.store.lmq import is_lmq
-from perseid.store.store import MessageStore
+from perseid.store.queues import Queues
+from perseid.store.retention import Retention
 from perseid.wire import bodies, inspection, settings
 from perseid.wire.codes import RequestCode as Code
 from perseid.wire.codes import ResponseCode
@@ -46,13 +47,23 @@ BROKER_TALLIES = {
 """Statistics whose key is the cluster's name."""
 
 
+class Kept(TopicStore, Protocol):
+    """The store that is looked after."""
+
+    queues: Queues
+    retention: Retention
+
+    def follow_log_start(self) -> list[Effect]:
+        """Remove what queues and index have of records that the log has lost."""
+
+
 @dataclass(slots=True, kw_only=True)
 class UpkeepRequests:
     """Requests of operators who look deeper, and clean."""
 
     turn: Turn
     settings: Settings
-    store: MessageStore
+    store: Kept
     topics: TopicTable
     groups: SubscriptionGroupTable
     offsets: ConsumerOffsets
@@ -142,7 +153,7 @@ class UpkeepRequests:
         """Up to `count` units of a queue from `index` on, within one file of it, and its bounds. With a group, what it
         subscribes to."""
         header: QueryConsumeQueueRequest = request.header
-        queue = self.store.queue_of(header.topic or "", header.queue_id)
+        queue = self.store.queues.get(header.topic or "", header.queue_id)
         if queue is None:
             raise RequestRefused(ResponseCode.SYSTEM_ERROR, f"{header.queue_id}@{header.topic} is not exist!")
         body = inspection.QueryConsumeQueueResponseBody(
@@ -156,12 +167,7 @@ class UpkeepRequests:
             remark = f"Index {header.index} of {header.queue_id}@{header.topic} is not exist!"
             return Reply(body=body.to_json(), remark=remark)
         most = max(0, min(header.count, MAX_UNITS))
-        if isinstance(queue, BatchQueue):
-            batches = queue.batches(queue.number_of(header.index), most)
-            body.queue_data = [inspection.ConsumeQueueData(*unit[:3]) for unit in batches]
-        else:
-            units = queue.units(header.index, most)
-            body.queue_data = [inspection.ConsumeQueueData(*unit) for unit in UNIT.iter_unpack(units)]
+        body.queue_data = [inspection.ConsumeQueueData(*unit) for unit in queue.units_from(header.index, most)]
         return Reply(body=body.to_json())
 
     def clean_expired_queues(self, request: Request) -> Reply:
@@ -172,7 +178,7 @@ class UpkeepRequests:
 
     def clean_unused_topics(self, request: Request) -> Reply:
         """Remove the queues of topics that are not there (any more)."""
-        for topic in {topic for topic, _ in self.store.queues()}:
+        for topic in {topic for topic, _ in self.store.queues.table}:
             if topic in self.topics or self.topics.is_system(topic) or is_lmq(topic):
                 continue
             for effect in self.store.delete_topic(topic):
@@ -182,7 +188,7 @@ class UpkeepRequests:
 
     def delete_expired_log(self, request: Request) -> Reply:
         """Remove expired files of the log now, whatever the hour."""
-        self.store.delete_expired(self.turn.now)
+        self.store.retention.delete_now(self.turn.now)
         return Reply()
 
     # ---- cold-data flow control ----

@@ -17,7 +17,7 @@ from perseid.broker.kernel.request import Reply, Request
 from perseid.broker.kernel.route import Route
 from perseid.broker.kernel.settings import Settings
 from perseid.broker.kernel.turn import Turn
-from perseid.store.store import MessageStore
+from perseid.store.reads import Reads
 from perseid.wire import ids
 from perseid.wire.bodies import GetConsumerStatusBody, MessageQueue, QueueOffset, ResetOffsetBody, ResetOffsetBodyForC
 from perseid.wire.codes import Language, ResponseCode, Version
@@ -50,7 +50,7 @@ class RelayRequests:
 
     turn: Turn
     settings: Settings
-    store: MessageStore
+    reads: Reads
     topics: TopicTable
     groups: SubscriptionGroupTable
     offsets: Offsets
@@ -104,7 +104,7 @@ class RelayRequests:
             _, offset = ids.parse_offset_message_id(msg_id or "")
         except RemoteProtocolError as error:
             raise RequestRefused(ResponseCode.SYSTEM_ERROR, str(error)) from None
-        return bytes(messages.found_at(self.store, offset))
+        return bytes(messages.found_at(self.reads, offset))
 
     def _relay(
         self, request: Request, group: str, client_id: str, ext: Mapping[str, str | None], body: bytes
@@ -187,9 +187,9 @@ class RelayRequests:
             if committed is None:
                 raise RequestRefused(ResponseCode.SYSTEM_ERROR, f"THe consumer group <{header.group}> not exist")
             if header.timestamp == -1:
-                offset = self.store.max_offset(header.topic, queue_id)
+                offset = self.reads.max_offset(header.topic, queue_id)
             else:
-                offset = max(0, self.store.offset_by_time(header.topic, queue_id, header.timestamp))
+                offset = max(0, self.reads.offset_by_time(header.topic, queue_id, header.timestamp))
             queue = MessageQueue(header.topic, self.settings.current.broker_name, queue_id)
             table[queue] = offset if header.is_force else min(offset, committed)
         group = self.consumers.group(header.group)

@@ -12,7 +12,7 @@ from perseid.broker.kernel.request import Reply, Request
 from perseid.broker.kernel.route import Route
 from perseid.broker.kernel.settings import Settings
 from perseid.broker.kernel.turn import Turn
-from perseid.store.store import MessageStore
+from perseid.store.reads import Reads
 from perseid.wire import bodies, fastjson, lite
 from perseid.wire.bodies import MessageQueue
 from perseid.wire.codes import RequestCode as Code
@@ -47,7 +47,7 @@ class OffsetRequests:
 
     turn: Turn
     settings: Settings
-    store: MessageStore
+    reads: Reads
     topics: TopicTable
     groups: SubscriptionGroupTable
     offsets: ConsumerOffsets
@@ -113,11 +113,11 @@ class OffsetRequests:
         return Reply(header=OffsetResponse(offset=offset))
 
     def _young(self, topic: str, queue_id: int) -> bool:
-        store = self.store
-        if store.min_offset(topic, queue_id) > 0:
+        reads = self.reads
+        if reads.min_offset(topic, queue_id) > 0:
             return False
-        first = store.unit(topic, queue_id, 0)
-        return first is not None and store.end - first.physical_offset <= store.config.in_memory_bytes
+        first = reads.unit(topic, queue_id, 0)
+        return first is not None and reads.in_memory(first.physical_offset)
 
     def update_consumer_offset(self, request: Request) -> Reply:
         """A group has read up to an offset. A pending reset is stronger: then nothing changes, without an error."""
@@ -149,24 +149,24 @@ class OffsetRequests:
         header: headers.SearchOffsetByTimestampRequest = request.header
         upper = (header.boundary_type or "").upper() == UPPER
         topic = lite.queue_name(header.topic, header.lite_topic) if header.lite_topic else header.topic
-        offset = self.store.offset_by_time(topic, header.queue_id, header.timestamp, upper)
+        offset = self.reads.offset_by_time(topic, header.queue_id, header.timestamp, upper)
         return Reply(header=OffsetResponse(offset=offset))
 
     def get_max_offset(self, request: Request) -> Reply:
         """The offset that the next message of a queue will have."""
         header: headers.GetMaxOffsetRequest = request.header
-        return Reply(header=OffsetResponse(offset=self.store.max_offset(header.topic, header.queue_id)))
+        return Reply(header=OffsetResponse(offset=self.reads.max_offset(header.topic, header.queue_id)))
 
     def get_min_offset(self, request: Request) -> Reply:
         """The offset of the oldest message of a queue that is still there."""
         header: headers.GetMinOffsetRequest = request.header
-        return Reply(header=OffsetResponse(offset=self.store.min_offset(header.topic, header.queue_id)))
+        return Reply(header=OffsetResponse(offset=self.reads.min_offset(header.topic, header.queue_id)))
 
     def get_earliest_store_time(self, request: Request) -> Reply:
         """When the oldest message of a queue was stored; -1: there is none."""
         header: headers.GetEarliestMsgStoretimeRequest = request.header
-        oldest = self.store.min_offset(header.topic, header.queue_id)
-        timestamp = self.store.store_time(header.topic, header.queue_id, oldest)
+        oldest = self.reads.min_offset(header.topic, header.queue_id)
+        timestamp = self.reads.store_time(header.topic, header.queue_id, oldest)
         return Reply(header=TimestampResponse(timestamp=timestamp))
 
     # ---- operators ----
@@ -191,8 +191,8 @@ class OffsetRequests:
         elif header.offset is None or header.offset == -1:
             wanted[header.queue_id] = self._offset_at(header.topic, header.queue_id, header.timestamp)
         else:
-            low = self.store.min_offset(header.topic, header.queue_id)
-            high = self.store.max_offset(header.topic, header.queue_id)
+            low = self.reads.min_offset(header.topic, header.queue_id)
+            high = self.reads.max_offset(header.topic, header.queue_id)
             if not max(low, 0) <= header.offset <= high + 1:
                 raise RequestRefused(
                     ResponseCode.SYSTEM_ERROR,
@@ -209,15 +209,15 @@ class OffsetRequests:
 
     def _offset_at(self, topic: str, queue_id: int, timestamp: int) -> int:
         if timestamp < 0:
-            return self.store.max_offset(topic, queue_id)
-        return self.store.offset_by_time(topic, queue_id, timestamp)
+            return self.reads.max_offset(topic, queue_id)
+        return self.reads.offset_by_time(topic, queue_id, timestamp)
 
     def query_correction_offset(self, request: Request) -> Reply:
         """Per queue the lowest offset of all groups but some; the greatest number where one group is behind it."""
         header: headers.QueryCorrectionOffsetRequest = request.header
         skip = frozenset(name for name in (header.filter_groups or "").split(",") if name)
         lowest = self.offsets.min_per_queue(
-            header.topic, skip, lambda queue_id: self.store.min_offset(header.topic, queue_id)
+            header.topic, skip, lambda queue_id: self.reads.min_offset(header.topic, queue_id)
         )
         for queue_id, offset in self.offsets.queues_of(header.topic, header.compare_group).items():
             if lowest.get(queue_id, 0) > offset:

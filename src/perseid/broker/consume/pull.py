@@ -140,13 +140,13 @@ class PullRequests:
         most, size = limits(header)
         if request.may_fetch:
             each = wanted.expression is not None
-            parts = self.store.cold(header.topic, header.queue_id, offset, most, wanted.codes, each)
+            parts = self.store.reads.cold(header.topic, header.queue_id, offset, most, wanted.codes, each)
             if parts:
                 self.fetches.wait(request, parts)
                 return None
         work = self.holds.work
         wants_record = wanted.wants_record(work, work.floor())
-        found = self.store.read(header.topic, header.queue_id, offset, most, size, wanted.wants_tag, wants_record)
+        found = self.store.reads.read(header.topic, header.queue_id, offset, most, size, wanted.wants_tag, wants_record)
         code = CODES[found.status]
         if found.status in _EMPTY_QUEUE and offset == 0:
             code = ResponseCode.PULL_NOT_FOUND
@@ -284,7 +284,7 @@ class PullRequests:
             return None if wants_tag is None else lambda tag_code, _: wants_tag(tag_code)
 
         def arrival(_: int, offset: int) -> bool:
-            record = store.record(header.topic, header.queue_id, offset)
+            record = store.reads.record(header.topic, header.queue_id, offset)
             return record is None or wants_record(record) is not False  # no work left: it reads again, and sees
 
         return arrival
@@ -296,8 +296,8 @@ class PullRequests:
         return PullMessageResponse(
             suggest_which_broker_id=0,
             next_begin_offset=next_offset,
-            min_offset=store.min_offset(header.topic, header.queue_id),
-            max_offset=store.max_offset(header.topic, header.queue_id),
+            min_offset=store.reads.min_offset(header.topic, header.queue_id),
+            max_offset=store.reads.max_offset(header.topic, header.queue_id),
             topic_sys_flag=topic.topic_sys_flag,
             group_sys_flag=group.group_sys_flag,
         )

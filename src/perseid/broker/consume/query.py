@@ -8,7 +8,7 @@ from perseid.broker.kernel import messages
 from perseid.broker.kernel.request import Reply, Request
 from perseid.broker.kernel.route import Route
 from perseid.broker.kernel.settings import Settings
-from perseid.store.store import MessageStore
+from perseid.store.reads import Reads
 from perseid.wire.codes import RequestCode as Code
 from perseid.wire.codes import ResponseCode
 from perseid.wire.headers.query import QueryMessageRequest, QueryMessageResponse, ViewMessageByIdRequest
@@ -24,7 +24,7 @@ class QueryRequests:
     """Requests for messages by key and by place."""
 
     settings: Settings
-    store: MessageStore
+    reads: Reads
 
     def routes(self) -> tuple[Route, ...]:
         """The rows of these requests."""
@@ -39,7 +39,7 @@ class QueryRequests:
         most = header.max_num
         if request.command.ext.get(UNIQUE_KEY_QUERY, "").lower() == "true":
             most = self.settings.current.default_query_max_num
-        found = self.store.query(
+        found = self.reads.query(
             header.topic, header.key, most, header.begin_timestamp, header.end_timestamp, header.index_type
         )
         answer = QueryMessageResponse(
@@ -55,7 +55,7 @@ class QueryRequests:
     def view_message(self, request: Request) -> Reply:
         """One message by its physical offset, as it stands in an offset message id."""
         header: ViewMessageByIdRequest = request.header
-        return Reply(buffers=[messages.found_at(self.store, header.offset)])
+        return Reply(buffers=[messages.found_at(self.reads, header.offset)])
 
 
 def _within(records: list[memoryview], most_bytes: int) -> list[memoryview]:

@@ -62,8 +62,8 @@ class CoreTurn:
         self._make = compiled.batch.Target
         self._batch = batch
         self._known: dict[tuple[str, int], CoreTarget] = {}
-        batch.look_into(ports.topics.rows, ports.store.plain_queues)
-        self._appends = ports.store.core_appends(batch)
+        batch.look_into(ports.topics.rows, ports.store.appends.plain_queues)
+        self._appends = ports.store.appends.core_appends(batch)
         self._uncounted: list[CoreTarget] = []
         self._begun = False
 
@@ -99,7 +99,7 @@ class CoreTurn:
     def _learn_queue(self, topic: str, queue_id: int, row: TopicConfig) -> bool:
         """Make a queue known to the core; False when it is, or there is none."""
         key = topic, queue_id
-        queue, known = self._ports.store.plain_queues.get(key), self._known.get(key)
+        queue, known = self._ports.store.appends.plain_queues.get(key), self._known.get(key)
         if queue is None or (known is not None and known.row is row and known.queue is queue):
             return False
         if len(self._known) >= MAX_TARGETS:
@@ -136,7 +136,7 @@ class CoreDeliveries(CoreTurn):
         ordinary way, before which this is to be settled."""
         if unit.rolls or unit.deletes or not (self._begun or self._begin()):
             return 0
-        record = self._ports.store.record_at(unit.physical_offset)
+        record = self._ports.store.reads.record_at(unit.physical_offset)
         precision_ms = self._timers.wheel.precision_ms
         return 0 if record is None else self._deliveries.deliver(record, precision_ms, unit.taken_at)
 
@@ -158,7 +158,7 @@ class CoreCommits(CoreTurn):
     def commit(self, physical_offset: int, queue_offset: int, group: str, transaction_id: str | None) -> int:
         """Take the message of a half: where it will end in the log. 0: the ordinary handler has to look at it, before
         which this is to be settled."""
-        record = self._ports.store.record_at(physical_offset)
+        record = self._ports.store.reads.record_at(physical_offset)
         if record is None or not (self._begun or self._begin()):
             return 0
         texts = group.encode(errors="replace"), (transaction_id or "").encode(errors="replace")
@@ -179,4 +179,4 @@ def commits_of(ports: CorePorts) -> CoreCommits | None:
 
 def _compiled(ports: CorePorts) -> Core | None:
     """The core, if this broker's messages can be plain."""
-    return core.compiled if len(ports.settings.store_host.ip) == 4 and not ports.store.lmq else None
+    return core.compiled if len(ports.settings.store_host.ip) == 4 and not ports.store.appends.lmq else None

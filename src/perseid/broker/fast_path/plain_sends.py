@@ -108,7 +108,7 @@ class QuickSends:
 def sends_of(ports: SendPorts) -> CoreSends | PlainSends | None:
     """The quickest way that there is; None when no send can be plain."""
     region = ports.answers.own_properties["MSG_REGION"]
-    if len(ports.settings.store_host.ip) != 4 or quote(region) != f'"{region}"' or ports.store.lmq:
+    if len(ports.settings.store_host.ip) != 4 or quote(region) != f'"{region}"' or ports.store.appends.lmq:
         return None
     compiled = core.compiled
     return PlainSends(ports) if compiled is None else CoreSends(ports, compiled)
@@ -271,7 +271,7 @@ class CoreSends(CoreTurn):
 
     def _own_target(self, known: CoreTarget | None, topic: str) -> CoreTarget | None:
         """The target of a topic of the broker's own as it is now; None when there is none yet."""
-        row, queue = self._ports.topics.rows.get(topic), self._ports.store.plain_queues.get((topic, 0))
+        row, queue = self._ports.topics.rows.get(topic), self._ports.store.appends.plain_queues.get((topic, 0))
         if row is None or queue is None:
             return None
         if known is not None and known.row is row and known.queue is queue:
@@ -306,7 +306,7 @@ class PlainSends:
         self._answers: list[bytes] = []
         self.taken = 0
         """The messages that `answers` will answer."""
-        self._appends = PlainAppends(ports.store)
+        self._appends = PlainAppends(ports.store.appends)
         self._targets: dict[tuple[str, int], Target] = {}
         self._touched: list[Target] = []
         self._uncounted: list[Target] = []
@@ -464,7 +464,7 @@ class PlainSends:
         """That of a queue that the ordinary handler has stored to already, anew when its topic changed."""
         topic, queue_id = header.topic, header.queue_id
         self._targets.pop((topic, queue_id), None)
-        queue = self._ports.store.plain_queue(topic, queue_id)
+        queue = self._ports.store.appends.plain_queue(topic, queue_id)
         if queue is None:
             return None
         if len(self._targets) >= MAX_TARGETS:

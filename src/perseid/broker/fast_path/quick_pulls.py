@@ -175,7 +175,7 @@ class QuickPulls:
             prepared.generation == self._generation.number
             and requests.turn.now < checked.until
             and conn.listener != VIP_LISTENER
-            and requests.store.queue_of(*prepared.key) is prepared.queue
+            and requests.store.queues.get(*prepared.key) is prepared.queue
             and requests.topics.rows.get(prepared.header.topic) is checked.topic
             and requests.groups.rows.get(prepared.header.consumer_group) is checked.group
             and not requests.offsets.resets_wait
@@ -198,7 +198,7 @@ class QuickPulls:
             return
         if header.topic in self._mappings.rows:
             return
-        queue = requests.store.queue_of(header.topic, header.queue_id)
+        queue = requests.store.queues.get(header.topic, header.queue_id)
         if queue is not None and not requests.topics.is_special(header.topic):
             suggest = requests.replicas.suggest(checked.group, -1)
             prepared = PreparedPull(self._generation.number, suggest, header, checked, queue)

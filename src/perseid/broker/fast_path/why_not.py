@@ -108,7 +108,7 @@ def why_not(ports: SendPorts, conn: Connection, command: Command, properties: Pr
     if header is None:
         return WhyNot.NO_SEND
     found = not_now(ports) or not_there(ports, header) or not_such(header, command.body, conn.packed_host)
-    if found is None and (header.topic, header.queue_id) not in ports.store.plain_queues:
+    if found is None and (header.topic, header.queue_id) not in ports.store.appends.plain_queues:
         found = WhyNot.FIRST_SEND
     if found is None:
         read = properties.read(header.properties)

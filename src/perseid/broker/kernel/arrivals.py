@@ -1,7 +1,7 @@
 """Messages that readers can see from now on: who hears of each of them, in each role and kind of log.
 
 A message for a time, a delayed one, and a record of POP are heard of by their services, any other by the pulls and pops
-that wait, whichever way it came: one by one, as units of the quick way (`store.on_units`), or shown by a gate.
+that wait, whichever way it came: one by one, as units of the quick way (`Appends.on_units`), or shown by a gate.
 Statistics count what a master takes.
 """
 
@@ -13,25 +13,19 @@ from typing import NamedTuple, Protocol
 from perseid.base.machine import Buffer
 from perseid.broker.kernel.ports import Counts
 from perseid.broker.kernel.roles import Roles
-from perseid.raft.store import GroupStore
-from perseid.store.batch_queue import BatchQueue
+from perseid.raft.store import GroupAppends
+from perseid.store import consume_queue
+from perseid.store.appends import Appends
+from perseid.store.confirm_gate import ConfirmGate
 from perseid.store.consume_queue import UNIT, ConsumeQueue
-from perseid.store.gate import units_of
-from perseid.store.store import MessageStore
 from perseid.wire import lite
 
 
-class WaitList(Protocol):
+class WaitList(consume_queue.WaitList, Protocol):
     """What waits for messages."""
 
     def waits(self, topic: str, queue_id: int) -> bool:
         """Does anyone wait for a message of this queue?"""
-
-    def arrived(self, topic: str, queue_id: int, queue_offset: int, tag_code: int) -> None:
-        """A message came to a queue."""
-
-    def units_arrived(self, topic: str, queue_id: int, first: int, units: Buffer) -> None:
-        """Messages came to a queue, given as packed units from offset `first` on."""
 
 
 class Service(NamedTuple):
@@ -47,11 +41,12 @@ class Arrivals:
     """Of one broker. Its store, or its group's, calls in the middle of a turn."""
 
     def __init__(
-        self, store: MessageStore, roles: Roles, waits: WaitList, counts: Counts, services: Iterable[Service],
-        lite_arrived: Callable[[str], None],
+        self, appends: Appends, gate: ConfirmGate | None, roles: Roles, waits: WaitList, counts: Counts,
+        services: Iterable[Service], lite_arrived: Callable[[str], None],
     ) -> None:  # fmt: skip
         """`lite_arrived` hears of each lite topic that got a message."""
-        self._store = store
+        self._appends = appends
+        self._gate = gate
         self._roles = roles
         self._waits = waits
         self._counts = counts
@@ -60,17 +55,17 @@ class Arrivals:
 
     def listen(self) -> None:
         """Let each message that readers can see be heard of, as it is done in our role."""
-        store, slave = self._store, self._roles.is_slave
-        store.on_units = self._units
-        store.on_light = self._light if store.gate is None else None  # a gate tells of all queues alike
-        if store.gate is not None:
-            store.gate.on_shown = self._shown
-            store.on_append = None if slave else lambda topic, q, offset, tag, at, size: self._counted(topic, size)
-        elif isinstance(store, GroupStore):
-            store.on_entry = self._counted
-            store.on_append = self._copied if slave else self._arrived
+        appends, gate, slave = self._appends, self._gate, self._roles.is_slave
+        appends.on_units = self._units
+        appends.on_light = self._light if gate is None else None  # a gate tells of all queues alike
+        if gate is not None:
+            gate.on_shown = self._shown
+            appends.on_append = None if slave else self._taken
+        elif isinstance(appends, GroupAppends):
+            appends.on_entry = self._counted
+            appends.on_append = self._copied if slave else self._arrived
         else:
-            store.on_append = self._copied if slave else self._appended
+            appends.on_append = self._copied if slave else self._appended
 
     def _copied(self, topic: str, queue_id: int, queue_offset: int, tag_code: int, offset: int, size: int) -> None:
         """A slave's log got a message."""
@@ -87,6 +82,10 @@ class Arrivals:
         self._counted(topic, size)
         self._arrived(topic, queue_id, queue_offset, tag_code, offset, size)
 
+    def _taken(self, topic: str, queue_id: int, queue_offset: int, tag_code: int, offset: int, size: int) -> None:
+        """The store took a message that readers see later."""
+        self._counted(topic, size)
+
     def _counted(self, topic: str, size: int) -> None:
         self._counts.put(topic, 1, size)
 
@@ -101,7 +100,7 @@ class Arrivals:
 
     def _read(self, topic: str) -> None:
         """Clients that read a lite topic have a message there."""
-        if self._store.lmq and lite.is_lite(topic):
+        if self._appends.lmq and lite.is_lite(topic):
             self._lite_arrived(topic)
 
     def _units(self, topic: str, queue_id: int, first: int, units: Buffer) -> None:
@@ -112,18 +111,12 @@ class Arrivals:
 
     def _shown(self, queue: ConsumeQueue, first: int, end: int) -> None:
         """Readers see units of a queue: called at the end of a turn, or in the middle of one."""
-        unit = queue.raw(first)
-        if not isinstance(queue, BatchQueue) and self._serves(
-            queue.topic, queue.queue_id, unit.tag_code if unit is not None else 0
-        ):
+        topic, queue_id, unit = queue.topic, queue.queue_id, queue.raw(first)
+        if not queue.batched and self._serves(topic, queue_id, unit.tag_code if unit is not None else 0):
             return
-        if isinstance(queue, BatchQueue):
-            for batch in queue.batches(first, end - first):
-                self._waits.arrived(queue.topic, queue.queue_id, batch.end - 1, batch.tag_code)
-        elif self._waits.waits(queue.topic, queue.queue_id):
-            for begin, units in units_of(queue, first, end):
-                self._waits.units_arrived(queue.topic, queue.queue_id, begin, units)
-        self._read(queue.topic)
+        if self._waits.waits(topic, queue_id):
+            queue.tell(first, end, self._waits)
+        self._read(topic)
 
     def _arrived(self, topic: str, queue_id: int, queue_offset: int, tag_code: int, offset: int, size: int) -> None:
         """Readers see a message that was taken."""

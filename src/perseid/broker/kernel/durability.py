@@ -16,10 +16,25 @@ from perseid.broker.kernel.ports import Counts
 from perseid.broker.kernel.request import Reply, Request
 from perseid.broker.kernel.settings import Settings
 from perseid.broker.kernel.turn import Turn
-from perseid.store.store import MessageStore
+from perseid.store.appends import Appends
+from perseid.store.commit_log import CommitLog
+from perseid.store.flushing import Flusher
 from perseid.wire import command as wire
 from perseid.wire.codes import ResponseCode
 from perseid.wire.headers.send import SendMessageResponse
+
+
+class Stored(Protocol):
+    """What acknowledgements ask of the store: how far its log is, and to flush it."""
+
+    @property
+    def log(self) -> CommitLog: ...
+
+    @property
+    def appends(self) -> Appends: ...
+
+    @property
+    def flusher(self) -> Flusher: ...
 
 
 class Nodes(Protocol):
@@ -49,7 +64,7 @@ class Durability:
     """The acknowledgements of one broker."""
 
     def __init__(
-        self, turn: Turn, settings: Settings, store: MessageStore, nodes: Nodes, acks: Acks, counts: Counts,
+        self, turn: Turn, settings: Settings, store: Stored, nodes: Nodes, acks: Acks, counts: Counts,
         *, sync_flush: bool,
     ) -> None:  # fmt: skip
         self._turn = turn
@@ -69,7 +84,7 @@ class Durability:
     @property
     def ready(self) -> int:
         """What ends up to here in the log is as durable as the mode promises."""
-        own = self._store.flushed if self._sync_flush else self._store.end
+        own = self._store.log.flushed if self._sync_flush else self._store.log.end
         return min(own, self._nodes.replicated()) if self._nodes.synchronous else own
 
     @property
@@ -108,18 +123,18 @@ class Durability:
 
     def confirm(self, request: Request, reply: Reply) -> Reply | None:
         """The same for what an earlier request stored, whose answer may still wait."""
-        if self.ready >= self._store.end:
+        if self.ready >= self._store.log.end:
             return reply
-        return self.acknowledge(request, reply, self._store.end)
+        return self.acknowledge(request, reply, self._store.log.end)
 
     def acknowledge_frames(self, conn: ConnId, answers: bytes, count: int) -> None:
         """Hold the frames back that answer the last `count` plain sends, of one connection."""
-        self.acks.wait_frames(self._store.appended_end, self._turn.now, self._most_wait_ms, conn, answers, count)
+        self.acks.wait_frames(self._store.appends.end, self._turn.now, self._most_wait_ms, conn, answers, count)
 
     def wait_from_now_on(self) -> None:
         """Acknowledgements wait for nodes from now on (an operator asked for it)."""
         self.waits = self.acks.for_nodes = True
-        self.acks.turn(self._store.end)
+        self.acks.turn(self._store.log.end)
 
     def give_up(self, why: str) -> None:
         """Nobody knows what becomes of the messages that are waited for: say so."""
@@ -131,7 +146,7 @@ class Durability:
     def begin(self) -> None:
         """A turn begins."""
         if self.waits:
-            self.acks.turn(self._store.end)
+            self.acks.turn(self._store.log.end)
 
     def flushed(self) -> None:
         """The flush that was under way has ended."""
@@ -141,9 +156,9 @@ class Durability:
         """At the end of a turn: give the answers that may leave, and ask for the flush that others wait for."""
         if len(self.acks):
             self.release()
-            if self._sync_flush and len(self.acks) and not self._flushing and self._store.needs_flush:
+            if self._sync_flush and len(self.acks) and not self._flushing and self._store.flusher.needs_flush:
                 self._flushing = True
-                self._turn.emit(self._store.flush([]))
+                self._turn.emit(self._store.flusher.flush([]))
 
     def release(self) -> None:
         """Give the answers whose messages are as durable as promised now."""

@@ -121,7 +121,7 @@ class Life:
 
     def fail(self, reason: str, text: str = "") -> None:
         """Nothing may be promised any more: end here and now. `text`: what people are told."""
-        self._store.fail(reason)
+        self._store.condition.fail(reason)
         self._stop(text or reason)
 
     def _stop(self, reason: str) -> None:

@@ -9,7 +9,7 @@ from __future__ import annotations
 import re
 
 from perseid.base.errors import RequestRefused
-from perseid.store.store import MessageStore
+from perseid.store.reads import Reads
 from perseid.wire import properties as props
 from perseid.wire import record
 from perseid.wire.codes import ResponseCode
@@ -19,9 +19,9 @@ from perseid.wire.record import Message, Record, RecordError
 _LEVEL = re.compile(r"[+-]?[0-9]{1,10}", re.ASCII)
 
 
-def stored_at(store: MessageStore, physical_offset: int) -> Record | None:
+def stored_at(reads: Reads, physical_offset: int) -> Record | None:
     """The record that begins at an offset of the log, whoever named it; None when there is no sound one."""
-    view = store.record_at(physical_offset)
+    view = reads.record_at(physical_offset)
     if view is None:
         return None
     try:
@@ -31,10 +31,10 @@ def stored_at(store: MessageStore, physical_offset: int) -> Record | None:
     return found if found.physical_offset == physical_offset else None
 
 
-def found_at(store: MessageStore, physical_offset: int) -> memoryview:
+def found_at(reads: Reads, physical_offset: int) -> memoryview:
     """The bytes of the sound record that begins at an offset. RequestRefused(1): there is none."""
-    view = store.record_at(physical_offset)
-    if view is None or stored_at(store, physical_offset) is None:
+    view = reads.record_at(physical_offset)
+    if view is None or stored_at(reads, physical_offset) is None:
         raise RequestRefused(
             ResponseCode.SYSTEM_ERROR, f"can not find message by the offset, {physical_offset}"
         )

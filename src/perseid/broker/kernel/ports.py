@@ -4,6 +4,15 @@ from __future__ import annotations
 
 from typing import Protocol
 
+from perseid.base.machine import Effect
+
+
+class TopicStore(Protocol):
+    """The store, for those who delete topics."""
+
+    def delete_topic(self, topic: str) -> list[Effect]:
+        """Forget a topic's queues; what is to be done for it."""
+
 
 class Counts(Protocol):
     """Statistics of messages."""

@@ -22,7 +22,8 @@ from perseid.broker.kernel.settings import Settings
 from perseid.broker.kernel.turn import Turn
 from perseid.disk.port import Disk
 from perseid.store import state_files
-from perseid.store.store import MessageStore
+from perseid.store.commit_log import CommitLog
+from perseid.store.flushing import Flusher
 from perseid.wire.codes import ResponseCode
 
 RETRY_MS = 5_000
@@ -102,10 +103,11 @@ class Save(NamedTuple):
 class Saves:
     """Loads and saves the state files of one broker."""
 
-    def __init__(self, turn: Turn, settings: Settings, store: MessageStore, disk: Disk) -> None:
+    def __init__(self, turn: Turn, settings: Settings, log: CommitLog, flusher: Flusher, disk: Disk) -> None:
         self._turn = turn
         self._settings = settings
-        self._store = store
+        self._log = log
+        self._flusher = flusher
         self._disk = disk
         self._files: dict[str, StateFile] = {}
         self._at_once: list[StateFile] = []
@@ -211,7 +213,7 @@ class Saves:
 
     def everything(self, then: list[Effect]) -> None:
         """Save all that there is, then carry out `then`: the end of a clean stop."""
-        self._turn.emit(self._store.flush([]))
+        self._turn.emit(self._flusher.flush([]))
         used = [file for file in self._files.values() if file.in_use()]
         for file in self._files.values():
             file.table.dirty = False
@@ -269,8 +271,8 @@ class Saves:
     def _behind_log(self, paths: list[str]) -> None:
         """Save files that stand for messages of the log, when those are durable."""
         if paths:
-            if self._store.flushed < self._store.end:
-                self._turn.emit(self._store.flush([]))
+            if self._log.flushed < self._log.end:
+                self._turn.emit(self._flusher.flush([]))
             self._save(paths, [])
 
     def _save(self, paths: list[str], then: list[Effect], answers: Answers = NO_ANSWERS) -> None:

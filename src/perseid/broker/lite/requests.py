@@ -26,8 +26,9 @@ from perseid.broker.metadata.system_topics import PERM_READ
 from perseid.broker.metadata.topics import FAQ
 from perseid.broker.pop.requests import LATE_MS, MAX_INVISIBLE_MS, offsets_of
 from perseid.store.lmq import LMQ_QUEUE_ID
+from perseid.store.queues import Queues
+from perseid.store.reads import Reads
 from perseid.store.results import ReadResult, ReadStatus
-from perseid.store.store import MessageStore
 from perseid.wire import lite, pop
 from perseid.wire.bodies import MessageQueue, SubscriptionGroupConfig, TopicConfig
 from perseid.wire.codes import RequestCode as Code
@@ -65,7 +66,8 @@ class LiteRequests:
 
     turn: Turn
     settings: Settings
-    store: MessageStore
+    reads: Reads
+    queues: Queues
     topics: TopicTable
     groups: SubscriptionGroupTable
     offsets: ConsumerOffsets
@@ -175,12 +177,12 @@ class LiteRequests:
 
     def _fetches(self, request: Request, header: headers.PopLiteMessageRequest) -> bool:
         """Does the pop wait for the disk? What it would look at first may not be in memory."""
-        store, events = self.store, self.service.events.get(header.client_id)
-        if not request.may_fetch or events is None or store.log.end - store.log.start <= store.config.hot_bytes:
+        reads, events = self.reads, self.service.events.get(header.client_id)
+        if not request.may_fetch or events is None or reads.all_hot:
             return False
         name = next(iter(events.names), "")
         start = self.offsets.query(name, header.consumer_group, LMQ_QUEUE_ID) or 0
-        parts = store.cold(name, LMQ_QUEUE_ID, start, header.max_msg_num, None)
+        parts = reads.cold(name, LMQ_QUEUE_ID, start, header.max_msg_num, None)
         if parts:
             self.fetches.wait(request, parts)
         return bool(parts)
@@ -210,11 +212,11 @@ class LiteRequests:
         if service.order.blocked(name, group, LMQ_QUEUE_ID, header.attempt_id, now):
             return None
         start = self._position(name, group)
-        read = self.store.read(name, LMQ_QUEUE_ID, start, most, size)
+        read = self.reads.read(name, LMQ_QUEUE_ID, start, most, size)
         if read.status in _CORRECTED and read.next_offset != start:
             start = read.next_offset
             self._commit(name, group, start)
-            read = self.store.read(name, LMQ_QUEUE_ID, start, most, size)
+            read = self.reads.read(name, LMQ_QUEUE_ID, start, most, size)
         if not read.count:
             return None
         offsets = offsets_of(read, start, name)
@@ -236,7 +238,7 @@ class LiteRequests:
             return reset
         start = offsets.query(name, group, LMQ_QUEUE_ID)
         if start is None:
-            start = self.store.min_offset(name, LMQ_QUEUE_ID)  # it may have had one, which a crash took
+            start = self.reads.min_offset(name, LMQ_QUEUE_ID)  # it may have had one, which a crash took
             self._commit(name, group, start)
         return start
 
@@ -378,11 +380,11 @@ class LiteRequests:
         service = self.service
         light = service.count_light()
         body = lite.BrokerLiteInfo(
-            max_lmq_num=self.store.config.max_lmq_consume_queue_num,
+            max_lmq_num=self.reads.config.max_lmq_consume_queue_num,
             current_lmq_num=light,
             lite_subscription_count=service.registry.count,
             order_info_count=len(service.order),
-            cq_table_size=len({topic for topic, _ in self.store.queues()}),
+            cq_table_size=len({topic for topic, _ in self.queues.table}),
             offset_table_size=self.offsets.keys,
             event_map_size=len(service.events),
             topic_meta={name: minutes_of(row) for name, row in self.topics.rows.items() if is_parent(row)},
@@ -417,7 +419,7 @@ class LiteRequests:
         return None
 
     def _lite_topic(self, header: headers.GetLiteTopicInfoRequest) -> lite.LiteTopicInfo:
-        name, service, store = lite.queue_name(header.parent_topic, header.lite_topic), self.service, self.store
+        name, service, reads = lite.queue_name(header.parent_topic, header.lite_topic), self.service, self.reads
         end = service.end(name)
         readers: list[lite.ClientGroup] = []
         for group, members in service.registry.readers_of(name, header.parent_topic).items():
@@ -430,9 +432,9 @@ class LiteRequests:
             lite_topic=header.lite_topic,
             subscriber=readers,
             topic_offset={
-                "minOffset": max(0, store.min_offset(name, LMQ_QUEUE_ID)) if end else 0,
+                "minOffset": max(0, reads.min_offset(name, LMQ_QUEUE_ID)) if end else 0,
                 "maxOffset": end,
-                "lastUpdateTimestamp": store.store_time(name, LMQ_QUEUE_ID, end - 1) if end else 0,
+                "lastUpdateTimestamp": reads.store_time(name, LMQ_QUEUE_ID, end - 1) if end else 0,
             },
             sharding_to_broker=service.is_ours(name),
         )
@@ -470,7 +472,7 @@ class LiteRequests:
         return Reply(body=body.to_json())
 
     def _one_lag(self, body: lite.LiteGroupInfo, name: str) -> None:
-        store, end = self.store, self.service.end(name)
+        reads, end = self.reads, self.service.end(name)
         if end <= 0:
             body.total_lag_count = body.earliest_unconsumed_timestamp = -1
             return
@@ -478,11 +480,11 @@ class LiteRequests:
         if offset is None:
             return
         body.total_lag_count = end - offset
-        body.earliest_unconsumed_timestamp = store.store_time(name, LMQ_QUEUE_ID, offset)
+        body.earliest_unconsumed_timestamp = reads.store_time(name, LMQ_QUEUE_ID, offset)
         body.lite_topic_offset_wrapper = {
             "brokerOffset": end,
             "consumerOffset": offset,
-            "lastTimestamp": store.store_time(name, LMQ_QUEUE_ID, offset - 1) if offset else 0,
+            "lastTimestamp": reads.store_time(name, LMQ_QUEUE_ID, offset - 1) if offset else 0,
             "pullOffset": 0,
         }
 
@@ -499,7 +501,7 @@ class LiteRequests:
         body.earliest_unconsumed_timestamp = -1
         body.lag_timestamp_top_k = []
         body.lag_count_top_k = [
-            lite.LiteLagInfo(lite.lite_of(name) or "", lag, self.store.store_time(name, LMQ_QUEUE_ID, offset))
+            lite.LiteLagInfo(lite.lite_of(name) or "", lag, self.reads.store_time(name, LMQ_QUEUE_ID, offset))
             for lag, name, offset in lags[:most]
         ]
 

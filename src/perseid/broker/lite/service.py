@@ -19,7 +19,7 @@ from random import Random
 from typing import TYPE_CHECKING
 
 from perseid.base.machine import ConnId, Millis
-from perseid.broker.kernel.ports import Counts
+from perseid.broker.kernel.ports import Counts, TopicStore
 from perseid.broker.kernel.request import Connection
 from perseid.broker.kernel.settings import Settings
 from perseid.broker.kernel.turn import Turn
@@ -29,7 +29,8 @@ from perseid.broker.metadata.lite_attributes import bound_to, is_parent
 from perseid.broker.metadata.topics import EXPIRATION
 from perseid.broker.pop.order import ConsumeOrder
 from perseid.store.lmq import LMQ_QUEUE_ID, is_lmq, may_be
-from perseid.store.store import MessageStore
+from perseid.store.queues import Queues
+from perseid.store.reads import Reads
 from perseid.wire import lite, lite_sharding
 from perseid.wire.bodies import TopicConfig
 from perseid.wire.codes import RequestCode
@@ -70,7 +71,9 @@ class LitePorts:
 
     turn: Turn
     settings: Settings
-    store: MessageStore
+    reads: Reads
+    queues: Queues
+    store: TopicStore
     topics: TopicTable
     groups: SubscriptionGroupTable
     offsets: ConsumerOffsets
@@ -88,7 +91,7 @@ class LiteService:
     def __init__(self, ports: LitePorts) -> None:
         self._turn = ports.turn
         self._settings = ports.settings
-        self._store = ports.store
+        self._reads, self._consume_queues, self._store = ports.reads, ports.queues, ports.store
         self._topics = ports.topics
         self._groups = ports.groups
         self._offsets = ports.offsets
@@ -122,7 +125,7 @@ class LiteService:
     def start(self, now: Millis) -> None:
         """This broker leads."""
         config = self._settings.current
-        self.leads = self._store.lmq
+        self.leads = self._reads.config.lmq
         self._events_at = now + config.lite_event_check_interval
         self._readers_at = now + config.lite_subscription_check_interval
 
@@ -146,14 +149,14 @@ class LiteService:
     def names(self, parent: str | None = None) -> list[str]:
         """The queues of all lite topics, or of one parent's."""
         start = lite.PREFIX if parent is None else lite.queue_name(parent, "")
-        queues = self._store.queues()
+        queues = self._consume_queues.table
         return [name for name, _ in queues if name.startswith(start) and lite.parent_of(name) is not None]
 
     def count_light(self) -> int:
-        return sum(is_lmq(name) for name, _ in self._store.queues())
+        return sum(is_lmq(name) for name, _ in self._consume_queues.table)
 
     def end(self, name: str) -> int:
-        return self._store.max_offset(name, LMQ_QUEUE_ID)
+        return self._reads.max_offset(name, LMQ_QUEUE_ID)
 
     def is_ours(self, name: str) -> bool:
         """Does the lite topic belong to this broker, by the parent's route as far as it is known?"""
@@ -393,7 +396,7 @@ class LiteService:
     # ---- time ----
 
     def next_deadline(self) -> Millis | None:
-        if not self._store.lmq:
+        if not self._reads.config.lmq:
             return None
         times = [self._age_at]
         if self.registry.readers or self.events:
@@ -405,7 +408,7 @@ class LiteService:
         return min(times)
 
     def tick(self, now: Millis) -> None:
-        if now >= self._age_at and self._store.lmq:
+        if now >= self._age_at and self._reads.config.lmq:
             self._look_at_age(now)
         if not self.leads:
             return
@@ -448,7 +451,7 @@ class LiteService:
             return False
         written = self._written.get(name)
         if written is None:
-            written = self._written[name] = self._store.store_time(name, LMQ_QUEUE_ID, self.end(name) - 1)
+            written = self._written[name] = self._reads.store_time(name, LMQ_QUEUE_ID, self.end(name) - 1)
         age = now - written - (0 if self.leads else SLAVE_LATER_MS)
         return age >= self._settings.current.min_lite_ttl and age > minutes * MINUTE_MS
 

@@ -11,14 +11,13 @@ import msgspec
 
 from perseid.base.errors import RequestRefused
 from perseid.base.machine import Millis
-from perseid.broker.kernel.ports import Counts
+from perseid.broker.kernel.ports import Counts, TopicStore
 from perseid.broker.kernel.request import Reply, Request
 from perseid.broker.kernel.route import OnSlave, Route
 from perseid.broker.kernel.settings import Settings
 from perseid.broker.kernel.turn import Turn
 from perseid.broker.metadata.lite_attributes import is_parent
 from perseid.broker.metadata.topics import FILTER_TYPES, parse_attributes, topic_name_fault
-from perseid.store.store import MessageStore
 from perseid.wire import bodies
 from perseid.wire.bodies import DataVersion, TopicConfig
 from perseid.wire.codes import RequestCode as Code
@@ -95,7 +94,7 @@ class TopicRequests:
 
     turn: Turn
     settings: Settings
-    store: MessageStore
+    store: TopicStore
     topics: TopicTable
     offsets: Offsets
     consumers: Subscribers

@@ -12,8 +12,9 @@ from perseid.broker.kernel.settings import Settings
 from perseid.broker.kernel.turn import Turn
 from perseid.broker.metadata.topics import FAQ
 from perseid.broker.pop.requests import MAX_INVISIBLE_MS
+from perseid.store.queues import Queues
+from perseid.store.reads import Reads
 from perseid.store.results import Appended, AppendRefused
-from perseid.store.store import MessageStore
 from perseid.wire import pop
 from perseid.wire.codes import RequestCode as Code
 from perseid.wire.codes import ResponseCode
@@ -51,7 +52,8 @@ class PopAckRequests:
 
     turn: Turn
     settings: Settings
-    store: MessageStore
+    reads: Reads
+    queues: Queues
     topics: TopicTable
     offsets: ConsumerOffsets
     appender: Appender
@@ -128,10 +130,10 @@ class PopAckRequests:
         return self.pop.acknowledge(ack, one.revive_queue)
 
     def _that_are_there(self, topic: str, one: BatchAck) -> tuple[int, ...]:
-        store = self.store
-        if store.queue_of(topic, one.queue_id) is None:
+        reads = self.reads
+        if self.queues.get(topic, one.queue_id) is None:
             return ()
-        low, high = store.min_offset(topic, one.queue_id), store.max_offset(topic, one.queue_id)
+        low, high = reads.min_offset(topic, one.queue_id), reads.max_offset(topic, one.queue_id)
         return tuple(offset for offset in one.offsets if low <= offset <= high)
 
     def change_invisible_time(self, request: Request) -> Reply | None:
@@ -191,8 +193,8 @@ class PopAckRequests:
                 f"queueId[{header.queue_id}] is illegal, topic:[{header.topic}] topicConfig.readQueueNums:"
                 f"[{row.read_queue_nums}] consumer:[{request.conn.peer}]",
             )
-        low = self.store.min_offset(header.topic, header.queue_id)
-        high = self.store.max_offset(header.topic, header.queue_id)
+        low = self.reads.min_offset(header.topic, header.queue_id)
+        high = self.reads.max_offset(header.topic, header.queue_id)
         if header.offset < low or least_end > high:
             raise RequestRefused(
                 ResponseCode.NO_MESSAGE,

@@ -27,8 +27,8 @@ from perseid.broker.metadata.groups import priority_factor
 from perseid.broker.metadata.system_topics import PERM_READ
 from perseid.broker.metadata.topics import BY_PRIORITY, FAQ, MESSAGE_TYPE
 from perseid.store import lmq
+from perseid.store.reads import Reads
 from perseid.store.results import AppendRefused, ReadResult, ReadStatus
-from perseid.store.store import MessageStore
 from perseid.wire import pop, record
 from perseid.wire import properties as props
 from perseid.wire.bodies import SubscriptionData, TopicConfig
@@ -91,7 +91,7 @@ class PopRequests:
 
     turn: Turn
     settings: Settings
-    store: MessageStore
+    reads: Reads
     topics: TopicTable
     groups: SubscriptionGroupTable
     appender: Appender
@@ -282,13 +282,13 @@ class PopRequests:
 
     def _fetches(self, request: Request, header: PopMessageRequest, row: TopicConfig, wanted: Filter) -> bool:
         """Does the pop wait for the disk? What it would look at first may not be in memory."""
-        store, service = self.store, self.pop
-        if store.log.end - store.log.start <= store.config.hot_bytes:
+        reads, service = self.reads, self.pop
+        if reads.all_hot:
             return False
         for topic, queue_id in self._places(header, row):
             at = service.position(topic, header.consumer_group, queue_id)
             each = wanted.expression is not None
-            parts = store.cold(topic, queue_id, at or 0, header.max_msg_nums, wanted.codes, each)
+            parts = reads.cold(topic, queue_id, at or 0, header.max_msg_nums, wanted.codes, each)
             if parts:
                 self.fetches.wait(request, parts)
                 return True
@@ -300,7 +300,7 @@ class PopRequests:
             self._pop_queue(header, topic, queue_id, wanted, found)
 
     def _pop_queue(self, header: PopMessageRequest, topic: str, queue_id: int, wanted: Filter, found: _Popped) -> None:
-        service, store, group = self.pop, self.store, header.consumer_group
+        service, reads, group = self.pop, self.reads, header.consumer_group
         service.take_reset(topic, group, queue_id)
         if header.order and service.order.blocked(topic, group, queue_id, header.attempt_id, self.turn.now):
             return
@@ -309,9 +309,9 @@ class PopRequests:
             start = self.first_position(header.init_mode, topic, queue_id)
             service.skip(topic, group, queue_id, start)
         if found.room <= 0 or found.size >= MAX_BYTES or service.full or found.is_cut(wanted):
-            found.rest += max(0, store.max_offset(topic, queue_id) - start)
+            found.rest += max(0, reads.max_offset(topic, queue_id) - start)
             return
-        if start == store.max_offset(topic, queue_id):
+        if start == reads.max_offset(topic, queue_id):
             return
         read = self._read(topic, queue_id, start, wanted, found)
         if read.status in CORRECTED:
@@ -327,17 +327,17 @@ class PopRequests:
     def _read(self, topic: str, queue_id: int, start: int, wanted: Filter, found: _Popped) -> ReadResult:
         size = MAX_BYTES - found.size
         wants_record = wanted.wants_record(found.work, found.floor)
-        return self.store.read(topic, queue_id, start, found.room, size, wanted.wants_tag, wants_record)
+        return self.reads.read(topic, queue_id, start, found.room, size, wanted.wants_tag, wants_record)
 
     def first_position(self, init_mode: int, topic: str, queue_id: int) -> int:
         """Where a group begins that is new in a queue."""
-        store = self.store
-        low, high = store.min_offset(topic, queue_id), store.max_offset(topic, queue_id)
+        reads = self.reads
+        low, high = reads.min_offset(topic, queue_id), reads.max_offset(topic, queue_id)
         if init_mode == FROM_FIRST or topic.startswith(RETRY_PREFIX):
             return low
         if self.settings.current.init_pop_offset_by_check_msg_in_mem and low <= 0:
-            unit = store.unit(topic, queue_id, 0)
-            if unit is not None and store.end - unit.physical_offset <= store.config.in_memory_bytes:
+            unit = reads.unit(topic, queue_id, 0)
+            if unit is not None and reads.in_memory(unit.physical_offset):
                 return 0
         return max(0, high - 1)
 
@@ -434,7 +434,7 @@ class PopRequests:
         if header.order and service.order.blocked(topic, group, queue_id, header.attempt_id, self.turn.now):
             return False
         start = service.position(topic, group, queue_id)
-        low, high = self.store.min_offset(topic, queue_id), self.store.max_offset(topic, queue_id)
+        low, high = self.reads.min_offset(topic, queue_id), self.reads.max_offset(topic, queue_id)
         return high > (low if start is None else start)
 
     def polling_info(self, request: Request) -> Reply:
@@ -451,8 +451,8 @@ class PopRequests:
         found = _Popped(min(max(header.max_msg_nums, 0), pop.MAX_MESSAGES), self.holds.work)
         for topic, queue_id in self._places(header, row):
             start = self.pop.position(topic, header.consumer_group, queue_id)
-            start = max(0 if start is None else start, self.store.min_offset(topic, queue_id))
-            found.rest += max(0, self.store.max_offset(topic, queue_id) - start)
+            start = max(0 if start is None else start, self.reads.min_offset(topic, queue_id))
+            found.rest += max(0, self.reads.max_offset(topic, queue_id) - start)
             if found.room <= 0 or found.size >= MAX_BYTES:
                 continue
             read = self._read(topic, queue_id, start, Filter(), found)

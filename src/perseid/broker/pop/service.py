@@ -51,8 +51,9 @@ from perseid.broker.pop.modes import RequestModes
 from perseid.broker.pop.open import Open, ReviveQueue
 from perseid.broker.pop.order import ConsumeOrder
 from perseid.broker.pop.topic_routes import Routes
+from perseid.store.queues import Queues
+from perseid.store.reads import Reads
 from perseid.store.results import Appended, AppendRefused
-from perseid.store.store import MessageStore
 from perseid.wire import pop
 from perseid.wire import properties as props
 from perseid.wire.bodies import TopicConfig
@@ -91,7 +92,8 @@ class PopPorts:
 
     turn: Turn
     settings: Settings
-    store: MessageStore
+    reads: Reads
+    queues: Queues
     topics: TopicTable
     groups: SubscriptionGroupTable
     offsets: ConsumerOffsets
@@ -109,7 +111,7 @@ class PopService:
     def __init__(self, ports: PopPorts) -> None:
         self._turn = ports.turn
         self._settings = ports.settings
-        self._store = ports.store
+        self._reads, self._consume_queues = ports.reads, ports.queues
         self._topics = ports.topics
         self._groups = ports.groups
         self._offsets = ports.offsets
@@ -154,14 +156,14 @@ class PopService:
     def start(self, now: Millis) -> None:
         """This broker is master from now on."""
         self._forget()
-        store = self._store
+        reads = self._reads
         self._keep_retry_topics(now)
         row = self._topics.get(self.topic)
         self._alone = self._never_another
         for queue_id in range(row.read_queue_nums if row is not None else 0):
-            stored = store.queue_of(self.topic, queue_id)
+            stored = self._consume_queues.get(self.topic, queue_id)
             done = self._offsets.query(self.topic, REVIVE_GROUP, queue_id)
-            at = max(-1 if done is None else done, store.min_offset(self.topic, queue_id) - 1) + 1
+            at = max(-1 if done is None else done, reads.min_offset(self.topic, queue_id) - 1) + 1
             end = 0 if stored is None else stored.end
             queue = ReviveQueue(queue_id, min(at, end), end)
             tip = self._offsets.pull_offset(self.topic, REVIVE_GROUP, queue_id)
@@ -175,7 +177,7 @@ class PopService:
         """A message in a retry topic is as safe as the log. That there is such a topic may not have been saved yet, or
         copied from the last master: then nobody would pop it."""
         topics = self._topics
-        for topic, queue_id in list(self._store.queues()):
+        for topic, queue_id in list(self._consume_queues.table):
             if topic.startswith(RETRY_PREFIX) and topics.ensure(topic, 1, now) is not None:
                 topics.widen(topic, queue_id + 1, now)
 
@@ -212,8 +214,8 @@ class PopService:
 
     def _take_up(self, queue: ReviveQueue, most: int) -> int:
         """Take up what readers see of a queue, at most so many records; how many it were."""
-        store, first = self._store, queue.at
-        end = min(store.max_offset(self.topic, queue.id), first + most)
+        reads, first = self._reads, queue.at
+        end = min(reads.max_offset(self.topic, queue.id), first + most)
         while queue.at < end:
             offset = queue.at
             fresh = self._fresh.pop((queue.id, offset), None)
@@ -243,8 +245,8 @@ class PopService:
 
     def _read(self, queue: ReviveQueue, offset: int) -> None:
         """Take up a record that another one, or an earlier life, wrote."""
-        unit = self._store.unit(self.topic, queue.id, offset)
-        found = None if unit is None else messages.stored_at(self._store, unit.physical_offset)
+        unit = self._reads.unit(self.topic, queue.id, offset)
+        found = None if unit is None else messages.stored_at(self._reads, unit.physical_offset)
         if found is None:
             return
         tag = found.tag
@@ -268,7 +270,7 @@ class PopService:
 
     def _is_there(self, checkpoint: Checkpoint) -> bool:
         """Does the queue reach so far? One that began anew, in a log without its beginning, has other messages."""
-        queue = self._store.queue_of(checkpoint.topic, checkpoint.queue_id)
+        queue = self._consume_queues.get(checkpoint.topic, checkpoint.queue_id)
         return queue is not None and max(checkpoint.offsets, default=-1) < queue.next_offset
 
     def _due_of(self, checkpoint: Checkpoint, record: Record) -> Millis:
@@ -489,7 +491,7 @@ class PopService:
         if not self._leads:
             return None
         if not self.loaded:
-            behind = any(queue.at < self._store.max_offset(self.topic, queue.id) for queue in self._queues)
+            behind = any(queue.at < self._reads.max_offset(self.topic, queue.id) for queue in self._queues)
             return self._turn.now if behind else None  # the rest is not shown yet: it arrives
         return soonest(self._due[0][0] if self._due else None, self.order.next_deadline(), self._progress_at)
 
@@ -547,8 +549,8 @@ class PopService:
 
     def _write_again(self, checkpoint: Checkpoint, offset: int) -> None:
         """Write one message to the retry topic; one that is gone is left out."""
-        unit = self._store.unit(checkpoint.topic, checkpoint.queue_id, offset)
-        found = None if unit is None else messages.stored_at(self._store, unit.physical_offset)
+        unit = self._reads.unit(checkpoint.topic, checkpoint.queue_id, offset)
+        found = None if unit is None else messages.stored_at(self._reads, unit.physical_offset)
         if found is None:
             why = f"POP: {checkpoint.topic} {checkpoint.queue_id} {offset} is gone: not shown again"
             self._turn.note("warning", why)

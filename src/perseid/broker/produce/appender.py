@@ -78,7 +78,7 @@ class Appender:
             return RequestRefused(ResponseCode.MESSAGE_ILLEGAL, f"{text} {refused}")
         if status == PutStatus.SERVICE_NOT_AVAILABLE:
             return RequestRefused(
-                ResponseCode.SERVICE_NOT_AVAILABLE, UNAVAILABLE.format(why=self._store.why_not_writable)
+                ResponseCode.SERVICE_NOT_AVAILABLE, UNAVAILABLE.format(why=self._store.appends.why_not_writable)
             )
         if status == PutStatus.CREATE_MAPPED_FILE_FAILED:
             return RequestRefused(
@@ -94,8 +94,8 @@ class Appender:
             raise RequestRefused(ResponseCode.MESSAGE_ILLEGAL, fault)
         config, store = self._store.config, self._store
         if config.enable_lmq_quota:
-            new = [name for name in lmq.names(topic, properties) if store.queue_of(name, lmq.LMQ_QUEUE_ID) is None]
-            count = sum(lmq.is_lmq(name) for name, _ in store.queues()) if new else 0
+            new = [name for name in lmq.names(topic, properties) if store.queues.get(name, lmq.LMQ_QUEUE_ID) is None]
+            count = sum(lmq.is_lmq(name) for name, _ in store.queues.table) if new else 0
             if new and count + len(new) > config.max_lmq_consume_queue_num:
                 raise RequestRefused(
                     ResponseCode.LMQ_QUOTA_EXCEEDED,
@@ -120,11 +120,11 @@ class Appender:
 
     def store(self, message: Message) -> Appended:
         """Store one message whose properties are final. AppendRefused: nothing has happened."""
-        return self._counted(lambda: self._store.append(message, self._turn.now))
+        return self._counted(lambda: self._store.appends.append(message, self._turn.now))
 
     def store_batch(self, batch: list[Message]) -> list[Appended]:
         """Store messages of one queue next to one another. AppendRefused: nothing has happened."""
-        return self._counted(lambda: self._store.append_batch(batch, self._turn.now))
+        return self._counted(lambda: self._store.appends.append_batch(batch, self._turn.now))
 
     def _counted(self, append: Callable[[], T]) -> T:
         try:
@@ -170,7 +170,7 @@ class Transformer:
         level = messages.delay_level(properties)
         if message.sys_flag & SYS_TRANSACTION_MASK in (0, SYS_TRANSACTION_COMMIT):
             if level > 0:
-                messages.redirect_delayed(message, properties, level, len(self._store.levels))
+                messages.redirect_delayed(message, properties, level, len(self._store.appends.levels))
             elif props.TIMER_OUT_MS not in properties and not TIMER_REQUESTS.isdisjoint(properties):
                 self._timers.redirect(message, properties)
         messages.seal(message, properties)

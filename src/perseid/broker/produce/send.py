@@ -167,7 +167,7 @@ class SendRequests:
         raw = header.properties.encode("utf-8", "replace")
         if raw and raw[-1] != 2:
             raw += b"\x02"
-        if self.store.lmq:
+        if self.store.appends.lmq:
             raw = _named_lite(header.topic, raw)
             if lmq.MARK in raw:
                 self.appender.check_light(header.topic, raw)
@@ -258,7 +258,7 @@ class SendRequests:
         except RemoteProtocolError as error:
             raise RequestRefused(ResponseCode.MESSAGE_ILLEGAL, f"the batch body can't be read: {error}") from None
         light = (lmq.MARK, props.LITE_TOPIC.encode())
-        if self.store.lmq and any(mark in item.properties for item in items for mark in light):
+        if self.store.appends.lmq and any(mark in item.properties for item in items for mark in light):
             why = "a message of a batch can't stand in light queues: send it alone"
             raise RequestRefused(ResponseCode.MESSAGE_ILLEGAL, why)
         if header.topic in self.topics.compacted:

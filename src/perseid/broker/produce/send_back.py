@@ -80,7 +80,7 @@ class SendBackRequests:
         if group.retry_queue_nums <= 0:
             return Reply()
         topic = self._retry_topic(header, group)
-        old = messages.stored_at(self.store, header.offset)
+        old = messages.stored_at(self.store.reads, header.offset)
         if old is None:
             raise RequestRefused(ResponseCode.SYSTEM_ERROR, f"look message by offset failed, {header.offset}")
         message = messages.again(old)

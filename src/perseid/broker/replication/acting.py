@@ -428,7 +428,7 @@ class Acting:
 
         header = ExchangeHaInfoRequest(
             master_ha_address=self._mode.ha_address,
-            master_flush_offset=self._store.flushed,
+            master_flush_offset=self._store.log.flushed,
             master_address=own,
         )
         self._ask(member, RequestCode.EXCHANGE_BROKER_HA_INFO, header, now, invited, self._not_prepared)

@@ -126,7 +126,7 @@ class CountedNodes(AwaitedNodes):
         return self._acks.begin if self.synchronous else self._store.log.end
 
     def reconfigured(self) -> None:
-        self._promises.change(self._wanted(), self._store.end, self._acks.awaited)
+        self._promises.change(self._wanted(), self._store.log.end, self._acks.awaited)
         self.synchronous = self.synchronous or self._promises.nodes != 1
 
     def settle(self) -> None:
@@ -135,7 +135,7 @@ class CountedNodes(AwaitedNodes):
             self.reconfigured()
 
     def validate(self) -> None:
-        self._promises.validate(self._store.end)
+        self._promises.validate(self._store.log.end)
 
 
 class SlavesOfMaster(CountedNodes):

@@ -145,7 +145,7 @@ class DLedgerMember:
             self._turn.note("warning", note)
         if self.is_master and not raft.member.is_leader:  # to lead in another term takes another turn: a vote is kept
             self.is_master = False
-            store.forget_pending()
+            store.appends.forget_pending()
             self._roles.become(master=False)
         if raft.member.is_leader and not self.is_master:
             self._lead()
@@ -155,19 +155,19 @@ class DLedgerMember:
         raft, store = self.raft, self.store
         if store.settled:
             self.is_master, self._term = True, raft.member.term
-            store.forget_pending()
+            store.appends.forget_pending()
             self._roles.become(master=True)
-        elif self._marked != raft.member.term and not store.behind and store.writable:
+        elif self._marked != raft.member.term and not store.behind and store.appends.writable:
             self._marked = raft.member.term
-            store.forget_pending()
-            store.learn_pending()
+            store.appends.forget_pending()
+            store.appends.learn_pending()
             message = Message(
                 topic=SELF_TEST_TOPIC, body=MARK, queue_id=0, flag=0, sys_flag=0, born_timestamp=self._turn.now,
                 born_host=self._settings.store_host, store_host=self._settings.store_host, reconsume_times=0,
                 properties=b"",
             )  # fmt: skip
             try:
-                store.append(message, self._turn.now)
+                store.appends.append(message, self._turn.now)
             except AppendRefused as refused:
                 self._turn.note("warning", f"elected, but can't append: {refused}")
                 self._marked = -1

@@ -355,7 +355,7 @@ class ReplicasManager:
             broker_id=self.broker_id,
             epoch=self._replication.held_epoch,
             max_offset=store.log.end,
-            confirm_offset=store.confirmed,
+            confirm_offset=store.reads.confirmed,
             heartbeat_timeout_mills=config.controller_heart_beat_timeout_mills,
             election_priority=config.broker_election_priority,
         )
@@ -365,7 +365,7 @@ class ReplicasManager:
         config = self._settings.current
         self._beat_at = now + config.broker_heartbeat_interval
         if self._wiped and self._replication.slave.caught_up:
-            flushed = self._store.flush([])
+            flushed = self._store.flusher.flush([])
             self._emit([flushed, SaveState(identity.WIPED_PATH, b"", [Feed(FileSaved(None))])])
         if self.silent:
             return

@@ -25,7 +25,7 @@ def queue_end(store: MessageStore) -> Callable[[str, int], int]:
     """Where a queue ends, 0 for one that there is not: a group must not wait behind it, for offsets that were lost."""
 
     def end(topic: str, queue_id: int) -> int:
-        queue = store.queue_of(topic, queue_id)
+        queue = store.queues.get(topic, queue_id)
         return queue.next_offset if queue is not None else 0
 
     return end
@@ -44,9 +44,9 @@ class LostTopics:
         """Make their rows anew."""
         store, config = self._store, self._settings.current
         queues: dict[str, int] = {}
-        for topic, queue_id in store.queues():
+        for topic, queue_id in store.queues.table:
             if topic not in self._topics and not self._topics.is_system(topic):
-                newest = store.store_time(topic, queue_id, store.max_offset(topic, queue_id) - 1)
+                newest = store.reads.store_time(topic, queue_id, store.reads.max_offset(topic, queue_id) - 1)
                 if newest >= store.log.last_timestamp - RECENT_MS:
                     queues[topic] = max(queues.get(topic, 0), queue_id + 1)
         for topic, count in queues.items():

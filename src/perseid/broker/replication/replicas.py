@@ -80,10 +80,10 @@ class Replicas:
         """An answer with a table of which a slave may tell its master when that one is back: None, it leaves when what
         the log has now is durable. At once where no slave acts, and from a slave, which has it from its master."""
         store = self._store
-        if not self._mode.acting.slaves_act or self._roles.is_slave or store.flushed >= store.end:
+        if not self._mode.acting.slaves_act or self._roles.is_slave or store.log.flushed >= store.log.end:
             return reply
         request.command = request.command.keep()
-        self._turn.emit(store.flush([Feed(Durable(request, reply))]))
+        self._turn.emit(store.flusher.flush([Feed(Durable(request, reply))]))
         return None
 
     def _tell(self, event: Durable) -> None:
@@ -124,7 +124,7 @@ class Replicas:
 
     def status(self, now: Millis) -> HARuntimeInfo:
         """Who follows, or who is followed."""
-        end, slave = self._store.end, self._mode.receiver
+        end, slave = self._store.log.end, self._mode.receiver
         info = HARuntimeInfo(master=not self._roles.is_slave)
         if slave is not None:
             info.ha_client_runtime_info = HAClientRuntimeInfo(
@@ -166,7 +166,7 @@ class Replicas:
         if not self._settings.current.slave_read_enable:
             return MASTER_ID
         store, slave = self._store, self._mode.receiver
-        behind = physical_offset >= 0 and store.end - physical_offset > store.config.in_memory_bytes
+        behind = physical_offset >= 0 and store.log.end - physical_offset > store.config.in_memory_bytes
         if not behind and slave is not None and slave.following:
             return MASTER_ID
         return group.which_broker_when_consume_slowly if behind else group.broker_id

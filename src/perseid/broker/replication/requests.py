@@ -90,7 +90,7 @@ class ReplicationRequests:
         config = self.settings.current
         cache = EpochEntryCache(
             cluster_name=config.broker_cluster_name, broker_name=config.broker_name,
-            broker_id=self.mode.broker_id, epoch_list=self.mode.epochs(), max_offset=self.store.end,
+            broker_id=self.mode.broker_id, epoch_list=self.mode.epochs(), max_offset=self.store.log.end,
         )  # fmt: skip
         return Reply(body=cache.to_json())
 
@@ -109,7 +109,7 @@ class ReplicationRequests:
         return Reply(
             header=ExchangeHaInfoResponse(
                 master_ha_address=self.mode.ha_address,
-                master_flush_offset=self.store.flushed,
+                master_flush_offset=self.store.log.flushed,
                 master_address=self.settings.current.address,
             )
         )

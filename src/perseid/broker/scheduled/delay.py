@@ -28,8 +28,8 @@ from perseid.broker.kernel.settings import Settings
 from perseid.broker.kernel.turn import Turn
 from perseid.broker.scheduled import escape
 from perseid.store.dispatch import parse_delay_levels
+from perseid.store.reads import Reads
 from perseid.store.results import AppendRefused
-from perseid.store.store import MessageStore
 from perseid.wire import fastjson
 from perseid.wire import properties as props
 from perseid.wire.bodies import DataVersion
@@ -60,14 +60,14 @@ class DelayService:
     """Delivers what is due. `offsets` maps level → offset of the next unit of its queue."""
 
     def __init__(
-        self, turn: Turn, settings: Settings, store: MessageStore, appender: Appender, escape: Escape,
+        self, turn: Turn, settings: Settings, reads: Reads, appender: Appender, escape: Escape,
     ) -> None:  # fmt: skip
         self._turn = turn
         self._settings = settings
-        self._store = store
+        self._reads = reads
         self._appender = appender
         self._escape = escape
-        self._waits_ms = parse_delay_levels(self._store.config.message_delay_level)
+        self._waits_ms = parse_delay_levels(self._reads.config.message_delay_level)
         if not self._waits_ms:
             raise ConfigError("messageDelayLevel: names no level")
         self.version = DataVersion(counter=0, state_version=0, timestamp=0)
@@ -90,7 +90,7 @@ class DelayService:
 
     def runtime_info(self, now: Millis) -> dict[str, str]:
         """How far each level is delivered, and how far it goes, as rows of code 28's table."""
-        end = self._store.max_offset
+        end = self._reads.max_offset
         return {
             f"scheduleMessageOffset_{level}": f"{offset},{end(SCHEDULE_TOPIC, level - 1)}"
             for level, offset in sorted(self.offsets.items())
@@ -113,8 +113,8 @@ class DelayService:
     def start(self, now: Millis) -> None:
         """Begin, with a first look after `FIRST_RUN_MS`, as in the original."""
         for level in range(1, self.levels + 1):
-            end = self._store.max_offset(SCHEDULE_TOPIC, level - 1)
-            start = self._store.min_offset(SCHEDULE_TOPIC, level - 1)
+            end = self._reads.max_offset(SCHEDULE_TOPIC, level - 1)
+            start = self._reads.min_offset(SCHEDULE_TOPIC, level - 1)
             self.offsets[level] = min(max(self.offsets.get(level, 0), start), end)
             if self.offsets[level] < end:
                 self._due[level] = now + FIRST_RUN_MS
@@ -135,7 +135,7 @@ class DelayService:
         return fastjson.pretty({"dataVersion": self.version, "offsetTable": table})
 
     def _confirm(self) -> None:
-        end, unconfirmed = self._store.confirmed, self._unconfirmed
+        end, unconfirmed = self._reads.confirmed, self._unconfirmed
         while unconfirmed and unconfirmed[0][0] <= end:
             _, level, offset = unconfirmed.popleft()
             self._confirmed[level] = offset
@@ -154,10 +154,10 @@ class DelayService:
             self._run(level, now)
 
     def _run(self, level: int, now: Millis) -> None:
-        store, queue_id = self._store, level - 1
+        reads, queue_id = self._reads, level - 1
         for _ in range(MAX_DELIVERIES):
-            offset = max(self.offsets[level], store.min_offset(SCHEDULE_TOPIC, queue_id))
-            unit = store.unit(SCHEDULE_TOPIC, queue_id, offset)
+            offset = max(self.offsets[level], reads.min_offset(SCHEDULE_TOPIC, queue_id))
+            unit = reads.unit(SCHEDULE_TOPIC, queue_id, offset)
             if unit is None:
                 del self._due[level]
                 return
@@ -191,7 +191,7 @@ class DelayService:
 
     def _real(self, level: int, physical_offset: int) -> Message | None:
         """The message as it is to be stored; None, with a line: it can't be."""
-        stored = messages.stored_at(self._store, physical_offset)
+        stored = messages.stored_at(self._reads, physical_offset)
         where = f"delay level {level}: the message at {physical_offset}"
         if stored is None:
             self._turn.note("error", f"{where} can't be read: skipped")
@@ -242,11 +242,11 @@ class DelayService:
             self.version.next_version(now)
 
     def validate(self) -> None:
-        store = self._store
+        reads = self._reads
         for level, offset in self.offsets.items():
             if level <= self.levels:
-                end = store.max_offset(SCHEDULE_TOPIC, level - 1)
+                end = reads.max_offset(SCHEDULE_TOPIC, level - 1)
                 assert offset <= end, f"delay level {level}: offset {offset} of {end}"
-                waits = max(offset, store.min_offset(SCHEDULE_TOPIC, level - 1)) < end
+                waits = max(offset, reads.min_offset(SCHEDULE_TOPIC, level - 1)) < end
                 looked_at = level in self._due or level in self._away
                 assert not waits or looked_at, f"delay level {level}: nobody looks at what waits"

@@ -16,7 +16,7 @@ from typing import TYPE_CHECKING, NamedTuple
 from perseid.base.machine import Millis
 from perseid.broker.kernel import messages
 from perseid.broker.scheduled.escape import RETRY_MS
-from perseid.store.store import MessageStore
+from perseid.store.reads import Reads
 from perseid.store.timer.log import UNIT_BYTES
 from perseid.wire import properties as props
 from perseid.wire.names import TIMER_TOPIC
@@ -63,8 +63,8 @@ def read(ext: dict[str, str]) -> Escaped:
 class TimerEscape:
     """Of one broker. `away`: a message is on its way to another master."""
 
-    def __init__(self, store: MessageStore, escape: Escape, service: TimerService) -> None:
-        self._store, self._escape, self._service = store, escape, service
+    def __init__(self, reads: Reads, escape: Escape, service: TimerService) -> None:
+        self._reads, self._escape, self._service = reads, escape, service
         self.away = False
         self.left_out = NOTHING
         """What a master that came back does not deliver."""
@@ -82,14 +82,14 @@ class TimerEscape:
             return None
         progress = self._service.timers.progress(now, master=True)
         end_ms = max(self._begin_ms, min(progress.read_ms, self._unsent_ms))
-        first = self._store.min_offset(TIMER_TOPIC, 0)
+        first = self._reads.min_offset(TIMER_TOPIC, 0)
         return Escaped(self._begin_ms, end_ms, progress.queue_offset, first)
 
     def send(self, due: Due, position: int, now: Millis) -> None:
         """Send one message to another master, or see that there is nothing to send."""
         service = self._service
         unit = service.timers.log.unit(position)
-        found = messages.stored_at(self._store, unit.physical_offset) if unit is not None else None
+        found = messages.stored_at(self._reads, unit.physical_offset) if unit is not None else None
         message = None
         if unit is None or found is None or (service.is_early(found) and not unit.rolls):
             self._unsent_ms = min(self._unsent_ms, due.at_ms)

@@ -10,7 +10,7 @@ The slot of a time is the last one that ends at it or before, so that its messag
 never early, and at most one precision (`timerPrecisionMs`) late. A slot whose end has come gets no more messages: what
 comes too late for it waits in the present one.
 
-A delivery counts when readers could see it (`store.confirmed`); only then the slot's next message is its first. What a
+A delivery counts when readers could see it (`Reads.confirmed`); only then the slot's next message is its first. What a
 checkpoint says is made durable behind the log, so a crash, or a switch of master, delivers some messages twice, as in
 the original, and none never. A refused delivery is tried again until it is taken; the original gives up after three.
 
@@ -121,7 +121,7 @@ class TimerService:
         """Those that may be a matter of an earlier master's clock, which was ahead of ours: looked at at once."""
         self._unconfirmed: deque[tuple[int, Millis, int]] = deque()
         """What was delivered and may yet be lost: where it ends in the log, its slot, where the slot then begins."""
-        self.escape = TimerEscape(store, escape, self)
+        self.escape = TimerEscape(store.reads, escape, self)
         self._blocked_until: Millis = 0
         self._trouble = ""
         self._round_at: Millis = 0
@@ -142,11 +142,11 @@ class TimerService:
             return _decoded(store.log.record_at(offset), offset) if store.log.start <= offset < store.log.end else None
 
         def queue_record(offset: int) -> Record | None:
-            queue = store.queue_of(TIMER_TOPIC, 0)
+            queue = store.queues.get(TIMER_TOPIC, 0)
             unit = queue.raw(offset) if queue is not None and queue.min <= offset < queue.end else None
             return None if unit is None else record_at(unit.physical_offset)
 
-        log_end = store.end if not self._in_group else None
+        log_end = store.log.end if not self._in_group else None
         for note in self.timers.load(record_at, queue_record, log_end, now):
             self._turn.note("warning", note)
         self._follow_queue()
@@ -155,7 +155,7 @@ class TimerService:
 
     def _follow_queue(self) -> None:
         """The queue may end before what was taken in of it: its log lost its end."""
-        queue = self._store.queue_of(TIMER_TOPIC, 0)
+        queue = self._store.queues.get(TIMER_TOPIC, 0)
         if not self._in_group:
             self.timers.queue_offset = min(self.timers.queue_offset, queue.end if queue is not None else 0)
 
@@ -199,7 +199,7 @@ class TimerService:
     def close(self) -> None:
         """The broker ends, and its log is durable."""
         store = self._store
-        if self.enabled and (self._in_group or store.flushed >= store.end):
+        if self.enabled and (self._in_group or store.log.flushed >= store.log.end):
             self._confirm()
             try:
                 self.timers.close(self.timers.progress(self._turn.now, master=self._leads))
@@ -235,7 +235,7 @@ class TimerService:
         elif self._todo:
             waits = LATE_MS if self._take_in_at is not None else 0  # for what is to be taken in (`_next_slot`)
             slot = max(self._todo[0] + self.timers.wheel.precision_ms + waits, self._blocked_until)
-        if self._unconfirmed and self._unconfirmed[0][0] <= self._store.confirmed:
+        if self._unconfirmed and self._unconfirmed[0][0] <= self._store.reads.confirmed:
             confirmed = self._turn.now
         if self._stuck is not None:
             due_round = self._stuck[1]
@@ -268,11 +268,11 @@ class TimerService:
         if timers.waits:
             self._take_in_at = None
             return
-        end = store.max_offset(TIMER_TOPIC, 0)
+        end = store.reads.max_offset(TIMER_TOPIC, 0)
         if not self._leads:
             end = min(end, timers.master_offset)
         self._take_in_at = None
-        timers.queue_offset = max(timers.queue_offset, min(store.min_offset(TIMER_TOPIC, 0), end))
+        timers.queue_offset = max(timers.queue_offset, min(store.reads.min_offset(TIMER_TOPIC, 0), end))
         for _ in range(TAKEN_IN_A_TURN):
             if timers.queue_offset >= end:
                 return
@@ -284,8 +284,8 @@ class TimerService:
     def _take_in_one(self, now: Millis) -> bool:
         """Take in the next message; False: there is no room for it now."""
         store, timers, offset = self._store, self.timers, self.timers.queue_offset
-        unit = store.unit(TIMER_TOPIC, 0, offset)
-        found = messages.stored_at(store, unit.physical_offset) if unit is not None else None
+        unit = store.reads.unit(TIMER_TOPIC, 0, offset)
+        found = messages.stored_at(store.reads, unit.physical_offset) if unit is not None else None
         if found is None:
             self._turn.note("error", f"the timer message {offset} can't be read: skipped")
             timers.queue_offset += 1
@@ -367,7 +367,7 @@ class TimerService:
         """Begin with a slot; False: its newest message is not confirmed yet."""
         last = self.timers.wheel.slots[at_ms].last
         newest = self.timers.log.unit(last)
-        if newest is not None and newest.physical_offset >= self._store.confirmed:
+        if newest is not None and newest.physical_offset >= self._store.reads.confirmed:
             self._blocked_until = now + RETRY_MS  # after a start: what was confirmed is so again in a moment
             return False
         self._due = Due(at_ms, last, ahead=ahead)
@@ -380,7 +380,7 @@ class TimerService:
             return False
         for position in due.positions:
             unit = self.timers.log.unit(position)
-            found = messages.stored_at(self._store, unit.physical_offset) if unit is not None else None
+            found = messages.stored_at(self._store.reads, unit.physical_offset) if unit is not None else None
             at_ms = time_of(found) if found is not None else None
             if at_ms is None or self.timers.wheel.floor(at_ms) < due.at_ms:
                 return False
@@ -429,7 +429,7 @@ class TimerService:
         return True
 
     def _recalled(self, due: Due, unit: Unit) -> None:
-        found = messages.stored_at(self._store, unit.physical_offset)
+        found = messages.stored_at(self._store.reads, unit.physical_offset)
         if found is not None and not self.is_early(found):
             key = found.props.get(props.TIMER_DEL_UNIQKEY, "")
             topic = found.props.get(props.REAL_TOPIC, "")
@@ -443,7 +443,7 @@ class TimerService:
         if quick is not None and unit is not None and (end := quick.deliver(unit)):
             self._unconfirmed.append((end, due.at_ms, position + UNIT_BYTES))
             return True
-        found = messages.stored_at(self._store, unit.physical_offset) if unit is not None else None
+        found = messages.stored_at(self._store.reads, unit.physical_offset) if unit is not None else None
         where = f"the timer message of the unit at {position}"
         if unit is None or found is None or found.topic != TIMER_TOPIC:
             self._turn.note("error", f"{where} can't be read: skipped")
@@ -520,7 +520,7 @@ class TimerService:
         return messages.seal(messages.again(found), {**found.props, **times})
 
     def _confirm(self) -> None:
-        end, unconfirmed = self._store.confirmed, self._unconfirmed
+        end, unconfirmed = self._store.reads.confirmed, self._unconfirmed
         while unconfirmed and unconfirmed[0][0] <= end:
             _, at_ms, position = unconfirmed.popleft()
             self.timers.wheel.deliver_from(at_ms, position)
@@ -530,8 +530,8 @@ class TimerService:
     def _begin_round(self, now: Millis) -> None:
         self._round_at = now + self._config.timer_flush_interval_ms
         self._round_again = False
-        if self._store.flushed < self._store.end:
-            self._turn.emit(self._store.flush([]))
+        if self._store.log.flushed < self._store.log.end:
+            self._turn.emit(self._store.flusher.flush([]))
         for effect in self.timers.begin_round(self.timers.progress(now, master=self._leads)):
             self._turn.emit(effect)
 
@@ -565,7 +565,7 @@ class TimerService:
     def _clean(self, now: Millis) -> None:
         self._clean_at = now + CLEAN_MS
         try:
-            self.timers.remove_before(self._store.start)
+            self.timers.remove_before(self._store.log.start)
         except OSError as error:
             self._in_trouble(f"old files of the timer log can't be removed: {error}")
 
@@ -609,7 +609,7 @@ class TimerService:
         """Keys of code 28."""
         wheel = self.timers.wheel
         behind = max(0, now - wheel.precision_ms - wheel.oldest) if wheel.oldest is not None and self._leads else 0
-        waits = self._store.max_offset(TIMER_TOPIC, 0) - self.timers.queue_offset
+        waits = self._store.reads.max_offset(TIMER_TOPIC, 0) - self.timers.queue_offset
         return {
             "timerReadBehind": str(behind // 1000),
             "timerOffsetBehind": str(max(0, waits)),

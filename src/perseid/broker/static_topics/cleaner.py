@@ -19,8 +19,8 @@ from perseid.base.machine import Millis
 from perseid.broker.kernel.roles import Roles
 from perseid.broker.kernel.settings import Settings
 from perseid.broker.kernel.turn import Turn
+from perseid.store.reads import Reads
 from perseid.store.retention import hours_of, in_hour
-from perseid.store.store import MessageStore
 from perseid.wire.bodies import MessageQueue, TopicConfigAndQueueMapping, TopicRouteData, TopicStatsTable
 from perseid.wire.codes import RequestCode as Code
 from perseid.wire.codes import ResponseCode
@@ -50,11 +50,11 @@ class StaticCleaner:
     """The rounds of one broker."""
 
     def __init__(
-        self, turn: Turn, settings: Settings, store: MessageStore, mappings: TopicMappings, roles: Roles, peers: Peers,
+        self, turn: Turn, settings: Settings, reads: Reads, mappings: TopicMappings, roles: Roles, peers: Peers,
     ) -> None:  # fmt: skip
         self._turn = turn
         self._settings = settings
-        self._store = store
+        self._reads = reads
         self._mappings = mappings
         self._roles = roles
         self._peers = peers
@@ -72,7 +72,7 @@ class StaticCleaner:
         if self._due is None or now < self._due or not self._mappings.rows:
             return
         self._due = now + INTERVAL_MS
-        hours = hours_of(self._store.config.delete_when)
+        hours = hours_of(self._reads.config.delete_when)
         if not self._under_way and not self._roles.is_slave and in_hour(hours, now):
             self._under_way = True
             self._go_on(self._round(), None)
@@ -118,7 +118,8 @@ class StaticCleaner:
         for name in sorted({items[0].bname for items in several.values()}):
             mine = [items[0] for items in several.values() if items[0].bname == name]
             if name == self._settings.current.broker_name:
-                bounds = [(self._store.min_offset(topic, i.queue_id), self._store.max_offset(topic, i.queue_id))
+                reads = self._reads
+                bounds = [(reads.min_offset(topic, i.queue_id), reads.max_offset(topic, i.queue_id))
                           for i in mine]  # fmt: skip
             else:
                 ext: dict[str, str | None] = {"topic": topic, "lo": "false"}

@@ -22,7 +22,7 @@ from perseid.broker.consume.pull import COMMIT_OFFSET, SUSPEND
 from perseid.broker.kernel.request import Reply, Request
 from perseid.broker.kernel.route import Handler, Route
 from perseid.broker.kernel.turn import Turn
-from perseid.store.store import MessageStore
+from perseid.store.reads import Reads
 from perseid.wire.codes import RequestCode as Code
 from perseid.wire.codes import ResponseCode
 from perseid.wire.command import Command
@@ -58,7 +58,7 @@ class StaticTopicRequests:
     """Requests for logical queues."""
 
     turn: Turn
-    store: MessageStore
+    reads: Reads
     offsets: ConsumerOffsets
     mappings: TopicMappings
     peers: Peers
@@ -211,7 +211,7 @@ class StaticTopicRequests:
         """The physical max or min offset of an item's queue."""
         topic = request.header.topic
         if item.bname == detail.bname:
-            read = self.store.max_offset if code == Code.GET_MAX_OFFSET else self.store.min_offset
+            read = self.reads.max_offset if code == Code.GET_MAX_OFFSET else self.reads.min_offset
             return read(topic, item.queue_id)
         ask = Ask(item.bname, code, {"topic": topic, "queueId": str(item.queue_id)})
         answer = yield ask
@@ -243,7 +243,7 @@ class StaticTopicRequests:
             if low >= high:
                 continue
             if item.bname == detail.bname:
-                found = self.store.offset_by_time(header.topic, item.queue_id, timestamp)
+                found = self.reads.offset_by_time(header.topic, item.queue_id, timestamp)
             else:
                 ext = {"topic": header.topic, "queueId": str(item.queue_id), "timestamp": str(timestamp)}
                 ask = Ask(item.bname, Code.SEARCH_OFFSET_BY_TIMESTAMP, ext)

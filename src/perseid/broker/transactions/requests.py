@@ -12,8 +12,8 @@ from perseid.broker.kernel.request import Reply, Request
 from perseid.broker.kernel.roles import Roles
 from perseid.broker.kernel.route import Route
 from perseid.broker.transactions.service import is_half, names_another
+from perseid.store.reads import Reads
 from perseid.store.results import AppendRefused
-from perseid.store.store import MessageStore
 from perseid.wire import ids
 from perseid.wire import properties as props
 from perseid.wire.codes import RequestCode as Code
@@ -36,7 +36,7 @@ NOT_RESUMED = "Put message back to RMQ_SYS_TRANS_HALF_TOPIC failed."
 class TransactionRequests:
     """Requests that decide transactions."""
 
-    store: MessageStore
+    reads: Reads
     appender: Appender
     roles: Roles
     transactions: TransactionService
@@ -82,7 +82,7 @@ class TransactionRequests:
             place = ids.parse_offset_message_id(header.msg_id or "")[1]
         except RemoteProtocolError as error:
             raise RequestRefused(ResponseCode.SYSTEM_ERROR, f"{NOT_RESUMED} {error}") from None
-        half = messages.stored_at(self.store, place)
+        half = messages.stored_at(self.reads, place)
         if half is None or half.topic != CHECK_MAX_TIME_TOPIC or not is_half(half):
             raise RequestRefused(ResponseCode.SYSTEM_ERROR, f"{NOT_RESUMED} No half was set aside at {place}.")
         try:
@@ -93,7 +93,7 @@ class TransactionRequests:
 
     def _half(self, header: EndTransactionRequest) -> Record:
         """The half that a word is about; refused in the order of broker.md §8."""
-        half = messages.stored_at(self.store, header.commit_log_offset)
+        half = messages.stored_at(self.reads, header.commit_log_offset)
         if half is None or half.topic != HALF_TOPIC:
             raise RequestRefused(ResponseCode.SYSTEM_ERROR, "Find prepared transaction message failed")
         if half.props.get(props.PGROUP) != header.producer_group:

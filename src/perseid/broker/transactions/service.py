@@ -40,8 +40,9 @@ from perseid.broker.kernel import messages
 from perseid.broker.kernel.settings import Settings
 from perseid.broker.kernel.turn import Turn
 from perseid.broker.scheduled import escape
+from perseid.store.queues import Queues
+from perseid.store.reads import Reads
 from perseid.store.results import Appended, AppendRefused
-from perseid.store.store import MessageStore
 from perseid.wire import command, ids, record
 from perseid.wire import properties as props
 from perseid.wire.codes import RequestCode, ResponseCode
@@ -109,7 +110,8 @@ class TransactionPorts:
 
     turn: Turn
     settings: Settings
-    store: MessageStore
+    reads: Reads
+    queues: Queues
     topics: TopicTable
     offsets: ConsumerOffsets
     appender: Appender
@@ -125,7 +127,7 @@ class TransactionService:
     def __init__(self, ports: TransactionPorts) -> None:
         self._turn = ports.turn
         self._settings = ports.settings
-        self._store = ports.store
+        self._reads, self._queues = ports.reads, ports.queues
         self._topics = ports.topics
         self._offsets = ports.offsets
         self._appender = ports.appender
@@ -181,9 +183,9 @@ class TransactionService:
         """This broker is master from now on, or acts for it and sends halves away."""
         self.stop()
         self._again = self._turn.now + self._settings.current.transaction_check_interval if self._escape.on else 0
-        offsets, store = self._offsets, self._store
-        self._op_at = max(offsets.query(OP_HALF_TOPIC, GROUP, 0) or 0, store.min_offset(OP_HALF_TOPIC, 0))
-        self._half_at = max(offsets.query(HALF_TOPIC, GROUP, 0) or 0, store.min_offset(HALF_TOPIC, 0))
+        offsets, reads = self._offsets, self._reads
+        self._op_at = max(offsets.query(OP_HALF_TOPIC, GROUP, 0) or 0, reads.min_offset(OP_HALF_TOPIC, 0))
+        self._half_at = max(offsets.query(HALF_TOPIC, GROUP, 0) or 0, reads.min_offset(HALF_TOPIC, 0))
         self._op_end, self._half_end = self._end(OP_HALF_TOPIC), self._end(HALF_TOPIC)
         self._told = self._half_at, self._op_at
         self._removed = set()
@@ -239,13 +241,13 @@ class TransactionService:
 
     def _end(self, topic: str) -> int:
         """Where a queue ends, whether or not readers see it yet."""
-        queue = self._store.queue_of(topic, 0)
+        queue = self._queues.get(topic, 0)
         return 0 if queue is None else queue.end
 
     def _record(self, topic: str, offset: int) -> Record | None:
-        queue = self._store.queue_of(topic, 0)
+        queue = self._queues.get(topic, 0)
         unit = queue.raw(offset) if queue is not None else None
-        return None if unit is None else messages.stored_at(self._store, unit.physical_offset)
+        return None if unit is None else messages.stored_at(self._reads, unit.physical_offset)
 
     # ---- halves come ----
 
@@ -470,16 +472,16 @@ class TransactionService:
 
     def _check(self, offset: int, half: _Half, now: Millis) -> bool:
         """Ask a half's producer; False: not yet, for the log takes nothing, or may lose it."""
-        if half.physical_offset >= self._store.confirmed:
+        if half.physical_offset >= self._reads.confirmed:
             return False
-        found = messages.stored_at(self._store, half.physical_offset)
+        found = messages.stored_at(self._reads, half.physical_offset)
         if found is None or not is_half(found):
             self._turn.note("error", f"half {offset} at {half.physical_offset} can't be read: it is left out")
             self._close(offset)
             return True
         text = found.props.get(props.TRANSACTION_CHECK_TIMES, "")
         times = int(text) if _NUMBER(text) else 0
-        kept_ms = self._store.config.file_reserved_time * HOUR_MS
+        kept_ms = self._reads.config.file_reserved_time * HOUR_MS
         try:
             if times >= self._settings.current.transaction_check_max or now - found.born_timestamp > kept_ms:
                 self._discard(offset, found)
@@ -523,7 +525,7 @@ class TransactionService:
         if self._removed is not None or self._away or not self._open or now < self._again:
             return
         offset, half = next(iter(self._open.items()))
-        found = messages.stored_at(self._store, half.physical_offset)
+        found = messages.stored_at(self._reads, half.physical_offset)
 
         def told(why: str, now: Millis) -> None:
             self._away = False
@@ -570,19 +572,19 @@ class TransactionService:
     def _tell(self) -> None:
         """Commit how far all halves are decided, for whoever is master next."""
         decided = self._decided
-        confirmed = self._store.confirmed
+        confirmed = self._reads.confirmed
         while decided and decided[0][0] <= confirmed:
             decided.popleft()
         if self._removed is not None:
             return
         halves = min(
-            next(iter(self._open), self._store.max_offset(HALF_TOPIC, 0)),
+            next(iter(self._open), self._reads.max_offset(HALF_TOPIC, 0)),
             min((offset for _, offset in decided), default=1 << 62),
             min(self._owed, default=1 << 62),
         )
         while self._ops and self._ops[0][1] < halves:
             self._ops.popleft()
-        ops = self._ops[0][0] if self._ops else self._store.max_offset(OP_HALF_TOPIC, 0)
+        ops = self._ops[0][0] if self._ops else self._reads.max_offset(OP_HALF_TOPIC, 0)
         if (halves, ops) != self._told:
             self._told = halves, ops
             step = self._settings.current.consumer_offset_update_version_step

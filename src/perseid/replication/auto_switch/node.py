@@ -86,7 +86,7 @@ class AutoSwitchReplication:
         """What to do when the cut that is under way has ended."""
         self._log_start = 0
         self.slave = Slave(
-            config, Replica(store), self.epochs, self._trim, store.confirm, lambda: store.confirmed
+            config, Replica(store), self.epochs, self._trim, store.flusher.confirm, lambda: store.reads.confirmed
         )
 
     def start(self) -> list[Effect]:
@@ -107,7 +107,7 @@ class AutoSwitchReplication:
     def lead(self, epoch: int, now: Millis) -> list[Effect]:
         """We are master of `epoch`: `Led` comes when that is durable. The set of replicas is ours alone until the
         controller's is told (`agree`)."""
-        if self._store.truncating:
+        if self._store.truncation.under_way:
             self._waits = lambda now: self.lead(epoch, now)
             return []
         assert self.epochs.last < epoch, f"an earlier life was master of epoch {self.epochs.last}, told {epoch}"
@@ -121,13 +121,14 @@ class AutoSwitchReplication:
             self.epochs,
             InSync(self.broker_id, self.config.ha_max_time_slave_not_catchup),
             self._sendable,
-            lambda: store.confirmed,
+            lambda: store.reads.confirmed,
             self._is_at,
             hot_bytes=own.hot_bytes,
             longest_record=min(own.max_record_bytes, own.commit_log_file_bytes),
         )
         if self._durable_only and store.log.flushed < store.log.end:
-            effects.append(store.flush([]))  # readers saw it at the last master: it is shown here from the beginning on
+            # Readers saw it at the last master: it is shown here from the beginning on.
+            effects.append(store.flusher.flush([]))
         return [*effects, self.epochs.save(self._disk, [Feed(Led(epoch))])]
 
     def led(self, epoch: int) -> bool:
@@ -165,16 +166,16 @@ class AutoSwitchReplication:
     def _trim(self, trim: Trim) -> list[Effect]:
         if trim.end >= self._store.log.end:
             return self._adopt(trim)
-        if self._store.truncating:
+        if self._store.truncation.under_way:
             self._waits = lambda now: []
             return [Close(trim.conn, "the last cut is still under way")]
-        end, confirmed = self._store.log.end, self._store.confirmed
+        end, confirmed = self._store.log.end, self._store.reads.confirmed
         note = Note("warning", f"our log ends at {end}, and is the master's up to {trim.end}: the rest is cut off")
         notes = [note]
         if trim.end < confirmed:
             text = f"readers saw messages up to {confirmed}, the master's log goes another way from {trim.end} on"
             notes.append(Note("error", text))
-        return [*notes, *self._store.truncate(trim.end, [Feed(CutFor(trim))])]
+        return [*notes, *self._store.truncation.begin(trim.end, [Feed(CutFor(trim))])]
 
     def _adopt(self, trim: Trim) -> list[Effect]:
         if not self.epochs.adopt(trim.theirs, trim.end):
@@ -207,7 +208,7 @@ class AutoSwitchReplication:
         """Let readers see what is confirmed by now, while we lead."""
         assert self.master is not None
         end = self._sendable()  # with SYNC_FLUSH readers see nothing that a power cut could take back
-        self._store.confirm(min(end, self.master.on_all()) if self.config.all_ack_in_sync_state_set else end)
+        self._store.flusher.confirm(min(end, self.master.on_all()) if self.config.all_ack_in_sync_state_set else end)
 
     # ---- events ----
 
@@ -265,7 +266,7 @@ class AutoSwitchReplication:
             log = self._store.log
             effects += self.slave.report_new(log.flushed, now)
             if self.slave.following and log.end > log.issued == log.flushed:  # one at a time: the next covers more
-                effects.append(self._store.flush([]))
+                effects.append(self._store.flusher.flush([]))
         return effects
 
     # ---- time ----
@@ -275,7 +276,7 @@ class AutoSwitchReplication:
         if self.master is not None:
             self.master.refresh(now)
             effects += self.master.tick(now)
-        if self._store.log.start > self._log_start and not self._store.truncating:
+        if self._store.log.start > self._log_start and not self._store.truncation.under_way:
             self._log_start = self._store.log.start
             if self.epochs.drop_before(self._log_start):
                 effects.append(self.epochs.save(self._disk, []))

@@ -97,7 +97,7 @@ class ClassicReplication:
             log = self._store.log
             effects += self.slave.report_new(log.flushed, now)
             if self.slave.following and log.end > log.issued == log.flushed:  # one at a time: the next covers more
-                effects.append(self._store.flush([]))
+                effects.append(self._store.flusher.flush([]))
         return effects
 
     # ---- time ----

@@ -25,9 +25,9 @@ from perseid.store.batch_queue import BatchUnit
 from perseid.store.commit_log import CommitLog
 from perseid.store.compaction.parts import LOGS, Part, Parts
 from perseid.store.config import StoreConfig
-from perseid.store.consume_queue import ConsumeQueue
 from perseid.store.dispatch import tag_code_of
-from perseid.store.results import ConsumeUnit, ReadResult, ReadStatus, StoreEvent
+from perseid.store.queues import Queues
+from perseid.store.results import ReadResult, ReadStatus, StoreEvent
 from perseid.store.segments import Folders
 from perseid.wire import fastjson
 from perseid.wire import properties as props
@@ -60,11 +60,7 @@ class Compacting(Protocol):
     config: StoreConfig
     log: CommitLog
     folders: Folders
-
-    def queue_of(self, topic: str, queue_id: int) -> ConsumeQueue | None: ...
-
-    def unit(self, topic: str, queue_id: int, offset: int) -> ConsumeUnit | None:
-        """The consume queue's entry for an offset."""
+    queues: Queues
 
 
 class CompactedQueue:
@@ -137,7 +133,7 @@ class CompactedQueue:
     def catch_up(self, most_bytes: int) -> bool:
         """Take what the consume queue has by now; False when there is more."""
         store = self._store
-        queue = store.queue_of(self.topic, self.queue_id)
+        queue = store.queues.get(self.topic, self.queue_id)
         if queue is None:
             return True
         shown, done = queue.shown_offset, 0
@@ -168,7 +164,8 @@ class CompactedQueue:
         """Is the newest message here not the one that the consume queue has there?"""
         part = next((part for part in reversed(self.parts.all) if part.count), None)
         unit = part.unit(part.count - 1) if part is not None else None
-        there = self._store.unit(self.topic, self.queue_id, unit.base) if unit is not None else None
+        queue = self._store.queues.get(self.topic, self.queue_id)
+        there = queue.unit(unit.base) if queue is not None and unit is not None else None
         if part is None or unit is None or there is None:
             return False
         mine, its = part.record(unit), self._store.log.view(there.physical_offset, there.size)
@@ -178,7 +175,7 @@ class CompactedQueue:
     def fit_the_log(self) -> bool:
         """At the start after a crash: messages that were taken before the log had them durably, and that it has lost,
         go here too, since others will have their offsets. False: there are none."""
-        queue = self._store.queue_of(self.topic, self.queue_id)
+        queue = self._store.queues.get(self.topic, self.queue_id)
         if (queue.next_offset if queue is not None else 0) >= self.taken:
             return False
         if queue is None or queue.first_offset == 0:  # all went, or it was made again: the log has what there is
@@ -194,7 +191,7 @@ class CompactedQueue:
 
     def cut(self) -> bool:
         """The consume queue was cut: what is behind its end goes here, too. False: nothing is."""
-        queue = self._store.queue_of(self.topic, self.queue_id)
+        queue = self._store.queues.get(self.topic, self.queue_id)
         end = queue.next_offset if queue is not None else self.taken
         if end < self.taken:
             self.abandon()

@@ -9,7 +9,6 @@ from __future__ import annotations
 
 import zlib
 from collections.abc import Mapping, Set
-from typing import Protocol
 
 from perseid.base.machine import Effect, Feed, Flush, Millis, Note, SaveState, Syncable
 from perseid.disk.port import Disk
@@ -23,7 +22,6 @@ from perseid.store.compaction.queue import (
     Positions,
     Step,
 )
-from perseid.store.consume_queue import ConsumeQueue
 from perseid.store.recovery import save_durably
 from perseid.store.results import QueueKey, ReadResult, ReadStatus, StoreEvent
 from perseid.wire import fastjson
@@ -49,17 +47,10 @@ class Followed(StoreEvent):
 EVENTS = (Step, Followed)
 
 
-class Followable(Compacting, Protocol):
-    """The store whose queues are followed."""
-
-    @property
-    def queue_table(self) -> dict[QueueKey, ConsumeQueue]: ...
-
-
 class CompactionService:
     """Of one store."""
 
-    def __init__(self, store: Followable, disk: Disk) -> None:
+    def __init__(self, store: Compacting, disk: Disk) -> None:
         config = store.config
         self._store = store
         self._disk = disk
@@ -140,7 +131,7 @@ class CompactionService:
     def read(self, topic: str, queue_id: int, offset: int, max_messages: int, max_bytes: int) -> ReadResult:
         """Messages of a queue, as far as they stay; without new ones while the disk has no room for them."""
         queue = self.queues.get((topic, queue_id))
-        if queue is None and self._store.queue_of(topic, queue_id) is not None:
+        if queue is None and self._store.queues.get(topic, queue_id) is not None:
             queue = self._made((topic, queue_id), self._follow_at)
         if queue is None:
             return ReadResult(ReadStatus.NO_MATCHED_LOGIC_QUEUE, 0, 0, 0, [])
@@ -154,7 +145,7 @@ class CompactionService:
         if not self.has_any:
             return needed
         for key in self.queues:
-            stored = self._store.queue_of(*key) if key[0] in self.topics else None
+            stored = self._store.queues.get(*key) if key[0] in self.topics else None
             if stored is not None:
                 unit = stored.unit(max(self._saved.get(key, 0), stored.first_offset))
                 needed = min(needed, unit.physical_offset) if unit is not None else needed
@@ -199,7 +190,7 @@ class CompactionService:
             positions = self._positions_back()
             for queue in self.queues.values():
                 queue.waits = False
-        for key in [key for key in self._store.queue_table if key[0] in self.topics]:
+        for key in [key for key in self._store.queues.table if key[0] in self.topics]:
             queue = self.queues.get(key) or self._made(key, now)
             if not queue.catch_up(STEP_BYTES):
                 self._follow_at = now

@@ -52,7 +52,7 @@ class Alone(ReplicationMode):
         self.ha.reconfigure(config)
 
     def followers(self, now: Millis) -> Sequence[HAConnectionRuntimeInfo]:
-        return followers_of(self.ha.master, self.store.end, now)
+        return followers_of(self.ha.master, self.store.log.end, now)
 
 
 def followers_of(master: Master, end: int, now: Millis) -> list[HAConnectionRuntimeInfo]:

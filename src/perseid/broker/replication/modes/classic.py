@@ -151,7 +151,7 @@ class Classic(ReplicationMode):
         return self.ha.slave
 
     def followers(self, now: Millis) -> Sequence[HAConnectionRuntimeInfo]:
-        return followers_of(self.ha.master, self.store.end, now)
+        return followers_of(self.ha.master, self.store.log.end, now)
 
     # ---- the proof of a common history ----
 
@@ -159,8 +159,8 @@ class Classic(ReplicationMode):
         """Ask the master for the record that our log ends with."""
         slave = self.ha.slave
         assert slave is not None
-        master, offset = self._registration.master_address, self.store.last_record()
-        ours = self.store.record_at(offset) if offset is not None else None
+        master, offset = self._registration.master_address, self.store.reads.last_record()
+        ours = self.store.reads.record_at(offset) if offset is not None else None
         if not master or offset is None or ours is None:
             why = "our log has no record to compare" if master else "no name server told its address"
             self._turn.note("warning", f"the master's log is taken to be ours, unproven: {why}")
@@ -168,7 +168,7 @@ class Classic(ReplicationMode):
         record = bytes(ours)
 
         def answered(reply: Command | Failure, now: Millis) -> list[Effect]:
-            end = self.store.end
+            end = self.store.log.end
             if isinstance(reply, Failure):
                 return slave.refuted(f"it can't be asked for the record at {offset}: {reply.reason}", now, final=False)
             if reply.code != ResponseCode.SUCCESS and NO_RECORD not in (reply.remark or ""):

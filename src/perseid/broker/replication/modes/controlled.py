@@ -167,7 +167,7 @@ class Controlled(ReplicationMode):
         return self.replication.slave if self._roles.is_slave else None
 
     def followers(self, now: Millis) -> Sequence[HAConnectionRuntimeInfo]:
-        master, end = self.replication.master, self.store.end
+        master, end = self.replication.master, self.store.log.end
         return [] if master is None else [
             HAConnectionRuntimeInfo(
                 addr=f.peer,

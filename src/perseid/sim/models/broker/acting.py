@@ -142,11 +142,11 @@ class ActingBook:
             self._followed.add(acting._waits_for)
 
         def place(topic: str, group: str, queue_id: int) -> tuple[int | None, int]:
-            return offsets.query(topic, group, queue_id), store.max_offset(topic, queue_id)
+            return offsets.query(topic, group, queue_id), store.reads.max_offset(topic, queue_id)
 
         for (group, queue), attempts in self.attempts.items():
             told = offsets.query(queue[0], group, queue[1])
-            if told == store.max_offset(*queue):  # no group is beyond it, and later lives may begin with that
+            if told == store.reads.max_offset(*queue):  # no group is beyond it, and later lives may begin with that
                 attempts.append(told)
         self.cluster.history.taken_over(place, self.cluster.scheduler.now_us)
         self.cluster.pops.power_cut()
@@ -156,7 +156,8 @@ class ActingBook:
     def _online(self, machine: Any) -> None:
         """The master shows itself: groups go on where they were."""
         for (group, queue), attempts in self.attempts.items():
-            told, end = machine.parts.offsets.query(queue[0], group, queue[1]), machine.parts.store.max_offset(*queue)
+            told = machine.parts.offsets.query(queue[0], group, queue[1])
+            end = machine.parts.store.reads.max_offset(*queue)
             last = self.commits.get((group, queue))
             allowed = {*attempts, end, None}
             if last is not None and self._is_promised(last, machine):

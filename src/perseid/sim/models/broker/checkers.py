@@ -173,9 +173,9 @@ class Checkers:
 
     def _come_back(self, store: Any) -> None:
         """Look whether something stands in the log again that an earlier recovery had cut off."""
-        end = store.end
+        end = store.log.end
         for written in self.gone.values():
-            view = store.record_at(written.physical) if written.physical < end else None
+            view = store.reads.record_at(written.physical) if written.physical < end else None
             if view is not None and written.is_at(view):
                 raise Violation("what was lost stays lost", f"{written.value!r} is at {written.physical} again")
         for written in self.unsure:
@@ -242,9 +242,9 @@ class Checkers:
 
     def _problem(self, store: Any, place: Place, stored: Stored) -> str:
         """Why a message is not where it was said to be; "" when it is."""
-        unit = store.unit(place.topic, place.queue_id, place.offset)
+        unit = store.reads.unit(place.topic, place.queue_id, place.offset)
         if unit is None:
-            low, high = store.min_offset(*place[:2]), store.max_offset(*place[:2])
+            low, high = store.reads.min_offset(*place[:2]), store.reads.max_offset(*place[:2])
             return f"the queue has [{low}, {high})"
         if unit.physical_offset != stored.physical:
             return f"the queue points to {unit.physical_offset}"
@@ -252,7 +252,7 @@ class Checkers:
 
     @staticmethod
     def _holds(store: Any, stored: Stored) -> bool:
-        view = store.record_at(stored.physical)
+        view = store.reads.record_at(stored.physical)
         body = stored.sent.body
         return view is not None and bytes(view[BODY_AT : BODY_AT + len(body)]) == body
 
@@ -264,10 +264,9 @@ class Checkers:
                 key = place[:2]
                 known[key] = max(known.get(key, 0), place.offset + 1)
         for (topic, queue_id), offset in known.items():
-            if store.max_offset(topic, queue_id) < offset:
-                raise Violation(
-                    "the maximum never falls", f"{topic}/{queue_id}: {store.max_offset(topic, queue_id)} after {offset}"
-                )
+            high = store.reads.max_offset(topic, queue_id)
+            if high < offset:
+                raise Violation("the maximum never falls", f"{topic}/{queue_id}: {high} after {offset}")
         for key, before in self.history.max_offsets.items():
             if known.get(key, 0) < before:
                 self.history.queues.lost([key])
@@ -277,12 +276,12 @@ class Checkers:
         for (group, topic, queue_id), commits in self.history.commits.items():
             offset = offsets.query(topic, group, queue_id)
             self.history.committed(group, topic, queue_id, offset)
-            end = store.max_offset(topic, queue_id)
+            end = store.reads.max_offset(topic, queue_id)
             if offset is not None and offset > end and offset not in commits.ahead:
                 raise Violation("no group is ahead of its queue", f"{group} in {topic}/{queue_id}: {offset} of {end}")
             commits.acked = -1
         for topic in (HALF_TOPIC, OP_HALF_TOPIC):
-            offset, end = offsets.query(topic, TRANSACTIONS, 0) or 0, store.max_offset(topic, 0)
+            offset, end = offsets.query(topic, TRANSACTIONS, 0) or 0, store.reads.max_offset(topic, 0)
             if offset > end:
                 raise Violation("no group is ahead of its queue", f"{TRANSACTIONS} in {topic}: {offset} of {end}")
 
@@ -290,7 +289,7 @@ class Checkers:
 
     def deleted(self, store: Any) -> None:
         """Old files may have gone."""
-        start = store.start
+        start = store.log.start
         if start < self.log_start:
             self.log_start = start  # a removal that was not synced came back with a power cut
         if start == self.log_start:

@@ -166,7 +166,7 @@ class Cluster:
     def log_start(self) -> int:
         """Where the running broker's log begins."""
         machine: Any = self.broker.machine
-        return machine.parts.store.start if machine is not None else 1 << 62
+        return machine.parts.store.log.start if machine is not None else 1 << 62
 
     def answered(self, client: str, request: RequestCode, name: str, command: Command) -> None:
         """A client got an answer; refusals are worth a line."""
@@ -300,7 +300,7 @@ class Cluster:
         self._failed_starts = 0
         self.trouble(0)
         self.count("broker started")
-        self.scheduler.note("checkers", f"log [{machine.parts.store.start}, {machine.parts.store.end})")
+        self.scheduler.note("checkers", f"log [{machine.parts.store.log.start}, {machine.parts.store.log.end})")
         self.checkers.started(machine)
         self.slaves.master_started()
 

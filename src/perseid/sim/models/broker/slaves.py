@@ -26,6 +26,7 @@ from perseid.sim.net import End
 from perseid.sim.rare import RareFaults, Target
 from perseid.sim.scheduler import US_PER_MS, US_PER_S
 from perseid.sim.told import told_brokers
+from perseid.store.store import MessageStore
 from perseid.wire import fastjson
 from perseid.wire.ha import encode_report
 
@@ -201,11 +202,11 @@ class Slaves:
         self.cluster.count("slave refused")
         master: Any = self.cluster.broker.machine
         both = master is not None and slave.machine is not None
-        removed = both and master.parts.store.start >= slave.machine.parts.store.end
+        removed = both and master.parts.store.log.start >= slave.machine.parts.store.log.end
         if not self.master_lost and not removed:
             raise Violation("a slave is refused for a reason", f"{slave.driver.name}: {text}")
         if slave.refused_at is None and slave.machine is not None:
-            slave.refused_at = slave.machine.parts.store.end
+            slave.refused_at = slave.machine.parts.store.log.end
             self.cluster.scheduler.after(self.random.randint(1, 8) * US_PER_S, self.wipe, slave)
 
     def wipe(self, slave: Slave) -> None:
@@ -226,7 +227,7 @@ class Slaves:
 
     def check(self, slave: Slave) -> None:
         """After each event of a slave: what is new in its log is what the master's has there."""
-        if slave.machine is None or slave.machine.parts.store.why_not_writable == "the store is not loaded":
+        if slave.machine is None or slave.machine.parts.store.appends.why_not_writable == "the store is not loaded":
             return
         log = slave.machine.parts.store.log
         if slave.refused_at is not None:
@@ -296,7 +297,7 @@ class Slaves:
         master = self.cluster.broker.machine
         if master is None:
             return
-        view = master.parts.store.record_at(physical)  # type: ignore[attr-defined]
+        view = master.parts.store.reads.record_at(physical)  # type: ignore[attr-defined]
         if view is None:
             return
         record, size = bytes(view), self.cluster.log_file_bytes
@@ -343,22 +344,25 @@ class Slaves:
                 self.cluster.broker.disk, size, begin, ours.end
             ):
                 return f"{name} has another log"
-            for key in master.parts.store.queues():
+            for key in master.parts.store.queues.table:
                 if not key[0].startswith(LOOSE) and not self._same_queue(master.parts.store, node.parts.store, key):
                     return f"{name} has another queue {key}"
         return ""
 
     @staticmethod
-    def _same_queue(master: Any, slave: Any, key: tuple[str, int]) -> bool:
+    def _same_queue(master: MessageStore, slave: MessageStore, key: tuple[str, int]) -> bool:
         """Do both queues end alike, with the same units where both have some? Of a queue that got nothing since its log
         begins a slave knows no end."""
-        end, start = master.max_offset(*key), max(master.start, slave.start)
-        low = max(master.min_offset(*key), slave.min_offset(*key)) if slave.queue_of(*key) is not None else end
-        ours = [unit for n in range(low, end) if (unit := master.unit(*key, n)) and unit.physical_offset >= start]
-        theirs = [unit for n in range(low, end) if (unit := slave.unit(*key, n)) and unit.physical_offset >= start]
-        empty = slave.queue_of(*key) is None or slave.min_offset(*key) == slave.max_offset(*key) == 0
-        there = empty or slave.max_offset(*key) == end
-        return there and ours == theirs
+        reads, theirs = master.reads, slave.reads
+        end, start = reads.max_offset(*key), max(master.log.start, slave.log.start)
+        has_any = slave.queues.get(*key) is not None
+        low = max(reads.min_offset(*key), theirs.min_offset(*key)) if has_any else end
+        units = [
+            [unit for n in range(low, end) if (unit := one.unit(*key, n)) and unit.physical_offset >= start]
+            for one in (reads, theirs)
+        ]
+        empty = not has_any or theirs.min_offset(*key) == theirs.max_offset(*key) == 0
+        return (empty or theirs.max_offset(*key) == end) and units[0] == units[1]
 
     # ---- faults ----
 
@@ -495,7 +499,7 @@ class Stranger:
 
     def opened(self, end: End, listener: str, dialled: str) -> None:
         machine: Any = self.cluster.broker.machine
-        at = machine.parts.store.end if machine is not None else 0
+        at = machine.parts.store.log.end if machine is not None else 0
         kind = self.random.randrange(6)
         if kind == 0:
             data = self.random.randbytes(self.random.randrange(1, 40))

@@ -49,7 +49,7 @@ class Stray(Client):
         self.call(RequestCode.SEND_MESSAGE_V2, header, answered, b"stray", address=address)
 
     def _read(self, topic: str, queue_id: int, address: str, slave: Slave) -> None:
-        end = slave.machine.parts.store.max_offset(topic, queue_id) if slave.machine is not None else 0
+        end = slave.machine.parts.store.reads.max_offset(topic, queue_id) if slave.machine is not None else 0
         header = PullMessageRequest(
             consumer_group="strays", topic=topic, queue_id=queue_id, queue_offset=max(0, end - 8), max_msg_nums=32,
             sys_flag=4, commit_offset=0, suspend_timeout_millis=0, subscription="*", sub_version=0,

@@ -160,7 +160,7 @@ class TransactionProducer(Producer):
         if machine.parts.transactions.loading:
             return "the broker takes up its halves"
         for place in machine.parts.transactions.places():
-            half = messages.stored_at(machine.parts.store, place)
+            half = messages.stored_at(machine.parts.store.reads, place)
             value = bytes(half.body[:VALUE_BYTES]) if half is not None else b"?"
             if value not in self.silent:
                 return f"{value!r} at {place} is open"
@@ -171,9 +171,10 @@ class TransactionProducer(Producer):
         machine: Any = self.cluster.broker.machine
         aside: dict[bytes, int] = {}
         store: MessageStore = machine.parts.store
-        for offset in range(store.min_offset(CHECK_MAX_TIME_TOPIC, 0), store.max_offset(CHECK_MAX_TIME_TOPIC, 0)):
-            unit = store.unit(CHECK_MAX_TIME_TOPIC, 0, offset)
-            half = messages.stored_at(store, unit.physical_offset) if unit is not None else None
+        reads = store.reads
+        for offset in range(reads.min_offset(CHECK_MAX_TIME_TOPIC, 0), reads.max_offset(CHECK_MAX_TIME_TOPIC, 0)):
+            unit = store.reads.unit(CHECK_MAX_TIME_TOPIC, 0, offset)
+            half = messages.stored_at(reads, unit.physical_offset) if unit is not None else None
             assert half is not None, "an old log file went during the last look"
             value = bytes(half.body[:VALUE_BYTES])
             aside[value] = max(aside.get(value, 0), times_asked(half))

@@ -465,18 +465,18 @@ class Course:
             met: set[int] = set()
             bodies: set[bytes] = set()
             clock_ms = min(one.driver.now for one in self.group.members)
-            for topic, queue_id in store.queues():
+            for topic, queue_id in store.queues.table:
                 last = -1
-                for offset in range(store.min_offset(topic, queue_id), store.max_offset(topic, queue_id)):
-                    unit = store.unit(topic, queue_id, offset)
-                    if unit is not None and topic in store.batch_topics and unit.physical_offset == last:
+                for offset in range(store.reads.min_offset(topic, queue_id), store.reads.max_offset(topic, queue_id)):
+                    unit = store.reads.unit(topic, queue_id, offset)
+                    if unit is not None and topic in store.queues.batch_topics and unit.physical_offset == last:
                         continue  # another message of one record
                     last = unit.physical_offset if unit is not None else -1
                     body = self.group.records.get(unit.physical_offset) if unit is not None else None
                     if unit is None or body is None or unit.physical_offset in met:
                         raise Violation("queues have no gaps", f"{member.name}: {topic}/{queue_id}@{offset} is {unit}")
                     met.add(unit.physical_offset)
-                    found = decode(store.record_at(unit.physical_offset) or b"")
+                    found = decode(store.reads.record_at(unit.physical_offset) or b"")
                     if check_time(found):
                         self.group.count("timed message came")
                     if still_waits(found, clock_ms):
@@ -488,13 +488,13 @@ class Course:
                         if self.book.seen.get((queue_id, offset), body) != body:
                             raise Violation("an offset keeps its message", f"{member.name}: {queue_id}@{offset}")
             for queue_id, offset in self.book.seen:
-                if offset >= store.max_offset(TOPIC, queue_id):
+                if offset >= store.reads.max_offset(TOPIC, queue_id):
                     raise Violation("nothing acknowledged is lost", f"{member.name} has no {queue_id}@{offset}")
             wanted = {offset for offset in self.group.records if offset >= begin}
             if met != wanted:
                 raise Violation("each message is in its queue", f"{member.name}: {len(met)} of {len(wanted)}")
             if not begin and (missing := self.book.delayed - bodies):
-                waits = store.max_offset(SCHEDULE_TOPIC, 0)
+                waits = store.reads.max_offset(SCHEDULE_TOPIC, 0)
                 raise Violation("delayed messages come", f"{member.name}: {len(missing)} of {waits} are missing")
         require_linearizable(self.book.queues, self.group.counts)
 

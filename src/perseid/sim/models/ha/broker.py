@@ -220,12 +220,12 @@ class Look:
         that it is there."""
         store = self._broker.parts.store
         begun = not self.start or store.flusher.saved_log_end > self.start
-        return store.flushed if begun else 0
+        return store.log.flushed if begun else 0
 
     @property
     def confirmed(self) -> int:
         """Readers see its log up to there."""
-        return self._broker.parts.store.confirmed
+        return self._broker.parts.store.reads.confirmed
 
     @property
     def last_epoch(self) -> int:

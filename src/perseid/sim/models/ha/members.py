@@ -161,13 +161,13 @@ class Replica(Watched):
     def unit(self, topic: str, queue_id: int, offset: int) -> int | None:
         """Where the message at a queue's offset stands in its log."""
         assert self.broker is not None
-        unit = self.broker.parts.store.unit(topic, queue_id, offset)
+        unit = self.broker.parts.store.reads.unit(topic, queue_id, offset)
         return unit.physical_offset if unit is not None else None
 
     def queue_end(self, topic: str, queue_id: int) -> int:
         """Where the queue ends, whether readers see all of it or not."""
         assert self.broker is not None
-        queue = self.broker.parts.store.queue_of(topic, queue_id)
+        queue = self.broker.parts.store.queues.get(topic, queue_id)
         return queue.next_offset if queue is not None else 0
 
     # ---- after every event ----

@@ -127,9 +127,9 @@ class Course:
         met: dict[bytes, int] = {}
         waiting: set[bytes] = set()
         clock_ms = min(one.driver.now for one in self.ha.replicas)
-        for topic, queue_id in sorted(store.queues()):
-            for offset in range(store.min_offset(topic, queue_id), store.max_offset(topic, queue_id)):
-                unit = store.unit(topic, queue_id, offset)
+        for topic, queue_id in sorted(store.queues.table):
+            for offset in range(store.reads.min_offset(topic, queue_id), store.reads.max_offset(topic, queue_id)):
+                unit = store.reads.unit(topic, queue_id, offset)
                 if unit is not None and replica.start and unit.physical_offset < replica.start:
                     continue  # its log begins later: what fills the queue up to there names nothing
                 raw = replica.record(unit.physical_offset) if unit is not None else None

@@ -134,6 +134,6 @@ class Transactions(Client):
         if service.loading:
             return f"{master.name} takes up its halves"
         for place in service.places():
-            half = messages.stored_at(store, place)
+            half = messages.stored_at(store.reads, place)
             return f"{half.body[:20] if half is not None else b'?'!r} at {place} of {master.name} is open"
         return ""

@@ -16,8 +16,7 @@ from collections import deque
 from collections.abc import Callable, Iterable
 from typing import TypeAlias
 
-from perseid.base.machine import Buffer
-from perseid.store.consume_queue import OPEN, PHYSICAL_OFFSET, ConsumeQueue
+from perseid.store.consume_queue import OPEN, ConsumeQueue
 
 MAX_RUNS = 100_000
 """Beyond it queues are looked through."""
@@ -26,7 +25,7 @@ OnShown: TypeAlias = Callable[[ConsumeQueue, int, int], None]
 """(queue, first, end): readers see these units of it from now on."""
 
 
-class Gate:
+class ConfirmGate:
     """What readers of one store see."""
 
     def __init__(self) -> None:
@@ -112,23 +111,12 @@ def first_from(queue: ConsumeQueue, offset: int, low: int) -> int:
     high = queue.end
     if high <= low:
         return high
-    last = PHYSICAL_OFFSET.unpack_from(queue.segments.view((high - 1) * queue.unit_bytes, queue.unit_bytes))[0]
-    if last < offset:
+    if queue.physical_offset(high - 1) < offset:
         return high
     while low < high:
         middle = (low + high) // 2
-        if PHYSICAL_OFFSET.unpack_from(queue.segments.view(middle * queue.unit_bytes, queue.unit_bytes))[0] < offset:
+        if queue.physical_offset(middle) < offset:
             low = middle + 1
         else:
             high = middle
     return low
-
-
-def units_of(queue: ConsumeQueue, first: int, end: int) -> Iterable[tuple[int, Buffer]]:
-    """The packed units of a part of a queue, file by file, each with the offset of its first one."""
-    while first < end:
-        units = queue.units(first, end - first)
-        if not units:
-            return
-        yield first, units
-        first += len(units) // queue.unit_bytes
