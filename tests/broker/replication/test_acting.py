@@ -208,7 +208,7 @@ def serving(world: World) -> World:
     world.commit(0, 3)
     world.later(7 * SECOND)
     slave = world.rigs[1].parts
-    assert slave.store.log.end == world.rigs[0].parts.store.end and world.committed(1) == 3
+    assert slave.store.log.end == world.rigs[0].parts.store.log.end and world.committed(1) == 3
     assert slave.mode.acting.slaves_act and not slave.mode.acting.acting
     return world
 
