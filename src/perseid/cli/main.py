@@ -68,7 +68,9 @@ def __getattr__(name: str) -> typer.Typer:
     """`app`, the whole command, for programs that call it within their own process."""
     if name != "app":
         raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
-    return globals().setdefault(name, command_line(*COMMANDS))
+    app = command_line(*COMMANDS)
+    globals()[name] = app
+    return app
 
 
 def main() -> None:

@@ -269,9 +269,11 @@ class Operator(Process):
         header = ElectMasterRequest("DefaultCluster", self.ha.set_name, broker_id, designate_elect=True)
         self._tell(RequestCode.CONTROLLER_ELECT_MASTER, header, "elect")
 
-    def clean(self, broker_id: int) -> None:
+    def clean(self, broker_id: int, *, living: bool = False) -> None:
         """Forget a broker: cleanBrokerMetadata."""
-        header = CleanBrokerDataRequest("DefaultCluster", self.ha.set_name, str(broker_id))
+        header = CleanBrokerDataRequest(
+            "DefaultCluster", self.ha.set_name, str(broker_id), is_clean_living_broker=living
+        )
         self._tell(RequestCode.CLEAN_BROKER_DATA, header, "clean")
 
     def _tell(self, code: int, header: Header, what: str) -> None:

@@ -51,6 +51,10 @@ OFTEN = frozenset((
 SHUTDOWN_US = 30 * US_PER_S
 
 
+LIVING = 0.6
+"""So many operators have the controllers forget a broker that runs, and is in sync perhaps."""
+
+
 class HaFaults(Faults):
     """Draws them and carries them out."""
 
@@ -58,6 +62,7 @@ class HaFaults(Faults):
         super().__init__(ha)
         self.ha, self.clients, self.operator = ha, clients, operator
         self.targets = [*ha.controllers, *ha.replicas]
+        self._hasty = ha.scheduler.stream("hasty operators")
         self._done: set[str] = set()
         self._shut: list[str] = []
         self._wiped = 0
@@ -224,14 +229,18 @@ class HaFaults(Faults):
             self.ha.restart_later(one, 100, 3_000)
 
     def _metadata_cleaned(self, watched: Watched) -> None:
-        """A slave is stopped and forgotten; then it comes back without the file with its id. Not the last one in sync
-        whose disk was never wiped."""
+        """A slave is stopped and forgotten, or forgotten while it runs; then it comes back without the file with its
+        id. Not the last one in sync whose disk was never wiped."""
         agreed = self.ha.agreed
         left = agreed.members - {self._wiped}
         slaves = [one for one in self._slaves() if len(left - {one.id}) and one.id != agreed.master]
         if slaves:
             self._done.add("metadata cleaned")
             one = self.random.choice(slaves)
+            if self._hasty.random() < LIVING:
+                self.operator.clean(one.id, living=True)
+                self._after(10_000, 20_000, self._see_to_it, one)
+                return
             self.ha.crash(one)
             self.ha.down.add(one.name)
             self._after(4_000, 8_000, self._clean, one)
@@ -244,6 +253,13 @@ class HaFaults(Faults):
         if replica.driver.machine is None and replica.id not in self.ha.agreed.ids:
             self._forget_id(replica)
         self.ha.restart(replica)
+
+    def _see_to_it(self, replica: Replica) -> None:
+        """A broker that was forgotten while it ran gets a new id."""
+        if not self.ha.healed and replica.id and replica.id not in self.ha.agreed.ids:
+            self.ha.crash(replica)
+            self._forget_id(replica)
+            self.ha.restart_later(replica, 100, 1_000)
 
     def _forget_id(self, replica: Replica) -> None:
         replica.driver.disk.failing.pop("remove", None)  # an operator tries until it works
