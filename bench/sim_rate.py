@@ -11,6 +11,7 @@ import time
 
 from perseid.cli.campaign import leave_garbage
 from perseid.sim.models.registry import MODELS
+from perseid.sim.options import Options
 from perseid.sim.selection import Selection
 
 
@@ -27,7 +28,7 @@ def main() -> None:
     for model in given.model or MODELS:
         began, operations, virtual_s, failed = time.process_time(), 0, 0.0, []
         for seed in range(given.first, given.first + given.seeds):
-            result = MODELS[model].run(seed, selection=selection)
+            result = MODELS[model].run(seed, Options(selection=selection))
             operations += result.operations
             virtual_s += result.virtual_s
             if result.failure:

@@ -31,11 +31,11 @@ def planted(monkeypatch: pytest.MonkeyPatch, play: Any) -> None:
         monkeypatch.setitem(MODELS, model, Model(play, coverage.RAFT_EXPECTED, {}))
 
 
-def passing(seed: int, **given: Any) -> Result:
+def passing(seed: int, *given: Any) -> Result:
     return Result(seed, operations=5, faults=2, virtual_s=60, counts=Counter({"read": 1}))
 
 
-def failing(seed: int, **given: Any) -> Result:
+def failing(seed: int, *given: Any) -> Result:
     if seed % 3:
         return passing(seed)
     return Result(seed, failure="C10: readers see more\nthan they may", broken="C10", story=["what happened"])
@@ -83,7 +83,7 @@ def test_enough_seeds_that_miss_something_have_failed(monkeypatch: pytest.Monkey
 def test_ctrl_c_leaves_a_report_of_what_was_played(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
     main = os.getpid()
 
-    def interrupting(seed: int, **given: Any) -> Result:
+    def interrupting(seed: int, *given: Any) -> Result:
         if seed % LANE_SEEDS >= 305:
             os.kill(main, signal.SIGINT)
             signal.pause()  # what is played is ended: nobody waits for it
@@ -109,7 +109,7 @@ from perseid.sim.campaign import LANE_SEEDS
 from perseid.sim.models.registry import MODELS, Model
 from perseid.sim.models.broker.run import Result
 
-def play(seed, **given):
+def play(seed, *given):
     if seed % LANE_SEEDS >= 305:
         Path(sys.argv[1], "waits").touch()
         os.kill(os.getppid(), signal.SIGKILL)
@@ -133,7 +133,7 @@ def test_a_kill_leaves_the_report_and_no_process_that_plays(tmp_path: Path) -> N
 
 
 def test_a_process_that_dies_is_a_failure_that_names_its_seeds(monkeypatch: pytest.MonkeyPatch) -> None:
-    def dying(seed: int, **given: Any) -> Result:
+    def dying(seed: int, *given: Any) -> Result:
         if seed == 300:
             os.kill(os.getpid(), signal.SIGKILL)
         return passing(seed)
@@ -145,7 +145,7 @@ def test_a_process_that_dies_is_a_failure_that_names_its_seeds(monkeypatch: pyte
 
 
 def test_processes_that_die_again_and_again_end_it(monkeypatch: pytest.MonkeyPatch) -> None:
-    planted(monkeypatch, lambda seed, **given: os.kill(os.getpid(), signal.SIGKILL))
+    planted(monkeypatch, lambda seed, *given: os.kill(os.getpid(), signal.SIGKILL))
     done = runner.invoke(app, ["sim", "--for", "1h", "--model", "raft", "--jobs", "1"])
     assert done.exit_code == 1 and "the process that plays stays alive" in done.output
 
@@ -159,7 +159,7 @@ def test_a_report_that_can_not_be_written_ends_nothing(monkeypatch: pytest.Monke
 
 
 def test_a_seed_that_can_not_even_begin_has_failed(monkeypatch: pytest.MonkeyPatch) -> None:
-    def broken(seed: int, **given: Any) -> Result:
+    def broken(seed: int, *given: Any) -> Result:
         raise ValueError("no settings fit")
 
     planted(monkeypatch, broken)

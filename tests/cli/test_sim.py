@@ -32,7 +32,7 @@ def test_many_seeds_in_two_processes_say_what_occurred() -> None:
 
 
 def test_a_failing_seed_is_reported_with_its_story(monkeypatch: pytest.MonkeyPatch) -> None:
-    def failing(seed: int, **given: Any) -> Result:
+    def failing(seed: int, *given: Any) -> Result:
         return Result(seed, failure="a promise was broken", story=["what happened"])
 
     monkeypatch.setitem(sim.MODELS, "broker", Model(failing, coverage.EXPECTED, {}))
@@ -43,7 +43,7 @@ def test_a_failing_seed_is_reported_with_its_story(monkeypatch: pytest.MonkeyPat
 
 
 def test_a_long_run_that_misses_something_has_failed(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setitem(sim.MODELS, "broker", Model(lambda seed, **given: Result(seed), coverage.EXPECTED, {}))
+    monkeypatch.setitem(sim.MODELS, "broker", Model(lambda seed, *given: Result(seed), coverage.EXPECTED, {}))
     done = runner.invoke(app, ["sim", "--seeds", str(coverage.ENOUGH_SEEDS)])
     assert done.exit_code == 1 and "never occurred: fault power cut" in done.output
     assert runner.invoke(app, ["sim", "--seeds", "5"]).exit_code == 0
@@ -51,7 +51,7 @@ def test_a_long_run_that_misses_something_has_failed(monkeypatch: pytest.MonkeyP
 
 @pytest.mark.parametrize("as_json", [False, True])
 def test_an_interrupted_run_tells_what_was_played(as_json: bool, monkeypatch: pytest.MonkeyPatch) -> None:
-    def play(seed: int, **given: Any) -> Result:
+    def play(seed: int, *given: Any) -> Result:
         if seed == 4:
             raise KeyboardInterrupt
         return Result(seed, operations=10, counts=Counter({"fault power cut": 1}))

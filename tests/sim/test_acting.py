@@ -12,13 +12,14 @@ from perseid.broker.consume.offsets import ConsumerOffsets
 from perseid.broker.kernel.route import Route
 from perseid.broker.replication.acting import Acting
 from perseid.broker.replication.replicas import Replicas
-from perseid.sim.models.broker.run import Result, run
+from perseid.sim.models.broker.run import Result, run_acting
+from perseid.sim.options import Options
 from perseid.sim.selection import Selection
 
 from .planted import Mutation, seek
 from .seeds import seeds
 
-play = partial(run, acting=True)
+play = run_acting
 FIRST, SEEDS = 20_000, 2
 """`make sim` plays more."""
 REGRESSIONS = {
@@ -74,7 +75,7 @@ def test_seeds_that_once_failed(seed: int) -> None:
 @pytest.mark.parametrize("seed", [*IN_SWARMS, *AT_ANY_PACE, *WITH_RARITIES])
 def test_seeds_that_once_failed_in_swarms(seed: int) -> None:
     as_drawn = Selection(swarm=True, rarities=seed in WITH_RARITIES)
-    result = play(seed, selection=SWARM if seed in IN_SWARMS else as_drawn)
+    result = play(seed, Options(selection=SWARM if seed in IN_SWARMS else as_drawn))
     assert not result.failure, explained(result)
 
 
@@ -148,10 +149,10 @@ def _given(self: Any, group: str, queues: Any, client: str, now: int) -> Any:
     ],
 )
 def test_a_planted_defect_is_found(mutation: Mutation) -> None:
-    seek(mutation, partial(play, features=()), first=FIRST)
+    seek(mutation, partial(play, options=Options(features=())), first=FIRST)
 
 
 @pytest.mark.once
 @pytest.mark.sim
 def test_a_planted_defect_is_found_in_swarms() -> None:
-    seek(ahead_not_told, partial(play, selection=SWARM), first=LATE)
+    seek(ahead_not_told, partial(play, options=Options(selection=SWARM)), first=LATE)

@@ -13,6 +13,7 @@ from perseid.broker.replication.dledger_member import DLedgerMember
 from perseid.raft.commit_log import EntryLog
 from perseid.raft.store import GroupAppends, GroupStore
 from perseid.sim.models.group.broker_group import Book, BrokerGroup, Client, run
+from perseid.sim.options import Options
 from perseid.sim.scheduler import US_PER_S
 from perseid.sim.selection import Selection
 
@@ -34,7 +35,7 @@ def test_a_seed_keeps_all_promises(seed: int) -> None:
 @pytest.mark.sim
 def test_a_cut_that_the_disk_refuses_stops_a_member_by_name() -> None:
     """Files that are cut off could not be removed: that ended a member as what nobody had thought of."""
-    result = run(265253250058, selection=Selection(swarm=True))
+    result = run(265253250058, Options(selection=Selection(swarm=True)))
     assert not result.failure, result.failure
 
 
@@ -140,4 +141,4 @@ FOUND: dict[Mutation, str] = {
 @pytest.mark.usefixtures("without_core")
 @pytest.mark.parametrize("mutation", FOUND, ids=lambda mutation: mutation.__name__)
 def test_a_planted_defect_is_found(mutation: Mutation) -> None:
-    seek(mutation, partial(run, transactions=False, features=()), promise=FOUND[mutation])
+    seek(mutation, partial(run, options=Options(transactions=False, features=())), promise=FOUND[mutation])

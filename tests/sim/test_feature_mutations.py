@@ -25,6 +25,7 @@ from perseid.broker.static_topics.requests import StaticTopicRequests
 from perseid.sim.features.mapped import OLDER
 from perseid.sim.features.played import KNOWN
 from perseid.sim.models.registry import MODELS
+from perseid.sim.options import Options
 from perseid.sim.selection import Selection
 from perseid.store import inner
 from perseid.store.compaction.queue import CompactedQueue
@@ -246,13 +247,14 @@ PLANTED: list[tuple[str, str, Mutation, str]] = [
     ids=[f"{feature}-{model}-{mutation.__name__}" for feature, model, mutation, _ in PLANTED],
 )
 def test_a_planted_defect_is_found(feature: str, model: str, mutation: Mutation, promise: str) -> None:
-    seek(mutation, partial(MODELS[model].run, features=(feature,)), promise=promise, first=FIRST)
+    seek(mutation, partial(MODELS[model].run, options=Options(features=(feature,))), promise=promise, first=FIRST)
 
 
 @pytest.mark.once
 @pytest.mark.sim
 def test_files_that_outlive_the_log_are_found() -> None:
-    play = partial(MODELS["broker"].run, features=("compaction",), selection=Selection(swarm=True, rarities=False))
+    options = Options(features=("compaction",), selection=Selection(swarm=True, rarities=False))
+    play = partial(MODELS["broker"].run, options=options)
     seek(files_outlive_the_log, play, promise="a place keeps its message", first=FIRST)
 
 
@@ -261,5 +263,5 @@ def test_files_that_outlive_the_log_are_found() -> None:
 def test_a_seed_that_once_failed(model: str, seed: int) -> None:
     drawn, alone = seed > 10_000_000, seed < 9_300_000
     features = None if drawn else ("static",) if alone else tuple(KNOWN[model])
-    result = MODELS[model].run(seed, features=features)
+    result = MODELS[model].run(seed, Options(features=features))
     assert not result.failure, result.failure

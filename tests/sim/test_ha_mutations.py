@@ -30,6 +30,7 @@ from perseid.replication.auto_switch.node import AutoSwitchReplication, CutFor, 
 from perseid.replication.auto_switch.slave import Slave
 from perseid.sim.history import Violation
 from perseid.sim.models.ha.run import run
+from perseid.sim.options import Options
 from perseid.store.confirm_gate import ConfirmGate
 from perseid.wire.dledger import Code, Entry
 from perseid.wire.ha_auto import EpochEntry, SlaveHandshake
@@ -553,7 +554,7 @@ def failure_of(scenario: str) -> str:
 def is_found(mutation: Mutation, promise: str, where: str) -> None:
     """By seeds, or in a scenario (which has a test of its own without the defect)."""
     if where == SEEDS:
-        seek(mutation, partial(run, transactions=False, timed=False, features=()), promise=promise)
+        seek(mutation, partial(run, options=Options(transactions=False, timed=False, features=())), promise=promise)
         return
     with pytest.MonkeyPatch.context() as patch:
         mutation(patch)

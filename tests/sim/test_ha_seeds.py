@@ -10,6 +10,7 @@ from perseid.sim.models.ha.faults import KINDS
 from perseid.sim.models.ha.run import run
 from perseid.sim.models.raft.run import MIN_FAULTS
 from perseid.sim.models.registry import MODELS
+from perseid.sim.options import Options
 from perseid.sim.pace import MIN_OPERATIONS
 from perseid.sim.selection import Selection
 
@@ -35,21 +36,21 @@ def test_a_seed_keeps_all_promises(seed: int) -> None:
 @pytest.mark.sim
 @pytest.mark.parametrize("seed", WHOLE)
 def test_a_seed_that_once_failed(seed: int) -> None:
-    result = run(seed, transactions=False, timed=False, features=())
+    result = run(seed, Options(transactions=False, timed=False, features=()))
     assert not result.failure, explained(result)
 
 
 @pytest.mark.sim
 @pytest.mark.parametrize("seed", [*DRAWN, *TIMED])
 def test_a_seed_that_once_failed_as_it_is_drawn(seed: int) -> None:
-    result = run(seed, features=())
+    result = run(seed, Options(features=()))
     assert not result.failure, explained(result)
 
 
 @pytest.mark.sim
 @pytest.mark.parametrize("seed", [*IN_SWARMS, *WITH_RARITIES])
 def test_a_seed_that_once_failed_in_a_swarm(seed: int) -> None:
-    result = MODELS["ha"].run(seed, selection=Selection(swarm=True, rarities=seed in WITH_RARITIES))
+    result = MODELS["ha"].run(seed, Options(selection=Selection(swarm=True, rarities=seed in WITH_RARITIES)))
     assert not result.failure, explained(result)
 
 

@@ -8,6 +8,7 @@ from typing import Any
 import pytest
 
 from perseid.sim.models.ha.run import run
+from perseid.sim.options import Options
 from perseid.store.timer.timers import TimerStore
 
 from .planted import Mutation, seek
@@ -52,4 +53,4 @@ def what_came_late_is_called_delivered(patch: pytest.MonkeyPatch) -> None:
     ],
 )
 def test_a_planted_defect_is_found(mutation: Mutation, promise: str) -> None:
-    seek(mutation, partial(run, features=()), promise=promise)
+    seek(mutation, partial(run, options=Options(features=())), promise=promise)

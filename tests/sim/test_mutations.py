@@ -23,6 +23,7 @@ from perseid.sim.disk import SimFile
 from perseid.sim.driver import NodeDriver
 from perseid.sim.models.broker.run import Result, run
 from perseid.sim.models.registry import MODELS
+from perseid.sim.options import Options
 from perseid.sim.selection import Selection
 from perseid.store.appends import Appends
 from perseid.store.commit_log import CommitLog
@@ -310,13 +311,14 @@ TIMED: list[Mutation] = [
 @pytest.mark.sim
 @pytest.mark.parametrize("mutation", PLANTED + TIMED)
 def test_a_planted_defect_is_found(mutation: Mutation) -> None:
-    seek(mutation, partial(run, slaves=0, transactions=False, timed=mutation in TIMED, features=()), first=FIRST)
+    options = Options(slaves=0, transactions=False, timed=mutation in TIMED, features=())
+    seek(mutation, partial(run, options=options), first=FIRST)
 
 
 @pytest.mark.once
 @pytest.mark.sim
 def test_a_planted_defect_of_a_full_disk_is_found() -> None:
-    play = partial(MODELS["broker"].run, selection=Selection(swarm=True))
+    play = partial(MODELS["broker"].run, options=Options(selection=Selection(swarm=True)))
     seek(file_of_the_timer_logs_end_removed, play, promise="no unexpected exception", first=289409250541)
 
 

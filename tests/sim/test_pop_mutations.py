@@ -15,6 +15,7 @@ from perseid.broker.pop.requests import PopRequests
 from perseid.broker.pop.service import Open, PopService
 from perseid.broker.produce.appender import Appender
 from perseid.sim.models.broker.run import run
+from perseid.sim.options import Options
 from perseid.sim.selection import Selection
 from perseid.wire.codes import RequestCode as Code
 from perseid.wire.pop import Ack, Checkpoint, retry_topic_v1
@@ -169,7 +170,7 @@ def more_time_without_the_ack(patch: pytest.MonkeyPatch) -> None:
     ids=lambda value: getattr(value, "__name__", None),
 )
 def test_a_planted_defect_is_found(mutation: Mutation, promise: str) -> None:
-    seek(mutation, partial(run, slaves=0, features=()), promise=promise, first=FIRST)
+    seek(mutation, partial(run, options=Options(slaves=0, features=())), promise=promise, first=FIRST)
 
 
 def old_retry_topic_left(patch: pytest.MonkeyPatch) -> None:
@@ -187,13 +188,13 @@ def old_retry_topic_left(patch: pytest.MonkeyPatch) -> None:
 @pytest.mark.once
 @pytest.mark.sim
 def test_a_planted_defect_of_a_setting_that_few_set_is_found() -> None:
-    play = partial(run, slaves=0, features=(), selection=Selection(swarm=True))
+    play = partial(run, options=Options(slaves=0, features=(), selection=Selection(swarm=True)))
     seek(old_retry_topic_left, play, promise="nothing popped is lost", first=50_000)
 
 
 @pytest.mark.sim
 @pytest.mark.parametrize("seed", REGRESSIONS)
 def test_seeds_that_once_failed(seed: int) -> None:
-    result = run(seed, features=())
+    result = run(seed, Options(features=()))
     assert not result.failure, result.failure
     assert result.counts["popped again"]

@@ -15,6 +15,7 @@ from perseid.broker.consume.offsets import ConsumerOffsets
 from perseid.sim import queues
 from perseid.sim.history import History
 from perseid.sim.models.broker.run import run
+from perseid.sim.options import Options
 from perseid.sim.queues import NEVER_US, Queues, Step, Told, explain_offsets, explain_queue
 
 from .planted import seek
@@ -165,4 +166,4 @@ def commits_are_forgotten(patch: pytest.MonkeyPatch) -> None:
 @pytest.mark.once
 @pytest.mark.parametrize("mutation", [ends_are_out_of_date, commits_are_forgotten])
 def test_a_planted_defect_is_found(mutation: Any) -> None:
-    seek(mutation, partial(run, features=()), promise="linearizable", first=31_000)
+    seek(mutation, partial(run, options=Options(features=())), promise="linearizable", first=31_000)

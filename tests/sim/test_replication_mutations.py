@@ -18,6 +18,7 @@ from perseid.replication.classic.node import ClassicReplication
 from perseid.replication.classic.slave import Slave
 from perseid.replication.sender import EVERYTHING
 from perseid.sim.models.broker.run import run
+from perseid.sim.options import Options
 from perseid.store.flushing import Flusher
 from perseid.store.replica import Replica
 
@@ -124,4 +125,5 @@ def flush_cursor_kept(patch: pytest.MonkeyPatch) -> None:
     ],
 )
 def test_a_planted_defect_is_found(mutation: Mutation) -> None:
-    seek(mutation, partial(run, slaves=SLAVES, transactions=False, timed=False, features=()), first=FIRST)
+    options = Options(slaves=SLAVES, transactions=False, timed=False, features=())
+    seek(mutation, partial(run, options=options), first=FIRST)

@@ -12,6 +12,7 @@ from perseid.sim.models.broker.faults import KINDS, MIN_FAULTS, ON_TOP
 from perseid.sim.models.broker.run import Result, run
 from perseid.sim.models.broker.slaves import KINDS as SLAVES_KINDS
 from perseid.sim.models.registry import MODELS
+from perseid.sim.options import Options
 from perseid.sim.pace import MIN_OPERATIONS
 from perseid.sim.scheduler import US_PER_S
 from perseid.sim.selection import Selection
@@ -38,7 +39,7 @@ def test_a_seed_keeps_all_promises(seed: int) -> None:
 @pytest.mark.sim
 @pytest.mark.parametrize("seed", OF_SLAVES_IN_SWARMS)
 def test_seeds_of_swarms_that_once_failed(seed: int) -> None:
-    result = MODELS["broker"].run(seed, selection=Selection(swarm=True))
+    result = MODELS["broker"].run(seed, Options(selection=Selection(swarm=True)))
     assert not result.failure, result.failure
 
 
@@ -46,14 +47,14 @@ def test_seeds_of_swarms_that_once_failed(seed: int) -> None:
 @pytest.mark.parametrize("seed", [*REGRESSIONS, *REPLICATED])
 def test_seeds_that_once_failed(seed: int) -> None:
     as_it_was: dict[str, Any] = {"transactions": False, "timed": False, "features": ()}
-    result = run(seed, slaves=REPLICATED.get(seed, 0), **as_it_was)
+    result = run(seed, Options(slaves=REPLICATED.get(seed, 0), **as_it_was))
     assert not result.failure, explained(result)
 
 
 @pytest.mark.sim
 @pytest.mark.parametrize("seed", IN_TRANSACTIONS)
 def test_a_seed_that_once_failed_with_transactions(seed: int) -> None:
-    result = run(seed, slaves=0, transactions=True, features=())
+    result = run(seed, Options(slaves=0, transactions=True, features=()))
     assert not result.failure, explained(result)
 
 
@@ -75,7 +76,7 @@ def test_the_same_seed_gives_the_same_run_under_any_hash_seed(model: str) -> Non
 
 
 def test_a_run_that_misses_a_fault_has_failed() -> None:
-    counts = run(3, selection=Selection(until_us=5 * US_PER_S)).counts
+    counts = run(3, Options(selection=Selection(until_us=5 * US_PER_S))).counts
     missing = coverage.missing(counts)
     assert missing and all(not counts[name] for name in missing)
     for name in missing:

@@ -8,6 +8,7 @@ import pytest
 
 from perseid.sim.models.broker.run import Result
 from perseid.sim.models.registry import MODELS, command, play
+from perseid.sim.options import Options
 from perseid.sim.scheduler import US_PER_S
 from perseid.sim.selection import WHOLE, Chosen, Selection, numbers
 
@@ -89,7 +90,7 @@ def test_faults_end_earlier(model: str) -> None:
 @pytest.mark.parametrize("model", ALL)
 def test_a_swarm_draws_what_a_seed_has_and_the_same_each_time(model: str) -> None:
     swarm = replace(SHORT, swarm=True, paces=(SLOW,))
-    first, again = (MODELS[model].run(SEED, selection=swarm) for _ in range(2))
+    first, again = (MODELS[model].run(SEED, Options(selection=swarm)) for _ in range(2))
     assert not first.failure and first.digest == again.digest
     assert whole_of(model).digest != first.digest
 

@@ -12,6 +12,7 @@ from perseid.broker.node import Broker
 from perseid.broker.transactions.service import GROUP, TransactionService
 from perseid.sim.models.broker import run as broker_run
 from perseid.sim.models.ha import run as ha_run
+from perseid.sim.options import Options
 from perseid.wire.names import HALF_TOPIC, OP_HALF_TOPIC
 
 from .planted import Mutation, seek
@@ -103,7 +104,7 @@ ALONE: list[Mutation] = [
 @pytest.mark.sim
 @pytest.mark.parametrize("mutation", ALONE)
 def test_a_planted_defect_is_found(mutation: Mutation) -> None:
-    seek(mutation, partial(broker_run.run, slaves=0, transactions=True, features=()), first=FIRST)
+    seek(mutation, partial(broker_run.run, options=Options(slaves=0, transactions=True, features=())), first=FIRST)
 
 
 # ---- of a broker set ----
@@ -124,4 +125,5 @@ def a_new_master_takes_up_nothing(patch: pytest.MonkeyPatch) -> None:
 @pytest.mark.once
 @pytest.mark.sim
 def test_a_defect_of_a_new_master_is_found() -> None:
-    seek(a_new_master_takes_up_nothing, partial(ha_run.run, transactions=True, all_ack=True, features=()), first=FIRST)
+    options = Options(transactions=True, settings={"all_ack": True}, features=())
+    seek(a_new_master_takes_up_nothing, partial(ha_run.run, options=options), first=FIRST)

@@ -5,22 +5,22 @@ from __future__ import annotations
 import shlex
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
-from functools import partial
 from typing import NamedTuple
 
 from perseid import core
 from perseid.sim import coverage
-from perseid.sim.models.broker.run import Result, run
+from perseid.sim.models.broker.run import Result, run, run_acting
 from perseid.sim.models.group import broker_group
 from perseid.sim.models.ha import run as ha_run
 from perseid.sim.models.raft import run as group_run
+from perseid.sim.options import Options
 from perseid.sim.selection import WHOLE, Selection
 
 
 class Model(NamedTuple):
     """A way to play a seed, and what a long run has to have met."""
 
-    run: Callable[..., Result]
+    run: Callable[[int, Options], Result]
     expected: coverage.Expected
     of_swarms: coverage.Expected
     """Besides, if there were swarms."""
@@ -32,7 +32,7 @@ class Model(NamedTuple):
 
 MODELS: dict[str, Model] = {
     "broker": Model(run, coverage.EXPECTED, coverage.OF_SLAVES),
-    "acting": Model(partial(run, acting=True), coverage.ACTING_EXPECTED, coverage.OF_SLAVES),
+    "acting": Model(run_acting, coverage.ACTING_EXPECTED, coverage.OF_SLAVES),
     "raft": Model(group_run.run, coverage.RAFT_EXPECTED, coverage.OF_MEMBERS),
     "group": Model(broker_group.run, coverage.GROUP_EXPECTED, coverage.OF_MEMBERS),
     "ha": Model(ha_run.run, coverage.HA_EXPECTED, coverage.OF_MEMBERS),
@@ -64,9 +64,9 @@ def play(model: str, seed: int, selection: Selection = WHOLE, *, story: bool = F
     knows how faults began, and how slow the clients were, when all was played, all is played first."""
     runner = MODELS[model].run
     if selection.needs_whole and not selection.begun:
-        whole = runner(seed, selection=Selection(swarm=selection.swarm, rarities=selection.rarities))
+        whole = runner(seed, Options(selection=Selection(swarm=selection.swarm, rarities=selection.rarities)))
         selection = selection.knowing(whole.begun, whole.paces)
-    return runner(seed, story=story, selection=selection)
+    return runner(seed, Options(story=story, selection=selection))
 
 
 def command(model: str, seed: int, selection: Selection = WHOLE, *, with_core: bool = True) -> str:

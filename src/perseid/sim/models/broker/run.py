@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import traceback
 from collections import Counter
-from collections.abc import Callable, Sequence
+from collections.abc import Callable
 from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Protocol
@@ -32,9 +32,10 @@ from perseid.sim.models.broker.workload import (
     OrderedProducer,
     Producer,
 )
+from perseid.sim.options import DRAWN, Options
 from perseid.sim.pace import under_faults
 from perseid.sim.scheduler import US_PER_S, Scheduler
-from perseid.sim.selection import WHOLE, Begun, Selection
+from perseid.sim.selection import Begun
 
 POPPING = 0.5
 """Of the seeds: in the others nobody pops."""
@@ -81,14 +82,13 @@ class Result:
 class Run:
     """The course of one seed."""
 
-    def __init__(
-        self, seed: int, slaves: int | None = None, transactions: bool | None = None, *, timed: bool = True,
-        acting: bool = False, features: Sequence[str] | None = (), selection: Selection = WHOLE,
-    ) -> None:  # fmt: skip
-        played = drawn("acting" if acting else "broker", seed, features, selection)
+    def __init__(self, seed: int, options: Options = DRAWN) -> None:
+        timed, acting, selection = options.timed is not False, options.acting, options.selection
+        played = drawn("acting" if acting else "broker", seed, options.features, selection)
         self.cluster = cluster = Cluster(
-            seed, slaves, transactions, timed=timed, acting=acting, told=store_settings(played), selection=selection
-        )
+            seed, options.slaves, options.transactions, timed=timed, acting=acting, told=store_settings(played),
+            selection=selection,
+        )  # fmt: skip
         self.operator = Operator(cluster, "operator", 2_500)
         self.producers: list[Producer] = [
             Producer(cluster, "single1", 1_500),
@@ -296,12 +296,12 @@ def played(seed: int, play: Callable[[], None], world: World, faults: Struck, *,
     return result
 
 
-def run(
-    seed: int, *, story: bool = False, slaves: int | None = None, transactions: bool | None = None, timed: bool = True,
-    acting: bool = False, features: Sequence[str] | None = None, selection: Selection = WHOLE,
-) -> Result:  # fmt: skip
-    """Play one seed; never raises for what the cluster did wrong. `slaves`: as many, and `transactions`: with or
-    without, and `features`: which, instead of what the seed draws; `timed`: with messages for a time; `acting`: with
-    slaves that act for a master which is away; `selection`: so much of it."""
-    course = Run(seed, slaves, transactions, timed=timed, acting=acting, features=features, selection=selection)
-    return played(seed, course.play, course.cluster, course.faults, story=story)
+def run(seed: int, options: Options = DRAWN) -> Result:
+    """Play one seed; never raises for what the cluster did wrong."""
+    course = Run(seed, options)
+    return played(seed, course.play, course.cluster, course.faults, story=options.story)
+
+
+def run_acting(seed: int, options: Options = DRAWN) -> Result:
+    """The same with slaves that act for a master which is away."""
+    return run(seed, replace(options, acting=True))

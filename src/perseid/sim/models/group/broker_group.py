@@ -9,7 +9,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping
 from random import Random
 from typing import Any
 
@@ -32,6 +32,7 @@ from perseid.sim.models.broker.run import Result, played
 from perseid.sim.models.raft.group import PORT, Group, Watched, WatchedLog
 from perseid.sim.models.raft.run import LIVENESS_US, Faults
 from perseid.sim.net import End
+from perseid.sim.options import DRAWN, Options
 from perseid.sim.pace import under_faults
 from perseid.sim.queues import Queues
 from perseid.sim.scheduler import US_PER_MS, US_PER_S, Scheduler
@@ -410,14 +411,11 @@ class Client:
 class Course:
     """The course of one seed."""
 
-    def __init__(
-        self, seed: int, *, transactions: bool | None = False, features: Sequence[str] | None = (),
-        strangers: bool = True, selection: Selection = WHOLE,
-    ) -> None:  # fmt: skip
-        played = drawn("group", seed, features, selection)
+    def __init__(self, seed: int, options: Options = DRAWN) -> None:
+        played = drawn("group", seed, options.features, options.selection)
         self.group = group = BrokerGroup(
-            seed, transactions=transactions, strangers=strangers, named=bool(played), told=store_settings(played),
-            selection=selection,
+            seed, transactions=options.transactions, strangers=options.strangers, named=bool(played),
+            told=store_settings(played), selection=options.selection,
         )  # fmt: skip
         group.ambushes = True
         self.book = Book(group)
@@ -499,11 +497,7 @@ class Course:
         require_linearizable(self.book.queues, self.group.counts)
 
 
-def run(
-    seed: int, *, story: bool = False, transactions: bool | None = None, features: Sequence[str] | None = None,
-    strangers: bool = True, selection: Selection = WHOLE,
-) -> Result:  # fmt: skip
-    """Play one seed; never raises for what the brokers did wrong. `transactions`: with or without, and `features`:
-    which, instead of what the seed draws; `strangers`: they may come; `selection`: so much of it."""
-    course = Course(seed, transactions=transactions, features=features, strangers=strangers, selection=selection)
-    return played(seed, course.play, course.group, course.faults, story=story)
+def run(seed: int, options: Options = DRAWN) -> Result:
+    """Play one seed; never raises for what the brokers did wrong."""
+    course = Course(seed, options)
+    return played(seed, course.play, course.group, course.faults, story=options.story)

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
 from typing import Any
 
 from perseid.sim.features.played import drawn, store_settings
@@ -14,9 +13,9 @@ from perseid.sim.models.ha.clients import Client, Operator, Probe, Producer, Rea
 from perseid.sim.models.ha.cluster import Ha
 from perseid.sim.models.ha.faults import HaFaults
 from perseid.sim.models.ha.transactions import Transactions
+from perseid.sim.options import DRAWN, Options
 from perseid.sim.pace import under_faults
 from perseid.sim.scheduler import US_PER_S
-from perseid.sim.selection import WHOLE, Selection
 from perseid.sim.timed import check_time, still_waits
 from perseid.wire.names import TIMER_TOPIC
 from perseid.wire.record import decode
@@ -33,18 +32,16 @@ DELAY_US = 10 * US_PER_S
 class Course:
     """The course of one seed."""
 
-    def __init__(
-        self, seed: int, *, transactions: bool | None = False, features: Sequence[str] | None = (),
-        selection: Selection = WHOLE, **given: Any,
-    ) -> None:  # fmt: skip
-        """`transactions`: whether there are any; `features`: which are played; None: as the seed draws."""
-        played = drawn("ha", seed, features, selection)
-        self.ha = ha = Ha(seed, told=store_settings(played), selection=selection, **given)
+    def __init__(self, seed: int, options: Options = DRAWN) -> None:
+        played = drawn("ha", seed, options.features, options.selection)
+        settings = {"modes": True, **({} if options.timed is None else {"timed": options.timed}), **options.settings}
+        self.ha = ha = Ha(seed, told=store_settings(played), selection=options.selection, **settings)
         ha.ambushes = True
         self.producers = [Producer(ha, f"producer{n}", pause) for n, pause in enumerate((60, 250, 900), 1)]
         self.readers = [Reader(ha, f"reader{n}", pause) for n, pause in enumerate((200, 1_500), 1)]
         self.operator = Operator(ha, "operator")
         self.clients: list[Client] = [*self.producers, *self.readers]
+        transactions = options.transactions
         if transactions is None:
             transactions = ha.scheduler.stream("transactions").random() < 0.3
         self.transactions = Transactions(ha, "transactions1", 300) if transactions else None
@@ -153,11 +150,7 @@ class Course:
             raise Violation("delayed messages come", f"{replica.name}: {len(missing)} are missing: {missing[0][:20]!r}")
 
 
-def run(
-    seed: int, *, story: bool = False, transactions: bool | None = None, features: Sequence[str] | None = None,
-    **given: Any,
-) -> Result:  # fmt: skip
-    """Play one seed; never raises for what the cluster did wrong. `features`: which, instead of what the seed draws;
-    `given`: settings that are not drawn."""
-    course = Course(seed, transactions=transactions, features=features, **{"modes": True, **given})
-    return played(seed, course.play, course.ha, course.faults, story=story)
+def run(seed: int, options: Options = DRAWN) -> Result:
+    """Play one seed; never raises for what the cluster did wrong."""
+    course = Course(seed, options)
+    return played(seed, course.play, course.ha, course.faults, story=options.story)

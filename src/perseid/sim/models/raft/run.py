@@ -11,6 +11,7 @@ from perseid.sim.linear import Done, explain
 from perseid.sim.models.broker.run import Result, played
 from perseid.sim.models.raft.group import PORT, Group, Watched
 from perseid.sim.net import End
+from perseid.sim.options import DRAWN, Options
 from perseid.sim.pace import under_faults
 from perseid.sim.rare import RareFaults, Target
 from perseid.sim.scheduler import US_PER_MS, US_PER_S, Scheduler
@@ -439,8 +440,7 @@ class Course:
                 raise Violation("acknowledged is kept", f"entry {one.index} is another one in the end")
 
 
-def run(seed: int, *, story: bool = False, strangers: bool = True, selection: Selection = WHOLE) -> Result:
-    """Play one seed; never raises for what the group did wrong. `strangers`: they may come. `selection`: so much of
-    it."""
-    course = Course(seed, strangers=strangers, selection=selection)
-    return played(seed, course.play, course.group, course.faults, story=story)
+def run(seed: int, options: Options = DRAWN) -> Result:
+    """Play one seed; never raises for what the group did wrong."""
+    course = Course(seed, strangers=options.strangers, selection=options.selection)
+    return played(seed, course.play, course.group, course.faults, story=options.story)
