@@ -11,6 +11,7 @@ from perseid.sim.models.ha.clients import Client
 from perseid.sim.models.ha.members import Replica
 from perseid.sim.models.ha.run import Course
 from perseid.sim.models.raft.run import both_ways
+from perseid.sim.options import Options
 from perseid.sim.scheduler import US_PER_S
 
 SOON_S = 40
@@ -22,7 +23,10 @@ class Stage(Course):
 
     def __init__(self, brokers: int = 3, **given: Any) -> None:
         given = {"timed": False, "all_ack": True, "synced": True, "beat_timeout_ms": 3_000, "strangers": False, **given}
-        super().__init__(given.pop("seed", 1), brokers=brokers, **given)
+        seed, transactions = given.pop("seed", 1), given.pop("transactions", False)
+        features = given.pop("features", ())
+        settings = {"brokers": brokers, **given}
+        super().__init__(seed, Options(transactions=transactions, features=features, settings=settings))
         self.ha.ambushes = False
         self.begin_quietly()
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from typing import Any
 
 from perseid.sim.features.played import drawn, store_settings
@@ -34,7 +35,7 @@ class Course:
 
     def __init__(self, seed: int, options: Options = DRAWN) -> None:
         played = drawn("ha", seed, options.features, options.selection)
-        settings = {"modes": True, **({} if options.timed is None else {"timed": options.timed}), **options.settings}
+        settings = {**({} if options.timed is None else {"timed": options.timed}), **options.settings}
         self.ha = ha = Ha(seed, told=store_settings(played), selection=options.selection, **settings)
         ha.ambushes = True
         self.producers = [Producer(ha, f"producer{n}", pause) for n, pause in enumerate((60, 250, 900), 1)]
@@ -152,5 +153,5 @@ class Course:
 
 def run(seed: int, options: Options = DRAWN) -> Result:
     """Play one seed; never raises for what the cluster did wrong."""
-    course = Course(seed, options)
+    course = Course(seed, replace(options, settings={"modes": True, **options.settings}))
     return played(seed, course.play, course.ha, course.faults, story=options.story)
