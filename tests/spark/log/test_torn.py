@@ -82,8 +82,8 @@ def test_item_10_the_rows_that_are_good_are_those_that_a_brokers_recovery_keeps(
     size = 0
     for cut in [*range(0, 160, 3), None]:
         node = filled(3)
-        flushed = node.store.end
-        appended = node.store.append(message(body=b"torn" * 20, A="b"), node.now)
+        flushed = node.store.log.end
+        appended = node.store.appends.append(message(body=b"torn" * 20, A="b"), node.now)
         size = appended.size
         assert appended.physical_offset == flushed and (cut is None or cut < size)
         node.kill()
@@ -94,8 +94,8 @@ def test_item_10_the_rows_that_are_good_are_those_that_a_brokers_recovery_keeps(
         rows = table(written(tmp_path / f"{cut}" / "commitlog", [(0, raw)]).parent)
         node.load()
         good = [row for row in rows if row["_corrupt"] is None]
-        assert max(row["physicalOffset"] + row["size"] for row in good) == node.store.end, cut
-        assert node.store.end == flushed + (size if cut is None else 0)
+        assert max(row["physicalOffset"] + row["size"] for row in good) == node.store.log.end, cut
+        assert node.store.log.end == flushed + (size if cut is None else 0)
         assert len(rows) - len(good) == (cut is not None and cut >= 8), "what recovery cuts off is told, or nothing was"
     assert size > 160 and isinstance(node, Node)
 
