@@ -31,9 +31,9 @@ BEFORE, DURING, AFTER = 60, 8, 60
 
 PRODUCER = """
 import json, sys
-from perseid.client import ClientError, Message
+from perseid.client import ClientError, Message, ProducerOptions
 from perseid.client.blocking import BlockingProducer
-with BlockingProducer(sys.argv[1], timeout_ms=5000) as producer:
+with BlockingProducer(sys.argv[1], options=ProducerOptions(timeout_ms=5000)) as producer:
     for line in sys.stdin:
         try:
             status = producer.send(Message("orders", line.strip().encode())).status.name
