@@ -15,6 +15,7 @@ from perseid.client import ServerRefused
 from perseid.client.blocking import BlockingAdmin
 from perseid.disk.port import File
 from perseid.disk.real import RealDisk
+from perseid.net.ports import free_port
 from perseid.store.config import StoreConfig
 from perseid.testing.embedded import EmbeddedBroker
 from perseid.wire.codes import ResponseCode
@@ -165,7 +166,7 @@ def test_a_start_on_a_full_disk_names_the_path(tmp_path: Path) -> None:
         "os.write = lambda number, data: write(number, data) if number < 3 else full()\n"
         "from perseid.cli.main import main; main()"
     )
-    path = config_file(tmp_path)
+    path = config_file(tmp_path, [f"listenPort={free_port()}"])
     done = subprocess.run(
         [sys.executable, "-c", code, "broker", "-c", str(path)],
         capture_output=True, text=True, timeout=60, env={**os.environ, "HOME": str(tmp_path)}, check=False,
