@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import json
-import threading
 from collections.abc import Iterator
 from pathlib import Path
 
@@ -11,11 +10,10 @@ import pytest
 import typer
 from click.testing import Result
 from rich.console import Console
-from tests.client.fake import FakeServer, hang_up
+from tests.client.fake import FakeServer, hang_up, in_a_thread
 from typer.testing import CliRunner
 
 from perseid.cli import verify
-from perseid.client.blocking import LoopThread
 from perseid.verify import Outage
 from perseid.verify.outage import CONTROLLER_PHASES
 from perseid.wire.codes import RequestCode
@@ -26,14 +24,8 @@ verify.register(app)
 
 @pytest.fixture
 def server() -> Iterator[FakeServer]:
-    fake = FakeServer({"t": 2})
-    before = threading.active_count()
-    thread = LoopThread("fake server")
-    thread.run(fake.start())
-    yield fake
-    thread.run(fake.stop())
-    thread.stop()
-    assert threading.active_count() < before + 20
+    with in_a_thread(FakeServer({"t": 2})) as fake:
+        yield fake
 
 
 def call(server: FakeServer, *args: str) -> Result:

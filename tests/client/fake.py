@@ -10,11 +10,14 @@ Each entry of `script[code]` answers one request of that code; what is not scrip
 from __future__ import annotations
 
 import asyncio
+import threading
 from collections import defaultdict, deque
-from collections.abc import Awaitable, Callable, Coroutine
+from collections.abc import Awaitable, Callable, Coroutine, Iterator
+from contextlib import contextmanager
 from dataclasses import dataclass, field
 from typing import Any, TypeVar
 
+from perseid.client.blocking import LoopThread
 from perseid.wire import batch, bodies, frame, properties, record
 from perseid.wire.codes import RequestCode, ResponseCode
 from perseid.wire.command import Command, decode_all, encode_request, encode_response
@@ -411,3 +414,15 @@ class FakeServer:
             if self.locks.get((queue.topic, queue.queue_id)) == body.client_id:
                 del self.locks[queue.topic, queue.queue_id]
         return Answer()
+
+
+@contextmanager
+def in_a_thread(fake: FakeServer) -> Iterator[FakeServer]:
+    """For programs that block: the server has a loop of its own, which leaves no thread behind."""
+    before = threading.active_count()
+    thread = LoopThread("fake server")
+    thread.run(fake.start())
+    yield fake
+    thread.run(fake.stop())
+    thread.stop()
+    assert threading.active_count() < before + 20

@@ -8,19 +8,15 @@ from collections.abc import Iterator
 import pytest
 
 from perseid.client import ClientError, Message, MessageQueue, NotStarted, ProducerOptions, SendFailed
-from perseid.client.blocking import BlockingAdmin, BlockingProducer, BlockingPullConsumer, LoopThread
+from perseid.client.blocking import BlockingAdmin, BlockingProducer, BlockingPullConsumer
 
-from .fake import BROKER, FakeServer
+from .fake import BROKER, FakeServer, in_a_thread
 
 
 @pytest.fixture
 def server() -> Iterator[FakeServer]:
-    fake = FakeServer({"t": 2})
-    thread = LoopThread("fake server")
-    thread.run(fake.start())
-    yield fake
-    thread.run(fake.stop())
-    thread.stop()
+    with in_a_thread(FakeServer({"t": 2})) as fake:
+        yield fake
 
 
 def test_send_read_and_administer(server: FakeServer) -> None:

@@ -1,7 +1,6 @@
 """`perseid send`, `consume` and `topic`: output, exit codes, and errors that say what to do next."""
 
 import json
-import threading
 from collections.abc import Iterator
 from pathlib import Path
 
@@ -11,9 +10,8 @@ from click.testing import Result
 from typer.testing import CliRunner
 
 from perseid.cli import messages, topics
-from perseid.client.blocking import LoopThread
 
-from .fake import FakeServer, refuse
+from .fake import FakeServer, in_a_thread, refuse
 
 app = typer.Typer()
 messages.register(app)
@@ -22,14 +20,8 @@ topics.register(app)
 
 @pytest.fixture
 def server() -> Iterator[FakeServer]:
-    fake = FakeServer({"t": 2})
-    before = threading.active_count()
-    thread = LoopThread("fake server")
-    thread.run(fake.start())
-    yield fake
-    thread.run(fake.stop())
-    thread.stop()
-    assert threading.active_count() < before + 20
+    with in_a_thread(FakeServer({"t": 2})) as fake:
+        yield fake
 
 
 def call(server: FakeServer, *args: str, stdin: str | None = None) -> Result:
