@@ -12,10 +12,10 @@ from tests.client.fake import BROKER, run
 from perseid.client import Session
 from perseid.client.admin import BrokerEpochs
 from perseid.client.controller import ControllerClient, ReplicaSet
-from perseid.client.routes import MASTER_ID
 from perseid.verify import Outage, OutageMonitor
 from perseid.verify.monitor import _BrokerSet
 from perseid.verify.outage import FIRST_ACK
+from perseid.wire.bodies import MASTER_ID
 
 
 class Slow:

@@ -13,11 +13,12 @@ from perseid.client.errors import ClientError, NoRoute, ServerRefused
 from perseid.client.lifecycle import Client
 from perseid.client.model import MessageQueue, ReceivedMessage, check_topic
 from perseid.client.pulling import Offsets, Puller
-from perseid.client.routes import MASTER_ID, TopicRoute
+from perseid.client.routes import TopicRoute
 from perseid.client.session import Session
 from perseid.client.subscription import Subscription
 from perseid.wire import properties, record
 from perseid.wire.bodies import (
+    MASTER_ID,
     ClusterInfo,
     Connection,
     ConsumerConnection,

@@ -12,12 +12,12 @@ from perseid.client.connection import Header
 from perseid.client.deduplicator import Deduplicator
 from perseid.client.errors import ClientError, ConnectFailed, ServerRefused
 from perseid.client.model import MessageQueue, ReceivedMessage
-from perseid.client.routes import MASTER_ID, TopicRoute
+from perseid.client.routes import TopicRoute
 from perseid.client.session import Session
 from perseid.client.stamps import placed, runs, sent_on
 from perseid.client.subscription import Subscription
 from perseid.wire import inner
-from perseid.wire.bodies import CheckClientRequestBody
+from perseid.wire.bodies import MASTER_ID, CheckClientRequestBody
 from perseid.wire.codes import RequestCode, ResponseCode
 from perseid.wire.headers.offsets import (
     GetMaxOffsetRequest,

@@ -20,7 +20,7 @@ from perseid.base.errors import PerseidError
 from perseid.client.connection import Connections, Header
 from perseid.client.errors import ClientError, NoRoute, ServerRefused
 from perseid.client.model import MessageQueue
-from perseid.wire.bodies import TopicRouteData
+from perseid.wire.bodies import MASTER_ID, TopicRouteData
 from perseid.wire.codes import RequestCode, ResponseCode
 from perseid.wire.command import Command
 from perseid.wire.headers.namesrv import GetRouteInfoByTopicRequest
@@ -37,7 +37,6 @@ MISSING_SHARE = 0.1
 """A topic is asked for again after this share of the time for which it has been missing, but not within a second."""
 ROUNDING = 0.99
 """A round that comes a little too early is not left out."""
-MASTER_ID = 0
 _PERM_READ, _PERM_WRITE = 4, 2
 
 

@@ -22,8 +22,8 @@ from perseid.client.connection import Connection, Connections
 from perseid.client.credentials import Credentials
 from perseid.client.errors import ClientError, ConnectFailed, NotStarted
 from perseid.client.model import MessageQueue
-from perseid.client.routes import MASTER_ID, MISSING_INTERVAL_MS, POLL_INTERVAL_MS, NameServers, Routes
-from perseid.wire.bodies import ConsumerData, HeartbeatData, ProducerData
+from perseid.client.routes import MISSING_INTERVAL_MS, POLL_INTERVAL_MS, NameServers, Routes
+from perseid.wire.bodies import MASTER_ID, ConsumerData, HeartbeatData, ProducerData
 from perseid.wire.codes import RequestCode, ResponseCode
 from perseid.wire.command import Command
 from perseid.wire.headers.clients import UnregisterClientRequest

@@ -27,6 +27,7 @@ import msgspec
 from perseid.base.machine import ConnId, Millis
 from perseid.nameserver import limits
 from perseid.wire.bodies import (
+    MASTER_ID,
     BrokerData,
     DataVersion,
     QueueData,
@@ -37,7 +38,6 @@ from perseid.wire.bodies import (
 from perseid.wire.mapping import TopicQueueMappingInfo
 from perseid.wire.names import SYNC_MEMBER_PREFIX
 
-MASTER_ID = 0
 PERM_WRITE = 2
 PERM_READ = 4
 DEFAULT_TIMEOUT_MS = 120_000

@@ -18,7 +18,6 @@ from perseid.client.admin import Admin
 from perseid.client.controller import ControllerClient, ReplicaSet
 from perseid.client.dledger import DLedgerClient, MemberStatus
 from perseid.client.errors import ClientError
-from perseid.client.routes import MASTER_ID
 from perseid.client.session import Session
 from perseid.verify.outage import (
     CONTROLLER_PHASES,
@@ -29,6 +28,7 @@ from perseid.verify.outage import (
     Observation,
     Outage,
 )
+from perseid.wire.bodies import MASTER_ID
 
 log = logging.getLogger("perseid.client")
 

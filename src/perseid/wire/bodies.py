@@ -262,6 +262,10 @@ class QueueData(Body):
     topic_sys_flag: Int = 0
 
 
+MASTER_ID = 0
+"""The brokerId of the master of a set, in routes and registrations; slaves have higher ones."""
+
+
 class BrokerData(Body):
     """The replicas of one broker name: id (0 is the master) → address."""
 

@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, Protocol, TypeAlias
 from perseid.base.errors import RequestRefused
 from perseid.base.machine import Millis
 from perseid.broker.kernel.turn import Turn
-from perseid.wire.bodies import ClusterInfo
+from perseid.wire.bodies import MASTER_ID, ClusterInfo
 from perseid.wire.codes import RequestCode, ResponseCode
 from perseid.wire.command import Command
 from perseid.wire.rpc import Failure, Fields
@@ -24,7 +24,6 @@ if TYPE_CHECKING:
 REFRESH_MS = 5_000
 TIMEOUT_MS = 3_000
 """For an answer: forwardTimeout of the original."""
-MASTER_ID = 0
 BROKEN = (ResponseCode.SYSTEM_ERROR, ResponseCode.SYSTEM_BUSY)
 MAX_UNDER_WAY = 10_000
 """Requests without an answer; the next fails at once."""

@@ -43,7 +43,7 @@ from perseid.broker.scheduled import timer_escape
 from perseid.replication.config import ReplicationConfig
 from perseid.store.store import MessageStore
 from perseid.wire import bodies, copied
-from perseid.wire.bodies import DataVersion
+from perseid.wire.bodies import MASTER_ID, DataVersion
 from perseid.wire.codes import RequestCode, ResponseCode
 from perseid.wire.command import Command
 from perseid.wire.headers.base import Header
@@ -65,7 +65,6 @@ if TYPE_CHECKING:
     from perseid.broker.scheduled.escape import Escape
     from perseid.broker.scheduled.timers import TimerService
 
-MASTER_ID = 0
 RETRY_MS = 1_000
 FOLLOW_MS = 10_000
 LOOK_MS = 100

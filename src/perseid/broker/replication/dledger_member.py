@@ -40,11 +40,11 @@ from perseid.raft.state import Role
 from perseid.raft.store import GroupStore, divided_offset
 from perseid.store.config import StoreConfig
 from perseid.store.results import AppendRefused
+from perseid.wire.bodies import MASTER_ID
 from perseid.wire.host import host_from
 from perseid.wire.names import SELF_TEST_TOPIC
 from perseid.wire.record import Message
 
-MASTER_ID = 0
 MARK = b"a new leader"
 """The body of the message that a leader commits older terms by."""
 

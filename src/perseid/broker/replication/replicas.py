@@ -20,10 +20,9 @@ from perseid.broker.replication.copies import Copies
 from perseid.broker.replication.forwards import Forwards
 from perseid.broker.replication.modes.mode import ReplicationMode
 from perseid.store.store import MessageStore
-from perseid.wire.bodies import HAClientRuntimeInfo, HARuntimeInfo, SubscriptionGroupConfig
+from perseid.wire.bodies import MASTER_ID, HAClientRuntimeInfo, HARuntimeInfo, SubscriptionGroupConfig
 from perseid.wire.codes import ResponseCode
 
-MASTER_ID = 0
 REFUSED = (OnSlave.HANDED_ON, OnSlave.REFUSED)
 
 

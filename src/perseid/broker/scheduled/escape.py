@@ -24,7 +24,7 @@ from perseid.broker.kernel.settings import Settings
 from perseid.broker.kernel.turn import Turn
 from perseid.broker.metadata.system_topics import PERM_WRITE
 from perseid.wire import properties as props
-from perseid.wire.bodies import TopicRouteData
+from perseid.wire.bodies import MASTER_ID, TopicRouteData
 from perseid.wire.codes import RequestCode, ResponseCode
 from perseid.wire.command import Command
 from perseid.wire.headers.namesrv import GetRouteInfoByTopicRequest
@@ -36,7 +36,6 @@ from perseid.wire.rpc import Failure
 if TYPE_CHECKING:
     from perseid.broker.kernel.peers import Peers
 
-MASTER_ID = 0
 DEFAULT_QUEUES = 8
 TIMEOUT_MS = 3_000
 RETRY_MS = 1_000

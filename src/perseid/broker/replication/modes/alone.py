@@ -9,7 +9,7 @@ from perseid.broker.kernel.capability import Capability, Step, Timer
 from perseid.broker.kernel.turn import Turn
 from perseid.broker.replication.awaited_nodes import AwaitedNodes
 from perseid.broker.replication.ha_stream import HaStream
-from perseid.broker.replication.modes.mode import ModePorts, ReplicationMode, without_controller
+from perseid.broker.replication.modes.mode import ModePorts, ReplicationMode, follower_of, without_controller
 from perseid.replication.classic.master import Master
 from perseid.replication.classic.node import ClassicReplication
 from perseid.replication.config import ReplicationConfig
@@ -52,24 +52,13 @@ class Alone(ReplicationMode):
         self.ha.reconfigure(config)
 
     def followers(self, now: Millis) -> Sequence[HAConnectionRuntimeInfo]:
-        return followers_of(self.ha.master, self.store.log.end, now)
+        return classic_followers(self.ha.master, self.store.log.end, now)
 
 
-def followers_of(master: Master, end: int, now: Millis) -> list[HAConnectionRuntimeInfo]:
-    """Who follows, and how far each one is behind the `end` of the log."""
-    return [
-        HAConnectionRuntimeInfo(
-            addr=f.peer,
-            slave_ack_offset=f.acknowledged,
-            diff=end - f.acknowledged,
-            in_sync=master.in_sync(f),
-            transferred_byte_in_second=f.meter.per_second(now),
-            transfer_from_where=f.next,
-            lag_millis=master.lag(f, now),
-        )
-        for f in master.followers.values()
-        if f.following
-    ]
+def classic_followers(master: Master, end: int, now: Millis) -> list[HAConnectionRuntimeInfo]:
+    """Who follows, and how far each one is behind the `end` of the log, in bytes and in time."""
+    found = [one for one in master.followers.values() if one.following]
+    return [follower_of(one, end, now, master.in_sync(one), master.lag(one, now)) for one in found]
 
 
 def let_go(turn: Turn, master: Master) -> None:

@@ -17,8 +17,14 @@ from perseid.broker.registration.name_servers import addresses
 from perseid.broker.replication.acting import Acting, ActingPorts
 from perseid.broker.replication.awaited_nodes import AwaitedNodes, SlavesOfMaster
 from perseid.broker.replication.ha_stream import HaStream
-from perseid.broker.replication.modes.alone import NOT_SYNC_MASTER, followers_of, let_go
-from perseid.broker.replication.modes.mode import LaterPorts, ModePorts, ReplicationMode, without_controller
+from perseid.broker.replication.modes.alone import NOT_SYNC_MASTER, classic_followers, let_go
+from perseid.broker.replication.modes.mode import (
+    SYNC_MASTER,
+    LaterPorts,
+    ModePorts,
+    ReplicationMode,
+    without_controller,
+)
 from perseid.replication.classic.node import ClassicReplication
 from perseid.replication.classic.slave import Slave
 from perseid.replication.config import ReplicationConfig
@@ -31,14 +37,9 @@ from perseid.wire.headers.query import ViewMessageByIdRequest
 from perseid.wire.rpc import Failure
 
 SLAVE = "SLAVE"
-SYNC_MASTER = "SYNC_MASTER"
 PROVE_TIMEOUT_MS = 3_000
 NO_RECORD = "can not find message"
 """What a broker, a Java one too, says of an offset at which no record begins."""
-WAITS_FOR_NO_SLAVE = (
-    "brokerRole=SYNC_MASTER with inSyncReplicas=1 waits for no slave, as in RocketMQ 5: "
-    "set inSyncReplicas=2 to acknowledge only what one slave has too"
-)
 
 
 class Classic(ReplicationMode):
@@ -92,8 +93,6 @@ class Classic(ReplicationMode):
     # ---- start, stop, settings ----
 
     def start(self, now: Millis) -> None:
-        if self._settings.current.broker_role == SYNC_MASTER and self.nodes.waits_for_none:
-            self._turn.note("warning", WAITS_FOR_NO_SLAVE)
         super().start(now)
         if self.acting.slaves_act:
             self.acting.start(addresses(self._settings.current.namesrv_addr), now)
@@ -151,7 +150,7 @@ class Classic(ReplicationMode):
         return self.ha.slave
 
     def followers(self, now: Millis) -> Sequence[HAConnectionRuntimeInfo]:
-        return followers_of(self.ha.master, self.store.log.end, now)
+        return classic_followers(self.ha.master, self.store.log.end, now)
 
     # ---- the proof of a common history ----
 

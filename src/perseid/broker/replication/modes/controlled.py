@@ -18,8 +18,7 @@ from perseid.broker.kernel.route import Route
 from perseid.broker.replication.awaited_nodes import SyncStateSetNodes
 from perseid.broker.replication.ha_stream import HaStream
 from perseid.broker.replication.manager import FileSaved, ManagerPorts, ReplicasManager
-from perseid.broker.replication.modes.classic import SYNC_MASTER, WAITS_FOR_NO_SLAVE
-from perseid.broker.replication.modes.mode import LaterPorts, ModePorts, ReplicationMode
+from perseid.broker.replication.modes.mode import LaterPorts, ModePorts, ReplicationMode, follower_of
 from perseid.broker.replication.new_master import LostTopics, set_groups_back
 from perseid.replication.auto_switch.in_sync import Proposal
 from perseid.replication.auto_switch.node import AutoSwitchReplication, CutFor, Led, TrimmedTo
@@ -27,12 +26,10 @@ from perseid.replication.auto_switch.slave import Slave
 from perseid.replication.config import ReplicationConfig
 from perseid.replication.sender import FetchedFor
 from perseid.store.store import MessageStore
-from perseid.wire.bodies import HAConnectionRuntimeInfo
+from perseid.wire.bodies import MASTER_ID, HAConnectionRuntimeInfo
 from perseid.wire.codes import ResponseCode
 from perseid.wire.controller import OPEN_END, Epoch, SyncStateSet
 from perseid.wire.headers.controller import NotifyBrokerRoleChangedRequest
-
-MASTER_ID = 0
 
 
 class Controlled(ReplicationMode):
@@ -89,8 +86,6 @@ class Controlled(ReplicationMode):
     # ---- start, stop, settings ----
 
     def start(self, now: Millis) -> None:
-        if self._settings.current.broker_role == SYNC_MASTER and self.nodes.waits_for_none:
-            self._turn.note("warning", WAITS_FOR_NO_SLAVE)
         super().start(now)
         self._turn.emit_all(self.replication.start())
         self.manager.start(now)
@@ -168,15 +163,7 @@ class Controlled(ReplicationMode):
 
     def followers(self, now: Millis) -> Sequence[HAConnectionRuntimeInfo]:
         master, end = self.replication.master, self.store.log.end
-        return [] if master is None else [
-            HAConnectionRuntimeInfo(
-                addr=f.peer,
-                slave_ack_offset=f.acknowledged,
-                diff=end - f.acknowledged,
-                in_sync=f.replica in master.in_sync.agreed,
-                transferred_byte_in_second=f.meter.per_second(now),
-                transfer_from_where=f.next,
-            )
-            for f in master.followers.values()
-            if f.following
-        ]  # fmt: skip
+        if master is None:
+            return []
+        found = [one for one in master.followers.values() if one.following]
+        return [follower_of(one, end, now, one.replica in master.in_sync.agreed) for one in found]

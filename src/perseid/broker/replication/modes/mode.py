@@ -42,6 +42,7 @@ from perseid.disk.port import Disk
 from perseid.replication.auto_switch.slave import Slave as AutoSwitchSlave
 from perseid.replication.classic.slave import Slave as ClassicSlave
 from perseid.replication.config import ReplicationConfig
+from perseid.replication.sender import Connected
 from perseid.store.store import MessageStore
 from perseid.wire.bodies import HAConnectionRuntimeInfo
 from perseid.wire.codes import ResponseCode
@@ -49,6 +50,11 @@ from perseid.wire.controller import Epoch, SyncStateSet
 from perseid.wire.headers.controller import NotifyBrokerRoleChangedRequest
 from perseid.wire.rpc import Caller
 
+SYNC_MASTER = "SYNC_MASTER"
+WAITS_FOR_NO_SLAVE = (
+    "brokerRole=SYNC_MASTER with inSyncReplicas=1 waits for no slave, as in RocketMQ 5: "
+    "set inSyncReplicas=2 to acknowledge only what one slave has too"
+)
 HA_PORT_OFFSET = 1
 NEEDS_CONTROLLER = ("allAckInSyncStateSet", "brokerElectionPriority", "controllerAddr", "haMaxTimeSlaveNotCatchup")
 """Options that have an effect only under a controller."""
@@ -118,6 +124,8 @@ class ReplicationMode:
 
     def start(self, now: Millis) -> None:
         """The broker runs: take up the role, and look for the others."""
+        if self._settings.current.broker_role == SYNC_MASTER and self.nodes.counts and self.nodes.waits_for_none:
+            self._turn.note("warning", WAITS_FOR_NO_SLAVE)
         if self._roles.is_slave:
             self._offsets.follow()
 
@@ -188,6 +196,21 @@ class ReplicationMode:
     def followers(self, now: Millis) -> Sequence[HAConnectionRuntimeInfo]:
         """Who follows our HA stream, and how far behind each one is."""
         return []
+
+
+def follower_of(
+    one: Connected, end: int, now: Millis, in_sync: bool, lag_ms: Millis | None = None
+) -> HAConnectionRuntimeInfo:
+    """How far somebody who follows our HA stream is behind the `end` of the log."""
+    return HAConnectionRuntimeInfo(
+        addr=one.peer,
+        slave_ack_offset=one.acknowledged,
+        diff=end - one.acknowledged,
+        in_sync=in_sync,
+        transferred_byte_in_second=one.meter.per_second(now),
+        transfer_from_where=one.next,
+        lag_millis=lag_ms,
+    )
 
 
 def without_controller(**more: str) -> dict[str, str]:
