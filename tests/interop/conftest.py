@@ -55,7 +55,7 @@ def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item
     only, without proof on the Java one."""
     without: list[pytest.Item] = []
     for item in items:
-        if item.path.parent != Path(__file__).parent:
+        if Path(__file__).parent not in item.path.parents:
             continue
         if not item.get_closest_marker("timeout"):
             limit = LONGER_SECONDS if item.path.stem in LONGER else TEST_SECONDS

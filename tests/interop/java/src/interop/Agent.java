@@ -46,6 +46,7 @@ public final class Agent {
         Transactions.register();
         Pops.register();
         Servers.register();
+        Auths.register();
         ExecutorService threads = Executors.newCachedThreadPool();
         BufferedReader lines = new BufferedReader(new InputStreamReader(System.in, StandardCharsets.UTF_8));
         for (String line = lines.readLine(); line != null; line = lines.readLine()) {

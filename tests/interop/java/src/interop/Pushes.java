@@ -60,7 +60,7 @@ final class Pushes {
             failures = args.getIntValue("failures", 0);
             delayLevel = args.getIntValue("delayLevel", 1);
             brief = args.getBooleanValue("brief");
-            consumer = new DefaultMQPushConsumer(args.getString("group"));
+            consumer = new DefaultMQPushConsumer(args.getString("group"), Auths.hook(args));
             consumer.setNamesrvAddr(args.getString("namesrv"));
             consumer.setInstanceName("c" + System.nanoTime());
             consumer.setEnableTrace(args.getBooleanValue("traced"));

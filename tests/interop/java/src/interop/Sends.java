@@ -65,7 +65,8 @@ final class Sends {
 
     private static String key(JSONObject args) {
         return args.getString("namesrv") + " " + args.getOrDefault("group", "interop_producer") + " "
-            + args.getOrDefault("compress", "") + " " + args.getOrDefault("traced", "");
+            + args.getOrDefault("compress", "") + " " + args.getOrDefault("traced", "")
+            + " " + args.getOrDefault("keys", "");
     }
 
     /** One producer for each name server, group, compression and whether it is traced, kept for the next command. */
@@ -73,7 +74,8 @@ final class Sends {
         synchronized (PRODUCERS) {
             DefaultMQProducer producer = PRODUCERS.get(key(args));
             if (producer == null) {
-                producer = new DefaultMQProducer((String) args.getOrDefault("group", "interop_producer"));
+                producer = new DefaultMQProducer((String) args.getOrDefault("group", "interop_producer"),
+                    Auths.hook(args));
                 producer.setNamesrvAddr(args.getString("namesrv"));
                 producer.setInstanceName("p" + System.nanoTime());
                 producer.setMaxMessageSize(64 << 20);
