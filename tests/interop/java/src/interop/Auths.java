@@ -35,6 +35,7 @@ import org.apache.rocketmq.common.resource.ResourcePattern;
 import org.apache.rocketmq.common.resource.ResourceType;
 import org.apache.rocketmq.remoting.RPCHook;
 import org.apache.rocketmq.remoting.protocol.RemotingCommand;
+import org.apache.rocketmq.remoting.protocol.RequestHeaderRegistry;
 import org.apache.rocketmq.remoting.protocol.body.AclInfo;
 
 /** What the original's classes for users and policies say, without a broker; and the keys that clients sign with. */
@@ -43,7 +44,10 @@ final class Auths {
     }
 
     static void register() {
-        Agent.op("auth.asks", args -> each(args.getJSONArray("requests"), request -> asks(args, request)));
+        Agent.op("auth.asks", args -> {
+            RequestHeaderRegistry.getInstance().initialize();
+            return each(args.getJSONArray("requests"), request -> asks(args, request));
+        });
         Agent.op("auth.decide", args -> each(args.getJSONArray("cases"), Auths::decide));
     }
 
