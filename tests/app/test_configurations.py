@@ -16,6 +16,7 @@ from perseid.base.errors import ConfigError
 from perseid.controller import config as controller_config
 from perseid.nameserver import config as name_server_config
 from perseid.raft.config import RaftConfig
+from perseid.security.tls_settings import TlsConfig
 
 FILES = Path(__file__).with_name("configurations.txt")
 PROJECTS = 65
@@ -114,9 +115,9 @@ def test_they_are_of_many_projects() -> None:
     assert len({source.split(" ")[0] for source in files()}) >= PROJECTS
 
 
-BROKER_OF = (broker.FOREIGN, (broker.ProcessConfig, *broker.PARTS))
-NAME_SERVER_OF = (name_server_config.FOREIGN, (name_server_config.NameServerConfig,))
-CONTROLLER_OF = (controller_config.FOREIGN, (controller_config.ControllerConfig, RaftConfig))
+BROKER_OF = (broker.FOREIGN, (broker.ProcessConfig, TlsConfig, *broker.PARTS))
+NAME_SERVER_OF = (name_server_config.FOREIGN, (name_server_config.NameServerConfig, TlsConfig))
+CONTROLLER_OF = (controller_config.FOREIGN, (controller_config.ControllerConfig, RaftConfig, TlsConfig))
 OF = {
     "NamesrvConfig": NAME_SERVER_OF,
     "ControllerConfig": CONTROLLER_OF,

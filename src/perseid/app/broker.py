@@ -11,6 +11,8 @@ from random import Random
 from typing import Any
 
 from perseid.app import process
+from perseid.app import tls as tls_app
+from perseid.app.tls import ProcessTls
 from perseid.base import config
 from perseid.base.config import Setting, option
 from perseid.base.errors import ConfigError
@@ -26,6 +28,7 @@ from perseid.raft.config import RaftConfig, peers_of
 from perseid.raft.node import LISTENER as RAFT_LISTENER
 from perseid.replication.config import ReplicationConfig
 from perseid.replication.receiver import LISTENER as HA_LISTENER
+from perseid.security.tls_settings import DEFAULT, Chosen, TlsConfig
 from perseid.store.commit_log import FOLDER as LOG_FOLDER
 from perseid.store.config import StoreConfig
 
@@ -71,6 +74,7 @@ class Loaded:
     kept_in: Path | None = None
     """The file in which a changed setting is kept."""
     why_not_kept: str = ""
+    tls: Chosen = DEFAULT
 
     def _told(self) -> tuple[Any, ...]:
         """What people and programs are shown."""
@@ -78,21 +82,22 @@ class Loaded:
         return self.process, self.broker, self.store, self.replication, *group
 
     def to_text(self, *, important: bool = False) -> str:
-        return config.to_text(*self._told(), important=important)
+        return config.to_text(*self._told(), self.tls.keys, important=important)
 
     def to_properties(self, broker: BrokerConfig) -> dict[str, str]:
         """All of it; `broker` as it is now."""
         return config.to_properties(*replace(self, broker=broker)._told())
 
 
-def load(path: Path | None, namesrv: str | None = None) -> Loaded:
-    """The configuration of a file (or the defaults); `namesrv` wins over the file. ConfigError when it can't be."""
+def load(path: Path | None, namesrv: str | None = None, flags: Mapping[str, str] | None = None) -> Loaded:
+    """The configuration of a file (or the defaults); `namesrv`, and `flags` of TLS, win over the file. ConfigError when
+    it can't be."""
     settings = process.plain(_out_of_place(process.read_settings(path)), ProcessConfig, *PARTS)
     broker = config.build(BrokerConfig, settings)
     addresses = namesrv or broker.namesrv_addr or os.environ.get(NAME_SERVER_VARIABLE, "")
     config.refuse(settings, (one for one in FOREIGN.refused if not (addresses and one.key == ADDRESS_SERVER)))
     own = _with_places(config.build(ProcessConfig, settings), settings)
-    process.report(settings, FOREIGN, ProcessConfig, *PARTS)
+    process.report(settings, FOREIGN, ProcessConfig, TlsConfig, *PARTS)
     broker = _with_role(replace(broker, namesrv_addr=addresses), settings)
     store, raft = config.build(StoreConfig, settings), config.build(RaftConfig, settings)
     _check_lmq(broker, store, settings)
@@ -114,6 +119,7 @@ def load(path: Path | None, namesrv: str | None = None) -> Loaded:
         config.build(ReplicationConfig, settings),
         raft,
         *_kept_in(path),
+        tls_app.load(settings, flags),
     )
 
 
@@ -131,8 +137,10 @@ def memory_bytes() -> int:
     return os.sysconf("SC_PAGE_SIZE") * os.sysconf("SC_PHYS_PAGES")
 
 
-def build(loaded: Loaded, listeners: Mapping[str, Listener] | None = None) -> tuple[Broker, Driver]:
-    """The broker of a configuration on its own folder, and what runs it."""
+def build(
+    loaded: Loaded, listeners: Mapping[str, Listener] | None = None, tls: ProcessTls | None = None
+) -> tuple[Broker, Driver]:
+    """The broker of a configuration on its own folder, and what runs it; without `tls` there is none."""
     log = loaded.process.store_path_commit_log
     _check_log(loaded.process)
     elsewhere = {LOG_FOLDER: log} if log else {}
@@ -160,13 +168,17 @@ def build(loaded: Loaded, listeners: Mapping[str, Listener] | None = None) -> tu
             ha_port = loaded.replication.ha_listen_port or port + HA_PORT_OFFSET
             listeners[HA_LISTENER] = Listener(host, ha_port, complete=len)
     limits = Limits(idle_ms=loaded.process.server_channel_max_idle_time_seconds * 1000)
-    return node, Driver(node, disk, listeners, name="broker", limits=limits, gathers=node.parts.acks.gathers)
+    dials = tls.dials() if tls is not None else None
+    secured = tls.secure(listeners) if tls is not None else listeners
+    gathers = node.parts.acks.gathers
+    return node, Driver(node, disk, secured, name="broker", limits=limits, gathers=gathers, dials=dials)
 
 
 async def serve(loaded: Loaded) -> int:
     """Run until told to end; the exit code."""
     broker = loaded.broker
-    node, running = build(loaded)
+    tls = ProcessTls(loaded.tls, (broker.broker_ip1,))
+    node, running = build(loaded, tls=tls)
 
     async def ready() -> None:
         # before the line is printed: who reads it may ask the name servers at once
@@ -175,7 +187,7 @@ async def serve(loaded: Loaded) -> int:
         line = f"The broker[{broker.broker_name}, {broker.address}] boot success. serializeType=JSON{at}"
         process.say(line)
 
-    return await process.serve([running], ready)
+    return await process.serve([running], ready, tls)
 
 
 def _root(text: str) -> Path:

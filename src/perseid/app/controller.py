@@ -9,6 +9,8 @@ from pathlib import Path
 from random import Random
 
 from perseid.app import process
+from perseid.app import tls as tls_app
+from perseid.app.tls import ProcessTls
 from perseid.base import config
 from perseid.base.config import Foreign
 from perseid.base.errors import ConfigError
@@ -17,6 +19,7 @@ from perseid.controller.node import LISTENER, Controller
 from perseid.net.driver import Driver, Listener
 from perseid.net.limits import Limits
 from perseid.raft.config import RaftConfig, peers_of
+from perseid.security.tls_settings import DEFAULT, Chosen, TlsConfig
 
 NAMED = ("controllerDLegerGroup", "controllerDLegerPeers", "controllerDLegerSelfId")
 
@@ -29,21 +32,24 @@ class Loaded:
     raft: RaftConfig
     given: Mapping[str, str]
     """All keys of the file, as they stand there."""
+    tls: Chosen = DEFAULT
 
     def to_text(self, *, important: bool) -> str:
         """All settings, or the important ones."""
-        return config.to_text(self.own, *(() if important else (self.raft,)), important=important)
+        return config.to_text(self.own, *(() if important else (self.raft,)), self.tls.keys, important=important)
 
 
-def load(path: Path | None, other: tuple[type, Foreign] | None = None) -> Loaded:
+def load(
+    path: Path | None, other: tuple[type, Foreign] | None = None, flags: Mapping[str, str] | None = None
+) -> Loaded:
     """The configuration of a file; ConfigError when it can't be. `other`: who else reads that file, and what it does
-    with other keys."""
+    with other keys. `flags` of TLS win over the file."""
     given = process.read_settings(path)
     named = {ALIASES.get(key, key): replace(one, key=ALIASES.get(key, key)) for key, one in given.items()}
     settings = process.plain(named, ControllerConfig, RaftConfig)
     config.refuse(settings, FOREIGN.refused)
     foreign = FOREIGN if other is None else FOREIGN.beside(other[1])
-    process.report(settings, foreign, ControllerConfig, RaftConfig, *(() if other is None else (other[0],)))
+    process.report(settings, foreign, ControllerConfig, RaftConfig, TlsConfig, *(() if other is None else (other[0],)))
     own = config.build(ControllerConfig, settings)
     texts = own.controller_dleger_group, own.controller_dleger_peers, own.controller_dleger_self_id
     missing = [key for key, text in zip(NAMED, texts, strict=True) if not text]
@@ -70,12 +76,14 @@ def load(path: Path | None, other: tuple[type, Foreign] | None = None) -> Loaded
         self_id=own.controller_dleger_self_id,
         mapped_file_size_for_entry_data=own.mapped_file_size,
     )
-    return Loaded(own, raft, process.values(settings))
+    return Loaded(own, raft, process.values(settings), tls_app.load(settings, flags))
 
 
-def build(loaded: Loaded, listener: Listener | None = None) -> tuple[Controller, Driver]:
+def build(
+    loaded: Loaded, listener: Listener | None = None, tls: ProcessTls | None = None
+) -> tuple[Controller, Driver]:
     """The controller of a configuration on its own files, in `controllerStorePath`/dledger-ID as the original names
-    them, listening where the peers' list says."""
+    them, listening where the peers' list says; without `tls` there is none."""
     own, raft, given = loaded.own, loaded.raft, loaded.given
     store = Path(own.controller_store_path).expanduser().absolute()
     config_path = Path(own.config_store_path).expanduser().absolute()
@@ -95,7 +103,10 @@ def build(loaded: Loaded, listener: Listener | None = None) -> tuple[Controller,
     limits = Limits(idle_ms=own.server_channel_max_idle_time_seconds * 1000)
     main = listener or Listener(own.bind_address, int(port))
     name = f"controller-{raft.self_id}"
-    return node, Driver(node, disk, {LISTENER: main}, name=name, limits=limits, gathers=node.gathers)
+    listeners = {LISTENER: main}
+    dials = tls.dials() if tls is not None else None
+    secured = tls.secure(listeners) if tls is not None else listeners
+    return node, Driver(node, disk, secured, name=name, limits=limits, gathers=node.gathers, dials=dials)
 
 
 def announcement(loaded: Loaded) -> str:
@@ -106,9 +117,10 @@ def announcement(loaded: Loaded) -> str:
 
 async def serve(loaded: Loaded) -> int:
     """Run until told to end; the exit code."""
-    _, running = build(loaded)
+    tls = ProcessTls(loaded.tls)
+    _, running = build(loaded, tls=tls)
 
     async def ready() -> None:
         process.say(announcement(loaded))
 
-    return await process.serve([running], ready)
+    return await process.serve([running], ready, tls)

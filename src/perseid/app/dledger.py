@@ -7,6 +7,7 @@ from pathlib import Path
 from random import Random
 
 from perseid.app import process
+from perseid.app.tls import ProcessTls
 from perseid.base import config
 from perseid.base.config import Foreign, Ignored, Refusal, option
 from perseid.base.errors import ConfigError
@@ -16,6 +17,7 @@ from perseid.raft.config import RaftConfig, peers_of
 from perseid.raft.files import FileLog
 from perseid.raft.log import MemoryLog
 from perseid.raft.node import LISTENER, Raft
+from perseid.security.tls_settings import DEFAULT, Chosen, TlsConfig
 
 FILE, MEMORY = "FILE", "MEMORY"
 
@@ -72,27 +74,29 @@ def load(path: Path | None) -> tuple[DLedgerConfig, RaftConfig]:
     """The configuration of a file (or the defaults); ConfigError when it can't be."""
     settings = process.plain(process.read_settings(path), DLedgerConfig, RaftConfig)
     config.refuse(settings, FOREIGN.refused)
-    process.report(settings, FOREIGN, DLedgerConfig, RaftConfig)
+    process.report(settings, FOREIGN, DLedgerConfig, RaftConfig, TlsConfig)
     raft = config.build(RaftConfig, settings)
     if raft.self_id not in peers_of(raft.peers):
         raise ConfigError(f"selfId={raft.self_id} is not among the peers ({raft.peers})")
     return config.build(DLedgerConfig, settings), raft
 
 
-def driver(own: DLedgerConfig, raft: RaftConfig) -> Driver:
+def driver(own: DLedgerConfig, raft: RaftConfig, tls: ProcessTls) -> Driver:
     """A member in `storeBaseDir`/dledger-ID, as the original names it, listening where `peers` says."""
     disk = process.open_disk(Path(own.store_base_dir).expanduser().absolute() / f"dledger-{raft.self_id}")
     sizes = raft.mapped_file_size_for_entry_data, raft.mapped_file_size_for_entry_index
     log = FileLog(disk, *sizes) if own.store_type == FILE else MemoryLog()
     _, _, port = peers_of(raft.peers)[raft.self_id].rpartition(":")
-    return Driver(Raft(raft, log, disk, Random()), disk, {LISTENER: Listener("0.0.0.0", int(port))}, name=raft.self_id)
+    listeners = tls.secure({LISTENER: Listener("0.0.0.0", int(port))})
+    return Driver(Raft(raft, log, disk, Random()), disk, listeners, name=raft.self_id, dials=tls.dials())
 
 
-async def serve(own: DLedgerConfig, raft: RaftConfig) -> int:
+async def serve(own: DLedgerConfig, raft: RaftConfig, chosen: Chosen = DEFAULT) -> int:
     """Run until told to end; the exit code."""
-    running = driver(own, raft)
+    tls = ProcessTls(chosen)
+    running = driver(own, raft, tls)
 
     async def ready() -> None:
         process.say(f"member {raft.self_id} of {raft.group} listens at {peers_of(raft.peers)[raft.self_id]}")
 
-    return await process.serve([running], ready)
+    return await process.serve([running], ready, tls)

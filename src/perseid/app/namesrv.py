@@ -9,12 +9,14 @@ from pathlib import Path
 
 from perseid.app import controller as controller_app
 from perseid.app import process
+from perseid.app.tls import ProcessTls
 from perseid.base import config
 from perseid.controller.node import Controller
 from perseid.nameserver.config import FOREIGN, NameServerConfig
 from perseid.nameserver.node import NameServer
 from perseid.net.driver import Driver, Listener
 from perseid.net.limits import Limits
+from perseid.security.tls_settings import DEFAULT, Chosen, TlsConfig
 
 LISTENER = "main"
 
@@ -25,7 +27,7 @@ def load(path: Path | None) -> NameServerConfig:
     config.refuse(settings, FOREIGN.refused)
     loaded = config.build(NameServerConfig, settings)
     if not loaded.enable_controller_in_namesrv:  # the controller reports what neither of them knows
-        process.report(settings, FOREIGN, NameServerConfig)
+        process.report(settings, FOREIGN, NameServerConfig, TlsConfig)
     folder = process.home_folder() / "namesrv"
     kept = path.resolve() if path and path.suffix != ".toml" else folder / "namesrv.properties"
     store_path = loaded.config_store_path or str(kept)
@@ -42,8 +44,10 @@ def load_controller(path: Path | None, loaded: NameServerConfig) -> controller_a
     return controller_app.load(path, (NameServerConfig, FOREIGN)) if loaded.enable_controller_in_namesrv else None
 
 
-def build(loaded: NameServerConfig, listener: Listener | None = None) -> tuple[NameServer, Driver]:
-    """The name server of a configuration, on its own files."""
+def build(
+    loaded: NameServerConfig, listener: Listener | None = None, tls: ProcessTls | None = None
+) -> tuple[NameServer, Driver]:
+    """The name server of a configuration, on its own files; without `tls` there is none."""
     kv_path = Path(loaded.kv_config_path).expanduser().resolve()
     store_path = Path(loaded.config_store_path).expanduser().resolve()
     root = Path(os.path.commonpath([kv_path.parent, store_path.parent]))
@@ -56,7 +60,10 @@ def build(loaded: NameServerConfig, listener: Listener | None = None) -> tuple[N
     )
     limits = Limits(idle_ms=loaded.server_channel_max_idle_time_seconds * 1000)
     main = listener or Listener(loaded.bind_address, loaded.listen_port)
-    return node, Driver(node, disk, {LISTENER: main}, name="namesrv", limits=limits)
+    listeners = {LISTENER: main}
+    dials = tls.dials() if tls is not None else None
+    secured = tls.secure(listeners) if tls is not None else listeners
+    return node, Driver(node, disk, secured, name="namesrv", limits=limits, dials=dials)
 
 
 def share_file(names: NameServer, controller: Controller, given: Mapping[str, str]) -> None:
@@ -65,14 +72,21 @@ def share_file(names: NameServer, controller: Controller, given: Mapping[str, st
     controller.kept = lambda: {**given, **config.to_properties(names.config)}
 
 
-async def serve(path: Path | None, loaded: NameServerConfig, controller: controller_app.Loaded | None = None) -> int:
-    """Run until told to end, with a controller beside it or without; the exit code. `path`: of the configuration."""
-    node, running = build(loaded)
+async def serve(
+    path: Path | None,
+    loaded: NameServerConfig,
+    controller: controller_app.Loaded | None = None,
+    chosen: Chosen = DEFAULT,
+) -> int:
+    """Run until told to end, with a controller beside it or without; the exit code. `path`: of the configuration;
+    `chosen`: what both do about TLS."""
+    tls = ProcessTls(chosen)
+    node, running = build(loaded, tls=tls)
     given = process.values(process.read_settings(path))
     node.kept = lambda: given
     beside: list[Driver] = []
     if controller is not None:
-        member, other = controller_app.build(controller)
+        member, other = controller_app.build(controller, tls=tls)
         share_file(node, member, given)
         beside.append(other)
 
@@ -82,4 +96,4 @@ async def serve(path: Path | None, loaded: NameServerConfig, controller: control
             process.log.info("%s", controller_app.announcement(controller))
         process.say(f"The Name Server boot success. serializeType=JSON, address {address}")
 
-    return await process.serve([running, *beside], ready)
+    return await process.serve([running, *beside], ready, tls)

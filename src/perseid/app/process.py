@@ -12,8 +12,9 @@ import signal
 import socket
 import sys
 from collections.abc import Awaitable, Callable, Coroutine, Iterable, Mapping, Sequence
+from functools import partial
 from pathlib import Path
-from typing import Any
+from typing import Any, Protocol
 
 from perseid.base import config
 from perseid.base.config import Foreign, Setting
@@ -165,12 +166,34 @@ def run(main: Coroutine[Any, Any, int]) -> int:
         return runner.run(main)
 
 
-async def serve(drivers: Sequence[Driver], ready: Ready) -> int:
+class Watched(Protocol):
+    """Files that a running process follows: the certificates'."""
+
+    @property
+    def files(self) -> Sequence[str]: ...
+
+    def look(self, *, told: bool = False) -> None:
+        """Take in what has changed; `told`: somebody says that something has."""
+
+    async def watch(self) -> None:
+        """Look again and again, until cancelled."""
+
+
+def follow(watched: Watched) -> asyncio.Task[None] | None:
+    """Look at files while the process runs, and at SIGHUP; None when there are none."""
+    if not watched.files:
+        return None
+    asyncio.get_running_loop().add_signal_handler(signal.SIGHUP, partial(watched.look, told=True))
+    return asyncio.create_task(watched.watch(), name="files that are followed")
+
+
+async def serve(drivers: Sequence[Driver], ready: Ready, watched: Watched | None = None) -> int:
     """Start nodes in order, call `ready`, run until SIGTERM or SIGINT or until one fails, end them in reverse.
 
     0 after a clean end, 1 when a node failed. ConfigError when an address can't be had.
     """
     told = told_to_end()
+    following = follow(watched) if watched is not None else None
     started: list[Driver] = []
     try:
         for driver in drivers:
@@ -189,6 +212,8 @@ async def serve(drivers: Sequence[Driver], ready: Ready) -> int:
                 await asyncio.wait(ends, return_when=asyncio.FIRST_COMPLETED)
             announce.cancel()
     finally:
+        if following is not None:
+            following.cancel()
         reasons = [await driver.stop() for driver in reversed(started)]
     for reason in filter(None, reasons):
         print(f"perseid: {reason}", file=sys.stderr)  # noqa: T201

@@ -11,7 +11,7 @@ from __future__ import annotations
 
 import asyncio
 import logging
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from pathlib import Path
 
@@ -19,6 +19,7 @@ from perseid.app import process
 from perseid.app.broker import Loaded
 from perseid.app.children import Child, perseid
 from perseid.base.errors import ConfigError
+from perseid.security.tls_settings import flag_of
 
 log = logging.getLogger("perseid.shards")
 
@@ -71,10 +72,12 @@ def check(loaded: Loaded, count: int) -> None:
         raise ConfigError(f"listenPort={loaded.broker.listen_port}: the last of {count} shards would need port {last}")
 
 
-def command(config_file: Path | None, namesrv: str | None, shard: int) -> list[str]:
-    """What runs one shard."""
+def command(config_file: Path | None, namesrv: str | None, shard: int, flags: Mapping[str, str]) -> list[str]:
+    """What runs one shard; `flags` of TLS, by their keys."""
     own = perseid("broker", "--shard", str(shard))
     own += ["-c", str(config_file)] if config_file is not None else []
+    for key, value in flags.items():
+        own += [flag_of(key), value]
     return own + (["-n", namesrv] if namesrv is not None else [])
 
 

@@ -10,11 +10,13 @@ from pathlib import Path
 from perseid.app import broker as broker_app
 from perseid.app import namesrv as namesrv_app
 from perseid.app import process
+from perseid.app.tls import ProcessTls
 from perseid.base.errors import ConfigError
 from perseid.broker.config import BrokerConfig
 from perseid.broker.kernel.request import MAIN_LISTENER, VIP_LISTENER
 from perseid.nameserver.config import NameServerConfig
 from perseid.net.driver import Listener, bind
+from perseid.security.tls_settings import DEFAULT
 from perseid.store.config import StoreConfig
 
 HOST = "127.0.0.1"
@@ -64,7 +66,8 @@ async def serve(
         kv_config_path=str(data / "namesrv" / "kvConfig.json"),
         config_store_path=str(data / "namesrv" / "namesrv.properties"),
     )
-    _, name_server = namesrv_app.build(names, Listener(bound=namesrv_socket))
+    tls = ProcessTls(DEFAULT)
+    _, name_server = namesrv_app.build(names, Listener(bound=namesrv_socket), tls)
     chosen = replace(
         broker_config or BrokerConfig(broker_name="broker-a"),
         broker_ip1=HOST,
@@ -76,10 +79,10 @@ async def serve(
         chosen,
         replace(store or StoreConfig(), process_id=os.getpid(), physical_memory_bytes=broker_app.memory_bytes()),
     )
-    node, broker = broker_app.build(loaded, listeners)
+    node, broker = broker_app.build(loaded, listeners, tls)
 
     async def ready() -> None:
         await broker.until(lambda: node.parts.registration.registered(namesrv_at))
         process.say(ready_line(namesrv_at, chosen.address, data, as_json=as_json))
 
-    return await process.serve([name_server, broker], ready)
+    return await process.serve([name_server, broker], ready, tls)

@@ -42,6 +42,11 @@ MAX_KEY = 64
 """Characters of a key for which a nearest one is looked for, or which is told whole."""
 MAX_SHOWN = 200
 """Of a value."""
+HIDDEN = "******"
+"""What is shown of a secret."""
+PREFIXES = frozenset(("tls",))
+"""TOML's tables only group, but for these: the keys in them have the tables' names before their own, as in
+`tls.server.mode`."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -111,6 +116,7 @@ class Option:
     important: bool
     live: bool
     told: str
+    secret: bool
 
 
 def option(
@@ -124,15 +130,16 @@ def option(
     important: bool = False,
     live: bool = False,
     told: str = "",
+    secret: bool = False,
 ) -> Any:
     """A dataclass field with its key, the bounds of its value, whether `-m` prints it, and whether a running process
     follows a change.
 
     `form` is for texts: a regular expression, and the words for people who did not keep to it. `told` is what people
-    hear who change it: what it does not do.
+    hear who change it: what it does not do. `secret`: nobody is shown its value.
     """
     metadata = {"key": key, "low": low, "high": high, "choices": choices, "form": form, "important": important}
-    return dataclasses.field(default=default, metadata={**metadata, "live": live, "told": told})
+    return dataclasses.field(default=default, metadata={**metadata, "live": live, "told": told, "secret": secret})
 
 
 def camel(name: str) -> str:
@@ -151,7 +158,7 @@ def options(cls: type) -> Mapping[str, Option]:
         key = meta.get("key") or camel(f.name)
         bounds = meta.get("low"), meta.get("high")
         choices, form = meta.get("choices"), meta.get("form")
-        rest = meta.get("important", False), meta.get("live", False), meta.get("told", "")
+        rest = meta.get("important", False), meta.get("live", False), meta.get("told", ""), meta.get("secret", False)
         found[key] = Option(key, f.name, kind, *bounds, choices, form, *rest)
     return found
 
@@ -248,18 +255,22 @@ def _read_toml(text: str, name: str) -> dict[str, Setting]:
     return found
 
 
-def _flat(table: Mapping[str, Any]) -> Iterator[tuple[str, Any]]:
+def _flat(table: Mapping[str, Any], before: str = "") -> Iterator[tuple[str, Any]]:
     for key, value in table.items():
         if isinstance(value, dict):
-            yield from _flat(value)
+            yield from _flat(value, f"{before}{key}." if before or key in PREFIXES else "")
         else:
-            yield key, value
+            yield before + key, value
 
 
 def _line_of(lines: list[str], key: str) -> int:
     """tomllib keeps no positions: the first line that begins with the key."""
-    wanted = re.compile(rf"""\s*["']?{re.escape(key)}["']?\s*=""")
-    return next((number for number, line in enumerate(lines, 1) if wanted.match(line)), 1)
+    for name in (key, key.rpartition(".")[2]):
+        wanted = re.compile(rf"""\s*["']?{re.escape(name)}["']?\s*=""")
+        found = next((number for number, line in enumerate(lines, 1) if wanted.match(line)), 0)
+        if found:
+            return found
+    return 1
 
 
 # ---- into dataclasses ----
@@ -371,14 +382,17 @@ def _convert(opt: Option, text: str, where: str) -> Any:
 # ---- writing ----
 
 
-def to_properties(*configs: Any, important: bool = False) -> dict[str, str]:
-    """Key → text of all settings (or the important ones) of some configurations, sorted by key."""
+def to_properties(*configs: Any, important: bool = False, secrets: bool = False) -> dict[str, str]:
+    """Key → text of all settings (or the important ones) of some configurations, sorted by key. A secret is `HIDDEN`,
+    unless they are asked for."""
     found = {}
     for config in configs:
         for key, opt in options(type(config)).items():
             if opt.important or not important:
                 value = getattr(config, opt.field)
                 found[key] = ("true" if value else "false") if opt.kind is bool else str(value)
+                if opt.secret and value and not secrets:
+                    found[key] = HIDDEN
     return dict(sorted(found.items()))
 
 
@@ -389,7 +403,7 @@ def to_text(*configs: Any, important: bool = False) -> str:
 
 def to_file(*configs: Any, kept: Mapping[str, str] | None = None) -> str:
     """What reads back as these settings; before them the keys of `kept` that are none of theirs."""
-    own = to_properties(*configs)
+    own = to_properties(*configs, secrets=True)
     others = {key: value for key, value in (kept or {}).items() if key not in own}
     return "".join(_line(key, value) for key, value in (others | own).items())
 

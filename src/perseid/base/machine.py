@@ -51,7 +51,9 @@ class Opened:
     """A connection is ready, accepted on `listener` (its name, as the node's driver was told) or dialled.
 
     `dialled` is the address that a `Connect` asked for, `""` for an accepted connection. `peer` and
-    `local` are `host:port` as the socket knows them.
+    `local` are `host:port` as the socket knows them. `certificate` is the subject of the peer's certificate, when TLS
+    has verified one. Where a listener takes TLS, an accepted connection is ready when its first bytes, or its
+    handshake, say what the peer speaks.
     """
 
     conn: ConnId
@@ -59,6 +61,7 @@ class Opened:
     local: str
     listener: str = ""
     dialled: str = ""
+    certificate: str = ""
 
 
 @dataclass(slots=True)

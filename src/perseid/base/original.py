@@ -5,7 +5,7 @@ Names are those of NettyServerConfig, NettyClientConfig and of the metrics expor
 
 from __future__ import annotations
 
-from perseid.base.config import Ignored, Refusal
+from perseid.base.config import Ignored
 
 NETTY = frozenset(
     (
@@ -72,12 +72,3 @@ METRICS = frozenset(
 """Of exporters of metrics, which `metricsExporterType` turns on."""
 
 NO_METRICS = Ignored("metricsExporterType", ("disable", "0"), "no exporter of metrics is here")
-
-NO_TLS = (
-    Refusal(
-        "tls.server.mode",
-        ("disabled", "permissive"),
-        "only encrypted connections would be taken; Perseid has no TLS yet",
-    ),
-    Refusal("useTLS", ("false",), "connections to other nodes would be encrypted; Perseid has no TLS yet"),
-)

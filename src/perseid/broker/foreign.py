@@ -8,7 +8,7 @@ are not here. Names are those of BrokerConfig, MessageStoreConfig and AuthConfig
 from __future__ import annotations
 
 from perseid.base.config import Foreign, Ignored, Refusal
-from perseid.base.original import METRICS, NETTY, NO_METRICS, NO_TLS
+from perseid.base.original import METRICS, NETTY, NO_METRICS
 
 _FALSE = ("false",)
 _NO_ROCKSDB = "would be in RocksDB, which Perseid does not read"
@@ -104,7 +104,6 @@ REFUSED = (
     Refusal("authorizationEnabled", _FALSE, "clients would need permissions; Perseid has none yet"),
     Refusal("migrateAuthFromV1Enabled", _FALSE, "access lists would be taken over; Perseid has none yet"),
     Refusal("aclEnable", _FALSE, "clients would need to be on an access list; Perseid has none yet"),
-    *NO_TLS,
     Refusal("rejectPullConsumerEnable", _FALSE, "consumers that pull would be turned away; Perseid serves them"),
     Refusal(
         "fetchNamesrvAddrByAddressServer",

@@ -13,8 +13,11 @@ from perseid.app import dledger as dledger_app
 from perseid.app import ha as ha_app
 from perseid.app import namesrv as namesrv_app
 from perseid.app import process, shards
+from perseid.app import tls as tls_app
 from perseid.app import up as up_app
 from perseid.base import config
+from perseid.cli.flags import flattened
+from perseid.cli.tls_flags import TlsFlags
 
 ConfigFile = Annotated[
     Path | None,
@@ -28,27 +31,29 @@ PrintImportant = Annotated[
 
 def register(app: typer.Typer) -> None:
     """Add the commands to the `perseid` command."""
-    app.command()(namesrv)
-    app.command()(broker)
-    app.command()(up)
-    app.command()(dledger)
-    app.command()(controller)
+    for server in (namesrv, broker, up, dledger, controller):
+        app.command()(flattened(server))
 
 
 def namesrv(
-    config_file: ConfigFile = None, print_all: PrintAll = False, print_important: PrintImportant = False
+    tls: TlsFlags,
+    config_file: ConfigFile = None,
+    print_all: PrintAll = False,
+    print_important: PrintImportant = False,
 ) -> None:
     """Run a name server until SIGTERM or Ctrl-C."""
     process.set_up_logging()
     loaded = namesrv_app.load(config_file)
     beside = namesrv_app.load_controller(config_file, loaded)
+    chosen = tls_app.load(process.read_settings(config_file), tls.given())
     if print_all or print_important:
-        typer.echo(config.to_text(loaded, important=not print_all), nl=False)
+        typer.echo(config.to_text(loaded, chosen.keys, important=not print_all), nl=False)
         return
-    raise typer.Exit(process.run(namesrv_app.serve(config_file, loaded, beside)))
+    raise typer.Exit(process.run(namesrv_app.serve(config_file, loaded, beside, chosen)))
 
 
 def broker(
+    tls: TlsFlags,
     config_file: ConfigFile = None,
     namesrv_addr: Annotated[
         str | None, typer.Option("-n", "--namesrvAddr", help="Name servers, host:port;host:port.")
@@ -62,7 +67,7 @@ def broker(
 ) -> None:
     """Run a broker, or several of one configuration, until SIGTERM or Ctrl-C."""
     process.set_up_logging()
-    loaded = broker_app.load(config_file, namesrv_addr)
+    loaded = broker_app.load(config_file, namesrv_addr, tls.given())
     if print_all or print_important:
         typer.echo(loaded.to_text(important=not print_all), nl=False)
         return
@@ -70,29 +75,36 @@ def broker(
         raise typer.Exit(process.run(broker_app.serve(shards.of(loaded, shard))))
     shards.check(loaded, count)
     if count:
-        commands = [shards.command(config_file, namesrv_addr, number) for number in range(count)]
+        commands = [shards.command(config_file, namesrv_addr, number, tls.given()) for number in range(count)]
         raise typer.Exit(process.run(shards.serve(commands)))
     raise typer.Exit(process.run(broker_app.serve(loaded)))
 
 
 def dledger(
-    config_file: ConfigFile = None, print_all: PrintAll = False, print_important: PrintImportant = False
+    tls: TlsFlags,
+    config_file: ConfigFile = None,
+    print_all: PrintAll = False,
+    print_important: PrintImportant = False,
 ) -> None:
     """Run a member of a Raft group, a log for others to append to, until SIGTERM or Ctrl-C."""
     process.set_up_logging()
     own, raft = dledger_app.load(config_file)
+    chosen = tls_app.load(process.read_settings(config_file), tls.given())
     if print_all or print_important:
-        typer.echo(config.to_text(own, raft, important=not print_all), nl=False)
+        typer.echo(config.to_text(own, raft, chosen.keys, important=not print_all), nl=False)
         return
-    raise typer.Exit(process.run(dledger_app.serve(own, raft)))
+    raise typer.Exit(process.run(dledger_app.serve(own, raft, chosen)))
 
 
 def controller(
-    config_file: ConfigFile = None, print_all: PrintAll = False, print_important: PrintImportant = False
+    tls: TlsFlags,
+    config_file: ConfigFile = None,
+    print_all: PrintAll = False,
+    print_important: PrintImportant = False,
 ) -> None:
     """Run a controller, a member of the group that elects the masters of broker sets, until SIGTERM or Ctrl-C."""
     process.set_up_logging()
-    loaded = controller_app.load(config_file)
+    loaded = controller_app.load(config_file, flags=tls.given())
     if print_all or print_important:
         typer.echo(loaded.to_text(important=not print_all), nl=False)
         return

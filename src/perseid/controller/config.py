@@ -6,7 +6,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 
 from perseid.base.config import Foreign, Refusal, option
-from perseid.base.original import METRICS, NETTY, NO_METRICS, NO_TLS
+from perseid.base.original import METRICS, NETTY, NO_METRICS
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -55,7 +55,6 @@ REFUSED = (
         ("dledger",),
         "the group would keep JRaft's log; Perseid's controllers form a group by DLedger, alone or with the original's",
     ),
-    *NO_TLS,
 )
 
 FOREIGN = Foreign(

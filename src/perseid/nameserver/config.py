@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 
 from perseid.base.config import Foreign, Ignored, Refusal, option
-from perseid.base.original import NETTY, NO_TLS
+from perseid.base.original import NETTY
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -41,7 +41,6 @@ class NameServerConfig:
 
 REFUSED = (
     Refusal("clusterTest", ("false",), "routes of another environment would be given out; Perseid has no such mode"),
-    *NO_TLS,
 )
 
 FOREIGN = Foreign(

@@ -2,6 +2,9 @@
 
 A read that is nothing but whole frames (the usual one) goes up as it came. Only an unfinished frame is
 kept. Writes are collected and leave together at the end of the event loop's turn.
+
+Where TLS may be spoken, a `Tls` stands between these bytes and the transport's, until the first byte says that it is
+not. The node hears of a connection when it is ready: nothing is written before.
 """
 
 from __future__ import annotations
@@ -14,44 +17,63 @@ from typing import TYPE_CHECKING, cast
 from perseid.base.errors import RemoteProtocolError
 from perseid.base.machine import Buffer, ConnId, Frames, Millis, Opened
 from perseid.net.limits import GATHER_BYTES
+from perseid.security.tls import HANDSHAKE, State, Tls
 
 if TYPE_CHECKING:
     from perseid.net.driver import Driver
 
 
 class Connection(asyncio.Protocol):
-    """States: new, open (in `driver.connections`), closing (nothing goes up any more), lost."""
+    """States: new, made (in `driver.connections`), ready (the node knows it), closing (nothing goes up any more),
+    lost."""
 
     __slots__ = (
         "_complete",
-        "_dialled",
         "_driver",
         "_listener",
         "_out",
         "_partial",
         "_paused",
+        "_queued",
+        "_tls",
         "_transport",
         "closing",
         "closing_since",
+        "dialled",
+        "handshake_since",
         "id",
         "last_used",
         "partial_since",
+        "ready",
     )
 
     _transport: asyncio.Transport
 
     def __init__(
-        self, driver: Driver, conn: ConnId, complete: Callable[[Buffer], int], listener: str, dialled: str
+        self,
+        driver: Driver,
+        conn: ConnId,
+        complete: Callable[[Buffer], int],
+        listener: str,
+        dialled: str,
+        tls: Tls | None = None,
     ) -> None:
         self.id = conn
+        self.dialled = dialled
+        self.ready = False
+        """The node has heard of it."""
         self.closing: str | None = None
         self.closing_since: Millis = 0
         self.last_used: Millis = 0
         self.partial_since: Millis | None = None
+        self.handshake_since: Millis | None = None
         self._driver = driver
         self._complete = complete
         self._listener = listener
-        self._dialled = dialled
+        self._tls = tls
+        """None: the bytes are plain."""
+        self._queued: bytearray | None = None
+        """What waits until the driver has time for its handshake."""
         self._partial: bytearray | None = None
         self._paused = False
         self._out: list[Buffer] = []
@@ -69,15 +91,28 @@ class Connection(asyncio.Protocol):
             raw.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
         self._transport.set_write_buffer_limits(high=self._driver.limits.pause_reading_above)
         self.last_used = self._driver.now()
-        peer = _address(transport.get_extra_info("peername"))
-        local = _address(transport.get_extra_info("sockname"))
-        self._driver.take(Opened(self.id, peer, local, self._listener, self._dialled))
+        if self._tls is None:
+            self._is_ready()
+        elif self.dialled:
+            self.handshake_since = self.last_used
+            self._transport.write(self._tls.outgoing())
 
     def data_received(self, data: bytes) -> None:
         if self.closing is not None:
             return
+        self.last_used = self._driver.now()
+        if self._tls is None:
+            self._take_in(data)
+        elif self._queued is not None:
+            self._queued += data
+        elif self._tls.state is State.FIRST and data[0] == HANDSHAKE:
+            self._begin_handshake(data)
+        else:
+            self._take_sealed(data)
+
+    def _take_in(self, data: bytes) -> None:
+        """Hand up what are whole frames by now."""
         driver = self._driver
-        self.last_used = driver.now()
         try:
             whole = self._partial is None and self._complete(data) == len(data)
             frames = data if whole else self._whole(data)
@@ -100,8 +135,12 @@ class Connection(asyncio.Protocol):
 
     def connection_lost(self, exc: Exception | None) -> None:
         why = "closed by the peer" if exc is None else f"lost: {exc}"
+        if self._tls is not None and (cut := self._tls.cut()):
+            why = cut
         self._keep(None)
         self._out.clear()
+        self._queued = None
+        self._handshake_over()
         self._driver.gone(self, self.closing or why)
 
     # ---- called by the driver ----
@@ -122,7 +161,9 @@ class Connection(asyncio.Protocol):
         if not out:
             return
         self.last_used = self._driver.now()
-        if len(out) == 1:
+        if self._tls is not None:
+            self._send_sealed(out[0] if len(out) == 1 else b"".join(out))
+        elif len(out) == 1:
             self._transport.write(out[0])
         elif sum(map(len, out)) <= GATHER_BYTES:
             self._transport.write(b"".join(out))
@@ -138,6 +179,8 @@ class Connection(asyncio.Protocol):
             self.flush()
             self.closing = reason
             self.closing_since = self._driver.now()
+            if self._tls is not None and (last := self._tls.end()):
+                self._transport.write(last)
             self._transport.close()
 
     def abort(self, reason: str) -> None:
@@ -153,10 +196,80 @@ class Connection(asyncio.Protocol):
             return self.closing if now - self.closing_since > limits.linger_ms else None
         if now - self.last_used > limits.idle_ms:
             return f"idle for {limits.idle_ms} ms"
+        since = self.handshake_since
+        if since is not None and now - since > limits.handshake_ms:
+            return f"TLS: no end of the handshake after {limits.handshake_ms} ms"
         since = self.partial_since
         if since is not None and not self._paused and now - since > limits.partial_frame_ms:
             return f"a frame was not whole after {limits.partial_frame_ms} ms"
         return None
+
+    # ---- TLS ----
+
+    def _is_ready(self) -> None:
+        """Tell the node."""
+        self.ready = True
+        peer = _address(self._transport.get_extra_info("peername"))
+        local = _address(self._transport.get_extra_info("sockname"))
+        certificate = "" if self._tls is None else self._tls.certificate
+        self._driver.take(Opened(self.id, peer, local, self._listener, self.dialled, certificate))
+
+    def _begin_handshake(self, data: bytes) -> None:
+        """The first bytes of a client's; the driver goes on with them when it has time."""
+        why = self._driver.shake_soon(self)
+        if why:
+            self._driver.refuse(self, f"{why}; it was closed")
+            return
+        self.handshake_since = self.last_used
+        self._queued = bytearray(data)
+        self._transport.pause_reading()
+
+    def shake(self) -> None:
+        """The driver has time."""
+        queued, self._queued = self._queued, None
+        if queued is not None and self.closing is None:
+            self._take_sealed(bytes(queued))
+            if self.closing is None:
+                self._transport.resume_reading()
+
+    def _take_sealed(self, data: bytes) -> None:
+        tls = self._tls
+        assert tls is not None
+        try:
+            plain = tls.received(data)
+        except RemoteProtocolError as error:
+            self._send(tls.outgoing())
+            self._driver.refuse(self, f"{error}; it was closed", gently=True)
+            return
+        self._send(tls.outgoing())
+        if tls.state is State.HANDSHAKE:
+            return
+        if tls.state is State.CLEAR:
+            self._tls = None
+        if not self.ready:
+            self._handshake_over()
+            self._is_ready()
+        if plain and self.closing is None:
+            self._take_in(plain)
+        if tls.state is State.ENDED and self.closing is None:
+            self.close("closed by the peer")
+
+    def _handshake_over(self) -> None:
+        if self.handshake_since is not None:
+            self.handshake_since = None
+            if not self.dialled:
+                self._driver.handshakes -= 1
+
+    def _send_sealed(self, data: Buffer) -> None:
+        assert self._tls is not None
+        try:
+            self._send(self._tls.seal(data))
+        except RemoteProtocolError as error:
+            self._driver.refuse(self, f"{error}; it was closed")
+
+    def _send(self, data: bytes) -> None:
+        if data:
+            self._transport.write(data)
 
     # ---- frames ----
 

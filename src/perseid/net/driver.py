@@ -60,6 +60,7 @@ from perseid.net.connection import Connection
 from perseid.net.iothread import Failed, IOThread
 from perseid.net.limits import Limits
 from perseid.net.names import Names
+from perseid.security.tls import ClientSide, ServerSide, Tls
 
 LEVELS = {"debug": logging.DEBUG, "info": logging.INFO, "warning": logging.WARNING, "error": logging.ERROR}
 
@@ -72,12 +73,14 @@ RESOLUTION_MS = 1
 
 @dataclass(frozen=True, slots=True)
 class Listener:
-    """Where to accept connections, and how their frames are found. A socket that is bound already will do."""
+    """Where to accept connections, how their frames are found, and how TLS is taken (None: nobody looks for it). A
+    socket that is bound already will do."""
 
     host: str = "127.0.0.1"
     port: int = 0
     bound: socket.socket | None = None
     complete: Callable[[Buffer], int] = complete
+    tls: ServerSide | None = None
 
     def bind(self) -> socket.socket:
         """ConfigError when the address can't be had."""
@@ -110,9 +113,15 @@ class Driver:
         limits: Limits | None = None,
         logger: logging.Logger | None = None,
         gathers: Callable[[], int] | None = None,
+        dials: Mapping[str, ClientSide] | None = None,
     ) -> None:
-        """`gathers`: for how many microseconds the node had better hear nothing; asked after each turn."""
+        """`gathers`: for how many microseconds the node had better hear nothing; asked after each turn. `dials`: the
+        TLS of connections that are dialled, by the kind that `Connect` names."""
         self.limits = limits or Limits()
+        self._secured = dials or {}
+        self.handshakes = 0
+        """TLS handshakes of accepted connections that are under way."""
+        self._shakes: deque[Connection] = deque()
         self._gathers = gathers
         self.connections: dict[ConnId, Connection] = {}
         self.partial_bytes = 0
@@ -443,12 +452,15 @@ class Driver:
     # ---- connections ----
 
     def _acceptor(self, name: str, listener: Listener) -> Callable[[], Connection]:
-        return lambda: self._connection(listener.complete, name, "")
+        side = listener.tls
+        return lambda: self._connection(listener.complete, name, "", None if side is None else Tls.accepted(side))
 
-    def _connection(self, complete: Callable[[Buffer], int], listener: str, dialled: str) -> Connection:
+    def _connection(
+        self, complete: Callable[[Buffer], int], listener: str, dialled: str, tls: Tls | None
+    ) -> Connection:
         conn = self._next_conn
         self._next_conn += 1
-        return Connection(self, conn, complete, listener, dialled)
+        return Connection(self, conn, complete, listener, dialled, tls)
 
     def admit(self, connection: Connection) -> bool:
         """Whether a new connection may live; it is known from now on if so."""
@@ -458,17 +470,43 @@ class Driver:
         self._closed_all.clear()
         return True
 
-    def refuse(self, connection: Connection, why: str) -> None:
-        """A peer broke the protocol or a bound: its connection ends, nothing else suffers."""
+    def shake_soon(self, connection: Connection) -> str:
+        """`connection.shake` is called when it is its turn; or why there is no place for its handshake."""
+        if self.handshakes >= self.limits.handshakes:
+            return f"TLS: {self.handshakes} handshakes are under way already"
+        self.handshakes += 1
+        if not self._shakes:
+            self._loop.call_soon(self._shake_some)
+        self._shakes.append(connection)
+        return ""
+
+    def _shake_some(self) -> None:
+        for _ in range(min(len(self._shakes), self.limits.handshakes_a_turn)):
+            self.now()
+            self._shakes.popleft().shake()
+        if self._shakes:
+            self._loop.call_soon(self._shake_some)
+
+    def refuse(self, connection: Connection, why: str, *, gently: bool = False) -> None:
+        """A peer broke the protocol or a bound: its connection ends, nothing else suffers. `gently`: after what was
+        sent to it has left."""
         self._log.warning("connection %d: %s", connection.id, why)
-        connection.abort(why)
+        if gently:
+            connection.close(why)
+        else:
+            connection.abort(why)
 
     def gone(self, connection: Connection, reason: str) -> None:
         """The transport is closed: the node hears it, once."""
         if self.connections.pop(connection.id, None) is not None:
             if not self.connections:
                 self._closed_all.set()
-            self.take(Closed(connection.id, reason))
+            if connection.ready:
+                self.take(Closed(connection.id, reason))
+            elif connection.dialled:
+                self.take(ConnectFailed(connection.dialled, reason))
+            else:
+                self._log.info("connection %d: %s", connection.id, reason)
             if not self._ended:
                 self._loop.call_soon(self._accept_again)  # its descriptor is closed by then
 
@@ -494,7 +532,13 @@ class Driver:
     async def _connect(self, effect: Connect) -> None:
         address = effect.address
         host, _, port = address.rpartition(":")
-        connection = self._connection(effect.complete or complete, effect.listener, address)
+        side = self._secured.get(effect.listener)
+        try:
+            tls = None if side is None else Tls.dialled(side, address)
+        except RemoteProtocolError as error:
+            self.take(ConnectFailed(address, str(error)))
+            return
+        connection = self._connection(effect.complete or complete, effect.listener, address, tls)
         try:
             dial = self._loop.create_connection(lambda: connection, host.strip("[]"), int(port))
             await asyncio.wait_for(dial, self.limits.dial_ms / 1000)

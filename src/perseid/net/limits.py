@@ -24,6 +24,16 @@ class Limits:
     gather_us: int = 1_000
     """So long, in microseconds, a node that gathers (`Driver`) may hear nothing after a turn."""
 
+    handshake_ms: int = 10_000
+    """A TLS handshake that has begun must be over after so long."""
+
+    handshakes: int = 2_048
+    """TLS handshakes under way on all listeners, at some 50 KB each; the connection that begins the next is closed."""
+
+    handshakes_a_turn: int = 8
+    """Begun in one turn of the event loop, at about a millisecond each: when many come at once, they wait rather than
+    those who are connected."""
+
     turn_bytes: int = 1024 * 1024
     """Of what was read in one turn of the event loop; more is handed to the node before the turn ends."""
 
