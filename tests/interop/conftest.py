@@ -6,7 +6,6 @@ import itertools
 import os
 import sys
 from collections.abc import Iterator
-from contextlib import contextmanager
 from pathlib import Path
 
 import pytest
@@ -15,10 +14,9 @@ sys.path.insert(0, str(Path(__file__).resolve().parent))
 
 import parts
 import rig
+from broker_settings import set_for_a_while
 from rehearsal import rehearsed
 from shared import Shared
-
-from perseid.client.blocking import BlockingAdmin
 
 TEST_SECONDS = 500
 LONGER_SECONDS = 560
@@ -134,20 +132,6 @@ def perseid_cluster(clusters: Shared) -> Iterator[rig.Cluster]:
     """Our name server and broker."""
     with clusters.lent("perseid") as cluster:
         yield cluster
-
-
-@contextmanager
-def set_for_a_while(cluster: rig.Cluster, setting: str, value: str, afterwards: str) -> Iterator[None]:
-    """A broker's setting, for a test; then it is again what other tests rely on."""
-    with BlockingAdmin(cluster.namesrv) as admin:
-        assert admin._thread is not None and admin._client is not None
-        run, client = admin._thread.run, admin._client
-        run(client.update_broker_config(cluster.broker, {setting: value}))
-        assert run(client.broker_config(cluster.broker))[setting] == value
-        try:
-            yield
-        finally:
-            run(client.update_broker_config(cluster.broker, {setting: afterwards}))
 
 
 @pytest.fixture(params=["java", "perseid"], ids=["on_java", "on_perseid"])

@@ -6,8 +6,7 @@ import json
 
 import pytest
 import rig
-
-from conftest import set_for_a_while
+from broker_settings import set_for_a_while
 
 pytestmark = pytest.mark.interop
 

@@ -13,8 +13,8 @@ import pytest
 import rig
 import ways
 from broker_sets import BrokerSet
+from broker_settings import set_for_a_while
 
-from conftest import set_for_a_while
 from perseid.client import Admin, Message, Producer, PullConsumer, ReceivedMessage, ServerRefused
 
 pytestmark = pytest.mark.interop

@@ -14,8 +14,8 @@ from typing import Any
 import pytest
 import rig
 from broker_sets import BrokerSet
+from broker_settings import set_for_a_while
 
-from conftest import set_for_a_while
 from perseid.client import (
     Message,
     PullConsumer,
