@@ -6,7 +6,7 @@ from collections.abc import Callable
 from typing import Any
 
 from perseid.sim.history import Violation
-from perseid.sim.models.ha.book import QUEUES, TOPIC
+from perseid.sim.models.ha.history import QUEUES, TOPIC
 from perseid.sim.models.ha.members import Replica
 from perseid.wire import pop
 from perseid.wire.codes import RequestCode, ResponseCode

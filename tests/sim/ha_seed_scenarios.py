@@ -6,9 +6,9 @@ from collections.abc import Callable
 from typing import Any
 
 from perseid.sim.history import Violation
-from perseid.sim.models.ha.book import QUEUES, TOPIC
 from perseid.sim.models.ha.broker import HA_PORT
 from perseid.sim.models.ha.clients import Producer
+from perseid.sim.models.ha.history import QUEUES, TOPIC
 from perseid.sim.models.ha.members import Replica
 from perseid.sim.models.raft.group import PORT, Group, Watched
 from perseid.sim.models.raft.run import both_ways

@@ -65,7 +65,7 @@ class Stage(Course):
 
     @property
     def acknowledged(self) -> int:
-        return self.ha.book.acknowledged
+        return self.ha.history.acknowledged
 
     def send(self, count: int = 10, *clients: Client) -> None:
         """Let producers send until so many more were acknowledged, and stay running."""

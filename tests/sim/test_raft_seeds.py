@@ -12,11 +12,11 @@ from perseid.raft import election
 from perseid.raft.election import Election
 from perseid.sim import coverage
 from perseid.sim.driver import SYNC_US
-from perseid.sim.linear import Done
 from perseid.sim.models.broker.run import Result
 from perseid.sim.models.raft.group import Group, Watched
 from perseid.sim.models.raft.run import KINDS, MIN_FAULTS, Client, run
 from perseid.sim.pace import MIN_OPERATIONS
+from perseid.sim.promises.linear_log import Done
 from perseid.sim.scheduler import US_PER_MS, US_PER_S
 
 from .seeds import seeds

@@ -23,7 +23,7 @@ from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass, field
 from typing import NamedTuple, TypeAlias
 
-from perseid.sim.queues import Queues
+from perseid.sim.promises.linear_queues import Queues
 from perseid.wire.names import CHECK_MAX_TIME_TOPIC, HALF_TOPIC, RETRY_PREFIX, SCHEDULE_TOPIC, TIMER_TOPIC, retry_topic
 from perseid.wire.record import Record
 
@@ -82,8 +82,8 @@ class Sent:
     """A consumer asked for it again, so it stands in a retry topic, too."""
     commit: bool | None = None
     """Of a message of a transaction: what is to become of it."""
-    told: bool = False
-    """Its producer has said so."""
+    decision_sent: bool = False
+    """Its producer has said what is to become of it."""
     repeats: int = 0
     """How often it may come again, besides: a crash may forget that it was committed."""
     attempts: int = 0
@@ -205,8 +205,8 @@ class History:
             if record.topic in HALVES and sent.commit is not None:
                 return sent
             raise Violation("right topic", f"{sent} was sent to {sent.topic} and read in {record.topic}")
-        if sent.commit is not None and not (sent.commit and sent.told):
-            what = "rolled back" if sent.told else "open"
+        if sent.commit is not None and not (sent.commit and sent.decision_sent):
+            what = "rolled back" if sent.decision_sent else "open"
             raise Violation("only what is committed is read", f"{sent} is {what}, and read in {record.topic}")
         if sent.queue_id not in (-1, record.queue_id):
             raise Violation("right queue", f"{sent} was sent to queue {sent.queue_id} and read in {record.queue_id}")

@@ -165,10 +165,10 @@ class MappedPlaces(Places):
         """Is it not where it was sent to? Who has lost the mapping takes logical queues for physical ones."""
         return sent.queue_id != queue_id and not self.stage.may_forget()
 
-    def told(self, place: tuple[int, int], value: bytes, mark: int) -> None:
+    def observed(self, place: tuple[int, int], value: bytes, mark: int) -> None:
         """A message stands there."""
         if not self.plan.in_doubt(*place):
-            super().told(place, value, mark)
+            super().observed(place, value, mark)
 
     def acknowledged(self, place: tuple[int, int], sent: Sent, mark: int) -> None:
         """A send was answered."""

@@ -58,7 +58,7 @@ class Commit:
     at_us: int
 
 
-class ActingBook:
+class ActingHistory:
     """What is known of one cluster whose slaves act."""
 
     def __init__(self, cluster: Cluster) -> None:
@@ -145,9 +145,9 @@ class ActingBook:
             return offsets.query(topic, group, queue_id), store.reads.max_offset(topic, queue_id)
 
         for (group, queue), attempts in self.attempts.items():
-            told = offsets.query(queue[0], group, queue[1])
-            if told == store.reads.max_offset(*queue):  # no group is beyond it, and later lives may begin with that
-                attempts.append(told)
+            offset = offsets.query(queue[0], group, queue[1])
+            if offset == store.reads.max_offset(*queue):  # no group is beyond it, and later lives may begin with that
+                attempts.append(offset)
         self.cluster.history.taken_over(place, self.cluster.scheduler.now_us)
         self.cluster.pops.power_cut()
         self.cluster.stage.repeated()
@@ -156,16 +156,16 @@ class ActingBook:
     def _online(self, machine: Any) -> None:
         """The master shows itself: groups go on where they were."""
         for (group, queue), attempts in self.attempts.items():
-            told = machine.parts.offsets.query(queue[0], group, queue[1])
+            offset = machine.parts.offsets.query(queue[0], group, queue[1])
             end = machine.parts.store.reads.max_offset(*queue)
             last = self.commits.get((group, queue))
             allowed = {*attempts, end, None}
             if last is not None and self._is_promised(last, machine):
                 self.cluster.count("the master goes on where a slave's groups were")
                 allowed = {min(offset, end) for offset in attempts[last.number :]}
-            if told not in allowed:
+            if offset not in allowed:
                 where = f"{group} in {queue[0]}/{queue[1]}"
-                raise Violation("what was committed to who acts comes back", f"{where}: {told}, not of {allowed}")
+                raise Violation("what was committed to who acts comes back", f"{where}: {offset}, not of {allowed}")
 
     def _is_promised(self, last: Commit, machine: Any) -> bool:
         """Was it committed to the only one who acted, before the master asked that one, who still has it?"""

@@ -22,12 +22,12 @@ from perseid.sim.driver import EPOCH_MS, NodeDriver
 from perseid.sim.features.stage import Stage
 from perseid.sim.history import History, Violation
 from perseid.sim.models.broker.checkers import Checkers
-from perseid.sim.models.broker.pop_book import PopBook
+from perseid.sim.models.broker.pop import PopHistory
 from perseid.sim.models.broker.slaves import HA_PORT, Slaves
 from perseid.sim.net import Network
+from perseid.sim.rare_settings import STORE, rare_broker_settings, rare_settings
 from perseid.sim.scheduler import US_PER_MS, Scheduler
 from perseid.sim.selection import WHOLE, Selection
-from perseid.sim.told import STORE, besides, told_brokers
 from perseid.store.config import ASYNC_FLUSH, SYNC_FLUSH, StoreConfig
 from perseid.wire.codes import RequestCode
 from perseid.wire.command import Command
@@ -70,12 +70,12 @@ class Cluster:
 
     def __init__(
         self, seed: int, slaves: int | None = None, transactions: bool | None = None, *, timed: bool = True,
-        acting: bool = False, told: Mapping[str, Any] | None = None, selection: Selection = WHOLE,
+        acting: bool = False, store_settings: Mapping[str, Any] | None = None, selection: Selection = WHOLE,
     ) -> None:  # fmt: skip
         """`slaves`: how many, `transactions`: whether there are any; None: as the seed draws. `timed`: there are
-        messages for a time. `acting`: slaves act for a master that is away. `told`: settings of stores, besides.
+        messages for a time. `acting`: slaves act for a master that is away. `store_settings`: of stores, besides.
         `selection`: what of it is played."""
-        self.timed, self._told = timed, dict(told or {})
+        self.timed, self._store_settings = timed, dict(store_settings or {})
         self.scheduler = Scheduler(seed, selection)
         self.counts: Counter[str] = Counter()
         self.history = History()
@@ -108,7 +108,7 @@ class Cluster:
         self.stage.log_start = lambda: self.log_start() if self.broker.machine is not None else 0
         self.checkers = Checkers(self)
         sure = self.sync_flush and self.slaves.acting is None
-        self.pops = PopBook(self, {topic.name for topic in self.topics}, sure=sure)
+        self.pops = PopHistory(self, {topic.name for topic in self.topics}, sure=sure)
         self.cut_at_next_job = False
         self.cut_after_crash_point = False
         self.down: set[str] = set()
@@ -192,8 +192,8 @@ class Cluster:
             clean_resource_first_ms=3_000,
             clean_resource_interval=2_000,
             timer_wheel_slots=4_096,
-            **self._told,
-            **besides(self.scheduler, STORE),
+            **self._store_settings,
+            **rare_settings(self.scheduler, STORE),
             timer_log_file_bytes=52 * timers.choice((5, 40)) + 16,
             timer_roll_window_slot=timers.choice((4, 1_000)),
             timer_precision_ms=timers.choice((100, 1_000)),
@@ -223,7 +223,7 @@ class Cluster:
             transaction_check_max=self.check_max,
             timer_wheel_enable=self.timed,
             **self.slaves.settings,
-            **told_brokers(self.scheduler, self.broker.lives),
+            **rare_broker_settings(self.scheduler, self.broker.lives),
         )
         return Broker(config, self.store_config, disk, random, replication=self.slaves.config)
 

@@ -33,7 +33,7 @@ ABSENT = ""
 
 
 class Keeper(Client):
-    """Keeps books of what should be. `states`: a name's value; names that are missing are unknown."""
+    """Knows what should be. `states`: a name's value; names that are missing are unknown."""
 
     def __init__(self, cluster: Cluster, name: str, pause_ms: float) -> None:
         super().__init__(cluster, name)

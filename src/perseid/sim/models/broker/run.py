@@ -86,8 +86,8 @@ class Run:
         timed, acting, selection = options.timed is not False, options.acting, options.selection
         played = drawn("acting" if acting else "broker", seed, options.features, selection)
         self.cluster = cluster = Cluster(
-            seed, options.slaves, options.transactions, timed=timed, acting=acting, told=store_settings(played),
-            selection=selection,
+            seed, options.slaves, options.transactions, timed=timed, acting=acting,
+            store_settings=store_settings(played), selection=selection,
         )  # fmt: skip
         self.operator = Operator(cluster, "operator", 2_500)
         self.producers: list[Producer] = [

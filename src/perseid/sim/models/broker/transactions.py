@@ -90,7 +90,7 @@ class TransactionProducer(Producer):
             properties |= {props.TRAN_MSG: "true", props.PGROUP: self._group}
         return properties
 
-    # ---- words ----
+    # ---- decisions ----
 
     def acknowledged(self, sents: list[Sent], reply: Command, *, wait: bool, life: int, since_us: int) -> None:
         super().acknowledged(sents, reply, wait=wait, life=life, since_us=since_us)
@@ -101,11 +101,11 @@ class TransactionProducer(Producer):
         if sent.value not in self.silent | self._slow:
             header = reply.header(SendMessageResponse)
             place = header.queue_offset, parse_offset_message_id(header.msg_id)[1]
-            self.later(0, 2_500, lambda: self._say(sent, *place, asked=False))
+            self.later(0, 2_500, lambda: self._decide(sent, *place, asked=False))
 
-    def _say(self, sent: Sent, offset: int, physical: int, *, asked: bool) -> None:
+    def _decide(self, sent: Sent, offset: int, physical: int, *, asked: bool) -> None:
         """END_TRANSACTION."""
-        sent.told = True
+        sent.decision_sent = True
         header = EndTransactionRequest(
             producer_group=self._group,
             tran_state_table_offset=offset,
@@ -119,7 +119,7 @@ class TransactionProducer(Producer):
         if asked and self.random.random() < 0.5:
             self.send_oneway(RequestCode.END_TRANSACTION, header)
             return
-        what = ("committed" if sent.commit else "rolled back") + (" when asked" if asked else " by a word")
+        what = ("committed" if sent.commit else "rolled back") + (" when asked" if asked else " unasked")
 
         def answered(reply: Command | None) -> None:
             if reply is not None and reply.code in SEND_OK:
@@ -148,7 +148,7 @@ class TransactionProducer(Producer):
         self.cluster.count("asked about a half")
         if sent.value not in self.silent:
             place = header.tran_state_table_offset, header.commit_log_offset
-            self.later(0, 1_000, lambda: self._say(sent, *place, asked=True))
+            self.later(0, 1_000, lambda: self._decide(sent, *place, asked=True))
 
     # ---- the end ----
 

@@ -13,7 +13,7 @@ from perseid.sim.history import LOOSE, Commits, Place, Sent
 from perseid.sim.models.broker.checkers import SEND_OK, read_answer
 from perseid.sim.models.broker.client import Client
 from perseid.sim.net import End
-from perseid.sim.queues import NEVER_US
+from perseid.sim.promises.linear_queues import NEVER_US
 from perseid.wire import batch
 from perseid.wire import properties as props
 from perseid.wire.bodies import ConsumerData, HeartbeatData, SubscriptionData
@@ -266,17 +266,17 @@ class Consumer(Client):
     def resume(self, topic: str, queue_id: int) -> None:
         """Begin where the group's committed offset is."""
 
-        def told(offset: int | None) -> None:
+        def resumed(offset: int | None) -> None:
             self.positions[topic, queue_id] = offset or 0
             self.pull(topic, queue_id)
 
         def again() -> None:
             self.later(500, self.scheduler.slowed(2_000), lambda: self.resume(topic, queue_id))
 
-        self._ask_offset(topic, queue_id, told, again)
+        self._ask_offset(topic, queue_id, resumed, again)
 
     def _ask_offset(
-        self, topic: str, queue_id: int, told: Callable[[int | None], None], refused: Callable[[], None]
+        self, topic: str, queue_id: int, found: Callable[[int | None], None], refused: Callable[[], None]
     ) -> None:
         """Where the group is, as the broker knows it; None: nowhere yet."""
         header = QueryConsumerOffsetRequest(consumer_group=self.group, topic=topic, queue_id=queue_id)
@@ -291,7 +291,7 @@ class Consumer(Client):
             if life == self.cluster.broker.lives:
                 now_us = self.scheduler.now_us
                 self.history.queues.asked(self.group, topic, queue_id, life, offset, since_us, now_us)
-            told(offset)
+            found(offset)
 
         self.call(RequestCode.QUERY_CONSUMER_OFFSET, header, answered)
 

@@ -99,7 +99,7 @@ class Chain:
             self.hashes.append(blake2b(before + bytes_of, digest_size=12).digest())
 
 
-class Histories:
+class LogHistories:
     """C9: two logs with the same entry, epoch and start, have the same bytes as far as both go."""
 
     def __init__(self) -> None:

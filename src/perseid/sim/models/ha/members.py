@@ -15,9 +15,9 @@ from perseid.raft.node import Raft
 from perseid.sim.driver import NodeDriver
 from perseid.sim.history import Violation
 from perseid.sim.models.broker.slaves import log_bytes
-from perseid.sim.models.ha.book import Stored
 from perseid.sim.models.ha.broker import MAIN_PORT, Look
 from perseid.sim.models.ha.chain import NOWHERE, Chain, Epoch
+from perseid.sim.models.ha.history import Stored
 from perseid.sim.models.raft.group import Watched
 from perseid.wire.ha_auto import EpochEntry
 from perseid.wire.record import QUEUE_OFFSET_AT
@@ -222,7 +222,7 @@ class Replica(Watched):
         self.entries = list(look.entries)
         if log.end != before or look.last_epoch != self.last_epoch:
             self._check_last_epoch(look)
-        group.histories.check(self.name, log, self.epochs, again)
+        group.log_histories.check(self.name, log, self.epochs, again)
         self.confirmed = look.confirmed
         if look.confirmed > look.end:
             raise Violation("C10", f"{self.name}: confirmed up to {look.confirmed}, the log ends at {look.end}")

@@ -28,9 +28,9 @@ from perseid.sim.driver import NodeDriver
 from perseid.sim.history import Violation
 from perseid.sim.models.raft.strangers import Stranger
 from perseid.sim.net import Network
+from perseid.sim.rare_settings import RAFT, rare_settings
 from perseid.sim.scheduler import US_PER_MS, Scheduler
 from perseid.sim.selection import WHOLE, Selection
-from perseid.sim.told import RAFT, besides
 from perseid.wire.dledger import Entry
 
 PORT = 20911
@@ -248,7 +248,7 @@ class Group:
             "push_batch_bytes": random.choice((1, 400, 256 << 10)), "push_window_bytes": random.choice((300, 8 << 20)),
             "check_point_interval": random.choice((300, 3_000)),
             "preferred_leader_ids": random.choice(("", "", "n1")), "snapshot_threshold": random.choice((20, 200)),
-        } | given | besides(self.scheduler, RAFT)  # fmt: skip
+        } | given | rare_settings(self.scheduler, RAFT)  # fmt: skip
         self.members = [self._member(name, number, settings) for number, name in enumerate(names)]
         self.stranger = Stranger(self)
         self.stranger.running &= strangers and self.scheduler.chosen.has("strangers")

@@ -61,7 +61,7 @@ class Popped(Protocol):
         """Where the running broker's log begins."""
 
 
-class PopBook:
+class PopHistory:
     """What the group knows; fed by its members."""
 
     def __init__(self, cluster: Popped, topics: Set[str], *, sure: bool) -> None:

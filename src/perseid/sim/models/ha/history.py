@@ -23,8 +23,8 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 from perseid.sim.history import Violation
-from perseid.sim.queues import Queues
-from perseid.sim.timed import check_time
+from perseid.sim.promises.linear_queues import Queues
+from perseid.sim.promises.timers import check_time
 from perseid.wire.codes import RequestCode, ResponseCode
 from perseid.wire.command import Command
 from perseid.wire.headers.send import SendMessageResponse
@@ -58,7 +58,7 @@ class Stored:
     """Who had it when it was acknowledged."""
 
 
-class Book:
+class SetHistory:
     """All of it."""
 
     def __init__(self, ha: Ha) -> None:
@@ -73,7 +73,7 @@ class Book:
         """Acknowledged, and to be delivered."""
         self.halves: dict[bytes, bool] = {}
         """Messages of transactions: are they to be committed?"""
-        self.said: set[bytes] = set()
+        self.decided: set[bytes] = set()
         """Those whose producer has said so."""
         self.may_repeat: set[bytes] = set()
         self.acknowledged = 0
@@ -94,14 +94,14 @@ class Book:
 
     # ---- transactions ----
 
-    def begins(self, body: bytes, *, commit: bool) -> None:
+    def opens(self, body: bytes, *, commit: bool) -> None:
         """A client sends a half. A new master that lacks a decision asks again, and delivers again."""
         self.sends(body, delayed=True)
         self.halves[body] = commit
 
-    def says(self, body: bytes) -> bool:
+    def decides(self, body: bytes) -> bool:
         """Its producer is about to say what becomes of a half: whether it is to be committed."""
-        self.said.add(body)
+        self.decided.add(body)
         return self.halves[body]
 
     def is_half(self, body: bytes) -> None:
@@ -111,8 +111,8 @@ class Book:
 
     def is_committed(self, who: str, body: bytes) -> None:
         """It stands in its topic: if it is of a transaction, that is to be committed, and is said to be."""
-        if body in self.halves and not (self.halves[body] and body in self.said):
-            what = "rolled back" if body in self.said else "open"
+        if body in self.halves and not (self.halves[body] and body in self.decided):
+            what = "rolled back" if body in self.decided else "open"
             raise Violation("only what is committed is read", f"{who}: {body[:20]!r} is {what}")
 
     # ---- what leaves a broker ----
