@@ -145,9 +145,11 @@ def ends_are_out_of_date(patch: pytest.MonkeyPatch) -> None:
     """The end that a broker names is that of a moment ago."""
     others_off(patch)
     real = linear_queues.Queues.ends
-    patch.setattr(
-        linear_queues.Queues, "ends", lambda self, topic, queue, end, *when: real(self, topic, queue, max(end - 2, 0), *when)
-    )
+
+    def late(self: linear_queues.Queues, topic: str, queue: int, end: int, *when: int) -> None:
+        real(self, topic, queue, max(end - 2, 0), *when)
+
+    patch.setattr(linear_queues.Queues, "ends", late)
 
 
 def commits_are_forgotten(patch: pytest.MonkeyPatch) -> None:
