@@ -15,6 +15,7 @@ from perseid.broker.consume.offsets import ConsumerOffsets
 from perseid.sim.history import History
 from perseid.sim.models.broker.run import run
 from perseid.sim.options import Options
+from perseid.sim.promises import linear_queues
 from perseid.sim.promises.linear_queues import NEVER_US, LengthAnswer, Queues, Step, explain_offsets, explain_queue
 
 from .planted import seek
