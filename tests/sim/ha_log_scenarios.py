@@ -6,11 +6,11 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import Any
 
-from perseid.sim.history import Violation
 from perseid.sim.models.ha.broker import HA_PORT
 from perseid.sim.models.ha.clients import Producer
-from perseid.sim.models.ha.history import QUEUES, TOPIC
+from perseid.sim.models.ha.queues import QUEUES, TOPIC
 from perseid.sim.net import End
+from perseid.sim.promises import Violation
 from perseid.wire.codes import RequestCode, ResponseCode
 from perseid.wire.command import Command
 from perseid.wire.headers.offsets import QueryConsumerOffsetRequest, UpdateConsumerOffsetRequest

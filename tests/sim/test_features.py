@@ -12,8 +12,8 @@ from perseid.sim import coverage
 from perseid.sim.coverage import FEATURES
 from perseid.sim.features.places import Places
 from perseid.sim.features.played import KNOWN, drawn
-from perseid.sim.history import Violation
 from perseid.sim.models.registry import MODELS, play
+from perseid.sim.promises import Violation
 from perseid.sim.selection import Selection
 
 from .ha_stage import Stage as ClusterStage

@@ -28,9 +28,9 @@ from perseid.replication.auto_switch.in_sync import InSync
 from perseid.replication.auto_switch.master import Follower, Master
 from perseid.replication.auto_switch.node import AutoSwitchReplication, CutFor, Led
 from perseid.replication.auto_switch.slave import Slave
-from perseid.sim.history import Violation
 from perseid.sim.models.ha.run import run
 from perseid.sim.options import Options
+from perseid.sim.promises import Violation
 from perseid.store.confirm_gate import ConfirmGate
 from perseid.wire.dledger import Code, Entry
 from perseid.wire.ha_auto import EpochEntry, SlaveHandshake

@@ -12,11 +12,12 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from perseid.broker.consume.offsets import ConsumerOffsets
-from perseid.sim.history import History
 from perseid.sim.models.broker.run import run
 from perseid.sim.options import Options
 from perseid.sim.promises import linear_queues
 from perseid.sim.promises.linear_queues import NEVER_US, LengthAnswer, Queues, Step, explain_offsets, explain_queue
+from perseid.sim.promises.offsets import GroupOffsets
+from perseid.sim.promises.ordering import QueueOrder
 
 from .planted import seek
 
@@ -138,8 +139,8 @@ def test_queues_with_losses_are_left_out_and_counted() -> None:
 
 
 def others_off(patch: pytest.MonkeyPatch) -> None:
-    patch.setattr(History, "committed", lambda self, *args: None)
-    patch.setattr(History, "saw_max", lambda self, *args: None)
+    patch.setattr(GroupOffsets, "answered", lambda self, *args: None)
+    patch.setattr(QueueOrder, "saw_max", lambda self, *args: None)
 
 
 def ends_are_out_of_date(patch: pytest.MonkeyPatch) -> None:

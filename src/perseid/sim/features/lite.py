@@ -15,6 +15,7 @@ import json
 from collections.abc import Sequence
 from typing import Any
 
+from perseid.sim.facts import VALUE_BYTES, Sent
 from perseid.sim.features.stage import (
     NO_TEMPLATE,
     Clock,
@@ -25,7 +26,8 @@ from perseid.sim.features.stage import (
     has_topic,
     topic_request,
 )
-from perseid.sim.history import VALUE_BYTES, History, Sent, Violation
+from perseid.sim.history import History
+from perseid.sim.promises import Violation
 from perseid.wire.codes import RequestCode, ResponseCode
 from perseid.wire.command import Command
 from perseid.wire.headers.lite import PopLiteMessageRequest, PopLiteMessageResponse

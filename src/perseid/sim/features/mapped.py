@@ -13,9 +13,10 @@ from typing import Any
 import msgspec
 
 from perseid.sim.driver import NodeDriver
+from perseid.sim.facts import Sent
 from perseid.sim.features.places import Places
 from perseid.sim.features.stage import UNKNOWN, Stage
-from perseid.sim.history import Sent, Violation
+from perseid.sim.promises import Violation
 from perseid.wire.codes import RequestCode
 from perseid.wire.headers.base import Header
 from perseid.wire.headers.topics import CreateTopicRequest

@@ -11,8 +11,10 @@ from abc import ABC, abstractmethod
 from collections import Counter
 from collections.abc import Callable, Sequence
 
+from perseid.sim.facts import VALUE_BYTES, Sent
 from perseid.sim.features.stage import Maker, Member, Stage
-from perseid.sim.history import VALUE_BYTES, History, Sent, Violation
+from perseid.sim.history import History
+from perseid.sim.promises import Violation
 from perseid.wire.codes import RequestCode, ResponseCode
 from perseid.wire.command import Command
 from perseid.wire.headers.pull import PullMessageRequest, PullMessageResponse

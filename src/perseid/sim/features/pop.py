@@ -21,8 +21,10 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Protocol
 
+from perseid.sim.facts import VALUE_BYTES, Sent
 from perseid.sim.features.stage import Clock, Maker, Member, Stage, clock_of, topic_request
-from perseid.sim.history import VALUE_BYTES, History, Sent, Violation
+from perseid.sim.history import History
+from perseid.sim.promises import Violation
 from perseid.wire import pop
 from perseid.wire.codes import RequestCode, ResponseCode
 from perseid.wire.command import Command

@@ -10,6 +10,7 @@
 
 from __future__ import annotations
 
+from perseid.sim.facts import Sent
 from perseid.sim.features.mapped import (
     NEVER,
     OLDER,
@@ -22,7 +23,7 @@ from perseid.sim.features.mapped import (
 )
 from perseid.sim.features.places import GROUP, OfTopic, Producer, Reader
 from perseid.sim.features.stage import AGAIN_MS, NO_TEMPLATE, UNKNOWN, Maker, Stage
-from perseid.sim.history import Sent, Violation
+from perseid.sim.promises import Violation
 from perseid.wire.codes import RequestCode, ResponseCode
 from perseid.wire.command import Command
 from perseid.wire.headers.base import to_ext

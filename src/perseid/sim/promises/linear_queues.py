@@ -25,6 +25,8 @@ from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, field
 from typing import NamedTuple
 
+from perseid.sim.promises import Violation
+
 MOST_STEPS = 20_000
 """Of the search for an order of one group's commits; a history that needs more is counted as undecided."""
 NEVER_US = 1 << 62
@@ -173,3 +175,11 @@ class Queues:
 
     def _add(self, topic: str, queue_id: int, answer: LengthAnswer) -> None:
         self.answers.setdefault((topic, queue_id), []).append(answer)
+
+
+def require_linearizable(queues: Queues, counts: Counter[str]) -> None:
+    """One order of all that happened explains what clients were told; `counts` gets what was looked at."""
+    why = queues.explain()
+    counts.update(queues.counts)
+    if why:
+        raise Violation("linearizable", why)

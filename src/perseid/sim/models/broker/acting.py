@@ -19,7 +19,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
-from perseid.sim.history import Violation
+from perseid.sim.promises import Violation
 from perseid.sim.scheduler import US_PER_S
 
 if TYPE_CHECKING:
@@ -148,7 +148,7 @@ class ActingHistory:
             offset = offsets.query(queue[0], group, queue[1])
             if offset == store.reads.max_offset(*queue):  # no group is beyond it, and later lives may begin with that
                 attempts.append(offset)
-        self.cluster.history.taken_over(place, self.cluster.scheduler.now_us)
+        self.cluster.history.offsets.taken_over(place, self.cluster.scheduler.now_us)
         self.cluster.pops.power_cut()
         self.cluster.stage.repeated()
         self.cluster.stage.lost()

@@ -20,11 +20,12 @@ from perseid.nameserver.node import NameServer
 from perseid.sim.disk import SimDisk
 from perseid.sim.driver import EPOCH_MS, NodeDriver
 from perseid.sim.features.stage import Stage
-from perseid.sim.history import History, Violation
+from perseid.sim.history import History
 from perseid.sim.models.broker.checkers import Checkers
 from perseid.sim.models.broker.pop import PopHistory
 from perseid.sim.models.broker.slaves import HA_PORT, Slaves
 from perseid.sim.net import Network
+from perseid.sim.promises import Violation
 from perseid.sim.rare_settings import STORE, rare_broker_settings, rare_settings
 from perseid.sim.scheduler import US_PER_MS, Scheduler
 from perseid.sim.selection import WHOLE, Selection
@@ -247,17 +248,17 @@ class Cluster:
         """The process dies."""
         if driver is self.broker:
             self.trouble(0)
-            self.checkers.killed()
+            self.history.life_ended()
         driver.crash()
 
     def cut_power(self, driver: NodeDriver) -> None:
         """The machine goes off."""
         if driver is self.broker:
             self.trouble(0)
-            self.checkers.killed()
+            self.history.life_ended()
             if driver.machine is not None:
-                self.checkers.deleted(driver.machine.parts.store)  # type: ignore[attr-defined]
-            self.checkers.before_power_cut()
+                self.checkers.retention.look(driver.machine.parts.store)  # type: ignore[attr-defined]
+            self.checkers.durability.before_power_cut()
             self.pops.power_cut()
             self.stage.repeated()
             self.stage.was_unread()
@@ -280,7 +281,7 @@ class Cluster:
     def trouble(self, duration_us: int) -> None:
         """The broker's disk or process is not well until then."""
         until = self.scheduler.now_us + duration_us
-        self.checkers.disk_trouble_us = max(self.checkers.disk_trouble_us, until)
+        self.checkers.durability.disk_trouble_us = max(self.checkers.durability.disk_trouble_us, until)
 
     def _job(self, effect: Flush | SaveState) -> Any:
         if self.cut_at_next_job and isinstance(effect, Flush):
@@ -306,7 +307,7 @@ class Cluster:
 
     def _broker_ended(self, reason: str) -> None:
         self.trouble(0)
-        self.checkers.killed(crashed=bool(reason))
+        self.history.life_ended(crashed=bool(reason))
         self.pops.crashed_within()
         self.stage.repeated()
         if reason == "crash point" and self.cut_after_crash_point:

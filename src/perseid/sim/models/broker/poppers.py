@@ -4,9 +4,10 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from perseid.sim.history import VALUE_BYTES, Violation
+from perseid.sim.facts import VALUE_BYTES
 from perseid.sim.models.broker.client import Client
 from perseid.sim.models.broker.pop import GROUP, Delivery
+from perseid.sim.promises import Violation
 from perseid.wire import pop
 from perseid.wire.codes import RequestCode, ResponseCode
 from perseid.wire.command import Command

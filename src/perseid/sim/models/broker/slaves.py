@@ -19,10 +19,11 @@ from perseid.broker.node import Broker
 from perseid.replication.config import ReplicationConfig
 from perseid.sim.disk import SimDisk
 from perseid.sim.driver import SYNC_US, NodeDriver
-from perseid.sim.history import LOOSE, Sent, Violation
+from perseid.sim.facts import LOOSE, Sent
 from perseid.sim.models.broker.acting import ActingHistory
-from perseid.sim.models.broker.checkers import durable_end
+from perseid.sim.models.broker.durability import durable_end
 from perseid.sim.net import End
+from perseid.sim.promises import Violation
 from perseid.sim.rare_faults import RareFaults, Target
 from perseid.sim.rare_settings import rare_broker_settings
 from perseid.sim.scheduler import US_PER_MS, US_PER_S

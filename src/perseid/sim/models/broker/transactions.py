@@ -13,9 +13,10 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Any
 
 from perseid.broker.kernel import messages
-from perseid.sim.history import VALUE_BYTES, Sent, Violation
+from perseid.sim.facts import VALUE_BYTES, Sent
 from perseid.sim.models.broker.checkers import SEND_OK
 from perseid.sim.models.broker.workload import Producer
+from perseid.sim.promises import Violation
 from perseid.store.store import MessageStore
 from perseid.wire import properties as props
 from perseid.wire.bodies import HeartbeatData, ProducerData
@@ -179,7 +180,7 @@ class TransactionProducer(Producer):
             value = bytes(half.body[:VALUE_BYTES])
             aside[value] = max(aside.get(value, 0), times_asked(half))
             self.cluster.count("half set aside")
-            if times_asked(half) < self.cluster.check_max and not self.cluster.checkers.may_delete:
+            if times_asked(half) < self.cluster.check_max and not self.cluster.checkers.retention.may_delete:
                 raise Violation("asked as often as configured", f"{value!r} is set aside after {times_asked(half)}")
         for value, stored in self.history.halves.items():
             if value in seen or value in self.silent:

@@ -5,9 +5,10 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from perseid.broker.clients.locks import LOCK_LIFE_MS
-from perseid.sim.history import VALUE_BYTES, Violation
+from perseid.sim.facts import VALUE_BYTES
 from perseid.sim.models.broker.acting import ActingHistory, Queue, acts
 from perseid.sim.models.broker.client import Client
+from perseid.sim.promises import Violation
 from perseid.sim.scheduler import US_PER_MS
 from perseid.wire.bodies import LockBatchRequestBody, LockBatchResponseBody, MessageQueue
 from perseid.wire.codes import RequestCode, ResponseCode

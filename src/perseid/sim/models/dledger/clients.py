@@ -5,10 +5,10 @@ from __future__ import annotations
 from typing import Any
 
 from perseid.sim.driver import EPOCH_MS
-from perseid.sim.history import Violation
 from perseid.sim.models.dledger.group import BROKER_PORT, BrokerGroup
 from perseid.sim.models.dledger.history import QUEUES, TOPIC, GroupHistory
 from perseid.sim.net import End
+from perseid.sim.promises import Violation
 from perseid.sim.promises.timers import delay_of
 from perseid.sim.scheduler import US_PER_MS, Scheduler
 from perseid.wire.codes import RequestCode, ResponseCode
@@ -89,7 +89,7 @@ class Client:
             born_timestamp=EPOCH_MS + self.scheduler.now_us // US_PER_MS,
             properties=f"UNIQ_KEY\x01{self.name}{self._number}\x02TRAN_MSG\x01true\x02PGROUP\x01p\x02",
         )  # fmt: skip
-        self.history.committed[body] = False
+        self.history.decisions.opens(body)
 
         def answered(reply: Command | None) -> None:
             if reply is not None and reply.code == ResponseCode.SUCCESS:
@@ -107,7 +107,7 @@ class Client:
 
     def _end_transaction(self, body: bytes, offset: int, physical: int) -> None:
         commit = self.random.random() < COMMITS
-        self.history.committed[body] |= commit
+        self.history.decisions.decides(body, commit=commit)
         header = EndTransactionRequest(
             producer_group="p", tran_state_table_offset=offset, commit_log_offset=physical, msg_id="id",
             commit_or_rollback=SYS_TRANSACTION_COMMIT if commit else SYS_TRANSACTION_ROLLBACK,

@@ -19,8 +19,8 @@ from perseid.raft.state import Role
 from perseid.sim.disk import SimDisk
 from perseid.sim.driver import NodeDriver
 from perseid.sim.features.stage import Stage, same_tables
-from perseid.sim.history import Violation
 from perseid.sim.models.raft.group import PORT, Group, Watched, WatchedLog
+from perseid.sim.promises import Violation
 from perseid.sim.rare_settings import BROKER, STORE, rare_settings
 from perseid.sim.selection import WHOLE, Selection
 from perseid.store.config import StoreConfig

@@ -8,9 +8,10 @@
 
 from __future__ import annotations
 
-from perseid.sim.history import Violation
 from perseid.sim.models.dledger.group import BrokerGroup
+from perseid.sim.promises import Violation
 from perseid.sim.promises.linear_queues import Queues
+from perseid.sim.promises.transactions import Decisions
 
 TOPIC, QUEUES = "orders", 2
 
@@ -24,8 +25,7 @@ class GroupHistory:
         """Queue, offset → body."""
         self.delayed: set[bytes] = set()
         """To be delivered."""
-        self.committed: dict[bytes, bool] = {}
-        """Messages of transactions: did their producer say that they are to be committed?"""
+        self.decisions = Decisions()
         self.acknowledged = 0
         self.queues = Queues(fresh=False)
         """A leader that is none any more does not know so, and names its own ends."""
@@ -45,8 +45,7 @@ class GroupHistory:
 
     def met(self, queue_id: int, offset: int, body: bytes) -> None:
         """A message stands at an offset, as somebody was told."""
-        if not self.committed.get(body, True):
-            raise Violation("only what is committed is read", f"{queue_id}@{offset}: {body[:20]!r}")
+        self.decisions.check_read(f"{queue_id}@{offset}", body)
         before = self.seen.setdefault((queue_id, offset), body)
         if before != body:
             raise Violation("an offset keeps its message", f"{queue_id}@{offset}: {before[:20]!r}, then {body[:20]!r}")

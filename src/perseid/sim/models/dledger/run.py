@@ -5,7 +5,6 @@ from __future__ import annotations
 
 from perseid.sim.features.played import drawn, store_settings
 from perseid.sim.features.stage import Features
-from perseid.sim.history import Violation, require_linearizable
 from perseid.sim.models.broker.run import Result, played
 from perseid.sim.models.dledger.clients import Client
 from perseid.sim.models.dledger.group import BrokerGroup, BrokerMember, member_of
@@ -13,6 +12,8 @@ from perseid.sim.models.dledger.history import TOPIC, GroupHistory
 from perseid.sim.models.raft.run import LIVENESS_US, Faults
 from perseid.sim.options import DRAWN, Options
 from perseid.sim.pace import under_faults
+from perseid.sim.promises import Violation
+from perseid.sim.promises.linear_queues import require_linearizable
 from perseid.sim.promises.timers import check_time, still_waits
 from perseid.sim.scheduler import US_PER_S
 from perseid.wire.names import SCHEDULE_TOPIC
@@ -95,8 +96,7 @@ class Course:
                         bodies.add(body)
                     if topic == TOPIC:
                         bodies.add(body)
-                        if not self.history.committed.get(body, True):
-                            raise Violation("only what is committed is read", f"{member.name}: {body[:20]!r}")
+                        self.history.decisions.check_read(member.name, body)
                         if self.history.seen.get((queue_id, offset), body) != body:
                             raise Violation("an offset keeps its message", f"{member.name}: {queue_id}@{offset}")
             for queue_id, offset in self.history.seen:

@@ -11,8 +11,8 @@ from collections.abc import Sequence
 from hashlib import blake2b
 
 from perseid.sim.disk import SimDisk
-from perseid.sim.history import Violation
 from perseid.sim.models.broker.slaves import LOG_FOLDER, log_bytes
+from perseid.sim.promises import Violation
 
 NOWHERE = 1 << 62
 BLANK_BYTES = 8

@@ -5,10 +5,10 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import TYPE_CHECKING
 
-from perseid.sim.history import Violation
-from perseid.sim.models.ha.history import QUEUES, TOPIC
+from perseid.sim.models.ha.queues import QUEUES, TOPIC
 from perseid.sim.models.raft.group import PORT
 from perseid.sim.process import Process
+from perseid.sim.promises import Violation
 from perseid.sim.promises.timers import delay_of
 from perseid.wire.bodies import TopicRouteData
 from perseid.wire.codes import RequestCode, ResponseCode

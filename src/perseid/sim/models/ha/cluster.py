@@ -1,8 +1,8 @@
 """A whole cluster in virtual time: three controllers, two or three brokers of one set, a name server.
 
 The controllers are a Raft group (`Group`: R1 to R10 after every event). What they agree on is read a second time
-(`oracle.py`: C1 to C3, C6, C7). Each broker's log is a chain of hashes (`chain.py`: C9, C12), and what clients are told
-is held against the logs of all who are in sync at that moment (`history.py`: C4, C5, C8, C10, C11).
+(`oracle.py`: C1 to C3, C6 to C8). Each broker's log is a chain of hashes (`chain.py`: C9, C12), and what clients are
+told is held against the logs of all who are in sync at that moment (`history.py`: C4, C5, C10; `queues.py`: C11).
 """
 
 from __future__ import annotations
@@ -25,15 +25,16 @@ from perseid.raft.node import Raft
 from perseid.sim.disk import SimDisk, SimFile
 from perseid.sim.driver import NodeDriver
 from perseid.sim.features.stage import Stage, same_tables
-from perseid.sim.history import Violation
 from perseid.sim.models.ha.broker import IDENTITY, MAIN_PORT, MAX_SKEW_MS, Settings, build_broker, listeners
 from perseid.sim.models.ha.chain import LogHistories
-from perseid.sim.models.ha.history import QUEUES, TOPIC, SetHistory, Stored
+from perseid.sim.models.ha.history import SetHistory
 from perseid.sim.models.ha.members import ControllerMember, Replica
 from perseid.sim.models.ha.oracle import BrokerSet, Oracle
+from perseid.sim.models.ha.queues import QUEUES, TOPIC, Stored
 from perseid.sim.models.raft.group import FAILED, MAX_FAILED_STARTS, PORT, Group, Watched, WatchedLog
 from perseid.sim.net import End
 from perseid.sim.process import Process
+from perseid.sim.promises import Violation
 from perseid.sim.rare_settings import BROKER, STORE, rare_settings
 from perseid.sim.scheduler import US_PER_MS, US_PER_S
 from perseid.sim.selection import WHOLE, Selection
@@ -413,7 +414,7 @@ class Ha(Group):
     @property
     def certain(self) -> bool:
         """Was nothing that clients were told allowed to get lost until now?"""
-        return self.strict and not self.agreed.unclean_at and not self.history.begun_anew
+        return self.strict and not self.agreed.unclean_at and not self.history.places.begun_anew
 
     def trusts(self, replica: Replica) -> bool:
         """Does what this broker tells clients hold for ever? Not if somebody who was not in sync was elected since:
@@ -522,7 +523,7 @@ class Ha(Group):
                 self.history.master_began(replica)
             return
         self.history.master_began(replica)
-        self.history.check_queues(replica)
+        self.history.places.check(replica)
         if not again:
             self.ambush(0.1, "a new master is killed", replica)
 

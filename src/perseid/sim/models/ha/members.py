@@ -13,12 +13,12 @@ from perseid.broker.node import Broker
 from perseid.controller.node import Controller
 from perseid.raft.node import Raft
 from perseid.sim.driver import NodeDriver
-from perseid.sim.history import Violation
 from perseid.sim.models.broker.slaves import log_bytes
 from perseid.sim.models.ha.broker import MAIN_PORT, Look
 from perseid.sim.models.ha.chain import NOWHERE, Chain, Epoch
-from perseid.sim.models.ha.history import Stored
+from perseid.sim.models.ha.queues import Stored
 from perseid.sim.models.raft.group import Watched
+from perseid.sim.promises import Violation
 from perseid.wire.ha_auto import EpochEntry
 from perseid.wire.record import QUEUE_OFFSET_AT
 

@@ -7,15 +7,16 @@ from typing import Any
 
 from perseid.sim.features.played import drawn, store_settings
 from perseid.sim.features.stage import Features
-from perseid.sim.history import Violation, require_linearizable
 from perseid.sim.models.broker.run import Result, played
 from perseid.sim.models.ha.clients import Client, Operator, Probe, Producer, Reader
 from perseid.sim.models.ha.cluster import Ha
 from perseid.sim.models.ha.faults import HaFaults
-from perseid.sim.models.ha.history import TOPIC
+from perseid.sim.models.ha.queues import TOPIC
 from perseid.sim.models.ha.transactions import Transactions
 from perseid.sim.options import DRAWN, Options
 from perseid.sim.pace import under_faults
+from perseid.sim.promises import Violation
+from perseid.sim.promises.linear_queues import require_linearizable
 from perseid.sim.promises.timers import check_time, still_waits
 from perseid.sim.scheduler import US_PER_S
 from perseid.wire.names import TIMER_TOPIC
@@ -111,7 +112,7 @@ class Course:
             for stored in history.stored.values():
                 if not replica.has(stored):
                     raise Violation("C5", f"{replica.name} has not {stored.body[:20]!r} at {stored.physical}")
-            history.check_queues(replica)
+            history.places.check(replica)
             self._queues(replica)
         if ha.oracle.states and history.acknowledged == 0:
             raise Violation("the set serves", "nothing was acknowledged")
@@ -141,7 +142,7 @@ class Course:
                     body = record.body
                     met[body] = met.get(body, 0) + 1
         for body, times in met.items():
-            history.is_committed(replica.name, body)
+            history.decisions.check_read(replica.name, body)
             if body not in history.sent:
                 raise Violation("what is stored was sent", f"{replica.name}: {body[:20]!r}")
             if times > history.sent[body] and body not in history.may_repeat:

@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING
 from perseid.broker.kernel import messages
 from perseid.sim.driver import EPOCH_MS
 from perseid.sim.models.ha.clients import MASTER, Client
-from perseid.sim.models.ha.history import QUEUES, TOPIC
+from perseid.sim.models.ha.queues import QUEUES, TOPIC
 from perseid.sim.scheduler import US_PER_MS
 from perseid.wire import properties as props
 from perseid.wire.bodies import HeartbeatData, ProducerData
@@ -103,7 +103,7 @@ class Transactions(Client):
         if command.code == RequestCode.CHECK_TRANSACTION_STATE:
             header = command.header(CheckTransactionStateRequest)
             body = decode(command.body).body
-            self.ha.history.is_half(body)
+            self.ha.history.decisions.check_asked(body)
             self.ha.count("asked about a half")
             place = header.tran_state_table_offset, header.commit_log_offset
             self.later(0, 500, lambda: self._decide(body, *place, asked=True))
