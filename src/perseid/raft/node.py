@@ -523,7 +523,8 @@ class Raft:
             term=request.term, code=code,
         )  # fmt: skip
 
-    def _vote(self, conn: ConnId, request: VoteRequest, answer: Callable[[Message], None]) -> None:
+    def answer_vote(self, conn: ConnId, request: VoteRequest, answer: Callable[[Message], None]) -> None:
+        """A candidate asks for our vote; the answer leaves when the vote is durable."""
         if not self._ready:
             return
         result, term = self._election.vote_for(request, self.now)
@@ -542,12 +543,14 @@ class Raft:
         else:
             leave(self.now)
 
-    def _heart_beat(self, conn: ConnId, request: HeartBeatRequest, answer: Callable[[Message], None]) -> None:
+    def answer_heart_beat(self, conn: ConnId, request: HeartBeatRequest, answer: Callable[[Message], None]) -> None:
+        """A leader says that it lives."""
         if self._ready:
             code, term = self._election.heart_beat(request, conn, self.now)
             answer(HeartBeatResponse(code=code, term=term))
 
-    def _push(self, conn: ConnId, request: PushEntryRequest, answer: Callable[[Message], None]) -> None:
+    def answer_push(self, conn: ConnId, request: PushEntryRequest, answer: Callable[[Message], None]) -> None:
+        """A leader compares logs, or brings entries."""
         member = self.member
         if not self._ready:
             return
@@ -555,10 +558,18 @@ class Raft:
             self._election.to_follower(request.leader_id or "", self.now)  # who pushes leads: no need for its heartbeat
         self._follower.push(request, self.now, answer)
 
-    def _lead(self, conn: ConnId, request: LeadershipTransferRequest, answer: Callable[[Message], None]) -> None:
+    def answer_transfer(
+        self, conn: ConnId, request: LeadershipTransferRequest, answer: Callable[[Message], None]
+    ) -> None:
+        """We are asked to hand over the leadership, or to take it."""
         self._transfer.asked(request, self.now, answer)
 
     # ---- what people see ----
+
+    @property
+    def applied(self) -> int:
+        """Up to which entry the state machine has been given them; −1: nothing yet, or there is none."""
+        return self._applier.applied if self._applier is not None else -1
 
     @property
     def hears_leader(self) -> bool:
@@ -582,9 +593,9 @@ REQUESTS: dict[int, Row] = {
     DLedgerRequest.METADATA: (MetadataRequest, MetadataResponse, clients.metadata),
     DLedgerRequest.APPEND: (AppendEntryRequest, AppendEntryResponse, clients.append),
     DLedgerRequest.GET: (GetEntriesRequest, GetEntriesResponse, clients.get),
-    DLedgerRequest.VOTE: (VoteRequest, VoteResponse, Raft._vote),
-    DLedgerRequest.HEART_BEAT: (HeartBeatRequest, HeartBeatResponse, Raft._heart_beat),
-    DLedgerRequest.PUSH: (PushEntryRequest, PushEntryResponse, Raft._push),
-    DLedgerRequest.LEADERSHIP_TRANSFER: (LeadershipTransferRequest, Message, Raft._lead),
+    DLedgerRequest.VOTE: (VoteRequest, VoteResponse, Raft.answer_vote),
+    DLedgerRequest.HEART_BEAT: (HeartBeatRequest, HeartBeatResponse, Raft.answer_heart_beat),
+    DLedgerRequest.PUSH: (PushEntryRequest, PushEntryResponse, Raft.answer_push),
+    DLedgerRequest.LEADERSHIP_TRANSFER: (LeadershipTransferRequest, Message, Raft.answer_transfer),
 }
 """Code → its request, its response, and what serves it."""

@@ -118,16 +118,16 @@ class ActingHistory:
     def master_worked(self, machine: Any) -> None:
         """After each event of the master."""
         acting = machine.parts.mode.acting
-        if len(acting._prepared) > self._prepared:
+        if len(acting.prepared) > self._prepared:
             self._taken(machine)
-        self._prepared = len(acting._prepared)
+        self._prepared = len(acting.prepared)
         if acting.isolated:
             if self._isolated != self.cluster.broker.lives:
                 self._isolated, self._asked_us = self.cluster.broker.lives, {}
                 self._followed.clear()
                 self._began_us = self.cluster.scheduler.now_us
-            if acting._waits_for:
-                self._asked_us.setdefault(acting._waits_for, self.cluster.scheduler.now_us)
+            if acting.prepares_with:
+                self._asked_us.setdefault(acting.prepares_with, self.cluster.scheduler.now_us)
         elif self._isolated:
             self._isolated = 0
             self._online(machine)
@@ -138,8 +138,8 @@ class ActingHistory:
     def _taken(self, machine: Any) -> None:
         """A master that comes back has taken over a member's table: groups may go back to where that one had them."""
         store, offsets, acting = machine.parts.store, machine.parts.offsets, machine.parts.mode.acting
-        if acting._follows:
-            self._followed.add(acting._waits_for)
+        if acting.is_followed:
+            self._followed.add(acting.prepares_with)
 
         def place(topic: str, group: str, queue_id: int) -> tuple[int | None, int]:
             return offsets.query(topic, group, queue_id), store.reads.max_offset(topic, queue_id)
