@@ -2,13 +2,13 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
-from typing import TYPE_CHECKING, Any
+from collections.abc import Callable, Sequence
+from typing import Any, Protocol
 
 from perseid.base.machine import Flush, SaveState
 from perseid.broker.transactions.service import GROUP as TRANSACTIONS
 from perseid.sim.history import History
-from perseid.sim.models.broker.durability import Durability
+from perseid.sim.models.broker.durability import Durability, Played
 from perseid.sim.models.broker.retention import Retention
 from perseid.sim.promises import Violation
 from perseid.wire import fastjson
@@ -16,9 +16,6 @@ from perseid.wire.codes import ResponseCode
 from perseid.wire.command import Command
 from perseid.wire.names import HALF_TOPIC, OP_HALF_TOPIC
 from perseid.wire.record import Record, decode_all
-
-if TYPE_CHECKING:
-    from perseid.sim.models.broker.cluster import Cluster
 
 OFFSETS_PATH = "config/consumerOffset.json"
 SEND_OK = (ResponseCode.SUCCESS, ResponseCode.FLUSH_DISK_TIMEOUT, ResponseCode.FLUSH_SLAVE_TIMEOUT)
@@ -34,14 +31,34 @@ def read_answer(history: History, reply: Command, now_us: int) -> list[Record]:
     return records
 
 
+class Topic(Protocol):
+    """One that was asked for."""
+
+    @property
+    def name(self) -> str: ...
+
+    @property
+    def queues(self) -> int: ...
+
+
+class Cluster(Played, Protocol):
+    """The broker that is looked at, and its topics."""
+
+    created: set[str]
+
+    @property
+    def topics(self) -> Sequence[Topic]: ...
+
+
 class Checkers:
     """The checks of one run."""
 
-    def __init__(self, cluster: Cluster) -> None:
+    def __init__(self, cluster: Cluster, on_delete: Callable[[], None]) -> None:
+        """`on_delete`: an old file of the log is gone."""
         self.cluster = cluster
         self.history = cluster.history
         self.durability = Durability(cluster)
-        self.retention = Retention(cluster)
+        self.retention = Retention(cluster.history, on_delete)
 
     def job(self, effect: Flush | SaveState) -> Callable[[], None] | None:
         """A job of the broker's disk was asked for."""

@@ -107,7 +107,7 @@ class Cluster:
         self.stage = Stage(self, self.broker_name, BROKER_PORT, lambda: [self.broker])
         self.stage.master = lambda: self.broker
         self.stage.log_start = lambda: self.log_start() if self.broker.machine is not None else 0
-        self.checkers = Checkers(self)
+        self.checkers = Checkers(self, self._file_deleted)
         sure = self.sync_flush and self.slaves.acting is None
         self.pops = PopHistory(self, {topic.name for topic in self.topics}, sure=sure)
         self.cut_at_next_job = False
@@ -304,6 +304,10 @@ class Cluster:
         self.scheduler.note("checkers", f"log [{machine.parts.store.log.start}, {machine.parts.store.log.end})")
         self.checkers.started(machine)
         self.slaves.master_started()
+
+    def _file_deleted(self) -> None:
+        self.slaves.master_lost = True  # a slave may have been further behind than that
+        self.count("log file deleted")
 
     def _broker_ended(self, reason: str) -> None:
         self.trouble(0)

@@ -10,15 +10,15 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any, NamedTuple
+from typing import Any, NamedTuple, Protocol
 
+from perseid.sim.disk import SimDisk
+from perseid.sim.driver import NodeDriver
 from perseid.sim.facts import VALUE_BYTES, Place, Sent, Stored
+from perseid.sim.history import History
 from perseid.sim.promises import Violation
+from perseid.sim.scheduler import Scheduler
 from perseid.wire.record import BLANK_MAGIC, MIN_RECORD_BYTES, size_and_magic
-
-if TYPE_CHECKING:
-    from perseid.sim.disk import SimDisk
-    from perseid.sim.models.broker.cluster import Cluster
 
 LOG_FOLDER = "commitlog"
 STORE_TIMESTAMP_AT, BODY_AT = 56, 88
@@ -57,10 +57,24 @@ class Written(NamedTuple):
         return bytes(view[BODY_AT : BODY_AT + VALUE_BYTES]) == self.value and stored_at == self.timestamp
 
 
+class Played(Protocol):
+    """The broker that is looked at, and how it flushes."""
+
+    broker: NodeDriver
+    scheduler: Scheduler
+    history: History
+    sync_flush: bool
+    flush_limit_us: int
+    log_file_bytes: int
+
+    def count(self, what: str, times: int = 1) -> None:
+        """That is met."""
+
+
 class Durability:
     """That of one run. `doubtful`: what a power cut may have taken, until the next start tells."""
 
-    def __init__(self, cluster: Cluster) -> None:
+    def __init__(self, cluster: Played) -> None:
         self.cluster = cluster
         self.history = cluster.history
         self.doubtful: set[Place] = set()

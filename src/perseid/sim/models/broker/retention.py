@@ -2,20 +2,19 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any
+from collections.abc import Callable
+from typing import Any
 
+from perseid.sim.history import History
 from perseid.sim.promises import Violation
-
-if TYPE_CHECKING:
-    from perseid.sim.models.broker.cluster import Cluster
 
 
 class Retention:
     """That of one run."""
 
-    def __init__(self, cluster: Cluster) -> None:
-        self.cluster = cluster
-        self.history = cluster.history
+    def __init__(self, history: History, on_delete: Callable[[], None]) -> None:
+        """`on_delete`: an old file is gone."""
+        self.history, self._on_delete = history, on_delete
         self.log_start = 0
         self.may_delete = False
         """Something happened that lets old files go: a full disk, a clock that jumped far."""
@@ -30,11 +29,10 @@ class Retention:
         if not self.may_delete:
             raise Violation("files go for a reason", f"the log begins at {start}, was {self.log_start}")
         self.log_start = start
-        self.cluster.slaves.master_lost = True  # a slave may have been further behind than that
         order = self.history.order
         old = [place for table in (order.acked, order.read) for place, one in table.items() if one.physical < start]
         self.history.forget(old, lost=False)
         for table in (self.history.delayed, self.history.halves):
             for value in [value for value, stored in table.items() if stored.physical < start]:
                 del table[value]
-        self.cluster.count("log file deleted")
+        self._on_delete()

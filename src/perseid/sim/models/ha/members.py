@@ -52,10 +52,10 @@ class ControllerMember(Watched):
     def after_event(self) -> None:
         super().after_event()
         controller, group = self.controller, self.group
-        applied = controller.raft.applied if controller is not None else self.seen
-        if controller is None or applied == self.seen:
+        applier = controller.raft.applier if controller is not None else None
+        if controller is None or applier is None or applier.applied == self.seen:
             return
-        self.seen = applied
+        self.seen = applied = applier.applied
         if applied >= 0 and _state(controller) != group.oracle.states[applied]:
             what = f"{_state(controller)}, agreed: {group.oracle.states[applied]}"
             raise Violation("R7", f"{self.name} has after entry {applied}: {what}")
