@@ -53,7 +53,8 @@ var (
 )
 
 func producerKey(a Args) string {
-	return a.text("namesrv", "") + " " + a.text("mode", "sync") + " " + a.text("trace", "")
+	return a.text("namesrv", "") + " " + a.text("mode", "sync") + " " + a.text("trace", "") + " " + a.keys().AccessKey +
+		" " + a.keys().SecretKey
 }
 
 // Where a client that traces writes to: the trace topic of the same cluster, for the group that trace names.
@@ -83,6 +84,9 @@ func theProducer(a Args) (rocketmq.Producer, error) {
 	}
 	if a.text("trace", "") != "" {
 		options = append(options, producer.WithTrace(a.tracing()))
+	}
+	if keys := a.keys(); !keys.IsEmpty() {
+		options = append(options, producer.WithCredentials(keys))
 	}
 	p, err := rocketmq.NewProducer(options...)
 	if err != nil {
@@ -240,6 +244,9 @@ func startPush(a Args) (any, error) {
 	}
 	if a.text("trace", "") != "" {
 		options = append(options, consumer.WithTrace(a.tracing()))
+	}
+	if keys := a.keys(); !keys.IsEmpty() {
+		options = append(options, consumer.WithCredentials(keys))
 	}
 	client, err := rocketmq.NewPushConsumer(options...)
 	if err != nil {

@@ -82,6 +82,15 @@ func (a Args) resolver() primitive.NsResolver {
 	return primitive.NewPassthroughResolver([]string{a.text("namesrv", "")})
 }
 
+// keys is who a client signs as; empty where a command says nothing of it.
+func (a Args) keys() primitive.Credentials {
+	pair := []string{"", ""}
+	if raw, ok := a["keys"]; ok {
+		_ = json.Unmarshal(raw, &pair)
+	}
+	return primitive.Credentials{AccessKey: pair[0], SecretKey: pair[1]}
+}
+
 func (a Args) timeout() time.Duration {
 	return time.Duration(a.number("timeoutMs", 10000)) * time.Millisecond
 }

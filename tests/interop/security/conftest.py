@@ -12,9 +12,8 @@ sys.path.insert(0, str(Path(__file__).resolve().parent))
 
 import rig
 import secured
+from secured import IMPLS
 from shared import Shared
-
-IMPLS = ["java"]
 
 
 @pytest.fixture(scope="session")

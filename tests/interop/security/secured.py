@@ -16,6 +16,7 @@ import rig
 
 from perseid.client.credentials import Credentials
 
+IMPLS = ["java"]
 SUPER = Credentials("root", "root-secret")
 INNER = Credentials("inner", "inner-secret")
 CLUSTER = "InteropCluster"

@@ -32,7 +32,7 @@ final class Admins {
     static void register() {
         Agent.op("admin", Admins::call);
         Agent.op("admin.stop", args -> {
-            DefaultMQAdminExt admin = ADMINS.remove(args.getString("namesrv"));
+            DefaultMQAdminExt admin = ADMINS.remove(key(args));
             if (admin != null) {
                 admin.shutdown();
             }
@@ -41,15 +41,20 @@ final class Admins {
         Agent.op("mqadmin", Admins::mqadmin);
     }
 
-    private static DefaultMQAdminExt admin(String namesrv) throws Exception {
+    private static String key(JSONObject args) {
+        return args.getString("namesrv") + " " + args.getOrDefault("keys", "");
+    }
+
+    private static DefaultMQAdminExt admin(JSONObject args) throws Exception {
         synchronized (ADMINS) {
-            DefaultMQAdminExt admin = ADMINS.get(namesrv);
+            DefaultMQAdminExt admin = ADMINS.get(key(args));
             if (admin == null) {
-                admin = new DefaultMQAdminExt("interop_admin", 10_000);
-                admin.setNamesrvAddr(namesrv);
+                admin = new DefaultMQAdminExt(Auths.hook(args), 10_000);
+                admin.setAdminExtGroup("interop_admin");
+                admin.setNamesrvAddr(args.getString("namesrv"));
                 admin.setInstanceName("a" + System.nanoTime());
                 admin.start();
-                ADMINS.put(namesrv, admin);
+                ADMINS.put(key(args), admin);
             }
             return admin;
         }
@@ -57,7 +62,7 @@ final class Admins {
 
     /** Calls the method `call` that takes `args`; of several, the first whose parameters they fit. */
     private static Object call(JSONObject args) throws Exception {
-        DefaultMQAdminExt admin = admin(args.getString("namesrv"));
+        DefaultMQAdminExt admin = admin(args);
         JSONArray given = args.containsKey("args") ? args.getJSONArray("args") : new JSONArray();
         List<String> misfits = new ArrayList<>();
         for (Method method : DefaultMQAdminExt.class.getMethods()) {
