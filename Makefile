@@ -7,6 +7,8 @@ READY := $(VENV)/.ready
 # Each test by itself, but for the groups that share something dear; longest first (tests/conftest.py), not largest group first.
 ONE_BY_ONE := --dist loadgroup --no-loadscope-reorder
 SPREAD := -n 3 $(ONE_BY_ONE)
+# Of what runs beside others (.ci/run).
+FEWER := -n 2 $(ONE_BY_ONE)
 TIMED = PERSEID_TIMES=$(CURDIR)/.cache/times/$@
 
 CORELESS := $(addprefix --ignore tests/,base bench cli client disk nameserver packaging spark/landing tidy verify wire)
@@ -15,7 +17,7 @@ PLAIN_INTEROP := $(addprefix tests/interop/test_,java_producers.py java_consumer
 
 SOAK_INTEROP := $(addprefix tests/interop/test_,replication.py dledger.py dledger_broker.py controller.py autoswitch.py epochs.py replacement.py)
 
-.PHONY: help setup demo test test-long test-plain test-times check sim sim-fresh sim-night soak interop interop-plain bench bench-spark profile fuzz mutants landing wheel clean
+.PHONY: help setup demo test test-slow test-long test-plain test-times check sim sim-fresh sim-night soak interop interop-plain bench bench-spark profile fuzz mutants landing wheel clean
 
 help: ## What there is
 	@grep -E '^[a-z-]+:.*##' $(MAKEFILE_LIST) | sed -E 's/^([a-z-]+):[^#]*## /\1\t/' | expand -t 15
@@ -32,9 +34,13 @@ demo: $(READY) ## 336,776 flights, a master that is killed half-way for good, an
 	$(RUN) -m demo --out demo-out
 
 test: $(READY) ## All tests that need neither JDK, Maven nor Go (CHANGED=1: those that this branch's changes can reach)
-	$(TIMED) $(RUN) -m pytest $(SPREAD) -m 'not interop and not long' $(if $(CHANGED),$$($(RUN) tests/impact.py)) $(ARGS)
+	$(TIMED) $(RUN) -m pytest $(SPREAD) -m 'not interop and not slow and not long' $(if $(CHANGED),$$($(RUN) tests/impact.py)) $(ARGS)
 
-test-long: $(READY) ## What `make test` leaves out: one more combination, or what lasts for minutes
+test-slow: $(READY) ## The expensive ones: planted defects, Spark's JVMs and clusters, further formats and combinations (CHANGED=1, too)
+	@# pytest ends with 5 where a change reaches none of them.
+	$(TIMED) $(RUN) -m pytest $(FEWER) -m 'slow and not interop and not long' $(if $(CHANGED),$$($(RUN) tests/impact.py)) $(ARGS) $(if $(CHANGED),|| test $$? = 5)
+
+test-long: $(READY) ## What neither of them has: one more combination, or what lasts for minutes
 	$(TIMED) $(RUN) -m pytest $(SPREAD) -m 'long and not interop' $(ARGS)
 	@# The seeds that find planted defects keep all promises without them.
 	PERSEID_PIN=1 $(RUN) -m pytest $(SPREAD) -m 'sim and once' -k 'planted or defect or outlive' --timeout 0 tests/sim

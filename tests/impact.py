@@ -3,10 +3,10 @@
     python tests/impact.py [REVISION]     what differs from there, by default from where this branch left main
                                           (on main itself: from the commit before)
 
-`make test CHANGED=1` runs these; CI runs all. A file reaches what imports it, what names it (`perseid.cli.main` in a
-command line, the name of a folder of scripts), and, as a conftest.py, all tests beneath; what is no Python in a folder
-of tests reaches what stands in that folder. What configures all of them (pyproject.toml, setup.py, Makefile,
-tests/conftest.py, …) reaches every test, documents reach the tidy tests.
+`make test CHANGED=1` and `make test-slow CHANGED=1` run these; CI runs all. A file reaches what imports it, what names
+it (`perseid.cli.main` in a command line, the name of a folder of scripts), and, as a conftest.py, all tests beneath;
+what is no Python in a folder of tests reaches what stands in that folder. What configures all of them (pyproject.toml,
+setup.py, Makefile, tests/conftest.py, …) reaches every test, documents reach the tidy tests.
 """
 
 from __future__ import annotations

@@ -1,7 +1,7 @@
 """Where the seconds of a test run go: by folder, by file, by test, by fixture, and by what is waited for.
 
-`make test`, `make test-plain` and `make interop` each leave their times in a folder of `.cache/times` (a run replaces
-what its predecessor left there); `make test-times` prints the pages of the last runs:
+`make test`, `make test-slow`, `make test-plain` and `make interop` each leave their times in a folder of `.cache/times`
+(a run replaces what its predecessor left there); `make test-times` prints the pages of the last runs:
 
     python tests/times.py [FOLDER ...]
 

@@ -9,6 +9,8 @@ from collections.abc import Iterator
 from contextlib import ExitStack, contextmanager
 from pathlib import Path
 
+import pytest
+
 from perseid.client.blocking import BlockingAdmin, BlockingPullConsumer
 from perseid.net.limits import Limits
 from perseid.testing.embedded import EmbeddedBroker
@@ -170,6 +172,7 @@ def test_a_crowd_that_would_take_every_descriptor(tmp_path: Path) -> None:
         assert up.end() == 0, log
 
 
+@pytest.mark.slow
 def test_more_files_than_there_are_descriptors(tmp_path: Path) -> None:
     """Queues take them all: what needs another is refused, the broker lives, and what it acknowledged is there."""
     acknowledged: dict[int, bytes] = {}

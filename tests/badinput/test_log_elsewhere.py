@@ -4,6 +4,7 @@ import signal
 from pathlib import Path
 
 import pytest
+from tests.combinations import at_each_change
 
 from perseid.testing.ports import free_port
 from perseid.wire.codes import RequestCode
@@ -32,7 +33,7 @@ def send(at: str, count: int) -> None:
             assert answer.code == 0, answer.remark
 
 
-@pytest.mark.parametrize("flush", ["ASYNC_FLUSH", "SYNC_FLUSH"])
+@pytest.mark.parametrize("flush", at_each_change(("ASYNC_FLUSH", "SYNC_FLUSH"), "ASYNC_FLUSH"))
 def test_it_is_there_after_a_kill(tmp_path: Path, flush: str) -> None:
     log = tmp_path / "disk2" / "log"
     path, at = configured(tmp_path, f"storePathCommitLog={log}", f"flushDiskType={flush}")
@@ -79,7 +80,10 @@ def test_a_log_in_the_usual_place_is_not_left_out_of_sight(tmp_path: Path) -> No
         assert broker.end() == 0
 
 
-@pytest.mark.parametrize("place", ["store", ".", "store/consumequeue/log", "one,two", "a file"])
+PLACES = "store", ".", "store/consumequeue/log", "one,two", "a file"
+
+
+@pytest.mark.parametrize("place", at_each_change(PLACES, "store", "a file"))
 def test_a_place_that_can_not_be(tmp_path: Path, place: str) -> None:
     (tmp_path / "a file").write_text("")
     path, _ = configured(tmp_path, f"storePathCommitLog={','.join(str(tmp_path / one) for one in place.split(','))}")

@@ -3,6 +3,8 @@ else notices."""
 
 from pathlib import Path
 
+import pytest
+
 from perseid.nameserver import limits
 from perseid.wire.bodies import RegisterBrokerBody, TopicConfig, TopicConfigSerializeWrapper
 from perseid.wire.codes import RequestCode
@@ -47,6 +49,7 @@ def test_a_crowd_of_brokers_that_are_none(tmp_path: Path) -> None:
         kept.check(up.namesrv)
 
 
+@pytest.mark.slow
 def test_settings_without_an_end(tmp_path: Path) -> None:
     value = "v" * (limits.MAX_SETTINGS_CHARS // 100)
     with Up(tmp_path) as up, Peer(up.namesrv) as stranger:

@@ -6,6 +6,7 @@ from dataclasses import replace
 from pathlib import Path
 
 import pytest
+from tests.combinations import at_each_change
 
 from perseid.base.errors import PerseidError
 from perseid.testing.embedded import SMALL_STORE, EmbeddedBroker
@@ -62,7 +63,7 @@ GARBAGE = {
 }
 
 
-@pytest.mark.parametrize("garbage", GARBAGE.values(), ids=GARBAGE.keys())
+@pytest.mark.parametrize("garbage", at_each_change(GARBAGE, "random bytes", "a size that lies"))
 def test_a_corrupt_tail_behind_what_was_acknowledged(tmp_path: Path, garbage: bytes) -> None:
     kept = filled(tmp_path)
     path = tmp_path / "store" / "commitlog" / THIRD
@@ -99,7 +100,7 @@ def test_a_corrupt_log_that_its_owner_gives_up(tmp_path: Path) -> None:
         assert kept.read(broker.namesrv) == kept.bodies[:-1]
 
 
-@pytest.mark.parametrize("name", [SECOND, THIRD])
+@pytest.mark.parametrize("name", at_each_change((SECOND, THIRD), SECOND))
 def test_a_missing_log_file(tmp_path: Path, name: str) -> None:
     filled(tmp_path)
     (tmp_path / "store" / "commitlog" / name).rename(tmp_path / name)
@@ -124,7 +125,7 @@ RESIZED: dict[str, Callable[[bytes], bytes]] = {
 
 
 @pytest.mark.parametrize("resize", RESIZED.values(), ids=RESIZED.keys())
-@pytest.mark.parametrize("name", [FIRST, THIRD])
+@pytest.mark.parametrize("name", at_each_change((FIRST, THIRD), FIRST))
 def test_a_resized_log_file(tmp_path: Path, name: str, resize: Callable[[bytes], bytes]) -> None:
     kept = filled(tmp_path)
     path = tmp_path / "store" / "commitlog" / name
@@ -146,7 +147,9 @@ def test_what_the_log_can_bring_back_may_be_gone(tmp_path: Path, folder: str) ->
     starts(tmp_path, kept)
 
 
-@pytest.mark.parametrize("path", ["checkpoint", "config/topics.json", "config/consumerOffset.json"])
+@pytest.mark.parametrize(
+    "path", at_each_change(("checkpoint", "config/topics.json", "config/consumerOffset.json"), "config/topics.json")
+)
 @pytest.mark.parametrize("content", [b"", b"\0" * 4096, b"{"], ids=["empty", "zeros", "cut"])
 def test_a_spoilt_state_file(tmp_path: Path, path: str, content: bytes) -> None:
     kept = filled(tmp_path)
@@ -179,7 +182,7 @@ def test_a_folder_that_cannot_be_one(tmp_path: Path) -> None:
     assert said.startswith(f"perseid: {tmp_path}/store: can't be used as a folder: ")
 
 
-@pytest.mark.parametrize("name", ["rdb", "topics"])
+@pytest.mark.parametrize("name", at_each_change(("rdb", "topics"), "rdb"))
 def test_tables_in_rocksdb(tmp_path: Path, name: str) -> None:
     """A folder of a broker with configManagerVersion=v2, or with queues in RocksDB: all topics and offsets would be
     gone from view. Once they are exported and moved away, it opens."""

@@ -8,6 +8,7 @@ from pathlib import Path
 from threading import Event
 
 import pytest
+from tests.combinations import at_each_change
 
 from perseid.wire.dledger import (
     AppendEntryRequest,
@@ -97,7 +98,7 @@ class Three:
         return "\n".join(one.log.read_text() for one in self.processes.values())
 
 
-@pytest.fixture(params=["controller", "broker"])
+@pytest.fixture(params=at_each_change(("controller", "broker"), "broker"))
 def three(request: pytest.FixtureRequest, tmp_path: Path) -> Iterator[Three]:
     with ExitStack() as stack:
         yield Three(request.param, tmp_path, stack)
@@ -149,6 +150,7 @@ def test_three_processes_go_on_whatever_a_stranger_says(three: Three) -> None:
     assert three.leader() != first and before < max(three.terms()) < before + 100
 
 
+@pytest.mark.slow
 def test_a_port_that_is_open_says_so_at_the_start(tmp_path: Path) -> None:
     with ExitStack() as stack:
         three = Three("controller", tmp_path, stack, "checkPeerAddresses=false\n")

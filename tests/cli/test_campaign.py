@@ -189,6 +189,7 @@ def test_options_that_do_not_go_together_are_refused(arguments: list[str], told:
     assert done.exit_code == 2 and told in " ".join(done.output.replace("│", " ").split()), done.output
 
 
+@pytest.mark.slow
 @pytest.mark.once
 @pytest.mark.sim
 def test_a_planted_defect_is_found_grouped_and_shrunk_and_the_command_replays_it(

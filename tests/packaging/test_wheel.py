@@ -23,7 +23,9 @@ ROOT = Path(__file__).parents[2]
 DEADLINE = 60
 BUILD_DEADLINE = 400
 """The core takes half a minute to compile on two quiet cores."""
-pytestmark = [pytest.mark.once, pytest.mark.xdist_group("wheel"), pytest.mark.timeout(BUILD_DEADLINE + 60)]
+pytestmark = [
+    pytest.mark.once, pytest.mark.slow, pytest.mark.xdist_group("wheel"), pytest.mark.timeout(BUILD_DEADLINE + 60)
+]  # fmt: skip
 COPIED = ("pyproject.toml", "setup.py", "README.md", "LICENSE")
 WHEELS = ROOT / ".cache" / "wheels"
 CORES = ROOT / ".cache" / "wheel-cores"

@@ -5,6 +5,7 @@ from __future__ import annotations
 from typing import Any
 
 import pytest
+from tests.combinations import at_each_change
 
 from perseid.base.machine import Frames, Opened
 from perseid.raft.node import LISTENER
@@ -50,7 +51,7 @@ def say(seat: Seat, host: str, said: list[tuple[DLedgerRequest, Message]]) -> No
         seat.do(Frames(seat._conns, encode_request(code, seat._opaque, None, message.to_json())))
 
 
-@pytest.mark.parametrize("machine", ["a stranger's", "a member's own"])
+@pytest.mark.parametrize("machine", at_each_change(("a stranger's", "a member's own"), "a stranger's"))
 def test_a_group_at_work_goes_on_whatever_somebody_says(machine: str) -> None:
     group = Group()
     group.elect("n0")

@@ -1,8 +1,8 @@
 """How planted defects are looked for: from a seed on, and the seed that finds one keeps all promises without it.
 
-`pins.json` has the first seed that found each one, and that passed without it: `make test` plays it with the defect
-alone, `make test-long` without it, too (PERSEID_PIN=1). A change of what the simulator draws, or of what nodes do,
-makes other seeds find it; then some more are played. Where those do not find it either, look for another seed:
+`pins.json` has the first seed that found each one, and that passed without it: `make test-slow` plays it with the
+defect alone, `make test-long` without it, too (PERSEID_PIN=1). A change of what the simulator draws, or of what nodes
+do, makes other seeds find it; then some more are played. Where those do not find it either, look for another seed:
 
     PERSEID_PIN=2000 pytest tests/sim -k "planted or defect" -n 2 --timeout 0
 

@@ -1,5 +1,6 @@
 """Which seeds are played: a few of each model by `make test`, the same again by `make test-plain`. All the
-regressions are played by both; `.ci/run` and `make sim` play seeds that nobody has seen."""
+regressions are played by `make test-slow` and by `make test-plain`; `.ci/run` and `make sim` play seeds that nobody has
+seen."""
 
 import pytest
 

@@ -64,6 +64,7 @@ def test_a_seed_keeps_all_promises(seed: int) -> None:
     assert not result.failure, explained(result)
 
 
+@pytest.mark.slow
 @pytest.mark.sim
 @pytest.mark.parametrize("seed", REGRESSIONS)
 def test_seeds_that_once_failed(seed: int) -> None:
@@ -71,6 +72,7 @@ def test_seeds_that_once_failed(seed: int) -> None:
     assert not result.failure, explained(result)
 
 
+@pytest.mark.slow
 @pytest.mark.sim
 @pytest.mark.parametrize("seed", [*IN_SWARMS, *AT_ANY_PACE, *WITH_RARITIES])
 def test_seeds_that_once_failed_in_swarms(seed: int) -> None:
@@ -135,6 +137,7 @@ def _given(self: Any, group: str, queues: Any, client: str, now: int) -> Any:
     return list(queues)
 
 
+@pytest.mark.slow
 @pytest.mark.once
 @pytest.mark.sim
 @pytest.mark.parametrize(
@@ -152,6 +155,7 @@ def test_a_planted_defect_is_found(mutation: Mutation) -> None:
     seek(mutation, partial(play, options=Options(features=())), first=FIRST)
 
 
+@pytest.mark.slow
 @pytest.mark.once
 @pytest.mark.sim
 def test_a_planted_defect_is_found_in_swarms() -> None:

@@ -136,6 +136,7 @@ FOUND: dict[Mutation, str] = {
 """What is broken first."""
 
 
+@pytest.mark.slow
 @pytest.mark.sim
 @pytest.mark.once
 @pytest.mark.usefixtures("without_core")

@@ -239,6 +239,7 @@ PLANTED: list[tuple[str, str, Mutation, str]] = [
 """Feature, model, defect, and the promise that it breaks ("": any)."""
 
 
+@pytest.mark.slow
 @pytest.mark.once
 @pytest.mark.sim
 @pytest.mark.parametrize(
@@ -250,6 +251,7 @@ def test_a_planted_defect_is_found(feature: str, model: str, mutation: Mutation,
     seek(mutation, partial(MODELS[model].run, options=Options(features=(feature,))), promise=promise, first=FIRST)
 
 
+@pytest.mark.slow
 @pytest.mark.once
 @pytest.mark.sim
 def test_files_that_outlive_the_log_are_found() -> None:
@@ -258,6 +260,7 @@ def test_files_that_outlive_the_log_are_found() -> None:
     seek(files_outlive_the_log, play, promise="a place keeps its message", first=FIRST)
 
 
+@pytest.mark.slow
 @pytest.mark.sim
 @pytest.mark.parametrize(("model", "seed"), FEATURED)
 def test_a_seed_that_once_failed(model: str, seed: int) -> None:

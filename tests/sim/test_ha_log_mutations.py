@@ -178,6 +178,7 @@ FOUND: dict[Mutation, tuple[str, str]] = {
 """What is broken first, and whether by seeds or in which scenario."""
 
 
+@pytest.mark.slow
 @pytest.mark.sim
 @pytest.mark.once
 @pytest.mark.usefixtures("without_core")

@@ -562,6 +562,7 @@ def is_found(mutation: Mutation, promise: str, where: str) -> None:
     assert failure.startswith(promise), failure or f"{where} keeps all promises"
 
 
+@pytest.mark.slow
 @pytest.mark.sim
 @pytest.mark.once
 @pytest.mark.usefixtures("without_core")

@@ -176,6 +176,7 @@ FOUND: dict[Mutation, tuple[str, str]] = {
 """What is broken first, and in which scenario."""
 
 
+@pytest.mark.slow
 @pytest.mark.sim
 @pytest.mark.once
 @pytest.mark.usefixtures("without_core")

@@ -33,6 +33,7 @@ def test_a_seed_keeps_all_promises(seed: int) -> None:
     assert result.operations >= MIN_OPERATIONS and result.faults >= MIN_FAULTS and result.virtual_s >= 60
 
 
+@pytest.mark.slow
 @pytest.mark.sim
 @pytest.mark.parametrize("seed", WHOLE)
 def test_a_seed_that_once_failed(seed: int) -> None:
@@ -40,6 +41,7 @@ def test_a_seed_that_once_failed(seed: int) -> None:
     assert not result.failure, explained(result)
 
 
+@pytest.mark.slow
 @pytest.mark.sim
 @pytest.mark.parametrize("seed", [*DRAWN, *TIMED])
 def test_a_seed_that_once_failed_as_it_is_drawn(seed: int) -> None:
@@ -47,6 +49,7 @@ def test_a_seed_that_once_failed_as_it_is_drawn(seed: int) -> None:
     assert not result.failure, explained(result)
 
 
+@pytest.mark.slow
 @pytest.mark.sim
 @pytest.mark.parametrize("seed", [*IN_SWARMS, *WITH_RARITIES])
 def test_a_seed_that_once_failed_in_a_swarm(seed: int) -> None:

@@ -42,6 +42,7 @@ def what_came_late_is_called_delivered(patch: pytest.MonkeyPatch) -> None:
     patch.setattr(TimerStore, "progress", told)
 
 
+@pytest.mark.slow
 @pytest.mark.sim
 @pytest.mark.once
 @pytest.mark.parametrize(

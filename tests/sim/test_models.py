@@ -5,6 +5,7 @@ import subprocess
 import sys
 
 import pytest
+from tests.combinations import at_each_change
 
 from perseid import core
 from perseid.sim.models.registry import MODELS, command, on_core
@@ -14,7 +15,7 @@ DIGEST = "from perseid.sim.models.registry import MODELS; print(MODELS['{}'].run
 
 @pytest.mark.sim
 @pytest.mark.once
-@pytest.mark.parametrize("model", ["broker", "group"])
+@pytest.mark.parametrize("model", at_each_change(("broker", "group"), "broker"))
 @pytest.mark.parametrize("with_core", [True, False])
 def test_a_seed_of_a_campaign_is_the_same_in_a_process_of_its_own(model: str, with_core: bool) -> None:
     environment = {**os.environ, "PYTHONPATH": os.pathsep.join(sys.path), core.SWITCH: "" if with_core else "off"}

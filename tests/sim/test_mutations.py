@@ -307,6 +307,7 @@ TIMED: list[Mutation] = [
 ]
 
 
+@pytest.mark.slow
 @pytest.mark.once
 @pytest.mark.sim
 @pytest.mark.parametrize("mutation", PLANTED + TIMED)
@@ -315,6 +316,7 @@ def test_a_planted_defect_is_found(mutation: Mutation) -> None:
     seek(mutation, partial(run, options=options), first=FIRST)
 
 
+@pytest.mark.slow
 @pytest.mark.once
 @pytest.mark.sim
 def test_a_planted_defect_of_a_full_disk_is_found() -> None:
@@ -332,6 +334,7 @@ def live(seed: int) -> Result:
     return result
 
 
+@pytest.mark.slow
 @pytest.mark.once
 @pytest.mark.parametrize("mutation", OF_STORES)
 def test_a_planted_defect_is_found_by_a_store_alone(mutation: Mutation) -> None:

@@ -3,6 +3,7 @@
 from typing import Any
 
 import pytest
+from tests.combinations import at_each_change
 
 from perseid.sim.history import Violation
 from perseid.sim.models.registry import MODELS, play
@@ -99,7 +100,7 @@ def test_long_pauses_become_no_longer() -> None:
 
 @pytest.mark.once
 @pytest.mark.sim
-@pytest.mark.parametrize("model", list(MODELS))
+@pytest.mark.parametrize("model", at_each_change(list(MODELS), "broker"))
 def test_swarms_have_what_a_seed_must_have_and_most_have_little_more(model: str) -> None:
     result = play(model, QUIET[0], SWARM)
     assert not result.failure, result.failure

@@ -151,6 +151,7 @@ def more_time_without_the_ack(patch: pytest.MonkeyPatch) -> None:
     patch.setattr(PopService, "open", opened)
 
 
+@pytest.mark.slow
 @pytest.mark.once
 @pytest.mark.sim
 @pytest.mark.parametrize(
@@ -185,6 +186,7 @@ def old_retry_topic_left(patch: pytest.MonkeyPatch) -> None:
     patch.setattr(PopRequests, "_places", places)
 
 
+@pytest.mark.slow
 @pytest.mark.once
 @pytest.mark.sim
 def test_a_planted_defect_of_a_setting_that_few_set_is_found() -> None:
@@ -192,6 +194,7 @@ def test_a_planted_defect_of_a_setting_that_few_set_is_found() -> None:
     seek(old_retry_topic_left, play, promise="nothing popped is lost", first=50_000)
 
 
+@pytest.mark.slow
 @pytest.mark.sim
 @pytest.mark.parametrize("seed", REGRESSIONS)
 def test_seeds_that_once_failed(seed: int) -> None:

@@ -162,6 +162,7 @@ def commits_are_forgotten(patch: pytest.MonkeyPatch) -> None:
     patch.setattr(ConsumerOffsets, "commit", commit)
 
 
+@pytest.mark.slow
 @pytest.mark.sim
 @pytest.mark.once
 @pytest.mark.parametrize("mutation", [ends_are_out_of_date, commits_are_forgotten])

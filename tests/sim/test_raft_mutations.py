@@ -453,6 +453,7 @@ FOUND: dict[Mutation, str] = {
 """What is broken first."""
 
 
+@pytest.mark.slow
 @pytest.mark.sim
 @pytest.mark.once
 @pytest.mark.usefixtures("without_core")

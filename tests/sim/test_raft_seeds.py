@@ -141,6 +141,7 @@ def rounds_of_one_length(patch: pytest.MonkeyPatch) -> None:
     patch.setattr(election, "ROUND_SYNCS", 0)
 
 
+@pytest.mark.slow
 @pytest.mark.sim
 @pytest.mark.once
 @pytest.mark.parametrize("mutation", [turns_of_one_length, again_at_once, rounds_of_one_length])

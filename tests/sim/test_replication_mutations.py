@@ -107,6 +107,7 @@ def flush_cursor_kept(patch: pytest.MonkeyPatch) -> None:
     patch.setattr(Flusher, "start", start)
 
 
+@pytest.mark.slow
 @pytest.mark.once
 @pytest.mark.sim
 @pytest.mark.parametrize(

@@ -18,7 +18,7 @@ SCENARIOS = [
 
 
 @pytest.mark.sim
-@pytest.mark.parametrize("seed", [1, pytest.param(2, marks=pytest.mark.once)])
+@pytest.mark.parametrize("seed", [1, pytest.param(2, marks=(pytest.mark.once, pytest.mark.slow))])
 @pytest.mark.parametrize("scenario", SCENARIOS, ids=lambda scenario: scenario.__name__)
 def test_a_case_that_was_suffered_from(scenario: Callable[..., None], seed: int) -> None:
     scenario(seed=seed)

@@ -6,6 +6,7 @@ import sys
 from typing import Any
 
 import pytest
+from tests.combinations import at_each_change
 
 from perseid.sim import coverage
 from perseid.sim.models.broker.faults import KINDS, MIN_FAULTS, ON_TOP
@@ -36,6 +37,7 @@ def test_a_seed_keeps_all_promises(seed: int) -> None:
     assert result.operations >= MIN_OPERATIONS and result.faults >= MIN_FAULTS and result.virtual_s >= 60
 
 
+@pytest.mark.slow
 @pytest.mark.sim
 @pytest.mark.parametrize("seed", OF_SLAVES_IN_SWARMS)
 def test_seeds_of_swarms_that_once_failed(seed: int) -> None:
@@ -43,6 +45,7 @@ def test_seeds_of_swarms_that_once_failed(seed: int) -> None:
     assert not result.failure, result.failure
 
 
+@pytest.mark.slow
 @pytest.mark.sim
 @pytest.mark.parametrize("seed", [*REGRESSIONS, *REPLICATED])
 def test_seeds_that_once_failed(seed: int) -> None:
@@ -51,6 +54,7 @@ def test_seeds_that_once_failed(seed: int) -> None:
     assert not result.failure, explained(result)
 
 
+@pytest.mark.slow
 @pytest.mark.sim
 @pytest.mark.parametrize("seed", IN_TRANSACTIONS)
 def test_a_seed_that_once_failed_with_transactions(seed: int) -> None:
@@ -64,7 +68,7 @@ DIGEST = f"from perseid.sim.models.registry import play, Selection; print(play({
 
 @pytest.mark.sim
 @pytest.mark.once
-@pytest.mark.parametrize("model", [model for model in MODELS if model != "acting"])
+@pytest.mark.parametrize("model", at_each_change([model for model in MODELS if model != "acting"], "broker"))
 def test_the_same_seed_gives_the_same_run_under_any_hash_seed(model: str) -> None:
     digests = set()
     for hash_seed in ("0", "1"):

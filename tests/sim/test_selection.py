@@ -5,6 +5,7 @@ from dataclasses import replace
 from functools import cache
 
 import pytest
+from tests.combinations import at_each_change
 
 from perseid.sim.models.broker.run import Result
 from perseid.sim.models.registry import MODELS, command, play
@@ -33,7 +34,7 @@ def begins(result: Result) -> dict[int, tuple[str, int]]:
 
 @pytest.mark.once
 @pytest.mark.sim
-@pytest.mark.parametrize("model", ALL)
+@pytest.mark.parametrize("model", at_each_change(ALL, "broker"))
 def test_faults_that_are_left_begin_as_they_did_among_all(model: str) -> None:
     whole = whole_of(model)
     assert len(whole.begun) >= 3 and whole.healed_s == SHORT_S
@@ -67,7 +68,7 @@ def test_without_any_fault_none_begins_and_what_struck_by_itself_can_be_left_out
 
 @pytest.mark.once
 @pytest.mark.sim
-@pytest.mark.parametrize("model", ALL)
+@pytest.mark.parametrize("model", at_each_change(ALL, "broker"))
 def test_parts_that_are_left_out_do_nothing(model: str) -> None:
     whole = whole_of(model)
     assert len(whole.parts) >= 4
@@ -87,7 +88,7 @@ def test_faults_end_earlier(model: str) -> None:
 
 @pytest.mark.once
 @pytest.mark.sim
-@pytest.mark.parametrize("model", ALL)
+@pytest.mark.parametrize("model", at_each_change(ALL, "broker"))
 def test_a_swarm_draws_what_a_seed_has_and_the_same_each_time(model: str) -> None:
     swarm = replace(SHORT, swarm=True, paces=(SLOW,))
     first, again = (MODELS[model].run(SEED, Options(selection=swarm)) for _ in range(2))

@@ -100,6 +100,7 @@ ALONE: list[Mutation] = [
 ]
 
 
+@pytest.mark.slow
 @pytest.mark.once
 @pytest.mark.sim
 @pytest.mark.parametrize("mutation", ALONE)
@@ -122,6 +123,7 @@ def a_new_master_takes_up_nothing(patch: pytest.MonkeyPatch) -> None:
     patch.setattr(Roles, "become", become)
 
 
+@pytest.mark.slow
 @pytest.mark.once
 @pytest.mark.sim
 def test_a_defect_of_a_new_master_is_found() -> None:

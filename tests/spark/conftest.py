@@ -14,17 +14,22 @@ from perseid.testing.embedded import EmbeddedBroker
 
 MAPPED = Mapped(Path(__file__).parents[2] / ".cache")
 MANY = 20
-"""Tests that pay for an archive of Spark's classes, which takes as long to make as four sessions to start."""
+"""Tests that pay for an archive of Spark's classes, which takes as long to make as four sessions to start: of those
+that are slow, for each of these may start one. All others share a session."""
 
 
 def _starts_spark(item: pytest.Item) -> bool:
     return item.path.is_relative_to(Path(__file__).parent) and item.get_closest_marker("spark") is not None
 
 
+def _needs_archive(item: pytest.Item) -> bool:
+    return _starts_spark(item) and item.get_closest_marker("slow") is not None
+
+
 @pytest.hookimpl(trylast=True)
 def pytest_collection_finish(session: pytest.Session) -> None:
     """Ahead of the tests, since each has a limit."""
-    if not session.config.option.collectonly and sum(map(_starts_spark, session.items)) >= MANY:
+    if not session.config.option.collectonly and sum(map(_needs_archive, session.items)) >= MANY:
         MAPPED.make()
 
 

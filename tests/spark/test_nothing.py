@@ -7,6 +7,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from tests.combinations import at_each_change
 from tests.spark.conftest import fill
 from tests.spark.log.logs import record, written
 
@@ -52,7 +53,7 @@ READS: dict[str, Callable[[Any], Any]] = {
 }  # fmt: skip
 
 
-@pytest.mark.parametrize("kind", READS)
+@pytest.mark.parametrize("kind", at_each_change(tuple(READS), "an empty topic", "a pushed filter"))
 def test_item_7_a_batch_read_of_nothing_is_an_empty_frame(spark: Any, broker: EmbeddedBroker, kind: str) -> None:
     source = lambda: spark.read.format("perseid").option("nameserver", broker.namesrv)  # noqa: E731 - a new one each
     frame = READS[kind](source())
@@ -99,6 +100,7 @@ def test_item_7_a_log_of_nothing_is_an_empty_frame(spark: Any, tmp_path: Path) -
     assert source().load(str(full.parent)).count() == 1
 
 
+@pytest.mark.slow
 def test_item_7_jobs_over_nothing_say_so(spark: Any, broker: EmbeddedBroker, tmp_path: Path) -> None:
     broker.create_topic("jobless", 3)
     broker.create_topic("%DLQ%jobless", 1)

@@ -31,6 +31,7 @@ def run(path: Path, *options: str) -> list[str]:
     return done.stdout.splitlines()
 
 
+@pytest.mark.slow
 @pytest.mark.once
 def test_an_environment_is_all_that_a_bare_python_needs(tmp_path: Path) -> None:
     done = package(tmp_path / "env.tar.gz")

@@ -149,6 +149,7 @@ def copy(spark: Any, broker: EmbeddedBroker, source: str, target: str, checkpoin
     write.start().awaitTermination(300)
 
 
+@pytest.mark.slow
 def test_item_2_a_checkpoint_that_is_restored_from_an_older_copy_loses_no_row(
     spark: Any, broker: EmbeddedBroker, tmp_path: Path
 ) -> None:
@@ -177,6 +178,7 @@ def test_item_2_a_checkpoint_that_is_restored_from_an_older_copy_loses_no_row(
     assert len(everything()) > 240, "under another name all of it is new"
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("where", in_ci(("task", "before commit", "after commit"), "task"))
 def test_a_stream_that_is_killed_and_started_again_writes_each_row_once(
     spark: Any, broker: EmbeddedBroker, tmp_path: Path, where: str

@@ -5,6 +5,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from tests.combinations import at_each_change
 from tests.spark.conftest import fill
 
 from perseid.client import Message
@@ -93,7 +94,7 @@ def test_item_9_a_pattern_reads_users_topics_alone(spark: Any, tmp_path: Path) -
         assert [t.name for t in stats(spark, nameserver=broker.namesrv, topics=["TBW102"]).topics] == ["TBW102"]
 
 
-@pytest.mark.parametrize("option", ["endingOffsets", "endingTimestamp"])
+@pytest.mark.parametrize("option", at_each_change(("endingOffsets", "endingTimestamp"), "endingOffsets"))
 def test_item_10_a_stream_with_an_end_does_not_start(
     spark: Any, broker: EmbeddedBroker, tmp_path: Path, option: str
 ) -> None:

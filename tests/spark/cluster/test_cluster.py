@@ -19,7 +19,9 @@ from perseid.spark.jobs.archive import formats
 from perseid.spark.jobs.archive.folder import TableFolder
 from perseid.testing.embedded import EmbeddedBroker
 
-pytestmark = [pytest.mark.spark, pytest.mark.xdist_group("spark cluster"), pytest.mark.timeout(600)]
+pytestmark = [
+    pytest.mark.spark, pytest.mark.slow, pytest.mark.xdist_group("spark cluster"), pytest.mark.timeout(600)
+]  # fmt: skip
 
 SETTINGS: dict[str, str] = {}
 """Of Spark, for the driver of this module."""

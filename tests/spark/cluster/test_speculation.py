@@ -15,7 +15,9 @@ from tests.spark.jobs.tables import FORMATS, places_outside
 
 from perseid.testing.embedded import EmbeddedBroker
 
-pytestmark = [pytest.mark.spark, pytest.mark.xdist_group("spark cluster"), pytest.mark.timeout(600)]
+pytestmark = [
+    pytest.mark.spark, pytest.mark.slow, pytest.mark.xdist_group("spark cluster"), pytest.mark.timeout(600)
+]  # fmt: skip
 
 SETTINGS = {
     "spark.speculation": "true", "spark.speculation.quantile": "0.5", "spark.speculation.multiplier": "1.5",

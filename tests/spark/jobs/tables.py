@@ -7,12 +7,15 @@ from pathlib import Path
 from typing import Any
 
 import pyarrow.dataset as ds
+from tests.combinations import at_each_change
 
 from perseid.spark.jobs.archive import read
 from perseid.spark.jobs.archive.folder import FORMATS as FORMATS
 from perseid.spark.jobs.archive.folder import TableFolder
 
 Place = tuple[str, int, int]
+FORMS = at_each_change(FORMATS, "parquet")
+"""Of what each format has to do; that a topic lands in each of them is tested at each change (`test_archive.py`)."""
 
 
 def places(spark: Any, table: Path) -> list[Place]:

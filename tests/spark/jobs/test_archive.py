@@ -101,6 +101,7 @@ def test_runs_that_are_killed_at_random_times_fifty_times_leave_the_topic(
     raise AssertionError(f"{kills} kills only")
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("form", FORMATS)
 def test_a_run_that_is_killed_anywhere_leaves_nothing_half_and_nothing_twice(
     spark: Any, broker: EmbeddedBroker, killed: tuple[Path, dict[str, Any]], form: str
@@ -126,6 +127,7 @@ def test_a_run_that_is_killed_anywhere_leaves_nothing_half_and_nothing_twice(
         assert {str(path) for path in (folder / f"{form}-before" / "data").rglob("*.parquet")} == named
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("form", FORMATS)
 def test_a_compaction_that_is_killed_anywhere_changes_no_row(
     spark: Any, killed: tuple[Path, dict[str, Any]], form: str
@@ -142,6 +144,7 @@ def test_a_compaction_that_is_killed_anywhere_changes_no_row(
         assert places(spark, table) == found, point
 
 
+@pytest.mark.slow
 def test_a_replay_that_is_killed_and_started_again_sends_each_message_once(
     spark: Any, broker: EmbeddedBroker, killed: tuple[Path, dict[str, Any]]
 ) -> None:

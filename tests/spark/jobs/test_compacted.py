@@ -23,7 +23,7 @@ def offsets_of(frame: Any) -> list[int]:
     return sorted(row.queueOffset for row in frame.select("queueOffset").collect())
 
 
-@pytest.mark.parametrize("strict", [True, False])
+@pytest.mark.parametrize("strict", [True, pytest.param(False, marks=pytest.mark.slow)])
 def test_item_8_an_archive_of_a_compacted_topic_lands_what_is_there(
     spark: Any, command: Callable[..., Any], tmp_path: Path, strict: bool
 ) -> None:

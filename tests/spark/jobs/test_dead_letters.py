@@ -116,6 +116,7 @@ def test_messages_that_die_in_our_broker_are_found(spark: Any, broker: EmbeddedB
     assert [group.used_up for group in every.groups if group.name == "dying"] == [4]
 
 
+@pytest.mark.slow
 def test_the_command_says_by_its_exit_code_that_there_are_some(
     command: Callable[..., Any], folder: Path, tmp_path: Path
 ) -> None:

@@ -30,7 +30,7 @@ PIPE_BYTES = 64 << 10
 
 def spark_run(test: Any) -> Any:
     """A test with JVMs."""
-    for mark in (pytest.mark.spark, pytest.mark.xdist_group("spark"), pytest.mark.timeout(600)):
+    for mark in (pytest.mark.spark, pytest.mark.slow, pytest.mark.xdist_group("spark"), pytest.mark.timeout(600)):
         test = mark(test)
     return test
 

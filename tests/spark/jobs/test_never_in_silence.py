@@ -9,8 +9,9 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from tests.combinations import Each, at_each_change
 from tests.spark.conftest import fill
-from tests.spark.jobs.tables import FORMATS, places, places_outside
+from tests.spark.jobs.tables import FORMATS, FORMS, places, places_outside
 
 from perseid.base.errors import ConfigError, PerseidError
 from perseid.client.blocking import BlockingAdmin
@@ -82,7 +83,10 @@ def iceberg(table: Path) -> Any:
     return catalog.load_table("perseid.archive")
 
 
-@pytest.mark.parametrize(("form", "rollback"), [*((form, False) for form in FORMATS), ("iceberg", True)])
+PUT_BACK = {f"{form}-False": Each((form, False)) for form in FORMATS} | {"iceberg-True": Each(("iceberg", True))}
+
+
+@pytest.mark.parametrize(("form", "rollback"), at_each_change(PUT_BACK, "parquet-False"))
 def test_item_4_a_table_that_was_put_back_is_read_again_from_there(
     spark: Any, broker: EmbeddedBroker, tmp_path: Path, form: str, rollback: bool
 ) -> None:
@@ -98,7 +102,7 @@ def test_item_4_a_table_that_was_put_back_is_read_again_from_there(
     assert landed(spark, broker, topic, table, form).batches == 0, "and that is noted"
 
 
-@pytest.mark.parametrize("form", FORMATS)
+@pytest.mark.parametrize("form", FORMS)
 def test_item_4_a_table_that_was_put_back_when_the_topic_lost_what_it_held_is_refused_and_keeps_its_files(
     spark: Any, aging: EmbeddedBroker, tmp_path: Path, form: str
 ) -> None:
@@ -120,7 +124,7 @@ def test_item_4_a_table_that_was_put_back_when_the_topic_lost_what_it_held_is_re
     assert sum(gap.messages for gap in done.gaps) + 40 + done.rows == 300
 
 
-@pytest.mark.parametrize("form", ["delta", "iceberg"])
+@pytest.mark.parametrize("form", at_each_change(("delta", "iceberg"), "delta"))
 def test_item_4_rows_that_others_deleted_are_told_and_taken_for_gone_only_when_that_is_said(
     spark: Any, broker: EmbeddedBroker, command: Callable[..., Any], tmp_path: Path, form: str
 ) -> None:
@@ -174,7 +178,7 @@ def test_item_5_what_a_topic_lost_before_it_was_read_is_a_gap_with_a_status(
     assert said.exit_code == 3 and f"{gap['messages']} messages are missing" in said.stderr.replace("\n", " ")
 
 
-@pytest.mark.parametrize("form", FORMATS)
+@pytest.mark.parametrize("form", FORMS)
 def test_item_5_a_topic_that_lost_everything_is_a_gap_too(
     spark: Any, aging: EmbeddedBroker, tmp_path: Path, form: str
 ) -> None:
@@ -190,7 +194,7 @@ def test_item_5_a_topic_that_lost_everything_is_a_gap_too(
     assert landed(spark, aging, "empty", table).gaps == (), "it is noted"
 
 
-@pytest.mark.parametrize("form", FORMATS)
+@pytest.mark.parametrize("form", FORMS)
 def test_item_8_a_topic_that_was_made_again_goes_on_as_a_new_generation(
     spark: Any, broker: EmbeddedBroker, command: Callable[..., Any], tmp_path: Path, form: str
 ) -> None:

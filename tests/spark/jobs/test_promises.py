@@ -10,9 +10,10 @@ from typing import Any
 
 import pyarrow.parquet as pq
 import pytest
+from tests.combinations import Each, at_each_change
 from tests.spark.conftest import fill
 from tests.spark.jobs.disks import small_disk
-from tests.spark.jobs.tables import FORMATS, places, places_outside
+from tests.spark.jobs.tables import FORMS, places, places_outside
 from typer.testing import CliRunner
 
 from perseid.cli.main import app
@@ -39,7 +40,7 @@ def data_files(table: Path) -> list[Path]:
     return [Path(file.path) for file in Archive(str(table)).snapshot.files]
 
 
-@pytest.mark.parametrize("form", FORMATS)
+@pytest.mark.parametrize("form", FORMS)
 def test_a_file_that_is_gone_or_cut_is_named_and_nothing_is_added(
     spark: Any, broker: EmbeddedBroker, command: Command, tmp_path: Path, form: str
 ) -> None:
@@ -88,7 +89,7 @@ def iceberg(table: Path) -> Any:
     return catalog.load_table("perseid.archive")
 
 
-@pytest.mark.parametrize("form", FORMATS)
+@pytest.mark.parametrize("form", FORMS)
 def test_a_queue_that_no_broker_has_is_named_and_read_when_it_is_back(
     spark: Any, broker: EmbeddedBroker, command: Command, tmp_path: Path, form: str
 ) -> None:
@@ -116,7 +117,7 @@ def test_a_queue_that_no_broker_has_is_named_and_read_when_it_is_back(
 DISK_BYTES = 640 << 10
 
 
-@pytest.mark.parametrize("form", FORMATS)
+@pytest.mark.parametrize("form", FORMS)
 def test_a_disk_that_gets_full_stops_a_run_and_when_there_is_room_the_next_goes_on(
     spark: Any, broker: EmbeddedBroker, command: Command, tmp_path: Path, form: str
 ) -> None:
@@ -135,7 +136,7 @@ def test_a_disk_that_gets_full_stops_a_run_and_when_there_is_room_the_next_goes_
     assert len(found) == len(set(found)) == count
 
 
-@pytest.mark.parametrize("form", FORMATS)
+@pytest.mark.parametrize("form", FORMS)
 def test_a_broker_that_stays_away_stops_a_run_and_when_it_is_back_the_next_goes_on(
     spark: Any, command: Command, tmp_path: Path, form: str
 ) -> None:
@@ -152,7 +153,7 @@ def test_a_broker_that_stays_away_stops_a_run_and_when_it_is_back_the_next_goes_
     assert len(places_outside(tmp_path / "t")) == len(set(places_outside(tmp_path / "t"))) == 100
 
 
-@pytest.mark.parametrize("form", FORMATS)
+@pytest.mark.parametrize("form", FORMS)
 def test_a_topic_that_is_gone_is_told_and_its_table_stays(
     spark: Any, broker: EmbeddedBroker, command: Command, tmp_path: Path, form: str
 ) -> None:
@@ -166,7 +167,7 @@ def test_a_topic_that_is_gone_is_told_and_its_table_stays(
     assert len(places_outside(table)) == len(places(spark, table)) == 60
 
 
-@pytest.mark.parametrize("form", FORMATS)
+@pytest.mark.parametrize("form", FORMS)
 def test_files_that_others_merged_or_rewrote_are_gone_on_with(
     spark: Any, broker: EmbeddedBroker, command: Command, tmp_path: Path, form: str
 ) -> None:
@@ -198,7 +199,7 @@ def add_again(table: Path) -> None:
         shutil.copy(file, file.with_name("copy.parquet"))
 
 
-@pytest.mark.parametrize("form", FORMATS)
+@pytest.mark.parametrize("form", FORMS)
 def test_rows_that_others_added_are_refused_with_their_number(
     spark: Any, broker: EmbeddedBroker, command: Command, tmp_path: Path, form: str
 ) -> None:
@@ -212,7 +213,7 @@ def test_rows_that_others_added_are_refused_with_their_number(
     one_line(command(*words, "--accept-table"), "/0: 50 more", "nobody knows which rows are there twice")
 
 
-@pytest.mark.parametrize("form", FORMATS)
+@pytest.mark.parametrize("form", FORMS)
 def test_a_whole_folder_that_is_restored_from_a_copy_goes_on_from_there(
     spark: Any, broker: EmbeddedBroker, command: Command, tmp_path: Path, form: str
 ) -> None:
@@ -247,7 +248,13 @@ def test_item_4_an_older_catalog_is_gone_on_with_from_what_it_names(
     assert len(places_outside(table)) == len(set(places_outside(table))) == 120
 
 
-@pytest.mark.parametrize(("later", "form"), [(20, "parquet"), (200, "parquet"), (200, "delta"), (20, "iceberg")])
+LATER = {
+    f"{later}-{form}": Each((later, form))
+    for later, form in ((20, "parquet"), (200, "parquet"), (200, "delta"), (20, "iceberg"))
+}
+
+
+@pytest.mark.parametrize(("later", "form"), at_each_change(LATER, "20-parquet"))
 def test_item_8_a_broker_that_lost_its_tail_goes_on_as_a_new_generation_behind_what_it_kept(
     spark: Any, command: Command, tmp_path: Path, later: int, form: str
 ) -> None:

@@ -82,6 +82,7 @@ def test_a_replay_keeps_the_order_of_keys_goes_on_where_it_was_and_is_done_once(
         replay(spark, **given, options=ReplayOptions(since=5))
 
 
+@pytest.mark.slow
 @pytest.mark.spark
 @pytest.mark.xdist_group("spark")
 @pytest.mark.timeout(600)

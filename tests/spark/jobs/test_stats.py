@@ -120,6 +120,7 @@ def test_item_10_a_topic_at_the_edge_of_two_buckets_has_a_peak(spark: Any, tmp_p
     assert long.per_second <= long.peak_per_second
 
 
+@pytest.mark.slow
 def test_the_command_makes_a_report(command: Callable[..., Any], folder: Path, tmp_path: Path) -> None:
     report = tmp_path / "report.html"
     done = command("stats", "--folder", folder, "--json", "--report", report)

@@ -52,6 +52,7 @@ def found_in(rows: Any) -> list[tuple[int, str, int, int]]:
     )
 
 
+@pytest.mark.slow
 @pytest.mark.spark
 @pytest.mark.xdist_group("spark")
 @pytest.mark.timeout(600)
@@ -87,6 +88,7 @@ def test_archive_and_log_together_have_each_message_once_at_any_time(
         travel(spark, nameserver=broker.namesrv, topic=topic, as_of=0, out=str(out))
 
 
+@pytest.mark.slow
 @pytest.mark.spark
 @pytest.mark.xdist_group("spark")
 @pytest.mark.timeout(600)

@@ -114,6 +114,7 @@ def test_what_a_java_client_traced_is_read_from_a_broker(spark: Any, broker: Emb
     assert {one.client for one in found.latencies} == {"127.0.0.1"}
 
 
+@pytest.mark.slow
 def test_the_command_makes_a_report(command: Callable[..., Any], folder: Path, tmp_path: Path) -> None:
     report = tmp_path / "report.html"
     done = command("trace", "--folder", folder, "--report", report, "--json")

@@ -20,6 +20,7 @@ def test_there_are_enough_of_them_and_each_is_noticed_somewhere() -> None:
     assert noticed == defects and len(noticed) >= 20
 
 
+@pytest.mark.slow
 @pytest.mark.once
 @pytest.mark.timeout(300)
 @pytest.mark.parametrize(("form", "defect", "seed"), PLANTED)
@@ -27,6 +28,7 @@ def test_a_planted_defect_is_noticed(form: str, defect: Defect, seed: int) -> No
     assert notices(defect, form, seed) is not None, f"{defect.__name__}: not by {WITHIN} histories from {seed} on"
 
 
+@pytest.mark.slow
 @pytest.mark.once
 @pytest.mark.parametrize("defect", CASES)
 def test_a_planted_defect_breaks_its_case(defect: Defect, tmp_path: Path) -> None:
