@@ -82,6 +82,7 @@ def by_hand() -> Iterator[Case]:
     yield case("a star in the middle is a letter", [allow("Topic:a*b")], name="axb")
     yield case("a star in the middle, literally", [allow("Topic:a*b")], name="a*b")
     yield case("two stars at the end", [allow("Topic:a**")], name="ab")
+    yield case("a prefix ends at its first star", [allow("Topic:a*c*")])
     yield case("all topics", [allow("Topic:*")])
     yield case("everything", [allow("*")])
     yield case("a type without a name is the empty name", [allow("Topic")])

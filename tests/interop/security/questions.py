@@ -19,6 +19,7 @@ from perseid.broker.node import Broker
 from perseid.sim.disk import SimDisk
 from perseid.store.config import StoreConfig
 from perseid.wire.codes import RequestCode as Code
+from perseid.wire.pop import BatchAck, batch_ack_body
 
 TOPIC, GROUP, VICTIM = "asked_topic", "asked_group", "asked_user"
 RETRY, DEAD = f"%RETRY%{GROUP}", f"%DLQ%{GROUP}"
@@ -58,6 +59,7 @@ _TOPIC_CONFIG = {
     "topicSysFlag": 0, "order": False,
 }  # fmt: skip
 _LOCK = {"consumerGroup": GROUP, "clientId": "asked_client", "mqSet": [_QUEUE, {**_QUEUE, "topic": RETRY}]}
+_ACK = BatchAck(GROUP, TOPIC, "0", 0, 0, 0, 1, 60_000, (0, 1))
 _POLICY = {"resource": f"Topic:{TOPIC}", "actions": ["Get"], "decision": "Allow"}
 _ACL = {"subject": f"User:{VICTIM}", "policies": [{"policyType": "Custom", "entries": [_POLICY]}]}
 
@@ -99,7 +101,7 @@ BODIES: Mapping[int, Mapping[str, object]] = {
     Code.UPDATE_AND_CREATE_STATIC_TOPIC: {"": {}},
     Code.UPDATE_COLD_DATA_FLOW_CTR_CONFIG: {"": f"{GROUP}=1000"},
     Code.REMOVE_COLD_DATA_FLOW_CTR_CONFIG: {"": GROUP},
-    Code.BATCH_ACK_MESSAGE: {"": {"brokerName": "b", "acks": [{"c": GROUP, "t": TOPIC, "r": "0", "so": 0, "q": 0}]}},
+    Code.BATCH_ACK_MESSAGE: {"": batch_ack_body("b", [_ACK]).decode()},
     Code.LITE_SUBSCRIPTION_CTL: {
         "": {
             "subscriptionSet": [

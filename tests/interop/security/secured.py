@@ -14,7 +14,7 @@ from typing import Any
 
 import rig
 
-from perseid.client.credentials import Credentials
+from perseid.client import Credentials
 
 IMPLS = ["java"]
 SUPER = Credentials("root", "root-secret")

@@ -13,6 +13,7 @@ from secured import SUPER, Policy
 
 from perseid.client import (
     Admin,
+    Credentials,
     Message,
     Producer,
     PullConsumer,
@@ -22,7 +23,6 @@ from perseid.client import (
     SendFailed,
     ServerRefused,
 )
-from perseid.client.credentials import Credentials
 from perseid.client.session import Session
 
 pytestmark = [pytest.mark.interop, pytest.mark.xdist_group("security")]

@@ -9,7 +9,7 @@ import rig
 import secured
 from secured import INNER, SUPER, Policy, ask, permit
 
-from perseid.client.credentials import Credentials
+from perseid.client import Credentials
 
 pytestmark = [pytest.mark.interop, pytest.mark.xdist_group("security")]
 

@@ -11,7 +11,7 @@ import secured
 from questions import Question
 from secured import SUPER, Policy, ask
 
-from perseid.client.credentials import Credentials
+from perseid.client import Credentials
 
 PLAIN, MAY, OFF = (
     Credentials("plain", "plain-secret"),
