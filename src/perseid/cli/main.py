@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+import os
 import sys
 from importlib import import_module
+from pathlib import Path
 from typing import Annotated
 
 import typer
@@ -19,6 +21,9 @@ COMMANDS = {
     "perseid.cli.spark": ("spark",),
     "perseid.cli.sim": ("sim",),
 }
+CREDENTIALS = "PERSEID_CREDENTIALS"
+OPTION = "--credentials"
+"""Its value is no command."""
 """Modules and the commands that each registers, in the order in which `perseid --help` shows them. A command
 imports its own module alone: that of the servers is most of what there is to import."""
 
@@ -38,8 +43,18 @@ def options(
     _: Annotated[
         bool, typer.Option("--version", callback=_print_version, is_eager=True, help="Print the version and exit.")
     ] = False,
+    credentials: Annotated[
+        Path | None,
+        typer.Option(
+            envvar=CREDENTIALS,
+            metavar="FILE",
+            help="Who you are, for clusters with users: two lines, accessKey: NAME and secretKey: KEY.",
+        ),
+    ] = None,
 ) -> None:
     """A message broker, compatible with Apache RocketMQ on the wire and on disk."""
+    if credentials is not None:
+        os.environ[CREDENTIALS] = str(credentials.expanduser().absolute())  # where each client looks, Spark's too
 
 
 def command_line(*modules: str) -> typer.Typer:
@@ -60,6 +75,8 @@ def command_line(*modules: str) -> typer.Typer:
 
 def asked(words: list[str]) -> list[str]:
     """The modules that these words of a command line need: one, or all, as for `--help` and what there is not."""
+    while words and words[0].partition("=")[0] == OPTION:
+        words = words[1 if "=" in words[0] else 2 :]
     first = words[0] if words else ""
     return [name for name, commands in COMMANDS.items() if first in commands] or [*COMMANDS]
 

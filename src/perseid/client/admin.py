@@ -1,4 +1,4 @@
-"""Administration: topics, groups, the cluster, and what they report."""
+"""Administration: topics, groups, the cluster, and what they report; users and policies are in `access`."""
 
 from __future__ import annotations
 
@@ -8,9 +8,9 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
 from perseid.base.errors import RemoteProtocolError
+from perseid.client.access import AccessRequests
 from perseid.client.connection import Header
 from perseid.client.errors import ClientError, NoRoute, ServerRefused
-from perseid.client.lifecycle import Client
 from perseid.client.model import MessageQueue, ReceivedMessage, check_topic
 from perseid.client.pulling import Offsets, Puller
 from perseid.client.routes import TopicRoute
@@ -114,7 +114,7 @@ class QueueLag:
         return self.broker_offset - self.consumer_offset
 
 
-class Admin(Client):
+class Admin(AccessRequests):
     """Administers a cluster: `async with Admin("host:9876") as admin: await admin.create_topic("orders")`."""
 
     def __init__(

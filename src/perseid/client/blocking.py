@@ -15,6 +15,7 @@ from types import TracebackType
 from typing import Any, Generic, Self, TypeVar
 
 from perseid.client.admin import Admin, Cluster, QueueLag, QueueStats, SlaveStatus
+from perseid.client.credentials import Credentials
 from perseid.client.errors import NotStarted
 from perseid.client.lite import LiteConsumer
 from perseid.client.model import Message, MessageQueue, ReceivedMessage, SendResult, SendStatus
@@ -23,8 +24,10 @@ from perseid.client.producer import Producer
 from perseid.client.pull import PullConsumer
 from perseid.client.pulling import PullResult
 from perseid.client.routes import TopicRoute
+from perseid.client.session import Session
 from perseid.client.transactions import TransactionProducer, TransactionResult, TransactionState
 from perseid.wire.lite import OffsetOption
+from perseid.wire.users import AclInfo, PolicyInfo, UserInfo
 
 T = TypeVar("T")
 C = TypeVar("C", Producer, PullConsumer, PopConsumer, Admin)
@@ -83,13 +86,21 @@ class Blocking(Generic[C]):
 
     _make: Callable[..., C]
 
-    def __init__(self, namesrv: str | Sequence[str] = "127.0.0.1:9876", *args: Any, **options: Any) -> None:
+    def __init__(
+        self,
+        namesrv: str | Sequence[str] = "127.0.0.1:9876",
+        *args: Any,
+        credentials: Credentials | None = None,
+        **options: Any,
+    ) -> None:
+        """The client's own arguments; `credentials` in place of a session, which would belong to its event loop."""
         self._options = ((namesrv, *args), options)
+        self._credentials = credentials
         self._thread: LoopThread | None = None
         self._client: C | None = None
 
     def __getstate__(self) -> dict[str, Any]:
-        return {"_options": self._options, "_thread": None, "_client": None}
+        return {"_options": self._options, "_credentials": self._credentials, "_thread": None, "_client": None}
 
     def start(self) -> Self:
         """Start the thread and the client; does nothing when they run."""
@@ -123,6 +134,8 @@ class Blocking(Generic[C]):
 
     async def _start(self) -> C:
         args, options = self._options
+        if self._credentials is not None:
+            options = {**options, "session": Session(args[0], credentials=self._credentials)}
         client = type(self)._make(*args, **options)
         await client.start()
         return client
@@ -398,6 +411,61 @@ class BlockingAdmin(Blocking[Admin]):
         """As `Admin.consume_stats`."""
         thread, client = self._running
         return thread.run(client.consume_stats(group, topic))
+
+    def masters(self, **options: Any) -> dict[str, str]:
+        """As `Admin.masters`."""
+        thread, client = self._running
+        return thread.run(client.masters(**options))
+
+    def create_user(self, username: str, password: str, address: str, **options: Any) -> None:
+        """As `Admin.create_user`."""
+        thread, client = self._running
+        thread.run(client.create_user(username, password, address, **options))
+
+    def update_user(self, username: str, address: str, **options: Any) -> None:
+        """As `Admin.update_user`."""
+        thread, client = self._running
+        thread.run(client.update_user(username, address, **options))
+
+    def delete_user(self, username: str, address: str) -> None:
+        """As `Admin.delete_user`."""
+        thread, client = self._running
+        thread.run(client.delete_user(username, address))
+
+    def user(self, username: str, address: str) -> UserInfo | None:
+        """As `Admin.user`."""
+        thread, client = self._running
+        return thread.run(client.user(username, address))
+
+    def users(self, address: str, **options: Any) -> list[UserInfo]:
+        """As `Admin.users`."""
+        thread, client = self._running
+        return thread.run(client.users(address, **options))
+
+    def create_acl(self, user: str, policies: Sequence[PolicyInfo], address: str) -> None:
+        """As `Admin.create_acl`."""
+        thread, client = self._running
+        thread.run(client.create_acl(user, policies, address))
+
+    def update_acl(self, user: str, policies: Sequence[PolicyInfo], address: str) -> None:
+        """As `Admin.update_acl`."""
+        thread, client = self._running
+        thread.run(client.update_acl(user, policies, address))
+
+    def delete_acl(self, user: str, address: str, **options: Any) -> None:
+        """As `Admin.delete_acl`."""
+        thread, client = self._running
+        thread.run(client.delete_acl(user, address, **options))
+
+    def acl(self, user: str, address: str) -> AclInfo | None:
+        """As `Admin.acl`."""
+        thread, client = self._running
+        return thread.run(client.acl(user, address))
+
+    def acls(self, address: str, **options: Any) -> list[AclInfo]:
+        """As `Admin.acls`."""
+        thread, client = self._running
+        return thread.run(client.acls(address, **options))
 
 
 async def _as_coroutine(function: Callable[[], T]) -> T:

@@ -15,6 +15,7 @@ from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 
 from perseid.client.connection import Connections, Header
+from perseid.client.credentials import Credentials, credentials_here
 from perseid.client.errors import ClientError, ConnectFailed, ConnectionLost, RequestTimeout, ServerRefused
 from perseid.client.lifecycle import Client
 from perseid.wire import fastjson
@@ -119,17 +120,21 @@ class ControllerClient(Client):
         *,
         timeout_ms: int = TIMEOUT_MS,
         connections: Connections | None = None,
+        credentials: Credentials | None = None,
     ) -> None:
         self.addresses = addresses_of(addresses)
         self._timeout_ms = timeout_ms
         self._shared = connections
+        self._credentials = credentials
         self._connections = connections
         self._active: str | None = None
 
     async def start(self) -> None:
         """Get ready; connections are opened when first needed."""
         if self._connections is None:
-            self._connections = Connections(lambda connection, command: None)
+            self._connections = Connections(
+                lambda connection, command: None, credentials=self._credentials or credentials_here()
+            )
 
     async def stop(self) -> None:
         """Close the connections, unless they are shared."""

@@ -2,7 +2,8 @@
 
 A session belongs to one producer, consumer or admin, or is shared: `Producer(..., session=consumer.session)`.
 It is started by its first user and ended by its last. For a cluster that authenticates clients:
-`Producer(session=Session("host:9876", credentials=Credentials("user", "key")))`.
+`Producer(session=Session("host:9876", credentials=Credentials("user", "key")))`, or what the environment names
+(`perseid.client.credentials`).
 """
 
 from __future__ import annotations
@@ -19,7 +20,7 @@ from typing import Any, Protocol, TypeVar
 
 from perseid.base.errors import PerseidError
 from perseid.client.connection import Connection, Connections
-from perseid.client.credentials import Credentials
+from perseid.client.credentials import Credentials, credentials_here
 from perseid.client.errors import ClientError, ConnectFailed, NotStarted
 from perseid.client.model import MessageQueue
 from perseid.client.routes import MISSING_INTERVAL_MS, POLL_INTERVAL_MS, NameServers, Routes
@@ -81,7 +82,7 @@ class Session:
         """Consumers of lite topics by client id, likewise."""
         self.replies: object | None = None
         """The replies that requests wait for (`request_reply`), once there are any."""
-        self.connections = Connections(self._on_request, credentials=credentials)
+        self.connections = Connections(self._on_request, credentials=credentials or credentials_here())
         self.names = NameServers(namesrv, self.connections, self.random)
         self.routes = Routes(self.names)
         self._beat_at = -1e9

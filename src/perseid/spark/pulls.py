@@ -23,6 +23,7 @@ from perseid import core
 from perseid.base.errors import RemoteProtocolError
 from perseid.base.machine import Buffer
 from perseid.client.connection import CONNECT_TIMEOUT_MS
+from perseid.client.credentials import credentials_here
 from perseid.client.errors import ConnectFailed, ConnectionLost, RequestTimeout, ServerRefused
 from perseid.client.model import MessageQueue
 from perseid.client.pulling import GRACE_MS, SUBSCRIPTION
@@ -57,6 +58,7 @@ class Pulls:
 
     def __init__(self, address: str, group: str, queue: MessageQueue, subscription: Subscription) -> None:
         self._address, self._group, self._queue, self._subscription = address, group, queue, subscription
+        self._credentials = credentials_here()
         self._socket: socket.socket | None = None
         self._buffer = bytearray(BUFFER_BYTES)
         self._begin = self._end = 0
@@ -134,7 +136,8 @@ class Pulls:
                 sub_version=self._subscription.version,
                 expression_type=self._subscription.kind,
             )
-            frames.append(encode_request(RequestCode.PULL_MESSAGE, self._opaque, header))
+            signed = header if self._credentials is None else self._credentials.sign(header, b"")
+            frames.append(encode_request(RequestCode.PULL_MESSAGE, self._opaque, signed))
             asked.append(_Pull(self._opaque, offset))
         if frames:
             assert self._socket is not None, "the pulls are not begun"
