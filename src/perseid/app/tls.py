@@ -150,6 +150,11 @@ def _seen(path: str) -> _Seen | None:
     return _Seen(found.st_mtime_ns, found.st_size, found.st_ino)
 
 
+def chosen(settings: Mapping[str, str]) -> Chosen:
+    """What these settings say, and nothing else."""
+    return tls_settings.read({key: Setting(key, value, "secure") for key, value in settings.items()}, {})
+
+
 def load(given: Mapping[str, Setting], flags: Mapping[str, str] | None = None) -> Chosen:
     """What a process's settings say of TLS; `flags`, of the command line, win. ConfigError when that can't be."""
     settings = {**given, **{key: Setting(key, value, f"--{key}") for key, value in (flags or {}).items()}}

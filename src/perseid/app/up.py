@@ -8,8 +8,9 @@ from dataclasses import replace
 from pathlib import Path
 
 from perseid.app import broker as broker_app
+from perseid.app import certs, process
 from perseid.app import namesrv as namesrv_app
-from perseid.app import process
+from perseid.app import tls as tls_app
 from perseid.app.tls import ProcessTls
 from perseid.base.errors import ConfigError
 from perseid.broker.config import BrokerConfig
@@ -55,8 +56,10 @@ async def serve(
     as_json: bool = False,
     store: StoreConfig | None = None,
     broker_config: BrokerConfig | None = None,
+    secure: bool = False,
 ) -> int:
-    """Run both on `data`, an absolute path, until told to end; the exit code."""
+    """Run both on `data`, an absolute path, until told to end; the exit code. `secure`: with TLS alone, for clients
+    with a certificate of the CA in `data`/security."""
     namesrv_socket = bind(HOST, namesrv_port)
     namesrv_at = f"{HOST}:{namesrv_socket.getsockname()[1]}"
     number, listeners = broker_listeners(broker_port)
@@ -66,7 +69,8 @@ async def serve(
         kv_config_path=str(data / "namesrv" / "kvConfig.json"),
         config_store_path=str(data / "namesrv" / "namesrv.properties"),
     )
-    tls = ProcessTls(DEFAULT)
+    security = data / "security"
+    tls = ProcessTls(tls_app.chosen(certs.secured(security)) if secure else DEFAULT)
     _, name_server = namesrv_app.build(names, Listener(bound=namesrv_socket), tls)
     chosen = replace(
         broker_config or BrokerConfig(broker_name="broker-a"),
@@ -84,5 +88,7 @@ async def serve(
     async def ready() -> None:
         await broker.until(lambda: node.parts.registration.registered(namesrv_at))
         process.say(ready_line(namesrv_at, chosen.address, data, as_json=as_json))
+        if secure and not as_json:
+            process.say(f"connect with: {certs.how_to_connect(security)}")
 
     return await process.serve([name_server, broker], ready, tls)

@@ -12,7 +12,7 @@ from rich.table import Table
 
 from perseid.app import process
 from perseid.base.errors import ConfigError, StoreError
-from perseid.cli import controllers, groups
+from perseid.cli import certs, controllers, groups
 from perseid.cli.topics import DEFAULT_NAMESRV, AsJson, Namesrv, run, show
 from perseid.client import Admin, SlaveStatus
 from perseid.client.dledger import DLedgerClient, MemberStatus
@@ -29,6 +29,7 @@ def register(app: typer.Typer) -> None:
     app.add_typer(admin_app, name="admin")
     groups.register(admin_app)
     controllers.register(admin_app)
+    certs.register(admin_app)
 
 
 @admin_app.command()

@@ -51,10 +51,27 @@ def options(
             help="Who you are, for clusters with users: two lines, accessKey: NAME and secretKey: KEY.",
         ),
     ] = None,
+    tls: Annotated[
+        bool, typer.Option("--tls", envvar="PERSEID_TLS", help="Speak TLS with the cluster; so do the next ones.")
+    ] = False,
+    ca: Annotated[str, typer.Option(envvar="PERSEID_CA", help="PEM: CAs of the servers; else the system's.")] = "",
+    cert: Annotated[str, typer.Option(envvar="PERSEID_CERT", help="PEM: a certificate to show to servers.")] = "",
+    key: Annotated[str, typer.Option(envvar="PERSEID_KEY", help="PEM: its key, where it is in another file.")] = "",
+    server_name: Annotated[
+        str, typer.Option(envvar="PERSEID_SERVER_NAME", help="Whom certificates have to name; else the host dialled.")
+    ] = "",
+    insecure: Annotated[
+        bool, typer.Option("--insecure", help="Trust any server, one that only pretends to be it as well.")
+    ] = False,
 ) -> None:
     """A message broker, compatible with Apache RocketMQ on the wire and on disk."""
     if credentials is not None:
         os.environ[CREDENTIALS] = str(credentials.expanduser().absolute())  # where each client looks, Spark's too
+    if tls or ca or cert or key or server_name or insecure:
+        from perseid.client.tls import ClientTls, use  # only for who asks for it
+
+        password = os.environ.get("PERSEID_KEY_PASSWORD", "")
+        use(ClientTls(ca, cert, key, password, verify=not insecure, server_name=server_name))
 
 
 def command_line(*modules: str) -> typer.Typer:

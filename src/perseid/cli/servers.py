@@ -16,6 +16,7 @@ from perseid.app import process, shards
 from perseid.app import tls as tls_app
 from perseid.app import up as up_app
 from perseid.base import config
+from perseid.base.errors import ConfigError
 from perseid.cli.flags import flattened
 from perseid.cli.tls_flags import TlsFlags
 
@@ -126,6 +127,9 @@ def up(
     controller_port: Annotated[
         int, typer.Option(min=0, max=65_535, help="With --ha: of the first; the others have 10 and 20 less.")
     ] = ha_app.CONTROLLER_PORT,
+    secure: Annotated[
+        bool, typer.Option("--secure", help="TLS alone, with a CA and certificates that are made in DATA/security.")
+    ] = False,
     as_json: Annotated[bool, typer.Option("--json", help="Print the ready line as JSON.")] = False,
 ) -> None:
     """Run a name server and a broker in one process; prints one line when sends are accepted.
@@ -134,10 +138,13 @@ def up(
     """
     process.set_up_logging()
     folder = data.expanduser().absolute()
+    if ha and secure:
+        raise ConfigError("--secure is for one broker: a cluster has tls.… in each member's file (docs/security.md)")
     if ha:
         planned = ha_app.plan(
             folder, namesrv_port=namesrv_port, broker_port=broker_port, controller_port=controller_port,
             replicas=replicas,
         )  # fmt: skip
         raise typer.Exit(process.run(ha_app.serve(planned, as_json=as_json)))
-    raise typer.Exit(process.run(up_app.serve(folder, namesrv_port, broker_port, as_json=as_json)))
+    running = up_app.serve(folder, namesrv_port, broker_port, as_json=as_json, secure=secure)
+    raise typer.Exit(process.run(running))

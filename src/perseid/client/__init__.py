@@ -44,6 +44,7 @@ from perseid.client.pulling import PullResult, PullStatus
 from perseid.client.routes import TopicRoute
 from perseid.client.session import Session
 from perseid.client.subscription import Sql
+from perseid.client.tls import ClientTls
 from perseid.client.tracing import Tracer
 from perseid.client.transactions import TransactionProducer, TransactionResult, TransactionState
 
@@ -53,6 +54,7 @@ __all__ = [
     "BrokerEpochs",
     "BufferFull",
     "ClientError",
+    "ClientTls",
     "Cluster",
     "ConnectFailed",
     "ConnectionLost",

@@ -16,6 +16,7 @@ from perseid.client.pulling import Offsets, Puller
 from perseid.client.routes import TopicRoute
 from perseid.client.session import Session
 from perseid.client.subscription import Subscription
+from perseid.client.tls import ClientTls
 from perseid.wire import properties, record
 from perseid.wire.bodies import (
     MASTER_ID,
@@ -123,8 +124,9 @@ class Admin(AccessRequests):
         *,
         timeout_ms: int = TIMEOUT_MS,
         session: Session | None = None,
+        tls: ClientTls | None = None,
     ) -> None:
-        self.session = session or Session(namesrv)
+        self.session = session or Session(namesrv, tls=tls)
         self._timeout_ms = timeout_ms
         self._offsets = Offsets(self.session)
         self._started = False

@@ -25,6 +25,7 @@ from perseid.client.pull import PullConsumer
 from perseid.client.pulling import PullResult
 from perseid.client.routes import TopicRoute
 from perseid.client.session import Session
+from perseid.client.tls import ClientTls
 from perseid.client.transactions import TransactionProducer, TransactionResult, TransactionState
 from perseid.wire.lite import OffsetOption
 from perseid.wire.users import AclInfo, PolicyInfo, UserInfo
@@ -91,16 +92,20 @@ class Blocking(Generic[C]):
         namesrv: str | Sequence[str] = "127.0.0.1:9876",
         *args: Any,
         credentials: Credentials | None = None,
+        tls: ClientTls | None = None,
         **options: Any,
     ) -> None:
-        """The client's own arguments; `credentials` in place of a session, which would belong to its event loop."""
+        """The client's own arguments; `credentials` and `tls` in place of a session, which would belong to its event
+        loop."""
         self._options = ((namesrv, *args), options)
         self._credentials = credentials
+        self._tls = tls
         self._thread: LoopThread | None = None
         self._client: C | None = None
 
     def __getstate__(self) -> dict[str, Any]:
-        return {"_options": self._options, "_credentials": self._credentials, "_thread": None, "_client": None}
+        told = {"_options": self._options, "_credentials": self._credentials, "_tls": self._tls}
+        return {**told, "_thread": None, "_client": None}
 
     def start(self) -> Self:
         """Start the thread and the client; does nothing when they run."""
@@ -134,8 +139,9 @@ class Blocking(Generic[C]):
 
     async def _start(self) -> C:
         args, options = self._options
-        if self._credentials is not None:
-            options = {**options, "session": Session(args[0], credentials=self._credentials)}
+        if self._credentials is not None or self._tls is not None:
+            session = Session(args[0], credentials=self._credentials, tls=self._tls)
+            options = {**options, "session": session}
         client = type(self)._make(*args, **options)
         await client.start()
         return client

@@ -14,12 +14,14 @@ from __future__ import annotations
 
 import asyncio
 import logging
+import ssl
 from collections.abc import Callable, Mapping
 from typing import TypeAlias, cast
 
 from perseid.base.errors import RemoteProtocolError
 from perseid.client.credentials import Credentials
 from perseid.client.errors import ConnectFailed, ConnectionLost, RequestTimeout, ServerRefused
+from perseid.client.tls import ClientTls, default, why
 from perseid.wire import frame
 from perseid.wire.codes import ResponseCode
 from perseid.wire.command import Command, decode_all, encode_request, encode_response
@@ -190,7 +192,8 @@ class Connection(asyncio.Protocol):
         self._writable.set()
 
     def connection_lost(self, exc: Exception | None) -> None:
-        self._lost(str(exc) if exc else "the server closed it")
+        said = why(exc, self.address) if isinstance(exc, ssl.SSLError) else str(exc)
+        self._lost(said if exc else "the server closed it")
 
     def abort(self, reason: str) -> None:
         """End the connection at once."""
@@ -246,9 +249,12 @@ class Connections:
         *,
         connect_timeout_ms: int = CONNECT_TIMEOUT_MS,
         credentials: Credentials | None = None,
+        tls: ClientTls | None = None,
     ) -> None:
         self._on_request = on_request
         self._credentials = credentials
+        self._tls = tls or default()
+        self._context: ssl.SSLContext | None = None
         self._connect_timeout_ms = connect_timeout_ms
         self._open: dict[str, Connection] = {}
         self._dialling: dict[str, asyncio.Task[Connection]] = {}
@@ -332,18 +338,24 @@ class Connections:
         host, _, port = address.rpartition(":")
         if not host or not port.isdigit():
             raise ConnectFailed(address, "an address looks like host:port")
-        loop = asyncio.get_running_loop()
+        loop, tls = asyncio.get_running_loop(), self._tls
+        if tls is not None and self._context is None:
+            self._context = tls.context()
         try:
             async with asyncio.timeout(self._connect_timeout_ms / 1000):
                 _, connection = await loop.create_connection(
                     lambda: Connection(address, self._on_request, self._lost, self._credentials),
                     host.strip("[]"),
                     int(port),
+                    ssl=self._context,
+                    server_hostname=None if tls is None else tls.host(address),
                 )
         except TimeoutError:
             raise ConnectFailed(address, f"no answer within {self._connect_timeout_ms} ms") from None
         except OSError as error:
-            raise ConnectFailed(address, error.strerror or str(error)) from error
+            said = error.strerror or str(error)
+            refused = isinstance(error, ConnectionRefusedError) or tls is None
+            raise ConnectFailed(address, said if refused else why(error, address)) from error
         if self._closed:
             connection.close()
             raise ConnectFailed(address, "this client was stopped")

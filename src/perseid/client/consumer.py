@@ -75,7 +75,7 @@ class PushConsumer(Client):
 
     `subscriptions` maps topics to tags (`"a || b"`, `"*"`) or `Sql("price > 5")`. A plain function runs in a
     thread, an `async def` on the event loop. `from_where` says where a group without offsets begins: "last",
-    "first", or a time in milliseconds. `session` shares connections with other clients of this process.
+    "first", or a time in milliseconds. `session` shares connections with other clients of this process, or has TLS.
     """
 
     def __init__(

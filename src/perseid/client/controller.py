@@ -18,6 +18,7 @@ from perseid.client.connection import Connections, Header
 from perseid.client.credentials import Credentials, credentials_here
 from perseid.client.errors import ClientError, ConnectFailed, ConnectionLost, RequestTimeout, ServerRefused
 from perseid.client.lifecycle import Client
+from perseid.client.tls import ClientTls
 from perseid.wire import fastjson
 from perseid.wire.codes import RequestCode, ResponseCode
 from perseid.wire.command import Command
@@ -121,11 +122,13 @@ class ControllerClient(Client):
         timeout_ms: int = TIMEOUT_MS,
         connections: Connections | None = None,
         credentials: Credentials | None = None,
+        tls: ClientTls | None = None,
     ) -> None:
         self.addresses = addresses_of(addresses)
         self._timeout_ms = timeout_ms
         self._shared = connections
         self._credentials = credentials
+        self._tls = tls
         self._connections = connections
         self._active: str | None = None
 
@@ -133,7 +136,7 @@ class ControllerClient(Client):
         """Get ready; connections are opened when first needed."""
         if self._connections is None:
             self._connections = Connections(
-                lambda connection, command: None, credentials=self._credentials or credentials_here()
+                lambda connection, command: None, credentials=self._credentials or credentials_here(), tls=self._tls
             )
 
     async def stop(self) -> None:

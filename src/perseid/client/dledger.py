@@ -18,6 +18,7 @@ from typing import Any, TypeVar
 
 from perseid.client.connection import Connections
 from perseid.client.errors import ClientError, ConnectFailed, ConnectionLost, RequestTimeout, ServerRefused
+from perseid.client.tls import ClientTls
 from perseid.wire.dledger import (
     AppendEntryRequest,
     AppendEntryResponse,
@@ -85,7 +86,8 @@ class MemberStatus:
 class DLedgerClient:
     """Talks to the members that `peers` (`id-host:port;…`) names."""
 
-    def __init__(self, peers: str, *, group: str = "default") -> None:
+    def __init__(self, peers: str, *, group: str = "default", tls: ClientTls | None = None) -> None:
+        self._tls = tls
         members = (part.strip().partition("-") for part in peers.split(";") if part.strip())
         self.members = {name: address for name, _, address in members}
         self.group = group
@@ -93,7 +95,7 @@ class DLedgerClient:
         self._leader: str | None = None
 
     async def __aenter__(self) -> DLedgerClient:
-        self._connections = Connections(lambda connection, command: None)
+        self._connections = Connections(lambda connection, command: None, tls=self._tls)
         return self
 
     async def __aexit__(

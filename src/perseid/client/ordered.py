@@ -45,6 +45,7 @@ from perseid.client.model import MAX_PROPERTIES_BYTES, Message, MessageQueue, Se
 from perseid.client.options import ORDERED_PRODUCER_DEFAULTS, OrderedProducerOptions, ProducerOptions
 from perseid.client.producer import RETRY_CODES, STORED_CODES, Packed, Producer, check_properties
 from perseid.client.session import Session, now_ms
+from perseid.client.tls import ClientTls
 from perseid.wire.codes import RequestCode, ResponseCode
 from perseid.wire.command import Command
 
@@ -133,9 +134,10 @@ class OrderedProducer(Client):
         *,
         options: OrderedProducerOptions = ORDERED_PRODUCER_DEFAULTS,
         session: Session | None = None,
+        tls: ClientTls | None = None,
     ) -> None:
         sends = ProducerOptions(max_body_bytes=options.max_body_bytes, default_queues=options.default_queues)
-        self._producer = Producer(namesrv, group, options=sends, session=session)
+        self._producer = Producer(namesrv, group, options=sends, session=session, tls=tls)
         self.session = self._producer.session
         self.group = group
         self.stats = OrderedStats()

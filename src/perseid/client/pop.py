@@ -70,7 +70,8 @@ class PopConsumer(Client):
     """Receives messages of one topic for one group.
 
     `expression` filters by tags (`"a || b"`) or by `Sql("price > 5")`. `from_where` says where a new group begins:
-    "first" or "last". `ordered`: of each queue one batch at a time is out in the group.
+    "first" or "last". `ordered`: of each queue one batch at a time is out in the group. `session` shares connections
+    with other clients, or has TLS.
     """
 
     def __init__(

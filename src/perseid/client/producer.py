@@ -40,6 +40,7 @@ from perseid.client.options import PRODUCER_DEFAULTS, ProducerOptions
 from perseid.client.request_reply import REPLY_TIMEOUT_MS, REQUEST_TIMEOUT_MS
 from perseid.client.routes import TopicRoute
 from perseid.client.session import Session, now_ms
+from perseid.client.tls import ClientTls
 from perseid.wire import batch, compression, lite_sharding
 from perseid.wire.bodies import ConsumerData
 from perseid.wire.codes import RequestCode, ResponseCode
@@ -143,8 +144,9 @@ class Producer(Client):
         *,
         options: ProducerOptions = PRODUCER_DEFAULTS,
         session: Session | None = None,
+        tls: ClientTls | None = None,
     ) -> None:
-        self.session = session or Session(namesrv)
+        self.session = session or Session(namesrv, tls=tls)
         self.group = group
         self.options = options
         self._chooser = QueueChooser(

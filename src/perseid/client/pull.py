@@ -22,6 +22,7 @@ from perseid.client.options import PULL_DEFAULTS, PullOptions
 from perseid.client.pulling import READ_BATCH, Offsets, Puller, PullResult, PullStatus
 from perseid.client.session import Session, now_ms
 from perseid.client.subscription import ALL, Sql, Subscription
+from perseid.client.tls import ClientTls
 from perseid.wire.bodies import TopicConfig
 from perseid.wire.codes import RequestCode, ResponseCode
 from perseid.wire.headers.topics import GetTopicConfigRequest
@@ -69,10 +70,11 @@ class PullConsumer(Client):
         from_where: str = "last",
         options: PullOptions = PULL_DEFAULTS,
         session: Session | None = None,
+        tls: ClientTls | None = None,
     ) -> None:
         if from_where not in ("first", "last"):
             raise ClientError(f"from_where={from_where!r}: write 'first' or 'last'")
-        self.session = session or Session(namesrv)
+        self.session = session or Session(namesrv, tls=tls)
         self.group = group
         self._expression = expression
         self._from_first = from_where == "first"

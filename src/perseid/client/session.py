@@ -3,7 +3,7 @@
 A session belongs to one producer, consumer or admin, or is shared: `Producer(..., session=consumer.session)`.
 It is started by its first user and ended by its last. For a cluster that authenticates clients:
 `Producer(session=Session("host:9876", credentials=Credentials("user", "key")))`, or what the environment names
-(`perseid.client.credentials`).
+(`perseid.client.credentials`). With `tls=ClientTls(…)` it speaks TLS.
 """
 
 from __future__ import annotations
@@ -24,6 +24,7 @@ from perseid.client.credentials import Credentials, credentials_here
 from perseid.client.errors import ClientError, ConnectFailed, NotStarted
 from perseid.client.model import MessageQueue
 from perseid.client.routes import MISSING_INTERVAL_MS, POLL_INTERVAL_MS, NameServers, Routes
+from perseid.client.tls import ClientTls
 from perseid.wire.bodies import MASTER_ID, ConsumerData, HeartbeatData, ProducerData
 from perseid.wire.codes import RequestCode, ResponseCode
 from perseid.wire.command import Command
@@ -63,7 +64,12 @@ class Session:
     """The connections and the identity of one client process (or of one part of it)."""
 
     def __init__(
-        self, namesrv: str | Sequence[str], *, client_id: str | None = None, credentials: Credentials | None = None
+        self,
+        namesrv: str | Sequence[str],
+        *,
+        client_id: str | None = None,
+        credentials: Credentials | None = None,
+        tls: ClientTls | None = None,
     ) -> None:
         seed = next(_counter)
         self.random = Random(seed)
@@ -82,7 +88,7 @@ class Session:
         """Consumers of lite topics by client id, likewise."""
         self.replies: object | None = None
         """The replies that requests wait for (`request_reply`), once there are any."""
-        self.connections = Connections(self._on_request, credentials=credentials or credentials_here())
+        self.connections = Connections(self._on_request, credentials=credentials or credentials_here(), tls=tls)
         self.names = NameServers(namesrv, self.connections, self.random)
         self.routes = Routes(self.names)
         self._beat_at = -1e9

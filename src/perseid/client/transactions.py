@@ -32,6 +32,7 @@ from perseid.client.model import Message, MessageQueue, ReceivedMessage, SendRes
 from perseid.client.options import PRODUCER_DEFAULTS, ProducerOptions
 from perseid.client.producer import Packed, Producer
 from perseid.client.session import Session
+from perseid.client.tls import ClientTls
 from perseid.wire import ids, record
 from perseid.wire import properties as props
 from perseid.wire.codes import RequestCode, ResponseCode
@@ -90,10 +91,11 @@ class TransactionProducer(Producer):
         topics: Sequence[str] = (),
         options: ProducerOptions = PRODUCER_DEFAULTS,
         session: Session | None = None,
+        tls: ClientTls | None = None,
     ) -> None:
         if not group:
             raise ClientError("a transactional producer needs the name of its group: brokers ask any member of it")
-        super().__init__(namesrv, group, options=options, session=session)
+        super().__init__(namesrv, group, options=options, session=session, tls=tls)
         self._check = check
         self._topics = tuple(topics)
         self._checking = asyncio.Semaphore(CHECKS_AT_ONCE)

@@ -73,7 +73,8 @@ class Bounds:
         """By topic and broker name, as far as it was asked for."""
 
     def _new(self) -> BlockingPullConsumer:
-        return BlockingPullConsumer(self._options.nameserver, self._options.group, expression=self._options.expression)
+        told = self._options
+        return BlockingPullConsumer(told.nameserver, told.group, expression=told.expression, tls=told.tls)
 
     def __enter__(self) -> Bounds:
         self._consumer.start()
@@ -122,10 +123,11 @@ class Bounds:
                     f"topic {topic} is gone: it was deleted, or all of its brokers are away; set failOnDataLoss=false"
                     f" to go on without it ({error})"
                 ) from error
-            raise ConfigError(f"subscribe: {error}{like(self._options.nameserver, topic)}") from error
+            close = like(self._options.nameserver, topic, self._options.tls)
+            raise ConfigError(f"subscribe: {error}{close}") from error
 
     def _matching(self, pattern: str) -> tuple[str, ...]:
-        return tuple(self._ask(lambda _: matching(self._options.nameserver, pattern)))
+        return tuple(self._ask(lambda _: matching(self._options.nameserver, pattern, self._options.tls)))
 
     # ---- offsets ----
 
@@ -280,7 +282,7 @@ def stored_ms(options: SourceOptions, ends: Mapping[str, int]) -> dict[str, int]
     """When the message before each of these offsets was stored, where the broker still has it. Best effort: what can't
     be had is left out, and not compared later."""
     found: dict[str, int] = {}
-    with BlockingPullConsumer(options.nameserver, options.group) as consumer:
+    with BlockingPullConsumer(options.nameserver, options.group, tls=options.tls) as consumer:
         for name, offset in ends.items():
             if offset == 0:
                 continue

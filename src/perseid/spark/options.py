@@ -13,6 +13,8 @@ from dataclasses import dataclass
 
 from perseid.base.errors import ConfigError
 from perseid.client.subscription import ALL, Sql
+from perseid.client.tls import ClientTls
+from perseid.spark import tls
 
 EARLIEST, LATEST = -2, -1
 
@@ -30,7 +32,7 @@ NAMES = (
     "startingTimestamp", "endingTimestamp", "startingOffsetsByTimestamp", "endingOffsetsByTimestamp",
     "maxOffsetsPerTrigger", "minOffsetsPerTrigger", "maxTriggerDelay", "minPartitions", "failOnDataLoss",
     "includeHeaders", "includeBody", "pushDown", "dedupe", "commitOffsets", "deadlineMs", "group", "groupIdPrefix",
-    "namesrv", "topic", "subExpression", "kafka.bootstrap.servers", "startingOffset", "endingOffset",
+    "namesrv", "topic", "subExpression", "kafka.bootstrap.servers", "startingOffset", "endingOffset", *tls.NAMES,
 )  # fmt: skip
 STARTING = ("startingOffsets", "startingTimestamp", "startingOffsetsByTimestamp")
 ENDING = ("endingOffsets", "endingTimestamp", "endingOffsetsByTimestamp")
@@ -75,6 +77,7 @@ class SourceOptions:
     commit_offsets: bool = False
     deadline_ms: int = DEADLINE_MS
     group: str = "PERSEID_SPARK"
+    tls: ClientTls | None = None
 
     @property
     def expression(self) -> str | Sql:
@@ -133,6 +136,7 @@ def parse(options: Mapping[str, str], *, streaming: bool) -> SourceOptions:
         commit_offsets=switch("commitOffsets", given.get("commitoffsets"), False),
         deadline_ms=number("deadlineMs", given.get("deadlinems")) or DEADLINE_MS,
         group=given.get("group", "PERSEID_SPARK"),
+        tls=tls.parse(given),
     )
 
 

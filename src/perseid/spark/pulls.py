@@ -28,6 +28,7 @@ from perseid.client.errors import ConnectFailed, ConnectionLost, RequestTimeout,
 from perseid.client.model import MessageQueue
 from perseid.client.pulling import GRACE_MS, SUBSCRIPTION
 from perseid.client.subscription import Subscription
+from perseid.client.tls import ClientTls, why
 from perseid.wire.codes import RequestCode, ResponseCode
 from perseid.wire.command import Command, decode_all, encode_request
 from perseid.wire.headers.pull import PullMessageRequest, PullMessageResponse
@@ -56,9 +57,17 @@ class _Pull(NamedTuple):
 class Pulls:
     """A connection to `address` (`host:port`), made within `with`, for pulls of one queue."""
 
-    def __init__(self, address: str, group: str, queue: MessageQueue, subscription: Subscription) -> None:
+    def __init__(
+        self,
+        address: str,
+        group: str,
+        queue: MessageQueue,
+        subscription: Subscription,
+        tls: ClientTls | None = None,
+    ) -> None:
         self._address, self._group, self._queue, self._subscription = address, group, queue, subscription
         self._credentials = credentials_here()
+        self._tls = tls
         self._socket: socket.socket | None = None
         self._buffer = bytearray(BUFFER_BYTES)
         self._begin = self._end = 0
@@ -75,6 +84,12 @@ class Pulls:
         except (OSError, ValueError) as error:
             raise ConnectFailed(self._address, str(error)) from error
         self._socket.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
+        if self._tls is not None:
+            try:
+                self._socket = self._tls.secured(self._socket, self._address)
+            except OSError as error:
+                self._socket.close()
+                raise ConnectFailed(self._address, why(error, self._address)) from error
         self._socket.settimeout(GRACE_MS / 1000)
         return self
 

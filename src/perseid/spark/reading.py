@@ -128,11 +128,12 @@ class _Range:
 
     def _once(self) -> Iterator[None]:
         options, queue = self._options, self._queue
-        with BlockingPullConsumer(options.nameserver, options.group, expression=options.expression) as consumer:
+        expression, tls = options.expression, options.tls
+        with BlockingPullConsumer(options.nameserver, options.group, expression=expression, tls=tls) as consumer:
             start, end = self._bounds(consumer)
             self._begun = True
             if start < end:
-                with Pulls(consumer.address(queue), options.group, queue, self._subscription) as pulls:
+                with Pulls(consumer.address(queue), options.group, queue, self._subscription, tls) as pulls:
                     for body in pulls.read(start, end):
                         self._take(consumer, body, end)
                         yield

@@ -77,9 +77,8 @@ class Sender:
     def __init__(self, options: SinkOptions) -> None:
         self._options = options
         self._thread: LoopThread | None = None
-        self._producer = Producer(
-            options.nameserver, options.group, options=ProducerOptions(timeout_ms=options.timeout_ms)
-        )
+        sends = ProducerOptions(timeout_ms=options.timeout_ms)
+        self._producer = Producer(options.nameserver, options.group, options=sends, tls=options.tls)
         self._offsets = Offsets(self._producer.session)
         self._outgoing: dict[MessageQueue, asyncio.Queue[Packed]] = {}
         self._held = 0

@@ -8,6 +8,8 @@ from dataclasses import dataclass
 from perseid.base.errors import ConfigError, PerseidError
 from perseid.client.model import MAX_BODY_BYTES, check_topic
 from perseid.client.stamps import MAX_NUMBER, MAX_WRITER_CHARS
+from perseid.client.tls import ClientTls
+from perseid.spark import tls
 from perseid.spark.options import DEADLINE_MS, nearest, normal, number, switch
 
 ROUND_ROBIN, BY_KEY, BY_COLUMN = "roundRobin", "key", "column"
@@ -17,7 +19,7 @@ ALIASES = {"namesrv": "nameserver", "kafka.bootstrap.servers": "nameserver", "pr
 NAMES = (
     "nameserver", "topic", "partitioner", "partitionColumn", "stamps", "queryId", "batchId", "sequenceBy",
     "batchMessages", "batchBytes", "timeoutMs", "deadlineMs", "group", "checkpointLocation", "namesrv", "producerGroup",
-    "kafka.bootstrap.servers",
+    "kafka.bootstrap.servers", *tls.NAMES,
 )  # fmt: skip
 
 BATCH_MESSAGES = 256
@@ -65,6 +67,7 @@ class SinkOptions:
     timeout_ms: int = TIMEOUT_MS
     deadline_ms: int = DEADLINE_MS
     group: str = GROUP
+    tls: ClientTls | None = None
 
 
 def parse(options: Mapping[str, str]) -> SinkOptions:
@@ -89,6 +92,7 @@ def parse(options: Mapping[str, str]) -> SinkOptions:
         timeout_ms=number("timeoutMs", given.get("timeoutms"), least=1) or TIMEOUT_MS,
         deadline_ms=number("deadlineMs", given.get("deadlinems"), least=1) or DEADLINE_MS,
         group=given.get("group", GROUP),
+        tls=tls.parse(given),
     )
     if (result.partitioner == BY_COLUMN) != (result.partition_column is not None):
         raise ConfigError("partitioner=column and partitionColumn=NAME go together")

@@ -1,0 +1,82 @@
+"""TLS of clients: `Producer("host:9876", tls=ClientTls(ca="ca.pem"))`.
+
+Servers are verified unless `verify=False` is said. All connections of a client use it, to name servers and to brokers.
+"""
+
+from __future__ import annotations
+
+import socket
+import ssl
+from dataclasses import dataclass, field
+
+from perseid.base.errors import ConfigError
+from perseid.security import certificates
+from perseid.security.certificates import Own
+from perseid.security.tls import reason
+
+
+@dataclass(frozen=True, slots=True)
+class ClientTls:
+    """Paths name PEM files, which are read when a client dials first."""
+
+    ca: str = ""
+    """Certificates of the CAs that vouch for servers; empty: the system's."""
+    cert: str = ""
+    """A certificate of one's own, for servers that require one."""
+    key: str = ""
+    """Its key; empty: it is in the same file."""
+    key_password: str = field(default="", repr=False)
+    """Of an encrypted key."""
+    key_password_file: str = ""
+    """The same, in the first line of a file."""
+    verify: bool = True
+    """False: any server is trusted, one that only pretends to be it as well."""
+    server_name: str = ""
+    """Whom servers' certificates have to name; empty: the host that is dialled."""
+
+    def context(self) -> ssl.SSLContext:
+        """What connections are made with. ConfigError names the file that can't be used."""
+        if self.key and not self.cert:
+            raise ConfigError(f"{self.key}: a key without a certificate: give both")
+        own = Own(self.cert, self.key or self.cert, self._password()) if self.cert else None
+        return certificates.client_context(trust=self.ca, own=own, verify=self.verify)
+
+    def _password(self) -> str:
+        if not self.key_password_file:
+            return self.key_password
+        try:
+            with open(self.key_password_file, encoding="utf-8") as file:
+                return file.readline().rstrip("\r\n")
+        except (OSError, UnicodeDecodeError) as error:
+            raise ConfigError(f"{self.key_password_file}: can't be read: {error}") from None
+
+    def host(self, address: str) -> str:
+        """Whom the certificate of `host:port` has to name."""
+        return self.server_name or address.rpartition(":")[0].strip("[]")
+
+    def secured(self, sock: socket.socket, address: str) -> ssl.SSLSocket:
+        """A connected socket with TLS. OSError (`why` explains it), or ConfigError."""
+        return self.context().wrap_socket(sock, server_hostname=self.host(address))
+
+
+_default: ClientTls | None = None
+
+
+def use(tls: ClientTls | None) -> None:
+    """What clients of this process use that are told nothing of TLS; the command line says so once for all."""
+    global _default
+    _default = tls
+
+
+def default() -> ClientTls | None:
+    """What `use` said."""
+    return _default
+
+
+def why(error: BaseException, address: str) -> str:
+    """Why a connection with TLS failed, in one line."""
+    if isinstance(error, ssl.SSLError):
+        return reason(error, server=False, host=address)
+    if isinstance(error, ConnectionError):
+        return "TLS: it ended the connection within the handshake; does it take TLS (tls.server.mode)?"
+    return getattr(error, "strerror", None) or str(error)

@@ -1,0 +1,36 @@
+"""TLS of the sources and of the sink: options, or what the command that makes them was told.
+
+The files that they name must be where the driver and the executors run. A key's password is no option, which plans and
+logs show: it stands in a file.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+
+from perseid.base.errors import ConfigError
+from perseid.client.tls import ClientTls, default
+
+NAMES = ("tls", "tls.ca", "tls.cert", "tls.key", "tls.keyPasswordFile", "tls.verify", "tls.serverName")
+
+
+def parse(given: Mapping[str, str]) -> ClientTls | None:
+    """Of options by their lower-case names; None: without TLS."""
+    texts = {name: given[name.lower()] for name in NAMES if given.get(name.lower())}
+    if not texts:
+        return default()
+    for name in ("tls", "tls.verify"):
+        if texts.get(name, "true").lower() not in ("true", "false"):
+            raise ConfigError(f"{name}={texts[name]!r} is neither true nor false")
+    if texts.get("tls", "true").lower() == "false":
+        if len(texts) > 1:
+            raise ConfigError(f"tls=false and {next(name for name in texts if name != 'tls')}: leave one of them out")
+        return None
+    return ClientTls(
+        ca=texts.get("tls.ca", ""),
+        cert=texts.get("tls.cert", ""),
+        key=texts.get("tls.key", ""),
+        key_password_file=texts.get("tls.keyPasswordFile", ""),
+        verify=texts.get("tls.verify", "true").lower() == "true",
+        server_name=texts.get("tls.serverName", ""),
+    )

@@ -1,0 +1,188 @@
+"""A cluster that takes TLS alone: clients, commands and the pipeline with it, and what is said to those without."""
+
+from __future__ import annotations
+
+import asyncio
+import os
+import signal
+import stat
+import subprocess
+import sys
+from collections.abc import Iterator
+from dataclasses import dataclass
+from pathlib import Path
+
+import pytest
+from tests.output import Output
+
+from perseid.client import (
+    Admin,
+    ClientError,
+    ClientTls,
+    Message,
+    Producer,
+    PullConsumer,
+    Session,
+)
+from perseid.client.blocking import BlockingPopConsumer, BlockingProducer, BlockingPullConsumer
+from perseid.spark import plan
+from perseid.spark.bounds import Bounds
+from perseid.spark.options import parse
+from perseid.spark.pushdown import Pushed
+from perseid.spark.reading import QueueRange, read_range
+from perseid.spark.sink_options import parse as parse_sink
+from pki import PASSWORD, files
+
+DEADLINE = 60.0
+COMMAND = [sys.executable, "-c", "from perseid.cli.main import main; main()"]
+
+
+@dataclass
+class Up:
+    """`perseid up --secure`."""
+
+    namesrv: str
+    broker: str
+    security: Path
+    hint: str
+    process: subprocess.Popen[str]
+
+    @property
+    def tls(self) -> ClientTls:
+        return ClientTls(
+            str(self.security / "ca.pem"), str(self.security / "client.pem"), str(self.security / "client.key")
+        )
+
+    def command(self, *words: str, tls: bool = True) -> subprocess.CompletedProcess[str]:
+        told = self.hint.split()[1:] if tls else []
+        env = {name: value for name, value in os.environ.items() if not name.startswith("PERSEID_")}
+        return subprocess.run(
+            [*COMMAND, *told, *words], capture_output=True, text=True, timeout=DEADLINE, env=env, check=False
+        )
+
+
+@pytest.fixture(scope="module")
+def up(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Up]:
+    home = tmp_path_factory.mktemp("secure")
+    words = ["up", "--secure", "--data", str(home / "data"), "--namesrv-port", "0", "--broker-port", "0"]
+    with open(home / "stderr", "wb") as stderr:
+        process = subprocess.Popen([*COMMAND, *words], stdout=subprocess.PIPE, stderr=stderr, text=True)
+    output = Output(process, home / "stderr")
+    ready, hint = output.line(DEADLINE).split(), output.line(DEADLINE)
+    told = dict(word.partition("=")[::2] for word in ready[1:])
+    yield Up(told["namesrv"], told["broker"], home / "data" / "security", hint.partition(": ")[2], process)
+    process.send_signal(signal.SIGTERM)
+    process.communicate(timeout=DEADLINE)
+    assert process.returncode == 0
+
+
+def test_what_was_made_is_its_owners_alone(up: Up) -> None:
+    assert stat.S_IMODE(up.security.stat().st_mode) == 0o700
+    made = sorted(up.security.iterdir())
+    assert [path.name for path in made] == ["ca.key", "ca.pem", "client.key", "client.pem", "server.key", "server.pem"]
+    assert {stat.S_IMODE(path.stat().st_mode) for path in made} == {0o600}
+
+
+def test_asynchronous_clients(up: Up) -> None:
+    async def main() -> None:
+        async with Admin(up.namesrv, tls=up.tls) as admin, Producer(up.namesrv, tls=up.tls) as producer:
+            await admin.create_topic("orders", 1)
+            sent = [await producer.send(Message("orders", b"%d" % n * 40_000)) for n in range(5)]
+            async with PullConsumer(up.namesrv, "g", from_where="first", tls=up.tls) as consumer:
+                consumer.assign(await consumer.queues("orders"))
+                got: list[str] = []
+                while len(got) < len(sent):
+                    got += [message.msg_id for message in await consumer.poll()]
+            assert got == [one.msg_id for one in sent]
+
+    asyncio.run(asyncio.wait_for(main(), DEADLINE))
+
+
+def test_blocking_clients_and_a_shared_session(up: Up) -> None:
+    with BlockingProducer(up.namesrv, tls=up.tls) as producer:
+        producer.send(Message("blocking", b"x"))
+    with BlockingPullConsumer(up.namesrv, "g", tls=up.tls) as consumer:
+        assert len(consumer.queues("blocking")) > 0
+    with BlockingPopConsumer(up.namesrv, "g", "blocking", tls=up.tls) as popped:
+        assert [message.body for message in popped.receive()] == [b"x"]
+
+    async def main() -> None:
+        async with Admin(session=Session(up.namesrv, tls=up.tls)) as admin:
+            assert "blocking" in await admin.user_topics()
+
+    asyncio.run(main())
+
+
+def refusal(namesrv: str, tls: ClientTls | None) -> str:
+    async def main() -> str:
+        async with Admin(namesrv, tls=tls) as admin:
+            with pytest.raises(ClientError) as error:
+                await admin.topic_list()
+            return str(error.value)
+
+    return asyncio.run(asyncio.wait_for(main(), DEADLINE))
+
+
+def test_a_client_without_tls(up: Up) -> None:
+    assert "ended before the answer: the server closed it" in refusal(up.namesrv, None)
+
+
+def test_a_client_that_does_not_know_the_ca(up: Up) -> None:
+    assert "is refused: self-signed certificate in certificate chain" in refusal(up.namesrv, ClientTls(files().ca))
+
+
+def test_a_client_that_dials_another_name(up: Up) -> None:
+    tls = ClientTls(up.tls.ca, up.tls.cert, up.tls.key, server_name="elsewhere.example")
+    assert "Hostname mismatch, certificate is not valid for 'elsewhere.example'" in refusal(up.namesrv, tls)
+
+
+def test_a_client_without_a_certificate(up: Up) -> None:
+    assert "TLS: the peer requires a certificate of ours" in refusal(up.namesrv, ClientTls(up.tls.ca))
+
+
+def test_a_client_with_a_certificate_of_another_ca(up: Up) -> None:
+    stranger = files().own("stranger")
+    told = refusal(up.namesrv, ClientTls(up.tls.ca, stranger.certificate, stranger.key))
+    assert "TLS: the peer does not trust our certificate's CA" in told
+
+
+def test_a_password_is_in_no_text() -> None:
+    own = files().own("encrypted")
+    tls = ClientTls(files().ca, own.certificate, own.key, PASSWORD)
+    assert PASSWORD not in repr(tls) and tls.context() is not None
+
+
+def test_commands(up: Up, tmp_path: Path) -> None:
+    done = up.command("send", "by-command", "hello", "--namesrv", up.namesrv)
+    assert done.returncode == 0, done.stderr
+    done = up.command("topic", "list", "--namesrv", up.namesrv)
+    assert "by-command" in done.stdout, done.stderr
+    done = up.command("topic", "list", "--namesrv", up.namesrv, tls=False)
+    assert done.returncode == 1 and "the server closed it" in done.stderr and "Traceback" not in done.stderr
+
+
+def test_the_pipeline_reads_and_sends_with_it(up: Up) -> None:
+    tls = {"tls.ca": up.tls.ca, "tls.cert": up.tls.cert, "tls.key": up.tls.key}
+    with BlockingProducer(up.namesrv, tls=up.tls) as producer:
+        for number in range(50):
+            producer.send(Message("rows", b"%d" % number))
+    options = parse({"nameserver": up.namesrv, "subscribe": "rows", **tls}, streaming=False)
+    with Bounds(options) as bounds:
+        parts = plan.ranges_between(bounds.starting(), bounds.ending())
+    batches = [one for part in parts for one in read_range(options, ["value"], QueueRange(part), Pushed())]
+    assert sorted(int(row["value"]) for one in batches for row in one.to_pylist()) == list(range(50))
+    assert parse_sink({"nameserver": up.namesrv, **tls}).tls == options.tls == up.tls
+
+
+def test_certificates_are_made_by_command(tmp_path: Path) -> None:
+    def certs(*words: str) -> subprocess.CompletedProcess[str]:
+        command = [*COMMAND, "admin", "certs", *words, "--folder", str(tmp_path / "pki")]
+        return subprocess.run(command, capture_output=True, text=True, timeout=DEADLINE, check=False)
+
+    assert "`perseid admin certs ca` makes a CA" in certs("client", "orders").stderr
+    for words in (["ca"], ["server", "b1", "--host", "b1.example", "--host", "192.0.2.7"], ["client", "orders"]):
+        done = certs(*words)
+        assert done.returncode == 0, done.stderr
+    assert certs("server", "b1", "--host", "b1.example").returncode == 0, "it is renewed"
+    assert "is there already" in certs("ca").stderr
+    assert stat.S_IMODE((tmp_path / "pki" / "b1.key").stat().st_mode) == 0o600
