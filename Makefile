@@ -61,7 +61,7 @@ sim: $(READY) ## Many seeds of the simulator, of brokers, of Raft groups, of bot
 	$(BIN)/perseid sim --seeds $(or $(SEEDS),20000) --jobs 2
 	$(BIN)/perseid sim --seeds $(or $(SEEDS),2000) --jobs 2 --model acting
 	$(BIN)/perseid sim --seeds $(or $(SEEDS),20000) --jobs 2 --model raft
-	$(BIN)/perseid sim --seeds $(or $(SEEDS),1000) --jobs 2 --model group
+	$(BIN)/perseid sim --seeds $(or $(SEEDS),1000) --jobs 2 --model dledger
 	$(BIN)/perseid sim --seeds $(or $(SEEDS),20000) --jobs 2 --model ha
 
 sim-fresh: $(READY) ## Seeds that nobody has seen, all models, with the core and without, ten minutes (FOR=10m FRESH=the commit)

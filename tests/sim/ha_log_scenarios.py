@@ -6,11 +6,11 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import Any
 
-from perseid.sim.history import Violation
-from perseid.sim.models.ha.book import QUEUES, TOPIC
 from perseid.sim.models.ha.broker import HA_PORT
 from perseid.sim.models.ha.clients import Producer
+from perseid.sim.models.ha.queues import QUEUES, TOPIC
 from perseid.sim.net import End
+from perseid.sim.promises import Violation
 from perseid.wire.codes import RequestCode, ResponseCode
 from perseid.wire.command import Command
 from perseid.wire.headers.offsets import QueryConsumerOffsetRequest, UpdateConsumerOffsetRequest
@@ -193,7 +193,7 @@ def slave_is_read_when_the_master_is_down(**given: Any) -> None:
     master, slave = stage.master, stage.slaves[0]
     for one in (*stage.ha.controllers, master):
         stage.ha.crash(one)
-    wanted = {place for place in stage.ha.book.places if place[1] == 0}
+    wanted = {place for place in stage.ha.history.places if place[1] == 0}
     answers: list[Command | None] = []
     for queue_id, _ in sorted(wanted):
         header = PullMessageRequest(

@@ -5,9 +5,9 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import Any
 
-from perseid.sim.history import Violation
-from perseid.sim.models.ha.book import QUEUES, TOPIC
 from perseid.sim.models.ha.members import Replica
+from perseid.sim.models.ha.queues import QUEUES, TOPIC
+from perseid.sim.promises import Violation
 from perseid.wire import pop
 from perseid.wire.codes import RequestCode, ResponseCode
 from perseid.wire.command import Command

@@ -5,14 +5,14 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import Any
 
-from perseid.sim.history import Violation
-from perseid.sim.models.ha.book import QUEUES, TOPIC
 from perseid.sim.models.ha.broker import HA_PORT
 from perseid.sim.models.ha.clients import Producer
 from perseid.sim.models.ha.members import Replica
+from perseid.sim.models.ha.queues import QUEUES, TOPIC
 from perseid.sim.models.raft.group import PORT, Group, Watched
 from perseid.sim.models.raft.run import both_ways
 from perseid.sim.net import End
+from perseid.sim.promises import Violation
 from perseid.sim.scheduler import US_PER_MS, US_PER_S
 from perseid.wire.codes import RequestCode, ResponseCode
 from perseid.wire.command import Command, decode_all

@@ -5,13 +5,13 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import Any
 
-from perseid.sim.history import Violation
 from perseid.sim.models.ha.broker import HA_PORT
 from perseid.sim.models.ha.clients import Client
 from perseid.sim.models.ha.members import Replica
 from perseid.sim.models.ha.run import Course
 from perseid.sim.models.raft.run import both_ways
 from perseid.sim.options import Options
+from perseid.sim.promises import Violation
 from perseid.sim.scheduler import US_PER_S
 
 SOON_S = 40
@@ -65,7 +65,7 @@ class Stage(Course):
 
     @property
     def acknowledged(self) -> int:
-        return self.ha.book.acknowledged
+        return self.ha.history.acknowledged
 
     def send(self, count: int = 10, *clients: Client) -> None:
         """Let producers send until so many more were acknowledged, and stay running."""

@@ -218,8 +218,8 @@ def sends_go_where_they_went(patch: pytest.MonkeyPatch) -> None:
 
 EARLY, ENDLESS = "nothing comes before its time", "what was begun comes to its end"
 PLANTED: list[tuple[str, str, Mutation, str]] = [
-    ("pop", "group", acks_count_when_they_are_shown, EARLY),
-    ("pop", "group", more_time_without_the_ack, EARLY),
+    ("pop", "dledger", acks_count_when_they_are_shown, EARLY),
+    ("pop", "dledger", more_time_without_the_ack, EARLY),
     ("pop", "ha", a_new_master_knows_no_pops, ENDLESS),
     ("pop", "ha", pops_answered_at_once, "a message is handed out once"),
     ("batches", "broker", units_of_one_message, ""),
@@ -232,7 +232,7 @@ PLANTED: list[tuple[str, str, Mutation, str]] = [
     ("static", "broker", a_start_knows_no_mappings, OLDER),
     ("static", "acting", any_epoch_is_taken, OLDER),
     ("static", "ha", a_slave_keeps_its_first_mapping, ENDLESS),
-    ("static", "group", an_item_begins_at_the_beginning, ""),
+    ("static", "dledger", an_item_begins_at_the_beginning, ""),
     ("static", "broker", nothing_follows_an_item, ENDLESS),
     ("static", "broker", sends_go_where_they_went, "a logical queue goes on in its last item"),
 ]

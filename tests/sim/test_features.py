@@ -12,8 +12,8 @@ from perseid.sim import coverage
 from perseid.sim.coverage import FEATURES
 from perseid.sim.features.places import Places
 from perseid.sim.features.played import KNOWN, drawn
-from perseid.sim.history import Violation
 from perseid.sim.models.registry import MODELS, play
+from perseid.sim.promises import Violation
 from perseid.sim.selection import Selection
 
 from .ha_stage import Stage as ClusterStage
@@ -23,7 +23,7 @@ ROW = re.compile(r"^\| (\w+) \|" + r" (yes|no)[^|]*\|" * 4, re.MULTILINE)
 
 
 def test_the_table_of_features_is_what_is_played() -> None:
-    rows = {row[0]: dict(zip(("broker", "acting", "group", "ha"), row[1:], strict=True))
+    rows = {row[0]: dict(zip(("broker", "acting", "dledger", "ha"), row[1:], strict=True))
             for row in ROW.findall(TESTING.read_text())}  # fmt: skip
     assert len(rows) >= 5
     for model, known in KNOWN.items():
@@ -86,7 +86,7 @@ def test_nothing_is_copied_everywhere_while_somebody_in_sync_is_away() -> None:
 
 
 class Counts:
-    """As much of a stage as a book asks."""
+    """As much of a stage as a history asks."""
 
     losses = unread = 0
 
@@ -101,11 +101,11 @@ def test_a_place_keeps_its_message_until_something_may_be_lost() -> None:
     places.acknowledged((0, 5), first, 0)
     assert places.certain() == {(0, 5): first.value}
     with pytest.raises(Violation, match="a place keeps its message"):
-        places.told((0, 5), second.value, 0)
+        places.observed((0, 5), second.value, 0)
     stage.losses = 1
     assert places.certain() == {}
-    places.told((0, 5), second.value, 1)
+    places.observed((0, 5), second.value, 1)
     stage.unread = 1
-    places.told((0, 5), second.value, 1)
+    places.observed((0, 5), second.value, 1)
     with pytest.raises(Violation, match="a place keeps its message"):
-        places.told((0, 5), first.value, 1)
+        places.observed((0, 5), first.value, 1)

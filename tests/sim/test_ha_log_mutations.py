@@ -20,7 +20,7 @@ from perseid.store.segments import Segments
 from perseid.wire.ha_auto import STATE_BYTES, SlaveHandshake, decode_slave_handshake
 
 from .planted import Mutation
-from .test_ha_mutations import is_found, no_books
+from .test_ha_mutations import is_found, no_self_checks
 
 # ---- what is durable, and what is cut ----
 
@@ -83,7 +83,7 @@ def the_mark_moves_on(patch: pytest.MonkeyPatch) -> None:
 
 def offsets_are_rebuilt(patch: pytest.MonkeyPatch) -> None:
     """B7, #6344: a master that is elected again takes for a queue's end what is confirmed of it."""
-    no_books(patch)
+    no_self_checks(patch)
     real = AutoSwitchReplication.lead_on
 
     def lead_on(self: AutoSwitchReplication, epoch: int) -> list[Effect]:

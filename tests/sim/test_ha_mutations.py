@@ -28,9 +28,9 @@ from perseid.replication.auto_switch.in_sync import InSync
 from perseid.replication.auto_switch.master import Follower, Master
 from perseid.replication.auto_switch.node import AutoSwitchReplication, CutFor, Led
 from perseid.replication.auto_switch.slave import Slave
-from perseid.sim.history import Violation
 from perseid.sim.models.ha.run import run
 from perseid.sim.options import Options
+from perseid.sim.promises import Violation
 from perseid.store.confirm_gate import ConfirmGate
 from perseid.wire.dledger import Code, Entry
 from perseid.wire.ha_auto import EpochEntry, SlaveHandshake
@@ -39,8 +39,8 @@ from .planted import Mutation, seek
 from .test_scenarios_ha import SCENARIOS
 
 
-def no_books(patch: pytest.MonkeyPatch) -> None:
-    """The nodes' own checks of their books are off: what the defect does has to show."""
+def no_self_checks(patch: pytest.MonkeyPatch) -> None:
+    """The nodes' own checks of their own state are off: what the defect does has to show."""
     for kind in (Broker, Controller):
         patch.setattr(kind, "validate", lambda self: None)
 
@@ -90,7 +90,7 @@ def unknown_is_success(patch: pytest.MonkeyPatch) -> None:
 
 def decided_side_by_side(patch: pytest.MonkeyPatch) -> None:
     """B24, C7: requests of one set are decided while others of it are under way."""
-    no_books(patch)
+    no_self_checks(patch)
 
     def submit(self: Writes, name: str, decide: Any, answer: Any) -> None:
         self._sets.pop(name, None)
@@ -102,7 +102,7 @@ def decided_side_by_side(patch: pytest.MonkeyPatch) -> None:
 
 def active_when_elected(patch: pytest.MonkeyPatch) -> None:
     """C7: a controller decides as soon as it is elected, before it knows what was committed before it."""
-    no_books(patch)
+    no_self_checks(patch)
 
     def mark(self: Controller) -> None:
         member = self.raft.member
@@ -170,7 +170,7 @@ def never_heard_is_dead(patch: pytest.MonkeyPatch) -> None:
 
 def old_channels_count(patch: pytest.MonkeyPatch) -> None:
     """B19: the first channel of a broker is its channel for ever."""
-    no_books(patch)
+    no_self_checks(patch)
     real = Liveness.heard
 
     def heard(self: Liveness, beat: Any, broker_id: int, conn: int, peer: str, now: int) -> Any:
@@ -263,7 +263,7 @@ def one_is_enough(patch: pytest.MonkeyPatch) -> None:
 
 def connections_are_counted(patch: pytest.MonkeyPatch) -> None:
     """B17: a replica that comes back counts twice, as its old connection and as its new one."""
-    no_books(patch)
+    no_self_checks(patch)
     real = Master.on_all
 
     def on_all(self: Master) -> int:
@@ -409,7 +409,7 @@ def a_start_confirms_all(patch: pytest.MonkeyPatch) -> None:
 
 def offsets_of_what_is_shown(patch: pytest.MonkeyPatch) -> None:
     """B6, #7689: a new master's first message of a queue takes the offset of one that is not confirmed."""
-    no_books(patch)
+    no_self_checks(patch)
     from perseid.store.appends import Appends
 
     real = Appends.append

@@ -5,7 +5,9 @@ from collections.abc import Callable
 import msgspec
 import pytest
 
-from perseid.sim.history import History, Place, Sent, Violation
+from perseid.sim.facts import Place, Sent
+from perseid.sim.history import History
+from perseid.sim.promises import Violation
 from perseid.wire.record import Message, Record, decode, encode, patch
 
 TOPIC = "orders"
@@ -26,7 +28,7 @@ def sent_to(history: History, queue_id: int = 0, attempts: int = 1) -> Sent:
 
 def pull(history: History, asked: int, offsets: list[int], following: int, log_start: int = 0) -> None:
     records = [record(sent_to(history), offset) for offset in offsets]
-    history.pulled(TOPIC, 0, asked, records, following, all_tags=True, log_start=log_start)
+    history.order.pulled(TOPIC, 0, asked, records, following, all_tags=True, log_start=log_start)
 
 
 def test_what_is_right_is_accepted() -> None:
@@ -37,7 +39,7 @@ def test_what_is_right_is_accepted() -> None:
     history.saw(record(sent, 6, 300), 3)
     pull(history, 3, [3, 4], 5)
     pull(history, 3, [], 7)
-    history.saw_max(TOPIC, 0, 7, floor=history.known_max(TOPIC, 0))
+    history.order.saw_max(TOPIC, 0, 7, floor=history.order.known_max(TOPIC, 0))
 
 
 def test_a_place_may_change_once_it_is_forgotten() -> None:
@@ -54,7 +56,7 @@ def test_a_place_that_was_deleted_stays_known_one_that_was_lost_does_not() -> No
     for lost, known in ((False, {place}), (True, set())):
         history.acknowledged(sent, place, 100, 1, sure=False)
         history.forget([place], lost=lost)
-        assert (sent.places, history.acked) == (known, {})
+        assert (sent.places, history.order.acked) == (known, {})
 
 
 def place_changes(history: History) -> None:
@@ -109,23 +111,23 @@ def a_wrong_next(history: History) -> None:
 
 
 def a_falling_maximum(history: History) -> None:
-    history.saw_max(TOPIC, 0, 9, 0)
-    history.saw_max(TOPIC, 0, 8, floor=9)
+    history.order.saw_max(TOPIC, 0, 9, 0)
+    history.order.saw_max(TOPIC, 0, 8, floor=9)
 
 
 def a_lost_commit(history: History) -> None:
     for offset in (3, 4):
-        commits, number = history.commit("group", TOPIC, 0, offset, 1)
+        commits, number = history.offsets.commit("group", TOPIC, 0, offset, 1)
         commits.unanswered.discard(number)
-    history.saved({f"{TOPIC}@group": {"0": 4}})
+    history.offsets.saved({f"{TOPIC}@group": {"0": 4}})
     history.life_ended()
-    history.committed("group", TOPIC, 0, 3)
+    history.offsets.answered("group", TOPIC, 0, 3)
 
 
 def a_forgotten_commit(history: History) -> None:
-    history.commit("group", TOPIC, 0, 3, 1)
-    history.saved({f"{TOPIC}@group": {"0": 3}})
-    history.committed("group", TOPIC, 0, None)
+    history.offsets.commit("group", TOPIC, 0, 3, 1)
+    history.offsets.saved({f"{TOPIC}@group": {"0": 3}})
+    history.offsets.answered("group", TOPIC, 0, None)
 
 
 @pytest.mark.parametrize(
@@ -161,9 +163,9 @@ def test_old_messages_may_be_left_out() -> None:
 
 def test_a_commit_without_an_answer_may_come_late() -> None:
     history = History()
-    history.commit("group", TOPIC, 0, 3, 1)
-    commits, number = history.commit("group", TOPIC, 0, 4, 1)
+    history.offsets.commit("group", TOPIC, 0, 3, 1)
+    commits, number = history.offsets.commit("group", TOPIC, 0, 4, 1)
     commits.unanswered.discard(number)
     commits.acked = number
-    history.committed("group", TOPIC, 0, 4)
-    history.committed("group", TOPIC, 0, 3)
+    history.offsets.answered("group", TOPIC, 0, 4)
+    history.offsets.answered("group", TOPIC, 0, 3)

@@ -15,7 +15,7 @@ DIGEST = "from perseid.sim.models.registry import MODELS; print(MODELS['{}'].run
 
 @pytest.mark.sim
 @pytest.mark.once
-@pytest.mark.parametrize("model", at_each_change(("broker", "group"), "broker"))
+@pytest.mark.parametrize("model", at_each_change(("broker", "dledger"), "broker"))
 @pytest.mark.parametrize("with_core", [True, False])
 def test_a_seed_of_a_campaign_is_the_same_in_a_process_of_its_own(model: str, with_core: bool) -> None:
     environment = {**os.environ, "PYTHONPATH": os.pathsep.join(sys.path), core.SWITCH: "" if with_core else "off"}

@@ -5,9 +5,9 @@ from typing import Any
 import pytest
 from tests.combinations import at_each_change
 
-from perseid.sim.history import Violation
 from perseid.sim.models.registry import MODELS, play
 from perseid.sim.pace import DENSE, FASTEST, FAULTS_US, LOOK_US, MIN_OPERATIONS, SLOWEST, WANTED, under_faults, wanted
+from perseid.sim.promises import Violation
 from perseid.sim.scheduler import MAX_PAUSE_MS, US_PER_MS, US_PER_S, Scheduler
 from perseid.sim.selection import WHOLE, Selection
 

@@ -37,8 +37,8 @@ from perseid.wire.dledger import (
 from .planted import Mutation, seek
 
 
-def no_books(patch: pytest.MonkeyPatch) -> None:
-    """The member's own check of its books is off: what the defect does has to show."""
+def no_self_checks(patch: pytest.MonkeyPatch) -> None:
+    """The member's own check of its own state is off: what the defect does has to show."""
     patch.setattr(Raft, "validate", lambda self: None)
 
 
@@ -301,7 +301,7 @@ def verified_for_ever(patch: pytest.MonkeyPatch) -> None:
 def committed_is_cut(patch: pytest.MonkeyPatch) -> None:
     """B30, R8: an entry that can't be compared counts as another one, so that the leader steps back too far, and what
     it then has cut may be committed: the committed index stays above the end of the log."""
-    no_books(patch)
+    no_self_checks(patch)
     truncate, response = Follower._truncate, Follower._response
 
     def obey(self: Follower, one: Waiting, now: int) -> None:
@@ -332,7 +332,7 @@ def older_terms_are_counted(patch: pytest.MonkeyPatch) -> None:
 
 def durable_survives_a_cut(patch: pytest.MonkeyPatch) -> None:
     """B34, R10: what is put in the place of durable entries counts as durable, and is never flushed."""
-    no_books(patch)
+    no_self_checks(patch)
     real = FileLog.cut
 
     def cut(self: FileLog, index: int) -> None:
@@ -382,7 +382,7 @@ def cut_without_zeros(patch: pytest.MonkeyPatch) -> None:
 
 def zeros_not_awaited(patch: pytest.MonkeyPatch) -> None:
     """B13: new entries are written before the zeros of a cut are durable."""
-    no_books(patch)
+    no_self_checks(patch)
     real = FileLog.cut
 
     def cut(self: FileLog, index: int) -> None:

@@ -12,11 +12,11 @@ from perseid.raft import election
 from perseid.raft.election import Election
 from perseid.sim import coverage
 from perseid.sim.driver import SYNC_US
-from perseid.sim.linear import Done
 from perseid.sim.models.broker.run import Result
 from perseid.sim.models.raft.group import Group, Watched
 from perseid.sim.models.raft.run import KINDS, MIN_FAULTS, Client, run
 from perseid.sim.pace import MIN_OPERATIONS
+from perseid.sim.promises.linear_log import Done
 from perseid.sim.scheduler import US_PER_MS, US_PER_S
 
 from .seeds import seeds
@@ -49,7 +49,7 @@ def test_cutting_single_connections_changes_no_leader() -> None:
     client.begin()
     group.scheduler.run(20 * US_PER_S)
     client.running = False
-    assert (leaders := dict(group.leaders)), "somebody leads"
+    assert (leaders := dict(group.leadership.leaders)), "somebody leads"
     cuts = 0
     while cuts < CUTS:
         group.scheduler.run(group.scheduler.now_us + random.randint(5, 20) * US_PER_S)
@@ -57,7 +57,8 @@ def test_cutting_single_connections_changes_no_leader() -> None:
         if ends:
             cuts += 1
             group.network.reset(random.choice(ends), "cut", 0, 0)
-    assert group.leaders == leaders, f"{len(group.leaders) - len(leaders)} elections within {CUTS} cuts"
+    led = group.leadership.leaders
+    assert led == leaders, f"{len(led) - len(leaders)} elections within {CUTS} cuts"
     assert len(history) > 10
 
 
@@ -84,14 +85,14 @@ def failover(seed: int, size: int, times: str, sync_us: tuple[int, int] = SYNC_U
     scheduler.run(3 * US_PER_S + group.random.randrange(US_PER_S))
     assert scheduler.run(60 * US_PER_S, lambda: len(leading(group)) == 1), f"seed {seed}: nobody leads"
     (leader,) = leading(group)
-    term, died = max(group.leaders), scheduler.now_us
+    term, died = max(group.leadership.leaders), scheduler.now_us
     group.crash(leader)
 
     def followed() -> bool:
         return any(one.raft.member.term > term for one in leading(group))
 
     assert scheduler.run(died + 20 * US_PER_S, followed), f"seed {seed}: nobody follows"
-    return (scheduler.now_us - died) / US_PER_MS, max(group.leaders) - term
+    return (scheduler.now_us - died) / US_PER_MS, max(group.leadership.leaders) - term
 
 
 @pytest.mark.sim

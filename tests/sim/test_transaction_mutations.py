@@ -20,8 +20,8 @@ from .planted import Mutation, seek
 FIRST = 700
 
 
-def no_books(patch: pytest.MonkeyPatch) -> None:
-    """The brokers' own checks of their books are off: what the defect does has to show."""
+def no_self_checks(patch: pytest.MonkeyPatch) -> None:
+    """The brokers' own checks of their own state are off: what the defect does has to show."""
     patch.setattr(Broker, "validate", lambda self: None)
 
 
@@ -52,7 +52,7 @@ def nothing_is_taken_up(patch: pytest.MonkeyPatch) -> None:
 
 def progress_ahead_of_what_is_open(patch: pytest.MonkeyPatch) -> None:
     """The next start begins behind halves that are open."""
-    no_books(patch)
+    no_self_checks(patch)
 
     def tell(self: TransactionService) -> None:
         if not self.loading:
@@ -84,7 +84,7 @@ def checks_are_not_counted(patch: pytest.MonkeyPatch) -> None:
 
 def committed_halves_stay_open(patch: pytest.MonkeyPatch) -> None:
     """What is committed is asked about again."""
-    no_books(patch)
+    no_self_checks(patch)
     patch.setattr(TransactionService, "_close", lambda self, offset: 0)
 
 
@@ -113,7 +113,7 @@ def test_a_planted_defect_is_found(mutation: Mutation) -> None:
 
 def a_new_master_takes_up_nothing(patch: pytest.MonkeyPatch) -> None:
     """Only what a master began itself is decided."""
-    no_books(patch)
+    no_self_checks(patch)
     real = Roles.become
 
     def become(self: Roles, *, master: bool) -> None:

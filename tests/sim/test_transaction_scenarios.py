@@ -10,7 +10,7 @@ import pytest
 from perseid import core
 from perseid.broker.fast_path.core_turns import CoreCommits
 from perseid.broker.transactions import requests as handlers
-from perseid.sim.history import Violation
+from perseid.sim.promises import Violation
 
 from .transaction_scenarios import SCENARIOS, sent_anew
 

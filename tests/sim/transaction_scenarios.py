@@ -13,9 +13,9 @@ from typing import Any, TypeVar
 
 from perseid.broker.transactions.requests import NOT_THIS_ONE
 from perseid.sim.features.stage import topic_request
-from perseid.sim.history import Violation
 from perseid.sim.models.broker.cluster import Cluster
 from perseid.sim.process import Process
+from perseid.sim.promises import Violation
 from perseid.sim.scheduler import US_PER_MS, US_PER_S
 from perseid.store.config import ASYNC_FLUSH
 from perseid.wire import properties as props

@@ -74,7 +74,7 @@ def test_each_link_leads_somewhere() -> None:
     "module",
     [
         "tests/sim/test_raft_mutations.py",
-        "tests/sim/test_broker_group.py",
+        "tests/sim/test_dledger.py",
         "tests/sim/test_ha_mutations.py",
         "tests/sim/test_ha_log_mutations.py",
     ],

@@ -76,17 +76,17 @@ class Loaded:
     why_not_kept: str = ""
     tls: Chosen = DEFAULT
 
-    def _told(self) -> tuple[Any, ...]:
+    def shown(self) -> tuple[Any, ...]:
         """What people and programs are shown."""
         group = (self.raft,) if self.broker.enable_dleger_commit_log else ()
         return self.process, self.broker, self.store, self.replication, *group
 
     def to_text(self, *, important: bool = False) -> str:
-        return config.to_text(*self._told(), self.tls.keys, important=important)
+        return config.to_text(*self.shown(), self.tls.keys, important=important)
 
     def to_properties(self, broker: BrokerConfig) -> dict[str, str]:
         """All of it; `broker` as it is now."""
-        return config.to_properties(*replace(self, broker=broker)._told())
+        return config.to_properties(*replace(self, broker=broker).shown())
 
 
 def load(path: Path | None, namesrv: str | None = None, flags: Mapping[str, str] | None = None) -> Loaded:

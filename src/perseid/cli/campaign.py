@@ -265,7 +265,7 @@ def _end_with_parent() -> None:
 
 def end(pool: ProcessPoolExecutor) -> None:
     """End its processes, whatever they play: else they would play it to its end, for no one."""
-    for process in list((pool._processes or {}).values()):
+    for process in list((pool._processes or {}).values()):  # noqa: SLF001 (nothing else names them)
         process.terminate()
     pool.shutdown(wait=False, cancel_futures=True)
 

@@ -101,7 +101,7 @@ def sim(
         int | None, typer.Option(help="Processes that play (1; with --for: as many as there are cores).", min=1, max=64)
     ] = None,
     model: Annotated[
-        Literal["broker", "acting", "raft", "group", "ha", "all"] | None,
+        Literal["broker", "acting", "raft", "dledger", "ha", "all"] | None,
         typer.Option(
             help="A broker with name server and slaves (broker), the same with slaves that act, a Raft group, brokers "
             "in one, or controllers with brokers; with --for: all of them."

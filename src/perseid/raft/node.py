@@ -141,7 +141,8 @@ class Raft:
         self.now: Millis = 0
         self._disk = disk
         self._checkpoint_path = folder + checkpoint.NAME
-        self._applier = Applier(machine, log, folder, config.snapshot_threshold) if machine is not None else None
+        self.applier = Applier(machine, log, folder, config.snapshot_threshold) if machine is not None else None
+        """Gives the state machine what is committed, if there is one."""
         self._caller = Caller(max_backoff_ms=MAX_BACKOFF_MS)
         self._out: list[Effect] = []
         self._election = Election(self, self.member, config, log, random)
@@ -192,8 +193,8 @@ class Raft:
         elif isinstance(event, _Flushed):
             self._on_flushed(event)
         elif isinstance(event, Kept):
-            assert self._applier is not None
-            self._applier.kept(event)
+            assert self.applier is not None
+            self.applier.kept(event)
         elif isinstance(event, _Then):
             self._kept = event.kept
             self._synced(event.since)
@@ -212,9 +213,9 @@ class Raft:
         elif isinstance(event, DiskFailed) and event.path == self._checkpoint_path:
             self.note("warning", f"{event.path} can't be saved: {event.reason}; it is tried again")
             self._checkpointed = None
-        elif isinstance(event, DiskFailed) and self._applier is not None and event.path == self._applier.path:
+        elif isinstance(event, DiskFailed) and self.applier is not None and event.path == self.applier.path:
             self.note("warning", f"{event.path} can't be saved: {event.reason}; a start has more to read")
-            self._applier.failed()
+            self.applier.failed()
         elif isinstance(event, DiskFailed):
             self.stop(
                 f"{event.path}: the disk failed ({event.reason}); this member stops, the group goes on without it"
@@ -271,11 +272,11 @@ class Raft:
                 f"the log has entries of term {self.log.end_term}: no vote is given in it, for one may have been",
             )
         self.committed = min(committed, self.log.end)
-        if self._applier is not None:
-            if note := self._applier.load(self._disk, self.committed):
+        if self.applier is not None:
+            if note := self.applier.load(self._disk, self.committed):
                 self.note("info", note)
-            self.committed = max(self.committed, self._applier.applied)
-            self._applier.advance(self.committed)
+            self.committed = max(self.committed, self.applier.applied)
+            self.applier.advance(self.committed)
         self._checkpoint_at = self.now + self.config.check_point_interval
         self._out += self._admission.start()
         self.note("info", f"entries {self.log.begin} to {self.log.end}, term {self.member.term}")
@@ -410,9 +411,9 @@ class Raft:
         """Entries up to `index` are final."""
         assert self.committed < index <= self.log.end, f"{self.committed} → {index}, the log ends at {self.log.end}"
         self.committed = index
-        if self._applier is not None:
-            self._applier.advance(index)
-            if save := self._applier.keep():
+        if self.applier is not None:
+            self.applier.advance(index)
+            if save := self.applier.keep():
                 self.emit(save)
         self.on_commit(index)
 
@@ -523,7 +524,8 @@ class Raft:
             term=request.term, code=code,
         )  # fmt: skip
 
-    def _vote(self, conn: ConnId, request: VoteRequest, answer: Callable[[Message], None]) -> None:
+    def answer_vote(self, conn: ConnId, request: VoteRequest, answer: Callable[[Message], None]) -> None:
+        """A candidate asks for our vote; the answer leaves when the vote is durable."""
         if not self._ready:
             return
         result, term = self._election.vote_for(request, self.now)
@@ -542,12 +544,14 @@ class Raft:
         else:
             leave(self.now)
 
-    def _heart_beat(self, conn: ConnId, request: HeartBeatRequest, answer: Callable[[Message], None]) -> None:
+    def answer_heart_beat(self, conn: ConnId, request: HeartBeatRequest, answer: Callable[[Message], None]) -> None:
+        """A leader says that it lives."""
         if self._ready:
             code, term = self._election.heart_beat(request, conn, self.now)
             answer(HeartBeatResponse(code=code, term=term))
 
-    def _push(self, conn: ConnId, request: PushEntryRequest, answer: Callable[[Message], None]) -> None:
+    def answer_push(self, conn: ConnId, request: PushEntryRequest, answer: Callable[[Message], None]) -> None:
+        """A leader compares logs, or brings entries."""
         member = self.member
         if not self._ready:
             return
@@ -555,7 +559,10 @@ class Raft:
             self._election.to_follower(request.leader_id or "", self.now)  # who pushes leads: no need for its heartbeat
         self._follower.push(request, self.now, answer)
 
-    def _lead(self, conn: ConnId, request: LeadershipTransferRequest, answer: Callable[[Message], None]) -> None:
+    def answer_transfer(
+        self, conn: ConnId, request: LeadershipTransferRequest, answer: Callable[[Message], None]
+    ) -> None:
+        """We are asked to hand over the leadership, or to take it."""
         self._transfer.asked(request, self.now, answer)
 
     # ---- what people see ----
@@ -582,9 +589,9 @@ REQUESTS: dict[int, Row] = {
     DLedgerRequest.METADATA: (MetadataRequest, MetadataResponse, clients.metadata),
     DLedgerRequest.APPEND: (AppendEntryRequest, AppendEntryResponse, clients.append),
     DLedgerRequest.GET: (GetEntriesRequest, GetEntriesResponse, clients.get),
-    DLedgerRequest.VOTE: (VoteRequest, VoteResponse, Raft._vote),
-    DLedgerRequest.HEART_BEAT: (HeartBeatRequest, HeartBeatResponse, Raft._heart_beat),
-    DLedgerRequest.PUSH: (PushEntryRequest, PushEntryResponse, Raft._push),
-    DLedgerRequest.LEADERSHIP_TRANSFER: (LeadershipTransferRequest, Message, Raft._lead),
+    DLedgerRequest.VOTE: (VoteRequest, VoteResponse, Raft.answer_vote),
+    DLedgerRequest.HEART_BEAT: (HeartBeatRequest, HeartBeatResponse, Raft.answer_heart_beat),
+    DLedgerRequest.PUSH: (PushEntryRequest, PushEntryResponse, Raft.answer_push),
+    DLedgerRequest.LEADERSHIP_TRANSFER: (LeadershipTransferRequest, Message, Raft.answer_transfer),
 }
 """Code → its request, its response, and what serves it."""

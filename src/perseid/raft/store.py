@@ -263,7 +263,7 @@ class GroupStore(MessageStore):
     def _end_old_log(self, now: Millis) -> None:
         """This store had no group until now: recover its log, and let it end with its last file."""
         old = MessageStore(self.disk, self.config, self.store_host)
-        old._load(now)
+        old._load(now)  # noqa: SLF001 (the folder is locked already)
         log, end = old.log, old.log.end
         if end < self.log.divided:
             rest = blank(self.log.divided - end)
@@ -271,7 +271,7 @@ class GroupStore(MessageStore):
             last.write(end - log.segments.starts[-1], rest)
             last.sync()
             log.end = self.log.divided
-        old._close()
+        old._close()  # noqa: SLF001 (and stays locked)
 
     # ---- dispatching ----
 

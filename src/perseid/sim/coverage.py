@@ -8,7 +8,7 @@ from collections import Counter
 from perseid.sim.features.played import KNOWN
 from perseid.sim.models.broker.slaves import KINDS
 from perseid.sim.models.raft.run import KINDS as RAFT_KINDS
-from perseid.sim.rare import KINDS as RARE_KINDS
+from perseid.sim.rare_faults import KINDS as RARE_KINDS
 
 ENOUGH_SEEDS = 200
 
@@ -108,7 +108,7 @@ FEATURES = {
         "read from where it was moved to",
         "sent to a logical queue",
         "sent without an offset yet",
-        "step of a mapping told",
+        "step of a mapping acknowledged",
     ),
 }
 """Feature → what it has to have met, in each model that plays it."""
@@ -132,7 +132,7 @@ STATES = (
     "broker ended: crash point",
     "broker ended: disk failed",
     "broker registered",
-    "committed by a word",
+    "committed unasked",
     "committed when asked",
     "fetched from the disk",
     "half set aside",
@@ -147,7 +147,7 @@ STATES = (
     "queue locked",
     "read from a slave",
     "recovery cut off a tail",
-    "rolled back by a word",
+    "rolled back unasked",
     "rolled back when asked",
     "route found",
     "slave ahead of its master",
@@ -263,9 +263,9 @@ RAFT_EXPECTED = {
     "answers": [f"answer {name}" for name in RAFT_ANSWERS],
 }
 
-GROUP_EXPECTED = {
+DLEDGER_EXPECTED = {
     "faults": RAFT_EXPECTED["faults"],
-    "features": of_features("group"),
+    "features": of_features("dledger"),
     "states": [
         "acknowledged",
         "acknowledged: delayed",
@@ -273,14 +273,14 @@ GROUP_EXPECTED = {
         "became leader",
         "became master",
         "became slave again",
-        "committed by a word",
+        "committed unasked",
         "follower had other entries",
         "log cut",
         "message read",
         "older terms committed by a mark",
         "queue is linearizable",
         "recovery cut off a tail",
-        "rolled back by a word",
+        "rolled back unasked",
         "timed message came",
     ],
     "answers": [
@@ -370,7 +370,7 @@ HA_STATES = (
     "broker ended: disk failed",
     "chopped write",
     "cleaned, comes back with a new id",
-    "committed by a word",
+    "committed unasked",
     "committed when asked",
     "controller ended cleanly",
     "crash within a disk call",
@@ -392,7 +392,7 @@ HA_STATES = (
     "operator's elect: CONTROLLER_MASTER_STILL_EXIST",
     "operator's elect: SUCCESS",
     "recovery cut off a tail",
-    "rolled back by a word",
+    "rolled back unasked",
     "rolled back when asked",
     "route found",
     "route without a master",

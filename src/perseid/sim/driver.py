@@ -44,9 +44,9 @@ from perseid.base.machine import (
 )
 from perseid.replication.receiver import LISTENER as HA_LISTENER
 from perseid.sim.disk import CrashPoint, SimDisk, SimFile
-from perseid.sim.history import Violation
 from perseid.sim.net import End, Network
 from perseid.sim.powercut import parent
+from perseid.sim.promises import Violation
 from perseid.sim.scheduler import US_PER_MS, US_PER_S, Scheduler, Timer
 
 EPOCH_MS = 1_800_000_000_000

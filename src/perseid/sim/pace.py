@@ -14,7 +14,7 @@ from collections.abc import Callable
 from random import Random
 from typing import Protocol
 
-from perseid.sim.history import Violation
+from perseid.sim.promises import Violation
 from perseid.sim.scheduler import US_PER_S, Scheduler
 
 FAULTS_US = 60 * US_PER_S

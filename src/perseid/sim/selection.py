@@ -2,8 +2,8 @@
 
 - `swarm`: the seed draws, besides everything else, which kinds of fault and which parts (clients, operations) it has
   at all (Groce et al., Swarm Testing, 2012): what is rare together in runs that have everything is frequent in runs
-  that have little else; how many operations it has (`pace`); settings that few set (`told`), and kinds of fault that
-  no other seed has. A seed without it draws what it always drew.
+  that have little else; how many operations it has (`pace`); settings that few set (`rare_settings`), and kinds of
+  fault that no other seed has. A seed without it draws what it always drew.
 - `only_faults`, `only_parts`, `until_us`: of a seed that failed, the faults, parts and time that are left of it. A
   fault that is played begins with the draws that it had when all were played: those were noted then (`Begun`), so that
   the seed is played whole before a part of it is (`models.play`). What comes of it may differ, as the world does.
@@ -51,8 +51,8 @@ class Selection:
     paces: Sequence[float] = field(default=(), compare=False)
     """How slow the clients of a swarm were then (`pace`), look by look."""
     rarities: bool = True
-    """A swarm draws settings that few set (`told`), and kinds of fault that no other seed has. False: a seed that
-    failed when there were none, as it was."""
+    """A swarm draws settings that few set (`rare_settings`), and kinds of fault that no other seed has. False: a
+    seed that failed when there were none, as it was."""
 
     def knowing(self, begun: Mapping[int, Begun], paces: Sequence[float]) -> Selection:
         """The same, of a seed that was played whole: so its faults began, and so slow were its clients."""

@@ -149,7 +149,8 @@ class Findings:
         """True when nothing is wrong: doubled and unacknowledged messages are as retries leave them."""
         return not (self.lost or self.moved or self.invented or self.reordered)
 
-    def _name(self, kind: str, text: str) -> None:
+    def add_example(self, kind: str, text: str) -> None:
+        """Name one of a kind, as long as there are few."""
         seen = self.named.setdefault(kind, [])
         if len(seen) < MAX_NAMED:
             seen.append(text)
@@ -179,7 +180,8 @@ def compare(entries: Sequence[Entry], found: Found) -> Findings:
             seen.add(key)
             if rank[key] < highest:
                 result.reordered += 1
-                result._name("reordered", f"{key} at {queue}@{offset} stands behind {highest_key}, which came later")
+                what = f"{key} at {queue}@{offset} stands behind {highest_key}, which came later"
+                result.add_example("reordered", what)
             else:
                 highest, highest_key = rank[key], key
     return result
@@ -189,16 +191,16 @@ def _judge(result: Findings, entry: Entry, places: list[tuple[MessageQueue, int]
     where = f"{entry.key} at {entry.queue}@{entry.offset}"
     if not places:
         result.lost += 1
-        result._name("lost", f"{where}, acknowledged at {entry.time_ms} ({entry.message_id or 'no id'})")
+        result.add_example("lost", f"{where}, acknowledged at {entry.time_ms} ({entry.message_id or 'no id'})")
         return
     if (entry.queue, entry.offset) not in places:
         result.moved += 1
-        result._name("moved", f"{where} is now at {', '.join(f'{q}@{o}' for q, o in places)}")
+        result.add_example("moved", f"{where} is now at {', '.join(f'{q}@{o}' for q, o in places)}")
     explained = min(len(places), entry.sends)
     result.doubled += explained - 1
     if len(places) > explained:
         result.invented += len(places) - explained
-        result._name("invented", f"{where} was sent {entry.sends} times, and is there {len(places)} times")
+        result.add_example("invented", f"{where} was sent {entry.sends} times, and is there {len(places)} times")
 
 
 async def read_back(consumer: PullConsumer, ledger: Ledger, *, settle_ms: int = SETTLE_MS) -> Found:

@@ -230,11 +230,12 @@ class Acting:
         self._beat_at: Millis | None = None
         self._look_at: Millis | None = None
         self._asking = False
-        self._prepared: set[str] = set()
+        self.prepared: set[str] = set()
         """Members whose tables this master has taken over."""
         self._follow_until: Millis | None = None
-        self._waits_for = ""
-        self._follows = False
+        self.prepares_with = ""
+        """The member whose tables a master that comes back takes over next."""
+        self.is_followed = False
         """That member has our history."""
         self._complained = False
 
@@ -415,11 +416,11 @@ class Acting:
         """Go on with the last member that is not prepared; online when there is none. The one that acts comes last: its
         table is the one to go on with."""
         own = self._settings.current.address
-        left = [a for i, a in members.items() if i != self._id and a != own and a not in self._prepared]
+        left = [a for i, a in members.items() if i != self._id and a != own and a not in self.prepared]
         if not left:
             self._online(now)
             return
-        member = self._waits_for = left[-1]
+        member = self.prepares_with = left[-1]
 
         def invited(reply: Command, now: Millis) -> None:
             self._follow_until = now + FOLLOW_MS
@@ -435,9 +436,9 @@ class Acting:
     def _await_follower(self, now: Millis) -> None:
         """Does the member follow us? The stream names nobody: any follower from its host will do."""
         assert self._follow_until is not None
-        host = self._waits_for.rpartition(":")[0]
-        self._follows = self._mode.is_followed_from(host)
-        if self._follows:
+        host = self.prepares_with.rpartition(":")[0]
+        self.is_followed = self._mode.is_followed_from(host)
+        if self.is_followed:
             self._follow_until = None
         elif now < self._follow_until:
             self._look_at = now + LOOK_MS
@@ -445,17 +446,17 @@ class Acting:
         else:
             self._follow_until = None
             why = f"it does not follow this master within {FOLLOW_MS} ms; its own log says why"
-            self._turn.note("warning", f"{self._waits_for}: {why}")
+            self._turn.note("warning", f"{self.prepares_with}: {why}")
             self._ask_member(RequestCode.GET_ALL_CONSUMER_OFFSET, now, self._take_offsets)
             return  # deliveries that it stands for may have gone with our last moments
         self._ask_member(RequestCode.GET_ALL_DELAY_OFFSET, now, self._take_delays)
 
     def _ask_member(self, code: RequestCode, now: Millis, take: Take) -> None:
-        self._ask(self._waits_for, code, None, now, take, self._not_prepared)
+        self._ask(self.prepares_with, code, None, now, take, self._not_prepared)
 
     def _not_prepared(self, code: int, why: str, now: Millis) -> None:
         self._look_at = now + RETRY_MS
-        self._turn.note("warning", f"not online yet: {self._waits_for}: {why}; asked again in {RETRY_MS} ms")
+        self._turn.note("warning", f"not online yet: {self.prepares_with}: {why}; asked again in {RETRY_MS} ms")
 
     def _take_delays(self, reply: Command, now: Millis) -> None:
         delay = self._delay
@@ -473,7 +474,7 @@ class Acting:
         body = copied.SlavesOffsets.from_json(reply.body)
         version = body.data_version or DataVersion()
         ahead = body.perseid_ahead
-        if ahead is not None and not self._follows:
+        if ahead is not None and not self.is_followed:
             own = copied.ConsumerOffsets.from_json(ahead.encode())
             offsets.take_over(own.offset_table, offsets.version, highest=False)
             offsets.clamp(queue_end(self._store))
@@ -486,7 +487,7 @@ class Acting:
             offsets.clamp(queue_end(self._store))
         if self._timers.enabled:
             code = RequestCode.GET_TIMER_CHECK_POINT
-            self._ask(self._waits_for, code, None, now, self._take_timers, lambda code, why, now: self._taken(now))
+            self._ask(self.prepares_with, code, None, now, self._take_timers, lambda code, why, now: self._taken(now))
         else:
             self._taken(now)
 
@@ -497,8 +498,8 @@ class Acting:
         self._taken(now)
 
     def _taken(self, now: Millis) -> None:
-        self._turn.note("info", f"offsets of groups and delay levels are not behind those of {self._waits_for}")
-        self._prepared.add(self._waits_for)
+        self._turn.note("info", f"offsets of groups and delay levels are not behind those of {self.prepares_with}")
+        self.prepared.add(self.prepares_with)
         self._look_at = now
 
     def _online(self, now: Millis) -> None:

@@ -6,9 +6,10 @@ records, from the one on that holds the offset they ask for.
 
 from __future__ import annotations
 
+from perseid.sim.facts import Sent
 from perseid.sim.features.places import OfTopic, Places, Producer, Reader
 from perseid.sim.features.stage import NO_TEMPLATE, Maker, Stage, has_topic, topic_request
-from perseid.sim.history import Sent, Violation
+from perseid.sim.promises import Violation
 from perseid.wire import batch, inner
 from perseid.wire.codes import RequestCode, ResponseCode
 from perseid.wire.command import Command

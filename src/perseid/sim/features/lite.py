@@ -15,6 +15,7 @@ import json
 from collections.abc import Sequence
 from typing import Any
 
+from perseid.sim.facts import VALUE_BYTES, Sent
 from perseid.sim.features.stage import (
     NO_TEMPLATE,
     Clock,
@@ -25,7 +26,8 @@ from perseid.sim.features.stage import (
     has_topic,
     topic_request,
 )
-from perseid.sim.history import VALUE_BYTES, History, Sent, Violation
+from perseid.sim.history import History
+from perseid.sim.promises import Violation
 from perseid.wire.codes import RequestCode, ResponseCode
 from perseid.wire.command import Command
 from perseid.wire.headers.lite import PopLiteMessageRequest, PopLiteMessageResponse
@@ -62,12 +64,12 @@ class Out:
         return of_one and self.since < other.until and other.since < self.until
 
 
-class LiteBook:
+class LiteHistory:
     """What the group knows."""
 
     def __init__(self, stage: Stage) -> None:
         self.stage = stage
-        self.history = History()
+        self.messages = History()
         self.lite_of: dict[bytes, str] = {}
         """Value → its lite topic."""
         self.acked: dict[bytes, int] = {}
@@ -129,17 +131,17 @@ class LiteBook:
 class Producer(Member):
     """Sends messages to lite topics."""
 
-    def __init__(self, stage: Stage, name: str, book: LiteBook) -> None:
+    def __init__(self, stage: Stage, name: str, history: LiteHistory) -> None:
         super().__init__(stage, name)
-        self.book = book
+        self.history = history
         self.pause_ms = SEND_MS * stage.scheduler.pace
         self.ending = False
 
     def work(self) -> None:
         if self.ending:
             return
-        sent = self.book.history.new(PARENT, self.random.randrange(QUEUES), "", 0, self.random.choice(SIZES))
-        lite = self.book.lite_of[sent.value] = self.random.choice(NAMES)
+        sent = self.history.messages.new(PARENT, self.random.randrange(QUEUES), "", 0, self.random.choice(SIZES))
+        lite = self.history.lite_of[sent.value] = self.random.choice(NAMES)
         header = SendMessageRequestV2(
             producer_group="lite-producers", topic=PARENT, default_topic=NO_TEMPLATE, default_topic_queue_nums=QUEUES,
             queue_id=sent.queue_id, sys_flag=0, born_timestamp=1, flag=0,
@@ -148,7 +150,7 @@ class Producer(Member):
 
         def answered(reply: Command | None, mark: int) -> None:
             if reply is not None and reply.code == ResponseCode.SUCCESS:
-                self.book.acked[sent.value] = mark
+                self.history.acked[sent.value] = mark
                 self.stage.count("sent to a lite topic")
             self.later(0, 2 * self.pause_ms, self.work)
 
@@ -158,9 +160,9 @@ class Producer(Member):
 class Client(Member):
     """A client of the group: says again and again what it reads, and pops."""
 
-    def __init__(self, stage: Stage, name: str, book: LiteBook, names: Sequence[str]) -> None:
+    def __init__(self, stage: Stage, name: str, history: LiteHistory, names: Sequence[str]) -> None:
         super().__init__(stage, name)
-        self.book, self.names = book, names
+        self.history, self.names = history, names
         self.pause_ms = POP_MS * stage.scheduler.pace
         self.draining = False
 
@@ -209,7 +211,7 @@ class Client(Member):
         for name, records in by_name.items():
             until = header.pop_time + header.invisible_time
             out = Out(life, clock, header.pop_time, until, {offset for offset, _ in records})
-            self.book.came(name, records, mark, out)
+            self.history.came(name, records, mark, out)
             for offset, sent in records:
                 handle = Handle(
                     0, header.pop_time, header.invisible_time, ORDER_QUEUE, "0", self.stage.broker_name, 0, offset
@@ -218,9 +220,10 @@ class Client(Member):
 
     def _known(self, record: Record) -> tuple[str, int, Sent]:
         """Lite topic, offset there, and what was sent. Violation when it was not so."""
-        sent = self.book.history.sent.get(bytes(record.body[:VALUE_BYTES]))
+        sent = self.history.messages.sent.get(bytes(record.body[:VALUE_BYTES]))
         name = record.props.get("__LITE_TOPIC", "")
-        if sent is None or sent.body != record.body or record.topic != PARENT or self.book.lite_of[sent.value] != name:
+        wrong = sent is None or sent.body != record.body or record.topic != PARENT
+        if sent is None or wrong or self.history.lite_of[sent.value] != name:
             raise Violation("nothing invented", f"{bytes(record.body[:16])!r} of {record.topic}, {name}")
         if name not in self.names:
             raise Violation("a client gets what it reads", f"{self.name} reads {self.names}, {name} came")
@@ -237,7 +240,7 @@ class Client(Member):
             self.stage.count("lite message left")
 
     def _ack(self, name: str, offset: int, sent: Sent, handle: Handle) -> None:
-        self.book.acknowledges(name, offset, sent)
+        self.history.acknowledges(name, offset, sent)
         header = AckMessageRequest(
             consumer_group=GROUP, topic=PARENT, queue_id=0, extra_info=str(handle), offset=offset, lite_topic=name
         )
@@ -253,7 +256,7 @@ class Client(Member):
             consumer_group=GROUP, topic=PARENT, queue_id=0, extra_info=str(handle), offset=offset,
             invisible_time=self.random.choice(INVISIBLE_MS), lite_topic=name,
         )  # fmt: skip
-        self.book.in_doubt(name)
+        self.history.in_doubt(name)
 
         def answered(reply: Command | None, mark: int) -> None:
             if reply is not None and reply.code == ResponseCode.SUCCESS:
@@ -267,10 +270,10 @@ class Lite:
     """The feature."""
 
     def __init__(self, stage: Stage) -> None:
-        self.book = LiteBook(stage)
-        self.producer = Producer(stage, "lite-producer", self.book)
+        self.history = LiteHistory(stage)
+        self.producer = Producer(stage, "lite-producer", self.history)
         reads = (NAMES, NAMES[1:])
-        self.clients = [Client(stage, f"lite-client{n}", self.book, reads[n]) for n in range(CLIENTS)]
+        self.clients = [Client(stage, f"lite-client{n}", self.history, reads[n]) for n in range(CLIENTS)]
         bound = json.dumps({"groupName": GROUP, "attributes": {"+lite.bind.topic": PARENT}}).encode()
         self.maker = Maker(
             stage, "lite-maker",
@@ -305,8 +308,8 @@ class Lite:
             client.draining = True
 
     def left(self) -> str:
-        left = self.book.left()
-        values = ", ".join(f"{value.decode()} of {self.book.lite_of[value]}" for value in left[:10])
+        left = self.history.left()
+        values = ", ".join(f"{value.decode()} of {self.history.lite_of[value]}" for value in left[:10])
         return f"no message of a lite topic is lost: {len(left)} never come: {values}" if left else ""
 
     def check(self) -> None:

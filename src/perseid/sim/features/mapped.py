@@ -13,9 +13,10 @@ from typing import Any
 import msgspec
 
 from perseid.sim.driver import NodeDriver
+from perseid.sim.facts import Sent
 from perseid.sim.features.places import Places
 from perseid.sim.features.stage import UNKNOWN, Stage
-from perseid.sim.history import Sent, Violation
+from perseid.sim.promises import Violation
 from perseid.wire.codes import RequestCode
 from perseid.wire.headers.base import Header
 from perseid.wire.headers.topics import CreateTopicRequest
@@ -165,10 +166,10 @@ class MappedPlaces(Places):
         """Is it not where it was sent to? Who has lost the mapping takes logical queues for physical ones."""
         return sent.queue_id != queue_id and not self.stage.may_forget()
 
-    def told(self, place: tuple[int, int], value: bytes, mark: int) -> None:
+    def observed(self, place: tuple[int, int], value: bytes, mark: int) -> None:
         """A message stands there."""
         if not self.plan.in_doubt(*place):
-            super().told(place, value, mark)
+            super().observed(place, value, mark)
 
     def acknowledged(self, place: tuple[int, int], sent: Sent, mark: int) -> None:
         """A send was answered."""

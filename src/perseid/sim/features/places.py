@@ -11,8 +11,10 @@ from abc import ABC, abstractmethod
 from collections import Counter
 from collections.abc import Callable, Sequence
 
+from perseid.sim.facts import VALUE_BYTES, Sent
 from perseid.sim.features.stage import Maker, Member, Stage
-from perseid.sim.history import VALUE_BYTES, History, Sent, Violation
+from perseid.sim.history import History
+from perseid.sim.promises import Violation
 from perseid.wire.codes import RequestCode, ResponseCode
 from perseid.wire.command import Command
 from perseid.wire.headers.pull import PullMessageRequest, PullMessageResponse
@@ -57,7 +59,7 @@ class Places:
         """Is it in another queue than the one that it was sent to?"""
         return sent.queue_id != queue_id
 
-    def told(self, place: Place, value: bytes, mark: int) -> None:
+    def observed(self, place: Place, value: bytes, mark: int) -> None:
         """A message stands there."""
         known, unread = self._at.get(place), self.stage.unread
         certain = known is not None and known[1] == mark and (known[2] == unread or place in self.acked)
@@ -68,7 +70,7 @@ class Places:
 
     def acknowledged(self, place: Place, sent: Sent, mark: int) -> None:
         """A send was answered."""
-        self.told(place, sent.value, mark)
+        self.observed(place, sent.value, mark)
         self.acked[place] = mark
 
     def may_have_gone(self, queue_id: int, offsets: range) -> bool:
@@ -202,7 +204,7 @@ class Reader(Member):
                 raise Violation("offsets are contiguous", what)
             for one in messages:
                 sent = self.places.sent_of(one)
-                self.places.told((queue_id, one.queue_offset), sent.value, mark)
+                self.places.observed((queue_id, one.queue_offset), sent.value, mark)
                 read[one.queue_offset] = sent.value
                 self.met(sent, one)
             following = messages[-1].queue_offset + 1

@@ -20,11 +20,11 @@ SHARE = 0.4
 KNOWN: dict[str, dict[str, Making]] = {
     "broker": {"batches": Batches, "compaction": Compaction, "lite": Lite, "static": Static},
     "acting": {"batches": Batches, "compaction": Compaction, "lite": Lite, "static": Static},
-    "group": {"pop": Pop, "batches": Batches, "compaction": Compaction, "static": Static},
+    "dledger": {"pop": Pop, "batches": Batches, "compaction": Compaction, "static": Static},
     "ha": {"pop": Pop, "batches": Batches, "compaction": Compaction, "lite": Lite, "static": Static},
 }
 """Model → name → what makes it. POP in the first two is in `sim/models/broker/poppers.py`, with all that is sent there;
-the log of a Raft group has no light queues, and refuses to be told to."""
+the log of a Raft group has no light queues, and refuses a store that is to have them."""
 
 
 STORE: dict[str, dict[str, Any]] = {
@@ -35,11 +35,11 @@ STORE: dict[str, dict[str, Any]] = {
         "compaction_cq_mapped_file_size": 46 * 20,
     },
 }
-"""Feature → what stores are told where it is played."""
+"""Feature → settings of stores where it is played."""
 
 
 def store_settings(names: Iterable[str]) -> dict[str, Any]:
-    """What stores are told for these features."""
+    """Settings of stores for these features."""
     return {key: value for name in names for key, value in STORE.get(name, {}).items()}
 
 

@@ -21,8 +21,10 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Protocol
 
+from perseid.sim.facts import VALUE_BYTES, Sent
 from perseid.sim.features.stage import Clock, Maker, Member, Stage, clock_of, topic_request
-from perseid.sim.history import VALUE_BYTES, History, Sent, Violation
+from perseid.sim.history import History
+from perseid.sim.promises import Violation
 from perseid.wire import pop
 from perseid.wire.codes import RequestCode, ResponseCode
 from perseid.wire.command import Command
@@ -86,7 +88,7 @@ class Delivery:
         return self.handle.pop_time + self.handle.invisible_time
 
 
-class PopBook:
+class PopHistory:
     """What the group knows; fed by its members."""
 
     def __init__(self, stage: Stage, source: Source) -> None:
@@ -159,16 +161,16 @@ class PopBook:
 class Popper(Member):
     """A member of the group: pops, and acknowledges most of it, gives some more or less time, leaves some."""
 
-    def __init__(self, stage: Stage, name: str, book: PopBook, pause_ms: float) -> None:
+    def __init__(self, stage: Stage, name: str, history: PopHistory, pause_ms: float) -> None:
         super().__init__(stage, name)
-        self.book = book
+        self.history = history
         self.pause_ms = pause_ms * stage.scheduler.pace
         self.draining = False
         """Acknowledge all, and leave nothing: the faults are over."""
 
     def begin(self) -> None:
         """Pop all topics, over and over."""
-        for topic, queues in self.book.source.topics:
+        for topic, queues in self.history.source.topics:
             self.later(0, self.pause_ms, lambda topic=topic, queues=queues: self.pop(topic, queues))  # type: ignore[misc]
 
     def invisible_ms(self) -> int:
@@ -205,9 +207,9 @@ class Popper(Member):
         found: list[Delivery] = []
         for record in decode_all(reply.body):
             handle = pop.handle_of(record, header, starts, self.stage.broker_name)
-            sent = self.book.source.find(topic, record, retry=handle.retry != pop.NORMAL)
+            sent = self.history.source.find(topic, record, retry=handle.retry != pop.NORMAL)
             one = Delivery(sent, topic, record.reconsume_times, handle, *when)
-            self.book.handed_out(one)
+            self.history.handed_out(one)
             found.append(one)
             self.stage.count("popped again" if one.generation else "popped")
         if len(found) > 1 and self.random.random() < 0.3:
@@ -234,11 +236,11 @@ class Popper(Member):
             consumer_group=GROUP, topic=pop.real_topic(one.topic, GROUP, handle.retry), queue_id=handle.queue_id,
             extra_info=str(handle), offset=handle.offset,
         )  # fmt: skip
-        self.book.consumed.add(one.sent.value)
+        self.history.consumed.add(one.sent.value)
 
         def answered(reply: Command | None, mark: int) -> None:
             if reply is not None and reply.code == ResponseCode.SUCCESS:
-                self.book.acknowledged(one, mark)
+                self.history.acknowledged(one, mark)
 
         self.call(RequestCode.ACK_MESSAGE, header, answered)
 
@@ -253,7 +255,7 @@ class Popper(Member):
         batches: dict[Handle, list[Delivery]] = {}
         for one in found:
             batches.setdefault(one.handle._replace(offset=-1), []).append(one)
-            self.book.consumed.add(one.sent.value)
+            self.history.consumed.add(one.sent.value)
         acks = [
             BatchAck(
                 GROUP, topic, of.retry, of.start_offset, of.queue_id, of.revive_queue, of.pop_time, of.invisible_time,
@@ -265,7 +267,7 @@ class Popper(Member):
         def answered(reply: Command | None, mark: int) -> None:
             if reply is not None and reply.code == ResponseCode.SUCCESS:
                 for one in found:
-                    self.book.acknowledged(one, mark)
+                    self.history.acknowledged(one, mark)
 
         self.call(RequestCode.BATCH_ACK_MESSAGE, None, answered, pop.batch_ack_body(self.stage.broker_name, acks))
 
@@ -287,12 +289,12 @@ class Popper(Member):
             )  # fmt: skip
             one.clock = clock_of(asked)
             if self.stage.holds(mark):
-                self.book.put_off(one, one.visible_at)
+                self.history.put_off(one, one.visible_at)
             self.stage.count("invisible time changed")
             if self.random.random() < 0.5:
                 self.later(0, 1_000, lambda: self.ack(one))
 
-        self.book.put_off(one, None)  # until we are told
+        self.history.put_off(one, None)  # until we are told
         self.call(RequestCode.CHANGE_MESSAGE_INVISIBLETIME, header, answered)
 
 
@@ -357,8 +359,8 @@ class Pop:
     def __init__(self, stage: Stage, source: Source | None = None) -> None:
         """`source`: what is popped besides; None: what a producer of its own sends."""
         self.producer = Producer(stage, "pop-producer", SEND_MS) if source is None else None
-        self.book = PopBook(stage, source or self._own)
-        self.members = [Popper(stage, f"popper{n}", self.book, PAUSE_MS) for n in range(1, MEMBERS + 1)]
+        self.history = PopHistory(stage, source or self._own)
+        self.members = [Popper(stage, f"popper{n}", self.history, PAUSE_MS) for n in range(1, MEMBERS + 1)]
         requests = [topic_request(TOPIC, QUEUES)] if self.producer else []
         self.maker = Maker(stage, "pop-maker", requests, lambda machine: TOPIC in machine.parts.topics.rows)
 
@@ -386,7 +388,7 @@ class Pop:
             member.draining = True
 
     def left(self) -> str:
-        left = self.book.left()
+        left = self.history.left()
         values = ", ".join(value.decode() for value in left[:10])
         return f"nothing popped is lost: {len(left)} messages never come again: {values}" if left else ""
 

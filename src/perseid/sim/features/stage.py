@@ -16,8 +16,8 @@ from typing import Any, Protocol
 
 from perseid.base.machine import Buffer
 from perseid.sim.driver import NodeDriver
-from perseid.sim.history import Violation
 from perseid.sim.process import TIMEOUT_MS, Process, Surroundings
+from perseid.sim.promises import Violation
 from perseid.sim.scheduler import US_PER_S
 from perseid.wire.codes import RequestCode, ResponseCode
 from perseid.wire.command import Command

@@ -10,6 +10,7 @@
 
 from __future__ import annotations
 
+from perseid.sim.facts import Sent
 from perseid.sim.features.mapped import (
     NEVER,
     OLDER,
@@ -22,7 +23,7 @@ from perseid.sim.features.mapped import (
 )
 from perseid.sim.features.places import GROUP, OfTopic, Producer, Reader
 from perseid.sim.features.stage import AGAIN_MS, NO_TEMPLATE, UNKNOWN, Maker, Stage
-from perseid.sim.history import Sent, Violation
+from perseid.sim.promises import Violation
 from perseid.wire.codes import RequestCode, ResponseCode
 from perseid.wire.command import Command
 from perseid.wire.headers.base import to_ext
@@ -56,7 +57,7 @@ class Operator(Maker):
         super().__init__(stage, name, [], lambda machine: TOPIC in machine.parts.mappings.rows)
         self.plan, self.places = plan, places
         self.pause_ms = MOVE_MS * stage.scheduler.pace
-        self.told = False
+        self.acknowledged = False
         """Was the last step answered, and was it not lost since?"""
         self.moving = self.ending = False
 
@@ -66,11 +67,11 @@ class Operator(Maker):
         """Ask for what is wanted next; over and over."""
         plan = self.plan
         known = plan.look()
-        if self.told and known is not None and known < plan.last:
+        if self.acknowledged and known is not None and known < plan.last:
             self.stage.count("step of a mapping went with its master")
-            self.told = False
-        if not self.told:
-            self._tell()
+            self.acknowledged = False
+        if not self.acknowledged:
+            self._ask_last()
             return
         undecided, chance = plan.undecided(), self.random.random()
         if undecided and (self.ending or chance < 0.5):
@@ -86,16 +87,16 @@ class Operator(Maker):
 
     def again(self, driver: object) -> bool:
         """It asks on its own, when it sees that a master has lost what it asked for. Is there something to ask?"""
-        return not self.told
+        return not self.acknowledged
 
     def unprepared(self) -> str:
-        return "" if self.told else f"{self.name} has not made all"
+        return "" if self.acknowledged else f"{self.name} has not made all"
 
     def unfinished(self) -> str:
         """What is still to come of the mapping; "": nothing."""
         plan = self.plan
         known = plan.look()
-        if self.told and known == plan.last and plan.durable == plan.last and not plan.undecided():
+        if self.acknowledged and known == plan.last and plan.durable == plan.last and not plan.undecided():
             return ""
         return f"step {plan.last} of the mapping of {TOPIC} is not everywhere: {known} led, {plan.durable} all had"
 
@@ -109,14 +110,14 @@ class Operator(Maker):
     def _next_physical(self) -> int:
         return max(self.plan.logical) + 1
 
-    def _tell(self) -> None:
+    def _ask_last(self) -> None:
         number = self.plan.last
         code, header, body = self.plan.request(number)
 
         def answered(reply: Command | None, mark: int) -> None:
             if reply is not None and reply.code == ResponseCode.SUCCESS:
-                self.told = number == self.plan.last
-                self.stage.count("step of a mapping told")
+                self.acknowledged = number == self.plan.last
+                self.stage.count("step of a mapping acknowledged")
             self.later(*AGAIN_MS, self.work)
 
         self.call(code, header, answered, body)
@@ -174,8 +175,8 @@ class Operator(Maker):
     def _extend(self, queue_id: int, physical: int, start: int) -> None:
         self.stage.count("logical queue moved to a queue with messages" if start else "logical queue moved")
         self.plan.extend(queue_id, physical, start, self.plan.steps[-1].epoch + self.random.randint(1, 1_000))
-        self.told = False
-        self._tell()
+        self.acknowledged = False
+        self._ask_last()
 
     def _decide(self, queue_id: int) -> None:
         """The item before ends, where its physical queue does: the last one gets its logical offset."""
@@ -186,8 +187,8 @@ class Operator(Maker):
                 self.later(*AGAIN_MS, self.work)
                 return
             self.plan.decide(queue_id, reply.header(OffsetResponse).offset)
-            self.told = False
-            self._tell()
+            self.acknowledged = False
+            self._ask_last()
 
         asked = {"topic": TOPIC, "queueId": str(old.queue_id), **NOT_LOGICAL}
         self.call(RequestCode.GET_MAX_OFFSET, asked, answered)

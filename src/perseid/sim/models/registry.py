@@ -10,9 +10,9 @@ from typing import NamedTuple
 from perseid import core
 from perseid.sim import coverage
 from perseid.sim.models.broker.run import Result, run, run_acting
-from perseid.sim.models.group import broker_group
+from perseid.sim.models.dledger import run as dledger_run
 from perseid.sim.models.ha import run as ha_run
-from perseid.sim.models.raft import run as group_run
+from perseid.sim.models.raft import run as raft_run
 from perseid.sim.options import Options
 from perseid.sim.selection import WHOLE, Selection
 
@@ -33,8 +33,8 @@ class Model(NamedTuple):
 MODELS: dict[str, Model] = {
     "broker": Model(run, coverage.EXPECTED, coverage.OF_SLAVES),
     "acting": Model(run_acting, coverage.ACTING_EXPECTED, coverage.OF_SLAVES),
-    "raft": Model(group_run.run, coverage.RAFT_EXPECTED, coverage.OF_MEMBERS),
-    "group": Model(broker_group.run, coverage.GROUP_EXPECTED, coverage.OF_MEMBERS),
+    "raft": Model(raft_run.run, coverage.RAFT_EXPECTED, coverage.OF_MEMBERS),
+    "dledger": Model(dledger_run.run, coverage.DLEDGER_EXPECTED, coverage.OF_MEMBERS),
     "ha": Model(ha_run.run, coverage.HA_EXPECTED, coverage.OF_MEMBERS),
 }
 

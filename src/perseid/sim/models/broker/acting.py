@@ -19,7 +19,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
-from perseid.sim.history import Violation
+from perseid.sim.promises import Violation
 from perseid.sim.scheduler import US_PER_S
 
 if TYPE_CHECKING:
@@ -58,7 +58,7 @@ class Commit:
     at_us: int
 
 
-class ActingBook:
+class ActingHistory:
     """What is known of one cluster whose slaves act."""
 
     def __init__(self, cluster: Cluster) -> None:
@@ -118,16 +118,16 @@ class ActingBook:
     def master_worked(self, machine: Any) -> None:
         """After each event of the master."""
         acting = machine.parts.mode.acting
-        if len(acting._prepared) > self._prepared:
+        if len(acting.prepared) > self._prepared:
             self._taken(machine)
-        self._prepared = len(acting._prepared)
+        self._prepared = len(acting.prepared)
         if acting.isolated:
             if self._isolated != self.cluster.broker.lives:
                 self._isolated, self._asked_us = self.cluster.broker.lives, {}
                 self._followed.clear()
                 self._began_us = self.cluster.scheduler.now_us
-            if acting._waits_for:
-                self._asked_us.setdefault(acting._waits_for, self.cluster.scheduler.now_us)
+            if acting.prepares_with:
+                self._asked_us.setdefault(acting.prepares_with, self.cluster.scheduler.now_us)
         elif self._isolated:
             self._isolated = 0
             self._online(machine)
@@ -138,17 +138,17 @@ class ActingBook:
     def _taken(self, machine: Any) -> None:
         """A master that comes back has taken over a member's table: groups may go back to where that one had them."""
         store, offsets, acting = machine.parts.store, machine.parts.offsets, machine.parts.mode.acting
-        if acting._follows:
-            self._followed.add(acting._waits_for)
+        if acting.is_followed:
+            self._followed.add(acting.prepares_with)
 
         def place(topic: str, group: str, queue_id: int) -> tuple[int | None, int]:
             return offsets.query(topic, group, queue_id), store.reads.max_offset(topic, queue_id)
 
         for (group, queue), attempts in self.attempts.items():
-            told = offsets.query(queue[0], group, queue[1])
-            if told == store.reads.max_offset(*queue):  # no group is beyond it, and later lives may begin with that
-                attempts.append(told)
-        self.cluster.history.taken_over(place, self.cluster.scheduler.now_us)
+            offset = offsets.query(queue[0], group, queue[1])
+            if offset == store.reads.max_offset(*queue):  # no group is beyond it, and later lives may begin with that
+                attempts.append(offset)
+        self.cluster.history.offsets.taken_over(place, self.cluster.scheduler.now_us)
         self.cluster.pops.power_cut()
         self.cluster.stage.repeated()
         self.cluster.stage.lost()
@@ -156,16 +156,16 @@ class ActingBook:
     def _online(self, machine: Any) -> None:
         """The master shows itself: groups go on where they were."""
         for (group, queue), attempts in self.attempts.items():
-            told = machine.parts.offsets.query(queue[0], group, queue[1])
+            offset = machine.parts.offsets.query(queue[0], group, queue[1])
             end = machine.parts.store.reads.max_offset(*queue)
             last = self.commits.get((group, queue))
             allowed = {*attempts, end, None}
             if last is not None and self._is_promised(last, machine):
                 self.cluster.count("the master goes on where a slave's groups were")
                 allowed = {min(offset, end) for offset in attempts[last.number :]}
-            if told not in allowed:
+            if offset not in allowed:
                 where = f"{group} in {queue[0]}/{queue[1]}"
-                raise Violation("what was committed to who acts comes back", f"{where}: {told}, not of {allowed}")
+                raise Violation("what was committed to who acts comes back", f"{where}: {offset}, not of {allowed}")
 
     def _is_promised(self, last: Commit, machine: Any) -> bool:
         """Was it committed to the only one who acted, before the master asked that one, who still has it?"""

@@ -20,14 +20,15 @@ from perseid.nameserver.node import NameServer
 from perseid.sim.disk import SimDisk
 from perseid.sim.driver import EPOCH_MS, NodeDriver
 from perseid.sim.features.stage import Stage
-from perseid.sim.history import History, Violation
+from perseid.sim.history import History
 from perseid.sim.models.broker.checkers import Checkers
-from perseid.sim.models.broker.pop_book import PopBook
+from perseid.sim.models.broker.pop import PopHistory
 from perseid.sim.models.broker.slaves import HA_PORT, Slaves
 from perseid.sim.net import Network
+from perseid.sim.promises import Violation
+from perseid.sim.rare_settings import STORE, rare_broker_settings, rare_settings
 from perseid.sim.scheduler import US_PER_MS, Scheduler
 from perseid.sim.selection import WHOLE, Selection
-from perseid.sim.told import STORE, besides, told_brokers
 from perseid.store.config import ASYNC_FLUSH, SYNC_FLUSH, StoreConfig
 from perseid.wire.codes import RequestCode
 from perseid.wire.command import Command
@@ -70,12 +71,12 @@ class Cluster:
 
     def __init__(
         self, seed: int, slaves: int | None = None, transactions: bool | None = None, *, timed: bool = True,
-        acting: bool = False, told: Mapping[str, Any] | None = None, selection: Selection = WHOLE,
+        acting: bool = False, store_settings: Mapping[str, Any] | None = None, selection: Selection = WHOLE,
     ) -> None:  # fmt: skip
         """`slaves`: how many, `transactions`: whether there are any; None: as the seed draws. `timed`: there are
-        messages for a time. `acting`: slaves act for a master that is away. `told`: settings of stores, besides.
+        messages for a time. `acting`: slaves act for a master that is away. `store_settings`: of stores, besides.
         `selection`: what of it is played."""
-        self.timed, self._told = timed, dict(told or {})
+        self.timed, self._store_settings = timed, dict(store_settings or {})
         self.scheduler = Scheduler(seed, selection)
         self.counts: Counter[str] = Counter()
         self.history = History()
@@ -106,9 +107,9 @@ class Cluster:
         self.stage = Stage(self, self.broker_name, BROKER_PORT, lambda: [self.broker])
         self.stage.master = lambda: self.broker
         self.stage.log_start = lambda: self.log_start() if self.broker.machine is not None else 0
-        self.checkers = Checkers(self)
+        self.checkers = Checkers(self, self._file_deleted)
         sure = self.sync_flush and self.slaves.acting is None
-        self.pops = PopBook(self, {topic.name for topic in self.topics}, sure=sure)
+        self.pops = PopHistory(self, {topic.name for topic in self.topics}, sure=sure)
         self.cut_at_next_job = False
         self.cut_after_crash_point = False
         self.down: set[str] = set()
@@ -192,8 +193,8 @@ class Cluster:
             clean_resource_first_ms=3_000,
             clean_resource_interval=2_000,
             timer_wheel_slots=4_096,
-            **self._told,
-            **besides(self.scheduler, STORE),
+            **self._store_settings,
+            **rare_settings(self.scheduler, STORE),
             timer_log_file_bytes=52 * timers.choice((5, 40)) + 16,
             timer_roll_window_slot=timers.choice((4, 1_000)),
             timer_precision_ms=timers.choice((100, 1_000)),
@@ -223,7 +224,7 @@ class Cluster:
             transaction_check_max=self.check_max,
             timer_wheel_enable=self.timed,
             **self.slaves.settings,
-            **told_brokers(self.scheduler, self.broker.lives),
+            **rare_broker_settings(self.scheduler, self.broker.lives),
         )
         return Broker(config, self.store_config, disk, random, replication=self.slaves.config)
 
@@ -247,17 +248,17 @@ class Cluster:
         """The process dies."""
         if driver is self.broker:
             self.trouble(0)
-            self.checkers.killed()
+            self.history.life_ended()
         driver.crash()
 
     def cut_power(self, driver: NodeDriver) -> None:
         """The machine goes off."""
         if driver is self.broker:
             self.trouble(0)
-            self.checkers.killed()
+            self.history.life_ended()
             if driver.machine is not None:
-                self.checkers.deleted(driver.machine.parts.store)  # type: ignore[attr-defined]
-            self.checkers.before_power_cut()
+                self.checkers.retention.look(driver.machine.parts.store)  # type: ignore[attr-defined]
+            self.checkers.durability.before_power_cut()
             self.pops.power_cut()
             self.stage.repeated()
             self.stage.was_unread()
@@ -280,7 +281,7 @@ class Cluster:
     def trouble(self, duration_us: int) -> None:
         """The broker's disk or process is not well until then."""
         until = self.scheduler.now_us + duration_us
-        self.checkers.disk_trouble_us = max(self.checkers.disk_trouble_us, until)
+        self.checkers.durability.disk_trouble_us = max(self.checkers.durability.disk_trouble_us, until)
 
     def _job(self, effect: Flush | SaveState) -> Any:
         if self.cut_at_next_job and isinstance(effect, Flush):
@@ -304,9 +305,13 @@ class Cluster:
         self.checkers.started(machine)
         self.slaves.master_started()
 
+    def _file_deleted(self) -> None:
+        self.slaves.master_lost = True  # a slave may have been further behind than that
+        self.count("log file deleted")
+
     def _broker_ended(self, reason: str) -> None:
         self.trouble(0)
-        self.checkers.killed(crashed=bool(reason))
+        self.history.life_ended(crashed=bool(reason))
         self.pops.crashed_within()
         self.stage.repeated()
         if reason == "crash point" and self.cut_after_crash_point:

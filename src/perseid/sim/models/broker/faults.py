@@ -11,8 +11,8 @@ from random import Random
 from typing import TYPE_CHECKING
 
 from perseid.sim.driver import SYNC_US, NodeDriver
-from perseid.sim.history import Violation
 from perseid.sim.net import End
+from perseid.sim.promises import Violation
 from perseid.sim.scheduler import US_PER_MS, US_PER_S
 
 if TYPE_CHECKING:
@@ -165,7 +165,7 @@ class Faults:
 
     def clock_jump_by_days(self) -> None:
         """So far that old files are past their time."""
-        self.cluster.checkers.may_delete = True
+        self.cluster.checkers.retention.may_delete = True
         self._jump("clock jump by days", self.random.choice((1, 1, -1)) * self.random.randint(73, 100) * HOUR_MS)
 
     def _jump(self, name: str, by_ms: int) -> None:
@@ -196,7 +196,7 @@ class Faults:
         self._fill(self.random.choice((0.80, 0.87, 0.93)))
 
     def _fill(self, ratio: float) -> None:
-        self.cluster.checkers.may_delete = True
+        self.cluster.checkers.retention.may_delete = True
         self.broker.disk.fill(ratio)
         self._after(500, 12_000, lambda: self.broker.disk.fill(0))
 
@@ -219,7 +219,7 @@ class Faults:
         self._fail(self.random.choice(("write", "rename", "sync_dir")), "failing save")
 
     def failing_remove(self) -> None:
-        self.cluster.checkers.may_delete = True
+        self.cluster.checkers.retention.may_delete = True
         self._fail("remove", "failing remove")
         self._fill(0.87)
 

@@ -9,9 +9,10 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from perseid.sim.history import LOOSE, Violation
+from perseid.sim.facts import LOOSE
 from perseid.sim.models.broker.client import Client
 from perseid.sim.models.broker.operator import create_topic
+from perseid.sim.promises import Violation
 from perseid.wire.bodies import TopicConfig
 from perseid.wire.codes import RequestCode, ResponseCode
 from perseid.wire.command import Command
@@ -33,7 +34,7 @@ ABSENT = ""
 
 
 class Keeper(Client):
-    """Keeps books of what should be. `states`: a name's value; names that are missing are unknown."""
+    """Knows what should be. `states`: a name's value; names that are missing are unknown."""
 
     def __init__(self, cluster: Cluster, name: str, pause_ms: float) -> None:
         super().__init__(cluster, name)

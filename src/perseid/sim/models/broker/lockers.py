@@ -9,8 +9,8 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from perseid.broker.clients.locks import LOCK_LIFE_MS
-from perseid.sim.history import Violation
 from perseid.sim.models.broker.client import Client
+from perseid.sim.promises import Violation
 from perseid.sim.scheduler import US_PER_MS
 from perseid.wire.bodies import LockBatchRequestBody, LockBatchResponseBody, MessageQueue, UnlockBatchRequestBody
 from perseid.wire.codes import RequestCode, ResponseCode

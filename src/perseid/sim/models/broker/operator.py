@@ -4,9 +4,11 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from perseid.sim.history import Stored, Violation
+from perseid.sim.facts import Stored
 from perseid.sim.models.broker.checkers import read_answer
 from perseid.sim.models.broker.client import Client
+from perseid.sim.promises import Violation
+from perseid.sim.promises.timers import may_wait
 from perseid.wire.bodies import TopicRouteData
 from perseid.wire.codes import RequestCode, ResponseCode
 from perseid.wire.command import Command
@@ -97,12 +99,12 @@ class Operator(Client):
 
     def bounds(self) -> None:
         topic, queue_id = self._queue()
-        floor, since_us = self.history.known_max(topic, queue_id), self.scheduler.now_us
+        floor, since_us = self.history.order.known_max(topic, queue_id), self.scheduler.now_us
 
         def maximum(reply: Command | None) -> None:
             if reply is not None and reply.code == ResponseCode.SUCCESS:
                 end = reply.header(OffsetResponse).offset
-                self.history.saw_max(topic, queue_id, end, floor)
+                self.history.order.saw_max(topic, queue_id, end, floor)
                 self.history.queues.ends(topic, queue_id, end, since_us, self.scheduler.now_us)
 
         self.call(RequestCode.GET_MAX_OFFSET, GetMaxOffsetRequest(topic, queue_id), maximum)
@@ -125,7 +127,7 @@ class Operator(Client):
         self.call(RequestCode.GET_EARLIEST_MSG_STORETIME, header2, lambda reply: None)
 
     def _any_acked(self) -> Stored | None:
-        acked = self.history.acked
+        acked = self.history.order.acked
         if not acked:
             return None
         places = list(acked)
@@ -243,7 +245,7 @@ class Auditor(Client):
         self.call(RequestCode.GET_ROUTEINFO_BY_TOPIC, GetRouteInfoByTopicRequest(topic), answered, address=address)
 
     def _read(self, topic: str, queue_id: int, offset: int, attempts: int) -> None:
-        floor = self.history.known_max(topic, queue_id)
+        floor = self.history.order.known_max(topic, queue_id)
         header = PullMessageRequest("auditors", topic, queue_id, offset, 32, SUBSCRIPTION, 0, 0, 0, subscription="*")
 
         def answered(reply: Command | None) -> None:
@@ -257,7 +259,7 @@ class Auditor(Client):
                 return
             answer = reply.header(PullMessageResponse)
             records = read_answer(self.history, reply, self.scheduler.now_us)
-            self.history.pulled(
+            self.history.order.pulled(
                 topic,
                 queue_id,
                 offset,
@@ -266,7 +268,7 @@ class Auditor(Client):
                 all_tags=True,
                 log_start=self.cluster.log_start(),
             )
-            self.history.saw_max(topic, queue_id, answer.max_offset, floor)
+            self.history.order.saw_max(topic, queue_id, answer.max_offset, floor)
             self.records[topic, queue_id] += records
             if answer.next_begin_offset >= answer.max_offset:
                 self.left -= 1
@@ -294,7 +296,7 @@ class Auditor(Client):
             for (topic, queue_id), records in self.records.items()
             for record in records
         }
-        for place, stored in self.history.acked.items():
+        for place, stored in self.history.order.acked.items():
             if seen.get((place.topic, place.queue_id, place.offset)) != stored.physical:
                 raise Violation("nothing acknowledged is lost", f"{stored.sent} at {place} was not read at the end")
 
@@ -324,5 +326,5 @@ class Auditor(Client):
         for value, stored in self.history.delayed.items():
             if stored.sent.deliver_at is not None:
                 self.cluster.count("timed message came" if value in seen else "timed message waits at the end")
-            if value not in seen and not stored.sent.may_wait(now):
+            if value not in seen and not may_wait(stored.sent, now):
                 raise Violation("delayed messages arrive", f"{stored.sent}, log {stored.physical}")

@@ -1,12 +1,13 @@
-"""Clients that pop, and acknowledge most of it; what they are promised is in `pop_book`."""
+"""Clients that pop, and acknowledge most of it; what they are promised is in `pop.py`."""
 
 from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from perseid.sim.history import VALUE_BYTES, Violation
+from perseid.sim.facts import VALUE_BYTES
 from perseid.sim.models.broker.client import Client
-from perseid.sim.models.broker.pop_book import GROUP, Delivery
+from perseid.sim.models.broker.pop import GROUP, Delivery
+from perseid.sim.promises import Violation
 from perseid.wire import pop
 from perseid.wire.codes import RequestCode, ResponseCode
 from perseid.wire.command import Command
@@ -37,7 +38,7 @@ class Popper(Client):
     def __init__(self, cluster: Cluster, name: str, pause_ms: float) -> None:
         super().__init__(cluster, name)
         self.pause_ms = pause_ms * cluster.scheduler.pace
-        self.book = cluster.pops
+        self.pops = cluster.pops
 
     def work(self) -> None:
         for topic in self.cluster.topics:
@@ -51,7 +52,7 @@ class Popper(Client):
 
     def pop(self, topic: str) -> None:
         queues = next(known.queues for known in self.cluster.topics if known.name == topic)
-        poll_ms, doubts = self.poll_ms(), self.book.doubts
+        poll_ms, doubts = self.poll_ms(), self.pops.doubts
         header = PopMessageRequest(
             consumer_group=GROUP,
             topic=topic,
@@ -87,7 +88,7 @@ class Popper(Client):
             if handle.retry == pop.NORMAL:
                 self.history.saw(record, self.scheduler.now_us)
             one = Delivery(sent, topic, record.reconsume_times, handle, self.cluster.broker.clock_ms, doubts)
-            self.book.handed_out(one)
+            self.pops.handed_out(one)
             found.append(one)
             self.cluster.count("popped again" if one.generation else "popped")
         if len(found) > 1 and self.random.random() < 0.3:
@@ -113,12 +114,12 @@ class Popper(Client):
             consumer_group=GROUP, topic=pop.real_topic(one.topic, GROUP, handle.retry), queue_id=handle.queue_id,
             extra_info=str(handle), offset=handle.offset,
         )  # fmt: skip
-        self.book.consumed.add(one.sent.value)
-        asked = self.book.doubts
+        self.pops.consumed.add(one.sent.value)
+        asked = self.pops.doubts
 
         def answered(reply: Command | None) -> None:
             if reply is not None and reply.code == ResponseCode.SUCCESS:
-                self.book.acknowledged(one, asked, self.cluster.broker.now)
+                self.pops.acknowledged(one, asked, self.cluster.broker.now)
 
         self.call(RequestCode.ACK_MESSAGE, header, answered)
 
@@ -133,7 +134,7 @@ class Popper(Client):
         batches: dict[Handle, list[Delivery]] = {}
         for one in found:
             batches.setdefault(one.handle._replace(offset=-1), []).append(one)
-            self.book.consumed.add(one.sent.value)
+            self.pops.consumed.add(one.sent.value)
         acks = [
             BatchAck(
                 GROUP, topic, of.retry, of.start_offset, of.queue_id, of.revive_queue, of.pop_time, of.invisible_time,
@@ -141,12 +142,12 @@ class Popper(Client):
             )
             for of, ones in batches.items()
         ]  # fmt: skip
-        asked = self.book.doubts
+        asked = self.pops.doubts
 
         def answered(reply: Command | None) -> None:
             if reply is not None and reply.code == ResponseCode.SUCCESS:
                 for one in found:
-                    self.book.acknowledged(one, asked, self.cluster.broker.now)
+                    self.pops.acknowledged(one, asked, self.cluster.broker.now)
 
         body = pop.batch_ack_body(self.cluster.broker_name, acks)
         self.call(RequestCode.BATCH_ACK_MESSAGE, None, answered, body)
@@ -168,12 +169,12 @@ class Popper(Client):
                 revive_queue=new.revive_qid,
             )  # fmt: skip
             one.clock_ms = self.cluster.broker.clock_ms
-            self.book.put_off(one, one.visible_at)
+            self.pops.put_off(one, one.visible_at)
             self.cluster.count("invisible time changed")
             if self.random.random() < 0.5:
                 self.later(0, 1_000, lambda: self.ack(one))
 
-        self.book.put_off(one, None)  # until we are told
+        self.pops.put_off(one, None)  # until we are told
         self.call(RequestCode.CHANGE_MESSAGE_INVISIBLETIME, header, answered)
 
 
@@ -190,7 +191,7 @@ class Drainer(Popper):
 
     def check(self) -> None:
         """Every message was consumed."""
-        left = self.book.left()
+        left = self.pops.left()
         if left:
             values = ", ".join(value.decode() for value in left[:10])
             raise Violation("nothing popped is lost", f"{len(left)} messages never come again: {values}")

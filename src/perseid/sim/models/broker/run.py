@@ -11,7 +11,6 @@ from typing import Protocol
 
 from perseid.sim.features.played import drawn, store_settings
 from perseid.sim.features.stage import Features
-from perseid.sim.history import Violation, require_linearizable
 from perseid.sim.models.broker.acting import SHOWN_US
 from perseid.sim.models.broker.client import Client
 from perseid.sim.models.broker.cluster import Cluster
@@ -34,6 +33,8 @@ from perseid.sim.models.broker.workload import (
 )
 from perseid.sim.options import DRAWN, Options
 from perseid.sim.pace import under_faults
+from perseid.sim.promises import Violation
+from perseid.sim.promises.linear_queues import require_linearizable
 from perseid.sim.scheduler import US_PER_S, Scheduler
 from perseid.sim.selection import Begun
 
@@ -86,8 +87,8 @@ class Run:
         timed, acting, selection = options.timed is not False, options.acting, options.selection
         played = drawn("acting" if acting else "broker", seed, options.features, selection)
         self.cluster = cluster = Cluster(
-            seed, options.slaves, options.transactions, timed=timed, acting=acting, told=store_settings(played),
-            selection=selection,
+            seed, options.slaves, options.transactions, timed=timed, acting=acting,
+            store_settings=store_settings(played), selection=selection,
         )  # fmt: skip
         self.operator = Operator(cluster, "operator", 2_500)
         self.producers: list[Producer] = [
@@ -176,7 +177,7 @@ class Run:
         self._end_wandering()
         self._catch_up()
         if cluster.broker.machine is not None:
-            cluster.checkers.deleted(cluster.broker.machine.parts.store)  # type: ignore[attr-defined]
+            cluster.checkers.retention.look(cluster.broker.machine.parts.store)  # type: ignore[attr-defined]
         if self.pops:
             self.drain()
         cluster.broker.disk.evict()  # the auditor's pulls have to wait for the disk
@@ -192,7 +193,7 @@ class Run:
     def _linearizable(self) -> None:
         """One order of all that happened explains what clients were told."""
         queues = self.cluster.history.queues
-        if self.cluster.history.takeovers:
+        if self.cluster.history.offsets.takeovers:
             queues.steps.clear()  # those of a slave that acted count then
         require_linearizable(queues, self.cluster.counts)
 

@@ -19,13 +19,14 @@ from perseid.broker.node import Broker
 from perseid.replication.config import ReplicationConfig
 from perseid.sim.disk import SimDisk
 from perseid.sim.driver import SYNC_US, NodeDriver
-from perseid.sim.history import LOOSE, Sent, Violation
-from perseid.sim.models.broker.acting import ActingBook
-from perseid.sim.models.broker.checkers import durable_end
+from perseid.sim.facts import LOOSE, Sent
+from perseid.sim.models.broker.acting import ActingHistory
+from perseid.sim.models.broker.durability import durable_end
 from perseid.sim.net import End
-from perseid.sim.rare import RareFaults, Target
+from perseid.sim.promises import Violation
+from perseid.sim.rare_faults import RareFaults, Target
+from perseid.sim.rare_settings import rare_broker_settings
 from perseid.sim.scheduler import US_PER_MS, US_PER_S
-from perseid.sim.told import told_brokers
 from perseid.store.store import MessageStore
 from perseid.wire import fastjson
 from perseid.wire.ha import encode_report
@@ -91,7 +92,7 @@ class Slaves:
         self.cluster = cluster
         self.random = random = cluster.scheduler.stream("slaves")
         drawn = random.choice((1, 1, 2) if acting else (0, 0, 0, 1, 2, 3))
-        self.acting = ActingBook(cluster) if acting else None
+        self.acting = ActingHistory(cluster) if acting else None
         count = drawn if count is None else count
         synchronous = count > 0 and random.random() < 0.6
         self.nodes = random.randint(2, count + 1) if synchronous else 1
@@ -132,7 +133,7 @@ class Slaves:
                 slave_read_enable=True,
                 namesrv_addr=cluster.namesrv_address,
                 **self.settings,
-                **told_brokers(cluster.scheduler, cluster.broker.lives),
+                **rare_broker_settings(cluster.scheduler, cluster.broker.lives),
             )
             return Broker(config, cluster.store_config, disk, random, replication=self.config)
 

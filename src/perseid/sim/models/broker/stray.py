@@ -4,9 +4,10 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from perseid.sim.history import VALUE_BYTES, Violation
+from perseid.sim.facts import VALUE_BYTES
 from perseid.sim.models.broker.client import Client
 from perseid.sim.models.broker.slaves import PORT, Slave
+from perseid.sim.promises import Violation
 from perseid.wire.codes import RequestCode, ResponseCode
 from perseid.wire.command import Command
 from perseid.wire.headers.pull import PullMessageRequest

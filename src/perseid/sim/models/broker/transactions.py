@@ -13,9 +13,10 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Any
 
 from perseid.broker.kernel import messages
-from perseid.sim.history import VALUE_BYTES, Sent, Violation
+from perseid.sim.facts import VALUE_BYTES, Sent
 from perseid.sim.models.broker.checkers import SEND_OK
 from perseid.sim.models.broker.workload import Producer
+from perseid.sim.promises import Violation
 from perseid.store.store import MessageStore
 from perseid.wire import properties as props
 from perseid.wire.bodies import HeartbeatData, ProducerData
@@ -90,7 +91,7 @@ class TransactionProducer(Producer):
             properties |= {props.TRAN_MSG: "true", props.PGROUP: self._group}
         return properties
 
-    # ---- words ----
+    # ---- decisions ----
 
     def acknowledged(self, sents: list[Sent], reply: Command, *, wait: bool, life: int, since_us: int) -> None:
         super().acknowledged(sents, reply, wait=wait, life=life, since_us=since_us)
@@ -101,11 +102,11 @@ class TransactionProducer(Producer):
         if sent.value not in self.silent | self._slow:
             header = reply.header(SendMessageResponse)
             place = header.queue_offset, parse_offset_message_id(header.msg_id)[1]
-            self.later(0, 2_500, lambda: self._say(sent, *place, asked=False))
+            self.later(0, 2_500, lambda: self._decide(sent, *place, asked=False))
 
-    def _say(self, sent: Sent, offset: int, physical: int, *, asked: bool) -> None:
+    def _decide(self, sent: Sent, offset: int, physical: int, *, asked: bool) -> None:
         """END_TRANSACTION."""
-        sent.told = True
+        sent.decision_sent = True
         header = EndTransactionRequest(
             producer_group=self._group,
             tran_state_table_offset=offset,
@@ -119,7 +120,7 @@ class TransactionProducer(Producer):
         if asked and self.random.random() < 0.5:
             self.send_oneway(RequestCode.END_TRANSACTION, header)
             return
-        what = ("committed" if sent.commit else "rolled back") + (" when asked" if asked else " by a word")
+        what = ("committed" if sent.commit else "rolled back") + (" when asked" if asked else " unasked")
 
         def answered(reply: Command | None) -> None:
             if reply is not None and reply.code in SEND_OK:
@@ -148,7 +149,7 @@ class TransactionProducer(Producer):
         self.cluster.count("asked about a half")
         if sent.value not in self.silent:
             place = header.tran_state_table_offset, header.commit_log_offset
-            self.later(0, 1_000, lambda: self._say(sent, *place, asked=True))
+            self.later(0, 1_000, lambda: self._decide(sent, *place, asked=True))
 
     # ---- the end ----
 
@@ -179,7 +180,7 @@ class TransactionProducer(Producer):
             value = bytes(half.body[:VALUE_BYTES])
             aside[value] = max(aside.get(value, 0), times_asked(half))
             self.cluster.count("half set aside")
-            if times_asked(half) < self.cluster.check_max and not self.cluster.checkers.may_delete:
+            if times_asked(half) < self.cluster.check_max and not self.cluster.checkers.retention.may_delete:
                 raise Violation("asked as often as configured", f"{value!r} is set aside after {times_asked(half)}")
         for value, stored in self.history.halves.items():
             if value in seen or value in self.silent:

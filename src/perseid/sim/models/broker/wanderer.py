@@ -5,9 +5,10 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from perseid.broker.clients.locks import LOCK_LIFE_MS
-from perseid.sim.history import VALUE_BYTES, Violation
-from perseid.sim.models.broker.acting import ActingBook, Queue, acts
+from perseid.sim.facts import VALUE_BYTES
+from perseid.sim.models.broker.acting import ActingHistory, Queue, acts
 from perseid.sim.models.broker.client import Client
+from perseid.sim.promises import Violation
 from perseid.sim.scheduler import US_PER_MS
 from perseid.wire.bodies import LockBatchRequestBody, LockBatchResponseBody, MessageQueue
 from perseid.wire.codes import RequestCode, ResponseCode
@@ -33,10 +34,10 @@ class Wanderer(Client):
 
     goes_to_slaves = True
 
-    def __init__(self, cluster: Cluster, name: str, book: ActingBook, locks: Locks) -> None:
+    def __init__(self, cluster: Cluster, name: str, acting: ActingHistory, locks: Locks) -> None:
         super().__init__(cluster, name)
         self.group = f"wandering-{name}"
-        self.book, self.locks = book, locks
+        self.acting, self.locks = acting, locks
         self.queues: list[Queue] = [(topic.name, n) for topic in cluster.topics for n in range(topic.queues)]
         self.positions: dict[Queue, int] = {}
 
@@ -64,7 +65,7 @@ class Wanderer(Client):
                 self.later(200, 1_000, lambda: self._resume(queue))
                 return
             offset = reply.header(OffsetResponse).offset if reply.code == ResponseCode.SUCCESS else 0
-            if offset and offset not in self.book.attempts.get((self.group, queue), ()):
+            if offset and offset not in self.acting.attempts.get((self.group, queue), ()):
                 raise Violation("offsets that were committed", f"{self.group} in {queue}: {offset} never was")
             self.positions.setdefault(queue, offset)
             self._pull(queue)
@@ -79,14 +80,14 @@ class Wanderer(Client):
     def _commit(self, queue: Queue) -> None:
         offset, slave = self.positions[queue], self._slave
         acted = slave is not None and acts(slave)
-        number = self.book.tried(self.group, queue, offset)
+        number = self.acting.tried(self.group, queue, offset)
         header = UpdateConsumerOffsetRequest(
             consumer_group=self.group, topic=queue[0], queue_id=queue[1], commit_offset=offset
         )
 
         def answered(reply: Command | None) -> None:
             if reply is not None and reply.code == ResponseCode.SUCCESS:
-                self.book.committed(self.group, queue, number, slave, acted=acted)
+                self.acting.committed(self.group, queue, number, slave, acted=acted)
 
         self.call(RequestCode.UPDATE_CONSUMER_OFFSET, header, answered)
 

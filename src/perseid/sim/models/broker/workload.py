@@ -9,11 +9,13 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import TYPE_CHECKING
 
-from perseid.sim.history import LOOSE, Commits, Place, Sent
+from perseid.sim.facts import LOOSE, Place, Sent
 from perseid.sim.models.broker.checkers import SEND_OK, read_answer
 from perseid.sim.models.broker.client import Client
 from perseid.sim.net import End
-from perseid.sim.queues import NEVER_US
+from perseid.sim.promises.linear_queues import NEVER_US
+from perseid.sim.promises.offsets import Commits
+from perseid.sim.promises.ordering import check_bounds
 from perseid.wire import batch
 from perseid.wire import properties as props
 from perseid.wire.bodies import ConsumerData, HeartbeatData, SubscriptionData
@@ -166,7 +168,7 @@ class Producer(Client):
             if not sent.delayed and sent.commit is None:
                 self.history.queues.sent(place.topic, place.queue_id, place.offset, since_us, now)
             if sure and life == self.cluster.broker.lives:
-                self.cluster.checkers.acknowledged(sent, physical)
+                self.cluster.checkers.durability.acknowledged(sent, physical)
                 self.cluster.slaves.acknowledged(sent, physical, since_us)
 
     def done(self, sents: list[Sent]) -> None:
@@ -266,17 +268,17 @@ class Consumer(Client):
     def resume(self, topic: str, queue_id: int) -> None:
         """Begin where the group's committed offset is."""
 
-        def told(offset: int | None) -> None:
+        def resumed(offset: int | None) -> None:
             self.positions[topic, queue_id] = offset or 0
             self.pull(topic, queue_id)
 
         def again() -> None:
             self.later(500, self.scheduler.slowed(2_000), lambda: self.resume(topic, queue_id))
 
-        self._ask_offset(topic, queue_id, told, again)
+        self._ask_offset(topic, queue_id, resumed, again)
 
     def _ask_offset(
-        self, topic: str, queue_id: int, told: Callable[[int | None], None], refused: Callable[[], None]
+        self, topic: str, queue_id: int, found: Callable[[int | None], None], refused: Callable[[], None]
     ) -> None:
         """Where the group is, as the broker knows it; None: nowhere yet."""
         header = QueryConsumerOffsetRequest(consumer_group=self.group, topic=topic, queue_id=queue_id)
@@ -287,11 +289,11 @@ class Consumer(Client):
                 refused()
                 return
             offset = reply.header(OffsetResponse).offset if reply.code == ResponseCode.SUCCESS else None
-            self.history.committed(self.group, topic, queue_id, offset)
+            self.history.offsets.answered(self.group, topic, queue_id, offset)
             if life == self.cluster.broker.lives:
                 now_us = self.scheduler.now_us
                 self.history.queues.asked(self.group, topic, queue_id, life, offset, since_us, now_us)
-            told(offset)
+            found(offset)
 
         self.call(RequestCode.QUERY_CONSUMER_OFFSET, header, answered)
 
@@ -300,7 +302,7 @@ class Consumer(Client):
         flags, committing = SUSPEND | SUBSCRIPTION, None
         if self.random.random() < 0.2 and offset:
             flags |= COMMIT_OFFSET
-            committing = self.history.commit(self.group, topic, queue_id, offset, self.scheduler.now_us)
+            committing = self.history.offsets.commit(self.group, topic, queue_id, offset, self.scheduler.now_us)
         header = PullMessageRequest(
             consumer_group=self.group,
             topic=topic,
@@ -315,7 +317,7 @@ class Consumer(Client):
             expression_type="TAG",
         )
         life = self.cluster.broker.lives
-        floor = self.history.known_max(topic, queue_id)
+        floor = self.history.order.known_max(topic, queue_id)
         asked_us = self.scheduler.now_us
 
         def answered(reply: Command | None) -> None:
@@ -357,7 +359,7 @@ class Consumer(Client):
             return
         header = reply.header(PullMessageResponse)
         records = read_answer(self.history, reply, self.scheduler.now_us)
-        self.history.pulled(
+        self.history.order.pulled(
             topic,
             queue_id,
             offset,
@@ -366,9 +368,9 @@ class Consumer(Client):
             all_tags=self.tag is None,
             log_start=self.cluster.log_start(),
         )
-        self.history.saw_max(topic, queue_id, header.max_offset, floor)
+        self.history.order.saw_max(topic, queue_id, header.max_offset, floor)
         self.history.queues.ends(topic, queue_id, header.max_offset, asked_us, self.scheduler.now_us)
-        self.cluster.checkers.bounds(topic, queue_id, offset, header, reply.code)
+        check_bounds(topic, queue_id, offset, header, reply.code)
         self.positions[topic, queue_id] = header.next_begin_offset
         if records and self.random.random() < 0.3:
             self.commit(topic, queue_id)
@@ -381,7 +383,7 @@ class Consumer(Client):
 
     def commit(self, topic: str, queue_id: int) -> None:
         offset = self.positions[topic, queue_id]
-        commits, number = self.history.commit(self.group, topic, queue_id, offset, self.scheduler.now_us)
+        commits, number = self.history.offsets.commit(self.group, topic, queue_id, offset, self.scheduler.now_us)
         header = UpdateConsumerOffsetRequest(
             consumer_group=self.group, topic=topic, queue_id=queue_id, commit_offset=offset
         )

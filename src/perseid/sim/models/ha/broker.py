@@ -51,9 +51,9 @@ class Settings:
     """The clocks of all machines go wrong by up to this much, each by its own."""
     timed: bool = True
     """There are messages for a time."""
-    told: Mapping[str, Any] = field(default_factory=dict)
+    store_settings: Mapping[str, Any] = field(default_factory=dict)
     """Settings of stores, besides."""
-    told_brokers: Mapping[str, Any] = field(default_factory=dict)
+    broker_settings: Mapping[str, Any] = field(default_factory=dict)
     """The same of brokers."""
 
     @property
@@ -80,25 +80,25 @@ class Settings:
         return cls(**{**drawn, **given, "synced": synced})
 
     def with_modes(self, random: Random, brokers: int) -> Settings:
-        """What only some sets are told, by a seed too, and apart from all that is drawn besides: who is told nothing of
-        it plays as it would without."""
-        told: dict[str, Any] = {}
+        """Settings that only some sets have, drawn apart from all the others, so that a set without them plays as it
+        would if there were none."""
+        rare: dict[str, Any] = {}
         if random.random() < 0.12:
-            told["unclean"] = True
+            rare["unclean"] = True
         if random.random() < 0.12:
-            told["learner"] = brokers
+            rare["learner"] = brokers
         if random.random() < 0.12:
-            told |= {"late": random.randint(1, brokers), "log_file_bytes": 8 << 10}
-        voters = brokers - ("learner" in told)
+            rare |= {"late": random.randint(1, brokers), "log_file_bytes": 8 << 10}
+        voters = brokers - ("learner" in rare)
         if random.random() < 0.5 and not self.all_ack and voters > 1:
-            told["nodes"] = random.randint(2, voters)
-        if random.random() < 0.15 and (self.all_ack or "nodes" in told) and voters > 1:
-            told["min_in_sync"] = random.randint(2, voters)
+            rare["nodes"] = random.randint(2, voters)
+        if random.random() < 0.15 and (self.all_ack or "nodes" in rare) and voters > 1:
+            rare["min_in_sync"] = random.randint(2, voters)
         if random.random() < 0.2:
-            told["drift_ppm"] = MAX_DRIFT_PPM
+            rare["drift_ppm"] = MAX_DRIFT_PPM
         if random.random() < (0.12 if self.synced else 0.6):
-            told["sync_flush"], told["report_durable"] = random.choice(((True, False), (False, True), (False, False)))
-        return replace(self, **told)
+            rare["sync_flush"], rare["report_durable"] = random.choice(((True, False), (False, True), (False, False)))
+        return replace(self, **rare)
 
     def modes(self) -> list[str]:
         """What is not as in most runs, in words."""
@@ -136,7 +136,7 @@ def build_broker(
         clean_file_forcibly_enable=False,
         hot_bytes=settings.hot_bytes,
         timer_wheel_slots=4_096,
-        **settings.told,
+        **settings.store_settings,
         timer_log_file_bytes=52 * 10 + 16,
         timer_roll_window_slot=4,
     )
@@ -153,7 +153,7 @@ def build_broker(
         transaction_time_out=1_500,
         transaction_check_interval=2_000,
         transaction_check_max=1_000,
-        **settings.told_brokers,
+        **settings.broker_settings,
     )
     replication = ReplicationConfig(
         all_ack_in_sync_state_set=settings.all_ack,

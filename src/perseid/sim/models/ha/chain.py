@@ -11,8 +11,8 @@ from collections.abc import Sequence
 from hashlib import blake2b
 
 from perseid.sim.disk import SimDisk
-from perseid.sim.history import Violation
 from perseid.sim.models.broker.slaves import LOG_FOLDER, log_bytes
+from perseid.sim.promises import Violation
 
 NOWHERE = 1 << 62
 BLANK_BYTES = 8
@@ -99,7 +99,7 @@ class Chain:
             self.hashes.append(blake2b(before + bytes_of, digest_size=12).digest())
 
 
-class Histories:
+class LogHistories:
     """C9: two logs with the same entry, epoch and start, have the same bytes as far as both go."""
 
     def __init__(self) -> None:

@@ -5,11 +5,11 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import TYPE_CHECKING
 
-from perseid.sim.history import Violation
-from perseid.sim.models.ha.book import QUEUES, TOPIC
+from perseid.sim.models.ha.queues import QUEUES, TOPIC
 from perseid.sim.models.raft.group import PORT
 from perseid.sim.process import Process
-from perseid.sim.timed import delay_of
+from perseid.sim.promises import Violation
+from perseid.sim.promises.timers import delay_of
 from perseid.wire.bodies import TopicRouteData
 from perseid.wire.codes import RequestCode, ResponseCode
 from perseid.wire.command import Command
@@ -101,7 +101,7 @@ class Producer(Client):
             producer_group="p", topic=TOPIC, default_topic=AUTO_CREATE_TOPIC, default_topic_queue_nums=QUEUES,
             queue_id=queue_id, sys_flag=0, born_timestamp=1, flag=0, properties=properties,
         )  # fmt: skip
-        self.ha.book.sends(body, delayed="DELAY" in properties)
+        self.ha.history.sends(body, delayed="DELAY" in properties)
         called_us = self.scheduler.now_us
 
         def answered(reply: Command | None) -> None:
@@ -110,7 +110,7 @@ class Producer(Client):
                 if "DELAY" not in properties:
                     said = reply.header(SendMessageResponse)
                     now_us = self.scheduler.now_us
-                    self.ha.book.queues.sent(TOPIC, said.queue_id, said.queue_offset, called_us, now_us)
+                    self.ha.history.queues.sent(TOPIC, said.queue_id, said.queue_offset, called_us, now_us)
                 self.sent(queue_id)
                 self.begin()
                 return
@@ -195,7 +195,7 @@ class Reader(Client):
         def done(reply: Command) -> None:
             if reply.code == ResponseCode.SUCCESS:
                 end = reply.header(PullMessageResponse).max_offset
-                self.ha.book.queues.ends(TOPIC, queue_id, end, called_us, self.scheduler.now_us)
+                self.ha.history.queues.ends(TOPIC, queue_id, end, called_us, self.scheduler.now_us)
                 for at, record in enumerate(decode_all(reply.body), asked):
                     if (record.queue_id, record.queue_offset) != (queue_id, at):
                         raise Violation("C11", f"{queue_id}@{at} was to come, {record.queue_offset} came")

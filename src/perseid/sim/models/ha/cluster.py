@@ -1,8 +1,8 @@
 """A whole cluster in virtual time: three controllers, two or three brokers of one set, a name server.
 
 The controllers are a Raft group (`Group`: R1 to R10 after every event). What they agree on is read a second time
-(`ha_oracle`: C1 to C3, C6, C7). Each broker's log is a chain of hashes (`ha_chain`: C9, C12), and what clients are told
-is held against the logs of all who are in sync at that moment (`ha_book`: C4, C5, C8, C10, C11).
+(`oracle.py`: C1 to C3, C6 to C8). Each broker's log is a chain of hashes (`chain.py`: C9, C12), and what clients are
+told is held against the logs of all who are in sync at that moment (`history.py`: C4, C5, C10; `queues.py`: C11).
 """
 
 from __future__ import annotations
@@ -25,18 +25,19 @@ from perseid.raft.node import Raft
 from perseid.sim.disk import SimDisk, SimFile
 from perseid.sim.driver import NodeDriver
 from perseid.sim.features.stage import Stage, same_tables
-from perseid.sim.history import Violation
-from perseid.sim.models.ha.book import QUEUES, TOPIC, Book, Stored
 from perseid.sim.models.ha.broker import IDENTITY, MAIN_PORT, MAX_SKEW_MS, Settings, build_broker, listeners
-from perseid.sim.models.ha.chain import Histories
+from perseid.sim.models.ha.chain import LogHistories
+from perseid.sim.models.ha.history import SetHistory
 from perseid.sim.models.ha.members import ControllerMember, Replica
 from perseid.sim.models.ha.oracle import BrokerSet, Oracle
+from perseid.sim.models.ha.queues import QUEUES, TOPIC, Stored
 from perseid.sim.models.raft.group import FAILED, MAX_FAILED_STARTS, PORT, Group, Watched, WatchedLog
 from perseid.sim.net import End
 from perseid.sim.process import Process
+from perseid.sim.promises import Violation
+from perseid.sim.rare_settings import BROKER, STORE, rare_settings
 from perseid.sim.scheduler import US_PER_MS, US_PER_S
 from perseid.sim.selection import WHOLE, Selection
-from perseid.sim.told import BROKER, STORE, besides
 from perseid.wire.codes import RequestCode, ResponseCode
 from perseid.wire.command import Command, decode_all
 from perseid.wire.dledger import Entry
@@ -49,7 +50,7 @@ VALIDATE_EVERY = 11
 SEEN_BY = (RequestCode.SEND_MESSAGE, RequestCode.SEND_MESSAGE_V2, RequestCode.PULL_MESSAGE)
 """Requests of clients whose answers are looked at."""
 OURS = (TOPIC, None)
-"""Topics of the clients whose book is kept here; features keep their own."""
+"""Topics of the clients whose history is kept here; features keep their own."""
 CONTROL = range(RequestCode.CONTROLLER_ALTER_SYNC_STATE_SET, RequestCode.CONTROLLER_APPLY_BROKER_ID + 1)
 LATE_MS = (5_000, 25_000)
 """When a broker starts that begins with the last file of the log."""
@@ -72,11 +73,11 @@ class Ha(Group):
         that few sets have. `strangers`: they may come to the controllers."""
         self.healed_at_us = 0
         synced = given.pop("synced", None)
-        told = {} if synced is None else {"sync_before_answer": synced}
+        given_raft = {} if synced is None else {"sync_before_answer": synced}
         beat_ms = given.pop("controllers_beat_ms", None)
         if beat_ms is not None:
-            told["heart_beat_time_interval_ms"] = beat_ms
-        super().__init__(seed, CONTROLLERS, strangers=strangers, selection=selection, **told)
+            given_raft["heart_beat_time_interval_ms"] = beat_ms
+        super().__init__(seed, CONTROLLERS, strangers=strangers, selection=selection, **given_raft)
         self.synced = self.synced if synced is None else synced
         self.silence_us = self.silence_us if beat_ms is None else beat_ms * 3 * US_PER_MS
         random = self.scheduler.stream("ha")
@@ -84,14 +85,15 @@ class Ha(Group):
         count = brokers or random.choice((2, 3, 3))
         if modes:
             self.settings = self.settings.with_modes(self.scheduler.stream("modes"), count)
-        stores = {**self.settings.told, **besides(self.scheduler, STORE)}
-        self.settings = replace(self.settings, told=stores, told_brokers=besides(self.scheduler, BROKER))
+        stores = {**self.settings.store_settings, **rare_settings(self.scheduler, STORE)}
+        brokers_have = rare_settings(self.scheduler, BROKER)
+        self.settings = replace(self.settings, store_settings=stores, broker_settings=brokers_have)
         for words in self.settings.modes():
             self.count(f"mode: {words}")
         self.oracle = Oracle(self.settings.unclean, self.count)
         self.oracle.is_learner = lambda number: number == self.learner
-        self.histories = Histories()
-        self.book = Book(self)
+        self.log_histories = LogHistories()
+        self.history = SetHistory(self)
         self.controllers = [one for one in self.members if isinstance(one, ControllerMember)]
         self.control_addresses = ";".join(self.addresses)
         self._moves = 0
@@ -394,7 +396,7 @@ class Ha(Group):
             request = self._asked.pop((end.id, command.opaque), None) if command.is_response else None
             if request is not None and replica.look is not None:
                 replica.after_event()
-                self.book.answered(replica, request, command)
+                self.history.answered(replica, request, command)
 
     def _copy_answers(self, end: End, data: bytes) -> None:
         for command in decode_all(data):
@@ -412,7 +414,7 @@ class Ha(Group):
     @property
     def certain(self) -> bool:
         """Was nothing that clients were told allowed to get lost until now?"""
-        return self.strict and not self.agreed.unclean_at and not self.book.begun_anew
+        return self.strict and not self.agreed.unclean_at and not self.history.places.begun_anew
 
     def trusts(self, replica: Replica) -> bool:
         """Does what this broker tells clients hold for ever? Not if somebody who was not in sync was elected since:
@@ -517,11 +519,11 @@ class Ha(Group):
         self.scheduler.note("checkers", f"{replica.name} is master of {replica.epoch}, its log ends at {replica.end}")
         if replica.epoch != agreed.master_epoch:
             self.count("became master late")  # others were elected since
-            if agreed.unclean_at >= replica.epoch > self.book.began:  # it may be who was not in sync
-                self.book.master_began(replica)
+            if agreed.unclean_at >= replica.epoch > self.history.began:  # it may be who was not in sync
+                self.history.master_began(replica)
             return
-        self.book.master_began(replica)
-        self.book.check_queues(replica)
+        self.history.master_began(replica)
+        self.history.places.check(replica)
         if not again:
             self.ambush(0.1, "a new master is killed", replica)
 
@@ -536,7 +538,7 @@ class Ha(Group):
 
     def has_all(self, replica: Replica) -> bool:
         """Has it everything that anybody was told of?"""
-        stored = self.book.stored.values()
+        stored = self.history.stored.values()
         return bool(stored) and max(one.end for one in stored) <= replica.end and all(map(replica.has, stored))
 
     def settled(self) -> str:

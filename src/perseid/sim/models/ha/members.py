@@ -13,12 +13,12 @@ from perseid.broker.node import Broker
 from perseid.controller.node import Controller
 from perseid.raft.node import Raft
 from perseid.sim.driver import NodeDriver
-from perseid.sim.history import Violation
 from perseid.sim.models.broker.slaves import log_bytes
-from perseid.sim.models.ha.book import Stored
 from perseid.sim.models.ha.broker import MAIN_PORT, Look
 from perseid.sim.models.ha.chain import NOWHERE, Chain, Epoch
+from perseid.sim.models.ha.queues import Stored
 from perseid.sim.models.raft.group import Watched
+from perseid.sim.promises import Violation
 from perseid.wire.ha_auto import EpochEntry
 from perseid.wire.record import QUEUE_OFFSET_AT
 
@@ -52,7 +52,7 @@ class ControllerMember(Watched):
     def after_event(self) -> None:
         super().after_event()
         controller, group = self.controller, self.group
-        applier = controller.raft._applier if controller is not None else None
+        applier = controller.raft.applier if controller is not None else None
         if controller is None or applier is None or applier.applied == self.seen:
             return
         self.seen = applied = applier.applied
@@ -222,7 +222,7 @@ class Replica(Watched):
         self.entries = list(look.entries)
         if log.end != before or look.last_epoch != self.last_epoch:
             self._check_last_epoch(look)
-        group.histories.check(self.name, log, self.epochs, again)
+        group.log_histories.check(self.name, log, self.epochs, again)
         self.confirmed = look.confirmed
         if look.confirmed > look.end:
             raise Violation("C10", f"{self.name}: confirmed up to {look.confirmed}, the log ends at {look.end}")

@@ -4,7 +4,7 @@ It shares nothing with `perseid.controller`: an event is two bytes and JSON (con
 
 C1  an epoch has one master                       C6  who is elected was in sync, unless that is allowed
 C2  epochs only rise                              C7  an id belongs to one check code, until it is cleaned
-C3  the master is in sync
+C3  the master is in sync                         C8  only it acknowledges
 """
 
 from __future__ import annotations
@@ -14,7 +14,7 @@ from collections.abc import Callable
 from dataclasses import dataclass, field
 from typing import Any
 
-from perseid.sim.history import Violation
+from perseid.sim.promises import Violation
 from perseid.wire.codes import RequestCode, ResponseCode
 from perseid.wire.command import Command
 
@@ -59,6 +59,8 @@ class Oracle:
         """Is this a broker that may not come in sync?"""
         self.sets: dict[str, BrokerSet] = {}
         self.states: list[tuple[Any, ...]] = []
+        self._acknowledging: dict[tuple[str, int], str] = {}
+        """Set and epoch → which broker acknowledges in it."""
 
     def of(self, name: str) -> BrokerSet:
         """A broker set; an empty one when nobody knows it."""
@@ -159,6 +161,13 @@ class Oracle:
                 raise Violation("C7", f"{name} {number} is called unknown, agreed: {sorted(known.ids)}")
         elif fields.get("masterBrokerId") and (request.code != RequestCode.CONTROLLER_ELECT_MASTER or code in ADOPTED):
             self.master_is(name, int(fields["masterEpoch"]), int(fields["masterBrokerId"]))
+
+    def acknowledges(self, name: str, epoch: int, broker_id: int, broker: str) -> None:
+        """C8: one broker acknowledges in one epoch, and is its master."""
+        before = self._acknowledging.setdefault((name, epoch), broker)
+        if before != broker:
+            raise Violation("C8", f"{before} and {broker} acknowledge in epoch {epoch}")
+        self.master_is(name, epoch, broker_id)
 
     def master_is(self, name: str, epoch: int, master: int) -> None:
         """C1: somebody says who the master of an epoch is."""

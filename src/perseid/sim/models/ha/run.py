@@ -7,17 +7,18 @@ from typing import Any
 
 from perseid.sim.features.played import drawn, store_settings
 from perseid.sim.features.stage import Features
-from perseid.sim.history import Violation, require_linearizable
 from perseid.sim.models.broker.run import Result, played
-from perseid.sim.models.ha.book import TOPIC
 from perseid.sim.models.ha.clients import Client, Operator, Probe, Producer, Reader
 from perseid.sim.models.ha.cluster import Ha
 from perseid.sim.models.ha.faults import HaFaults
+from perseid.sim.models.ha.queues import TOPIC
 from perseid.sim.models.ha.transactions import Transactions
 from perseid.sim.options import DRAWN, Options
 from perseid.sim.pace import under_faults
+from perseid.sim.promises import Violation
+from perseid.sim.promises.linear_queues import require_linearizable
+from perseid.sim.promises.timers import check_time, still_waits
 from perseid.sim.scheduler import US_PER_S
-from perseid.sim.timed import check_time, still_waits
 from perseid.wire.names import TIMER_TOPIC
 from perseid.wire.record import decode
 
@@ -36,7 +37,7 @@ class Course:
     def __init__(self, seed: int, options: Options = DRAWN) -> None:
         played = drawn("ha", seed, options.features, options.selection)
         settings = {**({} if options.timed is None else {"timed": options.timed}), **options.settings}
-        self.ha = ha = Ha(seed, told=store_settings(played), selection=options.selection, **settings)
+        self.ha = ha = Ha(seed, store_settings=store_settings(played), selection=options.selection, **settings)
         ha.ambushes = True
         self.producers = [Producer(ha, f"producer{n}", pause) for n, pause in enumerate((60, 250, 900), 1)]
         self.readers = [Reader(ha, f"reader{n}", pause) for n, pause in enumerate((200, 1_500), 1)]
@@ -105,23 +106,23 @@ class Course:
 
     def check(self) -> None:
         """The last look: all that was acknowledged, in each broker's log and queues."""
-        ha, book = self.ha, self.ha.book
+        ha, history = self.ha, self.ha.history
         for replica in ha.replicas:
             assert replica.broker is not None
-            for stored in book.stored.values():
+            for stored in history.stored.values():
                 if not replica.has(stored):
                     raise Violation("C5", f"{replica.name} has not {stored.body[:20]!r} at {stored.physical}")
-            book.check_queues(replica)
+            history.places.check(replica)
             self._queues(replica)
-        if ha.oracle.states and book.acknowledged == 0:
+        if ha.oracle.states and history.acknowledged == 0:
             raise Violation("the set serves", "nothing was acknowledged")
-        if ha.certain and not book.lost:
-            require_linearizable(book.queues, ha.counts)
+        if ha.certain and not history.lost:
+            require_linearizable(history.queues, ha.counts)
 
     def _queues(self, replica: Any) -> None:
         """Queues have no gaps, each message once, and what was delayed has come: but not where a broker begins with a
         later part of the log, which may be master without what stands before."""
-        store, book = replica.broker.parts.store, self.ha.book
+        store, history = replica.broker.parts.store, self.ha.history
         met: dict[bytes, int] = {}
         waiting: set[bytes] = set()
         clock_ms = min(one.driver.now for one in self.ha.replicas)
@@ -141,12 +142,12 @@ class Course:
                     body = record.body
                     met[body] = met.get(body, 0) + 1
         for body, times in met.items():
-            book.is_committed(replica.name, body)
-            if body not in book.sent:
+            history.decisions.check_read(replica.name, body)
+            if body not in history.sent:
                 raise Violation("what is stored was sent", f"{replica.name}: {body[:20]!r}")
-            if times > book.sent[body] and body not in book.may_repeat:
+            if times > history.sent[body] and body not in history.may_repeat:
                 raise Violation("stored as often as it was sent", f"{replica.name}: {body[:20]!r}, {times} times")
-        missing = sorted(book.delayed - met.keys() - waiting)
+        missing = sorted(history.delayed - met.keys() - waiting)
         if missing and self.ha.certain and not replica.start and not self.ha.settings.late:
             raise Violation("delayed messages come", f"{replica.name}: {len(missing)} are missing: {missing[0][:20]!r}")
 

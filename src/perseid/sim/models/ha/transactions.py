@@ -12,8 +12,8 @@ from typing import TYPE_CHECKING
 
 from perseid.broker.kernel import messages
 from perseid.sim.driver import EPOCH_MS
-from perseid.sim.models.ha.book import QUEUES, TOPIC
 from perseid.sim.models.ha.clients import MASTER, Client
+from perseid.sim.models.ha.queues import QUEUES, TOPIC
 from perseid.sim.scheduler import US_PER_MS
 from perseid.wire import properties as props
 from perseid.wire.bodies import HeartbeatData, ProducerData
@@ -65,7 +65,7 @@ class Transactions(Client):
         self._number += 1
         key = f"{self.name}.{self._number}"
         body = f"{key}.".encode().ljust(self.random.choice(SIZES), b"x")
-        self.ha.book.begins(body, commit=self.random.random() < COMMITS)
+        self.ha.history.opens(body, commit=self.random.random() < COMMITS)
         properties = props.encode({props.UNIQ_KEY: key, props.TRAN_MSG: "true", props.PGROUP: GROUP})
         header = SendMessageRequestV2(
             producer_group=GROUP, topic=TOPIC, default_topic=AUTO_CREATE_TOPIC, default_topic_queue_nums=QUEUES,
@@ -79,7 +79,7 @@ class Transactions(Client):
             elif self.random.random() < SAID:
                 said = reply.header(SendMessageResponse)
                 place = said.queue_offset, int(said.msg_id[-16:], 16)
-                self.later(0, 1_000, lambda: self._say(body, *place, asked=False))
+                self.later(0, 1_000, lambda: self._decide(body, *place, asked=False))
             self.later(0, 2 * self.pause_ms, self.work)
 
         self.ask(self.brokers[MASTER], RequestCode.SEND_MESSAGE_V2, header, answered, body)
@@ -103,21 +103,21 @@ class Transactions(Client):
         if command.code == RequestCode.CHECK_TRANSACTION_STATE:
             header = command.header(CheckTransactionStateRequest)
             body = decode(command.body).body
-            self.ha.book.is_half(body)
+            self.ha.history.decisions.check_asked(body)
             self.ha.count("asked about a half")
             place = header.tran_state_table_offset, header.commit_log_offset
-            self.later(0, 500, lambda: self._say(body, *place, asked=True))
+            self.later(0, 500, lambda: self._decide(body, *place, asked=True))
 
-    def _say(self, body: bytes, offset: int, physical: int, *, asked: bool) -> None:
+    def _decide(self, body: bytes, offset: int, physical: int, *, asked: bool) -> None:
         if MASTER not in self.brokers:
             return  # the next master asks
-        commit = self.ha.book.says(body)
+        commit = self.ha.history.decides(body)
         header = EndTransactionRequest(
             producer_group=GROUP, tran_state_table_offset=offset, commit_log_offset=physical, msg_id="id",
             commit_or_rollback=SYS_TRANSACTION_COMMIT if commit else SYS_TRANSACTION_ROLLBACK,
             from_transaction_check=asked,
         )  # fmt: skip
-        what = ("committed" if commit else "rolled back") + (" when asked" if asked else " by a word")
+        what = ("committed" if commit else "rolled back") + (" when asked" if asked else " unasked")
 
         def answered(reply: Command | None) -> None:
             if reply is not None and reply.code == ResponseCode.SUCCESS:

@@ -1,19 +1,10 @@
-"""A Raft group in virtual time: 3 or 5 members, clients that append and read, and what must hold after every event.
-
-R1  a term has one leader              R6  a leader has what earlier terms committed
-R2  a member votes once a term         R7  nothing else is committed at an index, and nothing is left out
-R3  terms on disk never fall           R8  what is committed stays so, and is in the log
-R4  a leader's log only grows          R9  what was acknowledged is committed
-R5  equal entries, equal logs before   R10 a start finds what was durable before it, and nothing that was not there
-
-Each log has a chain: the hash of an entry covers all before it, so that two logs are equal up to an entry if its hash
-is.
+"""A Raft group in virtual time: 3 or 5 members, and clients that append and read. What must hold after every event is
+in `leadership.py` (R1 to R3), `logs.py` (R4, R5, R10) and `commitment.py` (R6 to R9).
 """
 
 from __future__ import annotations
 
 from collections import Counter
-from hashlib import blake2b
 from random import Random
 from typing import Any
 
@@ -25,12 +16,15 @@ from perseid.raft.runs import Run
 from perseid.raft.state import Role
 from perseid.sim.disk import SimDisk
 from perseid.sim.driver import NodeDriver
-from perseid.sim.history import Violation
+from perseid.sim.models.raft.commitment import Commitment
+from perseid.sim.models.raft.leadership import Leadership
+from perseid.sim.models.raft.logs import LogChain, LogMatching, link
 from perseid.sim.models.raft.strangers import Stranger
 from perseid.sim.net import Network
+from perseid.sim.promises import Violation
+from perseid.sim.rare_settings import RAFT, rare_settings
 from perseid.sim.scheduler import US_PER_MS, Scheduler
 from perseid.sim.selection import WHOLE, Selection
-from perseid.sim.told import RAFT, besides
 from perseid.wire.dledger import Entry
 
 PORT = 20911
@@ -48,12 +42,6 @@ FAILED = (
 """Words of a member, or a broker, that ends because of its disk."""
 
 
-def link(before: bytes, entry: Entry) -> bytes:
-    """The next hash of a chain."""
-    head = f"{entry.index} {entry.term} {entry.pos}".encode()
-    return blake2b(before + head + entry.body, digest_size=12).digest()
-
-
 class WatchedLog(FileLog):
     """A log that tells its member what happens to it."""
 
@@ -65,15 +53,15 @@ class WatchedLog(FileLog):
         return notes
 
     def _append(self, entry: Entry) -> None:
-        self.watcher.appends(entry)
+        self.watcher.chain.appends(entry)
         super()._append(entry)
-        self.watcher.appended(entry)
+        self.watcher.chain.appended(entry)
 
     def extend(self, run: Run) -> None:
         entries = list(run.entries())
-        self.watcher.appends(*entries)
+        self.watcher.chain.appends(*entries)
         super().extend(run)
-        self.watcher.appended(*entries)
+        self.watcher.chain.appended(*entries)
 
     def cut(self, index: int) -> None:
         self.watcher.cut(index)
@@ -102,20 +90,9 @@ class Watched:
 
     def __init__(self, group: Group, name: str, driver: NodeDriver) -> None:
         self.group, self.name, self.driver = group, name, driver
-        self.chain: list[bytes] = []
-        """Of its log as it is, from entry 0 on."""
-        self.durable: list[bytes] = []
-        """Of what must be there after whatever happens."""
-        self.whole: list[bytes] | None = None
-        """Of what must be there after the death of the process alone; None: it died in the middle of a step."""
-        self.trying: list[bytes] = []
-        """The chain's next hash, while its entry is written."""
-        self.cut_off: list[list[bytes]] = []
-        """Chains before cuts that nothing has made durable yet: they may come back."""
+        self.chain = LogChain(name, group.matching)
         self.fold: Fold | None = None
         """The state of its present life, if it has one."""
-        self.saved_term = 0
-        self.votes: dict[int, str] = {}
         self.committed = self.committed_before = -1
         """Its committed index, and that of its earlier lives."""
 
@@ -126,78 +103,29 @@ class Watched:
         return found
 
     def loaded(self, log: FileLog) -> None:
-        """R3 and R10: a start has read its files."""
-        chain = self.durable[: log.begin]  # retention takes away what was durable, and nothing else
-        if len(chain) < log.begin:
-            raise Violation("R10", f"{self.name} begins with entry {log.begin}; what was durable were {len(chain)}")
-        for index in range(log.begin, log.end + 1):
-            entry = log.get(index)
-            assert entry is not None
-            chain.append(link(chain[-1] if chain else b"", entry))
-        for what, before in (("what was durable", self.durable), ("what was written", self.whole or [])):
-            if chain[: len(before)] != before:
-                same = next((i for i, (a, b) in enumerate(zip(chain, before, strict=False)) if a != b), len(chain))
-                raise Violation(
-                    "R10", f"{self.name} found {len(chain)} entries; {what} were {len(before)}, equal to {same}"
-                )
-        if not any(chain == known[: len(chain)] for known in (self.chain + self.trying, *self.cut_off)):
-            same = next((i for i, (a, b) in enumerate(zip(chain, self.chain, strict=False)) if a != b), len(self.chain))
-            raise Violation(
-                "R10", f"{self.name} found {len(chain)} entries that it never had so; {len(self.chain)} were its last"
-                f" ones, equal to {same}"
-            )  # fmt: skip
-        self.chain = chain
-        self.whole = None
-        self.trying.clear()
-        self.cut_off.clear()
+        """A start has read its files."""
+        self.chain.loaded(log)
         self.committed_before, self.committed = max(self.committed_before, self.committed), -1
 
-    def appends(self, *entries: Entry) -> None:
-        """Entries are about to be written, and perhaps in the place of others."""
-        self.trying = []
-        for entry in entries:
-            self.trying.append(link((self.trying or self.chain[-1:] or [b""])[-1], entry))
-        self.cut_off.clear()
-
-    def appended(self, *entries: Entry) -> None:
-        """R5."""
-        for entry, chain in zip(entries, self.trying, strict=True):
-            self.chain.append(chain)
-            self.group.met(self, entry)
-        self.trying.clear()
-
     def cut(self, index: int) -> None:
-        """R4: the log is about to be cut."""
+        """The log is about to be cut."""
         raft = self.raft
-        if raft is not None and raft.member.is_leader:
-            raise Violation("R4", f"{self.name} leads in term {raft.member.term} and cuts its log at {index}")
-        self.cut_off.append(list(self.chain))
-        del self.chain[index:], self.durable[index:]
-        self.whole = None
+        leads = raft is not None and raft.member.is_leader
+        self.chain.cut(index, leads_in=raft.member.term if raft is not None and leads else None)
         self.group.count("log cut")
         self.group.ambush(0.2, "killed after a cut", self)
 
     def after_event(self) -> None:
         """Everything that a look at the member tells."""
         raft = self.raft
-        if raft is None:
+        if raft is None or not self.chain.look(raft.log.end, cutting=raft.log.cutting):
             return
-        log = raft.log
-        if len(self.chain) != log.end + 1:
-            return  # it is not loaded yet
-        if not log.cutting:
-            self.cut_off.clear()
-        if raft.committed > log.end:
-            raise Violation("R8", f"{self.name}: {raft.committed} is committed, the log ends at {log.end}")
-        if log.durable >= len(self.durable):
-            self.durable = self.chain[: log.durable + 1]
-        self.whole = list(self.chain) if self.whole is None or len(self.whole) != len(self.chain) else self.whole
-        if raft.committed < self.committed:
-            raise Violation("R8", f"{self.name}: committed fell from {self.committed} to {raft.committed}")
+        commitment = self.group.commitment
+        commitment.check_index(self.name, self.committed, raft.committed, raft.log.end)
+        self.chain.settled(raft.log.durable)
         self.committed = raft.committed
-        fold = self.fold
-        if fold is not None and fold.count and fold.chain != self.group.committed[fold.count - 1]:
-            raise Violation("R7", f"{self.name}: its state is not that of {fold.count} committed entries")
+        if self.fold is not None:
+            commitment.check_state(self.name, self.fold.count, self.fold.chain)
 
 
 class Group:
@@ -213,14 +141,9 @@ class Group:
         self.counts: Counter[str] = Counter()
         self.network = Network(self.scheduler, self.count)
         self.operations = 0
-        self.leaders: dict[int, str] = {}
-        self.entries: dict[tuple[int, int], bytes] = {}
-        """(index, term) → the chain up to it: R5."""
-        self.committed: list[bytes] = []
-        self.bodies: list[bytes] = []
-        """What is committed, by any member."""
-        self.commit_terms: list[int] = []
-        """And in which term it first was."""
+        self.leadership = Leadership()
+        self.matching = LogMatching()
+        self.commitment = Commitment()
         self.healed = False
         self.ambushes = False
         """Members are killed soon after they did something delicate."""
@@ -248,7 +171,7 @@ class Group:
             "push_batch_bytes": random.choice((1, 400, 256 << 10)), "push_window_bytes": random.choice((300, 8 << 20)),
             "check_point_interval": random.choice((300, 3_000)),
             "preferred_leader_ids": random.choice(("", "", "n1")), "snapshot_threshold": random.choice((20, 200)),
-        } | given | besides(self.scheduler, RAFT)  # fmt: skip
+        } | given | rare_settings(self.scheduler, RAFT)  # fmt: skip
         self.members = [self._member(name, number, settings) for number, name in enumerate(names)]
         self.stranger = Stranger(self)
         self.stranger.running &= strangers and self.scheduler.chosen.has("strangers")
@@ -318,11 +241,8 @@ class Group:
         if raft is None:
             return
         self._failed_starts = 0
-        if raft.member.term < watched.saved_term:
-            raise Violation("R3", f"{watched.name}: term {watched.saved_term} was on disk, {raft.member.term} is")
-        if raft.committed > watched.committed_before:
-            before = watched.committed_before
-            raise Violation("R8", f"{watched.name}: starts with {raft.committed} committed, {before} were")
+        self.leadership.starts(watched.name, raft.member.term)
+        self.commitment.check_start(watched.name, watched.committed_before, raft.committed)
 
     def restart(self, watched: Watched) -> None:
         if watched.driver.machine is None:
@@ -337,7 +257,7 @@ class Group:
             watched.driver.crash()
 
     def cut_power(self, watched: Watched) -> None:
-        watched.whole = None
+        watched.chain.died_within_a_step()
         watched.driver.cut_power()
 
     def _ended(self, watched: Watched, reason: str) -> None:
@@ -348,7 +268,7 @@ class Group:
             self._failed_starts += 1
             if not reason.startswith("can't start") or self._failed_starts > MAX_FAILED_STARTS:
                 raise Violation("a member runs", f"{watched.name}: {reason}")
-        watched.whole = None
+        watched.chain.died_within_a_step()
         self.restart_later(watched, 300, 2_000)
 
     def _broke(self, error: BaseException) -> None:
@@ -387,53 +307,30 @@ class Group:
         raft = watched.raft
         assert raft is not None
         term = raft.member.term
-
-        def durable() -> None:
-            watched.saved_term = max(watched.saved_term, term)
-
-        return durable
+        return lambda: self.leadership.saved(watched.name, term)
 
     # ---- what must hold ----
 
-    def met(self, watched: Watched, entry: Entry) -> None:
-        """R5: an entry was put into a log."""
-        key, chain = (entry.index, entry.term), watched.chain[-1]
-        if self.entries.setdefault(key, chain) != chain:
-            raise Violation("R5", f"{watched.name}: entry {entry.index} of term {entry.term} follows on another log")
-
     def _role(self, watched: Watched, raft: Raft, role: Role, term: int) -> None:
         self.count(f"became {role.value}")
-        if role is not Role.LEADER:
-            return
-        if self.leaders.setdefault(term, watched.name) != watched.name:
-            raise Violation("R1", f"{self.leaders[term]} and {watched.name} lead in term {term}")
-        must = sum(committed <= term for committed in self.commit_terms)
-        if watched.chain[:must] != self.committed[:must]:
-            raise Violation("R6", f"{watched.name} leads in term {term} without all {must} that were committed by then")
+        if role is Role.LEADER:
+            self.leadership.leads(watched.name, term)
+            self.commitment.check_leader(watched.name, term, watched.chain.hashes)
 
     def _vote(self, watched: Watched, term: int, candidate: str) -> None:
         self.count("vote given")
-        if watched.votes.setdefault(term, candidate) != candidate:
-            raise Violation("R2", f"{watched.name} voted for {watched.votes[term]} and {candidate} in term {term}")
+        self.leadership.votes(watched.name, term, candidate)
 
     def _commit(self, watched: Watched, index: int) -> None:
-        """R6, R7, R8."""
-        if index >= len(watched.chain):
-            raise Violation("R8", f"{watched.name}: {index} is committed, the log ends at {len(watched.chain) - 1}")
-        begin = max(0, watched.committed + 1)
-        if watched.chain[begin : min(index + 1, len(self.committed))] != self.committed[begin : index + 1]:
-            raise Violation("R7", f"{watched.name}: other entries are committed between {begin} and {index}")
-        raft = watched.raft
+        raft, chain = watched.raft, watched.chain.hashes
+        self.commitment.check_commit(watched.name, index, max(0, watched.committed + 1), chain)
         assert raft is not None
-        if raft.member.is_leader and raft.log.term_of(index) != raft.member.term:
-            term = raft.log.term_of(index)
-            raise Violation("R6", f"{watched.name}: {index} of term {term} is committed by counting")
-        for at in range(len(self.committed), index + 1):
+        if raft.member.is_leader:
+            self.commitment.check_counted(watched.name, index, raft.log.term_of(index), raft.member.term)
+        for at in range(len(self.commitment.chain), index + 1):
             entry = raft.log.get(at)
             assert entry is not None
-            self.committed.append(watched.chain[at])
-            self.bodies.append(entry.body)
-            self.commit_terms.append(raft.member.term)
+            self.commitment.add(chain[at], entry.body, raft.member.term)
             self._committed(raft, entry)
         self.count("committed")
         if raft.member.is_leader and self.synced:
@@ -443,15 +340,13 @@ class Group:
         """An entry is committed for the first time."""
 
     def acknowledged(self, index: int, body: bytes) -> None:
-        """R9: a client was told so."""
-        if index >= len(self.bodies) or self.bodies[index] != body:
-            raise Violation("R9", f"entry {index} was acknowledged and is not committed, or is another one")
+        """A client was told so."""
+        self.commitment.check_client(index, body, "acknowledged")
         self.count("append acknowledged")
 
     def was_read(self, index: int, body: bytes) -> None:
-        """R9: a client has read an entry."""
-        if index >= len(self.bodies) or self.bodies[index] != body:
-            raise Violation("R9", f"entry {index} was read and is not committed, or is another one")
+        """A client has read an entry."""
+        self.commitment.check_client(index, body, "read")
         self.count("read")
 
     def settled(self) -> str:
@@ -460,8 +355,8 @@ class Group:
             raft = watched.raft
             if raft is None:
                 return f"{watched.name} is down"
-            if raft.committed + 1 < len(self.committed):
-                return f"{watched.name} has {raft.committed + 1} committed of {len(self.committed)}"
+            if raft.committed + 1 < len(self.commitment.chain):
+                return f"{watched.name} has {raft.committed + 1} committed of {len(self.commitment.chain)}"
         return ""
 
 

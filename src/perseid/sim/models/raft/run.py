@@ -6,14 +6,14 @@ from collections.abc import Callable, Sequence
 from typing import Any
 
 from perseid.sim.driver import SYNC_US
-from perseid.sim.history import Violation
-from perseid.sim.linear import Done, explain
 from perseid.sim.models.broker.run import Result, played
 from perseid.sim.models.raft.group import PORT, Group, Watched
 from perseid.sim.net import End
 from perseid.sim.options import DRAWN, Options
 from perseid.sim.pace import under_faults
-from perseid.sim.rare import RareFaults, Target
+from perseid.sim.promises import Violation
+from perseid.sim.promises.linear_log import Done, explain
+from perseid.sim.rare_faults import RareFaults, Target
 from perseid.sim.scheduler import US_PER_MS, US_PER_S, Scheduler
 from perseid.sim.selection import WHOLE, Selection
 from perseid.wire.command import decode_all, encode_request
@@ -436,7 +436,7 @@ class Course:
         if why := explain(self.history, self.unknown + trying):
             raise Violation("linearizable", why)
         for one in self.history:
-            if group.bodies[one.index] != one.body:
+            if group.commitment.bodies[one.index] != one.body:
                 raise Violation("acknowledged is kept", f"entry {one.index} is another one in the end")
 
 

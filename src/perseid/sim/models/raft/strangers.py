@@ -65,7 +65,7 @@ class Stranger:
         speaker, target = random.choice((*names, "n9")), random.choice(names)
         base: dict[str, Any] = {"group": "g", "remote_id": target, "term": term}
         base |= {"local_id": speaker, "leader_id": speaker}
-        index = random.choice((-1, 0, 1, 5, len(group.bodies), (1 << 63) - 1))
+        index = random.choice((-1, 0, 1, 5, len(group.commitment.bodies), (1 << 63) - 1))
         kind = random.choice(("vote", "vote", "beat", "push", "take over"))
         self._group.count(f"stranger: {kind}")
         if kind == "vote":

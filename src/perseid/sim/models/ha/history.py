@@ -1,8 +1,9 @@
 """What clients of a broker set were told, and what follows from it.
 
 C4   who is in sync has what was acknowledged          C10  and what readers see
-C5   a later master has what was acknowledged          C11  a queue's offset keeps its message
-C8   one broker acknowledges in one epoch
+C5   a later master has what was acknowledged
+
+Where a message stands in its queue is `queues.py`'s (C11).
 
 Where acknowledgements wait for all in sync, and for their disks where power may fail (`Ha.strict`), that holds whatever
 happens, as long as one of them keeps its disk. Otherwise a new master may lack what the last one acknowledged: that is
@@ -19,12 +20,13 @@ lost with the change, counted, and everything else stays. The weaker promises of
 
 from __future__ import annotations
 
-from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
-from perseid.sim.history import Violation
-from perseid.sim.queues import Queues
-from perseid.sim.timed import check_time
+from perseid.sim.models.ha.queues import QueuePlaces, Stored
+from perseid.sim.promises import Violation
+from perseid.sim.promises.linear_queues import Queues
+from perseid.sim.promises.timers import check_time
+from perseid.sim.promises.transactions import Decisions
 from perseid.wire.codes import RequestCode, ResponseCode
 from perseid.wire.command import Command
 from perseid.wire.headers.send import SendMessageResponse
@@ -35,30 +37,12 @@ if TYPE_CHECKING:
     from perseid.sim.models.ha.cluster import Ha
     from perseid.sim.models.ha.members import Replica
 
-TOPIC, QUEUES = "orders", 3
 WAITING = (SCHEDULE_TOPIC, HALF_TOPIC, TIMER_TOPIC)
 """Topics of what is to come to its own topic later."""
 SENDS = (RequestCode.SEND_MESSAGE, RequestCode.SEND_MESSAGE_V2)
 
-Place = tuple[int, int]
-"""Queue, offset."""
 
-
-@dataclass(slots=True)
-class Stored:
-    """A message that somebody was told of: where it stands, in the log and in its queue."""
-
-    physical: int
-    end: int
-    body: bytes
-    place: Place | None
-    """None: it waits for its time in another topic."""
-    acknowledged: bool
-    holders: str = ""
-    """Who had it when it was acknowledged."""
-
-
-class Book:
+class SetHistory:
     """All of it."""
 
     def __init__(self, ha: Ha) -> None:
@@ -67,24 +51,19 @@ class Book:
         """Body → how often it was sent."""
         self.stored: dict[int, Stored] = {}
         """By place in the log."""
-        self.places: dict[Place, int] = {}
-        """Queue and offset → place in the log."""
+        self.places = QueuePlaces(ha.count)
         self.delayed: set[bytes] = set()
         """Acknowledged, and to be delivered."""
         self.halves: dict[bytes, bool] = {}
         """Messages of transactions: are they to be committed?"""
-        self.said: set[bytes] = set()
-        """Those whose producer has said so."""
+        self.decisions = Decisions()
         self.may_repeat: set[bytes] = set()
         self.acknowledged = 0
         self.lost: list[Stored] = []
-        self.begun_anew = 0
-        """Queues that a master began anew that had nothing of them."""
         self.queues = Queues(fresh=False)
         """A master that is none any more does not know so, and names its own ends."""
         self.began = 0
         """The epoch of the last master that began."""
-        self._ackers: dict[int, str] = {}
 
     def sends(self, body: bytes, *, delayed: bool) -> None:
         """A client sends a message, perhaps again. What is delayed may be delivered again by the next master."""
@@ -94,26 +73,17 @@ class Book:
 
     # ---- transactions ----
 
-    def begins(self, body: bytes, *, commit: bool) -> None:
+    def opens(self, body: bytes, *, commit: bool) -> None:
         """A client sends a half. A new master that lacks a decision asks again, and delivers again."""
         self.sends(body, delayed=True)
         self.halves[body] = commit
+        self.decisions.opens(body)
 
-    def says(self, body: bytes) -> bool:
+    def decides(self, body: bytes) -> bool:
         """Its producer is about to say what becomes of a half: whether it is to be committed."""
-        self.said.add(body)
-        return self.halves[body]
-
-    def is_half(self, body: bytes) -> None:
-        """A broker asks about it."""
-        if body not in self.halves:
-            raise Violation("a question names a half", f"{body[:20]!r}")
-
-    def is_committed(self, who: str, body: bytes) -> None:
-        """It stands in its topic: if it is of a transaction, that is to be committed, and is said to be."""
-        if body in self.halves and not (self.halves[body] and body in self.said):
-            what = "rolled back" if body in self.said else "open"
-            raise Violation("only what is committed is read", f"{who}: {body[:20]!r} is {what}")
+        commit = self.halves[body]
+        self.decisions.decides(body, commit=commit)
+        return commit
 
     # ---- what leaves a broker ----
 
@@ -133,9 +103,7 @@ class Book:
         if record is None or record.body != body:
             raise Violation("acknowledged is stored", f"{replica.name} has not {body[:20]!r} at {physical}")
         epoch = replica.epoch
-        if self._ackers.setdefault(epoch, replica.name) != replica.name:
-            raise Violation("C8", f"{self._ackers[epoch]} and {replica.name} acknowledge in epoch {epoch}")
-        self.ha.oracle.master_is(self.ha.set_name, epoch, replica.id)
+        self.ha.oracle.acknowledges(self.ha.set_name, epoch, replica.id, replica.name)
         self.acknowledged += 1
         least = self.ha.settings.min_in_sync
         taken_in = max((number for number, start in replica.epochs if start <= physical), default=epoch)
@@ -159,7 +127,7 @@ class Book:
     def _read(self, replica: Replica, record: Record) -> None:
         if record.body not in self.sent:
             raise Violation("what is read was sent", f"{record.body[:20]!r} at {record.physical_offset}")
-        self.is_committed(replica.name, record.body)
+        self.decisions.check_read(replica.name, record.body)
         check_time(record)
         self.ha.count("message read" if replica.is_master else "message read from a slave")
         if not (self.ha.trusts(replica) or self.ha.is_current(replica)):
@@ -179,10 +147,7 @@ class Book:
             self.stored[physical] = known
         known.acknowledged |= acknowledged
         if place is not None:
-            before = self.places.setdefault(place, physical)
-            if before != physical:
-                was = self.stored[before].body[:20]
-                raise Violation("C11", f"{replica.name}: {place} was {was!r} at {before}, is {record.body[:20]!r}")
+            self.places.stands(replica, place, known)
         return known
 
     @staticmethod
@@ -193,7 +158,7 @@ class Book:
     # ---- a master begins ----
 
     def master_began(self, replica: Replica) -> None:
-        """C5, C11: what a new master has to have."""
+        """C5: what a new master has to have."""
         gone = [one for one in self.stored.values() if not replica.has(one)]
         unclean = self.ha.agreed.unclean_at > self.began
         self.began = replica.epoch
@@ -207,31 +172,10 @@ class Book:
         for one in gone:
             del self.stored[one.physical]
             if one.place is not None:
-                del self.places[one.place]
+                self.places.forget(one.place)
             self.delayed.discard(one.body)
             self.lost.append(one)
             what = "an unclean election" if unclean else "a change of masters"
             self.ha.count(f"lost with {what}: acknowledged" if one.acknowledged else "lost: read")
         if replica.start:
-            self._without_beginning(replica)
-
-    def _without_beginning(self, replica: Replica) -> None:
-        """A master whose log has no beginning: queues of which it has nothing begin anew."""
-        self.ha.count("master of a log without its beginning")
-        for queue_id in sorted({queue_id for queue_id, _ in self.places}):
-            if not replica.queue_end(TOPIC, queue_id):
-                self.begun_anew += 1
-                self.ha.count("a queue begins anew")
-                for place in [place for place in self.places if place[0] == queue_id]:
-                    del self.places[place]
-
-    def check_queues(self, replica: Replica) -> None:
-        """C11: its queues have each message where it was, and go on behind all of them."""
-        for (queue_id, offset), physical in self.places.items():
-            if physical < replica.start:
-                continue
-            found = replica.unit(TOPIC, queue_id, offset)
-            if found != physical:
-                raise Violation(
-                    "C11", f"{replica.name}: {queue_id}@{offset} is at {found} of its log, was at {physical}"
-                )
+            self.places.without_beginning(replica)

@@ -22,7 +22,10 @@ from dataclasses import dataclass
 from typing import Protocol
 
 from perseid.sim.driver import NodeDriver
-from perseid.sim.history import LOOSE, History, Sent, Violation
+from perseid.sim.facts import LOOSE, Sent
+from perseid.sim.history import History
+from perseid.sim.promises import Violation
+from perseid.sim.promises.timers import may_wait
 from perseid.wire import pop
 from perseid.wire.pop import Handle
 
@@ -61,7 +64,7 @@ class Popped(Protocol):
         """Where the running broker's log begins."""
 
 
-class PopBook:
+class PopHistory:
     """What the group knows; fed by its members."""
 
     def __init__(self, cluster: Popped, topics: Set[str], *, sure: bool) -> None:
@@ -106,7 +109,7 @@ class PopBook:
             raise Violation("a message is handed out once", f"{name} at {copy} was handed out before")
         self._handed.add(copy)
         sent = one.sent
-        if sent.attempts != 1 or len(sent.places) > 1 or sent.delayed or self._cluster.history.takeovers:
+        if sent.attempts != 1 or len(sent.places) > 1 or sent.delayed or self._cluster.history.offsets.takeovers:
             return  # it may be there more than once, also when a crash forgot that a half was committed
         key, before = (sent.value, one.generation), (sent.value, one.generation - 1)
         self._copies[key] += 1
@@ -149,10 +152,10 @@ class PopBook:
         history, start, now = self._cluster.history, self._cluster.log_start(), self._cluster.broker.now
         wanted = {
             stored.sent.value
-            for place, stored in history.acked.items()
+            for place, stored in history.order.acked.items()
             if place.topic in self._topics and not place.topic.startswith(LOOSE) and stored.physical >= start
         }
         for value, stored in history.delayed.items():
-            if stored.physical >= start and not stored.sent.may_wait(now):
+            if stored.physical >= start and not may_wait(stored.sent, now):
                 wanted.add(value)
         return sorted(wanted - self.consumed)

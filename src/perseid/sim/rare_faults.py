@@ -8,7 +8,7 @@ from random import Random
 from typing import NamedTuple, Protocol
 
 from perseid.sim.driver import NodeDriver
-from perseid.sim.history import Violation
+from perseid.sim.promises import Violation
 from perseid.sim.scheduler import US_PER_MS, US_PER_S, Scheduler
 
 COUNTS = (0, 2, 5)

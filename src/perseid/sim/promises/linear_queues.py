@@ -25,6 +25,8 @@ from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, field
 from typing import NamedTuple
 
+from perseid.sim.promises import Violation
+
 MOST_STEPS = 20_000
 """Of the search for an order of one group's commits; a history that needs more is counted as undecided."""
 NEVER_US = 1 << 62
@@ -32,7 +34,7 @@ NEVER_US = 1 << 62
 QueueName = tuple[str, int]
 
 
-class Told(NamedTuple):
+class LengthAnswer(NamedTuple):
     """An answer about a queue's length, and when the question left. `is_send`: the message at `length` − 1 is ours."""
 
     called: int
@@ -50,11 +52,11 @@ class Step(NamedTuple):
     is_commit: bool
 
 
-def explain_queue(told: Iterable[Told], *, fresh: bool = True) -> str:
+def explain_queue(answers: Iterable[LengthAnswer], *, fresh: bool = True) -> str:
     """Why no queue could have given these answers; "" when one could. `fresh`: answers were never out of date."""
     earliest: dict[int, int] = {}
     latest: dict[int, int] = {}
-    for one in told:
+    for one in answers:
         if one.length > 0:
             latest[one.length - 1] = min(latest.get(one.length - 1, NEVER_US), one.answered)
         grown = one.length - 1 if one.is_send else one.length
@@ -115,7 +117,7 @@ class Queues:
     """All that clients of one run were told of queues' lengths and of groups' offsets. `fresh` as above."""
 
     fresh: bool = True
-    told: dict[QueueName, list[Told]] = field(default_factory=dict)
+    answers: dict[QueueName, list[LengthAnswer]] = field(default_factory=dict)
     steps: dict[tuple[str, str, int, int], list[Step]] = field(default_factory=dict)
     """Group, topic, queue, life of the broker."""
     counts: Counter[str] = field(default_factory=Counter)
@@ -123,11 +125,11 @@ class Queues:
 
     def sent(self, topic: str, queue_id: int, offset: int, called: int, answered: int) -> None:
         """A send was acknowledged at an offset."""
-        self._tell(topic, queue_id, Told(called, answered, offset + 1, True))
+        self._add(topic, queue_id, LengthAnswer(called, answered, offset + 1, True))
 
     def ends(self, topic: str, queue_id: int, end: int, called: int, answered: int) -> None:
         """An answer named a queue's end."""
-        self._tell(topic, queue_id, Told(called, answered, end, False))
+        self._add(topic, queue_id, LengthAnswer(called, answered, end, False))
 
     def lost(self, queues: Iterable[QueueName]) -> None:
         """These have lost messages, as they might."""
@@ -147,11 +149,11 @@ class Queues:
 
     def explain(self) -> str:
         """The first queue, or offset, that no order explains; "" when there is none."""
-        for name, told in self.told.items():
+        for name, answers in self.answers.items():
             if name in self._lost:
                 self.counts["queue with losses, not checked for linearizability"] += 1
                 continue
-            if why := explain_queue(told, fresh=self.fresh):
+            if why := explain_queue(answers, fresh=self.fresh):
                 return f"{name[0]}/{name[1]}: {why}"
             self.counts["queue is linearizable"] += 1
         for (group, topic, queue_id, life), steps in self.steps.items():
@@ -171,5 +173,13 @@ class Queues:
             self.counts[f"offsets of a group are {what}"] += 1
         return ""
 
-    def _tell(self, topic: str, queue_id: int, told: Told) -> None:
-        self.told.setdefault((topic, queue_id), []).append(told)
+    def _add(self, topic: str, queue_id: int, answer: LengthAnswer) -> None:
+        self.answers.setdefault((topic, queue_id), []).append(answer)
+
+
+def require_linearizable(queues: Queues, counts: Counter[str]) -> None:
+    """One order of all that happened explains what clients were told; `counts` gets what was looked at."""
+    why = queues.explain()
+    counts.update(queues.counts)
+    if why:
+        raise Violation("linearizable", why)

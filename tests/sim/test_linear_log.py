@@ -2,7 +2,7 @@
 
 import pytest
 
-from perseid.sim.linear import Done, explain
+from perseid.sim.promises.linear_log import Done, explain
 
 
 def append(called: int, answered: int, index: int, body: bytes) -> Done:

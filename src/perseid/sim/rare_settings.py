@@ -57,8 +57,8 @@ V2_FROM = (1, 2, 4)
 """It is set for one of these lives: what was to come again by then still does, from where it was put."""
 
 
-def besides(scheduler: Scheduler, table: Table) -> dict[str, Any]:
-    """What the nodes of a seed are told of a table."""
+def rare_settings(scheduler: Scheduler, table: Table) -> dict[str, Any]:
+    """The settings of a table that the nodes of a seed have."""
     found: dict[str, Any] = {}
     for name, values in table.items() if scheduler.chosen.selection.has_rarities else ():
         random = Random(f"{scheduler.seed}/told {name}")
@@ -67,9 +67,9 @@ def besides(scheduler: Scheduler, table: Table) -> dict[str, Any]:
     return found
 
 
-def told_brokers(scheduler: Scheduler, life: int) -> dict[str, Any]:
-    """What brokers of one set are told, from the start of a life of their first one on."""
-    found = besides(scheduler, BROKER)
+def rare_broker_settings(scheduler: Scheduler, life: int) -> dict[str, Any]:
+    """The rare settings of the brokers of one set, from the start of a life of their first one on."""
+    found = rare_settings(scheduler, BROKER)
     if life < Random(f"{scheduler.seed}/told {V2} from").choice(V2_FROM):
         found.pop(V2, None)
     return found

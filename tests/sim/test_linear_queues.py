@@ -1,4 +1,4 @@
-"""What clients were told of queues and of groups' offsets: what one order explains is accepted, everything else is
+"""What clients were answers of queues and of groups' offsets: what one order explains is accepted, everything else is
 found. The checks are held against a search through all orders, on small histories."""
 
 from __future__ import annotations
@@ -12,11 +12,12 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from perseid.broker.consume.offsets import ConsumerOffsets
-from perseid.sim import queues
-from perseid.sim.history import History
 from perseid.sim.models.broker.run import run
 from perseid.sim.options import Options
-from perseid.sim.queues import NEVER_US, Queues, Step, Told, explain_offsets, explain_queue
+from perseid.sim.promises import linear_queues
+from perseid.sim.promises.linear_queues import NEVER_US, LengthAnswer, Queues, Step, explain_offsets, explain_queue
+from perseid.sim.promises.offsets import GroupOffsets
+from perseid.sim.promises.ordering import QueueOrder
 
 from .planted import seek
 
@@ -28,13 +29,14 @@ def spans() -> Any:
 
 
 @st.composite
-def told(draw: Any) -> list[Told]:
+def answers(draw: Any) -> list[LengthAnswer]:
     ends = draw(st.permutations(range(1, 5)))[: draw(st.integers(0, 4))]
-    sends = [Told(*draw(spans()), length, True) for length in ends]
-    return sends + [Told(*draw(spans()), draw(st.integers(0, 4)), False) for _ in range(draw(st.integers(0, 2)))]
+    sends = [LengthAnswer(*draw(spans()), length, True) for length in ends]
+    lengths = [LengthAnswer(*draw(spans()), draw(st.integers(0, 4)), False) for _ in range(draw(st.integers(0, 2)))]
+    return sends + lengths
 
 
-def grows(history: list[Told]) -> bool:
+def grows(history: list[LengthAnswer]) -> bool:
     """Is there an order? By trying all: each operation at a moment of its own, the queue's other messages between."""
     for order in permutations(history):
         at, length, fits = 0, 0, True
@@ -50,8 +52,8 @@ def grows(history: list[Told]) -> bool:
     return False
 
 
-@given(told())
-def test_queues_are_judged_as_by_trying_all_orders(history: list[Told]) -> None:
+@given(answers())
+def test_queues_are_judged_as_by_trying_all_orders(history: list[LengthAnswer]) -> None:
     assert (explain_queue(history) == "") == grows(history), explain_queue(history)
 
 
@@ -89,18 +91,18 @@ def test_offsets_are_judged_as_by_trying_all_orders(history: list[Step]) -> None
 
 
 def test_an_end_from_before_an_acknowledged_send_is_out_of_date() -> None:
-    history = [Told(0, 5, 1, True), Told(6, 7, 0, False)]
+    history = [LengthAnswer(0, 5, 1, True), LengthAnswer(6, 7, 0, False)]
     assert explain_queue(history) == "offset 0 was taken by 5 µs, and offset 0 still free at 6 µs"
     assert explain_queue(history, fresh=False) == "", "a master that is none any more may say so"
 
 
 def test_a_send_behind_another_one_that_began_later_is_found() -> None:
-    history = [Told(0, 5, 2, True), Told(6, 9, 1, True)]
+    history = [LengthAnswer(0, 5, 2, True), LengthAnswer(6, 9, 1, True)]
     assert "offset 1 was taken by 5 µs" in explain_queue(history, fresh=False)
 
 
 def test_an_end_that_nobody_could_have_seen_yet_is_found() -> None:
-    history = [Told(0, 1, 3, False), Told(2, 3, 2, True)]
+    history = [LengthAnswer(0, 1, 3, False), LengthAnswer(2, 3, 2, True)]
     assert explain_queue(history, fresh=False)
 
 
@@ -114,40 +116,42 @@ def test_a_commit_that_is_gone_is_found() -> None:
 def test_a_search_that_takes_too_long_tells_nothing() -> None:
     many = [Step(0, 100, n, True) for n in range(12)] + [Step(0, 100, 99, False), Step(200, 201, 98, False)]
     assert explain_offsets(many, limit=50) is None
-    book = Queues()
+    queues = Queues()
     for one in many:
         if one.is_commit:
-            book.committed("g", "t", 0, 1, one.offset, one.called, one.answered)
+            queues.committed("g", "t", 0, 1, one.offset, one.called, one.answered)
         else:
-            book.asked("g", "t", 0, 1, one.offset, one.called, one.answered)
-    assert explain_offsets(many) is None and not book.explain()
-    assert book.counts == {"offsets of a group are undecided": 1}
+            queues.asked("g", "t", 0, 1, one.offset, one.called, one.answered)
+    assert explain_offsets(many) is None and not queues.explain()
+    assert queues.counts == {"offsets of a group are undecided": 1}
 
 
 def test_queues_with_losses_are_left_out_and_counted() -> None:
-    book = Queues()
-    book.sent("t", 0, 0, 0, 5)
-    book.ends("t", 0, 0, 6, 7)
-    assert book.explain().startswith("t/0: ")
-    book.lost([("t", 0)])
-    assert book.explain() == "" and book.counts["queue with losses, not checked for linearizability"] == 1
+    queues = Queues()
+    queues.sent("t", 0, 0, 0, 5)
+    queues.ends("t", 0, 0, 6, 7)
+    assert queues.explain().startswith("t/0: ")
+    queues.lost([("t", 0)])
+    assert queues.explain() == "" and queues.counts["queue with losses, not checked for linearizability"] == 1
 
 
 # ---- planted, with the other checks of the same facts off ----
 
 
 def others_off(patch: pytest.MonkeyPatch) -> None:
-    patch.setattr(History, "committed", lambda self, *args: None)
-    patch.setattr(History, "saw_max", lambda self, *args: None)
+    patch.setattr(GroupOffsets, "answered", lambda self, *args: None)
+    patch.setattr(QueueOrder, "saw_max", lambda self, *args: None)
 
 
 def ends_are_out_of_date(patch: pytest.MonkeyPatch) -> None:
     """The end that a broker names is that of a moment ago."""
     others_off(patch)
-    real = queues.Queues.ends
-    patch.setattr(
-        queues.Queues, "ends", lambda self, topic, queue, end, *when: real(self, topic, queue, max(end - 2, 0), *when)
-    )
+    real = linear_queues.Queues.ends
+
+    def late(self: linear_queues.Queues, topic: str, queue: int, end: int, *when: int) -> None:
+        real(self, topic, queue, max(end - 2, 0), *when)
+
+    patch.setattr(linear_queues.Queues, "ends", late)
 
 
 def commits_are_forgotten(patch: pytest.MonkeyPatch) -> None:

@@ -12,7 +12,10 @@ from perseid.broker.node import Broker
 from perseid.broker.replication.dledger_member import DLedgerMember
 from perseid.raft.commit_log import EntryLog
 from perseid.raft.store import GroupAppends, GroupStore
-from perseid.sim.models.group.broker_group import Book, BrokerGroup, Client, run
+from perseid.sim.models.dledger.clients import Client
+from perseid.sim.models.dledger.group import BrokerGroup
+from perseid.sim.models.dledger.history import GroupHistory
+from perseid.sim.models.dledger.run import run
 from perseid.sim.options import Options
 from perseid.sim.scheduler import US_PER_S
 from perseid.sim.selection import Selection
@@ -21,7 +24,7 @@ from .planted import Mutation, seek
 from .seeds import seeds
 
 SEEDS = 2
-"""Seeds of `make test`; more by `perseid sim --model group`."""
+"""Seeds of `make test`; more by `perseid sim --model dledger`."""
 
 
 @pytest.mark.sim
@@ -44,12 +47,12 @@ def test_a_cut_that_the_disk_refuses_stops_a_member_by_name() -> None:
 def test_brokers_whose_oldest_entries_went_with_a_full_disk_start_and_go_on(power: bool) -> None:
     """As seed 530975750004 of swarms, without the core: what is left is found as it was, and entries follow."""
     often = {"clean_resource_first_ms": 1_000, "clean_resource_interval": 1_000}
-    group = BrokerGroup(3, strangers=False, told=often)
+    group = BrokerGroup(3, strangers=False, store_settings=often)
     assert group.synced
-    scheduler, book = group.scheduler, Book(group)
+    scheduler, history = group.scheduler, GroupHistory(group)
     group.start()
     for number in range(2):
-        Client(group, f"client{number}", book).begin()
+        Client(group, f"client{number}", history).begin()
     scheduler.run(20 * US_PER_S)
     for one in group.members:
         one.driver.disk.fill(1)
@@ -61,8 +64,8 @@ def test_brokers_whose_oldest_entries_went_with_a_full_disk_start_and_go_on(powe
         scheduler.run(scheduler.now_us + 2 * US_PER_S)
         group.restart(one)
         scheduler.run(scheduler.now_us + 2 * US_PER_S)
-    before = book.acknowledged
-    assert scheduler.run(scheduler.now_us + 60 * US_PER_S, lambda: book.acknowledged > before + 5)
+    before = history.acknowledged
+    assert scheduler.run(scheduler.now_us + 60 * US_PER_S, lambda: history.acknowledged > before + 5)
     assert scheduler.run(scheduler.now_us + 60 * US_PER_S, lambda: not group.settled()), group.settled()
 
 
