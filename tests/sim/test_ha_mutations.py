@@ -17,7 +17,10 @@ from perseid.base.machine import Effect, Feed, Millis, SaveState
 from perseid.broker.consume.offsets import ConsumerOffsets
 from perseid.broker.metadata.topics import TopicTable
 from perseid.broker.node import Broker
-from perseid.broker.replication.manager import ReplicasManager
+from perseid.broker.replication.manager.enrolment import Enrolment
+from perseid.broker.replication.manager.heartbeats import Heartbeats
+from perseid.broker.replication.manager.manager import ReplicasManager
+from perseid.broker.replication.manager.role import Role as BrokerRole
 from perseid.controller import commands
 from perseid.controller.live import Liveness
 from perseid.controller.node import Controller
@@ -381,7 +384,7 @@ def leads_before_its_epoch_is_durable(patch: pytest.MonkeyPatch) -> None:
 
 def an_epoch_is_led_twice(patch: pytest.MonkeyPatch) -> None:
     """C9: a master that was restarted goes on in the epoch that it led."""
-    patch.setattr(ReplicasManager, "_may_lead", lambda self, epoch, now: True)
+    patch.setattr(BrokerRole, "_may_lead", lambda self, epoch, now: True)
 
 
 # ---- what readers see, and roles ----
@@ -435,13 +438,14 @@ def serves_before_its_role_is_known(patch: pytest.MonkeyPatch) -> None:
 
     def start(self: ReplicasManager, now: Millis) -> None:
         real(self, now)
-        if self._replication.epochs.last > 0:
-            self.epoch = self._replication.epochs.last
-            self.fenced = self._roles.is_slave = False
-            self.master_id = self.broker_id
-            self._turn.emit(self._replication.lead(self.epoch, now)[-1])
-            self._agree([self.broker_id], 0, now)
-            self._registration.start(now)
+        role, replication, broker_id = self.role, self.role._replication, self.enrolment.broker_id
+        if replication.epochs.last > 0:
+            role.epoch = replication.epochs.last
+            role.fenced = role._roles.is_slave = False
+            role.master_id = broker_id
+            role._turn.emit(replication.lead(role.epoch, now)[-1])
+            self._agreement.agree([broker_id], 0, role.epoch, now)
+            role._registration.start(now)
 
     patch.setattr(ReplicasManager, "start", start)
 
@@ -454,8 +458,8 @@ def the_elder_wins_at_the_name_server(patch: pytest.MonkeyPatch) -> None:
 
 def a_wiped_disk_counts(patch: pytest.MonkeyPatch) -> None:
     """C5: a broker that lost its log and kept its id lets itself be elected."""
-    patch.setattr(ReplicasManager, "_be_silent", lambda self, why: None)
-    patch.setattr(ReplicasManager, "_wiped", property(lambda self: False, lambda self, value: None), raising=False)
+    patch.setattr(Heartbeats, "be_silent", lambda self, why: None)
+    patch.setattr(Heartbeats, "wiped", property(lambda self: False, lambda self, value: None), raising=False)
 
 
 def a_wiped_disk_is_forgotten(patch: pytest.MonkeyPatch) -> None:
@@ -464,7 +468,7 @@ def a_wiped_disk_is_forgotten(patch: pytest.MonkeyPatch) -> None:
 
     def start(self: ReplicasManager, now: Millis) -> None:
         real(self, now)
-        self._wiped = self._replication.epochs.lost
+        self.heartbeats.wiped = self.role._replication.epochs.lost
 
     patch.setattr(ReplicasManager, "start", start)
 
@@ -491,7 +495,7 @@ def a_copy_is_welcome(patch: pytest.MonkeyPatch) -> None:
 
     patch.setattr(commands, "register_broker", register)
     patch.setattr(Liveness, "heard", taken)
-    patch.setattr(ReplicasManager, "_checked", property(lambda self: True, lambda self, value: None), raising=False)
+    patch.setattr(Enrolment, "_checked", property(lambda self: True, lambda self, value: None), raising=False)
 
 
 FOUND: dict[Mutation, tuple[str, str]] = {

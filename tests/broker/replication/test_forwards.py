@@ -27,7 +27,7 @@ def slave(root: Path, *, forward: bool = True) -> Controlled:
     made.registered([2], epoch=1, master=2, set_epoch=1)
     made.wait(300)
     broker = made.rig.broker
-    assert broker.parts.roles.is_slave and not made.manager.fenced
+    assert broker.parts.roles.is_slave and not made.manager.role.fenced
     broker.parts.settings.current = replace(broker.parts.settings.current, forward_sends_to_master=forward)
     return made
 

@@ -12,7 +12,7 @@ from broker.requests import send_header
 from perseid.base.machine import Closed, ConnectFailed, Frames, Opened
 from perseid.broker.replication.controllers import FIND_MS
 from perseid.broker.replication.identity import CLAIM_PATH, PATH
-from perseid.broker.replication.manager import KNOCK_MS
+from perseid.broker.replication.manager.heartbeats import KNOCK_MS
 from perseid.replication.auto_switch.epochs import PATH as EPOCHS_PATH
 from perseid.replication.config import ReplicationConfig
 from perseid.wire import command
@@ -211,7 +211,7 @@ def test_a_wiped_disk_with_an_old_id_can_not_be_elected(tmp_path: Path) -> None:
     assert Code.BROKER_HEARTBEAT not in made.asked and "wiped" in made.notes()
     made.notify(5, 1, [1])
     made.wait(100)
-    assert made.rig.parts.roles.is_slave and made.rig.parts.mode.manager.fenced
+    assert made.rig.parts.roles.is_slave and made.rig.parts.mode.manager.role.fenced
 
 
 def test_an_epoch_is_led_in_one_life_only(tmp_path: Path) -> None:
@@ -238,7 +238,7 @@ def test_a_stale_notice_changes_nothing(tmp_path: Path, epoch: int) -> None:
     made = master(tmp_path)
     made.notify(epoch, 2, [2])
     made.wait(100)
-    assert not made.rig.parts.roles.is_slave and made.manager.epoch == 1
+    assert not made.rig.parts.roles.is_slave and made.manager.role.epoch == 1
 
 
 def test_a_foreign_master_of_a_newer_epoch_is_followed(tmp_path: Path) -> None:
@@ -259,10 +259,10 @@ def test_a_strangers_notice_of_another_master_is_refused(tmp_path: Path) -> None
     answer = made.notify((1 << 31) - 1, 2, [2], client=9)
     made.wait(100)
     assert answer.code == ResponseCode.NO_PERMISSION
-    assert not made.rig.parts.roles.is_slave and made.manager.epoch == 1
+    assert not made.rig.parts.roles.is_slave and made.manager.role.epoch == 1
     assert "10.0.0.9, where no controller is" in made.notes()
     made.notify(2, 2, [2])
-    assert made.rig.parts.roles.is_slave and made.manager.epoch == 2
+    assert made.rig.parts.roles.is_slave and made.manager.role.epoch == 2
 
 
 def test_a_notice_that_is_no_json(tmp_path: Path) -> None:

@@ -52,6 +52,8 @@ class Controllers:
         """Where the active one is; None: nobody knows."""
         self._noted: str | None = None
         """Of whom was said last that it leads."""
+        self._complained = ""
+        """The last reason that was worth a line."""
         self._find_at: Millis | None = None
         self.ending = False
 
@@ -68,6 +70,12 @@ class Controllers:
     def addresses(self) -> list[str]:
         """Of all that are known."""
         return [*self._named, *(one for one in (self.leader,) if one is not None and one not in self._named)]
+
+    def complain(self, why: str) -> None:
+        """A line for people, once for each reason."""
+        if why != self._complained:
+            self._complained = why
+            self._turn.note("warning", why)
 
     # ---- asking ----
 

@@ -1,4 +1,4 @@
-"""A broker of a set whose master controllers elect (enableControllerMode; `manager.py`).
+"""A broker of a set whose master controllers elect (enableControllerMode; `manager/`).
 
 The log goes by the HA stream with epochs: a broker whose log goes another way than that of its new master is cut to
 what both have. With `allAckInSyncStateSet` an acknowledgement waits for all replicas in sync, so that any of them can
@@ -17,7 +17,9 @@ from perseid.broker.kernel.roles import RoleHook
 from perseid.broker.kernel.route import Route
 from perseid.broker.replication.awaited_nodes import SyncStateSetNodes
 from perseid.broker.replication.ha_stream import HaStream
-from perseid.broker.replication.manager import FileSaved, ManagerPorts, ReplicasManager
+from perseid.broker.replication.manager.enrolment import FileSaved
+from perseid.broker.replication.manager.heartbeats import CaughtUp
+from perseid.broker.replication.manager.manager import ManagerPorts, ReplicasManager
 from perseid.broker.replication.modes.mode import LaterPorts, ModePorts, ReplicationMode, follower_of
 from perseid.broker.replication.new_master import LostTopics, set_groups_back
 from perseid.replication.auto_switch.in_sync import Proposal
@@ -64,7 +66,8 @@ class Controlled(ReplicationMode):
         return Capability(
             name="under controllers",
             events={
-                FetchedFor: fed, CutFor: fed, TrimmedTo: fed, Led: manager.led, FileSaved: manager.file_saved,
+                FetchedFor: fed, CutFor: fed, TrimmedTo: fed, Led: manager.role.led,
+                FileSaved: manager.enrolment.file_saved, CaughtUp: manager.heartbeats.caught_up,
                 Resolved: manager.peers.resolved,
             },
             begins=(self.start,),
@@ -107,14 +110,14 @@ class Controlled(ReplicationMode):
 
     @property
     def broker_id(self) -> int:
-        return self.manager.broker_id if self._roles.is_slave else MASTER_ID
+        return self.manager.enrolment.broker_id if self._roles.is_slave else MASTER_ID
 
     def follow(self, master: str, ha_address: str | None, now: Millis) -> None:
-        self.manager.ha_address_told(master, ha_address, now)
+        self.manager.role.ha_address.told(master, ha_address, now)
 
     def _new_version(self) -> None:
         """Name servers take the table of the newer master (B37)."""
-        self._topics.bump(self._turn.now, self.manager.epoch)
+        self._topics.bump(self._turn.now, self.manager.role.epoch)
 
     # ---- what the stream asks of the controllers ----
 
@@ -127,25 +130,25 @@ class Controlled(ReplicationMode):
     # ---- requests ----
 
     def check(self, route: Route) -> None:
-        if self.manager.fenced and not route.before_role:
+        if self.manager.role.fenced and not route.before_role:
             raise RequestRefused(
                 ResponseCode.SERVICE_NOT_AVAILABLE, "the broker is fenced: no controller has told it its role yet"
             )
 
     @property
     def master_for_sends(self) -> str:
-        manager = self.manager
-        return "" if manager.fenced or manager.is_master else manager.master_address
+        role = self.manager.role
+        return "" if role.fenced or role.is_master else role.master_address
 
     def take_role(
         self, notice: NotifyBrokerRoleChangedRequest, members: Callable[[], SyncStateSet], peer: str, now: Millis
     ) -> None:
         manager = self.manager
         if not manager.peers.is_controller(peer, now):
-            manager.look_soon(now)
+            manager.questions.ask_soon(now)
             raise RequestRefused(ResponseCode.NO_PERMISSION, "only a controller of this broker may say who is master")
         if notice.master_epoch is not None:
-            manager.told(notice.master_broker_id, notice.master_address, notice.master_epoch, members(), now)
+            manager.role.told(notice.master_broker_id, notice.master_address, notice.master_epoch, members(), now)
 
     def epochs(self) -> list[Epoch]:
         entries = self.replication.epochs.entries

@@ -185,7 +185,7 @@ class Look:
     @property
     def id(self) -> int:
         """Of the controllers; 0: none yet."""
-        return self._manager.broker_id
+        return self._manager.enrolment.broker_id
 
     @property
     def is_master(self) -> bool:
@@ -201,7 +201,7 @@ class Look:
     @property
     def master_epoch(self) -> int:
         """Of the last role that it took; -1: none yet."""
-        return self._manager.epoch
+        return self._manager.role.epoch
 
     @property
     def start(self) -> int:
