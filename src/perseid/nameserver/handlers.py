@@ -14,8 +14,6 @@ from perseid.nameserver.config import FOREIGN
 from perseid.nameserver.kv import ORDER_TOPIC_CONFIG
 from perseid.nameserver.request import OK, Reply, Request
 from perseid.nameserver.tables import (
-    UNIT_FLAG,
-    UNIT_SUB_FLAG,
     Announcement,
     BrokerKey,
     Registered,
@@ -43,6 +41,7 @@ from perseid.wire.headers.namesrv import (
     RegisterBrokerResponse,
     WipeWritePermOfBrokerResponse,
 )
+from perseid.wire.topic_flags import UNIT, UNIT_SUB
 
 if TYPE_CHECKING:
     from perseid.nameserver.node import NameServer
@@ -264,19 +263,19 @@ def get_system_topic_list(server: NameServer, request: Request) -> Reply:
 def get_unit_topic_list(server: NameServer, request: Request) -> Reply:
     """Topics with the unit flag."""
     _need_topic_list(server)
-    return _topic_list(server.tables.topics_by_flag(UNIT_FLAG))
+    return _topic_list(server.tables.topics_by_flag(UNIT))
 
 
 def get_has_unit_sub_topic_list(server: NameServer, request: Request) -> Reply:
     """Topics with the unit subscription flag."""
     _need_topic_list(server)
-    return _topic_list(server.tables.topics_by_flag(UNIT_SUB_FLAG))
+    return _topic_list(server.tables.topics_by_flag(UNIT_SUB))
 
 
 def get_has_unit_sub_ununit_topic_list(server: NameServer, request: Request) -> Reply:
     """Topics with the unit subscription flag, but not the unit flag."""
     _need_topic_list(server)
-    return _topic_list(server.tables.topics_by_flag(UNIT_SUB_FLAG, UNIT_FLAG))
+    return _topic_list(server.tables.topics_by_flag(UNIT_SUB, UNIT))
 
 
 def _topic_list(topics: list[str]) -> Reply:

@@ -37,13 +37,10 @@ from perseid.wire.bodies import (
 )
 from perseid.wire.mapping import TopicQueueMappingInfo
 from perseid.wire.names import SYNC_MEMBER_PREFIX
+from perseid.wire.topic_flags import PERM_READ, PERM_WRITE
 
-PERM_WRITE = 2
-PERM_READ = 4
 DEFAULT_TIMEOUT_MS = 120_000
 
-UNIT_FLAG = 1
-UNIT_SUB_FLAG = 2
 
 
 class BrokerKey(NamedTuple):

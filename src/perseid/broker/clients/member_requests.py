@@ -12,7 +12,6 @@ from perseid.broker.kernel.request import Reply, Request
 from perseid.broker.kernel.route import Route
 from perseid.broker.kernel.settings import Settings
 from perseid.broker.kernel.turn import Turn
-from perseid.broker.metadata.system_topics import UNIT_SUB
 from perseid.wire.bodies import ConsumerData, GetConsumerListByGroupResponseBody, HeartbeatData
 from perseid.wire.codes import RequestCode as Code
 from perseid.wire.codes import ResponseCode
@@ -22,6 +21,7 @@ from perseid.wire.headers.clients import (
     UnregisterClientRequest,
 )
 from perseid.wire.names import retry_topic
+from perseid.wire.topic_flags import UNIT_SUB
 
 if TYPE_CHECKING:
     from perseid.broker.clients.members import ConsumerTable, ProducerTable

@@ -15,7 +15,6 @@ from perseid.broker.kernel.request import Reply, Request
 from perseid.broker.kernel.route import OnSlave, Route
 from perseid.broker.kernel.settings import Settings
 from perseid.broker.kernel.turn import Turn
-from perseid.broker.metadata.system_topics import PERM_READ
 from perseid.broker.metadata.topics import FAQ
 from perseid.store.results import ReadStatus
 from perseid.store.store import MessageStore
@@ -26,6 +25,7 @@ from perseid.wire.hashing import tag_code
 from perseid.wire.headers.pull import PullMessageRequest, PullMessageResponse
 from perseid.wire.lite import queue_name
 from perseid.wire.names import SCHEDULE_TOPIC
+from perseid.wire.topic_flags import PERM_READ
 
 if TYPE_CHECKING:
     from perseid.broker.clients.members import ConsumerTable

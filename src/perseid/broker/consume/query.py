@@ -11,9 +11,12 @@ from perseid.broker.kernel.settings import Settings
 from perseid.store.reads import Reads
 from perseid.wire.codes import RequestCode as Code
 from perseid.wire.codes import ResponseCode
-from perseid.wire.headers.query import QueryMessageRequest, QueryMessageResponse, ViewMessageByIdRequest
-
-UNIQUE_KEY_QUERY = "_UNIQUE_KEY_QUERY"
+from perseid.wire.headers.query import (
+    UNIQUE_KEY_QUERY,
+    QueryMessageRequest,
+    QueryMessageResponse,
+    ViewMessageByIdRequest,
+)
 
 MAX_BYTES = 8 * 1024 * 1024
 """Of one answer, unless a single record is longer: all of it has to fit into a frame."""

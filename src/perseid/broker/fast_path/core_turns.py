@@ -6,10 +6,11 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 from perseid import core
-from perseid.broker.metadata.system_topics import NOT_SENDABLE, PERM_WRITE
+from perseid.broker.metadata.system_topics import NOT_SENDABLE
 from perseid.store.plain import packed_host
 from perseid.wire.names import HALF_TOPIC, TIMER_TOPIC
 from perseid.wire.record import MAX_TOPIC_BYTES
+from perseid.wire.topic_flags import PERM_WRITE
 
 if TYPE_CHECKING:
     from perseid.broker.admin.stats import BrokerStats

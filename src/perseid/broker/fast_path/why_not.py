@@ -16,7 +16,7 @@ from typing import TYPE_CHECKING, final
 
 from perseid.base.errors import RemoteProtocolError, RequestRefused
 from perseid.base.machine import Buffer
-from perseid.broker.metadata.system_topics import NOT_SENDABLE, PERM_WRITE
+from perseid.broker.metadata.system_topics import NOT_SENDABLE
 from perseid.core.layout import INDEXED_TAG, PLAIN_SYS_FLAGS
 from perseid.store.dispatch import key_hash
 from perseid.wire import properties as props
@@ -24,6 +24,7 @@ from perseid.wire.command import Command
 from perseid.wire.hashing import tag_code
 from perseid.wire.headers.send import SendMessageRequest, SendMessageRequestV2
 from perseid.wire.names import RETRY_PREFIX
+from perseid.wire.topic_flags import PERM_WRITE
 
 if TYPE_CHECKING:
     from perseid.broker.fast_path.plain_sends import SendPorts

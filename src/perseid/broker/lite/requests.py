@@ -22,7 +22,6 @@ from perseid.broker.lite import registry
 from perseid.broker.lite.registry import Reader
 from perseid.broker.lite.service import minutes_of, room
 from perseid.broker.metadata.lite_attributes import bound_to, is_parent
-from perseid.broker.metadata.system_topics import PERM_READ
 from perseid.broker.metadata.topics import FAQ
 from perseid.broker.pop.requests import LATE_MS, MAX_INVISIBLE_MS, offsets_of
 from perseid.store.lmq import LMQ_QUEUE_ID
@@ -36,6 +35,7 @@ from perseid.wire.codes import ResponseCode
 from perseid.wire.headers import lite as headers
 from perseid.wire.headers.pop import AckMessageRequest, ChangeInvisibleTimeRequest, ChangeInvisibleTimeResponse
 from perseid.wire.pop import Handle
+from perseid.wire.topic_flags import PERM_READ
 
 if TYPE_CHECKING:
     from perseid.broker.consume.fetches import Fetches

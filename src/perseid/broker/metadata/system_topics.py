@@ -18,15 +18,7 @@ from perseid.wire.names import (
     revive_topic,
     sync_member_topic,
 )
-
-PERM_INHERIT = 1
-PERM_WRITE = 2
-PERM_READ = 4
-PERM_READ_WRITE = PERM_READ | PERM_WRITE
-
-UNIT = 1
-UNIT_SUB = 2
-"""Bits of a topic's sysFlag: it was made by a producer, by a consumer in unit mode."""
+from perseid.wire.topic_flags import PERM_INHERIT, PERM_READ_WRITE
 
 SCHEDULE_QUEUES = 18
 BENCHMARK_QUEUES = 1024

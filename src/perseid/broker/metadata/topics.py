@@ -23,6 +23,7 @@ from perseid.wire import fastjson
 from perseid.wire.bodies import CLEANUP_POLICY, COMPACTION, DataVersion, TopicConfig
 from perseid.wire.codes import ResponseCode
 from perseid.wire.names import AUTO_CREATE_TOPIC, RESERVED_TOPICS, is_of_group, is_reserved
+from perseid.wire.topic_flags import PERM_INHERIT, PERM_READ_WRITE
 
 FAQ = "\nSee https://rocketmq.apache.org/docs/bestPractice/06FAQ for further details."
 """Behind remarks that people may want to read more about."""
@@ -213,7 +214,7 @@ class TopicTable:
     def get(self, topic: str) -> TopicConfig | None:
         row = self.rows.get(topic)
         if row is None and self._lmq and is_lmq(topic):
-            return TopicConfig(topic_name=topic, read_queue_nums=1, write_queue_nums=1, perm=system.PERM_READ_WRITE)
+            return TopicConfig(topic_name=topic, read_queue_nums=1, write_queue_nums=1, perm=PERM_READ_WRITE)
         return row
 
     def is_system(self, topic: str) -> bool:
@@ -257,7 +258,7 @@ class TopicTable:
         if row is not None:
             return row
         template = self.rows.get(default_topic)
-        if template is None or not template.perm & system.PERM_INHERIT:
+        if template is None or not template.perm & PERM_INHERIT:
             return None
         if default_topic == AUTO_CREATE_TOPIC and not config.auto_create_topic_enable:
             return None
@@ -266,7 +267,7 @@ class TopicTable:
             topic_name=topic,
             read_queue_nums=queues,
             write_queue_nums=queues,
-            perm=template.perm & ~system.PERM_INHERIT,
+            perm=template.perm & ~PERM_INHERIT,
             topic_sys_flag=sys_flag,
             topic_filter_type=template.topic_filter_type,
         )
@@ -278,7 +279,7 @@ class TopicTable:
         queue_nums: int,
         now: Millis,
         *,
-        perm: int = system.PERM_READ_WRITE,
+        perm: int = PERM_READ_WRITE,
         order: bool = False,
         sys_flag: int = 0,
     ) -> TopicConfig | None:

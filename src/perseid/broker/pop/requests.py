@@ -24,7 +24,6 @@ from perseid.broker.kernel.route import OnSlave, Route
 from perseid.broker.kernel.settings import Settings
 from perseid.broker.kernel.turn import Turn
 from perseid.broker.metadata.groups import priority_factor
-from perseid.broker.metadata.system_topics import PERM_READ
 from perseid.broker.metadata.topics import BY_PRIORITY, FAQ, MESSAGE_TYPE
 from perseid.store import lmq
 from perseid.store.reads import Reads
@@ -40,6 +39,7 @@ from perseid.wire.headers.pop import PopMessageRequest, PopMessageResponse
 from perseid.wire.names import RETRY_PREFIX
 from perseid.wire.pop import Checkpoint, Handle
 from perseid.wire.record import Message, RecordError
+from perseid.wire.topic_flags import PERM_READ
 
 if TYPE_CHECKING:
     from perseid.broker.clients.members import ConsumerTable

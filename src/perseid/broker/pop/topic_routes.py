@@ -17,12 +17,12 @@ from perseid.base.machine import Millis
 from perseid.broker.consume.held_pops import ALL_QUEUES
 from perseid.broker.kernel.settings import Settings
 from perseid.broker.kernel.turn import Turn
-from perseid.broker.metadata.system_topics import PERM_READ, PERM_WRITE
 from perseid.wire.bodies import MessageQueue, TopicRouteData
 from perseid.wire.codes import RequestCode, ResponseCode
 from perseid.wire.command import Command
 from perseid.wire.headers.namesrv import GetRouteInfoByTopicRequest
 from perseid.wire.rpc import Failure
+from perseid.wire.topic_flags import PERM_READ, PERM_WRITE
 
 if TYPE_CHECKING:
     from perseid.broker.metadata.topics import TopicTable

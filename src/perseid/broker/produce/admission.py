@@ -10,12 +10,13 @@ from typing import TYPE_CHECKING
 from perseid.base.errors import RequestRefused
 from perseid.broker.kernel.settings import Settings
 from perseid.broker.kernel.turn import Turn
-from perseid.broker.metadata.system_topics import NOT_SENDABLE, PERM_WRITE, UNIT, UNIT_SUB
+from perseid.broker.metadata.system_topics import NOT_SENDABLE
 from perseid.broker.metadata.topics import FAQ, topic_name_fault
 from perseid.wire.bodies import TopicConfig
 from perseid.wire.codes import ResponseCode
 from perseid.wire.headers.send import SendMessageRequest
 from perseid.wire.names import RETRY_PREFIX
+from perseid.wire.topic_flags import PERM_WRITE, UNIT, UNIT_SUB
 
 if TYPE_CHECKING:
     from perseid.broker.metadata.topics import TopicTable

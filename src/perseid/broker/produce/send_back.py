@@ -13,7 +13,6 @@ from perseid.broker.kernel.request import Reply, Request
 from perseid.broker.kernel.route import OnSlave, Route
 from perseid.broker.kernel.settings import Settings
 from perseid.broker.kernel.turn import Turn
-from perseid.broker.metadata.system_topics import PERM_WRITE, UNIT_SUB
 from perseid.broker.metadata.topics import FAQ
 from perseid.broker.produce.send import VERSION_WITH_MAX_RECONSUME_TIMES
 from perseid.store.results import AppendRefused, PutStatus
@@ -25,6 +24,7 @@ from perseid.wire.codes import ResponseCode
 from perseid.wire.headers.clients import ConsumerSendMsgBackRequest
 from perseid.wire.names import dlq_topic, retry_topic
 from perseid.wire.record import SYS_INNER_BATCH, Message, Record
+from perseid.wire.topic_flags import PERM_WRITE, UNIT_SUB
 
 if TYPE_CHECKING:
     from perseid.broker.metadata.groups import SubscriptionGroupTable

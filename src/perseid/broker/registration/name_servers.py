@@ -28,7 +28,6 @@ from perseid.base.errors import RequestRefused
 from perseid.base.machine import Effect, Millis, Note
 from perseid.broker.kernel.settings import Settings
 from perseid.broker.kernel.turn import Turn
-from perseid.broker.metadata.system_topics import PERM_READ_WRITE
 from perseid.broker.metadata.topics import TopicTable
 from perseid.broker.static_topics.mappings import TopicMappings
 from perseid.wire.bodies import DataVersion, KVTable, RegisterBrokerBody, TopicConfigSerializeWrapper
@@ -41,6 +40,7 @@ from perseid.wire.headers.namesrv import (
     UnregisterBrokerRequest,
 )
 from perseid.wire.rpc import Caller, Failure
+from perseid.wire.topic_flags import PERM_READ_WRITE
 
 MIN_PERIOD_MS = 10_000
 MAX_PERIOD_MS = 60_000

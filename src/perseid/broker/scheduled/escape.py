@@ -22,7 +22,6 @@ from perseid.base.machine import Millis
 from perseid.broker.kernel.roles import Roles
 from perseid.broker.kernel.settings import Settings
 from perseid.broker.kernel.turn import Turn
-from perseid.broker.metadata.system_topics import PERM_WRITE
 from perseid.wire import properties as props
 from perseid.wire.bodies import MASTER_ID, TopicRouteData
 from perseid.wire.codes import RequestCode, ResponseCode
@@ -32,6 +31,7 @@ from perseid.wire.headers.send import SendMessageRequestV2
 from perseid.wire.names import AUTO_CREATE_TOPIC
 from perseid.wire.record import Message
 from perseid.wire.rpc import Failure
+from perseid.wire.topic_flags import PERM_WRITE
 
 if TYPE_CHECKING:
     from perseid.broker.kernel.peers import Peers

@@ -16,13 +16,13 @@ from perseid.broker.kernel.roles import Roles
 from perseid.broker.kernel.route import Route
 from perseid.broker.kernel.settings import Settings
 from perseid.broker.kernel.turn import Turn
-from perseid.broker.metadata.system_topics import PERM_WRITE
 from perseid.store.results import AppendRefused
 from perseid.wire import properties as props
 from perseid.wire.codes import RequestCode as Code
 from perseid.wire.codes import ResponseCode
 from perseid.wire.headers.send import RecallMessageRequest, RecallMessageResponse
 from perseid.wire.record import Message
+from perseid.wire.topic_flags import PERM_WRITE
 
 if TYPE_CHECKING:
     from perseid.broker.kernel.answers import Answers

@@ -35,6 +35,7 @@ from perseid.spark.jobs.archive.folder import write_whole
 from perseid.spark.jobs.archive.table import Archive
 from perseid.spark.jobs.options import REPLAY_DEFAULTS, ReplayOptions
 from perseid.spark.options import nearest
+from perseid.wire.properties import SHARDING_KEY
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession
@@ -47,7 +48,6 @@ RATE_S = 2
 """With a rate, a batch is what may be sent in so many seconds."""
 MAX_BATCHES = 100_000
 TASKS = 4
-SHARDING_KEY = "__SHARDINGKEY"
 SOURCE = "_source"
 """The queue that a row was archived from."""
 NAME_CHARS = frozenset("abcdefghijklmnopqrstuvwxyzABCDEFGHIJKLMNOPQRSTUVWXYZ0123456789_-%.")

@@ -6,6 +6,7 @@ from collections.abc import Callable, Sequence
 from typing import Any, Protocol
 
 from perseid.base.machine import Flush, SaveState
+from perseid.broker.consume.offsets import OFFSETS_PATH
 from perseid.broker.transactions.service import GROUP as TRANSACTIONS
 from perseid.sim.history import History
 from perseid.sim.models.broker.durability import Durability, Played
@@ -17,7 +18,6 @@ from perseid.wire.command import Command
 from perseid.wire.names import HALF_TOPIC, OP_HALF_TOPIC
 from perseid.wire.record import Record, decode_all
 
-OFFSETS_PATH = "config/consumerOffset.json"
 SEND_OK = (ResponseCode.SUCCESS, ResponseCode.FLUSH_DISK_TIMEOUT, ResponseCode.FLUSH_SLAVE_TIMEOUT)
 
 
