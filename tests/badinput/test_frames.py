@@ -57,7 +57,6 @@ LYING = {
     "less than its own header word": b"\0\0\0\x03\0\0\0",
     "header longer than the frame": b"\0\0\0\x08\0\0\0\x05{}{}",
     "serializer 7": b"\0\0\0\x08\x07\0\0\x02{}",
-    "TLS": b"\x16\x03\x01\x02\0\x01\0\x01\xfc\x03\x03",
     "HTTP": b"GET / HTTP/1.1\r\nHost: x\r\n\r\n",
 }
 """What a frame claims about itself, as far as it has to be read to be refused."""
@@ -69,6 +68,19 @@ def test_a_frame_that_lies_about_itself(up: Up, at: str, lie: bytes) -> None:
     with Peer(at) as peer:
         peer.send(lie)
         assert peer.ended()
+    assert up.resident_bytes() - before < 16 << 20
+
+
+HELLO = b"\x16\x03\x01\x02\0\x01\0\x01\xfc\x03\x03" + bytes(506)
+"""Of TLS: whole, so that it is answered at once, and without any cipher."""
+MAX_ALERT_BYTES = 64
+
+
+def test_a_hello_of_tls_that_offers_nothing(up: Up, at: str) -> None:
+    before = up.resident_bytes()
+    with Peer(at) as peer:
+        peer.send(HELLO)
+        assert peer.drain() <= MAX_ALERT_BYTES
     assert up.resident_bytes() - before < 16 << 20
 
 

@@ -12,6 +12,7 @@ from typer.testing import CliRunner
 
 from perseid.cli import admin
 from perseid.client.blocking import LoopThread
+from perseid.client.controller import ControllerClient
 from perseid.wire import controller
 
 from .fake import BROKER
@@ -123,7 +124,7 @@ def test_replicas_are_forgotten_only_when_that_is_meant(server: FakeController, 
 
 
 def test_no_controller_there_says_how_to_get_one(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("perseid.client.controller.TIMEOUT_MS", 1)
+    monkeypatch.setitem(ControllerClient.__init__.__kwdefaults__, "timeout_ms", 1)
     nobody = call("elect-master", "--to", "1", "-b", BROKER, "-a", "127.0.0.1:1")
     assert nobody.exit_code == 1 and "perseid controller -c FILE" in nobody.stderr
     assert "host:port" in call("elect-master", "--to", "1", "-b", BROKER, "-a", "here").stderr

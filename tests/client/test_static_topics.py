@@ -25,6 +25,7 @@ from perseid.client import (
     OrderedProducer,
     Producer,
     PullConsumer,
+    PullOptions,
     PushConsumer,
     ReceivedMessage,
 )
@@ -38,6 +39,8 @@ MOCK = "__syslo__global__"
 LAST = b"last"
 AFTER = 100
 """Messages before the first move, and behind the last one."""
+HOLD_MS = 500
+"""Of a pull that is at the old leader when a queue moves: it ends there."""
 
 
 class Second(EmbeddedBroker):
@@ -104,7 +107,8 @@ def test_sends_reads_and_offsets_follow_a_queue(pair: Real) -> None:
             for n in range(40):
                 sent = await producer.send(Message(TOPIC, b"%d" % n), queue=queues[n % 4])
                 assert (sent.queue, sent.queue_offset) == (queues[n % 4], n // 4)
-            async with PullConsumer(pair.namesrv, "g", from_where="first") as consumer:
+            brief = PullOptions(hold_ms=HOLD_MS)
+            async with PullConsumer(pair.namesrv, "g", from_where="first", options=brief) as consumer:
                 consumer.assign([queues[1]])
                 got = list(await consumer.poll())
                 await consumer.commit()
