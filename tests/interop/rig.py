@@ -112,6 +112,8 @@ class Process:
         self.log = folder / "out.log"
         self.ahead: tuple[Path, ...] = ()
         """Of a Java part: jars whose classes take the place of the usual ones."""
+        self.options: tuple[str, ...] = ()
+        """Of a Java part: more options of its JVM."""
         self._child: subprocess.Popen[bytes] | None = None
 
     @property
@@ -139,7 +141,8 @@ class Process:
         assert not self.running, f"{self.folder.name} runs"
         conf = self.configured()
         if self.impl == "java":
-            command = [*jvm(self.folder, "-Xms128m", ahead=self.ahead), MAINS[self.role], "-c", str(conf)]
+            java = jvm(self.folder, "-Xms128m", *self.options, ahead=self.ahead)
+            command = [*java, MAINS[self.role], "-c", str(conf)]
         else:
             command = [sys.executable, "-m", "perseid.cli.main", self.role, "-c", str(conf)]
         paths = [str(SRC), *filter(None, [os.environ.get("PYTHONPATH")])]
