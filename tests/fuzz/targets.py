@@ -54,10 +54,11 @@ from perseid.wire.headers.send import SendMessageRequest, SendMessageRequestV2, 
 from perseid.wire.host import Host
 
 try:
-    from . import ends
+    from . import ends, secured
     from .twins import ReplicaTwins, Twins, checked_core
 except ImportError:  # run.py puts this folder on the path
     import ends  # type: ignore[no-redef]
+    import secured  # type: ignore[no-redef]
     from twins import ReplicaTwins, Twins, checked_core  # type: ignore[no-redef]
 
 Target = Callable[[bytes], None]
@@ -247,6 +248,11 @@ def ha_slave(data: bytes) -> None:
     ends.slave_hears(data)
 
 
+def tls(data: bytes) -> None:
+    """Both ends of a TLS connection, with somebody between them."""
+    secured.play(data)
+
+
 def controller(data: bytes) -> None:
     """A request for a controller."""
     ends.controller_hears(data, _framed)
@@ -389,6 +395,7 @@ TARGETS: dict[str, Target] = {
         ha_slave,
         controller,
         controller_events,
+        tls,
         controller_snapshots,
         epoch_files,
         pushes,
@@ -567,6 +574,7 @@ def _seeds() -> dict[str, list[bytes]]:
         "ha_slave": _streams()[1],
         "controller": _controller_requests(),
         "controller_events": EVENTS,
+        "tls": secured.SEEDS,
         "controller_snapshots": _snapshots(),
         "epoch_files": [encode_epoch_file([EpochEntry(1, 0), EpochEntry(4, 900)]), b"0\n0\n"],
         "traces": [
