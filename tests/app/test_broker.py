@@ -47,9 +47,8 @@ def test_where_the_name_server_comes_from(tmp_path: Path, monkeypatch: pytest.Mo
 @pytest.mark.parametrize(
     ("text", "line"),
     [
-        ("authenticationEnabled=true", "no users yet; remove the line or set authenticationEnabled=false"),
-        ("authorizationEnabled=true", "Perseid has none yet; remove the line or set authorizationEnabled=false"),
-        ("aclEnable=true", "Perseid has none yet; remove the line or set aclEnable=false"),
+        ("authorizationEnabled=true", "anybody could pass for any user; set authenticationEnabled=true, too"),
+        ("aclEnable=true", "take the list over: perseid admin acl import"),
         ("tls.server.mode=always", "one of disabled, permissive, enforcing is wanted"),
         ("storeType=defaultRocksDB", "Perseid does not read; remove the line or set storeType=default"),
         ("duplicationEnable=true", "Perseid has no duplication"),

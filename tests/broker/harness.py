@@ -29,6 +29,7 @@ from perseid.base.machine import (
     Tick,
     Write,
 )
+from perseid.broker.access.config import Access
 from perseid.broker.composition import Parts
 from perseid.broker.config import BrokerConfig
 from perseid.broker.kernel.request import Reply, Request
@@ -82,6 +83,7 @@ class Rig:
         replication: ReplicationConfig | None = None,
         raft: RaftConfig | None = None,
         kept: tuple[str, str] = ("", ""),
+        access: Access | None = None,
         **settings: Any,
     ) -> None:
         """`raft`: of a group of one member, which leads when this returns."""
@@ -99,6 +101,7 @@ class Rig:
             replication=replication,
             raft=raft,
             kept=kept,
+            access=access,
         )
         self.now = now
         self.sent: dict[int, list[Command]] = {}

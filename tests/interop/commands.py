@@ -30,7 +30,7 @@ Row: TypeAlias = tuple[str, Check]
 
 NO_LITE = (r"\[?NAME\]? error",)
 """Of a topic or group that is none of lite topics; those that are: test_lite.py."""
-USERS = Refused("no users and permissions")
+USERS = Refused("no users where requests are not signed", r"CODE: 16\b|has no users")
 B, T, G = "-b {broker}", "-t {topic}", "-g {group}"
 
 ENDLESS = {

@@ -35,7 +35,6 @@ CLIENT = frozenset({*server_requests.HANDLERS, request_reply.SERVED, Code.CHECK_
 
 NOBODY = "nobody serves it in 5.5.0 either: code 3"
 TOLD = "a broker tells it to clients"
-USERS = "no users and permissions: `authenticationEnabled=true` stops the start; code 3"
 INSIDE = "an event in the log of a JRaft controller, no request; our controllers' log is DLedger's"
 CONTAINER = "of a broker container, which takes several brokers into one JVM; here each is a process (`--shards`)"
 ROCKSDB = "no RocksDB here; code 3"
@@ -52,7 +51,6 @@ WHY_NOT: dict[Code, str] = {
     Code.CHECK_ROCKSDB_CQ_WRITE_PROGRESS: ROCKSDB,
     Code.EXPORT_ROCKSDB_CONFIG_TO_JSON: ROCKSDB,
     Code.SWITCH_TIMER_ENGINE: ROCKSDB,
-    **dict.fromkeys((c for c in Code if 3001 <= c <= 3010), USERS),
     **dict.fromkeys((c for c in Code if 1014 <= c <= 1018), INSIDE),
     **dict.fromkeys((Code.QUERY_BROKER_OFFSET, Code.GET_TOPIC_CONFIG_LIST, Code.GET_TOPIC_NAME_LIST), NOBODY),
     **dict.fromkeys((Code.TRIGGER_DELETE_FILES, Code.GET_CLIENT_CONFIG), NOBODY),

@@ -10,12 +10,14 @@ from pathlib import Path
 from random import Random
 from typing import Any
 
+from perseid.app import access as access_app
 from perseid.app import process
 from perseid.app import tls as tls_app
 from perseid.app.tls import ProcessTls
 from perseid.base import config
 from perseid.base.config import Setting, option
 from perseid.base.errors import ConfigError
+from perseid.broker.access.config import AccessOptions
 from perseid.broker.config import BrokerConfig
 from perseid.broker.foreign import FOREIGN, PLACES
 from perseid.broker.kernel.request import MAIN_LISTENER, VIP_LISTENER
@@ -43,7 +45,7 @@ VIP_OFFSET = -2
 
 NAME_SERVER_VARIABLE = "NAMESRV_ADDR"
 
-PARTS = (BrokerConfig, StoreConfig, ReplicationConfig, RaftConfig)
+PARTS = (BrokerConfig, StoreConfig, ReplicationConfig, RaftConfig, AccessOptions)
 """Whose settings a broker's file holds besides the process's."""
 
 
@@ -75,11 +77,12 @@ class Loaded:
     """The file in which a changed setting is kept."""
     why_not_kept: str = ""
     tls: Chosen = DEFAULT
+    access: AccessOptions = field(default_factory=AccessOptions)
 
     def shown(self) -> tuple[Any, ...]:
         """What people and programs are shown."""
         group = (self.raft,) if self.broker.enable_dleger_commit_log else ()
-        return self.process, self.broker, self.store, self.replication, *group
+        return self.process, self.broker, self.store, self.replication, self.access, *group
 
     def to_text(self, *, important: bool = False) -> str:
         return config.to_text(*self.shown(), self.tls.keys, important=important)
@@ -101,6 +104,7 @@ def load(path: Path | None, namesrv: str | None = None, flags: Mapping[str, str]
     broker = _with_role(replace(broker, namesrv_addr=addresses), settings)
     store, raft = config.build(StoreConfig, settings), config.build(RaftConfig, settings)
     _check_lmq(broker, store, settings)
+    who_may = access_app.load(settings)
     if broker.enable_slave_acting_master:
         _check_acting(broker, settings)
     if broker.enable_controller_mode:
@@ -120,6 +124,7 @@ def load(path: Path | None, namesrv: str | None = None, flags: Mapping[str, str]
         raft,
         *_kept_in(path),
         tls_app.load(settings, flags),
+        who_may,
     )
 
 
@@ -148,6 +153,7 @@ def build(
     if kept is not None:
         elsewhere[SETTINGS_FOLDER] = str(kept.parent)
     disk = process.open_disk(Path(loaded.process.store_path_root_dir), elsewhere)
+    who_may = access_app.access(loaded.access, Path(loaded.process.store_path_root_dir))
     node = Broker(
         loaded.broker,
         loaded.store,
@@ -157,6 +163,7 @@ def build(
         kept=(f"{SETTINGS_FOLDER}/{kept.name}" if kept is not None else "", loaded.why_not_kept),
         replication=loaded.replication,
         raft=loaded.raft if loaded.broker.enable_dleger_commit_log else None,
+        access=who_may,
     )
     if listeners is None:
         host, port = loaded.process.bind_address, loaded.broker.listen_port
@@ -177,6 +184,7 @@ def build(
 async def serve(loaded: Loaded) -> int:
     """Run until told to end; the exit code."""
     broker = loaded.broker
+    access_app.warn_if_open("broker", loaded.process.bind_address, broker.listen_port, loaded.access)
     tls = ProcessTls(loaded.tls, (broker.broker_ip1,))
     node, running = build(loaded, tls=tls)
 

@@ -5,7 +5,7 @@ Names are those of NettyServerConfig, NettyClientConfig and of the metrics expor
 
 from __future__ import annotations
 
-from perseid.base.config import Ignored
+from perseid.base.config import Ignored, Refusal
 
 NETTY = frozenset(
     (
@@ -45,6 +45,14 @@ NETTY = frozenset(
     )
 )
 """Of threads, buffers and sockets."""
+
+NO_USERS = tuple(
+    Refusal(key, ("false",), why, "tls.server.need.client.auth=require keeps strangers out")
+    for key, why in (
+        ("authenticationEnabled", "whoever asks would have to be a user; only brokers have users here"),
+        ("authorizationEnabled", "users would need permissions; only brokers have users here"),
+    )
+)
 
 METRICS = frozenset(
     (

@@ -8,6 +8,8 @@ from __future__ import annotations
 from collections.abc import Callable
 
 from perseid.base.machine import DiskFailed, Millis
+from perseid.broker.access.capability import capability as access_capability
+from perseid.broker.access.tables import ACLS_PATH, USERS_PATH
 from perseid.broker.admin.capability import capability as admin_capability
 from perseid.broker.admin.runtime import RuntimeRequests
 from perseid.broker.admin.statistics import AdminRequests
@@ -56,7 +58,7 @@ from perseid.store.truncation import Cut
 LOST_MASTERSHIP = "another broker became master before enough replicas had the message"
 SAVED = (
     GROUPS_PATH, MAPPINGS_PATH, TOPICS_PATH, MODES_PATH, OFFSETS_PATH, LMQ_OFFSETS_PATH, ORDER_PATH, DELAYS_PATH,
-    METRICS_PATH,
+    METRICS_PATH, USERS_PATH, ACLS_PATH,
 )  # fmt: skip
 """Files of one turn are saved in this order."""
 HANGING = (
@@ -78,8 +80,9 @@ ENDING = ("name servers", "replication", "progress of pops", "the group")
 def capabilities(p: Parts) -> tuple[Capability, ...]:
     """Those of a broker."""
     found = (
-        _metadata(p), _clients(p), _produce(p), _consume(p), _scheduled(p), _transactions(p), _pop(p), _lite(p),
-        _static_topics(p), _replication(p), p.mode.capability(), _registration(p), _kernel(p),
+        access_capability(p.access, p.turn, p.users, p.acls), _metadata(p), _clients(p), _produce(p), _consume(p),
+        _scheduled(p), _transactions(p), _pop(p), _lite(p), _static_topics(p), _replication(p), p.mode.capability(),
+        _registration(p), _kernel(p),
     )  # fmt: skip
     details = tuple(one for capability in found for one in capability.details)
     return (*found, _admin(p, details))

@@ -10,6 +10,9 @@ from collections.abc import Callable
 from functools import partial
 from random import Random
 
+from perseid.broker.access.config import Access
+from perseid.broker.access.gate import Gate
+from perseid.broker.access.tables import AclTable, UserTable
 from perseid.broker.admin.live_settings import LivePorts, LiveSettings
 from perseid.broker.admin.progress import Progress
 from perseid.broker.admin.stats import BrokerStats
@@ -64,6 +67,8 @@ from perseid.disk.port import Disk
 from perseid.raft.config import RaftConfig
 from perseid.raft.files import FileLog
 from perseid.replication.config import ReplicationConfig
+from perseid.security.sealed import Sealer
+from perseid.security.verdicts import Verdicts
 from perseid.store.config import SYNC_FLUSH, StoreConfig
 from perseid.wire.ids import UniqueIds
 from perseid.wire.names import revive_topic
@@ -78,13 +83,15 @@ class Parts:
 
     def __init__(
         self, config: BrokerConfig, store: StoreConfig, replication: ReplicationConfig, raft: RaftConfig | None,
-        disk: Disk, random: Random, new_log: type[FileLog],
+        disk: Disk, random: Random, new_log: type[FileLog], access: Access,
     ) -> None:
         self.disk = disk
         self.random = random
         self.settings = Settings(config)
         self.answers = Answers(config)
+        self.access = access
         self.caller = Caller()
+        self.caller.sign = access.inner.sign if access.inner is not None else None
         self.turn = Turn(self.answers, self.caller)
         self.generation = Generation()
         self.roles = Roles(self.turn, self.settings)
@@ -96,6 +103,7 @@ class Parts:
         self.store = self.mode.store
         self._build_tables(config)
         self._build_durability()
+        self._build_access()
         self._build_waits()
         self._build_scheduled()
         self._build_pop_and_lite()
@@ -115,6 +123,15 @@ class Parts:
         self.locks = QueueLocks()
         one_row = lmq and not config.enable_lmq_stats
         self.stats = BrokerStats(0, self.topics.is_system, one_row_of_lmq=one_row)
+
+    def _build_access(self) -> None:
+        access, verdicts = self.access, Verdicts()
+        sealer = Sealer(access.key, self.random.randbytes) if access.authenticates else None
+        self.users = UserTable(sealer, verdicts.forget)
+        self.acls = AclTable(verdicts.forget)
+        if access.authenticates:
+            gate = Gate(access, self.turn, self.settings, self.users.users, self.acls, verdicts)
+            self.dispatch.admit = gate.admit
 
     def _build_durability(self) -> None:
         nodes = self.mode.nodes
@@ -217,7 +234,10 @@ class Parts:
                 generation=self.generation, pop_topic=self.pop.topic,
             )
         )
-        self.intake = Intake(self.turn, self.dispatch, self.durability, self.connections, self.quick, self.mode.stream)
+        self.intake = Intake(
+            self.turn, self.dispatch, self.durability, self.connections, self.quick, self.mode.stream,
+            quick_way=not self.access.authenticates,
+        )
 
     def _build_requests(self) -> None:
         """What several handlers of requests share."""

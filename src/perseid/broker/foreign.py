@@ -100,10 +100,14 @@ REFUSED = (
         "start perseid broker with each of them",
     ),
     # who may, and who is asked
-    Refusal("authenticationEnabled", _FALSE, "clients would have to prove who they are; Perseid has no users yet"),
-    Refusal("authorizationEnabled", _FALSE, "clients would need permissions; Perseid has none yet"),
-    Refusal("migrateAuthFromV1Enabled", _FALSE, "access lists would be taken over; Perseid has none yet"),
-    Refusal("aclEnable", _FALSE, "clients would need to be on an access list; Perseid has none yet"),
+    Refusal(
+        "migrateAuthFromV1Enabled", _FALSE, "access lists of ACL 1.0 would be taken over at each start",
+        "take them over once: perseid admin acl import",
+    ),
+    Refusal(
+        "aclEnable", _FALSE, "clients would need to be on a list of ACL 1.0, which Perseid does not read",
+        "set authenticationEnabled and authorizationEnabled, and take the list over: perseid admin acl import",
+    ),
     Refusal("rejectPullConsumerEnable", _FALSE, "consumers that pull would be turned away; Perseid serves them"),
     Refusal(
         "fetchNamesrvAddrByAddressServer",
@@ -233,11 +237,10 @@ transactionMetricFlushInterval transactionOpBatchInterval transactionOpMsgMaxSiz
 usePIDColdCtrStrategy
 -- where the file itself is, and what a container has in it
 brokerConfigPath configBlackList configStorePath inBrokerContainer isBrokerContainer isInBrokerContainer
--- of users and permissions that nothing turns on
+-- of users and permissions: providers and caches, of which there is one here
 aclCacheExpiredSecond aclCacheMaxNum aclCacheRefreshSecond authConfigPath authenticationMetadataProvider
-authenticationProvider authenticationStrategy authenticationWhitelist authorizationMetadataProvider
-authorizationProvider authorizationStrategy authorizationWhitelist clusterName configName initAuthenticationUser
-innerClientAuthenticationCredentials statefulAuthenticationCacheExpiredSecond statefulAuthenticationCacheMaxNum
+authenticationProvider authenticationStrategy authorizationMetadataProvider authorizationProvider
+authorizationStrategy clusterName configName statefulAuthenticationCacheExpiredSecond statefulAuthenticationCacheMaxNum
 statefulAuthorizationCacheExpiredSecond statefulAuthorizationCacheMaxNum userCacheExpiredSecond userCacheMaxNum
 userCacheRefreshSecond
 """

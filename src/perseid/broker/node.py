@@ -16,6 +16,7 @@ from typing import Any
 
 from perseid.base import machine
 from perseid.base.machine import Effect, Event, Frames, Millis, Reads
+from perseid.broker.access.config import Access
 from perseid.broker.capabilities import SETTLING, arrange, capabilities
 from perseid.broker.composition import Parts
 from perseid.broker.config import BrokerConfig
@@ -40,11 +41,14 @@ class Broker:
         self, config: BrokerConfig, store_config: StoreConfig, disk: Disk, random: Random, *,
         properties: Callable[[], dict[str, str]] | None = None, kept: tuple[str, str] = ("", ""),
         replication: ReplicationConfig | None = None, raft: RaftConfig | None = None,
-        new_log: type[FileLog] = FileLog,
+        new_log: type[FileLog] = FileLog, access: Access | None = None,
     ) -> None:  # fmt: skip
         """`raft`: the log is that of a group, made by `new_log`. `kept`: the file of settings (`live_settings`), or why
-        there is none."""
-        self.parts = p = Parts(config, store_config, replication or ReplicationConfig(), raft, disk, random, new_log)
+        there is none. `access`: who may do what; None: everybody everything."""
+        self.parts = p = Parts(
+            config, store_config, replication or ReplicationConfig(), raft, disk, random, new_log,
+            access or Access(),
+        )
         p.take_settings(properties, *kept)
         self._turn, self._life, self._dispatch, self._durability = p.turn, p.life, p.dispatch, p.durability
         self._holds, self._saves = p.holds, p.saves

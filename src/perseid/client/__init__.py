@@ -11,7 +11,6 @@
 
 from perseid.client.admin import Admin, BrokerEpochs, Cluster, QueueLag, QueueStats, SlaveStatus
 from perseid.client.consumer import PushConsumer, RetryLater
-from perseid.client.credentials import Credentials
 from perseid.client.errors import (
     BufferFull,
     ClientError,
@@ -47,6 +46,7 @@ from perseid.client.subscription import Sql
 from perseid.client.tls import ClientTls
 from perseid.client.tracing import Tracer
 from perseid.client.transactions import TransactionProducer, TransactionResult, TransactionState
+from perseid.security.credentials import Credentials
 
 __all__ = [
     "Admin",

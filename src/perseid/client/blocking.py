@@ -15,7 +15,6 @@ from types import TracebackType
 from typing import Any, Generic, Self, TypeVar
 
 from perseid.client.admin import Admin, Cluster, QueueLag, QueueStats, SlaveStatus
-from perseid.client.credentials import Credentials
 from perseid.client.errors import NotStarted
 from perseid.client.lite import LiteConsumer
 from perseid.client.model import Message, MessageQueue, ReceivedMessage, SendResult, SendStatus
@@ -27,6 +26,7 @@ from perseid.client.routes import TopicRoute
 from perseid.client.session import Session
 from perseid.client.tls import ClientTls
 from perseid.client.transactions import TransactionProducer, TransactionResult, TransactionState
+from perseid.security.credentials import Credentials
 from perseid.wire.lite import OffsetOption
 from perseid.wire.users import AclInfo, PolicyInfo, UserInfo
 

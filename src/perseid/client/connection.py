@@ -19,9 +19,9 @@ from collections.abc import Callable, Mapping
 from typing import TypeAlias, cast
 
 from perseid.base.errors import RemoteProtocolError
-from perseid.client.credentials import Credentials
 from perseid.client.errors import ConnectFailed, ConnectionLost, RequestTimeout, ServerRefused
 from perseid.client.tls import ClientTls, default, why
+from perseid.security.credentials import Credentials
 from perseid.wire import frame
 from perseid.wire.codes import ResponseCode
 from perseid.wire.command import Command, decode_all, encode_request, encode_response

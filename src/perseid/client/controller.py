@@ -15,10 +15,11 @@ from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 
 from perseid.client.connection import Connections, Header
-from perseid.client.credentials import Credentials, credentials_here
+from perseid.client.credentials import credentials_here
 from perseid.client.errors import ClientError, ConnectFailed, ConnectionLost, RequestTimeout, ServerRefused
 from perseid.client.lifecycle import Client
 from perseid.client.tls import ClientTls
+from perseid.security.credentials import Credentials
 from perseid.wire import fastjson
 from perseid.wire.codes import RequestCode, ResponseCode
 from perseid.wire.command import Command

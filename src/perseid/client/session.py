@@ -20,11 +20,12 @@ from typing import Any, Protocol, TypeVar
 
 from perseid.base.errors import PerseidError
 from perseid.client.connection import Connection, Connections
-from perseid.client.credentials import Credentials, credentials_here
+from perseid.client.credentials import credentials_here
 from perseid.client.errors import ClientError, ConnectFailed, NotStarted
 from perseid.client.model import MessageQueue
 from perseid.client.routes import MISSING_INTERVAL_MS, POLL_INTERVAL_MS, NameServers, Routes
 from perseid.client.tls import ClientTls
+from perseid.security.credentials import Credentials
 from perseid.wire.bodies import MASTER_ID, ConsumerData, HeartbeatData, ProducerData
 from perseid.wire.codes import RequestCode, ResponseCode
 from perseid.wire.command import Command

@@ -6,7 +6,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 
 from perseid.base.config import Foreign, Refusal, option
-from perseid.base.original import METRICS, NETTY, NO_METRICS
+from perseid.base.original import METRICS, NETTY, NO_METRICS, NO_USERS
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -58,7 +58,7 @@ REFUSED = (
 )
 
 FOREIGN = Foreign(
-    refused=REFUSED,
+    refused=REFUSED + NO_USERS,
     ignored=(NO_METRICS,),
     meaningless=NETTY
     | METRICS

@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 
 from perseid.base.config import Foreign, Ignored, Refusal, option
-from perseid.base.original import NETTY
+from perseid.base.original import NETTY, NO_USERS
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -44,7 +44,7 @@ REFUSED = (
 )
 
 FOREIGN = Foreign(
-    refused=REFUSED,
+    refused=REFUSED + NO_USERS,
     ignored=(Ignored("productEnvName", ("center",), "there is no other environment to ask (clusterTest)"),),
     meaningless=NETTY
     | {

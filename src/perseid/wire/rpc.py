@@ -86,6 +86,8 @@ class Caller:
 
     def __init__(self, first_opaque: int = 1, *, max_backoff_ms: Millis = MAX_BACKOFF_MS) -> None:
         self._max_backoff_ms = max_backoff_ms
+        self.sign: Callable[[Fields, Buffer], Fields] | None = None
+        """Gives the fields of a request that is signed; None: requests are not."""
         self._opaque = first_opaque
         self._calls: dict[int, _Call] = {}
         self._peers: dict[str, _Peer] = {}
@@ -155,6 +157,8 @@ class Caller:
         if len(peer.waiting) >= MAX_WAITING or len(self._calls) >= MAX_PENDING:
             return on_reply(Failure("too many requests are pending already"), now) if on_reply else []
         opaque = self._next_opaque()
+        if self.sign is not None:
+            header = self.sign(header, body)
         frame = encode_request(code, opaque, header, body, oneway=on_reply is None)
         if peer.conn is not None and on_reply is None:
             return [Write(peer.conn, frame)]

@@ -74,7 +74,7 @@ def test_a_running_broker_follows_a_change(rig: Rig) -> None:
         ("timerMaxDelaySec=9223372036854775807", 1, "at most 2147483647 is wanted"),
         ("storePathCommitLog=/tmp/x", 1, "storePathCommitLog"),
         ("sendMessageThreadPoolNums=64", 1, "has no meaning here"),
-        ("aclEnable=true", 1, "aclEnable: can't be had: clients would need to be on an access list"),
+        ("aclEnable=true", 1, "aclEnable: can't be had: clients would need to be on a list of ACL 1.0"),
     ],
 )
 def test_changes_that_can_not_be(rig: Rig, text: str, code: int, why: str) -> None:

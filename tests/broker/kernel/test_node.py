@@ -14,6 +14,7 @@ from broker.scheduled.test_timers import crashed
 from perseid.base.errors import RemoteProtocolError
 from perseid.base.machine import Close, Effect, Frames, Opened, Shutdown, Tick, Write
 from perseid.broker.config import BrokerConfig
+from perseid.broker.kernel import asks
 from perseid.broker.kernel.request import Reply, Request
 from perseid.broker.kernel.route import Route, route_table
 from perseid.broker.node import SOON_MS, Broker
@@ -126,7 +127,7 @@ def test_a_handler_that_finds_bytes_that_break_the_protocol(rig: Rig, monkeypatc
     def finds(request: Request) -> Reply:
         raise RemoteProtocolError("what is this?")
 
-    monkeypatch.setitem(rig.parts.dispatch.routes, 999, Route(RequestCode.HEART_BEAT, None, finds))
+    monkeypatch.setitem(rig.parts.dispatch.routes, 999, Route(RequestCode.HEART_BEAT, None, finds, asks.nothing))
     rig.handle(Frames(1, command.encode_request(999, 1)))
     assert rig.closed == [1]
 
@@ -144,7 +145,7 @@ def test_a_defect_in_a_handler_is_code_1_and_a_line(rig: Rig, monkeypatch: pytes
     def fails(request: Request) -> Reply:
         raise ZeroDivisionError("by zero")
 
-    monkeypatch.setitem(rig.parts.dispatch.routes, 999, Route(RequestCode.HEART_BEAT, None, fails))
+    monkeypatch.setitem(rig.parts.dispatch.routes, 999, Route(RequestCode.HEART_BEAT, None, fails, asks.nothing))
     answer = rig.ask(999)
     assert (answer.code, answer.remark) == (1, "ZeroDivisionError: by zero")
     assert any("Traceback" in note.text for note in rig.notes if note.level == "error")
@@ -155,7 +156,7 @@ def test_a_broken_invariant_breaks_the_node(rig: Rig, monkeypatch: pytest.Monkey
     def fails(request: Request) -> Reply:
         raise AssertionError("never")
 
-    monkeypatch.setitem(rig.parts.dispatch.routes, 999, Route(RequestCode.HEART_BEAT, None, fails))
+    monkeypatch.setitem(rig.parts.dispatch.routes, 999, Route(RequestCode.HEART_BEAT, None, fails, asks.nothing))
     with pytest.raises(AssertionError, match="never"):
         rig.ask(999)
 
@@ -179,7 +180,7 @@ def test_an_answer_too_long_for_a_frame(rig: Rig, monkeypatch: pytest.MonkeyPatc
     def long(request: Request) -> Reply:
         return Reply(body=bytes(MAX_FRAME_BYTES))
 
-    monkeypatch.setitem(rig.parts.dispatch.routes, 999, Route(RequestCode.HEART_BEAT, None, long))
+    monkeypatch.setitem(rig.parts.dispatch.routes, 999, Route(RequestCode.HEART_BEAT, None, long, asks.nothing))
     rig.handle(Frames(1, command.encode_request(999, 1, serializer=serializer)))
     answer = rig.answer(1)
     assert answer is not None and answer.code == 1 and "can't be sent" in (answer.remark or "")

@@ -15,7 +15,7 @@ LATER = {
         Code.CHECK_ROCKSDB_CQ_WRITE_PROGRESS,
         Code.EXPORT_ROCKSDB_CONFIG_TO_JSON,
     ],
-    "users, how files are read": [Code.AUTH_CREATE_USER, Code.AUTH_LIST_ACL, Code.SET_COMMITLOG_READ_MODE],
+    "how files are read": [Code.SET_COMMITLOG_READ_MODE],
     "what nobody serves": [Code.GET_TOPIC_NAME_LIST, Code.TRIGGER_DELETE_FILES, Code.SUSPEND_CONSUMER],
 }
 

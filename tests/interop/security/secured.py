@@ -16,7 +16,7 @@ import rig
 
 from perseid.client import Credentials
 
-IMPLS = ["java"]
+IMPLS = ["java", "perseid"]
 SUPER = Credentials("root", "root-secret")
 INNER = Credentials("inner", "inner-secret")
 CLUSTER = "InteropCluster"

@@ -168,10 +168,12 @@ def test_policies_of_nobody(secured_cluster: rig.Cluster, name: str) -> None:
 
 
 def test_what_is_listed(secured_cluster: rig.Cluster, name: str) -> None:
-    """Filters are parts of names; a user's password is told to whoever may read users."""
+    """Filters are parts of names; a user's password is told to whoever may read users, and by ours to nobody."""
     address, user = secured_cluster.broker, _user(secured_cluster, name)
     (row,) = json.loads(ask(address, 3005, SUPER, {"filter": name}).body)
-    known = {"username": name, "password": user.secret_key, "userType": "Normal", "userStatus": "enable"}
+    known = {"username": name, "userType": "Normal", "userStatus": "enable"}
+    if secured_cluster.name.endswith("java"):
+        known["password"] = user.secret_key
     assert row == known == json.loads(ask(address, 3004, SUPER, {"username": name}).body)
     assert permit(address, user, Policy(["Topic:a", "Group:b*", "*"], ["pub", "SUB"], "deny", ["::1"])).code == OK
     assert permit(address, user, Policy(["Cluster:*"], ["All"], kind="Default")).code == OK

@@ -7,6 +7,7 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 from perseid.base.machine import Millis
+from perseid.broker.kernel.asks import GET, UPDATE, of_cluster
 from perseid.broker.kernel.request import Reply, Request
 from perseid.broker.kernel.route import Route
 from perseid.broker.kernel.settings import Settings
@@ -79,9 +80,11 @@ class RuntimeRequests:
     def routes(self) -> tuple[Route, ...]:
         """The rows of these requests."""
         return (
-            Route(Code.UPDATE_BROKER_CONFIG, None, self.update_broker_config, before_role=True),
-            Route(Code.GET_BROKER_CONFIG, None, self.get_broker_config, before_role=True),
-            Route(Code.GET_BROKER_RUNTIME_INFO, None, self.get_runtime_info, before_role=True),
+            Route(
+                Code.UPDATE_BROKER_CONFIG, None, self.update_broker_config, before_role=True, asks=of_cluster(UPDATE)
+            ),
+            Route(Code.GET_BROKER_CONFIG, None, self.get_broker_config, before_role=True, asks=of_cluster(GET)),
+            Route(Code.GET_BROKER_RUNTIME_INFO, None, self.get_runtime_info, before_role=True, asks=of_cluster(GET)),
         )
 
     # ---- configuration ----

@@ -3,15 +3,18 @@ remoting.md §15."""
 
 from __future__ import annotations
 
+from collections.abc import Iterable
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 from perseid.base.errors import RequestRefused
 from perseid.broker.admin.progress import Progress
 from perseid.broker.clients.members import Client
+from perseid.broker.kernel.asks import GET, a_topic, each, of_cluster, of_group, of_topic
 from perseid.broker.kernel.request import Reply, Request
 from perseid.broker.kernel.route import Route
 from perseid.broker.kernel.turn import Turn
+from perseid.security.policies import Asked
 from perseid.store.reads import Reads
 from perseid.wire import bodies, fastjson
 from perseid.wire.bodies import MessageQueue
@@ -24,6 +27,15 @@ if TYPE_CHECKING:
     from perseid.broker.clients.members import ConsumerTable, ProducerTable
     from perseid.broker.consume.offsets import ConsumerOffsets
     from perseid.broker.metadata.topics import TopicTable
+
+
+TOPICS_SEPARATOR = ";"
+
+
+def _several_topics(request: Request, cluster: str) -> Iterable[Asked]:
+    """Of code 208, which may name many."""
+    for name in filter(None, (request.header.topic_list or "").split(TOPICS_SEPARATOR)):
+        yield a_topic(name, GET)
 
 
 @dataclass(slots=True, kw_only=True)
@@ -42,20 +54,34 @@ class AdminRequests:
     def routes(self) -> tuple[Route, ...]:
         """The rows of these requests."""
         return (
-            Route(Code.GET_TOPIC_STATS_INFO, headers.GetTopicStatsInfoRequest, self.get_topic_stats),
+            Route(
+                Code.GET_TOPIC_STATS_INFO, headers.GetTopicStatsInfoRequest, self.get_topic_stats, asks=of_topic(GET)
+            ),
             Route(
                 Code.GET_CONSUMER_CONNECTION_LIST,
                 headers.GetConsumerConnectionListRequest,
                 self.get_consumer_connections,
+                asks=of_group(GET),
             ),
             Route(
                 Code.GET_PRODUCER_CONNECTION_LIST,
                 headers.GetProducerConnectionListRequest,
                 self.get_producer_connections,
+                asks=of_cluster(GET),
             ),
-            Route(Code.GET_CONSUME_STATS, headers.GetConsumeStatsRequest, self.get_consume_stats),
-            Route(Code.QUERY_CONSUME_TIME_SPAN, headers.QueryConsumeTimeSpanRequest, self.query_consume_time_span),
-            Route(Code.GET_ALL_PRODUCER_INFO, None, self.get_all_producers),
+            Route(
+                Code.GET_CONSUME_STATS,
+                headers.GetConsumeStatsRequest,
+                self.get_consume_stats,
+                asks=each(of_group(GET), of_topic(GET), _several_topics),
+            ),
+            Route(
+                Code.QUERY_CONSUME_TIME_SPAN,
+                headers.QueryConsumeTimeSpanRequest,
+                self.query_consume_time_span,
+                asks=each(of_topic(GET), of_group(GET, of="group")),
+            ),
+            Route(Code.GET_ALL_PRODUCER_INFO, None, self.get_all_producers, asks=of_cluster(GET)),
         )
 
     # ---- topics and groups ----
@@ -94,7 +120,7 @@ class AdminRequests:
         return Reply(body=bodies.ConsumeStats(offset_table=table, consume_tps=consume_tps).to_json())
 
     def _consumed_topics(self, header: headers.GetConsumeStatsRequest) -> list[str]:
-        listed = [topic for topic in (header.topic_list or "").split(";") if topic]
+        listed = [topic for topic in (header.topic_list or "").split(TOPICS_SEPARATOR) if topic]
         if listed:
             return list(dict.fromkeys(listed))
         topics = [header.topic] if header.topic else sorted(self.offsets.topics_of(header.consumer_group))

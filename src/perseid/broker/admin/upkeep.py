@@ -11,6 +11,7 @@ from perseid.base.errors import RequestRefused
 from perseid.base.machine import Effect
 from perseid.broker.admin.progress import Progress
 from perseid.broker.admin.stats import Tally, Window
+from perseid.broker.kernel.asks import GET, UPDATE, each, of_cluster, of_group, of_topic
 from perseid.broker.kernel.ports import TopicStore
 from perseid.broker.kernel.request import Reply, Request
 from perseid.broker.kernel.route import OnSlave, Route
@@ -75,15 +76,33 @@ class UpkeepRequests:
     def routes(self) -> tuple[Route, ...]:
         """The rows of these requests."""
         return (
-            Route(Code.VIEW_BROKER_STATS_DATA, ViewBrokerStatsDataRequest, self.view_broker_stats),
-            Route(Code.GET_BROKER_CONSUME_STATS, GetBrokerConsumeStatsRequest, self.get_broker_consume_stats),
-            Route(Code.QUERY_CONSUME_QUEUE, QueryConsumeQueueRequest, self.query_consume_queue),
-            Route(Code.CLEAN_EXPIRED_CONSUMEQUEUE, None, self.clean_expired_queues),
-            Route(Code.CLEAN_UNUSED_TOPIC, None, self.clean_unused_topics, on_slave=OnSlave.MASTERS_TABLE),
-            Route(Code.DELETE_EXPIRED_COMMITLOG, None, self.delete_expired_log),
-            Route(Code.UPDATE_COLD_DATA_FLOW_CTR_CONFIG, None, self.update_cold_limits),
-            Route(Code.REMOVE_COLD_DATA_FLOW_CTR_CONFIG, None, self.remove_cold_limit),
-            Route(Code.GET_COLD_DATA_FLOW_CTR_INFO, None, self.get_cold_info),
+            Route(
+                Code.VIEW_BROKER_STATS_DATA, ViewBrokerStatsDataRequest, self.view_broker_stats, asks=of_cluster(GET)
+            ),
+            Route(
+                Code.GET_BROKER_CONSUME_STATS,
+                GetBrokerConsumeStatsRequest,
+                self.get_broker_consume_stats,
+                asks=of_cluster(GET),
+            ),
+            Route(
+                Code.QUERY_CONSUME_QUEUE,
+                QueryConsumeQueueRequest,
+                self.query_consume_queue,
+                asks=each(of_topic(GET), of_group(GET)),
+            ),
+            Route(Code.CLEAN_EXPIRED_CONSUMEQUEUE, None, self.clean_expired_queues, asks=of_cluster(UPDATE)),
+            Route(
+                Code.CLEAN_UNUSED_TOPIC,
+                None,
+                self.clean_unused_topics,
+                on_slave=OnSlave.MASTERS_TABLE,
+                asks=of_cluster(UPDATE),
+            ),
+            Route(Code.DELETE_EXPIRED_COMMITLOG, None, self.delete_expired_log, asks=of_cluster(UPDATE)),
+            Route(Code.UPDATE_COLD_DATA_FLOW_CTR_CONFIG, None, self.update_cold_limits, asks=of_cluster(UPDATE)),
+            Route(Code.REMOVE_COLD_DATA_FLOW_CTR_CONFIG, None, self.remove_cold_limit, asks=of_cluster(UPDATE)),
+            Route(Code.GET_COLD_DATA_FLOW_CTR_INFO, None, self.get_cold_info, asks=of_cluster(GET)),
         )
 
     # ---- statistics ----

@@ -5,6 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
+from perseid.broker.kernel.asks import SUB, a_group, a_topic, in_body
 from perseid.broker.kernel.request import Reply, Request
 from perseid.broker.kernel.route import Route
 from perseid.broker.kernel.turn import Turn
@@ -18,6 +19,13 @@ MAX_QUEUES = 100_000
 """Queues of one request; the rest is not locked."""
 
 
+LOCKS = in_body(
+    LockBatchRequestBody,
+    lambda body: (a_group(body.consumer_group, SUB), *(a_topic(queue.topic, SUB) for queue in body.mq_set)),
+)
+"""Asked for by codes 41 and 42."""
+
+
 @dataclass(slots=True, kw_only=True)
 class LockRequests:
     """Requests for locks of queues."""
@@ -28,8 +36,8 @@ class LockRequests:
     def routes(self) -> tuple[Route, ...]:
         """The rows of these requests."""
         return (
-            Route(Code.LOCK_BATCH_MQ, None, self.lock_batch),
-            Route(Code.UNLOCK_BATCH_MQ, None, self.unlock_batch),
+            Route(Code.LOCK_BATCH_MQ, None, self.lock_batch, asks=LOCKS),
+            Route(Code.UNLOCK_BATCH_MQ, None, self.unlock_batch, asks=LOCKS),
         )
 
     def lock_batch(self, request: Request) -> Reply:

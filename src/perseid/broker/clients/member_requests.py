@@ -3,15 +3,18 @@ broker.md §9, remoting.md §13."""
 
 from __future__ import annotations
 
+from collections.abc import Iterable
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 from perseid.base.errors import RequestRefused
 from perseid.broker.clients.members import Client
+from perseid.broker.kernel.asks import GET, SUB, a_group, a_topic, in_body, of_group
 from perseid.broker.kernel.request import Reply, Request
 from perseid.broker.kernel.route import Route
 from perseid.broker.kernel.settings import Settings
 from perseid.broker.kernel.turn import Turn
+from perseid.security.policies import Asked
 from perseid.wire.bodies import ConsumerData, GetConsumerListByGroupResponseBody, HeartbeatData
 from perseid.wire.codes import RequestCode as Code
 from perseid.wire.codes import ResponseCode
@@ -29,6 +32,17 @@ if TYPE_CHECKING:
     from perseid.broker.metadata.topics import TopicTable
 
 
+def _consumers(beat: HeartbeatData) -> Iterable[Asked]:
+    """What the consumers of a heartbeat read; producers ask when they send."""
+    for consumer in beat.consumer_data_set:
+        yield a_group(consumer.group_name, SUB)
+        for subscription in consumer.subscription_data_set:
+            yield a_topic(subscription.topic, SUB)
+
+
+A_HEARTBEAT = in_body(HeartbeatData, _consumers)
+
+
 @dataclass(slots=True, kw_only=True)
 class ClientRequests:
     """Requests in which clients say what they are."""
@@ -43,9 +57,14 @@ class ClientRequests:
     def routes(self) -> tuple[Route, ...]:
         """The rows of these requests."""
         return (
-            Route(Code.HEART_BEAT, None, self.heart_beat),
-            Route(Code.UNREGISTER_CLIENT, UnregisterClientRequest, self.unregister_client),
-            Route(Code.GET_CONSUMER_LIST_BY_GROUP, GetConsumerListByGroupRequest, self.get_consumer_list),
+            Route(Code.HEART_BEAT, None, self.heart_beat, asks=A_HEARTBEAT),
+            Route(Code.UNREGISTER_CLIENT, UnregisterClientRequest, self.unregister_client, asks=of_group(SUB)),
+            Route(
+                Code.GET_CONSUMER_LIST_BY_GROUP,
+                GetConsumerListByGroupRequest,
+                self.get_consumer_list,
+                asks=of_group(SUB, GET),
+            ),
         )
 
     def heart_beat(self, request: Request) -> Reply:

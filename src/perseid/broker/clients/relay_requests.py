@@ -13,6 +13,7 @@ from perseid.base.errors import RemoteProtocolError, RequestRefused
 from perseid.broker.clients import relays
 from perseid.broker.clients.members import Client
 from perseid.broker.kernel import messages
+from perseid.broker.kernel.asks import GET, SUB, each, of_group, of_topic
 from perseid.broker.kernel.request import Reply, Request
 from perseid.broker.kernel.route import Route
 from perseid.broker.kernel.settings import Settings
@@ -64,16 +65,19 @@ class RelayRequests:
                 Code.GET_CONSUMER_RUNNING_INFO,
                 GetConsumerRunningInfoRequest,
                 self.get_consumer_running_info,
+                asks=of_group(GET),
             ),
             Route(
                 Code.CONSUME_MESSAGE_DIRECTLY,
                 ConsumeMessageDirectlyRequest,
                 self.consume_message_directly,
+                asks=each(of_group(SUB), of_topic(SUB)),
             ),
             Route(
                 Code.INVOKE_BROKER_TO_GET_CONSUMER_STATUS,
                 admin_headers.GetConsumerStatusRequest,
                 self.get_consumer_status,
+                asks=each(of_topic(GET), of_group(GET, of="group")),
             ),
         )
 

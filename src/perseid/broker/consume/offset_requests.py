@@ -8,6 +8,7 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, Protocol
 
 from perseid.base.errors import RequestRefused
+from perseid.broker.kernel.asks import GET, SUB, UPDATE, each, of_cluster, of_group, of_topic
 from perseid.broker.kernel.request import Reply, Request
 from perseid.broker.kernel.route import Route
 from perseid.broker.kernel.settings import Settings
@@ -65,6 +66,7 @@ class OffsetRequests:
                 while_isolated=False,
                 keeps_checks=True,
                 logical=True,
+                asks=each(of_topic(SUB, GET), of_group(SUB, GET)),
             ),
             Route(
                 Code.UPDATE_CONSUMER_OFFSET,
@@ -73,25 +75,53 @@ class OffsetRequests:
                 while_isolated=False,
                 keeps_checks=True,
                 logical=True,
+                asks=each(of_topic(SUB, UPDATE), of_group(SUB, UPDATE)),
             ),
             Route(
                 Code.SEARCH_OFFSET_BY_TIMESTAMP,
                 headers.SearchOffsetByTimestampRequest,
                 self.search_offset,
                 logical=True,
+                asks=of_topic(GET),
             ),
-            Route(Code.GET_MAX_OFFSET, headers.GetMaxOffsetRequest, self.get_max_offset, logical=True),
-            Route(Code.GET_MIN_OFFSET, headers.GetMinOffsetRequest, self.get_min_offset, logical=True),
+            Route(
+                Code.GET_MAX_OFFSET, headers.GetMaxOffsetRequest, self.get_max_offset, logical=True, asks=of_topic(GET)
+            ),
+            Route(
+                Code.GET_MIN_OFFSET, headers.GetMinOffsetRequest, self.get_min_offset, logical=True, asks=of_topic(GET)
+            ),
             Route(
                 Code.GET_EARLIEST_MSG_STORETIME,
                 headers.GetEarliestMsgStoretimeRequest,
                 self.get_earliest_store_time,
                 logical=True,
+                asks=of_topic(GET),
             ),
-            Route(Code.INVOKE_BROKER_TO_RESET_OFFSET, admin_headers.ResetOffsetRequest, self.reset_offset),
-            Route(Code.QUERY_CORRECTION_OFFSET, headers.QueryCorrectionOffsetRequest, self.query_correction_offset),
-            Route(Code.CLONE_GROUP_OFFSET, admin_headers.CloneGroupOffsetRequest, self.clone_group_offset),
-            Route(Code.GET_ALL_CONSUMER_OFFSET, None, self.get_all_consumer_offset, while_isolated=False),
+            Route(
+                Code.INVOKE_BROKER_TO_RESET_OFFSET,
+                admin_headers.ResetOffsetRequest,
+                self.reset_offset,
+                asks=each(of_group(UPDATE, of="group"), of_topic(UPDATE)),
+            ),
+            Route(
+                Code.QUERY_CORRECTION_OFFSET,
+                headers.QueryCorrectionOffsetRequest,
+                self.query_correction_offset,
+                asks=each(of_group(GET, of="compare_group"), of_topic(GET)),
+            ),
+            Route(
+                Code.CLONE_GROUP_OFFSET,
+                admin_headers.CloneGroupOffsetRequest,
+                self.clone_group_offset,
+                asks=each(of_group(UPDATE, of="dest_group"), of_topic(UPDATE)),
+            ),
+            Route(
+                Code.GET_ALL_CONSUMER_OFFSET,
+                None,
+                self.get_all_consumer_offset,
+                while_isolated=False,
+                asks=of_cluster(GET),
+            ),
         )
 
     # ---- a group's position ----

@@ -10,6 +10,7 @@ from perseid.base.machine import Millis
 from perseid.broker.consume import filter as subscription_filter
 from perseid.broker.consume.held_pulls import Arrival
 from perseid.broker.consume.sql92 import SqlError
+from perseid.broker.kernel.asks import SUB, each, of_group, of_topic
 from perseid.broker.kernel.ports import Counts
 from perseid.broker.kernel.request import Reply, Request
 from perseid.broker.kernel.route import OnSlave, Route
@@ -104,6 +105,7 @@ class PullRequests:
                 promises=False,
                 keeps_checks=True,
                 logical=True,
+                asks=each(of_topic(SUB), of_group(SUB)),
             ),
             Route(
                 Code.LITE_PULL_MESSAGE,
@@ -115,6 +117,7 @@ class PullRequests:
                 promises=False,
                 keeps_checks=True,
                 logical=True,
+                asks=each(of_topic(SUB), of_group(SUB)),
             ),
         )
 

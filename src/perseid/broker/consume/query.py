@@ -4,7 +4,8 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
-from perseid.broker.kernel import messages
+from perseid.broker.kernel import asks, messages
+from perseid.broker.kernel.asks import GET, SUB, of_topic
 from perseid.broker.kernel.request import Reply, Request
 from perseid.broker.kernel.route import Route
 from perseid.broker.kernel.settings import Settings
@@ -32,8 +33,8 @@ class QueryRequests:
     def routes(self) -> tuple[Route, ...]:
         """The rows of these requests."""
         return (
-            Route(Code.QUERY_MESSAGE, QueryMessageRequest, self.query_message),
-            Route(Code.VIEW_MESSAGE_BY_ID, ViewMessageByIdRequest, self.view_message),
+            Route(Code.QUERY_MESSAGE, QueryMessageRequest, self.query_message, asks=of_topic(SUB, GET, exact=True)),
+            Route(Code.VIEW_MESSAGE_BY_ID, ViewMessageByIdRequest, self.view_message, asks=asks.one_message),
         )
 
     def query_message(self, request: Request) -> Reply:

@@ -23,6 +23,8 @@ from perseid.wire.rpc import Caller
 
 Gate = Callable[[Request, Route], bool]
 """Does it see to the request itself? RequestRefused: nobody does."""
+Admit = Callable[[Request, Route | None], None]
+"""Asked first of each request, of one that nobody serves too. RequestRefused: it may not."""
 Logical = Callable[[Request, Route], Reply | None]
 """Answers a request that may be about a logical queue."""
 
@@ -38,6 +40,8 @@ class Dispatch:
         self._refused: dict[ConnId, str] = {}
         self._gates: Sequence[Gate] = ()
         self._logical: Logical = lambda request, route: route.handler(request)
+        self.admit: Admit | None = None
+        """None: everybody may do everything."""
         self.routes: Mapping[int, Route] = {}
         """By request code."""
         self.serves = False
@@ -85,6 +89,8 @@ class Dispatch:
             self._saves.answer(request, reply)
 
     def _handled(self, request: Request, route: Route | None) -> Reply | None:
+        if self.admit is not None:
+            self.admit(request, route)
         if route is None or (request.conn.listener == VIP_LISTENER and not route.on_vip):
             code = request.command.code
             raise RequestRefused(ResponseCode.REQUEST_CODE_NOT_SUPPORTED, f" request type {code} not supported")

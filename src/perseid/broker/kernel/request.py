@@ -40,6 +40,8 @@ class Request:
     """False when a held pull is looked at again: the answer is given now, whatever it is."""
     may_fetch: bool = True
     """False when a pull has waited for the disk once."""
+    user: str | None = None
+    """The name of the user that signed it; empty: nobody had to. None: that was not looked at yet."""
     asked: Any = None
     """The header as it came, where `header` is what became of it: a static topic's physical queue."""
     finish: Callable[[Reply], Reply] | None = None

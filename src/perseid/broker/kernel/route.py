@@ -7,6 +7,7 @@ from collections.abc import Callable, Iterable
 from enum import Enum, auto
 from typing import NamedTuple
 
+from perseid.broker.kernel.asks import Asks
 from perseid.broker.kernel.request import Reply, Request
 from perseid.wire.codes import RequestCode
 from perseid.wire.headers.base import Header
@@ -35,6 +36,8 @@ class Route(NamedTuple):
     code: RequestCode
     header: type[Header] | None
     handler: Handler
+    asks: Asks
+    """What whoever sends it has to be allowed to do, where requests are authorized."""
     on_slave: OnSlave = OnSlave.SERVED
     before_role: bool = False
     """Answered by a broker that no controller has told its role yet, too."""

@@ -54,6 +54,8 @@ class StateFile:
     """It is saved so often, behind the log, when it changed; None: at the end of each turn that changed it."""
     loaded_first: bool = False
     """Before the store is: the store makes queues of their kind."""
+    only_whole: bool = False
+    """What can't be read stops a start: it does not count as missing."""
     instead: str = ""
     """The file that is read when this one is not there."""
     in_use: Callable[[], bool] = lambda: True
@@ -157,7 +159,7 @@ class Saves:
         self._settle_times(self._behind, now)
 
     def _load(self, file: StateFile) -> None:
-        text = state_files.read(self._disk, file.path)
+        text = self._disk.read(file.path) if file.only_whole else state_files.read(self._disk, file.path)
         if not text and file.instead:
             text = state_files.read(self._disk, file.instead)
         if text:

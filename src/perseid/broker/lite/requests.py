@@ -13,6 +13,7 @@ from typing import TYPE_CHECKING
 from perseid.base.errors import RequestRefused
 from perseid.base.machine import Buffer, ConnId
 from perseid.broker.consume.pull import MAX_BYTES, MAX_SUSPEND_MS
+from perseid.broker.kernel.asks import GET, SUB, UPDATE, a_group, a_topic, each, in_body, of_cluster, of_group, of_topic
 from perseid.broker.kernel.ports import Counts
 from perseid.broker.kernel.request import Connection, Reply, Request
 from perseid.broker.kernel.route import OnSlave, Route
@@ -60,6 +61,15 @@ _CORRECTED = frozenset(
 )  # fmt: skip
 
 
+LITE_SUBSCRIPTIONS = in_body(
+    lite.LiteSubscriptionCtlBody,
+    lambda body: (
+        asked for wanted in body.subscription_set for asked in (a_group(wanted.group, SUB), a_topic(wanted.topic, SUB))
+    ),
+)
+"""Asked for by code 200071."""
+
+
 @dataclass(slots=True, kw_only=True)
 class LiteRequests:
     """Requests about lite topics."""
@@ -87,18 +97,46 @@ class LiteRequests:
                 self.pop_lite_message,
                 on_slave=OnSlave.REFUSED,
                 on_vip=False,
+                asks=each(of_group(SUB), of_topic(SUB)),
             ),
-            Route(Code.LITE_SUBSCRIPTION_CTL, None, self.lite_subscription_ctl, on_slave=OnSlave.REFUSED),
-            Route(Code.GET_BROKER_LITE_INFO, None, self.get_broker_lite_info),
-            Route(Code.GET_PARENT_TOPIC_INFO, headers.GetParentTopicInfoRequest, self.get_parent_topic_info),
-            Route(Code.GET_LITE_TOPIC_INFO, headers.GetLiteTopicInfoRequest, self.get_lite_topic_info),
-            Route(Code.GET_LITE_CLIENT_INFO, headers.GetLiteClientInfoRequest, self.get_lite_client_info),
-            Route(Code.GET_LITE_GROUP_INFO, headers.GetLiteGroupInfoRequest, self.get_lite_group_info),
+            Route(
+                Code.LITE_SUBSCRIPTION_CTL,
+                None,
+                self.lite_subscription_ctl,
+                on_slave=OnSlave.REFUSED,
+                asks=LITE_SUBSCRIPTIONS,
+            ),
+            Route(Code.GET_BROKER_LITE_INFO, None, self.get_broker_lite_info, asks=of_cluster(GET)),
+            Route(
+                Code.GET_PARENT_TOPIC_INFO,
+                headers.GetParentTopicInfoRequest,
+                self.get_parent_topic_info,
+                asks=of_topic(GET),
+            ),
+            Route(
+                Code.GET_LITE_TOPIC_INFO,
+                headers.GetLiteTopicInfoRequest,
+                self.get_lite_topic_info,
+                asks=of_topic(GET, of="parent_topic"),
+            ),
+            Route(
+                Code.GET_LITE_CLIENT_INFO,
+                headers.GetLiteClientInfoRequest,
+                self.get_lite_client_info,
+                asks=of_group(GET, of="group"),
+            ),
+            Route(
+                Code.GET_LITE_GROUP_INFO,
+                headers.GetLiteGroupInfoRequest,
+                self.get_lite_group_info,
+                asks=of_group(GET, of="group"),
+            ),
             Route(
                 Code.TRIGGER_LITE_DISPATCH,
                 headers.TriggerLiteDispatchRequest,
                 self.trigger_lite_dispatch,
                 on_slave=OnSlave.REFUSED,
+                asks=of_group(UPDATE, of="group"),
             ),
         )
 

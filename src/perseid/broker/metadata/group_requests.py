@@ -7,6 +7,7 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, Protocol
 
 from perseid.base.errors import RequestRefused
+from perseid.broker.kernel.asks import DELETE, GET, UPDATE, a_group, each, in_body, of_cluster, of_group, of_topic
 from perseid.broker.kernel.ports import Counts
 from perseid.broker.kernel.request import Reply, Request
 from perseid.broker.kernel.route import OnSlave, Route
@@ -44,6 +45,14 @@ class Subscriptions(Protocol):
         """Of a topic."""
 
 
+A_GROUP = in_body(bodies.SubscriptionGroupConfig, lambda body: (a_group(body.group_name, UPDATE),))
+GROUPS = in_body(
+    bodies.SubscriptionGroupList,
+    lambda body: (a_group(wanted.group_name, UPDATE) for wanted in body.group_config_list),
+)
+"""Asked for by codes 200 and 225."""
+
+
 @dataclass(slots=True, kw_only=True)
 class GroupRequests:
     """Requests about consumer groups."""
@@ -64,39 +73,51 @@ class GroupRequests:
                 None,
                 self.update_and_create_group,
                 on_slave=OnSlave.MASTERS_TABLE,
+                asks=A_GROUP,
             ),
             Route(
                 Code.UPDATE_AND_CREATE_SUBSCRIPTIONGROUP_LIST,
                 None,
                 self.update_and_create_group_list,
                 on_slave=OnSlave.MASTERS_TABLE,
+                asks=GROUPS,
             ),
             Route(
                 Code.DELETE_SUBSCRIPTIONGROUP,
                 headers.DeleteSubscriptionGroupRequest,
                 self.delete_group,
                 on_slave=OnSlave.MASTERS_TABLE,
+                asks=of_group(DELETE, of="group_name"),
             ),
             Route(
                 Code.GET_SUBSCRIPTIONGROUP_CONFIG,
                 headers.GetSubscriptionGroupConfigRequest,
                 self.get_group_config,
+                asks=of_group(GET, of="group"),
             ),
             Route(
                 Code.GET_ALL_SUBSCRIPTIONGROUP_CONFIG,
                 headers.GetAllSubscriptionGroupConfigRequest,
                 self.get_all_groups,
+                asks=of_cluster(GET),
             ),
             Route(
                 Code.UPDATE_AND_GET_GROUP_FORBIDDEN,
                 headers.UpdateAndGetGroupForbiddenRequest,
                 self.update_and_get_forbidden,
+                asks=each(of_group(UPDATE, of="group"), of_topic(UPDATE)),
             ),
-            Route(Code.QUERY_TOPICS_BY_CONSUMER, headers.QueryTopicsByConsumerRequest, self.query_topics_by_consumer),
+            Route(
+                Code.QUERY_TOPICS_BY_CONSUMER,
+                headers.QueryTopicsByConsumerRequest,
+                self.query_topics_by_consumer,
+                asks=of_group(GET, of="group"),
+            ),
             Route(
                 Code.QUERY_SUBSCRIPTION_BY_CONSUMER,
                 headers.QuerySubscriptionByConsumerRequest,
                 self.query_subscription_by_consumer,
+                asks=each(of_group(GET, of="group"), of_topic(GET)),
             ),
         )
 

@@ -11,6 +11,7 @@ import msgspec
 
 from perseid.base.errors import RequestRefused
 from perseid.base.machine import Millis
+from perseid.broker.kernel.asks import CREATE, DELETE, GET, a_topic, in_body, of_cluster, of_topic
 from perseid.broker.kernel.ports import Counts, TopicStore
 from perseid.broker.kernel.request import Reply, Request
 from perseid.broker.kernel.route import OnSlave, Route
@@ -88,6 +89,13 @@ class Mappings(Protocol):
         """The topic is deleted."""
 
 
+TOPICS = in_body(
+    bodies.CreateTopicListRequestBody,
+    lambda body: (a_topic(wanted.topic_name, CREATE) for wanted in body.topic_config_list),
+)
+"""Asked for by code 18."""
+
+
 @dataclass(slots=True, kw_only=True)
 class TopicRequests:
     """Requests about topics."""
@@ -112,33 +120,43 @@ class TopicRequests:
                 headers.CreateTopicRequest,
                 self.update_and_create_topic,
                 on_slave=OnSlave.MASTERS_TABLE,
+                asks=of_topic(CREATE),
             ),
             Route(
                 Code.UPDATE_AND_CREATE_STATIC_TOPIC,
                 headers.CreateTopicRequest,
                 self.update_and_create_static_topic,
                 on_slave=OnSlave.MASTERS_TABLE,
+                asks=of_topic(CREATE),
             ),
             Route(
                 Code.UPDATE_AND_CREATE_TOPIC_LIST,
                 None,
                 self.update_and_create_topic_list,
                 on_slave=OnSlave.MASTERS_TABLE,
+                asks=TOPICS,
             ),
             Route(
                 Code.DELETE_TOPIC_IN_BROKER,
                 headers.DeleteTopicRequest,
                 self.delete_topic,
                 on_slave=OnSlave.MASTERS_TABLE,
+                asks=of_topic(DELETE),
             ),
-            Route(Code.GET_TOPIC_CONFIG, headers.GetTopicConfigRequest, self.get_topic_config),
-            Route(Code.GET_ALL_TOPIC_CONFIG, headers.GetAllTopicConfigRequest, self.get_all_topic_config),
+            Route(Code.GET_TOPIC_CONFIG, headers.GetTopicConfigRequest, self.get_topic_config, asks=of_topic(GET)),
+            Route(
+                Code.GET_ALL_TOPIC_CONFIG,
+                headers.GetAllTopicConfigRequest,
+                self.get_all_topic_config,
+                asks=of_cluster(GET),
+            ),
             Route(
                 Code.QUERY_TOPIC_CONSUME_BY_WHO,
                 headers.QueryTopicConsumeByWhoRequest,
                 self.query_topic_consume_by_who,
+                asks=of_topic(GET),
             ),
-            Route(Code.GET_SYSTEM_TOPIC_LIST_FROM_BROKER, None, self.get_system_topics),
+            Route(Code.GET_SYSTEM_TOPIC_LIST_FROM_BROKER, None, self.get_system_topics, asks=of_cluster(GET)),
         )
 
     def update_and_create_topic(self, request: Request) -> Reply:

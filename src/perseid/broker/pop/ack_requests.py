@@ -2,16 +2,19 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterable
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Protocol
 
 from perseid.base.errors import RequestRefused
+from perseid.broker.kernel.asks import SUB, a_group, a_topic, each, of_group, of_topic
 from perseid.broker.kernel.request import Reply, Request
 from perseid.broker.kernel.route import OnSlave, Route
 from perseid.broker.kernel.settings import Settings
 from perseid.broker.kernel.turn import Turn
 from perseid.broker.metadata.topics import FAQ
 from perseid.broker.pop.requests import MAX_INVISIBLE_MS
+from perseid.security.policies import Asked
 from perseid.store.queues import Queues
 from perseid.store.reads import Reads
 from perseid.store.results import Appended, AppendRefused
@@ -46,6 +49,13 @@ class LiteAcks(Protocol):
         """One gets another time."""
 
 
+def _acknowledged(request: Request, cluster: str) -> Iterable[Asked]:
+    """What code 200151 asks for."""
+    for one in dict.fromkeys((ack.group, ack.topic) for ack in pop.read_batch_acks(request.body)[1]):
+        yield a_group(one[0], SUB)
+        yield a_topic(one[1], SUB)
+
+
 @dataclass(slots=True, kw_only=True)
 class PopAckRequests:
     """Acknowledgements of popped messages."""
@@ -64,13 +74,20 @@ class PopAckRequests:
     def routes(self) -> tuple[Route, ...]:
         """The rows of these requests."""
         return (
-            Route(Code.ACK_MESSAGE, AckMessageRequest, self.ack_message, on_slave=OnSlave.REFUSED),
-            Route(Code.BATCH_ACK_MESSAGE, None, self.batch_ack_message, on_slave=OnSlave.REFUSED),
+            Route(
+                Code.ACK_MESSAGE,
+                AckMessageRequest,
+                self.ack_message,
+                on_slave=OnSlave.REFUSED,
+                asks=each(of_group(SUB), of_topic(SUB)),
+            ),
+            Route(Code.BATCH_ACK_MESSAGE, None, self.batch_ack_message, on_slave=OnSlave.REFUSED, asks=_acknowledged),
             Route(
                 Code.CHANGE_MESSAGE_INVISIBLETIME,
                 ChangeInvisibleTimeRequest,
                 self.change_invisible_time,
                 on_slave=OnSlave.REFUSED,
+                asks=each(of_group(SUB), of_topic(SUB)),
             ),
         )
 

@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING
 
 from perseid.base.errors import RequestRefused
 from perseid.base.machine import ConnId
+from perseid.broker.kernel.asks import GET, SUB, UPDATE, a_group, a_topic, in_body, of_cluster
 from perseid.broker.kernel.request import Connection, Reply, Request
 from perseid.broker.kernel.route import OnSlave, Route
 from perseid.broker.kernel.settings import Settings
@@ -34,6 +35,15 @@ if TYPE_CHECKING:
 BROADCASTING, CLUSTERING = "BROADCASTING", "CLUSTERING"
 
 
+AN_ASSIGNMENT = in_body(
+    QueryAssignmentRequestBody, lambda body: (a_group(body.consumer_group, SUB), a_topic(body.topic, SUB))
+)
+A_MODE = in_body(
+    SetMessageRequestModeRequestBody, lambda body: (a_group(body.consumer_group, UPDATE), a_topic(body.topic, UPDATE))
+)
+"""Asked for by codes 400 and 401."""
+
+
 @dataclass(slots=True, kw_only=True)
 class AssignmentRequests:
     """Requests for shares of queues."""
@@ -49,9 +59,15 @@ class AssignmentRequests:
     def routes(self) -> tuple[Route, ...]:
         """The rows of these requests."""
         return (
-            Route(Code.QUERY_ASSIGNMENT, None, self.query_assignment),
-            Route(Code.SET_MESSAGE_REQUEST_MODE, None, self.set_message_request_mode, on_slave=OnSlave.MASTERS_TABLE),
-            Route(Code.GET_ALL_MESSAGE_REQUEST_MODE, None, self.get_all_message_request_mode),
+            Route(Code.QUERY_ASSIGNMENT, None, self.query_assignment, asks=AN_ASSIGNMENT),
+            Route(
+                Code.SET_MESSAGE_REQUEST_MODE,
+                None,
+                self.set_message_request_mode,
+                on_slave=OnSlave.MASTERS_TABLE,
+                asks=A_MODE,
+            ),
+            Route(Code.GET_ALL_MESSAGE_REQUEST_MODE, None, self.get_all_message_request_mode, asks=of_cluster(GET)),
         )
 
     def query_assignment(self, request: Request) -> Reply | None:

@@ -18,6 +18,7 @@ from perseid.broker.consume.filter import Filter, Work
 from perseid.broker.consume.held_pops import ALL_QUEUES
 from perseid.broker.consume.pull import COMPENSATE_MS, MAX_BYTES, MAX_SUSPEND_MS
 from perseid.broker.consume.sql92 import SqlError
+from perseid.broker.kernel.asks import GET, SUB, each, of_group, of_topic
 from perseid.broker.kernel.ports import Counts
 from perseid.broker.kernel.request import Reply, Request
 from perseid.broker.kernel.route import OnSlave, Route
@@ -111,6 +112,7 @@ class PopRequests:
                 self.pop_message,
                 on_slave=OnSlave.REFUSED,
                 on_vip=False,
+                asks=each(of_group(SUB), of_topic(SUB)),
             ),
             Route(
                 Code.PEEK_MESSAGE,
@@ -118,6 +120,7 @@ class PopRequests:
                 self.peek_message,
                 on_slave=OnSlave.REFUSED,
                 on_vip=False,
+                asks=each(of_topic(SUB), of_group(SUB)),
             ),
             Route(
                 Code.NOTIFICATION,
@@ -125,8 +128,15 @@ class PopRequests:
                 self.notification,
                 on_slave=OnSlave.REFUSED,
                 on_vip=False,
+                asks=each(of_group(SUB), of_topic(SUB)),
             ),
-            Route(Code.POLLING_INFO, headers.PollingInfoRequest, self.polling_info, on_vip=False),
+            Route(
+                Code.POLLING_INFO,
+                headers.PollingInfoRequest,
+                self.polling_info,
+                on_vip=False,
+                asks=each(of_group(GET), of_topic(GET)),
+            ),
         )
 
     def pop_message(self, request: Request) -> Reply | None:

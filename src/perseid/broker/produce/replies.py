@@ -11,6 +11,7 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 from perseid.base.errors import RequestRefused
+from perseid.broker.kernel import asks
 from perseid.broker.kernel.durability import Durability
 from perseid.broker.kernel.request import Reply, Request
 from perseid.broker.kernel.route import OnSlave, Route
@@ -63,12 +64,19 @@ class ReplyRequests:
     def routes(self) -> tuple[Route, ...]:
         """The rows of these requests."""
         return (
-            Route(Code.SEND_REPLY_MESSAGE, SendMessageRequest, self.send_reply, on_slave=OnSlave.HANDED_ON),
+            Route(
+                Code.SEND_REPLY_MESSAGE,
+                SendMessageRequest,
+                self.send_reply,
+                on_slave=OnSlave.HANDED_ON,
+                asks=asks.nothing,
+            ),
             Route(
                 Code.SEND_REPLY_MESSAGE_V2,
                 SendMessageRequestV2,
                 self.send_reply,
                 on_slave=OnSlave.HANDED_ON,
+                asks=asks.nothing,
             ),
         )
 

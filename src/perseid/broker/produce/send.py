@@ -6,7 +6,7 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, Protocol
 
 from perseid.base.errors import RemoteProtocolError, RequestRefused
-from perseid.broker.kernel import messages
+from perseid.broker.kernel import asks, messages
 from perseid.broker.kernel.request import Reply, Request
 from perseid.broker.kernel.route import OnSlave, Route
 from perseid.broker.kernel.settings import Settings
@@ -84,6 +84,7 @@ class SendRequests:
                 on_slave=OnSlave.HANDED_ON,
                 keeps_checks=True,
                 logical=True,
+                asks=asks.a_send,
             ),
             Route(
                 Code.SEND_MESSAGE_V2,
@@ -92,6 +93,7 @@ class SendRequests:
                 on_slave=OnSlave.HANDED_ON,
                 keeps_checks=True,
                 logical=True,
+                asks=asks.a_send,
             ),
             Route(
                 Code.SEND_BATCH_MESSAGE,
@@ -100,6 +102,7 @@ class SendRequests:
                 on_slave=OnSlave.HANDED_ON,
                 keeps_checks=True,
                 logical=True,
+                asks=asks.a_send,
             ),
         )
 

@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING
 
 from perseid.base.errors import RequestRefused
 from perseid.broker.kernel import messages
+from perseid.broker.kernel.asks import SUB, of_group
 from perseid.broker.kernel.durability import Durability
 from perseid.broker.kernel.request import Reply, Request
 from perseid.broker.kernel.route import OnSlave, Route
@@ -57,6 +58,7 @@ class SendBackRequests:
                 ConsumerSendMsgBackRequest,
                 self.consumer_send_back,
                 on_slave=OnSlave.HANDED_ON,
+                asks=of_group(SUB, of="group"),
             ),
         )
 

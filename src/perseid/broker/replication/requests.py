@@ -7,6 +7,7 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 from perseid.base.errors import RequestRefused
+from perseid.broker.kernel.asks import GET, UPDATE, of_cluster
 from perseid.broker.kernel.request import Reply, Request
 from perseid.broker.kernel.roles import Roles
 from perseid.broker.kernel.route import Route
@@ -52,24 +53,34 @@ class ReplicationRequests:
                 NotifyBrokerRoleChangedRequest,
                 self.notify_role_changed,
                 before_role=True,
+                asks=of_cluster(UPDATE),
             ),
-            Route(Code.GET_BROKER_EPOCH_CACHE, None, self.get_epoch_cache, before_role=True),
+            Route(Code.GET_BROKER_EPOCH_CACHE, None, self.get_epoch_cache, before_role=True, asks=of_cluster(GET)),
             Route(
                 Code.EXCHANGE_BROKER_HA_INFO,
                 ExchangeHaInfoRequest,
                 self.exchange_ha_info,
                 before_role=True,
+                asks=of_cluster(UPDATE),
             ),
-            Route(Code.NOTIFY_MIN_BROKER_ID_CHANGE, NotifyMinBrokerIdChangeRequest, self.notify_min_id),
-            Route(Code.GET_BROKER_HA_STATUS, None, self.get_ha_status, before_role=True),
+            Route(
+                Code.NOTIFY_MIN_BROKER_ID_CHANGE,
+                NotifyMinBrokerIdChangeRequest,
+                self.notify_min_id,
+                asks=of_cluster(UPDATE),
+            ),
+            Route(Code.GET_BROKER_HA_STATUS, None, self.get_ha_status, before_role=True, asks=of_cluster(GET)),
             Route(
                 Code.RESET_MASTER_FLUSH_OFFSET,
                 admin_headers.ResetMasterFlushOffsetRequest,
                 self.reset_master_flush_offset,
+                asks=of_cluster(UPDATE),
             ),
-            Route(Code.GET_ALL_DELAY_OFFSET, None, self.get_all_delay_offset, while_isolated=False),
-            Route(Code.GET_TIMER_CHECK_POINT, None, self.get_timer_checkpoint),
-            Route(Code.GET_TIMER_METRICS, None, self.get_timer_metrics),
+            Route(
+                Code.GET_ALL_DELAY_OFFSET, None, self.get_all_delay_offset, while_isolated=False, asks=of_cluster(GET)
+            ),
+            Route(Code.GET_TIMER_CHECK_POINT, None, self.get_timer_checkpoint, asks=of_cluster(GET)),
+            Route(Code.GET_TIMER_METRICS, None, self.get_timer_metrics, asks=of_cluster(GET)),
         )
 
     def get_ha_status(self, request: Request) -> Reply:

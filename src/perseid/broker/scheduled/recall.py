@@ -11,6 +11,7 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 from perseid.base.errors import RequestRefused
+from perseid.broker.kernel.asks import PUB, of_topic
 from perseid.broker.kernel.request import Reply, Request
 from perseid.broker.kernel.roles import Roles
 from perseid.broker.kernel.route import Route
@@ -49,7 +50,7 @@ class RecallRequests:
 
     def routes(self) -> tuple[Route, ...]:
         """The rows of these requests."""
-        return (Route(Code.RECALL_MESSAGE, RecallMessageRequest, self.recall_message),)
+        return (Route(Code.RECALL_MESSAGE, RecallMessageRequest, self.recall_message, asks=of_topic(PUB, exact=True)),)
 
     def recall_message(self, request: Request) -> Reply | None:
         """Store the wish; a refusal too says the region, as in the original."""

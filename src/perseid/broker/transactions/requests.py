@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING
 
 from perseid.base.errors import RemoteProtocolError, RequestRefused
 from perseid.broker.kernel import messages
+from perseid.broker.kernel.asks import PUB, UPDATE, of_topic
 from perseid.broker.kernel.request import Reply, Request
 from perseid.broker.kernel.roles import Roles
 from perseid.broker.kernel.route import Route
@@ -44,8 +45,16 @@ class TransactionRequests:
     def routes(self) -> tuple[Route, ...]:
         """The rows of these requests."""
         return (
-            Route(Code.END_TRANSACTION, EndTransactionRequest, self.end_transaction, keeps_checks=True),
-            Route(Code.RESUME_CHECK_HALF_MESSAGE, ResumeCheckHalfMessageRequest, self.resume_check),
+            Route(
+                Code.END_TRANSACTION,
+                EndTransactionRequest,
+                self.end_transaction,
+                keeps_checks=True,
+                asks=of_topic(PUB, exact=True),
+            ),
+            Route(
+                Code.RESUME_CHECK_HALF_MESSAGE, ResumeCheckHalfMessageRequest, self.resume_check, asks=of_topic(UPDATE)
+            ),
         )
 
     def end_transaction(self, request: Request) -> Reply | None:

@@ -1,0 +1,1 @@
+"""Who may do what: users, policies, and the gate that each request passes."""

@@ -1,0 +1,103 @@
+"""What a broker is told about users. Names and defaults are those of AuthConfig; the last one is ours."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+from typing import TypeVar
+
+import msgspec
+
+from perseid.base.config import option
+from perseid.base.errors import ConfigError
+from perseid.security.credentials import Credentials
+from perseid.security.sealed import KEY_BYTES
+from perseid.security.users import SUPER, User
+
+S = TypeVar("S", bound=msgspec.Struct)
+
+MAX_LISTED = 1_000
+"""Codes of a white list."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class AccessOptions:
+    """Of users and permissions, as they stand in a file."""
+
+    authentication_enabled: bool = False
+    """Each request has to be signed by a user."""
+    authorization_enabled: bool = False
+    """Users who are not Super may do what policies allow them."""
+    init_authentication_user: str = option("", secret=True)
+    """`{"username":"…","password":"…"}`: a Super user, made at a start when there is no user of that name."""
+    inner_client_authentication_credentials: str = option("", secret=True)
+    """`{"accessKey":"…","secretKey":"…"}`: what this node signs with when it asks others; here a Super user."""
+    authentication_whitelist: str = ""
+    """Request codes, with commas between them, that need no signature."""
+    authorization_whitelist: str = ""
+    """Request codes that need no permission."""
+    auth_secret_key_file: str = ""
+    """A file of 64 hexadecimal digits: the key with which secrets are stored. Empty: one is made beside them."""
+
+
+class _NameAndPassword(msgspec.Struct):
+    username: str
+    password: str
+
+
+class _Keys(msgspec.Struct, rename="camel"):
+    access_key: str
+    secret_key: str
+    security_token: str | None = None
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Access:
+    """The same, checked and taken apart."""
+
+    authenticates: bool = False
+    authorizes: bool = False
+    initial: User | None = None
+    inner: Credentials | None = None
+    unsigned: frozenset[int] = frozenset()
+    """Codes that need no signature."""
+    permitted: frozenset[int] = frozenset()
+    """Codes that need no permission."""
+    key: bytes = field(default=b"", repr=False)
+    """With which secrets are stored."""
+
+
+def access_of(options: AccessOptions, key: bytes = b"") -> Access:
+    """ConfigError, with the setting's name and never its value, when something is not as it has to be."""
+    if options.authentication_enabled and len(key) != KEY_BYTES:
+        raise ConfigError(f"authSecretKeyFile: {2 * KEY_BYTES} hexadecimal digits are wanted")
+    initial = _read(_NameAndPassword, "initAuthenticationUser", options.init_authentication_user)
+    inner = _read(_Keys, "innerClientAuthenticationCredentials", options.inner_client_authentication_credentials)
+    return Access(
+        authenticates=options.authentication_enabled,
+        authorizes=options.authorization_enabled,
+        initial=None if initial is None else User(initial.username, initial.password, SUPER),
+        inner=None if inner is None else Credentials(inner.access_key, inner.secret_key, inner.security_token),
+        unsigned=_codes("authenticationWhitelist", options.authentication_whitelist),
+        permitted=_codes("authorizationWhitelist", options.authorization_whitelist),
+        key=key,
+    )
+
+
+def _read(kind: type[S], name: str, text: str) -> S | None:
+    if not text.strip():
+        return None
+    try:
+        found = msgspec.json.decode(text, type=kind)
+    except (ValueError, RecursionError):
+        found = None
+    if found is None or not all(value for value in msgspec.structs.astuple(found)[:2]):
+        fields = ",".join(f'"{one}":"…"' for one in kind.__struct_encode_fields__[:2])
+        raise ConfigError(f"{name}: {{{fields}}} is wanted, with values that are not empty")
+    return found
+
+
+def _codes(name: str, text: str) -> frozenset[int]:
+    parts = [part.strip() for part in text.split(",") if part.strip()]
+    if len(parts) > MAX_LISTED or not all(part.isdecimal() for part in parts):
+        raise ConfigError(f"{name}={text[:80]}: {MAX_LISTED} request codes at the most are wanted, with commas between")
+    return frozenset(int(part) for part in parts)

@@ -1,0 +1,103 @@
+"""The gate: each request passes it before anything else is looked at.
+
+First: is it signed by a user (authentication)? Then: may that user do what it asks for (authorization)? Refusals are
+code 16, in the original's words. A request that waits and is looked at again is asked again what it may, so that
+what was revoked meanwhile is not given.
+"""
+
+from __future__ import annotations
+
+from perseid.base.machine import Millis
+from perseid.broker.access.config import Access
+from perseid.broker.access.tables import AclTable
+from perseid.broker.kernel.request import Request
+from perseid.broker.kernel.route import Route
+from perseid.broker.kernel.settings import Settings
+from perseid.broker.kernel.turn import Turn
+from perseid.security.policies import NO_POLICY, Asked, address_of
+from perseid.security.signature import ACCESS_KEY, is_signed
+from perseid.security.users import MAX_NAME_CHARS, User, Users, refuse
+from perseid.security.verdicts import Verdicts
+
+TELL_MS = 60_000
+"""So often refusals are worth a line."""
+
+
+class Gate:
+    """Of one broker."""
+
+    def __init__(
+        self, access: Access, turn: Turn, settings: Settings, users: Users, acls: AclTable, verdicts: Verdicts
+    ) -> None:
+        self._access = access
+        self._turn = turn
+        self._settings = settings
+        self._users = users
+        self._acls = acls
+        self._verdicts = verdicts
+        self._refused = 0
+        self._told_at: Millis | None = None
+
+    def admit(self, request: Request, route: Route | None) -> None:
+        """RequestRefused(16): it may not. `route` is None for a code that nobody serves."""
+        if request.user is None:
+            request.user = self._authenticated(request)
+        if route is not None and self._access.authorizes:
+            self._authorize(request, route, request.user)
+
+    def _authenticated(self, request: Request) -> str:
+        """The name of the user that signed it; nothing, where none has to."""
+        command = request.command
+        if command.code in self._access.unsigned:
+            return ""
+        name = command.ext.get(ACCESS_KEY)
+        if not name:
+            raise self._refusal(request, "username cannot be null.")
+        user = self._users.get(name)
+        if user is None:
+            raise self._refusal(request, f"User:{name[:MAX_NAME_CHARS]} is not found.")
+        self._check_enabled(request, user)
+        if not is_signed(user.secret, command.ext, command.body, command.version):
+            raise self._refusal(request, "check signature failed.")
+        return name
+
+    def _check_enabled(self, request: Request, user: User) -> None:
+        if not user.is_enabled:
+            raise self._refusal(request, f"User:{user.name} is disabled.")
+
+    def _authorize(self, request: Request, route: Route, name: str) -> None:
+        if route.code in self._access.permitted:
+            return
+        user = self._users.get(name)
+        if user is not None:
+            self._check_enabled(request, user)
+            if user.is_super:
+                return
+        if route.header is not None and request.header is None:
+            request.header = request.command.header(route.header)
+        host = request.conn.peer.rpartition(":")[0]
+        for asked in route.asks(request, self._settings.current.broker_cluster_name):
+            why_not = self._verdict(name, asked, request.conn.peer, host)
+            if why_not:
+                what = asked.key[: 2 * MAX_NAME_CHARS]
+                raise self._refusal(request, f"User:{name} has no permission to access {what} from {host}, {why_not}")
+
+    def _verdict(self, name: str, asked: Asked, peer: str, host: str) -> str:
+        key = (name, asked, host)
+        known = self._verdicts.get(key)
+        if known is None:
+            acl = self._acls.acls.get(name)
+            known = NO_POLICY if acl is None else acl.refusal(asked, address_of(peer))
+            if len(asked.name) <= MAX_NAME_CHARS:  # what is kept is bounded, however long names are
+                self._verdicts.keep(key, known)
+        return known
+
+    def _refusal(self, request: Request, remark: str) -> Exception:
+        """Count it, and say so now and then."""
+        self._refused += 1
+        now = self._turn.now
+        if self._told_at is None or now - self._told_at >= TELL_MS:
+            count, self._refused, self._told_at = self._refused, 0, now
+            last = f"code {request.command.code} of {request.conn.peer}: {remark}"
+            self._turn.note("warning", f"requests refused: {count}, the last one {last}")
+        return refuse(remark)
