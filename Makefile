@@ -17,7 +17,7 @@ PLAIN_INTEROP := $(addprefix tests/interop/test_,java_producers.py java_consumer
 
 SOAK_INTEROP := $(addprefix tests/interop/test_,replication.py dledger.py dledger_broker.py controller.py autoswitch.py epochs.py replacement.py)
 
-.PHONY: help setup demo test test-slow test-long test-plain test-times check sim sim-fresh sim-night soak interop interop-plain bench bench-spark profile fuzz mutants landing wheel clean
+.PHONY: help setup demo test test-slow test-long test-plain test-times check sim sim-fresh sim-night soak interop interop-plain bench bench-spark profile fuzz mutants mutant-pairs landing wheel clean
 
 help: ## What there is
 	@grep -E '^[a-z-]+:.*##' $(MAKEFILE_LIST) | sed -E 's/^([a-z-]+):[^#]*## /\1\t/' | expand -t 15
@@ -102,6 +102,9 @@ fuzz: $(READY) ## Each decoder for a minute (SECONDS=60)
 
 mutants: $(READY) ## Plants small defects and tells which the tests notice (COUNT=200, SEED=1; goes on where it ended; ARGS=--help)
 	$(RUN) -m tests.mutants.run --count $(or $(COUNT),200) --seed $(or $(SEED),1) $(ARGS)
+
+mutant-pairs: $(READY) ## The same small defects in the sources of a commit and in today's: which ones are noticed in each (COMMIT=..., COUNT=60, SEED=1)
+	$(RUN) -m tests.mutants.pairs $(COMMIT) --count $(or $(COUNT),60) --seed $(or $(SEED),1) $(ARGS)
 
 landing: $(READY) ## Random histories of tables and topics, on the archive's own code (COUNT=10000, SEED=1, FORMATS=parquet; ARGS=--help)
 	$(RUN) -m tests.spark.landing.run --count $(or $(COUNT),10000) --seed $(or $(SEED),1) --formats $(or $(FORMATS),parquet) $(ARGS)

@@ -75,6 +75,39 @@ def draw(root: Path, packages: list[str], count: int, seed: int) -> list[Mutant]
     return [_made(path, root, at, Random(told), numbers) for told, path, at in drawn]
 
 
+def draw_pairs(old: Path, new: Path, packages: list[str], count: int, seed: int) -> list[tuple[Mutant, Mutant]]:
+    """So many that are the same in two states of the sources, in turns of each package: one line of a function of one
+    name, changed in one way, which stands in the package once, before and now, in whatever file and class."""
+    places = [_by_text(root, packages) for root in (old, new)]
+    numbers = [statements(root, packages) for root in (old, new)]
+    turns: Counter[str] = Counter()
+    drawn = []
+    for told, key in sorted((hashlib.sha1(f"{seed} {key}".encode()).hexdigest(), key) for key in places[0]):
+        if all(len(found.get(key, ())) == 1 for found in places):
+            drawn.append((turns[key[0]], told, key))
+            turns[key[0]] += 1
+    pairs = []
+    for _, told, key in sorted(drawn)[:count]:
+        one, other = (_made(*found[key][0], Random(told), known) for found, known in zip(places, numbers, strict=True))
+        pairs.append((one, other))
+    return pairs
+
+
+def _by_text(root: Path, packages: list[str]) -> dict[tuple[str, ...], list[tuple[Path, Path, int]]]:
+    """Where what can be changed stands: by its package, its function's name, its line, and what it is."""
+    found: dict[tuple[str, ...], list[tuple[Path, Path, int]]] = {}
+    for package in packages:
+        for path in files(root, [package]):
+            whole = path.read_text()
+            lines, tree = whole.splitlines(), ast.parse(whole)
+            nodes = list(ast.walk(tree))
+            for at, where, text in _places(tree):
+                line = lines[getattr(nodes[at], "lineno", 0) - 1].strip()
+                if where and path.name != "config.py":
+                    found.setdefault((package, where.rpartition(".")[2], line, text), []).append((path, root, at))
+    return found
+
+
 def _places(tree: ast.Module) -> list[tuple[int, str, str]]:
     """The nodes that can be changed: the number in the order of a walk, the function, the text."""
     left_alone = _left_alone(tree)

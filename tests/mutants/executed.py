@@ -50,12 +50,12 @@ class Check:
 class Copy:
     """A copy of sources and tests that may be changed, and that changes of the checkout do not reach."""
 
-    def __init__(self, folder: Path) -> None:
+    def __init__(self, folder: Path, root: Path = ROOT) -> None:
         self.folder, self.sources = folder, folder / "src"
         ignored = shutil.ignore_patterns("__pycache__", "*.c", "*.egg-info")
         for name in ("src", "tests"):
-            shutil.copytree(ROOT / name, folder / name, ignore=ignored)
-        for path in ROOT.iterdir():
+            shutil.copytree(root / name, folder / name, ignore=ignored)
+        for path in root.iterdir():
             if path.name not in ("src", "tests", ".cache", ".git", ".hypothesis") and not (folder / path.name).exists():
                 (folder / path.name).symlink_to(path)
         self.environment = os.environ | {"PYTHONPATH": str(self.sources)}

@@ -7,10 +7,12 @@ from pathlib import Path
 
 import pytest
 
-from .draw import draw
+from . import pairs
+from .draw import draw, draw_pairs
 from .executed import Check
 from .marks import VARIABLE, Marks, mark, statements
 from .run import NEVER, NOBODY, Known, stages, summary
+from .words import Nearby
 
 SOURCE = '''"""Text."""
 from __future__ import annotations
@@ -102,3 +104,58 @@ def test_what_nobody_can_notice_is_told_apart_from_what_nobody_noticed(tmp_path:
     told = "\n".join(summary(rows, Known(path)))
     assert "1 of 2 were noticed (50.0 %); 1 more can't be" in told
     assert "[a hint only]" in told and f"[{NEVER}]" in told
+
+
+def test_what_moved_is_drawn_in_both_as_the_same_change(sources: Path, tmp_path: Path) -> None:
+    now = tmp_path / "now"
+    folder = now / "perseid" / "broker" / "inner"
+    folder.mkdir(parents=True)
+    moved = SOURCE[SOURCE.index("LIMIT") :]
+    (folder / "other.py").write_text("class Some:\n" + "".join(f"    {line}\n" for line in moved.splitlines()))
+    (folder / "never.py").write_text("def never() -> int:\n    return 7\n")  # stands twice now
+    drawn = draw_pairs(sources, now, ["broker"], 100, 1)
+    places = {(before.path, after.path) for before, after in drawn}
+    assert places == {("perseid/broker/some.py", "perseid/broker/inner/other.py")}
+    assert {after.where for _, after in drawn} == {"Some.low", "Some.counted"}
+    for before, after in drawn:
+        assert (before.text, before.what) == (after.text, after.what)
+    assert draw_pairs(sources, now, ["broker"], 3, 1) == drawn[:3]
+
+
+def test_the_nearest_tests_are_those_of_the_name_then_those_that_use_the_words(sources: Path, tmp_path: Path) -> None:
+    texts = {
+        "broker/test_some.py": "def test_a() -> None: ...",
+        "broker/test_words.py": "def test_b() -> None:\n    assert counted([1], most=2) == 1",
+        "broker/test_nothing.py": "def test_c() -> None: ...",
+        "store/test_import.py": "from perseid.broker import some",
+    }
+    for name, text in texts.items():
+        (tmp_path / "tests" / name).parent.mkdir(parents=True, exist_ok=True)
+        (tmp_path / "tests" / name).write_text(text)
+    mutant = next(one for one in draw(sources, ["broker"], 100, 1) if one.where == "counted" and "most" in one.text)
+    nearest = [name.removeprefix("tests/") for name in Nearby(tmp_path, ["broker", "store"]).nearest(mutant)]
+    assert nearest[0] == "broker/test_some.py" and nearest[-1] == "broker/test_nothing.py"
+
+
+def test_a_pair_of_which_one_end_alone_was_noticed_is_told() -> None:
+    row = {"package": "raft", "where": "f", "text": "x = 1", "change": "1 → 2"}
+    missed, noticed = (
+        {"file": "a.py", "line": 3, "by": ""},
+        {"file": "a.py", "line": 4, "by": "tests/test_a.py::test_b"},
+    )
+    lines = pairs.summary([row | {"before": noticed, "after": missed}, row | {"before": noticed, "after": noticed}])
+    assert "| all | 2 | 2 | 1 |" in lines
+    assert lines[-1] == "a.py:3 f: 1 → 2  [only before by tests/test_a.py::test_b]"
+
+
+def test_tests_begin_with_the_nearest_and_end_with_the_first_that_fails(tmp_path: Path) -> None:
+    """Pytest itself, with the plugin, as a tree of a pair asks it."""
+    (tmp_path / "tests").symlink_to(Path(__file__).parents[1])
+    file = tmp_path / "test_order.py"
+    file.write_text(
+        "def test_far():\n    assert False\n\n\ndef test_near():\n    counted = 1\n    assert counted == 2\n"
+    )
+    tree = pairs.Tree(tmp_path)
+    assert tree._run([file.name], {"counted": 1.0}, 5, plain=False) == "test_order.py::test_near"
+    file.write_text("def test_near():\n    counted = 1\n    assert counted == 1\n")
+    assert tree._run([file.name], {"counted": 1.0}, 5, plain=False) == ""
