@@ -1,7 +1,8 @@
 """The broker without sockets: `python bench/in_process.py` gives reads to `Broker.handle` and times it.
 
 CPU time of the calling thread, the first decile of many short runs: so quiet that a change of a tenth of a microsecond
-shows, even on a busy machine. `--profile` prints cProfile's table (which slows small functions down).
+shows, even on a busy machine. `--profile` prints cProfile's table (which slows small functions down). `--signed`: the
+broker has users and policies, and each request is signed by one that is not Super.
 """
 
 from __future__ import annotations
@@ -24,10 +25,14 @@ from servers import HERE, cache_folder
 sys.path.insert(0, str(HERE.parent / "src"))
 
 from perseid.base.machine import Frames, Opened, Reads, Start, Write
+from perseid.broker.access.config import Access
 from perseid.broker.config import BrokerConfig
 from perseid.broker.node import Broker
 from perseid.disk.real import RealDisk
+from perseid.security.credentials import Credentials
+from perseid.security.policies import Acl
 from perseid.store.config import StoreConfig
+from perseid.wire.users import AclInfo, PolicyEntryInfo, PolicyInfo
 
 CONN, CONNS = 1, 16
 RUNS = 100
@@ -64,16 +69,35 @@ def frame(code: int, ext: str, opaque: int, body: bytes) -> bytes:
 class Bench:
     """A broker on a folder, and reads for it."""
 
-    def __init__(self, folder: Path, size: int) -> None:
+    def __init__(self, folder: Path, size: int, *, signed: bool = False) -> None:
         self.now = int(time.time() * 1000)
         store = StoreConfig(commit_log_file_bytes=256 << 20)
         config = BrokerConfig(broker_name="broker-a", enable_property_filter=True)
-        self.broker = Broker(config, store, RealDisk(str(folder)), Random(1))
+        self._user = Credentials("bench", "bench-secret") if signed else None
+        access = Access(authenticates=True, authorizes=True, key=bytes(32)) if signed else None
+        self.broker = Broker(config, store, RealDisk(str(folder)), Random(1), access=access)
+        if signed:
+            self._permit()
         self.body = b"x" * size
         self.number = 0
         self.broker.handle(Start(), self.now)
         for i in range(CONNS):
             self.broker.handle(Opened(CONN + i, f"127.0.0.1:{40_000 + i}", "127.0.0.1:10911", "main", ""), self.now)
+
+    def _permit(self) -> None:
+        """The user may send to the topic, and its group may read it."""
+        parts = self.broker.parts
+        parts.users.users.create("bench", "bench-secret", None, None)
+        entries = [
+            PolicyEntryInfo("Topic:bench", ["Pub", "Sub"], None, "Allow"),
+            PolicyEntryInfo("Group:bench_consumer", ["Sub"], None, "Allow"),
+        ]
+        parts.acls.put("bench", Acl.of(AclInfo("User:bench", [PolicyInfo(None, entries)])))
+
+    def _frame(self, code: int, ext: str, opaque: int, body: bytes) -> bytes:
+        if self._user is not None:
+            ext = json.dumps(self._user.sign(json.loads(f"{{{ext}}}"), body), separators=(",", ":"))[1:-1]
+        return frame(code, ext, opaque, body)
 
     def sends(self, reads: int, messages: int) -> list[bytes]:
         """`reads` reads of `messages` sends each."""
@@ -84,7 +108,7 @@ class Bench:
                 self.number += 1
                 queue, tag = self.number % 8, "AB"[self.number // 8 % 2]
                 ext = EXT.format(queue=queue, now=self.now, number=self.number, tag=tag)
-                pieces.append(frame(310, ext, 100_000_000 + self.number, self.body))
+                pieces.append(self._frame(310, ext, 100_000_000 + self.number, self.body))
             made.append(b"".join(pieces))
         return made
 
@@ -94,13 +118,13 @@ class Bench:
         made = []
         for i in range(reads):
             ext = PULL_EXT.format(kind=kind, wanted=wanted, queue=i % 8, offset=i // 8 % 10 * step)
-            made.append(frame(11, ext, 100_000_000 + i, b""))
+            made.append(self._frame(11, ext, 100_000_000 + i, b""))
         return made
 
     def pop(self, queue: int) -> tuple[float, bytes]:
         """Seconds of CPU that a pop of 32 took, and a read of the acknowledgements that follow it."""
         ext = POP_EXT.format(now=self.now, queue=queue)
-        pop = Frames(CONN, frame(200050, ext, 1, b""))
+        pop = Frames(CONN, self._frame(200050, ext, 1, b""))
         began = time.thread_time()
         effects = self.broker.handle(pop, self.now)
         took = time.thread_time() - began
@@ -115,7 +139,7 @@ class Bench:
             for offset in offsets
         ]
         assert len(acks) == 32, f"{len(acks)} messages"
-        return took, b"".join(frame(200051, ext, 2 + i, b"") for i, ext in enumerate(acks))
+        return took, b"".join(self._frame(200051, ext, 2 + i, b"") for i, ext in enumerate(acks))
 
     def run(self, reads: list[bytes]) -> float:
         """Seconds of CPU that the reads took."""
@@ -181,11 +205,12 @@ def main() -> int:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--size", type=int, default=128)
     parser.add_argument("--profile", action="store_true", help="cProfile of reads of 64 sends")
+    parser.add_argument("--signed", action="store_true", help="by a user who may, of a broker that asks")
     args = parser.parse_args()
     cache_folder().mkdir(parents=True, exist_ok=True)
     folder = Path(tempfile.mkdtemp(prefix=f"core-{os.getpid()}-", dir=cache_folder()))
     try:
-        bench = Bench(folder, args.size)
+        bench = Bench(folder, args.size, signed=args.signed)
         bench.warm_up()
         if args.profile:
             work = bench.sends(300, 64)
