@@ -13,6 +13,9 @@ TIMED = PERSEID_TIMES=$(CURDIR)/.cache/times/$@
 
 CORELESS := $(addprefix --ignore tests/,base bench cli client disk nameserver packaging spark/landing tidy verify wire)
 
+# `make check` has these.
+UNTIDY := --ignore tests/tidy
+
 PLAIN_INTEROP := $(addprefix tests/interop/test_,java_producers.py java_consumers.py go_clients.py)
 
 SOAK_INTEROP := $(addprefix tests/interop/test_,replication.py dledger.py dledger_broker.py controller.py autoswitch.py epochs.py replacement.py)
@@ -34,7 +37,7 @@ demo: $(READY) ## 336,776 flights, a master that is killed half-way for good, an
 	$(RUN) -m demo --out demo-out
 
 test: $(READY) ## All tests that need neither JDK, Maven nor Go (CHANGED=1: those that this branch's changes can reach)
-	$(TIMED) $(RUN) -m pytest $(SPREAD) -m 'not interop and not slow and not long' $(if $(CHANGED),$$($(RUN) tests/impact.py)) $(ARGS)
+	$(TIMED) $(RUN) -m pytest $(SPREAD) -m 'not interop and not slow and not long' $(if $(CHANGED),$$($(RUN) tests/impact.py),$(UNTIDY)) $(ARGS)
 
 test-slow: $(READY) ## The expensive ones: planted defects, Spark's JVMs and clusters, further formats and combinations (CHANGED=1, too)
 	@# pytest ends with 5 where a change reaches none of them.
