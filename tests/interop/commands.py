@@ -51,8 +51,8 @@ ELSEWHERE = {
     "updateControllerConfig": "asks a controller: test_controller.py",
     "electMaster": "asks a controller: test_autoswitch.py, test_controller.py",
     "cleanBrokerMetadata": "asks a controller: test_controller.py",
-    "copyUser": "asks two brokers for what listUser and createUser ask for",
-    "copyAcl": "asks two brokers for what listAcl and createAcl ask for",
+    "copyUser": "asks brokers with users: security/test_mqadmin.py",
+    "copyAcl": "asks brokers with users: security/test_mqadmin.py",
 }
 """Commands that this cluster of one name server and one broker is not asked."""
 

@@ -22,6 +22,7 @@ from perseid.wire.codes import RequestCode as Code
 from perseid.wire.pop import BatchAck, batch_ack_body
 
 TOPIC, GROUP, VICTIM = "asked_topic", "asked_group", "asked_user"
+OTHER = f"{GROUP}_2"
 RETRY, DEAD = f"%RETRY%{GROUP}", f"%DLQ%{GROUP}"
 
 
@@ -35,7 +36,7 @@ class Question(NamedTuple):
 NAMED: Mapping[str, object] = {
     "topic": TOPIC, "parentTopic": TOPIC, "originTopic": TOPIC, "liteTopic": "asked_lite", "defaultTopic": "TBW102",
     "group": GROUP, "consumerGroup": GROUP, "producerGroup": GROUP, "groupName": GROUP, "srcGroup": GROUP,
-    "compareGroup": GROUP, "destGroup": f"{GROUP}_2", "subscription": "*", "expressionType": "TAG", "perm": 6,
+    "compareGroup": GROUP, "destGroup": OTHER, "subscription": "*", "expressionType": "TAG", "perm": 6,
     "topicFilterType": "SINGLE_TAG", "commitOrRollback": 8, "statsName": "TOPIC_PUT_NUMS", "statsKey": TOPIC,
     "extraInfo": "0 0 60000 0 0 broker 0 0", "clientId": "asked_client", "clientID": "asked_client",
     "username": VICTIM, "subject": f"User:{VICTIM}", "readQueueNums": 1, "writeQueueNums": 1, "isForce": "true",
@@ -161,5 +162,6 @@ def questions() -> list[Question]:
                 about = ", ".join(filter(None, (way, body_way)))
                 asked.append(Question(code, about, ext, body if isinstance(body, str) else json.dumps(body)))
         if code == Code.PULL_MESSAGE:
-            asked.append(Question(code, "a dead letter topic", {**_fields(code, route), "topic": DEAD}))
+            for about, topic in (("a dead letter topic", DEAD), ("another group's retry topic", f"%RETRY%{OTHER}")):
+                asked.append(Question(code, about, {**_fields(code, route), "topic": topic}))
     return asked

@@ -13,11 +13,7 @@ from secured import SUPER, Policy, ask
 
 from perseid.client import Credentials
 
-PLAIN, MAY, OFF = (
-    Credentials("plain", "plain-secret"),
-    Credentials("may", "may-secret"),
-    Credentials("off", "off-secret"),
-)
+PLAIN, OFF = Credentials("plain", "plain-secret"), Credentials("off", "off-secret")
 ACTIONS = ("Pub", "Sub", "Create", "Update", "Delete", "Get", "List")
 NO_PERMISSION = 16
 PASSED = "passed"
@@ -47,14 +43,6 @@ def verdict(code: int, remark: str | None) -> str:
         if match := pattern.fullmatch(remark or ""):
             return f"{code} {match.expand(said)}"
     return PASSED
-
-
-def users(address: str) -> None:
-    """Make those that ask; again is no harm."""
-    for user in (PLAIN, MAY, OFF):
-        secured.create_user(address, user)
-        secured.forbid(address, user)
-    secured.disable_user(address, OFF)
 
 
 def _put(address: str, question: Question, by: Credentials | None) -> str:
@@ -100,10 +88,30 @@ def by_policies(asks: Asks) -> dict[str, str]:
     return {**expected, "super": PASSED}
 
 
+class Users:
+    """Users by their policies, made when first asked for."""
+
+    def __init__(self, address: str) -> None:
+        self._address, self._known = address, dict[str, Credentials]()
+
+    def with_policies(self, policies: Sequence[Policy]) -> Credentials:
+        user = self._known.get(repr(policies))
+        if user is None:
+            user = self._known[repr(policies)] = Credentials(f"may_{len(self._known)}", "may-secret")
+            secured.create_user(self._address, user)
+            secured.forbid(self._address, user)
+            made = secured.permit(self._address, user, *policies)
+            assert made.code == 0, made
+        return user
+
+
 def table(address: str, asked: Sequence[tuple[Question, Asks]]) -> list[dict[str, str]]:
     """What this broker says to each question: by the kind of user who asks it."""
-    users(address)
-    found = []
+    for user in (PLAIN, OFF):
+        secured.create_user(address, user)
+        secured.forbid(address, user)
+    secured.disable_user(address, OFF)
+    users, found = Users(address), []
     for question, asks in asked:
         row = {
             "nobody": _put(address, question, None),
@@ -113,11 +121,7 @@ def table(address: str, asked: Sequence[tuple[Question, Asks]]) -> list[dict[str
             "no policy": _put(address, question, PLAIN),
         }
         for kind, policies in _policies(asks) if asks else ():
-            secured.forbid(address, MAY)
-            if policies:
-                made = secured.permit(address, MAY, *policies)
-                assert made.code == 0, made
-            row[kind] = _put(address, question, MAY)
+            row[kind] = _put(address, question, users.with_policies(policies) if policies else PLAIN)
         row["super"] = _put(address, question, SUPER)
         found.append(row)
     assert ask(address, 28, SUPER).code == 0, "it is still there"
