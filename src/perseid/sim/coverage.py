@@ -119,6 +119,7 @@ def of_features(model: str) -> list[str]:
 
 
 STATES = (
+    "TLS handshake",
     "offsets of a group are linearizable",
     "queue is linearizable",
     "queue with losses, not checked for linearizability",

@@ -2,7 +2,8 @@
 
 Connections, not packets: RocketMQ rides on TCP, so bytes come in order or not at all. Frames are put together
 by `wire.frame.complete`, as in the driver of the real world, so a frame may come in pieces of one byte and
-several frames may come at once. Streams without frames (`len`) come as they are.
+several frames may come at once. Streams without frames (`len`) come as they are. Where a run has TLS (`tls`), it stands
+between an end's bytes and those on their way, and owners hear of a connection when it is ready.
 
 A connection is two `End`s. What one end writes arrives at the other after a latency, in order. It waits when
 the direction is blocked (a partition) or its reader does not read (`reading`), and comes in one piece
@@ -16,7 +17,9 @@ from typing import Protocol
 
 from perseid.base.errors import RemoteProtocolError
 from perseid.base.machine import Buffer
+from perseid.security.tls import State, Tls
 from perseid.sim.scheduler import US_PER_MS, US_PER_S, Scheduler, Stream
+from perseid.sim.secured import Secured
 from perseid.wire.frame import complete
 
 SHORTEST_US, LATENCIES_US = 50, 751
@@ -67,6 +70,8 @@ class End:
         "other",
         "owner",
         "reading",
+        "tls",
+        "unready",
         "waiting",
     )
 
@@ -86,6 +91,10 @@ class End:
         """When the last bytes on their way to this end arrive."""
         self.incoming = bytearray()
         self.waiting: list[bytes | Fin] = []
+        self.tls: Tls | None = None
+        """None: its bytes are plain."""
+        self.unready: Callable[[], None] | None = None
+        """Tells its owner that it is ready, as long as TLS has not decided."""
 
     def __repr__(self) -> str:
         return f"{self.owner.name}#{self.id}"
@@ -122,6 +131,7 @@ class Network:
         """Machines that refuse new connections though they listen (their backlog is full)."""
         self.shut: set[str] = set()
         """Addresses that nobody reaches, whose machines can be reached otherwise: what is cut off is a port."""
+        self.tls: Secured | None = None
         self.tap: Callable[[End, bytes], None] | None = None
         """Sees all bytes as they are written, before they are on their way."""
         self._numbers = 0
@@ -156,6 +166,8 @@ class Network:
             near.dialling, near.listener = dialled, listener
             near.complete = frames or complete
             far.complete = self.streams.get(address, complete)
+            if self.tls is not None:
+                near.tls, far.tls = self.tls.ends()
             far.arrives_us = scheduler.now_us + out
             near.arrives_us = far.arrives_us + back
             scheduler.at(far.arrives_us, self._accept, far, target)
@@ -167,6 +179,11 @@ class Network:
             return
         if self.tap is not None:
             self.tap(end, data)
+        self._put_on_its_way(end, data if end.tls is None else end.tls.seal(data))
+
+    def _put_on_its_way(self, end: End, data: bytes) -> None:
+        if not data:
+            return
         other = end.other
         random = self.random
         if other.chopped:
@@ -182,6 +199,8 @@ class Network:
     def close(self, end: End, reason: str) -> None:
         """Close from one side: the other hears it after the bytes that are on their way."""
         if end.open:
+            if end.tls is not None:
+                self._put_on_its_way(end, end.tls.end())
             self._forget(end)
             self._send(end.other, Fin(reason))
 
@@ -270,14 +289,40 @@ class Network:
             other, end.other = end.other, _NOBODY
             other.other = _NOBODY
         elif end.open:
-            end.owner.opened(end, target[1], "")
+            self._open(end, target[1], "")
 
     def _established(self, end: End, address: str) -> None:
         if end.other is _NOBODY:
             self._break(end, "connection reset")
         elif end.open:
+            self._open(end, end.listener, address)
+
+    def _open(self, end: End, listener: str, dialled: str) -> None:
+        """Tell the owner; where there is TLS, once it has decided."""
+
+        def opened() -> None:
             end.dialling = ""
-            end.owner.opened(end, end.listener, address)
+            end.owner.opened(end, listener, dialled)
+
+        if end.tls is None:
+            opened()
+        else:
+            end.unready = opened
+            self._put_on_its_way(end, end.tls.outgoing())
+
+    def _unseal(self, end: End, tls: Tls, piece: bytes) -> bytes:
+        """The plain bytes of what arrived; the owner may hear that the connection is ready."""
+        try:
+            plain = tls.received(piece)
+        finally:
+            self._put_on_its_way(end, tls.outgoing())
+        if end.unready is not None and tls.state is not State.HANDSHAKE:
+            self.count("TLS handshake" if tls.state is State.OPEN else "plain bytes where TLS is taken")
+            if tls.state is State.CLEAR:
+                end.tls = None
+            opened, end.unready = end.unready, None
+            opened()
+        return plain
 
     def _send_chopped(self, other: End, data: bytes) -> None:
         self.count("chopped write")
@@ -327,10 +372,13 @@ class Network:
         if isinstance(piece, Fin):
             self._break(end, piece.reason)
             return
-        self.scheduler.trace.data(piece)
-        incoming = end.incoming
-        incoming += piece
         try:
+            plain = piece if end.tls is None else self._unseal(end, end.tls, piece)
+            if not plain or not end.open:
+                return
+            self.scheduler.trace.data(plain)
+            incoming = end.incoming
+            incoming += plain
             stop = end.complete(incoming)
         except RemoteProtocolError as error:
             self.count("malformed frame refused")

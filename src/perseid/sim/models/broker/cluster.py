@@ -28,6 +28,7 @@ from perseid.sim.net import Network
 from perseid.sim.promises import Violation
 from perseid.sim.rare_settings import STORE, rare_broker_settings, rare_settings
 from perseid.sim.scheduler import US_PER_MS, Scheduler
+from perseid.sim.secured import Secured, has_tls
 from perseid.sim.selection import WHOLE, Selection
 from perseid.store.config import ASYNC_FLUSH, SYNC_FLUSH, StoreConfig
 from perseid.wire.codes import RequestCode
@@ -83,6 +84,8 @@ class Cluster:
         self.operations = 0
         self.created: set[str] = set()
         self.network = Network(self.scheduler, self.count)
+        if has_tls(seed):
+            self.network.tls = Secured(self.scheduler.stream("tls"))
         random = self.scheduler.stream("cluster")
         self.topics = [Topic("orders", random.randrange(1, 4)), Topic("events", random.randrange(1, 3))]
         self.sync_flush = random.random() < 0.5
