@@ -54,10 +54,11 @@ from perseid.wire.headers.send import SendMessageRequest, SendMessageRequestV2, 
 from perseid.wire.host import Host
 
 try:
-    from . import ends, secured
+    from . import ends, permitted, secured
     from .twins import ReplicaTwins, Twins, checked_core
 except ImportError:  # run.py puts this folder on the path
     import ends  # type: ignore[no-redef]
+    import permitted  # type: ignore[no-redef]
     import secured  # type: ignore[no-redef]
     from twins import ReplicaTwins, Twins, checked_core  # type: ignore[no-redef]
 
@@ -389,6 +390,9 @@ def _framed(data: bytes) -> bytes:
 TARGETS: dict[str, Target] = {
     target.__name__: target
     for target in (
+        permitted.signatures,
+        permitted.policies,
+        permitted.users_files,
         core,
         slave,
         ha_master,
@@ -575,6 +579,7 @@ def _seeds() -> dict[str, list[bytes]]:
         "controller": _controller_requests(),
         "controller_events": EVENTS,
         "tls": secured.SEEDS,
+        **permitted.SEEDS,
         "controller_snapshots": _snapshots(),
         "epoch_files": [encode_epoch_file([EpochEntry(1, 0), EpochEntry(4, 900)]), b"0\n0\n"],
         "traces": [
