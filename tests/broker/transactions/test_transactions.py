@@ -11,6 +11,7 @@ import pytest
 from broker.harness import NOW, Rig, records
 from broker.requests import properties
 from perseid.base.machine import Frames, Tick
+from perseid.broker.transactions import op_messages
 from perseid.broker.transactions import service as transactions
 from perseid.replication.config import ReplicationConfig
 from perseid.store.results import AppendRefused, PutStatus
@@ -165,9 +166,9 @@ def test_one_way_words_of_a_read_share_an_op_message(tmp_path: Path) -> None:
 
 def test_an_op_message_names_no_more_than_java_reads_at_once(tmp_path: Path) -> None:
     rig = Rig(tmp_path)
-    halves = [begin(rig, UNIQ_KEY=f"ID{n}") for n in range(2 * transactions.OP_HALVES + 1)]
+    halves = [begin(rig, UNIQ_KEY=f"ID{n}") for n in range(2 * op_messages.OP_HALVES + 1)]
     rig.handle(one_way(halves, [ROLLBACK] * len(halves)))
-    assert [body.count(b",") for body in ops(rig)] == [transactions.OP_HALVES, transactions.OP_HALVES, 1]
+    assert [body.count(b",") for body in ops(rig)] == [op_messages.OP_HALVES, op_messages.OP_HALVES, 1]
 
 
 def test_what_one_way_words_decided_is_written_when_the_log_takes_it(

@@ -28,18 +28,18 @@ from __future__ import annotations
 
 import heapq
 import re
-from collections import deque
-from collections.abc import Callable, Iterator
-from contextlib import contextmanager
+from collections.abc import Callable
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Protocol
 
+from perseid.base.deadlines import soonest
 from perseid.base.errors import RequestRefused
 from perseid.base.machine import Millis
 from perseid.broker.kernel import messages
 from perseid.broker.kernel.settings import Settings
 from perseid.broker.kernel.turn import Turn
 from perseid.broker.scheduled import escape
+from perseid.broker.transactions.op_messages import OpMessages
 from perseid.store.queues import Queues
 from perseid.store.reads import Reads
 from perseid.store.results import Appended, AppendRefused
@@ -65,13 +65,10 @@ if TYPE_CHECKING:
     from perseid.broker.scheduled.escape import Escape
 
 GROUP = TRANSACTION_GROUP
-OP_TAG = "d"
 MAX_OPEN = 1_000_000
 """Halves without a decision; further ones are refused until some are decided."""
 LOADED_A_TURN = 10_000
 """Halves and op messages that one turn takes up after a start."""
-OP_HALVES = 200
-"""Named in one op message: 4 KiB of numbers, transactionOpMsgMaxSize of the original."""
 CHECKS_A_TURN = 128
 RETRY_MS = 1_000
 """After the log refused to take what a check writes."""
@@ -142,19 +139,13 @@ class TransactionService:
         """Where open halves stand now that were written anew, by the offset that their producer knows."""
         self._names: dict[int, int] = {}
         """The other way round."""
-        self._decided: deque[tuple[int, int]] = deque()
-        """Halves whose op message may yet be lost: where it ends in the log, and the half's offset."""
-        self._ops: deque[tuple[int, int]] = deque()
-        """Op messages that tell of halves beyond the progress: their offset, and the highest half that they name."""
+        self._ops = OpMessages(ports.turn, ports.settings, ports.appender, ports.reads, ports.offsets)
         self._removed: set[int] | None = None
         """While halves are taken up: those that are decided."""
         self._op_at = self._op_end = self._half_at = self._half_end = 0
         """How far op messages and halves are taken up, and where they ended at the start."""
-        self._owed: list[int] = []
-        """Halves that are decided, and whose op message the log did not take yet."""
-        self._told = (0, 0)
-        self._again: Millis = 0
-        """When what the log refused is tried again; when the next half is sent away."""
+        self._away_at: Millis = 0
+        """When the next half is sent away."""
         self._away = False
         """One is on its way to another master."""
         self._trouble = ""
@@ -162,8 +153,6 @@ class TransactionService:
         self.quick: QuickCommits | None = None
         self.words: list[Request] = []
         """One-way words of this turn, which nobody waits for."""
-        self._together: list[int] | None = None
-        """Halves that one op message is going to name."""
 
     def __len__(self) -> int:
         return len(self._open)
@@ -182,12 +171,12 @@ class TransactionService:
     def start(self) -> None:
         """This broker is master from now on, or acts for it and sends halves away."""
         self.stop()
-        self._again = self._turn.now + self._settings.current.transaction_check_interval if self._escape.on else 0
+        self._away_at = self._turn.now + self._settings.current.transaction_check_interval if self._escape.on else 0
         offsets, reads = self._offsets, self._reads
         self._op_at = max(offsets.query(OP_HALF_TOPIC, GROUP, 0) or 0, reads.min_offset(OP_HALF_TOPIC, 0))
         self._half_at = max(offsets.query(HALF_TOPIC, GROUP, 0) or 0, reads.min_offset(HALF_TOPIC, 0))
         self._op_end, self._half_end = self._end(OP_HALF_TOPIC), self._end(HALF_TOPIC)
-        self._told = self._half_at, self._op_at
+        self._ops.start(self._half_at, self._op_at)
         self._removed = set()
         self.quick = self._make_quick()
         self._load()
@@ -195,7 +184,7 @@ class TransactionService:
     def stop(self) -> None:
         """It is a slave from now on."""
         self.quick = None
-        for table in (self._open, self._due, self._moved, self._names, self._decided, self._ops, self._owed):
+        for table in (self._open, self._due, self._moved, self._names, self._ops):
             table.clear()
         self._removed = None
         self._away = False
@@ -222,7 +211,7 @@ class TransactionService:
         named = [int(text) for text in texts if _NUMBER(text)]
         removed.update(each for each in named if each >= self._half_at)
         if named:
-            self._ops.append((offset, max(named)))
+            self._ops.found(offset, named)
 
     def _load_half(self, offset: int, removed: set[int]) -> None:
         found = self._record(HALF_TOPIC, offset)
@@ -236,7 +225,7 @@ class TransactionService:
             before = self._moved.get(int(known), int(known))
             if before in self._open:  # a crash came between a half that was written anew and its op message
                 self._forget(before)
-                self._owed.append(before)
+                self._ops.found_decided(before)
             self._rename(int(known), offset)
 
     def _end(self, topic: str) -> int:
@@ -324,7 +313,7 @@ class TransactionService:
             if self.quick is not None:
                 self.quick.learn(message.topic, message.queue_id)
             return self._close(offset) or stored.physical_offset + stored.size
-        end = self._write_op(offset)
+        end = self._ops.write(offset)
         self._forget(offset)
         return end
 
@@ -349,15 +338,11 @@ class TransactionService:
         """A half is decided, and the log shall say so: at once, where its words end is told, or (0) when it takes
         them."""
         self._forget(offset)
-        try:
-            return self._write_op(offset)
-        except AppendRefused as refused:
-            self._owe([offset], refused)
-            return 0
+        return self._ops.write_or_owe(offset)
 
     def gathers(self, request: Request) -> bool:
         """Keep a one-way word until the end of the turn; False: that has come."""
-        if self._together is not None:
+        if self._ops.gathers:
             return False
         self.words.append(request)
         return True
@@ -368,7 +353,7 @@ class TransactionService:
         if not words:
             return
         quick = None if self._removed is not None or self._appender.overload() else self.quick
-        with self._one_op():
+        with self._ops.together():
             for request in words:
                 if quick is None or not self._commit_quickly(quick, request.header):
                     if quick is not None:
@@ -385,51 +370,8 @@ class TransactionService:
         if not quick.commit(header.commit_log_offset, offset, header.producer_group, header.transaction_id):
             return False
         self._forget(offset)
-        assert self._together is not None
-        self._together.append(offset)
+        self._ops.write(offset)
         return True
-
-    @contextmanager
-    def _one_op(self) -> Iterator[None]:
-        """Name the halves that are decided meanwhile in one op message behind all of them."""
-        decided = self._together = []
-        try:
-            yield
-        finally:
-            self._together = None
-            for begin in range(0, len(decided), OP_HALVES):
-                some = decided[begin : begin + OP_HALVES]
-                try:
-                    self._write_ops(some)
-                except AppendRefused as refused:
-                    self._owe(some, refused)
-
-    def _owe(self, offsets: list[int], refused: AppendRefused) -> None:
-        self._turn.note("warning", f"halves {offsets} are decided, which can't be written yet: {refused}")
-        self._owed += offsets
-        self._again = self._turn.now + RETRY_MS
-
-    def _write_op(self, offset: int) -> int:
-        """Say in the log that a half is decided; where that ends, or (0) when it is said later."""
-        if self._together is not None:
-            self._together.append(offset)
-            return 0
-        return self._write_ops([offset])
-
-    def _write_ops(self, offsets: list[int]) -> int:
-        op = Message(
-            topic=OP_HALF_TOPIC,
-            body=b"".join(b"%d," % offset for offset in offsets),
-            born_timestamp=self._turn.now,
-            born_host=self._settings.store_host,
-            store_host=self._settings.store_host,
-            properties=props.encode({props.TAGS: OP_TAG}),
-        )
-        stored = self._appender.store(op)
-        end = stored.physical_offset + stored.size
-        self._ops.append((stored.queue_offset, max(offsets)))
-        self._decided += [(end, offset) for offset in offsets]
-        return end
 
     # ---- producers are asked ----
 
@@ -437,9 +379,8 @@ class TransactionService:
         if self._removed is not None:
             return self._turn.now
         if self._escape.on:
-            return None if self._away or not self._open else self._again
-        due = self._due[0][0] if self._due else None
-        return min(due or self._again, self._again) if self._owed else due
+            return None if self._away or not self._open else self._away_at
+        return soonest(self._due[0][0] if self._due else None, self._ops.next_deadline())
 
     def tick(self, now: Millis) -> None:
         """Take up more halves, or ask about those that are due."""
@@ -448,8 +389,7 @@ class TransactionService:
         if self._escape.on:
             self._send_away(now)
             return
-        if self._owed and now >= self._again:
-            self._pay(now)
+        self._ops.tick(now)
         for _ in range(CHECKS_A_TURN):
             if self._removed is not None or not self._due or self._due[0][0] > now:
                 break
@@ -460,15 +400,6 @@ class TransactionService:
                 heapq.heappush(self._due, (half.due, offset))
                 break
         self._tell()
-
-    def _pay(self, now: Millis) -> None:
-        """Write the op messages that the log did not take."""
-        try:
-            while self._owed:
-                self._write_op(self._owed[-1])
-                self._owed.pop()
-        except AppendRefused:
-            self._again = now + RETRY_MS
 
     def _check(self, offset: int, half: _Half, now: Millis) -> bool:
         """Ask a half's producer; False: not yet, for the log takes nothing, or may lose it."""
@@ -522,14 +453,14 @@ class TransactionService:
 
     def _send_away(self, now: Millis) -> None:
         """Send the first open half to another master, as one that its producer has just sent."""
-        if self._removed is not None or self._away or not self._open or now < self._again:
+        if self._removed is not None or self._away or not self._open or now < self._away_at:
             return
         offset, half = next(iter(self._open.items()))
         found = messages.stored_at(self._reads, half.physical_offset)
 
         def told(why: str, now: Millis) -> None:
             self._away = False
-            self._again = now + escape.RETRY_MS if why else now
+            self._away_at = now + escape.RETRY_MS if why else now
             if why != self._trouble:
                 self._trouble = why
                 if why:
@@ -571,25 +502,9 @@ class TransactionService:
 
     def _tell(self) -> None:
         """Commit how far all halves are decided, for whoever is master next."""
-        decided = self._decided
-        confirmed = self._reads.confirmed
-        while decided and decided[0][0] <= confirmed:
-            decided.popleft()
-        if self._removed is not None:
-            return
-        halves = min(
-            next(iter(self._open), self._reads.max_offset(HALF_TOPIC, 0)),
-            min((offset for _, offset in decided), default=1 << 62),
-            min(self._owed, default=1 << 62),
-        )
-        while self._ops and self._ops[0][1] < halves:
-            self._ops.popleft()
-        ops = self._ops[0][0] if self._ops else self._reads.max_offset(OP_HALF_TOPIC, 0)
-        if (halves, ops) != self._told:
-            self._told = halves, ops
-            step = self._settings.current.consumer_offset_update_version_step
-            self._offsets.commit(HALF_TOPIC, GROUP, 0, halves, self._turn.now, step)
-            self._offsets.commit(OP_HALF_TOPIC, GROUP, 0, ops, self._turn.now, step)
+        self._ops.forget_confirmed()
+        if self._removed is None:
+            self._ops.commit(next(iter(self._open), self._reads.max_offset(HALF_TOPIC, 0)))
 
     def validate(self) -> None:
         assert not self.words, "a word was not done"
