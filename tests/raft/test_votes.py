@@ -321,11 +321,11 @@ def test_votes_of_another_term_or_role_are_not_read() -> None:
 
 
 def test_a_round_ends_as_soon_as_its_outcome_is_known() -> None:
-    assert not counted(YES).decided(2, 3)
+    assert not counted(YES).is_settled(2, 3)
     for answers in ((YES, YES), (YES, READY), (YES, HAS), (YES, NO, NO), (YES, NONE, NONE)):
-        assert counted(*answers).decided(2, 3), answers
-    assert not counted(YES, NO).decided(2, 3)
-    assert not counted(YES, YES, NONE, NO).decided(3, 5) and counted(YES, YES, READY).decided(3, 5)
+        assert counted(*answers).is_settled(2, 3), answers
+    assert not counted(YES, NO).is_settled(2, 3)
+    assert not counted(YES, YES, NONE, NO).is_settled(3, 5) and counted(YES, YES, READY).is_settled(3, 5)
 
 
 # ---- rounds ----

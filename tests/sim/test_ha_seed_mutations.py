@@ -86,10 +86,10 @@ def unknown_says_whoever_was_leader(patch: pytest.MonkeyPatch) -> None:
 def an_epoch_without_a_byte_is_held(patch: pytest.MonkeyPatch) -> None:
     """C6: heartbeats say that a log ends with the last epoch of which it has heard."""
 
-    def held(self: Epochs, end: int) -> int:
+    def at_end(self: Epochs, end: int) -> int:
         return max((entry.epoch for entry in self.entries if entry.start <= end), default=-1)
 
-    patch.setattr(Epochs, "held", held)
+    patch.setattr(Epochs, "at_end", at_end)
 
 
 # ---- the log, and groups of consumers ----

@@ -72,7 +72,7 @@ TICKING = (
     "controllers", "copies of the master's tables", "acting", "store", "calls", "name servers", "static topics",
     "state files", "counts of quick sends", "counts of quick deliveries", "statistics", "housekeeping",
 )  # fmt: skip
-SETTLING = ("settings", "words of producers", "acknowledgements of popped messages", "promises", "replication")
+SETTLING = ("settings", "decisions of producers", "acknowledgements of popped messages", "promises", "replication")
 """At the end of a turn. Replication is last: what a group has committed, pulls wait for, which come next."""
 ENDING = ("name servers", "replication", "progress of pops", "the group")
 
@@ -203,13 +203,13 @@ def _scheduled(p: Parts) -> Capability:
     )  # fmt: skip
 
     def cut(event: Cut) -> None:
-        p.life.cut(event, p.timers.cut)
+        p.lifecycle.cut(event, p.timers.cut)
 
     return scheduled_capability(p.turn, p.roles, p.escape, p.delay, p.timers, requests, cut)
 
 
 def _transactions(p: Parts) -> Capability:
-    """Halves and words about them."""
+    """Halves, and what their producers decide."""
     requests = (
         TransactionRequests(
             reads=p.store.reads, appender=p.appender, roles=p.roles, transactions=p.transactions,
@@ -303,5 +303,5 @@ def arrange(p: Parts, all_of_them: tuple[Capability, ...], settle: Callable[[], 
     p.dispatch.serve(routes, (p.replicas.gate,), p.static_topics.serve)
     p.connections.tell([gone for one in all_of_them for gone in one.gone])
     ends = in_order(ENDING, [step for one in all_of_them for step in one.ends])
-    p.life.take(all_of_them, ends, settle)
+    p.lifecycle.take(all_of_them, ends, settle)
     return in_order(TICKING, [timer for one in all_of_them for timer in one.timers])

@@ -35,7 +35,7 @@ from perseid.broker.kernel.dispatch import Dispatch
 from perseid.broker.kernel.durability import Durability
 from perseid.broker.kernel.generation import Generation
 from perseid.broker.kernel.intake import Intake
-from perseid.broker.kernel.life import Life
+from perseid.broker.kernel.lifecycle import Lifecycle
 from perseid.broker.kernel.peers import Peers
 from perseid.broker.kernel.roles import Roles
 from perseid.broker.kernel.saves import Saves
@@ -142,7 +142,7 @@ class Parts:
         self.saves = Saves(self.turn, self.settings, self.store.log, self.store.flusher, self.disk)
         self.dispatch = Dispatch(self.turn, self.saves, self.generation, self.caller)
         self.connections = Connections(self.turn, self.caller, self.generation, self.mode.stream)
-        self.life = Life(self.turn, self.dispatch, self.store, self.saves, self.durability, self.roles)
+        self.lifecycle = Lifecycle(self.turn, self.dispatch, self.store, self.saves, self.durability, self.roles)
 
     def _build_waits(self) -> None:
         self.holds = Holds()
@@ -207,7 +207,7 @@ class Parts:
         self.mode.join(
             LaterPorts(
                 registration=self.registration, topics=self.topics, offsets=self.offsets, timers=self.timers,
-                delay=self.delay, escape=self.escape, copies=copies, fail=self.life.fail,
+                delay=self.delay, escape=self.escape, copies=copies, fail=self.lifecycle.fail,
             )
         )
         self.replicas = Replicas(

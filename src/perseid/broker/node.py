@@ -5,7 +5,7 @@ what the turn appended wakes held pulls; what it changed in the tables is saved 
 until their messages are as durable as the mode promises (`kernel.durability`); answers are gathered, one write a
 connection.
 
-How it begins and ends is `kernel.life`.
+How it begins and ends is `kernel.lifecycle`.
 """
 
 from __future__ import annotations
@@ -21,7 +21,7 @@ from perseid.broker.capabilities import SETTLING, arrange, capabilities
 from perseid.broker.composition import Parts
 from perseid.broker.config import BrokerConfig
 from perseid.broker.kernel.capability import in_order, never
-from perseid.broker.kernel.life import AllSaved
+from perseid.broker.kernel.lifecycle import AllSaved
 from perseid.broker.kernel.saves import Saved
 from perseid.disk.port import Disk
 from perseid.raft.config import RaftConfig
@@ -50,7 +50,7 @@ class Broker:
             access or Access(),
         )
         p.take_settings(properties, *kept)
-        self._turn, self._life, self._dispatch, self._durability = p.turn, p.life, p.dispatch, p.durability
+        self._turn, self._lifecycle, self._dispatch, self._durability = p.turn, p.lifecycle, p.dispatch, p.durability
         self._holds, self._saves = p.holds, p.saves
         self._may_be_plain = not p.mode.nodes.by_quorum
         """Are there turns after which only the store has something to do? What a quorum does is due at any time."""
@@ -72,12 +72,12 @@ class Broker:
             machine.Closed: p.connections.closed,
             machine.ConnectFailed: p.connections.connect_failed,
             machine.Tick: lambda event: self._tick(),
-            machine.Start: lambda event: p.life.begin(p.arrivals.listen),
-            machine.Shutdown: lambda event: p.life.shut_down(),
-            machine.DiskFailed: p.life.disk_failed,
+            machine.Start: lambda event: p.lifecycle.begin(p.arrivals.listen),
+            machine.Shutdown: lambda event: p.lifecycle.shut_down(),
+            machine.DiskFailed: p.lifecycle.disk_failed,
             Flushed: self._on_flushed,
             Saved: p.saves.saved,
-            AllSaved: p.life.all_saved,
+            AllSaved: p.lifecycle.all_saved,
         }
         return own | {kind: do for one in self.capabilities for kind, do in one.events.items()}
 
@@ -88,13 +88,13 @@ class Broker:
         effects = self._turn.begin(now)
         kind = type(event)
         self._dispatch.only_plain = self._may_be_plain and (kind is Reads or kind is Frames)
-        if self._life.state == "ended":
+        if self._lifecycle.state == "ended":
             return effects
         self._durability.begin()
         handler = self._events.get(kind) or self._of_a_kind(event)
         assert handler is not None, f"no event of a broker: {event!r}"
         handler(event)
-        if self._life.state != "ended":
+        if self._lifecycle.state != "ended":
             self._settle()
         return effects
 
@@ -102,7 +102,7 @@ class Broker:
         return next((do for kind, do in self._kinds if isinstance(event, kind)), None)
 
     def next_deadline(self) -> Millis | None:
-        if self._life.state != "running":
+        if self._lifecycle.state != "running":
             return None
         if self._dispatch.only_plain:  # only the store may have something to do sooner than before: look soon
             return min(self._deadline, self._turn.now + SOON_MS)
@@ -116,7 +116,7 @@ class Broker:
         return first
 
     def validate(self) -> None:
-        if self._life.state == "running":
+        if self._lifecycle.state == "running":
             for capability in self.capabilities:
                 for check in capability.checks:
                     check()
@@ -135,7 +135,7 @@ class Broker:
         self._dispatch.close_refused()
 
     def _tick(self) -> None:
-        if self._life.state == "running":
+        if self._lifecycle.state == "running":
             for timer in self._timers:
                 timer.tick(self._turn.now)
 

@@ -82,7 +82,7 @@ class Elections:
         if state is not None and state.master == row.broker_id:
             self.elect(row.name)
 
-    def came(self, row: Row) -> None:
+    def broker_appeared(self, row: Row) -> None:
         """A broker is alive that was not before."""
         state = self._state(row)
         if state is None:

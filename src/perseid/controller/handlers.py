@@ -45,7 +45,7 @@ def broker_heartbeat(controller: Controller, request: Request) -> Reply:
         controller.note("warning", f"heartbeat of {request.peer}: {error.args[0]}")
         raise RequestRefused(ResponseCode.CONTROLLER_INVALID_REQUEST, str(error.args[0])) from None
     if row is not None:
-        controller.came(row)
+        controller.broker_appeared(row)
     return HEARD
 
 

@@ -178,7 +178,7 @@ class Liveness:
         return row.alive if row is not None else now < self.judging_from
 
     def validate(self) -> None:
-        """AssertionError when the books contradict one another."""
+        """AssertionError when the state contradicts itself."""
         bound = {key for rows in self._by_conn.values() for key in rows}
         assert bound == {row.key for row in self.rows.values() if row.alive}, "channels and rows differ"
         for conn, rows in self._by_conn.items():

@@ -181,7 +181,7 @@ class Controller:
         return self._gathers_us
 
     def validate(self) -> None:
-        """AssertionError when the books contradict one another."""
+        """AssertionError when the state contradicts itself."""
         self.raft.validate()
         assert self._ended or self._member_due == self.raft.next_deadline(), "the member was touched by stealth"
         self.live.validate()
@@ -247,7 +247,7 @@ class Controller:
         self._mark_at = self.now
 
     def lose_track(self, why: str) -> None:
-        """Nobody knows what became of an entry: stop deciding until one behind it is committed."""
+        """The outcome of an entry is unknown: stop deciding until one behind it is committed."""
         if self.active:
             self.note("warning", f"{why}: not active until another entry is committed")
         self._resign()
@@ -291,11 +291,11 @@ class Controller:
             data = encode_response(request.opaque, ResponseCode.SYSTEM_ERROR, remark=str(error))
         self._out.append(Write(request.conn, data))
 
-    def came(self, row: Row) -> None:
+    def broker_appeared(self, row: Row) -> None:
         """A broker is alive that was not."""
         self.note("info", f"broker {row.broker_id} of {row.name} at {row.address} is alive")
         if self.active:
-            self.elections.came(row)
+            self.elections.broker_appeared(row)
 
     def is_member(self, address: str) -> bool:
         """Is this the address of a controller of the group?"""

@@ -62,7 +62,7 @@ class Writing(Protocol):
     """The member has something to do in this turn."""
 
     def lose_track(self, why: str) -> None:
-        """Nobody knows what became of an entry."""
+        """The outcome of an entry is unknown."""
 
 
 @dataclass(slots=True)
@@ -192,7 +192,7 @@ class Writes:
                 write.answer(refused(ResponseCode.CONTROLLER_NOT_LEADER, NOT_LEADER))
 
     def validate(self) -> None:
-        """AssertionError when the books contradict one another."""
+        """AssertionError when the state contradicts itself."""
         assert self.count == sum(map(len, self._sets.values())), f"{self.count} wait"
 
 

@@ -42,7 +42,7 @@ class StateMachine(Protocol):
 
 
 class Head(msgspec.Struct, rename="camel"):
-    """The first line of a snapshot, in the original's words."""
+    """The first line of a snapshot, as the original writes it."""
 
     last_included_index: int
     last_included_term: int

@@ -51,7 +51,7 @@ class RaftConfig:
 
     @property
     def silence_ms(self) -> int:
-        """Whoever was not heard for longer is missed."""
+        """After so long without a sign a member is missed."""
         return self.heart_beat_time_interval_ms * self.max_heart_beat_leak
 
 

@@ -114,7 +114,7 @@ class Round:
         elif result == Vote.TERM_NOT_READY:
             self.not_ready += 1
 
-    def decided(self, quorum: int, members: int) -> bool:
+    def is_settled(self, quorum: int, members: int) -> bool:
         """Is there no need to wait for the others?"""
         ours = self.accepted + self.not_ready
         return self.has_leader or ours >= quorum or ours + members - self.answered < quorum
@@ -312,11 +312,11 @@ class Election:
                 this.count(
                     reply.vote_result if reply is not None else Vote.UNKNOWN, reply.term if reply is not None else -1
                 )
-                if this.decided(self._member.quorum, len(self._member.peers)):
+                if this.is_settled(self._member.quorum, len(self._member.peers)):
                     self._parse(this, now)
 
             self._raft.call(peer, DLedgerRequest.VOTE, self._request(peer), VoteResponse, answered)
-        if this.decided(self._member.quorum, len(self._member.peers)):
+        if this.is_settled(self._member.quorum, len(self._member.peers)):
             self._parse(this, now)
 
     def _parse(self, this: Round, now: Millis) -> None:

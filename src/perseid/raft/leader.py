@@ -99,7 +99,7 @@ class Leading(Asking, Protocol):
 
     @property
     def leader(self) -> object:
-        """Who leads for it now."""
+        """The leader that it follows now."""
 
     @property
     def committed(self) -> int: ...

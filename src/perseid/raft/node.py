@@ -245,7 +245,7 @@ class Raft:
         return conn in self._conns
 
     def validate(self) -> None:
-        """AssertionError when the books contradict one another."""
+        """AssertionError when the state contradicts itself."""
         log, member = self.log, self.member
         assert log.begin <= log.end + 1 and log.durable <= log.end, f"{log.begin} {log.durable} {log.end}"
         assert self.committed <= log.end, f"committed {self.committed}, the log ends at {log.end}"

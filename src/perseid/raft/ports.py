@@ -12,13 +12,13 @@ M = TypeVar("M", bound=Message)
 
 
 class Noting(Protocol):
-    """Who keeps the member's notes."""
+    """Keeps the member's notes."""
 
     def note(self, level: str, text: str) -> None: ...
 
 
 class Asking(Noting, Protocol):
-    """Who asks other members."""
+    """Asks other members."""
 
     def call(
         self,

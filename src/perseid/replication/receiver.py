@@ -108,7 +108,7 @@ class Receiver(ABC):
         self.heard = self.reported_at = now
 
     def connect_failed(self, address: str, reason: str, now: Millis) -> list[Effect]:
-        """Nobody is there."""
+        """The master can't be reached."""
         if self.state is not State.DIALLING or address != self.address:
             return []
         return self._end(f"no connection: {reason}", now)
@@ -189,7 +189,7 @@ class Receiver(ABC):
         return min(silent, self.reported_at + self._config.ha_send_heartbeat_interval + 1)
 
     def validate(self) -> None:
-        """AssertionError when the books contradict one another."""
+        """AssertionError when the state contradicts itself."""
         connected = self.state not in (State.IDLE, State.WAITING, State.DIALLING)
         assert (self.conn is not None) == connected, self.state
         assert self._left >= 0

@@ -225,7 +225,7 @@ class Sender(ABC, Generic[F]):
         return first
 
     def validate(self) -> None:
-        """AssertionError when the books contradict one another."""
+        """AssertionError when the state contradicts itself."""
         log = self._log
         assert len(self.followers) <= MAX_FOLLOWERS
         for follower in self.followers.values():

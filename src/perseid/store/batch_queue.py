@@ -112,7 +112,7 @@ class BatchQueue(ConsumeQueue):
     # ---- reading ----
 
     def batch(self, number: int) -> BatchUnit | None:
-        """What stands at a unit's place, whether or not it counts."""
+        """The unit at an offset, whether or not it counts."""
         view = self.segments.view(number * self.unit_bytes, self.unit_bytes)
         return BatchUnit(*UNIT.unpack(view)) if len(view) == self.unit_bytes else None
 

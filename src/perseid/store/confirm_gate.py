@@ -26,7 +26,7 @@ OnShown: TypeAlias = Callable[[ConsumeQueue, int, int], None]
 
 
 class ConfirmGate:
-    """What readers of one store see."""
+    """Shows readers of one store what is confirmed."""
 
     def __init__(self) -> None:
         self.confirmed = 0

@@ -38,7 +38,7 @@ OPEN = 1 << 62
 
 
 class WaitList(Protocol):
-    """What waits for messages."""
+    """Requests that wait for messages."""
 
     def arrived(self, topic: str, queue_id: int, queue_offset: int, tag_code: int) -> None:
         """A message came to a queue, or several in one record, of which this is the last."""
@@ -130,7 +130,7 @@ class ConsumeQueue(ABC):
 
     @property
     def ready(self) -> bool:
-        """Has the next unit a place, and is the queue in the books as written to?"""
+        """Has the next unit a place, and does the store know that the queue is written to?"""
         return self.dirty and self.end < self.room
 
     def prepare(self) -> None:
@@ -203,7 +203,7 @@ class ConsumeQueue(ABC):
         return self.segments.view(offset * self.unit_bytes, max(0, min(count, self.shown - offset)) * self.unit_bytes)
 
     def raw(self, number: int) -> ConsumeUnit | None:
-        """What stands at a unit's place, whether or not it counts."""
+        """The unit at an offset, whether or not it counts."""
         view = self.segments.view(number * self.unit_bytes, self.unit_bytes)
         return ConsumeUnit(*UNIT.unpack_from(view)) if len(view) == self.unit_bytes else None
 

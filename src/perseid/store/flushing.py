@@ -33,7 +33,7 @@ CHECKPOINT_RETRY_MS = 5_000
 
 
 class Flusher:
-    """Keeps the books of durability for one store."""
+    """Knows how far one store is durable, and makes it so."""
 
     def __init__(
         self, config: StoreConfig, log: CommitLog, index: Index, folders: Folders, queues: Queues,

@@ -51,7 +51,7 @@ class Queues:
         return queue_folders.made(self._disk, self._folders, self._config, topic, queue_id, batch)
 
     def get_or_make(self, topic: str, queue_id: int, count: int = 1, *, batch: bool | None = None) -> ConsumeQueue:
-        """The queue, with room for `count` more units, and in the books as written to; made if need be, of the topic's
+        """The queue, with room for `count` more units, and known as written to; made if need be, of the topic's
         kind, or as `batch` says. AppendRefused when it can't be."""
         queue = self.table.get((topic, queue_id))
         if queue is not None:

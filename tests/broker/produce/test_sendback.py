@@ -111,7 +111,7 @@ def test_old_clients_have_no_limit_of_their_own(rig: Rig) -> None:
 def test_a_message_of_a_committed_transaction(rig: Rig) -> None:
     """Its TRAN_MSG (a Java broker leaves it) begins nothing anew, not among the dead letters either."""
     (record,) = stored(rig, "T", 1)
-    message = messages.seal(messages.again(record), record.props | {"TRAN_MSG": "true"})
+    message = messages.seal(messages.copy_of(record), record.props | {"TRAN_MSG": "true"})
     offset = rig.parts.store.appends.append(message, rig.now).physical_offset
     assert back(rig, offset=offset).code == 0
     assert back(rig, offset=offset, delay_level=-1).code == 0

@@ -252,7 +252,7 @@ def test_what_says_not_where_to_go_is_passed_over(tmp_path: Path, real: dict[str
     rig = Rig(tmp_path)
     rig.send("T")
     (record,) = records(rig, "T")
-    message = messages.seal(messages.again(record), {"DELAY": "1", **real})
+    message = messages.seal(messages.copy_of(record), {"DELAY": "1", **real})
     message.topic = SCHEDULE
     rig.parts.store.appends.append(message, rig.now)
     rig.until(NOW + 2_000)

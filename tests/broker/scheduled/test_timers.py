@@ -256,10 +256,10 @@ def test_records_that_are_no_timers_are_skipped(tmp_path: Path) -> None:
     rig = Rig(tmp_path)
     for pairs in ("", properties(TIMER_OUT_MS="x", REAL_TOPIC="T"), properties(TIMER_OUT_MS=NOW + 5_000)):
         record = records(rig, TIMER_TOPIC)
-        message = messages.again(record[0]) if record else None
+        message = messages.copy_of(record[0]) if record else None
         if message is None:
             at(rig, NOW + 1_000, b"good")
-            message = messages.again(records(rig, TIMER_TOPIC)[0])
+            message = messages.copy_of(records(rig, TIMER_TOPIC)[0])
         message.properties = pairs.encode()
         rig.parts.store.appends.append(message, rig.now)
     at(rig, NOW + 1_000, b"last")

@@ -61,7 +61,7 @@ class Configured(Protocol):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class LivePorts:
-    """What `LiveSettings` stands on."""
+    """The parts of a broker that `LiveSettings` needs."""
 
     turn: Turn
     settings: Settings

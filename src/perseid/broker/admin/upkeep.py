@@ -233,7 +233,7 @@ class UpkeepRequests:
         return Reply()
 
     def get_cold_info(self, request: Request) -> Reply:
-        """Who reads how much from the disk, and the limits."""
+        """How much each group reads from the disk, and the limits."""
         return Reply(body=self.fetches.cold.info(self.settings.current, self.turn.now))
 
 

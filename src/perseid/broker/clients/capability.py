@@ -44,7 +44,7 @@ def capability(
     generation: Generation, producers: ProducerTable, consumers: ConsumerTable, locks: QueueLocks,
     requests: tuple[Requests, ...],
 ) -> Capability:  # fmt: skip
-    """Who is connected, and who holds which queue."""
+    """Connected clients, and the queues that they hold."""
     housekeeping = Housekeeping(generation, producers, consumers, locks)
     return Capability(
         name="clients",

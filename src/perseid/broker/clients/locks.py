@@ -32,7 +32,7 @@ class _Lock:
 
 
 class QueueLocks:
-    """Who may read which queue in order, per consumer group."""
+    """The locks of queues that are read in order, per consumer group."""
 
     def __init__(self) -> None:
         self._groups: dict[str, dict[QueueKey, _Lock]] = {}

@@ -289,7 +289,7 @@ class ConsumerTable(_Members):
         return ask
 
     def unregister(self, name: str, conn: ConnId) -> None:
-        """A consumer says good-bye to a group; the others are told."""
+        """A consumer leaves a group; the others are told."""
         group = self._groups.get(name)
         if group is None or group.clients.pop(conn, None) is None:
             return

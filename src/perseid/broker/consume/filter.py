@@ -88,7 +88,7 @@ def tag_codes(expression: str | None) -> frozenset[int] | None:
 
 @dataclass(frozen=True, slots=True)
 class Filter:
-    """What is wanted of a queue."""
+    """Which messages of a queue a reader gets."""
 
     codes: frozenset[int] | None = None
     """Of the tags; None: all."""

@@ -32,7 +32,7 @@ UPPER = "UPPER"
 
 
 class Slaves(Protocol):
-    """Who takes tables over."""
+    """Slaves that take tables over."""
 
     @property
     def acts_for_others(self) -> bool:

@@ -35,7 +35,7 @@ MAX_TARGETS = 100_000
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class CorePorts:
-    """What the core's turns stand on."""
+    """The parts of a broker that the core's turns need."""
 
     turn: Turn
     settings: Settings

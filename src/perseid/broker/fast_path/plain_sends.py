@@ -76,7 +76,7 @@ UNLIMITED = 2_147_483_647
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class SendPorts(CorePorts):
-    """What plain sends stand on."""
+    """The parts of a broker that plain sends need."""
 
     answers: Answers
     roles: Roles

@@ -22,7 +22,7 @@ from perseid.wire import lite
 
 
 class WaitList(consume_queue.WaitList, Protocol):
-    """What waits for messages."""
+    """Requests that wait for messages."""
 
     def waits(self, topic: str, queue_id: int) -> bool:
         """Does anyone wait for a message of this queue?"""

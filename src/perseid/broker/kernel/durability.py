@@ -137,7 +137,7 @@ class Durability:
         self.acks.turn(self._store.log.end)
 
     def give_up(self, why: str) -> None:
-        """Nobody knows what becomes of the messages that are waited for: say so."""
+        """Answer that the outcome of the messages that are waited for is unknown."""
         for one in self.acks.give_up():
             self._answer_instead(one, ResponseCode.SYSTEM_ERROR, f"UNKNOWN_ERROR: {why}")
 

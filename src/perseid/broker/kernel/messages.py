@@ -41,7 +41,7 @@ def found_at(reads: Reads, physical_offset: int) -> memoryview:
     return view
 
 
-def again(stored: Record) -> Message:
+def copy_of(stored: Record) -> Message:
     """A stored record as a message to be stored anew, with the same properties."""
     return Message(
         topic=stored.topic,
@@ -89,7 +89,7 @@ _FOR_A_TIME = (props.DELAY, props.TIMER_DELIVER_MS, props.TIMER_DELAY_SEC, props
 
 
 def priority(properties: dict[str, str]) -> int:
-    """What the message says of its priority; -1: nothing, or no number that the original reads."""
+    """The priority that the message asks for; -1: none, or no number that the original reads."""
     text = properties.get(props.PRIORITY, "")
     return int(text) if _LEVEL.fullmatch(text) and abs(int(text)) < 1 << 31 else -1
 

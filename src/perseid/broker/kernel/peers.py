@@ -33,7 +33,7 @@ Ended: TypeAlias = Callable[[Command | Failure], None]
 
 
 class NameServers(Protocol):
-    """Who knows where brokers are."""
+    """The name servers, which know where brokers are."""
 
     @property
     def name_servers(self) -> list[str]:
@@ -94,7 +94,7 @@ class Peers:
         self._call(servers[self._next % len(servers)], code, ext, answered)
 
     def validate(self) -> None:
-        """AssertionError when the books are wrong."""
+        """AssertionError when the state contradicts itself."""
         assert 0 <= self._under_way <= MAX_UNDER_WAY, self._under_way
         assert not self._waiting or self._asking, "who waits, waits for an answer"
 

@@ -53,7 +53,7 @@ class Roles:
         self._hooks: Sequence[RoleHook] = ()
 
     def hang(self, hooks: Sequence[RoleHook]) -> None:
-        """What hangs on the role, in its order."""
+        """The hooks of the role, in their order."""
         self._hooks = hooks
 
     def start(self) -> None:

@@ -17,7 +17,7 @@ Handler = Callable[[Request], Reply | None]
 
 
 class OnSlave(Enum):
-    """What becomes of a request at a slave."""
+    """How a slave serves a request."""
 
     SERVED = auto()
     HANDED_ON = auto()

@@ -34,7 +34,7 @@ ROCKSDB_FOLDERS = (
 
 
 class Table(Protocol):
-    """What is saved in a file of its own. `dirty`: it changed since it was last saved."""
+    """A table that is saved in a file of its own. `dirty`: it changed since it was last saved."""
 
     dirty: bool
 
@@ -254,7 +254,7 @@ class Saves:
                 self._turn.reply(request, reply)
 
     def failed(self, event: DiskFailed) -> bool:
-        """A save failed: if it was one of these files it is tried again, and True is the answer. It may be heard before
+        """A save failed. True: it was of one of these files, and is tried again. It may be heard before
         earlier saves that went well; of several of one file nobody knows which it was: none counts."""
         if event.path not in self._files:
             return False

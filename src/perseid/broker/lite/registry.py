@@ -110,7 +110,7 @@ class Registry:
         return reader
 
     def forget_queue(self, name: str) -> None:
-        """Nobody reads a queue any more: it is gone."""
+        """A queue is gone: forget its readers."""
         for reader in list(self._by_name.get(name, {}).values()):
             self.remove(reader, name)
 

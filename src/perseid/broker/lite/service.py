@@ -67,7 +67,7 @@ def minutes_of(row: TopicConfig) -> int:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class LitePorts:
-    """What `LiteService` stands on."""
+    """The parts of a broker that `LiteService` needs."""
 
     turn: Turn
     settings: Settings

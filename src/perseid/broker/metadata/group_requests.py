@@ -27,7 +27,7 @@ if TYPE_CHECKING:
 
 
 class Offsets(Protocol):
-    """What groups leave behind."""
+    """The offsets of groups."""
 
     path: str
 
@@ -39,7 +39,7 @@ class Offsets(Protocol):
 
 
 class Subscriptions(Protocol):
-    """What living groups want."""
+    """The subscriptions of connected groups."""
 
     def subscription(self, group: str, topic: str, *, compensated: bool = True) -> SubscriptionData | None:
         """Of a topic."""

@@ -40,7 +40,7 @@ MAX_BATCH = 4_096
 
 
 class LiteAcks(Protocol):
-    """What becomes of messages of lite topics that are out."""
+    """Acknowledgements of messages of lite topics."""
 
     def ack(self, header: AckMessageRequest) -> Reply:
         """One is consumed."""

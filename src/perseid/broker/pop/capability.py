@@ -17,7 +17,7 @@ from perseid.broker.pop.service import PopService
 def capability(
     turn: Turn, roles: Roles, holds: Holds, service: PopService, requests: tuple[Requests, ...]
 ) -> Capability:
-    """What is popped, in what order, and by whom."""
+    """Popping, acknowledgements and order."""
     modes, order = service.modes, service.order
 
     def drop() -> None:

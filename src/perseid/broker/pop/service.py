@@ -88,7 +88,7 @@ _TIMER_MS = 1_000
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class PopPorts:
-    """What `PopService` stands on."""
+    """The parts of a broker that `PopService` needs."""
 
     turn: Turn
     settings: Settings
@@ -568,7 +568,7 @@ class PopService:
         properties = dict(found.props)
         if found.reconsume_times == 0 or props.FIRST_POP_TIME not in properties:
             properties[props.FIRST_POP_TIME] = str(checkpoint.pop_time)
-        message = messages.seal(messages.again(found), properties)
+        message = messages.seal(messages.copy_of(found), properties)
         message.topic, message.queue_id = topic, queue_id
         message.reconsume_times = found.reconsume_times + (not checkpoint.suspend)
         message.born_host = message.store_host = self._settings.store_host

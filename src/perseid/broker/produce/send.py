@@ -47,7 +47,7 @@ VERSION_WITH_MAX_RECONSUME_TIMES = 121
 
 
 class Transactions(Protocol):
-    """What becomes of halves."""
+    """Takes halves."""
 
     def prepare(self, message: Message, properties: dict[str, str]) -> None:
         """Send a half to where it waits."""

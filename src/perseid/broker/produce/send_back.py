@@ -85,7 +85,7 @@ class SendBackRequests:
         old = messages.stored_at(self.store.reads, header.offset)
         if old is None:
             raise RequestRefused(ResponseCode.SYSTEM_ERROR, f"look message by offset failed, {header.offset}")
-        message = messages.again(old)
+        message = messages.copy_of(old)
         message.store_host = self.settings.store_host
         message.reconsume_times = old.reconsume_times + 1
         most = group.retry_max_times

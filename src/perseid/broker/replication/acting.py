@@ -183,7 +183,7 @@ class NobodyActs:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ActingPorts:
-    """What `Acting` stands on."""
+    """The parts of a broker that `Acting` needs."""
 
     turn: Turn
     settings: Settings

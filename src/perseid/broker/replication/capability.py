@@ -9,7 +9,7 @@ from perseid.broker.replication.replicas import Replicas
 
 
 def capability(turn: Turn, replicas: Replicas, requests: tuple[Requests, ...]) -> Capability:
-    """Who has the log, and who may write it."""
+    """The nodes that have the log, and which one may write it."""
     copies = replicas.copies
     return Capability(
         name="replication",

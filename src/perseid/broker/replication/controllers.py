@@ -125,7 +125,7 @@ class Controllers:
         period = self._settings.current.sync_controller_metadata_period
         self._find_at = now + (FIND_MS if self.leader is None else period)
         for address in self._named:
-            self.ask(address, RequestCode.CONTROLLER_GET_METADATA_INFO, None, b"", now, self._told, nobody_cares)
+            self.ask(address, RequestCode.CONTROLLER_GET_METADATA_INFO, None, b"", now, self._told, ignore_failure)
 
     def _told(self, reply: Command, now: Millis) -> None:
         leader = reply.header(GetMetaDataResponse).controller_leader_address
@@ -152,5 +152,5 @@ class Controllers:
         return None if self.ending else self._find_at
 
 
-def nobody_cares(code: int, why: str, now: Millis) -> None:
-    """Who is asked again by the clock need not be complained about."""
+def ignore_failure(code: int, why: str, now: Millis) -> None:
+    """No answer is no trouble: the question is asked again by the clock."""

@@ -58,7 +58,7 @@ MAX_PAGES = 1_000
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class CopyPorts:
-    """What `Copies` stands on."""
+    """The parts of a broker that `Copies` needs."""
 
     turn: Turn
     generation: Generation

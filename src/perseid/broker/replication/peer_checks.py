@@ -34,7 +34,7 @@ OPEN = (
 
 
 class Checking(Protocol):
-    """Who knows whether anybody is checked at all."""
+    """The setting whether peers are checked at all."""
 
     @property
     def config(self) -> ReplicationConfig:

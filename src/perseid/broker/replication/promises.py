@@ -39,7 +39,7 @@ class Promises:
         self.nodes = nodes
 
     def forget(self, awaited: int) -> None:
-        """Nobody waits for what ends before `awaited` any more."""
+        """Forget what ends before `awaited`: no acknowledgement waits for it any more."""
         while self._older and self._older[0][0] < awaited:
             self._older.popleft()
 

@@ -37,7 +37,7 @@ class Durable:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ReplicasPorts:
-    """What `Replicas` stands on."""
+    """The parts of a broker that `Replicas` needs."""
 
     turn: Turn
     settings: Settings
@@ -122,7 +122,7 @@ class Replicas:
     # ---- what operators are told ----
 
     def status(self, now: Millis) -> HARuntimeInfo:
-        """Who follows, or who is followed."""
+        """The followers of this broker, or the master that it follows."""
         end, slave = self._store.log.end, self._mode.receiver
         info = HARuntimeInfo(master=not self._roles.is_slave)
         if slave is not None:

@@ -84,7 +84,7 @@ class ReplicationRequests:
         )
 
     def get_ha_status(self, request: Request) -> Reply:
-        """Who follows this broker and how far behind each one is; of a slave, whom it follows."""
+        """The followers of this broker, and how far behind each one is; of a slave, the master that it follows."""
         return Reply(body=self.replicas.status(self.turn.now).to_json())
 
     def notify_role_changed(self, request: Request) -> Reply | None:

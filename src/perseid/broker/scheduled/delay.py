@@ -200,7 +200,7 @@ class DelayService:
         if topic is None or topic == HALF_TOPIC or not (queue_id.isascii() and queue_id.isdecimal()):
             self._turn.note("error", f"{where} is for {topic!r}, queue {queue_id!r}: skipped")
             return None
-        message = messages.again(stored)
+        message = messages.copy_of(stored)
         message.topic, message.queue_id = topic, int(queue_id)
         return message
 

@@ -502,7 +502,7 @@ class TimerService:
         topic, queue_id = found.props.get(props.REAL_TOPIC), found.props.get(props.REAL_QID, "")
         if not topic or topic in (HALF_TOPIC, TIMER_TOPIC) or not (queue_id.isascii() and queue_id.isdecimal()):
             return None
-        message = messages.again(found)
+        message = messages.copy_of(found)
         message.topic, message.queue_id = topic, int(queue_id)
         times = {props.TIMER_ENQUEUE_MS: str(unit.taken_at), props.TIMER_DEQUEUE_MS: str(now)}
         message.properties = props.added(message.properties, times)
@@ -517,7 +517,7 @@ class TimerService:
             props.TIMER_DEQUEUE_MS: str(now),
             props.TIMER_ROLL_TIMES: str(int(text) + 1 if NUMBER(text) else 1),
         }
-        return messages.seal(messages.again(found), {**found.props, **times})
+        return messages.seal(messages.copy_of(found), {**found.props, **times})
 
     def _confirm(self) -> None:
         end, unconfirmed = self._store.reads.confirmed, self._unconfirmed

@@ -22,6 +22,6 @@ def capability(
         requests=requests,
         hooks=(RoleHook("transactions", service.start, service.stop, sent_away=True, at_start=True),),
         timers=(Timer("transactions", leading_or_escaping(roles, escape, service.tick), service.next_deadline),),
-        settles=(Step("words of producers", partial(service.do_words, answer)),),
+        settles=(Step("decisions of producers", partial(service.carry_out, answer)),),
         checks=(leading(roles, service.validate),),
     )

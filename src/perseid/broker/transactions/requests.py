@@ -1,5 +1,5 @@
-"""END_TRANSACTION (37), a producer's word about a half, and RESUME_CHECK_HALF_MESSAGE (323), an operator's about one
-that was set aside. Source: broker.md §8."""
+"""END_TRANSACTION (37), a producer's decision about a half, and RESUME_CHECK_HALF_MESSAGE (323), an operator's about
+one that was set aside. Source: broker.md §8."""
 
 from __future__ import annotations
 
@@ -58,13 +58,13 @@ class TransactionRequests:
         )
 
     def end_transaction(self, request: Request) -> Reply | None:
-        """Deliver a half, or drop it. A word that says neither changes nothing: the producer is asked again later."""
+        """Deliver a half, or drop it. One that says neither changes nothing: the producer is asked again later."""
         header: EndTransactionRequest = request.header
         if self.roles.is_slave:
             raise RequestRefused(ResponseCode.SLAVE_NOT_AVAILABLE, "a slave decides nothing: ask its master")
         if header.commit_or_rollback not in (SYS_TRANSACTION_COMMIT, ROLLBACK):
             return Reply()
-        if request.command.is_oneway and self.transactions.gathers(request):
+        if request.command.is_oneway and self.transactions.gather(request):
             return None
         self.appender.check_load()
         half = self._half(header)
@@ -101,7 +101,7 @@ class TransactionRequests:
         return self.appender.acknowledge(request, Reply(), end, wait=True)
 
     def _half(self, header: EndTransactionRequest) -> Record:
-        """The half that a word is about; refused in the order of broker.md §8."""
+        """The half that a decision is about; refused in the order of broker.md §8."""
         half = messages.stored_at(self.reads, header.commit_log_offset)
         if half is None or half.topic != HALF_TOPIC:
             raise RequestRefused(ResponseCode.SYSTEM_ERROR, "Find prepared transaction message failed")

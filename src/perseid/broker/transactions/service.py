@@ -1,23 +1,23 @@
-"""Transactions: halves that wait for their producer's word, and the questions to producers that give none.
+"""Transactions: halves that wait for their producer's decision, and the questions to producers that send none.
 
     send with TRAN_MSG=true → a *half* in RMQ_SYS_TRANS_HALF_TOPIC, which is no message yet: *open*
     open   -- END_TRANSACTION, commit   --> the message in its real topic, and an op message: decided
     open   -- END_TRANSACTION, rollback --> an op message: decided
-    open   -- no word for its immunity, and then each transactionCheckInterval --> written anew with one check more,
+    open   -- no decision for its immunity, and then each transactionCheckInterval --> written anew with one check more,
               an op message for the old half, CHECK_TRANSACTION_STATE to a member of the producer's group: open
     open   -- checked transactionCheckMax times, or older than the log is kept --> TRANS_CHECK_MAX_TIME_TOPIC, and an op
               message: decided
 
-An op message (RMQ_SYS_TRANS_OP_HALF_TOPIC, tag d) names halves by their offsets in the half queue. One-way words,
+An op message (RMQ_SYS_TRANS_OP_HALF_TOPIC, tag d) names halves by their offsets in the half queue. One-way decisions,
 which is how clients send them, are done when all is read that came in a turn; one op message stands for all of them.
 Which halves are open is nothing but the halves without one, so whoever becomes master reads both queues from where the
 offsets of the group CID_RMQ_SYS_TRANS say, as many at a time as a turn has time for; until that is done nobody is
-asked, and words are refused. It reads all that the log has, confirmed or not: what is cut off later, takes the role
+asked, and decisions are refused. It reads all that the log has, confirmed or not: what is cut off later, takes the role
 with it. Progress is told only of halves whose op message is confirmed, so that no crash forgets an open one.
 
 A slave that acts for its master reads both queues in the same way, and sends open halves to another master, which asks
 their producers (`escape.py`): first after transactionCheckInterval, one after the other. How far it is, is committed as
-the group's offset, with which the master goes on when it is back; a word that comes to that one then is refused.
+the group's offset, with which the master goes on when it is back; a decision that comes to that one then is refused.
 
 Invariants: a half is decided once in a log's life (the original commits as often as it is told); nothing is delivered
 of what is open; a half is asked about until it is decided. A crash between a commit and its op message lets the
@@ -103,7 +103,7 @@ class QuickCommits(Protocol):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class TransactionPorts:
-    """What `TransactionService` stands on."""
+    """The parts of a broker that `TransactionService` needs."""
 
     turn: Turn
     settings: Settings
@@ -151,8 +151,8 @@ class TransactionService:
         self._trouble = ""
         self._questions = 0
         self.quick: QuickCommits | None = None
-        self.words: list[Request] = []
-        """One-way words of this turn, which nobody waits for."""
+        self.oneway: list[Request] = []
+        """Decisions of this turn whose answer nobody waits for."""
 
     def __len__(self) -> int:
         return len(self._open)
@@ -287,7 +287,7 @@ class TransactionService:
         return self._settings.current.transaction_time_out
 
     def is_late(self, half: Record) -> bool:
-        """Whether its producer's own time for a word, if it named one, is over."""
+        """Is the time over that its producer wanted for a decision, if it named one?"""
         text = half.props.get(props.CHECK_IMMUNITY_TIME_IN_SECONDS)
         return text is not None and self._turn.now - half.born_timestamp > self._immunity(text)
 
@@ -305,7 +305,7 @@ class TransactionService:
         return now_at
 
     def decide(self, offset: int, half: Record, *, commit: bool) -> int:
-        """A producer's word about the half that stands at `offset`: where in the log what was stored of it ends.
+        """A producer has decided the half that stands at `offset`: where in the log what was stored of it ends.
         AppendRefused: nothing has happened."""
         if commit:
             message = self._message(half)
@@ -322,7 +322,7 @@ class TransactionService:
         properties = dict(half.props)
         topic, queue_id = properties.pop(props.REAL_TOPIC), properties.pop(props.REAL_QID)
         properties.pop(props.TRAN_MSG, None)
-        message = messages.again(half)
+        message = messages.copy_of(half)
         message.topic, message.queue_id = topic, int(queue_id)
         message.sys_flag = half.sys_flag & ~SYS_TRANSACTION_MASK | SYS_TRANSACTION_COMMIT
         message.prepared_transaction_offset = half.physical_offset
@@ -335,26 +335,26 @@ class TransactionService:
         self._moved.pop(self._names.pop(offset, -1), None)
 
     def _close(self, offset: int) -> int:
-        """A half is decided, and the log shall say so: at once, where its words end is told, or (0) when it takes
+        """A half is decided, and the log shall say so: at once, where that ends is told, or (0) when it takes
         them."""
         self._forget(offset)
         return self._ops.write_or_owe(offset)
 
-    def gathers(self, request: Request) -> bool:
-        """Keep a one-way word until the end of the turn; False: that has come."""
+    def gather(self, request: Request) -> bool:
+        """Keep a one-way decision until the end of the turn; False: that has come."""
         if self._ops.gathers:
             return False
-        self.words.append(request)
+        self.oneway.append(request)
         return True
 
-    def do_words(self, ordinary: Callable[[Request], None]) -> None:
-        """Do what the one-way words of this turn say: plain commits here, the others in the `ordinary` way."""
-        words, self.words = self.words, []
-        if not words:
+    def carry_out(self, ordinary: Callable[[Request], None]) -> None:
+        """Do what the one-way decisions of this turn say: plain commits here, the others in the `ordinary` way."""
+        requests, self.oneway = self.oneway, []
+        if not requests:
             return
         quick = None if self._removed is not None or self._appender.overload() else self.quick
         with self._ops.together():
-            for request in words:
+            for request in requests:
                 if quick is None or not self._commit_quickly(quick, request.header):
                     if quick is not None:
                         quick.settle()
@@ -426,7 +426,7 @@ class TransactionService:
     def _discard(self, offset: int, half: Record) -> None:
         """Nobody says what is to become of it: it is kept for an operator."""
         self._topics.ensure(CHECK_MAX_TIME_TOPIC, 1, self._turn.now)
-        message = messages.again(half)
+        message = messages.copy_of(half)
         message.topic, message.queue_id, message.store_host = CHECK_MAX_TIME_TOPIC, 0, self._settings.store_host
         self._appender.store(message)
         self._close(offset)
@@ -437,7 +437,7 @@ class TransactionService:
         properties = dict(half.props)
         properties[props.TRANSACTION_CHECK_TIMES] = str(times)
         properties[props.TRAN_PREPARED_QUEUE_OFFSET] = str(known)
-        message = messages.seal(messages.again(half), properties)
+        message = messages.seal(messages.copy_of(half), properties)
         message.store_host = self._settings.store_host
         stored = self._appender.store(message)
         self._close(offset)
@@ -473,7 +473,7 @@ class TransactionService:
             self._turn.note("error", f"half {offset} at {half.physical_offset} can't be read: it is left out")
             told("", now)
             return
-        message, properties = messages.again(found), dict(found.props)
+        message, properties = messages.copy_of(found), dict(found.props)
         message.topic = properties[props.REAL_TOPIC]
         message.sys_flag |= SYS_TRANSACTION_PREPARED
         for name in (props.REAL_QID, props.TRAN_PREPARED_QUEUE_OFFSET):
@@ -488,7 +488,7 @@ class TransactionService:
         properties = dict(half.props)
         properties[props.TRANSACTION_CHECK_TIMES] = "0"
         properties.pop(props.TRAN_PREPARED_QUEUE_OFFSET, None)
-        message = messages.seal(messages.again(half), properties)
+        message = messages.seal(messages.copy_of(half), properties)
         message.topic, message.queue_id, message.store_host = HALF_TOPIC, 0, self._settings.store_host
         stored = self._appender.store(message)
         self._opened(stored.queue_offset, stored.physical_offset, self._turn.now)
@@ -507,7 +507,7 @@ class TransactionService:
             self._ops.commit(next(iter(self._open), self._reads.max_offset(HALF_TOPIC, 0)))
 
     def validate(self) -> None:
-        assert not self.words, "a word was not done"
+        assert not self.oneway, "a decision was not carried out"
         assert all(self._moved.get(known) == at for at, known in self._names.items()), "names go both ways"
         waiting = {(half.due, offset) for offset, half in self._open.items()}
         assert waiting <= set(self._due), "an open half is not going to be asked about"
@@ -515,11 +515,12 @@ class TransactionService:
             assert list(self._open) == sorted(self._open), "open halves are in order"
 
 
-def names_another(word: EndTransactionRequest, half: Record) -> bool:
-    """Does a word say an id that is not this half's? After a power cut another half may stand at its place: one that
-    was put back, to be asked about once more. A word without an id is believed, as the original believes all."""
+def names_another(decision: EndTransactionRequest, half: Record) -> bool:
+    """Does a decision name an id that is not this half's? After a power cut another half may stand at its place: one
+    that was put back, to be asked about once more. A decision without an id is believed, as the original believes
+    all."""
     key = half.props.get(props.UNIQ_KEY)
-    return bool(word.transaction_id and key) and word.transaction_id != key
+    return bool(decision.transaction_id and key) and decision.transaction_id != key
 
 
 def is_half(found: Record) -> bool:

@@ -69,7 +69,7 @@ class Epochs:
         """The last epoch that is known; -1: none is."""
         return self.entries[-1].epoch if self.entries else NO_EPOCH
 
-    def held(self, end: int) -> int:
+    def at_end(self, end: int) -> int:
         """The epoch of the last byte of a log that ends at `end`; that of the first entry for bytes before it; -1:
         there is none."""
         owned = [entry.epoch for entry in self.entries if entry.start < end]

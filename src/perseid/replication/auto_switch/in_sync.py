@@ -193,7 +193,7 @@ class InSync:
         return min([*ends, max(self._not_before, min(dues))]) if dues else min(ends, default=None)
 
     def validate(self) -> None:
-        """AssertionError when the books contradict one another."""
+        """AssertionError when the state contradicts itself."""
         assert self.own in self.agreed, self.agreed
         assert self.proposed is None or self.proposed.members <= self._maybe, (self.proposed, self._maybe)
         assert not self._wanted & self.agreed, (self._wanted, self.agreed)

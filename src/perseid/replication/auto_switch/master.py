@@ -290,7 +290,7 @@ class Master(Sender[Follower]):
     # ---- time ----
 
     def refresh(self, now: Millis) -> None:
-        """Who has all that there is has caught up, however long nothing was written."""
+        """Followers that have all that there is have caught up, however long nothing was written."""
         for follower in self.followers.values():
             if follower.acknowledged >= self._log.end and not follower.learner:
                 self.in_sync.caught_up(follower.replica, now)
@@ -320,7 +320,7 @@ class Master(Sender[Follower]):
         return ends[nodes - 2] if len(ends) >= nodes - 1 else -1
 
     def validate(self) -> None:
-        """AssertionError when the books contradict one another."""
+        """AssertionError when the state contradicts itself."""
         super().validate()
         self.in_sync.validate()
         ids = [follower.replica for follower in self.followers.values() if follower.replica]

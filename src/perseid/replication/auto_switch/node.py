@@ -157,9 +157,9 @@ class AutoSwitchReplication:
         return [Close(conn, why) for conn in conns]
 
     @property
-    def held_epoch(self) -> int:
+    def log_end_epoch(self) -> int:
         """The epoch of our last byte; while we lead, our own."""
-        return self.epoch if self.leads else self.epochs.held(self._store.log.end)
+        return self.epoch if self.leads else self.epochs.at_end(self._store.log.end)
 
     # ---- what a slave cuts ----
 

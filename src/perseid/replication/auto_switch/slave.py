@@ -230,7 +230,7 @@ class Slave(Receiver):
         return TRIM_MS if self.state is State.TRIMMING else self._config.ha_housekeeping_interval
 
     def validate(self) -> None:
-        """AssertionError when the books contradict one another."""
+        """AssertionError when the state contradicts itself."""
         super().validate()
         assert len(self._head) <= 1 << 16
 

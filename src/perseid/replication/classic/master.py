@@ -164,6 +164,6 @@ class Master(Sender[Follower]):
         return max(follower.lag_ms, now - follower.lag_mark[1])
 
     def validate(self) -> None:
-        """AssertionError when the books contradict one another."""
+        """AssertionError when the state contradicts itself."""
         super().validate()
         assert all(len(follower.partial) < REPORT_BYTES for follower in self.followers.values())

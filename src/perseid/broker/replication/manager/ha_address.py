@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from perseid.base.machine import Millis
 from perseid.broker.kernel.turn import Turn
-from perseid.broker.replication.controllers import SOON_MS, Controllers, nobody_cares
+from perseid.broker.replication.controllers import SOON_MS, Controllers, ignore_failure
 from perseid.replication.auto_switch.slave import Slave
 from perseid.wire.codes import RequestCode
 from perseid.wire.command import Command
@@ -41,10 +41,10 @@ class HaAddress:
                 self._found(said.master_ha_address, now)
 
         self._controllers.ask(
-            master, RequestCode.EXCHANGE_BROKER_HA_INFO, headers.ExchangeHaInfoRequest(), b"", now, told, nobody_cares
+            master, RequestCode.EXCHANGE_BROKER_HA_INFO, headers.ExchangeHaInfoRequest(), b"", now, told, ignore_failure
         )
 
-    def told(self, master: str, ha_address: str | None, now: Millis) -> None:
+    def announced(self, master: str, ha_address: str | None, now: Millis) -> None:
         """A name server says where it is."""
         if ha_address and master == self._master and self._ask_at is not None:
             self._found(ha_address, now)

@@ -8,7 +8,7 @@ from perseid.base.machine import Feed, Millis, SaveState
 from perseid.broker.kernel.settings import Settings
 from perseid.broker.kernel.turn import Turn
 from perseid.broker.replication import identity
-from perseid.broker.replication.controllers import Controllers, nobody_cares
+from perseid.broker.replication.controllers import Controllers, ignore_failure
 from perseid.replication.auto_switch.node import AutoSwitchReplication
 from perseid.store.store import MessageStore
 from perseid.wire.codes import RequestCode
@@ -56,7 +56,7 @@ class Heartbeats:
             broker_addr=config.address,
             broker_name=config.broker_name,
             broker_id=self._replication.broker_id,
-            epoch=self._replication.held_epoch,
+            epoch=self._replication.log_end_epoch,
             max_offset=store.log.end,
             confirm_offset=store.reads.confirmed,
             heartbeat_timeout_mills=config.controller_heart_beat_timeout_mills,
@@ -139,7 +139,7 @@ class Knock:
             self._heard(now)
 
         header = self._heartbeats.header()
-        self._controllers.ask(leader, RequestCode.BROKER_HEARTBEAT, header, b"", now, heard, nobody_cares)
+        self._controllers.ask(leader, RequestCode.BROKER_HEARTBEAT, header, b"", now, heard, ignore_failure)
 
     def off(self) -> None:
         """There is another epoch."""

@@ -33,7 +33,7 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ManagerPorts:
-    """What `ReplicasManager` stands on."""
+    """The parts of a broker that `ReplicasManager` needs."""
 
     turn: Turn
     settings: Settings
@@ -72,7 +72,7 @@ class ReplicasManager:
             changed, self.enrolment, heartbeats, self._knock, HaAddress(turn, controllers, replication.slave),
             self._agreement, self.peers, lambda now: self.questions.elect(now),
         )  # fmt: skip
-        self.questions = Questions(settings, controllers, self.enrolment, self.role.told)
+        self.questions = Questions(settings, controllers, self.enrolment, self.role.announced)
 
     # ---- begin and end ----
 

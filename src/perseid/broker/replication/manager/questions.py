@@ -15,8 +15,8 @@ from perseid.wire.controller import ElectMasterResponseBody, SyncStateSet
 from perseid.wire.headers import controller as headers
 
 
-class Told(Protocol):
-    """What is done with an answer."""
+class Announced(Protocol):
+    """Takes the role that an answer names."""
 
     def __call__(
         self, master_id: int | None, address: str | None, epoch: int, members: SyncStateSet, now: Millis
@@ -27,11 +27,13 @@ class Told(Protocol):
 class Questions:
     """Those of one broker."""
 
-    def __init__(self, settings: Settings, controllers: Controllers, enrolment: Enrolment, told: Told) -> None:
+    def __init__(
+        self, settings: Settings, controllers: Controllers, enrolment: Enrolment, announced: Announced
+    ) -> None:
         self._settings = settings
         self._controllers = controllers
         self._enrolment = enrolment
-        self._told = told
+        self._announced = announced
         self._ask_at: Millis | None = None
         self._asked_at: Millis = -FIND_MS
 
@@ -45,7 +47,7 @@ class Questions:
             said = reply.header(headers.GetReplicaInfoResponse)
             body = SyncStateSet.from_json(reply.body)
             if said.master_epoch is not None:
-                self._told(said.master_broker_id, said.master_address, said.master_epoch, body, now)
+                self._announced(said.master_broker_id, said.master_address, said.master_epoch, body, now)
 
         def failed(code: int, why: str, now: Millis) -> None:
             if code == ResponseCode.CONTROLLER_BROKER_METADATA_NOT_EXIST:
@@ -79,7 +81,7 @@ class Questions:
             members = ElectMasterResponseBody.from_json(reply.body).sync_state_set
             if said.master_epoch is not None and said.sync_state_set_epoch is not None:
                 body = SyncStateSet(sync_state_set=members, sync_state_set_epoch=said.sync_state_set_epoch)
-                self._told(said.master_broker_id, said.master_address, said.master_epoch, body, now)
+                self._announced(said.master_broker_id, said.master_address, said.master_epoch, body, now)
 
         def failed(code: int, why: str, now: Millis) -> None:
             self._ask_at = min(self._ask_at or now + RETRY_MS, now + RETRY_MS)

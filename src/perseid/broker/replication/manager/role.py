@@ -77,7 +77,9 @@ class Role:
         """Were we told so last?"""
         return self.master_id is not None and self.master_id == self._enrolment.broker_id
 
-    def told(self, master_id: int | None, address: str | None, epoch: int, members: SyncStateSet, now: Millis) -> None:
+    def announced(
+        self, master_id: int | None, address: str | None, epoch: int, members: SyncStateSet, now: Millis
+    ) -> None:
         """The controller says who is master in `epoch`, and who is in sync."""
         if self._enrolment.state is not State.SERVING or epoch < self.epoch:
             return

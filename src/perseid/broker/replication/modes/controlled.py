@@ -113,7 +113,7 @@ class Controlled(ReplicationMode):
         return self.manager.enrolment.broker_id if self._roles.is_slave else MASTER_ID
 
     def follow(self, master: str, ha_address: str | None, now: Millis) -> None:
-        self.manager.role.ha_address.told(master, ha_address, now)
+        self.manager.role.ha_address.announced(master, ha_address, now)
 
     def _new_version(self) -> None:
         """Name servers take the table of the newer master (B37)."""
@@ -148,7 +148,7 @@ class Controlled(ReplicationMode):
             manager.questions.ask_soon(now)
             raise RequestRefused(ResponseCode.NO_PERMISSION, "only a controller of this broker may say who is master")
         if notice.master_epoch is not None:
-            manager.role.told(notice.master_broker_id, notice.master_address, notice.master_epoch, members(), now)
+            manager.role.announced(notice.master_broker_id, notice.master_address, notice.master_epoch, members(), now)
 
     def epochs(self) -> list[Epoch]:
         entries = self.replication.epochs.entries

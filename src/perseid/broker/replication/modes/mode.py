@@ -66,7 +66,7 @@ class LogStream(Streams, StreamData, Protocol):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ModePorts:
-    """What a mode stands on: what there is before the store."""
+    """The parts that a mode needs, of those that there are before the store."""
 
     turn: Turn
     settings: Settings
@@ -78,7 +78,7 @@ class ModePorts:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class LaterPorts:
-    """What a mode stands on besides, and what in turn needs to know how durable the log is."""
+    """The parts that a mode needs besides, which in turn need to know how durable the log is."""
 
     registration: Registration
     topics: TopicTable
@@ -111,14 +111,14 @@ class ReplicationMode:
         self.acting: ActsForMaster = NobodyActs()
 
     def join(self, ports: LaterPorts) -> None:
-        """What this broker is told by others, and copies from them."""
+        """Take the parts that are told by other brokers, and copy from them."""
         self._offsets = ports.offsets
         self._registration = ports.registration
         self._copies = ports.copies
 
     @abstractmethod
     def capability(self) -> Capability:
-        """What the kernel has to know of this mode."""
+        """This mode, for the kernel."""
 
     # ---- start, stop, settings ----
 

@@ -180,7 +180,7 @@ class Look:
     @staticmethod
     def began(broker: Broker) -> bool:
         """Has it loaded its store?"""
-        return broker.parts.life.state == "running"
+        return broker.parts.lifecycle.state == "running"
 
     @property
     def id(self) -> int:
@@ -230,7 +230,7 @@ class Look:
     @property
     def last_epoch(self) -> int:
         """Of its last byte, as its heartbeats say; while it leads, its own."""
-        return self._auto.held_epoch
+        return self._auto.log_end_epoch
 
     @property
     def leads(self) -> bool:

@@ -25,7 +25,7 @@ class AllSaved:
     """Fed back when everything that a shutdown had to save is durable."""
 
 
-class Life:
+class Lifecycle:
     """That of one broker. `state`: new, running, ending or ended."""
 
     def __init__(
@@ -43,7 +43,7 @@ class Life:
         self._settle: Callable[[], None] = lambda: None
 
     def take(self, capabilities: Sequence[Capability], ends: Sequence[Step], settle: Callable[[], None]) -> None:
-        """What begins and ends with it; `settle` ends a turn."""
+        """Take the parts that begin and end with the broker; `settle` ends a turn."""
         self._capabilities, self._ends, self._settle = capabilities, ends, settle
 
     # ---- begin ----
