@@ -396,7 +396,7 @@ class Acting:
                 self._follow(master, said.master_ha_address, now)
 
         # without an answer the next registration tells the same
-        self._ask(master, RequestCode.EXCHANGE_BROKER_HA_INFO, ExchangeHaInfoRequest(), now, told, _nobody_cares)
+        self._ask(master, RequestCode.EXCHANGE_BROKER_HA_INFO, ExchangeHaInfoRequest(), now, told, _ignore_failure)
 
     def _follow(self, master: str, ha_address: str, now: Millis) -> None:
         self._registration.master_address = master
@@ -540,5 +540,5 @@ def later(theirs: DataVersion, ours: DataVersion) -> bool:
     return wanted > (ours.state_version, ours.counter, ours.timestamp) or theirs.timestamp > ours.timestamp
 
 
-def _nobody_cares(code: int, why: str, now: Millis) -> None:
+def _ignore_failure(code: int, why: str, now: Millis) -> None:
     """What is asked for again anyhow."""
