@@ -30,8 +30,8 @@ def test_what_names_no_command_has_all(words: list[str]) -> None:
     assert sorted(names(*main.asked(words))) == sorted(ALL)
 
 
-@pytest.mark.parametrize("words", [["--credentials", "f"], ["--credentials=f"]], ids=["two", "one"])
-def test_whose_credentials_stand_before_the_command(words: list[str]) -> None:
+@pytest.mark.parametrize("words", [["--credentials", "f"], ["--credentials=f"], ["--tls", "--ca", "f"]])
+def test_what_is_for_all_commands_stands_before_the_command(words: list[str]) -> None:
     assert main.asked([*words, "topic", "list"]) == ["perseid.cli.topics"]
     assert main.asked(words) == list(main.COMMANDS)
 

@@ -1,4 +1,7 @@
-"""`perseid admin`: what operators want to know of brokers, Raft groups and controllers, and what they tell them."""
+"""`perseid admin`: what operators want to know of brokers, Raft groups and controllers, and what they tell them.
+
+Users, policies, certificates, groups and controllers have modules of their own.
+"""
 
 from __future__ import annotations
 
@@ -12,7 +15,7 @@ from rich.table import Table
 
 from perseid.app import process
 from perseid.base.errors import ConfigError, StoreError
-from perseid.cli import certs, controllers, groups
+from perseid.cli import acl, certs, controllers, groups, users
 from perseid.cli.topics import DEFAULT_NAMESRV, AsJson, Namesrv, run, show
 from perseid.client import Admin, SlaveStatus
 from perseid.client.dledger import DLedgerClient, MemberStatus
@@ -30,6 +33,8 @@ def register(app: typer.Typer) -> None:
     groups.register(admin_app)
     controllers.register(admin_app)
     certs.register(admin_app)
+    users.register(admin_app)
+    acl.register(admin_app)
 
 
 @admin_app.command()

@@ -21,11 +21,12 @@ COMMANDS = {
     "perseid.cli.spark": ("spark",),
     "perseid.cli.sim": ("sim",),
 }
-CREDENTIALS = "PERSEID_CREDENTIALS"
-OPTION = "--credentials"
-"""Its value is no command."""
 """Modules and the commands that each registers, in the order in which `perseid --help` shows them. A command
 imports its own module alone: that of the servers is most of what there is to import."""
+CREDENTIALS = "PERSEID_CREDENTIALS"
+WITH_VALUES = frozenset(("--credentials", "--ca", "--cert", "--key", "--server-name"))
+FLAGS = frozenset(("--tls", "--insecure"))
+"""What may stand before a command, and is none."""
 
 
 def _print_version(wanted: bool) -> None:
@@ -92,8 +93,8 @@ def command_line(*modules: str) -> typer.Typer:
 
 def asked(words: list[str]) -> list[str]:
     """The modules that these words of a command line need: one, or all, as for `--help` and what there is not."""
-    while words and words[0].partition("=")[0] == OPTION:
-        words = words[1 if "=" in words[0] else 2 :]
+    while words and words[0].partition("=")[0] in WITH_VALUES | FLAGS:
+        words = words[2 if words[0] in WITH_VALUES else 1 :]
     first = words[0] if words else ""
     return [name for name, commands in COMMANDS.items() if first in commands] or [*COMMANDS]
 

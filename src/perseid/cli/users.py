@@ -1,0 +1,192 @@
+"""`perseid admin users`: who may sign requests. Passwords are read from files, stdin or a prompt, and never printed."""
+
+from __future__ import annotations
+
+import json
+import sys
+from pathlib import Path
+from typing import Annotated
+
+import typer
+from rich.table import Table
+
+from perseid.cli.access import (
+    Answers,
+    Where,
+    at_brokers,
+    at_terminal,
+    brokers_of,
+    end_with,
+    refuse,
+    report,
+    sure,
+    together,
+)
+from perseid.cli.flags import flattened
+from perseid.cli.topics import show
+from perseid.client import Admin
+from perseid.client.access import DISABLE, ENABLE, NORMAL, SUPER
+from perseid.wire.users import UserInfo
+
+users_app = typer.Typer(help="Create, change and look at users.", no_args_is_help=True)
+
+Name = Annotated[str, typer.Argument(metavar="NAME", help="The user's name: what clients give as access key.")]
+PasswordFile = Annotated[
+    str | None,
+    typer.Option(metavar="FILE", help="Its first line is the password; - is stdin. Without: asked for, not shown."),
+]
+MAX_PASSWORD_CHARS = 1024
+
+
+def register(admin: typer.Typer) -> None:
+    """Add the commands to `perseid admin`."""
+    admin.add_typer(users_app, name="users")
+
+
+@users_app.command()
+@flattened
+def create(
+    *,
+    name: Name,
+    is_super: Annotated[bool, typer.Option("--super", help="It may do everything, whatever policies say.")] = False,
+    password_file: PasswordFile = None,
+    where: Where,
+) -> None:
+    """Create a user. It may do nothing until it has policies (perseid admin acl create), unless it is a Super user."""
+    password = _password(password_file)
+    kind = SUPER if is_super else NORMAL
+
+    async def work(admin: Admin, address: str) -> None:
+        await admin.create_user(name, password, address, user_type=kind)
+
+    report(where, at_brokers(where, work), f"user {name} ({kind}) is created", user=name, type=kind)
+
+
+@users_app.command()
+@flattened
+def update(
+    *,
+    name: Name,
+    new_password: Annotated[bool, typer.Option("--password", help="Give it another password, asked for.")] = False,
+    password_file: PasswordFile = None,
+    is_super: Annotated[bool | None, typer.Option("--super/--normal", help="Its type.")] = None,
+    enabled: Annotated[bool | None, typer.Option("--enable/--disable", help="May it ask anything?")] = None,
+    where: Where,
+) -> None:
+    """Change a user's password, type or status; what is not given stays."""
+    password = _password(password_file) if new_password or password_file is not None else None
+    kind = None if is_super is None else SUPER if is_super else NORMAL
+    status = None if enabled is None else ENABLE if enabled else DISABLE
+    if password is None and kind is None and status is None:
+        raise typer.BadParameter("say what changes: --password(-file), --super, --normal, --enable or --disable")
+
+    async def work(admin: Admin, address: str) -> None:
+        await admin.update_user(name, address, password=password, user_type=kind, user_status=status)
+
+    changed = [text for text in (kind, status, "a new password" if password is not None else None) if text]
+    report(where, at_brokers(where, work), f"user {name} is changed ({', '.join(changed)})", user=name, changed=changed)
+
+
+@users_app.command()
+@flattened
+def delete(
+    *,
+    name: Name,
+    yes: Annotated[bool, typer.Option("--yes", "-y", help="Don't ask.")] = False,
+    where: Where,
+) -> None:
+    """Delete a user, with all its policies."""
+    sure(f"Delete user {name} with all its policies?", yes)
+
+    async def work(admin: Admin, address: str) -> bool:
+        there = await admin.user(name, address) is not None
+        await admin.delete_user(name, address)
+        return there
+
+    answers = at_brokers(where, work)
+    if answers.values and not any(answers.values.values()) and not answers.failed:
+        refuse(f"there is no user called {name}\n  who is there: perseid admin users list")
+    report(where, answers, f"user {name} is deleted", user=name)
+
+
+@users_app.command()
+@flattened
+def get(*, name: Name, where: Where) -> None:
+    """Show a user; exit code 1 when no broker has it."""
+
+    async def work(admin: Admin, address: str) -> list[UserInfo]:
+        found = await admin.user(name, address)
+        return [] if found is None else [found]
+
+    answers = at_brokers(where, work)
+    if not any(answers.values.values()) and not answers.failed:
+        refuse(f"there is no user called {name}\n  who is there: perseid admin users list")
+    _show(where, answers)
+
+
+@users_app.command("list")
+@flattened
+def list_users(
+    *,
+    name_part: Annotated[str | None, typer.Option("--filter", help="Only those with this in their names.")] = None,
+    where: Where,
+) -> None:
+    """List users; the same one of several brokers once."""
+
+    async def work(admin: Admin, address: str) -> list[UserInfo]:
+        return await admin.users(address, name_part=name_part)
+
+    answers = at_brokers(where, work)
+    if not where.as_json and not any(answers.values.values()) and not answers.failed:
+        typer.echo("no users: perseid admin users create NAME", err=True)
+        return
+    _show(where, answers)
+
+
+def _show(where: Where, answers: Answers[list[UserInfo]]) -> None:
+    """That a password is set is shown, and where it is another one; never which."""
+    rows = together(answers, lambda user: user.username)
+    if where.as_json:
+        told = [
+            {
+                "user": user.username,
+                "type": user.user_type,
+                "status": user.user_status,
+                "hasPassword": bool(user.password),
+                "brokers": brokers,
+            }
+            for user, brokers in rows
+        ]
+        typer.echo(json.dumps(told))
+    elif rows:
+        table = Table("user", "type", "status", "password", "brokers")
+        for user, brokers in rows:
+            status = user.user_status or ""
+            state = f"[red]{status}[/red]" if status == DISABLE else status
+            secret = "set" if user.password else "not told"
+            table.add_row(user.username, user.user_type, state, secret, brokers_of(brokers, answers))
+        show(table)
+        names = [str(user.username) for user, _ in rows]
+        for name in sorted({name for name in names if names.count(name) > 1}):
+            typer.echo(f"{name} is not the same everywhere (type, status or password): users update {name}", err=True)
+    end_with(answers.failed)
+
+
+def _password(file: str | None) -> str:
+    """Read from a file, stdin or a prompt; typer.BadParameter when there is none."""
+    if file is None:
+        if not at_terminal():
+            raise typer.BadParameter("the password: --password-file FILE, or --password-file - for stdin")
+        found = str(typer.prompt("password", hide_input=True, confirmation_prompt=True))
+    elif file == "-":
+        found = sys.stdin.readline(MAX_PASSWORD_CHARS + 2)
+    else:
+        try:
+            with Path(file).expanduser().open() as source:
+                found = source.readline(MAX_PASSWORD_CHARS + 2)
+        except (OSError, UnicodeDecodeError) as error:
+            raise typer.BadParameter(f"--password-file {file}: {getattr(error, 'strerror', 'it is no text')}") from None
+    found = found.rstrip("\r\n")
+    if not found.strip() or len(found) > MAX_PASSWORD_CHARS:
+        raise typer.BadParameter(f"a password is one line of 1 to {MAX_PASSWORD_CHARS} characters")
+    return found
