@@ -79,7 +79,8 @@ def test_a_password_is_asked_for_or_in_a_file(
     assert nobody.exit_code == 2 and "--password-file" in nobody.output
     monkeypatch.setattr("perseid.cli.users.at_terminal", lambda: True)
     asked = call(brokers, "users", "create", "alice", given=f"{SECRET}\n{SECRET}\n")
-    assert asked.exit_code == 0 and brokers[1].users["alice"].password == SECRET
+    assert asked.exit_code == 0, asked.output
+    assert brokers[1].users["alice"].password == SECRET
     file = tmp_path / "p"
     file.write_text("another\n")
     assert call(brokers, "users", "update", "alice", "--password-file", str(file)).exit_code == 0
