@@ -218,3 +218,64 @@ def test_all_brokers_of_a_cluster_are_asked_unless_one_is_named(brokers: Brokers
         assert (found.exit_code, found.stdout) == (0, "[]\n"), found.output
     wrong = CliRunner().invoke(app, ["admin", "users", "list", "-n", broker.address, "-c", "other"])
     assert wrong.exit_code == 1 and "no cluster called other; known are: fake" in wrong.output
+
+
+PLAIN = """
+accounts:
+- accessKey: carol
+  secretKey: hidden-5f3a
+  defaultTopicPerm: SUB
+  topicPerms: [orders=PUB]
+- accessKey: dave
+  secretKey: hidden-5f3a
+  admin: true
+  whiteRemoteAddress: 10.1.*.*
+"""
+
+
+def test_accounts_of_acl_1_are_shown_and_with_apply_created(brokers: Brokers, tmp_path: Path) -> None:
+    (tmp_path / "acl").mkdir()
+    (tmp_path / "acl" / "plain_acl.yml").write_text(PLAIN)
+    shown = call(brokers, "acl", "import", str(tmp_path))
+    assert shown.exit_code == 0 and "Topic:orders" in shown.stdout and "say --apply" in shown.stderr
+    assert "dave: from 10.1.*.* its key was not asked for" in shown.stderr
+    assert [user["user"] for user in read(brokers, "acl", "import", str(tmp_path))["users"]] == ["carol", "dave"]
+    assert not brokers[0].users
+    brokers[1].users["dave"] = UserInfo("dave", "other", "Normal", "enable")
+    done = call(brokers, "acl", "import", str(tmp_path), "--apply")
+    assert done.exit_code == 0, done.output
+    assert f"{brokers[0].address}: carol created, dave created" in done.stdout
+    assert f"{brokers[1].address}: carol created, dave was there" in done.stdout
+    assert brokers[0].users["dave"] == UserInfo("dave", SECRET, "Super", "enable")
+    assert brokers[1].users["dave"].password == "other"
+    kinds = [one.policy_type for one in brokers[0].acls["User:carol"].policies or ()]
+    assert kinds == ["Custom", "Default"]
+
+
+def test_files_that_are_none_of_acl_1(brokers: Brokers, tmp_path: Path) -> None:
+    file = tmp_path / "f.yml"
+    for text, why in (("a: [", "it is no YAML, line"), ("a: 1", "no account is in these files")):
+        file.write_text(text)
+        done = call(brokers, "acl", "import", str(file))
+        assert done.exit_code == 1 and why in done.stderr
+    assert "No such file" in call(brokers, "acl", "import", str(tmp_path / "gone.yml")).stderr
+
+
+def test_why_something_is_permitted(brokers: Brokers) -> None:
+    create(brokers, "alice")
+    create(brokers, "root", "--super")
+
+    def why(user: str, *words: str) -> tuple[int, str]:
+        done = call(brokers, "acl", "explain", user, *words)
+        return done.exit_code, done.stdout.splitlines()[0].partition(": ")[2]
+
+    orders = ["-r", "Topic:orders", "-a", "Pub"]
+    assert why("nobody", *orders) == (1, "nobody may not Pub Topic:orders: there is no such user")
+    assert why("root", *orders) == (0, "root may Pub Topic:orders: a Super user may do everything")
+    assert why("alice", *orders) == (1, "alice may not Pub Topic:orders: no policy matches")
+    assert call(brokers, "acl", "create", "alice", "-r", "Topic:ord*", "-a", "Pub", "-i", "10.0.0.0/8").exit_code == 0
+    assert why("alice", *orders, "-i", "10.1.1.1") == (
+        0, "alice may Pub Topic:orders: Allow Pub on Topic:ord* from 10.0.0.0/8",
+    )  # fmt: skip
+    assert why("alice", *orders, "-i", "11.1.1.1")[0] == 1
+    assert call(brokers, "acl", "explain", "alice", "-r", "Topic:*", "-a", "Pub").exit_code == 2

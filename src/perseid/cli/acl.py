@@ -49,7 +49,7 @@ class PolicyOptions:
     def policy(self) -> PolicyInfo:
         """As brokers take it."""
         return policy(
-            _resources(words(self.resource)),
+            checked_resources(words(self.resource)),
             _actions(words(self.action)),
             decision=DENY if self.deny else ALLOW,
             source_ips=words(self.source_ip),
@@ -62,7 +62,7 @@ class PolicyOptions:
         return f"{what}{' from ' + ', '.join(words(self.source_ip)) if self.source_ip else ''}"
 
 
-def _resources(texts: list[str]) -> list[str]:
+def checked_resources(texts: list[str]) -> list[str]:
     """typer.BadParameter for what is none: a broker takes some of it for something else than was meant."""
     for text in texts:
         kind, _, name = text.partition(":")

@@ -15,7 +15,7 @@ from rich.table import Table
 
 from perseid.app import process
 from perseid.base.errors import ConfigError, StoreError
-from perseid.cli import acl, certs, controllers, groups, users
+from perseid.cli import acl, acl_import, certs, controllers, groups, users
 from perseid.cli.topics import DEFAULT_NAMESRV, AsJson, Namesrv, run, show
 from perseid.client import Admin, SlaveStatus
 from perseid.client.dledger import DLedgerClient, MemberStatus
@@ -35,6 +35,7 @@ def register(app: typer.Typer) -> None:
     certs.register(admin_app)
     users.register(admin_app)
     acl.register(admin_app)
+    acl_import.register(acl.acl_app)
 
 
 @admin_app.command()
