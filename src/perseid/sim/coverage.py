@@ -120,6 +120,11 @@ def of_features(model: str) -> list[str]:
 
 STATES = (
     "TLS handshake",
+    "guest refused",
+    "guest served",
+    "permission given",
+    "permission revoked",
+    "stranger refused",
     "offsets of a group are linearizable",
     "queue is linearizable",
     "queue with losses, not checked for linearizability",

@@ -8,11 +8,13 @@ from functools import cache
 from typing import Protocol
 
 from perseid.base.machine import Buffer
+from perseid.security.credentials import Credentials
 from perseid.sim.net import End, Network
 from perseid.sim.scheduler import US_PER_MS, Scheduler, Timer
 from perseid.wire.codes import RequestCode, ResponseCode, Serializer
 from perseid.wire.command import Command, decode_all, encode_request
 from perseid.wire.headers.base import Header
+from perseid.wire.rpc import Fields
 
 TIMEOUT_MS = 3_000
 
@@ -42,6 +44,8 @@ class Surroundings(Protocol):
     scheduler: Scheduler
     network: Network
     operations: int
+    signs: Credentials | None
+    """What its clients sign with; None: nobody asks for it."""
 
     def count(self, what: str, times: int = 1) -> None: ...
 
@@ -72,6 +76,7 @@ class Process:
         self.ip = cluster.client_ip(name)
         self.random = self.scheduler.stream(name)
         self.serializer = Serializer.ROCKETMQ if self.random.random() < 0.25 else Serializer.JSON
+        self.signs = cluster.signs
         self.running = True
         self._pause_ms: float = 0
         self.ends: dict[str, End] = {}
@@ -98,11 +103,15 @@ class Process:
         self._opaque += 1
         self._world.operations += 1
         self._world.count(_request_line(code))
-        frame = encode_request(code, self._opaque, header, body, serializer=self._serializer(code))
+        frame = encode_request(code, self._opaque, self.signed(header, body), body, serializer=self._serializer(code))
         timer = self.scheduler.after(timeout_ms * US_PER_MS, self._late, self._opaque)
         self._calls[self._opaque] = Call(code, address, on_reply, timer)
         self._transmit(address, frame)
         return self._opaque
+
+    def signed(self, header: Header | Mapping[str, str] | None, body: Buffer) -> Fields:
+        """The header, signed where that is asked for."""
+        return header if self.signs is None else self.signs.sign(header, body)
 
     @property
     def pause_ms(self) -> float:

@@ -62,7 +62,9 @@ class Client(Process):
         self._opaque += 1
         self.cluster.operations += 1
         self.cluster.count(f"request {RequestCode(code).name} oneway")
-        frame = encode_request(code, self._opaque, header, body, oneway=True, serializer=self._serializer(code))
+        frame = encode_request(
+            code, self._opaque, self.signed(header, body), body, oneway=True, serializer=self._serializer(code)
+        )
         self._transmit(self.broker_address or self.cluster.broker_address, frame)
 
     # ---- the network's side ----

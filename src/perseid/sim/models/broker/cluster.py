@@ -17,6 +17,7 @@ from perseid.broker.config import BrokerConfig
 from perseid.broker.node import Broker
 from perseid.nameserver.config import NameServerConfig
 from perseid.nameserver.node import NameServer
+from perseid.security.credentials import Credentials
 from perseid.sim.disk import SimDisk
 from perseid.sim.driver import EPOCH_MS, NodeDriver
 from perseid.sim.features.stage import Stage
@@ -30,6 +31,7 @@ from perseid.sim.rare_settings import STORE, rare_broker_settings, rare_settings
 from perseid.sim.scheduler import US_PER_MS, Scheduler
 from perseid.sim.secured import Secured, has_tls
 from perseid.sim.selection import WHOLE, Selection
+from perseid.sim.users import ACCESS, ROOT, has_users
 from perseid.store.config import ASYNC_FLUSH, SYNC_FLUSH, StoreConfig
 from perseid.wire.codes import RequestCode
 from perseid.wire.command import Command
@@ -84,6 +86,8 @@ class Cluster:
         self.operations = 0
         self.created: set[str] = set()
         self.network = Network(self.scheduler, self.count)
+        self.signs: Credentials | None = ROOT if has_users(seed) else None
+        self.access = ACCESS if has_users(seed) else None
         if has_tls(seed):
             self.network.tls = Secured(self.scheduler.stream("tls"))
         random = self.scheduler.stream("cluster")
@@ -229,7 +233,7 @@ class Cluster:
             **self.slaves.settings,
             **rare_broker_settings(self.scheduler, self.broker.lives),
         )
-        return Broker(config, self.store_config, disk, random, replication=self.slaves.config)
+        return Broker(config, self.store_config, disk, random, replication=self.slaves.config, access=self.access)
 
     def _build_namesrv(self, disk: SimDisk, random: Random) -> NameServer:
         acting = self.slaves.acting

@@ -135,7 +135,7 @@ class Slaves:
                 **self.settings,
                 **rare_broker_settings(cluster.scheduler, cluster.broker.lives),
             )
-            return Broker(config, cluster.store_config, disk, random, replication=self.config)
+            return Broker(config, cluster.store_config, disk, random, replication=self.config, access=cluster.access)
 
         driver = NodeDriver(f"slave{number}", ip, cluster.scheduler, cluster.network, build, listeners, cluster.count)
         slave = Slave(driver)

@@ -16,6 +16,7 @@ from perseid.nameserver.node import NameServer
 from perseid.raft.config import RaftConfig
 from perseid.raft.node import LISTENER, Raft
 from perseid.raft.state import Role
+from perseid.security.credentials import Credentials
 from perseid.sim.disk import SimDisk
 from perseid.sim.driver import NodeDriver
 from perseid.sim.features.stage import Stage, same_tables
@@ -59,6 +60,8 @@ class BrokerMember(Watched):
 
 class BrokerGroup(Group):
     """The brokers of one run."""
+
+    signs: Credentials | None = None
 
     def __init__(
         self, seed: int, *, transactions: bool | None = False, strangers: bool = True, named: bool = False,

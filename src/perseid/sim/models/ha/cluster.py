@@ -22,6 +22,7 @@ from perseid.nameserver.config import NameServerConfig
 from perseid.nameserver.node import NameServer
 from perseid.raft.config import RaftConfig
 from perseid.raft.node import Raft
+from perseid.security.credentials import Credentials
 from perseid.sim.disk import SimDisk, SimFile
 from perseid.sim.driver import NodeDriver
 from perseid.sim.features.stage import Stage, same_tables
@@ -64,6 +65,8 @@ class Ha(Group):
     set_name = SET_NAME
     namesrv_address = f"{NAMESRV_IP}:{NAMESRV_PORT}"
     topics = ((TOPIC, QUEUES),)
+
+    signs: Credentials | None = None
 
     def __init__(
         self, seed: int, brokers: int = 0, *, modes: bool = False, strangers: bool = True,

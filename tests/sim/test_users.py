@@ -1,0 +1,80 @@
+"""Users in the simulator: what they have to keep is kept, and planted defects are noticed."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+
+import pytest
+
+from perseid.broker.access import gate
+from perseid.broker.access.gate import Gate
+from perseid.broker.access.tables import AclTable
+from perseid.broker.kernel.request import Request
+from perseid.broker.kernel.route import Route
+from perseid.security.policies import Acl
+from perseid.security.verdicts import Verdicts
+from perseid.sim import users
+from perseid.sim.models.registry import MODELS
+from perseid.wire.codes import RequestCode
+
+MET = ("permission given", "permission revoked", "guest served", "guest refused", "stranger refused")
+Patch = Callable[[pytest.MonkeyPatch], None]
+
+
+def a_code_without_a_check(patch: pytest.MonkeyPatch) -> None:
+    right = Gate.admit
+
+    def admit(self: Gate, request: Request, route: Route | None) -> None:
+        if request.command.code != RequestCode.GET_BROKER_CONFIG:
+            right(self, request, route)
+
+    patch.setattr(Gate, "admit", admit)
+
+
+def a_verdict_that_outlives_its_policy(patch: pytest.MonkeyPatch) -> None:
+    patch.setattr(Verdicts, "forget", lambda self: None)
+
+
+def a_signature_that_nobody_compares(patch: pytest.MonkeyPatch) -> None:
+    patch.setattr(gate, "is_signed", lambda *given: True)
+
+
+def a_revocation_that_is_not_saved(patch: pytest.MonkeyPatch) -> None:
+    right = AclTable.put
+
+    def put(self: AclTable, name: str, acl: Acl | None) -> None:
+        dirty = self.dirty
+        right(self, name, acl)
+        if acl is None or not acl.entries:
+            self.dirty = dirty
+
+    patch.setattr(AclTable, "put", put)
+
+
+DEFECTS: dict[Patch, tuple[int, str]] = {
+    a_code_without_a_check: (23, "who does not sign is not served"),
+    a_verdict_that_outlives_its_policy: (23, "who "),
+    a_signature_that_nobody_compares: (23, "who does not sign is not served"),
+    a_revocation_that_is_not_saved: (3191, "who may not is not served"),
+}
+"""Each with the first seed that finds it, and the promise that it breaks."""
+
+
+@pytest.mark.sim
+def test_a_seed_with_users_keeps_all_promises() -> None:
+    result = MODELS["broker"].run(23)
+    assert users.has_users(23) and not result.failure, result.failure
+    assert all(result.counts[what] > 5 for what in MET), {what: result.counts[what] for what in MET}
+
+
+@pytest.mark.sim
+@pytest.mark.parametrize("defect", DEFECTS, ids=lambda defect: defect.__name__)
+def test_a_planted_defect_is_found(monkeypatch: pytest.MonkeyPatch, defect: Patch) -> None:
+    seed, promise = DEFECTS[defect]
+    defect(monkeypatch)
+    result = MODELS["broker"].run(seed)
+    assert promise in (result.failure or ""), result.failure
+
+
+def test_a_few_seeds_have_users() -> None:
+    assert sum(map(users.has_users, range(480))) == 10
