@@ -59,7 +59,7 @@ def test_users_come_and_go_at_all_brokers(brokers: Brokers) -> None:
             "root": UserInfo("root", SECRET, "Super", "enable"),
         }
     both = [broker.address for broker in brokers]
-    alice = {"user": "alice", "type": "Normal", "status": "enable", "hasPassword": True, "brokers": both}
+    alice = {"user": "alice", "type": "Normal", "status": "enable", "passwordTold": True, "brokers": both}
     assert read(brokers, "users", "list") == [
         alice, {**alice, "user": "root", "type": "Super"},
     ]  # fmt: skip
@@ -101,7 +101,7 @@ def test_a_table_tells_where_users_differ_and_never_a_password(brokers: Brokers)
     brokers[1].users["bob"] = UserInfo("bob", SECRET + "x", "Normal", "enable")
     shown = call(brokers, "users", "list")
     (alice,) = (line for line in shown.stdout.splitlines() if "alice" in line)
-    assert "set" in alice and "all" in alice
+    assert "told" in alice and "all" in alice
     assert sum("bob" in line for line in shown.stdout.splitlines()) == 2
     assert "bob is not the same everywhere" in shown.stderr and "alice is not" not in shown.stderr
 

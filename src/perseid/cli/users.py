@@ -144,7 +144,7 @@ def list_users(
 
 
 def _show(where: Where, answers: Answers[list[UserInfo]]) -> None:
-    """That a password is set is shown, and where it is another one; never which."""
+    """Whether a broker tells the password (RocketMQ does, ours does not), and where it is another one; never which."""
     rows = together(answers, lambda user: user.username)
     if where.as_json:
         told = [
@@ -152,7 +152,7 @@ def _show(where: Where, answers: Answers[list[UserInfo]]) -> None:
                 "user": user.username,
                 "type": user.user_type,
                 "status": user.user_status,
-                "hasPassword": bool(user.password),
+                "passwordTold": bool(user.password),
                 "brokers": brokers,
             }
             for user, brokers in rows
@@ -163,7 +163,7 @@ def _show(where: Where, answers: Answers[list[UserInfo]]) -> None:
         for user, brokers in rows:
             status = user.user_status or ""
             state = f"[red]{status}[/red]" if status == DISABLE else status
-            secret = "set" if user.password else "not told"
+            secret = "told" if user.password else "not told"
             table.add_row(user.username, user.user_type, state, secret, brokers_of(brokers, answers))
         show(table)
         names = [str(user.username) for user, _ in rows]

@@ -63,7 +63,7 @@ def test_a_user_from_its_creation_to_its_end(secured_cluster: rig.Cluster, name:
     again = _command(secured_cluster, root, "admin", "users", "create", name, "--password-file", "-", given="x")
     assert again.returncode == 1 and "perseid admin users update NAME" in again.stderr
     (row,) = _read(secured_cluster, root, "users", "get", name)
-    assert (row["type"], row["status"], row["hasPassword"]) == ("Normal", "enable", True)
+    assert (row["type"], row["status"]) == ("Normal", "enable")
     assert row["brokers"] == [secured_cluster.broker]
     assert "no matched policies" in may(first) and "who you are" in may(None)
     assert "the key is not that user's" in may(second)
@@ -85,6 +85,20 @@ def test_a_user_from_its_creation_to_its_end(secured_cluster: rig.Cluster, name:
     done("users", "delete", name, "--yes")
     gone = _command(secured_cluster, root, "admin", "users", "delete", name, "--yes")
     assert gone.returncode == 1 and f"there is no user called {name}" in gone.stderr
+
+
+def test_accounts_of_acl_1_become_users(secured_cluster: rig.Cluster, name: str, tmp_path: Path) -> None:
+    root, file = _file(tmp_path, SUPER), tmp_path / "plain_acl.yml"
+    account = f"- accessKey: {name}\n  secretKey: first-secret\n  defaultTopicPerm: SUB\n  topicPerms: [t=PUB]\n"
+    file.write_text(f"accounts:\n{account}")
+    for what in ("created", "was there"):
+        done = _command(secured_cluster, root, "admin", "acl", "import", str(file), "--apply")
+        assert (done.returncode, done.stdout) == (0, f"{secured_cluster.broker}: {name} {what}\n"), done.stderr
+    for resource, action, may in (("t", "Pub", True), ("t", "Sub", False), ("u", "Sub", True), ("u", "Pub", False)):
+        words = ["acl", "explain", name, "-r", f"Topic:{resource}", "-a", action]
+        done = _command(secured_cluster, root, "admin", *words)
+        assert done.returncode == (0 if may else 1), done.stdout + done.stderr
+    assert _command(secured_cluster, root, "admin", "users", "delete", name, "--yes").returncode == 0
 
 
 def _folders(folder: Path) -> list[Path]:
