@@ -103,7 +103,7 @@ def test_beginning_an_epoch_drops_those_without_a_byte() -> None:
     epochs.begin(4, 100)
     assert epochs.entries == entries((1, 0), (4, 100)), "the same master, and nothing was written"
     epochs.begin(5, 130)
-    assert epochs.entries[-1] == (5, 130) and epochs.held(130) == 4 and epochs.held(131) == 5
+    assert epochs.entries[-1] == (5, 130) and epochs.at_end(130) == 4 and epochs.at_end(131) == 5
     assert epochs.drop_before(100) and epochs.entries == entries((4, 100), (5, 130))
 
 
