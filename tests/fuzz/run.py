@@ -33,7 +33,7 @@ except ImportError:
 LIMIT_S = 60
 """Of what a target takes besides its seconds."""
 POLL_S = 0.05
-BUILD_LIMIT_S = 300
+BUILD_LIMIT_S = 900
 
 
 @contextmanager
