@@ -7,8 +7,6 @@ READY := $(VENV)/.ready
 # Each test by itself, but for the groups that share something dear; longest first (tests/conftest.py), not largest group first.
 ONE_BY_ONE := --dist loadgroup --no-loadscope-reorder
 SPREAD := -n 3 $(ONE_BY_ONE)
-# Of what runs beside others (.ci/run).
-FEWER := -n 2 $(ONE_BY_ONE)
 TIMED = PERSEID_TIMES=$(CURDIR)/.cache/times/$@
 
 CORELESS := $(addprefix --ignore tests/,base bench cli client disk nameserver packaging spark/landing tidy verify wire)
@@ -41,7 +39,7 @@ test: $(READY) ## All tests that need neither JDK, Maven nor Go (CHANGED=1: thos
 
 test-slow: $(READY) ## The expensive ones: planted defects, Spark's JVMs and clusters, further formats and combinations (CHANGED=1, too)
 	@# pytest ends with 5 where a change reaches none of them.
-	$(TIMED) $(RUN) -m pytest $(FEWER) -m 'slow and not interop and not long' $(if $(CHANGED),$$($(RUN) tests/impact.py)) $(ARGS) $(if $(CHANGED),|| test $$? = 5)
+	$(TIMED) $(RUN) -m pytest $(SPREAD) -m 'slow and not interop and not long' $(if $(CHANGED),$$($(RUN) tests/impact.py)) $(ARGS) $(if $(CHANGED),|| test $$? = 5)
 
 test-long: $(READY) ## What neither of them has: one more combination, or what lasts for minutes
 	$(TIMED) $(RUN) -m pytest $(SPREAD) -m 'long and not interop' $(ARGS)

@@ -77,4 +77,4 @@ def test_a_planted_defect_is_found(monkeypatch: pytest.MonkeyPatch, defect: Patc
 
 
 def test_a_few_seeds_have_users() -> None:
-    assert sum(map(users.has_users, range(480))) == 10
+    assert sum(map(users.has_users, range(480))) == 20
