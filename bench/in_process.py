@@ -87,7 +87,7 @@ class Bench:
     def _permit(self) -> None:
         """The user may send to the topic, and its group may read it."""
         parts = self.broker.parts
-        parts.users.users.create("bench", "bench-secret", None, None)
+        parts.users.create("bench", "bench-secret", None, None)
         entries = [
             PolicyEntryInfo("Topic:bench", ["Pub", "Sub"], None, "Allow"),
             PolicyEntryInfo("Group:bench_consumer", ["Sub"], None, "Allow"),

@@ -16,8 +16,8 @@ from perseid.net import ports
 settings.register_profile("fixed", deadline=None, derandomize=True)
 settings.load_profile("fixed")
 
-RUN_PORTS = os.environ.get("PERSEID_RUN_PORTS", "10100-32600")
-"""Of all workers of this run, `LOW-HIGH`, below those that the system gives to clients. Two runs at once need two."""
+FIRST_PORT, LAST_PORT = 10_100, 32_600
+"""Below those that the system gives to clients."""
 MAX_ID = 60
 """Characters of a value in a test's name."""
 LONG = "PERSEID_LONG"
@@ -36,9 +36,8 @@ def pytest_configure(config: pytest.Config) -> None:
         config.pluginmanager.register(recorder)
     worker = os.environ.get("PYTEST_XDIST_WORKER", "")
     if worker and ports.PORTS not in os.environ:
-        first, last = map(int, RUN_PORTS.split("-"))
-        each = (last - first) // int(os.environ["PYTEST_XDIST_WORKER_COUNT"])
-        low = first + int(worker.removeprefix("gw")) * each
+        each = (LAST_PORT - FIRST_PORT) // int(os.environ["PYTEST_XDIST_WORKER_COUNT"])
+        low = FIRST_PORT + int(worker.removeprefix("gw")) * each
         os.environ[ports.PORTS] = f"{low}-{low + each - 20}"
 
 

@@ -7,7 +7,7 @@ import os
 from perseid.base.errors import RemoteProtocolError, RequestRefused, StoreError
 from perseid.broker.access.tables import AclTable, UserTable
 from perseid.security.credentials import Credentials
-from perseid.security.policies import Acl, Action, Asked, ResourceType, address_of, refusal
+from perseid.security.policies import Acl, Action, Asked, ResourceType, address_of
 from perseid.security.sealed import KEY_BYTES, Sealer
 from perseid.security.signature import SIGNATURE, is_signed, signature
 from perseid.wire.command import decode_all, encode_request
@@ -43,7 +43,7 @@ def policies(data: bytes) -> None:
         return
     again = Acl.of(AclInfo.from_json(acl.told(USER).to_json()))
     for asked in ASKED:
-        assert refusal(acl, [asked], ADDRESS) == refusal(again, [asked], ADDRESS), asked
+        assert acl.refusal(asked, ADDRESS) == again.refusal(asked, ADDRESS), asked
 
 
 def users_files(data: bytes) -> None:
@@ -64,7 +64,7 @@ def _frame(body: bytes) -> bytes:
 
 def _files() -> list[bytes]:
     users = UserTable(SEALER, lambda: None)
-    users.users.create(USER, SECRET, "Super", None)
+    users.create(USER, SECRET, "Super", None)
     return [users.to_json(), b"[" + POLICIES[0] + b"]", b"[]"]
 
 

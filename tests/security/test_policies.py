@@ -23,7 +23,6 @@ from perseid.security.policies import (
     Resources,
     ResourceType,
     address_of,
-    refusal,
 )
 from perseid.wire.users import AclInfo, PolicyEntryInfo, PolicyInfo
 
@@ -48,8 +47,7 @@ def decided(case: dict[str, Any]) -> str:
     info = AclInfo.from_json(json.dumps(case["acl"]).encode())
     actions = tuple(Action) if "Any" in wanted["actions"] else tuple(map(Action, wanted["actions"]))
     asked = Asked(ResourceType(wanted["type"]), wanted["name"], actions)
-    found = refusal(Acl.of(info) if info.policies else None, [asked], ip_address(wanted["ip"]))
-    return "" if found is None else found[1]
+    return Acl.of(info).refusal(asked, ip_address(wanted["ip"])) if info.policies else NO_POLICY
 
 
 def test_it_decides_as_the_original_but_where_that_is_said() -> None:

@@ -130,7 +130,7 @@ class Parts:
         self.users = UserTable(sealer, verdicts.forget)
         self.acls = AclTable(verdicts.forget)
         if access.authenticates:
-            gate = Gate(access, self.turn, self.settings, self.users.users, self.acls, verdicts)
+            gate = Gate(access, self.turn, self.settings, self.users, self.acls, verdicts)
             self.dispatch.admit = gate.admit
 
     def _build_durability(self) -> None:

@@ -80,6 +80,22 @@ def at_brokers(where: Where, work: Callable[[Admin, str], Awaitable[T]]) -> Answ
     return run(everywhere(), where.namesrv)
 
 
+def one_at_brokers(
+    where: Where, ask: Callable[[Admin, str], Awaitable[T | None]], missing: str
+) -> Answers[list[T]]:
+    """What each of the brokers has of one thing: a list of it, or of nothing. Refused with `missing` when none has it,
+    and each could be asked."""
+
+    async def work(admin: Admin, address: str) -> list[T]:
+        found = await ask(admin, address)
+        return [] if found is None else [found]
+
+    answers = at_brokers(where, work)
+    if not any(answers.values.values()) and not answers.failed:
+        refuse(missing)
+    return answers
+
+
 async def _addresses(admin: Admin, cluster: str | None) -> list[str]:
     info = await admin.cluster_info()
     if cluster is not None and cluster not in info.clusters:

@@ -3,24 +3,39 @@
 from __future__ import annotations
 
 import json
+from collections.abc import Awaitable, Callable, Sequence
 from dataclasses import dataclass
 from typing import Annotated
 
 import typer
 from rich.table import Table
 
-from perseid.cli.access import Answers, Where, at_brokers, brokers_of, end_with, refuse, report, sure, together, words
+from perseid.cli.access import (
+    Answers,
+    Where,
+    at_brokers,
+    brokers_of,
+    end_with,
+    one_at_brokers,
+    report,
+    sure,
+    together,
+    words,
+)
 from perseid.cli.flags import flattened
 from perseid.cli.topics import show
 from perseid.client import Admin
-from perseid.client.access import ALLOW, CUSTOM, DEFAULT, DENY, USER_PREFIX, policy
+from perseid.client.access import policy
+from perseid.security.policies import ALLOW, CUSTOM, DEFAULT, DENY, USER, Action
 from perseid.wire.users import AclInfo, PolicyEntryInfo, PolicyInfo
 
 acl_app = typer.Typer(help="Create, change, explain and look at what users may do.", no_args_is_help=True)
 
-ACTIONS = {name.lower(): name for name in ("Pub", "Sub", "Create", "Update", "Delete", "Get", "List", "All")}
+ACTIONS = {action.value.lower(): action.value for action in Action}
 RESOURCE_TYPES = frozenset(("topic", "group", "cluster"))
 
+Setting = Callable[[Admin, str, Sequence[PolicyInfo], str], Awaitable[None]]
+"""A method of Admin's: policies of a user, at a broker."""
 User = Annotated[str, typer.Argument(metavar="USER", help="The user's name.")]
 IsDefault = Annotated[
     bool, typer.Option("--default", help="A default policy: it counts where no custom one matches.")
@@ -91,12 +106,7 @@ def register(admin: typer.Typer) -> None:
 def create(*, user: User, options: PolicyOptions, where: Where) -> None:
     """Permit (or forbid) something to a user, besides what it has; what it has for the same resource is replaced."""
 
-    given = [options.policy()]
-
-    async def work(admin: Admin, address: str) -> None:
-        await admin.create_acl(user, given, address)
-
-    report(where, at_brokers(where, work), f"{user}: {options.told()}", user=user)
+    _give(user, options, where, Admin.create_acl)
 
 
 @acl_app.command()
@@ -104,10 +114,14 @@ def create(*, user: User, options: PolicyOptions, where: Where) -> None:
 def update(*, user: User, options: PolicyOptions, where: Where) -> None:
     """Replace what a user may do with these resources; for others all stays."""
 
+    _give(user, options, where, Admin.update_acl)
+
+
+def _give(user: str, options: PolicyOptions, where: Where, ask: Setting) -> None:
     given = [options.policy()]
 
     async def work(admin: Admin, address: str) -> None:
-        await admin.update_acl(user, given, address)
+        await ask(admin, user, given, address)
 
     report(where, at_brokers(where, work), f"{user}: {options.told()}", user=user)
 
@@ -139,15 +153,8 @@ def delete(
 @flattened
 def get(*, user: User, where: Where) -> None:
     """Show what a user may do."""
-
-    async def work(admin: Admin, address: str) -> list[AclInfo]:
-        found = await admin.acl(user, address)
-        return [] if found is None else [found]
-
-    answers = at_brokers(where, work)
-    if not any(answers.values.values()) and not answers.failed:
-        refuse(f"{user} has no policies; only a Super user may do anything then\n  perseid admin acl create {user}")
-    _show(where, answers)
+    missing = f"{user} has no policies; only a Super user may do anything then\n  perseid admin acl create {user}"
+    _show(where, one_at_brokers(where, lambda admin, address: admin.acl(user, address), missing))
 
 
 @acl_app.command("list")
@@ -174,7 +181,7 @@ def list_acls(
 
 def name_of(acl: AclInfo) -> str:
     """Whose policies these are."""
-    return (acl.subject or "").removeprefix(USER_PREFIX)
+    return (acl.subject or "").removeprefix(USER)
 
 
 def policy_table(rows: list[tuple[AclInfo, str]]) -> Table:

@@ -15,9 +15,10 @@ from perseid.cli.acl import ACTIONS, User, acl_json, checked_resources, policy_t
 from perseid.cli.flags import flattened
 from perseid.cli.topics import show
 from perseid.client import Admin, ClientError
-from perseid.client.access import SUPER, subject_of
+from perseid.client.access import subject_of
 from perseid.security.plain_acl import Account, Converted, convert
 from perseid.security.policies import Acl, Action, Asked, ResourceType, address_of
+from perseid.security.users import SUPER
 from perseid.wire.users import AclInfo
 
 MAX_FILE_BYTES = 4 << 20

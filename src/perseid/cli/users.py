@@ -17,6 +17,7 @@ from perseid.cli.access import (
     at_terminal,
     brokers_of,
     end_with,
+    one_at_brokers,
     refuse,
     report,
     sure,
@@ -25,7 +26,7 @@ from perseid.cli.access import (
 from perseid.cli.flags import flattened
 from perseid.cli.topics import show
 from perseid.client import Admin
-from perseid.client.access import DISABLE, ENABLE, NORMAL, SUPER
+from perseid.security.users import DISABLED, ENABLED, MAX_SECRET_CHARS, NORMAL, SUPER
 from perseid.wire.users import UserInfo
 
 users_app = typer.Typer(help="Create, change and look at users.", no_args_is_help=True)
@@ -35,7 +36,6 @@ PasswordFile = Annotated[
     str | None,
     typer.Option(metavar="FILE", help="Its first line is the password; - is stdin. Without: asked for, not shown."),
 ]
-MAX_PASSWORD_CHARS = 1024
 
 
 def register(admin: typer.Typer) -> None:
@@ -76,7 +76,7 @@ def update(
     """Change a user's password, type or status; what is not given stays."""
     password = _password(password_file) if new_password or password_file is not None else None
     kind = None if is_super is None else SUPER if is_super else NORMAL
-    status = None if enabled is None else ENABLE if enabled else DISABLE
+    status = None if enabled is None else ENABLED if enabled else DISABLED
     if password is None and kind is None and status is None:
         raise typer.BadParameter("say what changes: --password(-file), --super, --normal, --enable or --disable")
 
@@ -105,7 +105,7 @@ def delete(
 
     answers = at_brokers(where, work)
     if answers.values and not any(answers.values.values()) and not answers.failed:
-        refuse(f"there is no user called {name}\n  who is there: perseid admin users list")
+        refuse(_nobody(name))
     report(where, answers, f"user {name} is deleted", user=name)
 
 
@@ -113,15 +113,7 @@ def delete(
 @flattened
 def get(*, name: Name, where: Where) -> None:
     """Show a user; exit code 1 when no broker has it."""
-
-    async def work(admin: Admin, address: str) -> list[UserInfo]:
-        found = await admin.user(name, address)
-        return [] if found is None else [found]
-
-    answers = at_brokers(where, work)
-    if not any(answers.values.values()) and not answers.failed:
-        refuse(f"there is no user called {name}\n  who is there: perseid admin users list")
-    _show(where, answers)
+    _show(where, one_at_brokers(where, lambda admin, address: admin.user(name, address), _nobody(name)))
 
 
 @users_app.command("list")
@@ -143,6 +135,10 @@ def list_users(
     _show(where, answers)
 
 
+def _nobody(name: str) -> str:
+    return f"there is no user called {name}\n  who is there: perseid admin users list"
+
+
 def _show(where: Where, answers: Answers[list[UserInfo]]) -> None:
     """Whether a broker tells the password (RocketMQ does, ours does not), and where it is another one; never which."""
     rows = together(answers, lambda user: user.username)
@@ -162,7 +158,7 @@ def _show(where: Where, answers: Answers[list[UserInfo]]) -> None:
         table = Table("user", "type", "status", "password", "brokers")
         for user, brokers in rows:
             status = user.user_status or ""
-            state = f"[red]{status}[/red]" if status == DISABLE else status
+            state = f"[red]{status}[/red]" if status == DISABLED else status
             secret = "told" if user.password else "not told"
             table.add_row(user.username, user.user_type, state, secret, brokers_of(brokers, answers))
         show(table)
@@ -179,14 +175,14 @@ def _password(file: str | None) -> str:
             raise typer.BadParameter("the password: --password-file FILE, or --password-file - for stdin")
         found = str(typer.prompt("password", hide_input=True, confirmation_prompt=True))
     elif file == "-":
-        found = sys.stdin.readline(MAX_PASSWORD_CHARS + 2)
+        found = sys.stdin.readline(MAX_SECRET_CHARS + 2)
     else:
         try:
             with Path(file).expanduser().open() as source:
-                found = source.readline(MAX_PASSWORD_CHARS + 2)
+                found = source.readline(MAX_SECRET_CHARS + 2)
         except (OSError, UnicodeDecodeError) as error:
             raise typer.BadParameter(f"--password-file {file}: {getattr(error, 'strerror', 'it is no text')}") from None
     found = found.rstrip("\r\n")
-    if not found.strip() or len(found) > MAX_PASSWORD_CHARS:
-        raise typer.BadParameter(f"a password is one line of 1 to {MAX_PASSWORD_CHARS} characters")
+    if not found.strip() or len(found) > MAX_SECRET_CHARS:
+        raise typer.BadParameter(f"a password is one line of 1 to {MAX_SECRET_CHARS} characters")
     return found

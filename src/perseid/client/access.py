@@ -15,6 +15,8 @@ import msgspec
 from perseid.client.connection import Header
 from perseid.client.errors import ClientError
 from perseid.client.lifecycle import Client
+from perseid.security.policies import ALLOW, CUSTOM, USER
+from perseid.security.users import NORMAL
 from perseid.wire.body import Body
 from perseid.wire.codes import RequestCode
 from perseid.wire.command import Command
@@ -23,16 +25,10 @@ from perseid.wire.users import ACLS, USERS, AclInfo, PolicyEntryInfo, PolicyInfo
 
 B = TypeVar("B", bound=Body)
 
-NORMAL, SUPER = "Normal", "Super"
-ENABLE, DISABLE = "enable", "disable"
-CUSTOM, DEFAULT = "Custom", "Default"
-ALLOW, DENY = "Allow", "Deny"
-USER_PREFIX = "User:"
-
 
 def subject_of(user: str) -> str:
     """`User:NAME`, as policies name whom they are for."""
-    return user if user.startswith(USER_PREFIX) else USER_PREFIX + user
+    return user if user.startswith(USER) else USER + user
 
 
 def policy(

@@ -11,7 +11,6 @@ addresses, not as texts, and a range holds only addresses of its own family (doc
 
 from __future__ import annotations
 
-from collections.abc import Sequence
 from dataclasses import dataclass
 from enum import Enum
 from ipaddress import IPv4Address, IPv4Network, IPv6Address, IPv6Network, ip_address, ip_network
@@ -48,7 +47,6 @@ class ResourceType(Enum):
 class Action(Enum):
     """What is done with it. ALL: everything, in policies."""
 
-    ALL = "All"
     PUB = "Pub"
     SUB = "Sub"
     CREATE = "Create"
@@ -56,6 +54,7 @@ class Action(Enum):
     DELETE = "Delete"
     GET = "Get"
     LIST = "List"
+    ALL = "All"
 
 
 class Pattern(Enum):
@@ -271,12 +270,3 @@ def address_of(peer: str) -> Address | None:
         return None
     mapped = address.ipv4_mapped if isinstance(address, IPv6Address) else None
     return mapped or address
-
-
-def refusal(acl: Acl | None, asked: Sequence[Asked], address: Address | None) -> tuple[Asked, str] | None:
-    """The first resource that a user with these policies may not have, and why."""
-    for one in asked:
-        why = NO_POLICY if acl is None else acl.refusal(one, address)
-        if why:
-            return one, why
-    return None

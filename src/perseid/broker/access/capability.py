@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-from dataclasses import replace
-
 from perseid.base.machine import Millis
 from perseid.broker.access.config import Access
 from perseid.broker.access.requests import AccessRequests
@@ -11,7 +9,7 @@ from perseid.broker.access.tables import ACLS_PATH, USERS_PATH, AclTable, UserTa
 from perseid.broker.kernel.capability import Capability
 from perseid.broker.kernel.saves import StateFile
 from perseid.broker.kernel.turn import Turn
-from perseid.security.users import SUPER, User
+from perseid.security.users import SUPER
 
 NOBODY = (
     "authenticationEnabled=true, and there is no user: every request is refused; set initAuthenticationUser"
@@ -27,7 +25,7 @@ def capability(access: Access, turn: Turn, users: UserTable, acls: AclTable) -> 
 
     def begin(now: Millis) -> None:
         make_first_users(access, users)
-        if not len(users.users):
+        if not len(users):
             turn.note("warning", NOBODY)
 
     return Capability(
@@ -41,21 +39,15 @@ def capability(access: Access, turn: Turn, users: UserTable, acls: AclTable) -> 
     )
 
 
-def make_first_users(access: Access, table: UserTable) -> None:
+def make_first_users(access: Access, users: UserTable) -> None:
     """The initial user, where there is none of its name; and the one that nodes sign as, with the secret that they have
     now."""
-    users = table.users
-    wanted = []
-    if access.initial is not None and users.get(access.initial.name) is None:
-        wanted.append(access.initial)
-    if access.inner is not None:
-        old = users.get(access.inner.access_key)
-        inner = User(access.inner.access_key, access.inner.secret_key, SUPER)
-        if old is None or old.secret != inner.secret:
-            wanted.append(inner if old is None else replace(old, secret=inner.secret))
-    for user in wanted:
-        if users.get(user.name) is None:
-            users.create(user.name, user.secret, user.type, user.status)
-        else:
-            users.update(user.name, user.secret, None, None)
-        table.change()
+    initial, inner = access.initial, access.inner
+    if initial is not None and users.get(initial.name) is None:
+        users.create(initial.name, initial.secret, SUPER, None)
+    if inner is not None:
+        known = users.get(inner.access_key)
+        if known is None:
+            users.create(inner.access_key, inner.secret_key, SUPER, None)
+        elif known.secret != inner.secret_key:
+            users.update(inner.access_key, inner.secret_key, None, None)

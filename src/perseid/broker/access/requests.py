@@ -14,7 +14,7 @@ from perseid.broker.kernel.asks import GET, UPDATE, of_cluster
 from perseid.broker.kernel.request import Reply, Request
 from perseid.broker.kernel.route import Route
 from perseid.security.policies import USER, Acl, Resources
-from perseid.security.users import User, refuse, user_status, user_type
+from perseid.security.users import SUPER, User, refuse, user_status, user_type
 from perseid.wire import fastjson
 from perseid.wire.codes import RequestCode as Code
 from perseid.wire.codes import ResponseCode
@@ -53,8 +53,7 @@ class AccessRequests:
         name, info = self._given_user(request)
         kind = user_type(info.user_type)
         self._check_super(request, kind, "create")
-        self.users.users.create(name, info.password, kind, user_status(info.user_status))
-        self.users.change()
+        self.users.create(name, info.password, kind, user_status(info.user_status))
         return Reply()
 
     def update_user(self, request: Request) -> Reply:
@@ -62,31 +61,29 @@ class AccessRequests:
         name, info = self._given_user(request)
         kind = user_type(info.user_type)
         self._check_super(request, kind, "update")
-        self._check_may_change(request, self.users.users.get(name))
-        self.users.users.update(name, info.password, kind, user_status(info.user_status))
-        self.users.change()
+        self._check_may_change(request, self.users.get(name))
+        self.users.update(name, info.password, kind, user_status(info.user_status))
         return Reply()
 
     def delete_user(self, request: Request) -> Reply:
         """A user is gone, with its policies. That there is none is a success, too."""
         self._check_on()
         name = request.header.username or ""
-        self._check_may_change(request, self.users.users.get(name))
-        if self.users.users.delete(name):
-            self.users.change()
+        self._check_may_change(request, self.users.get(name))
+        self.users.delete(name)
         self.acls.put(name, None)
         return Reply()
 
     def get_user(self, request: Request) -> Reply:
         """A user without its secret; an empty body where there is none."""
         self._check_on()
-        user = self.users.users.get(_name(request))
+        user = self.users.get(_name(request))
         return Reply() if user is None else Reply(body=_told(user).to_json())
 
     def list_users(self, request: Request) -> Reply:
         """Users whose name has the filter in it."""
         self._check_on()
-        found = self.users.users.listed(request.header.filter or "")
+        found = self.users.listed(request.header.filter or "")
         return Reply(body=fastjson.dumps([_told(user) for user in found])) if found else Reply()
 
     def _given_user(self, request: Request) -> tuple[str, UserInfo]:
@@ -97,7 +94,7 @@ class AccessRequests:
         return name, UserInfo.from_json(request.body)
 
     def _check_super(self, request: Request, kind: str | None, done: str) -> None:
-        if user_type("super") == kind and not self._is_by_super(request):
+        if kind == SUPER and not self._is_by_super(request):
             remark = f"The super user can only be {done} by super user"
             raise RequestRefused(ResponseCode.SYSTEM_ERROR, remark)
 
@@ -106,7 +103,7 @@ class AccessRequests:
             raise refuse("The super user can only be update by super user")
 
     def _is_by_super(self, request: Request) -> bool:
-        user = self.users.users.get(request.user or "")
+        user = self.users.get(request.user or "")
         return user is not None and user.is_super
 
     # ---- policies ----
@@ -118,7 +115,7 @@ class AccessRequests:
         if not info.policies:
             raise RequestRefused(ResponseCode.SYSTEM_ERROR, "The body of acl is null")
         wanted = Acl.of(info)
-        if self.users.users.get(name) is None:
+        if self.users.get(name) is None:
             raise refuse(f"The subject of {USER}{name} is not exist.")
         had = self.acls.acls.get(name)
         self.acls.put(name, wanted if had is None else had.merged(wanted))
@@ -127,7 +124,7 @@ class AccessRequests:
     def delete_acl(self, request: Request) -> Reply:
         """The entries for a resource are gone; without one, all that the user has."""
         name = self._subject(request)
-        if self.users.users.get(name) is None:
+        if self.users.get(name) is None:
             raise refuse("The subject is not exist.")
         had = self.acls.acls.get(name)
         if had is None:
@@ -143,7 +140,7 @@ class AccessRequests:
     def get_acl(self, request: Request) -> Reply:
         """What a user's policies are; an empty body where it has none."""
         name = self._subject(request)
-        if self.users.users.get(name) is None:
+        if self.users.get(name) is None:
             raise refuse("The subject is not exist.")
         acl = self.acls.acls.get(name)
         return Reply() if acl is None else Reply(body=acl.told(name).to_json())

@@ -28,18 +28,28 @@ class _Row(msgspec.Struct):
 _ROWS = msgspec.json.Decoder(list[_Row])
 
 
-class UserTable:
+class UserTable(Users):
     """The users. `changed` is called with each change."""
 
     def __init__(self, sealer: Sealer | None, changed: Callable[[], None]) -> None:
         """`sealer` is None where no users are kept."""
+        super().__init__()
         self.dirty = False
-        self.users = Users()
         self._sealer = sealer
         self._changed = changed
 
-    def change(self) -> None:
-        """The users are others than before."""
+    def delete(self, name: str) -> bool:
+        """Was there such a user? It is gone."""
+        was_there = super().delete(name)
+        if was_there:
+            self._change()
+        return was_there
+
+    def _put(self, user: User) -> None:
+        super()._put(user)
+        self._change()
+
+    def _change(self) -> None:
         self.dirty = True
         self._changed()
 
@@ -47,7 +57,7 @@ class UserTable:
         """The file's text."""
         assert self._sealer is not None, "users are kept without a key"
         seal = self._sealer.seal
-        rows = [_Row(user.name, user.type, user.status, seal(user.name, user.secret)) for user in self.users.listed()]
+        rows = [_Row(user.name, user.type, user.status, seal(user.name, user.secret)) for user in self.listed()]
         return msgspec.json.format(msgspec.json.encode(rows), indent=1)
 
     def load(self, text: bytes) -> None:
@@ -58,7 +68,7 @@ class UserTable:
             rows = _ROWS.decode(text)
         except (ValueError, RecursionError) as error:
             raise StoreError(f"{USERS_PATH} can't be taken up: {error}; repair it, or remove it") from None
-        self.users.replace_all([self._user(row) for row in rows])
+        self.replace_all([self._user(row) for row in rows])
         self._changed()
 
     def _user(self, row: _Row) -> User:
