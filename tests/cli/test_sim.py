@@ -65,3 +65,15 @@ def test_an_interrupted_run_tells_what_was_played(as_json: bool, monkeypatch: py
     else:
         assert "         3  fault power cut" in done.output and "3 seeds, 30 operations" in done.output
         assert "interrupted: 3 of 9 seeds, from 1 on, were played" in done.output
+
+
+def test_a_model_is_found_by_the_name_that_it_had_before(monkeypatch: pytest.MonkeyPatch) -> None:
+    played = []
+
+    def noted(seed: int, *given: Any) -> Result:
+        played.append(seed)
+        return Result(seed)
+
+    monkeypatch.setitem(sim.MODELS, "dledger", Model(noted, coverage.DLEDGER_EXPECTED, {}))
+    assert runner.invoke(app, ["sim", "--model", "group", "--first", "7", "--seeds", "1"]).exit_code == 0
+    assert played == [7]

@@ -23,7 +23,7 @@ from perseid.cli.flags import flattened
 from perseid.sim import coverage
 from perseid.sim.campaign import Campaign, range_of
 from perseid.sim.models.broker.run import Result
-from perseid.sim.models.registry import MODELS, command, play, shortened
+from perseid.sim.models.registry import FORMERLY, MODELS, command, play, shortened
 from perseid.sim.scheduler import US_PER_S
 from perseid.sim.selection import Selection
 
@@ -101,10 +101,10 @@ def sim(
         int | None, typer.Option(help="Processes that play (1; with --for: as many as there are cores).", min=1, max=64)
     ] = None,
     model: Annotated[
-        Literal["broker", "acting", "raft", "dledger", "ha", "all"] | None,
+        Literal["broker", "acting", "raft", "dledger", "ha", "all", "group"] | None,
         typer.Option(
             help="A broker with name server and slaves (broker), the same with slaves that act, a Raft group, brokers "
-            "in one, or controllers with brokers; with --for: all of them."
+            "in one (dledger, formerly group), or controllers with brokers; with --for: all of them."
         ),
     ] = None,
     story: Annotated[bool, typer.Option(help="With --seed: leave out what only disks do.")] = False,
@@ -112,16 +112,17 @@ def sim(
     parts: PartOptions,
 ) -> None:
     """Play brokers, controllers or Raft groups with their clients, in virtual time, under faults drawn from seeds."""
+    named = None if model is None else FORMERLY.get(model, model)
     if campaign.play_for is not None:
         if which.seed is not None or which.seeds is not None or parts.is_part or parts.swarm:
             what = "--seed, --seeds, --swarm and parts of a seed"
             raise typer.BadParameter(f"--for plays as many seeds as there is time for: leave {what} out")
-        raise typer.Exit(_campaign(_seconds(campaign.play_for), model, which.first, campaign, jobs, as_json))
+        raise typer.Exit(_campaign(_seconds(campaign.play_for), named, which.first, campaign, jobs, as_json))
     if campaign.fresh is not None or campaign.report is not None or model == "all":
         raise typer.BadParameter("--fresh, --report and --model all are for a time: add --for 10m")
     if parts.is_part and which.seed is None:
         raise typer.BadParameter("--only-faults, --only-parts and --until are parts of one seed: add --seed N")
-    chosen = model or "broker"
+    chosen = named or "broker"
     if which.seed is not None:
         raise typer.Exit(_replay(chosen, which.seed, _selection(parts), as_json, story))
     first = 1 if which.first is None else which.first

@@ -38,6 +38,9 @@ MODELS: dict[str, Model] = {
     "ha": Model(ha_run.run, coverage.HA_EXPECTED, coverage.OF_MEMBERS),
 }
 
+FORMERLY = {"group": "dledger"}
+"""Names that models had before, which commands of older failures say."""
+
 
 MINOR = (" synced ", " saved ", " debug: ")
 """Words of lines that a story leaves out."""
