@@ -4,6 +4,7 @@ import re
 import signal
 import subprocess
 import sys
+from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
@@ -29,6 +30,14 @@ class _Dead:
 
     def stop(self) -> None:
         raise ConnectionRefusedError("the JVM is gone")
+
+
+@pytest.fixture(autouse=True)
+def the_handler_of_a_command() -> Iterator[None]:
+    """Python's own: a Spark that an earlier test began in this process has put its own in that place."""
+    earlier = signal.signal(signal.SIGINT, signal.default_int_handler)
+    yield
+    signal.signal(signal.SIGINT, earlier)
 
 
 @pytest.fixture
