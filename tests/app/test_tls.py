@@ -16,10 +16,12 @@ import pytest
 
 from perseid.app import broker, process
 from perseid.app import tls as tls_app
+from perseid.app.access import warn_if_ha_is_open
 from perseid.app.tls import ProcessTls
 from perseid.base import config
 from perseid.base.config import Setting
 from perseid.base.errors import ConfigError
+from perseid.broker.access.config import AccessOptions
 from perseid.net.driver import Listener
 from perseid.security.certificates import client_context
 from perseid.security.tls import ClientSide, Mode, State, Tls
@@ -180,6 +182,58 @@ def test_the_ha_port_demands_tls_with_ha_tls_alone() -> None:
     assert mode(chosen(tls_server_mode="disabled")) is Mode.DISABLED
     assert set(ProcessTls(server(haTls="true", useTLS="true")).dials()) == {"", "ha"}
     assert set(ProcessTls(server(tls_server_mode="disabled", haTls="true")).dials()) == {"ha"}
+
+
+CERTIFIES = {"tls_server_authClient": "true", "tls_server_need_client_auth": "optional"}
+
+
+def test_ports_of_members_take_certificates_alone_where_clients_are_asked_for_them() -> None:
+    def certified(told: Chosen) -> dict[str, bool]:
+        made = ProcessTls(told).secure({name: Listener() for name in ("main", "ha", "dledger")})
+        return {name: one.tls is not None and one.tls.certified for name, one in made.items()}
+
+    asks = {**CERTIFIES, "tls_server_trustCertPath": files().ca}
+    nobody = {"main": False, "ha": False, "dledger": False}
+    assert certified(server(haTls="true", useTLS="true")) == certified(server(**asks)) == nobody
+    assert certified(server(**asks, haTls="true")) == {**nobody, "ha": True}
+    assert certified(server(**asks, useTLS="true")) == {**nobody, "dledger": True}
+    assert certified(server(**asks, haTls="true", tls_server_mode="disabled")) == nobody
+    assert certified(server(**asks, haTls="true", tls_test_mode_enable="true")) == nobody
+
+
+def test_a_member_without_a_certificate_to_show_is_told() -> None:
+    asks = {**CERTIFIES, "tls_server_trustCertPath": files().ca, "haTls": "true"}
+    assert "this one has none to show: set tls.client.certPath" in server(**asks).warnings[-1]
+    own = files().own("client")
+    assert "none to show" not in str(
+        server(**asks, tls_client_certPath=own.certificate, tls_client_keyPath=own.key).warnings
+    )
+    assert "slaves without TLS are taken" in server(haTls="true", tls_server_mode="disabled").warnings[-1]
+
+
+def test_an_open_ha_port_is_told_where_requests_have_to_be_signed(
+    tmp_path: Path, caplog: pytest.LogCaptureFixture
+) -> None:
+    def told(text: str) -> bool:
+        conf = tmp_path / "broker.conf"
+        conf.write_text(f"authenticationEnabled=true\nnamesrvAddr=127.0.0.1:9876\n{text}")
+        loaded = broker.load(conf)
+        caplog.clear()
+        warn_if_ha_is_open("0.0.0.0", loaded.ha_port, loaded.access, members_alone=loaded.knows_slaves)
+        return "HA port 0.0.0.0:10912: whoever reaches it may copy all messages" in caplog.text
+
+    mutual = "tls.server.authClient=true\ntls.server.need.client.auth=require\n"
+    mutual += "".join(f"tls.server.{key}={files().path(name)}\n" for key, name in FILES.items())
+    controlled = "enableControllerMode=true\ncontrollerAddr=127.0.0.1:9878\n"
+    assert told("") and told("haTls=true\n") and told(mutual) and told(controlled + "checkPeerAddresses=false\n")
+    assert not told(mutual + "haTls=true\n") and not told(controlled)
+    caplog.clear()
+    warn_if_ha_is_open("127.0.0.1", 10912, AccessOptions(authentication_enabled=True), members_alone=False)
+    warn_if_ha_is_open("0.0.0.0", 10912, AccessOptions(), members_alone=False)
+    assert not caplog.records
+
+
+FILES = {"certPath": "server.pem", "keyPath": "server.key", "trustCertPath": "ca.pem"}
 
 
 def test_a_certificate_of_our_own_is_made_when_it_is_needed_and_said(caplog: pytest.LogCaptureFixture) -> None:

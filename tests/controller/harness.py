@@ -73,7 +73,9 @@ class Cell:
             group=GROUP, self_id=self.name, peers=group.peers, mapped_file_size_for_entry_data=1 << 20,
             mapped_file_size_for_entry_index=32 * 1024, **group.raft,
         )  # fmt: skip
-        return Controller(group.config, raft, self.disk, Random(5), config_path="controller.properties")
+        return Controller(
+            group.config, raft, self.disk, Random(5), config_path="controller.properties", certified=group.certified
+        )
 
     def start(self) -> None:
         self.running, self.stopped = True, None
@@ -184,8 +186,12 @@ class Client:
 class Group:
     """Some controllers, and the connections among them."""
 
-    def __init__(self, size: int = 1, *, config: Mapping[str, Any] | None = None, **raft: Any) -> None:
+    def __init__(
+        self, size: int = 1, *, config: Mapping[str, Any] | None = None, certified: bool = False, **raft: Any
+    ) -> None:
+        """`certified`: controllers show each other certificates, and nobody else has one."""
         self.now = START
+        self.certified = certified
         self.config = ControllerConfig(**(config or {}))
         self.raft: dict[str, Any] = {"heart_beat_time_interval_ms": 500, **raft}
         names = [f"n{number}" for number in range(size)]
@@ -231,7 +237,8 @@ class Group:
         self._links[cell.name, here] = (target.name, there) if target is not None else (to, 0)
         if target is not None:
             self._links[target.name, there] = (cell.name, here)
-            target.do(Opened(there, f"{address(cell.name).partition(':')[0]}:4000", to, LISTENER))
+            shown = f"CN={cell.name}" if self.certified else ""
+            target.do(Opened(there, f"{address(cell.name).partition(':')[0]}:4000", to, LISTENER, certificate=shown))
         cell._effects.extend(cell.node.handle(Opened(here, to, address(cell.name), "", to), self.now))
 
     def close(self, cell: Cell, conn: int, reason: str) -> None:

@@ -69,6 +69,25 @@ def say(client: Client, code: int, message: Message) -> None:
     client.cell.do(Frames(client.conn, encode_request(code, client._opaque, None, message.to_json())))
 
 
+def test_without_a_certificate_nobody_is_taken_for_a_controller() -> None:
+    """Where members show certificates. Its own machine's address does not make a stranger one, and it reads nothing of
+    the log, either."""
+    group = Group(3, certified=True)
+    leader = group.start()
+    before = terms_on_disk(group), leader.node.raft.log.end
+    for cell in group.cells.values():
+        others = [name for name in group.cells if name != cell.name]
+        for code, message in [*words(others[0], cell.name, 9, 1), (DLedgerRequest.METADATA, Message(group="cg"))]:
+            client = at(cell, address(others[0]).partition(":")[0])
+            say(client, code, message)
+            assert client.closed and not client.got, code
+    assert (terms_on_disk(group), leader.node.raft.log.end) == before
+    assert "a request of a controller without a certificate: only members" in leader.notes[-1]
+    register(Client(leader), 1)
+    leader.kill()
+    register(Client(group.until_active()), 2)
+
+
 def terms_on_disk(group: Group) -> list[int]:
     return [
         parse_vote(cell.disk.read(f"dledger-{cell.name}/{VOTE_FILE}") or b"", "")[0] for cell in group.cells.values()

@@ -5,12 +5,22 @@ from __future__ import annotations
 import os
 import ssl
 from collections.abc import Callable
+from typing import cast
 
 import pytest
 
 from perseid.base.errors import RemoteProtocolError
 from perseid.security.certificates import NO_TERMS, Terms, Wanted, client_context, context_of, self_made, server_context
-from perseid.security.tls import MOST_HANDSHAKE_BYTES, ClientSide, Mode, ServerSide, State, Tls
+from perseid.security.tls import (
+    MOST_HANDSHAKE_BYTES,
+    NAMELESS,
+    ClientSide,
+    Mode,
+    ServerSide,
+    State,
+    Tls,
+    subject,
+)
 from pki import HOSTS, NOW, files
 
 MOST_ROUNDS = 20
@@ -75,6 +85,34 @@ def test_bytes_may_come_one_by_one() -> None:
     assert ours.state is theirs.state is State.OPEN
     got = b"".join(theirs.received(bytes([byte])) for byte in ours.seal(b"whole"))
     assert got == b"whole"
+
+
+@pytest.mark.parametrize("ask", ["optional", "require"])
+@pytest.mark.parametrize("mode", [Mode.PERMISSIVE, Mode.ENFORCING])
+def test_a_port_of_members_takes_certificates_alone(mode: Mode, ask: str) -> None:
+    def members() -> Tls:
+        context = server_context(files().own("server"), trust=files().ca, ask=ask)
+        return Tls.accepted(ServerSide(mode, lambda: context, certified=True))
+
+    ours, theirs = opened(client("client"), members())
+    assert theirs.certificate == "CN=orders" and theirs.received(ours.seal(b"of a member")) == b"of a member"
+    with pytest.raises(RemoteProtocolError, match=r"bytes without TLS: only members of the cluster with a certificate"):
+        members().received(b"\0\0\0\4")
+    certificate = "haTls=true" if ask == "optional" else "one is required"
+    for own, why in (("", certificate), ("stranger", "unable to get local issuer certificate")):
+        ours, theirs = client(own), members()
+        with pytest.raises(RemoteProtocolError, match=why):
+            exchange(ours, theirs)
+        theirs.outgoing()  # an alert, at most
+        assert theirs.state is State.ENDED and theirs.seal(b"for members") == b""
+
+
+def test_a_verified_certificate_without_a_name_is_one() -> None:
+    class Engine:
+        def getpeercert(self) -> dict[str, object]:
+            return {"subject": (), "serialNumber": "01"}
+
+    assert subject(cast(ssl.SSLObject, Engine())) == NAMELESS
 
 
 def test_plain_bytes_pass_where_both_are_taken() -> None:

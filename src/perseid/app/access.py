@@ -94,6 +94,18 @@ def warn_if_open(what: str, host: str, port: int, options: AccessOptions) -> Non
         )  # fmt: skip
 
 
+def warn_if_ha_is_open(host: str, port: int, options: AccessOptions, *, members_alone: bool) -> None:
+    """One line, where requests have to be signed, and whoever reaches the HA port may copy all messages: its stream has
+    nothing to sign. `members_alone`: others are turned away there."""
+    if options.authentication_enabled and not members_alone and not _is_loopback(host):
+        log.warning(
+            "HA port %s:%d: whoever reaches it may copy all messages, without a signature: set haTls=true, "
+            "tls.server.authClient=true, tls.server.need.client.auth=require and tls.server.trustCertPath, or let "
+            "nobody reach it but the slaves (docs/security.md)",
+            host, port,
+        )  # fmt: skip
+
+
 def _is_loopback(host: str) -> bool:
     try:
         return ipaddress.ip_address(host).is_loopback

@@ -84,6 +84,18 @@ class Loaded:
         group = (self.raft,) if self.broker.enable_dleger_commit_log else ()
         return self.process, self.broker, self.store, self.replication, self.access, *group
 
+    @property
+    def ha_port(self) -> int:
+        """Where slaves connect."""
+        return self.replication.ha_listen_port or self.broker.listen_port + HA_PORT_OFFSET
+
+    @property
+    def knows_slaves(self) -> bool:
+        """Are strangers turned away at the HA port? By their certificates, or since the controllers know the
+        addresses of all replicas."""
+        by_address = self.broker.enable_controller_mode and self.replication.check_peer_addresses
+        return self.tls.certified_ha or by_address
+
     def to_text(self, *, important: bool = False) -> str:
         return config.to_text(*self.shown(), self.tls.keys, important=important)
 
@@ -172,8 +184,7 @@ def build(
             _, _, group_port = peers_of(loaded.raft.peers)[loaded.raft.self_id].rpartition(":")
             listeners[RAFT_LISTENER] = Listener(host, int(group_port))
         else:
-            ha_port = loaded.replication.ha_listen_port or port + HA_PORT_OFFSET
-            listeners[HA_LISTENER] = Listener(host, ha_port, complete=len)
+            listeners[HA_LISTENER] = Listener(host, loaded.ha_port, complete=len)
     limits = Limits(idle_ms=loaded.process.server_channel_max_idle_time_seconds * 1000)
     dials = tls.dials() if tls is not None else None
     secured = tls.secure(listeners) if tls is not None else listeners
@@ -186,6 +197,10 @@ async def serve(loaded: Loaded) -> int:
     broker = loaded.broker
     access_app.warn_if_open("broker", loaded.process.bind_address, broker.listen_port, loaded.access)
     tls = ProcessTls(loaded.tls, (broker.broker_ip1,))
+    if not broker.enable_dleger_commit_log:
+        access_app.warn_if_ha_is_open(
+            loaded.process.bind_address, loaded.ha_port, loaded.access, members_alone=loaded.knows_slaves
+        )
     node, running = build(loaded, tls=tls)
 
     async def ready() -> None:

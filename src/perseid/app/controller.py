@@ -79,9 +79,7 @@ def load(
     return Loaded(own, raft, process.values(settings), tls_app.load(settings, flags))
 
 
-def build(
-    loaded: Loaded, listener: Listener | None = None, tls: ProcessTls | None = None
-) -> tuple[Controller, Driver]:
+def build(loaded: Loaded, listener: Listener | None = None, tls: ProcessTls | None = None) -> tuple[Controller, Driver]:
     """The controller of a configuration on its own files, in `controllerStorePath`/dledger-ID as the original names
     them, listening where the peers' list says; without `tls` there is none."""
     own, raft, given = loaded.own, loaded.raft, loaded.given
@@ -97,6 +95,7 @@ def build(
         Random(),
         folder="" if folder == "." else folder + "/",
         config_path=config_path.relative_to(root).as_posix(),
+        certified=loaded.tls.certified_group if tls is not None else False,
     )
     node.kept = lambda: given
     _, _, port = peers_of(raft.peers)[raft.self_id].rpartition(":")

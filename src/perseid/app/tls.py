@@ -21,6 +21,7 @@ from perseid.app import process
 from perseid.base.config import Setting
 from perseid.base.errors import ConfigError
 from perseid.net.driver import Listener
+from perseid.raft.node import LISTENER as GROUP
 from perseid.replication.receiver import LISTENER as HA
 from perseid.security import certificates, tls_settings
 from perseid.security.certificates import Wanted
@@ -73,8 +74,12 @@ class ProcessTls:
         """The same for the HA port: TLS alone with `haTls`, and never demanded without: RocketMQ has none there."""
         mode = self.chosen.mode
         if self.chosen.keys.ha and mode is not Mode.DISABLED:
-            return ServerSide(Mode.ENFORCING, self._server)
+            return ServerSide(Mode.ENFORCING, self._server, certified=self.chosen.certified_ha)
         return ServerSide(Mode.PERMISSIVE if mode is Mode.ENFORCING else mode, self._server)
+
+    def group_listener(self) -> ServerSide:
+        """The same for the port of a Raft group: where members have certificates, for these alone."""
+        return ServerSide(self.chosen.mode, self._server, certified=self.chosen.certified_group)
 
     def dials(self) -> Mapping[str, ClientSide]:
         """How other nodes are dialled."""
@@ -85,9 +90,9 @@ class ProcessTls:
 
     def secure(self, listeners: Mapping[str, Listener]) -> dict[str, Listener]:
         """The listeners with TLS."""
-        ha = self.ha_listener()
+        of_members = {HA: self.ha_listener(), GROUP: self.group_listener()}
         return {
-            name: Listener(one.host, one.port, one.bound, one.complete, ha if name == HA else self.listener())
+            name: Listener(one.host, one.port, one.bound, one.complete, of_members.get(name) or self.listener())
             for name, one in listeners.items()
         }
 

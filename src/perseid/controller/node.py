@@ -58,6 +58,7 @@ from perseid.raft.config import RaftConfig
 from perseid.raft.files import FileLog
 from perseid.raft.node import REQUESTS, Raft
 from perseid.raft.state import RaftEvent, Role
+from perseid.security.members import UNCERTIFIED
 from perseid.wire.codes import RequestCode, ResponseCode
 from perseid.wire.command import Command, decode_each, encode_response
 from perseid.wire.dledger import Code, Entry
@@ -82,7 +83,8 @@ class Controller:
     """A controller. StoreError, CorruptLog at `Start` when its files can't be read.
 
     `folder`: where the member's folder is, with a `/` at its end; `config_path`: where a changed configuration is
-    written (nowhere when that is None); `new_log` makes the log of the group's entries.
+    written (nowhere when that is None); `new_log` makes the log of the group's entries; `certified`: other controllers
+    have to show certificates.
     """
 
     def __init__(
@@ -95,8 +97,12 @@ class Controller:
         folder: str = "",
         config_path: str | None = None,
         new_log: type[FileLog] = FileLog,
+        certified: bool = False,
     ) -> None:
         self.config = config
+        self._certified = certified
+        self._uncertified: set[ConnId] = set()
+        """Connections on which nobody is taken for a controller."""
         self.now: Millis = 0
         self.active = False
         self.tables = Tables()
@@ -328,6 +334,7 @@ class Controller:
                 if self._caller.owns(conn):
                     self._out += self._caller.answered(conn, command, self.now) if command.is_response else []
                 elif command.is_response or command.code in REQUESTS:
+                    self._check_member(conn)
                     self.touched = True
                     self._carry_out(self.raft.receive(conn, command, self.now))
                 elif not self._ended:
@@ -335,6 +342,11 @@ class Controller:
         except RemoteProtocolError as error:
             self.note("warning", f"connection {conn} of {peer}: {error}; it is closed")
             self._out.append(Close(conn, str(error)))
+
+    def _check_member(self, conn: ConnId) -> None:
+        """RemoteProtocolError: who speaks as a controller has not shown that it is a member of the cluster."""
+        if conn in self._uncertified:
+            raise RemoteProtocolError(f"a request of a controller without a certificate: {UNCERTIFIED}")
 
     def _serve(self, conn: ConnId, peer: str, command: Command) -> None:
         route = ROUTES.get(command.code)
@@ -365,6 +377,8 @@ class Controller:
             self._out += self._caller.handle(event, self.now)
             return
         self._peers[event.conn] = event.peer
+        if self._certified and not event.dialled and not event.certificate:
+            self._uncertified.add(event.conn)
         self._feed(event)
 
     def _on_closed(self, event: Closed) -> None:
@@ -372,6 +386,7 @@ class Controller:
             self._out += self._caller.handle(event, self.now)
             return
         self._peers.pop(event.conn, None)
+        self._uncertified.discard(event.conn)
         self._feed(event)
         for row in self.live.closed(event.conn):
             self._died(row, f"its connection closed: {event.reason}")

@@ -19,6 +19,7 @@ from typing import Any
 
 from perseid.base.errors import RemoteProtocolError
 from perseid.base.machine import Buffer
+from perseid.security.members import UNCERTIFIED
 
 HANDSHAKE = 0x16
 """The first byte of each TLS connection. A frame's is 0, as long as frames are shorter than 16 MiB."""
@@ -56,6 +57,8 @@ class ServerSide:
 
     mode: Mode
     context: Callable[[], ssl.SSLContext]
+    certified: bool = False
+    """Whoever shows no certificate that the context trusts is turned away: the port is for members of the cluster."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -85,6 +88,7 @@ _DO: dict[str, str] = {
     "NO_RENEGOTIATION": "the peer wants new keys; renegotiation is not allowed",
 }
 """What OpenSSL's words mean for people."""
+NAMELESS = "a certificate without a name"
 
 
 def reason(error: ssl.SSLError, *, server: bool, host: str = "") -> str:
@@ -195,6 +199,9 @@ class Tls:
         assert self._side is not None
         mode = self._side.mode
         if data[0] != HANDSHAKE:
+            if self._side.certified:
+                self.state = State.ENDED
+                raise RemoteProtocolError(f"bytes without TLS: {UNCERTIFIED}")
             if mode is Mode.ENFORCING:
                 self.state = State.ENDED
                 raise RemoteProtocolError("bytes without TLS, which is required here (tls.server.mode=enforcing)")
@@ -221,8 +228,11 @@ class Tls:
             return
         except ssl.SSLError as error:
             self._fail(error)
-        self.state = State.OPEN
         self.certificate = subject(self._engine)
+        if self._side is not None and self._side.certified and not self.certificate:
+            self.state = State.ENDED
+            raise RemoteProtocolError(f"TLS without a certificate: {UNCERTIFIED}")
+        self.state = State.OPEN
 
     def _read(self) -> bytes:
         engine, parts = self._engine, []
@@ -254,7 +264,8 @@ def subject(engine: ssl.SSLObject | ssl.SSLSocket) -> str:
     """Of the peer's certificate, like `CN=orders,O=Example`; empty without one that was verified."""
     told: Mapping[str, Any] = engine.getpeercert() or {}
     names = [part for group in told.get("subject", ()) for part in group]
-    return ",".join(f"{_SHORT.get(key, key)}={value}" for key, value in names)[:MOST_NAME]
+    text = ",".join(f"{_SHORT.get(key, key)}={value}" for key, value in names)[:MOST_NAME]
+    return text or (NAMELESS if told else "")
 
 
 _SHORT = {"commonName": "CN", "organizationName": "O", "organizationalUnitName": "OU", "countryName": "C"}

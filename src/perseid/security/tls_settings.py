@@ -132,6 +132,21 @@ class Chosen:
         """Connections that begin with TLS are taken."""
         return self.mode is not Mode.DISABLED
 
+    @property
+    def certifies(self) -> bool:
+        """Clients are asked for certificates, which are verified."""
+        return self.takes and not self.made and self.keys.auth_client and self.keys.need_client_auth != NONE
+
+    @property
+    def certified_ha(self) -> bool:
+        """Only slaves with a certificate are taken at the HA port."""
+        return self.keys.ha and self.certifies
+
+    @property
+    def certified_group(self) -> bool:
+        """Members of a Raft group have to show each other certificates."""
+        return self.dial and self.certifies
+
 
 _ONLY_HERE = ("tls.server.mode", "tls.config.file", "tls.enable", "useTLS", "haTls")
 """Not looked for in tls.properties."""
@@ -174,7 +189,15 @@ def read(given: Mapping[str, Setting], file: Mapping[str, Setting]) -> Chosen:
         warnings.append(
             "connections to other nodes use TLS, and their certificates are not verified (tls.client.authServer=false)"
         )
-    return Chosen(keys, mode, dial, made, tuple(warnings))
+    found = Chosen(keys, mode, dial, made)
+    if (found.certified_ha or found.certified_group) and keys.client_own is None:
+        warnings.append(
+            "members of the cluster are asked for certificates, and this one has none to show: set "
+            "tls.client.certPath and tls.client.keyPath"
+        )
+    if keys.ha and mode is Mode.DISABLED:
+        warnings.append("haTls=true and tls.server.mode=disabled: slaves without TLS are taken at the HA port")
+    return replace(found, warnings=tuple(warnings))
 
 
 def _warnings(keys: TlsConfig, test: bool, said: bool) -> list[str]:
