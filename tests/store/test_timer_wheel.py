@@ -163,6 +163,20 @@ def test_a_wheel_is_written_anew_as_a_whole_and_forgotten_as_a_whole() -> None:
     assert wheel(disk).load(0, 0), "without a file nothing waits"
 
 
+def test_a_wheel_without_a_free_place_has_no_room_until_a_slot_is_delivered() -> None:
+    one = wheel(SimDisk(Random(0)))
+    times = [BEGIN_MS + number * PRECISION_MS for number in range(PLACES)]
+    for number, at in enumerate(times):
+        one.add(at, number * UNIT_BYTES, 1)
+    later = BEGIN_MS + 3 * PLACES * PRECISION_MS
+    with pytest.raises(OSError, match=r"all 8 slots of the timer wheel wait .* \(timerWheelSlots\)") as full:
+        one.free(later)
+    assert full.value.errno == errno.ENOSPC
+    assert [one.free(at) for at in times] == times, "slots that are alive take more"
+    one.deliver_from(times[5], 6 * UNIT_BYTES)
+    assert one.free(later) == later + 5 * PRECISION_MS
+
+
 def test_slots_of_the_past_and_of_other_places_leave_the_file() -> None:
     """The original leaves slots of the past there; a slot in a place that its time does not have is nobody's."""
     disk = SimDisk(Random(0))

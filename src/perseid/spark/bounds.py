@@ -284,16 +284,26 @@ def stored_ms(options: SourceOptions, ends: Mapping[str, int]) -> dict[str, int]
     found: dict[str, int] = {}
     with BlockingPullConsumer(options.nameserver, options.group, tls=options.tls) as consumer:
         for name, offset in ends.items():
-            if offset == 0:
-                continue
-            try:
-                messages = consumer.pull(plan.queue_of(name), offset - 1, 1).messages
-            except ClientError as error:
-                log.info("%s: nobody tells when offset %d was stored: %s", name, offset - 1, error)
-                continue
-            if messages and messages[0].queue_offset == offset - 1:
-                found[name] = messages[0].store_timestamp
+            kept = _first_kept(consumer, name, offset - 1) if offset else None
+            if kept is not None and kept[0] == offset - 1:
+                found[name] = kept[1]
     return found
+
+
+def first_kept(options: SourceOptions, name: str, offset: int) -> tuple[int, int] | None:
+    """The first message from an offset on that a broker has: its offset, and when it was stored. Best effort: None when
+    it can't be had. In a compacted topic it may be a later one."""
+    with BlockingPullConsumer(options.nameserver, options.group, tls=options.tls) as consumer:
+        return _first_kept(consumer, name, offset)
+
+
+def _first_kept(consumer: BlockingPullConsumer, name: str, offset: int) -> tuple[int, int] | None:
+    try:
+        messages = consumer.pull(plan.queue_of(name), offset, 1).messages
+    except ClientError as error:
+        log.info("%s: nobody tells when offset %d was stored: %s", name, offset, error)
+        return None
+    return (messages[0].queue_offset, messages[0].store_timestamp) if messages else None
 
 
 def _known(queues: list[MessageQueue]) -> str:

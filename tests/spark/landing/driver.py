@@ -67,6 +67,10 @@ def hooked(hooks: Hooks, told: Connection) -> type[job.Brokers]:
             hooks.point("before stored_ms")
             return super().stored_ms(ends)
 
+        def first_kept(self, name: str, offset: int) -> tuple[int, int] | None:
+            hooks.point("before stored_ms")
+            return super().first_kept(name, offset)
+
         def write(self, parts: Any, target: Target) -> Written:
             hooks.point("before write")
             written = super().write(parts, target)

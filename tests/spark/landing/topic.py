@@ -173,6 +173,13 @@ class ModelTopic(Seen):
             for name, end in ends.items() if name in there and end and there[name].has(end - 1)
         }  # fmt: skip
 
+    def first_kept(self, name: str, offset: int) -> tuple[int, int] | None:
+        """Of what can be asked for."""
+        self._hooks.point("before stored_ms")
+        queues = [queue for queue in self._world.reachable() if queue.name == name]
+        kept = [message for queue in queues for message in queue.log[offset:] if queue.has(message.offset)]
+        return (kept[0].offset, kept[0].stored_ms) if kept else None
+
     def write(self, parts: Sequence[planning.Range], target: Target) -> Written:
         """As Spark's tasks do it, one after the other."""
         self._hooks.point("before write")

@@ -9,6 +9,7 @@ Invariant: no two slots that are alive have the same place (`free`).
 
 from __future__ import annotations
 
+import errno
 import heapq
 from collections.abc import Iterable
 from dataclasses import dataclass
@@ -68,10 +69,14 @@ class Wheel:
 
     def free(self, at_ms: Millis) -> Millis:
         """This slot's time, or that of the next later one whose place no other slot has: only after the clock went back
-        by days, or with a tiny wheel."""
-        while self._placed.get(self._place(at_ms), at_ms) != at_ms:
+        by days, or with a tiny wheel. OSError when each of the wheel's places (`timerWheelSlots`) has a slot that
+        waits, and none of them is this one: there is room when one of them was delivered."""
+        for _ in range(self._places):
+            if self._placed.get(self._place(at_ms), at_ms) == at_ms:
+                return at_ms
             at_ms += self.precision_ms
-        return at_ms
+        why = f"all {self._places} slots of the timer wheel wait to be delivered (timerWheelSlots)"
+        raise OSError(errno.ENOSPC, why, PATH)
 
     # ---- slots ----
 

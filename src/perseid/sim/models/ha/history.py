@@ -171,8 +171,7 @@ class SetHistory:
             )  # fmt: skip
         for one in gone:
             del self.stored[one.physical]
-            if one.place is not None:
-                self.places.forget(one.place)
+            self.places.forget(one)
             self.delayed.discard(one.body)
             self.lost.append(one)
             what = "an unclean election" if unclean else "a change of masters"

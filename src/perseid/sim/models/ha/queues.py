@@ -50,9 +50,11 @@ class QueuePlaces:
             was = f"{before.body[:20]!r} at {before.physical}"
             raise Violation("C11", f"{replica.name}: {place} was {was}, is {stored.body[:20]!r}")
 
-    def forget(self, place: Place) -> None:
-        """What stood there is lost, as it may be."""
-        del self._at[place]
+    def forget(self, stored: Stored) -> None:
+        """It is lost, as it may be. Its queue may have been begun anew before: then nothing of it is here any more, or
+        another message stands in its place."""
+        if stored.place is not None and self._at.get(stored.place) is stored:
+            del self._at[stored.place]
 
     def without_beginning(self, replica: Replica) -> None:
         """A master whose log has no beginning: queues of which it has nothing begin anew."""

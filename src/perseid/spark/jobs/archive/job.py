@@ -17,7 +17,7 @@ from typing import TYPE_CHECKING
 
 from perseid.base.errors import ConfigError
 from perseid.spark import plan as planning
-from perseid.spark.bounds import Bounds, stored_ms
+from perseid.spark.bounds import Bounds, first_kept, stored_ms
 from perseid.spark.jobs import failures
 from perseid.spark.jobs.archive import bodies, formats
 from perseid.spark.jobs.archive.anew import begun_anew
@@ -211,6 +211,10 @@ class Brokers:
     def stored_ms(self, ends: Mapping[str, int]) -> dict[str, int]:
         """When the message before each of these offsets was stored; what can't be had is left out."""
         return stored_ms(self._source, ends)
+
+    def first_kept(self, name: str, offset: int) -> tuple[int, int] | None:
+        """The first message from there on that a broker has: its offset, and when it was stored."""
+        return first_kept(self._source, name, offset)
 
     def write(self, parts: Sequence[planning.Range], target: Target) -> Written:
         """Have Spark's tasks write the rows of these ranges."""

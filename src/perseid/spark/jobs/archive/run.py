@@ -14,9 +14,10 @@ Asking and writing are a port (`Topic`): `job` has brokers and Spark behind it, 
 from __future__ import annotations
 
 import os
+from bisect import bisect_left
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
-from typing import Protocol
+from typing import Any, Protocol
 
 from perseid.base.errors import ConfigError
 from perseid.spark import plan as planning
@@ -33,6 +34,9 @@ from perseid.spark.plan import DataLost
 
 TASK_OFFSETS = 100_000
 """Offsets that one task reads at most."""
+MOST_ASKED = 64
+"""Questions to a broker for one comparison of its messages with rows, when it has messages that are no rows between
+them; beyond that the rows count as others, and are read again."""
 MAX_GAPS = 1_000
 """Gaps that a plan has one by one; beyond that those of a queue with one cause become one."""
 DELETED = "deleted by the brokers before it was read"
@@ -58,6 +62,10 @@ class Topic(Protocol):
 
     def stored_ms(self, ends: Mapping[str, int]) -> dict[str, int]:
         """When the message before each of these offsets was stored; what can't be had is left out."""
+
+    def first_kept(self, name: str, offset: int) -> tuple[int, int] | None:
+        """The offset of a queue's first message from `offset` on that a broker has, and when it was stored; None: there
+        is none, or it can't be had."""
 
     def write(self, parts: Sequence[planning.Range], target: Target) -> Written:
         """Have tasks write the rows of these ranges; what they wrote is there, whole and durable."""
@@ -207,17 +215,26 @@ class Run:
         first, last = 0, len(offsets)
         while first < last:  # the first one that differs
             middle = (first + last) // 2
-            known = ((at, self._stored_ms(name, offsets[at].as_py())) for at in range(middle, last))
-            at, at_ms = next((one for one in known if one[1] is not None), (middle, None))
-            if at_ms is not None and at_ms == times[at].as_py():
-                first = at + 1
+            at = self._first_kept(name, offsets, middle, last)
+            if at is not None and at[1] == times[at[0]].as_py():
+                first = at[0] + 1
             else:
                 last = middle
         return (int(offsets[first - 1].as_py()) + 1, int(times[first - 1].as_py())) if first else None
 
-    def _stored_ms(self, name: str, offset: int) -> int | None:
-        """Of one message; None: a compacted topic, for one, has it no more."""
-        return self._topic.stored_ms({name: offset + 1}).get(name)
+    def _first_kept(self, name: str, offsets: Any, at: int, last: int) -> tuple[int, int] | None:
+        """The first of some rows whose offset the broker still has a message for (a compacted topic has not all of
+        them), and when that was stored; None: there is none, or nobody told after `MOST_ASKED` questions."""
+        for _ in range(MOST_ASKED):
+            kept = self._topic.first_kept(name, offsets[at].as_py())
+            if kept is None:
+                return None
+            at = bisect_left(offsets, kept[0], at, last, key=lambda offset: offset.as_py())
+            if at == last:
+                return None
+            if offsets[at].as_py() == kept[0]:
+                return at, kept[1]
+        return None
 
     def _pass_over_gone(self, looked: Looked) -> None:
         """Note what the brokers have deleted before it was read; DataLost where that is not allowed."""
