@@ -254,3 +254,20 @@ def test_light_message_queues(tmp_path: Path) -> None:
     group = "enableDLegerCommitLog=true\ndLegerGroup=g\ndLegerPeers=n0-localhost:40911\ndLegerSelfId=n0\n"
     with pytest.raises(ConfigError, match="enableLmq=true: a broker of a DLedger group has no light message queues"):
         broker.load(write(tmp_path, both + group))
+
+
+@pytest.mark.parametrize(
+    ("text", "told"),
+    [
+        ("authenticationStrategy=org.apache.rocketmq.auth.authentication.strategy.StatefulAuthenticationStrategy", 0),
+        ("authorizationProvider=org.apache.rocketmq.auth.authorization.provider.DefaultAuthorizationProvider", 0),
+        ("authenticationStrategy=com.example.OnlyAtNight", 1),
+        ("authorizationMetadataProvider=com.example.Ldap", 1),
+    ],
+)
+def test_a_class_of_ones_own_is_not_run_and_that_is_said(
+    tmp_path: Path, text: str, told: int, caplog: pytest.LogCaptureFixture
+) -> None:
+    broker.load(write(tmp_path, text + "\n"))
+    named = [record for record in caplog.records if text in record.getMessage() and "com.example" in text]
+    assert len(named) == len(caplog.records) == told

@@ -92,6 +92,8 @@ def test_nothing_that_a_broker_writes_or_says_has_a_secret_in_it(places: tuple[P
         namesrv.end()
     files = [file for file in made.rglob("*") if file.is_file()]
     assert [file for file in files if file.name == "users.json"]
+    (audit,) = (file.read_bytes() for file in files if file.name == "audit.log")
+    assert b"AUTH_CREATE_USER" in audit and b"check signature failed" in audit and b"Signature" not in audit
     found = [(file, secret) for file in files for secret in SECRETS if secret.encode() in file.read_bytes()]
     assert not found, found
     assert [file for file in files if b"a message in the clear" in file.read_bytes()], "it looks where things are"

@@ -7,9 +7,10 @@ import logging
 import os
 import secrets
 import stat
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from pathlib import Path
 
+from perseid.app.rotated import RotatedFile
 from perseid.base.config import Setting, build
 from perseid.base.errors import ConfigError
 from perseid.broker.access.config import Access, AccessOptions, access_of
@@ -19,6 +20,7 @@ log = logging.getLogger("perseid.access")
 
 KEY_FILE = Path("config/auth/secret.key")
 """Below the store's folder, where no other file is named."""
+AUDIT_FOLDER, AUDIT_FILE = "audit", "audit.log"
 _HOW = f"{2 * KEY_BYTES} hexadecimal digits in a file of its own are wanted: `openssl rand -hex {KEY_BYTES}`"
 
 
@@ -35,7 +37,16 @@ def load(settings: Mapping[str, Setting]) -> AccessOptions:
 
 def access(options: AccessOptions, root: Path) -> Access:
     """Who may do what at a node whose store is at `root`. ConfigError when that can't be told."""
-    return access_of(options, _key(options, root) if options.authentication_enabled else b"")
+    if not options.authentication_enabled:
+        return access_of(options)
+    return access_of(options, _key(options, root), _audit(options, root))
+
+
+def _audit(options: AccessOptions, root: Path) -> Callable[[bytes], None] | None:
+    if not options.audit_log_enabled:
+        return None
+    folder = Path(options.audit_log_path).expanduser() if options.audit_log_path else root / AUDIT_FOLDER
+    return RotatedFile(folder / AUDIT_FILE, options.audit_log_file_size, options.audit_log_file_count).write
 
 
 def _key(options: AccessOptions, root: Path) -> bytes:

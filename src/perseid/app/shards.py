@@ -39,6 +39,7 @@ def of(loaded: Loaded, shard: int) -> Loaded:
     """The configuration of one shard."""
     own = loaded.process
     log = own.store_path_commit_log
+    audit = loaded.access.audit_log_path
     shared = f"shards share {loaded.kept_in}: change it there too" if loaded.kept_in is not None else ""
     return replace(
         loaded,
@@ -49,6 +50,7 @@ def of(loaded: Loaded, shard: int) -> Loaded:
             store_path_root_dir=str(Path(own.store_path_root_dir) / str(shard)),
             store_path_commit_log=str(Path(log) / str(shard)) if log else "",
         ),
+        access=replace(loaded.access, audit_log_path=str(Path(audit) / str(shard)) if audit else ""),
         broker=replace(
             loaded.broker,
             broker_name=f"{loaded.broker.broker_name}-{shard}",

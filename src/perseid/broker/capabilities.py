@@ -71,6 +71,7 @@ TICKING = (
     "acknowledgements", "delayed messages", "transactions", "pop", "lite topics", "messages for a time", "replication",
     "controllers", "copies of the master's tables", "acting", "store", "calls", "name servers", "static topics",
     "state files", "counts of quick sends", "counts of quick deliveries", "statistics", "housekeeping",
+    "audit",
 )  # fmt: skip
 SETTLING = ("settings", "decisions of producers", "acknowledgements of popped messages", "promises", "replication")
 """At the end of a turn. Replication is last: what a group has committed, pulls wait for, which come next."""
@@ -80,9 +81,9 @@ ENDING = ("name servers", "replication", "progress of pops", "the group")
 def capabilities(p: Parts) -> tuple[Capability, ...]:
     """Those of a broker."""
     found = (
-        access_capability(p.access, p.turn, p.users, p.acls), _metadata(p), _clients(p), _produce(p), _consume(p),
-        _scheduled(p), _transactions(p), _pop(p), _lite(p), _static_topics(p), _replication(p), p.mode.capability(),
-        _registration(p), _kernel(p),
+        access_capability(p.access, p.turn, p.users, p.acls, p.audit), _metadata(p), _clients(p), _produce(p),
+        _consume(p), _scheduled(p), _transactions(p), _pop(p), _lite(p), _static_topics(p), _replication(p),
+        p.mode.capability(), _registration(p), _kernel(p),
     )  # fmt: skip
     details = tuple(one for capability in found for one in capability.details)
     return (*found, _admin(p, details))

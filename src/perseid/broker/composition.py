@@ -10,6 +10,7 @@ from collections.abc import Callable
 from functools import partial
 from random import Random
 
+from perseid.broker.access.audit import Audit
 from perseid.broker.access.config import Access
 from perseid.broker.access.gate import Gate
 from perseid.broker.access.tables import AclTable, UserTable
@@ -129,8 +130,12 @@ class Parts:
         sealer = Sealer(access.key, self.random.randbytes) if access.authenticates else None
         self.users = UserTable(sealer, verdicts.forget)
         self.acls = AclTable(verdicts.forget)
+        self.audit: Audit | None = None
+        if access.authenticates and access.audit is not None:
+            nodes = access.inner.access_key if access.inner is not None else ""
+            self.audit = Audit(access.audit, self.turn, access.audited_refusals_per_second, nodes)
         if access.authenticates:
-            gate = Gate(access, self.turn, self.settings, self.users, self.acls, verdicts)
+            gate = Gate(access, self.turn, self.settings, self.users, self.acls, verdicts, self.audit)
             self.dispatch.admit = gate.admit
 
     def _build_durability(self) -> None:

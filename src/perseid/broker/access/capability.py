@@ -3,10 +3,11 @@
 from __future__ import annotations
 
 from perseid.base.machine import Millis
+from perseid.broker.access.audit import Audit
 from perseid.broker.access.config import Access
 from perseid.broker.access.requests import AccessRequests
 from perseid.broker.access.tables import ACLS_PATH, USERS_PATH, AclTable, UserTable
-from perseid.broker.kernel.capability import Capability
+from perseid.broker.kernel.capability import Capability, Timer
 from perseid.broker.kernel.saves import StateFile
 from perseid.broker.kernel.turn import Turn
 from perseid.security.users import SUPER
@@ -17,9 +18,9 @@ NOBODY = (
 )
 
 
-def capability(access: Access, turn: Turn, users: UserTable, acls: AclTable) -> Capability:
+def capability(access: Access, turn: Turn, users: UserTable, acls: AclTable, audit: Audit | None) -> Capability:
     """The files are there only where users are."""
-    requests = (AccessRequests(users=users, acls=acls, authenticates=access.authenticates),)
+    requests = (AccessRequests(users=users, acls=acls, authenticates=access.authenticates, audit=audit),)
     if not access.authenticates:
         return Capability(name="access", requests=requests)
 
@@ -36,6 +37,8 @@ def capability(access: Access, turn: Turn, users: UserTable, acls: AclTable) -> 
             StateFile(path=ACLS_PATH, table=acls, text=acls.to_json, only_whole=True),
         ),
         begins=(begin,),
+        timers=() if audit is None else (Timer("audit", audit.tick, audit.next_deadline),),
+        closes=() if audit is None else (audit.close,),
     )
 
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from dataclasses import dataclass, field
 from typing import TypeVar
 
@@ -37,6 +38,16 @@ class AccessOptions:
     """Request codes that need no permission."""
     auth_secret_key_file: str = ""
     """A file of 64 hexadecimal digits: the key with which secrets are stored. Empty: one is made beside them."""
+    audit_log_enabled: bool = True
+    """Where requests have to be signed: who asked for what is written down."""
+    audit_log_path: str = ""
+    """The folder of `audit.log`. Empty: `audit` below storePathRootDir."""
+    audit_log_file_size: int = option(16 << 20, low=1 << 16, high=1 << 30)
+    """In bytes: then it becomes `audit.log.1`, which was `audit.log.2`, and so on."""
+    audit_log_file_count: int = option(10, low=2, high=1_000)
+    """Files that are kept."""
+    audit_log_refusals_per_second: int = option(100, low=1, high=100_000)
+    """Refusals that have lines; one more line says how many had none."""
 
 
 class _NameAndPassword(msgspec.Struct):
@@ -64,9 +75,12 @@ class Access:
     """Codes that need no permission."""
     key: bytes = field(default=b"", repr=False)
     """With which secrets are stored."""
+    audit: Callable[[bytes], None] | None = field(default=None, compare=False, repr=False)
+    """Takes the lines of the audit log; None: there is none."""
+    audited_refusals_per_second: int = 100
 
 
-def access_of(options: AccessOptions, key: bytes = b"") -> Access:
+def access_of(options: AccessOptions, key: bytes = b"", audit: Callable[[bytes], None] | None = None) -> Access:
     """ConfigError, with the setting's name and never its value, when something is not as it has to be."""
     if options.authentication_enabled and len(key) != KEY_BYTES:
         raise ConfigError(f"authSecretKeyFile: {2 * KEY_BYTES} hexadecimal digits are wanted")
@@ -80,6 +94,8 @@ def access_of(options: AccessOptions, key: bytes = b"") -> Access:
         unsigned=_codes("authenticationWhitelist", options.authentication_whitelist),
         permitted=_codes("authorizationWhitelist", options.authorization_whitelist),
         key=key,
+        audit=audit,
+        audited_refusals_per_second=options.audit_log_refusals_per_second,
     )
 
 

@@ -7,7 +7,10 @@ what was revoked meanwhile is not given.
 
 from __future__ import annotations
 
+from collections.abc import Sequence
+
 from perseid.base.machine import Millis
+from perseid.broker.access.audit import MESSAGING, Audit
 from perseid.broker.access.config import Access
 from perseid.broker.access.tables import AclTable
 from perseid.broker.kernel.request import Request
@@ -27,23 +30,30 @@ class Gate:
     """Of one broker."""
 
     def __init__(
-        self, access: Access, turn: Turn, settings: Settings, users: Users, acls: AclTable, verdicts: Verdicts
-    ) -> None:
+        self, access: Access, turn: Turn, settings: Settings, users: Users, acls: AclTable,
+        verdicts: Verdicts, audit: Audit | None = None,
+    ) -> None:  # fmt: skip
         self._access = access
         self._turn = turn
         self._settings = settings
         self._users = users
         self._acls = acls
         self._verdicts = verdicts
+        self._audit = audit
         self._refused = 0
         self._told_at: Millis | None = None
 
     def admit(self, request: Request, route: Route | None) -> None:
         """RequestRefused(16): it may not. `route` is None for a code that nobody serves."""
+        is_new = request.user is None
         if request.user is None:
             request.user = self._authenticated(request)
-        if route is not None and self._access.authorizes:
+        if route is None:
+            return
+        if self._access.authorizes:
             self._authorize(request, route, request.user)
+        if is_new and self._audit is not None and route.code not in MESSAGING:
+            self._audit.allowed(request, route, self._settings.current.broker_cluster_name)
 
     def _authenticated(self, request: Request) -> str:
         """The name of the user that signed it; nothing, where none has to."""
@@ -80,7 +90,8 @@ class Gate:
             why_not = self._verdict(name, asked, request.conn.peer, host)
             if why_not:
                 what = asked.key[: 2 * MAX_NAME_CHARS]
-                raise self._refusal(request, f"User:{name} has no permission to access {what} from {host}, {why_not}")
+                remark = f"User:{name} has no permission to access {what} from {host}, {why_not}"
+                raise self._refusal(request, remark, (asked,))
 
     def _verdict(self, name: str, asked: Asked, peer: str, host: str) -> str:
         key = (name, asked, host)
@@ -92,8 +103,10 @@ class Gate:
                 self._verdicts.keep(key, known)
         return known
 
-    def _refusal(self, request: Request, remark: str) -> Exception:
+    def _refusal(self, request: Request, remark: str, asked: Sequence[Asked] = ()) -> Exception:
         """Count it, and say so now and then."""
+        if self._audit is not None:
+            self._audit.refused(request, asked, remark)
         self._refused += 1
         now = self._turn.now
         if self._told_at is None or now - self._told_at >= TELL_MS:

@@ -9,6 +9,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 
 from perseid.base.errors import RequestRefused
+from perseid.broker.access.audit import Audit
 from perseid.broker.access.tables import AclTable, UserTable
 from perseid.broker.kernel.asks import GET, UPDATE, of_cluster
 from perseid.broker.kernel.request import Reply, Request
@@ -29,6 +30,7 @@ class AccessRequests:
     users: UserTable
     acls: AclTable
     authenticates: bool
+    audit: Audit | None = None
 
     def routes(self) -> tuple[Route, ...]:
         """The rows of these requests."""
@@ -96,11 +98,18 @@ class AccessRequests:
     def _check_super(self, request: Request, kind: str | None, done: str) -> None:
         if kind == SUPER and not self._is_by_super(request):
             remark = f"The super user can only be {done} by super user"
+            self._write_down(request, remark)
             raise RequestRefused(ResponseCode.SYSTEM_ERROR, remark)
 
     def _check_may_change(self, request: Request, user: User | None) -> None:
         if user is not None and user.is_super and not self._is_by_super(request):
-            raise refuse("The super user can only be update by super user")
+            remark = "The super user can only be update by super user"
+            self._write_down(request, remark)
+            raise refuse(remark)
+
+    def _write_down(self, request: Request, why: str) -> None:
+        if self.audit is not None:
+            self.audit.refused(request, (), why)
 
     def _is_by_super(self, request: Request) -> bool:
         user = self.users.get(request.user or "")
