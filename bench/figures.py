@@ -13,6 +13,7 @@ from servers import CORE, PLAIN, SERVERS, SHARDS, UNSYNCED
 RATIOS = {
     "speed": "per_second",
     "cpu": "server_cpu_us",
+    "more": "server_cpu_us",
     "p99": "p99_ms",
     "start": "start_s",
     "memory": "memory_mb",
@@ -32,6 +33,7 @@ RATIOS = {
 WORDS = {
     "speed": "messages a second",
     "cpu": "CPU a message",
+    "more": "µs of CPU a message more than",
     "p99": "p99",
     "start": "start-up",
     "memory": "resident memory",
@@ -49,6 +51,8 @@ WORDS = {
 }
 WORST = ("worst gap", "beyond", "rejoin", "lost", "electing")
 """Goals that are about the highest figure of all rounds, not the median."""
+DIFFERENCES = ("more",)
+"""Goals that are about what is added to another figure, not a ratio."""
 QUIET_CORES = 0.1
 """Of other processes; more, and the figures are of no use."""
 
@@ -78,7 +82,11 @@ def summarise(results: Rounds, titles: dict[str, str]) -> Summary:
             continue
         reference = servers.get(row_named(name).reference)
         ratios = {
-            server: {what: _ratio(figures[f][0], reference[f][0]) for what, f in RATIOS.items() if f in figures}
+            server: {
+                what: _ratio(figures[f][0], reference[f][0])
+                for what, f in RATIOS.items()
+                if f in figures and what not in DIFFERENCES
+            }
             for server, figures in servers.items()
             if reference is not None and figures is not reference
         }
@@ -134,7 +142,9 @@ def _value(summary: Summary, row: dict[str, Any], goal: Goal) -> float | None:
         other = row["servers"].get(goal.against)
     else:
         other = summary.get(goal.against, {"servers": {}})["servers"].get(goal.server)
-    return None if other is None else _ratio(value, other[figure][0])
+    if other is None:
+        return None
+    return value - other[figure][0] if goal.what in DIFFERENCES else _ratio(value, other[figure][0])
 
 
 def goals(summary: Summary) -> Iterator[str]:

@@ -9,6 +9,7 @@ from collections.abc import Iterable, Iterator, Mapping, Sequence
 from pathlib import Path
 
 from growth import LoneController
+from guarded import NO_GUARDS, Guarded, guards_of
 from pairs import Pair
 from rows import Row
 from servers import SHARD_COUNT, SHARDS, Server, parts_of
@@ -18,7 +19,7 @@ from trios import Trio, timing_of
 HEAP = {"namesrv": "256m", "broker": "512m", "controller": "256m"}
 
 FleetKey = tuple[str, ...]
-"""Server, flush, store, role, and how many make a group: what differs in these has brokers of its own."""
+"""Server, flush, store, role, how many make a group, and guards: what differs in these has brokers of its own."""
 
 
 def server_of(name: str, folder: Path, row: Row, heap: Mapping[str, str]) -> Server:
@@ -33,6 +34,8 @@ def server_of(name: str, folder: Path, row: Row, heap: Mapping[str, str]) -> Ser
         return BrokerSet(name, *parts, folder, conf, row.replicas, TUNED if row.tuned else DEFAULT)
     if row.members:
         return Trio(name, *parts, folder, conf | timing_of(name), row.members)
+    if (guards := guards_of(row)) != NO_GUARDS:
+        return Guarded(name, *parts, folder, conf, guards)
     if not row.role:
         return Server(name, *parts, folder, conf, SHARD_COUNT if name == SHARDS else 1)
     conf |= {"brokerRole": row.role, "inSyncReplicas": 2 if row.role == "SYNC_MASTER" else 1}
@@ -74,8 +77,15 @@ class Fleet:
         return [name for name in row.servers if not self.only or name in self.only]
 
     def key(self, name: str, row: Row) -> FleetKey:
-        some = (f"group of {row.members}" if row.members else "", f"set of {row.replicas}" if row.replicas else "")
-        return (name, row.flush, row.store, row.role, *some, "kinds" if row.part == "kinds" else "")
+        guards = guards_of(row)
+        some = {
+            f"group of {row.members}": row.members,
+            f"set of {row.replicas}": row.replicas,
+            "kinds": row.part == "kinds",
+            "certificates": guards.certificates,
+            "users": guards.users,
+        }
+        return (name, row.flush, row.store, row.role, *(text if there else "" for text, there in some.items()))
 
     def keys(self, rows: Iterable[Row]) -> set[FleetKey]:
         return {self.key(name, row) for row in rows if not row.own_servers for name in self.wanted(row)}

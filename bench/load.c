@@ -1,5 +1,5 @@
 /*
- * The load generator of the benchmark: one thread, epoll, no dependencies (load_*.c are its parts).
+ * The load generator of the benchmark: one thread, epoll, OpenSSL where it is there (load_*.c are its parts).
  *
  *   load send|pull|tail|pop PORT[,PORT…] --topic T [options]    one line of JSON on stdout; exit 1 and a reason on failure
  *
@@ -20,7 +20,9 @@
  *   --transactions 1    sends are halves, each committed by a request that nobody answers, as the Java client does
  *   --delay-least MS, --delay-most MS    sends are for a time that is so far off, all of these equally often
  *   --rate N            sends a second, at even distances       --messages N   instead of a time: N sends
- *   --readers N         (0)   --read-topic T                    --idle N       (0)
+ *   --readers N         (0)   --read-topic T                    --idle N       (0), --at-once N of them opened at a time
+ *   --tls 1             on all connections; whose certificate it is, is not asked
+ *   --access-key U, --secret-key S      each request is signed
  *   --warm S            not measured, first (1)                 --seconds S    measured (5)
  *   --pids A,B          processes whose CPU and memory is the server's
  *
@@ -54,7 +56,7 @@ enum {
     PULL_BYTES = 2 << 20,  /* one whole answer must fit */
     SEND_BYTES = 256 << 10,
     IDLE_BYTES = 4096,
-    IDLE_CHUNK = 256, /* idle connections that are opened together */
+    SEALED_BYTES = 256 << 10, /* of TLS, read at once */
     OPAQUE_BASE = 100000000, /* nine digits, always */
     OPAQUE_SPAN = 800000000,
     STALL_MS = 20000,
@@ -65,7 +67,7 @@ enum {
 };
 
 struct Options options = {.connections = 16, .window = 1, .size = 128, .queues = 8, .topics = 1, .tags = 1, .warm = 1,
-                          .seconds = 5, .broker = "broker-a", .subscription = "*", .filter = "TAG"};
+                          .seconds = 5, .broker = "broker-a", .subscription = "*", .filter = "TAG", .at_once = 256};
 int64_t now_ns;
 
 static Connection *connections;
@@ -73,6 +75,7 @@ static int connection_count;
 static Slot *slots;     /* a connection owns `window` of them from `first_slot` on */
 static int *free_slots; /* a stack for each connection, at the same place */
 static int slot_count, epoll_fd, timer_fd = -1;
+static int shaking; /* connections whose TLS handshake is not over */
 
 static bool measuring, sending, stopped;
 static int64_t tokens;                         /* sends that --rate allows by now */
@@ -120,7 +123,7 @@ static void watch(Connection *c, bool writable) {
 
 static void flush_out(Connection *c) {
     while (c->out_sent < c->out_length) {
-        ssize_t n = send(c->fd, c->out + c->out_sent, c->out_length - c->out_sent, MSG_NOSIGNAL | MSG_DONTWAIT);
+        ssize_t n = send(c->fd, c->leaving + c->out_sent, c->out_length - c->out_sent, MSG_NOSIGNAL | MSG_DONTWAIT);
         if (n < 0 && errno == EAGAIN) {
             if (!c->waits) watch(c, true);
             c->waits = true;
@@ -130,6 +133,7 @@ static void flush_out(Connection *c) {
         c->out_sent += (size_t)n;
     }
     c->out_length = c->out_sent = 0;
+    if (c->tls) tls_left(c);
     if (c->waits) watch(c, false);
     c->waits = false;
 }
@@ -141,7 +145,8 @@ static bool acks_left(const Connection *c) { return c->popped->next < c->popped-
 static bool may_issue(const Connection *c) {
     if (stopped || c->done || c->in_flight >= c->window) return false;
     if (c->role == SENDER) return sending && !all_issued() && (!options.rate || tokens > 0);
-    if (c->role == READER) return options.mode == PULL ? !all_issued() : measuring;
+    if (c->role == READER) return options.mode == PULL ? sending && !all_issued() : measuring;
+    if (c->role == POPPER && !sending) return false;
     if (c->role == POPPER) return acks_left(c) || !c->in_flight;
     return true;
 }
@@ -168,7 +173,7 @@ static char *build(Connection *c, char *at, uint32_t opaque) {
 
 /* Fill the window of a connection again; one write. */
 static void issue(Connection *c) {
-    if (c->out_length) return;
+    if (c->out_length || c->shaking) return;
     now_ns = clock_ns();
     char *at = build_commits(c, c->out);
     while (may_issue(c)) {
@@ -180,6 +185,11 @@ static void issue(Connection *c) {
         c->in_flight++;
     }
     c->out_length = (size_t)(at - c->out);
+    c->leaving = c->out;
+    if (c->tls) {
+        tls_seal(c, c->out_length);
+        c->out_length = tls_leaving(c, &c->leaving);
+    }
     flush_out(c);
 }
 
@@ -294,11 +304,8 @@ static void take_answer(Connection *c, const char *frame, size_t length) {
     }
 }
 
-static void receive(Connection *c) {
-    ssize_t n = recv(c->fd, c->in + c->in_length, c->in_size - c->in_length, MSG_DONTWAIT);
-    if (n < 0 && errno == EAGAIN) return;
-    if (n <= 0) fail("the server closed a connection: %s", n ? strerror(errno) : "end of stream");
-    c->in_length += (size_t)n;
+/* All whole answers that are in the buffer. */
+static void take_answers(Connection *c) {
     now_ns = clock_ns();
     size_t at = 0;
     while (c->in_length - at >= 8) {
@@ -310,6 +317,42 @@ static void receive(Connection *c) {
     }
     c->in_length -= at;
     if (at && c->in_length) memmove(c->in, c->in + at, c->in_length);
+}
+
+/* The server's part of a handshake; its requests leave when it is over. */
+static void shake(Connection *c) {
+    c->shaking = !tls_handshake(c);
+    if (!c->shaking) shaking--;
+    last_answer_ns = clock_ns();
+    c->out_length = tls_leaving(c, &c->leaving);
+    flush_out(c);
+}
+
+static void receive_sealed(Connection *c, const char *bytes, size_t length) {
+    tls_arrived(c, bytes, length);
+    if (c->shaking) shake(c);
+    if (c->shaking) return;
+    size_t room, n;
+    do {
+        room = c->in_size - c->in_length;
+        n = tls_open(c, c->in + c->in_length, room);
+        c->in_length += n;
+        take_answers(c);
+    } while (n == room);
+}
+
+static void receive(Connection *c) {
+    static char sealed[SEALED_BYTES];
+    char *into = c->tls ? sealed : c->in + c->in_length;
+    ssize_t n = recv(c->fd, into, c->tls ? sizeof sealed : c->in_size - c->in_length, MSG_DONTWAIT);
+    if (n < 0 && errno == EAGAIN) return;
+    if (n <= 0) fail("the server closed a connection: %s", n ? strerror(errno) : "end of stream");
+    if (c->tls) {
+        receive_sealed(c, sealed, (size_t)n);
+    } else {
+        c->in_length += (size_t)n;
+        take_answers(c);
+    }
     issue(c);
 }
 
@@ -341,9 +384,15 @@ static void open_connection(Role role, int number) {
     setsockopt(c->fd, IPPROTO_TCP, TCP_NODELAY, &one, sizeof one);
     struct epoll_event e = {.events = EPOLLIN, .data.ptr = c};
     if (epoll_ctl(epoll_fd, EPOLL_CTL_ADD, c->fd, &e)) fail("epoll_ctl: %s", strerror(errno));
+    if (!options.tls) return;
+    tls_begin(c);
+    c->shaking = true;
+    shaking++;
+    c->out_length = tls_leaving(c, &c->leaving);
+    flush_out(c);
 }
 
-static bool nothing_owed(void) { return !owed; }
+static bool nothing_owed(void) { return !owed && !shaking; }
 static bool all_sent(void) { return all_issued() && !owed; }
 static bool all_read(void) { return options.readers && options.mode == SEND && !readers_left; }
 static bool all_delivered(void) {
@@ -356,8 +405,8 @@ static void serve(int64_t deadline_ns, bool (*over)(void)) {
     struct epoll_event ready[256];
     last_answer_ns = clock_ns();
     while (!over() && (now_ns = clock_ns()) < deadline_ns) {
-        if (owed && now_ns - last_answer_ns > (int64_t)STALL_MS * 1000000)
-            fail("no answer for %d s; %" PRId64 " requests in flight", STALL_MS / 1000, owed);
+        if ((owed || shaking) && now_ns - last_answer_ns > (int64_t)STALL_MS * 1000000)
+            fail("no answer for %d s; %" PRId64 " requests in flight, %d handshakes", STALL_MS / 1000, owed, shaking);
         int64_t left_ms = (deadline_ns - now_ns) / 1000000 + 1;
         int count = epoll_wait(epoll_fd, ready, 256, left_ms < 1000 ? (int)left_ms : 1000);
         if (count < 0 && errno != EINTR) fail("epoll_wait: %s", strerror(errno));
@@ -392,7 +441,7 @@ static void prepare(void) {
     await(nothing_owed, "not all consumers learned where their queue ends");
     for (int i = 0; i < options.idle; i++) {
         open_connection(IDLER, i);
-        if ((i + 1) % IDLE_CHUNK && i + 1 < options.idle) continue;
+        if ((i + 1) % options.at_once && i + 1 < options.idle) continue;
         for (; first < connection_count; first++) issue(&connections[first]);
         await(nothing_owed, "not all idle connections had the answer to their one send");
     }
@@ -468,7 +517,7 @@ static void read_option(const char *name, char *value) {
                 {"--size", &options.size}, {"--batch", &options.batch}, {"--topics", &options.topics},
                 {"--tags", &options.tags}, {"--readers", &options.readers}, {"--idle", &options.idle},
                 {"--transactions", &options.transactions}, {"--delay-least", &options.delay_least},
-                {"--delay-most", &options.delay_most}};
+                {"--delay-most", &options.delay_most}, {"--tls", &options.tls}, {"--at-once", &options.at_once}};
     for (size_t i = 0; i < sizeof ints / sizeof *ints; i++)
         if (!strcmp(name, ints[i].name)) {
             *ints[i].into = atoi(value);
@@ -479,6 +528,8 @@ static void read_option(const char *name, char *value) {
     else if (!strcmp(name, "--broker")) options.broker = value;
     else if (!strcmp(name, "--subscription")) options.subscription = value;
     else if (!strcmp(name, "--filter")) options.filter = value;
+    else if (!strcmp(name, "--access-key")) options.access_key = value;
+    else if (!strcmp(name, "--secret-key")) options.secret_key = value;
     else if (!strcmp(name, "--warm")) options.warm = atof(value);
     else if (!strcmp(name, "--seconds")) options.seconds = atof(value);
     else if (!strcmp(name, "--rate")) options.rate = atof(value);
@@ -501,7 +552,7 @@ static void check_options(const char *mode) {
     if (options.topics < 1 || options.topics > MAX_TOPICS) fail("--topics is 1 to %d", MAX_TOPICS);
     if (options.tags < 1 || options.tags > MAX_TAGS) fail("--tags is 1 to %d", MAX_TAGS);
     if (options.window < 1 || options.size < 1 || options.batch < 1 || options.connections < 0 || options.readers < 0 ||
-        options.idle < 0 || options.rate < 0)
+        options.idle < 0 || options.rate < 0 || options.at_once < 1)
         fail("a number is too small");
     if (options.mode == TAIL && (options.readers < 1 || options.readers % options.queues || options.size < 8 ||
                                  options.batch > 1 || options.topics > 1))
@@ -512,6 +563,7 @@ static void check_options(const char *mode) {
         fail("--transactions and --delay-most are for single sends");
     if (options.mode == POP && (options.readers || options.messages)) fail("--readers and --messages are not for pop");
     if (options.mode == PULL && options.readers) fail("--readers is not for pull");
+    if (!options.access_key != !options.secret_key) fail("--access-key and --secret-key belong together");
     if (options.mode == SEND && options.readers && !options.read_topic) fail("--readers need --read-topic");
 }
 

@@ -45,8 +45,11 @@ typedef struct {
     int fd;
     Role role;
     int window, first_slot, shard;
-    char *in, *out; /* out: what the socket has not taken yet */
+    char *in, *out;
+    char *leaving; /* what the socket has not taken yet: out, or what TLS made of it */
     size_t in_size, in_length, out_length, out_sent;
+    struct ssl_st *tls; /* none: its bytes are plain */
+    bool shaking;       /* its handshake is not over */
     bool waits;             /* for the socket to take more */
     int topic, queue, tag;  /* of the next request */
     int group;              /* of a consumer */
@@ -68,10 +71,10 @@ typedef enum { SEND, PULL, TAIL, POP } Mode;
 extern struct Options {
     Mode mode;
     int ports[MAX_SHARDS], port_count;
-    int connections, readers, idle, window, size, queues, batch, topics, tags, transactions, delay_least, delay_most;
+    int connections, readers, idle, window, size, queues, batch, topics, tags, transactions, delay_least, delay_most, tls, at_once;
     double warm, seconds, rate;
     int64_t messages;
-    char *topic, *read_topic, *broker, *subscription, *filter;
+    char *topic, *read_topic, *broker, *subscription, *filter, *access_key, *secret_key;
     int pids[MAX_PIDS], pid_count;
 } options;
 
@@ -90,7 +93,19 @@ size_t request_size(Role role); /* at most so many bytes */
 char *build_send(Connection *c, char *at, uint32_t opaque);
 char *build_pull(Connection *c, char *at, uint32_t opaque);
 char *build_ask_end(Connection *c, char *at, uint32_t opaque);
-char *finish(char *at, int length); /* the lengths before a header of so many bytes at at + 8; returns its end */
+/* The lengths before a header of so many bytes at at + 8, and its signature; returns its end. */
+char *finish(char *at, int length);
+
+/* load_secure.c */
+void tls_begin(Connection *c);
+bool tls_handshake(Connection *c);              /* over? */
+void tls_seal(Connection *c, size_t length);    /* so many bytes of `out` */
+size_t tls_leaving(Connection *c, char **bytes); /* how many bytes have to leave */
+void tls_left(Connection *c);                   /* all of them have */
+void tls_arrived(Connection *c, const char *bytes, size_t length);
+size_t tls_open(Connection *c, char *into, size_t most); /* plain bytes of what arrived; less than `most`: all of them */
+const char *signed_fields(void); /* what stands first among the fields of a request that is to be signed */
+void sign(char *header, size_t length, const char *body, size_t body_length); /* whose fields are in order */
 
 /* load_answers.c */
 typedef struct {

@@ -33,11 +33,11 @@ void take_half(Connection *c, const Answer *a) {
 
 static char *build_commit(const Half *half, char *at) {
     int n = sprintf(at + 8,
-                    "{\"code\":37,\"extFields\":{\"bname\":\"%s\",\"commitLogOffset\":\"%" PRId64 "\",\"commitOrRollback\":\"8\","
+                    "{\"code\":37,\"extFields\":{%s\"bname\":\"%s\",\"commitLogOffset\":\"%" PRId64 "\",\"commitOrRollback\":\"8\","
                     "\"fromTransactionCheck\":\"false\",\"msgId\":\"%s\",\"producerGroup\":\"bench_producer\","
                     "\"topic\":\"%s\",\"tranStateTableOffset\":\"%" PRId64 "\",\"transactionId\":\"%s\"},\"flag\":2,"
                     "\"language\":\"JAVA\",\"opaque\":%d,\"serializeTypeCurrentRPC\":\"JSON\",\"version\":513}",
-                    options.broker, half->log_offset, half->id, options.topic, half->queue_offset, half->id, OPAQUE);
+                    signed_fields(), options.broker, half->log_offset, half->id, options.topic, half->queue_offset, half->id, OPAQUE);
     return finish(at, n);
 }
 
@@ -59,11 +59,11 @@ static const char *group(void) {
 char *build_pop(Connection *c, char *at, uint32_t opaque) {
     c->popped->asked = true;
     int n = sprintf(at + 8,
-                    "{\"code\":200050,\"extFields\":{\"bname\":\"%s\",\"bornTime\":\"%" PRId64 "\",\"consumerGroup\":\"%s\","
+                    "{\"code\":200050,\"extFields\":{%s\"bname\":\"%s\",\"bornTime\":\"%" PRId64 "\",\"consumerGroup\":\"%s\","
                     "\"exp\":\"*\",\"expType\":\"TAG\",\"initMode\":\"0\",\"invisibleTime\":\"%d\",\"maxMsgNums\":\"%d\","
                     "\"order\":\"false\",\"pollTime\":\"%d\",\"queueId\":\"-1\",\"topic\":\"%s\"},\"flag\":0,"
                     "\"language\":\"JAVA\",\"opaque\":%u,\"serializeTypeCurrentRPC\":\"JSON\",\"version\":513}",
-                    options.broker, wall_ms(), group(), INVISIBLE_MS, POP_BATCH, WAIT_MS, options.topic, opaque);
+                    signed_fields(), options.broker, wall_ms(), group(), INVISIBLE_MS, POP_BATCH, WAIT_MS, options.topic, opaque);
     return finish(at, n);
 }
 
@@ -104,10 +104,10 @@ char *build_ack(Connection *c, char *at, uint32_t opaque) {
     int queue = popped->messages[popped->next].queue;
     int64_t offset = popped->messages[popped->next++].offset;
     int n = sprintf(at + 8,
-                    "{\"code\":200051,\"extFields\":{\"bname\":\"%s\",\"consumerGroup\":\"%s\",\"extraInfo\":\"%s %s %s %s 0 %s "
+                    "{\"code\":200051,\"extFields\":{%s\"bname\":\"%s\",\"consumerGroup\":\"%s\",\"extraInfo\":\"%s %s %s %s 0 %s "
                     "%d %" PRId64 "\",\"offset\":\"%" PRId64 "\",\"queueId\":\"%d\",\"topic\":\"%s\"},\"flag\":0,"
                     "\"language\":\"JAVA\",\"opaque\":%u,\"serializeTypeCurrentRPC\":\"JSON\",\"version\":513}",
-                    options.broker, group(), popped->starts[queue], popped->time, popped->invisible, popped->revive_queue,
+                    signed_fields(), options.broker, group(), popped->starts[queue], popped->time, popped->invisible, popped->revive_queue,
                     options.broker, queue, offset, offset, queue, options.topic, opaque);
     return finish(at, n);
 }

@@ -73,11 +73,11 @@ void make_send_template(void) {
     snprintf(topic, sizeof topic, options.topics > 1 ? "%s-NNNN" : "%s", options.topic);
     snprintf(broker, sizeof broker, options.port_count > 1 ? "%s-S" : "%s", options.broker);
     int n = snprintf(head, sizeof head,
-                     "{\"code\":%d,\"extFields\":{\"a\":\"bench_producer\",\"b\":\"%s\",\"c\":\"TBW102\",\"d\":\"%d\","
+                     "{\"code\":%d,\"extFields\":{%s\"a\":\"bench_producer\",\"b\":\"%s\",\"c\":\"TBW102\",\"d\":\"%d\","
                      "\"e\":\"Q\",\"f\":\"%d\",\"g\":\"BORN_TIMESTAM\",\"h\":\"0\",\"i\":\"%s\",\"j\":\"0\",\"k\":\"false\","
                      "\"m\":\"%s\",\"n\":\"%s\"},\"flag\":0,"
                      "\"language\":\"JAVA\",\"opaque\":OOOOOOOOO,\"serializeTypeCurrentRPC\":\"JSON\",\"version\":513}",
-                     batch ? 320 : 310, topic, options.queues, options.transactions ? PREPARED : 0, own, batch ? "true" : "false", broker);
+                     batch ? 320 : 310, signed_fields(), topic, options.queues, options.transactions ? PREPARED : 0, own, batch ? "true" : "false", broker);
     if (n >= (int)sizeof head) fail("the topic or broker name is too long");
     size_t most = 8 + (size_t)n + (size_t)options.batch * (size_t)(options.size + 300);
     char *bytes = template.bytes = malloc(most);
@@ -149,24 +149,27 @@ char *build_send(Connection *c, char *at, uint32_t opaque) {
     }
     if (options.mode == TAIL) put_big64(at + template.body_at, (uint64_t)now_ns);
     go_on(c);
+    size_t header = big32(at + 4);
+    sign(at + 8, header, at + 8 + header, template.length - 8 - header);
     return at + template.length;
 }
 
 char *finish(char *at, int length) {
     put_big32(at, (uint32_t)length + 4);
     put_big32(at + 4, (uint32_t)length);
+    sign(at + 8, (size_t)length, NULL, 0);
     return at + 8 + length;
 }
 
 char *build_pull(Connection *c, char *at, uint32_t opaque) {
     bool consumer = c->role == CONSUMER;
     int n = sprintf(at + 8,
-                    "{\"code\":11,\"extFields\":{\"bname\":\"%s\",\"commitOffset\":\"0\",\"consumerGroup\":\"bench_consumer_%d\","
+                    "{\"code\":11,\"extFields\":{%s\"bname\":\"%s\",\"commitOffset\":\"0\",\"consumerGroup\":\"bench_consumer_%d\","
                     "\"expressionType\":\"%s\",\"maxMsgNums\":\"%d\",\"queueId\":\"%d\",\"queueOffset\":\"%" PRId64 "\","
                     "\"subVersion\":\"0\",\"subscription\":\"%s\",\"suspendTimeoutMillis\":\"15000\",\"sysFlag\":\"%d\","
                     "\"topic\":\"%s\"},\"flag\":0,\"language\":\"JAVA\",\"opaque\":%u,"
                     "\"serializeTypeCurrentRPC\":\"JSON\",\"version\":513}",
-                    options.broker, c->group, options.filter, options.mode == PULL ? options.batch : 32, c->queue, c->offset,
+                    signed_fields(), options.broker, c->group, options.filter, options.mode == PULL ? options.batch : 32, c->queue, c->offset,
                     options.subscription, SUBSCRIPTION | (consumer ? SUSPEND : 0),
                     options.mode == SEND ? options.read_topic : options.topic, opaque);
     return finish(at, n);
@@ -174,8 +177,8 @@ char *build_pull(Connection *c, char *at, uint32_t opaque) {
 
 char *build_ask_end(Connection *c, char *at, uint32_t opaque) {
     int n = sprintf(at + 8,
-                    "{\"code\":30,\"extFields\":{\"topic\":\"%s\",\"queueId\":\"%d\"},\"flag\":0,\"language\":\"JAVA\","
+                    "{\"code\":30,\"extFields\":{%s\"queueId\":\"%d\",\"topic\":\"%s\"},\"flag\":0,\"language\":\"JAVA\","
                     "\"opaque\":%u,\"serializeTypeCurrentRPC\":\"JSON\",\"version\":513}",
-                    options.topic, c->queue, opaque);
+                    signed_fields(), c->queue, options.topic, opaque);
     return finish(at, n);
 }

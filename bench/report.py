@@ -54,6 +54,7 @@ PART_TITLES = {
     "broker": "One broker",
     "kinds": "Timers, transactions, POP and SQL",
     "crowd": "Thousands of connections, topics and groups",
+    "secured": "TLS, users and permissions",
     "replication": "Master and slave",
     "dledger": "A DLedger group",
     "failover": "A broker set under controllers",

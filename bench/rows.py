@@ -10,7 +10,12 @@ from typing import Any
 from crowd import CONSUMERS, TOPICS
 from servers import CORE, JAVA, PLAIN, SHARDS, TUNED, UNSYNCED
 
+from perseid.security.credentials import Credentials
+
 IDLE_CONNECTIONS = 10_000
+USER = Credentials("bench", "bench-secret")
+"""Who signs, where users are asked for."""
+GUARD_OPTIONS = ("tls", "access-key", "secret-key")
 FLAT = 1.2
 """A cost that is called flat rises by no more than that."""
 
@@ -19,7 +24,8 @@ FLAT = 1.2
 class Goal:
     """`server`'s figure `what` is to be at most (the speed: at least) `limit` times that of another.
 
-    `against` is a server, in the same row; or a row, of the same server; or nothing: the figure itself is meant.
+    `against` is a server, in the same row; or a row, of the same server; or nothing: the figure itself is meant. "more"
+    is not a ratio: so much may be added.
     """
 
     what: str
@@ -105,6 +111,11 @@ class Row:
         return self.mode in ("start", "fail", "hang", "stock", "grow")
 
     @property
+    def guard_options(self) -> dict[str, int | str]:
+        """Those of the load that say how it asks, not what."""
+        return {name: self.load[name] for name in GUARD_OPTIONS if name in self.load}
+
+    @property
     def topic(self) -> str:
         return f"bench-{self.name}"
 
@@ -154,6 +165,38 @@ LEAST_DELAY_MS, MOST_DELAY_MS = 2_000, 20_000
 def _kind(name: str, title: str, load: dict[str, int | str], **more: Any) -> Row:
     """A row of what else there is than plain sends and pulls: not behind Java."""
     return Row(name, title, (Goal("cpu", 1),), load, servers=WITHOUT_PLAIN, own_part="kinds", **more)
+
+
+GUARDED = 1.15
+"""What TLS and signatures together may make of a cost."""
+WAYS: dict[str, tuple[str, dict[str, int | str]]] = {
+    "open": ("", {}),
+    "tls": (" over TLS", {"tls": 1}),
+    "acl": (", signed", {"access-key": USER.access_key, "secret-key": USER.secret_key}),
+    "both": (", signed, over TLS", {"tls": 1, "access-key": USER.access_key, "secret-key": USER.secret_key}),
+}
+"""How the rows of `secured` ask: words, and options of the load generator."""
+
+
+def _secured(name: str, title: str, load: dict[str, int | str], most: Goal, **more: Any) -> Iterator[Row]:
+    """A row each way. `most`: what both together may cost beside none."""
+    for way, (words, options) in WAYS.items():
+        goals = () if way == "open" else (Goal("cpu", 1 / 2),)
+        if way == "both":
+            goals += (most,)
+        kind = f"{way}{name}"
+        fill = {"fill": Fill(f"bench-{kind}", 128, FILLED)} if more.get("mode") == "pull" else {}
+        yield Row(
+            kind,
+            title.format(words),
+            goals,
+            load | options,
+            servers=WITHOUT_PLAIN,
+            group=f"secured{name}",
+            own_part="secured",
+            **more,
+            **fill,
+        )
 
 
 ROWS = (
@@ -302,6 +345,29 @@ ROWS = (
         group="crowd",
         own_part="crowd",
         crowded=True,
+    ),
+    *_secured(
+        "pipe",
+        "send, 16 connections × 64 in flight, 128 B{}",
+        _load(16, 64, 128),
+        Goal("cpu", GUARDED, CORE, "openpipe"),
+    ),
+    *_secured("closed", "send, 64 connections × 1, 128 B{}", CLOSED_LOAD, Goal("more", 5, CORE, "openclosed")),
+    Row(
+        "tlsidle10k",
+        f"closed over TLS, beside {IDLE_CONNECTIONS:,} idle connections, with TLS too",
+        (Goal("memory", 1), Goal("idle", 1), Goal("cpu", 1 / 2), *flat_beside("tlsclosed")),
+        CLOSED_LOAD | {"tls": 1, "idle": IDLE_CONNECTIONS},
+        servers=WITHOUT_PLAIN,
+        group="securedclosed",
+        own_part="secured",
+    ),
+    *_secured(
+        "pull",
+        "pull 32 at a time, 16 connections × 1, 128 B{}",
+        _load(16, 1, 128, batch=32),
+        Goal("cpu", GUARDED, CORE, "openpull"),
+        mode="pull",
     ),
     Row("start", "a new broker, started and at rest", AT_REST, {}, mode="start"),
     *(

@@ -25,6 +25,7 @@ from pathlib import Path
 from typing import Any
 
 from perseid.app.shards import PORT_STEP
+from perseid.security.credentials import Credentials
 from perseid.testing.ports import free_port
 
 HERE = Path(__file__).resolve().parent
@@ -95,9 +96,13 @@ def java_jars() -> Path:
 
 
 def compile_load(program: Path) -> None:
-    """Compile the load generator."""
+    """Compile the load generator; with TLS and signatures where OpenSSL's headers are."""
     cc, flags = os.environ.get("CC", "cc"), ["-O2", "-Wall", "-Wextra", "-Werror"]
-    subprocess.run([cc, *flags, "-o", str(program), *map(str, sorted(HERE.glob("load*.c")))], check=True)
+    look = [cc, "-E", "-include", "openssl/ssl.h", "-x", "c", os.devnull, "-o", os.devnull]
+    secure = not subprocess.run(look, capture_output=True).returncode
+    flags += ["-DWITH_OPENSSL"] if secure else []
+    libraries = ["-lssl", "-lcrypto"] if secure else []
+    subprocess.run([cc, *flags, "-o", str(program), *map(str, sorted(HERE.glob("load*.c"))), *libraries], check=True)
 
 
 def load_program() -> Path:
@@ -193,9 +198,10 @@ def send_header(topic: str, queue: int) -> dict[str, object]:
 
 
 class Remote:
-    """A connection for set-up and checks: one call at a time, JSON headers."""
+    """A connection for set-up and checks: one call at a time, JSON headers; signed where `by` is said."""
 
-    def __init__(self, port: int, timeout_s: float = CALL_TIMEOUT_S) -> None:
+    def __init__(self, port: int, timeout_s: float = CALL_TIMEOUT_S, by: Credentials | None = None) -> None:
+        self.by = by
         self.socket = socket.create_connection(("127.0.0.1", port), timeout_s)
         self.stream = self.socket.makefile("rb")
 
@@ -212,6 +218,8 @@ class Remote:
 
     def exchange(self, code: int, ext: Mapping[str, object], body: bytes = b"") -> tuple[dict[str, Any], bytes]:
         """The header and the body of the answer, whatever its code."""
+        if self.by is not None:
+            ext = self.by.sign({name: str(value) for name, value in ext.items()}, body)
         self.socket.sendall(frame_of(code, ext, body))
         prefix = self.stream.read(4)
         if len(prefix) < 4:
@@ -256,6 +264,8 @@ class Server:
         """From the broker's spawn to its first accepted send."""
         self.warmed: set[str] = set()
         """Kinds of load that it has seen."""
+        self.by: Credentials | None = None
+        """Who sets it up, and looks at what it holds; None: nobody is asked who it is."""
 
     def start(self) -> None:
         """Return when the name server and the broker listen and a send is accepted."""
@@ -318,7 +328,7 @@ class Server:
     def _remotes(self, ports: Sequence[int] = ()) -> Iterator[Remote]:
         """A connection to each of the ports, in turn; none named, to each shard."""
         for port in ports or self.ports:
-            remote = Remote(port)
+            remote = Remote(port, by=self.by)
             try:
                 yield remote
             finally:

@@ -5,6 +5,7 @@ from __future__ import annotations
 import contextlib
 import json
 import socketserver
+import ssl
 import struct
 import subprocess
 import sys
@@ -16,6 +17,9 @@ from pathlib import Path
 
 import pytest
 
+import pki
+from perseid.security.certificates import Terms, server_context
+from perseid.security.signature import SIGNATURE, is_signed
 from perseid.wire import batch
 
 sys.path.insert(0, str(Path(__file__).parents[2] / "bench"))
@@ -40,14 +44,20 @@ class FakeBroker(socketserver.ThreadingTCPServer):
     daemon_threads = True
     request_queue_size = 1024
 
-    def __init__(self, answer: Answer) -> None:
+    def __init__(self, answer: Answer, context: ssl.SSLContext | None = None) -> None:
         self.answer = answer
+        self.context = context
         self.seen: list[dict[str, object]] = []
         super().__init__(("127.0.0.1", 0), FakeConnection)
 
 
 class FakeConnection(socketserver.StreamRequestHandler):
     server: FakeBroker
+
+    def setup(self) -> None:
+        if self.server.context is not None:
+            self.request = self.server.context.wrap_socket(self.request, server_side=True)
+        super().setup()
 
     def handle(self) -> None:
         with contextlib.suppress(ConnectionError):
@@ -72,11 +82,11 @@ def program(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 
 @pytest.fixture
-def fake() -> Iterator[Callable[[Answer], FakeBroker]]:
+def fake() -> Iterator[Callable[..., FakeBroker]]:
     started: list[FakeBroker] = []
 
-    def start(answer: Answer) -> FakeBroker:
-        broker = FakeBroker(answer)
+    def start(answer: Answer, context: ssl.SSLContext | None = None) -> FakeBroker:
+        broker = FakeBroker(answer, context)
         started.append(broker)
         threading.Thread(target=broker.serve_forever, daemon=True).start()
         return broker
@@ -390,3 +400,64 @@ def test_a_consumer_acknowledges_each_message_that_it_popped(program: Path, fake
     result = json.loads(done.stdout)
     assert acked == popped[: len(acked)] and len(popped) - len(acked) <= 10
     assert 0 < result["messages"] <= len(acked) <= result["popped"] <= len(popped)
+
+
+SIGNED = {"access_key": "bench", "secret_key": "planted-secret"}
+
+
+def of_the_user(head: dict[str, object], body: bytes) -> None:
+    assert fields(head)["AccessKey"] == SIGNED["access_key"] and len(fields(head)[SIGNATURE]) == 28
+    assert is_signed(SIGNED["secret_key"], fields(head), body, 513), head
+
+
+@pytest.mark.parametrize("options", [{}, {"batch": 16}, {"transactions": 1}, {"topics": 3, "tags": 2}])
+def test_each_request_is_signed(program: Path, fake: Callable, options: dict[str, int]) -> None:
+    signatures = set()
+
+    def answer(head: dict[str, object], body: bytes) -> tuple[int, dict[str, str], bytes] | None:
+        of_the_user(head, body)
+        if head["code"] == 37:
+            return None
+        signatures.add(fields(head)[SIGNATURE])
+        return 0, {"msgId": f"7F00000100002A9F{7:016X}", "queueOffset": "1"}, b""
+
+    broker = fake(answer)
+    done = load(program, broker, "send", connections=2, window=4, messages=64, size=77, **SIGNED, **options)
+    assert done.returncode == 0, done.stderr
+    assert len(signatures) == json.loads(done.stdout)["requests"] > 3, "keys differ, so all signatures do"
+
+
+def test_pulls_and_pops_are_signed(program: Path, fake: Callable) -> None:
+    def pulled(head: dict[str, object], body: bytes) -> tuple[int, dict[str, str], bytes] | None:
+        of_the_user(head, body)
+        return pulls(100, RECORD_MAGIC)(head, body)
+
+    done = load(program, fake(pulled), "pull", connections=1, messages=7, **SIGNED)
+    assert done.returncode == 0, done.stderr
+
+    def popped(head: dict[str, object], body: bytes) -> tuple[int, dict[str, str], bytes]:
+        of_the_user(head, body)
+        ext = {"popTime": "1", "invisibleTime": "60000", "reviveQid": "7", "startOffsetInfo": "0 1 5"}
+        return (0, ext, record(1, 5)) if head["code"] == 200050 else (0, {}, b"")
+
+    done = load(program, fake(popped), "pop", connections=1, warm=0, seconds=0.3, **SIGNED)
+    assert done.returncode == 0, done.stderr
+    assert json.loads(done.stdout)["messages"] > 0
+
+
+@pytest.mark.parametrize("version", ["TLSv1.2", "TLSv1.3"])
+def test_all_goes_over_tls(program: Path, fake: Callable, version: str) -> None:
+    context = server_context(pki.files().own("server"), terms=Terms((version,)))
+    broker = fake(accept, context)
+    done = load(program, broker, "send", tls=1, connections=3, window=32, messages=600, size=20_000, idle=20, at_once=7)
+    assert done.returncode == 0, done.stderr
+    assert (json.loads(done.stdout)["messages"], len(broker.seen)) == (600, 620)
+    broker = fake(pulls(3_200, RECORD_MAGIC), context)
+    done = load(program, broker, "pull", tls=1, connections=2, messages=200, batch=1_600)
+    assert done.returncode == 0, done.stderr
+    assert json.loads(done.stdout)["messages"] == 200 * 1_600
+
+
+def test_a_peer_without_tls_fails_the_run(program: Path, fake: Callable) -> None:
+    done = load(program, fake(accept, server_context(pki.files().own("server"))), "send", connections=1, messages=1)
+    assert done.returncode == 1 and "the server closed a connection" in done.stderr

@@ -5,7 +5,8 @@ from pathlib import Path
 
 sys.path.insert(0, str(Path(__file__).parents[2] / "bench"))
 
-from rows import ROWS, Sizes, groups, sized
+from fleet import Fleet
+from rows import GUARD_OPTIONS, ROWS, Sizes, groups, sized
 from run import PARTS, with_parts
 from servers import CORE, JAVA, PLAIN, SHARDS, TUNED, UNSYNCED
 
@@ -72,7 +73,15 @@ def test_rows_of_a_group_have_brokers_of_their_own() -> None:
     assert by_name["dlfail"].title.endswith("killed, 3 times") and by_name["dlfail"].own_servers
     fill = by_name["dlcatch"].fill
     assert fill is not None and fill.bytes == 96 << 20 and "96 MiB" in by_name["dlcatch"].title
-    assert {row.part for row in ROWS} == {"broker", "kinds", "crowd", "replication", "dledger", "failover"}
+    assert {row.part for row in ROWS} == {
+        "broker",
+        "kinds",
+        "crowd",
+        "secured",
+        "replication",
+        "dledger",
+        "failover",
+    }
 
 
 def test_rows_of_a_controllers_set() -> None:
@@ -126,3 +135,17 @@ def test_rows_of_the_other_kinds_stand_apart_and_know_how_many_timers_there_are(
     timed, *others = sized(ours, Sizes(large_gib=0, cold_mib=64, timers=5_000))
     assert timed.timed and timed.load["messages"] == 5_000 and timed.title.startswith("5,000 messages")
     assert not any(row.timed or "messages" in row.load for row in others)
+
+
+def test_secured_rows_have_brokers_by_their_guards() -> None:
+    ours = [row for row in ROWS if row.part == "secured"]
+    kinds = ("pipe", "closed", "pull")
+    named = {f"{way}{kind}" for way in ("open", "tls", "acl", "both") for kind in kinds}
+    assert {row.name for row in ours} == named | {"tlsidle10k"}
+    fleet = Fleet(Path("nowhere"), [])
+    keys: dict[tuple[str, ...], set[str]] = {}
+    for row in ours:
+        keys.setdefault(fleet.key(CORE, row), set()).add(row.name)
+    assert sorted(map(len, keys.values())) == [6, 7], "those with users, and those without"
+    assert not keys.keys() & {fleet.key(CORE, row) for row in ROWS if row.part != "secured"}
+    assert all(set(row.guard_options) <= set(GUARD_OPTIONS) for row in ours)
